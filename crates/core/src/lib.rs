@@ -1,0 +1,1 @@
+//! The client library: domains, pools, buffers, aggregates, links.

@@ -1,0 +1,1 @@
+//! The manager: a pure state machine in a thin I/O shell.

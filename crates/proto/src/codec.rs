@@ -1,0 +1,63 @@
+//! One message, one datagram: postcard, nothing after the end, bounded length.
+
+use serde::{Serialize, de::DeserializeOwned};
+
+/// No message is longer. A claim of a reader with very many chunks is split by its sender.
+pub const MAX_MESSAGE_BYTES: usize = 16 * 1024;
+/// Names of domains, pools and exports: 1 to this many bytes of printable UTF-8.
+pub const MAX_NAME_BYTES: usize = 64;
+/// Descriptors with one message, at most.
+pub const MAX_FDS: usize = 4;
+
+/// A datagram that is not a message.
+#[non_exhaustive]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum DecodeError {
+    /// Longer than [`MAX_MESSAGE_BYTES`].
+    #[error("a message of {bytes} bytes, the limit is {MAX_MESSAGE_BYTES}")]
+    TooLong {
+        /// Its length.
+        bytes: usize,
+    },
+    /// Not a message of this version.
+    #[error("{bytes} bytes that are not a message of this version")]
+    Malformed {
+        /// Its length.
+        bytes: usize,
+    },
+    /// Bytes after the message's end.
+    #[error("{bytes} bytes after the end of the message")]
+    Trailing {
+        /// How many.
+        bytes: usize,
+    },
+}
+
+/// Encodes a message. Panics only on a message of ours above the limit, which is a bug of the caller.
+pub fn encode<T: Serialize>(message: &T) -> Vec<u8> {
+    let bytes = postcard::to_allocvec(message).expect("our own message types always encode");
+    assert!(
+        bytes.len() <= MAX_MESSAGE_BYTES,
+        "own message of {} bytes is above {MAX_MESSAGE_BYTES}",
+        bytes.len()
+    );
+    bytes
+}
+
+/// Decodes one datagram.
+pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
+    if bytes.len() > MAX_MESSAGE_BYTES {
+        return Err(DecodeError::TooLong { bytes: bytes.len() });
+    }
+    let (message, rest) = postcard::take_from_bytes(bytes)
+        .map_err(|_| DecodeError::Malformed { bytes: bytes.len() })?;
+    if !rest.is_empty() {
+        return Err(DecodeError::Trailing { bytes: rest.len() });
+    }
+    Ok(message)
+}
+
+/// Whether a name may be used: 1 to [`MAX_NAME_BYTES`] bytes, no control characters.
+pub fn check_name(name: &str) -> bool {
+    !name.is_empty() && name.len() <= MAX_NAME_BYTES && !name.chars().any(char::is_control)
+}

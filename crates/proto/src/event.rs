@@ -1,0 +1,171 @@
+//! What the manager says to a domain.
+
+use crate::{ChannelId, DomainId, ExportId, PoolId, Refusal, Req, Role, StatRecord};
+use serde::{Deserialize, Serialize};
+
+/// Why the other end of a channel is gone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Serialize, Deserialize)]
+pub enum GoneReason {
+    /// It closed in order; what it sent is still there to be taken.
+    Closed,
+    /// Its process ended; what it had sent is still there to be taken.
+    Died,
+}
+
+/// From the manager to a domain. The number after `fds:` is how many descriptors travel with it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Event {
+    /// fds: 1 (board). The answer to `Hello`. `resumed` says whether the old id was granted.
+    Welcome {
+        domain: DomainId,
+        instance: u64,
+        resumed: bool,
+        board_entries: u32,
+        total_bytes: u64,
+    },
+    /// fds: 0. The request `req` is refused.
+    Refused { req: Req, refusal: Refusal },
+
+    /// fds: 0. `entry` is the index in the board.
+    PoolCreated {
+        req: Req,
+        pool: PoolId,
+        entry: u32,
+        quota_bytes: u64,
+    },
+    /// fds: 0.
+    Granted { req: Req, pool: PoolId, chunks: u32 },
+    /// fds: 0. All readers were sent the chunk, or are marked for resync: the writer may use it.
+    ChunkReady {
+        req: Req,
+        pool: PoolId,
+        index: u32,
+        serial: u32,
+    },
+    /// fds: 0. Bring the pool down to this many bytes of chunks, as soon as buffers allow.
+    Shrink { pool: PoolId, target_bytes: u64 },
+    /// fds: 0. The quota is now this (the board says so too).
+    Quota { pool: PoolId, quota_bytes: u64 },
+    /// fds: 0.
+    ForwardAllowed {
+        req: Req,
+        pool: PoolId,
+        domain: DomainId,
+    },
+
+    /// fds: 0.
+    Exported { req: Req, export: ExportId },
+    /// fds: 1 (the connector's half). Somebody connected to an export of ours.
+    Incoming {
+        channel: ChannelId,
+        export: ExportId,
+        peer: DomainId,
+        peer_uid: u32,
+        peer_pid: u32,
+        role: Role,
+        lines: u32,
+    },
+    /// fds: 2 (the exporter's half, the peer's pidfd). The answer to `Connect`.
+    Opened {
+        req: Req,
+        channel: ChannelId,
+        peer: DomainId,
+        peer_uid: u32,
+        peer_pid: u32,
+        lines: u32,
+    },
+    /// fds: 1 (the peer's pidfd). The answer to `Accept`.
+    Accepted { req: Req, channel: ChannelId },
+    /// fds: 1 (slot table). The source wants to send from this pool. `known`: this domain already
+    /// reads it, so it need not make `ref` counters. Chunks follow as `ChunkAdded`.
+    PoolOffer {
+        channel: ChannelId,
+        pool: PoolId,
+        writer: DomainId,
+        max_bytes: u64,
+        slots: u32,
+        chunk_bytes: u64,
+        known: bool,
+    },
+    /// fds: 0. The answer to `Assign`: the source may send from the pool now.
+    Assigned {
+        req: Req,
+        channel: ChannelId,
+        pool: PoolId,
+    },
+    /// fds: 1 (chunk). To a reader: a chunk of a pool that it reads.
+    ChunkAdded {
+        pool: PoolId,
+        index: u32,
+        serial: u32,
+    },
+    /// fds: 0. To a reader: unmap it, then say `Unmapped`. All buffers in it are dead.
+    ChunkGone {
+        pool: PoolId,
+        index: u32,
+        serial: u32,
+    },
+    /// fds: 0. The answer to `Resync`, after all its chunks.
+    Resynced { req: Req, pool: PoolId },
+    /// fds: `rcvd`, then `sent` if `with_sent` (the source is not the writer), then `ref` and the reader's
+    /// pidfd if `new_reader`. To the writer: its roster grows; the board's epoch is already `epoch`.
+    QueueJoined {
+        pool: PoolId,
+        channel: ChannelId,
+        sink: DomainId,
+        epoch: u64,
+        with_sent: bool,
+        new_reader: bool,
+    },
+    /// fds: 0. To the writer: both counters of the queue leave the roster together.
+    QueueLeft {
+        pool: PoolId,
+        channel: ChannelId,
+        epoch: u64,
+    },
+    /// fds: 0. To the writer: the domain is gone, its references count no more.
+    ReaderLeft {
+        pool: PoolId,
+        domain: DomainId,
+        epoch: u64,
+    },
+    /// fds: 0. The other end is gone.
+    PeerGone {
+        channel: ChannelId,
+        reason: GoneReason,
+    },
+    /// fds: 1 (one end of a socket pair).
+    WakeFd { channel: ChannelId },
+    /// fds: 0. To a reader: nothing of the pool is alive any more; unmap all of it.
+    PoolGone { pool: PoolId },
+
+    /// fds: 0.
+    Stat { req: Req, record: StatRecord },
+    /// fds: 0.
+    StatEnd { req: Req },
+    /// fds: 0. The answer to a claim.
+    Claimed { req: Req },
+    /// fds: 0. The manager closes the connection after this, and why.
+    Expelled { refusal: Refusal },
+}
+
+impl Event {
+    /// How many descriptors come with it: no more, no less.
+    pub fn fds(&self) -> usize {
+        match self {
+            Event::Welcome { .. }
+            | Event::Incoming { .. }
+            | Event::Accepted { .. }
+            | Event::PoolOffer { .. }
+            | Event::ChunkAdded { .. }
+            | Event::WakeFd { .. } => 1,
+            Event::Opened { .. } => 2,
+            Event::QueueJoined {
+                with_sent,
+                new_reader,
+                ..
+            } => 1 + usize::from(*with_sent) + 2 * usize::from(*new_reader),
+            _ => 0,
+        }
+    }
+}

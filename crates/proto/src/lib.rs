@@ -1,0 +1,28 @@
+//! Messages between a domain and the manager.
+//!
+//! What it is for: the shapes of everything that travels over the manager's socket, their encoding
+//! (postcard, one message per SEQPACKET datagram), how many descriptors each message carries, and
+//! the checks that need no state.
+//!
+//! NOT here: sockets, descriptors, the manager's state, any decision.
+
+#![forbid(unsafe_code)]
+
+mod codec;
+mod event;
+mod id;
+mod refusal;
+mod request;
+mod stat;
+
+pub use codec::{
+    DecodeError, MAX_FDS, MAX_MESSAGE_BYTES, MAX_NAME_BYTES, check_name, decode, encode,
+};
+pub use event::{Event, GoneReason};
+pub use id::{CbufId, ChannelId, DomainId, ExportId, PoolId, Req, SLOT_LIMIT};
+pub use refusal::{Refusal, RefusalCode};
+pub use request::{ChannelClaim, Request, Role};
+pub use stat::{ChannelStat, DomainStat, HoldStat, ManagerStat, PoolStat, StatRecord};
+
+/// Version of the protocol. A manager refuses another one with both numbers in the error.
+pub const PROTOCOL_VERSION: u16 = 1;

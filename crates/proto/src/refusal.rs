@@ -1,0 +1,67 @@
+//! Why the manager says no: a stable code and two numbers.
+
+use serde::{Deserialize, Serialize};
+
+/// Stable codes: C and Python faces see the same numbers.
+#[non_exhaustive]
+#[repr(u16)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Serialize, Deserialize, thiserror::Error)]
+pub enum RefusalCode {
+    /// The two sides speak different versions.
+    #[error("protocol version differs")]
+    Version = 1,
+    /// The access rules do not allow it.
+    #[error("the access rules of the manager do not allow it")]
+    Access = 2,
+    /// A limit per uid or per client is reached.
+    #[error("a limit per user or per client is reached")]
+    Limit = 3,
+    /// The pool's quota does not cover it.
+    #[error("the pool's quota does not cover it")]
+    Quota = 4,
+    /// The manager's total does not cover it at present.
+    #[error("the manager's total memory does not cover it at present")]
+    Total = 5,
+    /// The name is taken or reserved.
+    #[error("the name is taken or reserved")]
+    NameTaken = 6,
+    /// Nothing is exported under that name.
+    #[error("nothing is exported under that name")]
+    NoSuchName = 7,
+    /// The exporter offers the same role; a link needs one source and one sink.
+    #[error("both sides want the same role")]
+    Role = 8,
+    /// The other side refused or went away.
+    #[error("the other side refused or went away")]
+    PeerGone = 9,
+    /// Pool, channel or export does not exist (any more).
+    #[error("no such pool, channel or export")]
+    NoSuchId = 10,
+    /// The domain has no right to do that with this pool or channel.
+    #[error("no right to do that with this pool or channel")]
+    NotYours = 11,
+    /// A descriptor is not what its kind prescribes (seals, size, file system).
+    #[error("a descriptor is not what its kind prescribes")]
+    BadDescriptor = 12,
+    /// A number is outside its range.
+    #[error("a number is outside its range")]
+    BadArgument = 13,
+    /// The request does not fit the client's state.
+    #[error("the request does not fit the state")]
+    State = 14,
+    /// The claimed id is taken, or what the two sides claim differs.
+    #[error("what is claimed is taken or contradicted")]
+    Claim = 15,
+}
+
+/// A refusal: what, and the two numbers that explain it (bytes, counts or versions by the code).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
+#[error("{code} (asked {asked}, available {available})")]
+pub struct Refusal {
+    /// Which rule.
+    pub code: RefusalCode,
+    /// What was asked for.
+    pub asked: u64,
+    /// What is available.
+    pub available: u64,
+}

@@ -1,0 +1,196 @@
+//! What a domain says to the manager.
+
+use crate::{ChannelId, DomainId, ExportId, PoolId, Req};
+use serde::{Deserialize, Serialize};
+
+/// Which end of a link a domain is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Serialize, Deserialize)]
+pub enum Role {
+    /// Sends buffers.
+    Source,
+    /// Receives buffers.
+    Sink,
+}
+
+impl Role {
+    /// The other end.
+    pub fn opposite(self) -> Role {
+        match self {
+            Role::Source => Role::Sink,
+            Role::Sink => Role::Source,
+        }
+    }
+}
+
+/// One end of an existing channel, as its holder names it after a restart of the manager.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ChannelClaim {
+    /// The channel's id under the old manager.
+    pub channel: ChannelId,
+    /// Which end the claimant holds.
+    pub role: Role,
+    /// The other end's domain, as the old manager gave it.
+    pub peer: DomainId,
+    /// Lines in the claimant's own half.
+    pub lines: u32,
+}
+
+/// From a domain to the manager. The number after `fds:` is how many descriptors travel with it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Request {
+    /// fds: 0. The first message. `resume` names the domain that this process was under a manager
+    /// that has died; it is granted if the id is free. Carries the sender's pidfd (SCM_PIDFD).
+    Hello {
+        version: u16,
+        name: String,
+        resume: Option<DomainId>,
+        dumpable: bool,
+    },
+    /// fds: 0. The domain has unmapped everything and leaves.
+    Goodbye,
+
+    /// fds: 1 (slot table). Answer: `PoolCreated`. The caller is writer and payer.
+    CreatePool {
+        req: Req,
+        name: String,
+        max_bytes: u64,
+        slots: u32,
+        chunk_bytes: u64,
+    },
+    /// fds: 0. The writer has no live buffer in it and has unmapped it.
+    DestroyPool { pool: PoolId },
+    /// fds: 0. May the writer make `chunks` more chunks? Answer: `Granted` (0 < granted <= asked) or refusal.
+    Grant { req: Req, pool: PoolId, chunks: u32 },
+    /// fds: 0. Gives back that many granted chunks that were never shown (making them failed).
+    Ungrant { pool: PoolId, chunks: u32 },
+    /// fds: 1 (chunk). Shows a granted chunk at window index `index`. Answer: `ChunkReady`.
+    ShowChunk {
+        req: Req,
+        pool: PoolId,
+        index: u32,
+        serial: u32,
+    },
+    /// fds: 0. The writer has unmapped and closed it; readers are to follow.
+    ReturnChunk {
+        pool: PoolId,
+        index: u32,
+        serial: u32,
+    },
+    /// fds: 0. A reader has unmapped a chunk it was told is gone.
+    Unmapped {
+        pool: PoolId,
+        index: u32,
+        serial: u32,
+    },
+    /// fds: 0. A reader missed messages: send all chunks of the pool again.
+    Resync { req: Req, pool: PoolId },
+    /// fds: 0. The writer (or who holds the right) lets `domain` assign this pool to channels of its own.
+    AllowForward {
+        req: Req,
+        pool: PoolId,
+        domain: DomainId,
+    },
+
+    /// fds: 0. Offers a name; every `Connect` to it makes one channel. Answer: `Exported`.
+    Export { req: Req, name: String, role: Role },
+    /// fds: 0. Withdraws it.
+    Unexport { export: ExportId },
+    /// fds: 1 (own half of the link). Wants the role opposite to the exporter's. With `wait` it is
+    /// kept until the name appears. Answer: `Opened` or refusal.
+    Connect {
+        req: Req,
+        name: String,
+        role: Role,
+        lines: u32,
+        wait: bool,
+    },
+    /// fds: 0. Gives up a waiting `Connect`.
+    CancelConnect { req: Req },
+    /// fds: 1 (own half). The exporter accepts an `Incoming` channel. Answer: `Accepted`.
+    Accept {
+        req: Req,
+        channel: ChannelId,
+        lines: u32,
+    },
+    /// fds: 0. The exporter does not want it.
+    Reject { channel: ChannelId },
+    /// fds: 1 (`sent` counters). The source assigns a pool to its channel. Answer: `Assigned`.
+    Assign {
+        req: Req,
+        channel: ChannelId,
+        pool: PoolId,
+    },
+    /// fds: 1 (`rcvd`), or 2 (`rcvd`, `ref`) with `with_refs`. The sink's answer to `PoolOffer`.
+    AcceptPool {
+        channel: ChannelId,
+        pool: PoolId,
+        with_refs: bool,
+    },
+    /// fds: 0. The sink's refusal of `PoolOffer`.
+    VetoPool { channel: ChannelId, pool: PoolId },
+    /// fds: 0. The sink took the last message of a closed or dead source.
+    Drained { channel: ChannelId },
+    /// fds: 0. This end leaves the channel. A source says so after setting `closed` in its half.
+    CloseChannel { channel: ChannelId },
+    /// fds: 1 (one end of a socket pair). The peer writes a byte there when this end sleeps on it.
+    WakeFd { channel: ChannelId },
+
+    /// fds: 0. Answers: `Stat` records until `StatEnd`.
+    Stat { req: Req },
+
+    /// fds: 1 (slot table). After a restart: the writer shows a pool again. Answer: `PoolCreated`.
+    ClaimPool {
+        req: Req,
+        pool: PoolId,
+        name: String,
+        max_bytes: u64,
+        slots: u32,
+        chunk_bytes: u64,
+    },
+    /// fds: 1 (chunk). After a restart: the writer shows a chunk again. Answer: `ChunkReady`.
+    ClaimChunk {
+        req: Req,
+        pool: PoolId,
+        index: u32,
+        serial: u32,
+    },
+    /// fds: 1 (`ref`). After a restart: a reader names a pool, its counters and the chunks that it still maps
+    /// as (index, serial).
+    ClaimReader {
+        req: Req,
+        pool: PoolId,
+        slots: u32,
+        mapped: Vec<(u32, u32)>,
+    },
+    /// fds: 1 (own half). After a restart. Answer: `Claimed` once both ends agree.
+    ClaimChannel { req: Req, claim: ChannelClaim },
+    /// fds: 1 (`sent` or `rcvd`, by role). After a restart: an assignment of the channel.
+    ClaimAssign {
+        req: Req,
+        channel: ChannelId,
+        pool: PoolId,
+    },
+    /// fds: 0. After a restart: everything has been claimed.
+    ClaimDone { req: Req },
+}
+
+impl Request {
+    /// How many descriptors must come with it: no more, no less.
+    pub fn fds(&self) -> usize {
+        match self {
+            Request::CreatePool { .. }
+            | Request::ShowChunk { .. }
+            | Request::Connect { .. }
+            | Request::Accept { .. }
+            | Request::Assign { .. }
+            | Request::WakeFd { .. }
+            | Request::ClaimPool { .. }
+            | Request::ClaimChunk { .. }
+            | Request::ClaimReader { .. }
+            | Request::ClaimChannel { .. }
+            | Request::ClaimAssign { .. } => 1,
+            Request::AcceptPool { with_refs, .. } => 1 + usize::from(*with_refs),
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What `tranship ls` and `tranship stat` are told, record by record.
+
+use crate::{ChannelId, DomainId, PoolId, Role};
+use serde::{Deserialize, Serialize};
+
+/// One record of the answer to `Stat`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum StatRecord {
+    /// The manager itself; always first.
+    Manager(ManagerStat),
+    /// A domain.
+    Domain(DomainStat),
+    /// A pool.
+    Pool(PoolStat),
+    /// A channel, or a name waiting for one.
+    Channel(ChannelStat),
+    /// What a domain holds of a pool.
+    Hold(HoldStat),
+}
+
+/// The manager's totals, bytes.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ManagerStat {
+    /// Random per start.
+    pub instance: u64,
+    /// Process id.
+    pub pid: u32,
+    /// Seconds since its start.
+    pub uptime_s: u64,
+    /// What may be granted in all.
+    pub total_bytes: u64,
+    /// Granted to pools now.
+    pub granted_bytes: u64,
+    /// Returned by writers but still mapped by readers.
+    pub stranded_bytes: u64,
+}
+
+/// A domain.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DomainStat {
+    /// Its id.
+    pub domain: DomainId,
+    /// What it called itself.
+    pub name: String,
+    /// Process id.
+    pub pid: u32,
+    /// User id.
+    pub uid: u32,
+    /// Whether its socket is up; a domain without one is kept until its process ends.
+    pub connected: bool,
+    /// Whether same-uid processes may ptrace it.
+    pub dumpable: bool,
+    /// Bytes of returned chunks that it still maps.
+    pub stranded_bytes: u64,
+}
+
+/// A pool.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PoolStat {
+    /// Its id.
+    pub pool: PoolId,
+    /// Its name.
+    pub name: String,
+    /// Who allocates and fills.
+    pub writer: DomainId,
+    /// Whether the writer is still alive.
+    pub writer_alive: bool,
+    /// Largest size, bytes.
+    pub max_bytes: u64,
+    /// What it may have now, bytes.
+    pub quota_bytes: u64,
+    /// What it has, bytes.
+    pub granted_bytes: u64,
+    /// Returned but still mapped somewhere, bytes.
+    pub stranded_bytes: u64,
+    /// Chunk size, bytes.
+    pub chunk_bytes: u64,
+    /// Slots in its table.
+    pub slots: u32,
+    /// Domains that read it.
+    pub readers: u32,
+}
+
+/// A channel, or an exported name without one (`channel` 0, no sink or no source).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ChannelStat {
+    /// Its id.
+    pub channel: ChannelId,
+    /// The name it was made under.
+    pub name: String,
+    /// Sending end.
+    pub source: Option<DomainId>,
+    /// Receiving end.
+    pub sink: Option<DomainId>,
+    /// For a name without a channel: the exporter's role.
+    pub exported_as: Option<Role>,
+    /// Pools assigned to it.
+    pub pools: Vec<PoolId>,
+    /// Messages taken by the sink so far.
+    pub taken: u64,
+    /// Lines in the data ring.
+    pub lines: u32,
+}
+
+/// What one domain holds of one pool.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct HoldStat {
+    /// The holder.
+    pub domain: DomainId,
+    /// The pool.
+    pub pool: PoolId,
+    /// Buffers with a reference of this domain.
+    pub buffers: u32,
+    /// Bytes of those buffers.
+    pub bytes: u64,
+}

@@ -1,0 +1,1 @@
+//! Sealed memfds, windows, bounds-checked views, shared layouts.

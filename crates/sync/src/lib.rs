@@ -1,0 +1,1 @@
+//! Atomics facade, single-producer rings, and sleeping and waking across processes.

@@ -1,0 +1,1 @@
+//! Process harness, watchdog and crash runner for the tests.

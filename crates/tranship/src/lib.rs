@@ -1,0 +1,1 @@
+//! Moves large data between isolated processes without copying it.

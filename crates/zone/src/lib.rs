@@ -1,0 +1,1 @@
+//! Zones, kegs, buckets and runs: the one allocator.
