@@ -1,0 +1,56 @@
+//! The consuming end of a ring: a private cursor over lines that the peer writes.
+
+use crate::{
+    atomic::Ordering,
+    line::{Lines, SEQUENCE, sequence},
+};
+
+/// The consumer's private cursor. It borrows nothing, writes nothing shared and needs no locked instruction.
+///
+/// Giving the lines back is the caller's store of [`Consumer::head`] (release) into its own page: what must
+/// be counted for a received line is counted between the pop and that store.
+#[derive(Debug, Default)]
+pub struct Consumer {
+    head: u64,
+}
+
+impl Consumer {
+    /// A consumer at the start of fresh lines.
+    pub const fn new() -> Self {
+        Self { head: 0 }
+    }
+
+    /// Lines taken so far: what the shared `head` is to say.
+    #[inline]
+    pub fn head(&self) -> u64 {
+        self.head
+    }
+
+    /// Whether a line waits. The look again of a sleeper.
+    #[inline]
+    pub fn ready(&self, lines: Lines<'_>) -> bool {
+        // Ordering: acquire, so that whatever else is looked at next is as new; partner: Producer::push.
+        lines.at(self.head).words[0].load(Ordering::Acquire) & SEQUENCE == sequence(self.head)
+    }
+
+    /// Takes the next line. Each word is loaded once; the sequence is masked out of word 0. The words are the
+    /// peer's: they may be anything, also torn if the peer breaks the rules.
+    #[inline]
+    pub fn try_pop(&mut self, lines: Lines<'_>) -> Option<[u64; 8]> {
+        let line = lines.at(self.head);
+        // Ordering: acquire; partner: the producer's release store (or SeqCst swap) of word 0.
+        let first = line.words[0].load(Ordering::Acquire);
+        if first & SEQUENCE != sequence(self.head) {
+            return None;
+        }
+        let mut words = [0; 8];
+        words[0] = first & !SEQUENCE;
+        for (copy, word) in words.iter_mut().zip(&line.words).skip(1) {
+            // Ordering: relaxed; ordered after word 0 by its acquire, and before the line's reuse by the
+            // caller's release store of head.
+            *copy = word.load(Ordering::Relaxed);
+        }
+        self.head = self.head.wrapping_add(1);
+        Some(words)
+    }
+}
