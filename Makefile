@@ -1,0 +1,39 @@
+# tranship: what people and CI run. Each target works from a clean clone; `scripts/deps.sh` installs what is missing.
+#
+#   make demo [FILE=...]   the main job on real input, under a minute
+#   make test              everything that must be green: format, lints, layers, tidy, tests, loom models, examples
+#   make lint              the first part of it
+#   make bench             the numbers (minutes); make bench BENCH=roundtrip for one bench
+#   make bench-build       builds the benches with every peer
+#   make torture           the large models and long kill runs (an hour or more)
+
+CARGO ?= cargo
+FILE ?=
+BENCH ?=
+export CARGO
+
+.PHONY: help demo test lint bench bench-build torture deps
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+demo:
+	$(CARGO) run --release --quiet -p tranship-cli -- demo $(FILE)
+
+test:
+	@scripts/stages.sh deps fmt clippy rules test loom examples
+
+lint:
+	@scripts/stages.sh fmt clippy rules
+
+bench-build:
+	$(CARGO) build --release -p tranship-bench --all-features
+
+bench: bench-build
+	@scripts/bench.sh $(BENCH)
+
+torture:
+	@scripts/stages.sh torture loom-torture
+
+deps:
+	@scripts/deps.sh

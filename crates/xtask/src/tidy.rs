@@ -1,0 +1,30 @@
+//! Rules about single files; one module a rule.
+
+mod headers;
+mod links;
+mod paths;
+mod size;
+mod unsafety;
+
+use crate::{Findings, source};
+use anyhow::Result;
+use std::path::Path;
+
+/// Runs every rule over every file.
+pub(crate) fn check(root: &Path) -> Result<Findings> {
+    let mut findings = Findings::default();
+    for file in source::files(root)? {
+        findings.saw();
+        size::check(&file, &mut findings);
+        headers::check(&file, &mut findings);
+        unsafety::check(&file, &mut findings);
+        paths::check(&file, &mut findings);
+        links::check(root, &file, &mut findings);
+    }
+    Ok(findings)
+}
+
+/// The name of the crate's folder, for a file below `crates/`.
+fn crate_of(path: &str) -> Option<&str> {
+    path.strip_prefix("crates/")?.split('/').next()
+}

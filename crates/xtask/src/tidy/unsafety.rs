@@ -1,0 +1,70 @@
+//! `unsafe` stays in the crates that were made for it.
+
+use crate::{
+    Findings,
+    source::{TextFile, code_only},
+};
+
+const MAY: &[&str] = &[
+    "sys", "sync", "region", "ledger", "zone", "core", "mbuf", "zcopy", "capi", "python",
+];
+
+pub(super) fn check(file: &TextFile, findings: &mut Findings) {
+    if !file.path.ends_with(".rs") {
+        return;
+    }
+    // Tests, benches and the hostile-peer harness attack with raw calls; they are held to SAFETY comments by clippy.
+    let for_developers = file.path.contains("/tests/") || file.path.starts_with("fuzz/");
+    let name = super::crate_of(&file.path).unwrap_or("");
+    if for_developers || MAY.contains(&name) || matches!(name, "bench" | "testkit") {
+        return;
+    }
+    for (number, line) in code_only(&file.text).lines().enumerate() {
+        if has_word(line, "unsafe") {
+            findings.error(format!(
+                "{}:{}: `unsafe` belongs in {}",
+                file.path,
+                number + 1,
+                MAY.join(", ")
+            ));
+        }
+    }
+}
+
+fn has_word(line: &str, word: &str) -> bool {
+    line.split(|c: char| !c.is_alphanumeric() && c != '_')
+        .any(|part| part == word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn errors(path: &str, text: &str) -> usize {
+        let mut findings = Findings::default();
+        check(
+            &TextFile {
+                path: path.into(),
+                text: text.into(),
+            },
+            &mut findings,
+        );
+        findings.errors.len()
+    }
+
+    #[test]
+    fn only_the_named_crates() {
+        let code = "fn f() { unsafe { g() } }\n";
+        assert_eq!(errors("crates/sys/src/mm.rs", code), 0);
+        assert_eq!(errors("crates/cli/src/main.rs", code), 1);
+        assert_eq!(errors("examples/01_hello.rs", code), 1);
+        assert_eq!(errors("crates/core/tests/hostile.rs", code), 0);
+        assert_eq!(
+            errors(
+                "crates/cli/src/main.rs",
+                "// unsafe\nlet unsafe_op = \"unsafe\";\n"
+            ),
+            0
+        );
+    }
+}

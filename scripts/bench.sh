@@ -1,0 +1,12 @@
+#!/bin/bash
+# Runs the named benches, or all of them, and prints their tables.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+bench=${CARGO_TARGET_DIR:-target}/release/tranship-bench
+if [ $# = 0 ]; then
+    set -- roundtrip stream ops alloc collect
+fi
+for name in "$@"; do
+    echo "== $name"
+    "$bench" "$name"
+done

@@ -1,0 +1,41 @@
+#!/bin/bash
+# Looks for the programs that building and testing need, and installs the Debian packages of those that are
+# missing. Without root or apt-get it says loudly what is missing; only a missing compiler is an error.
+set -uo pipefail
+
+# program:package:why
+needs=(
+    "cc:gcc:builds the C parts of zstd and BLAKE3"
+    "make:make:runs the targets"
+    "python3:python3:tests of the Python face"
+    "unshare:util-linux:the test of two containers"
+)
+
+missing=()
+packages=()
+for need in "${needs[@]}"; do
+    IFS=: read -r program package why <<<"$need"
+    if ! command -v "$program" >/dev/null; then
+        missing+=("$program ($why)")
+        packages+=("$package")
+    fi
+done
+
+if [ ${#packages[@]} = 0 ]; then
+    echo "deps: nothing is missing"
+elif [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+    printf 'deps: MISSING, and cannot be installed from here (needs root and apt-get): %s\n' "${missing[@]}" >&2
+else
+    echo "deps: installing ${packages[*]}"
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -qq || echo "deps: apt-get update FAILED; trying the lists that are there" >&2
+    apt-get install -y -qq --no-install-recommends "${packages[@]}" ||
+        echo "deps: INSTALLING FAILED; the tests that need ${missing[*]} are skipped" >&2
+fi
+
+for program in cargo cc; do
+    if ! command -v "$program" >/dev/null; then
+        echo "deps: $program is needed to build anything" >&2
+        exit 1
+    fi
+done

@@ -1,0 +1,42 @@
+#!/bin/bash
+# Runs the named stages one after the other, stops at the first that fails, prints how long each took.
+# Stages: deps fmt clippy rules test loom examples torture loom-torture
+set -uo pipefail
+cd "$(dirname "$0")/.."
+cargo=${CARGO:-cargo}
+# One-off builds gain nothing from incremental files, and without them they are smaller and faster.
+export CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0} CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-auto}
+
+stage_deps() { scripts/deps.sh; }
+stage_fmt() { "$cargo" fmt --all --check; }
+stage_clippy() { "$cargo" clippy --quiet --workspace --all-targets -- -D warnings; }
+stage_rules() { "$cargo" run --quiet -p xtask -- all; }
+stage_test() { "$cargo" test --quiet --workspace; }
+stage_loom() { scripts/loom.sh; }
+stage_examples() { scripts/examples.sh; }
+stage_torture() { TRANSHIP_TORTURE=1 "$cargo" test --release --workspace -- --nocapture; }
+stage_loom-torture() { LOOM_MAX_PREEMPTIONS=3 scripts/loom.sh; }
+
+times=()
+report() {
+    printf '\n%-14s %8s\n' stage seconds
+    printf '%s\n' "${times[@]}"
+}
+
+for stage in "$@"; do
+    if ! declare -F "stage_$stage" >/dev/null; then
+        echo "stages.sh: no stage called $stage" >&2
+        exit 2
+    fi
+    echo "== $stage"
+    begin=$(date +%s%N)
+    "stage_$stage"
+    status=$?
+    took=$((($(date +%s%N) - begin) / 100000000))
+    times+=("$(printf '%-14s %6d.%d%s' "$stage" $((took / 10)) $((took % 10)) "$([ $status = 0 ] || echo "  FAILED ($status)")")")
+    if [ $status != 0 ]; then
+        report
+        exit 1
+    fi
+done
+report
