@@ -1,1 +1,39 @@
 //! Zones, kegs, buckets and runs: the one allocator.
+//!
+//! ```text
+//!   thread 1        thread 2
+//!  ┌─────────┐     ┌─────────┐
+//!  │ A bucket│     │ A bucket│    Zone     items of one class; alloc and free touch only
+//!  │ B spare │     │ B spare │             the calling thread's two buckets
+//!  └────┬────┘     └────┬────┘
+//!       └──────┬────────┘
+//!        ┌─────┴──────┐
+//!        │ full, empty│            Depot    whole buckets, under a lock
+//!        └─────┬──────┘
+//!              │ import, release   Backend  collector, keg, new slab, or nothing: ask for a chunk
+//!   ┌──────────┴───────────┐
+//!   │ ■■□■■■■□ │ ■■■■■■■■ │…       Keg      slabs of one size, a bitmap each, fullest first
+//!   └────┬───────────┬─────┘
+//!     run of pages  run of pages   RunAllocator
+//!   ┌────┴───────────┴───┐ ┌────────────────────┐
+//!   │ chunk 0            │ │ chunk 3            │   chunks come and go in a window
+//!   └────────────────────┘ └────────────────────┘
+//! ```
+//!
+//! An item is a slot number, a `u32`; what it stands for is up to the user, and nothing is ever written into
+//! items. [`Classes`] maps sizes to classes; [`RunAllocator`], [`SlotNumbers`] and [`Keg`] are plain structures which
+//! their owner locks; [`Zone`] is what threads share.
+//!
+//! NOT here: shared memory, mapping, liveness of what was sent, quotas, blocking. They sit behind [`Backend`],
+//! [`SlabSource`] and [`SlabHooks`].
+
+mod bits;
+mod classes;
+mod keg;
+mod runs;
+mod slots;
+
+pub use classes::Classes;
+pub use keg::{GrowError, Keg, NewSlab, Place, SlabHooks, SlabShape, SlabSource};
+pub use runs::{PAGE, Run, RunAllocator};
+pub use slots::{SlotNumbers, SlotSet};

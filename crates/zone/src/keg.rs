@@ -1,0 +1,435 @@
+//! A keg: slabs of one size of item.
+//!
+//! A slab is a run of pages, cut into items; which of them are free is a bitmap here, outside the items. Items come
+//! from the fullest slab that has one, so that the others become empty; an empty slab goes back to its source, but
+//! for one that is kept against going back and forth. A slab in a chunk that drains is frozen: it hands out
+//! nothing and goes back as soon as it is empty.
+//!
+//! Where an item lies is its [`Place`]; the hooks are told all places when a slab is cut and keep them beside
+//! whatever else they know about a slot, so that [`Keg::free`] looks nothing up.
+
+use crate::runs::{PAGE, Run, RunAllocator};
+use crate::slots::SlotSet;
+use std::ops::Range;
+
+/// Most items of a slab.
+const MAX_ITEMS: u64 = 256;
+const WORDS: usize = 4;
+const NONE: u32 = u32::MAX;
+
+/// Where slabs come from.
+pub trait SlabSource {
+    /// A run of `pages`, or `None`.
+    fn alloc_run(&mut self, pages: u32) -> Option<Run>;
+    /// Takes it back.
+    fn free_run(&mut self, run: Run);
+    /// Whether the source wants this run back as soon as possible.
+    fn wants_back(&self, run: Run) -> bool;
+}
+
+impl SlabSource for RunAllocator {
+    fn alloc_run(&mut self, pages: u32) -> Option<Run> {
+        self.alloc(pages)
+    }
+
+    fn free_run(&mut self, run: Run) {
+        self.free(run);
+    }
+
+    fn wants_back(&self, run: Run) -> bool {
+        self.chunks_of(run).any(|index| self.is_draining(index))
+    }
+}
+
+/// A slab that was just cut: item `i` is at `run.offset() + i * item_bytes`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NewSlab {
+    /// The slab's number in its keg.
+    pub slab: u32,
+    /// Its pages.
+    pub run: Run,
+    /// Bytes of an item.
+    pub item_bytes: u64,
+    /// How many items.
+    pub items: u16,
+}
+
+/// What happens with a slab's items when it is cut and when it goes.
+pub trait SlabHooks {
+    /// Gives the items their slot numbers, exactly `slab.items`; `None` if there are not enough.
+    fn adopt(&mut self, slab: NewSlab) -> Option<SlotSet>;
+    /// The slab goes; all its items are free.
+    fn retire(&mut self, slab: u32, slots: &SlotSet);
+}
+
+/// Where in its keg an item lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// Number of the slab.
+    pub slab: u32,
+    /// Number of the item in the slab.
+    pub index: u16,
+}
+
+/// Why a keg got no new slab.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum GrowError {
+    /// The source has no such run: it needs another chunk.
+    #[error("no run of {pages} pages is free")]
+    NoRun {
+        /// Pages of a slab.
+        pages: u32,
+    },
+    /// The hooks have not enough slot numbers.
+    #[error("fewer than {items} slots are free")]
+    NoSlots {
+        /// Items of a slab.
+        items: u16,
+    },
+}
+
+/// How a keg cuts its slabs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlabShape {
+    /// Bytes of an item.
+    pub item_bytes: u64,
+    /// Pages of a slab.
+    pub pages: u32,
+    /// Items of a slab.
+    pub items: u16,
+}
+
+impl SlabShape {
+    /// The shape for items of `item_bytes` in chunks of `chunk_bytes`: at most an eighth of a slab is wasted, and
+    /// slabs are small, so that they become empty.
+    ///
+    /// # Panics
+    /// If an item is empty or larger than a chunk.
+    #[must_use]
+    pub fn new(item_bytes: u64, chunk_bytes: u64) -> Self {
+        assert!(
+            (1..=chunk_bytes).contains(&item_bytes),
+            "items of {item_bytes} bytes in chunks of {chunk_bytes}"
+        );
+        let fits = |pages: u64| {
+            let items = (pages * PAGE / item_bytes).min(MAX_ITEMS);
+            let waste = pages * PAGE - items * item_bytes;
+            (items, waste)
+        };
+        let most = (chunk_bytes / PAGE).max(1);
+        let wanted = ((32 << 10) / item_bytes)
+            .min(chunk_bytes / 4 / item_bytes)
+            .clamp(1, 8);
+        let least = (item_bytes * wanted).div_ceil(PAGE).clamp(1, most);
+        let good = (least..=most.min(least + 16)).find(|&pages| fits(pages).1 * 8 <= pages * PAGE);
+        let pages = good.unwrap_or(least);
+        Self {
+            item_bytes,
+            pages: u32::try_from(pages).expect("a chunk has fewer than 2^32 pages"),
+            items: u16::try_from(fits(pages).0).expect("at most 256"),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// No slab: the number can be used again.
+    Vacant,
+    Live,
+    /// Its chunk drains.
+    Frozen,
+}
+
+#[derive(Debug)]
+struct Slab {
+    run: Run,
+    slots: SlotSet,
+    free: [u64; WORDS],
+    used: u16,
+    state: State,
+    /// Neighbours in the list of slabs with as many used items.
+    previous: u32,
+    next: u32,
+}
+
+/// Slabs of one size of item. Not synchronised: its owner locks it.
+#[derive(Debug)]
+pub struct Keg {
+    shape: SlabShape,
+    slabs: Vec<Slab>,
+    vacant: Vec<u32>,
+    /// `heads[n]`: first live slab with `n` used items, `n` below the number of items; full ones are in no list.
+    heads: Box<[u32]>,
+    keep_empty: u32,
+    empty: u32,
+    used_items: u64,
+}
+
+impl Keg {
+    /// A keg without slabs, which keeps one empty slab.
+    #[must_use]
+    pub fn new(shape: SlabShape) -> Self {
+        Self {
+            shape,
+            slabs: Vec::new(),
+            vacant: Vec::new(),
+            heads: vec![NONE; usize::from(shape.items)].into(),
+            keep_empty: 1,
+            empty: 0,
+            used_items: 0,
+        }
+    }
+
+    /// How slabs are cut.
+    #[must_use]
+    pub fn shape(&self) -> SlabShape {
+        self.shape
+    }
+
+    /// How many empty slabs stay when items are freed.
+    pub fn set_keep_empty(&mut self, slabs: u32) {
+        self.keep_empty = slabs;
+    }
+
+    /// Slabs in the keg.
+    #[must_use]
+    pub fn slab_count(&self) -> usize {
+        self.slabs.len() - self.vacant.len()
+    }
+
+    /// Items that were handed out and not freed, those in a zone's caches included.
+    #[must_use]
+    pub fn used_items(&self) -> u64 {
+        self.used_items
+    }
+
+    /// The pages of a slab; `None` if there is no such slab.
+    #[must_use]
+    pub fn run_of(&self, slab: u32) -> Option<Run> {
+        self.slabs
+            .get(slab as usize)
+            .filter(|slab| slab.state != State::Vacant)
+            .map(|slab| slab.run)
+    }
+
+    /// Whether the slab's chunk drains: its items should be freed, not used again.
+    #[must_use]
+    pub fn is_frozen(&self, slab: u32) -> bool {
+        self.slabs
+            .get(slab as usize)
+            .is_some_and(|slab| slab.state == State::Frozen)
+    }
+
+    /// Appends up to `want` items of the slabs that are there, the fullest first; returns how many.
+    pub fn alloc(&mut self, out: &mut Vec<u32>, want: usize) -> usize {
+        let mut left = want;
+        let mut level = self.heads.len();
+        while left > 0 && level > 0 {
+            let number = self.heads[level - 1];
+            if number == NONE {
+                level -= 1;
+                continue;
+            }
+            self.unlink(number);
+            let slab = &mut self.slabs[number as usize];
+            while left > 0 && slab.used < self.shape.items {
+                let Some(index) = slab.take_lowest() else {
+                    break;
+                };
+                let Some(slot) = slab.slots.get(index) else {
+                    break;
+                };
+                out.push(slot);
+                slab.used += 1;
+                self.used_items += 1;
+                left -= 1;
+            }
+            self.link(number);
+        }
+        want - left
+    }
+
+    /// Cuts one more slab.
+    ///
+    /// # Errors
+    /// If the source has no run or the hooks have no slots; nothing has changed then.
+    pub fn grow(
+        &mut self,
+        source: &mut impl SlabSource,
+        hooks: &mut impl SlabHooks,
+    ) -> Result<(), GrowError> {
+        let SlabShape {
+            item_bytes,
+            pages,
+            items,
+        } = self.shape;
+        let run = source.alloc_run(pages).ok_or(GrowError::NoRun { pages })?;
+        let fresh = u32::try_from(self.slabs.len()).expect("fewer slabs than pages");
+        let number = self.vacant.last().copied().unwrap_or(fresh);
+        let Some(slots) = hooks.adopt(NewSlab {
+            slab: number,
+            run,
+            item_bytes,
+            items,
+        }) else {
+            source.free_run(run);
+            return Err(GrowError::NoSlots { items });
+        };
+        assert_eq!(slots.len(), usize::from(items), "one slot per item");
+        let mut free = [0; WORDS];
+        for index in 0..usize::from(items) {
+            free[index / 64] |= 1 << (index % 64);
+        }
+        let slab = Slab {
+            run,
+            slots,
+            free,
+            used: 0,
+            state: State::Live,
+            previous: NONE,
+            next: NONE,
+        };
+        if number == fresh {
+            self.slabs.push(slab);
+        } else {
+            self.vacant.pop();
+            self.slabs[number as usize] = slab;
+        }
+        self.link(number);
+        Ok(())
+    }
+
+    /// Takes an item back; its slab may go to the source.
+    ///
+    /// # Panics
+    /// If the item is free already or there is no such place.
+    pub fn free(&mut self, place: Place, source: &mut impl SlabSource, hooks: &mut impl SlabHooks) {
+        let Place {
+            slab: number,
+            index,
+        } = place;
+        self.unlink(number);
+        let slab = &mut self.slabs[number as usize];
+        assert!(
+            slab.state != State::Vacant && index < self.shape.items,
+            "no item at {place:?}"
+        );
+        let (word, bit) = (usize::from(index / 64), 1 << (index % 64));
+        assert!(
+            slab.free[word] & bit == 0,
+            "item at {place:?} was free already"
+        );
+        slab.free[word] |= bit;
+        slab.used -= 1;
+        self.used_items -= 1;
+        let unwanted = slab.state == State::Frozen
+            || self.empty >= self.keep_empty
+            || source.wants_back(slab.run);
+        if slab.used == 0 && unwanted {
+            self.give_back(number, source, hooks);
+        } else {
+            self.link(number);
+        }
+    }
+
+    /// Gives all empty slabs back; returns how many.
+    pub fn reap(&mut self, source: &mut impl SlabSource, hooks: &mut impl SlabHooks) -> usize {
+        let mut given = 0;
+        while let Some(&number) = self.heads.first().filter(|&&number| number != NONE) {
+            self.unlink(number);
+            self.give_back(number, source, hooks);
+            given += 1;
+        }
+        given
+    }
+
+    /// The chunk with these pages begins (`drain`) or ceases to drain: its slabs hand out nothing more, and empty
+    /// ones go back at once; or they are as before.
+    pub fn set_draining(
+        &mut self,
+        pages: Range<u32>,
+        drain: bool,
+        source: &mut impl SlabSource,
+        hooks: &mut impl SlabHooks,
+    ) {
+        let (from, to) = if drain {
+            (State::Live, State::Frozen)
+        } else {
+            (State::Frozen, State::Live)
+        };
+        for number in 0..u32::try_from(self.slabs.len()).expect("fewer slabs than pages") {
+            let slab = &self.slabs[number as usize];
+            if slab.state != from || !pages.contains(&slab.run.first_page) {
+                continue;
+            }
+            self.unlink(number);
+            self.slabs[number as usize].state = to;
+            if drain && self.slabs[number as usize].used == 0 {
+                self.give_back(number, source, hooks);
+            } else {
+                self.link(number);
+            }
+        }
+    }
+
+    /// An unlinked, empty slab goes to its source.
+    fn give_back(&mut self, number: u32, source: &mut impl SlabSource, hooks: &mut impl SlabHooks) {
+        let slab = &mut self.slabs[number as usize];
+        slab.state = State::Vacant;
+        let slots = std::mem::replace(&mut slab.slots, SlotSet::List(Box::default()));
+        let run = slab.run;
+        self.vacant.push(number);
+        hooks.retire(number, &slots);
+        source.free_run(run);
+    }
+
+    /// Whether a slab is in the list of those with as many used items.
+    fn is_listed(&self, slab: &Slab) -> bool {
+        slab.state == State::Live && slab.used < self.shape.items
+    }
+
+    fn link(&mut self, number: u32) {
+        let slab = &self.slabs[number as usize];
+        if !self.is_listed(slab) {
+            return;
+        }
+        let level = usize::from(slab.used);
+        self.empty += u32::from(level == 0);
+        let next = std::mem::replace(&mut self.heads[level], number);
+        let slab = &mut self.slabs[number as usize];
+        (slab.previous, slab.next) = (NONE, next);
+        if next != NONE {
+            self.slabs[next as usize].previous = number;
+        }
+    }
+
+    fn unlink(&mut self, number: u32) {
+        let slab = &self.slabs[number as usize];
+        if !self.is_listed(slab) {
+            return;
+        }
+        let (level, previous, next) = (usize::from(slab.used), slab.previous, slab.next);
+        self.empty -= u32::from(level == 0);
+        if previous == NONE {
+            self.heads[level] = next;
+        } else {
+            self.slabs[previous as usize].next = next;
+        }
+        if next != NONE {
+            self.slabs[next as usize].previous = previous;
+        }
+    }
+}
+
+impl Slab {
+    fn take_lowest(&mut self) -> Option<u16> {
+        let (at, word) = self
+            .free
+            .iter_mut()
+            .enumerate()
+            .find(|(_, word)| **word != 0)?;
+        let bit = word.trailing_zeros() as usize;
+        *word &= *word - 1;
+        u16::try_from(at * 64 + bit).ok()
+    }
+}
