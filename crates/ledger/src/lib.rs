@@ -1,1 +1,34 @@
 //! Liveness: who may still read a buffer, and when it may be reused.
+//!
+//! Three counters per buffer decide (`docs/format.md` kinds 3 to 5): `ref`, one per reading domain; `sent` and
+//! `rcvd`, one of each per queue (a channel to which the pool is assigned).
+//!
+//! * [`Roster`]: whose counters count for a pool, and for which epoch that is true.
+//! * [`Roster::collect`]: the collector's verdict over a batch of buffers, generations included.
+//! * [`Roster::is_alive`]: the verdict alone, for the manager's orphans.
+//! * [`receive_direct`], [`receive_forwarded`], [`skip`], [`release`], [`send_first`], [`send_again`]: the order in
+//!   which senders and receivers touch the counters.
+//! * [`order`]: those orders as data. The exhaustive models in `tests/` step through the same data, so whoever
+//!   changes an order changes the model with it.
+//! * [`generation`]: the arithmetic of generations.
+//!
+//! `docs/memory-model.md` has the proofs, what was modelled, and what breaks without each rule.
+//!
+//! NOT here: mappings and bounds (views are passed in), I/O, time, locks, the ring on which ids travel, the list
+//! of candidates, and who may assign what.
+
+mod collect;
+pub mod generation;
+pub mod order;
+mod roster;
+mod transfer;
+mod words;
+
+pub use collect::{Batch, StaleRoster};
+pub use order::{CollectStep, Phase, ReceiptStep, SendStep};
+pub use roster::{Queue, Reader, Roster, RosterError};
+pub use transfer::{
+    StaleReference, count, raise, receive_direct, receive_forwarded, release, send_again,
+    send_first, skip,
+};
+pub use words::{Generations, NoWords, Words};

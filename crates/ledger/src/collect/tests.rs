@@ -1,0 +1,120 @@
+use tranship_sync::atomic::{AtomicU32, Ordering};
+
+use super::*;
+use crate::{generation, words::NoWords};
+
+type Heap<'a> = Roster<&'a [AtomicU32], &'a [AtomicU32]>;
+
+fn words<const N: usize>(values: [u32; N]) -> [AtomicU32; N] {
+    values.map(AtomicU32::new)
+}
+
+fn roster<'a>(sent: &'a [AtomicU32], rcvd: &'a [AtomicU32], refs: &'a [AtomicU32]) -> Heap<'a> {
+    let mut roster = Roster::new(7);
+    roster.add_queue(1, sent, rcvd).unwrap();
+    roster.add_reader(2, refs).unwrap();
+    roster
+}
+
+#[test]
+fn the_three_buffers_of_the_papers_figure_and_one_that_wrapped() {
+    let (sent, rcvd) = (words([1, 1, 1, 0]), words([1, 1, 0, 0]));
+    let refs = words([0, 1, 0, 0]);
+    let table = words([2, 2, 2, 0x00ff_fffe]);
+    let mut batch = Batch::default();
+    let mut roster = roster(&sent, &rcvd, &refs);
+    roster
+        .collect(&[0, 1, 2, 3], &NoWords, &table[..], || 7, &mut batch)
+        .unwrap();
+    assert_eq!(batch.dead, [0, 3]);
+    assert_eq!(batch.alive, [1, 2]);
+    let after: Vec<u32> = table.iter().map(|g| g.load(Ordering::Relaxed)).collect();
+    assert_eq!(after, [3, 2, 2, 0x00ff_ffff]);
+    assert!(!roster.is_alive(0) && roster.is_alive(1) && roster.is_alive(2));
+    assert_eq!(roster.first_alive(0..4), Some(1));
+    assert_eq!(roster.first_alive([0, 3]), None);
+}
+
+#[test]
+fn more_than_a_block_and_private_references() {
+    const N: usize = 3 * BLOCK + 5;
+    let zero = || (0..N).map(|_| AtomicU32::new(0)).collect::<Vec<_>>();
+    let (sent, rcvd, refs, own) = (zero(), zero(), zero(), zero());
+    let table: Vec<AtomicU32> = (0..N).map(|_| AtomicU32::new(2)).collect();
+    for i in (0..N).step_by(3) {
+        own[i].store(1, Ordering::Relaxed);
+    }
+    let candidates: Vec<u32> = (0..u32::try_from(N).unwrap()).rev().collect();
+    let mut batch = Batch::default();
+    roster(&sent, &rcvd, &refs)
+        .collect(&candidates, &own[..], &table[..], || 7, &mut batch)
+        .unwrap();
+    assert!(batch.dead.iter().all(|s| s % 3 != 0) && batch.alive.iter().all(|s| s % 3 == 0));
+    assert_eq!(batch.dead.len() + batch.alive.len(), N);
+}
+
+#[test]
+fn one_queue_with_too_many_receipts_does_not_hide_another_with_too_few() {
+    let (one, zero) = (words([1]), words([0]));
+    let mut roster: Heap<'_> = Roster::new(7);
+    roster.add_queue(1, &one, &zero).unwrap();
+    roster.add_queue(2, &zero, &one).unwrap();
+    assert!(roster.is_alive(0));
+}
+
+#[test]
+fn an_epoch_that_changes_at_any_check_restores_everything() {
+    let (sent, rcvd, refs) = (words([1]), words([1]), words([0]));
+    for stale_at in 0..3 {
+        let table = words([2]);
+        let mut batch = Batch {
+            dead: vec![9],
+            alive: vec![8],
+        };
+        let mut seen = Vec::new();
+        let stale = roster(&sent, &rcvd, &refs)
+            .collect(
+                &[0],
+                &NoWords,
+                &table[..],
+                || {
+                    seen.push(table[0].load(Ordering::Relaxed));
+                    if seen.len() > stale_at { 8 } else { 7 }
+                },
+                &mut batch,
+            )
+            .unwrap_err();
+        assert_eq!(
+            stale,
+            StaleRoster {
+                roster: 7,
+                board: 8
+            }
+        );
+        assert_eq!(table[0].load(Ordering::Relaxed), 2);
+        assert_eq!((&batch.dead[..], &batch.alive[..]), (&[9][..], &[8][..]));
+        // Before the bump twice, after it once.
+        assert!(seen.iter().take(2).all(|&g| g == 2));
+        assert!(seen.get(2).is_none_or(|&g| g == generation::next_free(2)));
+    }
+}
+
+/// A reference that appears between the two looks, which only a liar can cause.
+#[test]
+fn a_reference_that_rose_after_the_pass_brings_the_generation_back() {
+    let (sent, rcvd, refs, table) = (words([1]), words([1]), words([0]), words([2]));
+    let mut batch = Batch::default();
+    let mut checks = 0;
+    let risen = || {
+        checks += 1;
+        if checks == 2 {
+            refs[0].store(1, Ordering::Relaxed);
+        }
+        7
+    };
+    roster(&sent, &rcvd, &refs)
+        .collect(&[0], &NoWords, &table[..], risen, &mut batch)
+        .unwrap();
+    assert_eq!(batch.alive, [0]);
+    assert_eq!(table[0].load(Ordering::Relaxed), 2);
+}

@@ -1,0 +1,91 @@
+//! The orders on which liveness rests, as data.
+//!
+//! The functions of this crate and the models in `tests/` run through the same constants.
+
+/// What a pass of the collector reads: every word of one kind that counts for the buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// All `rcvd`, one per queue.
+    Received,
+    /// All `ref`, one per reading domain, and the writer's private one.
+    References,
+    /// All `sent`, one per queue.
+    Sent,
+}
+
+/// The order of a pass.
+///
+/// Both neighbours matter. `rcvd` before `ref`: who saw the receipt counted sees its reference. `ref` before
+/// `sent`: who saw a forwarder's reference dropped sees what it sent before.
+pub const PASS_ORDER: [Phase; 3] = [Phase::Received, Phase::References, Phase::Sent];
+
+/// What the collector does around and after its pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CollectStep {
+    /// The roster's epoch must be the board's.
+    CheckEpoch,
+    /// One pass in [`PASS_ORDER`]; who is alive drops out.
+    Pass,
+    /// The generation becomes odd.
+    Bump,
+    /// Sequentially consistent fence; partner of [`ReceiptStep::Fence`].
+    Fence,
+    /// All `ref` once more; who rose gets its even generation back.
+    LookAgain,
+}
+
+/// The whole collection.
+///
+/// The epoch is checked three times. The first saves a useless pass. The second keeps an honest receipt over a
+/// queue that the roster does not have yet from meeting an odd generation. The third keeps a reader that the
+/// roster does not have yet from holding what a liar sent it.
+pub const COLLECTION: [CollectStep; 7] = [
+    CollectStep::CheckEpoch,
+    CollectStep::Pass,
+    CollectStep::CheckEpoch,
+    CollectStep::Bump,
+    CollectStep::Fence,
+    CollectStep::LookAgain,
+    CollectStep::CheckEpoch,
+];
+
+/// What a receiver does with one reference that it took from a ring, before it moves the ring's cursor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ReceiptStep {
+    /// `ref++`.
+    Hold,
+    /// Sequentially consistent fence; partner of [`CollectStep::Fence`].
+    Fence,
+    /// The table's generation must be the id's; otherwise the reference is given up.
+    Check,
+    /// `rcvd++`.
+    Count,
+}
+
+/// Receipt from the pool's writer itself.
+pub const RECEIPT_DIRECT: [ReceiptStep; 2] = [ReceiptStep::Hold, ReceiptStep::Count];
+
+/// Receipt from anyone else, the pool's writer receiving its own buffer back included.
+pub const RECEIPT_FORWARDED: [ReceiptStep; 4] = [
+    ReceiptStep::Hold,
+    ReceiptStep::Fence,
+    ReceiptStep::Check,
+    ReceiptStep::Count,
+];
+
+/// What a sender does. It holds a reference during all of it, and may drop it after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SendStep {
+    /// The generation becomes even: the writer's first send of this buffer only.
+    Open,
+    /// `sent++`.
+    Count,
+    /// The id goes onto the ring.
+    Publish,
+}
+
+/// The writer's first send of a buffer.
+pub const SEND_FIRST: [SendStep; 3] = [SendStep::Open, SendStep::Count, SendStep::Publish];
+
+/// Every later send, and a forwarder's.
+pub const SEND_AGAIN: [SendStep; 2] = [SendStep::Count, SendStep::Publish];

@@ -1,0 +1,70 @@
+//! The views through which counters and generations are read.
+
+use tranship_sync::atomic::{AtomicU32, Ordering};
+
+/// One 32-bit counter per slot, written by somebody else: the `ref` of a domain, the `sent` or `rcvd` of a queue.
+///
+/// The view decides what an out-of-range slot means; a collector passes only slots of its own table.
+pub trait Words {
+    /// The word of `slot`.
+    // Ordering: must be (at least) an acquire load; its partners are the release stores of `transfer.rs`.
+    fn load(&self, slot: u32) -> u32;
+}
+
+/// The writer's own slot table, as its collector needs it.
+pub trait Generations {
+    /// The generation of `slot`.
+    fn load(&self, slot: u32) -> u32;
+    /// Sets the generation of `slot`. Relaxed is enough: the fences order it.
+    fn store(&self, slot: u32, generation: u32);
+}
+
+/// No words at all: for a writer without private references, or a manager that reads for a dead writer.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoWords;
+
+impl Words for NoWords {
+    #[inline]
+    fn load(&self, _slot: u32) -> u32 {
+        0
+    }
+}
+
+impl Words for [AtomicU32] {
+    #[inline]
+    fn load(&self, slot: u32) -> u32 {
+        self[slot as usize].load(Ordering::Acquire)
+    }
+}
+
+impl Generations for [AtomicU32] {
+    #[inline]
+    fn load(&self, slot: u32) -> u32 {
+        self[slot as usize].load(Ordering::Relaxed)
+    }
+    #[inline]
+    fn store(&self, slot: u32, generation: u32) {
+        self[slot as usize].store(generation, Ordering::Relaxed);
+    }
+}
+
+impl<W: Words + ?Sized> Words for &W {
+    #[inline]
+    fn load(&self, slot: u32) -> u32 {
+        (**self).load(slot)
+    }
+}
+
+impl<W: Words + ?Sized> Words for std::sync::Arc<W> {
+    #[inline]
+    fn load(&self, slot: u32) -> u32 {
+        (**self).load(slot)
+    }
+}
+
+impl<W: Words + ?Sized> Words for Box<W> {
+    #[inline]
+    fn load(&self, slot: u32) -> u32 {
+        (**self).load(slot)
+    }
+}
