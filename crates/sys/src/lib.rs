@@ -4,3 +4,26 @@
 //! be proved locally.
 //!
 //! NOT here: layouts, policy, anything that knows what a pool is.
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("tranship runs on Linux only: it rests on sealed memfds, futexes and pidfds");
+
+pub mod cgroup;
+pub mod crash;
+pub mod epoll;
+pub mod eventfd;
+pub mod fork;
+pub mod futex;
+pub mod map;
+pub mod memfd;
+pub mod pidfd;
+pub mod process;
+pub mod socket;
+pub mod time;
+
+pub use fork::ForkGuard;
+
+/// Size of a page, bytes.
+pub fn page_size() -> usize {
+    rustix::param::page_size()
+}

@@ -1,0 +1,169 @@
+//! How much memory the cgroup still has for us.
+//!
+//! `fallocate` does not fail at a cgroup's limit, the OOM killer strikes instead, so this is asked first. What it
+//! needs it opens at the first question and keeps open, so that it works in a sandbox that was locked later.
+
+use crate::ForkGuard;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+mod place;
+use place::Version;
+
+static PROBE: Mutex<Option<Probe>> = Mutex::new(None);
+
+/// Bytes that can still be charged before some cgroup we are in, or the machine, is full. None: there is
+/// no limit, or it cannot be known.
+///
+/// Page cache that was not used lately counts as free, as the kernel takes it first.
+pub fn headroom() -> Option<u64> {
+    let mut slot = PROBE.lock().unwrap_or_else(|poison| poison.into_inner());
+    let stale = slot.as_ref().is_none_or(Probe::is_stale);
+    if stale {
+        // If it cannot be made again (sandbox), the old one is the best we know.
+        if let Ok(fresh) = Probe::new(Path::new("/proc/self")) {
+            *slot = Some(fresh);
+        }
+    }
+    slot.as_ref()?.headroom()
+}
+
+#[derive(Debug)]
+struct Probe {
+    guard: ForkGuard,
+    membership: File,
+    as_of: String,
+    levels: Vec<Level>,
+}
+
+/// One cgroup between ours and the root.
+#[derive(Debug)]
+struct Level {
+    version: Version,
+    limit: File,
+    usage: File,
+    stat: Option<File>,
+}
+
+impl Probe {
+    fn new(proc: &Path) -> io::Result<Probe> {
+        let membership = File::open(proc.join("cgroup"))?;
+        let as_of = read(&membership)?;
+        let mounts = std::fs::read_to_string(proc.join("mountinfo"))?;
+        let levels = place::directories(&as_of, &mounts)
+            .into_iter()
+            .filter_map(|(version, dir)| Level::open(version, &dir).ok())
+            .collect();
+        Ok(Probe {
+            guard: ForkGuard::new()?,
+            membership,
+            as_of,
+            levels,
+        })
+    }
+
+    /// Are we another process, or was this one moved?
+    fn is_stale(&self) -> bool {
+        self.guard.is_child() || read(&self.membership).is_ok_and(|now| now != self.as_of)
+    }
+
+    fn headroom(&self) -> Option<u64> {
+        self.levels.iter().filter_map(Level::headroom).min()
+    }
+}
+
+impl Level {
+    fn open(version: Version, dir: &PathBuf) -> io::Result<Level> {
+        let (limit, usage) = match version {
+            Version::One => ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+            Version::Two => ("memory.max", "memory.current"),
+        };
+        Ok(Level {
+            version,
+            limit: File::open(dir.join(limit))?,
+            usage: File::open(dir.join(usage))?,
+            stat: File::open(dir.join("memory.stat")).ok(),
+        })
+    }
+
+    fn headroom(&self) -> Option<u64> {
+        let limit = limit(&read(&self.limit).ok()?)?;
+        let usage: u64 = read(&self.usage).ok()?.trim().parse().ok()?;
+        let key = match self.version {
+            Version::One => "total_inactive_file ",
+            Version::Two => "inactive_file ",
+        };
+        let cache = self
+            .stat
+            .as_ref()
+            .and_then(|file| read(file).ok())
+            .and_then(|stat| field(&stat, key))
+            .unwrap_or(0);
+        Some(limit.saturating_sub(usage.saturating_sub(cache)))
+    }
+}
+
+/// "max", and what version 1 says for it, are no limit.
+fn limit(text: &str) -> Option<u64> {
+    let bytes: u64 = text.trim().parse().ok()?;
+    (bytes < 1 << 62).then_some(bytes)
+}
+
+fn field(stat: &str, key: &str) -> Option<u64> {
+    stat.lines()
+        .find_map(|line| line.strip_prefix(key))
+        .and_then(|value| value.trim().parse().ok())
+}
+
+/// The whole of a small kernel file, from its beginning.
+fn read(file: &File) -> io::Result<String> {
+    let mut bytes = vec![0; 8192];
+    let mut len = 0;
+    loop {
+        let got = file.read_at(&mut bytes[len..], len as u64)?;
+        len += got;
+        if got == 0 || len == bytes.len() {
+            bytes.truncate(len);
+            return Ok(String::from_utf8_lossy(&bytes).into_owned());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read() {
+        assert_eq!(limit("max\n"), None);
+        assert_eq!(limit("9223372036854771712\n"), None);
+        assert_eq!(limit("1048576\n"), Some(1_048_576));
+        let stat = "file 7\ninactive_file 5\nactive_file 6\n";
+        assert_eq!(field(stat, "inactive_file "), Some(5));
+        assert_eq!(field(stat, "absent "), None);
+    }
+
+    #[test]
+    fn a_level_is_limit_less_usage_plus_cache() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text);
+        write("memory.max", "1000\n").expect("write");
+        write("memory.current", "900\n").expect("write");
+        write("memory.stat", "anon 1\ninactive_file 50\n").expect("write");
+        let level = Level::open(Version::Two, &dir.path().to_path_buf()).expect("level");
+        assert_eq!(level.headroom(), Some(150));
+        write("memory.max", "max\n").expect("write");
+        assert_eq!(level.headroom(), None);
+        write("memory.max", "100\n").expect("write");
+        assert_eq!(level.headroom(), Some(0));
+    }
+
+    #[test]
+    fn this_machine_gives_an_answer_twice() {
+        // Whatever it is; the second comes out of the open files.
+        assert_eq!(headroom().is_some(), headroom().is_some());
+    }
+}

@@ -1,0 +1,145 @@
+//! Waiting on many descriptors.
+
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::Errno;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+/// What to wait for, level-triggered. Hang-ups and errors are always reported.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Interest {
+    /// Until it can be read.
+    Read,
+    /// Until it can be read or written.
+    ReadWrite,
+    /// Until it can be written.
+    Write,
+    /// Hang-ups and errors only.
+    HangUp,
+}
+
+impl Interest {
+    fn flags(self) -> EventFlags {
+        match self {
+            Interest::Read => EventFlags::IN,
+            Interest::ReadWrite => EventFlags::IN | EventFlags::OUT,
+            Interest::Write => EventFlags::OUT,
+            Interest::HangUp => EventFlags::empty(),
+        }
+    }
+}
+
+/// What happened to one descriptor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ready {
+    /// The number given to [`Epoll::add`].
+    pub token: u64,
+    pub readable: bool,
+    pub writable: bool,
+    pub hung_up: bool,
+}
+
+/// An epoll instance; itself pollable.
+#[derive(Debug)]
+pub struct Epoll {
+    fd: OwnedFd,
+}
+
+impl Epoll {
+    pub fn new() -> io::Result<Epoll> {
+        Ok(Epoll {
+            fd: epoll::create(CreateFlags::CLOEXEC)?,
+        })
+    }
+
+    /// Starts watching; `token` comes back with what happens.
+    pub fn add(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        Ok(epoll::add(
+            &self.fd,
+            fd,
+            EventData::new_u64(token),
+            interest.flags(),
+        )?)
+    }
+
+    /// Changes what to wait for.
+    pub fn modify(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        Ok(epoll::modify(
+            &self.fd,
+            fd,
+            EventData::new_u64(token),
+            interest.flags(),
+        )?)
+    }
+
+    /// Stops watching.
+    pub fn remove(&self, fd: impl AsFd) -> io::Result<()> {
+        Ok(epoll::delete(&self.fd, fd)?)
+    }
+
+    /// Waits until something happens, at most `timeout`. `ready` is cleared first; it stays empty after the
+    /// time, and when a signal handler ran. At most 64 at once.
+    pub fn wait(&self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {
+        ready.clear();
+        let timeout = timeout.map(|timeout| rustix::time::Timespec {
+            tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: timeout.subsec_nanos().into(),
+        });
+        let mut events = [const { MaybeUninit::<Event>::uninit() }; 64];
+        let events = match epoll::wait(&self.fd, &mut events, timeout.as_ref()) {
+            Ok((events, _)) => events,
+            Err(Errno::INTR) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        for event in events {
+            // The kernel's structure is packed: take copies.
+            let (flags, data) = (event.flags, event.data);
+            ready.push(Ready {
+                token: data.u64(),
+                readable: flags.contains(EventFlags::IN),
+                writable: flags.contains(EventFlags::OUT),
+                hung_up: flags.intersects(EventFlags::HUP | EventFlags::ERR),
+            });
+        }
+        Ok(())
+    }
+}
+
+impl AsFd for Epoll {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::eventfd;
+
+    #[test]
+    fn tokens_come_back() {
+        let epoll = Epoll::new().expect("epoll");
+        let fd = eventfd::create().expect("eventfd");
+        epoll.add(&fd, u64::MAX - 1, Interest::Read).expect("add");
+        let mut ready = Vec::new();
+        epoll.wait(&mut ready, Some(Duration::ZERO)).expect("wait");
+        assert!(ready.is_empty());
+        eventfd::signal(&fd).expect("signal");
+        epoll.wait(&mut ready, None).expect("wait");
+        let expected = Ready {
+            token: u64::MAX - 1,
+            readable: true,
+            writable: false,
+            hung_up: false,
+        };
+        assert_eq!(ready, [expected]);
+        epoll.modify(&fd, 3, Interest::ReadWrite).expect("modify");
+        epoll.wait(&mut ready, None).expect("wait");
+        assert!(ready[0].token == 3 && ready[0].writable);
+        epoll.remove(&fd).expect("remove");
+        epoll.wait(&mut ready, Some(Duration::ZERO)).expect("wait");
+        assert!(ready.is_empty());
+    }
+}

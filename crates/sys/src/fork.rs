@@ -1,0 +1,92 @@
+//! Noticing that we are a forked child.
+//!
+//! One page that the kernel clears in a forked child (`MADV_WIPEONFORK`) holds a number for the process. A
+//! guard remembers the number of its birth. A child that wants to do work of its own gets a number of its own, so
+//! what it makes itself works, and what it inherited does not.
+
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+use std::io;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+static PAGE: OnceLock<&'static AtomicU32> = OnceLock::new();
+/// Not cleared by a fork, so a child's number differs from all its ancestors'.
+static LAST: AtomicU32 = AtomicU32::new(0);
+
+/// Tells whether the process that made it has forked and we are the child.
+#[derive(Clone, Copy, Debug)]
+pub struct ForkGuard {
+    word: &'static AtomicU32,
+    born: u32,
+}
+
+impl ForkGuard {
+    /// A guard of this process.
+    pub fn new() -> io::Result<ForkGuard> {
+        let word = match PAGE.get() {
+            Some(word) => word,
+            None => {
+                let fresh = make_page()?;
+                // A second thread's page is left alone: 4 KiB, once.
+                PAGE.get_or_init(|| fresh)
+            }
+        };
+        let mut born = word.load(Ordering::Relaxed);
+        if born == 0 {
+            let mine = LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(1);
+            born = match word.compare_exchange(0, mine, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => mine,
+                Err(theirs) => theirs,
+            };
+        }
+        Ok(ForkGuard { word, born })
+    }
+
+    /// Are we a child of the process that made this guard? One load.
+    #[inline]
+    pub fn is_child(&self) -> bool {
+        // Relaxed: the kernel clears the page before the child runs its first instruction.
+        self.word.load(Ordering::Relaxed) != self.born
+    }
+}
+
+fn make_page() -> io::Result<&'static AtomicU32> {
+    let page = crate::page_size();
+    // SAFETY: a new private mapping at an address the kernel picks, never unmapped, zero-filled, so the word in it
+    // is valid for ever; only this module uses it.
+    unsafe {
+        let raw = rustix::mm::mmap_anonymous(
+            std::ptr::null_mut(),
+            page,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::PRIVATE,
+        )?;
+        if let Err(error) = rustix::mm::madvise(raw, page, Advice::LinuxWipeOnFork) {
+            rustix::mm::munmap(raw, page)?;
+            return Err(error.into());
+        }
+        Ok(&*raw.cast::<AtomicU32>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_is_told_from_its_parent_down_to_the_third_generation() {
+        let guard = ForkGuard::new().expect("guard");
+        assert!(!guard.is_child());
+        let status = crate::process::tests::in_child(|| {
+            let inherited = guard.is_child();
+            let own = ForkGuard::new().expect("guard");
+            let status = crate::process::tests::in_child(|| {
+                let third = ForkGuard::new().expect("guard");
+                i32::from(!(guard.is_child() && own.is_child() && !third.is_child()))
+            });
+            i32::from(!(inherited && guard.is_child() && !own.is_child() && status == 0))
+        });
+        assert_eq!(status, 0);
+        assert!(!guard.is_child());
+    }
+}

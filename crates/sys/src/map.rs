@@ -1,0 +1,278 @@
+//! Mappings. Every shared mapping is kept out of forked children.
+//!
+//! `mmap` and `MADV_DONTFORK` are two calls: a `fork` of another thread exactly between them lets the
+//! child inherit that one mapping. Linux offers no way to close this gap.
+
+use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
+use std::io;
+use std::os::fd::AsFd;
+use std::ptr::{NonNull, null_mut};
+
+/// May a mapping be written?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// `PROT_READ`
+    Read,
+    /// `PROT_READ | PROT_WRITE`
+    ReadWrite,
+}
+
+impl Access {
+    fn prot(self) -> ProtFlags {
+        match self {
+            Access::Read => ProtFlags::READ,
+            Access::ReadWrite => ProtFlags::READ | ProtFlags::WRITE,
+        }
+    }
+}
+
+fn non_null(ptr: *mut core::ffi::c_void) -> io::Result<NonNull<u8>> {
+    NonNull::new(ptr.cast()).ok_or_else(|| io::Error::other("the kernel mapped page zero"))
+}
+
+fn invalid(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, what)
+}
+
+/// Reserves addresses without memory: `len` bytes that nobody can touch, aligned to `align` (a power of
+/// two, at least a page).
+pub fn reserve(len: usize, align: usize) -> io::Result<NonNull<u8>> {
+    let page = crate::page_size();
+    if len == 0 || len % page != 0 || !align.is_power_of_two() || align < page {
+        return Err(invalid("reserve: length or alignment"));
+    }
+    let padded = len
+        .checked_add(align - page)
+        .ok_or_else(|| invalid("reserve: too long"))?;
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    // SAFETY: a new anonymous mapping at an address the kernel picks touches no existing memory.
+    let raw = unsafe { rustix::mm::mmap_anonymous(null_mut(), padded, ProtFlags::empty(), flags)? };
+    let start = raw.addr();
+    let before = start.next_multiple_of(align) - start;
+    let after = padded - before - len;
+    // SAFETY: `before <= align - page`, so all three pieces lie inside the mapping just made, which
+    // nobody else knows; only the padding at both ends goes.
+    unsafe {
+        let base = raw.cast::<u8>().add(before).cast();
+        if before > 0 {
+            rustix::mm::munmap(raw, before)?;
+        }
+        if after > 0 {
+            rustix::mm::munmap(raw.cast::<u8>().add(before + len).cast(), after)?;
+        }
+        rustix::mm::madvise(base, len, Advice::LinuxDontFork)?;
+        non_null(base)
+    }
+}
+
+/// Maps `len` bytes of `fd` at an address of the kernel's choice, shared, not inherited by children.
+pub fn map_shared(
+    fd: impl AsFd,
+    access: Access,
+    len: usize,
+    offset: u64,
+) -> io::Result<NonNull<u8>> {
+    // SAFETY: a new mapping at an address the kernel picks touches no existing memory.
+    let raw = unsafe {
+        rustix::mm::mmap(
+            null_mut(),
+            len,
+            access.prot(),
+            MapFlags::SHARED,
+            fd.as_fd(),
+            offset,
+        )?
+    };
+    // SAFETY: exactly the mapping just made, which nobody else knows.
+    unsafe {
+        if let Err(error) = rustix::mm::madvise(raw, len, Advice::LinuxDontFork) {
+            rustix::mm::munmap(raw, len)?;
+            return Err(error.into());
+        }
+    }
+    non_null(raw)
+}
+
+/// [`map_shared`], read and write.
+pub fn map_shared_rw(fd: impl AsFd, len: usize, offset: u64) -> io::Result<NonNull<u8>> {
+    map_shared(fd, Access::ReadWrite, len, offset)
+}
+
+/// [`map_shared`], read only.
+pub fn map_shared_ro(fd: impl AsFd, len: usize, offset: u64) -> io::Result<NonNull<u8>> {
+    map_shared(fd, Access::Read, len, offset)
+}
+
+/// Maps `fd` at `addr`, replacing what is there.
+///
+/// If the kernel fails half-way it may leave a hole there; the hole is closed again with an inaccessible
+/// reservation.
+///
+/// # Safety
+/// `addr..addr + len` is page-aligned and belongs to the caller's own reservation, and nobody uses what is
+/// mapped there.
+pub unsafe fn map_fixed(
+    addr: NonNull<u8>,
+    fd: impl AsFd,
+    access: Access,
+    len: usize,
+    offset: u64,
+) -> io::Result<()> {
+    // SAFETY: the caller owns the range and nobody uses what is there.
+    let mapped = unsafe {
+        rustix::mm::mmap(
+            addr.as_ptr().cast(),
+            len,
+            access.prot(),
+            MapFlags::SHARED | MapFlags::FIXED,
+            fd.as_fd(),
+            offset,
+        )
+    };
+    if let Err(error) = mapped {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE;
+        // SAFETY: NOREPLACE touches nothing that is mapped; in a hole of our own reservation it restores it.
+        unsafe {
+            if let Ok(again) =
+                rustix::mm::mmap_anonymous(addr.as_ptr().cast(), len, ProtFlags::empty(), flags)
+            {
+                let _ = rustix::mm::madvise(again, len, Advice::LinuxDontFork);
+            }
+        }
+        return Err(error.into());
+    }
+    // SAFETY: exactly the mapping just made, in a range the caller owns.
+    unsafe { rustix::mm::madvise(addr.as_ptr().cast(), len, Advice::LinuxDontFork)? };
+    Ok(())
+}
+
+/// Replaces whatever is mapped in the range with inaccessible addresses.
+///
+/// # Safety
+/// As [`map_fixed`].
+pub unsafe fn make_inaccessible(addr: NonNull<u8>, len: usize) -> io::Result<()> {
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+    // SAFETY: the caller owns the range and nobody uses what is there.
+    unsafe {
+        let raw = rustix::mm::mmap_anonymous(addr.as_ptr().cast(), len, ProtFlags::empty(), flags)?;
+        rustix::mm::madvise(raw, len, Advice::LinuxDontFork)?;
+    }
+    Ok(())
+}
+
+/// Unmaps.
+///
+/// # Safety
+/// The caller owns the range and nobody uses what is mapped there, now or later.
+pub unsafe fn unmap(addr: NonNull<u8>, len: usize) -> io::Result<()> {
+    // SAFETY: handed on to the caller.
+    Ok(unsafe { rustix::mm::munmap(addr.as_ptr().cast(), len)? })
+}
+
+/// Changes the protection.
+///
+/// # Safety
+/// The caller owns the range, and no reference into it needs more than `access` gives.
+pub unsafe fn protect(addr: NonNull<u8>, len: usize, access: Access) -> io::Result<()> {
+    let flags = match access {
+        Access::Read => MprotectFlags::READ,
+        Access::ReadWrite => MprotectFlags::READ | MprotectFlags::WRITE,
+    };
+    // SAFETY: handed on to the caller.
+    Ok(unsafe { rustix::mm::mprotect(addr.as_ptr().cast(), len, flags)? })
+}
+
+/// Advice that changes no contents.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hint {
+    /// Use huge pages if possible.
+    Huge,
+    /// Leave it out of core dumps.
+    DontDump,
+    /// Fill the page tables for reading, now.
+    PopulateRead,
+    /// Fill the page tables for writing, now; gives the file memory where it has none.
+    PopulateWrite,
+}
+
+/// Gives the kernel advice about a mapping.
+///
+/// # Safety
+/// The caller owns the range.
+pub unsafe fn hint(addr: NonNull<u8>, len: usize, hint: Hint) -> io::Result<()> {
+    let advice = match hint {
+        Hint::Huge => Advice::LinuxHugepage,
+        Hint::DontDump => Advice::LinuxDontDump,
+        Hint::PopulateRead => Advice::LinuxPopulateRead,
+        Hint::PopulateWrite => Advice::LinuxPopulateWrite,
+    };
+    // SAFETY: none of these changes contents; the caller owns the range.
+    Ok(unsafe { rustix::mm::madvise(addr.as_ptr().cast(), len, advice)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memfd;
+
+    fn smaps_of(addr: NonNull<u8>) -> String {
+        let all = std::fs::read_to_string("/proc/self/smaps").expect("smaps");
+        let start = format!("{:x}-", addr.addr());
+        let from = all
+            .find(&format!("\n{start}"))
+            .map(|at| at + 1)
+            .expect("mapping");
+        let end = all[from..].find("VmFlags").expect("flags") + from;
+        let line_end = all[end..].find('\n').map_or(all.len(), |at| at + end);
+        all[from..line_end].to_owned()
+    }
+
+    #[test]
+    fn a_reservation_is_aligned_and_takes_a_file_in_its_middle() {
+        let page = crate::page_size();
+        let base = reserve(64 * page, 2 << 20).expect("reserve");
+        assert_eq!(base.addr().get() % (2 << 20), 0);
+        let fd = memfd::create("test").expect("memfd");
+        memfd::fallocate(&fd, page as u64).expect("fallocate");
+        // SAFETY: inside our own reservation.
+        unsafe {
+            let slot = base.add(3 * page);
+            map_fixed(slot, &fd, Access::ReadWrite, page, 0).expect("map");
+            slot.as_ptr().write_volatile(7);
+            let other = map_shared_ro(&fd, page, 0).expect("second");
+            assert_eq!(other.as_ptr().read_volatile(), 7);
+            for addr in [base, slot, other] {
+                assert!(
+                    smaps_of(addr).contains(" dc"),
+                    "no DONTFORK: {}",
+                    smaps_of(addr)
+                );
+            }
+            unmap(other, page).expect("unmap");
+            make_inaccessible(slot, page).expect("back");
+            assert!(smaps_of(base).contains("---p"));
+            unmap(base, 64 * page).expect("unmap");
+        }
+    }
+
+    #[test]
+    fn a_failed_fixed_map_leaves_the_reservation() {
+        let page = crate::page_size();
+        let base = reserve(page, page).expect("reserve");
+        let (pipe, _other) = rustix::pipe::pipe().expect("pipe");
+        // SAFETY: our own reservation; a pipe cannot be mapped.
+        unsafe {
+            assert!(map_fixed(base, &pipe, Access::Read, page, 0).is_err());
+            assert!(smaps_of(base).contains("---p"));
+            unmap(base, page).expect("unmap");
+        }
+    }
+
+    #[test]
+    fn impossible_lengths_are_errors() {
+        assert!(reserve(0, 4096).is_err());
+        assert!(reserve(usize::MAX - 4095, 2 << 20).is_err());
+        assert!(reserve(5, 4096).is_err());
+        assert!(reserve(1 << 62, 4096).is_err());
+    }
+}

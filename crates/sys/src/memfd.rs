@@ -1,0 +1,122 @@
+//! Memfds and their seals.
+
+use rustix::fs::{FallocateFlags, MemfdFlags, Mode};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+pub use rustix::fs::SealFlags as Seals;
+
+/// `statfs.f_type` of tmpfs.
+pub const TMPFS_MAGIC: u64 = 0x0102_1994;
+/// `statfs.f_type` of hugetlbfs, which is not used.
+pub const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
+
+/// Makes a memfd: close-on-exec, never executable (which also allows seals), mode 0.
+///
+/// Mode 0 makes reopening it by path through `/proc` a matter of capabilities; the seals are what
+/// makes it harmless.
+pub fn create(name: &str) -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL | MemfdFlags::ALLOW_SEALING;
+    let fd = rustix::fs::memfd_create(name, flags)?;
+    rustix::fs::fchmod(&fd, Mode::empty())?;
+    Ok(fd)
+}
+
+/// The seals in force.
+pub fn seals(fd: impl AsFd) -> io::Result<Seals> {
+    Ok(rustix::fs::fcntl_get_seals(fd)?)
+}
+
+/// Adds seals.
+pub fn add_seals(fd: impl AsFd, seals: Seals) -> io::Result<()> {
+    Ok(rustix::fs::fcntl_add_seals(fd, seals)?)
+}
+
+/// Gives the file its size without giving it memory.
+pub fn set_len(fd: impl AsFd, len: u64) -> io::Result<()> {
+    Ok(rustix::fs::ftruncate(fd, len)?)
+}
+
+/// Gives the file its size and all its memory.
+///
+/// Goes in steps, so that a process that gets signals all the time still advances. At a cgroup's limit
+/// this does not fail: the OOM killer strikes. Look at [`crate::cgroup::headroom`] first.
+pub fn fallocate(fd: impl AsFd, len: u64) -> io::Result<()> {
+    const STEP: u64 = 8 << 20;
+    let mut at = 0;
+    while at < len {
+        let step = STEP.min(len - at);
+        match rustix::fs::fallocate(fd.as_fd(), FallocateFlags::empty(), at, step) {
+            Ok(()) => at += step,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// What the kernel says about a file that somebody showed us.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Facts {
+    /// Size, bytes.
+    pub size: u64,
+    /// Memory behind it, in units of 512 bytes.
+    pub blocks: u64,
+    /// Permission bits, without the file type.
+    pub mode: u32,
+    /// `statfs.f_type`.
+    pub fs_type: u64,
+    /// A regular file on tmpfs (and so not on hugetlbfs).
+    pub is_tmpfs: bool,
+}
+
+/// Asks the kernel about a file.
+pub fn facts(fd: impl AsFd) -> io::Result<Facts> {
+    let stat = rustix::fs::fstat(fd.as_fd())?;
+    let statfs = rustix::fs::fstatfs(fd.as_fd())?;
+    // The type's width differs between architectures; both magics fit 32 bits.
+    #[allow(clippy::unnecessary_cast, clippy::cast_sign_loss)]
+    let fs_type = (statfs.f_type as u64) & 0xffff_ffff;
+    let regular = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file();
+    Ok(Facts {
+        size: u64::try_from(stat.st_size).unwrap_or(0),
+        blocks: u64::try_from(stat.st_blocks).unwrap_or(0),
+        mode: stat.st_mode & 0o7777,
+        fs_type,
+        is_tmpfs: regular && fs_type == TMPFS_MAGIC,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fresh_memfd_is_closed_to_all_and_not_executable() {
+        let fd = create("test").expect("memfd");
+        fallocate(&fd, 20 << 20).expect("fallocate");
+        let facts = facts(&fd).expect("facts");
+        assert_eq!((facts.size, facts.mode), (20 << 20, 0));
+        assert!(facts.is_tmpfs && facts.blocks * 512 >= facts.size);
+        assert_eq!(seals(&fd).expect("seals"), Seals::EXEC);
+        add_seals(&fd, Seals::GROW | Seals::SEAL).expect("add");
+        assert!(set_len(&fd, 21 << 20).is_err());
+        assert!(add_seals(&fd, Seals::SHRINK).is_err());
+    }
+
+    #[test]
+    fn a_sparse_file_shows_in_its_blocks() {
+        let fd = create("test").expect("memfd");
+        set_len(&fd, 1 << 20).expect("size");
+        let facts = facts(&fd).expect("facts");
+        assert_eq!((facts.size, facts.blocks), (1 << 20, 0));
+    }
+
+    #[test]
+    fn other_file_systems_are_told_apart() {
+        let proc = std::fs::File::open("/proc/self/status").expect("open");
+        assert!(!facts(&proc).expect("facts").is_tmpfs);
+        let (pipe, _other) = rustix::pipe::pipe().expect("pipe");
+        assert!(!facts(&pipe).expect("facts").is_tmpfs);
+    }
+}

@@ -1,0 +1,174 @@
+//! The own process: limits, identity, who may look inside.
+
+use rustix::process::{DumpableBehavior, Pid, Resource, Rlimit, Signal};
+use rustix::thread::CpuSet;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// May others of the same uid ptrace us and open our descriptors through `/proc`?
+pub fn set_dumpable(dumpable: bool) -> io::Result<()> {
+    let behavior = match dumpable {
+        true => DumpableBehavior::Dumpable,
+        false => DumpableBehavior::NotDumpable,
+    };
+    Ok(rustix::process::set_dumpable_behavior(behavior)?)
+}
+
+/// See [`set_dumpable`].
+pub fn is_dumpable() -> io::Result<bool> {
+    Ok(rustix::process::dumpable_behavior()? == DumpableBehavior::Dumpable)
+}
+
+/// Raises the soft limit of open files to the hard one; says what it is now.
+pub fn raise_nofile_soft_to_hard() -> io::Result<u64> {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        let raised = Rlimit {
+            current: limit.maximum,
+            maximum: limit.maximum,
+        };
+        rustix::process::setrlimit(Resource::Nofile, raised)?;
+    }
+    Ok(limit.maximum.unwrap_or(u64::MAX))
+}
+
+/// The soft limit of open files.
+pub fn nofile_soft() -> u64 {
+    rustix::process::getrlimit(Resource::Nofile)
+        .current
+        .unwrap_or(u64::MAX)
+}
+
+/// Moves a descriptor to a number of at least `min`, out of the way of `select` and of programs that
+/// close low numbers. If there is no room up there, the old one comes back.
+pub fn dup_above(fd: OwnedFd, min: i32) -> OwnedFd {
+    rustix::io::fcntl_dupfd_cloexec(fd.as_fd(), min).unwrap_or(fd)
+}
+
+/// Real user id.
+pub fn getuid() -> u32 {
+    rustix::process::getuid().as_raw()
+}
+
+/// Effective user id.
+pub fn geteuid() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// Real group id.
+pub fn getgid() -> u32 {
+    rustix::process::getgid().as_raw()
+}
+
+/// Own process id.
+pub fn getpid() -> u32 {
+    rustix::process::getpid().as_raw_pid().unsigned_abs()
+}
+
+/// Own thread id.
+pub fn gettid() -> u32 {
+    rustix::thread::gettid().as_raw_pid().unsigned_abs()
+}
+
+/// Dies at once, with nothing run any more.
+pub fn kill_self() -> ! {
+    // SIGKILL to oneself cannot be refused or deferred.
+    let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::KILL);
+    std::process::abort()
+}
+
+/// Lets a signal reach `pid`'s process; for tests and benches that stop and continue children.
+pub fn kill(pid: u32, signal: i32) -> io::Result<()> {
+    let pid = i32::try_from(pid)
+        .ok()
+        .and_then(Pid::from_raw)
+        .ok_or(io::ErrorKind::InvalidInput)?;
+    let signal = Signal::from_named_raw(signal).ok_or(io::ErrorKind::InvalidInput)?;
+    Ok(rustix::process::kill_process(pid, signal)?)
+}
+
+/// Pins the calling thread to one processor.
+pub fn pin_to_cpu(cpu: usize) -> io::Result<()> {
+    if cpu >= CpuSet::MAX_CPU {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    Ok(rustix::thread::sched_setaffinity(None, &set)?)
+}
+
+/// The processors the calling thread may run on.
+pub fn allowed_cpus() -> io::Result<Vec<usize>> {
+    let set = rustix::thread::sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU)
+        .filter(|cpu| set.is_set(*cpu))
+        .collect())
+}
+
+/// `PR_SET_PDEATHSIG`: die when the parent does. For children of tests and benches.
+pub fn die_with_parent() -> io::Result<()> {
+    Ok(rustix::process::set_parent_process_death_signal(Some(
+        Signal::KILL,
+    ))?)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use rustix::process::{WaitOptions, WaitStatus};
+
+    /// Runs `body` in a forked child. The child must not rely on other threads.
+    pub(crate) fn status_of_child(body: impl FnOnce() -> i32) -> WaitStatus {
+        // SAFETY: the child runs `body` alone and leaves by _exit; it may allocate, as glibc keeps its allocator
+        // usable after a fork.
+        let pid = unsafe { libc::fork() };
+        assert!(pid >= 0, "fork: {}", io::Error::last_os_error());
+        if pid == 0 {
+            let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).unwrap_or(101);
+            // SAFETY: ends the process.
+            unsafe { libc::_exit(code) }
+        }
+        rustix::process::waitpid(Pid::from_raw(pid), WaitOptions::empty())
+            .expect("waitpid")
+            .expect("status")
+            .1
+    }
+
+    pub(crate) fn in_child(body: impl FnOnce() -> i32) -> i32 {
+        status_of_child(body).exit_status().unwrap_or(-1)
+    }
+
+    #[test]
+    fn dumpable_goes_off_and_on() {
+        let status = in_child(|| {
+            set_dumpable(false).expect("off");
+            let off = is_dumpable().expect("get");
+            set_dumpable(true).expect("on");
+            i32::from(off || !is_dumpable().expect("get"))
+        });
+        assert_eq!(status, 0);
+    }
+
+    #[test]
+    fn descriptors_move_up() {
+        use std::os::fd::AsRawFd;
+        raise_nofile_soft_to_hard().expect("limit");
+        assert!(nofile_soft() > 1024);
+        let fd = crate::eventfd::create().expect("eventfd");
+        assert!(dup_above(fd, 1024).as_raw_fd() >= 1024);
+        let fd = crate::eventfd::create().expect("eventfd");
+        assert!(dup_above(fd, i32::MAX).as_raw_fd() < i32::MAX);
+    }
+
+    #[test]
+    fn a_thread_can_be_pinned() {
+        let cpu = *allowed_cpus().expect("cpus").last().expect("one");
+        std::thread::spawn(move || {
+            pin_to_cpu(cpu).expect("pin");
+            assert_eq!(allowed_cpus().expect("cpus"), [cpu]);
+            assert!(pin_to_cpu(1 << 20).is_err());
+        })
+        .join()
+        .expect("thread");
+    }
+}

@@ -1,0 +1,261 @@
+//! Unix sockets of type SEQPACKET: messages with descriptors and credentials.
+
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::path::Path;
+
+mod receive;
+pub use receive::{Received, recvmsg};
+
+/// How many descriptors one message can carry. A message with more arrives with `ctrunc` set, and the kernel
+/// does not install the surplus.
+pub const MAX_FDS: usize = 16;
+
+/// Who is at the other end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Creds {
+    pub pid: u32,
+    pub uid: u32,
+    pub gid: u32,
+}
+
+impl From<libc::ucred> for Creds {
+    fn from(raw: libc::ucred) -> Creds {
+        Creds {
+            // 0 when the process is not in our pid namespace.
+            pid: u32::try_from(raw.pid).unwrap_or(0),
+            uid: raw.uid,
+            gid: raw.gid,
+        }
+    }
+}
+
+/// An own socket, listening at `path` with the permission bits `mode`. The path must be free.
+pub fn listen(path: &Path, mode: u32) -> io::Result<OwnedFd> {
+    let address = SocketAddrUnix::new(path)?;
+    let fd = seqpacket()?;
+    let mode = rustix::fs::Mode::from_bits_truncate(mode & 0o777);
+    // Before bind, so that it is never open to more than `mode`; after it, for what the umask took away.
+    rustix::fs::fchmod(&fd, mode)?;
+    rustix::net::bind(&fd, &address)?;
+    rustix::fs::chmod(path, mode)?;
+    rustix::net::listen(&fd, 128)?;
+    Ok(fd)
+}
+
+/// Connects to a listener; blocks while its queue is full.
+pub fn connect(path: &Path) -> io::Result<OwnedFd> {
+    let fd = seqpacket()?;
+    let address = SocketAddrUnix::new(path)?;
+    loop {
+        match rustix::net::connect(&fd, &address) {
+            Ok(()) => return Ok(fd),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Takes one connection.
+pub fn accept(listener: impl AsFd) -> io::Result<OwnedFd> {
+    Ok(rustix::io::retry_on_intr(|| {
+        rustix::net::accept_with(listener.as_fd(), SocketFlags::CLOEXEC)
+    })?)
+}
+
+/// Two connected ends.
+pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(rustix::net::socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )?)
+}
+
+fn seqpacket() -> io::Result<OwnedFd> {
+    Ok(rustix::net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )?)
+}
+
+/// Makes calls return `WouldBlock` instead of blocking.
+pub fn set_nonblocking(fd: impl AsFd, on: bool) -> io::Result<()> {
+    Ok(rustix::io::ioctl_fionbio(fd, on)?)
+}
+
+/// No more messages in either direction.
+pub fn shutdown(fd: impl AsFd) -> io::Result<()> {
+    Ok(rustix::net::shutdown(fd, rustix::net::Shutdown::Both)?)
+}
+
+const SO_PEERPIDFD: i32 = 77;
+const SO_PASSPIDFD: i32 = 76;
+const SO_PASSRIGHTS: i32 = 83;
+
+/// Every message received brings its sender's credentials.
+pub fn pass_credentials(fd: impl AsFd, on: bool) -> io::Result<()> {
+    set_option(fd.as_fd(), libc::SO_PASSCRED, on)
+}
+
+/// Every message received brings a pidfd of its sender. False: the kernel (before 6.5) cannot.
+pub fn pass_pidfd(fd: impl AsFd, on: bool) -> io::Result<bool> {
+    if_known(set_option(fd.as_fd(), SO_PASSPIDFD, on))
+}
+
+/// May messages bring descriptors? False: the kernel (before 6.16) cannot forbid it.
+pub fn pass_rights(fd: impl AsFd, on: bool) -> io::Result<bool> {
+    if_known(set_option(fd.as_fd(), SO_PASSRIGHTS, on))
+}
+
+/// Who connected (or listened, seen from the other end).
+pub fn peer_credentials(fd: impl AsFd) -> io::Result<Creds> {
+    let mut raw = libc::ucred {
+        pid: 0,
+        uid: u32::MAX,
+        gid: u32::MAX,
+    };
+    // SAFETY: SO_PEERCRED fills in a `ucred`, plain integers.
+    unsafe { get_option(fd.as_fd(), libc::SO_PEERCRED, &mut raw)? };
+    Ok(raw.into())
+}
+
+/// A pidfd of who connected. None: the kernel (before 6.5) cannot, or the process is gone.
+pub fn peer_pidfd(fd: impl AsFd) -> io::Result<Option<OwnedFd>> {
+    let mut raw: RawFd = -1;
+    // SAFETY: SO_PEERPIDFD fills in a descriptor.
+    let result = unsafe { get_option(fd.as_fd(), SO_PEERPIDFD, &mut raw) };
+    match result {
+        Ok(()) => Ok(receive::own(raw)),
+        Err(error) => match error.raw_os_error() {
+            Some(libc::ENOPROTOOPT | libc::ESRCH | libc::ENODATA) => Ok(None),
+            // What a process that was reaped gave before 6.16.
+            Some(libc::EINVAL) => Ok(None),
+            _ => Err(error),
+        },
+    }
+}
+
+fn if_known(result: io::Result<()>) -> io::Result<bool> {
+    match result {
+        Ok(()) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn set_option(fd: BorrowedFd<'_>, option: i32, on: bool) -> io::Result<()> {
+    let value = i32::from(on);
+    // SAFETY: the kernel reads one int.
+    let result = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            option,
+            (&raw const value).cast(),
+            INT,
+        )
+    };
+    match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[allow(clippy::cast_possible_truncation)] // 4
+const INT: libc::socklen_t = size_of::<i32>() as libc::socklen_t;
+
+/// # Safety
+/// Any bytes are a valid `T`.
+unsafe fn get_option<T>(fd: BorrowedFd<'_>, option: i32, value: &mut T) -> io::Result<()> {
+    let mut len =
+        libc::socklen_t::try_from(size_of::<T>()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: the kernel writes at most `len` bytes into `value`.
+    let result = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            option,
+            std::ptr::from_mut(value).cast(),
+            &raw mut len,
+        )
+    };
+    match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Room for control messages, aligned as `cmsghdr` wants it.
+#[repr(C, align(8))]
+struct Control<const N: usize>([u8; N]);
+
+/// `CMSG_SPACE` of `len` bytes.
+const fn space(len: usize) -> usize {
+    size_of::<libc::cmsghdr>() + len.next_multiple_of(8)
+}
+
+const FDS_SPACE: usize = space(MAX_FDS * size_of::<RawFd>());
+
+/// Sends one message with descriptors; never raises SIGPIPE.
+///
+/// `WouldBlock` if it does not fit now and `dontwait` is set; `BrokenPipe` if the other end is gone.
+pub fn sendmsg(
+    fd: impl AsFd,
+    bytes: &[u8],
+    fds: &[BorrowedFd<'_>],
+    dontwait: bool,
+) -> io::Result<()> {
+    if fds.len() > MAX_FDS {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "a message carries at most 16 descriptors",
+        ));
+    }
+    let mut control = Control([0u8; FDS_SPACE]);
+    let mut iov = libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    };
+    // SAFETY: all-zero is a valid `msghdr`: null pointers with length 0.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut iov;
+    message.msg_iovlen = 1;
+    if !fds.is_empty() {
+        message.msg_control = control.0.as_mut_ptr().cast();
+        message.msg_controllen = space(size_of_val(fds));
+        // SAFETY: the buffer is aligned and holds a header and `MAX_FDS` descriptors; `fds` is not longer, and
+        // a `BorrowedFd` has the layout of a `RawFd`.
+        unsafe {
+            let header = libc::CMSG_FIRSTHDR(&raw const message);
+            (*header).cmsg_level = libc::SOL_SOCKET;
+            (*header).cmsg_type = libc::SCM_RIGHTS;
+            (*header).cmsg_len = size_of::<libc::cmsghdr>() + size_of_val(fds);
+            let to = libc::CMSG_DATA(header);
+            std::ptr::copy_nonoverlapping(fds.as_ptr().cast::<u8>(), to, size_of_val(fds));
+        }
+    }
+    let flags = libc::MSG_NOSIGNAL | if dontwait { libc::MSG_DONTWAIT } else { 0 };
+    let mut was_reset = false;
+    loop {
+        // SAFETY: all pointers in `message` are to locals or to `bytes`, which the kernel only reads.
+        let sent = unsafe { libc::sendmsg(fd.as_fd().as_raw_fd(), &raw const message, flags) };
+        if sent >= 0 {
+            return Ok(()); // SEQPACKET: all or nothing
+        }
+        let error = io::Error::last_os_error();
+        match error.kind() {
+            io::ErrorKind::Interrupted => {}
+            // See `recvmsg`; the second try says BrokenPipe.
+            io::ErrorKind::ConnectionReset if !was_reset => was_reset = true,
+            _ => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+//! Receiving: every descriptor that arrives is owned at once, so none can leak.
+
+use super::{Control, Creds, FDS_SPACE, space};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// One message.
+#[derive(Debug)]
+pub struct Received {
+    /// How many bytes of the buffer it filled; 0 with nothing else: the other end is gone.
+    pub bytes: usize,
+    /// The descriptors that came with it.
+    pub fds: Vec<OwnedFd>,
+    /// Its sender's credentials, if the socket passes them.
+    pub creds: Option<Creds>,
+    /// Its sender, if the socket passes pidfds.
+    pub pidfd: Option<OwnedFd>,
+    /// It was longer than the buffer; the rest is lost.
+    pub truncated: bool,
+    /// It had more control data than there was room for, or than we may have open; the rest is lost.
+    pub ctrunc: bool,
+}
+
+/// Room for the descriptors, the credentials and the pidfd.
+const CONTROL: usize = FDS_SPACE + space(size_of::<libc::ucred>()) + space(size_of::<RawFd>());
+
+/// Takes one message. `WouldBlock` if there is none now and `dontwait` is set.
+///
+/// An end that is closed with messages unread gives its peer one `ECONNRESET`, ahead of what that peer still has
+/// to read; it is passed over here, so nothing that was sent is lost, and the end shows as 0 bytes.
+pub fn recvmsg(fd: impl AsFd, buf: &mut [u8], dontwait: bool) -> io::Result<Received> {
+    let mut control = Control([0u8; CONTROL]);
+    let mut iov = libc::iovec {
+        iov_base: buf.as_mut_ptr().cast(),
+        iov_len: buf.len(),
+    };
+    // SAFETY: all-zero is a valid `msghdr`: null pointers with length 0.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut iov;
+    message.msg_iovlen = 1;
+    let flags = libc::MSG_CMSG_CLOEXEC | if dontwait { libc::MSG_DONTWAIT } else { 0 };
+    let mut was_reset = false;
+    let bytes = loop {
+        message.msg_control = control.0.as_mut_ptr().cast();
+        message.msg_controllen = CONTROL;
+        // SAFETY: the kernel writes into `buf` and `control` only, within the lengths given.
+        let got = unsafe { libc::recvmsg(fd.as_fd().as_raw_fd(), &raw mut message, flags) };
+        if let Ok(bytes) = usize::try_from(got) {
+            break bytes;
+        }
+        let error = io::Error::last_os_error();
+        match error.kind() {
+            io::ErrorKind::Interrupted => {}
+            io::ErrorKind::ConnectionReset if !was_reset => was_reset = true,
+            _ => return Err(error),
+        }
+    };
+    let mut received = Received {
+        bytes,
+        fds: Vec::new(),
+        creds: None,
+        pidfd: None,
+        truncated: message.msg_flags & libc::MSG_TRUNC != 0,
+        ctrunc: message.msg_flags & libc::MSG_CTRUNC != 0,
+    };
+    take_control(&message, &mut received);
+    Ok(received)
+}
+
+fn take_control(message: &libc::msghdr, received: &mut Received) {
+    // SAFETY: the kernel filled the control buffer with well-formed messages and set its length; the CMSG
+    // functions stay inside it.
+    let mut header = unsafe { libc::CMSG_FIRSTHDR(message) };
+    while !header.is_null() {
+        // SAFETY: a header inside the buffer, aligned; its data follows it, `cmsg_len` counts both.
+        let (level, kind, data, len) = unsafe {
+            (
+                (*header).cmsg_level,
+                (*header).cmsg_type,
+                libc::CMSG_DATA(header),
+                (*header)
+                    .cmsg_len
+                    .saturating_sub(size_of::<libc::cmsghdr>()),
+            )
+        };
+        match (level, kind) {
+            (libc::SOL_SOCKET, libc::SCM_RIGHTS) => {
+                for i in 0..len / size_of::<RawFd>() {
+                    // SAFETY: `i` is below the number of descriptors in the data.
+                    let raw = unsafe { data.cast::<RawFd>().add(i).read_unaligned() };
+                    received.fds.extend(own(raw));
+                }
+            }
+            (libc::SOL_SOCKET, SCM_PIDFD) if len >= size_of::<RawFd>() => {
+                // SAFETY: there is room for a descriptor.
+                received.pidfd = own(unsafe { data.cast::<RawFd>().read_unaligned() });
+            }
+            (libc::SOL_SOCKET, libc::SCM_CREDENTIALS) if len >= size_of::<libc::ucred>() => {
+                // SAFETY: there is room for a `ucred`, plain integers.
+                let raw = unsafe { data.cast::<libc::ucred>().read_unaligned() };
+                received.creds = Some(raw.into());
+            }
+            _ => {}
+        }
+        // SAFETY: as for the first one.
+        header = unsafe { libc::CMSG_NXTHDR(message, header) };
+    }
+}
+
+const SCM_PIDFD: i32 = 4;
+
+/// Owns a descriptor that the kernel has just made for us; None for the negative numbers that it gives instead
+/// of a pidfd of a process that is gone.
+pub(super) fn own(raw: RawFd) -> Option<OwnedFd> {
+    if raw < 0 {
+        return None;
+    }
+    // SAFETY: the kernel installed it for this message; nobody else knows its number.
+    Some(unsafe { OwnedFd::from_raw_fd(raw) })
+}

@@ -1,0 +1,137 @@
+use super::*;
+use crate::eventfd;
+use std::os::unix::fs::PermissionsExt;
+
+fn open_fds() -> usize {
+    std::fs::read_dir("/proc/self/fd").expect("fds").count()
+}
+
+#[test]
+fn a_message_brings_bytes_descriptors_and_its_sender() {
+    let (a, b) = pair().expect("pair");
+    pass_credentials(&b, true).expect("creds");
+    let pidfds = pass_pidfd(&b, true).expect("pidfd");
+    let event = eventfd::create().expect("eventfd");
+    sendmsg(&a, b"hello", &[event.as_fd(), event.as_fd()], false).expect("send");
+    let mut buf = [0; 16];
+    let got = recvmsg(&b, &mut buf, false).expect("receive");
+    assert_eq!((&buf[..got.bytes], got.fds.len()), (&b"hello"[..], 2));
+    assert!(!got.truncated && !got.ctrunc);
+    let creds = got.creds.expect("creds");
+    assert_eq!(
+        (creds.pid, creds.uid),
+        (std::process::id(), crate::process::geteuid())
+    );
+    assert_eq!(got.pidfd.is_some(), pidfds);
+    eventfd::signal(&got.fds[1]).expect("signal");
+    assert!(eventfd::drain(&event).expect("drain"));
+}
+
+#[test]
+fn too_long_and_too_many_are_said_and_nothing_leaks() {
+    // In a child, so that other tests' descriptors do not count.
+    let status = crate::process::tests::in_child(|| {
+        let before = open_fds();
+        {
+            let (a, b) = pair().expect("pair");
+            sendmsg(&a, &[1; 100], &[], false).expect("send");
+            let got = recvmsg(&b, &mut [0; 10], true).expect("receive");
+            assert!(got.truncated && got.bytes == 10);
+            send_many(&a, 40);
+            let got = recvmsg(&b, &mut [0; 10], true).expect("receive");
+            assert!(got.ctrunc && got.fds.len() >= MAX_FDS && got.fds.len() < 40);
+            send_many(&a, 3);
+            let got = recvmsg(&b, &mut [0; 10], true).expect("receive");
+            assert!(!got.ctrunc && got.fds.len() == 3);
+            let one = a.as_fd();
+            assert!(sendmsg(&a, b"x", &[one; MAX_FDS + 1], true).is_err());
+            sendmsg(&a, b"x", &[one; MAX_FDS], true).expect("send");
+            let got = recvmsg(&b, &mut [0; 10], true).expect("receive");
+            assert!(!got.ctrunc && got.fds.len() == MAX_FDS);
+        }
+        i32::from(open_fds() != before)
+    });
+    assert_eq!(status, 0);
+}
+
+/// What a stranger may send: more descriptors than we do.
+fn send_many(fd: &OwnedFd, n: usize) {
+    let fds = vec![fd.as_raw_fd(); n];
+    let mut control = Control([0u8; space(64 * 4)]);
+    let mut byte = 1u8;
+    let mut iov = libc::iovec {
+        iov_base: (&raw mut byte).cast(),
+        iov_len: 1,
+    };
+    // SAFETY: all pointers are to locals that are large enough.
+    unsafe {
+        let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_iov = &raw mut iov;
+        message.msg_iovlen = 1;
+        message.msg_control = control.0.as_mut_ptr().cast();
+        message.msg_controllen = space(n * 4);
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        (*header).cmsg_level = libc::SOL_SOCKET;
+        (*header).cmsg_type = libc::SCM_RIGHTS;
+        (*header).cmsg_len = size_of::<libc::cmsghdr>() + n * 4;
+        std::ptr::copy_nonoverlapping(fds.as_ptr().cast(), libc::CMSG_DATA(header), n * 4);
+        assert!(libc::sendmsg(fd.as_raw_fd(), &raw const message, 0) == 1);
+    }
+}
+
+#[test]
+fn full_and_empty_and_gone() {
+    let (a, b) = pair().expect("pair");
+    let empty = recvmsg(&b, &mut [0; 8], true).expect_err("empty");
+    assert_eq!(empty.kind(), io::ErrorKind::WouldBlock);
+    let full = loop {
+        if let Err(error) = sendmsg(&a, &[0; 4096], &[], true) {
+            break error;
+        }
+    };
+    assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
+    drop(b);
+    let gone = sendmsg(&a, b"x", &[], true).expect_err("gone");
+    assert_eq!(gone.kind(), io::ErrorKind::BrokenPipe);
+    let (a, b) = pair().expect("pair");
+    sendmsg(&a, b"last", &[], true).expect("send");
+    sendmsg(&b, b"unread", &[], true).expect("send");
+    drop(a);
+    assert_eq!(recvmsg(&b, &mut [0; 8], true).expect("last").bytes, 4);
+    assert_eq!(recvmsg(&b, &mut [0; 8], true).expect("end").bytes, 0);
+}
+
+#[test]
+fn a_listener_has_its_mode_and_knows_its_peers() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let path = dir.path().join("socket");
+    let listener = listen(&path, 0o666).expect("listen");
+    let mode = std::fs::metadata(&path).expect("stat").permissions().mode();
+    assert_eq!(mode & 0o777, 0o666);
+    assert!(listen(&path, 0o600).is_err());
+    let client = connect(&path).expect("connect");
+    let server = accept(&listener).expect("accept");
+    for end in [&client, &server] {
+        let creds = peer_credentials(end).expect("creds");
+        assert_eq!(creds.pid, std::process::id());
+        if let Some(pidfd) = peer_pidfd(end).expect("pidfd") {
+            assert!(!crate::pidfd::is_dead(&pidfd).expect("poll"));
+        }
+    }
+    set_nonblocking(&listener, true).expect("nonblocking");
+    let none = accept(&listener).expect_err("none");
+    assert_eq!(none.kind(), io::ErrorKind::WouldBlock);
+    let long = dir.path().join("x".repeat(200));
+    assert!(listen(&long, 0o600).is_err() && connect(&long).is_err());
+    assert!(connect(&dir.path().join("nobody")).is_err());
+}
+
+#[test]
+fn descriptors_can_be_forbidden_where_the_kernel_knows_how() {
+    let (a, b) = pair().expect("pair");
+    if pass_rights(&b, false).expect("option") {
+        let refused = sendmsg(&a, b"x", &[a.as_fd()], true);
+        let arrived = || recvmsg(&b, &mut [0; 8], true).map(|got| got.fds.len());
+        assert!(refused.is_err() || arrived().expect("receive") == 0);
+    }
+}
