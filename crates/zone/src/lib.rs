@@ -28,12 +28,21 @@
 //! [`SlabSource`] and [`SlabHooks`].
 
 mod bits;
+mod bucket;
+mod cache;
 mod classes;
+mod config;
+mod depot;
 mod keg;
+mod local;
+mod registry;
 mod runs;
 mod slots;
+mod zone;
 
 pub use classes::Classes;
+pub use config::{Barrier, Level, ZoneConfig, ZoneStats};
 pub use keg::{GrowError, Keg, NewSlab, Place, SlabHooks, SlabShape, SlabSource};
 pub use runs::{PAGE, Run, RunAllocator};
 pub use slots::{SlotNumbers, SlotSet};
+pub use zone::{Backend, Zone};

@@ -1,0 +1,229 @@
+//! One thread's two buckets of one zone, and how somebody else may take them.
+//!
+//! The owner's fast path takes no lock and does no atomic read-modify-write. It says that it is busy, compares
+//! `seen` with the zone's control word, works, and says that it is done. Everything else, the owner's slow path
+//! included, happens under `lock`. A thief (a drain by another thread) takes the lock, clears `seen`, makes every
+//! running thread pass a fence (`membarrier`), and waits until the owner is not busy: from then on the owner finds
+//! `seen` cleared and goes to the lock.
+//!
+//! ```text
+//! owner: busy = 1; [compiler fence]; seen == control?   thief: seen = 0; membarrier; busy == 0?
+//! ```
+//! Either the owner sees `seen` cleared, or the thief sees it busy and waits for the end of a dozen instructions.
+
+use crate::bucket::Bucket;
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, compiler_fence};
+use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+
+/// What a cache's items go back to when its thread ends.
+pub(crate) trait Home: Send + Sync {
+    /// The calling thread owns `cache` and uses it no more.
+    fn thread_exit(&self, cache: &Cache);
+}
+
+/// The two buckets.
+#[derive(Debug, Default)]
+pub(crate) struct Buckets {
+    /// Used by both alloc and free, last in first out.
+    pub(crate) top: Bucket,
+    /// Full or empty, more or less: swapped with `top` when that runs empty or full.
+    pub(crate) spare: Bucket,
+}
+
+/// One thread's cache of one zone. Two cache lines, so that neighbours do not share.
+#[repr(align(128))]
+pub(crate) struct Cache {
+    /// The control word for which the fast path may be taken; 0 for none.
+    seen: AtomicU64,
+    busy: AtomicBool,
+    /// Written by the owner only.
+    allocs: AtomicU64,
+    frees: AtomicU64,
+    buckets: UnsafeCell<Buckets>,
+    lock: Mutex<()>,
+    pub(crate) home: Weak<dyn Home>,
+}
+
+impl std::fmt::Debug for Cache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cache")
+            .field("allocs", &self.allocs)
+            .field("frees", &self.frees)
+            .finish_non_exhaustive()
+    }
+}
+
+// SAFETY: `buckets` is the only field that is not Sync by itself. The owner touches it while `busy` with `seen` found
+// equal to the control word, anyone else (and the owner too) while holding `lock` with `seen` cleared or known not to
+// be in use, see `claim`.
+unsafe impl Sync for Cache {}
+// SAFETY: nothing in it belongs to a thread but by the protocol above.
+unsafe impl Send for Cache {}
+
+/// Exclusive use of a cache's buckets, under its lock.
+pub(crate) struct Claim<'a> {
+    cache: &'a Cache,
+    _lock: MutexGuard<'a, ()>,
+}
+
+impl Cache {
+    pub(crate) fn new(home: Weak<dyn Home>) -> Self {
+        Self {
+            seen: AtomicU64::new(0),
+            busy: AtomicBool::new(false),
+            allocs: AtomicU64::new(0),
+            frees: AtomicU64::new(0),
+            buckets: UnsafeCell::default(),
+            lock: Mutex::new(()),
+            home,
+        }
+    }
+
+    /// An item from the top bucket.
+    ///
+    /// # Safety
+    /// The calling thread owns this cache.
+    #[inline]
+    pub(crate) unsafe fn pop(&self, control: &AtomicU64) -> Option<u32> {
+        // SAFETY: the caller owns this cache.
+        let item = unsafe { self.enter(control, |buckets| buckets.top.pop()) };
+        if item.is_some() {
+            self.count_alloc();
+        }
+        item
+    }
+
+    /// Puts an item into the top bucket, if there is room.
+    ///
+    /// # Safety
+    /// The calling thread owns this cache.
+    #[inline]
+    pub(crate) unsafe fn push(&self, control: &AtomicU64, item: u32) -> bool {
+        // SAFETY: the caller owns this cache.
+        let done = unsafe { self.enter(control, |buckets| buckets.top.push(item).then_some(())) }
+            .is_some();
+        if done {
+            self.count_free();
+        }
+        done
+    }
+
+    /// # Safety
+    /// The calling thread owns this cache; `work` does not come back here.
+    #[inline(always)]
+    unsafe fn enter<R>(
+        &self,
+        control: &AtomicU64,
+        work: impl FnOnce(&mut Buckets) -> Option<R>,
+    ) -> Option<R> {
+        self.busy.store(true, Ordering::Relaxed);
+        // Ordering: `busy` before `seen`; the processor's half is the thief's membarrier in `steal`.
+        compiler_fence(Ordering::SeqCst);
+        let result = if self.seen.load(Ordering::Relaxed) == control.load(Ordering::Relaxed) {
+            // SAFETY: nobody else touches the buckets: a thief that does has cleared `seen`, made this thread pass a
+            // fence after that, and then found it not busy; so this thread would have found `seen` cleared.
+            work(unsafe { &mut *self.buckets.get() })
+        } else {
+            None
+        };
+        // Ordering: pairs with the acquire in `steal`: what was done to the buckets is seen by the thief.
+        self.busy.store(false, Ordering::Release);
+        result
+    }
+
+    /// The owner counts one item handed out.
+    #[inline]
+    pub(crate) fn count_alloc(&self) {
+        // Ordering: pairs with `allocs`; one writer, so no read-modify-write.
+        self.allocs
+            .store(self.allocs.load(Ordering::Relaxed) + 1, Ordering::Release);
+    }
+
+    /// The owner counts one item taken back.
+    #[inline]
+    pub(crate) fn count_free(&self) {
+        // Ordering: pairs with `frees`: who sees this free sees the alloc that came before it.
+        self.frees
+            .store(self.frees.load(Ordering::Relaxed) + 1, Ordering::Release);
+    }
+
+    pub(crate) fn allocs(&self) -> u64 {
+        // Ordering: pairs with `count_alloc`.
+        self.allocs.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn frees(&self) -> u64 {
+        // Ordering: pairs with `count_free`.
+        self.frees.load(Ordering::Acquire)
+    }
+
+    /// The owner's slow path.
+    ///
+    /// # Safety
+    /// The calling thread owns this cache.
+    pub(crate) unsafe fn claim(&self) -> Claim<'_> {
+        Claim {
+            cache: self,
+            _lock: self.lock(),
+        }
+    }
+
+    /// Locks the owner out of its slow path and, after a fence in its thread, out of the fast one.
+    pub(crate) fn shut(&self) -> Shut<'_> {
+        let lock = self.lock();
+        self.seen.store(0, Ordering::Relaxed);
+        Shut { cache: self, lock }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ()> {
+        self.lock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A cache whose owner cannot begin anything new once it has passed a fence.
+pub(crate) struct Shut<'a> {
+    cache: &'a Cache,
+    lock: MutexGuard<'a, ()>,
+}
+
+impl<'a> Shut<'a> {
+    /// The thief's turn; `None` if the owner does not get out of its fast path (it is not running).
+    ///
+    /// # Safety
+    /// Every running thread has passed a full fence since `shut`, or the caller owns the cache.
+    pub(crate) unsafe fn steal(self) -> Option<Claim<'a>> {
+        for round in 0..1 << 16 {
+            // Ordering: pairs with the release at the end of `enter`.
+            if !self.cache.busy.load(Ordering::Acquire) {
+                return Some(Claim {
+                    cache: self.cache,
+                    _lock: self.lock,
+                });
+            }
+            if round % 64 == 63 {
+                std::thread::yield_now()
+            } else {
+                std::hint::spin_loop()
+            }
+        }
+        None
+    }
+}
+
+impl Claim<'_> {
+    pub(crate) fn buckets(&mut self) -> &mut Buckets {
+        // SAFETY: the lock is held. The owner holds it in its slow path and then is not in its fast one; a thief has
+        // excluded the owner's fast path, see `steal`.
+        unsafe { &mut *self.cache.buckets.get() }
+    }
+
+    pub(crate) fn seen(&self) -> u64 {
+        self.cache.seen.load(Ordering::Relaxed)
+    }
+
+    /// Opens the fast path for as long as the control word is `control`. Only the owner may, at the end of its claim.
+    pub(crate) fn set_seen(&mut self, control: u64) {
+        self.cache.seen.store(control, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,110 @@
+//! How a zone caches, and what it counts.
+
+/// Bytes that a thread's bucket may hold, for items of more than a kilobyte.
+const BUCKET_BYTES: u64 = 256 << 10;
+
+/// Makes every running thread of the process pass a full fence; `false` if the kernel cannot.
+/// (`membarrier` with `MEMBARRIER_CMD_PRIVATE_EXPEDITED`, after its registration.)
+pub type Barrier = fn() -> bool;
+
+/// A zone's parameters.
+#[derive(Debug, Clone, Copy)]
+pub struct ZoneConfig {
+    /// Items of a bucket at first; it grows when threads meet at the depot. 0: nothing is cached.
+    pub initial: u32,
+    /// The most that it grows to.
+    pub max: u32,
+    /// Items that the depot keeps before it gives some back.
+    pub depot_items: u32,
+    /// Lets a drain take what other threads have cached. Without it they are asked, and give it back at their next
+    /// call.
+    pub barrier: Option<Barrier>,
+}
+
+impl ZoneConfig {
+    /// For items of `bytes`: buckets of 8 to 254 items, at most 256 KiB unless 8 are more.
+    #[must_use]
+    pub fn for_item(bytes: u64) -> Self {
+        let max = (BUCKET_BYTES / bytes.max(1)).clamp(8, 254);
+        let max = u32::try_from(max).unwrap_or(254);
+        Self {
+            initial: (max / 4).max(8),
+            max,
+            depot_items: 2 * max,
+            barrier: None,
+        }
+    }
+
+    /// The same, for a pool in which only `items` can exist: all caches of a few threads together hide no more than
+    /// about a quarter of them.
+    #[must_use]
+    pub fn capped(self, items: u64) -> Self {
+        let cap = u32::try_from(items / 32).unwrap_or(u32::MAX);
+        let max = self.max.min(cap);
+        Self {
+            initial: self.initial.min(max),
+            max,
+            depot_items: self.depot_items.min(2 * max),
+            ..self
+        }
+    }
+
+    /// The same with a barrier.
+    #[must_use]
+    pub fn with_barrier(self, barrier: Barrier) -> Self {
+        Self {
+            barrier: Some(barrier),
+            ..self
+        }
+    }
+}
+
+/// What a drain empties.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// The depot.
+    Depot,
+    /// The depot and the calling thread's cache.
+    Thread,
+    /// The depot and all threads' caches.
+    All,
+}
+
+/// What a zone has done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ZoneStats {
+    /// Items handed out.
+    pub allocs: u64,
+    /// Items taken back.
+    pub frees: u64,
+    /// Allocations that found nothing.
+    pub failures: u64,
+    /// Items that came from the backend.
+    pub imported: u64,
+    /// Items that went to the backend.
+    pub released: u64,
+    /// Items in the depot.
+    pub depot: u64,
+    /// Times that a thread found the depot locked.
+    pub contended: u64,
+    /// Items of a bucket now.
+    pub bucket_items: u32,
+    /// Threads with a cache.
+    pub threads: u32,
+}
+
+impl ZoneStats {
+    /// Items that are out.
+    #[must_use]
+    pub fn outstanding(&self) -> u64 {
+        self.allocs.saturating_sub(self.frees)
+    }
+
+    /// Items in the caches and the depot; exact when nobody allocates or frees.
+    #[must_use]
+    pub fn cached(&self) -> u64 {
+        self.imported
+            .saturating_sub(self.released)
+            .saturating_sub(self.outstanding())
+    }
+}

@@ -1,0 +1,74 @@
+//! The calling thread's caches: a table by zone index.
+//!
+//! The fast path reads two words of thread-local storage that need no initialisation and no destructor; the owner
+//! of the table is a second thread-local, touched in slow paths only, whose destructor gives everything back.
+
+use crate::cache::Cache;
+use std::cell::{Cell, RefCell};
+use std::ptr;
+use std::sync::Arc;
+
+thread_local! {
+    static TABLE: Cell<(*const *const Cache, usize)> = const { Cell::new((ptr::null(), 0)) };
+    static OWNED: Owned = const { Owned { caches: RefCell::new(Caches { owned: Vec::new(), table: Vec::new() }) } };
+}
+
+struct Owned {
+    caches: RefCell<Caches>,
+}
+
+struct Caches {
+    owned: Vec<Option<Arc<Cache>>>,
+    /// The same as plain pointers, for the fast path.
+    table: Vec<*const Cache>,
+}
+
+/// Calls `work` with this thread's cache at `index`, or with `None`. It may belong to a zone that is gone: its `seen`
+/// is then no current zone's control word.
+#[inline(always)]
+pub(crate) fn with<R>(index: usize, work: impl FnOnce(Option<&Cache>) -> R) -> R {
+    let (table, len) = TABLE.get();
+    if index < len {
+        // SAFETY: `TABLE` is the pointer and length of `OWNED`'s table, updated whenever that changes and emptied before
+        // it goes. Its entries are null or point into an `Arc` in `owned`, which only this thread's slow path
+        // replaces (`work` is a fast path and does not get there).
+        return work(unsafe { (*table.add(index)).as_ref() });
+    }
+    work(None)
+}
+
+/// This thread's cache at `index`, whoever's it is.
+pub(crate) fn get(index: usize) -> Option<Arc<Cache>> {
+    OWNED
+        .try_with(|owned| owned.caches.borrow().owned.get(index)?.clone())
+        .ok()?
+}
+
+/// Puts a cache into this thread's table; `false` if the thread is ending and can have none.
+pub(crate) fn set(index: usize, cache: Arc<Cache>) -> bool {
+    let replaced = OWNED.try_with(|owned| {
+        let mut caches = owned.caches.borrow_mut();
+        let caches = &mut *caches;
+        if caches.table.len() <= index {
+            caches.owned.resize(index + 1, None);
+            caches.table.resize(index + 1, ptr::null());
+        }
+        caches.table[index] = Arc::as_ptr(&cache);
+        let replaced = caches.owned[index].replace(cache);
+        TABLE.set((caches.table.as_ptr(), caches.table.len()));
+        replaced
+    });
+    replaced.is_ok()
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        TABLE.set((ptr::null(), 0));
+        let caches = std::mem::take(&mut self.caches.get_mut().owned);
+        for cache in caches.into_iter().flatten() {
+            if let Some(home) = cache.home.upgrade() {
+                home.thread_exit(&cache);
+            }
+        }
+    }
+}
