@@ -1,2 +1,35 @@
-//! Under construction.
-fn main() {}
+//! The program `tranship`.
+//!
+//! What it is for: the manager as a daemon, a demonstration of the main job, shell-level send and receive,
+//! and everything that can be seen from outside: domains, pools, links, and whether this machine is fit.
+//!
+//! NOT here: anything another program would want to call (the facade `tranship` has it), `unsafe` code,
+//! policy.
+
+mod args;
+mod commands;
+mod demo;
+mod doctor;
+mod exit;
+mod output;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let args = match args::Args::try_parse() {
+        Ok(args) => args,
+        // Asking for help or the version is not an error; a wrong command line is one.
+        Err(problem) => {
+            let code = if problem.use_stderr() {
+                exit::ERROR
+            } else {
+                exit::OK
+            };
+            let _ = problem.print();
+            return ExitCode::from(code);
+        }
+    };
+    output::start_log(args.verbose);
+    exit::code(commands::run(args))
+}

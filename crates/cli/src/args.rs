@@ -1,0 +1,293 @@
+//! The command line: one definition for parsing, help, completions and man pages.
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use std::path::PathBuf;
+
+/// Moves large data between isolated processes without copying it.
+#[derive(Parser, Debug)]
+#[command(name = "tranship", version, propagate_version = true, max_term_width = 100, after_help = EXIT_CODES)]
+pub(crate) struct Args {
+    /// Say more on standard error; twice: even more. RUST_LOG overrides it.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXIT_CODES: &str =
+    "Exit codes: 0 done, 1 the answer is no, 2 an error, 3 no manager is there.
+A reader that goes away (a broken pipe) is no error. NO_COLOR is respected.";
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Runs the manager, or looks at its configuration.
+    Manager(ManagerArgs),
+    /// Shows the main job on real input: one producer, four isolated consumers, no copies.
+    Demo(DemoArgs),
+    /// Sends standard input, or a file, to whoever receives under NAME.
+    Send(SendArgs),
+    /// Receives under NAME and writes to standard output, or to a file.
+    Recv(RecvArgs),
+    /// Lists names, and the channels made under them.
+    Ls(ViewArgs),
+    /// Domains, pools, channels; who holds what.
+    Stat(ViewArgs),
+    /// What this machine offers, what is missing, what that costs and what to do about it.
+    Doctor(DoctorArgs),
+    /// Prints a completion script for a shell.
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Writes the man pages into a folder.
+    Man {
+        /// The folder; it is made if it is not there.
+        dir: PathBuf,
+    },
+    /// A consumer of the demonstration; started by `demo`, not by people.
+    #[command(name = "demo-consumer", hide = true)]
+    DemoConsumer(ConsumerArgs),
+}
+
+#[derive(ClapArgs, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct ManagerArgs {
+    #[command(subcommand)]
+    pub action: Option<ManagerAction>,
+    #[command(flatten)]
+    pub daemon: DaemonArgs,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum ManagerAction {
+    /// Checks a configuration file; an unknown key is an error with its line.
+    CheckConfig {
+        /// The TOML file.
+        file: PathBuf,
+    },
+    /// Prints the default configuration, with comments.
+    DefaultConfig,
+}
+
+#[derive(ClapArgs, Debug, Default)]
+pub(crate) struct DaemonArgs {
+    /// The configuration, TOML; default: /etc/tranship/manager.toml if it is there.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Where to listen; default: /run/tranship for root, else the user's run-time directory.
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// Leave when the last client has been gone for so long (e.g. 60s, 5m); default: never.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub idle_exit: Option<std::time::Duration>,
+}
+
+/// Where the manager is; shared by everything that talks to it.
+#[derive(ClapArgs, Debug, Default)]
+pub(crate) struct ConnectArgs {
+    /// The manager's socket; default: $TRANSHIP_SOCKET, the system's, the user's.
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+}
+
+#[derive(ClapArgs, Debug)]
+pub(crate) struct DemoArgs {
+    /// The file to work on; default: a few hundred MiB of real data found on this machine.
+    pub file: Option<PathBuf>,
+    /// Frame size.
+    #[arg(long, value_name = "SIZE", default_value = "8MiB", value_parser = parse_size)]
+    pub frame: u64,
+    /// How long each stage runs.
+    #[arg(long, value_name = "TIME", default_value = "4s", value_parser = parse_time)]
+    pub stage: std::time::Duration,
+    /// Where to write the picture of throughput over time.
+    #[arg(long, value_name = "FILE", default_value = "tranship-demo.svg")]
+    pub svg: PathBuf,
+    /// Write no picture, only the plot in the terminal.
+    #[arg(long)]
+    pub no_svg: bool,
+    /// One object with all results instead of tables.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(ClapArgs, Debug)]
+pub(crate) struct SendArgs {
+    /// The name to send under.
+    pub name: String,
+    /// What to send; default: standard input.
+    pub file: Option<PathBuf>,
+    /// Bytes a message.
+    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = parse_size)]
+    pub frame: u64,
+    /// The largest size of the pool.
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
+    pub pool: u64,
+    /// Give up when no receiver has come for so long; default: wait.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub wait: Option<std::time::Duration>,
+    #[command(flatten)]
+    pub connect: ConnectArgs,
+}
+
+#[derive(ClapArgs, Debug)]
+pub(crate) struct RecvArgs {
+    /// The name to receive under.
+    pub name: String,
+    /// Where to write; default: standard output.
+    pub file: Option<PathBuf>,
+    /// End after so many messages; default: when the sender closes.
+    #[arg(long, value_name = "N")]
+    pub count: Option<u64>,
+    /// Give up when no sender has come for so long; default: wait.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub wait: Option<std::time::Duration>,
+    #[command(flatten)]
+    pub connect: ConnectArgs,
+}
+
+#[derive(ClapArgs, Debug)]
+pub(crate) struct ViewArgs {
+    /// One JSON object.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub connect: ConnectArgs,
+}
+
+#[derive(ClapArgs, Debug)]
+pub(crate) struct DoctorArgs {
+    /// One JSON object.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub connect: ConnectArgs,
+}
+
+#[derive(ClapArgs, Debug)]
+pub(crate) struct ConsumerArgs {
+    /// What it does with each frame.
+    #[arg(long)]
+    pub role: ConsumerRole,
+    /// How frames reach it.
+    #[arg(long)]
+    pub over: Transport,
+    /// The writer's output; opened before the lock-down.
+    #[arg(long)]
+    pub output: Option<PathBuf>,
+    /// The name to receive under.
+    #[arg(long)]
+    pub name: Option<String>,
+    #[command(flatten)]
+    pub connect: ConnectArgs,
+}
+
+/// The demonstration's consumers.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum ConsumerRole {
+    /// BLAKE3 hash.
+    Hash,
+    /// zstd compressor.
+    Zstd,
+    /// Byte statistics: histogram and entropy.
+    Stats,
+    /// Writes all bytes to an output.
+    Writer,
+}
+
+/// How the demonstration's frames travel.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Transport {
+    /// By reference.
+    Tranship,
+    /// Over pipes.
+    Pipe,
+    /// Over Unix stream sockets.
+    Stream,
+}
+
+/// `64MiB`, `8m`, `4096`.
+fn parse_size(text: &str) -> Result<u64, String> {
+    let digits = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number
+        .parse()
+        .map_err(|_| format!("`{text}` does not begin with a number"))?;
+    let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kib" => 1 << 10,
+        "m" | "mib" => 1 << 20,
+        "g" | "gib" => 1 << 30,
+        other => return Err(format!("unknown unit `{other}`; known: KiB, MiB, GiB")),
+    };
+    match number.checked_mul(factor) {
+        Some(0) => Err("must be more than 0 bytes".to_owned()),
+        Some(size) => Ok(size),
+        None => Err(format!("`{text}` is more than 2^64 bytes")),
+    }
+}
+
+/// `250ms`, `60s`, `5m`; without a unit: seconds.
+fn parse_time(text: &str) -> Result<std::time::Duration, String> {
+    let digits = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number
+        .parse()
+        .map_err(|_| format!("`{text}` does not begin with a number"))?;
+    let ms = match unit.trim() {
+        "ms" => Some(number),
+        "" | "s" => number.checked_mul(1000),
+        "m" | "min" => number.checked_mul(60_000),
+        "h" => number.checked_mul(3_600_000),
+        other => return Err(format!("unknown unit `{other}`; known: ms, s, m, h")),
+    };
+    ms.map(std::time::Duration::from_millis)
+        .ok_or_else(|| format!("`{text}` is too long"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes() {
+        assert_eq!(parse_size("8MiB"), Ok(8 << 20));
+        assert_eq!(parse_size("3g"), Ok(3 << 30));
+        assert_eq!(parse_size("17"), Ok(17));
+        for wrong in ["", "x", "0", "5 parsecs", "99999999999GiB"] {
+            assert!(parse_size(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn times() {
+        assert_eq!(
+            parse_time("250ms"),
+            Ok(std::time::Duration::from_millis(250))
+        );
+        assert_eq!(parse_time("5m"), Ok(std::time::Duration::from_secs(300)));
+        assert_eq!(parse_time("7"), Ok(std::time::Duration::from_secs(7)));
+        assert!(parse_time("1 fortnight").is_err());
+    }
+
+    #[test]
+    fn the_manager_takes_options_or_a_subcommand() {
+        assert!(Args::try_parse_from(["tranship", "manager", "--idle-exit", "60s"]).is_ok());
+        assert!(Args::try_parse_from(["tranship", "manager", "check-config", "a.toml"]).is_ok());
+        assert!(
+            Args::try_parse_from(["tranship", "manager", "--socket", "a", "default-config"])
+                .is_err()
+        );
+    }
+}

@@ -1,0 +1,45 @@
+//! Completions and man pages, from the one definition of the command line.
+
+use crate::args::Args;
+use crate::exit::Answer;
+use anyhow::{Context, Result};
+use clap::CommandFactory;
+use clap_complete::Shell;
+use std::io::Write;
+use std::path::Path;
+
+pub(crate) fn completions(shell: Shell) -> Result<Answer> {
+    // Into memory first: the generator panics where it cannot write, and a closed pipe is no error here.
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Args::command(), "tranship", &mut script);
+    std::io::stdout().write_all(&script)?;
+    Ok(Answer::Yes)
+}
+
+/// Writes `tranship.1`, `tranship-stat.1`, ...
+pub(crate) fn man(dir: &Path) -> Result<Answer> {
+    std::fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))?;
+    let command = Args::command().disable_help_subcommand(true);
+    clap_mangen::generate_to(command, dir)
+        .with_context(|| format!("writing man pages to {}", dir.display()))?;
+    Ok(Answer::Yes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn man_pages_of_all_visible_commands() {
+        let dir = tempfile::tempdir().expect("a folder");
+        man(dir.path()).expect("man pages");
+        for page in [
+            "tranship.1",
+            "tranship-stat.1",
+            "tranship-manager-check-config.1",
+        ] {
+            assert!(dir.path().join(page).exists(), "{page}");
+        }
+        assert!(!dir.path().join("tranship-demo-consumer.1").exists());
+    }
+}

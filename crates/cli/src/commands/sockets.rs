@@ -1,0 +1,113 @@
+//! Where managers listen: the socket named in the environment, the system's, the user's.
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use std::path::{Path, PathBuf};
+
+/// Names the socket for everything that connects.
+pub(crate) const SOCKET_VARIABLE: &str = "TRANSHIP_SOCKET";
+/// The system's manager.
+pub(crate) const SYSTEM_SOCKET: &str = "/run/tranship/manager.sock";
+
+/// A place to look at, and why.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    pub why: &'static str,
+    pub path: PathBuf,
+}
+
+/// What was found at a place.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Listening {
+    Yes,
+    /// No such file.
+    Absent,
+    /// A file left by a manager that is gone.
+    Dead,
+    /// Something else is wrong.
+    Refused(String),
+}
+
+/// The places in the order in which `connect` tries them. A given one is the only one.
+pub(crate) fn candidates(given: Option<&Path>) -> Vec<Place> {
+    let variable = |name: &str| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    if let Some(path) = given {
+        return vec![Place {
+            why: "--socket",
+            path: path.to_path_buf(),
+        }];
+    }
+    if let Some(path) = variable(SOCKET_VARIABLE) {
+        return vec![Place {
+            why: "$TRANSHIP_SOCKET",
+            path,
+        }];
+    }
+    let uid = rustix::process::getuid().as_raw();
+    let run_time = variable("XDG_RUNTIME_DIR").map_or_else(
+        || std::env::temp_dir().join(format!("tranship-{uid}")),
+        |folder| folder.join("tranship"),
+    );
+    vec![
+        Place {
+            why: "the system's socket",
+            path: SYSTEM_SOCKET.into(),
+        },
+        Place {
+            why: "the user's socket",
+            path: run_time.join("manager.sock"),
+        },
+    ]
+}
+
+/// Connects and hangs up at once.
+pub(crate) fn probe(path: &Path) -> Listening {
+    let attempt = || {
+        let address = SocketAddrUnix::new(path)?;
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        connect(&socket, &address)
+    };
+    match attempt() {
+        // A full backlog: somebody has it open, and is busy.
+        Ok(()) | Err(Errno::AGAIN) => Listening::Yes,
+        Err(Errno::NOENT | Errno::NOTDIR) => Listening::Absent,
+        Err(Errno::CONNREFUSED) => Listening::Dead,
+        Err(error) => Listening::Refused(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{bind, listen};
+
+    #[test]
+    fn absent_listening_and_dead_are_told_apart() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("m.sock");
+        assert_eq!(probe(&path), Listening::Absent);
+        let server = socket_with(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        );
+        let server = server.expect("a socket");
+        bind(&server, &SocketAddrUnix::new(&path).expect("an address")).expect("bind");
+        listen(&server, 1).expect("listen");
+        assert_eq!(probe(&path), Listening::Yes);
+        drop(server);
+        assert_eq!(probe(&path), Listening::Dead);
+    }
+
+    #[test]
+    fn a_given_socket_is_the_only_place() {
+        let places = candidates(Some(Path::new("/x")));
+        assert_eq!(places.len(), 1);
+    }
+}

@@ -1,0 +1,207 @@
+//! What the manager told, for people and for programs.
+
+use crate::output::{Table, size};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::io::{self, Write};
+use tranship_proto::{DomainId, DomainStat, PoolId, Role, StatRecord};
+
+/// Version of the JSON; it rises when a field changes its meaning or leaves.
+const SCHEMA: u32 = 1;
+
+/// All records as one object.
+pub(crate) fn stat_json(records: &[StatRecord]) -> Value {
+    let mut object = json!({ "schema": SCHEMA });
+    for record in records {
+        let (list, value) = match record {
+            StatRecord::Manager(manager) => {
+                object["manager"] = json!(manager);
+                continue;
+            }
+            StatRecord::Domain(domain) => ("domains", json!(domain)),
+            StatRecord::Pool(pool) => ("pools", json!(pool)),
+            StatRecord::Channel(channel) => ("channels", json!(channel)),
+            StatRecord::Hold(hold) => ("holds", json!(hold)),
+        };
+        if object[list].is_null() {
+            object[list] = json!([]);
+        }
+        if let Some(list) = object[list].as_array_mut() {
+            list.push(value);
+        }
+    }
+    for list in ["domains", "pools", "channels", "holds"] {
+        if object[list].is_null() {
+            object[list] = json!([]);
+        }
+    }
+    object
+}
+
+/// All records as tables.
+pub(crate) fn stat_tables(records: &[StatRecord], out: &mut impl Write) -> io::Result<()> {
+    let names = Names::of(records);
+    let mut domains = Table::new(&[
+        ">domain",
+        "name",
+        ">pid",
+        ">uid",
+        "state",
+        "isolated",
+        ">stranded",
+    ]);
+    let mut pools = Table::new(&[
+        ">pool",
+        "name",
+        "writer",
+        ">granted",
+        ">quota",
+        ">max",
+        ">stranded",
+        ">chunk",
+        ">slots",
+        ">readers",
+    ]);
+    let mut channels = Table::new(&[
+        ">channel", "name", "from", "to", ">taken", ">lines", "pools",
+    ]);
+    let mut holds = Table::new(&["holder", "pool", ">buffers", ">bytes"]);
+    for record in records {
+        match record {
+            StatRecord::Manager(m) => writeln!(
+                out,
+                "manager pid {}, up {} s: granted {} of {}, stranded {}\n",
+                m.pid,
+                m.uptime_s,
+                size(m.granted_bytes),
+                size(m.total_bytes),
+                size(m.stranded_bytes)
+            )?,
+            StatRecord::Domain(d) => domains.row(domain_row(d)),
+            StatRecord::Pool(p) => pools.row(vec![
+                p.pool.0.to_string(),
+                p.name.clone(),
+                names.domain(p.writer) + if p.writer_alive { "" } else { " (dead)" },
+                size(p.granted_bytes),
+                size(p.quota_bytes),
+                size(p.max_bytes),
+                size(p.stranded_bytes),
+                size(p.chunk_bytes),
+                p.slots.to_string(),
+                p.readers.to_string(),
+            ]),
+            StatRecord::Channel(c) => channels.row(vec![
+                if c.channel.0 == 0 {
+                    "-".to_owned()
+                } else {
+                    c.channel.0.to_string()
+                },
+                c.name.clone(),
+                end(&names, c.source, c.exported_as == Some(Role::Source)),
+                end(&names, c.sink, c.exported_as == Some(Role::Sink)),
+                c.taken.to_string(),
+                c.lines.to_string(),
+                c.pools
+                    .iter()
+                    .map(|pool| names.pool(*pool))
+                    .collect::<Vec<_>>()
+                    .join(" "),
+            ]),
+            StatRecord::Hold(h) => holds.row(vec![
+                names.domain(h.domain),
+                names.pool(h.pool),
+                h.buffers.to_string(),
+                size(h.bytes),
+            ]),
+        }
+    }
+    let mut first = true;
+    for table in [domains, pools, channels, holds]
+        .iter()
+        .filter(|table| !table.is_empty())
+    {
+        if !std::mem::take(&mut first) {
+            writeln!(out)?;
+        }
+        table.write(out)?;
+    }
+    Ok(())
+}
+
+/// Names and channels only, one a line, without a heading: for `ls`.
+pub(crate) fn ls_lines(records: &[StatRecord]) -> Vec<String> {
+    let names = Names::of(records);
+    let line = |record: &StatRecord| match record {
+        StatRecord::Channel(c) => Some(format!(
+            "{}\t{} -> {}",
+            c.name,
+            end(&names, c.source, c.exported_as == Some(Role::Source)),
+            end(&names, c.sink, c.exported_as == Some(Role::Sink))
+        )),
+        _ => None,
+    };
+    records.iter().filter_map(line).collect()
+}
+
+fn domain_row(d: &DomainStat) -> Vec<String> {
+    vec![
+        d.domain.0.to_string(),
+        d.name.clone(),
+        d.pid.to_string(),
+        d.uid.to_string(),
+        if d.connected { "connected" } else { "away" }.to_owned(),
+        if d.dumpable {
+            "not from its uid"
+        } else {
+            "yes"
+        }
+        .to_owned(),
+        size(d.stranded_bytes),
+    ]
+}
+
+/// One end of a channel; an exported name waits for the other.
+fn end(names: &Names, domain: Option<DomainId>, exports: bool) -> String {
+    match domain {
+        Some(domain) => names.domain(domain),
+        None if exports => "(exported)".to_owned(),
+        None => "(nobody)".to_owned(),
+    }
+}
+
+/// Names of domains and pools; a number where there is none.
+struct Names {
+    domains: HashMap<DomainId, String>,
+    pools: HashMap<PoolId, String>,
+}
+
+impl Names {
+    fn of(records: &[StatRecord]) -> Self {
+        let mut names = Self {
+            domains: HashMap::new(),
+            pools: HashMap::new(),
+        };
+        for record in records {
+            match record {
+                StatRecord::Domain(d) => drop(names.domains.insert(d.domain, d.name.clone())),
+                StatRecord::Pool(p) => drop(names.pools.insert(p.pool, p.name.clone())),
+                _ => {}
+            }
+        }
+        names
+    }
+
+    fn domain(&self, id: DomainId) -> String {
+        match self.domains.get(&id).filter(|name| !name.is_empty()) {
+            Some(name) => format!("{name}#{}", id.0),
+            None => format!("#{}", id.0),
+        }
+    }
+
+    fn pool(&self, id: PoolId) -> String {
+        match self.pools.get(&id).filter(|name| !name.is_empty()) {
+            Some(name) => format!("{name}#{}", id.0),
+            None => format!("#{}", id.0),
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! One line of the doctor's answer.
+
+use serde::Serialize;
+
+/// How good it is; the worst is the greatest.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum State {
+    /// As it should be.
+    Ok,
+    /// tranship works, with the cost that is named.
+    Weak,
+    /// tranship does not work without it.
+    Missing,
+}
+
+/// What was found, what that costs, what to do.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub(crate) struct Finding {
+    pub name: &'static str,
+    pub state: State,
+    pub value: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fix: Option<String>,
+}
+
+impl Finding {
+    /// All is well.
+    pub(crate) fn ok(name: &'static str, value: impl Into<String>) -> Self {
+        Self {
+            name,
+            state: State::Ok,
+            value: value.into(),
+            cost: None,
+            fix: None,
+        }
+    }
+
+    /// It works, but.
+    pub(crate) fn weak(
+        name: &'static str,
+        value: impl Into<String>,
+        cost: &str,
+        fix: &str,
+    ) -> Self {
+        Self {
+            state: State::Weak,
+            ..Self::missing(name, value, cost, fix)
+        }
+    }
+
+    /// It does not work.
+    pub(crate) fn missing(
+        name: &'static str,
+        value: impl Into<String>,
+        cost: &str,
+        fix: &str,
+    ) -> Self {
+        let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        Self {
+            name,
+            state: State::Missing,
+            value: value.into(),
+            cost: some(cost),
+            fix: some(fix),
+        }
+    }
+
+    /// Good if `good`, else weak.
+    pub(crate) fn expect(
+        good: bool,
+        name: &'static str,
+        value: impl Into<String>,
+        cost: &str,
+        fix: &str,
+    ) -> Self {
+        if good {
+            Self::ok(name, value)
+        } else {
+            Self::weak(name, value, cost, fix)
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Exit codes.
+
+use std::io;
+use std::process::ExitCode;
+
+/// Done, or the answer is yes.
+pub(crate) const OK: u8 = 0;
+/// The answer is no.
+pub(crate) const NEGATIVE: u8 = 1;
+/// Something went wrong.
+pub(crate) const ERROR: u8 = 2;
+/// No manager is there.
+pub(crate) const NO_MANAGER: u8 = 3;
+
+/// What a command says when it did its work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Answer {
+    /// Done, or yes.
+    Yes,
+    /// The answer is no; what that means has been printed.
+    No,
+}
+
+/// No manager listens where one was looked for.
+#[derive(Debug)]
+pub(crate) struct ManagerAbsent {
+    /// Where it was looked for.
+    pub looked_at: Vec<std::path::PathBuf>,
+}
+
+impl std::fmt::Display for ManagerAbsent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let places: Vec<String> = self
+            .looked_at
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
+        write!(
+            f,
+            "no manager listens at {}; start one with `tranship manager`",
+            places.join(", ")
+        )
+    }
+}
+
+impl std::error::Error for ManagerAbsent {}
+
+/// Prints what went wrong, if anything, and says how to end.
+pub(crate) fn code(outcome: anyhow::Result<Answer>) -> ExitCode {
+    let error = match outcome {
+        Ok(answer) => return ExitCode::from(if answer == Answer::Yes { OK } else { NEGATIVE }),
+        Err(error) => error,
+    };
+    if is_broken_pipe(&error) {
+        return ExitCode::from(OK);
+    }
+    eprintln!("tranship: {error:#}");
+    ExitCode::from(classify(&error))
+}
+
+fn classify(error: &anyhow::Error) -> u8 {
+    if error.chain().any(|cause| cause.is::<ManagerAbsent>()) {
+        NO_MANAGER
+    } else {
+        ERROR
+    }
+}
+
+/// Whether the reader of our output went away: `tranship stat | head -1` is no error.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let io = cause.downcast_ref::<io::Error>().map(io::Error::kind);
+        let json = cause
+            .downcast_ref::<serde_json::Error>()
+            .and_then(serde_json::Error::io_error_kind);
+        io.or(json) == Some(io::ErrorKind::BrokenPipe)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context;
+
+    #[test]
+    fn an_absent_manager_has_its_own_code_also_below_context() {
+        let absent = Err::<(), _>(ManagerAbsent {
+            looked_at: vec!["/run/x".into()],
+        })
+        .context("stat");
+        assert_eq!(classify(&absent.expect_err("absent")), NO_MANAGER);
+        assert_eq!(classify(&anyhow::anyhow!("other")), ERROR);
+    }
+
+    #[test]
+    fn a_broken_pipe_is_recognised_below_context() {
+        let gone = Err::<(), _>(io::Error::from(io::ErrorKind::BrokenPipe)).context("writing");
+        assert!(is_broken_pipe(&gone.expect_err("gone")));
+        assert!(!is_broken_pipe(&anyhow::anyhow!("other")));
+    }
+}

@@ -1,0 +1,100 @@
+//! Standard output and the log: colours, sizes, JSON, plain tables.
+
+mod table;
+
+pub(crate) use table::Table;
+
+use anyhow::Result;
+use serde::Serialize;
+use std::io::{self, IsTerminal, Write};
+use tracing_subscriber::EnvFilter;
+
+/// Sends log lines to standard error.
+pub(crate) fn start_log(verbose: u8) {
+    let level = ["warn", "info", "debug", "trace"][usize::from(verbose.min(3))];
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr);
+    let colours = wants_colour(io::stderr().is_terminal());
+    // A second start (in a test) keeps the first.
+    let _ = log.with_ansi(colours).without_time().try_init();
+}
+
+/// Writes one JSON value and a line break.
+pub(crate) fn json(value: &impl Serialize) -> Result<()> {
+    let mut out = io::stdout().lock();
+    serde_json::to_writer_pretty(&mut out, value)?;
+    out.write_all(b"\n")?;
+    Ok(out.flush()?)
+}
+
+/// Whether standard output wants colours: a terminal, and nobody said NO_COLOR.
+pub(crate) fn colour_on_stdout() -> bool {
+    wants_colour(io::stdout().is_terminal())
+}
+
+fn wants_colour(terminal: bool) -> bool {
+    let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    terminal && !no_colour && !dumb
+}
+
+/// Colours that say how good something is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Colour {
+    Green,
+    Yellow,
+    Red,
+    Bold,
+}
+
+/// `text` in a colour, or as it is.
+pub(crate) fn paint(text: &str, colour: Colour, on: bool) -> String {
+    let code = match colour {
+        Colour::Green => 32,
+        Colour::Yellow => 33,
+        Colour::Red => 31,
+        Colour::Bold => 1,
+    };
+    if on {
+        format!("\x1b[{code}m{text}\x1b[0m")
+    } else {
+        text.to_owned()
+    }
+}
+
+/// A size with a binary unit, three or four digits: `8.0 MiB`, `512 B`.
+#[allow(clippy::cast_precision_loss)] // for people
+pub(crate) fn size(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let (mut value, mut unit) = (bytes as f64 / 1024.0, 0);
+    while value >= 1023.95 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", UNITS[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_short() {
+        assert_eq!(size(0), "0 B");
+        assert_eq!(size(1023), "1023 B");
+        assert_eq!(size(8 << 20), "8.0 MiB");
+        assert_eq!(size((1 << 20) - 1), "1.0 MiB");
+        assert_eq!(size(u64::MAX), "16.0 EiB");
+    }
+
+    #[test]
+    fn colours_only_when_on() {
+        assert_eq!(paint("x", Colour::Red, false), "x");
+        assert_eq!(paint("x", Colour::Red, true), "\x1b[31mx\x1b[0m");
+    }
+}
