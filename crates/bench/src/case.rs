@@ -1,0 +1,66 @@
+//! What one run measures.
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+
+/// How a side waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Wait {
+    /// Looks again and again.
+    Spin,
+    /// Sleeps in the kernel.
+    Block,
+}
+
+/// How much of each payload is written and read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Touch {
+    /// Nothing: the stamp travels beside it, where the system has such a place, else in its first word.
+    Untouched,
+    /// The first 8 bytes: they carry the stamp.
+    Word,
+    /// All of it.
+    Touched,
+}
+
+/// Which pattern of messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pattern {
+    /// One message in flight, to and fro.
+    RoundTrip,
+    /// One way, as fast as it goes.
+    Stream,
+}
+
+/// One cell of a bench's table.
+#[derive(Debug, Clone)]
+pub struct Case {
+    pub pattern: Pattern,
+    pub wait: Wait,
+    pub touch: Touch,
+    /// Bytes; a multiple of 8, at least 8.
+    pub payload: usize,
+    /// Buffers of each sender, a power of two.
+    pub buffers: usize,
+    /// Cores of the two sides.
+    pub cores: [usize; 2],
+    /// How long to sample.
+    pub budget: Duration,
+}
+
+impl Case {
+    pub fn cores_used(&self) -> usize {
+        if self.cores[0] == self.cores[1] { 1 } else { 2 }
+    }
+
+    /// The row's `mode`.
+    pub fn mode(&self) -> &'static str {
+        match (self.pattern, self.wait, self.touch) {
+            (Pattern::RoundTrip, Wait::Spin, _) => "spin",
+            (Pattern::RoundTrip, Wait::Block, _) => "block",
+            (Pattern::Stream, _, Touch::Touched) => "touched",
+            (Pattern::Stream, _, _) => "untouched",
+        }
+    }
+}

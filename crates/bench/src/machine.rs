@@ -1,0 +1,89 @@
+//! What machine the numbers are from.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use serde::Serialize;
+
+/// The `machine` of a report.
+#[derive(Debug, Serialize)]
+pub struct Machine {
+    pub cpu: String,
+    pub logical_cores: usize,
+    pub kernel: String,
+    pub memory_bytes: u64,
+    /// Transparent huge pages of shared memory, and of private memory: the settings in force.
+    pub thp_shmem: String,
+    pub thp: String,
+    /// Frequency governor of core 0, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub governor: Option<String>,
+    pub virtual_machine: bool,
+    pub clock_source: String,
+    /// Cores of the two sides, runs, and time sampled per run: how the rows were measured.
+    pub cores: [usize; 2],
+    pub runs: usize,
+    pub sample_ms: u64,
+    /// Versions of the peers, as far as known.
+    pub peers: BTreeMap<&'static str, String>,
+}
+
+fn line(path: &str) -> Option<String> {
+    Some(fs::read_to_string(path).ok()?.trim().to_owned())
+}
+
+/// The word in brackets of a kernel's list of choices.
+fn chosen(list: &str) -> String {
+    let inner = list.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    inner.map_or_else(|| "unknown".to_owned(), |(word, _)| word.to_owned())
+}
+
+fn field(text: &str, name: &str) -> Option<String> {
+    let line = text.lines().find(|l| l.starts_with(name))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+impl Machine {
+    pub fn look(cores: [usize; 2], runs: usize, sample_ms: u64) -> Self {
+        let cpu = line("/proc/cpuinfo").unwrap_or_default();
+        let memory = field(&line("/proc/meminfo").unwrap_or_default(), "MemTotal").unwrap_or_default();
+        let kb: u64 = memory.trim_end_matches(" kB").parse().unwrap_or(0);
+        let thp = |name: &str| {
+            chosen(&line(&format!("/sys/kernel/mm/transparent_hugepage/{name}")).unwrap_or_default())
+        };
+        let mut peers = BTreeMap::new();
+        if cfg!(feature = "iceoryx2") {
+            peers.insert("iceoryx2", "0.10.0".to_owned());
+        }
+        Self {
+            cpu: field(&cpu, "model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
+            logical_cores: cpu.lines().filter(|l| l.starts_with("processor")).count(),
+            kernel: line("/proc/sys/kernel/osrelease").unwrap_or_default(),
+            memory_bytes: kb * 1024,
+            thp_shmem: thp("shmem_enabled"),
+            thp: thp("enabled"),
+            governor: line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+            virtual_machine: field(&cpu, "flags").is_some_and(|f| f.split(' ').any(|w| w == "hypervisor")),
+            clock_source: line("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+                .unwrap_or_default(),
+            cores,
+            runs,
+            sample_ms,
+            peers,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernel_texts() {
+        assert_eq!(chosen("always [madvise] never"), "madvise");
+        assert_eq!(chosen(""), "unknown");
+        let cpu = "processor\t: 0\nmodel name\t: Some CPU: fast\n";
+        assert_eq!(field(cpu, "model name").as_deref(), Some("Some CPU: fast"));
+        assert_eq!(field(cpu, "absent"), None);
+    }
+}

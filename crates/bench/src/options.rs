@@ -1,0 +1,177 @@
+//! The command line.
+
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::case::Wait;
+
+/// Measures tranship and its peers side by side on this machine.
+#[derive(Debug, Parser)]
+#[command(name = "tranship-bench", version)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub bench: Bench,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Bench {
+    /// One message to and fro between two processes.
+    Roundtrip {
+        #[command(flatten)]
+        common: Common,
+        /// How the sides wait [default: spin, then block].
+        #[arg(long, value_enum)]
+        mode: Vec<Wait>,
+        /// Payload sizes, e.g. 64,4K,64K,1M.
+        #[arg(long, value_delimiter = ',', value_parser = size, default_values = ["64", "4K", "64K", "1M"])]
+        payload: Vec<usize>,
+        /// Buffers of each sender.
+        #[arg(long, default_value_t = 256)]
+        buffers: usize,
+    },
+    /// One way between two processes, as fast as it goes, both sides busy-polling.
+    Stream {
+        #[command(flatten)]
+        common: Common,
+        /// How much of the payload is written and read [default: untouched, then touched].
+        #[arg(long, value_parser = ["untouched", "touched"])]
+        mode: Vec<String>,
+        /// Payload sizes, e.g. 64,4K,64K,1M.
+        #[arg(long, value_delimiter = ',', value_parser = size, default_values = ["64", "4K", "64K", "1M"])]
+        payload: Vec<usize>,
+        /// Buffers of each sender; no more than 16 MiB of them when all bytes are touched.
+        #[arg(long, default_value_t = 64)]
+        buffers: usize,
+    },
+    /// Each operation by itself: alloc, send, receive, free.
+    Ops {
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Alloc and free in one thread, against malloc and mmap; memory untouched.
+    Alloc {
+        #[command(flatten)]
+        common: Common,
+        /// Sizes in bytes [default: 64 to 4K, and 1 to 256 pages].
+        #[arg(long, value_delimiter = ',', value_parser = size)]
+        payload: Vec<usize>,
+    },
+    /// Alloc with the collection of used buffers, against pool size and number of receivers.
+    Collect {
+        #[command(flatten)]
+        common: Common,
+    },
+    /// One producer, four consumers that read every byte: large frames, each way of moving them.
+    Demo {
+        #[command(flatten)]
+        common: Common,
+    },
+    /// One run of alloc, in a process with the allocator under test.
+    #[command(hide = true)]
+    AllocChild {
+        system: String,
+        bytes: usize,
+        core: usize,
+        sample_ms: u64,
+    },
+}
+
+/// What all benches take.
+#[derive(Debug, Clone, Args)]
+pub struct Common {
+    /// Print one JSON object instead of a table.
+    #[arg(long)]
+    pub json: bool,
+    /// Runs of each system, alternating [default: 11; with --quick 3].
+    #[arg(long)]
+    runs: Option<usize>,
+    /// Fewer and shorter runs: shows that it works, not how fast.
+    #[arg(long)]
+    quick: bool,
+    /// Milliseconds to sample in each run [default: 50; with --quick 5].
+    #[arg(long)]
+    sample_ms: Option<u64>,
+    /// Only these systems (can be repeated, or separated by commas).
+    #[arg(long, value_name = "SYSTEM", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Cores of the two sides. Blocking round trips use the first for both, unless this is given.
+    #[arg(long, value_delimiter = ',', num_args = 1, value_name = "A,B")]
+    cores: Vec<usize>,
+}
+
+impl Common {
+    pub fn runs(&self) -> usize {
+        self.runs.unwrap_or(if self.quick { 3 } else { 11 }).max(1)
+    }
+
+    pub fn sample_ms(&self) -> u64 {
+        self.sample_ms.unwrap_or(if self.quick { 5 } else { 50 }).max(1)
+    }
+
+    pub fn budget(&self) -> Duration {
+        Duration::from_millis(self.sample_ms())
+    }
+
+    /// The two cores; one given means both sides on it.
+    pub fn cores(&self) -> [usize; 2] {
+        match self.cores[..] {
+            [] => [0, 1],
+            [one] => [one, one],
+            [a, b, ..] => [a, b],
+        }
+    }
+
+    /// The two cores for sides that block.
+    pub fn blocking_cores(&self) -> [usize; 2] {
+        if self.cores.is_empty() { [0, 0] } else { self.cores() }
+    }
+
+    pub fn wants(&self, system: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|s| s == system)
+    }
+
+    /// Names in `--only` that nobody of `known` has.
+    pub fn unknown(&self, known: &[&str]) -> Vec<String> {
+        self.only.iter().filter(|s| !known.contains(&s.as_str())).cloned().collect()
+    }
+}
+
+/// `64`, `4K`, `1M`: bytes, a multiple of 8.
+fn size(text: &str) -> Result<usize, String> {
+    let (digits, unit) = match text.chars().last() {
+        Some('k' | 'K') => (&text[..text.len() - 1], 1 << 10),
+        Some('m' | 'M') => (&text[..text.len() - 1], 1 << 20),
+        _ => (text, 1),
+    };
+    let n: usize = digits.parse().map_err(|_| format!("not a size: {text}"))?;
+    match n.checked_mul(unit) {
+        Some(n) if (8..=1 << 30).contains(&n) && n.is_multiple_of(8) => Ok(n),
+        _ => Err(format!("{text}: a size is a multiple of 8 from 8 to 1024M")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        assert_eq!(size("64"), Ok(64));
+        assert_eq!(size("4K"), Ok(4096));
+        assert_eq!(size("1M"), Ok(1 << 20));
+        for bad in ["", "K", "7", "12x", "2048M", "99999999999999999999"] {
+            assert!(size(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_sound() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+        let cli = Cli::parse_from(["b", "roundtrip", "--cores", "1", "--only", "raw,pipe", "--quick"]);
+        let Bench::Roundtrip { common, .. } = cli.bench else { panic!("{cli:?}") };
+        assert_eq!((common.cores(), common.runs()), ([1, 1], 3));
+        assert_eq!(common.unknown(&["raw"]), ["pipe"]);
+    }
+}

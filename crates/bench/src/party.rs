@@ -1,0 +1,237 @@
+//! The processes of one run: forked, pinned, joined by control sockets, each with a pipe for its results.
+//!
+//! The program that forks them stays single-threaded and does nothing itself, so each run starts clean.
+
+use std::io::{IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+
+use crate::stats::Measured;
+
+/// Longest time one run may take before it is taken for stuck.
+const STUCK: Duration = Duration::from_secs(120);
+/// Most descriptors in one control message.
+const MAX_FDS: usize = 16;
+
+/// One process's place in a run.
+#[derive(Debug)]
+pub struct Party {
+    /// Sockets to the others, by their index; none to itself.
+    to: Vec<Option<OwnedFd>>,
+    /// A number that no other run of this program has.
+    pub run: u64,
+}
+
+impl Party {
+    fn socket(&self, other: usize) -> Result<BorrowedFd<'_>> {
+        let fd = self.to.get(other).and_then(Option::as_ref);
+        Ok(fd.with_context(|| format!("no process {other} in this run"))?.as_fd())
+    }
+
+    /// Sends a word and descriptors to another process of the run.
+    pub fn send(&self, other: usize, word: u64, fds: &[BorrowedFd<'_>]) -> Result<()> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        ensure!(fds.len() <= MAX_FDS, "{} descriptors at once", fds.len());
+        if !fds.is_empty() {
+            control.push(SendAncillaryMessage::ScmRights(fds));
+        }
+        let bytes = word.to_le_bytes();
+        sendmsg(self.socket(other)?, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL)?;
+        Ok(())
+    }
+
+    /// Waits for a word and descriptors from another process.
+    pub fn recv(&self, other: usize) -> Result<(u64, Vec<OwnedFd>)> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut bytes = [0u8; 8];
+        let mut iov = [IoSliceMut::new(&mut bytes)];
+        let got = recvmsg(self.socket(other)?, &mut iov, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+        ensure!(got.bytes == 8, "process {other} of the run is gone");
+        let mut fds = Vec::new();
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(list) = message {
+                fds.extend(list);
+            }
+        }
+        Ok((u64::from_le_bytes(bytes), fds))
+    }
+
+    /// Sends a word alone.
+    pub fn tell(&self, other: usize, word: u64) -> Result<()> {
+        self.send(other, word, &[])
+    }
+
+    /// Waits for a word alone.
+    pub fn hear(&self, other: usize) -> Result<u64> {
+        Ok(self.recv(other)?.0)
+    }
+
+    /// Waits until every process of the run has come here.
+    pub fn barrier(&self) -> Result<()> {
+        let others = || (0..self.to.len()).filter(|i| self.to[*i].is_some());
+        for i in others() {
+            self.tell(i, 0)?;
+        }
+        for i in others() {
+            self.hear(i)?;
+        }
+        Ok(())
+    }
+}
+
+type Body<'a> = Box<dyn FnOnce(&Party) -> Result<Vec<Measured>> + 'a>;
+
+/// One process to start: the core it is pinned to, and what it does.
+pub struct Member<'a> {
+    pub core: usize,
+    pub body: Body<'a>,
+}
+
+struct Started {
+    pid: Pid,
+    results: std::fs::File,
+    said: Vec<u8>,
+    done: bool,
+}
+
+/// Runs the members as processes of their own and gives what each one measured.
+pub fn run(number: u64, members: Vec<Member<'_>>) -> Result<Vec<Vec<Measured>>> {
+    let n = members.len();
+    let mut mesh: Vec<Vec<Option<OwnedFd>>> = (0..n).map(|_| (0..n).map(|_| None).collect()).collect();
+    for i in 0..n {
+        for j in i + 1..n {
+            let (a, b) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+            mesh[i][j] = Some(a);
+            mesh[j][i] = Some(b);
+        }
+    }
+    let mut started = Vec::with_capacity(n);
+    for (i, member) in members.into_iter().enumerate() {
+        let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        // SAFETY: this program never starts a thread before it forks, so the child may do anything.
+        match unsafe { libc::fork() } {
+            -1 => return Err(std::io::Error::last_os_error()).context("fork"),
+            0 => {
+                drop((read, std::mem::take(&mut started)));
+                let to = std::mem::take(&mut mesh[i]);
+                drop(mesh);
+                child(Party { to, run: number }, member, write.into())
+            }
+            pid => {
+                let pid = Pid::from_raw(pid).context("fork gave no process")?;
+                started.push(Started { pid, results: read.into(), said: Vec::new(), done: false });
+            }
+        }
+    }
+    drop(mesh);
+    let outcome = gather(&mut started);
+    for one in &started {
+        if outcome.is_err() {
+            // Our own child, not yet waited for, so the number is still its own.
+            let _ = kill_process(one.pid, Signal::KILL);
+        }
+        let _ = waitpid(Some(one.pid), WaitOptions::empty());
+    }
+    outcome
+}
+
+/// Reads what all say until all have closed their pipe; the first failure ends it.
+fn gather(started: &mut [Started]) -> Result<Vec<Vec<Measured>>> {
+    let begun = Instant::now();
+    while started.iter().any(|s| !s.done) {
+        ensure!(begun.elapsed() < STUCK, "the run is stuck: nothing after {} s", STUCK.as_secs());
+        let open: Vec<usize> = (0..started.len()).filter(|i| !started[*i].done).collect();
+        let mut fds: Vec<PollFd<'_>> =
+            open.iter().map(|i| PollFd::new(&started[*i].results, PollFlags::IN)).collect();
+        let second = rustix::time::Timespec { tv_sec: 1, tv_nsec: 0 };
+        poll(&mut fds, Some(&second))?;
+        let ready: Vec<usize> =
+            fds.iter().zip(&open).filter(|(fd, _)| !fd.revents().is_empty()).map(|(_, i)| *i).collect();
+        for i in ready {
+            let one = &mut started[i];
+            let mut bytes = [0u8; 65536];
+            let count = one.results.read(&mut bytes)?;
+            one.said.extend_from_slice(&bytes[..count]);
+            if count == 0 {
+                one.done = true;
+                if one.said.first() != Some(&b'[') {
+                    bail!("process {i} of the run: {}", String::from_utf8_lossy(&one.said));
+                }
+            }
+        }
+    }
+    started.iter().map(|s| serde_json::from_slice(&s.said).map_err(|e| anyhow!("result: {e}"))).collect()
+}
+
+/// The life of a forked process. Says a JSON list, or an error as text.
+fn child(party: Party, member: Member<'_>, mut results: std::fs::File) -> ! {
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+        pin(member.core)?;
+        (member.body)(&party)
+    }));
+    let said = match outcome {
+        Ok(Ok(measured)) => serde_json::to_vec(&measured).unwrap_or_default(),
+        Ok(Err(error)) => format!("{error:#}").into_bytes(),
+        Err(_) => b"panicked".to_vec(),
+    };
+    let ok = results.write_all(&said).is_ok();
+    // SAFETY: no precondition; not `exit`, because what the parent registered there is not ours to run.
+    unsafe { libc::_exit(i32::from(!ok)) }
+}
+
+/// Pins this thread to one core.
+pub fn pin(core: usize) -> Result<()> {
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(core);
+    rustix::thread::sched_setaffinity(None, &set).with_context(|| format!("cannot run on core {core}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member<'a>(body: impl FnOnce(&Party) -> Result<Vec<Measured>> + 'a) -> Member<'a> {
+        Member { core: 0, body: Box::new(body) }
+    }
+
+    #[test]
+    fn words_descriptors_results_and_failures_travel() {
+        let measured = |ns| Measured { op: String::new(), median_ns: ns, p99_ns: 2.0, per_second: 3.0 };
+        let got = run(7, vec![
+            member(|p| {
+                let (read, write) = rustix::pipe::pipe()?;
+                p.send(1, 42, &[write.as_fd()])?;
+                p.barrier()?;
+                let mut byte = [0];
+                rustix::io::read(&read, &mut byte)?;
+                Ok(vec![measured(f64::from(byte[0]))])
+            }),
+            member(|p| {
+                let (word, fds) = p.recv(0)?;
+                ensure!(word == 42 && fds.len() == 1 && p.run == 7);
+                rustix::io::write(&fds[0], b"A")?;
+                p.barrier()?;
+                Ok(vec![])
+            }),
+        ])
+        .unwrap();
+        assert_eq!(got[0][0].median_ns, 65.0);
+        assert!(got[1].is_empty());
+
+        let failed = run(8, vec![member(|p| p.hear(1).map(|_| vec![])), member(|_| bail!("no luck"))]);
+        let text = format!("{:#}", failed.unwrap_err());
+        assert!(text.contains("no luck") || text.contains("is gone"), "{text}");
+    }
+}

@@ -1,0 +1,213 @@
+//! Rows, as JSON and as a table with ratios.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use crate::machine::Machine;
+use crate::stats::{Measured, median};
+
+/// What a row is about. Fields that do not concern it are left out of the JSON.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Key {
+    pub mode: &'static str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub op: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub payload_bytes: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pages: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub buffers: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receivers: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threads: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cores: Option<usize>,
+}
+
+/// One row: the median over the runs of each run's median, 99th percentile and rate.
+#[derive(Debug, Clone, Serialize)]
+pub struct Row {
+    pub system: String,
+    #[serde(flatten)]
+    pub key: Key,
+    pub median_ns: f64,
+    pub p99_ns: f64,
+    pub per_second: f64,
+}
+
+impl Row {
+    pub fn of(system: &str, key: Key, runs: &[Measured]) -> Self {
+        let over = |f: fn(&Measured) -> f64| median(runs.iter().map(f));
+        let round = |x: f64| (x * 100.0).round() / 100.0;
+        Self {
+            system: system.to_owned(),
+            key,
+            median_ns: round(over(|m| m.median_ns)),
+            p99_ns: round(over(|m| m.p99_ns)),
+            per_second: over(|m| m.per_second).round(),
+        }
+    }
+}
+
+/// Everything that a bench says.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    pub bench: &'static str,
+    pub machine: Machine,
+    pub rows: Vec<Row>,
+}
+
+fn bytes(n: usize) -> String {
+    match n {
+        n if n >= 1 << 20 && n.is_multiple_of(1 << 20) => format!("{} MiB", n >> 20),
+        n if n >= 1 << 10 && n.is_multiple_of(1 << 10) => format!("{} KiB", n >> 10),
+        n => format!("{n} B"),
+    }
+}
+
+fn time(ns: f64) -> String {
+    match ns {
+        ns if ns < 1e3 => format!("{ns:.1} ns"),
+        ns if ns < 1e6 => format!("{:.2} us", ns / 1e3),
+        ns => format!("{:.2} ms", ns / 1e6),
+    }
+}
+
+fn rate(n: f64) -> String {
+    match n {
+        n if n >= 1e6 => format!("{:.2} M/s", n / 1e6),
+        n if n >= 1e3 => format!("{:.1} k/s", n / 1e3),
+        n => format!("{n:.1} /s"),
+    }
+}
+
+impl Key {
+    fn title(&self) -> String {
+        let mut out = self.mode.to_owned();
+        if !self.op.is_empty() {
+            let _ = write!(out, " {}", self.op);
+        }
+        let mut say = |n: Option<usize>, one: &str, many: &str| {
+            if let Some(n) = n {
+                let _ = write!(out, ", {n} {}", if n == 1 { one } else { many });
+            }
+        };
+        say(self.pages, "page", "pages");
+        say(self.buffers, "buffer", "buffers");
+        say(self.receivers, "receiver", "receivers");
+        say(self.threads, "thread", "threads");
+        say(self.cores, "core", "cores");
+        match self.payload_bytes {
+            Some(n) => format!("{}, {out}", bytes(n)),
+            None => out,
+        }
+    }
+}
+
+impl Report {
+    /// The table: groups of rows about the same thing; each row's cost as a multiple of each reference's.
+    /// Cost is the time for one, taken from the rate where `by_rate`, else from the median.
+    pub fn table(&self, references: &[&str], by_rate: bool) -> String {
+        let m = &self.machine;
+        let mut out = format!(
+            "{}: {}, {} cores, Linux {}{}, shmem huge pages {}; cores {}/{}, median of {} runs of {} ms\n",
+            self.bench,
+            m.cpu,
+            m.logical_cores,
+            m.kernel,
+            if m.virtual_machine { " (virtual machine)" } else { "" },
+            m.thp_shmem,
+            m.cores[0],
+            m.cores[1],
+            m.runs,
+            m.sample_ms
+        );
+        let cost = |r: &Row| if by_rate { 1e9 / r.per_second } else { r.median_ns };
+        let mut seen: Vec<&Key> = Vec::new();
+        for row in &self.rows {
+            if seen.contains(&&row.key) {
+                continue;
+            }
+            seen.push(&row.key);
+            let group: Vec<&Row> = self.rows.iter().filter(|r| r.key == row.key).collect();
+            let refs: Vec<&Row> =
+                references.iter().filter_map(|n| group.iter().find(|r| r.system == **n)).copied().collect();
+            let _ = write!(out, "\n{}\n  {:<20}{:>12}{:>12}{:>14}", row.key.title(), "", "median", "p99", "rate");
+            for r in &refs {
+                let _ = write!(out, "{:>14}", format!("x {}", r.system));
+            }
+            out.push('\n');
+            for row in &group {
+                let (mid, p99) = (time(row.median_ns), time(row.p99_ns));
+                let _ = write!(out, "  {:<20}{mid:>12}{p99:>12}{:>14}", row.system, rate(row.per_second));
+                for r in &refs {
+                    let _ = write!(out, "{:>14.2}", cost(row) / cost(r));
+                }
+                out.push('\n');
+            }
+        }
+        out.push_str(&self.flatness(cost));
+        out
+    }
+
+    /// For each system and mode with several payloads: its slowest over its fastest.
+    fn flatness(&self, cost: impl Fn(&Row) -> f64) -> String {
+        let mut out = String::new();
+        let mut seen = Vec::new();
+        for row in self.rows.iter().filter(|r| r.key.payload_bytes.is_some()) {
+            let id = (&row.system, row.key.mode, &row.key.op, row.key.cores);
+            if seen.contains(&id) {
+                continue;
+            }
+            seen.push(id);
+            let costs: Vec<f64> = self
+                .rows
+                .iter()
+                .filter(|r| (&r.system, r.key.mode, &r.key.op, r.key.cores) == id)
+                .map(&cost)
+                .collect();
+            let (low, high) = costs.iter().fold((f64::MAX, 0.0f64), |(l, h), c| (l.min(*c), h.max(*c)));
+            if costs.len() > 1 {
+                let _ = writeln!(out, "  {:<20}{} {:.2}", row.system, row.key.mode, high / low);
+            }
+        }
+        if out.is_empty() { out } else { format!("\nslowest payload over fastest\n{out}") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(system: &str, payload: usize, ns: f64) -> Row {
+        let key = Key { mode: "spin", payload_bytes: Some(payload), ..Key::default() };
+        let run = |x| Measured { op: String::new(), median_ns: x, p99_ns: x * 2.0, per_second: 1e9 / x };
+        Row::of(system, key, &[run(ns * 3.0), run(ns), run(ns / 2.0)])
+    }
+
+    fn report() -> Report {
+        let rows = vec![row("raw", 64, 400.0), row("iceoryx2", 64, 1200.0), row("raw", 4096, 440.0)];
+        Report { bench: "roundtrip", machine: Machine::look([0, 1], 3, 60), rows }
+    }
+
+    #[test]
+    fn json_has_the_agreed_form() {
+        let json = serde_json::to_value(report()).unwrap();
+        assert_eq!(json["bench"], "roundtrip");
+        assert!(json["machine"]["kernel"].is_string());
+        let want = serde_json::json!({"system": "raw", "mode": "spin", "payload_bytes": 64,
+            "median_ns": 400.0, "p99_ns": 800.0, "per_second": 2_500_000.0});
+        assert_eq!(json["rows"][0], want);
+    }
+
+    #[test]
+    fn the_table_has_ratios_and_flatness() {
+        let table = report().table(&["raw", "iceoryx2"], false);
+        let line = table.lines().find(|l| l.trim_start().starts_with("iceoryx2")).unwrap();
+        assert!(line.ends_with("3.00          1.00"), "{line}");
+        assert!(table.contains("raw                 spin 1.10"), "{table}");
+    }
+}

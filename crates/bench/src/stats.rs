@@ -1,0 +1,96 @@
+//! Samples of one run, and what is reported of several.
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock;
+
+/// What one run of one system says about one operation.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Measured {
+    /// The operation, where a run measures several; else empty.
+    pub op: String,
+    pub median_ns: f64,
+    pub p99_ns: f64,
+    pub per_second: f64,
+}
+
+/// Preallocated time samples. Pushing never allocates and never faults a page in.
+#[derive(Debug)]
+pub struct Samples {
+    ticks: Vec<u64>,
+    used: usize,
+    /// Operations that one sample covers.
+    batch: u32,
+}
+
+impl Samples {
+    pub fn new(capacity: usize, batch: u32) -> Self {
+        // Non-zero, so that the pages are really there.
+        Self { ticks: vec![1; capacity], used: 0, batch }
+    }
+
+    /// False once it is full: end the run.
+    #[inline(always)]
+    pub fn push(&mut self, ticks: u64) -> bool {
+        if let Some(cell) = self.ticks.get_mut(self.used) {
+            *cell = ticks;
+            self.used += 1;
+        }
+        self.used < self.ticks.len()
+    }
+
+    /// Median, 99th percentile, and the rate over the sum of all samples.
+    pub fn finish(mut self, op: &str) -> Option<Measured> {
+        let taken = &mut self.ticks[..self.used];
+        if taken.is_empty() {
+            return None;
+        }
+        let sum: u64 = taken.iter().sum();
+        taken.sort_unstable();
+        let batch = f64::from(self.batch);
+        let at = |permille: usize| clock::ns(taken[(taken.len() - 1) * permille / 1000]) / batch;
+        Some(Measured {
+            op: op.to_owned(),
+            median_ns: at(500),
+            p99_ns: at(990),
+            per_second: 1e9 * batch * taken.len() as f64 / clock::ns(sum),
+        })
+    }
+}
+
+/// The middle value; the mean of the two middle ones of an even number.
+pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    let mut v: Vec<f64> = values.into_iter().collect();
+    v.sort_unstable_by(f64::total_cmp);
+    match v.len() {
+        0 => f64::NAN,
+        n if n % 2 == 1 => v[n / 2],
+        n => (v[n / 2 - 1] + v[n / 2]) / 2.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn median_of_odd_even_and_none() {
+        assert_eq!(median([3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median([4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert!(median([]).is_nan());
+    }
+
+    #[test]
+    fn samples_stop_when_full_and_divide_by_the_batch() {
+        clock::calibrate();
+        let mut s = Samples::new(3, 2);
+        assert!(s.push(20));
+        assert!(s.push(10));
+        assert!(!s.push(30));
+        assert!(!s.push(1_000_000));
+        let m = s.finish("op").unwrap();
+        assert!((m.median_ns - clock::ns(20) / 2.0).abs() < 1e-9);
+        assert!((m.per_second - 1e9 * 6.0 / clock::ns(60)).abs() < 1.0);
+        assert!(Samples::new(3, 1).finish("").is_none());
+    }
+}

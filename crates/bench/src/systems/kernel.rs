@@ -1,0 +1,151 @@
+//! `pipe`, `seqpacket`, `stream`: the kernel's own ways, where every byte is copied in and out.
+
+use std::marker::PhantomData;
+use std::os::fd::{AsFd, OwnedFd};
+
+use anyhow::{Context, Result, ensure};
+use rustix::io::{Errno, read, write};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+use crate::case::{Case, Touch, Wait};
+use crate::party::Party;
+use crate::peer::{Peer, Role};
+use crate::touch;
+
+/// One of the kernel's ways.
+pub trait Way {
+    const NAME: &'static str;
+    /// Descriptors of Ping and of Pong, each (out, in).
+    fn open(case: &Case) -> Result<[(OwnedFd, OwnedFd); 2]>;
+}
+
+pub struct Pipe;
+pub struct SeqPacket;
+pub struct Stream;
+
+impl Way for Pipe {
+    const NAME: &'static str = "pipe";
+
+    fn open(_case: &Case) -> Result<[(OwnedFd, OwnedFd); 2]> {
+        let one = || -> Result<(OwnedFd, OwnedFd)> {
+            let (r, w) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+            // The largest that an ordinary user may have; less is fine too.
+            let _ = rustix::pipe::fcntl_setpipe_size(&w, 1 << 20);
+            Ok((r, w))
+        };
+        let ((r0, w0), (r1, w1)) = (one()?, one()?);
+        Ok([(w0, r1), (w1, r0)])
+    }
+}
+
+fn sockets(case: &Case, kind: SocketType) -> Result<[(OwnedFd, OwnedFd); 2]> {
+    let (a, b) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
+    for fd in [&a, &b] {
+        let want = (case.payload * 2).max(1 << 20);
+        // As much as root may ask for; else what the system's limit leaves.
+        if rustix::net::sockopt::set_socket_send_buffer_size_force(fd, want).is_err() {
+            rustix::net::sockopt::set_socket_send_buffer_size(fd, want)?;
+        }
+    }
+    let (a2, b2) = (a.try_clone()?, b.try_clone()?);
+    Ok([(a, a2), (b, b2)])
+}
+
+impl Way for SeqPacket {
+    const NAME: &'static str = "seqpacket";
+    fn open(case: &Case) -> Result<[(OwnedFd, OwnedFd); 2]> {
+        sockets(case, SocketType::SEQPACKET)
+    }
+}
+
+impl Way for Stream {
+    const NAME: &'static str = "stream";
+    fn open(case: &Case) -> Result<[(OwnedFd, OwnedFd); 2]> {
+        sockets(case, SocketType::STREAM)
+    }
+}
+
+/// A connection over one of them.
+pub struct Bytes<W> {
+    out: OwnedFd,
+    back: OwnedFd,
+    send: Vec<u64>,
+    recv: Vec<u64>,
+    touch: Touch,
+    way: PhantomData<W>,
+}
+
+fn bytes(words: &[u64]) -> &[u8] {
+    // SAFETY: the same memory; any word is eight valid bytes.
+    unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), words.len() * 8) }
+}
+
+fn bytes_mut(words: &mut [u64]) -> &mut [u8] {
+    // SAFETY: the same memory, borrowed mutably once; any eight bytes are a word.
+    unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), words.len() * 8) }
+}
+
+impl<W: Way> Peer for Bytes<W> {
+    const NAME: &'static str = W::NAME;
+
+    fn open(case: &Case, role: Role, party: &Party) -> Result<Self> {
+        let (out, back) = match role {
+            Role::Ping => {
+                let [mine, theirs] = W::open(case)?;
+                party.send(Role::Pong.index(), 0, &[theirs.0.as_fd(), theirs.1.as_fd()])?;
+                mine
+            }
+            _ => {
+                let mut fds = party.recv(Role::Ping.index())?.1.into_iter();
+                (fds.next().context("way out")?, fds.next().context("way in")?)
+            }
+        };
+        for fd in [&out, &back] {
+            rustix::io::ioctl_fionbio(fd, case.wait == Wait::Spin)?;
+        }
+        let words = case.payload / 8;
+        Ok(Self { out, back, send: vec![1; words], recv: vec![1; words], touch: case.touch, way: PhantomData })
+    }
+
+    fn send(&mut self, stamp: u64) -> Result<()> {
+        match self.touch {
+            Touch::Touched => {
+                let (at, len) = (self.send.as_mut_ptr().cast(), self.send.len() * 8);
+                // SAFETY: our own vector of words, that many bytes.
+                unsafe { touch::fill(at, len, stamp) }
+            }
+            _ => self.send[0] = stamp,
+        }
+        let mut rest = bytes(&self.send);
+        while !rest.is_empty() {
+            match write(&self.out, rest) {
+                Ok(count) => rest = &rest[count..],
+                Err(Errno::AGAIN | Errno::INTR) => std::hint::spin_loop(),
+                Err(error) => return Err(error).with_context(|| format!("writing {} bytes", rest.len())),
+            }
+        }
+        Ok(())
+    }
+
+    fn recv(&mut self) -> Result<u64> {
+        let len = self.recv.len() * 8;
+        let mut done = 0;
+        while done < len {
+            match read(&self.back, &mut bytes_mut(&mut self.recv)[done..]) {
+                Ok(count) => {
+                    ensure!(count > 0, "the other side is gone");
+                    done += count;
+                }
+                Err(Errno::AGAIN | Errno::INTR) => std::hint::spin_loop(),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let stamp = self.recv[0];
+        if self.touch == Touch::Touched {
+            // SAFETY: our own vector of words, that many bytes.
+            let sum = unsafe { touch::sum(self.recv.as_ptr().cast(), len) };
+            ensure!(sum == touch::expected(len, stamp), "bytes of message {stamp} changed");
+        }
+        Ok(stamp)
+    }
+}
