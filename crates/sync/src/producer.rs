@@ -2,7 +2,7 @@
 
 use crate::{
     atomic::Ordering,
-    line::{Lines, SEQUENCE, sequence},
+    line::{Lines, SEQUENCE, WORDS, sequence},
 };
 
 /// How the last store of a line is made.
@@ -119,8 +119,8 @@ impl Producer {
         words: [u64; 8],
         peer_head: impl FnOnce() -> u64,
     ) -> Result<Push, RingViolation> {
-        if self.room(lines, 1, peer_head)? == 0 {
-            return Ok(Push::Full);
+        if self.tail.wrapping_sub(self.head) >= u64::from(lines.count()) {
+            self.look(peer_head())?;
         }
         Ok(self.push(lines, publish, words))
     }
@@ -129,16 +129,27 @@ impl Producer {
     /// the ring's sequence number takes its place.
     #[inline]
     pub fn push(&mut self, lines: Lines<'_>, publish: Publish, words: [u64; 8]) -> Push {
-        if self.known_room(lines) == 0 {
+        if self.tail.wrapping_sub(self.head) >= u64::from(lines.count()) {
             return Push::Full;
         }
+        self.put(lines, publish, words);
+        Push::Done
+    }
+
+    /// Writes the line at the tail, which is known to be free.
+    #[inline]
+    fn put(&mut self, lines: Lines<'_>, publish: Publish, words: [u64; 8]) {
         let line = lines.at(self.tail);
         // Crash: a producer that dies before the store of word 0 leaves a line that nobody takes; its death is
         // seen by pidfd, and what is left of the line is never read.
-        for (word, value) in line.words.iter().zip(words).skip(1) {
+        #[allow(
+            clippy::needless_range_loop,
+            reason = "this becomes seven plain stores, iterators did not"
+        )]
+        for i in 1..WORDS {
             // Ordering: relaxed; published by word 0. They come after the consumer's loads of the line's last
             // use because `head` was loaded with acquire (partner: the consumer's release store of head).
-            word.store(value, Ordering::Relaxed);
+            line.words[i].store(words[i], Ordering::Relaxed);
         }
         let word = (words[0] & !SEQUENCE) | sequence(self.tail);
         match publish {
@@ -153,7 +164,6 @@ impl Producer {
             }
         }
         self.tail = self.tail.wrapping_add(1);
-        Push::Done
     }
 
     /// Pushes as many of `batch` as there is room for, in order, all with release; returns how many. After it
@@ -169,12 +179,9 @@ impl Producer {
             .unwrap_or(u32::MAX)
             .min(lines.count());
         let room = self.room(lines, want, peer_head)?;
-        let mut done = 0;
-        for words in batch.iter().take(room as usize) {
-            match self.push(lines, Publish::Release, *words) {
-                Push::Done => done += 1,
-                Push::Full => break,
-            }
+        let done = batch.len().min(room as usize);
+        for words in &batch[..done] {
+            self.put(lines, Publish::Release, *words);
         }
         Ok(done)
     }

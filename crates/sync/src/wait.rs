@@ -10,7 +10,7 @@
 //! | waits on the word, if it is still what was read | wakes all who wait on it |
 //!
 //! The two fences make it impossible that the sleeper does not see what was published *and* the waker does
-//! not see the flag. The word, read before the flag is set, makes a wake-up count that comes before the wait.
+//! not see the flag. The word, read before the look again, makes a wake-up count that comes before the wait.
 //! A peer that lies can only make its partner sleep a [`ROUND`] too long, or spin: every wait is bounded.
 
 use std::time::{Duration, Instant};
@@ -60,7 +60,8 @@ impl<F: Futex + ?Sized> Futex for &F {
 pub struct Point<'a> {
     /// The futex word in the waker's page.
     pub wake: &'a AtomicU32,
-    /// Our flag, in our page, that this waker looks at; `None` if it wakes always (the manager's board).
+    /// Our flag, in our page, that this waker looks at; `None` if it wakes always (the manager's board). One
+    /// thread at a time sleeps with a flag: whoever wakes up first clears it for all.
     pub asleep: Option<&'a AtomicU32>,
     /// The word's value when we looked; set by [`arm`].
     pub seen: u32,
@@ -134,8 +135,9 @@ pub enum Slept<T> {
 /// to wait (on the points, or, for [`Asleep::Descriptor`], in its poll loop until it is readable).
 pub fn arm(points: &mut [Point<'_>], how: Asleep) {
     for point in &mut *points {
-        // Ordering: acquire keeps the flag's store below after this load; and if the word is already
-        // incremented, the look again sees what was published (partner: wake's release increment).
+        // Ordering: acquire; partner: wake_now's release increment. If the word is already incremented, the look
+        // again sees what was published before. (With a waker that fences, the two fences give the same; a lazy
+        // one needs it.)
         point.seen = point.wake.load(Ordering::Acquire);
     }
     for point in &*points {

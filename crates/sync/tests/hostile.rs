@@ -1,5 +1,7 @@
 //! A peer that rewrites lines and its head while they are used: no panic, no access out of bounds, and each
 //! word of a received line is a value that the peer wrote.
+//!
+//! Seen failing: word 0 loaded twice; a head past the tail believed; a head that moves back believed.
 #![cfg(not(loom))]
 
 use std::{
@@ -8,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tranship_sync::{Consumer, Line, Lines, Producer, Publish};
+use tranship_sync::{Consumer, Line, Lines, Producer, Publish, Push};
 
 /// xorshift: values that look like anything.
 fn next(state: &mut u64) -> u64 {
@@ -87,10 +89,10 @@ fn a_head_that_jumps_about() {
             let mut state = seed;
             while !done.load(Ordering::Relaxed) {
                 let value = next(&mut state);
-                let lie = if value % 4 == 0 {
+                let lie = if value.is_multiple_of(4) {
                     value
                 } else {
-                    tail.load(Ordering::Relaxed).wrapping_sub(value % 5)
+                    tail.load(Ordering::Relaxed).wrapping_sub(value % 12)
                 };
                 head.store(lie, Ordering::Relaxed);
             }
@@ -103,7 +105,8 @@ fn a_head_that_jumps_about() {
             match producer.try_push(lines, Publish::SeqCst, [1; 8], || {
                 head.load(Ordering::Acquire)
             }) {
-                Ok(_) => pushed += 1,
+                Ok(Push::Done) => pushed += 1,
+                Ok(Push::Full) => watch(start),
                 Err(violation) => {
                     assert!(violation.head < violation.before || violation.head > violation.tail);
                     refused += 1;

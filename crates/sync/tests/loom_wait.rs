@@ -1,8 +1,9 @@
 //! The sleeping protocol under loom: no wake-up is lost, with weak memory. A lost one is a deadlock.
 //!
-//! Seen failing: without the fence in `arm`; without the fence in `fence_then_notify`; with `arm` reading the
-//! word after it has set the flag; without the increment of the word; with `ready` not called again after
-//! `arm`; waiting on the first point only.
+//! Seen failing: without the fence in `arm`; without the fence in `fence_then_notify`, or after the swap of
+//! `Publish::SeqCst`; with the word read after `ready`; without the increment of the word; with `ready` called
+//! before `arm` only; waiting on the first point only; never waking. Not seen: the word's acquire and release
+//! relaxed, for which the fences stand in here.
 #![cfg(loom)]
 
 mod model;
