@@ -1,1 +1,19 @@
 //! Sealed memfds, windows, bounds-checked views, shared layouts.
+//!
+//! What it is for: memory that exactly one domain can write and others can read, made, verified, mapped and
+//! given a form (`docs/format.md`).
+//!
+//! NOT here: who may have which memory (`manager`), what counters mean (`ledger`), how rings run (`sync`).
+
+pub mod layout;
+pub mod make;
+pub mod mapping;
+pub mod verify;
+pub mod view;
+pub mod window;
+
+pub use make::{MakeError, Opts, make};
+pub use mapping::{RoMapping, RwMapping};
+pub use verify::{Sealing, VerifyError, verify, verify_as};
+pub use view::{OutOfBounds, View};
+pub use window::{Window, WindowError};

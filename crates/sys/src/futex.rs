@@ -52,7 +52,7 @@ pub fn wait(word: *const AtomicU32, expected: u32, timeout: Option<Duration>) ->
     let result = unsafe {
         libc::syscall(
             libc::SYS_futex,
-            word,
+            word.expose_provenance(),
             libc::FUTEX_WAIT,
             expected,
             timeout.cast::<libc::c_void>(),
@@ -68,7 +68,14 @@ pub fn wake(word: *const AtomicU32, n: u32) -> io::Result<usize> {
     // The kernel takes a signed count.
     let n = n.min(i32::MAX.unsigned_abs());
     // SAFETY: FUTEX_WAKE only looks the address up.
-    let result = unsafe { libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAKE, n) };
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.expose_provenance(),
+            libc::FUTEX_WAKE,
+            n,
+        )
+    };
     Ok(from_libc(result)?)
 }
 

@@ -38,7 +38,7 @@ fn invalid(what: &'static str) -> io::Error {
 /// two, at least a page).
 pub fn reserve(len: usize, align: usize) -> io::Result<NonNull<u8>> {
     let page = crate::page_size();
-    if len == 0 || len % page != 0 || !align.is_power_of_two() || align < page {
+    if len == 0 || !len.is_multiple_of(page) || !align.is_power_of_two() || align < page {
         return Err(invalid("reserve: length or alignment"));
     }
     let padded = len
@@ -166,7 +166,7 @@ pub unsafe fn make_inaccessible(addr: NonNull<u8>, len: usize) -> io::Result<()>
 /// The caller owns the range and nobody uses what is mapped there, now or later.
 pub unsafe fn unmap(addr: NonNull<u8>, len: usize) -> io::Result<()> {
     // SAFETY: handed on to the caller.
-    Ok(unsafe { rustix::mm::munmap(addr.as_ptr().cast(), len)? })
+    unsafe { rustix::mm::munmap(addr.as_ptr().cast(), len) }.map_err(Into::into)
 }
 
 /// Changes the protection.
@@ -179,7 +179,7 @@ pub unsafe fn protect(addr: NonNull<u8>, len: usize, access: Access) -> io::Resu
         Access::ReadWrite => MprotectFlags::READ | MprotectFlags::WRITE,
     };
     // SAFETY: handed on to the caller.
-    Ok(unsafe { rustix::mm::mprotect(addr.as_ptr().cast(), len, flags)? })
+    unsafe { rustix::mm::mprotect(addr.as_ptr().cast(), len, flags) }.map_err(Into::into)
 }
 
 /// Advice that changes no contents.
@@ -207,7 +207,7 @@ pub unsafe fn hint(addr: NonNull<u8>, len: usize, hint: Hint) -> io::Result<()> 
         Hint::PopulateWrite => Advice::LinuxPopulateWrite,
     };
     // SAFETY: none of these changes contents; the caller owns the range.
-    Ok(unsafe { rustix::mm::madvise(addr.as_ptr().cast(), len, advice)? })
+    unsafe { rustix::mm::madvise(addr.as_ptr().cast(), len, advice) }.map_err(Into::into)
 }
 
 #[cfg(test)]

@@ -1,0 +1,123 @@
+//! `docs/format.md` in code: one file per kind of shared object.
+//!
+//! Each kind has a side for its one writer (`...Rw`, made by `create`) and one for its readers (`...Ro`, made by
+//! `open`, which verifies the memfd and checks the header once). A reader's side can only load.
+
+pub mod aggregate;
+pub mod board;
+pub mod counts;
+mod header;
+pub mod link;
+mod load;
+pub mod refs;
+pub mod table;
+
+pub use aggregate::{AggregateError, Piece};
+pub use board::{BoardRo, BoardRw};
+pub use counts::{CountsRo, CountsRw, Way};
+pub use header::{FORMAT_VERSION, Kind, MAGIC};
+pub use link::{LinkHalfRo, LinkHalfRw, Side};
+pub use load::{LoadU32, LoadU64};
+pub use refs::{RefsRo, RefsRw};
+pub use table::{Slot, SlotRo, TableRo, TableRw};
+
+use crate::{MakeError, VerifyError};
+use std::io;
+
+/// Slots a pool may have at most: 20 bits of an id.
+pub const SLOT_LIMIT: u32 = 1 << 20;
+
+/// No object was made.
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError {
+    /// More, or fewer, than the format allows.
+    #[error("{count} {what}: from {min} to {max} are allowed")]
+    Count {
+        what: &'static str,
+        count: u32,
+        min: u32,
+        max: u32,
+    },
+    /// No memory.
+    #[error(transparent)]
+    Make(#[from] MakeError),
+}
+
+/// What we were shown is not what was said.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// A number that the format does not allow, before anything was looked at.
+    #[error("{count} {what}: from {min} to {max} are allowed")]
+    Count {
+        what: &'static str,
+        count: u32,
+        min: u32,
+        max: u32,
+    },
+    /// The memfd is not safe to use.
+    #[error(transparent)]
+    Verify(#[from] VerifyError),
+    /// It could not be mapped.
+    #[error("mapping {len_bytes} bytes: {source}")]
+    Map { len_bytes: usize, source: io::Error },
+    /// The header's field says something else.
+    #[error("{field} is {found:#x}, not {expected:#x}")]
+    Header {
+        field: &'static str,
+        found: u64,
+        expected: u64,
+    },
+}
+
+/// A number out of range, for both kinds of errors.
+struct BadCount {
+    what: &'static str,
+    count: u32,
+    min: u32,
+    max: u32,
+}
+
+macro_rules! from_bad_count {
+    ($error:ident) => {
+        impl From<BadCount> for $error {
+            fn from(bad: BadCount) -> $error {
+                let BadCount {
+                    what,
+                    count,
+                    min,
+                    max,
+                } = bad;
+                $error::Count {
+                    what,
+                    count,
+                    min,
+                    max,
+                }
+            }
+        }
+    };
+}
+from_bad_count!(CreateError);
+from_bad_count!(OpenError);
+
+fn check_count(what: &'static str, count: u32, min: u32, max: u32) -> Result<(), BadCount> {
+    if (min..=max).contains(&count) {
+        return Ok(());
+    }
+    Err(BadCount {
+        what,
+        count,
+        min,
+        max,
+    })
+}
+
+/// `fixed + each * count`, rounded up to whole pages of 4096 bytes (and of the machine's pages, if larger). The
+/// counts are checked before, so it cannot overflow.
+fn rounded(fixed: usize, each: usize, count: u32) -> usize {
+    let page = tranship_sys::page_size().max(4096);
+    (fixed + each * count as usize).next_multiple_of(page)
+}
+
+#[cfg(test)]
+mod tests;

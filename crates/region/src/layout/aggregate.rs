@@ -1,0 +1,173 @@
+//! The list that an aggregate consists of, stored in a cbuf.
+
+use crate::View;
+
+/// Most pieces of one aggregate.
+pub const MAX_PIECES: usize = 4096;
+const FRONT: usize = 8;
+
+/// A range of one buffer.
+#[derive(
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Debug,
+    Default,
+    zerocopy::FromBytes,
+    zerocopy::IntoBytes,
+    zerocopy::Immutable,
+)]
+#[repr(C)]
+pub struct Piece {
+    /// Which buffer.
+    pub id: u64,
+    /// Where in the window, bytes.
+    pub offset: u64,
+    /// How long, bytes.
+    pub length: u64,
+    /// Serial of the first chunk.
+    pub serial: u32,
+    zero: u32,
+}
+
+const _: () = assert!(size_of::<Piece>() == 32 && align_of::<Piece>() == 8);
+
+impl Piece {
+    pub fn new(id: u64, offset: u64, length: u64, serial: u32) -> Piece {
+        Piece {
+            id,
+            offset,
+            length,
+            serial,
+            zero: 0,
+        }
+    }
+}
+
+/// A list that is none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum AggregateError {
+    /// More than the format allows.
+    #[error("{pieces} pieces, at most 4096 are allowed")]
+    TooMany { pieces: usize },
+    /// The buffer is not as long as its list.
+    #[error("a list of {need_bytes} bytes in {have_bytes} bytes")]
+    Short {
+        need_bytes: usize,
+        have_bytes: usize,
+    },
+    /// A field that must be zero is not.
+    #[error("the zero field of piece {piece} is {found:#x}")]
+    NotZero { piece: usize, found: u32 },
+    /// The same for the list's own.
+    #[error("the list's zero field is {found:#x}")]
+    ListNotZero { found: u32 },
+}
+
+/// Length of a list, bytes.
+pub fn len(pieces: usize) -> usize {
+    FRONT + pieces * size_of::<Piece>()
+}
+
+/// Writes a list; says how many bytes it took.
+pub fn encode(pieces: &[Piece], to: &mut [u8]) -> Result<usize, AggregateError> {
+    if pieces.len() > MAX_PIECES {
+        return Err(AggregateError::TooMany {
+            pieces: pieces.len(),
+        });
+    }
+    let need_bytes = len(pieces.len());
+    let have_bytes = to.len();
+    let (front, rest) = to
+        .get_mut(..need_bytes)
+        .ok_or(AggregateError::Short {
+            need_bytes,
+            have_bytes,
+        })?
+        .split_at_mut(FRONT);
+    front.copy_from_slice(&(pieces.len() as u64).to_le_bytes());
+    rest.copy_from_slice(zerocopy::IntoBytes::as_bytes(pieces));
+    Ok(need_bytes)
+}
+
+/// Copies a list out, once; what comes back does not change any more. The pieces themselves are not checked.
+pub fn decode(list: View<'_>) -> Result<Vec<Piece>, AggregateError> {
+    let short = |need_bytes| AggregateError::Short {
+        need_bytes,
+        have_bytes: list.len(),
+    };
+    let [count, zero] = list.read::<[u32; 2]>(0).map_err(|_| short(FRONT))?;
+    let count = count as usize;
+    if count > MAX_PIECES {
+        return Err(AggregateError::TooMany { pieces: count });
+    }
+    if zero != 0 {
+        return Err(AggregateError::ListNotZero { found: zero });
+    }
+    let mut pieces = vec![Piece::default(); count];
+    list.copy_to_slice(FRONT, zerocopy::IntoBytes::as_mut_bytes(&mut pieces[..]))
+        .map_err(|_| short(len(count)))?;
+    match pieces.iter().enumerate().find(|(_, piece)| piece.zero != 0) {
+        Some((piece, found)) => Err(AggregateError::NotZero {
+            piece,
+            found: found.zero,
+        }),
+        None => Ok(pieces),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_comes_back() {
+        for n in [0, 1, 7, MAX_PIECES] {
+            let pieces: Vec<Piece> = (0..n as u64)
+                .map(|i| Piece::new(i, i * 2, i * 3, 4))
+                .collect();
+            let mut bytes = vec![0xff; len(n) + 5];
+            assert_eq!(encode(&pieces, &mut bytes), Ok(len(n)));
+            assert_eq!(decode(View::from_slice(&bytes)), Ok(pieces));
+        }
+    }
+
+    #[test]
+    fn lists_that_are_none_are_errors() {
+        let many = vec![Piece::default(); MAX_PIECES + 1];
+        let too_many = Err(AggregateError::TooMany { pieces: 4097 });
+        assert_eq!(encode(&many, &mut vec![0; len(4097)]), too_many);
+        let short = Err(AggregateError::Short {
+            need_bytes: 40,
+            have_bytes: 39,
+        });
+        assert_eq!(encode(&many[..1], &mut [0; 39]), short);
+
+        let decode = |bytes: &[u8]| decode(View::from_slice(bytes)).expect_err("bad");
+        let mut bytes = vec![0; 72];
+        bytes[0] = 3;
+        assert!(matches!(
+            decode(&bytes),
+            AggregateError::Short {
+                need_bytes: 104,
+                ..
+            }
+        ));
+        assert!(matches!(
+            decode(&bytes[..7]),
+            AggregateError::Short { need_bytes: 8, .. }
+        ));
+        bytes[1] = 0x10;
+        assert_eq!(decode(&bytes), AggregateError::TooMany { pieces: 4099 });
+        bytes[..2].copy_from_slice(&[2, 0]);
+        bytes[7] = 1;
+        assert!(matches!(decode(&bytes), AggregateError::ListNotZero { .. }));
+        bytes[7] = 0;
+        bytes[71] = 1;
+        assert!(matches!(
+            decode(&bytes),
+            AggregateError::NotZero { piece: 1, .. }
+        ));
+    }
+}

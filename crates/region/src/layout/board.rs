@@ -1,0 +1,192 @@
+//! Kind 8: the board on which the manager tells one client epochs and quotas.
+
+use super::header::{Kind, Says};
+use super::{CreateError, LoadU32, LoadU64, OpenError, check_count, rounded};
+use crate::{RoMapping, RwMapping};
+use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+/// Most entries of a board.
+pub const MAX_ENTRIES: u32 = 1 << 16;
+const WAKE: usize = 64;
+const INSTANCE: usize = 72;
+const ENTRIES: usize = 4096;
+
+/// What the manager says of one pool.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Entry {
+    /// The roster's: the collector runs only while it has mapped this one.
+    pub epoch: AtomicU64,
+    /// Bytes of chunks the pool may have.
+    pub quota: AtomicU64,
+    /// The pool's id; 0: the entry is not used.
+    pub pool: AtomicU64,
+    zero: u64,
+}
+
+const _: () = assert!(size_of::<Entry>() == 32);
+
+/// Length of the object, bytes.
+pub fn len(entries: u32) -> usize {
+    rounded(ENTRIES, size_of::<Entry>(), entries)
+}
+
+fn says(entries: u32) -> Says {
+    Says {
+        kind: Kind::Board,
+        count: entries,
+        extra: [0; 2],
+    }
+}
+
+/// The manager's side.
+#[derive(Debug)]
+pub struct BoardRw {
+    entries: NonNull<Entry>,
+    count: u32,
+    wake: NonNull<AtomicU32>,
+    map: RwMapping,
+}
+
+// SAFETY: pointers to atomics inside `map`, which lives as long.
+unsafe impl Send for BoardRw {}
+// SAFETY: as for Send.
+unsafe impl Sync for BoardRw {}
+
+impl BoardRw {
+    /// Makes it; `instance` is the manager's random number.
+    pub fn create(entries: u32, instance: u64) -> Result<(OwnedFd, BoardRw), CreateError> {
+        check_count("board entries", entries, 1, MAX_ENTRIES)?;
+        let (fd, map) = says(entries).create(len(entries), |map| {
+            // SAFETY: in bounds and aligned, as `at` checked; nobody else was shown it yet.
+            unsafe { map.at::<u64>(INSTANCE).as_ptr().write(instance) };
+        })?;
+        let board = BoardRw {
+            entries: map.array(ENTRIES, entries as usize),
+            count: entries,
+            wake: map.at(WAKE),
+            map,
+        };
+        Ok((fd, board))
+    }
+
+    /// All entries.
+    #[inline]
+    pub fn entries(&self) -> &[Entry] {
+        // SAFETY: the count was checked against the length; atomics (`zero` is never written); mapped as long as
+        // `self`.
+        unsafe { std::slice::from_raw_parts(self.entries.as_ptr(), self.count as usize) }
+    }
+
+    /// The entry of the client's i-th pool.
+    #[inline]
+    pub fn entry(&self, i: u32) -> Option<&Entry> {
+        self.entries().get(i as usize)
+    }
+
+    /// Raised whenever something was queued for the client.
+    #[inline]
+    pub fn wake(&self) -> &AtomicU32 {
+        // SAFETY: an atomic in the mapping.
+        unsafe { self.wake.as_ref() }
+    }
+
+    /// The memory.
+    pub fn mapping(&self) -> &RwMapping {
+        &self.map
+    }
+}
+
+/// The client's side.
+#[derive(Debug)]
+pub struct BoardRo {
+    entries: NonNull<Entry>,
+    count: u32,
+    wake: NonNull<AtomicU32>,
+    instance: u64,
+    map: RoMapping,
+}
+
+// SAFETY: pointers to atomics inside `map`, which lives as long.
+unsafe impl Send for BoardRo {}
+// SAFETY: as for Send.
+unsafe impl Sync for BoardRo {}
+
+impl BoardRo {
+    /// Checks what we were shown against what was agreed.
+    pub fn open(fd: impl AsFd, entries: u32, instance: u64) -> Result<BoardRo, OpenError> {
+        check_count("board entries", entries, 1, MAX_ENTRIES)?;
+        let map = says(entries).open(fd, len(entries))?;
+        let found = map.view().read_u64(INSTANCE).unwrap_or(!instance);
+        if found != instance {
+            return Err(OpenError::Header {
+                field: "instance",
+                found,
+                expected: instance,
+            });
+        }
+        Ok(BoardRo {
+            entries: map.array(ENTRIES, entries as usize),
+            count: entries,
+            wake: map.at(WAKE),
+            instance,
+            map,
+        })
+    }
+
+    /// How many entries.
+    #[inline]
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// The manager's random number.
+    #[inline]
+    pub fn instance(&self) -> u64 {
+        self.instance
+    }
+
+    #[inline]
+    fn entry(&self, i: u32) -> Option<&Entry> {
+        // SAFETY: below the count that was checked against the length; atomics; mapped as long as `self`.
+        (i < self.count).then(|| unsafe { self.entries.add(i as usize).as_ref() })
+    }
+
+    /// The roster's epoch of the i-th pool.
+    #[inline]
+    pub fn epoch(&self, i: u32) -> Option<LoadU64<'_>> {
+        self.entry(i).map(|entry| LoadU64::new(&entry.epoch))
+    }
+
+    /// The quota of the i-th pool, bytes.
+    #[inline]
+    pub fn quota(&self, i: u32) -> Option<LoadU64<'_>> {
+        self.entry(i).map(|entry| LoadU64::new(&entry.quota))
+    }
+
+    /// The id of the i-th pool; 0: not used.
+    #[inline]
+    pub fn pool(&self, i: u32) -> Option<LoadU64<'_>> {
+        self.entry(i).map(|entry| LoadU64::new(&entry.pool))
+    }
+
+    /// Raised whenever the manager has queued something for us.
+    #[inline]
+    pub fn wake(&self) -> LoadU32<'_> {
+        // SAFETY: an atomic in the mapping.
+        LoadU32::new(unsafe { self.wake.as_ref() })
+    }
+
+    /// Its address.
+    #[inline]
+    pub fn wake_ptr(&self) -> *const AtomicU32 {
+        self.wake.as_ptr()
+    }
+
+    /// The memory.
+    pub fn mapping(&self) -> &RoMapping {
+        &self.map
+    }
+}

@@ -1,0 +1,49 @@
+//! Words that only somebody else writes: all we can do is load.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+macro_rules! load {
+    ($(#[$doc:meta])* $name:ident, $atomic:ty, $value:ty) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug)]
+        pub struct $name<'a>(&'a $atomic);
+
+        impl<'a> $name<'a> {
+            #[inline]
+            pub(super) fn new(word: &'a $atomic) -> Self {
+                $name(word)
+            }
+
+            /// Loads it. `Release` orders make no sense here and count as `Acquire`.
+            #[inline]
+            pub fn load(self, order: Ordering) -> $value {
+                // On a read-only mapping Rust defines relaxed loads only, hence the fences; on x86-64 the
+                // one after an acquire costs nothing.
+                if order == Ordering::SeqCst {
+                    fence(Ordering::SeqCst);
+                }
+                let value = self.0.load(Ordering::Relaxed);
+                if order != Ordering::Relaxed {
+                    fence(Ordering::Acquire);
+                }
+                value
+            }
+
+            /// Its address, for futexes and for loops that know what they do. Never store through it: it is mapped
+            /// read-only.
+            #[inline]
+            pub fn as_ptr(self) -> *const $atomic {
+                std::ptr::from_ref(self.0)
+            }
+        }
+    };
+}
+
+load!(
+    /// A `u32` that somebody else writes.
+    LoadU32, AtomicU32, u32
+);
+load!(
+    /// A `u64` that somebody else writes.
+    LoadU64, AtomicU64, u64
+);

@@ -1,0 +1,199 @@
+//! Kind 2: the slot table of a pool. Written by the pool's writer, read by its readers and the manager.
+
+use super::header::{Kind, Says};
+use super::{CreateError, LoadU32, LoadU64, OpenError, SLOT_LIMIT, check_count, rounded};
+use crate::{RoMapping, RwMapping};
+use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+const RELINQUISH: usize = 64;
+const SLOTS: usize = 4096;
+
+/// One buffer.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Slot {
+    /// Odd: only the writer can name it. Even: it was sent.
+    pub generation: AtomicU32,
+    /// Serial of the first chunk it lies in.
+    pub serial: AtomicU32,
+    /// Where it starts in the window, bytes.
+    pub offset: AtomicU64,
+    /// Its capacity, bytes.
+    pub length: AtomicU64,
+    zero: u64,
+}
+
+const _: () = assert!(size_of::<Slot>() == 32 && align_of::<Slot>() == 8);
+const _: () = assert!(std::mem::offset_of!(Slot, offset) == 8);
+const _: () = assert!(std::mem::offset_of!(Slot, length) == 16);
+
+/// Length of the object, bytes.
+pub fn len(slots: u32) -> usize {
+    rounded(SLOTS, size_of::<Slot>(), slots)
+}
+
+fn says(slots: u32, max_bytes: u64, chunk_bytes: u64) -> Says {
+    Says {
+        kind: Kind::Table,
+        count: slots,
+        extra: [max_bytes, chunk_bytes],
+    }
+}
+
+/// The writer's side.
+#[derive(Debug)]
+pub struct TableRw {
+    slots: NonNull<Slot>,
+    count: u32,
+    relinquish: NonNull<AtomicU32>,
+    map: RwMapping,
+}
+
+// SAFETY: pointers to atomics inside `map`, which lives as long.
+unsafe impl Send for TableRw {}
+// SAFETY: as for Send.
+unsafe impl Sync for TableRw {}
+
+impl TableRw {
+    /// Makes the table of a pool, every generation 1: nobody can name anything yet.
+    pub fn create(
+        slots: u32,
+        max_bytes: u64,
+        chunk_bytes: u64,
+    ) -> Result<(OwnedFd, TableRw), CreateError> {
+        check_count("slots", slots, 1, SLOT_LIMIT)?;
+        let (fd, map) = says(slots, max_bytes, chunk_bytes).create(len(slots), |map| {
+            let first = map.array::<Slot>(SLOTS, slots as usize);
+            for i in 0..slots as usize {
+                // SAFETY: in bounds, as `array` checked; nobody else was shown it yet.
+                unsafe { (*first.as_ptr().add(i)).generation = AtomicU32::new(1) };
+            }
+        })?;
+        let table = TableRw {
+            slots: map.array(SLOTS, slots as usize),
+            count: slots,
+            relinquish: map.at(RELINQUISH),
+            map,
+        };
+        Ok((fd, table))
+    }
+
+    /// How many slots.
+    #[inline]
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// A slot.
+    #[inline]
+    pub fn slot(&self, i: u32) -> Option<&Slot> {
+        // SAFETY: below the count that was checked against the length; atomics; mapped as long as `self`.
+        (i < self.count).then(|| unsafe { self.slots.add(i as usize).as_ref() })
+    }
+
+    /// All slots.
+    #[inline]
+    pub fn slots(&self) -> &[Slot] {
+        // SAFETY: as in `slot`; the plain field `zero` is never written.
+        unsafe { std::slice::from_raw_parts(self.slots.as_ptr(), self.count as usize) }
+    }
+
+    /// Non-zero while the writer wants to hear of releases.
+    #[inline]
+    pub fn relinquish(&self) -> &AtomicU32 {
+        // SAFETY: an atomic in the mapping.
+        unsafe { self.relinquish.as_ref() }
+    }
+
+    /// The memory.
+    pub fn mapping(&self) -> &RwMapping {
+        &self.map
+    }
+}
+
+/// A reader's side.
+#[derive(Debug)]
+pub struct TableRo {
+    slots: NonNull<Slot>,
+    count: u32,
+    relinquish: NonNull<AtomicU32>,
+    map: RoMapping,
+}
+
+// SAFETY: pointers to atomics inside `map`, which lives as long.
+unsafe impl Send for TableRo {}
+// SAFETY: as for Send.
+unsafe impl Sync for TableRo {}
+
+impl TableRo {
+    /// Checks what we were shown against what was agreed.
+    pub fn open(
+        fd: impl AsFd,
+        slots: u32,
+        max_bytes: u64,
+        chunk_bytes: u64,
+    ) -> Result<TableRo, OpenError> {
+        check_count("slots", slots, 1, SLOT_LIMIT)?;
+        let map = says(slots, max_bytes, chunk_bytes).open(fd, len(slots))?;
+        Ok(TableRo {
+            slots: map.array(SLOTS, slots as usize),
+            count: slots,
+            relinquish: map.at(RELINQUISH),
+            map,
+        })
+    }
+
+    /// How many slots.
+    #[inline]
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// A slot.
+    #[inline]
+    pub fn slot(&self, i: u32) -> Option<SlotRo<'_>> {
+        // SAFETY: below the count that was checked against the length; atomics; mapped as long as `self`.
+        (i < self.count).then(|| SlotRo(unsafe { self.slots.add(i as usize).as_ref() }))
+    }
+
+    /// Non-zero while the writer wants to hear of releases.
+    #[inline]
+    pub fn relinquish(&self) -> LoadU32<'_> {
+        // SAFETY: an atomic in the mapping.
+        LoadU32::new(unsafe { self.relinquish.as_ref() })
+    }
+
+    /// The memory.
+    pub fn mapping(&self) -> &RoMapping {
+        &self.map
+    }
+}
+
+/// A slot, for readers.
+#[derive(Clone, Copy, Debug)]
+pub struct SlotRo<'a>(&'a Slot);
+
+impl<'a> SlotRo<'a> {
+    /// Odd: only the writer can name it. Even: it was sent.
+    #[inline]
+    pub fn generation(self) -> LoadU32<'a> {
+        LoadU32::new(&self.0.generation)
+    }
+    /// Serial of the first chunk it lies in.
+    #[inline]
+    pub fn serial(self) -> LoadU32<'a> {
+        LoadU32::new(&self.0.serial)
+    }
+    /// Where it starts in the window, bytes.
+    #[inline]
+    pub fn offset(self) -> LoadU64<'a> {
+        LoadU64::new(&self.0.offset)
+    }
+    /// Its capacity, bytes.
+    #[inline]
+    pub fn length(self) -> LoadU64<'a> {
+        LoadU64::new(&self.0.length)
+    }
+}

@@ -1,0 +1,143 @@
+//! Making a sealed memfd: the only way in which shared memory comes into being.
+
+use crate::{RwMapping, Sealing};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use tranship_sys::{cgroup, crash, map, memfd};
+
+/// How to make it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Opts {
+    /// Ask for huge pages. Where the kernel gives none there will be ordinary ones.
+    pub huge: bool,
+    /// Who may write.
+    pub sealing: Sealing,
+}
+
+/// No memory was made.
+#[derive(Debug, thiserror::Error)]
+pub enum MakeError {
+    /// A length that no memfd can have.
+    #[error("a region is a positive multiple of {page_bytes} bytes long, not {len_bytes} bytes")]
+    Length { len_bytes: usize, page_bytes: usize },
+    /// The cgroup would be over its limit, and the OOM killer would strike.
+    #[error("the cgroup has {free_bytes} bytes left, {need_bytes} are needed")]
+    Headroom { need_bytes: u64, free_bytes: u64 },
+    /// The kernel refused.
+    #[error("{step} for {len_bytes} bytes: {source}")]
+    Io {
+        step: &'static str,
+        len_bytes: usize,
+        source: io::Error,
+    },
+}
+
+/// Makes `len` bytes of zeroed memory, mapped for its writer and sealed for everybody else.
+///
+/// `name` shows in `/proc/PID/maps`.
+pub fn make(name: &str, len: usize, opts: Opts) -> Result<(OwnedFd, RwMapping), MakeError> {
+    make_mapped(name, len, opts, |fd| RwMapping::map(fd, len))
+}
+
+/// As [`make`], with the writer's mapping made by `map` in its one moment: before the seals.
+pub(crate) fn make_mapped<M>(
+    name: &str,
+    len: usize,
+    opts: Opts,
+    map: impl FnOnce(BorrowedFd<'_>) -> io::Result<M>,
+) -> Result<(OwnedFd, M), MakeError> {
+    let page_bytes = tranship_sys::page_size();
+    if len == 0 || !len.is_multiple_of(page_bytes) || isize::try_from(len).is_err() {
+        return Err(MakeError::Length {
+            len_bytes: len,
+            page_bytes,
+        });
+    }
+    let need_bytes = len as u64;
+    let at = |step| {
+        move |source| MakeError::Io {
+            step,
+            len_bytes: len,
+            source,
+        }
+    };
+    check_headroom(need_bytes, cgroup::headroom())?;
+    // Crash: until somebody is shown the descriptor the memory is ours alone and goes with us.
+    let fd = memfd::create(name).map_err(at("memfd_create"))?;
+    if opts.huge {
+        fill_huge(&fd, len).map_err(at("filling with huge pages"))?;
+    }
+    memfd::fallocate(&fd, need_bytes).map_err(at("fallocate"))?;
+    let mapping = map(fd.as_fd()).map_err(at("mmap"))?;
+    crash::point("region::make::mapped");
+    memfd::add_seals(&fd, opts.sealing.added()).map_err(at("adding seals"))?;
+    crash::point("region::make::sealed");
+    Ok((fd, mapping))
+}
+
+fn check_headroom(need_bytes: u64, free_bytes: Option<u64>) -> Result<(), MakeError> {
+    match free_bytes {
+        Some(free_bytes) if free_bytes < need_bytes => Err(MakeError::Headroom {
+            need_bytes,
+            free_bytes,
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// `fallocate` makes huge pages only where shmem is set to `within_size` or `always`; where it is `advise`, only
+/// a page fault in an advised mapping does. So fault it in first; what that leaves out `fallocate` fills.
+fn fill_huge(fd: &OwnedFd, len: usize) -> io::Result<()> {
+    memfd::set_len(fd, len as u64)?;
+    let addr = map::map_shared_rw(fd, len, 0)?;
+    // SAFETY: exactly the mapping just made, which nobody else knows; it ends here.
+    unsafe {
+        // Both are best effort: the kernel may be built without huge pages.
+        let _ = map::hint(addr, len, map::Hint::Huge)
+            .and_then(|()| map::hint(addr, len, map::Hint::PopulateWrite));
+        map::unmap(addr, len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_made_passes_verification_and_is_zero() {
+        let len = 64 * tranship_sys::page_size();
+        for huge in [false, true] {
+            let opts = Opts {
+                huge,
+                ..Opts::default()
+            };
+            let (fd, map) = make("test", len, opts).expect("make");
+            crate::verify(&fd, len).expect("verify");
+            assert_eq!(map.len(), len);
+            let view = map.view();
+            assert!(view.to_vec().iter().all(|byte| *byte == 0));
+        }
+    }
+
+    #[test]
+    fn bad_lengths_are_errors() {
+        for len in [0, 1, 4095, usize::MAX - 4095] {
+            let error = make("test", len, Opts::default()).expect_err("length");
+            assert!(matches!(error, MakeError::Length { len_bytes, .. } if len_bytes == len));
+        }
+    }
+
+    #[test]
+    fn too_little_headroom_is_an_error_with_numbers() {
+        let error = check_headroom(10, Some(9)).expect_err("headroom");
+        assert!(matches!(
+            error,
+            MakeError::Headroom {
+                need_bytes: 10,
+                free_bytes: 9
+            }
+        ));
+        assert!(check_headroom(10, Some(10)).is_ok());
+        assert!(check_headroom(u64::MAX, None).is_ok());
+    }
+}

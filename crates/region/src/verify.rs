@@ -1,0 +1,110 @@
+//! Checking a memfd that somebody showed us, before anything in it is believed.
+
+use std::io;
+use std::os::fd::AsFd;
+use tranship_sys::memfd::{self, Seals};
+
+/// Who may write, as the kernel enforces it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Sealing {
+    /// Only its maker, out of the mapping it made before sealing.
+    #[default]
+    OneWriter,
+    /// Everybody who was shown it; nobody can change its size or seal the others out.
+    Shared,
+}
+
+impl Sealing {
+    /// What the maker adds; `F_SEAL_EXEC` is there from the beginning.
+    pub(crate) fn added(self) -> Seals {
+        let fixed = Seals::SHRINK | Seals::GROW | Seals::SEAL;
+        match self {
+            Sealing::OneWriter => fixed | Seals::FUTURE_WRITE,
+            Sealing::Shared => fixed,
+        }
+    }
+
+    /// What a reader must find, no more and no less.
+    pub fn exact(self) -> Seals {
+        self.added() | Seals::EXEC
+    }
+}
+
+/// Why a memfd is not what it should be.
+#[derive(Debug, thiserror::Error)]
+pub enum VerifyError {
+    /// Not a file on tmpfs.
+    #[error("not a memfd on tmpfs: file system type {fs_type:#x}")]
+    NotTmpfs { fs_type: u64 },
+    /// Its seals are not exactly the prescribed ones.
+    #[error("its seals are {found:#x}, not {expected:#x}")]
+    Seals { found: u32, expected: u32 },
+    /// It is executable.
+    #[error("its mode {mode:#o} has an execute bit")]
+    Executable { mode: u32 },
+    /// Not the size that was agreed.
+    #[error("its size is {found_bytes} bytes, not {expected_bytes}")]
+    Size {
+        found_bytes: u64,
+        expected_bytes: u64,
+    },
+    /// Memory is missing: touching it would charge the reader.
+    #[error("only {backed_bytes} of its {size_bytes} bytes have memory")]
+    Sparse { backed_bytes: u64, size_bytes: u64 },
+    /// The kernel refused to say.
+    #[error("{step}: {source}")]
+    Io {
+        step: &'static str,
+        source: io::Error,
+    },
+}
+
+/// Is this a memfd of `len` bytes that only its maker can write?
+pub fn verify(fd: impl AsFd, len: usize) -> Result<(), VerifyError> {
+    verify_as(fd, len, Sealing::OneWriter)
+}
+
+/// Is this a memfd of `len` bytes, sealed like this?
+///
+/// The answer stays true: with these seals nothing that is checked here can change.
+pub fn verify_as(fd: impl AsFd, len: usize, sealing: Sealing) -> Result<(), VerifyError> {
+    let at = |step| move |source| VerifyError::Io { step, source };
+    let before = memfd::facts(fd.as_fd()).map_err(at("fstat"))?;
+    if !before.is_tmpfs {
+        return Err(VerifyError::NotTmpfs {
+            fs_type: before.fs_type,
+        });
+    }
+    let (found, expected) = (
+        memfd::seals(fd.as_fd()).map_err(at("F_GET_SEALS"))?,
+        sealing.exact(),
+    );
+    if found != expected {
+        return Err(VerifyError::Seals {
+            found: found.bits(),
+            expected: expected.bits(),
+        });
+    }
+    // Once more: the seals that freeze the size and the execute bits may have come after the first look.
+    let facts = memfd::facts(fd).map_err(at("fstat"))?;
+    if facts.mode & 0o111 != 0 {
+        return Err(VerifyError::Executable { mode: facts.mode });
+    }
+    if facts.size != len as u64 {
+        return Err(VerifyError::Size {
+            found_bytes: facts.size,
+            expected_bytes: len as u64,
+        });
+    }
+    let backed_bytes = facts.blocks.saturating_mul(512);
+    if backed_bytes < facts.size {
+        return Err(VerifyError::Sparse {
+            backed_bytes,
+            size_bytes: facts.size,
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

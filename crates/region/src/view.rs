@@ -1,0 +1,165 @@
+//! Reading memory that somebody else may be writing.
+//!
+//! No reference into it is ever made: every read copies out, and what was copied is what is checked and used.
+
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::ops::Range;
+
+mod copy;
+
+/// A range reaches beyond the view.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{len_bytes} bytes at {offset_bytes} reach beyond the {available_bytes} bytes there are")]
+pub struct OutOfBounds {
+    pub offset_bytes: usize,
+    pub len_bytes: usize,
+    pub available_bytes: usize,
+}
+
+/// A stretch of memory that may change while it is read.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    base: *const u8,
+    len: usize,
+    lifetime: PhantomData<&'a ()>,
+}
+
+// SAFETY: it only reads, in a way that allows any other thread or process to write.
+unsafe impl Send for View<'_> {}
+// SAFETY: as for Send.
+unsafe impl Sync for View<'_> {}
+
+impl<'a> View<'a> {
+    /// # Safety
+    /// `base..base + len` stays mapped and readable for `'a`, and the file behind it keeps its size (else SIGBUS).
+    /// Threads of this process write it only through raw pointers or atomics while the view is read.
+    #[inline]
+    pub unsafe fn new(base: *const u8, len: usize) -> View<'a> {
+        View {
+            base,
+            len,
+            lifetime: PhantomData,
+        }
+    }
+
+    /// A view of memory that does not change.
+    #[inline]
+    pub fn from_slice(bytes: &'a [u8]) -> View<'a> {
+        // SAFETY: borrowed for `'a`, and nobody writes it.
+        unsafe { View::new(bytes.as_ptr(), bytes.len()) }
+    }
+
+    /// Length, bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Is there nothing?
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Its first byte, for handing to the kernel. The contents may change at any time.
+    #[inline]
+    pub fn as_ptr(&self) -> *const u8 {
+        self.base
+    }
+
+    #[inline]
+    fn check(&self, offset: usize, len: usize) -> Result<*const u8, OutOfBounds> {
+        match offset.checked_add(len) {
+            // SAFETY: `offset <= self.len`, which is mapped.
+            Some(end) if end <= self.len => Ok(unsafe { self.base.add(offset) }),
+            _ => Err(OutOfBounds {
+                offset_bytes: offset,
+                len_bytes: len,
+                available_bytes: self.len,
+            }),
+        }
+    }
+
+    /// A part of it.
+    #[inline]
+    pub fn sub(&self, range: Range<usize>) -> Result<View<'a>, OutOfBounds> {
+        let len = range.end.saturating_sub(range.start);
+        let base = self.check(range.start, len)?;
+        // SAFETY: a part of what is mapped for `'a`.
+        Ok(unsafe { View::new(base, len) })
+    }
+
+    /// One byte.
+    #[inline]
+    pub fn read_u8(&self, offset: usize) -> Result<u8, OutOfBounds> {
+        let at = self.check(offset, 1)?;
+        // SAFETY: in bounds and mapped; volatile, because others may write it.
+        Ok(unsafe { at.read_volatile() })
+    }
+
+    /// A little-endian integer, at any offset.
+    #[inline]
+    pub fn read_u32(&self, offset: usize) -> Result<u32, OutOfBounds> {
+        Ok(u32::from_le_bytes(self.read_array(offset)?))
+    }
+
+    /// A little-endian integer, at any offset.
+    #[inline]
+    pub fn read_u64(&self, offset: usize) -> Result<u64, OutOfBounds> {
+        Ok(u64::from_le_bytes(self.read_array(offset)?))
+    }
+
+    /// `N` bytes. They may come from different moments.
+    #[inline]
+    pub fn read_array<const N: usize>(&self, offset: usize) -> Result<[u8; N], OutOfBounds> {
+        let mut bytes = [0; N];
+        self.copy_to_slice(offset, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// A value of a type that any bytes are valid for. Its parts may come from different moments.
+    #[inline]
+    pub fn read<T: zerocopy::FromBytes>(&self, offset: usize) -> Result<T, OutOfBounds> {
+        let from = self.check(offset, size_of::<T>())?;
+        let mut value = MaybeUninit::<T>::zeroed();
+        // SAFETY: `from` has `size_of::<T>()` bytes, checked; `value` is ours. FromBytes: any bytes are a `T`.
+        unsafe {
+            copy::copy(from, value.as_mut_ptr().cast(), size_of::<T>());
+            Ok(value.assume_init())
+        }
+    }
+
+    /// Copies `to.len()` bytes out.
+    #[inline]
+    pub fn copy_to_slice(&self, offset: usize, to: &mut [u8]) -> Result<(), OutOfBounds> {
+        let from = self.check(offset, to.len())?;
+        // SAFETY: `from` has `to.len()` bytes, checked; `to` is ours alone, so they do not overlap.
+        unsafe { copy::copy(from, to.as_mut_ptr(), to.len()) };
+        Ok(())
+    }
+
+    /// Copies all of it out.
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = Vec::<u8>::with_capacity(self.len);
+        // SAFETY: room for `len` bytes was reserved, and the copy fills all of them.
+        unsafe {
+            copy::copy(self.base, bytes.as_mut_ptr(), self.len);
+            bytes.set_len(self.len);
+        }
+        bytes
+    }
+
+    /// As a plain slice.
+    ///
+    /// # Safety
+    /// Nobody writes the memory during `'a`: it is sealed against its writer too, or the writer is trusted.
+    #[inline]
+    pub unsafe fn trusted(&self) -> &'a [u8] {
+        // SAFETY: mapped for `'a`; nobody writes it, says the caller.
+        unsafe { std::slice::from_raw_parts(self.base, self.len) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,292 @@
+//! Windows: a pool's contiguous stretch of addresses, filled with chunks.
+
+use crate::make::make_mapped;
+use crate::{MakeError, Opts, OutOfBounds, VerifyError, View, verify};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU8, Ordering};
+use tranship_sys::{ForkGuard, map};
+
+/// Windows start at a multiple of this, so that huge pages fit.
+pub const ALIGN: usize = 2 << 20;
+
+/// Why a window could not be made or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum WindowError {
+    /// A size that no window can have.
+    #[error("a window of {max_bytes} bytes cannot consist of chunks of {chunk_bytes} bytes")]
+    Shape {
+        max_bytes: usize,
+        chunk_bytes: usize,
+    },
+    /// No such place.
+    #[error("chunk {index} of a window of {chunks}")]
+    NoSuchChunk { index: u32, chunks: u32 },
+    /// There is a chunk already (or one is being changed by another thread).
+    #[error("place {index} is taken")]
+    Taken { index: u32 },
+    /// There is no chunk (or it is being changed by another thread).
+    #[error("place {index} is empty")]
+    Empty { index: u32 },
+    /// The memfd is not a chunk.
+    #[error("chunk {index}: {source}")]
+    NotAChunk { index: u32, source: VerifyError },
+    /// No memory could be made.
+    #[error(transparent)]
+    Make(#[from] MakeError),
+    /// The process has forked since, and the child has nothing of this.
+    #[error("the window belongs to the parent of this forked process")]
+    Forked,
+    /// The kernel refused.
+    #[error("{step}: {source}")]
+    Io {
+        step: &'static str,
+        source: io::Error,
+    },
+}
+
+const EMPTY: u8 = 0;
+const BUSY: u8 = 1;
+const READ: u8 = 2;
+const WRITE: u8 = 3;
+
+/// A reservation of addresses, and which of its places have a chunk.
+#[derive(Debug)]
+pub struct Window {
+    base: NonNull<u8>,
+    max_bytes: usize,
+    chunk_bytes: usize,
+    places: Box<[AtomicU8]>,
+    guard: ForkGuard,
+}
+
+// SAFETY: an address range, and atomics that say what is mapped in it.
+unsafe impl Send for Window {}
+// SAFETY: as for Send.
+unsafe impl Sync for Window {}
+
+impl Window {
+    /// Reserves `max_bytes` of addresses, a multiple of `chunk_bytes`, which is a power of two and at least a page.
+    pub fn reserve(max_bytes: usize, chunk_bytes: usize) -> Result<Window, WindowError> {
+        let page = tranship_sys::page_size();
+        let fits = chunk_bytes.is_power_of_two()
+            && chunk_bytes >= page
+            && max_bytes > 0
+            && max_bytes.is_multiple_of(chunk_bytes)
+            && u32::try_from(max_bytes / chunk_bytes).is_ok();
+        if !fits {
+            return Err(WindowError::Shape {
+                max_bytes,
+                chunk_bytes,
+            });
+        }
+        let guard = ForkGuard::new().map_err(at("fork guard"))?;
+        let base = map::reserve(max_bytes, ALIGN).map_err(at("reserving addresses"))?;
+        Ok(Window {
+            base,
+            max_bytes,
+            chunk_bytes,
+            places: (0..max_bytes / chunk_bytes)
+                .map(|_| AtomicU8::new(EMPTY))
+                .collect(),
+            guard,
+        })
+    }
+
+    /// Its first byte.
+    #[inline]
+    pub fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    /// Its length, bytes.
+    #[inline]
+    pub fn max_bytes(&self) -> usize {
+        self.max_bytes
+    }
+
+    /// Length of a chunk, bytes.
+    #[inline]
+    pub fn chunk_bytes(&self) -> usize {
+        self.chunk_bytes
+    }
+
+    /// How many places for chunks.
+    #[inline]
+    #[allow(clippy::cast_possible_truncation)] // checked by `reserve`
+    pub fn chunks(&self) -> u32 {
+        self.places.len() as u32
+    }
+
+    /// Is this a forked child, in which the memory is not there?
+    #[inline]
+    pub fn is_forked_child(&self) -> bool {
+        self.guard.is_child()
+    }
+
+    /// Is there a chunk?
+    #[inline]
+    pub fn is_attached(&self, index: u32) -> bool {
+        self.places
+            .get(index as usize)
+            // Ordering: pairs with the release in `change`, so whoever sees the chunk can touch it.
+            .is_some_and(|place| place.load(Ordering::Acquire) >= READ)
+    }
+
+    /// Verifies a chunk that was shown to us and maps it, read-only.
+    pub fn attach_ro(&self, index: u32, fd: impl AsFd) -> Result<(), WindowError> {
+        verify(fd.as_fd(), self.chunk_bytes)
+            .map_err(|source| WindowError::NotAChunk { index, source })?;
+        self.change(index, EMPTY, READ, |addr| {
+            // SAFETY: a place of our own reservation, empty, and nobody else changes it meanwhile.
+            unsafe { map::map_fixed(addr, fd, map::Access::Read, self.chunk_bytes, 0) }
+                .map_err(at("mapping a chunk"))
+        })
+    }
+
+    /// Maps a chunk for reading and writing. A chunk with one writer can be mapped so only before it is sealed:
+    /// its writer uses [`Window::make_chunk`]. This is for chunks that all write.
+    pub fn attach_rw(&self, index: u32, fd: impl AsFd) -> Result<(), WindowError> {
+        crate::verify_as(fd.as_fd(), self.chunk_bytes, crate::Sealing::Shared)
+            .map_err(|source| WindowError::NotAChunk { index, source })?;
+        self.change(index, EMPTY, WRITE, |addr| {
+            // SAFETY: a place of our own reservation, empty, and nobody else changes it meanwhile.
+            unsafe { map::map_fixed(addr, fd, map::Access::ReadWrite, self.chunk_bytes, 0) }
+                .map_err(at("mapping a chunk"))
+        })
+    }
+
+    /// Makes a chunk in its place: mapped for writing here, sealed for everybody else.
+    pub fn make_chunk(&self, index: u32, name: &str, opts: Opts) -> Result<OwnedFd, WindowError> {
+        self.change(index, EMPTY, WRITE, |addr| {
+            let len = self.chunk_bytes;
+            let made = make_mapped(name, len, opts, |fd| {
+                // SAFETY: a place of our own reservation, empty, and nobody else changes it meanwhile.
+                unsafe {
+                    map::map_fixed(addr, fd, map::Access::ReadWrite, len, 0)?;
+                    if opts.huge {
+                        // Best effort: the pages are there already, this maps them whole.
+                        let _ = map::hint(addr, len, map::Hint::Huge);
+                    }
+                }
+                Ok(())
+            });
+            match made {
+                Ok((fd, ())) => Ok(fd),
+                Err(error) => {
+                    // It may be mapped already, with the seals refused.
+                    // SAFETY: our own place, which nobody knows to have a chunk.
+                    unsafe { map::make_inaccessible(addr, len) }
+                        .map_err(at("unmapping a chunk"))?;
+                    Err(error.into())
+                }
+            }
+        })
+    }
+
+    /// Unmaps a chunk; its place can take another one.
+    ///
+    /// # Safety
+    /// Nobody reads or writes the chunk any more: no view of it is left in this process.
+    pub unsafe fn detach(&self, index: u32) -> Result<(), WindowError> {
+        let place = self.place(index)?;
+        let was = place.load(Ordering::Relaxed);
+        if was < READ {
+            return Err(WindowError::Empty { index });
+        }
+        self.change(index, was, EMPTY, |addr| {
+            // SAFETY: a place of our own reservation; nobody uses it, says the caller.
+            unsafe { map::make_inaccessible(addr, self.chunk_bytes) }
+                .map_err(at("unmapping a chunk"))
+        })
+    }
+
+    /// `len` bytes at `offset`, if all of it has chunks. A chunk may be [detached](Window::detach) only when
+    /// such views of it are gone.
+    #[inline]
+    pub fn view(&self, offset: u64, len: u64) -> Result<View<'_>, OutOfBounds> {
+        let (offset, len) = self.check(offset, len)?;
+        // SAFETY: all the chunks that it touches are mapped and of sealed size; `detach` is promised not to take
+        // them away under a view.
+        Ok(unsafe { View::new(self.base.as_ptr().add(offset), len) })
+    }
+
+    /// Checks that all of a range that a peer named has chunks.
+    #[inline]
+    pub fn check(&self, offset: u64, len: u64) -> Result<(usize, usize), OutOfBounds> {
+        let error = OutOfBounds {
+            offset_bytes: usize::try_from(offset).unwrap_or(usize::MAX),
+            len_bytes: usize::try_from(len).unwrap_or(usize::MAX),
+            available_bytes: self.max_bytes,
+        };
+        let end = offset.checked_add(len).ok_or(error)?;
+        if end > self.max_bytes as u64 || self.guard.is_child() {
+            return Err(error);
+        }
+        let (from, to) = (error.offset_bytes, error.offset_bytes + error.len_bytes);
+        let shift = self.chunk_bytes.trailing_zeros();
+        let mut index = from >> shift;
+        // Bounded: `to` is at most the window's end.
+        while index << shift < to {
+            // Ordering: pairs with the release in `change`.
+            if self.places[index].load(Ordering::Acquire) < READ {
+                return Err(error);
+            }
+            index += 1;
+        }
+        Ok((error.offset_bytes, error.len_bytes))
+    }
+
+    fn place(&self, index: u32) -> Result<&AtomicU8, WindowError> {
+        self.places
+            .get(index as usize)
+            .ok_or(WindowError::NoSuchChunk {
+                index,
+                chunks: self.chunks(),
+            })
+    }
+
+    /// Takes a place from one state to another, alone.
+    fn change<T>(
+        &self,
+        index: u32,
+        from: u8,
+        to: u8,
+        how: impl FnOnce(NonNull<u8>) -> Result<T, WindowError>,
+    ) -> Result<T, WindowError> {
+        if self.guard.is_child() {
+            return Err(WindowError::Forked);
+        }
+        let place = self.place(index)?;
+        // Ordering: acquire pairs with the release of whoever changed it last.
+        place
+            .compare_exchange(from, BUSY, Ordering::Acquire, Ordering::Relaxed)
+            .map_err(|_| match from {
+                EMPTY => WindowError::Taken { index },
+                _ => WindowError::Empty { index },
+            })?;
+        // SAFETY: `index` is a place, so this is inside the reservation.
+        let result = how(unsafe { self.base.add(index as usize * self.chunk_bytes) });
+        let state = if result.is_ok() { to } else { from };
+        // Ordering: release, so that who sees the state sees the mapping.
+        place.store(state, Ordering::Release);
+        result
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        if !self.guard.is_child() {
+            // SAFETY: our own reservation, dropped once; views borrow from it.
+            let _ = unsafe { map::unmap(self.base, self.max_bytes) };
+        }
+    }
+}
+
+fn at(step: &'static str) -> impl FnOnce(io::Error) -> WindowError {
+    move |source| WindowError::Io { step, source }
+}
+
+#[cfg(test)]
+mod tests;
