@@ -3,6 +3,7 @@
 //! Seen failing: the producer's store of word 0 relaxed (torn line); the consumer's load of word 0 relaxed
 //! (torn line); the head's store relaxed, or its load relaxed (the payload cell is written while it is read).
 #![cfg(loom)]
+#![allow(clippy::cast_possible_truncation, reason = "numbers below ten")]
 
 mod model;
 
