@@ -1,1 +1,48 @@
-//! Process harness, watchdog and crash runner for the tests.
+//! Everything that tests with several real processes are made of: children that talk over a socket
+//! instead of sleeping, a watchdog, counts of what a process holds, weak and strong privileges,
+//! attempts to break isolation, containers, a system-call counter, payloads that show their own reuse.
+//!
+//! NOT here: anything that the product runs, any knowledge of tranship's protocol (the tests bring it),
+//! speed measurements (`bench`).
+//!
+//! # A test with a child
+//! ```no_run
+//! use tranship_testkit::{Control, Watchdog, child};
+//! use std::time::Duration;
+//! child!(fn echo(ctl: Control) {
+//!     while let Some(line) = ctl.recv::<String>().unwrap() {
+//!         ctl.send(&line).unwrap();
+//!     }
+//! });
+//! # fn main() {
+//! let _dog = Watchdog::new(Duration::from_secs(60));
+//! let peer = echo().env("TRANSHIP_CRASH_AT", "after_publish").start().unwrap();
+//! peer.send(&"hello").unwrap();
+//! assert_eq!(peer.expect::<String>(), "hello");
+//! peer.kill(); // SIGKILL, reaped; dropping does the same
+//! # }
+//! ```
+
+pub mod attack;
+pub mod container;
+pub mod payload;
+pub mod peer;
+pub mod resource;
+pub mod syscalls;
+mod watchdog;
+
+pub use container::{Cgroup, Container};
+pub use peer::{Control, Exit, Launch, Peer, PeerError, Privilege};
+pub use resource::Held;
+pub use watchdog::Watchdog;
+
+/// Says loudly that a check did not run here, and why. Use as `return skipped("not root")`.
+pub fn skipped(reason: impl std::fmt::Display) {
+    eprintln!("skipped: {reason}");
+}
+
+/// Whether this process is root with all that the strongest tests need.
+#[must_use]
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}

@@ -1,0 +1,97 @@
+//! A memory cgroup of its own, version 2 or 1.
+
+use std::io::{Error, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A cgroup with the memory controller. Removed when dropped, which must be after its processes ended.
+#[derive(Debug)]
+pub struct Cgroup {
+    path: PathBuf,
+    unified: bool,
+}
+
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+impl Cgroup {
+    /// Makes one.
+    ///
+    /// # Errors
+    /// When there is no memory controller, or no right to make a cgroup: skip the test with this reason.
+    pub fn new(name: &str) -> Result<Self, Error> {
+        let (parent, unified) = Self::parent()?;
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = parent.join(format!("tranship-test-{}-{n}-{name}", std::process::id()));
+        std::fs::create_dir(&path)?;
+        Ok(Self { path, unified })
+    }
+
+    fn parent() -> Result<(PathBuf, bool), Error> {
+        for v2 in ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(Path::new) {
+            let has = |file: &str| {
+                std::fs::read_to_string(v2.join(file)).is_ok_and(|s| s.split_whitespace().any(|c| c == "memory"))
+            };
+            if has("cgroup.controllers") {
+                if !has("cgroup.subtree_control") {
+                    std::fs::write(v2.join("cgroup.subtree_control"), "+memory")?;
+                }
+                return Ok((v2.into(), true));
+            }
+        }
+        let v1 = Path::new("/sys/fs/cgroup/memory");
+        if v1.join("memory.usage_in_bytes").exists() {
+            return Ok((v1.into(), false));
+        }
+        Err(Error::new(ErrorKind::NotFound, "no cgroup memory controller is mounted under /sys/fs/cgroup"))
+    }
+
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes charged to it.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn usage(&self) -> Result<u64, Error> {
+        self.number(if self.unified { "memory.current" } else { "memory.usage_in_bytes" })
+    }
+
+    /// Bytes of shared memory charged to it (the kernel updates this count lazily, some pages late).
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn shmem(&self) -> Result<u64, Error> {
+        let text = std::fs::read_to_string(self.path.join("memory.stat"))?;
+        let line = text.lines().find_map(|l| l.strip_prefix("shmem "));
+        line.and_then(|v| v.trim().parse().ok()).ok_or_else(|| Error::new(ErrorKind::InvalidData, "no shmem line"))
+    }
+
+    /// Sets the limit in bytes.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn limit(&self, bytes: u64) -> Result<(), Error> {
+        let file = if self.unified { "memory.max" } else { "memory.limit_in_bytes" };
+        std::fs::write(self.path.join(file), bytes.to_string())
+    }
+
+    fn number(&self, file: &str) -> Result<u64, Error> {
+        let text = std::fs::read_to_string(self.path.join(file))?;
+        text.trim().parse().map_err(|e| Error::new(ErrorKind::InvalidData, format!("{file}: {e}")))
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        // A killed process leaves its cgroup a moment after it was reaped.
+        for _ in 0..100_000 {
+            match std::fs::remove_dir(&self.path) {
+                Err(e) if e.kind() == ErrorKind::ResourceBusy => std::thread::yield_now(),
+                _ => return,
+            }
+        }
+        eprintln!("cgroup {} still has processes and stays", self.path.display());
+    }
+}

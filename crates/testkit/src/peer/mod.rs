@@ -1,0 +1,217 @@
+//! Child processes: started by re-executing the test binary, spoken to over a socket, always reaped.
+
+mod control;
+mod entry;
+mod launch;
+mod privilege;
+mod setup;
+
+use std::collections::BTreeSet;
+use std::io::Read as _;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Mutex;
+
+pub use control::Control;
+pub use entry::{Ended, enter};
+pub use launch::Launch;
+pub use privilege::Privilege;
+pub(crate) use setup::errno;
+use serde::{Serialize, de::DeserializeOwned};
+
+/// What went wrong with a child.
+#[derive(Debug, thiserror::Error)]
+pub enum PeerError {
+    #[error("child setup, step {step}: {source}")]
+    Setup { step: &'static str, source: std::io::Error },
+    #[error("control socket: {0}")]
+    Control(#[from] std::io::Error),
+    #[error("control message: {0}")]
+    Message(#[from] serde_json::Error),
+    #[error("child ended: {0:?}")]
+    Ended(Exit),
+}
+
+/// How a child ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    Code(i32),
+    Signal(i32),
+}
+
+static LIVING: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+
+/// Children that this process started and has not reaped (for the watchdog).
+pub(crate) fn living() -> Vec<u32> {
+    LIVING.try_lock().map(|l| l.iter().copied().collect()).unwrap_or_default()
+}
+
+/// A running child. Dropping kills and reaps it.
+#[derive(Debug)]
+pub struct Peer {
+    pid: u32,
+    pidfd: OwnedFd,
+    control: Control,
+    stderr: Option<OwnedFd>,
+    ended: Mutex<Option<Exit>>,
+}
+
+impl Peer {
+    fn new(pid: u32, pidfd: OwnedFd, control: Control, stderr: Option<OwnedFd>) -> Self {
+        LIVING.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert(pid);
+        Self { pid, pidfd, control, stderr, ended: Mutex::new(None) }
+    }
+
+    /// Its process id, as this process sees it (in a container it is 1 inside).
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    #[must_use]
+    pub fn pidfd(&self) -> BorrowedFd<'_> {
+        self.pidfd.as_fd()
+    }
+
+    /// The control socket, to be polled or used from another thread.
+    #[must_use]
+    pub fn control(&self) -> &Control {
+        &self.control
+    }
+
+    /// Sends a command.
+    ///
+    /// # Errors
+    /// When the child is gone.
+    pub fn send<T: Serialize + ?Sized>(&self, message: &T) -> Result<(), PeerError> {
+        self.control.send(message)
+    }
+
+    /// Sends a command with descriptors.
+    ///
+    /// # Errors
+    /// When the child is gone.
+    pub fn send_fds<T: Serialize + ?Sized>(&self, message: &T, fds: &[BorrowedFd<'_>]) -> Result<(), PeerError> {
+        self.control.send_fds(message, fds)
+    }
+
+    /// Waits for the next event of the child.
+    ///
+    /// # Errors
+    /// [`PeerError::Ended`] when it died, or closed its socket, before it said anything.
+    pub fn recv<T: DeserializeOwned>(&self) -> Result<T, PeerError> {
+        Ok(self.recv_fds()?.0)
+    }
+
+    /// As [`Peer::recv`], with the descriptors that came along.
+    ///
+    /// # Errors
+    /// As [`Peer::recv`].
+    pub fn recv_fds<T: DeserializeOwned>(&self) -> Result<(T, Vec<OwnedFd>), PeerError> {
+        match self.control.recv_fds() {
+            Ok(Some(got)) => Ok(got),
+            Ok(None) => Err(PeerError::Ended(self.wait())),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// [`Peer::recv`] for tests, which end when it fails.
+    ///
+    /// # Panics
+    /// When the child ended, with what it wrote to stderr if that was captured.
+    #[track_caller]
+    pub fn expect<T: DeserializeOwned>(&self) -> T {
+        self.recv().unwrap_or_else(|e| panic!("process {}: {e}\n{}", self.pid, self.stderr()))
+    }
+
+    /// Sends and waits for one answer.
+    ///
+    /// # Panics
+    /// As [`Peer::expect`].
+    #[track_caller]
+    pub fn ask<T: DeserializeOwned>(&self, message: &(impl Serialize + ?Sized)) -> T {
+        self.send(message).unwrap_or_else(|e| panic!("process {}: {e}\n{}", self.pid, self.stderr()));
+        self.expect()
+    }
+
+    /// Sends a signal; nothing happens when it has ended.
+    pub fn signal(&self, signal: i32) {
+        // SAFETY: plain system call; the pidfd is ours, so the target is this child and no other.
+        unsafe {
+            libc::syscall(libc::SYS_pidfd_send_signal, self.pidfd.as_raw_fd(), signal, 0, 0);
+        }
+    }
+
+    /// SIGKILL, and waits until it is gone.
+    pub fn kill(&self) -> Exit {
+        self.signal(libc::SIGKILL);
+        self.wait()
+    }
+
+    /// SIGSTOP, and waits until all its threads stand.
+    pub fn stop(&self) {
+        self.signal(libc::SIGSTOP);
+        self.waitid(libc::WSTOPPED);
+    }
+
+    /// SIGCONT; it runs again from now on.
+    pub fn resume(&self) {
+        self.signal(libc::SIGCONT);
+    }
+
+    /// Whether it has ended (it is a zombie or reaped).
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        let mut poll = [rustix::event::PollFd::new(&self.pidfd, rustix::event::PollFlags::IN)];
+        let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
+        matches!(rustix::event::poll(&mut poll, Some(&now)), Ok(1))
+    }
+
+    /// Waits until it has ended, and reaps it.
+    pub fn wait(&self) -> Exit {
+        let mut ended = self.ended.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        *ended.get_or_insert_with(|| {
+            let exit = self.waitid(libc::WEXITED).unwrap_or(Exit::Code(-1));
+            LIVING.lock().unwrap_or_else(std::sync::PoisonError::into_inner).remove(&self.pid);
+            exit
+        })
+    }
+
+    fn waitid(&self, what: i32) -> Option<Exit> {
+        // SAFETY: zero is a valid siginfo_t.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        let fd = libc::id_t::try_from(self.pidfd.as_raw_fd()).ok()?;
+        loop {
+            // SAFETY: `info` outlives the call.
+            let r = unsafe { libc::waitid(libc::P_PIDFD, fd, &raw mut info, what) };
+            if r == 0 {
+                break;
+            }
+            if std::io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
+                return None;
+            }
+        }
+        // SAFETY: waitid filled the fields of a child event.
+        let status = unsafe { info.si_status() };
+        Some(if info.si_code == libc::CLD_EXITED { Exit::Code(status) } else { Exit::Signal(status) })
+    }
+
+    /// What the child wrote to stderr so far, when that was captured.
+    #[must_use]
+    pub fn stderr(&self) -> String {
+        let Some(fd) = &self.stderr else { return String::new() };
+        let mut text = String::new();
+        if let Ok(mut file) = std::fs::File::open(format!("/proc/self/fd/{}", fd.as_raw_fd())) {
+            let _ = file.read_to_string(&mut text);
+        }
+        text
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let done = self.ended.lock().unwrap_or_else(std::sync::PoisonError::into_inner).is_some();
+        if !done {
+            self.kill();
+        }
+    }
+}

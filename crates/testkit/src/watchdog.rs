@@ -1,0 +1,116 @@
+//! Aborts a test that hangs, after saying where every thread stands.
+
+use std::backtrace::Backtrace;
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Lives as long as the test may block. It is not a bound on speed: choose it generously.
+#[derive(Debug)]
+pub struct Watchdog {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watchdog {
+    /// Aborts the process when it is not dropped within `limit`.
+    ///
+    /// # Panics
+    /// When no thread can be started.
+    #[must_use]
+    #[track_caller]
+    pub fn new(limit: Duration) -> Self {
+        let (stop, stopped) = channel();
+        let place = std::panic::Location::caller();
+        let thread = std::thread::Builder::new()
+            .name("watchdog".into())
+            .spawn(move || {
+                if stopped.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+                    bark(&format!("watchdog of {place}: not done after {limit:?}"));
+                }
+            })
+            .expect("a thread for the watchdog");
+        Self { stop: Some(stop), thread: Some(thread) }
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn bark(message: &str) -> ! {
+    say(&format!("\n==== {message}\n"));
+    let me = std::process::id();
+    for pid in std::iter::once(me).chain(crate::peer::living()) {
+        say(&kernel_view(pid));
+    }
+    own_stacks();
+    std::process::abort();
+}
+
+/// Straight to the descriptor: the test harness captures `eprintln!`, and its lock may be held.
+fn say(text: &str) {
+    // SAFETY: reads `text`.
+    let _ = unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
+}
+
+/// What the kernel says about each thread: state, system call, place of sleep.
+fn kernel_view(pid: u32) -> String {
+    let mut out = String::new();
+    let read = |p: String| std::fs::read_to_string(p).unwrap_or_else(|e| format!("({e})"));
+    let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+        return format!("process {pid}: gone\n");
+    };
+    for task in tasks.flatten() {
+        let dir = task.path().display().to_string();
+        let stat = read(format!("{dir}/stat"));
+        let state = stat.rsplit(')').next().and_then(|s| s.split_whitespace().next()).unwrap_or("?");
+        let _ = writeln!(
+            out,
+            "process {pid} thread {} ({}): state {state}, in {}, syscall {}",
+            task.file_name().to_string_lossy(),
+            read(format!("{dir}/comm")).trim(),
+            read(format!("{dir}/wchan")).trim(),
+            read(format!("{dir}/syscall")).trim(),
+        );
+    }
+    out
+}
+
+static PRINTED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn print_stack(_: libc::c_int) {
+    // Not async-signal-safe; the process is about to abort, and who waits for us waits two seconds.
+    say(&format!("{}\n", Backtrace::force_capture()));
+    PRINTED.store(true, Ordering::SeqCst);
+}
+
+fn own_stacks() {
+    let signal = libc::SIGURG;
+    let pid = std::process::id();
+    // SAFETY: installs a handler for a signal that the process is not using for itself; it aborts next.
+    unsafe { libc::signal(signal, print_stack as *const () as libc::sighandler_t) };
+    // SAFETY: no arguments.
+    let own = unsafe { libc::gettid() };
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return };
+    for tid in tasks.flatten().filter_map(|t| t.file_name().to_string_lossy().parse::<i32>().ok()) {
+        if tid == own {
+            continue;
+        }
+        say(&format!("---- stack of thread {tid}\n"));
+        PRINTED.store(false, Ordering::SeqCst);
+        // SAFETY: a signal to a thread of this process.
+        unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, signal) };
+        let since = Instant::now();
+        while !PRINTED.load(Ordering::SeqCst) && since.elapsed() < Duration::from_secs(2) {
+            std::thread::yield_now();
+        }
+    }
+}
