@@ -3,7 +3,7 @@
 use crate::{RwMapping, Sealing};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use tranship_sys::{cgroup, crash, map, memfd};
+use tranship_sys::{cgroup, crash, machine, map, memfd};
 
 /// How to make it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -20,8 +20,8 @@ pub enum MakeError {
     /// A length that no memfd can have.
     #[error("a region is a positive multiple of {page_bytes} bytes long, not {len_bytes} bytes")]
     Length { len_bytes: usize, page_bytes: usize },
-    /// The cgroup would be over its limit, and the OOM killer would strike.
-    #[error("the cgroup has {free_bytes} bytes left, {need_bytes} are needed")]
+    /// The cgroup would be over its limit, or the machine out of memory, and the OOM killer would strike.
+    #[error("the cgroup or the machine has {free_bytes} bytes left, {need_bytes} are needed")]
     Headroom { need_bytes: u64, free_bytes: u64 },
     /// The kernel refused.
     #[error("{step} for {len_bytes} bytes: {source}")]
@@ -62,6 +62,9 @@ pub(crate) fn make_mapped<M>(
         }
     };
     check_headroom(need_bytes, cgroup::headroom())?;
+    if machine::free_bytes() < need_bytes {
+        check_headroom(need_bytes, machine::available_bytes())?;
+    }
     // Crash: until somebody is shown the descriptor the memory is ours alone and goes with us.
     let fd = memfd::create(name).map_err(at("memfd_create"))?;
     if opts.huge {
@@ -125,6 +128,12 @@ mod tests {
             let error = make("test", len, Opts::default()).expect_err("length");
             assert!(matches!(error, MakeError::Length { len_bytes, .. } if len_bytes == len));
         }
+    }
+
+    #[test]
+    fn more_than_the_machine_has_is_an_error() {
+        let error = make("test", 1 << 60, Opts::default()).expect_err("an exbibyte");
+        assert!(matches!(error, MakeError::Headroom { .. }));
     }
 
     #[test]

@@ -86,7 +86,10 @@ pub fn verify_as(fd: impl AsFd, len: usize, sealing: Sealing) -> Result<(), Veri
         });
     }
     // Once more: the seals that freeze the size and the execute bits may have come after the first look.
-    let facts = memfd::facts(fd).map_err(at("fstat"))?;
+    check_facts(memfd::facts(fd).map_err(at("fstat"))?, len)
+}
+
+fn check_facts(facts: memfd::Facts, len: usize) -> Result<(), VerifyError> {
     if facts.mode & 0o111 != 0 {
         return Err(VerifyError::Executable { mode: facts.mode });
     }

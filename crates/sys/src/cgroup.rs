@@ -7,7 +7,7 @@ use crate::ForkGuard;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Mutex;
 
 mod place;
@@ -15,7 +15,7 @@ use place::Version;
 
 static PROBE: Mutex<Option<Probe>> = Mutex::new(None);
 
-/// Bytes that can still be charged before some cgroup we are in, or the machine, is full. None: there is
+/// Bytes that can still be charged before some cgroup we are in is full. None: there is
 /// no limit, or it cannot be known.
 ///
 /// Page cache that was not used lately counts as free, as the kernel takes it first.
@@ -76,7 +76,7 @@ impl Probe {
 }
 
 impl Level {
-    fn open(version: Version, dir: &PathBuf) -> io::Result<Level> {
+    fn open(version: Version, dir: &Path) -> io::Result<Level> {
         let (limit, usage) = match version {
             Version::One => ("memory.limit_in_bytes", "memory.usage_in_bytes"),
             Version::Two => ("memory.max", "memory.current"),
@@ -153,7 +153,7 @@ mod tests {
         write("memory.max", "1000\n").expect("write");
         write("memory.current", "900\n").expect("write");
         write("memory.stat", "anon 1\ninactive_file 50\n").expect("write");
-        let level = Level::open(Version::Two, &dir.path().to_path_buf()).expect("level");
+        let level = Level::open(Version::Two, dir.path()).expect("level");
         assert_eq!(level.headroom(), Some(150));
         write("memory.max", "max\n").expect("write");
         assert_eq!(level.headroom(), None);

@@ -14,6 +14,7 @@ pub mod epoll;
 pub mod eventfd;
 pub mod fork;
 pub mod futex;
+pub mod machine;
 pub mod map;
 pub mod memfd;
 pub mod pidfd;

@@ -215,16 +215,18 @@ mod tests {
     use super::*;
     use crate::memfd;
 
+    /// What the kernel says of the mapping that contains the address (it merges neighbours that are alike).
     fn smaps_of(addr: NonNull<u8>) -> String {
+        let contains = |line: &str| {
+            let (from, to) = line.split_once(' ')?.0.split_once('-')?;
+            let parse = |hex| usize::from_str_radix(hex, 16).ok();
+            Some((parse(from)?..parse(to)?).contains(&addr.addr().get()))
+        };
         let all = std::fs::read_to_string("/proc/self/smaps").expect("smaps");
-        let start = format!("{:x}-", addr.addr());
-        let from = all
-            .find(&format!("\n{start}"))
-            .map(|at| at + 1)
-            .expect("mapping");
-        let end = all[from..].find("VmFlags").expect("flags") + from;
-        let line_end = all[end..].find('\n').map_or(all.len(), |at| at + end);
-        all[from..line_end].to_owned()
+        let mut lines = all.lines().skip_while(|line| contains(line) != Some(true));
+        let first = lines.next().expect("not mapped");
+        let flags = lines.find(|line| line.starts_with("VmFlags"));
+        format!("{first} {}", flags.expect("flags"))
     }
 
     #[test]

@@ -1,1 +1,238 @@
+use super::*;
+use crate::{Opts, RwMapping, make};
+use rustix::fs::{FallocateFlags, MemfdFlags, Mode};
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
+use std::io::Write;
+use std::os::fd::{AsRawFd, OwnedFd};
 
+const LEN: usize = 16 * 4096;
+
+/// A memfd made step by step, so that a step can be left out.
+fn by_hand(flags: MemfdFlags, mode: u32, fill: u64, size: u64, seals: Seals) -> OwnedFd {
+    let fd = rustix::fs::memfd_create("test", flags | MemfdFlags::CLOEXEC).expect("memfd");
+    rustix::fs::fchmod(&fd, Mode::from_bits_truncate(mode)).expect("chmod");
+    if fill > 0 {
+        memfd::fallocate(&fd, fill).expect("fallocate");
+    }
+    memfd::set_len(&fd, size).expect("size");
+    if !seals.is_empty() {
+        memfd::add_seals(&fd, seals).expect("seals");
+    }
+    fd
+}
+
+const GOOD: MemfdFlags = MemfdFlags::NOEXEC_SEAL;
+
+#[test]
+fn by_hand_and_whole_passes() {
+    let seals = Sealing::OneWriter.added();
+    let fd = by_hand(GOOD, 0, LEN as u64, LEN as u64, seals);
+    verify(&fd, LEN).expect("good");
+    let seals = Sealing::Shared.added();
+    let fd = by_hand(GOOD, 0, LEN as u64, LEN as u64, seals);
+    verify_as(&fd, LEN, Sealing::Shared).expect("good");
+    assert!(matches!(verify(&fd, LEN), Err(VerifyError::Seals { .. })));
+}
+
+#[test]
+fn every_seal_is_needed_and_none_more() {
+    let all = Sealing::OneWriter.added();
+    let len = LEN as u64;
+    for missing in [Seals::SHRINK, Seals::GROW, Seals::FUTURE_WRITE, Seals::SEAL] {
+        let fd = by_hand(GOOD, 0, len, len, all - missing);
+        let error = verify(&fd, LEN).expect_err("a seal is missing");
+        let expected = all | Seals::EXEC;
+        match error {
+            VerifyError::Seals {
+                found,
+                expected: wanted,
+            } => {
+                assert_eq!(found, (expected - missing).bits());
+                assert_eq!(wanted, expected.bits());
+            }
+            other => panic!("{missing:?}: {other}"),
+        }
+    }
+    // WRITE instead of, or besides, FUTURE_WRITE.
+    let fd = by_hand(GOOD, 0, len, len, all | Seals::WRITE);
+    assert!(matches!(verify(&fd, LEN), Err(VerifyError::Seals { .. })));
+    // Without NOEXEC_SEAL there is no EXEC seal.
+    let fd = by_hand(MemfdFlags::ALLOW_SEALING, 0, len, len, all);
+    assert!(matches!(verify(&fd, LEN), Err(VerifyError::Seals { .. })));
+    // No seals allowed at all.
+    let fd = by_hand(MemfdFlags::empty(), 0, len, len, Seals::empty());
+    assert!(matches!(verify(&fd, LEN), Err(VerifyError::Seals { .. })));
+}
+
+#[test]
+fn an_execute_bit_is_found() {
+    // EXEC sealed on an executable mode: the kernel then adds seals by itself, WRITE among them.
+    let all = Sealing::OneWriter.added();
+    let len = LEN as u64;
+    let fd = by_hand(
+        MemfdFlags::ALLOW_SEALING,
+        0o100,
+        len,
+        len,
+        all | Seals::EXEC,
+    );
+    match verify(&fd, LEN).expect_err("executable") {
+        VerifyError::Executable { mode } => assert_eq!(mode, 0o100),
+        VerifyError::Seals { found, .. } => {
+            assert!(Seals::from_bits_retain(found).contains(Seals::WRITE));
+        }
+        other => panic!("{other}"),
+    }
+    // A kernel that did not add them: the bit itself is looked at.
+    let (fd, _map) = make("test", LEN, Opts::default()).expect("make");
+    let mut facts = memfd::facts(&fd).expect("facts");
+    for bit in [0o100, 0o010, 0o001] {
+        facts.mode = bit;
+        let error = check_facts(facts, LEN).expect_err("executable");
+        assert!(matches!(error, VerifyError::Executable { mode } if mode == bit));
+    }
+}
+
+#[test]
+fn a_wrong_size_is_found() {
+    let seals = Sealing::OneWriter.added();
+    for size in [LEN - 4096, LEN + 4096, LEN - 1] {
+        let fd = by_hand(GOOD, 0, size as u64, size as u64, seals);
+        let error = verify(&fd, LEN).expect_err("size");
+        assert!(
+            matches!(error, VerifyError::Size { found_bytes, expected_bytes }
+                if found_bytes == size as u64 && expected_bytes == LEN as u64)
+        );
+    }
+}
+
+#[test]
+fn missing_memory_is_found() {
+    let seals = Sealing::OneWriter.added();
+    for filled in [0, LEN - 4096] {
+        let fd = by_hand(GOOD, 0, filled as u64, LEN as u64, seals);
+        let error = verify(&fd, LEN).expect_err("sparse");
+        assert!(
+            matches!(error, VerifyError::Sparse { backed_bytes, size_bytes }
+                if backed_bytes == filled as u64 && size_bytes == LEN as u64)
+        );
+    }
+}
+
+#[test]
+fn other_files_are_found() {
+    let (pipe, _other) = rustix::pipe::pipe().expect("pipe");
+    let proc = std::fs::File::open("/proc/self/maps").expect("open");
+    for fd in [pipe.as_fd(), proc.as_fd()] {
+        assert!(matches!(verify(fd, LEN), Err(VerifyError::NotTmpfs { .. })));
+    }
+    // hugetlbfs, where the kernel has it: making the file needs no huge pages, filling it would.
+    let flags = MemfdFlags::HUGETLB | MemfdFlags::ALLOW_SEALING;
+    match rustix::fs::memfd_create("huge", flags) {
+        Ok(fd) => assert!(matches!(
+            verify(&fd, LEN),
+            Err(VerifyError::NotTmpfs { fs_type }) if fs_type == memfd::HUGETLBFS_MAGIC
+        )),
+        Err(error) => eprintln!("no hugetlbfs here: {error}"),
+    }
+}
+
+#[test]
+fn a_descriptor_that_tells_nothing_is_an_error() {
+    // O_PATH on a regular file of tmpfs: fstat works, asking for seals does not.
+    let (fd, _map) = make("test", LEN, Opts::default()).expect("make");
+    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    let Ok(path) = rustix::fs::open(path.as_str(), rustix::fs::OFlags::PATH, Mode::empty()) else {
+        return;
+    };
+    assert!(matches!(
+        verify(&path, LEN),
+        Err(VerifyError::Io { .. } | VerifyError::Seals { .. })
+    ));
+}
+
+/// What the whole project rests on: who holds a sealed descriptor, even in the writer's own process, can change
+/// nothing.
+#[test]
+fn who_holds_the_descriptor_can_change_nothing() {
+    let (fd, writer) = make("test", LEN, Opts::default()).expect("make");
+    // SAFETY: our own mapping, in bounds, no reference to it.
+    unsafe { writer.base().write_volatile(77) };
+
+    assert!(RwMapping::map(&fd, LEN).is_err(), "mapped for writing");
+    refused_by_protection(&fd);
+    assert!(rustix::io::write(&fd, b"x").is_err(), "write");
+    assert!(rustix::io::pwrite(&fd, b"x", 0).is_err(), "pwrite");
+    for len in [0, LEN as u64 / 2, LEN as u64 * 2] {
+        assert!(rustix::fs::ftruncate(&fd, len).is_err(), "ftruncate {len}");
+    }
+    let modes = [
+        FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+        FallocateFlags::ZERO_RANGE,
+        FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE,
+        FallocateFlags::COLLAPSE_RANGE,
+        FallocateFlags::INSERT_RANGE,
+        FallocateFlags::UNSHARE_RANGE,
+    ];
+    for mode in modes {
+        assert!(
+            rustix::fs::fallocate(&fd, mode, 0, 4096).is_err(),
+            "fallocate {mode:?}"
+        );
+    }
+    let beyond = rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, 2 * LEN as u64);
+    assert!(beyond.is_err(), "grown by fallocate");
+    assert!(memfd::add_seals(&fd, Seals::WRITE).is_err(), "sealed more");
+    refused_after_reopening(&fd);
+
+    let facts = memfd::facts(&fd).expect("facts");
+    assert_eq!(facts.size, LEN as u64);
+    verify(&fd, LEN).expect("still good");
+    let view = writer.view();
+    assert_eq!(view.read_u8(0), Ok(77));
+    assert!(view.to_vec()[1..].iter().all(|byte| *byte == 0));
+}
+
+fn refused_by_protection(fd: &OwnedFd) {
+    let null = std::ptr::null_mut();
+    // SAFETY: a new mapping that only this function knows, unmapped at its end.
+    unsafe {
+        let read = rustix::mm::mmap(null, LEN, ProtFlags::READ, MapFlags::SHARED, fd, 0)
+            .expect("a read-only mapping is what readers get");
+        let write = MprotectFlags::READ | MprotectFlags::WRITE;
+        assert!(rustix::mm::mprotect(read, LEN, write).is_err(), "mprotect");
+        let remove = rustix::mm::Advice::LinuxRemove;
+        assert!(
+            rustix::mm::madvise(read, LEN, remove).is_err(),
+            "MADV_REMOVE"
+        );
+        rustix::mm::munmap(read, LEN).expect("unmap");
+        let both = ProtFlags::READ | ProtFlags::WRITE;
+        let private = rustix::mm::mmap(null, LEN, both, MapFlags::PRIVATE, fd, 0).expect("private");
+        // Writing a private mapping changes a copy.
+        private.cast::<u8>().write_volatile(1);
+        rustix::mm::munmap(private, LEN).expect("unmap");
+    }
+}
+
+fn refused_after_reopening(fd: &OwnedFd) {
+    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    // As root it can be opened for writing (mode 0 stops others), and even then the seals hold.
+    let mut options = std::fs::OpenOptions::new();
+    if let Ok(mut again) = options.read(true).write(true).open(&path) {
+        assert!(again.write(b"x").is_err(), "written after reopening");
+        assert!(
+            RwMapping::map(&again, LEN).is_err(),
+            "mapped after reopening"
+        );
+        assert!(again.set_len(0).is_err(), "truncated after reopening");
+    }
+    // O_TRUNC may be accepted as an open flag, but must not empty the file.
+    let _ = std::fs::OpenOptions::new()
+        .write(true)
+        .truncate(true)
+        .open(&path);
+    let _ = rustix::fs::fchmod(fd, Mode::from_bits_truncate(0o777));
+    let facts = memfd::facts(fd).expect("facts");
+    assert_eq!(facts.mode & 0o111, 0, "made executable");
+}

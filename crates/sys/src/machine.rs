@@ -1,0 +1,57 @@
+//! How much memory the machine still has: tmpfs, like a cgroup, answers a lack of it with the OOM killer.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::OnceLock;
+
+/// Bytes that are free at once; cheap to ask, and too low where much is cached.
+pub fn free_bytes() -> u64 {
+    // SAFETY: all-zero is a valid `sysinfo`, plain integers; the kernel fills it in.
+    let info = unsafe {
+        let mut info: libc::sysinfo = std::mem::zeroed();
+        if libc::sysinfo(&raw mut info) != 0 {
+            return 0;
+        }
+        info
+    };
+    let units = u64::from(info.mem_unit);
+    (info.freeram.saturating_add(info.freeswap)).saturating_mul(units)
+}
+
+/// Bytes that the kernel could still hand out, caches emptied and swap filled. None: it cannot be known.
+///
+/// The file is opened at the first question and kept, so that it works in a sandbox that was locked later.
+pub fn available_bytes() -> Option<u64> {
+    static FILE: OnceLock<Option<File>> = OnceLock::new();
+    let file = FILE
+        .get_or_init(|| File::open("/proc/meminfo").ok())
+        .as_ref()?;
+    let mut text = [0; 4096];
+    let len = file.read_at(&mut text, 0).ok()?;
+    parse(&String::from_utf8_lossy(&text[..len]))
+}
+
+fn parse(meminfo: &str) -> Option<u64> {
+    let kib = |key: &str| {
+        let line = meminfo.lines().find_map(|line| line.strip_prefix(key))?;
+        line.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    let swap = kib("SwapFree:").unwrap_or(0);
+    Some(
+        kib("MemAvailable:")?
+            .saturating_add(swap)
+            .saturating_mul(1024),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn numbers_are_read() {
+        let text = "MemTotal: 9 kB\nMemAvailable:      100 kB\nSwapFree:   20 kB\n";
+        assert_eq!(super::parse(text), Some(120 * 1024));
+        assert_eq!(super::parse("MemTotal: 9 kB\n"), None);
+        assert!(super::free_bytes() > 0);
+        assert!(super::available_bytes().is_some_and(|bytes| bytes > 0));
+    }
+}
