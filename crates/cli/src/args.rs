@@ -176,6 +176,9 @@ pub(crate) struct ConsumerArgs {
     /// The writer's output; opened before the lock-down.
     #[arg(long)]
     pub output: Option<PathBuf>,
+    /// Length of one pass over the input, bytes.
+    #[arg(long)]
+    pub total: u64,
     /// The name to receive under.
     #[arg(long)]
     pub name: Option<String>,
@@ -196,6 +199,21 @@ pub(crate) enum ConsumerRole {
     Writer,
 }
 
+impl ConsumerRole {
+    /// All of them, in the order in which they are shown.
+    pub(crate) const ALL: [Self; 4] = [Self::Hash, Self::Zstd, Self::Stats, Self::Writer];
+
+    /// As it is written on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Hash => "hash",
+            Self::Zstd => "zstd",
+            Self::Stats => "stats",
+            Self::Writer => "writer",
+        }
+    }
+}
+
 /// How the demonstration's frames travel.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Transport {
@@ -205,6 +223,17 @@ pub(crate) enum Transport {
     Pipe,
     /// Over Unix stream sockets.
     Stream,
+}
+
+impl Transport {
+    /// As it is written on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Tranship => "tranship",
+            Self::Pipe => "pipe",
+            Self::Stream => "stream",
+        }
+    }
 }
 
 /// `64MiB`, `8m`, `4096`.
@@ -279,6 +308,16 @@ mod tests {
         assert_eq!(parse_time("5m"), Ok(std::time::Duration::from_secs(300)));
         assert_eq!(parse_time("7"), Ok(std::time::Duration::from_secs(7)));
         assert!(parse_time("1 fortnight").is_err());
+    }
+
+    #[test]
+    fn names_are_those_of_the_command_line() {
+        for role in ConsumerRole::ALL {
+            assert_eq!(ConsumerRole::from_str(role.name(), false), Ok(role));
+        }
+        for transport in [Transport::Tranship, Transport::Pipe, Transport::Stream] {
+            assert_eq!(Transport::from_str(transport.name(), false), Ok(transport));
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod generate;
 pub(crate) mod sockets;
+#[allow(dead_code)] // until `stat` and `ls` are wired
 mod view;
 
 use crate::args::{Args, Command};

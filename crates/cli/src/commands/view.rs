@@ -205,3 +205,104 @@ impl Names {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tranship_proto::{ChannelId, ChannelStat, HoldStat, ManagerStat, PoolStat};
+
+    fn records() -> Vec<StatRecord> {
+        let (writer, reader, pool) = (DomainId(1), DomainId(2), PoolId(7));
+        let domain = |id, name: &str| DomainStat {
+            domain: id,
+            name: name.to_owned(),
+            pid: 10,
+            uid: 0,
+            connected: true,
+            dumpable: false,
+            stranded_bytes: 0,
+        };
+        vec![
+            StatRecord::Manager(ManagerStat {
+                instance: 1,
+                pid: 9,
+                uptime_s: 5,
+                total_bytes: 1 << 30,
+                granted_bytes: 64 << 20,
+                stranded_bytes: 0,
+            }),
+            StatRecord::Domain(domain(writer, "camera")),
+            StatRecord::Domain(domain(reader, "")),
+            StatRecord::Pool(PoolStat {
+                pool,
+                name: "frames".to_owned(),
+                writer,
+                writer_alive: false,
+                max_bytes: 1 << 28,
+                quota_bytes: 1 << 28,
+                granted_bytes: 64 << 20,
+                stranded_bytes: 0,
+                chunk_bytes: 1 << 20,
+                slots: 1024,
+                readers: 1,
+            }),
+            StatRecord::Channel(ChannelStat {
+                channel: ChannelId(3),
+                name: "video".to_owned(),
+                source: Some(writer),
+                sink: Some(reader),
+                exported_as: None,
+                pools: vec![pool],
+                taken: 12,
+                lines: 256,
+            }),
+            StatRecord::Channel(ChannelStat {
+                channel: ChannelId(0),
+                name: "audio".to_owned(),
+                source: None,
+                sink: None,
+                exported_as: Some(Role::Sink),
+                pools: vec![],
+                taken: 0,
+                lines: 0,
+            }),
+            StatRecord::Hold(HoldStat {
+                domain: reader,
+                pool,
+                buffers: 2,
+                bytes: 16 << 20,
+            }),
+        ]
+    }
+
+    #[test]
+    fn tables_name_who_holds_what() {
+        let mut out = Vec::new();
+        stat_tables(&records(), &mut out).expect("tables");
+        let text = String::from_utf8(out).expect("text");
+        for part in [
+            "granted 64.0 MiB of 1.0 GiB",
+            "camera#1 (dead)",
+            "frames#7",
+            "16.0 MiB",
+        ] {
+            assert!(text.contains(part), "{part}:\n{text}");
+        }
+    }
+
+    #[test]
+    fn json_has_every_list_even_when_empty() {
+        let all = stat_json(&records());
+        assert_eq!(all["channels"].as_array().map(Vec::len), Some(2));
+        assert_eq!(all["manager"]["pid"], 9);
+        assert_eq!(stat_json(&[])["holds"], json!([]));
+    }
+
+    #[test]
+    fn ls_shows_who_waits() {
+        assert_eq!(
+            ls_lines(&records()),
+            ["video\tcamera#1 -> #2", "audio\t(nobody) -> (exported)"]
+        );
+    }
+}

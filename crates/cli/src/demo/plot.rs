@@ -1,0 +1,95 @@
+//! A picture of throughput over time, as SVG and as text.
+
+mod svg;
+mod text;
+
+pub(crate) use svg::svg;
+pub(crate) use text::text;
+
+/// Curves over one time axis, with marks where something happened.
+#[derive(Clone, PartialEq, Default, Debug)]
+pub(crate) struct Plot {
+    pub title: String,
+    /// Seconds and MiB/s, times rising.
+    pub curves: Vec<Curve>,
+    /// Seconds and what happened.
+    pub marks: Vec<(f64, String)>,
+}
+
+/// One line of the picture.
+#[derive(Clone, PartialEq, Default, Debug)]
+pub(crate) struct Curve {
+    pub name: String,
+    pub points: Vec<(f64, f64)>,
+}
+
+impl Plot {
+    /// The last time in it.
+    fn end(&self) -> f64 {
+        let times = self
+            .curves
+            .iter()
+            .flat_map(|curve| curve.points.iter().map(|(time, _)| *time));
+        times
+            .chain(self.marks.iter().map(|(time, _)| *time))
+            .fold(0.0, f64::max)
+            .max(1e-3)
+    }
+
+    /// The end of the value axis: a round number not below the largest value.
+    fn top(&self) -> f64 {
+        let values = self
+            .curves
+            .iter()
+            .flat_map(|curve| curve.points.iter().map(|(_, value)| *value));
+        round_up(values.fold(0.0, f64::max))
+    }
+}
+
+/// 1, 2 or 5 times a power of ten.
+fn round_up(value: f64) -> f64 {
+    if value <= 0.0 {
+        return 1.0;
+    }
+    let power = 10f64.powf(value.log10().floor());
+    let steps = [1.0, 2.0, 5.0, 10.0];
+    steps
+        .into_iter()
+        .map(|step| step * power)
+        .find(|round| *round >= value)
+        .unwrap_or(10.0 * power)
+}
+
+#[cfg(test)]
+pub(super) fn sample() -> Plot {
+    let curve = |name: &str, values: &[f64]| Curve {
+        name: name.to_owned(),
+        points: values
+            .iter()
+            .zip(0u8..)
+            .map(|(value, time)| (f64::from(time), *value))
+            .collect(),
+    };
+    Plot {
+        title: "a <b> & c".to_owned(),
+        curves: vec![
+            curve("hash", &[0.0, 900.0, 1000.0]),
+            curve("zstd", &[0.0, 400.0, 0.0]),
+        ],
+        marks: vec![(1.5, "zstd stopped".to_owned())],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn axes_end_at_round_numbers() {
+        assert!((round_up(1000.0) - 1000.0).abs() < 1e-9);
+        assert!((round_up(1001.0) - 2000.0).abs() < 1e-9);
+        assert!((round_up(0.3) - 0.5).abs() < 1e-9);
+        assert!((round_up(0.0) - 1.0).abs() < 1e-9);
+        assert!((sample().end() - 2.0).abs() < 1e-9);
+    }
+}
