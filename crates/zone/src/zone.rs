@@ -168,6 +168,20 @@ impl<B: Backend> Zone<B> {
         self.set_pressure(true);
     }
 
+    /// Items that were out have come back to the backend past the zone (a collector found them dead): they count as
+    /// freed and as released.
+    pub fn took_back(&self, items: u64) {
+        self.inner
+            .counters
+            .released
+            .fetch_add(items, Ordering::Relaxed);
+        // Ordering: as in `Cache::count_free`.
+        self.inner
+            .counters
+            .frees
+            .fetch_add(items, Ordering::Release);
+    }
+
     /// Items that are out: exact when nobody allocates or frees meanwhile, never less than were out all the time.
     #[must_use]
     pub fn outstanding(&self) -> u64 {
