@@ -1,1 +1,18 @@
 //! The manager: a pure state machine in a thin I/O shell.
+//!
+//! What it is for: admits memory against quotas and a total, hands what writers show to those who
+//! may read it, names things, keeps rosters and epochs, cleans up after the dead, and is rebuilt
+//! from claims after its own death. `state/` decides and does no I/O; `shell/` does the I/O
+//! and decides nothing.
+//!
+//! NOT here: any fast path, the client's side of the protocol (`core`), scheduling policies.
+
+mod config;
+mod embedded;
+pub mod paths;
+mod shell;
+pub mod state;
+
+pub use config::{Config, ConfigError, Forward, Limits, Reserved, Rule, Who};
+pub use embedded::Embedded;
+pub use shell::{Listener, ManagerError, Shutdown, run};

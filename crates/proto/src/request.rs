@@ -193,4 +193,27 @@ impl Request {
             _ => 0,
         }
     }
+
+    /// The number that its answer carries back, for requests that have an answer.
+    pub fn req(&self) -> Option<Req> {
+        match *self {
+            Request::CreatePool { req, .. }
+            | Request::Grant { req, .. }
+            | Request::ShowChunk { req, .. }
+            | Request::Resync { req, .. }
+            | Request::AllowForward { req, .. }
+            | Request::Export { req, .. }
+            | Request::Connect { req, .. }
+            | Request::Accept { req, .. }
+            | Request::Assign { req, .. }
+            | Request::Stat { req }
+            | Request::ClaimPool { req, .. }
+            | Request::ClaimChunk { req, .. }
+            | Request::ClaimReader { req, .. }
+            | Request::ClaimChannel { req, .. }
+            | Request::ClaimAssign { req, .. }
+            | Request::ClaimDone { req } => Some(req),
+            _ => None,
+        }
+    }
 }

@@ -1,0 +1,181 @@
+//! The configuration: TOML, unknown keys are errors that name the line.
+
+mod access;
+mod units;
+
+pub use access::{Reserved, Rule, Who};
+use serde::Deserialize;
+use std::time::Duration;
+use units::{duration, opt_duration, opt_size};
+
+/// A configuration file that cannot be used.
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// It cannot be read.
+    #[error("cannot read {path}")]
+    Read {
+        /// The file.
+        path: std::path::PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It is not what a configuration looks like.
+    #[error("line {line}: {message}")]
+    Parse {
+        /// 1-based line.
+        line: usize,
+        /// What is wrong there.
+        message: String,
+    },
+}
+
+/// Who may forward pools that others write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Forward {
+    /// Every domain that reads a pool.
+    Readers,
+    /// Only who was granted the right by the writer.
+    #[default]
+    Granted,
+}
+
+/// Limits per uid (the number in brackets is what one domain may have of it at most).
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Connections, and domains that are kept without one.
+    pub connections: u32,
+    /// Pools.
+    pub pools: u32,
+    /// Channel ends.
+    pub channels: u32,
+    /// Exported names and waiting connects.
+    pub names: u32,
+    /// Descriptors held for the uid.
+    pub descriptors: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            connections: 4096,
+            pools: 4096,
+            channels: 16384,
+            names: 4096,
+            descriptors: 65536,
+        }
+    }
+}
+
+/// The manager's configuration.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Memory that may be granted in all; half of the machine's or the cgroup's if not said.
+    #[serde(deserialize_with = "opt_size")]
+    pub total: Option<u64>,
+    /// A new pool's quota; its maximum if not said.
+    #[serde(deserialize_with = "opt_size")]
+    pub default_quota: Option<u64>,
+    /// Pools that one domain may write at a time (entries of its board).
+    pub pools_per_domain: u32,
+    /// Who may forward pools of others.
+    pub forward: Forward,
+    /// Leave when there was no client for this long.
+    #[serde(deserialize_with = "opt_duration")]
+    pub idle_exit: Option<Duration>,
+    /// How often orphaned pools are looked at.
+    #[serde(deserialize_with = "duration")]
+    pub orphan_interval: Duration,
+    /// Permission bits of the socket file.
+    pub socket_mode: Option<u32>,
+    /// Limits per uid.
+    pub limits: Limits,
+    /// Who may connect; everybody if empty.
+    pub connect: Vec<Rule>,
+    /// Who may export which names; everybody every name if empty.
+    pub export: Vec<Rule>,
+    /// Who may bind (connect to) which names; everybody every name if empty.
+    pub bind: Vec<Rule>,
+    /// Names that only their owner may export.
+    pub reserved: Vec<Reserved>,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            total: None,
+            default_quota: None,
+            pools_per_domain: 256,
+            forward: Forward::default(),
+            idle_exit: None,
+            orphan_interval: Duration::from_millis(250),
+            socket_mode: None,
+            limits: Limits::default(),
+            connect: Vec::new(),
+            export: Vec::new(),
+            bind: Vec::new(),
+            reserved: Vec::new(),
+        }
+    }
+}
+
+impl Config {
+    /// Parses a configuration.
+    pub fn parse(text: &str) -> Result<Config, ConfigError> {
+        let config: Config = toml::from_str(text).map_err(|e| ConfigError::Parse {
+            line: e.span().map_or(1, |s| {
+                1 + text[..s.start.min(text.len())].matches('\n').count()
+            }),
+            message: e.message().to_owned(),
+        })?;
+        if config.pools_per_domain == 0 || config.pools_per_domain > 65536 {
+            let line = text
+                .lines()
+                .position(|l| l.trim_start().starts_with("pools_per_domain"))
+                .map_or(1, |i| i + 1);
+            let message = format!(
+                "pools_per_domain is {}, it must be 1 to 65536",
+                config.pools_per_domain
+            );
+            return Err(ConfigError::Parse { line, message });
+        }
+        Ok(config)
+    }
+
+    /// Reads and parses a file.
+    pub fn load(path: &std::path::Path) -> Result<Config, ConfigError> {
+        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
+            path: path.to_owned(),
+            source,
+        })?;
+        Config::parse(&text)
+    }
+
+    /// Whether somebody may connect at all.
+    pub(crate) fn may_connect(&self, uid: u32, gid: u32) -> bool {
+        access::allowed(&self.connect, uid, gid, None)
+    }
+
+    /// Whether somebody may export a name.
+    pub(crate) fn may_export(&self, uid: u32, gid: u32, name: &str) -> bool {
+        let reserved = self
+            .reserved
+            .iter()
+            .find(|r| access::name_matches(&r.name, name));
+        match reserved {
+            Some(r) => r.uid == uid,
+            None => access::allowed(&self.export, uid, gid, Some(name)),
+        }
+    }
+
+    /// Whether somebody may connect to a name.
+    pub(crate) fn may_bind(&self, uid: u32, gid: u32, name: &str) -> bool {
+        access::allowed(&self.bind, uid, gid, Some(name))
+    }
+}
+
+#[cfg(test)]
+mod tests;

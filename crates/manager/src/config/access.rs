@@ -1,0 +1,98 @@
+//! Access rules: the first rule that matches decides; a list without a matching rule refuses.
+
+use serde::{Deserialize, Deserializer, de};
+
+/// Somebody.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Who {
+    /// Everybody: `"*"`.
+    All,
+    /// This one.
+    Id(u32),
+}
+
+impl Who {
+    fn is(self, id: u32) -> bool {
+        matches!(self, Who::All) || self == Who::Id(id)
+    }
+}
+
+impl<'de> Deserialize<'de> for Who {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Who, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Raw {
+            Id(u32),
+            Text(String),
+        }
+        match Raw::deserialize(d)
+            .map_err(|_| de::Error::custom("expected a numeric id or \"*\""))?
+        {
+            Raw::Id(id) => Ok(Who::Id(id)),
+            Raw::Text(t) if t == "*" => Ok(Who::All),
+            Raw::Text(t) => Err(de::Error::custom(format!(
+                "{t:?} is neither a numeric id nor \"*\""
+            ))),
+        }
+    }
+}
+
+/// One access rule. What is not said matches everything.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rule {
+    /// User.
+    #[serde(default = "all")]
+    pub uid: Who,
+    /// Group.
+    #[serde(default = "all")]
+    pub gid: Who,
+    /// A name, or the beginning of one followed by `*`.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// What it says about them.
+    #[serde(default = "yes")]
+    pub allow: bool,
+}
+
+/// A name, or the beginning of one followed by `*`, that only one user may export.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reserved {
+    /// The name.
+    pub name: String,
+    /// Its owner.
+    pub uid: u32,
+}
+
+fn all() -> Who {
+    Who::All
+}
+
+fn yes() -> bool {
+    true
+}
+
+pub(super) fn name_matches(pattern: &str, name: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => pattern == name,
+    }
+}
+
+pub(super) fn allowed(rules: &[Rule], uid: u32, gid: u32, name: Option<&str>) -> bool {
+    if rules.is_empty() {
+        return true;
+    }
+    rules
+        .iter()
+        .find(|r| {
+            r.uid.is(uid)
+                && r.gid.is(gid)
+                && match (&r.name, name) {
+                    (Some(pattern), Some(name)) => name_matches(pattern, name),
+                    _ => true,
+                }
+        })
+        .is_some_and(|r| r.allow)
+}

@@ -1,0 +1,101 @@
+//! Where a manager is found.
+
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use tranship_sys::process;
+
+/// Names the socket to use, before any other.
+pub const SOCKET_ENV: &str = "TRANSHIP_SOCKET";
+/// The system's manager.
+pub const SYSTEM_SOCKET: &str = "/run/tranship/manager.sock";
+
+/// Where to look, in this order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Places {
+    /// Named in the environment: then no other is tried.
+    pub named: Option<PathBuf>,
+    /// The system's manager.
+    pub system: PathBuf,
+    /// The user's own manager, which may be started there. `None`: no safe directory for it.
+    pub user: Option<PathBuf>,
+}
+
+impl Places {
+    /// From the environment of this process. Makes the user's directory if it has to.
+    pub fn find() -> Places {
+        let named = std::env::var_os(SOCKET_ENV)
+            .filter(|v| !v.is_empty())
+            .map(PathBuf::from);
+        let user = user_dir().ok().map(|d| d.join("manager.sock"));
+        Places {
+            named,
+            system: PathBuf::from(SYSTEM_SOCKET),
+            user,
+        }
+    }
+
+    /// Those to try, in order.
+    pub fn candidates(&self) -> Vec<&Path> {
+        match &self.named {
+            Some(path) => vec![path],
+            None => std::iter::once(self.system.as_path())
+                .chain(self.user.as_deref())
+                .collect(),
+        }
+    }
+}
+
+/// `$XDG_RUNTIME_DIR/tranship`, or a directory in /tmp that is ours alone.
+pub fn user_dir() -> io::Result<PathBuf> {
+    if let Some(base) = std::env::var_os("XDG_RUNTIME_DIR").filter(|v| !v.is_empty()) {
+        let dir = PathBuf::from(base).join("tranship");
+        if own_dir(&dir).is_ok() {
+            return Ok(dir);
+        }
+    }
+    let dir = PathBuf::from(format!("/tmp/tranship-{}", process::geteuid()));
+    own_dir(&dir)?;
+    Ok(dir)
+}
+
+/// Makes a directory with mode 0700, or checks that the one that is there is ours and nobody else's.
+pub fn own_dir(dir: &Path) -> io::Result<()> {
+    match std::fs::DirBuilder::new().mode(0o700).create(dir) {
+        Ok(()) => {}
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(e) => return Err(e),
+    }
+    let meta = std::fs::symlink_metadata(dir)?;
+    let safe = meta.is_dir() && meta.uid() == process::geteuid() && meta.mode() & 0o077 == 0;
+    if safe {
+        Ok(())
+    } else {
+        Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!(
+                "{} is not a directory of ours with mode 0700",
+                dir.display()
+            ),
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_directory_that_others_can_enter_is_refused() {
+        let base = tempfile::tempdir().unwrap();
+        let dir = base.path().join("d");
+        own_dir(&dir).unwrap();
+        own_dir(&dir).unwrap();
+        std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(own_dir(&dir).is_err());
+        let link = base.path().join("link");
+        std::os::unix::fs::symlink(base.path(), &link).unwrap();
+        assert!(own_dir(&link).is_err());
+    }
+}

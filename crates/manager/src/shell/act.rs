@@ -1,0 +1,115 @@
+//! Doing what the state says.
+
+use super::{Shell, WATCH, counters, idfile};
+use crate::state::{Action, Input};
+use std::sync::atomic::Ordering;
+use tranship_sys::epoll::Interest;
+
+impl Shell {
+    pub(super) fn act(&mut self, action: Action) {
+        match action {
+            Action::Send { client, event, fds } => self.queue(client, &event, &fds),
+            Action::Close(token) => {
+                if self.watches.remove(&token).is_some()
+                    && let Some(fd) = self.fds.get(&token)
+                {
+                    let _ = self.epoll.remove(&**fd);
+                }
+                self.fds.remove(&token);
+                self.boards.remove(&token);
+            }
+            Action::Disconnect { client, refusal } => self.part(client, refusal),
+            Action::Watch { pidfd, domain } => {
+                let Some(fd) = self.fds.get(&pidfd) else {
+                    return;
+                };
+                match self.epoll.add(&**fd, WATCH | pidfd.0, Interest::Read) {
+                    Ok(()) => {
+                        self.watches.insert(pidfd, domain);
+                    }
+                    Err(error) => {
+                        // A process whose death would not be seen is not served.
+                        tracing::warn!(%error, %domain, "cannot watch a process");
+                        self.answers.push_back(Input::ProcessDied { domain });
+                    }
+                }
+            }
+            Action::SetBoard {
+                board,
+                entry,
+                pool,
+                epoch,
+                quota_bytes,
+            } => {
+                let Some(e) = self.boards.get(&board).and_then(|b| b.entry(entry)) else {
+                    return;
+                };
+                e.quota.store(quota_bytes, Ordering::Relaxed);
+                // Ordering: Release; partner is the collector's acquire load: a writer that sees this epoch and
+                // has not applied it does not collect. The source hears of its assignment only after.
+                e.epoch.store(epoch, Ordering::Release);
+                e.pool
+                    .store(pool.map_or(0, |p| u64::from(p.0)), Ordering::Release);
+            }
+            Action::ReadOrphan {
+                pool,
+                slots,
+                chunk_bytes,
+                table,
+                refs,
+                queues,
+            } => {
+                let file = |t| self.fds.get(&t).cloned();
+                let orphan = counters::Orphan {
+                    slots,
+                    chunk_bytes,
+                    table: file(table),
+                    refs: refs.into_iter().filter_map(file).collect(),
+                    queues: queues
+                        .into_iter()
+                        .filter_map(|(s, r)| Some((file(s)?, file(r)?)))
+                        .collect(),
+                };
+                match orphan.live_chunks() {
+                    Ok(live) => self.answers.push_back(Input::OrphanRead { pool, live }),
+                    Err(error) => tracing::warn!(%error, %pool, "counters cannot be read"),
+                }
+            }
+            Action::ReadHold {
+                client,
+                table,
+                refs,
+                slots,
+            } => {
+                let files = (self.fds.get(&table), self.fds.get(&refs));
+                let (buffers, bytes) = match files {
+                    (Some(table), Some(refs)) => {
+                        counters::held(table, refs, slots).unwrap_or((0, 0))
+                    }
+                    _ => (0, 0),
+                };
+                self.answers.push_back(Input::HoldRead {
+                    client,
+                    buffers,
+                    bytes,
+                });
+            }
+            Action::ReadTaken { client, half } => {
+                let taken = self
+                    .fds
+                    .get(&half)
+                    .and_then(|f| counters::taken(f).ok())
+                    .unwrap_or(0);
+                self.answers.push_back(Input::TakenRead { client, taken });
+            }
+            Action::ReserveIds { next, next_pool } => {
+                if let Some(path) = &self.ids
+                    && let Err(error) = idfile::save(path, next, next_pool)
+                {
+                    tracing::warn!(%error, path = %path.display(), "ids are not kept over a restart");
+                }
+            }
+            Action::Exit => self.exit = true,
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Reading counters of clients: copies out of the page cache, so that no mapping of a
+//! client's memory lives in the manager. The objects are sealed and verified: their length cannot change.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+const TABLE_AT: u64 = 4096;
+const REFS_AT: u64 = 128;
+const COUNTS_AT: u64 = 64;
+const HEAD_AT: u64 = 256;
+
+fn words(file: &File, at: u64, count: u32) -> io::Result<Vec<u32>> {
+    let mut raw = vec![0u8; count as usize * 4];
+    file.read_exact_at(&mut raw, at)?;
+    Ok(raw
+        .chunks_exact(4)
+        .map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]]))
+        .collect())
+}
+
+struct Slot {
+    generation: u32,
+    offset: u64,
+    length: u64,
+}
+
+fn slots(table: &File, count: u32) -> io::Result<Vec<Slot>> {
+    let mut raw = vec![0u8; count as usize * 32];
+    table.read_exact_at(&mut raw, TABLE_AT)?;
+    let word = |c: &[u8], at: usize| {
+        c.get(at..at + 8)
+            .and_then(|b| b.try_into().ok())
+            .map_or(0, u64::from_le_bytes)
+    };
+    Ok(raw
+        .chunks_exact(32)
+        .map(|c| Slot {
+            generation: u32::from_le_bytes([c[0], c[1], c[2], c[3]]),
+            offset: word(c, 8),
+            length: word(c, 16),
+        })
+        .collect())
+}
+
+/// The counters of a pool whose writer is gone.
+pub(super) struct Orphan {
+    pub slots: u32,
+    pub chunk_bytes: u64,
+    pub table: Option<Arc<File>>,
+    pub refs: Vec<Arc<File>>,
+    /// (`sent`, `rcvd`).
+    pub queues: Vec<(Arc<File>, Arc<File>)>,
+}
+
+impl Orphan {
+    /// Indices of chunks in which some buffer is alive.
+    pub fn live_chunks(&self) -> io::Result<Vec<u32>> {
+        let Some(table) = &self.table else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        // Ordering: the one order that never finds a buffer dead too early: all `rcvd`, then all `ref`, then
+        // all `sent`; partners are the receivers' `ref++` before `rcvd++` (release) and the sources' `sent++`.
+        let rcvd: Vec<Vec<u32>> = self
+            .queues
+            .iter()
+            .map(|(_, r)| words(r, COUNTS_AT, self.slots))
+            .collect::<io::Result<_>>()?;
+        fence(Ordering::SeqCst);
+        let mut alive = vec![false; self.slots as usize];
+        for refs in &self.refs {
+            for (a, r) in alive.iter_mut().zip(words(refs, REFS_AT, self.slots)?) {
+                *a |= r != 0;
+            }
+        }
+        fence(Ordering::SeqCst);
+        for ((sent, _), rcvd) in self.queues.iter().zip(rcvd) {
+            for ((a, s), r) in alive
+                .iter_mut()
+                .zip(words(sent, COUNTS_AT, self.slots)?)
+                .zip(rcvd)
+            {
+                *a |= s != r;
+            }
+        }
+        let mut live = std::collections::BTreeSet::new();
+        for slot in slots(table, self.slots)?
+            .iter()
+            .zip(&alive)
+            .filter(|(_, a)| **a)
+            .map(|(s, _)| s)
+        {
+            // Odd: nobody but the writer could name it. What a dead writer's table says is bounded below.
+            if slot.generation % 2 == 1 {
+                continue;
+            }
+            let first = slot.offset / self.chunk_bytes;
+            let last = slot.offset.saturating_add(slot.length.saturating_sub(1)) / self.chunk_bytes;
+            let last = last.min(first.saturating_add(1 << 20));
+            live.extend(
+                (first..=last)
+                    .filter_map(|i| u32::try_from(i).ok())
+                    .take(1 << 20),
+            );
+        }
+        Ok(live.into_iter().collect())
+    }
+}
+
+/// Buffers and bytes of a pool to which a reader has references.
+pub(super) fn held(table: &File, refs: &File, count: u32) -> io::Result<(u32, u64)> {
+    let refs = words(refs, REFS_AT, count)?;
+    if refs.iter().all(|r| *r == 0) {
+        return Ok((0, 0));
+    }
+    let (mut buffers, mut bytes) = (0u32, 0u64);
+    for (slot, _) in slots(table, count)?
+        .iter()
+        .zip(refs)
+        .filter(|(_, r)| *r != 0)
+    {
+        buffers += 1;
+        bytes = bytes.saturating_add(slot.length);
+    }
+    Ok((buffers, bytes))
+}
+
+/// Lines that a sink has taken.
+pub(super) fn taken(half: &File) -> io::Result<u64> {
+    let mut raw = [0u8; 8];
+    half.read_exact_at(&mut raw, HEAD_AT)?;
+    Ok(u64::from_le_bytes(raw))
+}

@@ -1,0 +1,45 @@
+//! What can be known of a descriptor that a client sent, before anything in it is believed.
+
+use crate::state::{Facts, Header};
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+
+/// Magic of every shared object but the chunk (`docs/format.md`).
+const MAGIC: u64 = 0x0050_4948_534e_4152;
+const VERSION: u32 = 1;
+
+pub(super) fn look(fd: &OwnedFd) -> Facts {
+    let Some(file) = fd.try_clone().ok().map(File::from) else {
+        return Facts::default();
+    };
+    let Ok(meta) = file.metadata() else {
+        return Facts::default();
+    };
+    let sealed = usize::try_from(meta.len())
+        .is_ok_and(|len| len > 0 && tranship_region::verify(fd.as_fd(), len).is_ok());
+    Facts {
+        sealed,
+        size: meta.len(),
+        // Only of a verified memfd: reading anything else could block.
+        header: if sealed { header(&file) } else { None },
+        socket: meta.file_type().is_socket(),
+        inode: meta.ino(),
+    }
+}
+
+fn header(file: &File) -> Option<Header> {
+    let mut raw = [0u8; 64];
+    file.read_exact_at(&mut raw, 0).ok()?;
+    let u32_at = |at: usize| raw.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
+    let u64_at = |at: usize| raw.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
+    if u64_at(0)? != MAGIC || u32_at(8)? != VERSION || u32_at(20)? != 0 {
+        return None;
+    }
+    Some(Header {
+        kind: u32_at(12)?,
+        count: u32_at(16)?,
+        max_bytes: u64_at(24)?,
+        chunk_bytes: u64_at(32)?,
+    })
+}

@@ -1,0 +1,111 @@
+//! The listening socket: made at a path, safely over a stale one, or inherited from systemd.
+
+use super::ManagerError;
+use std::fs::{File, TryLockError};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
+use std::path::{Path, PathBuf};
+use tranship_sys::socket;
+
+/// A socket to serve. Its file is removed when it is dropped.
+#[derive(Debug)]
+pub struct Listener {
+    fd: OwnedFd,
+    path: Option<PathBuf>,
+    dir: Option<PathBuf>,
+    /// Held as long as the socket is served.
+    _lock: Option<File>,
+}
+
+impl Listener {
+    /// Listens at a path. A socket file that a dead manager left is replaced; a living manager's is not.
+    pub fn bind(path: &Path, mode: u32) -> Result<Listener, ManagerError> {
+        let dir = path.parent().unwrap_or(Path::new("."));
+        let at = |what: &str| ManagerError::at(format!("{what} {}", path.display()));
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o755)
+            .create(dir)
+            .map_err(at("making the directory of"))?;
+        let mut lock_path = path.as_os_str().to_owned();
+        lock_path.push(".lock");
+        let lock = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&lock_path)
+            .map_err(at("opening the lock file of"))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(ManagerError::Running {
+                    path: path.to_owned(),
+                });
+            }
+            Err(TryLockError::Error(e)) => return Err(at("locking")(e)),
+        }
+        // The lock is ours: whatever socket is there belongs to nobody who lives.
+        match std::fs::symlink_metadata(path) {
+            Ok(m) if m.file_type().is_socket() => {
+                std::fs::remove_file(path).map_err(at("removing the stale socket"))?;
+            }
+            Ok(_) => return Err(at("not a socket:")(io::ErrorKind::AlreadyExists.into())),
+            Err(_) => {}
+        }
+        let fd = socket::listen(path, mode).map_err(at("listening at"))?;
+        let listener = Listener {
+            fd,
+            path: Some(path.to_owned()),
+            dir: Some(dir.to_owned()),
+            _lock: Some(lock),
+        };
+        listener.prepare().map_err(at("setting up"))?;
+        Ok(listener)
+    }
+
+    /// Serves a socket that is listening already (`Type=seqpacket`). Ids are kept in `dir`, if given.
+    pub fn inherited(fd: OwnedFd, dir: Option<PathBuf>) -> Result<Listener, ManagerError> {
+        let listener = Listener {
+            fd,
+            path: None,
+            dir,
+            _lock: None,
+        };
+        listener
+            .prepare()
+            .map_err(ManagerError::at("setting up the inherited socket"))?;
+        Ok(listener)
+    }
+
+    fn prepare(&self) -> io::Result<()> {
+        socket::set_nonblocking(&self.fd, true)?;
+        // Inherited by accepted sockets on kernels that do so: covers a `Hello` sent before the accept.
+        socket::pass_pidfd(&self.fd, true)?;
+        Ok(())
+    }
+
+    /// Where it listens, if it made the socket itself.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    pub(super) fn id_file(&self) -> Option<PathBuf> {
+        self.dir.as_ref().map(|d| d.join("ids"))
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // Still under the lock, so it is ours. The lock file stays: removing it would let two managers in.
+        if let Some(path) = &self.path {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}

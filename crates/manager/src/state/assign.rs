@@ -1,0 +1,214 @@
+//! Assigning a pool to a channel, in two phases.
+
+use super::model::{Offer, Queue, Reader};
+use super::types::Done;
+use super::{Fail, Parcel, State, format, no_such, not_yours, refusal};
+use tranship_proto::{ChannelId, DomainId, Event, PoolId, RefusalCode, Req};
+
+impl State {
+    pub(super) fn assign(
+        &mut self,
+        me: DomainId,
+        req: Req,
+        channel: ChannelId,
+        pool: PoolId,
+        fds: &mut Parcel,
+    ) -> Done {
+        let c = self.channels.get(&channel).ok_or(no_such(channel.0))?;
+        if c.source != me {
+            return Err(not_yours(channel.0));
+        }
+        if c.source_gone || c.is_incoming() || self.offers.contains_key(&(channel, pool)) {
+            return Err(refusal(RefusalCode::State, u64::from(channel.0), 0).into());
+        }
+        let sink = c.sink;
+        if !self.may_forward(me, pool)? {
+            return Err(not_yours(pool.0));
+        }
+        let Some(p) = self.pools.get(&pool) else {
+            return Err(no_such(pool.0));
+        };
+        if p.queues.contains_key(&channel) {
+            return Err(refusal(RefusalCode::State, u64::from(pool.0), 0).into());
+        }
+        let Some(uid) = self.domains.get(&me).map(|d| d.uid) else {
+            return Err(no_such(me.0));
+        };
+        if self.client_of(sink).is_none() {
+            return Err(refusal(RefusalCode::PeerGone, u64::from(sink.0), 0).into());
+        }
+        let (writer, table) = (p.writer, p.table);
+        let (max_bytes, slots, chunk_bytes) = (p.max_bytes, p.slots, p.chunk_bytes);
+        let sent = fds
+            .take(format::SENT, slots, format::counts_bytes(slots))?
+            .token;
+        self.hold(sent, uid);
+        self.offers.insert(
+            (channel, pool),
+            Offer {
+                req,
+                source: me,
+                sink,
+                sent,
+            },
+        );
+        let mut known = sink == writer;
+        if !known && let Some(p) = self.pools.get_mut(&pool) {
+            let r = p.readers.entry(sink).or_insert_with(Reader::default);
+            known = r.refs.is_some();
+            r.offers += 1;
+        }
+        let offer = Event::PoolOffer {
+            channel,
+            pool,
+            writer,
+            max_bytes,
+            slots,
+            chunk_bytes,
+            known,
+        };
+        self.tell(sink, offer, &[table]);
+        if sink != writer && !self.shown_all(pool, sink) {
+            self.start_feed(pool, sink, None);
+        }
+        Ok(())
+    }
+
+    /// Whether a reader has all chunks of a pool, or is on the way to having them.
+    fn shown_all(&self, pool: PoolId, reader: DomainId) -> bool {
+        let Some(p) = self.pools.get(&pool) else {
+            return true;
+        };
+        let Some(r) = p.readers.get(&reader) else {
+            return true;
+        };
+        r.feed.is_some()
+            || p.chunks
+                .iter()
+                .all(|(i, c)| r.shown.contains(&(*i, c.serial)))
+    }
+
+    pub(super) fn accept_pool(
+        &mut self,
+        me: DomainId,
+        channel: ChannelId,
+        pool: PoolId,
+        with_refs: bool,
+        fds: &mut Parcel,
+    ) -> Done {
+        // An offer that was taken back meanwhile: the answer comes too late and nothing is wrong.
+        let Some(offer) = self.offers.get(&(channel, pool)) else {
+            return Ok(());
+        };
+        if offer.sink != me {
+            return Err(not_yours(channel.0));
+        }
+        match self.check_accept(me, pool, with_refs, fds) {
+            Ok((rcvd, refs)) => {
+                self.finish_assign(me, channel, pool, rcvd, refs);
+                Ok(())
+            }
+            Err(Fail::Refuse(r) | Fail::Expel(r)) => {
+                self.cancel_offer((channel, pool));
+                Err(Fail::Expel(r))
+            }
+        }
+    }
+
+    #[allow(clippy::type_complexity)]
+    fn check_accept(
+        &mut self,
+        me: DomainId,
+        pool: PoolId,
+        with_refs: bool,
+        fds: &mut Parcel,
+    ) -> Result<(super::FdToken, Option<super::FdToken>), Fail> {
+        let p = self.pools.get(&pool).ok_or(no_such(pool.0))?;
+        let needs_refs = me != p.writer && p.readers.get(&me).is_none_or(|r| r.refs.is_none());
+        if needs_refs && !with_refs {
+            return Err(refusal(RefusalCode::State, 0, 1).into());
+        }
+        let slots = p.slots;
+        let rcvd = fds.take(format::RCVD, slots, format::counts_bytes(slots))?;
+        if !with_refs {
+            return Ok((rcvd.token, None));
+        }
+        match fds.take(format::REFS, slots, format::refs_bytes(slots)) {
+            Ok(refs) if me != self.pools[&pool].writer => Ok((rcvd.token, Some(refs.token))),
+            Ok(refs) => {
+                fds.fds.push_front(refs);
+                Ok((rcvd.token, None))
+            }
+            Err(e) => {
+                fds.fds.push_front(rcvd);
+                Err(e)
+            }
+        }
+    }
+
+    /// Epoch in the writer's board, then the writer's event, then the source's answer: in this order.
+    fn finish_assign(
+        &mut self,
+        me: DomainId,
+        channel: ChannelId,
+        pool: PoolId,
+        rcvd: super::FdToken,
+        refs: Option<super::FdToken>,
+    ) {
+        let Some(offer) = self.offers.remove(&(channel, pool)) else {
+            return;
+        };
+        let uid = self.domains.get(&me).map_or(0, |d| d.uid);
+        self.hold(rcvd, uid);
+        if let Some(refs) = refs {
+            self.hold(refs, uid);
+            let reader = self
+                .pools
+                .get_mut(&pool)
+                .and_then(|p| p.readers.get_mut(&me));
+            let old = match reader {
+                Some(r) => {
+                    r.announced = false;
+                    r.refs.replace(refs)
+                }
+                None => Some(refs),
+            };
+            if let Some(old) = old {
+                self.release(old);
+            }
+        }
+        if let Some(r) = self
+            .pools
+            .get_mut(&pool)
+            .and_then(|p| p.readers.get_mut(&me))
+        {
+            r.offers = r.offers.saturating_sub(1);
+        }
+        let queue = Queue {
+            source: offer.source,
+            sink: me,
+            sent: offer.sent,
+            rcvd,
+        };
+        self.join_queue(pool, channel, queue);
+        self.tell(
+            offer.source,
+            Event::Assigned {
+                req: offer.req,
+                channel,
+                pool,
+            },
+            &[],
+        );
+    }
+
+    pub(super) fn veto_pool(&mut self, me: DomainId, channel: ChannelId, pool: PoolId) -> Done {
+        match self.offers.get(&(channel, pool)) {
+            Some(offer) if offer.sink == me => {
+                self.cancel_offer((channel, pool));
+                Ok(())
+            }
+            _ => Err(no_such(channel.0)),
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Looks through the whole state for contradictions. For tests and for `debug` builds of tools.
+
+use super::State;
+use super::types::FdToken;
+use std::collections::BTreeSet;
+
+impl State {
+    /// Every descriptor that the state owns.
+    pub fn held_tokens(&self) -> BTreeSet<FdToken> {
+        self.held.keys().copied().collect()
+    }
+
+    /// Bytes granted and stranded.
+    pub fn memory(&self) -> (u64, u64) {
+        (self.money.granted, self.money.stranded)
+    }
+
+    /// How many domains, pools, channels and exports there are.
+    pub fn population(&self) -> [usize; 4] {
+        [
+            self.domains.len(),
+            self.pools.len(),
+            self.channels.len(),
+            self.exports.len(),
+        ]
+    }
+
+    /// Says what contradicts itself, if anything does.
+    pub fn audit(&self) -> Result<(), String> {
+        let mut granted = 0;
+        let mut stranded = 0;
+        let mut refs: Vec<FdToken> = Vec::new();
+        for (id, p) in &self.pools {
+            granted += p.granted_bytes();
+            stranded += p.stranded_bytes();
+            if p.granted_bytes() > p.max_bytes {
+                return Err(format!(
+                    "pool {id}: {} granted of {}",
+                    p.granted_bytes(),
+                    p.max_bytes
+                ));
+            }
+            if p.chunks.len() > p.granted as usize {
+                return Err(format!(
+                    "pool {id}: {} chunks, {} granted",
+                    p.chunks.len(),
+                    p.granted
+                ));
+            }
+            if !p.orphan && !self.domains.contains_key(&p.writer) {
+                return Err(format!(
+                    "pool {id}: writer {} is gone, but it is no orphan",
+                    p.writer
+                ));
+            }
+            for (key, holders) in &p.stranded {
+                if holders.is_empty() || p.chunks.get(&key.0).is_some_and(|c| c.serial == key.1) {
+                    return Err(format!("pool {id}: chunk {key:?} is not stranded"));
+                }
+                for d in holders {
+                    if !p.readers.get(d).is_some_and(|r| r.shown.contains(key)) {
+                        return Err(format!("pool {id}: {d} does not hold {key:?}"));
+                    }
+                }
+            }
+            for (d, r) in &p.readers {
+                let queues = p.queues.values().filter(|q| q.sink == *d).count();
+                let offers = self
+                    .offers
+                    .iter()
+                    .filter(|((_, pool), o)| pool == id && o.sink == *d)
+                    .count();
+                if queues != r.queues as usize || offers != r.offers as usize {
+                    return Err(format!(
+                        "pool {id}: reader {d} has {queues} queues, {offers} offers: {r:?}"
+                    ));
+                }
+                if !self.domains.contains_key(d) {
+                    return Err(format!("pool {id}: reader {d} is gone"));
+                }
+                for key in &r.shown {
+                    let live = p.chunks.get(&key.0).is_some_and(|c| c.serial == key.1);
+                    if !live && !p.stranded.get(key).is_some_and(|h| h.contains(d)) {
+                        return Err(format!("pool {id}: {d} was shown {key:?}, nobody knows it"));
+                    }
+                }
+                refs.extend(r.refs);
+            }
+            refs.push(p.table);
+            refs.extend(p.chunks.values().map(|c| c.fd));
+            refs.extend(p.queues.values().flat_map(|q| [q.sent, q.rcvd]));
+            for c in p.queues.keys() {
+                if !self.channels.get(c).is_some_and(|c| c.pools.contains(id)) {
+                    return Err(format!(
+                        "pool {id}: queue of channel {c}, which does not know it"
+                    ));
+                }
+            }
+        }
+        if (granted, stranded) != (self.money.granted, self.money.stranded) {
+            return Err(format!(
+                "{granted} granted, {stranded} stranded, {:?}",
+                self.money
+            ));
+        }
+        if granted + stranded > self.total_bytes {
+            return Err(format!(
+                "{granted} granted, {stranded} stranded of {}",
+                self.total_bytes
+            ));
+        }
+        refs.extend(self.domains.values().flat_map(|d| [d.pidfd, d.board]));
+        for c in self.channels.values() {
+            refs.extend(c.sink_half);
+            if let super::model::Stage::Incoming { half, .. } = c.stage {
+                refs.push(half);
+            }
+        }
+        refs.extend(self.waiting.iter().map(|w| w.half));
+        refs.extend(self.offers.values().map(|o| o.sent));
+        refs.extend(self.claims.ends.values().map(|e| e.half));
+        refs.extend(self.claims.assigns.values().map(|a| a.fd));
+        refs.extend(self.claims.readers.values().map(|r| r.refs));
+        let n = refs.len();
+        let set: BTreeSet<FdToken> = refs.into_iter().collect();
+        if set.len() != n || set != self.held_tokens() {
+            let lost: Vec<_> = self.held_tokens().difference(&set).copied().collect();
+            return Err(format!(
+                "descriptors held by nothing: {lost:?}, twice: {}",
+                n - set.len()
+            ));
+        }
+        for (id, c) in &self.channels {
+            if !self.domains.contains_key(&c.sink)
+                || (!c.source_gone && !self.domains.contains_key(&c.source))
+            {
+                return Err(format!("channel {id}: an end is gone"));
+            }
+        }
+        if self.names.len() != self.exports.len() {
+            return Err("names and exports differ".to_owned());
+        }
+        Ok(())
+    }
+}

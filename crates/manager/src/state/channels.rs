@@ -1,0 +1,119 @@
+//! Leaving a channel, in order or by death, and wake descriptors.
+
+use super::types::Done;
+use super::{Fail, Parcel, State, no_such, not_yours, refusal};
+use tranship_proto::{ChannelId, DomainId, Event, GoneReason, PoolId, RefusalCode, Role};
+
+impl State {
+    fn role_in(&self, me: DomainId, id: ChannelId) -> Result<Role, Fail> {
+        let c = self.channels.get(&id).ok_or(no_such(id.0))?;
+        c.role_of(me).ok_or(not_yours(id.0))
+    }
+
+    pub(super) fn close_channel(&mut self, me: DomainId, id: ChannelId) -> Done {
+        if self.drop_claimed_end(me, id) {
+            return Ok(());
+        }
+        let role = self.role_in(me, id)?;
+        if self
+            .channels
+            .get(&id)
+            .is_some_and(super::model::Channel::is_incoming)
+        {
+            self.drop_incoming(id, me);
+            return Ok(());
+        }
+        match role {
+            Role::Source => self.source_goes(id, GoneReason::Closed),
+            Role::Sink => self.sink_goes(id, GoneReason::Closed),
+        }
+        Ok(())
+    }
+
+    pub(super) fn drained(&mut self, me: DomainId, id: ChannelId) -> Done {
+        if self.drop_claimed_end(me, id) {
+            return Ok(());
+        }
+        if self.role_in(me, id)? == Role::Sink
+            && self.channels.get(&id).is_some_and(|c| c.source_gone)
+        {
+            self.sink_goes(id, GoneReason::Closed);
+        }
+        Ok(())
+    }
+
+    fn cancel_offers_of(&mut self, id: ChannelId) {
+        let offers: Vec<(ChannelId, PoolId)> = self
+            .offers
+            .keys()
+            .filter(|(c, _)| *c == id)
+            .copied()
+            .collect();
+        for key in offers {
+            self.cancel_offer(key);
+        }
+    }
+
+    /// The source sends no more; its queues stay until the sink has taken what is left.
+    pub(super) fn source_goes(&mut self, id: ChannelId, reason: GoneReason) {
+        self.cancel_offers_of(id);
+        let Some(c) = self.channels.get_mut(&id).filter(|c| !c.source_gone) else {
+            return;
+        };
+        c.source_gone = true;
+        let sink = c.sink;
+        self.tell(
+            sink,
+            Event::PeerGone {
+                channel: id,
+                reason,
+            },
+            &[],
+        );
+    }
+
+    /// The sink takes no more: the queues leave and the channel is forgotten.
+    pub(super) fn sink_goes(&mut self, id: ChannelId, reason: GoneReason) {
+        self.cancel_offers_of(id);
+        let pools: Vec<PoolId> = match self.channels.get(&id) {
+            Some(c) => c.pools.iter().copied().collect(),
+            None => return,
+        };
+        for pool in pools {
+            self.leave_queue(pool, id);
+        }
+        let Some(c) = self.channels.remove(&id) else {
+            return;
+        };
+        if let Some(half) = c.sink_half {
+            self.release(half);
+        }
+        if !c.source_gone {
+            self.tell(
+                c.source,
+                Event::PeerGone {
+                    channel: id,
+                    reason,
+                },
+                &[],
+            );
+        }
+    }
+
+    pub(super) fn wake_fd(&mut self, me: DomainId, id: ChannelId, fds: &mut Parcel) -> Done {
+        let role = self.role_in(me, id)?;
+        let Some(fd) = fds.fds.front().copied().filter(|f| f.facts.socket) else {
+            return Err(refusal(RefusalCode::BadDescriptor, 0, 0).into());
+        };
+        let Some(c) = self.channels.get(&id).filter(|c| !c.is_incoming()) else {
+            return Err(refusal(RefusalCode::State, u64::from(id.0), 0).into());
+        };
+        let peer = match role {
+            Role::Source => c.sink,
+            Role::Sink => c.source,
+        };
+        // Stays in the parcel and is closed with it; the queued message has its own hold.
+        self.tell(peer, Event::WakeFd { channel: id }, &[fd.token]);
+        Ok(())
+    }
+}

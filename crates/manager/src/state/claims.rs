@@ -1,0 +1,334 @@
+//! Claims after a restart: what domains say they had. It is kept apart until both sides of it are
+//! there and agree (`settle`); a domain that comes back to the same manager is compared (`resume`).
+
+use super::settle::Claimed;
+use super::types::{ChunkKey, Done, Facts, FdToken};
+use super::{Fail, Parcel, State, format, no_such, not_yours, pools::Shape, refusal};
+use std::collections::{BTreeMap, BTreeSet};
+use tranship_proto::{ChannelClaim, ChannelId, DomainId, Event, PoolId, RefusalCode, Req, Role};
+
+/// Chunks that one claimed reader may name.
+const MAX_MAPPED: usize = 1 << 20;
+/// Claims of one domain that wait for their other side.
+const MAX_CLAIMS: usize = 65536;
+
+/// A claimed end of a channel: true is the source.
+pub(super) type EndKey = (ChannelId, bool);
+
+#[derive(Debug, Default)]
+pub(super) struct Claims {
+    pub ends: BTreeMap<EndKey, ClaimedEnd>,
+    pub assigns: BTreeMap<(ChannelId, PoolId, bool), ClaimedAssign>,
+    pub readers: BTreeMap<(PoolId, DomainId), ClaimedReader>,
+    /// Queues that left before the pool's writer was back.
+    pub left: BTreeMap<PoolId, BTreeSet<ChannelId>>,
+}
+
+#[derive(Debug)]
+pub(super) struct ClaimedEnd {
+    pub domain: DomainId,
+    pub peer: DomainId,
+    pub lines: u32,
+    pub half: FdToken,
+    pub req: Req,
+}
+
+#[derive(Debug)]
+pub(super) struct ClaimedAssign {
+    pub domain: DomainId,
+    pub fd: FdToken,
+    pub facts: Facts,
+    pub req: Req,
+}
+
+#[derive(Debug)]
+pub(super) struct ClaimedReader {
+    pub refs: FdToken,
+    pub slots: u32,
+    pub mapped: BTreeSet<ChunkKey>,
+}
+
+impl Claims {
+    /// Whether an id occurs in a claim, so that it is not handed out.
+    pub fn names(&self, id: u32) -> bool {
+        self.ends
+            .range((ChannelId(id), false)..=(ChannelId(id), true))
+            .next()
+            .is_some()
+            || self.ends.values().any(|e| e.peer.0 == id)
+    }
+
+    pub fn names_pool(&self, id: PoolId) -> bool {
+        self.readers
+            .range((id, DomainId(0))..=(id, DomainId(u32::MAX)))
+            .next()
+            .is_some()
+            || self.assigns.keys().any(|(_, p, _)| *p == id)
+    }
+
+    fn of(&self, domain: DomainId) -> usize {
+        self.ends.values().filter(|e| e.domain == domain).count()
+            + self.assigns.values().filter(|a| a.domain == domain).count()
+            + self.readers.keys().filter(|(_, d)| *d == domain).count()
+    }
+}
+
+impl State {
+    /// Whether the domain came back to this very manager; an error if it has nothing to claim now.
+    pub(super) fn claiming(&self, me: DomainId) -> Result<bool, Fail> {
+        let c = self.domains.get(&me).and_then(|d| d.claiming.as_ref());
+        c.map(|c| c.same)
+            .ok_or(refusal(RefusalCode::State, 0, 0).into())
+    }
+
+    fn check_claims_limit(&self, me: DomainId) -> Done {
+        let have = self.claims.of(me);
+        if have >= MAX_CLAIMS {
+            return Err(refusal(RefusalCode::Limit, have as u64 + 1, MAX_CLAIMS as u64).into());
+        }
+        Ok(())
+    }
+
+    pub(super) fn claim_pool(
+        &mut self,
+        me: DomainId,
+        req: Req,
+        pool: PoolId,
+        name: &str,
+        shape: Shape,
+        fds: &mut Parcel,
+    ) -> Done {
+        let same = self.claiming(me)?;
+        let claimed_twice = self
+            .domains
+            .get(&me)
+            .and_then(|d| d.claiming.as_ref())
+            .is_some_and(|c| c.pools.contains(&pool));
+        match self.pools.get(&pool) {
+            _ if pool.0 == 0 || pool > PoolId::MAX || claimed_twice => {
+                return Err(refusal(RefusalCode::Claim, u64::from(pool.0), 0).into());
+            }
+            Some(p) if same && p.writer == me && !p.orphan => self.pool_again(me, req, pool)?,
+            Some(_) => return Err(refusal(RefusalCode::Claim, u64::from(pool.0), 0).into()),
+            None => self.create_pool(me, req, name, shape, Some(pool), fds)?,
+        }
+        if let Some(c) = self.domains.get_mut(&me).and_then(|d| d.claiming.as_mut()) {
+            c.pools.insert(pool);
+        }
+        Ok(())
+    }
+
+    pub(super) fn claim_chunk(
+        &mut self,
+        me: DomainId,
+        req: Req,
+        id: PoolId,
+        key: ChunkKey,
+        fds: &mut Parcel,
+    ) -> Done {
+        self.claiming(me)?;
+        let p = self.own_pool(me, id)?;
+        let (index, serial) = key;
+        match p.chunks.get_mut(&index) {
+            Some(c) if c.serial == serial => {
+                c.ready = None;
+                self.tell(
+                    me,
+                    Event::ChunkReady {
+                        req,
+                        pool: id,
+                        index,
+                        serial,
+                    },
+                    &[],
+                );
+            }
+            Some(c) => {
+                let have = u64::from(c.serial);
+                return Err(refusal(RefusalCode::Claim, u64::from(serial), have).into());
+            }
+            None => {
+                if serial == 0 || p.chunks.values().any(|c| c.serial == serial) {
+                    return Err(refusal(RefusalCode::Claim, u64::from(serial), 0).into());
+                }
+                if p.unshown() == 0 {
+                    let n = self.admit_one(id)?;
+                    self.add_granted(id, n);
+                }
+                if let Err(e) = self.add_chunk(me, req, id, key, fds) {
+                    self.sub_granted(id, 1);
+                    return Err(e);
+                }
+            }
+        }
+        if let Some(c) = self.domains.get_mut(&me).and_then(|d| d.claiming.as_mut()) {
+            c.chunks.insert((id, key));
+        }
+        Ok(())
+    }
+
+    pub(super) fn claim_reader(
+        &mut self,
+        me: DomainId,
+        req: Req,
+        pool: PoolId,
+        slots: u32,
+        mapped: &[ChunkKey],
+        fds: &mut Parcel,
+    ) -> Done {
+        if self.claiming(me)? {
+            self.reader_again(me, pool, mapped)?;
+            self.tell(me, Event::Claimed { req }, &[]);
+            return Ok(());
+        }
+        if let Some(r) = self.claims.readers.get_mut(&(pool, me)) {
+            let n = r.mapped.len() + mapped.len();
+            if r.slots != slots || n > MAX_MAPPED {
+                return Err(refusal(RefusalCode::Limit, n as u64, MAX_MAPPED as u64).into());
+            }
+            r.mapped.extend(mapped);
+        } else {
+            self.check_claims_limit(me)?;
+            let settled = self
+                .pools
+                .get(&pool)
+                .is_some_and(|p| p.readers.contains_key(&me));
+            if settled || slots == 0 || slots > tranship_proto::SLOT_LIMIT {
+                return Err(refusal(RefusalCode::Claim, u64::from(slots), 0).into());
+            }
+            let refs = fds
+                .take(format::REFS, slots, format::refs_bytes(slots))?
+                .token;
+            let uid = self.domains.get(&me).map_or(0, |d| d.uid);
+            self.hold(refs, uid);
+            let mapped = mapped.iter().copied().collect();
+            self.claims.readers.insert(
+                (pool, me),
+                ClaimedReader {
+                    refs,
+                    slots,
+                    mapped,
+                },
+            );
+        }
+        self.tell(me, Event::Claimed { req }, &[]);
+        Ok(())
+    }
+
+    pub(super) fn claim_channel(
+        &mut self,
+        me: DomainId,
+        req: Req,
+        claim: &ChannelClaim,
+        fds: &mut Parcel,
+    ) -> Done {
+        if self.claiming(me)? {
+            return self.channel_again(me, req, claim);
+        }
+        let ChannelClaim {
+            channel,
+            role,
+            peer,
+            lines,
+        } = *claim;
+        super::names::check_lines(lines)?;
+        self.check_claims_limit(me)?;
+        let key = (channel, role == Role::Source);
+        let other = self.claims.ends.get(&(channel, !key.1));
+        let taken = channel.0 == 0
+            || peer == me
+            || self.channels.contains_key(&channel)
+            || self
+                .exports
+                .contains_key(&tranship_proto::ExportId(channel.0))
+            || self.domains.contains_key(&DomainId(channel.0))
+            || self.claims.ends.contains_key(&key);
+        if taken || other.is_some_and(|o| o.peer != me || o.domain != peer) {
+            return Err(refusal(RefusalCode::Claim, u64::from(channel.0), 0).into());
+        }
+        let half = fds
+            .take(format::link_kind(role), lines, format::link_bytes(lines))?
+            .token;
+        let uid = self.domains.get(&me).map_or(0, |d| d.uid);
+        self.hold(half, uid);
+        self.claims.ends.insert(
+            key,
+            ClaimedEnd {
+                domain: me,
+                peer,
+                lines,
+                half,
+                req,
+            },
+        );
+        self.settle(&Claimed::Channel(channel));
+        Ok(())
+    }
+
+    pub(super) fn claim_assign(
+        &mut self,
+        me: DomainId,
+        req: Req,
+        channel: ChannelId,
+        pool: PoolId,
+        fds: &mut Parcel,
+    ) -> Done {
+        let same = self.claiming(me)?;
+        if let Some(q) = self.pools.get(&pool).and_then(|p| p.queues.get(&channel)) {
+            if !same || (q.source != me && q.sink != me) {
+                return Err(refusal(RefusalCode::Claim, u64::from(channel.0), 0).into());
+            }
+            self.tell(me, Event::Claimed { req }, &[]);
+            return Ok(());
+        }
+        if same {
+            return Err(refusal(RefusalCode::Claim, u64::from(channel.0), 0).into());
+        }
+        self.check_claims_limit(me)?;
+        let is_source = match self.channels.get(&channel).and_then(|c| c.role_of(me)) {
+            Some(role) => role == Role::Source,
+            None => {
+                let mine = |s: bool| {
+                    self.claims
+                        .ends
+                        .get(&(channel, s))
+                        .is_some_and(|e| e.domain == me)
+                };
+                if mine(true) {
+                    true
+                } else if mine(false) {
+                    false
+                } else {
+                    return Err(not_yours(channel.0));
+                }
+            }
+        };
+        let key = (channel, pool, is_source);
+        if self.claims.assigns.contains_key(&key) {
+            return Err(refusal(RefusalCode::Claim, u64::from(channel.0), 0).into());
+        }
+        let fd = fds.fds.pop_front().ok_or(no_such(channel.0))?;
+        let uid = self.domains.get(&me).map_or(0, |d| d.uid);
+        self.hold(fd.token, uid);
+        let claimed = ClaimedAssign {
+            domain: me,
+            fd: fd.token,
+            facts: fd.facts,
+            req,
+        };
+        self.claims.assigns.insert(key, claimed);
+        self.settle(&Claimed::Assign(channel, pool));
+        Ok(())
+    }
+
+    pub(super) fn claim_done(&mut self, me: DomainId, req: Req) -> Done {
+        self.claiming(me)?;
+        self.give_up_unclaimed(me);
+        if let Some(d) = self.domains.get_mut(&me) {
+            d.claiming = None;
+        }
+        self.tell(me, Event::Claimed { req }, &[]);
+        self.settle(&Claimed::Domain(me));
+        Ok(())
+    }
+}

@@ -1,0 +1,138 @@
+//! What ends with a connection, and what ends with a domain.
+
+use super::types::FdToken;
+use super::{State, refusal};
+use tranship_proto::{ChannelId, DomainId, Event, GoneReason, PoolId, RefusalCode};
+
+impl State {
+    /// What needs a connection: exports, waiting and half-made channels, offers.
+    pub(super) fn detach(&mut self, id: DomainId) {
+        let exports: Vec<_> = self
+            .exports
+            .iter()
+            .filter(|(_, e)| e.domain == id)
+            .map(|(k, _)| *k)
+            .collect();
+        for export in exports {
+            self.drop_export(export);
+        }
+        let mut halves: Vec<FdToken> = Vec::new();
+        self.waiting.retain(|w| {
+            if w.domain == id {
+                halves.push(w.half);
+            }
+            w.domain != id
+        });
+        for half in halves {
+            self.release(half);
+        }
+        let incoming: Vec<ChannelId> = self
+            .channels
+            .iter()
+            .filter(|(_, c)| c.is_incoming() && c.role_of(id).is_some())
+            .map(|(k, _)| *k)
+            .collect();
+        for channel in incoming {
+            self.drop_incoming(channel, id);
+        }
+        let offers: Vec<(ChannelId, PoolId)> = self
+            .offers
+            .iter()
+            .filter(|(_, o)| o.source == id || o.sink == id)
+            .map(|(k, _)| *k)
+            .collect();
+        for key in offers {
+            self.cancel_offer(key);
+        }
+    }
+
+    /// The domain is no more: its process ended, or it said goodbye.
+    pub(super) fn domain_ends(&mut self, id: DomainId, reason: GoneReason) {
+        let Some(domain) = self.domains.get(&id) else {
+            return;
+        };
+        if let Some(client) = domain.client {
+            if let Some(c) = self.clients.get_mut(&client) {
+                c.domain = None;
+                let flight = std::mem::take(&mut c.flight);
+                c.flight_fds = 0;
+                for (pool, key) in flight.into_iter().filter_map(|f| f.chunk) {
+                    self.chunk_reached(pool, key, id);
+                }
+            }
+            self.expel.push((client, None));
+        }
+        if let Some(d) = self.domains.get_mut(&id) {
+            d.client = None;
+            d.feeding.clear();
+        }
+        self.detach(id);
+        self.drop_claims_of(id);
+        let channels: Vec<(ChannelId, bool)> = self
+            .channels
+            .iter()
+            .filter(|(_, c)| c.role_of(id).is_some())
+            .map(|(k, c)| (*k, c.source == id))
+            .collect();
+        for (channel, is_source) in channels {
+            if is_source {
+                self.source_goes(channel, reason);
+            } else {
+                self.sink_goes(channel, reason);
+            }
+        }
+        let read: Vec<PoolId> = self
+            .pools
+            .iter()
+            .filter(|(_, p)| p.readers.contains_key(&id))
+            .map(|(k, _)| *k)
+            .collect();
+        for pool in read {
+            self.drop_reader(pool, id);
+        }
+        let mut written = Vec::new();
+        for (pool, p) in &mut self.pools {
+            p.forwarders.remove(&id);
+            if p.writer == id && !p.orphan {
+                written.push(*pool);
+            }
+        }
+        for pool in written {
+            self.orphan(pool);
+        }
+        if let Some(domain) = self.domains.remove(&id) {
+            self.release(domain.pidfd);
+            self.release(domain.board);
+        }
+    }
+
+    /// An offer will not be answered: the source hears of it, the sink's answer will be ignored.
+    pub(super) fn cancel_offer(&mut self, key: (ChannelId, PoolId)) {
+        let Some(offer) = self.offers.remove(&key) else {
+            return;
+        };
+        self.release(offer.sent);
+        let refusal = refusal(RefusalCode::PeerGone, u64::from(key.1.0), 0);
+        self.tell(
+            offer.source,
+            Event::Refused {
+                req: offer.req,
+                refusal,
+            },
+            &[],
+        );
+        self.offer_over(key.1, offer.sink);
+    }
+
+    /// One offer of a pool to a reader is over, whatever its outcome.
+    pub(super) fn offer_over(&mut self, pool: PoolId, sink: DomainId) {
+        if let Some(r) = self
+            .pools
+            .get_mut(&pool)
+            .and_then(|p| p.readers.get_mut(&sink))
+        {
+            r.offers = r.offers.saturating_sub(1);
+        }
+        self.reader_may_leave(pool, sink);
+    }
+}

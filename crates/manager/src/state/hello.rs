@@ -1,0 +1,239 @@
+//! Connections: coming, saying hello, hanging up, being thrown out.
+
+use super::model::{Claiming, Client, Domain};
+use super::types::{Action, ClientId, FdToken};
+use super::{State, refusal};
+use std::collections::{BTreeSet, VecDeque};
+use tranship_proto::{
+    ChannelId, DomainId, Event, PROTOCOL_VERSION, Refusal, RefusalCode, Request, check_name,
+};
+
+impl State {
+    pub(super) fn connected(&mut self, client: ClientId, uid: u32, gid: u32, pid: u32) {
+        let limit = self.config.limits.connections as usize;
+        let open = self
+            .clients
+            .values()
+            .filter(|c| c.uid == uid && c.domain.is_none())
+            .count()
+            + self.domains.values().filter(|d| d.uid == uid).count();
+        let refused = if !self.config.may_connect(uid, gid) {
+            Some(refusal(RefusalCode::Access, u64::from(uid), 0))
+        } else if open >= limit {
+            Some(refusal(RefusalCode::Limit, open as u64 + 1, limit as u64))
+        } else {
+            None
+        };
+        if refused.is_some() {
+            self.out.push(Action::Disconnect {
+                client,
+                refusal: refused,
+            });
+            return;
+        }
+        let new = Client {
+            uid,
+            gid,
+            pid,
+            since: self.now,
+            domain: None,
+            flight: VecDeque::new(),
+            flight_fds: 0,
+            stat: None,
+        };
+        self.clients.insert(client, new);
+    }
+
+    pub(super) fn hello(
+        &mut self,
+        client: ClientId,
+        request: &Request,
+        pidfd: Option<FdToken>,
+        process: u64,
+        board: Option<FdToken>,
+    ) {
+        let checked = self.check_hello(client, request);
+        match (checked, pidfd, board) {
+            (Ok(()), Some(pidfd), Some(board)) => {
+                self.welcome(client, request, pidfd, process, board);
+            }
+            (checked, _, _) => {
+                self.out
+                    .extend(pidfd.into_iter().chain(board).map(Action::Close));
+                let why = checked
+                    .err()
+                    .unwrap_or(refusal(RefusalCode::BadDescriptor, 1, 0));
+                self.expel.push((client, Some(why)));
+            }
+        }
+    }
+
+    fn check_hello(&self, client: ClientId, request: &Request) -> Result<(), Refusal> {
+        let Request::Hello { version, name, .. } = request else {
+            return Err(refusal(RefusalCode::State, 0, 0));
+        };
+        if *version != PROTOCOL_VERSION {
+            let (asked, ours) = (u64::from(*version), u64::from(PROTOCOL_VERSION));
+            return Err(refusal(RefusalCode::Version, asked, ours));
+        }
+        if !check_name(name) {
+            return Err(refusal(RefusalCode::BadArgument, name.len() as u64, 64));
+        }
+        match self.clients.get(&client) {
+            Some(c) if c.domain.is_none() => Ok(()),
+            _ => Err(refusal(RefusalCode::State, 0, 0)),
+        }
+    }
+
+    fn welcome(
+        &mut self,
+        client: ClientId,
+        request: &Request,
+        pidfd: FdToken,
+        process: u64,
+        board: FdToken,
+    ) {
+        let Request::Hello {
+            name,
+            resume,
+            dumpable,
+            ..
+        } = request
+        else {
+            return;
+        };
+        let Some((uid, gid, pid)) = self.clients.get(&client).map(|c| (c.uid, c.gid, c.pid)) else {
+            return;
+        };
+        let entries = self.config.pools_per_domain;
+        let same = resume.filter(|id| {
+            self.domains
+                .get(id)
+                .is_some_and(|d| d.process == process && d.uid == uid)
+        });
+        let free = resume.filter(|id| id.0 != 0 && !self.general_id_taken(id.0));
+        let id = if let Some(id) = same {
+            self.come_back(id, client, board);
+            self.out.push(Action::Close(pidfd));
+            id
+        } else {
+            let id = free.unwrap_or_else(|| DomainId(self.fresh_id()));
+            self.hold(pidfd, uid);
+            self.hold(board, uid);
+            let domain = Domain {
+                name: name.clone(),
+                uid,
+                gid,
+                pid,
+                process,
+                dumpable: *dumpable,
+                pidfd,
+                board,
+                client: Some(client),
+                claiming: free.map(|_| Claiming::default()),
+                entries: vec![None; entries as usize],
+                left: VecDeque::new(),
+                feeding: BTreeSet::new(),
+            };
+            self.domains.insert(id, domain);
+            self.out.push(Action::Watch { pidfd, domain: id });
+            id
+        };
+        if let Some(c) = self.clients.get_mut(&client) {
+            c.domain = Some(id);
+        }
+        let welcome = Event::Welcome {
+            domain: id,
+            instance: self.instance,
+            resumed: same.or(free).is_some(),
+            board_entries: entries,
+            total_bytes: self.total_bytes,
+        };
+        self.push(client, welcome, &[board]);
+    }
+
+    /// A process is back at the manager that it left.
+    fn come_back(&mut self, id: DomainId, client: ClientId, board: FdToken) {
+        if let Some(old) = self.client_of(id) {
+            self.out.push(Action::Disconnect {
+                client: old,
+                refusal: None,
+            });
+            self.hung_up(old);
+        }
+        let Some(d) = self.domains.get_mut(&id) else {
+            return;
+        };
+        let (uid, old) = (d.uid, std::mem::replace(&mut d.board, board));
+        d.client = Some(client);
+        d.entries.fill(None);
+        d.claiming = Some(Claiming {
+            same: true,
+            ..Claiming::default()
+        });
+        self.release(old);
+        self.hold(board, uid);
+    }
+
+    pub(super) fn fresh_id(&mut self) -> u32 {
+        let (domains, channels, exports) = (&self.domains, &self.channels, &self.exports);
+        let claims = &self.claims;
+        self.ids.general(
+            |i| {
+                domains.contains_key(&DomainId(i))
+                    || channels.contains_key(&ChannelId(i))
+                    || exports.contains_key(&tranship_proto::ExportId(i))
+                    || claims.names(i)
+            },
+            &mut self.out,
+        )
+    }
+
+    fn general_id_taken(&self, i: u32) -> bool {
+        self.domains.contains_key(&DomainId(i))
+            || self.channels.contains_key(&ChannelId(i))
+            || self.exports.contains_key(&tranship_proto::ExportId(i))
+    }
+
+    /// The connection is gone; a domain stays until its process ends.
+    pub(super) fn hung_up(&mut self, client: ClientId) {
+        let Some(c) = self.clients.remove(&client) else {
+            return;
+        };
+        let Some(id) = c.domain else { return };
+        let Some(domain) = self.domains.get_mut(&id) else {
+            return;
+        };
+        domain.client = None;
+        for pool in std::mem::take(&mut domain.feeding) {
+            if let Some(r) = self
+                .pools
+                .get_mut(&pool)
+                .and_then(|p| p.readers.get_mut(&id))
+            {
+                r.feed = None;
+                r.marked = true;
+            }
+        }
+        for (pool, key) in c.flight.into_iter().filter_map(|f| f.chunk) {
+            if let Some(r) = self
+                .pools
+                .get_mut(&pool)
+                .and_then(|p| p.readers.get_mut(&id))
+            {
+                r.marked = true;
+            }
+            self.chunk_reached(pool, key, id);
+        }
+        self.detach(id);
+    }
+
+    pub(super) fn expel_all(&mut self) {
+        while let Some((client, refusal)) = self.expel.pop() {
+            if self.clients.contains_key(&client) {
+                self.out.push(Action::Disconnect { client, refusal });
+                self.hung_up(client);
+            }
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! Admission and accounting: grants, chunks, what is stranded, quotas.
+
+use super::model::{Chunk, Pool};
+use super::types::{Action, ChunkKey, Done};
+use super::{Parcel, State, refusal};
+use std::collections::BTreeSet;
+use std::time::Duration;
+use tranship_proto::{DomainId, Event, PoolId, RefusalCode, Req};
+
+/// Sums over all pools, bytes.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Money {
+    pub granted: u64,
+    pub stranded: u64,
+}
+
+/// A pool is asked to shrink no more often than this.
+const SHRINK_PAUSE: Duration = Duration::from_millis(250);
+
+impl State {
+    /// How many of `chunks` may be granted to a pool now; a refusal if none.
+    fn admit(&self, pool: &Pool, chunks: u32) -> Result<u32, super::Refusal> {
+        let asked = u64::from(chunks) * pool.chunk_bytes;
+        let quota = pool.quota_bytes.saturating_sub(pool.granted_bytes());
+        let total = self
+            .total_bytes
+            .saturating_sub(self.money.granted + self.money.stranded);
+        if quota < pool.chunk_bytes {
+            return Err(refusal(RefusalCode::Quota, asked, quota));
+        }
+        if total < pool.chunk_bytes {
+            return Err(refusal(RefusalCode::Total, asked, total));
+        }
+        let most = quota.min(total) / pool.chunk_bytes;
+        Ok(chunks.min(u32::try_from(most).unwrap_or(u32::MAX)))
+    }
+
+    /// Admits one more chunk of a pool.
+    pub(super) fn admit_one(&self, id: PoolId) -> Result<u32, super::Fail> {
+        let pool = self.pools.get(&id).ok_or(super::no_such(id.0))?;
+        Ok(self.admit(pool, 1)?)
+    }
+
+    pub(super) fn grant(&mut self, me: DomainId, req: Req, id: PoolId, chunks: u32) -> Done {
+        self.own_pool(me, id)?;
+        if chunks == 0 {
+            return Err(refusal(RefusalCode::BadArgument, 0, 1).into());
+        }
+        match self.admit(&self.pools[&id], chunks) {
+            Ok(n) => {
+                self.add_granted(id, n);
+                self.tell(
+                    me,
+                    Event::Granted {
+                        req,
+                        pool: id,
+                        chunks: n,
+                    },
+                    &[],
+                );
+                Ok(())
+            }
+            Err(r) => {
+                if r.code == RefusalCode::Total {
+                    self.ask_to_shrink(id);
+                }
+                Err(r.into())
+            }
+        }
+    }
+
+    pub(super) fn add_granted(&mut self, id: PoolId, chunks: u32) {
+        if let Some(p) = self.pools.get_mut(&id) {
+            p.granted += chunks;
+            self.money.granted += u64::from(chunks) * p.chunk_bytes;
+        }
+    }
+
+    pub(super) fn sub_granted(&mut self, id: PoolId, chunks: u32) {
+        if let Some(p) = self.pools.get_mut(&id) {
+            p.granted -= chunks;
+            self.money.granted -= u64::from(chunks) * p.chunk_bytes;
+        }
+    }
+
+    /// The total is exhausted: pools that have more than an equal share are asked to come down to it.
+    fn ask_to_shrink(&mut self, asker: PoolId) {
+        let share = self.total_bytes / self.pools.len().max(1) as u64;
+        let mut ask = Vec::new();
+        for (id, p) in &mut self.pools {
+            let due = p
+                .asked_to_shrink
+                .is_none_or(|t| t + SHRINK_PAUSE <= self.now);
+            let target_bytes = share.next_multiple_of(p.chunk_bytes);
+            if *id != asker && due && !p.orphan && p.granted_bytes() > target_bytes {
+                p.asked_to_shrink = Some(self.now);
+                ask.push((
+                    p.writer,
+                    Event::Shrink {
+                        pool: *id,
+                        target_bytes,
+                    },
+                ));
+            }
+        }
+        for (writer, event) in ask {
+            self.tell(writer, event, &[]);
+        }
+    }
+
+    pub(super) fn ungrant(&mut self, me: DomainId, id: PoolId, chunks: u32) -> Done {
+        let n = self.own_pool(me, id)?.unshown().min(chunks);
+        self.sub_granted(id, n);
+        Ok(())
+    }
+
+    pub(super) fn show_chunk(
+        &mut self,
+        me: DomainId,
+        req: Req,
+        id: PoolId,
+        key: ChunkKey,
+        fds: &mut Parcel,
+    ) -> Done {
+        let p = self.own_pool(me, id)?;
+        if p.unshown() == 0 {
+            return Err(refusal(RefusalCode::State, 1, 0).into());
+        }
+        if key.1 <= p.last_serial {
+            return Err(refusal(
+                RefusalCode::BadArgument,
+                u64::from(key.1),
+                u64::from(p.last_serial),
+            )
+            .into());
+        }
+        self.add_chunk(me, req, id, key, fds)
+    }
+
+    /// Takes a chunk that is granted already and whose serial was checked, and shows it around.
+    pub(super) fn add_chunk(
+        &mut self,
+        me: DomainId,
+        req: Req,
+        id: PoolId,
+        key: ChunkKey,
+        fds: &mut Parcel,
+    ) -> Done {
+        let p = self.own_pool(me, id)?;
+        let slots = p.max_bytes / p.chunk_bytes;
+        if u64::from(key.0) >= slots {
+            return Err(refusal(RefusalCode::BadArgument, u64::from(key.0), slots).into());
+        }
+        if p.chunks.contains_key(&key.0) {
+            return Err(refusal(RefusalCode::State, u64::from(key.0), 0).into());
+        }
+        let (uid, token) = (p.uid, fds.take_chunk(p.chunk_bytes)?.token);
+        p.last_serial = p.last_serial.max(key.1);
+        p.chunks.insert(
+            key.0,
+            Chunk {
+                serial: key.1,
+                fd: token,
+                ready: None,
+            },
+        );
+        let readers: Vec<DomainId> = p.readers.keys().copied().collect();
+        self.hold(token, uid);
+        let mut waits = BTreeSet::new();
+        for reader in readers {
+            if self.show_to(reader, id, key, token) {
+                waits.insert(reader);
+            }
+        }
+        if waits.is_empty() {
+            self.tell(
+                me,
+                Event::ChunkReady {
+                    req,
+                    pool: id,
+                    index: key.0,
+                    serial: key.1,
+                },
+                &[],
+            );
+        } else if let Some(c) = self
+            .pools
+            .get_mut(&id)
+            .and_then(|p| p.chunks.get_mut(&key.0))
+        {
+            c.ready = Some((req, waits));
+        }
+        Ok(())
+    }
+
+    /// A queued chunk has gone out to a reader, or never will.
+    pub(super) fn chunk_reached(&mut self, pool: PoolId, key: ChunkKey, reader: DomainId) {
+        let Some(p) = self.pools.get_mut(&pool) else {
+            return;
+        };
+        let writer = p.writer;
+        let Some(c) = p.chunks.get_mut(&key.0).filter(|c| c.serial == key.1) else {
+            return;
+        };
+        let Some((req, waits)) = &mut c.ready else {
+            return;
+        };
+        waits.remove(&reader);
+        if waits.is_empty() {
+            let req = *req;
+            c.ready = None;
+            let event = Event::ChunkReady {
+                req,
+                pool,
+                index: key.0,
+                serial: key.1,
+            };
+            self.tell(writer, event, &[]);
+        }
+    }
+
+    pub(super) fn return_chunk(&mut self, me: DomainId, id: PoolId, key: ChunkKey) -> Done {
+        let p = self.own_pool(me, id)?;
+        if p.chunks.get(&key.0).is_none_or(|c| c.serial != key.1) {
+            return Err(super::no_such(key.0));
+        }
+        self.chunk_goes(id, key);
+        Ok(())
+    }
+
+    /// A chunk is out of use: its readers are to unmap it, until then it is stranded.
+    pub(super) fn chunk_goes(&mut self, id: PoolId, key: ChunkKey) {
+        let Some(p) = self.pools.get_mut(&id) else {
+            return;
+        };
+        let Some(chunk) = p.chunks.remove(&key.0) else {
+            return;
+        };
+        let holders: BTreeSet<DomainId> = p
+            .readers
+            .iter()
+            .filter(|(_, r)| r.shown.contains(&key))
+            .map(|(d, _)| *d)
+            .collect();
+        if !holders.is_empty() {
+            p.stranded.insert(key, holders.clone());
+            self.money.stranded += p.chunk_bytes;
+        }
+        self.sub_granted(id, 1);
+        self.release(chunk.fd);
+        for reader in holders {
+            let event = Event::ChunkGone {
+                pool: id,
+                index: key.0,
+                serial: key.1,
+            };
+            self.tell(reader, event, &[]);
+        }
+    }
+
+    /// A reader no longer maps a chunk.
+    pub(super) fn unhold_chunk(&mut self, id: PoolId, key: ChunkKey, reader: DomainId) {
+        let Some(p) = self.pools.get_mut(&id) else {
+            return;
+        };
+        if let Some(r) = p.readers.get_mut(&reader) {
+            r.shown.remove(&key);
+        }
+        if let Some(holders) = p.stranded.get_mut(&key) {
+            holders.remove(&reader);
+            if holders.is_empty() {
+                p.stranded.remove(&key);
+                self.money.stranded -= p.chunk_bytes;
+            }
+        } else {
+            self.chunk_reached(id, key, reader);
+        }
+    }
+
+    pub(super) fn set_quota(&mut self, id: PoolId, quota_bytes: u64) {
+        let Some(p) = self.pools.get_mut(&id).filter(|p| !p.orphan) else {
+            return;
+        };
+        p.quota_bytes = quota_bytes.min(p.max_bytes);
+        let (writer, quota_bytes) = (p.writer, p.quota_bytes);
+        let over = p.granted_bytes() > quota_bytes;
+        let entry = (p.entry, p.epoch);
+        if let Some(board) = self.live_board(id) {
+            let (entry, epoch) = entry;
+            self.out.push(Action::SetBoard {
+                board,
+                entry,
+                pool: Some(id),
+                epoch,
+                quota_bytes,
+            });
+        }
+        self.tell(
+            writer,
+            Event::Quota {
+                pool: id,
+                quota_bytes,
+            },
+            &[],
+        );
+        if over {
+            self.tell(
+                writer,
+                Event::Shrink {
+                    pool: id,
+                    target_bytes: quota_bytes,
+                },
+                &[],
+            );
+        }
+    }
+}

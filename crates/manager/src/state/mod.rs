@@ -1,0 +1,449 @@
+//! The decisions: a state machine without I/O. Every input comes with the time and gives
+//! a list of actions that the shell does in that order.
+
+mod assign;
+mod audit;
+mod channels;
+mod claims;
+mod death;
+mod hello;
+mod ids;
+mod memory;
+mod model;
+mod names;
+mod orphans;
+mod outbox;
+mod pools;
+mod readers;
+mod resume;
+mod roster;
+mod settle;
+mod stat;
+mod types;
+
+pub use ids::{BLOCK, IdStart};
+pub use types::{Action, ClientId, Facts, Fd, FdToken, Header, Input};
+
+use crate::Config;
+use model::{Channel, Client, Domain, Export, Offer, Pool, Waiting};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+use tranship_proto::{ChannelId, DomainId, Event, ExportId, PoolId, Refusal, RefusalCode, Request};
+use types::{Done, Fail};
+
+/// How long a connection may take to say `Hello`.
+pub const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The manager's state.
+#[derive(Debug)]
+pub struct State {
+    config: Config,
+    total_bytes: u64,
+    instance: u64,
+    pid: u32,
+    now: Duration,
+    out: Vec<Action>,
+    ids: ids::Ids,
+    clients: BTreeMap<ClientId, Client>,
+    domains: BTreeMap<DomainId, Domain>,
+    pools: BTreeMap<PoolId, Pool>,
+    channels: BTreeMap<ChannelId, Channel>,
+    exports: BTreeMap<ExportId, Export>,
+    names: BTreeMap<String, ExportId>,
+    waiting: VecDeque<Waiting>,
+    offers: BTreeMap<(ChannelId, PoolId), Offer>,
+    claims: claims::Claims,
+    money: memory::Money,
+    /// Owners of descriptors, for limits and for the certainty that each is closed once.
+    held: BTreeMap<FdToken, u32>,
+    held_by: BTreeMap<u32, u32>,
+    max_held: usize,
+    expel: Vec<(ClientId, Option<Refusal>)>,
+    idle_since: Duration,
+    orphans_read: Duration,
+}
+
+impl State {
+    /// An empty state. `now` counts from its start.
+    pub fn new(config: Config, total_bytes: u64, instance: u64, pid: u32, ids: IdStart) -> State {
+        State {
+            config,
+            total_bytes,
+            instance,
+            pid,
+            now: Duration::ZERO,
+            out: Vec::new(),
+            ids: ids::Ids::new(ids),
+            clients: BTreeMap::new(),
+            domains: BTreeMap::new(),
+            pools: BTreeMap::new(),
+            channels: BTreeMap::new(),
+            exports: BTreeMap::new(),
+            names: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            offers: BTreeMap::new(),
+            claims: claims::Claims::default(),
+            money: memory::Money::default(),
+            held: BTreeMap::new(),
+            held_by: BTreeMap::new(),
+            max_held: usize::MAX,
+            expel: Vec::new(),
+            idle_since: Duration::ZERO,
+            orphans_read: Duration::ZERO,
+        }
+    }
+
+    /// Descriptors that may be held in all, whoever they are for.
+    pub fn limit_descriptors(&mut self, max_held: usize) {
+        self.max_held = max_held;
+    }
+
+    /// Takes one input; the actions are to be done in order.
+    pub fn step(&mut self, now: Duration, input: Input) -> Vec<Action> {
+        self.now = self.now.max(now);
+        match input {
+            Input::Connected {
+                client,
+                uid,
+                gid,
+                pid,
+            } => self.connected(client, uid, gid, pid),
+            Input::Hello {
+                client,
+                request,
+                pidfd,
+                process,
+                board,
+            } => {
+                self.hello(client, &request, pidfd, process, board);
+            }
+            Input::Request {
+                client,
+                request,
+                fds,
+            } => self.request(client, request, fds),
+            Input::Violation { client, refusal } => self.expel.push((client, Some(refusal))),
+            Input::HungUp { client } => self.hung_up(client),
+            Input::Sent { client } => self.sent(client),
+            Input::ProcessDied { domain } => {
+                self.domain_ends(domain, tranship_proto::GoneReason::Died)
+            }
+            Input::OrphanRead { pool, live } => self.orphan_read(pool, &live),
+            Input::HoldRead {
+                client,
+                buffers,
+                bytes,
+            } => self.hold_read(client, buffers, bytes),
+            Input::TakenRead { client, taken } => self.taken_read(client, taken),
+            Input::SetQuota { pool, quota_bytes } => self.set_quota(pool, quota_bytes),
+            Input::Tick => self.tick(),
+        }
+        self.expel_all();
+        if !self.clients.is_empty() || !self.domains.is_empty() {
+            self.idle_since = self.now;
+        }
+        std::mem::take(&mut self.out)
+    }
+
+    /// When `Tick` is due next, if ever.
+    pub fn deadline(&self) -> Option<Duration> {
+        let hello = self
+            .clients
+            .values()
+            .filter(|c| c.domain.is_none())
+            .map(|c| c.since + HELLO_TIMEOUT)
+            .min();
+        let orphans = self
+            .pools
+            .values()
+            .any(|p| p.orphan)
+            .then_some(self.orphans_read + self.config.orphan_interval);
+        let idle = (self.clients.is_empty() && self.domains.is_empty())
+            .then_some(self.config.idle_exit)
+            .flatten()
+            .map(|d| self.idle_since + d);
+        [hello, orphans, idle].into_iter().flatten().min()
+    }
+
+    fn tick(&mut self) {
+        let late: Vec<ClientId> = self
+            .clients
+            .iter()
+            .filter(|(_, c)| c.domain.is_none() && c.since + HELLO_TIMEOUT <= self.now)
+            .map(|(id, _)| *id)
+            .collect();
+        for client in late {
+            self.expel.push((
+                client,
+                Some(refusal(RefusalCode::State, 0, HELLO_TIMEOUT.as_secs())),
+            ));
+        }
+        if self.orphans_read + self.config.orphan_interval <= self.now {
+            self.orphans_read = self.now;
+            self.read_orphans();
+        }
+        let idle = self.clients.is_empty() && self.domains.is_empty();
+        if idle
+            && self
+                .config
+                .idle_exit
+                .is_some_and(|d| self.idle_since + d <= self.now)
+        {
+            self.out.push(Action::Exit);
+        }
+    }
+
+    fn request(&mut self, client: ClientId, request: Request, fds: Vec<Fd>) {
+        let Some((uid, domain)) = self.clients.get(&client).map(|c| (c.uid, c.domain)) else {
+            self.out
+                .extend(fds.iter().map(|fd| Action::Close(fd.token)));
+            return;
+        };
+        let mut fds = Parcel { fds: fds.into() };
+        let req = request.req();
+        let done = match domain {
+            _ if fds.fds.len() != request.fds() => Err(Fail::Expel(refusal(
+                RefusalCode::BadDescriptor,
+                fds.fds.len() as u64,
+                request.fds() as u64,
+            ))),
+            None => Err(Fail::Expel(refusal(RefusalCode::State, 0, 0))),
+            Some(domain) => self.handle(client, domain, uid, request, &mut fds),
+        };
+        self.out
+            .extend(fds.fds.iter().map(|fd| Action::Close(fd.token)));
+        match (done, req) {
+            (Err(Fail::Refuse(refusal)), Some(req)) => {
+                self.push(client, Event::Refused { req, refusal }, &[]);
+            }
+            (Err(Fail::Expel(refusal)), _) => self.expel.push((client, Some(refusal))),
+            _ => {}
+        }
+    }
+
+    fn handle(
+        &mut self,
+        client: ClientId,
+        me: DomainId,
+        uid: u32,
+        request: Request,
+        fds: &mut Parcel,
+    ) -> Done {
+        use Request as R;
+        let held = self.held_by.get(&uid).copied().unwrap_or(0);
+        let full = held >= self.config.limits.descriptors || self.held.len() >= self.max_held;
+        if !fds.fds.is_empty() && full {
+            return Err(refusal(RefusalCode::Limit, u64::from(held) + 1, u64::from(held)).into());
+        }
+        match request {
+            R::Hello { .. } => Err(Fail::Expel(refusal(RefusalCode::State, 0, 0))),
+            R::Goodbye => {
+                self.domain_ends(me, tranship_proto::GoneReason::Closed);
+                self.expel.push((client, None));
+                Ok(())
+            }
+            R::CreatePool {
+                req,
+                name,
+                max_bytes,
+                slots,
+                chunk_bytes,
+            } => {
+                let shape = pools::Shape {
+                    max_bytes,
+                    slots,
+                    chunk_bytes,
+                };
+                self.create_pool(me, req, &name, shape, None, fds)
+            }
+            R::DestroyPool { pool } => self.destroy_pool(me, pool),
+            R::Grant { req, pool, chunks } => self.grant(me, req, pool, chunks),
+            R::Ungrant { pool, chunks } => self.ungrant(me, pool, chunks),
+            R::ShowChunk {
+                req,
+                pool,
+                index,
+                serial,
+            } => self.show_chunk(me, req, pool, (index, serial), fds),
+            R::ReturnChunk {
+                pool,
+                index,
+                serial,
+            } => self.return_chunk(me, pool, (index, serial)),
+            R::Unmapped {
+                pool,
+                index,
+                serial,
+            } => self.unmapped(me, pool, (index, serial)),
+            R::Resync { req, pool } => self.resync(me, req, pool),
+            R::AllowForward { req, pool, domain } => self.allow_forward(me, req, pool, domain),
+            R::Export { req, name, role } => self.export(me, req, &name, role),
+            R::Unexport { export } => self.unexport(me, export),
+            R::Connect {
+                req,
+                name,
+                role,
+                lines,
+                wait,
+            } => self.connect(me, req, name, role, lines, wait, fds),
+            R::CancelConnect { req } => self.cancel_connect(me, req),
+            R::Accept {
+                req,
+                channel,
+                lines,
+            } => self.accept(me, req, channel, lines, fds),
+            R::Reject { channel } => self.reject(me, channel),
+            R::Assign { req, channel, pool } => self.assign(me, req, channel, pool, fds),
+            R::AcceptPool {
+                channel,
+                pool,
+                with_refs,
+            } => self.accept_pool(me, channel, pool, with_refs, fds),
+            R::VetoPool { channel, pool } => self.veto_pool(me, channel, pool),
+            R::Drained { channel } => self.drained(me, channel),
+            R::CloseChannel { channel } => self.close_channel(me, channel),
+            R::WakeFd { channel } => self.wake_fd(me, channel, fds),
+            R::Stat { req } => self.stat(client, req),
+            R::ClaimPool {
+                req,
+                pool,
+                name,
+                max_bytes,
+                slots,
+                chunk_bytes,
+            } => {
+                let shape = pools::Shape {
+                    max_bytes,
+                    slots,
+                    chunk_bytes,
+                };
+                self.claim_pool(me, req, pool, &name, shape, fds)
+            }
+            R::ClaimChunk {
+                req,
+                pool,
+                index,
+                serial,
+            } => self.claim_chunk(me, req, pool, (index, serial), fds),
+            R::ClaimReader {
+                req,
+                pool,
+                slots,
+                mapped,
+            } => self.claim_reader(me, req, pool, slots, &mapped, fds),
+            R::ClaimChannel { req, claim } => self.claim_channel(me, req, &claim, fds),
+            R::ClaimAssign { req, channel, pool } => self.claim_assign(me, req, channel, pool, fds),
+            R::ClaimDone { req } => self.claim_done(me, req),
+        }
+    }
+
+    /// Becomes the owner of a descriptor on behalf of a user.
+    fn hold(&mut self, token: FdToken, uid: u32) -> FdToken {
+        let twice = self.held.insert(token, uid);
+        debug_assert!(twice.is_none(), "token {token:?} is held twice");
+        *self.held_by.entry(uid).or_default() += 1;
+        token
+    }
+
+    /// Closes a descriptor that was held.
+    fn release(&mut self, token: FdToken) {
+        let Some(uid) = self.held.remove(&token) else {
+            debug_assert!(false, "token {token:?} is not held");
+            return;
+        };
+        if let Some(n) = self.held_by.get_mut(&uid) {
+            *n -= 1;
+            if *n == 0 {
+                self.held_by.remove(&uid);
+            }
+        }
+        self.out.push(Action::Close(token));
+    }
+}
+
+/// The descriptors of the message at hand; what no handler takes is closed.
+#[derive(Debug)]
+struct Parcel {
+    fds: VecDeque<Fd>,
+}
+
+impl Parcel {
+    /// Takes the next one if it is a shared object of this kind, count and length.
+    fn take(&mut self, kind: u32, count: u32, bytes: u64) -> Result<Fd, Fail> {
+        let fd = *self
+            .fds
+            .front()
+            .ok_or(Fail::Expel(refusal(RefusalCode::BadDescriptor, 0, 1)))?;
+        let header = fd.facts.header.unwrap_or_default();
+        if !fd.facts.sealed
+            || fd.facts.size != bytes
+            || header.kind != kind
+            || header.count != count
+        {
+            return Err(refusal(RefusalCode::BadDescriptor, bytes, fd.facts.size).into());
+        }
+        self.fds.pop_front();
+        Ok(fd)
+    }
+
+    /// Takes the next one if it is a chunk of this length.
+    fn take_chunk(&mut self, bytes: u64) -> Result<Fd, Fail> {
+        let fd = *self
+            .fds
+            .front()
+            .ok_or(Fail::Expel(refusal(RefusalCode::BadDescriptor, 0, 1)))?;
+        if !fd.facts.sealed || fd.facts.size != bytes {
+            return Err(refusal(RefusalCode::BadDescriptor, bytes, fd.facts.size).into());
+        }
+        self.fds.pop_front();
+        Ok(fd)
+    }
+}
+
+fn refusal(code: RefusalCode, asked: u64, available: u64) -> Refusal {
+    Refusal {
+        code,
+        asked,
+        available,
+    }
+}
+
+fn no_such(id: u32) -> Fail {
+    refusal(RefusalCode::NoSuchId, u64::from(id), 0).into()
+}
+
+fn not_yours(id: u32) -> Fail {
+    refusal(RefusalCode::NotYours, u64::from(id), 0).into()
+}
+
+/// Lengths and kinds of `docs/format.md`.
+mod format {
+    pub const TABLE: u32 = 2;
+    pub const REFS: u32 = 3;
+    pub const SENT: u32 = 4;
+    pub const RCVD: u32 = 5;
+    pub const LINK_SOURCE: u32 = 6;
+    pub const LINK_SINK: u32 = 7;
+
+    fn pages(bytes: u64) -> u64 {
+        bytes.next_multiple_of(4096)
+    }
+    pub fn table_bytes(slots: u32) -> u64 {
+        pages(4096 + 32 * u64::from(slots))
+    }
+    pub fn refs_bytes(slots: u32) -> u64 {
+        pages(128 + 4 * u64::from(slots))
+    }
+    pub fn counts_bytes(slots: u32) -> u64 {
+        pages(64 + 4 * u64::from(slots))
+    }
+    pub fn link_bytes(lines: u32) -> u64 {
+        pages(4096 + 64 * u64::from(lines))
+    }
+    pub fn link_kind(role: tranship_proto::Role) -> u32 {
+        match role {
+            tranship_proto::Role::Source => LINK_SOURCE,
+            tranship_proto::Role::Sink => LINK_SINK,
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! The records of the state: clients, domains, pools, channels, names.
+
+use super::types::{ChunkKey, ClientId, FdToken, InFlight};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+use tranship_proto::{ChannelId, DomainId, PoolId, Req, Role};
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub uid: u32,
+    pub gid: u32,
+    pub pid: u32,
+    pub since: Duration,
+    pub domain: Option<DomainId>,
+    /// Queued and not yet gone out, oldest first.
+    pub flight: VecDeque<InFlight>,
+    pub flight_fds: usize,
+    pub stat: Option<super::stat::StatRun>,
+}
+
+/// A protection domain, connected or not.
+#[derive(Debug)]
+pub(crate) struct Domain {
+    pub name: String,
+    pub uid: u32,
+    pub gid: u32,
+    pub pid: u32,
+    pub process: u64,
+    pub dumpable: bool,
+    pub pidfd: FdToken,
+    pub board: FdToken,
+    pub client: Option<ClientId>,
+    /// Between `Hello{resume}` and `ClaimDone`.
+    pub claiming: Option<Claiming>,
+    /// Board entries.
+    pub entries: Vec<Option<PoolId>>,
+    /// What left its pools' rosters lately: said again when it comes back.
+    pub left: VecDeque<(PoolId, Left)>,
+    /// Pools whose chunks are on their way to it in pieces.
+    pub feeding: BTreeSet<PoolId>,
+}
+
+/// How far a returning domain is with its claims.
+#[derive(Debug, Default)]
+pub(crate) struct Claiming {
+    /// It came back to the manager that it left: what it claims is compared with what is known.
+    pub same: bool,
+    pub pools: BTreeSet<PoolId>,
+    pub chunks: BTreeSet<(PoolId, ChunkKey)>,
+    pub readers: BTreeSet<PoolId>,
+    pub channels: BTreeSet<ChannelId>,
+}
+
+/// What left a roster.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Left {
+    Queue(ChannelId),
+    Reader(DomainId),
+}
+
+/// A pool.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    pub name: String,
+    pub writer: DomainId,
+    /// Who pays, for limits.
+    pub uid: u32,
+    pub max_bytes: u64,
+    pub chunk_bytes: u64,
+    pub slots: u32,
+    pub quota_bytes: u64,
+    pub table: FdToken,
+    /// Index in the writer's board.
+    pub entry: u32,
+    pub epoch: u64,
+    /// Chunks granted, shown or not.
+    pub granted: u32,
+    pub last_serial: u32,
+    pub chunks: BTreeMap<u32, Chunk>,
+    /// Returned, and who has still to unmap it.
+    pub stranded: BTreeMap<ChunkKey, BTreeSet<DomainId>>,
+    pub readers: BTreeMap<DomainId, Reader>,
+    pub queues: BTreeMap<ChannelId, Queue>,
+    pub forwarders: BTreeSet<DomainId>,
+    /// The writer is gone, or has destroyed it.
+    pub orphan: bool,
+    /// Its readers were told that nothing of it is left.
+    pub gone_said: bool,
+    pub asked_to_shrink: Option<Duration>,
+}
+
+impl Pool {
+    pub fn granted_bytes(&self) -> u64 {
+        u64::from(self.granted) * self.chunk_bytes
+    }
+    pub fn stranded_bytes(&self) -> u64 {
+        self.stranded.len() as u64 * self.chunk_bytes
+    }
+    /// Chunks that were granted and not yet shown.
+    pub fn unshown(&self) -> u32 {
+        self.granted
+            .saturating_sub(u32::try_from(self.chunks.len()).unwrap_or(u32::MAX))
+    }
+}
+
+/// A chunk that its writer showed.
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    pub serial: u32,
+    pub fd: FdToken,
+    /// The writer's request, until it is answered, and the readers it waits for.
+    pub ready: Option<(Req, BTreeSet<DomainId>)>,
+}
+
+/// A domain that was shown a pool.
+#[derive(Debug, Default)]
+pub(crate) struct Reader {
+    /// Its `ref` counters once it has accepted.
+    pub refs: Option<FdToken>,
+    /// The writer has been sent `refs`.
+    pub announced: bool,
+    pub queues: u32,
+    /// Offers under way.
+    pub offers: u32,
+    /// Chunks that it was shown and has not said to have unmapped.
+    pub shown: BTreeSet<ChunkKey>,
+    /// Misses chunks: sends have to wait for its `Resync`.
+    pub marked: bool,
+    pub feed: Option<Feed>,
+}
+
+/// All chunks of a pool are on their way to a reader, in pieces.
+#[derive(Debug, Default)]
+pub(crate) struct Feed {
+    /// Next window index.
+    pub next: u32,
+    /// To be answered at the end.
+    pub reqs: Vec<Req>,
+}
+
+/// A channel to which a pool is assigned, as the pool's roster sees it.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    pub source: DomainId,
+    pub sink: DomainId,
+    pub sent: FdToken,
+    pub rcvd: FdToken,
+}
+
+/// A channel.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    pub name: String,
+    pub source: DomainId,
+    pub sink: DomainId,
+    /// Who connected; the other one exported.
+    pub connector: DomainId,
+    pub lines: u32,
+    pub stage: Stage,
+    pub source_gone: bool,
+    /// Kept for `stat`.
+    pub sink_half: Option<FdToken>,
+    pub pools: BTreeSet<PoolId>,
+}
+
+impl Channel {
+    pub fn is_incoming(&self) -> bool {
+        matches!(self.stage, Stage::Incoming { .. })
+    }
+    pub fn role_of(&self, domain: DomainId) -> Option<Role> {
+        if self.source == domain {
+            Some(Role::Source)
+        } else if self.sink == domain {
+            Some(Role::Sink)
+        } else {
+            None
+        }
+    }
+}
+
+/// How far a channel is.
+#[derive(Debug)]
+pub(crate) enum Stage {
+    /// The exporter has to answer; the connector's request.
+    Incoming {
+        req: Req,
+        half: FdToken,
+    },
+    Open,
+}
+
+/// An exported name.
+#[derive(Debug)]
+pub(crate) struct Export {
+    pub name: String,
+    pub domain: DomainId,
+    pub role: Role,
+}
+
+/// A `Connect` that waits for its name.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub domain: DomainId,
+    pub req: Req,
+    pub name: String,
+    pub role: Role,
+    pub lines: u32,
+    pub half: FdToken,
+}
+
+/// An assignment that the sink has still to accept.
+#[derive(Debug)]
+pub(crate) struct Offer {
+    pub req: Req,
+    pub source: DomainId,
+    pub sink: DomainId,
+    pub sent: FdToken,
+}

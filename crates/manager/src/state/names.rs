@@ -1,0 +1,311 @@
+//! The name service: exports, connects that wait for them, channels in the making.
+
+use super::model::{Channel, Export, Stage, Waiting};
+use super::types::{Done, FdToken};
+use super::{Fail, Parcel, State, format, no_such, not_yours, refusal};
+use std::collections::BTreeSet;
+use tranship_proto::{
+    ChannelId, DomainId, Event, ExportId, GoneReason, RefusalCode, Req, Role, check_name,
+};
+
+impl State {
+    fn check_named(&self, me: DomainId, name: &str) -> Result<(u32, u32), Fail> {
+        let d = self.domains.get(&me).ok_or(no_such(me.0))?;
+        if !check_name(name) {
+            return Err(refusal(RefusalCode::BadArgument, name.len() as u64, 64).into());
+        }
+        Ok((d.uid, d.gid))
+    }
+
+    fn check_names_limit(&self, uid: u32) -> Done {
+        let of = |d: &DomainId| self.domains.get(d).is_some_and(|d| d.uid == uid);
+        let have = self.exports.values().filter(|e| of(&e.domain)).count()
+            + self.waiting.iter().filter(|w| of(&w.domain)).count();
+        let limit = self.config.limits.names as usize;
+        if have >= limit {
+            return Err(refusal(RefusalCode::Limit, have as u64 + 1, limit as u64).into());
+        }
+        Ok(())
+    }
+
+    fn check_channels_limit(&self, uid: u32) -> Done {
+        let of = |d: &DomainId| self.domains.get(d).is_some_and(|d| d.uid == uid);
+        let ends = self
+            .channels
+            .values()
+            .map(|c| usize::from(of(&c.source)) + usize::from(of(&c.sink)));
+        let (have, limit) = (ends.sum::<usize>(), self.config.limits.channels as usize);
+        if have >= limit {
+            return Err(refusal(RefusalCode::Limit, have as u64 + 1, limit as u64).into());
+        }
+        Ok(())
+    }
+
+    pub(super) fn export(&mut self, me: DomainId, req: Req, name: &str, role: Role) -> Done {
+        let (uid, gid) = self.check_named(me, name)?;
+        if !self.config.may_export(uid, gid, name) {
+            return Err(refusal(RefusalCode::Access, u64::from(uid), 0).into());
+        }
+        if let Some(taken) = self.names.get(name) {
+            return Err(refusal(RefusalCode::NameTaken, 1, u64::from(taken.0)).into());
+        }
+        self.check_names_limit(uid)?;
+        let export = ExportId(self.fresh_id());
+        self.exports.insert(
+            export,
+            Export {
+                name: name.to_owned(),
+                domain: me,
+                role,
+            },
+        );
+        self.names.insert(name.to_owned(), export);
+        self.tell(me, Event::Exported { req, export }, &[]);
+        let (meant, rest) = std::mem::take(&mut self.waiting)
+            .into_iter()
+            .partition(|w| w.name == name);
+        self.waiting = rest;
+        let meant: std::collections::VecDeque<Waiting> = meant;
+        for w in meant {
+            if w.role == role || w.domain == me {
+                self.release(w.half);
+                let refusal = refusal(RefusalCode::Role, 0, 0);
+                self.tell(
+                    w.domain,
+                    Event::Refused {
+                        req: w.req,
+                        refusal,
+                    },
+                    &[],
+                );
+            } else {
+                self.incoming(export, w);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn unexport(&mut self, me: DomainId, export: ExportId) -> Done {
+        match self.exports.get(&export) {
+            None => Err(no_such(export.0)),
+            Some(e) if e.domain != me => Err(not_yours(export.0)),
+            Some(_) => {
+                self.drop_export(export);
+                Ok(())
+            }
+        }
+    }
+
+    /// A name goes; channels that were made under it stay.
+    pub(super) fn drop_export(&mut self, export: ExportId) {
+        if let Some(e) = self.exports.remove(&export) {
+            self.names.remove(&e.name);
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)] // the request's own fields
+    pub(super) fn connect(
+        &mut self,
+        me: DomainId,
+        req: Req,
+        name: String,
+        role: Role,
+        lines: u32,
+        wait: bool,
+        fds: &mut Parcel,
+    ) -> Done {
+        let (uid, gid) = self.check_named(me, &name)?;
+        if !self.config.may_bind(uid, gid, &name) {
+            return Err(refusal(RefusalCode::Access, u64::from(uid), 0).into());
+        }
+        check_lines(lines)?;
+        self.check_channels_limit(uid)?;
+        let export = self.names.get(&name).copied();
+        match export.and_then(|e| self.exports.get(&e)) {
+            Some(e) if e.role == role || e.domain == me => {
+                return Err(refusal(RefusalCode::Role, 0, 0).into());
+            }
+            None if !wait => return Err(refusal(RefusalCode::NoSuchName, 0, 0).into()),
+            None => self.check_names_limit(uid)?,
+            Some(_) => {}
+        }
+        let half = fds
+            .take(format::link_kind(role), lines, format::link_bytes(lines))?
+            .token;
+        self.hold(half, uid);
+        let w = Waiting {
+            domain: me,
+            req,
+            name,
+            role,
+            lines,
+            half,
+        };
+        match export {
+            Some(export) => self.incoming(export, w),
+            None => self.waiting.push_back(w),
+        }
+        Ok(())
+    }
+
+    /// Makes a channel for a connect and shows it to the exporter.
+    fn incoming(&mut self, export: ExportId, w: Waiting) {
+        let Some(exporter) = self.exports.get(&export).map(|e| e.domain) else {
+            return self.release(w.half);
+        };
+        let Some(d) = self.domains.get(&w.domain) else {
+            return self.release(w.half);
+        };
+        let (peer_uid, peer_pid) = (d.uid, d.pid);
+        let channel = ChannelId(self.fresh_id());
+        let (source, sink) = match w.role {
+            Role::Source => (w.domain, exporter),
+            Role::Sink => (exporter, w.domain),
+        };
+        let record = Channel {
+            name: w.name,
+            source,
+            sink,
+            connector: w.domain,
+            lines: w.lines,
+            stage: Stage::Incoming {
+                req: w.req,
+                half: w.half,
+            },
+            source_gone: false,
+            sink_half: None,
+            pools: BTreeSet::new(),
+        };
+        self.channels.insert(channel, record);
+        let event = Event::Incoming {
+            channel,
+            export,
+            peer: w.domain,
+            peer_uid,
+            peer_pid,
+            role: w.role.opposite(),
+            lines: w.lines,
+        };
+        self.tell(exporter, event, &[w.half]);
+    }
+
+    pub(super) fn cancel_connect(&mut self, me: DomainId, req: Req) -> Done {
+        if let Some(i) = self
+            .waiting
+            .iter()
+            .position(|w| w.domain == me && w.req == req)
+            && let Some(w) = self.waiting.remove(i)
+        {
+            self.release(w.half);
+            return Ok(());
+        }
+        let half_made = self.channels.iter().find(|(_, c)| {
+            c.connector == me && matches!(c.stage, Stage::Incoming { req: r, .. } if r == req)
+        });
+        if let Some(channel) = half_made.map(|(id, _)| *id) {
+            self.drop_incoming(channel, me);
+        }
+        Ok(())
+    }
+
+    /// A channel in the making comes to nothing because `who` went away or does not want it.
+    pub(super) fn drop_incoming(&mut self, id: ChannelId, who: DomainId) {
+        let Some(c) = self.channels.get(&id).filter(|c| c.is_incoming()) else {
+            return;
+        };
+        let exporter = if c.connector == c.source {
+            c.sink
+        } else {
+            c.source
+        };
+        let Some(c) = self.channels.remove(&id) else {
+            return;
+        };
+        let Stage::Incoming { req, half } = c.stage else {
+            return;
+        };
+        self.release(half);
+        if who == c.connector {
+            let event = Event::PeerGone {
+                channel: id,
+                reason: GoneReason::Closed,
+            };
+            self.tell(exporter, event, &[]);
+        } else {
+            let refusal = refusal(RefusalCode::PeerGone, u64::from(id.0), 0);
+            self.tell(c.connector, Event::Refused { req, refusal }, &[]);
+        }
+    }
+
+    /// The channel in the making that `me` has to answer.
+    fn to_answer(&self, me: DomainId, id: ChannelId) -> Result<(Req, FdToken, Role), Fail> {
+        let c = self.channels.get(&id).ok_or(no_such(id.0))?;
+        match (c.role_of(me), &c.stage) {
+            (Some(role), Stage::Incoming { req, half }) if c.connector != me => {
+                Ok((*req, *half, role))
+            }
+            (None, _) => Err(not_yours(id.0)),
+            _ => Err(refusal(RefusalCode::State, u64::from(id.0), 0).into()),
+        }
+    }
+
+    pub(super) fn accept(
+        &mut self,
+        me: DomainId,
+        req: Req,
+        id: ChannelId,
+        lines: u32,
+        fds: &mut Parcel,
+    ) -> Done {
+        let (their_req, their_half, role) = self.to_answer(me, id)?;
+        check_lines(lines)?;
+        let half = fds
+            .take(format::link_kind(role), lines, format::link_bytes(lines))?
+            .token;
+        let Some(d) = self.domains.get(&me) else {
+            return Err(no_such(me.0));
+        };
+        let (uid, peer_pid, pidfd) = (d.uid, d.pid, d.pidfd);
+        self.hold(half, uid);
+        let Some(c) = self.channels.get_mut(&id) else {
+            return Err(no_such(id.0));
+        };
+        c.stage = Stage::Open;
+        let (kept, done) = match role {
+            Role::Source => {
+                c.lines = lines;
+                (their_half, half)
+            }
+            Role::Sink => (half, their_half),
+        };
+        c.sink_half = Some(kept);
+        let connector = c.connector;
+        let opened = Event::Opened {
+            req: their_req,
+            channel: id,
+            peer: me,
+            peer_uid: uid,
+            peer_pid,
+            lines,
+        };
+        self.tell(connector, opened, &[half, pidfd]);
+        if let Some(theirs) = self.domains.get(&connector).map(|d| d.pidfd) {
+            self.tell(me, Event::Accepted { req, channel: id }, &[theirs]);
+        }
+        self.release(done);
+        Ok(())
+    }
+
+    pub(super) fn reject(&mut self, me: DomainId, id: ChannelId) -> Done {
+        self.to_answer(me, id)?;
+        self.drop_incoming(id, me);
+        Ok(())
+    }
+}
+
+pub(super) fn check_lines(lines: u32) -> Done {
+    if !lines.is_power_of_two() || !(2..=65536).contains(&lines) {
+        return Err(refusal(RefusalCode::BadArgument, u64::from(lines), 65536).into());
+    }
+    Ok(())
+}

@@ -1,0 +1,135 @@
+//! Pools whose writer is gone: never used again, given back as their buffers die.
+
+use super::State;
+use super::types::Action;
+use tranship_proto::{ChannelId, DomainId, Event, PoolId};
+
+impl State {
+    /// The writer is gone, or has no more use for the pool.
+    pub(super) fn orphan(&mut self, id: PoolId) {
+        let offers: Vec<(ChannelId, PoolId)> = self
+            .offers
+            .keys()
+            .filter(|(_, p)| *p == id)
+            .copied()
+            .collect();
+        let board = self.live_board(id);
+        let Some(p) = self.pools.get_mut(&id) else {
+            return;
+        };
+        p.orphan = true;
+        let (writer, entry, unshown) = (p.writer, p.entry, p.unshown());
+        for c in p.chunks.values_mut() {
+            c.ready = None;
+        }
+        self.sub_granted(id, unshown);
+        if let Some(board) = board {
+            self.out.push(Action::SetBoard {
+                board,
+                entry,
+                pool: None,
+                epoch: 0,
+                quota_bytes: 0,
+            });
+        }
+        if let Some(d) = self.domains.get_mut(&writer) {
+            if let Some(slot) = d
+                .entries
+                .get_mut(entry as usize)
+                .filter(|s| **s == Some(id))
+            {
+                *slot = None;
+            }
+            d.left.retain(|(p, _)| *p != id);
+        }
+        for key in offers {
+            self.cancel_offer(key);
+        }
+        self.read_orphan(id);
+    }
+
+    pub(super) fn read_orphans(&mut self) {
+        let ids: Vec<PoolId> = self
+            .pools
+            .iter()
+            .filter(|(_, p)| p.orphan)
+            .map(|(k, _)| *k)
+            .collect();
+        for id in ids {
+            self.read_orphan(id);
+        }
+    }
+
+    fn read_orphan(&mut self, id: PoolId) {
+        let Some(p) = self.pools.get(&id) else { return };
+        if p.chunks.is_empty() || (p.readers.is_empty() && p.queues.is_empty()) {
+            // Nobody else was ever shown it, or all of them are gone.
+            return self.orphan_read(id, &[]);
+        }
+        self.out.push(Action::ReadOrphan {
+            pool: id,
+            slots: p.slots,
+            chunk_bytes: p.chunk_bytes,
+            table: p.table,
+            refs: p.readers.values().filter_map(|r| r.refs).collect(),
+            queues: p.queues.values().map(|q| (q.sent, q.rcvd)).collect(),
+        });
+    }
+
+    /// Gives up the chunks of an orphan in which nothing is alive.
+    pub(super) fn orphan_read(&mut self, id: PoolId, live: &[u32]) {
+        let Some(p) = self.pools.get(&id).filter(|p| p.orphan) else {
+            return;
+        };
+        let dead: Vec<(u32, u32)> = p
+            .chunks
+            .iter()
+            .filter(|(i, _)| !live.contains(i))
+            .map(|(i, c)| (*i, c.serial))
+            .collect();
+        for key in dead {
+            self.chunk_goes(id, key);
+        }
+        let Some(p) = self.pools.get_mut(&id) else {
+            return;
+        };
+        if !p.gone_said && p.chunks.is_empty() {
+            p.gone_said = true;
+            let readers: Vec<DomainId> = p.readers.keys().copied().collect();
+            for reader in readers {
+                self.tell(reader, Event::PoolGone { pool: id }, &[]);
+            }
+        }
+        self.pool_may_end(id);
+    }
+
+    /// An orphan without chunks that anybody maps is forgotten.
+    pub(super) fn pool_may_end(&mut self, id: PoolId) {
+        if !self
+            .pools
+            .get(&id)
+            .is_some_and(|p| p.orphan && p.chunks.is_empty() && p.stranded.is_empty())
+        {
+            return;
+        }
+        let Some(p) = self.pools.remove(&id) else {
+            return;
+        };
+        self.release(p.table);
+        for (channel, q) in p.queues {
+            self.release(q.sent);
+            self.release(q.rcvd);
+            if let Some(c) = self.channels.get_mut(&channel) {
+                c.pools.remove(&id);
+            }
+        }
+        for (reader, r) in p.readers {
+            if let Some(refs) = r.refs {
+                self.release(refs);
+            }
+            if let Some(d) = self.domains.get_mut(&reader) {
+                d.feeding.remove(&id);
+            }
+        }
+    }
+}

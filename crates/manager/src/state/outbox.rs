@@ -1,0 +1,122 @@
+//! What is queued to a client, bounded: a client that does not read costs nobody but itself.
+
+use super::types::{Action, ChunkKey, ClientId, FdToken, InFlight};
+use super::{State, refusal};
+use tranship_proto::{DomainId, Event, PoolId, RefusalCode};
+
+/// Messages queued to one client at most.
+pub(crate) const MAX_MESSAGES: usize = 1024;
+/// Descriptors queued to one client at most.
+pub(crate) const MAX_FDS: usize = 256;
+/// Long answers (`stat`, resync) fill a queue up to these only.
+pub(crate) const EASY_MESSAGES: usize = MAX_MESSAGES / 2;
+pub(crate) const EASY_FDS: usize = MAX_FDS * 3 / 4;
+
+impl State {
+    /// Queues an event to a connection. A client whose queue is full is expelled.
+    pub(super) fn push(&mut self, client: ClientId, event: Event, fds: &[FdToken]) {
+        let Some(c) = self.clients.get(&client) else {
+            return;
+        };
+        if c.flight.len() >= MAX_MESSAGES || c.flight_fds + fds.len() > MAX_FDS {
+            let refusal = refusal(
+                RefusalCode::Limit,
+                c.flight.len() as u64,
+                MAX_MESSAGES as u64,
+            );
+            self.expel.push((client, Some(refusal)));
+            return;
+        }
+        self.push_unbounded(client, event, fds, None);
+    }
+
+    /// Queues what a returning client has to be told again: bounded by what it holds.
+    pub(super) fn push_unbounded(
+        &mut self,
+        client: ClientId,
+        event: Event,
+        fds: &[FdToken],
+        chunk: Option<(PoolId, ChunkKey)>,
+    ) {
+        debug_assert_eq!(event.fds(), fds.len(), "{event:?}");
+        let Some(c) = self.clients.get_mut(&client) else {
+            return;
+        };
+        c.flight.push_back(InFlight {
+            fds: fds.len(),
+            chunk,
+        });
+        c.flight_fds += fds.len();
+        self.out.push(Action::Send {
+            client,
+            event,
+            fds: fds.to_vec(),
+        });
+    }
+
+    /// Queues an event to a domain, if it is connected.
+    pub(super) fn tell(&mut self, domain: DomainId, event: Event, fds: &[FdToken]) {
+        if let Some(client) = self.client_of(domain) {
+            self.push(client, event, fds);
+        }
+    }
+
+    pub(super) fn client_of(&self, domain: DomainId) -> Option<ClientId> {
+        self.domains.get(&domain)?.client
+    }
+
+    /// Whether long answers may go on.
+    pub(super) fn has_room(&self, client: ClientId) -> bool {
+        self.clients
+            .get(&client)
+            .is_some_and(|c| c.flight.len() < EASY_MESSAGES && c.flight_fds < EASY_FDS)
+    }
+
+    /// Queues a chunk to a reader; `false` if there is no room or no connection.
+    pub(super) fn push_chunk(
+        &mut self,
+        reader: DomainId,
+        pool: PoolId,
+        key: ChunkKey,
+        fd: FdToken,
+    ) -> bool {
+        let Some(client) = self.client_of(reader) else {
+            return false;
+        };
+        let Some(c) = self.clients.get(&client) else {
+            return false;
+        };
+        if c.flight.len() >= MAX_MESSAGES || c.flight_fds >= MAX_FDS {
+            return false;
+        }
+        let event = Event::ChunkAdded {
+            pool,
+            index: key.0,
+            serial: key.1,
+        };
+        self.push_unbounded(client, event, &[fd], Some((pool, key)));
+        true
+    }
+
+    /// The oldest queued message went out.
+    pub(super) fn sent(&mut self, client: ClientId) {
+        let Some(c) = self.clients.get_mut(&client) else {
+            return;
+        };
+        let Some(flight) = c.flight.pop_front() else {
+            debug_assert!(false, "more sent than queued");
+            return;
+        };
+        c.flight_fds -= flight.fds;
+        let domain = c.domain;
+        if let (Some((pool, key)), Some(domain)) = (flight.chunk, domain) {
+            self.chunk_reached(pool, key, domain);
+        }
+        if self.has_room(client) {
+            if let Some(domain) = domain {
+                self.feed_all(domain);
+            }
+            self.stat_on(client);
+        }
+    }
+}

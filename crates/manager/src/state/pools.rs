@@ -1,0 +1,211 @@
+//! Pools: making, destroying, the right to forward.
+
+use super::model::Pool;
+use super::types::{Action, Done};
+use super::{Fail, Parcel, State, format, no_such, not_yours, refusal};
+use std::collections::{BTreeMap, BTreeSet};
+use tranship_proto::{DomainId, Event, PoolId, RefusalCode, Req, SLOT_LIMIT, check_name};
+
+/// The numbers that a pool is made with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    pub max_bytes: u64,
+    pub slots: u32,
+    pub chunk_bytes: u64,
+}
+
+const MAX_POOL_BYTES: u64 = 1 << 46;
+const MAX_CHUNKS: u64 = 1 << 20;
+
+impl Shape {
+    fn check(self) -> Done {
+        let bad = |asked, limit| Err(refusal(RefusalCode::BadArgument, asked, limit).into());
+        if self.slots == 0 || self.slots > SLOT_LIMIT {
+            return bad(u64::from(self.slots), u64::from(SLOT_LIMIT));
+        }
+        if !self.chunk_bytes.is_power_of_two() || !(4096..=1 << 40).contains(&self.chunk_bytes) {
+            return bad(self.chunk_bytes, 1 << 40);
+        }
+        if self.max_bytes == 0
+            || self.max_bytes > MAX_POOL_BYTES
+            || self.max_bytes / self.chunk_bytes > MAX_CHUNKS
+            || !self.max_bytes.is_multiple_of(self.chunk_bytes)
+        {
+            return bad(
+                self.max_bytes,
+                MAX_POOL_BYTES.min(self.chunk_bytes * MAX_CHUNKS),
+            );
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    pub(super) fn create_pool(
+        &mut self,
+        me: DomainId,
+        req: Req,
+        name: &str,
+        shape: Shape,
+        claimed: Option<PoolId>,
+        fds: &mut Parcel,
+    ) -> Done {
+        shape.check()?;
+        if !check_name(name) {
+            return Err(refusal(RefusalCode::BadArgument, name.len() as u64, 64).into());
+        }
+        let Some(d) = self.domains.get(&me) else {
+            return Err(no_such(me.0));
+        };
+        let (uid, board) = (d.uid, d.board);
+        let limit = self.config.limits.pools as usize;
+        let have = self.pools.values().filter(|p| p.uid == uid).count();
+        if have >= limit {
+            return Err(refusal(RefusalCode::Limit, have as u64 + 1, limit as u64).into());
+        }
+        let Some(entry) = self.free_entry(me) else {
+            let n = u64::from(self.config.pools_per_domain);
+            return Err(refusal(RefusalCode::Limit, n + 1, n).into());
+        };
+        let table = fds.take(format::TABLE, shape.slots, format::table_bytes(shape.slots))?;
+        let header = table.facts.header.unwrap_or_default();
+        if header.max_bytes != shape.max_bytes || header.chunk_bytes != shape.chunk_bytes {
+            fds.fds.push_front(table);
+            return Err(refusal(
+                RefusalCode::BadDescriptor,
+                shape.max_bytes,
+                header.max_bytes,
+            )
+            .into());
+        }
+        let pool = match claimed {
+            Some(pool) => pool,
+            None => {
+                let (pools, claims) = (&self.pools, &self.claims);
+                let taken = |i| pools.contains_key(&PoolId(i)) || claims.names_pool(PoolId(i));
+                match self.ids.pool(taken, &mut self.out) {
+                    Some(i) => PoolId(i),
+                    None => {
+                        fds.fds.push_front(table);
+                        let n = u64::from(PoolId::MAX.0);
+                        return Err(refusal(RefusalCode::Limit, n + 1, n).into());
+                    }
+                }
+            }
+        };
+        let quota_bytes = self
+            .config
+            .default_quota
+            .unwrap_or(u64::MAX)
+            .min(shape.max_bytes);
+        let record = Pool {
+            name: name.to_owned(),
+            writer: me,
+            uid,
+            max_bytes: shape.max_bytes,
+            chunk_bytes: shape.chunk_bytes,
+            slots: shape.slots,
+            quota_bytes,
+            table: self.hold(table.token, uid),
+            entry,
+            epoch: 1,
+            granted: 0,
+            last_serial: 0,
+            chunks: BTreeMap::new(),
+            stranded: BTreeMap::new(),
+            readers: BTreeMap::new(),
+            queues: BTreeMap::new(),
+            forwarders: BTreeSet::new(),
+            orphan: false,
+            gone_said: false,
+            asked_to_shrink: None,
+        };
+        self.pools.insert(pool, record);
+        self.take_entry(me, entry, pool);
+        self.out.push(Action::SetBoard {
+            board,
+            entry,
+            pool: Some(pool),
+            epoch: 1,
+            quota_bytes,
+        });
+        self.tell(
+            me,
+            Event::PoolCreated {
+                req,
+                pool,
+                entry,
+                quota_bytes,
+            },
+            &[],
+        );
+        Ok(())
+    }
+
+    pub(super) fn free_entry(&self, me: DomainId) -> Option<u32> {
+        let entries = &self.domains.get(&me)?.entries;
+        entries
+            .iter()
+            .position(Option::is_none)
+            .and_then(|i| u32::try_from(i).ok())
+    }
+
+    pub(super) fn take_entry(&mut self, me: DomainId, entry: u32, pool: PoolId) {
+        if let Some(slot) = self
+            .domains
+            .get_mut(&me)
+            .and_then(|d| d.entries.get_mut(entry as usize))
+        {
+            *slot = Some(pool);
+        }
+    }
+
+    /// A pool that `me` writes and that is in use.
+    pub(super) fn own_pool(&mut self, me: DomainId, id: PoolId) -> Result<&mut Pool, Fail> {
+        match self.pools.get_mut(&id) {
+            None => Err(no_such(id.0)),
+            Some(p) if p.writer != me => Err(not_yours(id.0)),
+            Some(p) if p.orphan => Err(no_such(id.0)),
+            Some(p) => Ok(p),
+        }
+    }
+
+    pub(super) fn destroy_pool(&mut self, me: DomainId, id: PoolId) -> Done {
+        self.own_pool(me, id)?;
+        self.orphan(id);
+        Ok(())
+    }
+
+    pub(super) fn allow_forward(
+        &mut self,
+        me: DomainId,
+        req: Req,
+        pool: PoolId,
+        domain: DomainId,
+    ) -> Done {
+        if !self.domains.contains_key(&domain) {
+            return Err(no_such(domain.0));
+        }
+        if !self.may_forward(me, pool)? {
+            return Err(not_yours(pool.0));
+        }
+        if let Some(p) = self.pools.get_mut(&pool) {
+            p.forwarders.insert(domain);
+        }
+        self.tell(me, Event::ForwardAllowed { req, pool, domain }, &[]);
+        Ok(())
+    }
+
+    /// Whether a domain may assign a pool to channels.
+    pub(super) fn may_forward(&self, me: DomainId, pool: PoolId) -> Result<bool, Fail> {
+        let p = self
+            .pools
+            .get(&pool)
+            .filter(|p| !p.orphan)
+            .ok_or(no_such(pool.0))?;
+        let reads = p.readers.get(&me).is_some_and(|r| r.refs.is_some());
+        Ok(p.writer == me
+            || p.forwarders.contains(&me)
+            || (reads && self.config.forward == crate::Forward::Readers))
+    }
+}

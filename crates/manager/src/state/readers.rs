@@ -1,0 +1,162 @@
+//! What a reader is shown: chunks as they come, all of them in pieces after an offer or a resync.
+
+use super::types::{ChunkKey, Done, FdToken};
+use super::{State, no_such, not_yours, refusal};
+use tranship_proto::{DomainId, Event, PoolId, RefusalCode, Req};
+
+/// Unanswered resyncs of one pool by one reader.
+const MAX_RESYNCS: usize = 16;
+
+impl State {
+    /// Shows a new chunk to a reader; `true` if it has to be waited for.
+    pub(super) fn show_to(
+        &mut self,
+        reader: DomainId,
+        pool: PoolId,
+        key: ChunkKey,
+        fd: FdToken,
+    ) -> bool {
+        let Some(r) = self
+            .pools
+            .get_mut(&pool)
+            .and_then(|p| p.readers.get_mut(&reader))
+        else {
+            return false;
+        };
+        if r.queues == 0 && r.offers == 0 {
+            return false;
+        }
+        match &r.feed {
+            Some(feed) if key.0 >= feed.next => return false,
+            None if r.marked => return false,
+            _ => {}
+        }
+        let queued = self.push_chunk(reader, pool, key, fd);
+        let Some(r) = self
+            .pools
+            .get_mut(&pool)
+            .and_then(|p| p.readers.get_mut(&reader))
+        else {
+            return false;
+        };
+        match (&mut r.feed, queued) {
+            (_, true) => {
+                r.shown.insert(key);
+            }
+            (Some(feed), false) => feed.next = feed.next.min(key.0),
+            (None, false) => r.marked = true,
+        }
+        queued
+    }
+
+    /// All chunks of the pool go to the reader, as fast as it takes them.
+    pub(super) fn start_feed(&mut self, pool: PoolId, reader: DomainId, req: Option<Req>) {
+        let Some(r) = self
+            .pools
+            .get_mut(&pool)
+            .and_then(|p| p.readers.get_mut(&reader))
+        else {
+            return;
+        };
+        let feed = r.feed.get_or_insert_default();
+        feed.next = 0;
+        feed.reqs.extend(req);
+        if let Some(d) = self.domains.get_mut(&reader) {
+            d.feeding.insert(pool);
+        }
+        self.feed_all(reader);
+    }
+
+    pub(super) fn feed_all(&mut self, reader: DomainId) {
+        let Some(d) = self.domains.get(&reader) else {
+            return;
+        };
+        let Some(client) = d.client else { return };
+        if d.feeding.is_empty() {
+            return;
+        }
+        let feeding: Vec<PoolId> = d.feeding.iter().copied().collect();
+        for pool in feeding {
+            while self.has_room(client) && self.feed_one(pool, reader) {}
+        }
+    }
+
+    /// Sends the next chunk; `false` when the pool's feed is over.
+    fn feed_one(&mut self, pool: PoolId, reader: DomainId) -> bool {
+        let next = self.pools.get(&pool).and_then(|p| {
+            let feed = p.readers.get(&reader)?.feed.as_ref()?;
+            p.chunks
+                .range(feed.next..)
+                .next()
+                .map(|(i, c)| ((*i, c.serial), c.fd))
+        });
+        let Some((key, fd)) = next else {
+            self.end_feed(pool, reader);
+            return false;
+        };
+        if !self.push_chunk(reader, pool, key, fd) {
+            return false;
+        }
+        if let Some(r) = self
+            .pools
+            .get_mut(&pool)
+            .and_then(|p| p.readers.get_mut(&reader))
+        {
+            r.shown.insert(key);
+            if let Some(feed) = &mut r.feed {
+                feed.next = key.0 + 1;
+            }
+        }
+        true
+    }
+
+    fn end_feed(&mut self, pool: PoolId, reader: DomainId) {
+        if let Some(d) = self.domains.get_mut(&reader) {
+            d.feeding.remove(&pool);
+        }
+        let Some(r) = self
+            .pools
+            .get_mut(&pool)
+            .and_then(|p| p.readers.get_mut(&reader))
+        else {
+            return;
+        };
+        r.marked = false;
+        for req in r.feed.take().unwrap_or_default().reqs {
+            self.tell(reader, Event::Resynced { req, pool }, &[]);
+        }
+    }
+
+    pub(super) fn resync(&mut self, me: DomainId, req: Req, id: PoolId) -> Done {
+        let p = self.pools.get(&id).ok_or(no_such(id.0))?;
+        if p.writer == me && !p.orphan {
+            self.tell(me, Event::Resynced { req, pool: id }, &[]);
+            return Ok(());
+        }
+        let r = p
+            .readers
+            .get(&me)
+            .filter(|r| r.queues + r.offers > 0)
+            .ok_or(not_yours(id.0))?;
+        let waiting = r.feed.as_ref().map_or(0, |f| f.reqs.len());
+        if waiting >= MAX_RESYNCS {
+            return Err(refusal(RefusalCode::Limit, waiting as u64 + 1, MAX_RESYNCS as u64).into());
+        }
+        self.start_feed(id, me, Some(req));
+        Ok(())
+    }
+
+    pub(super) fn unmapped(&mut self, me: DomainId, id: PoolId, key: ChunkKey) -> Done {
+        let p = self.pools.get_mut(&id).ok_or(no_such(id.0))?;
+        let live = p.chunks.get(&key.0).is_some_and(|c| c.serial == key.1);
+        let r = p.readers.get_mut(&me).ok_or(not_yours(id.0))?;
+        if !r.shown.contains(&key) {
+            return Err(no_such(key.0));
+        }
+        r.marked |= live;
+        self.unhold_chunk(id, key, me);
+        self.reader_may_leave(id, me);
+        self.pool_may_end(id);
+        Ok(())
+    }
+}

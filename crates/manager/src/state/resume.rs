@@ -1,0 +1,236 @@
+//! A domain that comes back to the manager that it left: what it claims is what is known already,
+//! and what it does not claim is given up.
+
+use super::model::Left;
+use super::roster::left_event;
+use super::types::{Action, ChunkKey, Done};
+use super::{State, no_such, refusal};
+use std::collections::BTreeSet;
+use tranship_proto::{
+    ChannelClaim, ChannelId, DomainId, Event, GoneReason, PoolId, RefusalCode, Req, Role,
+};
+
+impl State {
+    /// The pool's place in the new board. The roster is said again from the start, its epoch first:
+    /// the writer may not collect before it has heard the whole of it.
+    pub(super) fn pool_again(&mut self, me: DomainId, req: Req, id: PoolId) -> Done {
+        let Some(entry) = self.free_entry(me) else {
+            return Err(refusal(RefusalCode::Limit, 1, 0).into());
+        };
+        self.take_entry(me, entry, id);
+        let left: Vec<Left> = self
+            .domains
+            .get(&me)
+            .map(|d| {
+                d.left
+                    .iter()
+                    .filter(|(p, _)| *p == id)
+                    .map(|(_, l)| *l)
+                    .collect()
+            })
+            .unwrap_or_default();
+        let Some((board, client)) = self
+            .domains
+            .get(&me)
+            .and_then(|d| Some((d.board, d.client?)))
+        else {
+            return Ok(());
+        };
+        let Some(p) = self.pools.get_mut(&id) else {
+            return Err(no_such(id.0));
+        };
+        for r in p.readers.values_mut() {
+            r.announced = false;
+        }
+        let queues: Vec<ChannelId> = p.queues.keys().copied().collect();
+        p.entry = entry;
+        p.epoch = 1 + (queues.len() + left.len()) as u64;
+        let (epoch, quota_bytes) = (p.epoch, p.quota_bytes);
+        self.out.push(Action::SetBoard {
+            board,
+            entry,
+            pool: Some(id),
+            epoch,
+            quota_bytes,
+        });
+        let created = Event::PoolCreated {
+            req,
+            pool: id,
+            entry,
+            quota_bytes,
+        };
+        self.push_unbounded(client, created, &[], None);
+        let mut epoch = 1;
+        for channel in queues {
+            epoch += 1;
+            self.say_joined(id, channel, epoch);
+        }
+        for l in left {
+            epoch += 1;
+            self.push_unbounded(client, left_event(id, l, epoch), &[], None);
+        }
+        Ok(())
+    }
+
+    pub(super) fn reader_again(&mut self, me: DomainId, pool: PoolId, mapped: &[ChunkKey]) -> Done {
+        let Some(r) = self.pools.get(&pool).and_then(|p| p.readers.get(&me)) else {
+            return Err(refusal(RefusalCode::Claim, u64::from(pool.0), 0).into());
+        };
+        let first = self
+            .domains
+            .get_mut(&me)
+            .and_then(|d| d.claiming.as_mut())
+            .is_some_and(|c| c.readers.insert(pool));
+        // Split claims: only the last one is whole, so nothing is taken from `shown` before `ClaimDone`.
+        let unknown: Vec<ChunkKey> = mapped
+            .iter()
+            .filter(|k| !r.shown.contains(k))
+            .copied()
+            .collect();
+        if let Some(c) = self.domains.get_mut(&me).and_then(|d| d.claiming.as_mut()) {
+            c.chunks.extend(mapped.iter().map(|k| (pool, *k)));
+        }
+        let stranded: Vec<ChunkKey> = self.pools.get(&pool).map_or(Vec::new(), |p| {
+            mapped
+                .iter()
+                .filter(|k| p.stranded.contains_key(k))
+                .copied()
+                .collect()
+        });
+        for (index, serial) in unknown.into_iter().chain(stranded) {
+            if let Some(client) = self.client_of(me) {
+                self.push_unbounded(
+                    client,
+                    Event::ChunkGone {
+                        pool,
+                        index,
+                        serial,
+                    },
+                    &[],
+                    None,
+                );
+            }
+        }
+        let gone = self.pools.get(&pool).is_some_and(|p| p.gone_said);
+        if gone && first {
+            self.tell(me, Event::PoolGone { pool }, &[]);
+        }
+        Ok(())
+    }
+
+    pub(super) fn channel_again(&mut self, me: DomainId, req: Req, claim: &ChannelClaim) -> Done {
+        let id = claim.channel;
+        let (known, gone) = match self.channels.get(&id) {
+            None => (true, true),
+            Some(c) => {
+                let peer = if c.source == me { c.sink } else { c.source };
+                let agrees = c.role_of(me) == Some(claim.role) && peer == claim.peer;
+                (
+                    agrees && !c.is_incoming(),
+                    claim.role == Role::Sink && c.source_gone,
+                )
+            }
+        };
+        if !known {
+            return Err(refusal(RefusalCode::Claim, u64::from(id.0), 0).into());
+        }
+        if let Some(c) = self.domains.get_mut(&me).and_then(|d| d.claiming.as_mut()) {
+            c.channels.insert(id);
+        }
+        self.tell(me, Event::Claimed { req }, &[]);
+        if gone {
+            self.tell(
+                me,
+                Event::PeerGone {
+                    channel: id,
+                    reason: GoneReason::Closed,
+                },
+                &[],
+            );
+        }
+        Ok(())
+    }
+
+    /// What the domain had here and did not claim, it has no more.
+    pub(super) fn give_up_unclaimed(&mut self, me: DomainId) {
+        let Some(c) = self.domains.get_mut(&me).and_then(|d| d.claiming.take()) else {
+            return;
+        };
+        if c.same {
+            let channels: Vec<(ChannelId, bool)> = self
+                .channels
+                .iter()
+                .filter(|(k, ch)| ch.role_of(me).is_some() && !c.channels.contains(k))
+                .map(|(k, ch)| (*k, ch.source == me))
+                .collect();
+            for (channel, is_source) in channels {
+                if is_source {
+                    self.source_goes(channel, GoneReason::Closed);
+                } else {
+                    self.sink_goes(channel, GoneReason::Closed);
+                }
+            }
+            self.give_up_reading(me, &c.readers, &c.chunks);
+        }
+        let pools: Vec<PoolId> = self
+            .pools
+            .iter()
+            .filter(|(_, p)| p.writer == me && !p.orphan)
+            .map(|(k, _)| *k)
+            .collect();
+        for pool in pools {
+            if !c.pools.contains(&pool) {
+                self.orphan(pool);
+                continue;
+            }
+            let Some(p) = self.pools.get(&pool) else {
+                continue;
+            };
+            let gone: Vec<ChunkKey> = p
+                .chunks
+                .iter()
+                .map(|(i, k)| (*i, k.serial))
+                .filter(|k| !c.chunks.contains(&(pool, *k)))
+                .collect();
+            let unshown = p.unshown();
+            for key in gone {
+                self.chunk_goes(pool, key);
+            }
+            self.sub_granted(pool, unshown);
+        }
+    }
+
+    fn give_up_reading(
+        &mut self,
+        me: DomainId,
+        readers: &BTreeSet<PoolId>,
+        chunks: &BTreeSet<(PoolId, ChunkKey)>,
+    ) {
+        let read: Vec<PoolId> = self
+            .pools
+            .iter()
+            .filter(|(_, p)| p.readers.contains_key(&me))
+            .map(|(k, _)| *k)
+            .collect();
+        for pool in read {
+            if !readers.contains(&pool) {
+                self.drop_reader(pool, me);
+                continue;
+            }
+            let Some(r) = self.pools.get(&pool).and_then(|p| p.readers.get(&me)) else {
+                continue;
+            };
+            let unmapped: Vec<ChunkKey> = r
+                .shown
+                .iter()
+                .filter(|k| !chunks.contains(&(pool, **k)))
+                .copied()
+                .collect();
+            for key in unmapped {
+                self.unhold_chunk(pool, key, me);
+            }
+            self.reader_may_leave(pool, me);
+            self.pool_may_end(pool);
+        }
+    }
+}

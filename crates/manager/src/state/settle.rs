@@ -1,0 +1,336 @@
+//! Taking up what was claimed once all sides of it are there.
+
+use super::claims::EndKey;
+use super::model::{Channel, Left, Queue, Reader, Stage};
+use super::types::FdToken;
+use super::{State, format, refusal};
+use std::collections::BTreeSet;
+use tranship_proto::{ChannelId, DomainId, Event, PoolId, RefusalCode, Role};
+
+/// What was claimed last: only what hangs together with it can have become ready.
+#[derive(Debug)]
+pub(super) enum Claimed {
+    Channel(ChannelId),
+    Assign(ChannelId, PoolId),
+    Domain(DomainId),
+}
+
+impl State {
+    pub(super) fn settle(&mut self, what: &Claimed) {
+        match *what {
+            Claimed::Channel(channel) => {
+                self.settle_channel(channel);
+                self.settle_assigns();
+            }
+            Claimed::Assign(channel, pool) => {
+                self.settle_assign(channel, pool);
+            }
+            Claimed::Domain(me) => {
+                let pools: Vec<PoolId> = self
+                    .pools
+                    .iter()
+                    .filter(|(_, p)| p.writer == me)
+                    .map(|(k, _)| *k)
+                    .collect();
+                for pool in pools {
+                    self.settle_left(pool);
+                }
+                self.settle_readers();
+                self.settle_assigns();
+            }
+        }
+    }
+
+    /// A pool can be joined to once its writer has claimed all that it has.
+    fn ready_pool(&self, pool: PoolId) -> bool {
+        self.pools.get(&pool).is_some_and(|p| {
+            !p.orphan
+                && self
+                    .domains
+                    .get(&p.writer)
+                    .is_some_and(|d| d.claiming.is_none())
+        })
+    }
+
+    fn settle_channel(&mut self, channel: ChannelId) {
+        let (Some(a), Some(b)) = (
+            self.claims.ends.get(&(channel, true)),
+            self.claims.ends.get(&(channel, false)),
+        ) else {
+            return;
+        };
+        if a.domain != b.peer || b.domain != a.peer {
+            return;
+        }
+        let (Some(a), Some(b)) = (
+            self.claims.ends.remove(&(channel, true)),
+            self.claims.ends.remove(&(channel, false)),
+        ) else {
+            return;
+        };
+        self.release(a.half);
+        let record = Channel {
+            name: String::new(),
+            source: a.domain,
+            sink: b.domain,
+            connector: b.domain,
+            lines: a.lines,
+            stage: Stage::Open,
+            source_gone: false,
+            sink_half: Some(b.half),
+            pools: BTreeSet::new(),
+        };
+        self.channels.insert(channel, record);
+        self.tell(a.domain, Event::Claimed { req: a.req }, &[]);
+        self.tell(b.domain, Event::Claimed { req: b.req }, &[]);
+    }
+
+    fn settle_left(&mut self, pool: PoolId) {
+        for channel in self.claims.left.remove(&pool).unwrap_or_default() {
+            self.queue_left_unjoined(pool, channel);
+        }
+    }
+
+    /// The writer may still have a queue on its roster that was never taken up again.
+    pub(super) fn queue_left_unjoined(&mut self, pool: PoolId, channel: ChannelId) {
+        if !self.ready_pool(pool) {
+            if self.claims.left.len() < 65536 || self.claims.left.contains_key(&pool) {
+                let left = self.claims.left.entry(pool).or_default();
+                if left.len() < 65536 {
+                    left.insert(channel);
+                }
+            }
+            return;
+        }
+        let epoch = self.raise_epoch(pool);
+        self.say_left(pool, Left::Queue(channel), epoch);
+    }
+
+    fn settle_readers(&mut self) {
+        let ready: Vec<(PoolId, DomainId)> = self
+            .claims
+            .readers
+            .keys()
+            .filter(|(p, d)| {
+                self.ready_pool(*p) && self.domains.get(d).is_some_and(|d| d.claiming.is_none())
+            })
+            .copied()
+            .collect();
+        for (pool, reader) in ready {
+            let Some(r) = self.claims.readers.remove(&(pool, reader)) else {
+                continue;
+            };
+            let fits = self.pools.get(&pool).is_some_and(|p| {
+                p.slots == r.slots && p.writer != reader && !p.readers.contains_key(&reader)
+            });
+            if fits {
+                self.take_up_reader(pool, reader, r.refs, r.mapped);
+            } else {
+                self.release(r.refs);
+            }
+        }
+    }
+
+    fn take_up_reader(
+        &mut self,
+        pool: PoolId,
+        reader: DomainId,
+        refs: FdToken,
+        mapped: BTreeSet<(u32, u32)>,
+    ) {
+        let Some(p) = self.pools.get_mut(&pool) else {
+            return self.release(refs);
+        };
+        let mut record = Reader {
+            refs: Some(refs),
+            marked: true,
+            ..Reader::default()
+        };
+        let windows = p.max_bytes / p.chunk_bytes;
+        let mut gone = Vec::new();
+        for key in mapped {
+            let live = p.chunks.get(&key.0).is_some_and(|c| c.serial == key.1);
+            if live {
+                record.shown.insert(key);
+                continue;
+            }
+            gone.push(key);
+            // A chunk that nobody else knows of: counted as stranded as far as the total reaches,
+            // so that a liar cannot push honest pools over it.
+            let free = self
+                .total_bytes
+                .saturating_sub(self.money.granted + self.money.stranded);
+            let counts = p.stranded.contains_key(&key)
+                || (free >= p.chunk_bytes && (p.stranded.len() as u64) < windows);
+            if counts && u64::from(key.0) < windows {
+                if !p.stranded.contains_key(&key) {
+                    self.money.stranded += p.chunk_bytes;
+                }
+                p.stranded.entry(key).or_default().insert(reader);
+                record.shown.insert(key);
+            }
+        }
+        p.readers.insert(reader, record);
+        for (index, serial) in gone {
+            let event = Event::ChunkGone {
+                pool,
+                index,
+                serial,
+            };
+            if let Some(client) = self.client_of(reader) {
+                self.push_unbounded(client, event, &[], None);
+            }
+        }
+    }
+
+    fn settle_assigns(&mut self) {
+        // A forwarder's assignment needs its own reading to be taken up first: until nothing moves.
+        loop {
+            let pending: BTreeSet<(ChannelId, PoolId)> = self
+                .claims
+                .assigns
+                .keys()
+                .map(|(c, p, _)| (*c, *p))
+                .collect();
+            let before = pending.len();
+            for (channel, pool) in pending {
+                self.settle_assign(channel, pool);
+            }
+            if self
+                .claims
+                .assigns
+                .keys()
+                .map(|(c, p, _)| (*c, *p))
+                .collect::<BTreeSet<_>>()
+                .len()
+                == before
+            {
+                return;
+            }
+        }
+    }
+
+    fn settle_assign(&mut self, channel: ChannelId, pool: PoolId) {
+        let (from, to) = ((channel, pool, true), (channel, pool, false));
+        let (Some(a), Some(b)) = (self.claims.assigns.get(&from), self.claims.assigns.get(&to))
+        else {
+            return;
+        };
+        let Some(c) = self.channels.get(&channel).filter(|c| !c.is_incoming()) else {
+            return;
+        };
+        let Some(p) = self.pools.get(&pool).filter(|_| self.ready_pool(pool)) else {
+            return;
+        };
+        let reads =
+            |d: DomainId| p.writer == d || p.readers.get(&d).is_some_and(|r| r.refs.is_some());
+        if !reads(c.sink) || !reads(c.source) {
+            return;
+        }
+        let bytes = format::counts_bytes(p.slots);
+        let right = |facts: &super::Facts, kind: u32| {
+            let h = facts.header.unwrap_or_default();
+            facts.sealed && facts.size == bytes && h.kind == kind && h.count == p.slots
+        };
+        let good = right(&a.facts, format::SENT)
+            && right(&b.facts, format::RCVD)
+            && (a.domain, b.domain) == (c.source, c.sink)
+            && !p.queues.contains_key(&channel);
+        let (Some(a), Some(b)) = (
+            self.claims.assigns.remove(&from),
+            self.claims.assigns.remove(&to),
+        ) else {
+            return;
+        };
+        if !good {
+            self.release(a.fd);
+            self.release(b.fd);
+            for (domain, req) in [(a.domain, a.req), (b.domain, b.req)] {
+                let refusal = refusal(RefusalCode::Claim, u64::from(channel.0), 0);
+                self.tell(domain, Event::Refused { req, refusal }, &[]);
+            }
+            return;
+        }
+        let queue = Queue {
+            source: a.domain,
+            sink: b.domain,
+            sent: a.fd,
+            rcvd: b.fd,
+        };
+        self.join_queue(pool, channel, queue);
+        self.tell(a.domain, Event::Claimed { req: a.req }, &[]);
+        self.tell(b.domain, Event::Claimed { req: b.req }, &[]);
+    }
+
+    /// One end leaves a channel whose other end has not come back.
+    pub(super) fn drop_claimed_end(&mut self, me: DomainId, channel: ChannelId) -> bool {
+        let roles = [Role::Source, Role::Sink];
+        let mine = roles
+            .map(|r| (channel, r == Role::Source))
+            .into_iter()
+            .find(|k| self.claims.ends.get(k).is_some_and(|e| e.domain == me));
+        let Some(key) = mine else { return false };
+        self.forget_end(key);
+        true
+    }
+
+    fn forget_end(&mut self, key: EndKey) {
+        let Some(end) = self.claims.ends.remove(&key) else {
+            return;
+        };
+        self.release(end.half);
+        let assigns: Vec<_> = self
+            .claims
+            .assigns
+            .keys()
+            .filter(|(c, _, s)| (*c, *s) == key)
+            .copied()
+            .collect();
+        for k in assigns {
+            if let Some(a) = self.claims.assigns.remove(&k) {
+                self.release(a.fd);
+            }
+            if !key.1 {
+                self.queue_left_unjoined(k.1, k.0);
+            }
+        }
+    }
+
+    /// Everything that a domain which ended had claimed.
+    pub(super) fn drop_claims_of(&mut self, me: DomainId) {
+        let ends: Vec<EndKey> = self
+            .claims
+            .ends
+            .iter()
+            .filter(|(_, e)| e.domain == me)
+            .map(|(k, _)| *k)
+            .collect();
+        for key in ends {
+            self.forget_end(key);
+        }
+        let assigns: Vec<_> = self
+            .claims
+            .assigns
+            .iter()
+            .filter(|(_, a)| a.domain == me)
+            .map(|(k, _)| *k)
+            .collect();
+        for k in assigns {
+            if let Some(a) = self.claims.assigns.remove(&k) {
+                self.release(a.fd);
+            }
+        }
+        let readers: Vec<_> = self
+            .claims
+            .readers
+            .keys()
+            .filter(|(_, d)| *d == me)
+            .copied()
+            .collect();
+        for k in readers {
+            if let Some(r) = self.claims.readers.remove(&k) {
+                self.release(r.refs);
+            }
+        }
+    }
+}

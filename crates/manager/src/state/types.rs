@@ -1,0 +1,252 @@
+//! What goes in and what comes out of the state machine, and its opaque handles.
+
+use tranship_proto::{DomainId, Event, PoolId, Refusal, Request};
+
+/// A connection, as the shell numbers them. Never used twice.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ClientId(pub u64);
+
+/// A descriptor in the shell's table. The state owns every token that it was given until it says `Close`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct FdToken(pub u64);
+
+/// The common header of a shared object (`docs/format.md`), if magic and version were right.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Header {
+    /// Kind of object.
+    pub kind: u32,
+    /// Slots, lines or entries.
+    pub count: u32,
+    /// Offset 24: a slot table's pool maximum.
+    pub max_bytes: u64,
+    /// Offset 32: a slot table's chunk size.
+    pub chunk_bytes: u64,
+}
+
+/// What the shell found out about a descriptor that a client sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Facts {
+    /// On tmpfs, with exactly the prescribed seals, no execute bit, every block present.
+    pub sealed: bool,
+    /// Its size, bytes.
+    pub size: u64,
+    /// Its header, if it has a valid one.
+    pub header: Option<Header>,
+    /// It is a socket.
+    pub socket: bool,
+    /// Its inode number.
+    pub inode: u64,
+}
+
+/// A received descriptor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fd {
+    /// Its handle.
+    pub token: FdToken,
+    /// What is known of it.
+    pub facts: Facts,
+}
+
+/// Something happened. Time comes along with every input.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// A connection was accepted.
+    Connected {
+        /// The new connection.
+        client: ClientId,
+        /// Credentials of who connected.
+        uid: u32,
+        /// Group.
+        gid: u32,
+        /// Process.
+        pid: u32,
+    },
+    /// A message came.
+    Request {
+        /// From whom.
+        client: ClientId,
+        /// What.
+        request: Request,
+        /// With which descriptors, in order.
+        fds: Vec<Fd>,
+    },
+    /// The first message came: the shell adds the sender's pidfd and a fresh board.
+    Hello {
+        /// From whom.
+        client: ClientId,
+        /// Always `Request::Hello`.
+        request: Request,
+        /// The sender's pidfd, if the kernel gave one.
+        pidfd: Option<FdToken>,
+        /// What identifies the process for as long as the machine runs.
+        process: u64,
+        /// A board for it, if one could be made.
+        board: Option<FdToken>,
+    },
+    /// The connection broke the rules on a level below messages.
+    Violation {
+        /// Who.
+        client: ClientId,
+        /// Which rule.
+        refusal: Refusal,
+    },
+    /// The connection is closed.
+    HungUp {
+        /// Whose.
+        client: ClientId,
+    },
+    /// The oldest message queued to this client went out.
+    Sent {
+        /// To whom.
+        client: ClientId,
+    },
+    /// A watched pidfd fired.
+    ProcessDied {
+        /// Whose.
+        domain: DomainId,
+    },
+    /// The answer to `Action::ReadOrphan`: indices of chunks in which something is still alive.
+    OrphanRead {
+        /// Of which pool.
+        pool: PoolId,
+        /// Window indices.
+        live: Vec<u32>,
+    },
+    /// The answer to `Action::ReadHold`.
+    HoldRead {
+        /// Who asked.
+        client: ClientId,
+        /// Buffers referenced.
+        buffers: u32,
+        /// Bytes of these buffers.
+        bytes: u64,
+    },
+    /// The answer to `Action::ReadTaken`.
+    TakenRead {
+        /// Who asked.
+        client: ClientId,
+        /// The sink's head.
+        taken: u64,
+    },
+    /// The administrator or a policy sets a quota.
+    SetQuota {
+        /// Of which pool.
+        pool: PoolId,
+        /// New quota, bytes.
+        quota_bytes: u64,
+    },
+    /// Time passed.
+    Tick,
+}
+
+/// What the shell is to do, in this order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Queue a message; the tokens stay the state's. Raise the client's `wake`. Answered by `Input::Sent`.
+    Send {
+        /// To whom.
+        client: ClientId,
+        /// What.
+        event: Event,
+        /// With which descriptors.
+        fds: Vec<FdToken>,
+    },
+    /// Forget a token and close its descriptor (a queued message keeps its own hold on it).
+    Close(FdToken),
+    /// Drop the connection, after a last attempt to say why.
+    Disconnect {
+        /// Whose.
+        client: ClientId,
+        /// Why; `None` where the client left of its own will.
+        refusal: Option<Refusal>,
+    },
+    /// Watch this pidfd until it is closed.
+    Watch {
+        /// The pidfd.
+        pidfd: FdToken,
+        /// Whose.
+        domain: DomainId,
+    },
+    /// Store an entry of a board (release).
+    SetBoard {
+        /// The board.
+        board: FdToken,
+        /// Index.
+        entry: u32,
+        /// The pool; `None` clears the entry.
+        pool: Option<PoolId>,
+        /// Its epoch.
+        epoch: u64,
+        /// Its quota.
+        quota_bytes: u64,
+    },
+    /// Read an orphan's counters: all `rcvd`, then all `ref`, then all `sent`. Answered at once.
+    ReadOrphan {
+        /// The pool.
+        pool: PoolId,
+        /// Its slots.
+        slots: u32,
+        /// Its chunk size.
+        chunk_bytes: u64,
+        /// Its slot table.
+        table: FdToken,
+        /// `ref` of every reader.
+        refs: Vec<FdToken>,
+        /// (`sent`, `rcvd`) of every queue.
+        queues: Vec<(FdToken, FdToken)>,
+    },
+    /// Count what a reader holds. Answered at once.
+    ReadHold {
+        /// Who asked.
+        client: ClientId,
+        /// The pool's table.
+        table: FdToken,
+        /// The reader's counters.
+        refs: FdToken,
+        /// Slots.
+        slots: u32,
+    },
+    /// Read the head of a sink's half. Answered at once.
+    ReadTaken {
+        /// Who asked.
+        client: ClientId,
+        /// The sink's half.
+        half: FdToken,
+    },
+    /// Make sure, before anything that follows, that ids below these are never handed out again.
+    ReserveIds {
+        /// Next free id of domains, channels and exports.
+        next: u32,
+        /// Next free pool id.
+        next_pool: u32,
+    },
+    /// The manager was idle for as long as it is to be.
+    Exit,
+}
+
+/// Why a request is not done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fail {
+    /// Said to the client, which stays.
+    Refuse(Refusal),
+    /// The client broke the protocol.
+    Expel(Refusal),
+}
+
+impl From<Refusal> for Fail {
+    fn from(r: Refusal) -> Fail {
+        Fail::Refuse(r)
+    }
+}
+
+pub(crate) type Done = Result<(), Fail>;
+
+/// A chunk, as readers name it.
+pub(crate) type ChunkKey = (u32, u32);
+
+/// What to do when a queued message has gone out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InFlight {
+    pub fds: usize,
+    pub chunk: Option<(PoolId, ChunkKey)>,
+}
