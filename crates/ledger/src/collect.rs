@@ -58,7 +58,8 @@ impl<R: Words, C: Words> Roster<R, C> {
     /// * `generations`: the writer's own table.
     /// * `epoch_now`: the board's epoch of this pool. It must be an acquire load.
     ///
-    /// Costs per candidate: one word per queue twice, one per reader twice, and the generation; one fence a batch.
+    /// Costs per candidate that is dead: two words per queue and one per reader, all that twice, and the generation;
+    /// one fence a batch.
     ///
     /// # Errors
     /// [`StaleRoster`]; then `batch` and all generations are as before.
@@ -96,7 +97,7 @@ impl<R: Words, C: Words> Roster<R, C> {
                 }
                 CollectStep::Pass => {
                     for block in candidates.chunks(BLOCK) {
-                        let living = self.pass(block, own, &mut scratch.rcvd);
+                        let living = self.pass(block.iter().copied(), own, &mut scratch.rcvd);
                         for (i, &slot) in block.iter().enumerate() {
                             if living & (1 << i) == 0 {
                                 scratch.pending.push((slot, generations.load(slot)));
@@ -116,12 +117,16 @@ impl<R: Words, C: Words> Roster<R, C> {
                 // and our (store generation, read ref) at least one sees the other.
                 CollectStep::Fence => fence(Ordering::SeqCst),
                 CollectStep::LookAgain => {
-                    for &(slot, generation) in &scratch.pending {
-                        if self.is_held(slot, own) {
-                            generations.store(slot, generation);
-                            batch.alive.push(slot);
-                        } else {
-                            batch.dead.push(slot);
+                    for block in scratch.pending.chunks(BLOCK) {
+                        let living =
+                            self.pass(block.iter().map(|&(slot, _)| slot), own, &mut scratch.rcvd);
+                        for (i, &(slot, generation)) in block.iter().enumerate() {
+                            if living & (1 << i) == 0 {
+                                batch.dead.push(slot);
+                            } else {
+                                generations.store(slot, generation);
+                                batch.alive.push(slot);
+                            }
                         }
                     }
                 }
@@ -140,21 +145,24 @@ impl<R: Words, C: Words> Roster<R, C> {
 
     /// One pass over at most [`BLOCK`] slots; bit i is set if slot i is alive.
     #[inline]
-    fn pass<O: Words + ?Sized>(&self, slots: &[u32], own: &O, rcvd: &mut Vec<u32>) -> u64 {
-        debug_assert!(slots.len() <= BLOCK);
+    fn pass<O, I>(&self, slots: I, own: &O, rcvd: &mut Vec<u32>) -> u64
+    where
+        O: Words + ?Sized,
+        I: Iterator<Item = u32> + Clone,
+    {
         rcvd.resize(self.queues.len() * BLOCK, 0);
         let mut living = 0;
         for phase in PASS_ORDER {
             match phase {
                 Phase::Received => {
                     for (queue, seen) in self.queues.iter().zip(rcvd.chunks_exact_mut(BLOCK)) {
-                        for (seen, &slot) in seen.iter_mut().zip(slots) {
+                        for (seen, slot) in seen.iter_mut().zip(slots.clone()) {
                             *seen = queue.rcvd.load(slot);
                         }
                     }
                 }
                 Phase::References => {
-                    for (i, &slot) in slots.iter().enumerate() {
+                    for (i, slot) in slots.clone().enumerate() {
                         living |= u64::from(self.is_held(slot, own)) << i;
                     }
                 }
@@ -162,7 +170,7 @@ impl<R: Words, C: Words> Roster<R, C> {
                 // make, hide a message on another.
                 Phase::Sent => {
                     for (queue, seen) in self.queues.iter().zip(rcvd.chunks_exact(BLOCK)) {
-                        for (i, (&seen, &slot)) in seen.iter().zip(slots).enumerate() {
+                        for (i, (&seen, slot)) in seen.iter().zip(slots.clone()).enumerate() {
                             living |= u64::from(queue.sent.load(slot) != seen) << i;
                         }
                     }
@@ -185,7 +193,7 @@ impl<R: Words, C: Words> Roster<R, C> {
     /// pools whose writer is dead and whose roster it edits itself.
     #[must_use]
     pub fn is_alive(&self, slot: u32) -> bool {
-        self.pass(&[slot], &NoWords, &mut Vec::new()) != 0
+        self.pass(std::iter::once(slot), &NoWords, &mut Vec::new()) != 0
     }
 
     /// The first of `slots` that is alive, if any: a chunk without one may be unmapped by its readers.
@@ -193,7 +201,7 @@ impl<R: Words, C: Words> Roster<R, C> {
         let mut rcvd = Vec::new();
         slots
             .into_iter()
-            .find(|&slot| self.pass(&[slot], &NoWords, &mut rcvd) != 0)
+            .find(|&slot| self.pass(std::iter::once(slot), &NoWords, &mut rcvd) != 0)
     }
 }
 

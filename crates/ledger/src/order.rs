@@ -30,7 +30,8 @@ pub enum CollectStep {
     Bump,
     /// Sequentially consistent fence; partner of [`ReceiptStep::Fence`].
     Fence,
-    /// All `ref` once more; who rose gets its even generation back.
+    /// The pass once more; who is alive now gets its even generation back. Looking at the references alone is not
+    /// enough: who got one from a liar may have sent the buffer on, properly, and released it since.
     LookAgain,
 }
 

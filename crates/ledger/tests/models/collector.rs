@@ -1,0 +1,208 @@
+//! The collector, one shared word at a time.
+
+use tranship_ledger::order::{CollectStep, Phase};
+
+use crate::config::{A, Config};
+use crate::explore::Steps;
+use crate::manager::is_stale;
+use crate::state::{Collector, State, Use, status::ON};
+
+pub fn steps(config: &Config, state: &State, out: &mut Steps) {
+    // An orphan's verdict is the manager's, once the writer is dead; otherwise the writer's own.
+    if state.is_alive(A) == config.orphan {
+        return;
+    }
+    for c in 0..usize::from(config.collectors) {
+        if state.collector[c].active {
+            step(config, state, c, out);
+        } else {
+            for s in (0..usize::from(config.slots)).filter(|&s| state.slot[s] == Use::Sent) {
+                if config.own_before_the_pass && state.refs[usize::from(A)][s] > 0 {
+                    continue;
+                }
+                let mut next = *state;
+                let slot = u8::try_from(s).expect("few");
+                next.collector[c] = Collector {
+                    active: true,
+                    slot,
+                    ..Collector::default()
+                };
+                step(config, &next, c, out);
+            }
+        }
+    }
+}
+
+/// The words of a phase, bit by index.
+fn words(config: &Config, state: &State, phase: Phase) -> u8 {
+    match phase {
+        Phase::Received | Phase::Sent => (0..config.channels.len())
+            .filter(|&q| state.queue[q] & ON != 0)
+            .fold(0, |bits, q| bits | 1 << q),
+        Phase::References => {
+            let own = u8::from(!config.orphan && !config.own_before_the_pass);
+            (1..config.domains)
+                .filter(|&d| state.reader[usize::from(d)] & ON != 0)
+                .fold(own, |bits, d| bits | 1 << d)
+        }
+    }
+}
+
+fn step(config: &Config, state: &State, c: usize, out: &mut Steps) {
+    let at = state.collector[c];
+    let s = usize::from(at.slot);
+    if at.restoring {
+        let mut next = *state;
+        next.generation[s] = at.even;
+        next.collector[c] = Collector::default();
+        out.push("restores", 100, at.slot, next);
+        return;
+    }
+    match config.collection[usize::from(at.step)] {
+        CollectStep::CheckEpoch => {
+            let mut next = *state;
+            if is_stale(config, state) {
+                spare(&mut next, c);
+            } else {
+                advance(config, &mut next, c);
+            }
+            out.push("looks at the epoch, slot", 100, at.slot, next);
+        }
+        CollectStep::Pass | CollectStep::LookAgain => {
+            let phase = phase(config, at);
+            let unread = words(config, state, phase) & !at.read;
+            for bit in (0..8).filter(|b| unread & 1 << b != 0) {
+                let mut next = *state;
+                if phase == Phase::References && !config.is_honest(bit) && at.even != 0 {
+                    // Told otherwise by a liar: only after the bump does that make a difference.
+                    spare(&mut next, c);
+                    out.push("is told to spare by ref of", 100, bit, next);
+                    next = *state;
+                }
+                read(config, &mut next, c, phase, bit);
+                out.push(label(phase), 100, bit, next);
+                if !config.any_order {
+                    break;
+                }
+            }
+            if unread == 0 {
+                // No word of this kind at all.
+                let mut next = *state;
+                end_phase(config, &mut next, c);
+                out.push("finds none of a kind, slot", 100, at.slot, next);
+            }
+        }
+        CollectStep::Bump => {
+            let mut next = *state;
+            next.collector[c].even = state.generation[s];
+            next.free_generation(config, s);
+            advance(config, &mut next, c);
+            out.push("bumps", 100, at.slot, next);
+        }
+        CollectStep::Fence => unreachable!("left out"),
+    }
+}
+
+fn phase(config: &Config, at: Collector) -> Phase {
+    if config.look_again_at_references_only && at.even != 0 {
+        return Phase::References;
+    }
+    config.pass[usize::from(at.phase)]
+}
+
+fn label(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Received => "reads rcvd of queue",
+        Phase::References => "reads ref of domain",
+        Phase::Sent => "reads sent of queue",
+    }
+}
+
+fn read(config: &Config, next: &mut State, c: usize, phase: Phase, bit: u8) {
+    let i = usize::from(bit);
+    let s = usize::from(next.collector[c].slot);
+    let value = match phase {
+        Phase::Received => next.rcvd[i][s],
+        Phase::References => next.refs[i][s],
+        Phase::Sent => next.sent[i][s],
+    };
+    let all = words(config, next, phase);
+    let at = &mut next.collector[c];
+    at.read |= 1 << bit;
+    if phase == Phase::References {
+        if value > 0 {
+            return spare(next, c);
+        }
+    } else if config.is_a_liars(i) {
+        // Reads whatever makes it go on; anything else would end the pass.
+    } else if at.have & 1 << bit == 0 {
+        at.have |= 1 << bit;
+        at.seen[i] = value;
+    } else if config.sums {
+        // Some queue of a liar's, if there is one, has the difference that makes the sums equal.
+        at.seen[i] = at.seen[i].wrapping_sub(value);
+        let sum = at.seen.iter().fold(0u8, |sum, d| sum.wrapping_add(*d));
+        if at.read == all && sum != 0 && config.liar.is_none() {
+            return spare(next, c);
+        }
+    } else {
+        at.have &= !(1 << bit);
+        if std::mem::take(&mut at.seen[i]) != value {
+            return spare(next, c);
+        }
+    }
+    if next.collector[c].read == all {
+        end_phase(config, next, c);
+    }
+}
+
+fn end_phase(config: &Config, next: &mut State, c: usize) {
+    let at = &mut next.collector[c];
+    at.read = 0;
+    at.phase += 1;
+    if usize::from(at.phase) == config.pass.len()
+        || (config.look_again_at_references_only && at.even != 0)
+    {
+        at.phase = 0;
+        at.have = 0;
+        at.seen = Default::default();
+        advance(config, next, c);
+    }
+}
+
+/// Alive, or not to be judged now.
+fn spare(next: &mut State, c: usize) {
+    if next.collector[c].even == 0 {
+        next.collector[c] = Collector::default();
+    } else {
+        let Collector {
+            active, slot, even, ..
+        } = next.collector[c];
+        next.collector[c] = Collector {
+            active,
+            slot,
+            even,
+            restoring: true,
+            ..Collector::default()
+        };
+    }
+}
+
+fn advance(config: &Config, next: &mut State, c: usize) {
+    next.collector[c].step += 1;
+    if usize::from(next.collector[c].step) < config.collection.len() {
+        return;
+    }
+    let s = usize::from(next.collector[c].slot);
+    next.collector[c] = Collector::default();
+    if next.slot[s] != Use::Sent {
+        next.blame("a buffer is handed out twice");
+    }
+    for d in 0..config.domains {
+        if next.is_alive(d) && config.is_honest(d) && next.held[usize::from(d)][s] > 0 {
+            next.blame("a buffer is collected while an honest domain holds it");
+        }
+    }
+    next.slot[s] = Use::Free;
+    next.free_generation(config, s);
+}

@@ -1,0 +1,173 @@
+//! What is modelled, and which rules hold in it.
+
+use tranship_ledger::order::{
+    COLLECTION, CollectStep, PASS_ORDER, Phase, RECEIPT_DIRECT, RECEIPT_FORWARDED, ReceiptStep,
+    SEND_AGAIN, SEND_FIRST, SendStep,
+};
+
+use crate::state::{CAP, D, Q, S};
+
+/// The pool's writer.
+pub const A: u8 = 0;
+pub const B: u8 = 1;
+pub const C: u8 = 2;
+pub const E: u8 = 3;
+
+/// One system. [`Config::new`] is the system as built; everything else takes a rule away or adds trouble.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub name: String,
+    pub domains: u8,
+    /// (source, sink)
+    pub channels: Vec<(u8, u8)>,
+    pub slots: u8,
+    pub ring: u8,
+    /// References that one domain takes of one buffer at most.
+    pub holds: u8,
+    pub counter_bits: u32,
+    pub generation_bits: u32,
+    /// Counters without bound, kept as differences: exact, since only equality is ever asked. Otherwise they are
+    /// `counter_bits` wide and wrap around.
+    pub normalise: bool,
+    /// A wrapping counter does not make a whole turn while one pass looks.
+    pub no_whole_turn: bool,
+    /// The words of one phase are read in every order, not only by index.
+    pub any_order: bool,
+    /// Buffers travel as an aggregate: slot 0 is the list, slot 1 its piece.
+    pub aggregates: bool,
+    /// Who may die, bit by domain, and how many of them in one run.
+    pub mortal: u8,
+    pub deaths: u8,
+    /// Channels that sources may close, bit by channel.
+    pub closable: u8,
+    /// Channels to which the pool is assigned at run time, bit by channel.
+    pub late: u8,
+    pub liar: Option<u8>,
+    /// The writer is dead from some moment on and the manager gives the verdict.
+    pub orphan: bool,
+
+    pub pass: Vec<Phase>,
+    pub collection: Vec<CollectStep>,
+    pub direct: Vec<ReceiptStep>,
+    pub forwarded: Vec<ReceiptStep>,
+    pub send_first: Vec<SendStep>,
+    pub send_again: Vec<SendStep>,
+
+    // Rules that can be taken away.
+    pub collectors: u8,
+    pub sums: bool,
+    pub own_before_the_pass: bool,
+    pub look_again_at_references_only: bool,
+    pub even_at_alloc: bool,
+    pub release_before_sending: bool,
+    pub leave_undrained: bool,
+    pub sink_takes_early: bool,
+    pub source_sends_early: bool,
+    /// Refusals on this channel count as wrong although there is a liar.
+    pub blame_refusals_on: Option<u8>,
+}
+
+impl Config {
+    pub fn new(name: &str, domains: u8, channels: &[(u8, u8)]) -> Self {
+        assert!(usize::from(domains) <= D && channels.len() <= Q);
+        Self {
+            name: name.into(),
+            domains,
+            channels: channels.to_vec(),
+            slots: 1,
+            ring: 1,
+            holds: 1,
+            counter_bits: 8,
+            generation_bits: 2,
+            normalise: true,
+            no_whole_turn: true,
+            any_order: false,
+            aggregates: false,
+            mortal: 0,
+            deaths: 0,
+            closable: 0,
+            late: 0,
+            liar: None,
+            orphan: false,
+            pass: PASS_ORDER.to_vec(),
+            // A model takes its steps one after the other: fences are in every gap.
+            collection: COLLECTION
+                .into_iter()
+                .filter(|s| *s != CollectStep::Fence)
+                .collect(),
+            direct: RECEIPT_DIRECT.to_vec(),
+            forwarded: RECEIPT_FORWARDED
+                .into_iter()
+                .filter(|s| *s != ReceiptStep::Fence)
+                .collect(),
+            send_first: SEND_FIRST.to_vec(),
+            send_again: SEND_AGAIN.to_vec(),
+            collectors: 1,
+            sums: false,
+            own_before_the_pass: false,
+            look_again_at_references_only: false,
+            even_at_alloc: false,
+            release_before_sending: false,
+            leave_undrained: false,
+            sink_takes_early: false,
+            source_sends_early: false,
+            blame_refusals_on: None,
+        }
+    }
+
+    /// The same with some fields changed.
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        assert!(usize::from(self.ring) <= CAP && usize::from(self.slots) <= S);
+        assert!(
+            !(self.sums && self.normalise),
+            "sums are not invariant under a shift"
+        );
+        self
+    }
+
+    pub fn receipt(&self, queue: usize) -> &[ReceiptStep] {
+        if self.channels[queue].0 == A {
+            &self.direct
+        } else {
+            &self.forwarded
+        }
+    }
+
+    /// The step of a receipt after which the receiver relies on the buffer.
+    pub fn relies_after(&self, queue: usize) -> usize {
+        let steps = self.receipt(queue);
+        steps
+            .iter()
+            .rposition(|s| matches!(s, ReceiptStep::Hold | ReceiptStep::Check))
+            .expect("a receipt holds")
+    }
+
+    /// The slots of which a message of this kind carries references.
+    pub fn parts(&self, kind: u8) -> &'static [usize] {
+        match kind {
+            0 => &[0],
+            1 => &[1],
+            _ => &[0, 1],
+        }
+    }
+
+    /// The kinds of messages that honest domains send.
+    pub fn kinds(&self) -> std::ops::Range<u8> {
+        if self.aggregates { 2..3 } else { 0..self.slots }
+    }
+
+    pub fn is_honest(&self, domain: u8) -> bool {
+        self.liar != Some(domain)
+    }
+
+    /// Whether one of the queue's counters is a liar's. The collector may then read anything, so nothing is kept.
+    pub fn is_a_liars(&self, queue: usize) -> bool {
+        let (source, sink) = self.channels[queue];
+        !self.is_honest(source) || !self.is_honest(sink)
+    }
+
+    pub fn wrap(&self, counter: u8) -> u8 {
+        counter & 0xff >> (8 - self.counter_bits)
+    }
+}

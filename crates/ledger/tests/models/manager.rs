@@ -1,0 +1,128 @@
+//! The manager's part: assignments, deaths, queues and readers that leave, epochs; and the writer applying them.
+
+use crate::config::{A, Config};
+use crate::explore::Steps;
+use crate::state::{Op, State, Use, status};
+use status::{ACCEPTED, ASSIGNED, CLOSED, GONE, LEAVING, ON, RAISED};
+
+/// Whether the board's epoch differs from the roster's: something is raised that the writer has not applied.
+pub fn is_stale(config: &Config, state: &State) -> bool {
+    let pending = |s: u8| s & GONE == 0 && ((s & RAISED != 0 && s & ON == 0) || s & LEAVING != 0);
+    (0..config.channels.len()).any(|q| pending(state.queue[q]))
+        || (0..usize::from(config.domains)).any(|d| state.reader[d] & (LEAVING | GONE) == LEAVING)
+}
+
+pub fn steps(config: &Config, state: &State, out: &mut Steps) {
+    let collecting = state.collector.iter().any(|c| c.active);
+    let writes = state.is_alive(A) || config.orphan;
+    for (q, &(source, sink)) in config.channels.iter().enumerate() {
+        let number = u8::try_from(q).expect("few");
+        let is = state.queue[q];
+        let mut set = |what, bit, also_off: u8| {
+            let mut next = *state;
+            next.queue[q] = is & !also_off | bit;
+            out.push(what, 101, number, next);
+        };
+        if is & ACCEPTED == 0 && state.is_alive(sink) {
+            set("the sink accepts queue", ACCEPTED, 0);
+        } else if is & ACCEPTED != 0 && is & RAISED == 0 {
+            set("raises the epoch for queue", RAISED, 0);
+        } else if is & RAISED != 0 && is & ASSIGNED == 0 {
+            set("tells both ends of queue", ASSIGNED, 0);
+        } else if must_leave(config, state, q, source, sink) {
+            set("raises the epoch to take away queue", LEAVING, 0);
+        }
+        // The writer, or for an orphan the manager, between two collections.
+        if writes && !collecting {
+            if is & RAISED != 0 && is & (ON | GONE) == 0 {
+                let mut next = *state;
+                next.queue[q] |= ON;
+                let reader = &mut next.reader[usize::from(sink)];
+                if *reader & GONE == 0 {
+                    *reader |= ON;
+                }
+                out.push("the writer adds queue", 101, number, next);
+            } else if is & LEAVING != 0 && is & ON != 0 {
+                let mut next = *state;
+                next.queue[q] = is & !ON | GONE;
+                out.push("the writer drops queue", 101, number, next);
+            }
+        }
+    }
+    for d in 1..config.domains {
+        let is = state.reader[usize::from(d)];
+        let mut set = |what, bits| {
+            let mut next = *state;
+            next.reader[usize::from(d)] = bits;
+            out.push(what, 101, d, next);
+        };
+        if reader_must_leave(config, state, d) {
+            set("raises the epoch to take away reader", is | LEAVING);
+        } else if writes && !collecting && is & LEAVING != 0 && is & GONE == 0 {
+            set("the writer drops reader", is & !ON | GONE);
+        }
+    }
+}
+
+/// A queue leaves when its sink is dead, or its source ended and the sink has taken the last message.
+fn must_leave(config: &Config, state: &State, q: usize, source: u8, sink: u8) -> bool {
+    let is = state.queue[q];
+    if is & RAISED == 0 || is & LEAVING != 0 {
+        return false;
+    }
+    let thread = state.thread[usize::from(sink)];
+    let taking = thread.op != Op::Idle && thread.op != Op::Send && usize::from(thread.queue) == q;
+    let drained = (state.length[q] == 0 && !taking) || config.leave_undrained;
+    !state.is_alive(sink) || ((is & CLOSED != 0 || !state.is_alive(source)) && drained)
+}
+
+fn reader_must_leave(config: &Config, state: &State, d: u8) -> bool {
+    // Its joins come first: the manager's events are in order.
+    let joining = config
+        .channels
+        .iter()
+        .zip(state.queue)
+        .any(|(&(_, sink), is)| sink == d && is & RAISED != 0 && is & (ON | GONE) == 0);
+    !state.is_alive(d) && state.reader[usize::from(d)] & (ON | LEAVING | GONE) == ON && !joining
+}
+
+/// Nobody does or holds anything, everything was taken and told: then everything must be collectable.
+pub fn check_quiescence(config: &Config, state: &mut State) {
+    if config.liar.is_some() || state.wrong.is_some() || state.collector.iter().any(|c| c.active) {
+        return;
+    }
+    let domains = 0..config.domains;
+    let busy = domains.clone().any(|d| {
+        let i = usize::from(d);
+        state.is_alive(d)
+            && (state.thread[i].op != Op::Idle || state.held[i].iter().any(|&h| h > 0))
+    });
+    let channels = config.channels.iter().enumerate();
+    let told = !is_stale(config, state)
+        && !channels
+            .clone()
+            .any(|(q, &(source, sink))| must_leave(config, state, q, source, sink))
+        && !domains.clone().any(|d| reader_must_leave(config, state, d));
+    let taken = channels
+        .clone()
+        .all(|(q, _)| state.queue[q] & ON == 0 || state.length[q] == 0);
+    if busy || !told || !taken {
+        return;
+    }
+    for s in 0..usize::from(config.slots) {
+        let balanced = channels
+            .clone()
+            .all(|(q, _)| state.queue[q] & ON == 0 || state.sent[q][s] == state.rcvd[q][s]);
+        let free = domains.clone().all(|d| {
+            let counts = if d == A {
+                state.is_alive(A)
+            } else {
+                state.reader[usize::from(d)] & ON != 0
+            };
+            !counts || state.refs[usize::from(d)][s] == 0
+        });
+        if state.slot[s] == Use::Sent && !(balanced && free) {
+            state.blame("a buffer leaks");
+        }
+    }
+}

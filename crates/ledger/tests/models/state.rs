@@ -1,0 +1,213 @@
+//! The whole system at one moment, small enough to keep millions.
+
+use tranship_ledger::generation;
+
+use crate::config::Config;
+
+pub const D: usize = 4;
+pub const Q: usize = 4;
+pub const S: usize = 2;
+pub const CAP: usize = 2;
+/// A value that a normalised counter cannot have.
+pub const NEVER: u8 = 0x80;
+
+/// Bits of [`State::queue`] and, the first group apart, of [`State::reader`].
+pub mod status {
+    /// The sink has shown its counters.
+    pub const ACCEPTED: u8 = 1;
+    /// The epoch was raised and the counters are queued to the writer.
+    pub const RAISED: u8 = 2;
+    /// The source may send, the sink may take.
+    pub const ASSIGNED: u8 = 4;
+    /// On the writer's roster.
+    pub const ON: u8 = 8;
+    /// The source will send nothing more.
+    pub const CLOSED: u8 = 16;
+    /// The epoch was raised and the leaving is queued to the writer.
+    pub const LEAVING: u8 = 32;
+    /// Off the writer's roster again.
+    pub const GONE: u8 = 64;
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Use {
+    #[default]
+    Free,
+    Filling,
+    Sent,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Message {
+    /// A slot, or 2: an aggregate of slot 0 with slot 1 in it.
+    pub kind: u8,
+    pub generations: [u8; S],
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Op {
+    #[default]
+    Idle,
+    Receive,
+    GiveUp,
+    Send,
+}
+
+/// Where a domain's thread is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Thread {
+    pub op: Op,
+    pub step: u8,
+    pub queue: u8,
+    pub kind: u8,
+    /// Sending: bit by slot, set if this is its first send.
+    pub first: u8,
+}
+
+/// Where a collector is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Collector {
+    pub active: bool,
+    pub slot: u8,
+    pub step: u8,
+    pub phase: u8,
+    /// Words of this phase that are read, bit by word.
+    pub read: u8,
+    /// Queues of which `seen` holds a value.
+    pub have: u8,
+    pub seen: [u8; Q],
+    /// The generation before the bump; 0: not bumped.
+    pub even: u8,
+    pub restoring: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct State {
+    pub sent: [[u8; S]; Q],
+    pub rcvd: [[u8; S]; Q],
+    pub refs: [[u8; S]; D],
+    /// References on which an honest domain relies now.
+    pub held: [[u8; S]; D],
+    pub generation: [u8; S],
+    pub slot: [Use; S],
+    pub ring: [[Message; CAP]; Q],
+    pub length: [u8; Q],
+    pub thread: [Thread; D],
+    pub collector: [Collector; 2],
+    pub queue: [u8; Q],
+    pub reader: [u8; D],
+    pub alive: u8,
+    pub deaths: u8,
+    pub wrong: Option<&'static str>,
+}
+
+impl State {
+    pub fn initial(config: &Config) -> Self {
+        use status::{ACCEPTED, ASSIGNED, ON, RAISED};
+        let mut state = Self {
+            sent: [[0; S]; Q],
+            rcvd: [[0; S]; Q],
+            refs: [[0; S]; D],
+            held: [[0; S]; D],
+            generation: [1; S],
+            slot: [Use::Free; S],
+            ring: [[Message::default(); CAP]; Q],
+            length: [0; Q],
+            thread: [Thread::default(); D],
+            collector: [Collector::default(); 2],
+            queue: [0; Q],
+            reader: [0; D],
+            alive: (1 << config.domains) - 1,
+            deaths: 0,
+            wrong: None,
+        };
+        for (q, &(_, sink)) in config.channels.iter().enumerate() {
+            if config.late & 1 << q == 0 {
+                state.queue[q] = ACCEPTED | RAISED | ASSIGNED | ON;
+                state.reader[usize::from(sink)] = ON;
+            }
+        }
+        state
+    }
+
+    pub fn is_alive(&self, domain: u8) -> bool {
+        self.alive & 1 << domain != 0
+    }
+
+    pub fn blame(&mut self, why: &'static str) {
+        self.wrong.get_or_insert(why);
+    }
+
+    /// What an id says that a holder of the slot passes on: the collector may have it bumped for a moment.
+    pub fn named(&self, slot: usize) -> u8 {
+        self.generation[slot] & !1
+    }
+
+    pub fn pop(&mut self, queue: usize) {
+        self.ring[queue].rotate_left(1);
+        self.ring[queue][CAP - 1] = Message::default();
+        self.length[queue] -= 1;
+    }
+
+    pub fn push(&mut self, queue: usize, message: Message) {
+        self.ring[queue][usize::from(self.length[queue])] = message;
+        self.length[queue] += 1;
+    }
+
+    pub fn publish_generation(&mut self, config: &Config, slot: usize) {
+        let next =
+            generation::published_in(config.generation_bits, u32::from(self.generation[slot]));
+        self.generation[slot] = u8::try_from(next).expect("small");
+    }
+
+    pub fn free_generation(&mut self, config: &Config, slot: usize) {
+        let next =
+            generation::next_free_in(config.generation_bits, u32::from(self.generation[slot]));
+        self.generation[slot] = u8::try_from(next).expect("small");
+    }
+
+    /// `sent++`, or `None` while that would be a whole turn since a collector looked.
+    pub fn count_sent(mut self, config: &Config, queue: usize, slot: usize) -> Option<Self> {
+        if config.is_a_liars(queue) {
+            return Some(self);
+        }
+        let sent = config.wrap(self.sent[queue][slot].wrapping_add(1));
+        let turned = self.collector.iter().any(|c| {
+            c.active
+                && usize::from(c.slot) == slot
+                && c.have & 1 << queue != 0
+                && c.seen[queue] == sent
+        });
+        if turned && !config.normalise && config.no_whole_turn {
+            return None;
+        }
+        self.sent[queue][slot] = sent;
+        Some(self)
+    }
+
+    pub fn count_rcvd(&mut self, config: &Config, queue: usize, slot: usize) {
+        if !config.is_a_liars(queue) {
+            self.rcvd[queue][slot] = config.wrap(self.rcvd[queue][slot].wrapping_add(1));
+        }
+    }
+
+    /// Shifts every queue's counters, and what a collector has seen of them, so that `rcvd` is 0. What was seen and
+    /// is below `rcvd` now can never be equal to either counter again.
+    pub fn normalise(&mut self, config: &Config) {
+        if !config.normalise {
+            return;
+        }
+        for q in 0..config.channels.len() {
+            for s in 0..S {
+                let by = std::mem::take(&mut self.rcvd[q][s]);
+                self.sent[q][s] = self.sent[q][s].wrapping_sub(by);
+                for c in &mut self.collector {
+                    let concerned = c.active && usize::from(c.slot) == s && c.have & 1 << q != 0;
+                    if concerned && c.seen[q] != NEVER {
+                        c.seen[q] = c.seen[q].checked_sub(by).unwrap_or(NEVER);
+                    }
+                }
+            }
+        }
+    }
+}
