@@ -7,6 +7,21 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+/// Waits until one descriptor can be read or hangs up; false when the time is over. A signal ends it early.
+pub fn wait_readable(fd: impl AsFd, timeout: Option<Duration>) -> io::Result<bool> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let timeout = timeout.map(|t| Timespec {
+        tv_sec: i64::try_from(t.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: t.subsec_nanos().into(),
+    });
+    let mut fds = [PollFd::new(&fd, PollFlags::IN)];
+    match poll(&mut fds, timeout.as_ref()) {
+        Ok(n) => Ok(n > 0),
+        Err(Errno::INTR) => Ok(true),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// What to wait for, level-triggered. Hang-ups and errors are always reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Interest {

@@ -16,9 +16,11 @@ pub mod fork;
 pub mod futex;
 pub mod machine;
 pub mod map;
+pub mod membarrier;
 pub mod memfd;
 pub mod pidfd;
 pub mod process;
+pub mod signals;
 pub mod socket;
 pub mod time;
 
