@@ -43,6 +43,8 @@ pub struct Case {
     pub payload: usize,
     /// Buffers of each sender, a power of two.
     pub buffers: usize,
+    /// Buffers that each side may have in its hands at once.
+    pub loans: usize,
     /// Cores of the two sides.
     pub cores: [usize; 2],
     /// How long to sample.

@@ -33,6 +33,11 @@ pub fn calibrate() {
     NS_PER_TICK.store(ns.to_bits(), Ordering::Relaxed);
 }
 
+/// Takes over what another process found.
+pub fn adopt(ns_per_tick: f64) {
+    NS_PER_TICK.store(ns_per_tick.to_bits(), Ordering::Relaxed);
+}
+
 /// Nanoseconds in `ticks`.
 pub fn ns(ticks: u64) -> f64 {
     ticks as f64 * f64::from_bits(NS_PER_TICK.load(Ordering::Relaxed))

@@ -24,6 +24,9 @@ pub struct Machine {
     pub cores: [usize; 2],
     pub runs: usize,
     pub sample_ms: u64,
+    /// Round trip of one cache line between the two cores, nothing else: the floor below every floor. Virtual
+    /// cores move between real ones, and this moves with them.
+    pub cache_line_ns: f64,
     /// Versions of the peers, as far as known.
     pub peers: BTreeMap<&'static str, String>,
 }
@@ -34,7 +37,9 @@ fn line(path: &str) -> Option<String> {
 
 /// The word in brackets of a kernel's list of choices.
 fn chosen(list: &str) -> String {
-    let inner = list.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    let inner = list
+        .split_once('[')
+        .and_then(|(_, rest)| rest.split_once(']'));
     inner.map_or_else(|| "unknown".to_owned(), |(word, _)| word.to_owned())
 }
 
@@ -46,10 +51,13 @@ fn field(text: &str, name: &str) -> Option<String> {
 impl Machine {
     pub fn look(cores: [usize; 2], runs: usize, sample_ms: u64) -> Self {
         let cpu = line("/proc/cpuinfo").unwrap_or_default();
-        let memory = field(&line("/proc/meminfo").unwrap_or_default(), "MemTotal").unwrap_or_default();
+        let memory =
+            field(&line("/proc/meminfo").unwrap_or_default(), "MemTotal").unwrap_or_default();
         let kb: u64 = memory.trim_end_matches(" kB").parse().unwrap_or(0);
         let thp = |name: &str| {
-            chosen(&line(&format!("/sys/kernel/mm/transparent_hugepage/{name}")).unwrap_or_default())
+            chosen(
+                &line(&format!("/sys/kernel/mm/transparent_hugepage/{name}")).unwrap_or_default(),
+            )
         };
         let mut peers = BTreeMap::new();
         if cfg!(feature = "iceoryx2") {
@@ -63,12 +71,14 @@ impl Machine {
             thp_shmem: thp("shmem_enabled"),
             thp: thp("enabled"),
             governor: line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-            virtual_machine: field(&cpu, "flags").is_some_and(|f| f.split(' ').any(|w| w == "hypervisor")),
+            virtual_machine: field(&cpu, "flags")
+                .is_some_and(|f| f.split(' ').any(|w| w == "hypervisor")),
             clock_source: line("/sys/devices/system/clocksource/clocksource0/current_clocksource")
                 .unwrap_or_default(),
             cores,
             runs,
             sample_ms,
+            cache_line_ns: 0.0,
             peers,
         }
     }

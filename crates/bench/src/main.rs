@@ -3,10 +3,14 @@
 //! `docs/benchmarks/README.md` says how. A new system is a file in `systems/`. NOT here: tests of
 //! correctness (though every run checks what arrives), and micro benches of single functions.
 
+mod alloc;
 mod case;
 mod clock;
+mod collect;
+mod demo;
 mod machine;
 mod messages;
+mod ops;
 mod options;
 mod party;
 mod peer;
@@ -27,8 +31,11 @@ use plan::Outcome;
 use report::Report;
 
 fn main() -> ExitCode {
-    clock::calibrate();
-    match bench(Cli::parse().bench) {
+    let bench = Cli::parse().bench;
+    if !matches!(bench, Bench::AllocChild { .. }) {
+        clock::calibrate();
+    }
+    match run(bench) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
         Err(error) => {
@@ -39,19 +46,82 @@ fn main() -> ExitCode {
 }
 
 /// True if every system could be measured.
-fn bench(bench: Bench) -> Result<bool> {
+fn run(bench: Bench) -> Result<bool> {
     match bench {
-        Bench::Roundtrip { common, mode, payload, buffers } => {
+        Bench::Roundtrip {
+            common,
+            mode,
+            payload,
+            buffers,
+        } => {
             known(&common, &message_systems())?;
             let outcome = messages::roundtrip(&common, &mode, &payload, buffers);
             say("roundtrip", &common, outcome, &["raw", "iceoryx2"], false)
         }
-        Bench::Stream { common, mode, payload, buffers } => {
+        Bench::Stream {
+            common,
+            mode,
+            payload,
+            buffers,
+        } => {
             known(&common, &message_systems())?;
             let outcome = messages::stream(&common, &mode, &payload, buffers);
             say("stream", &common, outcome, &["raw", "iceoryx2"], true)
         }
-        _ => anyhow::bail!("not built yet"),
+        Bench::Ops { common } => {
+            let names: Vec<_> = systems::with_ops().iter().map(|e| e.name).collect();
+            known(&common, &names)?;
+            say(
+                "ops",
+                &common,
+                ops::bench(&common),
+                &["raw", "iceoryx2"],
+                false,
+            )
+        }
+        Bench::Alloc { common, payload } => {
+            let names: Vec<_> = systems::allocators::all().iter().map(|e| e.name).collect();
+            common.check(&names)?;
+            let outcome = alloc::bench(&common, &payload);
+            say(
+                "alloc",
+                &common,
+                outcome,
+                &["glibc", report::FASTEST],
+                false,
+            )
+        }
+        Bench::AllocChild {
+            system,
+            bytes,
+            core,
+            sample_ms,
+        } => {
+            alloc::child(&system, bytes, core, sample_ms)?;
+            Ok(true)
+        }
+        Bench::Collect { common } => {
+            let names: Vec<_> = systems::with_collect().iter().map(|e| e.name).collect();
+            known(&common, &names)?;
+            say(
+                "collect",
+                &common,
+                collect::bench(&common),
+                &["iceoryx2"],
+                false,
+            )
+        }
+        Bench::Demo { common } => {
+            let names: Vec<_> = systems::with_fan().iter().map(|e| e.name).collect();
+            common.check(&names)?;
+            say(
+                "demo",
+                &common,
+                demo::bench(&common),
+                &["pipe", "stream"],
+                true,
+            )
+        }
     }
 }
 
@@ -64,14 +134,23 @@ fn known(common: &Common, names: &[&'static str]) -> Result<()> {
     for (system, feature) in systems::missing() {
         eprintln!("SKIPPED: {system}: build with --features {feature} (make bench-build)");
     }
-    let unknown = common.unknown(names);
-    anyhow::ensure!(unknown.is_empty(), "no system {}; there are: {}", unknown.join(", "), names.join(", "));
-    Ok(())
+    common.check(names)
 }
 
-fn say(name: &'static str, common: &Common, outcome: Outcome, refs: &[&str], by_rate: bool) -> Result<bool> {
-    let machine = Machine::look(common.cores(), common.runs(), common.sample_ms());
-    let report = Report { bench: name, machine, rows: outcome.rows };
+fn say(
+    name: &'static str,
+    common: &Common,
+    outcome: Outcome,
+    refs: &[&str],
+    by_rate: bool,
+) -> Result<bool> {
+    let mut machine = Machine::look(common.cores(), common.runs(), common.sample_ms());
+    machine.cache_line_ns = systems::line::round_trip(common.cores(), common.runs())?;
+    let report = Report {
+        bench: name,
+        machine,
+        rows: outcome.rows,
+    };
     let text = if common.json {
         serde_json::to_string(&report)? + "\n"
     } else {

@@ -15,17 +15,26 @@ use crate::systems;
 const TOUCHED_BYTES: usize = 16 << 20;
 
 pub fn roundtrip(common: &Common, modes: &[Wait], payloads: &[usize], buffers: usize) -> Outcome {
-    let modes = if modes.is_empty() { &[Wait::Spin, Wait::Block] } else { modes };
+    let modes = if modes.is_empty() {
+        &[Wait::Spin, Wait::Block]
+    } else {
+        modes
+    };
     let mut outcome = Outcome::default();
     for wait in modes {
         for payload in payloads {
-            let cores = if *wait == Wait::Spin { common.cores() } else { common.blocking_cores() };
+            let cores = if *wait == Wait::Spin {
+                common.cores()
+            } else {
+                common.blocking_cores()
+            };
             let case = Case {
                 pattern: Pattern::RoundTrip,
                 wait: *wait,
                 touch: Touch::Word,
                 payload: *payload,
                 buffers: buffers.next_power_of_two().max(2),
+                loans: 1,
                 cores,
                 budget: common.budget(),
             };
@@ -42,14 +51,22 @@ pub fn stream(common: &Common, modes: &[String], payloads: &[usize], buffers: us
             continue;
         }
         for payload in payloads {
-            let fit = if touch == Touch::Touched { (TOUCHED_BYTES / payload).max(8) } else { usize::MAX };
-            let buffers = buffers.next_power_of_two().max(2).min(fit.checked_next_power_of_two().unwrap_or(fit));
+            let fit = if touch == Touch::Touched {
+                (TOUCHED_BYTES / payload).max(8)
+            } else {
+                usize::MAX
+            };
+            let buffers = buffers
+                .next_power_of_two()
+                .max(2)
+                .min(fit.checked_next_power_of_two().unwrap_or(fit));
             let case = Case {
                 pattern: Pattern::Stream,
                 wait: Wait::Spin,
                 touch,
                 payload: *payload,
                 buffers,
+                loans: 1,
                 cores: common.cores(),
                 budget: common.budget(),
             };
@@ -63,7 +80,12 @@ fn group(outcome: &mut Outcome, common: &Common, case: &Case) {
     let mut cells = Vec::new();
     for entry in systems::all().into_iter().filter(|e| common.wants(e.name)) {
         if let Some(why) = (entry.refuses)(case) {
-            eprintln!("skipped: {} {} of {} bytes: {why}", entry.name, case.mode(), case.payload);
+            eprintln!(
+                "skipped: {} {} of {} bytes: {why}",
+                entry.name,
+                case.mode(),
+                case.payload
+            );
             continue;
         }
         let key = Key {
@@ -74,7 +96,11 @@ fn group(outcome: &mut Outcome, common: &Common, case: &Case) {
             ..Key::default()
         };
         let measure = Box::new(move |number| once(&entry, case, number));
-        cells.push(Cell { system: entry.name, key, measure });
+        cells.push(Cell {
+            system: entry.name,
+            key,
+            measure,
+        });
     }
     outcome.group(common.runs(), cells);
 }
@@ -89,5 +115,7 @@ fn once(entry: &Entry, case: &Case, number: u64) -> Result<Vec<Measured>> {
         core,
         body: Box::new(move |party: &party::Party| serve(case, role, party)),
     });
-    Ok(party::run(number, members.collect())?.into_iter().flatten().collect())
+    let done = party::run(number, members.collect());
+    (entry.clean)(number);
+    Ok(done?.into_iter().flatten().collect())
 }

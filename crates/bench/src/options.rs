@@ -106,7 +106,9 @@ impl Common {
     }
 
     pub fn sample_ms(&self) -> u64 {
-        self.sample_ms.unwrap_or(if self.quick { 5 } else { 50 }).max(1)
+        self.sample_ms
+            .unwrap_or(if self.quick { 5 } else { 50 })
+            .max(1)
     }
 
     pub fn budget(&self) -> Duration {
@@ -124,16 +126,23 @@ impl Common {
 
     /// The two cores for sides that block.
     pub fn blocking_cores(&self) -> [usize; 2] {
-        if self.cores.is_empty() { [0, 0] } else { self.cores() }
+        if self.cores.is_empty() {
+            [0, 0]
+        } else {
+            self.cores()
+        }
     }
 
     pub fn wants(&self, system: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|s| s == system)
     }
 
-    /// Names in `--only` that nobody of `known` has.
-    pub fn unknown(&self, known: &[&str]) -> Vec<String> {
-        self.only.iter().filter(|s| !known.contains(&s.as_str())).cloned().collect()
+    /// Refuses names in `--only` that are not among `known`.
+    pub fn check(&self, known: &[&str]) -> anyhow::Result<()> {
+        match self.only.iter().find(|s| !known.contains(&s.as_str())) {
+            None => Ok(()),
+            Some(name) => anyhow::bail!("no system {name} here; there are: {}", known.join(", ")),
+        }
     }
 }
 
@@ -169,9 +178,26 @@ mod tests {
     fn the_command_line_is_sound() {
         use clap::CommandFactory;
         Cli::command().debug_assert();
-        let cli = Cli::parse_from(["b", "roundtrip", "--cores", "1", "--only", "raw,pipe", "--quick"]);
-        let Bench::Roundtrip { common, .. } = cli.bench else { panic!("{cli:?}") };
+        let cli = Cli::parse_from([
+            "b",
+            "roundtrip",
+            "--cores",
+            "1",
+            "--only",
+            "raw,pipe",
+            "--quick",
+        ]);
+        let Bench::Roundtrip { common, .. } = cli.bench else {
+            panic!("{cli:?}")
+        };
         assert_eq!((common.cores(), common.runs()), ([1, 1], 3));
-        assert_eq!(common.unknown(&["raw"]), ["pipe"]);
+        assert!(common.check(&["raw", "pipe"]).is_ok());
+        assert!(
+            common
+                .check(&["raw"])
+                .unwrap_err()
+                .to_string()
+                .contains("pipe")
+        );
     }
 }

@@ -34,7 +34,9 @@ pub struct Party {
 impl Party {
     fn socket(&self, other: usize) -> Result<BorrowedFd<'_>> {
         let fd = self.to.get(other).and_then(Option::as_ref);
-        Ok(fd.with_context(|| format!("no process {other} in this run"))?.as_fd())
+        Ok(fd
+            .with_context(|| format!("no process {other} in this run"))?
+            .as_fd())
     }
 
     /// Sends a word and descriptors to another process of the run.
@@ -46,7 +48,12 @@ impl Party {
             control.push(SendAncillaryMessage::ScmRights(fds));
         }
         let bytes = word.to_le_bytes();
-        sendmsg(self.socket(other)?, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL)?;
+        sendmsg(
+            self.socket(other)?,
+            &[IoSlice::new(&bytes)],
+            &mut control,
+            SendFlags::NOSIGNAL,
+        )?;
         Ok(())
     }
 
@@ -56,7 +63,12 @@ impl Party {
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut bytes = [0u8; 8];
         let mut iov = [IoSliceMut::new(&mut bytes)];
-        let got = recvmsg(self.socket(other)?, &mut iov, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+        let got = recvmsg(
+            self.socket(other)?,
+            &mut iov,
+            &mut control,
+            RecvFlags::CMSG_CLOEXEC,
+        )?;
         ensure!(got.bytes == 8, "process {other} of the run is gone");
         let mut fds = Vec::new();
         for message in control.drain() {
@@ -108,14 +120,7 @@ struct Started {
 /// Runs the members as processes of their own and gives what each one measured.
 pub fn run(number: u64, members: Vec<Member<'_>>) -> Result<Vec<Vec<Measured>>> {
     let n = members.len();
-    let mut mesh: Vec<Vec<Option<OwnedFd>>> = (0..n).map(|_| (0..n).map(|_| None).collect()).collect();
-    for i in 0..n {
-        for j in i + 1..n {
-            let (a, b) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-            mesh[i][j] = Some(a);
-            mesh[j][i] = Some(b);
-        }
-    }
+    let mut mesh = mesh(n)?;
     let mut started = Vec::with_capacity(n);
     for (i, member) in members.into_iter().enumerate() {
         let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
@@ -130,7 +135,12 @@ pub fn run(number: u64, members: Vec<Member<'_>>) -> Result<Vec<Vec<Measured>>> 
             }
             pid => {
                 let pid = Pid::from_raw(pid).context("fork gave no process")?;
-                started.push(Started { pid, results: read.into(), said: Vec::new(), done: false });
+                started.push(Started {
+                    pid,
+                    results: read.into(),
+                    said: Vec::new(),
+                    done: false,
+                });
             }
         }
     }
@@ -146,18 +156,44 @@ pub fn run(number: u64, members: Vec<Member<'_>>) -> Result<Vec<Vec<Measured>>> 
     outcome
 }
 
+/// A socket pair for each two of `n` processes, as a table of who holds which end.
+fn mesh(n: usize) -> Result<Vec<Vec<Option<OwnedFd>>>> {
+    let mut table: Vec<Vec<Option<OwnedFd>>> =
+        (0..n).map(|_| (0..n).map(|_| None).collect()).collect();
+    for (i, j) in (0..n).flat_map(|i| (i + 1..n).map(move |j| (i, j))) {
+        let kind = SocketType::SEQPACKET;
+        let (a, b) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
+        table[i][j] = Some(a);
+        table[j][i] = Some(b);
+    }
+    Ok(table)
+}
+
 /// Reads what all say until all have closed their pipe; the first failure ends it.
 fn gather(started: &mut [Started]) -> Result<Vec<Vec<Measured>>> {
     let begun = Instant::now();
     while started.iter().any(|s| !s.done) {
-        ensure!(begun.elapsed() < STUCK, "the run is stuck: nothing after {} s", STUCK.as_secs());
+        ensure!(
+            begun.elapsed() < STUCK,
+            "the run is stuck: nothing after {} s",
+            STUCK.as_secs()
+        );
         let open: Vec<usize> = (0..started.len()).filter(|i| !started[*i].done).collect();
-        let mut fds: Vec<PollFd<'_>> =
-            open.iter().map(|i| PollFd::new(&started[*i].results, PollFlags::IN)).collect();
-        let second = rustix::time::Timespec { tv_sec: 1, tv_nsec: 0 };
+        let mut fds: Vec<PollFd<'_>> = open
+            .iter()
+            .map(|i| PollFd::new(&started[*i].results, PollFlags::IN))
+            .collect();
+        let second = rustix::time::Timespec {
+            tv_sec: 1,
+            tv_nsec: 0,
+        };
         poll(&mut fds, Some(&second))?;
-        let ready: Vec<usize> =
-            fds.iter().zip(&open).filter(|(fd, _)| !fd.revents().is_empty()).map(|(_, i)| *i).collect();
+        let ready: Vec<usize> = fds
+            .iter()
+            .zip(&open)
+            .filter(|(fd, _)| !fd.revents().is_empty())
+            .map(|(_, i)| *i)
+            .collect();
         for i in ready {
             let one = &mut started[i];
             let mut bytes = [0u8; 65536];
@@ -166,12 +202,18 @@ fn gather(started: &mut [Started]) -> Result<Vec<Vec<Measured>>> {
             if count == 0 {
                 one.done = true;
                 if one.said.first() != Some(&b'[') {
-                    bail!("process {i} of the run: {}", String::from_utf8_lossy(&one.said));
+                    bail!(
+                        "process {i} of the run: {}",
+                        String::from_utf8_lossy(&one.said)
+                    );
                 }
             }
         }
     }
-    started.iter().map(|s| serde_json::from_slice(&s.said).map_err(|e| anyhow!("result: {e}"))).collect()
+    started
+        .iter()
+        .map(|s| serde_json::from_slice(&s.said).map_err(|e| anyhow!("result: {e}")))
+        .collect()
 }
 
 /// The life of a forked process. Says a JSON list, or an error as text.
@@ -195,7 +237,8 @@ fn child(party: Party, member: Member<'_>, mut results: std::fs::File) -> ! {
 pub fn pin(core: usize) -> Result<()> {
     let mut set = rustix::thread::CpuSet::new();
     set.set(core);
-    rustix::thread::sched_setaffinity(None, &set).with_context(|| format!("cannot run on core {core}"))
+    rustix::thread::sched_setaffinity(None, &set)
+        .with_context(|| format!("cannot run on core {core}"))
 }
 
 #[cfg(test)]
@@ -203,35 +246,55 @@ mod tests {
     use super::*;
 
     fn member<'a>(body: impl FnOnce(&Party) -> Result<Vec<Measured>> + 'a) -> Member<'a> {
-        Member { core: 0, body: Box::new(body) }
+        Member {
+            core: 0,
+            body: Box::new(body),
+        }
     }
 
     #[test]
     fn words_descriptors_results_and_failures_travel() {
-        let measured = |ns| Measured { op: String::new(), median_ns: ns, p99_ns: 2.0, per_second: 3.0 };
-        let got = run(7, vec![
-            member(|p| {
-                let (read, write) = rustix::pipe::pipe()?;
-                p.send(1, 42, &[write.as_fd()])?;
-                p.barrier()?;
-                let mut byte = [0];
-                rustix::io::read(&read, &mut byte)?;
-                Ok(vec![measured(f64::from(byte[0]))])
-            }),
-            member(|p| {
-                let (word, fds) = p.recv(0)?;
-                ensure!(word == 42 && fds.len() == 1 && p.run == 7);
-                rustix::io::write(&fds[0], b"A")?;
-                p.barrier()?;
-                Ok(vec![])
-            }),
-        ])
+        let measured = |ns| Measured {
+            op: String::new(),
+            median_ns: ns,
+            p99_ns: 2.0,
+            per_second: 3.0,
+        };
+        let got = run(
+            7,
+            vec![
+                member(|p| {
+                    let (read, write) = rustix::pipe::pipe()?;
+                    p.send(1, 42, &[write.as_fd()])?;
+                    p.barrier()?;
+                    let mut byte = [0];
+                    rustix::io::read(&read, &mut byte)?;
+                    Ok(vec![measured(f64::from(byte[0]))])
+                }),
+                member(|p| {
+                    let (word, fds) = p.recv(0)?;
+                    ensure!(word == 42 && fds.len() == 1 && p.run == 7);
+                    rustix::io::write(&fds[0], b"A")?;
+                    p.barrier()?;
+                    Ok(vec![])
+                }),
+            ],
+        )
         .unwrap();
         assert_eq!(got[0][0].median_ns, 65.0);
         assert!(got[1].is_empty());
 
-        let failed = run(8, vec![member(|p| p.hear(1).map(|_| vec![])), member(|_| bail!("no luck"))]);
+        let failed = run(
+            8,
+            vec![
+                member(|p| p.hear(1).map(|_| vec![])),
+                member(|_| bail!("no luck")),
+            ],
+        );
         let text = format!("{:#}", failed.unwrap_err());
-        assert!(text.contains("no luck") || text.contains("is gone"), "{text}");
+        assert!(
+            text.contains("no luck") || text.contains("is gone"),
+            "{text}"
+        );
     }
 }

@@ -43,6 +43,9 @@ pub trait Peer: Sized {
         None
     }
 
+    /// Removes what a run left behind on the machine, once all its processes are gone.
+    fn clean(_run: u64) {}
+
     /// Joins the run; all roles call it at once, and may talk through `party`. Ping needs both directions
     /// in a round trip, and only its way out in a stream.
     fn open(case: &Case, role: Role, party: &Party) -> Result<Self>;
@@ -61,12 +64,19 @@ pub struct Entry {
     pub name: &'static str,
     pub third: bool,
     pub refuses: fn(&Case) -> Option<String>,
+    pub clean: fn(u64),
     pub serve: fn(&Case, Role, &Party) -> Result<Vec<Measured>>,
 }
 
 /// The list's entry of a system.
 pub const fn entry<P: Peer>() -> Entry {
-    Entry { name: P::NAME, third: P::THIRD, refuses: P::refuses, serve: serve::<P> }
+    Entry {
+        name: P::NAME,
+        third: P::THIRD,
+        refuses: P::refuses,
+        clean: P::clean,
+        serve: serve::<P>,
+    }
 }
 
 fn serve<P: Peer>(case: &Case, role: Role, party: &Party) -> Result<Vec<Measured>> {
@@ -145,7 +155,11 @@ fn pour<P: Peer>(peer: &mut P, case: &Case) -> Result<Option<Measured>> {
 
 fn drain<P: Peer>(peer: &mut P, case: &Case) -> Result<Measured> {
     // One time stamp costs as much as a small message: then several share one.
-    let batch = if case.touch == Touch::Touched && case.payload >= 1 << 16 { 1 } else { 16 };
+    let batch = if case.touch == Touch::Touched && case.payload >= 1 << 16 {
+        1
+    } else {
+        16
+    };
     let mut samples = Samples::new(SAMPLES, batch);
     let begun = clock::ticks();
     let warm = clock::in_ticks(case.budget) / 4;
@@ -155,7 +169,9 @@ fn drain<P: Peer>(peer: &mut P, case: &Case) -> Result<Measured> {
         for _ in 0..batch {
             let got = peer.recv()?;
             if got == STOP {
-                return samples.finish("").context("no samples: the budget is too small");
+                return samples
+                    .finish("")
+                    .context("no samples: the budget is too small");
             }
             stamp += 1;
             ensure!(got == stamp, "expected message {stamp}, got {got}");

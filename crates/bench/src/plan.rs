@@ -54,7 +54,10 @@ impl Outcome {
             }
             for op in ops {
                 let of: Vec<Measured> = seen.iter().filter(|m| m.op == op).cloned().collect();
-                let key = Key { op: op.to_owned(), ..cell.key.clone() };
+                let key = Key {
+                    op: op.to_owned(),
+                    ..cell.key.clone()
+                };
                 self.rows.push(Row::of(cell.system, key, &of));
             }
         }
@@ -79,7 +82,10 @@ mod tests {
             let order = &order;
             Cell {
                 system: name,
-                key: Key { mode: "spin", ..Key::default() },
+                key: Key {
+                    mode: "spin",
+                    ..Key::default()
+                },
                 measure: Box::new(move |_| {
                     order.borrow_mut().push_str(name);
                     anyhow::ensure!(!fails, "broken");
@@ -97,7 +103,19 @@ mod tests {
         outcome.group(3, vec![cell("a", false), cell("b", true), cell("c", false)]);
         assert_eq!(order.borrow().as_str(), "abcacac");
         assert_eq!(outcome.failures, 1);
-        let rows: Vec<_> = outcome.rows.iter().map(|r| (r.system.as_str(), r.key.op.as_str())).collect();
-        assert_eq!(rows, [("a", "send"), ("a", "receive"), ("c", "send"), ("c", "receive")]);
+        let rows: Vec<_> = outcome
+            .rows
+            .iter()
+            .map(|r| (r.system.as_str(), r.key.op.as_str()))
+            .collect();
+        assert_eq!(
+            rows,
+            [
+                ("a", "send"),
+                ("a", "receive"),
+                ("c", "send"),
+                ("c", "receive")
+            ]
+        );
     }
 }

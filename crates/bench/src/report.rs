@@ -7,6 +7,9 @@ use serde::Serialize;
 use crate::machine::Machine;
 use crate::stats::{Measured, median};
 
+/// In place of a reference's name: the fastest of the others, the product and `mmap` apart.
+pub const FASTEST: &str = "fastest";
+
 /// What a row is about. Fields that do not concern it are left out of the JSON.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Key {
@@ -113,19 +116,30 @@ impl Report {
     pub fn table(&self, references: &[&str], by_rate: bool) -> String {
         let m = &self.machine;
         let mut out = format!(
-            "{}: {}, {} cores, Linux {}{}, shmem huge pages {}; cores {}/{}, median of {} runs of {} ms\n",
+            "{}: {}, {} cores, Linux {}{}, shmem huge pages {}; cores {}/{}, median of {} runs of {} ms; cache line to and fro {} ns\n",
             self.bench,
             m.cpu,
             m.logical_cores,
             m.kernel,
-            if m.virtual_machine { " (virtual machine)" } else { "" },
+            if m.virtual_machine {
+                " (virtual machine)"
+            } else {
+                ""
+            },
             m.thp_shmem,
             m.cores[0],
             m.cores[1],
             m.runs,
-            m.sample_ms
+            m.sample_ms,
+            m.cache_line_ns
         );
-        let cost = |r: &Row| if by_rate { 1e9 / r.per_second } else { r.median_ns };
+        let cost = |r: &Row| {
+            if by_rate {
+                1e9 / r.per_second
+            } else {
+                r.median_ns
+            }
+        };
         let mut seen: Vec<&Key> = Vec::new();
         for row in &self.rows {
             if seen.contains(&&row.key) {
@@ -133,18 +147,40 @@ impl Report {
             }
             seen.push(&row.key);
             let group: Vec<&Row> = self.rows.iter().filter(|r| r.key == row.key).collect();
-            let refs: Vec<&Row> =
-                references.iter().filter_map(|n| group.iter().find(|r| r.system == **n)).copied().collect();
-            let _ = write!(out, "\n{}\n  {:<20}{:>12}{:>12}{:>14}", row.key.title(), "", "median", "p99", "rate");
-            for r in &refs {
-                let _ = write!(out, "{:>14}", format!("x {}", r.system));
+            let mut refs: Vec<(&str, f64)> = Vec::new();
+            for name in references {
+                let others = group
+                    .iter()
+                    .filter(|r| !r.system.starts_with("tranship") && r.system != "mmap");
+                let found = match *name {
+                    FASTEST => others.copied().min_by(|a, b| cost(a).total_cmp(&cost(b))),
+                    name => group.iter().copied().find(|r| r.system == name),
+                };
+                refs.extend(found.map(|row| (*name, cost(row))));
+            }
+            let _ = write!(
+                out,
+                "\n{}\n  {:<20}{:>12}{:>12}{:>14}",
+                row.key.title(),
+                "",
+                "median",
+                "p99",
+                "rate"
+            );
+            for (name, _) in &refs {
+                let _ = write!(out, "{:>14}", format!("x {name}"));
             }
             out.push('\n');
             for row in &group {
                 let (mid, p99) = (time(row.median_ns), time(row.p99_ns));
-                let _ = write!(out, "  {:<20}{mid:>12}{p99:>12}{:>14}", row.system, rate(row.per_second));
-                for r in &refs {
-                    let _ = write!(out, "{:>14.2}", cost(row) / cost(r));
+                let _ = write!(
+                    out,
+                    "  {:<20}{mid:>12}{p99:>12}{:>14}",
+                    row.system,
+                    rate(row.per_second)
+                );
+                for (_, reference) in &refs {
+                    let _ = write!(out, "{:>14.2}", cost(row) / reference);
                 }
                 out.push('\n');
             }
@@ -169,12 +205,24 @@ impl Report {
                 .filter(|r| (&r.system, r.key.mode, &r.key.op, r.key.cores) == id)
                 .map(&cost)
                 .collect();
-            let (low, high) = costs.iter().fold((f64::MAX, 0.0f64), |(l, h), c| (l.min(*c), h.max(*c)));
+            let (low, high) = costs
+                .iter()
+                .fold((f64::MAX, 0.0f64), |(l, h), c| (l.min(*c), h.max(*c)));
             if costs.len() > 1 {
-                let _ = writeln!(out, "  {:<20}{} {:.2}", row.system, row.key.mode, high / low);
+                let _ = writeln!(
+                    out,
+                    "  {:<20}{} {:.2}",
+                    row.system,
+                    row.key.mode,
+                    high / low
+                );
             }
         }
-        if out.is_empty() { out } else { format!("\nslowest payload over fastest\n{out}") }
+        if out.is_empty() {
+            out
+        } else {
+            format!("\nslowest payload over fastest\n{out}")
+        }
     }
 }
 
@@ -183,14 +231,31 @@ mod tests {
     use super::*;
 
     fn row(system: &str, payload: usize, ns: f64) -> Row {
-        let key = Key { mode: "spin", payload_bytes: Some(payload), ..Key::default() };
-        let run = |x| Measured { op: String::new(), median_ns: x, p99_ns: x * 2.0, per_second: 1e9 / x };
+        let key = Key {
+            mode: "spin",
+            payload_bytes: Some(payload),
+            ..Key::default()
+        };
+        let run = |x| Measured {
+            op: String::new(),
+            median_ns: x,
+            p99_ns: x * 2.0,
+            per_second: 1e9 / x,
+        };
         Row::of(system, key, &[run(ns * 3.0), run(ns), run(ns / 2.0)])
     }
 
     fn report() -> Report {
-        let rows = vec![row("raw", 64, 400.0), row("iceoryx2", 64, 1200.0), row("raw", 4096, 440.0)];
-        Report { bench: "roundtrip", machine: Machine::look([0, 1], 3, 60), rows }
+        let rows = vec![
+            row("raw", 64, 400.0),
+            row("iceoryx2", 64, 1200.0),
+            row("raw", 4096, 440.0),
+        ];
+        Report {
+            bench: "roundtrip",
+            machine: Machine::look([0, 1], 3, 60),
+            rows,
+        }
     }
 
     #[test]
@@ -206,7 +271,10 @@ mod tests {
     #[test]
     fn the_table_has_ratios_and_flatness() {
         let table = report().table(&["raw", "iceoryx2"], false);
-        let line = table.lines().find(|l| l.trim_start().starts_with("iceoryx2")).unwrap();
+        let line = table
+            .lines()
+            .find(|l| l.trim_start().starts_with("iceoryx2"))
+            .unwrap();
         assert!(line.ends_with("3.00          1.00"), "{line}");
         assert!(table.contains("raw                 spin 1.10"), "{table}");
     }

@@ -49,7 +49,8 @@ mod tests {
                 assert_eq!(got, expected(len, stamp));
                 words[len / 8 - 1] ^= 1 << 40;
                 // SAFETY: as above.
-                assert_ne!(unsafe { sum(words.as_ptr().cast(), len) }, expected(len, stamp));
+                let other = unsafe { sum(words.as_ptr().cast(), len) };
+                assert_ne!(other, expected(len, stamp));
             }
         }
     }

@@ -75,14 +75,44 @@ pub struct Bytes<W> {
     way: PhantomData<W>,
 }
 
-fn bytes(words: &[u64]) -> &[u8] {
+pub fn bytes(words: &[u64]) -> &[u8] {
     // SAFETY: the same memory; any word is eight valid bytes.
     unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), words.len() * 8) }
 }
 
-fn bytes_mut(words: &mut [u64]) -> &mut [u8] {
+pub fn bytes_mut(words: &mut [u64]) -> &mut [u8] {
     // SAFETY: the same memory, borrowed mutably once; any eight bytes are a word.
     unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), words.len() * 8) }
+}
+
+/// Writes all of it, however often the kernel takes a part or nothing.
+pub fn write_all(fd: &OwnedFd, mut rest: &[u8]) -> Result<()> {
+    while !rest.is_empty() {
+        match write(fd, rest) {
+            Ok(count) => rest = &rest[count..],
+            Err(Errno::AGAIN | Errno::INTR) => std::hint::spin_loop(),
+            Err(error) => {
+                return Err(error).with_context(|| format!("writing {} bytes", rest.len()));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Reads until `into` is full.
+pub fn read_all(fd: &OwnedFd, into: &mut [u8]) -> Result<()> {
+    let mut done = 0;
+    while done < into.len() {
+        match read(fd, &mut into[done..]) {
+            Ok(count) => {
+                ensure!(count > 0, "the other side is gone");
+                done += count;
+            }
+            Err(Errno::AGAIN | Errno::INTR) => std::hint::spin_loop(),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
 }
 
 impl<W: Way> Peer for Bytes<W> {
@@ -97,14 +127,24 @@ impl<W: Way> Peer for Bytes<W> {
             }
             _ => {
                 let mut fds = party.recv(Role::Ping.index())?.1.into_iter();
-                (fds.next().context("way out")?, fds.next().context("way in")?)
+                (
+                    fds.next().context("way out")?,
+                    fds.next().context("way in")?,
+                )
             }
         };
         for fd in [&out, &back] {
             rustix::io::ioctl_fionbio(fd, case.wait == Wait::Spin)?;
         }
         let words = case.payload / 8;
-        Ok(Self { out, back, send: vec![1; words], recv: vec![1; words], touch: case.touch, way: PhantomData })
+        Ok(Self {
+            out,
+            back,
+            send: vec![1; words],
+            recv: vec![1; words],
+            touch: case.touch,
+            way: PhantomData,
+        })
     }
 
     fn send(&mut self, stamp: u64) -> Result<()> {
@@ -116,35 +156,20 @@ impl<W: Way> Peer for Bytes<W> {
             }
             _ => self.send[0] = stamp,
         }
-        let mut rest = bytes(&self.send);
-        while !rest.is_empty() {
-            match write(&self.out, rest) {
-                Ok(count) => rest = &rest[count..],
-                Err(Errno::AGAIN | Errno::INTR) => std::hint::spin_loop(),
-                Err(error) => return Err(error).with_context(|| format!("writing {} bytes", rest.len())),
-            }
-        }
-        Ok(())
+        write_all(&self.out, bytes(&self.send))
     }
 
     fn recv(&mut self) -> Result<u64> {
         let len = self.recv.len() * 8;
-        let mut done = 0;
-        while done < len {
-            match read(&self.back, &mut bytes_mut(&mut self.recv)[done..]) {
-                Ok(count) => {
-                    ensure!(count > 0, "the other side is gone");
-                    done += count;
-                }
-                Err(Errno::AGAIN | Errno::INTR) => std::hint::spin_loop(),
-                Err(error) => return Err(error.into()),
-            }
-        }
+        read_all(&self.back, bytes_mut(&mut self.recv))?;
         let stamp = self.recv[0];
         if self.touch == Touch::Touched {
             // SAFETY: our own vector of words, that many bytes.
             let sum = unsafe { touch::sum(self.recv.as_ptr().cast(), len) };
-            ensure!(sum == touch::expected(len, stamp), "bytes of message {stamp} changed");
+            ensure!(
+                sum == touch::expected(len, stamp),
+                "bytes of message {stamp} changed"
+            );
         }
         Ok(stamp)
     }

@@ -1,11 +1,17 @@
 //! The systems: each file one.
 
+pub mod allocators;
+mod fan;
 #[cfg(feature = "iceoryx2")]
 mod iceoryx2;
 mod kernel;
+pub mod line;
 mod raw;
 mod shared;
 
+use crate::collect::{self, CollectEntry};
+use crate::demo::{self, FanEntry};
+use crate::ops::{self, OpsEntry};
 use crate::peer::{Entry, entry};
 
 /// All systems of `roundtrip` and `stream`, in the order in which each run visits them.
@@ -20,7 +26,36 @@ pub fn all() -> Vec<Entry> {
     ]
 }
 
+/// All systems of `ops`.
+pub fn with_ops() -> Vec<OpsEntry> {
+    vec![
+        ops::entry::<raw::Raw>(),
+        #[cfg(feature = "iceoryx2")]
+        ops::entry::<iceoryx2::Iceoryx2>(),
+    ]
+}
+
+/// All systems of `collect`.
+pub fn with_collect() -> Vec<CollectEntry> {
+    vec![
+        #[cfg(feature = "iceoryx2")]
+        collect::entry::<iceoryx2::Iceoryx2>(),
+    ]
+}
+
+/// All systems of `demo`.
+pub fn with_fan() -> Vec<FanEntry> {
+    vec![
+        demo::entry::<fan::Copies<kernel::Pipe>>(),
+        demo::entry::<fan::Copies<kernel::Stream>>(),
+    ]
+}
+
 /// Systems that this program was built without, and the feature that brings them.
 pub fn missing() -> &'static [(&'static str, &'static str)] {
-    if cfg!(feature = "iceoryx2") { &[] } else { &[("iceoryx2", "iceoryx2")] }
+    if cfg!(feature = "iceoryx2") {
+        &[]
+    } else {
+        &[("iceoryx2", "iceoryx2")]
+    }
 }

@@ -11,10 +11,13 @@ use tranship_sync::{Consumer, Lines, Producer, Publish, Push};
 
 use super::shared::Shared;
 use crate::case::{Case, Pattern, Touch, Wait};
+use crate::ops::Ops;
 use crate::party::Party;
 use crate::peer::{Peer, Role};
 use crate::touch;
 
+/// How a line is published: as the product does it, whose peer may be asleep.
+const PUBLISH: Publish = Publish::SeqCst;
 const HEAD: usize = 64;
 const WAKE: usize = 128;
 const LINES: usize = 4096;
@@ -40,7 +43,13 @@ impl Lane {
         let first = shared.at(LINES, 64 * case.buffers).cast();
         // SAFETY: that many zeroed, page-aligned lines; `shared` is kept beside, and dropped with it.
         let lines = unsafe { Lines::from_raw(first, case.buffers) }?;
-        Ok(Self { shared, lines, slots, stride, count: case.buffers })
+        Ok(Self {
+            shared,
+            lines,
+            slots,
+            stride,
+            count: case.buffers,
+        })
     }
 
     fn head(&self) -> &AtomicU64 {
@@ -71,7 +80,8 @@ pub struct Raw {
     wait: Wait,
     touch: Touch,
     payload: usize,
-    publish: Publish,
+    /// Slots taken and neither sent nor given back.
+    loaned: u64,
 }
 
 impl Peer for Raw {
@@ -98,22 +108,52 @@ impl Peer for Raw {
             wait: case.wait,
             touch: case.touch,
             payload: case.payload,
-            publish: if std::env::var_os("TRANSHIP_BENCH_RAW_RELEASE").is_some() {
-                Publish::Release
-            } else {
-                Publish::SeqCst
-            },
+            loaned: 0,
         })
     }
 
     #[inline]
     fn send(&mut self, stamp: u64) -> Result<()> {
-        // A slot is free as soon as its line is: the reader moves `head` only when it has read both.
-        // Ordering: acquire; partner: the store of head in recv.
-        while self.producer.room(self.out.lines, 1, || self.out.head().load(Ordering::Acquire))? == 0 {
+        let position = self.alloc()?;
+        self.give(position, stamp)
+    }
+
+    #[inline]
+    fn recv(&mut self) -> Result<u64> {
+        let (position, stamp) = self.take()?;
+        self.release(position)?;
+        Ok(stamp)
+    }
+}
+
+impl Ops for Raw {
+    type Loan = u64;
+    type Held = u64;
+
+    /// The next slot's position. It is free as soon as its line is: the reader moves `head` past both.
+    #[inline]
+    fn alloc(&mut self) -> Result<u64> {
+        let want = u32::try_from(self.loaned)? + 1;
+        // Ordering: acquire; partner: the store of head in release.
+        while self.producer.room(self.out.lines, want, || {
+            self.out.head().load(Ordering::Acquire)
+        })? < want
+        {
             std::hint::spin_loop();
         }
-        let (at, offset) = self.out.slot(self.producer.tail());
+        self.loaned += 1;
+        Ok(self.producer.tail() + self.loaned - 1)
+    }
+
+    #[inline]
+    fn free(&mut self, _position: u64) -> Result<()> {
+        self.loaned -= 1;
+        Ok(())
+    }
+
+    #[inline]
+    fn give(&mut self, position: u64, stamp: u64) -> Result<()> {
+        let (at, offset) = self.out.slot(position);
         match self.touch {
             Touch::Untouched => {}
             // SAFETY: a slot of at least 8 bytes in our mapping, not yet shown to the reader.
@@ -121,13 +161,23 @@ impl Peer for Raw {
             // SAFETY: as above, `payload` bytes of it.
             Touch::Touched => unsafe { touch::fill(at.as_ptr(), self.payload, stamp) },
         }
-        let line = [2 << 32, stamp, 0, offset as u64, self.payload as u64, 0, 0, 0];
-        if self.producer.push(self.out.lines, self.publish, line) == Push::Full {
+        let line = [
+            2 << 32,
+            stamp,
+            0,
+            offset as u64,
+            self.payload as u64,
+            0,
+            0,
+            0,
+        ];
+        if self.producer.push(self.out.lines, PUBLISH, line) == Push::Full {
             bail!("the ring is full although it has room");
         }
+        self.loaned -= 1;
         if self.wait == Wait::Block {
             let word = self.out.wake();
-            // Ordering: release, after the line; partner: the acquire load in recv.
+            // Ordering: release, after the line; partner: the acquire load in take.
             word.fetch_add(1, Ordering::Release);
             futex::wake(word, futex::Flags::empty(), 1)?;
         }
@@ -135,10 +185,14 @@ impl Peer for Raw {
     }
 
     #[inline]
-    fn recv(&mut self) -> Result<u64> {
+    fn take(&mut self) -> Result<(u64, u64)> {
         let line = loop {
-            // Ordering: acquire, before the look; partner: the increment in send.
-            let seen = if self.wait == Wait::Block { self.back.wake().load(Ordering::Acquire) } else { 0 };
+            // Ordering: acquire, before the look; partner: the increment in give.
+            let seen = if self.wait == Wait::Block {
+                self.back.wake().load(Ordering::Acquire)
+            } else {
+                0
+            };
             if let Some(line) = self.consumer.try_pop(self.back.lines) {
                 break line;
             }
@@ -151,7 +205,8 @@ impl Peer for Raw {
                 Err(error) => return Err(error.into()),
             }
         };
-        let (at, _) = self.back.slot(self.consumer.head() - 1);
+        let position = self.consumer.head() - 1;
+        let (at, _) = self.back.slot(position);
         let stamp = match self.touch {
             Touch::Untouched => line[1],
             // SAFETY: a slot of at least 8 bytes in our mapping; its writer waits for `head`.
@@ -159,12 +214,21 @@ impl Peer for Raw {
             Touch::Touched => {
                 // SAFETY: as above, `payload` bytes of it.
                 let sum = unsafe { touch::sum(at.as_ptr(), self.payload) };
-                ensure!(sum == touch::expected(self.payload, line[1]), "bytes of message {} changed", line[1]);
+                ensure!(
+                    sum == touch::expected(self.payload, line[1]),
+                    "bytes of message {} changed",
+                    line[1]
+                );
                 line[1]
             }
         };
-        // Ordering: release, after the last read of line and slot; partner: the load in send.
-        self.back.head().store(self.consumer.head(), Ordering::Release);
-        Ok(stamp)
+        Ok((position, stamp))
+    }
+
+    #[inline]
+    fn release(&mut self, position: u64) -> Result<()> {
+        // Ordering: release, after the last read of line and slot; partner: the load in alloc.
+        self.back.head().store(position + 1, Ordering::Release);
+        Ok(())
     }
 }

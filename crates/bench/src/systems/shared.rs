@@ -30,9 +30,20 @@ impl Shared {
         // SAFETY: a new mapping at an address that the kernel chooses replaces nothing. POPULATE: no fault
         // while we measure.
         let at = unsafe {
-            mmap(std::ptr::null_mut(), len, prot, MapFlags::SHARED | MapFlags::POPULATE, &fd, 0)?
+            mmap(
+                std::ptr::null_mut(),
+                len,
+                prot,
+                MapFlags::SHARED | MapFlags::POPULATE,
+                &fd,
+                0,
+            )?
         };
-        Ok(Self { fd, at: NonNull::new(at.cast()).context("mapped at 0")?, len })
+        Ok(Self {
+            fd,
+            at: NonNull::new(at.cast()).context("mapped at 0")?,
+            len,
+        })
     }
 
     pub fn fd(&self) -> BorrowedFd<'_> {
@@ -41,7 +52,11 @@ impl Shared {
 
     /// The address of `offset`, which must leave `len` bytes behind it.
     pub fn at(&self, offset: usize, len: usize) -> NonNull<u8> {
-        assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "{offset}+{len} of {}", self.len);
+        assert!(
+            offset.checked_add(len).is_some_and(|end| end <= self.len),
+            "{offset}+{len} of {}",
+            self.len
+        );
         // SAFETY: inside the mapping, as just checked; it stays mapped as long as `self` lives.
         unsafe { self.at.add(offset) }
     }

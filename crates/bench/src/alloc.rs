@@ -1,0 +1,176 @@
+//! `alloc`: one thread takes and gives back one buffer over and over; nobody touches its bytes.
+//!
+//! Each run is a fresh process of this program with the allocator under test preloaded, so that every
+//! allocator is called in the same way, as programs call it.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::clock;
+use crate::options::Common;
+use crate::party;
+use crate::plan::{Cell, Outcome};
+use crate::report::Key;
+use crate::stats::{Measured, Samples};
+use crate::systems::allocators::{self, AllocEntry, Preload};
+
+/// Pairs of alloc and free that one sample covers.
+const BATCH: u32 = 64;
+const PAGE: usize = 4096;
+/// Sizes when none are asked for: small ones, then 1 to 256 pages.
+const SIZES: [usize; 9] = [
+    64,
+    256,
+    1024,
+    PAGE,
+    2 * PAGE,
+    4 * PAGE,
+    16 * PAGE,
+    64 * PAGE,
+    256 * PAGE,
+];
+/// Set in the child: nanoseconds in a tick, so that it need not find out again.
+const NS_PER_TICK: &str = "TRANSHIP_BENCH_NS_PER_TICK";
+
+/// What can be taken and given back.
+pub trait Allocator: Sized {
+    const NAME: &'static str;
+    /// The library that must take malloc's place.
+    const PRELOAD: Option<Preload> = None;
+    type Held;
+
+    fn open(bytes: usize) -> Result<Self>;
+    fn alloc(&mut self) -> Result<Self::Held>;
+    fn free(&mut self, held: Self::Held) -> Result<()>;
+}
+
+pub fn bench(common: &Common, sizes: &[usize]) -> Outcome {
+    let sizes = if sizes.is_empty() { &SIZES[..] } else { sizes };
+    let mut outcome = Outcome::default();
+    let mut ready = Vec::new();
+    for entry in allocators::all()
+        .into_iter()
+        .filter(|e| common.wants(e.name))
+    {
+        match entry.preload.map(|p| (p, find(&p))) {
+            None => ready.push((entry, None)),
+            Some((_, Some(path))) => ready.push((entry, Some(path))),
+            Some((preload, None)) => {
+                eprintln!(
+                    "SKIPPED: {}: no {} here: apt-get install {}",
+                    entry.name, preload.file, preload.package
+                );
+            }
+        }
+    }
+    for bytes in sizes {
+        let cells = ready.iter().map(|(entry, library)| Cell {
+            system: entry.name,
+            key: Key {
+                mode: "hot",
+                payload_bytes: Some(*bytes),
+                pages: bytes.is_multiple_of(PAGE).then_some(bytes / PAGE),
+                threads: Some(1),
+                ..Key::default()
+            },
+            measure: Box::new(move |_| start(entry, library.as_ref(), *bytes, common)),
+        });
+        outcome.group(common.runs(), cells.collect());
+    }
+    outcome
+}
+
+/// The library's path on this machine.
+fn find(preload: &Preload) -> Option<PathBuf> {
+    let triple = format!("{}-linux-gnu", std::env::consts::ARCH);
+    [
+        format!("/usr/lib/{triple}"),
+        format!("/lib/{triple}"),
+        "/usr/lib64".into(),
+        "/usr/lib".into(),
+        "/usr/local/lib".into(),
+    ]
+    .into_iter()
+    .map(|dir| PathBuf::from(dir).join(preload.file))
+    .find(|path| path.exists())
+}
+
+/// One run, in a process of its own.
+fn start(
+    entry: &AllocEntry,
+    library: Option<&PathBuf>,
+    bytes: usize,
+    common: &Common,
+) -> Result<Vec<Measured>> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command
+        .args([
+            "alloc-child",
+            entry.name,
+            &bytes.to_string(),
+            &common.cores()[0].to_string(),
+        ])
+        .arg(common.sample_ms().min(20).to_string())
+        .env(NS_PER_TICK, clock::ns(1).to_string())
+        .env_remove("LD_PRELOAD");
+    if let Some(path) = library {
+        command.env("LD_PRELOAD", path);
+    }
+    let output = command
+        .output()
+        .context("starting a process of this program")?;
+    ensure!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// The process's side: measures, and prints what it measured.
+pub fn child(system: &str, bytes: usize, core: usize, sample_ms: u64) -> Result<()> {
+    match std::env::var(NS_PER_TICK)
+        .ok()
+        .and_then(|text| text.parse().ok())
+    {
+        Some(ns) => clock::adopt(ns),
+        None => clock::calibrate(),
+    }
+    party::pin(core)?;
+    let entry = allocators::all().into_iter().find(|e| e.name == system);
+    let entry = entry.with_context(|| format!("no allocator {system}"))?;
+    if let Some(preload) = entry.preload {
+        // The loader only warns when it cannot preload; then we would measure the wrong one.
+        let maps = std::fs::read_to_string("/proc/self/maps")?;
+        let stem = preload.file.split(".so").next().unwrap_or(preload.file);
+        ensure!(maps.contains(stem), "{} was not preloaded", preload.file);
+    }
+    let measured = (entry.measure)(bytes, sample_ms)?;
+    println!("{}", serde_json::to_string(&measured)?);
+    Ok(())
+}
+
+/// The loop itself.
+pub fn measure<A: Allocator>(bytes: usize, sample_ms: u64) -> Result<Vec<Measured>> {
+    let mut allocator = A::open(bytes)?;
+    let mut samples = Samples::new(1 << 18, BATCH);
+    let budget = clock::in_ticks(std::time::Duration::from_millis(sample_ms));
+    let begun = clock::ticks();
+    let mut before = begun;
+    loop {
+        for _ in 0..BATCH {
+            // What is taken is shown to the optimiser as used, or it would leave out the pair.
+            let held = std::hint::black_box(allocator.alloc()?);
+            allocator.free(held)?;
+        }
+        let now = clock::ticks();
+        let warm = now - begun < budget / 4;
+        if !warm && !samples.push(now - before) || now - begun > budget * 5 / 4 {
+            break;
+        }
+        before = clock::ticks();
+    }
+    Ok(samples.finish("").into_iter().collect())
+}

@@ -1,0 +1,192 @@
+//! `collect`: what an alloc costs that must first find a used buffer dead, against the number of buffers and
+//! of receivers (the CBUFs paper's figure 7).
+//!
+//! The owner takes all its buffers (timed), sends each to every receiver, waits until all are received and
+//! released, and begins again: the cost of collecting is spread over a full turn of the pool.
+
+use anyhow::{Context, Result};
+
+use crate::clock;
+use crate::options::Common;
+use crate::party::{self, Member, Party};
+use crate::plan::{Cell, Outcome};
+use crate::report::Key;
+use crate::stats::{Measured, Samples};
+use crate::systems;
+
+const BUFFERS: [usize; 5] = [8, 64, 256, 1024, 4096];
+const RECEIVERS: [usize; 4] = [1, 2, 4, 8];
+/// Bytes of a buffer.
+const PAYLOAD: usize = 4096;
+/// Said to the receivers: a turn's messages are sent, or it was the last turn.
+const MORE: u64 = 1;
+const END: u64 = 0;
+
+/// What is measured in one cell.
+#[derive(Debug, Clone, Copy)]
+pub struct Size {
+    pub buffers: usize,
+    pub receivers: usize,
+    pub payload: usize,
+}
+
+/// A system whose used buffers come back by collection. Process 0 is the owner, 1 and up the receivers.
+pub trait Collect {
+    const NAME: &'static str;
+    type Owner;
+    type Receiver;
+
+    /// All processes call their one at the same time, and may talk through `party`.
+    fn owner(size: Size, party: &Party) -> Result<Self::Owner>;
+    fn receiver(size: Size, party: &Party) -> Result<Self::Receiver>;
+
+    /// Takes and gives back a buffer that is never sent.
+    fn cached(owner: &mut Self::Owner) -> Result<()>;
+    /// Takes a buffer and keeps it. Called `buffers` times between two calls of `send_all`.
+    fn take(owner: &mut Self::Owner) -> Result<()>;
+    /// Sends each buffer that was taken to every receiver, and lets go of it.
+    fn send_all(owner: &mut Self::Owner) -> Result<()>;
+    /// Receives one message that is there, and releases it.
+    fn receive(receiver: &mut Self::Receiver) -> Result<()>;
+    /// As for `Peer`.
+    fn clean(_run: u64) {}
+}
+
+/// A system in the list.
+#[derive(Debug, Clone, Copy)]
+pub struct CollectEntry {
+    pub name: &'static str,
+    pub clean: fn(u64),
+    own: fn(Size, &Party, std::time::Duration) -> Result<Vec<Measured>>,
+    receive: fn(Size, &Party) -> Result<Vec<Measured>>,
+}
+
+pub const fn entry<C: Collect>() -> CollectEntry {
+    CollectEntry {
+        name: C::NAME,
+        clean: C::clean,
+        own: own::<C>,
+        receive: receive::<C>,
+    }
+}
+
+pub fn bench(common: &Common) -> Outcome {
+    let mut outcome = Outcome::default();
+    for receivers in RECEIVERS {
+        for buffers in BUFFERS {
+            let size = Size {
+                buffers,
+                receivers,
+                payload: PAYLOAD,
+            };
+            let key = Key {
+                mode: "hot",
+                buffers: Some(buffers),
+                receivers: Some(receivers),
+                ..Key::default()
+            };
+            let wanted = systems::with_collect()
+                .into_iter()
+                .filter(|e| common.wants(e.name));
+            let cells = wanted.map(|entry| Cell {
+                system: entry.name,
+                key: key.clone(),
+                measure: Box::new(move |number| once(entry, size, common, number)),
+            });
+            outcome.group(common.runs(), cells.collect());
+        }
+    }
+    outcome
+}
+
+fn once(entry: CollectEntry, size: Size, common: &Common, number: u64) -> Result<Vec<Measured>> {
+    let [core, other] = common.cores();
+    let budget = common.budget();
+    let mut members = vec![Member {
+        core,
+        body: Box::new(move |party: &Party| (entry.own)(size, party, budget)),
+    }];
+    for _ in 0..size.receivers {
+        members.push(Member {
+            core: other,
+            body: Box::new(move |party: &Party| (entry.receive)(size, party)),
+        });
+    }
+    let done = party::run(number, members);
+    (entry.clean)(number);
+    Ok(done?.into_iter().flatten().collect())
+}
+
+fn own<C: Collect>(
+    size: Size,
+    party: &Party,
+    budget: std::time::Duration,
+) -> Result<Vec<Measured>> {
+    let mut owner = C::owner(size, party).context("the owner joins")?;
+    party.barrier()?;
+    let batch = u32::try_from(size.buffers)?;
+    let mut samples = Samples::new(1 << 16, batch);
+    let mut cached = Samples::new(1 << 16, 64);
+    let budget = clock::in_ticks(budget);
+    let begun = clock::ticks();
+    // Before anything is sent: nothing is there to be collected.
+    let mut before = begun;
+    while before - begun < budget / 4 {
+        for _ in 0..64 {
+            C::cached(&mut owner)?;
+        }
+        let now = clock::ticks();
+        cached.push(now - before);
+        before = now;
+    }
+    let mut turns = 0;
+    loop {
+        let before = clock::ticks();
+        for _ in 0..size.buffers {
+            C::take(&mut owner)?;
+        }
+        let after = clock::ticks();
+        // The first turn takes what was never used, the second warms.
+        if turns >= 2 {
+            samples.push(after - before);
+        }
+        turns += 1;
+        C::send_all(&mut owner)?;
+        let last = turns > 4 && after - begun > budget;
+        for i in 1..=size.receivers {
+            party.tell(i, if last { END } else { MORE })?;
+        }
+        for i in 1..=size.receivers {
+            party.hear(i)?;
+        }
+        if last {
+            break;
+        }
+    }
+    party.barrier()?;
+    let one = |name: &str, s: Samples| {
+        s.finish(name)
+            .with_context(|| format!("no samples of {name}"))
+    };
+    Ok(vec![
+        one("alloc and free, never sent", cached)?,
+        one("alloc with collection", samples)?,
+    ])
+}
+
+fn receive<C: Collect>(size: Size, party: &Party) -> Result<Vec<Measured>> {
+    let mut receiver = C::receiver(size, party).context("a receiver joins")?;
+    party.barrier()?;
+    loop {
+        let last = party.hear(0)? == END;
+        for _ in 0..size.buffers {
+            C::receive(&mut receiver)?;
+        }
+        party.tell(0, 0)?;
+        if last {
+            break;
+        }
+    }
+    party.barrier()?;
+    Ok(Vec::new())
+}

@@ -1,0 +1,134 @@
+//! `glibc`, `jemalloc`, `tcmalloc`, `mimalloc`: malloc, whosever it is; `mmap`: the kernel itself.
+
+use std::ptr::NonNull;
+
+use anyhow::{Context, Result};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+
+use crate::alloc::{Allocator, measure};
+use crate::stats::Measured;
+
+/// A library to preload, and the Debian package that has it.
+#[derive(Debug, Clone, Copy)]
+pub struct Preload {
+    pub file: &'static str,
+    pub package: &'static str,
+}
+
+/// An allocator in the list of all.
+#[derive(Debug, Clone, Copy)]
+pub struct AllocEntry {
+    pub name: &'static str,
+    pub preload: Option<Preload>,
+    pub measure: fn(usize, u64) -> Result<Vec<Measured>>,
+}
+
+const fn entry<A: Allocator>() -> AllocEntry {
+    AllocEntry {
+        name: A::NAME,
+        preload: A::PRELOAD,
+        measure: measure::<A>,
+    }
+}
+
+pub fn all() -> Vec<AllocEntry> {
+    vec![
+        entry::<Malloc<Glibc>>(),
+        entry::<Malloc<Jemalloc>>(),
+        entry::<Malloc<Tcmalloc>>(),
+        entry::<Malloc<Mimalloc>>(),
+        entry::<Mmap>(),
+    ]
+}
+
+/// Which malloc a process runs with.
+pub trait Whose {
+    const NAME: &'static str;
+    const PRELOAD: Option<Preload>;
+}
+
+macro_rules! whose {
+    ($type:ident, $name:literal, $preload:expr) => {
+        pub struct $type;
+        impl Whose for $type {
+            const NAME: &'static str = $name;
+            const PRELOAD: Option<Preload> = $preload;
+        }
+    };
+}
+
+const fn library(file: &'static str, package: &'static str) -> Option<Preload> {
+    Some(Preload { file, package })
+}
+
+whose!(Glibc, "glibc", None);
+whose!(
+    Jemalloc,
+    "jemalloc",
+    library("libjemalloc.so.2", "libjemalloc2")
+);
+whose!(
+    Tcmalloc,
+    "tcmalloc",
+    library("libtcmalloc_minimal.so.4", "libtcmalloc-minimal4")
+);
+whose!(
+    Mimalloc,
+    "mimalloc",
+    library("libmimalloc.so.2", "libmimalloc2.0")
+);
+
+pub struct Malloc<W> {
+    bytes: usize,
+    whose: std::marker::PhantomData<W>,
+}
+
+impl<W: Whose> Allocator for Malloc<W> {
+    const NAME: &'static str = W::NAME;
+    const PRELOAD: Option<Preload> = W::PRELOAD;
+    type Held = NonNull<libc::c_void>;
+
+    fn open(bytes: usize) -> Result<Self> {
+        Ok(Self {
+            bytes,
+            whose: std::marker::PhantomData,
+        })
+    }
+
+    #[inline]
+    fn alloc(&mut self) -> Result<Self::Held> {
+        // SAFETY: no precondition. The size is shown as unknown, or the compiler might drop the pair.
+        let at = unsafe { libc::malloc(std::hint::black_box(self.bytes)) };
+        NonNull::new(at).context("malloc: out of memory")
+    }
+
+    #[inline]
+    fn free(&mut self, held: Self::Held) -> Result<()> {
+        // SAFETY: it came from `alloc`, and is given back once.
+        unsafe { libc::free(held.as_ptr()) };
+        Ok(())
+    }
+}
+
+pub struct Mmap(usize);
+
+impl Allocator for Mmap {
+    const NAME: &'static str = "mmap";
+    type Held = *mut std::ffi::c_void;
+
+    fn open(bytes: usize) -> Result<Self> {
+        Ok(Self(bytes))
+    }
+
+    fn alloc(&mut self) -> Result<Self::Held> {
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping where the kernel chooses replaces nothing.
+        Ok(unsafe { mmap_anonymous(std::ptr::null_mut(), self.0, prot, MapFlags::PRIVATE)? })
+    }
+
+    fn free(&mut self, held: Self::Held) -> Result<()> {
+        // SAFETY: a mapping from `alloc`, of that length, unmapped once.
+        unsafe { munmap(held, self.0)? };
+        Ok(())
+    }
+}

@@ -1,0 +1,272 @@
+//! `iceoryx2`: publish-subscribe of slices with loans, one service each way; its event service when blocking.
+//!
+//! Set up as its documents advise for speed: exactly as many ports and nodes as there are, no history, no
+//! overflow, memory of a fixed size made beforehand, payload not initialised by the loan, no signal handler.
+
+mod collect;
+
+use std::mem::MaybeUninit;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use iceoryx2::port::listener::Listener;
+use iceoryx2::port::notifier::Notifier;
+use iceoryx2::port::publisher::Publisher;
+use iceoryx2::port::subscriber::Subscriber;
+use iceoryx2::port::update_connections::UpdateConnections;
+use iceoryx2::prelude::{
+    AllocationStrategy, BackpressureStrategy, Config, FileName, LogLevel, Node, NodeBuilder,
+    SemanticString, SignalHandlingMode, ipc, set_log_level,
+};
+use iceoryx2::sample::Sample;
+use iceoryx2::sample_mut_uninit::SampleMutUninit;
+
+use crate::case::{Case, Pattern, Touch, Wait};
+use crate::ops::Ops;
+use crate::party::Party;
+use crate::peer::{Peer, Role};
+use crate::touch;
+
+type Service = ipc::Service;
+
+/// Queue of a round trip, where one message is in flight: the smallest is the fastest.
+const ROUND_TRIP_QUEUE: usize = 2;
+
+pub struct Iceoryx2 {
+    // Ports before the node that they belong to: dropped in this order.
+    publisher: Publisher<Service, [u64], u64>,
+    subscriber: Subscriber<Service, [u64], u64>,
+    events: Option<(Notifier<Service>, Listener<Service>)>,
+    _node: Node<Service>,
+    words: usize,
+    touch: Touch,
+}
+
+/// Their errors are not all `Sync`; the text is what we need.
+fn text<E: std::fmt::Debug>(what: &'static str) -> impl FnOnce(E) -> anyhow::Error {
+    move |error| anyhow!("iceoryx2: {what}: {error:?}")
+}
+
+fn prefix(run: u64) -> String {
+    format!("tranship_bench_{run}_")
+}
+
+/// A node under names of our own: what another user of iceoryx2 on this machine left behind is not ours to find.
+fn node(run: u64) -> Result<Node<Service>> {
+    set_log_level(LogLevel::Error);
+    let mut config = Config::default();
+    config.global.prefix = FileName::new(prefix(run).as_bytes()).map_err(text("prefix"))?;
+    NodeBuilder::new()
+        .config(&config)
+        .signal_handling_mode(SignalHandlingMode::Disabled)
+        .create::<Service>()
+        .map_err(text("node"))
+}
+
+impl Peer for Iceoryx2 {
+    const NAME: &'static str = "iceoryx2";
+
+    fn refuses(case: &Case) -> Option<String> {
+        (case.pattern == Pattern::Stream && case.wait == Wait::Block)
+            .then(|| "streams only with busy-polling".to_owned())
+    }
+
+    /// It leaves a file behind even after an orderly end.
+    fn clean(run: u64) {
+        let ours = prefix(run);
+        for entry in std::fs::read_dir("/dev/shm")
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            if entry.file_name().to_string_lossy().starts_with(&ours) {
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+    }
+
+    fn open(case: &Case, role: Role, party: &Party) -> Result<Self> {
+        let node = node(party.run)?;
+        let queue = if case.pattern == Pattern::RoundTrip {
+            ROUND_TRIP_QUEUE
+        } else {
+            case.buffers
+        };
+        let (out, back) = if role == Role::Ping {
+            ("ping", "pong")
+        } else {
+            ("pong", "ping")
+        };
+        let data = |name: &str| -> Result<_> {
+            node.service_builder(
+                &format!("{name}/data")
+                    .as_str()
+                    .try_into()
+                    .map_err(text("name"))?,
+            )
+            .publish_subscribe::<[u64]>()
+            .user_header::<u64>()
+            .max_publishers(1)
+            .max_subscribers(1)
+            .max_nodes(2)
+            .history_size(0)
+            .subscriber_max_buffer_size(queue)
+            .subscriber_max_borrowed_samples(case.loans)
+            .enable_safe_overflow(false)
+            .open_or_create()
+            .map_err(text("service"))
+        };
+        let words = case.payload / 8;
+        let publisher = data(out)?
+            .publisher_builder()
+            .max_loaned_samples(case.loans)
+            .initial_max_slice_len(words)
+            .allocation_strategy(AllocationStrategy::Static)
+            .backpressure_strategy(BackpressureStrategy::RetryUntilDelivered)
+            .create()
+            .map_err(text("publisher"))?;
+        let subscriber = data(back)?
+            .subscriber_builder()
+            .buffer_size(queue)
+            .create()
+            .map_err(text("subscriber"))?;
+        let event = |name: &str| -> Result<_> {
+            node.service_builder(
+                &format!("{name}/event")
+                    .as_str()
+                    .try_into()
+                    .map_err(text("name"))?,
+            )
+            .event()
+            .max_notifiers(1)
+            .max_listeners(1)
+            .max_nodes(2)
+            .event_id_max_value(1)
+            .open_or_create()
+            .map_err(text("event service"))
+        };
+        let events = if case.wait == Wait::Block {
+            let notifier = event(out)?
+                .notifier_builder()
+                .create()
+                .map_err(text("notifier"))?;
+            let listener = event(back)?
+                .listener_builder()
+                .create()
+                .map_err(text("listener"))?;
+            Some((notifier, listener))
+        } else {
+            None
+        };
+        party.barrier()?;
+        // Both are there: connect now, not at the first message.
+        publisher.update_connections().map_err(text("connect"))?;
+        subscriber.update_connections().map_err(text("connect"))?;
+        Ok(Self {
+            publisher,
+            subscriber,
+            events,
+            _node: node,
+            words,
+            touch: case.touch,
+        })
+    }
+
+    #[inline]
+    fn send(&mut self, stamp: u64) -> Result<()> {
+        let loan = self.alloc()?;
+        self.give(loan, stamp)
+    }
+
+    #[inline]
+    fn recv(&mut self) -> Result<u64> {
+        let (held, stamp) = self.take()?;
+        self.release(held)?;
+        Ok(stamp)
+    }
+}
+
+impl Ops for Iceoryx2 {
+    type Loan = SampleMutUninit<Service, [MaybeUninit<u64>], u64>;
+    type Held = Sample<Service, [u64], u64>;
+
+    #[inline]
+    fn alloc(&mut self) -> Result<Self::Loan> {
+        self.publisher
+            .loan_slice_uninit(self.words)
+            .map_err(text("loan"))
+    }
+
+    #[inline]
+    fn free(&mut self, loan: Self::Loan) -> Result<()> {
+        drop(loan);
+        Ok(())
+    }
+
+    #[inline]
+    fn give(&mut self, mut sample: Self::Loan, stamp: u64) -> Result<()> {
+        match self.touch {
+            Touch::Untouched => *sample.user_header_mut() = stamp,
+            Touch::Word => {
+                sample
+                    .payload_mut()
+                    .first_mut()
+                    .context("empty payload")?
+                    .write(stamp);
+            }
+            Touch::Touched => {
+                let at = sample.payload_mut().as_mut_ptr().cast();
+                // SAFETY: the loaned slice, `words` words of it, ours alone until it is sent.
+                unsafe { touch::fill(at, self.words * 8, stamp) }
+            }
+        }
+        // SAFETY: words may hold anything, and the segment's pages are there; what was not written is
+        // whatever was there before, as in iceoryx2's own benchmark.
+        let sample = unsafe { sample.assume_init() };
+        let receivers = sample.send().map_err(text("send"))?;
+        ensure!(
+            receivers == 1,
+            "iceoryx2: delivered to {receivers} instead of 1"
+        );
+        if let Some((notifier, _)) = &self.events {
+            notifier.notify().map_err(text("notify"))?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn take(&mut self) -> Result<(Self::Held, u64)> {
+        let sample = loop {
+            if let Some(sample) = self.subscriber.receive().map_err(text("receive"))? {
+                break sample;
+            }
+            match &self.events {
+                Some((_, listener)) => {
+                    listener.blocking_wait(|_| {}).map_err(text("wait"))?;
+                }
+                None => std::hint::spin_loop(),
+            }
+        };
+        let stamp = match self.touch {
+            Touch::Untouched => *sample.user_header(),
+            Touch::Word => *sample.payload().first().context("empty payload")?,
+            Touch::Touched => {
+                let stamp = sample.payload()[0];
+                let len = self.words * 8;
+                // SAFETY: the received slice, that many bytes, not written while we hold the sample.
+                let sum = unsafe { touch::sum(sample.payload().as_ptr().cast(), len) };
+                ensure!(
+                    sum == touch::expected(len, stamp),
+                    "bytes of message {stamp} changed"
+                );
+                stamp
+            }
+        };
+        Ok((sample, stamp))
+    }
+
+    #[inline]
+    fn release(&mut self, held: Self::Held) -> Result<()> {
+        drop(held);
+        Ok(())
+    }
+}
