@@ -1,14 +1,19 @@
 //! The calling thread's caches: a table by zone index.
 //!
-//! The fast path reads two words of thread-local storage that need no initialisation and no destructor; the owner
-//! of the table is a second thread-local, touched in slow paths only, whose destructor gives everything back.
+//! The fast path reads one word of thread-local storage (three for zones of a high index) that needs no
+//! initialisation and no destructor; the owner of the caches is another thread-local, touched in slow paths only, whose
+//! destructor gives everything back.
 
 use crate::cache::Cache;
 use std::cell::{Cell, RefCell};
 use std::ptr;
 use std::sync::Arc;
 
+/// Zones whose caches are found without reading where the table is.
+const DIRECT_ZONES: usize = 128;
+
 thread_local! {
+    static DIRECT: [Cell<*const Cache>; DIRECT_ZONES] = const { [const { Cell::new(ptr::null()) }; DIRECT_ZONES] };
     static TABLE: Cell<(*const *const Cache, usize)> = const { Cell::new((ptr::null(), 0)) };
     static OWNED: Owned = const { Owned { caches: RefCell::new(Caches { owned: Vec::new(), table: Vec::new() }) } };
 }
@@ -27,14 +32,20 @@ struct Caches {
 /// is then no current zone's control word.
 #[inline(always)]
 pub(crate) fn with<R>(index: usize, work: impl FnOnce(Option<&Cache>) -> R) -> R {
-    let (table, len) = TABLE.get();
-    if index < len {
+    let cache = if index < DIRECT_ZONES {
+        DIRECT.with(|direct| direct[index].get())
+    } else {
+        let (table, len) = TABLE.get();
+        if index >= len {
+            return work(None);
+        }
         // SAFETY: `TABLE` is the pointer and length of `OWNED`'s table, updated whenever that changes and emptied before
-        // it goes. Its entries are null or point into an `Arc` in `owned`, which only this thread's slow path
-        // replaces (`work` is a fast path and does not get there).
-        return work(unsafe { (*table.add(index)).as_ref() });
-    }
-    work(None)
+        // it goes; `index` is below the length.
+        unsafe { *table.add(index) }
+    };
+    // SAFETY: the pointer is null or points into an `Arc` in `owned`, which only this thread's slow path replaces, and
+    // `work` is a fast path and does not get there.
+    work(unsafe { cache.as_ref() })
 }
 
 /// This thread's cache at `index`, whoever's it is.
@@ -56,6 +67,9 @@ pub(crate) fn set(index: usize, cache: Arc<Cache>) -> bool {
         caches.table[index] = Arc::as_ptr(&cache);
         let replaced = caches.owned[index].replace(cache);
         TABLE.set((caches.table.as_ptr(), caches.table.len()));
+        if index < DIRECT_ZONES {
+            DIRECT.with(|direct| direct[index].set(caches.table[index]));
+        }
         replaced
     });
     replaced.is_ok()
@@ -64,6 +78,7 @@ pub(crate) fn set(index: usize, cache: Arc<Cache>) -> bool {
 impl Drop for Owned {
     fn drop(&mut self) {
         TABLE.set((ptr::null(), 0));
+        DIRECT.with(|direct| direct.iter().for_each(|cache| cache.set(ptr::null())));
         let caches = std::mem::take(&mut self.caches.get_mut().owned);
         for cache in caches.into_iter().flatten() {
             if let Some(home) = cache.home.upgrade() {

@@ -111,6 +111,15 @@ fn random(state: &mut u64) -> u64 {
     *state >> 33
 }
 
+/// Set when a worker ends, also by a panic.
+struct StopOnDrop(Arc<AtomicBool>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Threads that alloc, free, and free what others allocated.
 fn churn(zone: &Arc<Zone<Shared>>, items: u32, threads: u64, rounds: u32, stop: &Arc<AtomicBool>) {
     let owned: Arc<Vec<AtomicBool>> = Arc::new(
@@ -124,6 +133,7 @@ fn churn(zone: &Arc<Zone<Shared>>, items: u32, threads: u64, rounds: u32, stop: 
             let (zone, owned, exchange, stop) =
                 (zone.clone(), owned.clone(), exchange.clone(), stop.clone());
             thread::spawn(move || {
+                let _stop = StopOnDrop(stop);
                 let mut state = SEED + number;
                 let mut held = Vec::new();
                 let free = |item: u32| {
@@ -156,7 +166,6 @@ fn churn(zone: &Arc<Zone<Shared>>, items: u32, threads: u64, rounds: u32, stop: 
                     }
                 }
                 held.into_iter().for_each(free);
-                stop.store(true, Ordering::Relaxed);
             })
         })
         .collect();
