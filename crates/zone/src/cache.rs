@@ -57,8 +57,8 @@ impl std::fmt::Debug for Cache {
 }
 
 // SAFETY: `buckets` is the only field that is not Sync by itself. The owner touches it while `busy` with `seen` found
-// equal to the control word, anyone else (and the owner too) while holding `lock` with `seen` cleared or known not to
-// be in use, see `claim`.
+// equal to the control word, anyone else (and the owner too) while holding `lock` when the owner
+// cannot be in its fast path, see `Shut::steal`.
 unsafe impl Sync for Cache {}
 // SAFETY: nothing in it belongs to a thread but by the protocol above.
 unsafe impl Send for Cache {}

@@ -215,7 +215,9 @@ fn drains_pressure_and_new_capacities_may_come_at_any_moment() {
                         .set_capacity(u32::try_from(random(&mut state) % 20).expect("small"), 30),
                     _ => zone.drain(Level::All),
                 }
-                assert!(zone.outstanding() <= 500, "{:?}", zone.stats());
+                // Frees are read first, so never more frees than allocs.
+                let stats = zone.stats();
+                assert!(stats.allocs >= stats.frees, "{stats:?}");
             }
         }
     });
