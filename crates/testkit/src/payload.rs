@@ -23,7 +23,12 @@ pub enum Torn {
     #[error("payload carries seed {found:#x}, expected {expected:#x}: memory was reused")]
     Seed { found: u64, expected: u64 },
     #[error("byte {offset} of {len} is {found:#04x}, expected {expected:#04x}")]
-    Byte { offset: usize, len: usize, found: u8, expected: u8 },
+    Byte {
+        offset: usize,
+        len: usize,
+        found: u8,
+        expected: u8,
+    },
     #[error("checksum {found:#x}, expected {expected:#x}")]
     Checksum { found: u64, expected: u64 },
 }
@@ -48,11 +53,14 @@ fn words(key: u64, from: usize, out: &mut [u8]) {
 }
 
 fn checksum(id: u64, seed: u64, body: &[u8]) -> u64 {
-    body.chunks(8).fold(mix(id) ^ mix(seed.rotate_left(17)), |sum, chunk| {
-        let mut w = [0; 8];
-        w[..chunk.len()].copy_from_slice(chunk);
-        (sum ^ u64::from_le_bytes(w)).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23)
-    })
+    body.chunks(8)
+        .fold(mix(id) ^ mix(seed.rotate_left(17)), |sum, chunk| {
+            let mut w = [0; 8];
+            w[..chunk.len()].copy_from_slice(chunk);
+            (sum ^ u64::from_le_bytes(w))
+                .wrapping_mul(0x0000_0100_0000_01b3)
+                .rotate_left(23)
+        })
 }
 
 /// Fills `buf`.
@@ -86,7 +94,12 @@ pub fn verify(view: &[u8], id: u64) -> Result<Stamp, Torn> {
             words(key, i, &mut expected);
             if let Some(j) = chunk.iter().zip(&expected).position(|(a, b)| a != b) {
                 let offset = from + 8 * i + j;
-                return Err(Torn::Byte { offset, len: view.len(), found: chunk[j], expected: expected[j] });
+                return Err(Torn::Byte {
+                    offset,
+                    len: view.len(),
+                    found: chunk[j],
+                    expected: expected[j],
+                });
             }
         }
         Ok(())
@@ -98,14 +111,23 @@ pub fn verify(view: &[u8], id: u64) -> Result<Stamp, Torn> {
     let at = |o: usize| u64::from_le_bytes(view[o..o + 8].try_into().unwrap_or_default());
     let (found, seed, sum) = (at(0), at(8), at(16));
     if found != id {
-        return Err(Torn::Id { found, expected: id });
+        return Err(Torn::Id {
+            found,
+            expected: id,
+        });
     }
     differs(STAMPED, &view[STAMPED..], mix(id) ^ seed)?;
     let expected = checksum(id, seed, &view[STAMPED..]);
     if sum != expected {
-        return Err(Torn::Checksum { found: sum, expected });
+        return Err(Torn::Checksum {
+            found: sum,
+            expected,
+        });
     }
-    Ok(Stamp { id, seed: Some(seed) })
+    Ok(Stamp {
+        id,
+        seed: Some(seed),
+    })
 }
 
 /// As [`verify`], when the seed is known too.
@@ -114,7 +136,10 @@ pub fn verify(view: &[u8], id: u64) -> Result<Stamp, Torn> {
 /// As [`verify`], or another seed.
 pub fn verify_seed(view: &[u8], id: u64, seed: u64) -> Result<(), Torn> {
     match verify(view, id)?.seed {
-        Some(found) if found != seed => Err(Torn::Seed { found, expected: seed }),
+        Some(found) if found != seed => Err(Torn::Seed {
+            found,
+            expected: seed,
+        }),
         _ => Ok(()),
     }
 }
@@ -123,7 +148,11 @@ pub fn verify_seed(view: &[u8], id: u64, seed: u64) -> Result<(), Torn> {
 ///
 /// # Errors
 /// As [`verify`].
-pub fn verify_with(len: usize, id: u64, read: impl FnOnce(usize, &mut [u8])) -> Result<Stamp, Torn> {
+pub fn verify_with(
+    len: usize,
+    id: u64,
+    read: impl FnOnce(usize, &mut [u8]),
+) -> Result<Stamp, Torn> {
     let mut copy = vec![0; len];
     read(0, &mut copy);
     verify(&copy, id)
@@ -137,7 +166,11 @@ mod tests {
     fn what_was_filled_verifies() {
         for len in [0, 1, 7, 8, 23, 24, 25, 31, 32, 4095, 4096, 65_537] {
             let seed = (len >= STAMPED).then_some(9);
-            assert_eq!(verify(&made(len, 5, 9), 5), Ok(Stamp { id: 5, seed }), "{len} bytes");
+            assert_eq!(
+                verify(&made(len, 5, 9), 5),
+                Ok(Stamp { id: 5, seed }),
+                "{len} bytes"
+            );
             assert_eq!(verify_seed(&made(len, 5, 9), 5, 9), Ok(()));
             assert!(verify_with(len, 5, |_, b| fill(b, 5, 9)).is_ok());
         }
@@ -156,8 +189,20 @@ mod tests {
 
     #[test]
     fn another_id_or_seed_is_seen() {
-        assert_eq!(verify(&made(64, 5, 9), 6), Err(Torn::Id { found: 5, expected: 6 }));
-        assert_eq!(verify_seed(&made(64, 5, 9), 5, 8), Err(Torn::Seed { found: 9, expected: 8 }));
+        assert_eq!(
+            verify(&made(64, 5, 9), 6),
+            Err(Torn::Id {
+                found: 5,
+                expected: 6
+            })
+        );
+        assert_eq!(
+            verify_seed(&made(64, 5, 9), 5, 8),
+            Err(Torn::Seed {
+                found: 9,
+                expected: 8
+            })
+        );
         assert!(verify(&made(8, 5, 0), 6).is_err());
     }
 
@@ -165,6 +210,9 @@ mod tests {
     fn half_overwritten_by_the_next_user_is_seen() {
         let mut buf = made(4096, 5, 9);
         buf[2048..].copy_from_slice(&made(4096, 5, 10)[2048..]);
-        assert!(matches!(verify(&buf, 5), Err(Torn::Byte { offset: 2048, .. })));
+        assert!(matches!(
+            verify(&buf, 5),
+            Err(Torn::Byte { offset: 2048, .. })
+        ));
     }
 }

@@ -68,12 +68,18 @@ impl Held {
     fn add(&mut self, pid: u32) -> Result<(), Error> {
         for fd in fds(pid)? {
             self.fds += 1;
-            let Some(name) = memfd_name(&fd.target) else { continue };
+            let Some(name) = memfd_name(&fd.target) else {
+                continue;
+            };
             // Follows the link to the open file itself.
             match fs::metadata(format!("/proc/{pid}/fd/{}", fd.number)) {
                 Ok(meta) => {
                     self.memfd_fds += 1;
-                    let memfd = Memfd { name: name.into(), size: meta.size(), resident: meta.blocks() * 512 };
+                    let memfd = Memfd {
+                        name: name.into(),
+                        size: meta.size(),
+                        resident: meta.blocks() * 512,
+                    };
                     self.memfds.insert((meta.dev(), meta.ino()), memfd);
                 }
                 Err(e) if is_gone(&e) => {}
@@ -91,22 +97,37 @@ impl Held {
     fn add_mapping(&mut self, pid: u32, line: &str) {
         // start-end perms offset dev inode   path
         let mut words = line.split_ascii_whitespace();
-        let (Some(range), Some(inode)) = (words.next(), words.nth(3)) else { return };
-        let Some(name) = line.find('/').and_then(|at| memfd_name(&line[at..])) else { return };
-        let Some((start, end)) = range.split_once('-') else { return };
+        let (Some(range), Some(inode)) = (words.next(), words.nth(3)) else {
+            return;
+        };
+        let Some(name) = line.find('/').and_then(|at| memfd_name(&line[at..])) else {
+            return;
+        };
+        let Some((start, end)) = range.split_once('-') else {
+            return;
+        };
         let hex = |s| u64::from_str_radix(s, 16).unwrap_or(0);
         self.mappings += 1;
         self.mapped += hex(end) - hex(start);
-        let known = |inode: u64, all: &BTreeMap<(u64, u64), Memfd>| all.keys().any(|(_, i)| *i == inode);
+        let known =
+            |inode: u64, all: &BTreeMap<(u64, u64), Memfd>| all.keys().any(|(_, i)| *i == inode);
         if let Ok(meta) = fs::metadata(format!("/proc/{pid}/map_files/{range}")) {
-            let memfd = Memfd { name: name.into(), size: meta.size(), resident: meta.blocks() * 512 };
+            let memfd = Memfd {
+                name: name.into(),
+                size: meta.size(),
+                resident: meta.blocks() * 512,
+            };
             self.memfds.entry((meta.dev(), meta.ino())).or_insert(memfd);
         } else if let Ok(inode) = inode.parse()
             && !known(inode, &self.memfds)
         {
             // Without the right to follow map_files: what this process has resident of it.
             let resident = smaps_rss(pid, range).unwrap_or(0);
-            let memfd = Memfd { name: name.into(), size: hex(end) - hex(start), resident };
+            let memfd = Memfd {
+                name: name.into(),
+                size: hex(end) - hex(start),
+                resident,
+            };
             self.memfds.insert((0, inode), memfd);
         }
     }
@@ -120,7 +141,11 @@ impl Held {
     /// Only the memfds whose name begins so, and nothing else, for tests that share a process.
     #[must_use]
     pub fn memfds_named(&self, prefix: &str) -> BTreeMap<(u64, u64), Memfd> {
-        self.memfds.iter().filter(|(_, m)| m.name.starts_with(prefix)).map(|(k, m)| (*k, m.clone())).collect()
+        self.memfds
+            .iter()
+            .filter(|(_, m)| m.name.starts_with(prefix))
+            .map(|(k, m)| (*k, m.clone()))
+            .collect()
     }
 
     /// What is not as it was at the `start`, one line each; empty when everything came back.
@@ -133,12 +158,32 @@ impl Held {
             }
         };
         compare("descriptors", self.fds as u64, start.fds as u64);
-        compare("memfd descriptors", self.memfd_fds as u64, start.memfd_fds as u64);
-        compare("memfds", self.memfds.len() as u64, start.memfds.len() as u64);
-        compare("resident bytes of memfds", self.resident(), start.resident());
-        compare("mappings of memfds", self.mappings as u64, start.mappings as u64);
+        compare(
+            "memfd descriptors",
+            self.memfd_fds as u64,
+            start.memfd_fds as u64,
+        );
+        compare(
+            "memfds",
+            self.memfds.len() as u64,
+            start.memfds.len() as u64,
+        );
+        compare(
+            "resident bytes of memfds",
+            self.resident(),
+            start.resident(),
+        );
+        compare(
+            "mappings of memfds",
+            self.mappings as u64,
+            start.mappings as u64,
+        );
         compare("mapped bytes of memfds", self.mapped, start.mapped);
-        for (key, memfd) in self.memfds.iter().filter(|(k, _)| !start.memfds.contains_key(k)) {
+        for (key, memfd) in self
+            .memfds
+            .iter()
+            .filter(|(k, _)| !start.memfds.contains_key(k))
+        {
             out.push(format!("new: inode {} {memfd:?}", key.1));
         }
         out
@@ -151,15 +196,29 @@ impl Held {
     #[track_caller]
     pub fn assert_returned_to(&self, start: &Self) {
         let differences = self.differences(start);
-        assert!(differences.is_empty(), "not as at the start:\n{}", differences.join("\n"));
+        assert!(
+            differences.is_empty(),
+            "not as at the start:\n{}",
+            differences.join("\n")
+        );
     }
 }
 
 impl fmt::Display for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { fds, memfds, mappings, mapped, threads, .. } = self;
+        let Self {
+            fds,
+            memfds,
+            mappings,
+            mapped,
+            threads,
+            ..
+        } = self;
         let (n, resident) = (memfds.len(), self.resident());
-        write!(f, "{fds} fds, {n} memfds of {resident} B resident, {mappings} mappings of {mapped} B, {threads} threads")
+        write!(
+            f,
+            "{fds} fds, {n} memfds of {resident} B resident, {mappings} mappings of {mapped} B, {threads} threads"
+        )
     }
 }
 
@@ -176,7 +235,10 @@ pub fn fds(pid: u32) -> Result<Vec<Fd>, Error> {
         .collect();
     for number in numbers {
         match fs::read_link(format!("/proc/{pid}/fd/{number}")) {
-            Ok(target) => all.push(Fd { number, target: target.to_string_lossy().into_owned() }),
+            Ok(target) => all.push(Fd {
+                number,
+                target: target.to_string_lossy().into_owned(),
+            }),
             Err(e) if is_gone(&e) => {}
             Err(e) => return Err(e),
         }
@@ -191,12 +253,22 @@ pub fn fds(pid: u32) -> Result<Vec<Fd>, Error> {
 /// When /proc/meminfo cannot be read.
 pub fn shmem() -> Result<u64, Error> {
     let text = fs::read_to_string("/proc/meminfo")?;
-    let kib = text.lines().find_map(|l| l.strip_prefix("Shmem:")?.split_whitespace().next()?.parse::<u64>().ok());
+    let kib = text.lines().find_map(|l| {
+        l.strip_prefix("Shmem:")?
+            .split_whitespace()
+            .next()?
+            .parse::<u64>()
+            .ok()
+    });
     Ok(kib.unwrap_or(0) * 1024)
 }
 
 fn memfd_name(target: &str) -> Option<&str> {
-    Some(target.strip_prefix("/memfd:")?.trim_end_matches(" (deleted)"))
+    Some(
+        target
+            .strip_prefix("/memfd:")?
+            .trim_end_matches(" (deleted)"),
+    )
 }
 
 fn is_gone(e: &Error) -> bool {

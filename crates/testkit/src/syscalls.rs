@@ -5,25 +5,32 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Error;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::os::fd::AsRawFd as _;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 /// System calls by number.
 pub type Counts = BTreeMap<u64, u64>;
 
-#[derive(Debug, Default)]
+/// Highest number that is told apart; those above are counted together as this one.
+const NUMBERS: usize = 512;
+
+/// Shared with the tracing process, which writes it.
+#[derive(Debug)]
 struct Shared {
-    counts: Mutex<Counts>,
+    counts: [AtomicU64; NUMBERS],
     stop: AtomicBool,
 }
 
 /// Attached to all threads of a process, those that start later included; detaches when dropped.
+///
+/// The tracer is a process of its own: a tracing thread of the process that is also the child's parent would
+/// take its ends and stops away from who waits for them.
 #[derive(Debug)]
 pub struct SyscallCounter {
-    shared: Arc<Shared>,
-    tracer: Option<JoinHandle<()>>,
+    shared: &'static Shared,
+    tracer: libc::pid_t,
 }
 
 impl SyscallCounter {
@@ -32,21 +39,55 @@ impl SyscallCounter {
     /// # Errors
     /// When the kernel refuses to trace it.
     pub fn attach(pid: u32) -> Result<Self, Error> {
-        let shared = Arc::new(Shared::default());
-        let (ready, is_ready) = channel();
-        let tracer = std::thread::Builder::new().name("syscall-counter".into()).spawn({
-            let shared = Arc::clone(&shared);
-            move || Tracer { pid, shared, threads: BTreeSet::new() }.run(&ready)
-        })?;
-        let counter = Self { shared, tracer: Some(tracer) };
-        is_ready.recv().unwrap_or_else(|_| Err(Error::other("the tracer ended")))?;
-        Ok(counter)
+        let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+        // SAFETY: fresh zeroed memory, which is a valid `Shared`; unmapped when the counter is dropped.
+        let shared =
+            unsafe { mmap_anonymous(std::ptr::null_mut(), size_of::<Shared>(), prot, flags) }?;
+        // SAFETY: as above; all fields are atomics, so both processes may write.
+        let shared = unsafe { &*shared.cast::<Shared>() };
+        let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        let (parent, to) = (std::process::id(), write.as_raw_fd());
+        // SAFETY: glibc keeps malloc usable in the child, which touches no other lock and never returns.
+        let tracer = unsafe { libc::fork() };
+        if tracer < 0 {
+            return Err(Error::last_os_error());
+        }
+        if tracer == 0 {
+            // SAFETY: plain system calls; the descriptors of the test are closed in this copy only.
+            unsafe {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                libc::dup2(to, 3);
+                libc::syscall(libc::SYS_close_range, 4, u32::MAX, 0);
+                let mut action: libc::sigaction = std::mem::zeroed();
+                action.sa_sigaction = wake as *const () as usize;
+                libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut());
+                if libc::getppid().cast_unsigned() == parent {
+                    Tracer {
+                        pid,
+                        shared,
+                        threads: BTreeSet::new(),
+                    }
+                    .run();
+                }
+                libc::_exit(0)
+            }
+        }
+        let counter = Self { shared, tracer };
+        drop(write);
+        let mut answer = [0; 4];
+        match rustix::io::retry_on_intr(|| rustix::io::read(&read, &mut answer)) {
+            Ok(4) if answer == [0; 4] => Ok(counter),
+            Ok(4) => Err(Error::from_raw_os_error(i32::from_ne_bytes(answer))),
+            _ => Err(Error::other("the tracer ended")),
+        }
     }
 
     /// All system calls entered so far, by number.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        self.shared.counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        // Relaxed: who takes a mark has heard from the traced process by other means before.
+        let now = self.shared.counts.iter().map(|n| n.load(Ordering::Relaxed));
+        (0..).zip(now).filter(|(_, n)| *n > 0).collect()
     }
 
     /// All system calls entered so far.
@@ -59,18 +100,41 @@ impl SyscallCounter {
     #[must_use]
     pub fn since(&self, mark: &Counts) -> Counts {
         let now = self.counts().into_iter();
-        now.map(|(nr, n)| (nr, n - mark.get(&nr).unwrap_or(&0))).filter(|(_, n)| *n > 0).collect()
+        now.map(|(nr, n)| (nr, n - mark.get(&nr).unwrap_or(&0)))
+            .filter(|(_, n)| *n > 0)
+            .collect()
     }
 }
 
 impl Drop for SyscallCounter {
     fn drop(&mut self) {
-        // Ordering: the tracer looks after each stop and each pause; nothing else is published by it.
+        // Ordering: the tracer looks after each wait; nothing else is published by it.
         self.shared.stop.store(true, Ordering::Relaxed);
-        if let Some(tracer) = self.tracer.take() {
-            let _ = tracer.join();
+        let mut status = 0;
+        loop {
+            // SAFETY: our child, not yet reaped; `status` is a local. The signal may come just before the
+            // tracer waits again, so it is repeated.
+            let ended = unsafe {
+                libc::kill(self.tracer, libc::SIGUSR1);
+                libc::waitpid(self.tracer, &raw mut status, libc::WNOHANG)
+            };
+            if ended != 0 {
+                break;
+            }
+            std::thread::yield_now();
         }
+        let at = std::ptr::from_ref(self.shared).cast_mut().cast();
+        // SAFETY: mapped by `attach`; the reference ends with this value.
+        let _ = unsafe { munmap(at, size_of::<Shared>()) };
     }
+}
+
+extern "C" fn wake(_: i32) {}
+
+fn tell(errno: i32) {
+    let bytes = errno.to_ne_bytes();
+    // SAFETY: writes a local to the pipe that `attach` put there.
+    unsafe { libc::write(3, bytes.as_ptr().cast(), 4) };
 }
 
 const SYSCALL_STOP: i32 = libc::SIGTRAP | 0x80;
@@ -79,39 +143,39 @@ const GET_SYSCALL_INFO: libc::c_uint = 0x420e;
 
 struct Tracer {
     pid: u32,
-    shared: Arc<Shared>,
+    shared: &'static Shared,
     threads: BTreeSet<i32>,
 }
 
 fn ptrace(request: libc::c_uint, tid: i32, data: usize) -> Result<(), Error> {
     // SAFETY: requests of this module take no pointer but in `entered`.
     let r = unsafe { libc::ptrace(request, tid, 0usize, data) };
-    if r < 0 { Err(Error::last_os_error()) } else { Ok(()) }
+    if r < 0 {
+        Err(Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
 impl Tracer {
-    fn run(mut self, ready: &Sender<Result<(), Error>>) {
+    fn run(mut self) {
         if let Err(e) = self.seize() {
-            let _ = ready.send(Err(e));
-            return;
+            return tell(e.raw_os_error().unwrap_or(libc::EIO));
         }
         let mut settled = BTreeSet::new();
         let mut told = false;
         while !self.threads.is_empty() {
             let stopping = self.shared.stop.load(Ordering::Relaxed);
             let mut status = 0;
-            // Only this thread's tracees, so that nobody else's children are reaped.
-            let flags = libc::__WALL | libc::__WNOTHREAD | libc::WNOHANG;
             // SAFETY: `status` is a local.
-            let tid = unsafe { libc::waitpid(-1, &raw mut status, flags) };
+            let tid = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL) };
             if tid < 0 {
-                break;
-            }
-            if tid == 0 {
-                if stopping {
+                if crate::peer::errno() != libc::EINTR {
+                    break;
+                }
+                if self.shared.stop.load(Ordering::Relaxed) {
                     self.interrupt_all();
                 }
-                std::thread::yield_now();
                 continue;
             }
             if !libc::WIFSTOPPED(status) {
@@ -123,10 +187,12 @@ impl Tracer {
             settled.insert(tid);
             if !told && self.threads.is_subset(&settled) {
                 told = true;
-                let _ = ready.send(Ok(()));
+                tell(0);
             }
         }
-        let _ = ready.send(Ok(()));
+        if !told {
+            tell(0);
+        }
     }
 
     /// Seizes all threads; new ones may start meanwhile, so until no unknown one is found.
@@ -135,7 +201,9 @@ impl Tracer {
         loop {
             let before = self.threads.len();
             for tid in std::fs::read_dir(format!("/proc/{}/task", self.pid))?.flatten() {
-                let Ok(tid) = tid.file_name().to_string_lossy().parse::<i32>() else { continue };
+                let Ok(tid) = tid.file_name().to_string_lossy().parse::<i32>() else {
+                    continue;
+                };
                 if self.threads.contains(&tid) {
                     continue;
                 }
@@ -166,10 +234,15 @@ impl Tracer {
         if signal == SYSCALL_STOP
             && let Some(number) = entered(tid)
         {
-            *self.shared.counts.lock().unwrap_or_else(PoisonError::into_inner).entry(number).or_default() += 1;
+            let number = usize::try_from(number).unwrap_or(NUMBERS).min(NUMBERS - 1);
+            self.shared.counts[number].fetch_add(1, Ordering::Relaxed);
         }
         let group_stop = event == EVENT_STOP && signal != libc::SIGTRAP;
-        let deliver = if signal == SYSCALL_STOP || event != 0 { 0 } else { signal.cast_unsigned() as usize };
+        let deliver = if signal == SYSCALL_STOP || event != 0 {
+            0
+        } else {
+            signal.cast_unsigned() as usize
+        };
         if stopping {
             let _ = ptrace(libc::PTRACE_DETACH, tid, deliver);
             self.threads.remove(&tid);

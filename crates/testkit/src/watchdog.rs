@@ -32,7 +32,10 @@ impl Watchdog {
                 }
             })
             .expect("a thread for the watchdog");
-        Self { stop: Some(stop), thread: Some(thread) }
+        Self {
+            stop: Some(stop),
+            thread: Some(thread),
+        }
     }
 }
 
@@ -71,7 +74,11 @@ fn kernel_view(pid: u32) -> String {
     for task in tasks.flatten() {
         let dir = task.path().display().to_string();
         let stat = read(format!("{dir}/stat"));
-        let state = stat.rsplit(')').next().and_then(|s| s.split_whitespace().next()).unwrap_or("?");
+        let state = stat
+            .rsplit(')')
+            .next()
+            .and_then(|s| s.split_whitespace().next())
+            .unwrap_or("?");
         let _ = writeln!(
             out,
             "process {pid} thread {} ({}): state {state}, in {}, syscall {}",
@@ -99,8 +106,13 @@ fn own_stacks() {
     unsafe { libc::signal(signal, print_stack as *const () as libc::sighandler_t) };
     // SAFETY: no arguments.
     let own = unsafe { libc::gettid() };
-    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return };
-    for tid in tasks.flatten().filter_map(|t| t.file_name().to_string_lossy().parse::<i32>().ok()) {
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else {
+        return;
+    };
+    for tid in tasks
+        .flatten()
+        .filter_map(|t| t.file_name().to_string_lossy().parse::<i32>().ok())
+    {
         if tid == own {
             continue;
         }

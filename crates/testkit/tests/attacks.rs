@@ -4,7 +4,10 @@
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::time::Duration;
 
-use rustix::fs::{FallocateFlags, MemfdFlags, Mode, SealFlags, fallocate, fchmod, fcntl_add_seals, fcntl_get_seals, fstat};
+use rustix::fs::{
+    FallocateFlags, MemfdFlags, Mode, SealFlags, fallocate, fchmod, fcntl_add_seals,
+    fcntl_get_seals, fstat,
+};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use serde::{Deserialize, Serialize};
 use tranship_testkit::attack::{self, Attack, Attempt, Bite, Outcome, Target};
@@ -21,7 +24,11 @@ struct Object {
 
 impl Object {
     fn new(sealed: bool) -> Self {
-        let flags = if sealed { MemfdFlags::NOEXEC_SEAL } else { MemfdFlags::ALLOW_SEALING };
+        let flags = if sealed {
+            MemfdFlags::NOEXEC_SEAL
+        } else {
+            MemfdFlags::ALLOW_SEALING
+        };
         let fd = rustix::fs::memfd_create("victim", MemfdFlags::CLOEXEC | flags).unwrap();
         fchmod(&fd, Mode::empty()).unwrap();
         fallocate(&fd, FallocateFlags::empty(), 0, LEN as u64).unwrap();
@@ -29,7 +36,8 @@ impl Object {
         // SAFETY: fresh memory that nobody else has yet.
         payload::fill(unsafe { std::slice::from_raw_parts_mut(at, LEN) }, 1, 2);
         if sealed {
-            let all = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL;
+            let all =
+                SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL;
             fcntl_add_seals(&fd, all).unwrap();
         }
         let seals = fcntl_get_seals(&fd).unwrap();
@@ -66,7 +74,9 @@ impl Drop for Object {
 
 fn map(fd: impl AsFd, prot: ProtFlags) -> *mut u8 {
     // SAFETY: a fresh mapping.
-    unsafe { mmap(std::ptr::null_mut(), LEN, prot, MapFlags::SHARED, fd, 0) }.unwrap().cast()
+    unsafe { mmap(std::ptr::null_mut(), LEN, prot, MapFlags::SHARED, fd, 0) }
+        .unwrap()
+        .cast()
 }
 
 fn dog() -> Watchdog {
@@ -80,14 +90,19 @@ struct Shown {
     fd: i32,
 }
 
-child!(fn victim(ctl: Control) {
-    let object = Object::new(true);
-    let shown = Shown { at: object.at.expose_provenance(), fd: object.fd.as_raw_fd() };
-    ctl.send_fds(&shown, &[object.fd.as_fd()]).unwrap();
-    while let Some(()) = ctl.recv().unwrap() {
-        ctl.send(&object.check()).unwrap();
+child!(
+    fn victim(ctl: Control) {
+        let object = Object::new(true);
+        let shown = Shown {
+            at: object.at.expose_provenance(),
+            fd: object.fd.as_raw_fd(),
+        };
+        ctl.send_fds(&shown, &[object.fd.as_fd()]).unwrap();
+        while let Some(()) = ctl.recv().unwrap() {
+            ctl.send(&object.check()).unwrap();
+        }
     }
-});
+);
 
 /// The attacker: maps what it is given read-only, and tries everything.
 #[derive(Serialize, Deserialize)]
@@ -99,26 +114,30 @@ struct Order {
     fd: i32,
 }
 
-child!(fn attacker(ctl: Control) {
-    let all = attack::all();
-    let Some(((), fds)) = ctl.recv_fds().unwrap() else { return };
-    let at = map(&fds[0], ProtFlags::READ);
-    // As a library does that keeps descriptors from being inherited, and mappings too.
-    // SAFETY: advice about our own mapping.
-    unsafe { libc::madvise(at.cast(), LEN, libc::MADV_DONTFORK) };
-    while let Some(order) = ctl.recv::<Order>().unwrap() {
-        let target = Target {
-            fd: order.with_fd.then(|| fds[0].as_raw_fd()),
-            map: Some((at.expose_provenance(), LEN)),
-            pid: order.pid,
-            victim_map: Some(order.at),
-            victim_fd: Some(order.fd),
+child!(
+    fn attacker(ctl: Control) {
+        let all = attack::all();
+        let Some(((), fds)) = ctl.recv_fds().unwrap() else {
+            return;
         };
-        let attempt = attack::run(&all[order.attack], &target, &mut || Ok(()));
-        ctl.send(&format!("{:?}", attempt.outcome)).unwrap();
-        ctl.send(&encode(attempt.outcome)).unwrap();
+        let at = map(&fds[0], ProtFlags::READ);
+        // As a library does that keeps descriptors from being inherited, and mappings too.
+        // SAFETY: advice about our own mapping.
+        unsafe { libc::madvise(at.cast(), LEN, libc::MADV_DONTFORK) };
+        while let Some(order) = ctl.recv::<Order>().unwrap() {
+            let target = Target {
+                fd: order.with_fd.then(|| fds[0].as_raw_fd()),
+                map: Some((at.expose_provenance(), LEN)),
+                pid: order.pid,
+                victim_map: Some(order.at),
+                victim_fd: Some(order.fd),
+            };
+            let attempt = attack::run(&all[order.attack], &target, &mut || Ok(()));
+            ctl.send(&format!("{:?}", attempt.outcome)).unwrap();
+            ctl.send(&encode(attempt.outcome)).unwrap();
+        }
     }
-});
+);
 
 fn encode(o: Outcome) -> (u8, i32) {
     match o {
@@ -149,11 +168,21 @@ fn siege(victim: &Peer, attacker: &Peer, with_fd: bool, with_pid: bool) -> Vec<A
     let mut attempts = Vec::new();
     for (index, attack) in attack::all().into_iter().enumerate() {
         let pid = with_pid.then(|| victim.pid());
-        let order = Order { attack: index, with_fd, pid, at: shown.at, fd: shown.fd };
+        let order = Order {
+            attack: index,
+            with_fd,
+            pid,
+            at: shown.at,
+            fd: shown.fd,
+        };
         let _: String = attacker.ask(&order);
         let outcome = decode(attacker.expect());
         let whole: Result<(), String> = victim.ask(&());
-        attempts.push(Attempt { attack, outcome, harm: whole.err() });
+        attempts.push(Attempt {
+            attack,
+            outcome,
+            harm: whole.err(),
+        });
     }
     let table = attack::table(&attempts);
     eprintln!("{table}");
@@ -167,7 +196,11 @@ fn fresh(attack: &Attack, prot: ProtFlags) -> Attempt {
     object.check().unwrap();
     let at = map(&object.fd, prot);
     let map = Some((at.expose_provenance(), LEN));
-    let target = Target { fd: Some(object.fd.as_raw_fd()), map, ..Target::default() };
+    let target = Target {
+        fd: Some(object.fd.as_raw_fd()),
+        map,
+        ..Target::default()
+    };
     let attempt = attack::run(attack, &target, &mut || object.check());
     // SAFETY: mapped above.
     unsafe { munmap(at.cast(), LEN) }.unwrap();
@@ -185,7 +218,11 @@ fn unsealed_memfds_are_bitten() {
             Bite::Writable => fresh(&attack, ProtFlags::READ | ProtFlags::WRITE),
             Bite::Harmless => {
                 let attempt = fresh(&attack, ProtFlags::READ);
-                assert_eq!(attempt.harm, None, "{attack:?} is not harmless: {:?}", attempt.outcome);
+                assert_eq!(
+                    attempt.harm, None,
+                    "{attack:?} is not harmless: {:?}",
+                    attempt.outcome
+                );
                 continue;
             }
             Bite::Dumpable => continue,
@@ -196,7 +233,11 @@ fn unsealed_memfds_are_bitten() {
         all.push(attempt);
     }
     eprintln!("{}", attack::table(&all));
-    assert!(toothless.is_empty(), "attacks without effect on an unsealed memfd:\n{}", attack::table(&toothless));
+    assert!(
+        toothless.is_empty(),
+        "attacks without effect on an unsealed memfd:\n{}",
+        attack::table(&toothless)
+    );
 }
 
 #[test]
@@ -205,16 +246,30 @@ fn the_same_user_gets_at_a_dumpable_victim() {
     if let Some(reason) = Privilege::nobody().impossible() {
         return skipped(reason);
     }
-    for attack in attack::all().into_iter().enumerate().filter(|(_, a)| a.bite == Bite::Dumpable) {
+    for attack in attack::all()
+        .into_iter()
+        .enumerate()
+        .filter(|(_, a)| a.bite == Bite::Dumpable)
+    {
         let victim = victim().privilege(Privilege::nobody()).start().unwrap();
         let attacker = attacker().privilege(Privilege::nobody()).start().unwrap();
         let (shown, fds): (Shown, _) = victim.recv_fds().unwrap();
         attacker.send_fds(&(), &[fds[0].as_fd()]).unwrap();
-        let order = Order { attack: attack.0, with_fd: false, pid: Some(victim.pid()), at: shown.at, fd: shown.fd };
+        let order = Order {
+            attack: attack.0,
+            with_fd: false,
+            pid: Some(victim.pid()),
+            at: shown.at,
+            fd: shown.fd,
+        };
         let _: String = attacker.ask(&order);
         let outcome = decode(attacker.expect());
         let whole: Result<(), String> = victim.ask(&());
-        assert!(outcome == Outcome::Succeeded || whole.is_err(), "{:?} did not bite: {outcome:?}", attack.1);
+        assert!(
+            outcome == Outcome::Succeeded || whole.is_err(),
+            "{:?} did not bite: {outcome:?}",
+            attack.1
+        );
     }
 }
 
@@ -225,7 +280,12 @@ fn sealed_against_another_user() {
         return skipped(reason);
     }
     let victim = victim().start().unwrap();
-    siege(&victim, &attacker().privilege(Privilege::nobody()).start().unwrap(), true, true);
+    siege(
+        &victim,
+        &attacker().privilege(Privilege::nobody()).start().unwrap(),
+        true,
+        true,
+    );
 }
 
 #[test]
@@ -235,8 +295,17 @@ fn sealed_against_the_same_user() {
         return skipped(reason);
     }
     for with_fd in [true, false] {
-        let victim = victim().privilege(Privilege::nobody()).undumpable().start().unwrap();
-        siege(&victim, &attacker().privilege(Privilege::nobody()).start().unwrap(), with_fd, true);
+        let victim = victim()
+            .privilege(Privilege::nobody())
+            .undumpable()
+            .start()
+            .unwrap();
+        siege(
+            &victim,
+            &attacker().privilege(Privilege::nobody()).start().unwrap(),
+            with_fd,
+            true,
+        );
     }
 }
 
@@ -248,7 +317,15 @@ fn sealed_against_root_of_files() {
     }
     for with_fd in [true, false] {
         let victim = victim().undumpable().start().unwrap();
-        siege(&victim, &attacker().privilege(Privilege::root_of_files()).start().unwrap(), with_fd, true);
+        siege(
+            &victim,
+            &attacker()
+                .privilege(Privilege::root_of_files())
+                .start()
+                .unwrap(),
+            with_fd,
+            true,
+        );
     }
 }
 

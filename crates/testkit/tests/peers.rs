@@ -11,73 +11,108 @@ fn dog() -> Watchdog {
     Watchdog::new(Duration::from_secs(120))
 }
 
-child!(fn echo(ctl: Control) -> Result<(), PeerError> {
-    while let Some((line, fds)) = ctl.recv_fds::<String>()? {
-        let fds: Vec<_> = fds.iter().map(|f| f.as_fd()).collect();
-        ctl.send_fds(&format!("{line}!"), &fds)?;
-    }
-    Ok(())
-});
-
-child!(fn environment(ctl: Control) {
-    let keys: Vec<String> = std::env::vars().map(|(k, _)| k).filter(|k| k.starts_with("TRANSHIP")).collect();
-    ctl.send(&keys).unwrap();
-});
-
-child!(fn panics(_ctl: Control) {
-    panic!("on purpose");
-});
-
-child!(fn fails(_ctl: Control) -> Result<(), String> {
-    Err("no luck".into())
-});
-
-child!(fn bitten(_ctl: Control) {
-    fn place_of_the_hang() {
-        let (_keep, never) = std::sync::mpsc::channel::<()>();
-        let _ = never.recv();
-    }
-    let _dog = Watchdog::new(Duration::from_millis(20));
-    place_of_the_hang();
-});
-
-child!(fn identity(ctl: Control) {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let field = |f: &str| status.lines().find_map(|l| l.strip_prefix(f)).unwrap_or("").trim().to_owned();
-    let opens = std::fs::File::open("/etc/shadow").is_ok();
-    // SAFETY: reads a flag.
-    let dumpable = unsafe { libc::prctl(libc::PR_GET_DUMPABLE) };
-    ctl.send(&(field("Uid:"), field("CapEff:"), field("CapBnd:"), field("NoNewPrivs:"), opens, dumpable)).unwrap();
-});
-
-child!(fn holder(ctl: Control) {
-    let mut kept = Vec::new();
-    let mut mapped = Vec::new();
-    while let Some(command) = ctl.recv::<String>().unwrap() {
-        match command.as_str() {
-            "grow" => {
-                let fd = memfd_create("held", MemfdFlags::CLOEXEC).unwrap();
-                rustix::fs::fallocate(&fd, rustix::fs::FallocateFlags::empty(), 0, 1 << 20).unwrap();
-                kept.push(fd);
-            }
-            "map" => {
-                let (prot, flags) = (rustix::mm::ProtFlags::READ, rustix::mm::MapFlags::SHARED);
-                // SAFETY: a fresh mapping.
-                let at = unsafe { rustix::mm::mmap(std::ptr::null_mut(), 1 << 20, prot, flags, &kept[0], 0) };
-                mapped.push(at.unwrap());
-            }
-            "close" => kept.clear(),
-            "unmap" => {
-                for at in mapped.drain(..) {
-                    // SAFETY: mapped above, used by nobody.
-                    unsafe { rustix::mm::munmap(at, 1 << 20) }.unwrap();
-                }
-            }
-            _ => {}
+child!(
+    fn echo(ctl: Control) -> Result<(), PeerError> {
+        while let Some((line, fds)) = ctl.recv_fds::<String>()? {
+            let fds: Vec<_> = fds.iter().map(|f| f.as_fd()).collect();
+            ctl.send_fds(&format!("{line}!"), &fds)?;
         }
-        ctl.send(&()).unwrap();
+        Ok(())
     }
-});
+);
+
+child!(
+    fn environment(ctl: Control) {
+        let keys: Vec<String> = std::env::vars()
+            .map(|(k, _)| k)
+            .filter(|k| k.starts_with("TRANSHIP"))
+            .collect();
+        ctl.send(&keys).unwrap();
+    }
+);
+
+child!(
+    fn panics(_ctl: Control) {
+        panic!("on purpose");
+    }
+);
+
+child!(
+    fn fails(_ctl: Control) -> Result<(), String> {
+        Err("no luck".into())
+    }
+);
+
+child!(
+    fn bitten(_ctl: Control) {
+        fn place_of_the_hang() {
+            let (_keep, never) = std::sync::mpsc::channel::<()>();
+            let _ = never.recv();
+        }
+        let _dog = Watchdog::new(Duration::from_millis(20));
+        place_of_the_hang();
+    }
+);
+
+child!(
+    fn identity(ctl: Control) {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let field = |f: &str| {
+            status
+                .lines()
+                .find_map(|l| l.strip_prefix(f))
+                .unwrap_or("")
+                .trim()
+                .to_owned()
+        };
+        let opens = std::fs::File::open("/etc/shadow").is_ok();
+        // SAFETY: reads a flag.
+        let dumpable = unsafe { libc::prctl(libc::PR_GET_DUMPABLE) };
+        ctl.send(&(
+            field("Uid:"),
+            field("CapEff:"),
+            field("CapBnd:"),
+            field("NoNewPrivs:"),
+            opens,
+            dumpable,
+        ))
+        .unwrap();
+    }
+);
+
+child!(
+    fn holder(ctl: Control) {
+        let mut kept = Vec::new();
+        let mut mapped = Vec::new();
+        while let Some(command) = ctl.recv::<String>().unwrap() {
+            match command.as_str() {
+                "grow" => {
+                    let fd = memfd_create("held", MemfdFlags::CLOEXEC).unwrap();
+                    rustix::fs::fallocate(&fd, rustix::fs::FallocateFlags::empty(), 0, 1 << 20)
+                        .unwrap();
+                    kept.push(fd);
+                }
+                "map" => {
+                    let (prot, flags) = (rustix::mm::ProtFlags::READ, rustix::mm::MapFlags::SHARED);
+                    // SAFETY: a fresh mapping.
+                    let at = unsafe {
+                        rustix::mm::mmap(std::ptr::null_mut(), 1 << 20, prot, flags, &kept[0], 0)
+                    };
+                    mapped.push(at.unwrap());
+                }
+                "close" => kept.clear(),
+                "unmap" => {
+                    for at in mapped.drain(..) {
+                        // SAFETY: mapped above, used by nobody.
+                        unsafe { rustix::mm::munmap(at, 1 << 20) }.unwrap();
+                    }
+                }
+                _ => {}
+            }
+            ctl.send(&()).unwrap();
+        }
+    }
+);
 
 #[test]
 fn answers_until_the_socket_closes() {
@@ -106,7 +141,10 @@ fn a_killed_child_is_an_error_not_a_hang() {
     assert_eq!(peer.expect::<String>(), "while stopped!");
     assert_eq!(peer.kill(), Exit::Signal(libc::SIGKILL));
     assert!(peer.has_ended());
-    assert!(matches!(peer.recv::<String>(), Err(PeerError::Ended(Exit::Signal(9)))));
+    assert!(matches!(
+        peer.recv::<String>(),
+        Err(PeerError::Ended(Exit::Signal(9)))
+    ));
     peer.resume();
 }
 
@@ -124,8 +162,15 @@ fn dropping_reaps() {
 fn nothing_is_inherited_but_what_is_named() {
     let _dog = dog();
     let leak = memfd_create("leak", MemfdFlags::empty()).unwrap();
-    let peer = environment().env("TRANSHIP_SOCKET", "/x").crash_at("p").start().unwrap();
-    assert_eq!(peer.expect::<Vec<String>>(), ["TRANSHIP_SOCKET", "TRANSHIP_CRASH_AT"]);
+    let peer = environment()
+        .env("TRANSHIP_SOCKET", "/x")
+        .crash_at("p")
+        .start()
+        .unwrap();
+    assert_eq!(
+        peer.expect::<Vec<String>>(),
+        ["TRANSHIP_SOCKET", "TRANSHIP_CRASH_AT"]
+    );
     assert_eq!(peer.wait(), Exit::Code(0));
     drop(leak);
     let peer = echo().start().unwrap();
@@ -145,8 +190,15 @@ fn failures_are_told_apart() {
     assert_eq!(peer.wait(), Exit::Code(1));
     assert!(peer.stderr().contains("no luck"));
     assert!(Launch::program("/nowhere").start().is_err());
-    assert!(matches!(Launch::program("/etc/passwd").start(), Err(PeerError::Setup { step: "exec", .. })));
-    let peer = Launch::program("/bin/sh").arg("-c").arg("exit 7").start().unwrap();
+    assert!(matches!(
+        Launch::program("/etc/passwd").start(),
+        Err(PeerError::Setup { step: "exec", .. })
+    ));
+    let peer = Launch::program("/bin/sh")
+        .arg("-c")
+        .arg("exit 7")
+        .start()
+        .unwrap();
     assert_eq!(peer.wait(), Exit::Code(7));
 }
 
@@ -155,7 +207,10 @@ fn the_watchdog_says_where_and_aborts() {
     let peer = bitten().capture_stderr().start().unwrap();
     assert_eq!(peer.wait(), Exit::Signal(libc::SIGABRT));
     let text = peer.stderr();
-    assert!(text.contains("place_of_the_hang") && text.contains("tests/peers.rs"), "{text}");
+    assert!(
+        text.contains("place_of_the_hang") && text.contains("tests/peers.rs"),
+        "{text}"
+    );
     assert!(text.contains("state S"), "{text}");
 }
 
@@ -173,14 +228,27 @@ fn privileges_are_what_they_say() {
     if let Some(reason) = Privilege::nobody().impossible() {
         return skipped(reason);
     }
-    let (uid, caps, _, _, opens, dumpable): Identity =
-        identity().privilege(Privilege::nobody()).start().unwrap().expect();
+    let (uid, caps, _, _, opens, dumpable): Identity = identity()
+        .privilege(Privilege::nobody())
+        .start()
+        .unwrap()
+        .expect();
     assert!(uid.starts_with("65534\t65534\t65534"), "{uid}");
-    assert_eq!((caps.as_str(), opens, dumpable), ("0000000000000000", false, 1));
-    let (uid, caps, bound, no_new, opens, dumpable): Identity =
-        identity().privilege(Privilege::root_of_files()).undumpable().start().unwrap().expect();
+    assert_eq!(
+        (caps.as_str(), opens, dumpable),
+        ("0000000000000000", false, 1)
+    );
+    let (uid, caps, bound, no_new, opens, dumpable): Identity = identity()
+        .privilege(Privilege::root_of_files())
+        .undumpable()
+        .start()
+        .unwrap()
+        .expect();
     assert!(uid.starts_with("0\t0"), "{uid}");
-    assert_eq!((caps.as_str(), bound.as_str()), (root_of_files, root_of_files));
+    assert_eq!(
+        (caps.as_str(), bound.as_str()),
+        (root_of_files, root_of_files)
+    );
     assert_eq!((no_new.as_str(), opens, dumpable), ("1", true, 0));
 }
 
@@ -192,19 +260,34 @@ fn what_a_child_holds_is_counted_once() {
     two.ask::<()>("");
     let both = || Held::by([one.pid(), two.pid()]).unwrap();
     let start = both();
-    assert_eq!((start.memfds.len(), start.mappings, start.threads), (0, 0, 2));
+    assert_eq!(
+        (start.memfds.len(), start.mappings, start.threads),
+        (0, 0, 2)
+    );
     one.ask::<()>("grow");
     one.ask::<()>("map");
     one.ask::<()>("map");
     let now = both();
-    assert_eq!((now.memfds.len(), now.resident(), now.memfd_fds), (1, 1 << 20, 1));
+    assert_eq!(
+        (now.memfds.len(), now.resident(), now.memfd_fds),
+        (1, 1 << 20, 1)
+    );
     assert_eq!((now.mappings, now.mapped), (2, 2 << 20), "{now}");
     assert_eq!(now.memfds_named("held").len(), 1);
     assert!(shmem().unwrap() >= 1 << 20);
-    assert_eq!(now.differences(&start).len(), 7, "{:?}", now.differences(&start));
+    assert_eq!(
+        now.differences(&start).len(),
+        7,
+        "{:?}",
+        now.differences(&start)
+    );
     one.ask::<()>("close");
     let now = both();
-    assert_eq!((now.memfd_fds, now.memfds.len(), now.resident()), (0, 1, 1 << 20), "seen through its mapping");
+    assert_eq!(
+        (now.memfd_fds, now.memfds.len(), now.resident()),
+        (0, 1, 1 << 20),
+        "seen through its mapping"
+    );
     one.ask::<()>("unmap");
     both().assert_returned_to(&start);
     two.ask::<()>("grow");

@@ -1,6 +1,9 @@
 //! Through the descriptor as an object: seals, handles, clones, other drivers that take a memfd.
 
-use super::{Outcome, PAGE, PROT_RW, Target, address, address_mut, ask, attacks, done, open, sc, scribble, use_writable};
+use super::{
+    Outcome, PAGE, PROT_RW, Target, address, address_mut, ask, attacks, done, open, sc, scribble,
+    use_writable,
+};
 
 attacks! {
     Unsealed { add_seal_grow, add_seal_seal, add_seal_future_write, add_seal_exec, open_by_handle, udmabuf }
@@ -38,20 +41,35 @@ fn add_seal_exec(t: &Target) -> Outcome {
 }
 
 fn ficlone(t: &Target) -> Outcome {
-    let other = ask!(sc(libc::SYS_memfd_create, &[c"other".as_ptr().expose_provenance(), 0]));
+    let other = ask!(sc(
+        libc::SYS_memfd_create,
+        &[c"other".as_ptr().expose_provenance(), 0]
+    ));
     done(sc(libc::SYS_ioctl, &[ask!(t.fd()), 0x4004_9409, other]))
 }
 
 fn ficlone_range(t: &Target) -> Outcome {
-    let other = ask!(sc(libc::SYS_memfd_create, &[c"other".as_ptr().expose_provenance(), 0]));
+    let other = ask!(sc(
+        libc::SYS_memfd_create,
+        &[c"other".as_ptr().expose_provenance(), 0]
+    ));
     let range = [other as u64, 0, PAGE as u64, 0];
-    done(sc(libc::SYS_ioctl, &[ask!(t.fd()), 0x4020_940d, address(&range)]))
+    done(sc(
+        libc::SYS_ioctl,
+        &[ask!(t.fd()), 0x4020_940d, address(&range)],
+    ))
 }
 
 fn dedupe_range(t: &Target) -> Outcome {
-    let other = ask!(sc(libc::SYS_memfd_create, &[c"other".as_ptr().expose_provenance(), 0]));
+    let other = ask!(sc(
+        libc::SYS_memfd_create,
+        &[c"other".as_ptr().expose_provenance(), 0]
+    ));
     let mut range = [0u64, PAGE as u64, 1, ask!(t.fd()) as u64, 0, 0, 0, 0];
-    done(sc(libc::SYS_ioctl, &[other, 0xc018_9436, address_mut(&mut range)]))
+    done(sc(
+        libc::SYS_ioctl,
+        &[other, 0xc018_9436, address_mut(&mut range)],
+    ))
 }
 
 /// Immutable or append-only would stop the writer.
@@ -68,14 +86,25 @@ fn set_flags(t: &Target) -> Outcome {
 }
 
 fn link_into_tree(t: &Target) -> Outcome {
-    let path = c"/tmp/tranship-link-of-a-memfd".as_ptr().expose_provenance();
-    let (empty, cwd) = (c"".as_ptr().expose_provenance(), libc::AT_FDCWD.cast_unsigned() as usize);
-    done(sc(libc::SYS_linkat, &[ask!(t.fd()), empty, cwd, path, 0x1000]))
+    let path = c"/tmp/tranship-link-of-a-memfd"
+        .as_ptr()
+        .expose_provenance();
+    let (empty, cwd) = (
+        c"".as_ptr().expose_provenance(),
+        libc::AT_FDCWD.cast_unsigned() as usize,
+    );
+    done(sc(
+        libc::SYS_linkat,
+        &[ask!(t.fd()), empty, cwd, path, 0x1000],
+    ))
 }
 
 fn execute(t: &Target) -> Outcome {
     let (empty, list) = (c"".as_ptr().expose_provenance(), [0usize]);
-    done(sc(libc::SYS_execveat, &[ask!(t.fd()), empty, address(&list), address(&list), 0x1000]))
+    done(sc(
+        libc::SYS_execveat,
+        &[ask!(t.fd()), empty, address(&list), address(&list), 0x1000],
+    ))
 }
 
 fn make_executable(t: &Target) -> Outcome {
@@ -93,40 +122,73 @@ fn open_by_handle(t: &Target) -> Outcome {
     handle[0] = 128;
     let mut mount = [0i32];
     let empty = c"".as_ptr().expose_provenance();
-    ask!(sc(libc::SYS_name_to_handle_at, &[fd, empty, address_mut(&mut handle), address_mut(&mut mount), 0x1000]));
-    use_writable(ask!(sc(libc::SYS_open_by_handle_at, &[fd, address(&handle), 2])))
+    ask!(sc(
+        libc::SYS_name_to_handle_at,
+        &[
+            fd,
+            empty,
+            address_mut(&mut handle),
+            address_mut(&mut mount),
+            0x1000
+        ]
+    ));
+    use_writable(ask!(sc(
+        libc::SYS_open_by_handle_at,
+        &[fd, address(&handle), 2]
+    )))
 }
 
 /// A driver that makes a device buffer out of a memfd that cannot shrink, and maps it writable. Kernels
 /// before 6.13 did so for FUTURE_WRITE too, for whoever may open /dev/udmabuf.
 fn udmabuf(t: &Target) -> Outcome {
-    let Ok(device) = open("/dev/udmabuf", libc::O_RDWR) else { return Outcome::Unavailable(libc::ENODEV) };
+    let Ok(device) = open("/dev/udmabuf", libc::O_RDWR) else {
+        return Outcome::Unavailable(libc::ENODEV);
+    };
     // memfd (u32), flags (u32), offset, size
     let create = [ask!(t.fd()) as u64, 0, PAGE as u64];
-    let buffer = ask!(sc(libc::SYS_ioctl, &[device, 0x4018_7542, address(&create)]));
+    let buffer = ask!(sc(
+        libc::SYS_ioctl,
+        &[device, 0x4018_7542, address(&create)]
+    ));
     let at = ask!(sc(libc::SYS_mmap, &[0, PAGE, PROT_RW, 1, buffer, 0]));
     scribble((at, PAGE))
 }
 
 fn set_xattr(t: &Target) -> Outcome {
     let (name, value) = (c"user.evil".as_ptr().expose_provenance(), [0u8; 64]);
-    done(sc(libc::SYS_fsetxattr, &[ask!(t.fd()), name, address(&value), 64, 0]))
+    done(sc(
+        libc::SYS_fsetxattr,
+        &[ask!(t.fd()), name, address(&value), 64, 0],
+    ))
 }
 
 fn watch(t: &Target) -> Outcome {
     let notify = ask!(sc(libc::SYS_inotify_init1, &[0]));
-    let path = ask!(std::ffi::CString::new(format!("/proc/self/fd/{}", ask!(t.fd()))).map_err(|_| libc::EINVAL));
-    done(sc(libc::SYS_inotify_add_watch, &[notify, path.as_ptr().expose_provenance(), 0xfff]))
+    let path = ask!(
+        std::ffi::CString::new(format!("/proc/self/fd/{}", ask!(t.fd()))).map_err(|_| libc::EINVAL)
+    );
+    done(sc(
+        libc::SYS_inotify_add_watch,
+        &[notify, path.as_ptr().expose_provenance(), 0xfff],
+    ))
 }
 
 /// Parks the descriptor in a socket that nobody reads.
 fn send_to_self(t: &Target) -> Outcome {
     use std::os::fd::BorrowedFd;
-    let Some(fd) = t.fd else { return Outcome::Unavailable(0) };
-    let Ok((a, _b)) = crate::Control::pair() else { return Outcome::Unavailable(0) };
+    let Some(fd) = t.fd else {
+        return Outcome::Unavailable(0);
+    };
+    let Ok((a, _b)) = crate::Control::pair() else {
+        return Outcome::Unavailable(0);
+    };
     // SAFETY: the descriptor stays open for the call.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-    if a.send_fds("parked", &[fd]).is_ok() { Outcome::Succeeded } else { Outcome::Errno(libc::EPERM) }
+    if a.send_fds("parked", &[fd]).is_ok() {
+        Outcome::Succeeded
+    } else {
+        Outcome::Errno(libc::EPERM)
+    }
 }
 
 fn open_tree_clone(t: &Target) -> Outcome {

@@ -2,7 +2,9 @@
 //! mapping that the caller may not write.
 
 use super::writes::{aio, evil_pipe, pipe};
-use super::{NONE, Outcome, PAGE, Target, address, address_mut, ask, attacks, done, evil, open, sc};
+use super::{
+    NONE, Outcome, PAGE, Target, address, address_mut, ask, attacks, done, evil, open, sc,
+};
 
 attacks! {
     Writable {
@@ -36,7 +38,10 @@ fn sockets() -> Result<(usize, usize), i32> {
     let mut ends = [0u32; 2];
     sc(libc::SYS_socketpair, &[1, 2, 0, address_mut(&mut ends)])?;
     let bytes = evil();
-    sc(libc::SYS_sendto, &[ends[0] as usize, address(&bytes), PAGE, 0, 0, 0])?;
+    sc(
+        libc::SYS_sendto,
+        &[ends[0] as usize, address(&bytes), PAGE, 0, 0, 0],
+    )?;
     Ok((ends[0] as usize, ends[1] as usize))
 }
 
@@ -54,10 +59,14 @@ fn recvmsg_control(t: &Target) -> Outcome {
     ask!(sc(libc::SYS_sendto, &[a, address(&more), 8, 0, 0, 0]));
     let mut buffer = evil();
     let iov = [address_mut(&mut buffer), PAGE];
-    let message = [0, 0, address(&iov), 1, ask!(at(t)), 256, 0];
-    ask!(sc(libc::SYS_recvmsg, &[b, address(&message), 0]));
-    // The kernel drops what it cannot store and says so in the flags.
-    Outcome::Succeeded
+    let mut message = [0, 0, address(&iov), 1, ask!(at(t)), 256, 0];
+    ask!(sc(libc::SYS_recvmsg, &[b, address_mut(&mut message), 0]));
+    // The kernel drops what it cannot store; the length says how much it stored.
+    if message[5] == 0 {
+        Outcome::Errno(libc::EFAULT)
+    } else {
+        Outcome::Succeeded
+    }
 }
 
 fn getrandom(t: &Target) -> Outcome {
@@ -88,14 +97,20 @@ fn poll(t: &Target) -> Outcome {
 fn epoll_wait(t: &Target) -> Outcome {
     let epoll = ask!(sc(libc::SYS_epoll_create1, &[0]));
     let event = [1u32, 7, 7];
-    ask!(sc(libc::SYS_epoll_ctl, &[epoll, 1, ask!(evil_pipe()), address(&event)]));
+    ask!(sc(
+        libc::SYS_epoll_ctl,
+        &[epoll, 1, ask!(evil_pipe()), address(&event)]
+    ));
     done(sc(libc::SYS_epoll_wait, &[epoll, ask!(at(t)), 4, 0]))
 }
 
 fn getsockopt(t: &Target) -> Outcome {
     let (a, _b) = ask!(sockets());
     let len = [4u32];
-    done(sc(libc::SYS_getsockopt, &[a, 1, 3, ask!(at(t)), address(&len)]))
+    done(sc(
+        libc::SYS_getsockopt,
+        &[a, 1, 3, ask!(at(t)), address(&len)],
+    ))
 }
 
 fn wait_status(t: &Target) -> Outcome {
@@ -127,7 +142,10 @@ fn socketpair(t: &Target) -> Outcome {
 fn select(t: &Target) -> Outcome {
     let wait = [0u64, 0];
     // Bits 0 to 2 of whatever is there.
-    done(sc(libc::SYS_pselect6, &[3, 0, 0, ask!(at(t)), address(&wait), 0]))
+    done(sc(
+        libc::SYS_pselect6,
+        &[3, 0, 0, ask!(at(t)), address(&wait), 0],
+    ))
 }
 
 fn aio_read(t: &Target) -> Outcome {
@@ -136,14 +154,20 @@ fn aio_read(t: &Target) -> Outcome {
 
 fn vmsplice_out(t: &Target) -> Outcome {
     let iov = [ask!(at(t)), PAGE];
-    done(sc(libc::SYS_vmsplice, &[ask!(evil_pipe()), address(&iov), 1, 0]))
+    done(sc(
+        libc::SYS_vmsplice,
+        &[ask!(evil_pipe()), address(&iov), 1, 0],
+    ))
 }
 
 fn process_vm_readv_into(t: &Target) -> Outcome {
     let bytes = evil();
     let (local, remote) = ([ask!(at(t)), PAGE], [address(&bytes), PAGE]);
     let pid = std::process::id() as usize;
-    done(sc(libc::SYS_process_vm_readv, &[pid, address(&local), 1, address(&remote), 1, 0]))
+    done(sc(
+        libc::SYS_process_vm_readv,
+        &[pid, address(&local), 1, address(&remote), 1, 0],
+    ))
 }
 
 extern "C" fn nothing(_: i32) {}
@@ -174,7 +198,10 @@ fn signal_frame(t: &Target) -> Outcome {
 fn parent_set_tid(t: &Target) -> Outcome {
     let flags = libc::CLONE_PARENT_SETTID | libc::CLONE_CHILD_SETTID | libc::SIGCHLD;
     let to = ask!(at(t));
-    let r = ask!(sc(libc::SYS_clone, &[flags.cast_unsigned() as usize, 0, to, to, 0]));
+    let r = ask!(sc(
+        libc::SYS_clone,
+        &[flags.cast_unsigned() as usize, 0, to, to, 0]
+    ));
     if r == 0 {
         // SAFETY: ends the child.
         unsafe { libc::_exit(0) };
@@ -243,7 +270,10 @@ fn thread_pointer() -> usize {
 fn futex_wake_op(t: &Target) -> Outcome {
     let own = [0u32];
     let set = 0x5A << 12;
-    done(sc(libc::SYS_futex, &[address(&own), 5, 1, 1, ask!(at(t)), set]))
+    done(sc(
+        libc::SYS_futex,
+        &[address(&own), 5, 1, 1, ask!(at(t)), set],
+    ))
 }
 
 /// A lock in the mapping; only a word that is 0 is taken, so a few are tried.
@@ -262,7 +292,10 @@ fn futex_lock_pi(t: &Target) -> Outcome {
 
 fn futex_wait(t: &Target) -> Outcome {
     let wait = [0u64, 1];
-    done(sc(libc::SYS_futex, &[ask!(at(t)), 0, 0x5a5a_5a5a, address(&wait)]))
+    done(sc(
+        libc::SYS_futex,
+        &[ask!(at(t)), 0, 0x5a5a_5a5a, address(&wait)],
+    ))
 }
 
 fn futex_wake(t: &Target) -> Outcome {
@@ -332,7 +365,11 @@ fn nanosleep_rest(t: &Target) -> Outcome {
     let long = [20u64, 0];
     let outcome = done(sc(libc::SYS_nanosleep, &[address(&long), ask!(at(t))]));
     // Interrupted and stored is the bite; otherwise EFAULT.
-    if outcome == Outcome::Errno(libc::EINTR) { Outcome::Succeeded } else { outcome }
+    if outcome == Outcome::Errno(libc::EINTR) {
+        Outcome::Succeeded
+    } else {
+        outcome
+    }
 }
 
 /// Gives the attacker's pages to a pipe; then changes them. Nobody else's are touched.

@@ -1,8 +1,8 @@
 //! Through a read-only shared mapping: making it writable, advising it away, tracking its faults.
 
 use super::{
-    MAP_PRIVATE, NONE, Outcome, PAGE, PROT_READ, PROT_RW, Refusal, Target, address, address_mut, ask, attacks, done, evil,
-    open, sc, scribble, use_writable,
+    MAP_PRIVATE, NONE, Outcome, PAGE, PROT_READ, PROT_RW, Refusal, Target, address, address_mut,
+    ask, attacks, done, evil, open, sc, scribble, use_writable,
 };
 
 attacks! {
@@ -51,7 +51,10 @@ fn mremap_dup_then_mprotect(t: &Target) -> Outcome {
 
 fn mremap_move_then_mprotect(t: &Target) -> Outcome {
     let (at, len) = ask!(t.map());
-    let to = ask!(sc(libc::SYS_mmap, &[0, len, PROT_RW, MAP_PRIVATE | 0x20, NONE, 0]));
+    let to = ask!(sc(
+        libc::SYS_mmap,
+        &[0, len, PROT_RW, MAP_PRIVATE | 0x20, NONE, 0]
+    ));
     let moved = ask!(sc(libc::SYS_mremap, &[at, len, len, 3, to]));
     ask!(sc(libc::SYS_mprotect, &[moved, len, PROT_RW]));
     scribble((moved, len))
@@ -80,14 +83,20 @@ fn map_range(at: usize) -> Result<String, i32> {
         let hex = |s| usize::from_str_radix(s, 16).ok();
         (hex(a)? <= at && at < hex(b)?).then_some(())
     };
-    let line = maps.lines().filter_map(|l| l.split_whitespace().next()).find(|r| covers(r).is_some());
+    let line = maps
+        .lines()
+        .filter_map(|l| l.split_whitespace().next())
+        .find(|r| covers(r).is_some());
     line.map(str::to_owned).ok_or(libc::ENOENT)
 }
 
 fn own_map_files_reopened(t: &Target) -> Outcome {
     let (at, _) = ask!(t.map());
     let range = ask!(map_range(at));
-    use_writable(ask!(open(&format!("/proc/self/map_files/{range}"), libc::O_RDWR)))
+    use_writable(ask!(open(
+        &format!("/proc/self/map_files/{range}"),
+        libc::O_RDWR
+    )))
 }
 
 fn store(t: &Target) -> Outcome {
@@ -113,7 +122,10 @@ fn process_vm_writev_self(t: &Target) -> Outcome {
     let bytes = evil();
     let (local, remote) = ([address(&bytes), PAGE], [at, PAGE]);
     let pid = std::process::id() as usize;
-    done(sc(libc::SYS_process_vm_writev, &[pid, address(&local), 1, address(&remote), 1, 0]))
+    done(sc(
+        libc::SYS_process_vm_writev,
+        &[pid, address(&local), 1, address(&remote), 1, 0],
+    ))
 }
 
 /// A debugger may write where its child may not; not into a shared mapping that may not be written.
@@ -131,7 +143,10 @@ fn poke_child(at: usize) -> Outcome {
     let pid = usize::try_from(child).unwrap_or(0);
     let mut status = [0i32];
     ask!(sc(libc::SYS_wait4, &[pid, address_mut(&mut status), 0, 0]));
-    let poked = sc(libc::SYS_ptrace, &[libc::PTRACE_POKEDATA as usize, pid, at, usize::MAX / 3]);
+    let poked = sc(
+        libc::SYS_ptrace,
+        &[libc::PTRACE_POKEDATA as usize, pid, at, usize::MAX / 3],
+    );
     let _ = sc(libc::SYS_kill, &[pid, 9]);
     let _ = sc(libc::SYS_wait4, &[pid, address_mut(&mut status), 0, 0]);
     done(poked)
@@ -145,9 +160,15 @@ fn private(t: &Target, prot: usize) -> Result<(usize, usize), Refusal> {
     let len = t.len()?;
     let fd = match t.fd() {
         Ok(fd) => fd,
-        Err(_) => open(&format!("/proc/self/map_files/{}", map_range(t.map()?.0)?), libc::O_RDONLY)?,
+        Err(_) => open(
+            &format!("/proc/self/map_files/{}", map_range(t.map()?.0)?),
+            libc::O_RDONLY,
+        )?,
     };
-    Ok((sc(libc::SYS_mmap, &[0, len, prot, MAP_PRIVATE, fd, 0])?, len))
+    Ok((
+        sc(libc::SYS_mmap, &[0, len, prot, MAP_PRIVATE, fd, 0])?,
+        len,
+    ))
 }
 
 fn private_mapping_written(t: &Target) -> Outcome {
@@ -166,7 +187,10 @@ fn private_mapping_poked(t: &Target) -> Outcome {
 
 fn madvise(t: &Target, advice: i32) -> Outcome {
     let (at, len) = ask!(t.map());
-    done(sc(libc::SYS_madvise, &[at, len, advice.cast_unsigned() as usize]))
+    done(sc(
+        libc::SYS_madvise,
+        &[at, len, advice.cast_unsigned() as usize],
+    ))
 }
 
 /// Removes pages below a shared mapping; the kernel asks for a writable one, so also after `mprotect`.
@@ -231,7 +255,11 @@ fn madvise_guard(t: &Target) -> Outcome {
 /// Poisoning takes a real page from the machine: never tried with the capability that allows it.
 fn poison(t: &Target, advice: i32) -> Outcome {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let caps = status.lines().find_map(|l| l.strip_prefix("CapEff:")).unwrap_or("f").trim();
+    let caps = status
+        .lines()
+        .find_map(|l| l.strip_prefix("CapEff:"))
+        .unwrap_or("f")
+        .trim();
     let admin = 1u64 << 21;
     if u64::from_str_radix(caps, 16).unwrap_or(u64::MAX) & admin != 0 {
         return Outcome::Unavailable(0);
@@ -260,16 +288,23 @@ const fn uffd_request(nr: usize, size: usize) -> usize {
 fn userfaultfd(features: u64) -> Result<usize, i32> {
     let user_mode_only = 1;
     let cloexec = libc::O_CLOEXEC.cast_unsigned() as usize;
-    let fd = sc(libc::SYS_userfaultfd, &[cloexec]).or_else(|_| sc(libc::SYS_userfaultfd, &[cloexec | user_mode_only]))?;
+    let fd = sc(libc::SYS_userfaultfd, &[cloexec])
+        .or_else(|_| sc(libc::SYS_userfaultfd, &[cloexec | user_mode_only]))?;
     let mut api = [0xAAu64, features, 0];
-    sc(libc::SYS_ioctl, &[fd, uffd_request(0x3F, 24), address_mut(&mut api)])?;
+    sc(
+        libc::SYS_ioctl,
+        &[fd, uffd_request(0x3F, 24), address_mut(&mut api)],
+    )?;
     Ok(fd)
 }
 
 /// Registers a range: 1 missing, 2 write-protect, 4 minor.
 fn register(fd: usize, (at, len): (usize, usize), mode: u64) -> Result<usize, i32> {
     let mut range = [at as u64, len as u64, mode, 0];
-    sc(libc::SYS_ioctl, &[fd, uffd_request(0, 32), address_mut(&mut range)])
+    sc(
+        libc::SYS_ioctl,
+        &[fd, uffd_request(0, 32), address_mut(&mut range)],
+    )
 }
 
 /// Fills what is not there: punches (refused when sealed), then puts a page of the attacker's choice.
@@ -280,7 +315,10 @@ fn uffd_copy_over_hole(t: &Target) -> Outcome {
     let target = ask!(t.fd());
     let _ = sc(libc::SYS_fallocate, &[target, 3, 0, PAGE]);
     let mut copy = [map.0 as u64, address(&bytes) as u64, PAGE as u64, 0, 0];
-    done(sc(libc::SYS_ioctl, &[fd, uffd_request(3, 40), address_mut(&mut copy)]))
+    done(sc(
+        libc::SYS_ioctl,
+        &[fd, uffd_request(3, 40), address_mut(&mut copy)],
+    ))
 }
 
 fn uffd_missing(t: &Target) -> Outcome {
@@ -288,7 +326,10 @@ fn uffd_missing(t: &Target) -> Outcome {
     ask!(register(fd, map, 1));
     let bytes = evil();
     let mut copy = [map.0 as u64, address(&bytes) as u64, PAGE as u64, 0, 0];
-    done(sc(libc::SYS_ioctl, &[fd, uffd_request(3, 40), address_mut(&mut copy)]))
+    done(sc(
+        libc::SYS_ioctl,
+        &[fd, uffd_request(3, 40), address_mut(&mut copy)],
+    ))
 }
 
 fn uffd_write_protect(t: &Target) -> Outcome {
@@ -296,7 +337,10 @@ fn uffd_write_protect(t: &Target) -> Outcome {
     let (fd, map) = (ask!(userfaultfd(1 << 12 | 1)), ask!(t.map()));
     ask!(register(fd, map, 2));
     let mut range = [map.0 as u64, map.1 as u64, 0];
-    done(sc(libc::SYS_ioctl, &[fd, uffd_request(6, 24), address_mut(&mut range)]))
+    done(sc(
+        libc::SYS_ioctl,
+        &[fd, uffd_request(6, 24), address_mut(&mut range)],
+    ))
 }
 
 fn uffd_minor_continue(t: &Target) -> Outcome {
@@ -304,7 +348,10 @@ fn uffd_minor_continue(t: &Target) -> Outcome {
     ask!(register(fd, (at, len), 4));
     let _ = sc(libc::SYS_madvise, &[at, len, 4]);
     let mut range = [at as u64, PAGE as u64, 0, 0];
-    ask!(sc(libc::SYS_ioctl, &[fd, uffd_request(7, 32), address_mut(&mut range)]));
+    ask!(sc(
+        libc::SYS_ioctl,
+        &[fd, uffd_request(7, 32), address_mut(&mut range)]
+    ));
     // A page mapped by CONTINUE must not have become writable when the mapping is not.
     Outcome::Succeeded
 }
@@ -315,9 +362,29 @@ fn pagemap_scan_protect(t: &Target) -> Outcome {
     let out = [0u64; 12];
     // size, flags (write-protect what matches, check), start, end, walk_end, vec, vec_len, max_pages, then masks.
     let out_at = address(&out) as u64;
-    let mut arg = [96u64, 3, at as u64, (at + len) as u64, 0, out_at, 4, 0, 0, 2, 0, 2];
+    let mut arg = [
+        96u64,
+        3,
+        at as u64,
+        (at + len) as u64,
+        0,
+        out_at,
+        4,
+        0,
+        0,
+        2,
+        0,
+        2,
+    ];
     // _IOWR('f', 16, 96)
-    done(sc(libc::SYS_ioctl, &[pagemap, 3 << 30 | 96 << 16 | 0x66 << 8 | 16, address_mut(&mut arg)]))
+    done(sc(
+        libc::SYS_ioctl,
+        &[
+            pagemap,
+            3 << 30 | 96 << 16 | 0x66 << 8 | 16,
+            address_mut(&mut arg),
+        ],
+    ))
 }
 
 fn mbind(t: &Target) -> Outcome {
@@ -330,7 +397,17 @@ fn mbind(t: &Target) -> Outcome {
 fn move_own_pages(t: &Target) -> Outcome {
     let (at, _) = ask!(t.map());
     let (pages, nodes, mut status) = ([at], [0i32], [0i32]);
-    done(sc(libc::SYS_move_pages, &[0, 1, address(&pages), address(&nodes), address_mut(&mut status), 2]))
+    done(sc(
+        libc::SYS_move_pages,
+        &[
+            0,
+            1,
+            address(&pages),
+            address(&nodes),
+            address_mut(&mut status),
+            2,
+        ],
+    ))
 }
 
 fn mlock(t: &Target) -> Outcome {

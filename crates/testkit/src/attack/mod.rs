@@ -52,7 +52,10 @@ impl Outcome {
     /// The kernel stopped it.
     #[must_use]
     pub fn refused(self) -> bool {
-        matches!(self, Self::Errno(_) | Self::Signal(_) | Self::Unavailable(_))
+        matches!(
+            self,
+            Self::Errno(_) | Self::Signal(_) | Self::Unavailable(_)
+        )
     }
 }
 
@@ -86,8 +89,15 @@ impl std::fmt::Debug for Attack {
 /// All attacks.
 #[must_use]
 pub fn all() -> Vec<Attack> {
-    [writes::ATTACKS, mappings::ATTACKS, kernel_writes::ATTACKS, uring::ATTACKS, handles::ATTACKS, processes::ATTACKS]
-        .concat()
+    [
+        writes::ATTACKS,
+        mappings::ATTACKS,
+        kernel_writes::ATTACKS,
+        uring::ATTACKS,
+        handles::ATTACKS,
+        processes::ATTACKS,
+    ]
+    .concat()
 }
 
 /// Names attacks in a table: `attacks![Bite: name, ...]`.
@@ -124,7 +134,9 @@ const NONE: usize = usize::MAX;
 
 impl Target {
     fn fd(&self) -> Result<usize, Outcome> {
-        self.fd.and_then(|fd| usize::try_from(fd).ok()).ok_or(Outcome::Unavailable(0))
+        self.fd
+            .and_then(|fd| usize::try_from(fd).ok())
+            .ok_or(Outcome::Unavailable(0))
     }
 
     /// The given mapping, or a read-only one made from the descriptor.
@@ -133,7 +145,10 @@ impl Target {
             return Ok(map);
         }
         let len = self.len()?;
-        let at = sc(libc::SYS_mmap, &[0, len, PROT_READ, MAP_SHARED, self.fd()?, 0]);
+        let at = sc(
+            libc::SYS_mmap,
+            &[0, len, PROT_READ, MAP_SHARED, self.fd()?, 0],
+        );
         Ok((at.map_err(Outcome::Errno)?, len))
     }
 
@@ -217,7 +232,15 @@ fn scribble((at, len): (usize, usize)) -> Outcome {
 fn open(path: &str, flags: i32) -> Result<usize, i32> {
     let path = std::ffi::CString::new(path).map_err(|_| libc::EINVAL)?;
     let at = path.as_ptr().expose_provenance();
-    sc(libc::SYS_openat, &[libc::AT_FDCWD.cast_unsigned() as usize, at, flags.cast_unsigned() as usize, 0])
+    sc(
+        libc::SYS_openat,
+        &[
+            libc::AT_FDCWD.cast_unsigned() as usize,
+            at,
+            flags.cast_unsigned() as usize,
+            0,
+        ],
+    )
 }
 
 /// With a writable descriptor in hand: every way to use it.

@@ -24,9 +24,17 @@ impl Attempt {
 }
 
 /// Tries one attack, then asks the victim.
-pub fn run(attack: &Attack, target: &Target, check: &mut dyn FnMut() -> Result<(), String>) -> Attempt {
+pub fn run(
+    attack: &Attack,
+    target: &Target,
+    check: &mut dyn FnMut() -> Result<(), String>,
+) -> Attempt {
     let outcome = in_child(|| (attack.attempt)(target), target);
-    Attempt { attack: *attack, outcome, harm: check().err() }
+    Attempt {
+        attack: *attack,
+        outcome,
+        harm: check().err(),
+    }
 }
 
 /// Tries these attacks one after the other.
@@ -46,11 +54,22 @@ pub fn table(attempts: &[Attempt]) -> String {
         let verdict = if a.held() { "held " } else { "BROKE" };
         let outcome = match a.outcome {
             Outcome::Errno(e) => format!("errno {}", std::io::Error::from_raw_os_error(e)),
-            Outcome::Unavailable(e) if e != 0 => format!("unavailable: {}", std::io::Error::from_raw_os_error(e)),
+            Outcome::Unavailable(e) if e != 0 => {
+                format!("unavailable: {}", std::io::Error::from_raw_os_error(e))
+            }
             other => format!("{other:?}"),
         };
-        let harm = a.harm.as_ref().map(|h| format!(" HARM: {h}")).unwrap_or_default();
-        let _ = writeln!(out, "{verdict} {:32} {:9} {outcome}{harm}", a.attack.name, format!("{:?}", a.attack.bite));
+        let harm = a
+            .harm
+            .as_ref()
+            .map(|h| format!(" HARM: {h}"))
+            .unwrap_or_default();
+        let _ = writeln!(
+            out,
+            "{verdict} {:32} {:9} {outcome}{harm}",
+            a.attack.name,
+            format!("{:?}", a.attack.bite)
+        );
     }
     out
 }
@@ -87,7 +106,9 @@ fn decode(bytes: [u8; WORDS]) -> Outcome {
 
 /// Runs `attempt` in a forked child.
 pub(super) fn in_child(attempt: impl FnOnce() -> Outcome, target: &Target) -> Outcome {
-    let Ok((read, write)) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC) else { return Outcome::Broken };
+    let Ok((read, write)) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC) else {
+        return Outcome::Broken;
+    };
     if let Some((at, len)) = target.map {
         let at = std::ptr::with_exposed_provenance_mut(at);
         // SAFETY: lets the child have the attacker's own mapping too, as the attacker itself has it.
@@ -99,16 +120,26 @@ pub(super) fn in_child(attempt: impl FnOnce() -> Outcome, target: &Target) -> Ou
         return Outcome::Broken;
     }
     if pid == 0 {
-        let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        let none = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
+        };
         // SAFETY: plain system calls about this child.
         unsafe {
             libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
-            for signal in [libc::SIGSEGV, libc::SIGBUS, libc::SIGALRM, libc::SIGPIPE, libc::SIGURG] {
+            for signal in [
+                libc::SIGSEGV,
+                libc::SIGBUS,
+                libc::SIGALRM,
+                libc::SIGPIPE,
+                libc::SIGURG,
+            ] {
                 libc::signal(signal, libc::SIG_DFL);
             }
             libc::alarm(20);
         }
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(attempt)).unwrap_or(Outcome::Broken);
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(attempt))
+            .unwrap_or(Outcome::Broken);
         let bytes = encode(outcome);
         // SAFETY: writes a local; then ends the child without running anything of the parent.
         unsafe {
@@ -119,7 +150,9 @@ pub(super) fn in_child(attempt: impl FnOnce() -> Outcome, target: &Target) -> Ou
     drop(write);
     let mut status = 0;
     // SAFETY: our child; `status` is a local.
-    while unsafe { libc::waitpid(pid, &raw mut status, 0) } < 0 && crate::peer::errno() == libc::EINTR {}
+    while unsafe { libc::waitpid(pid, &raw mut status, 0) } < 0
+        && crate::peer::errno() == libc::EINTR
+    {}
     let mut bytes = [0; WORDS];
     if libc::WIFSIGNALED(status) {
         return match libc::WTERMSIG(status) {

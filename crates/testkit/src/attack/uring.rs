@@ -1,7 +1,7 @@
 //! io_uring as the pen, with a ring made by hand (one request at a time).
 
-use super::{MAP_SHARED, Outcome, PAGE, PROT_RW, Target, address, ask, attacks, evil, open, sc};
 use super::writes::evil_pipe;
+use super::{MAP_SHARED, Outcome, PAGE, PROT_RW, Target, address, ask, attacks, evil, open, sc};
 
 attacks! {
     Unsealed { uring_write, uring_write_fixed_file, uring_fallocate_punch, uring_ftruncate, uring_splice }
@@ -41,11 +41,25 @@ struct Request {
 impl Ring {
     fn new() -> Result<Self, i32> {
         let mut params = [0u32; 30];
-        let fd = sc(libc::SYS_io_uring_setup, &[4, super::address_mut(&mut params)])?;
+        let fd = sc(
+            libc::SYS_io_uring_setup,
+            &[4, super::address_mut(&mut params)],
+        )?;
         let populate = 0x8000;
-        let rings = sc(libc::SYS_mmap, &[0, PAGE, PROT_RW, MAP_SHARED | populate, fd, 0])?;
-        let entries = sc(libc::SYS_mmap, &[0, PAGE, PROT_RW, MAP_SHARED | populate, fd, 0x1000_0000])?;
-        Ok(Self { fd, rings, entries, params })
+        let rings = sc(
+            libc::SYS_mmap,
+            &[0, PAGE, PROT_RW, MAP_SHARED | populate, fd, 0],
+        )?;
+        let entries = sc(
+            libc::SYS_mmap,
+            &[0, PAGE, PROT_RW, MAP_SHARED | populate, fd, 0x1000_0000],
+        )?;
+        Ok(Self {
+            fd,
+            rings,
+            entries,
+            params,
+        })
     }
 
     fn word(&self, offset: u32) -> *mut u32 {
@@ -81,8 +95,15 @@ impl Ring {
                 return Outcome::Errno(e);
             }
             let index = self.word(seen).read_volatile() % 8;
-            let result = self.word(events + index * 16 + 8).cast::<i32>().read_volatile();
-            if result < 0 { Outcome::Errno(-result) } else { Outcome::Succeeded }
+            let result = self
+                .word(events + index * 16 + 8)
+                .cast::<i32>()
+                .read_volatile();
+            if result < 0 {
+                Outcome::Errno(-result)
+            } else {
+                Outcome::Succeeded
+            }
         }
     }
 }
@@ -92,35 +113,69 @@ const LEN: u32 = 4096;
 fn uring_write(t: &Target) -> Outcome {
     let (ring, bytes) = (ask!(Ring::new()), evil());
     let address = address(&bytes) as u64;
-    ring.ask(Request { operation: WRITE, fd: ask!(t.fd()), address, len: LEN, ..Request::default() })
+    ring.ask(Request {
+        operation: WRITE,
+        fd: ask!(t.fd()),
+        address,
+        len: LEN,
+        ..Request::default()
+    })
 }
 
 fn uring_write_fixed_file(t: &Target) -> Outcome {
     let (ring, bytes) = (ask!(Ring::new()), evil());
     let files = [t.fd.unwrap_or(-1)];
     ask!(t.fd());
-    ask!(sc(libc::SYS_io_uring_register, &[ring.fd, 2, address(&files), 1]));
+    ask!(sc(
+        libc::SYS_io_uring_register,
+        &[ring.fd, 2, address(&files), 1]
+    ));
     let address = address(&bytes) as u64;
-    ring.ask(Request { operation: WRITE, flags: FIXED_FILE, fd: 0, address, len: LEN, ..Request::default() })
+    ring.ask(Request {
+        operation: WRITE,
+        flags: FIXED_FILE,
+        fd: 0,
+        address,
+        len: LEN,
+        ..Request::default()
+    })
 }
 
 fn uring_fallocate_punch(t: &Target) -> Outcome {
     let ring = ask!(Ring::new());
     // The length of fallocate lies in the address, the mode in the length.
-    let r = Request { operation: FALLOCATE, fd: ask!(t.fd()), address: PAGE as u64, len: 3, ..Request::default() };
+    let r = Request {
+        operation: FALLOCATE,
+        fd: ask!(t.fd()),
+        address: PAGE as u64,
+        len: 3,
+        ..Request::default()
+    };
     ring.ask(r)
 }
 
 fn uring_ftruncate(t: &Target) -> Outcome {
     let ring = ask!(Ring::new());
-    ring.ask(Request { operation: FTRUNCATE, fd: ask!(t.fd()), offset: 0, ..Request::default() })
+    ring.ask(Request {
+        operation: FTRUNCATE,
+        fd: ask!(t.fd()),
+        offset: 0,
+        ..Request::default()
+    })
 }
 
 fn uring_splice(t: &Target) -> Outcome {
     let ring = ask!(Ring::new());
     let from = u32::try_from(ask!(evil_pipe())).unwrap_or(0);
     let no_offset = u64::MAX;
-    let r = Request { operation: SPLICE, fd: ask!(t.fd()), address: no_offset, len: LEN, other: from, ..Request::default() };
+    let r = Request {
+        operation: SPLICE,
+        fd: ask!(t.fd()),
+        address: no_offset,
+        len: LEN,
+        other: from,
+        ..Request::default()
+    };
     ring.ask(r)
 }
 
@@ -128,24 +183,51 @@ fn uring_read_into(t: &Target) -> Outcome {
     let ring = ask!(Ring::new());
     let exe = ask!(open("/proc/self/exe", libc::O_RDONLY));
     let address = ask!(t.map()).0 as u64;
-    ring.ask(Request { operation: READ, fd: exe, address, len: LEN, ..Request::default() })
+    ring.ask(Request {
+        operation: READ,
+        fd: exe,
+        address,
+        len: LEN,
+        ..Request::default()
+    })
 }
 
 fn uring_registered_buffer(t: &Target) -> Outcome {
     let ring = ask!(Ring::new());
     let at = ask!(t.map()).0;
     let iov = [at, PAGE];
-    ask!(sc(libc::SYS_io_uring_register, &[ring.fd, 0, address(&iov), 1]));
+    ask!(sc(
+        libc::SYS_io_uring_register,
+        &[ring.fd, 0, address(&iov), 1]
+    ));
     let exe = ask!(open("/proc/self/exe", libc::O_RDONLY));
-    ring.ask(Request { operation: READ_FIXED, fd: exe, address: at as u64, len: LEN, ..Request::default() })
+    ring.ask(Request {
+        operation: READ_FIXED,
+        fd: exe,
+        address: at as u64,
+        len: LEN,
+        ..Request::default()
+    })
 }
 
 fn uring_recv_into(t: &Target) -> Outcome {
     let ring = ask!(Ring::new());
     let mut ends = [0u32; 2];
-    ask!(sc(libc::SYS_socketpair, &[1, 1, 0, super::address_mut(&mut ends)]));
+    ask!(sc(
+        libc::SYS_socketpair,
+        &[1, 1, 0, super::address_mut(&mut ends)]
+    ));
     let bytes = evil();
-    ask!(sc(libc::SYS_write, &[ends[0] as usize, address(&bytes), PAGE]));
+    ask!(sc(
+        libc::SYS_write,
+        &[ends[0] as usize, address(&bytes), PAGE]
+    ));
     let address = ask!(t.map()).0 as u64;
-    ring.ask(Request { operation: RECV, fd: ends[1] as usize, address, len: LEN, ..Request::default() })
+    ring.ask(Request {
+        operation: RECV,
+        fd: ends[1] as usize,
+        address,
+        len: LEN,
+        ..Request::default()
+    })
 }

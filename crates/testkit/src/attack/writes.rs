@@ -1,6 +1,9 @@
 //! Through the descriptor: writing, cutting, punching, splicing, copying.
 
-use super::{MAP_SHARED, Outcome, PAGE, PROT_RW, Target, address, address_mut, ask, attacks, done, evil, open, sc, scribble, use_writable};
+use super::{
+    MAP_SHARED, Outcome, PAGE, PROT_RW, Target, address, address_mut, ask, attacks, done, evil,
+    open, sc, scribble, use_writable,
+};
 
 attacks! {
     Unsealed {
@@ -17,7 +20,10 @@ attacks! {
 
 fn mmap_shared(t: &Target) -> Outcome {
     let len = ask!(t.len());
-    let at = ask!(sc(libc::SYS_mmap, &[0, len, PROT_RW, MAP_SHARED, ask!(t.fd()), 0]));
+    let at = ask!(sc(
+        libc::SYS_mmap,
+        &[0, len, PROT_RW, MAP_SHARED, ask!(t.fd()), 0]
+    ));
     scribble((at, len))
 }
 
@@ -29,7 +35,10 @@ fn mmap_shared_validate(t: &Target) -> Outcome {
 
 fn mmap_then_mprotect(t: &Target) -> Outcome {
     let len = ask!(t.len());
-    let at = ask!(sc(libc::SYS_mmap, &[0, len, 0, MAP_SHARED, ask!(t.fd()), 0]));
+    let at = ask!(sc(
+        libc::SYS_mmap,
+        &[0, len, 0, MAP_SHARED, ask!(t.fd()), 0]
+    ));
     ask!(sc(libc::SYS_mprotect, &[at, len, PROT_RW]));
     scribble((at, len))
 }
@@ -72,13 +81,26 @@ fn write(t: &Target) -> Outcome {
 
 fn pwrite(t: &Target) -> Outcome {
     let bytes = evil();
-    done(sc(libc::SYS_pwrite64, &[ask!(t.fd()), address(&bytes), PAGE, 0]))
+    done(sc(
+        libc::SYS_pwrite64,
+        &[ask!(t.fd()), address(&bytes), PAGE, 0],
+    ))
 }
 
 fn pwritev2_with(t: &Target, flags: i32, at: usize) -> Outcome {
     let bytes = evil();
     let iov = [address(&bytes), PAGE];
-    done(sc(libc::SYS_pwritev2, &[ask!(t.fd()), address(&iov), 1, at, 0, flags.cast_unsigned() as usize]))
+    done(sc(
+        libc::SYS_pwritev2,
+        &[
+            ask!(t.fd()),
+            address(&iov),
+            1,
+            at,
+            0,
+            flags.cast_unsigned() as usize,
+        ],
+    ))
 }
 
 fn pwritev2(t: &Target) -> Outcome {
@@ -107,11 +129,23 @@ pub(super) fn aio(fd: usize, operation: u64, buffer: usize) -> Outcome {
     let mut context = [0usize];
     ask!(sc(libc::SYS_io_setup, &[1, address_mut(&mut context)]));
     // data, key and flags, then opcode (16 bits), priority (16), descriptor (32), buffer, length, offset.
-    let block = [0, 0, operation | (fd as u64) << 32, buffer as u64, PAGE as u64, 0, 0, 0];
+    let block = [
+        0,
+        0,
+        operation | (fd as u64) << 32,
+        buffer as u64,
+        PAGE as u64,
+        0,
+        0,
+        0,
+    ];
     let list = [address(&block)];
     ask!(sc(libc::SYS_io_submit, &[context[0], 1, address(&list)]));
     let mut event = [0i64; 4];
-    ask!(sc(libc::SYS_io_getevents, &[context[0], 1, 1, address_mut(&mut event), 0]));
+    ask!(sc(
+        libc::SYS_io_getevents,
+        &[context[0], 1, 1, address_mut(&mut event), 0]
+    ));
     match i32::try_from(event[2]) {
         Ok(e) if e < 0 => Outcome::Errno(-e),
         _ => Outcome::Succeeded,
@@ -137,7 +171,10 @@ fn grow(t: &Target) -> Outcome {
 const KEEP: i32 = libc::FALLOC_FL_KEEP_SIZE;
 
 fn fallocate(t: &Target, mode: i32, at: usize, len: usize) -> Outcome {
-    done(sc(libc::SYS_fallocate, &[ask!(t.fd()), mode.cast_unsigned() as usize, at, len]))
+    done(sc(
+        libc::SYS_fallocate,
+        &[ask!(t.fd()), mode.cast_unsigned() as usize, at, len],
+    ))
 }
 
 fn punch_hole(t: &Target) -> Outcome {
@@ -151,7 +188,9 @@ fn punch_one_page(t: &Target) -> Outcome {
 fn zero_range(t: &Target) -> Outcome {
     match fallocate(t, libc::FALLOC_FL_ZERO_RANGE, 0, PAGE) {
         // tmpfs does not know it; the hole does the same.
-        Outcome::Errno(libc::EOPNOTSUPP) => fallocate(t, libc::FALLOC_FL_PUNCH_HOLE | KEEP, 0, PAGE),
+        Outcome::Errno(libc::EOPNOTSUPP) => {
+            fallocate(t, libc::FALLOC_FL_PUNCH_HOLE | KEEP, 0, PAGE)
+        }
         other => other,
     }
 }
@@ -201,7 +240,10 @@ fn every_fallocate_mode_private(t: &Target) -> Outcome {
 
 /// A memfd of the attacker, full of evil bytes.
 fn evil_file() -> Result<usize, i32> {
-    let fd = sc(libc::SYS_memfd_create, &[c"evil".as_ptr().expose_provenance(), 0])?;
+    let fd = sc(
+        libc::SYS_memfd_create,
+        &[c"evil".as_ptr().expose_provenance(), 0],
+    )?;
     let bytes = evil();
     sc(libc::SYS_pwrite64, &[fd, address(&bytes), PAGE, 0])?;
     Ok(fd)
@@ -210,7 +252,14 @@ fn evil_file() -> Result<usize, i32> {
 fn copy_file_range(t: &Target) -> Outcome {
     let from = ask!(evil_file());
     let (off_in, off_out) = ([0u64], [0u64]);
-    let args = [from, address(&off_in), ask!(t.fd()), address(&off_out), PAGE, 0];
+    let args = [
+        from,
+        address(&off_in),
+        ask!(t.fd()),
+        address(&off_out),
+        PAGE,
+        0,
+    ];
     match done(sc(libc::SYS_copy_file_range, &args)) {
         Outcome::Errno(libc::EXDEV | libc::EOPNOTSUPP) => sendfile(t),
         other => other,
@@ -265,7 +314,9 @@ fn dirty_pipe_then_splice_back(t: &Target) -> Outcome {
 
 fn fadvise(t: &Target) -> Outcome {
     let fd = ask!(t.fd());
-    (0..6).fold(Outcome::Succeeded, |_, advice| done(sc(libc::SYS_fadvise64, &[fd, 0, 0, advice])))
+    (0..6).fold(Outcome::Succeeded, |_, advice| {
+        done(sc(libc::SYS_fadvise64, &[fd, 0, 0, advice]))
+    })
 }
 
 fn sync_range(t: &Target) -> Outcome {

@@ -29,7 +29,8 @@ impl Cgroup {
     fn parent() -> Result<(PathBuf, bool), Error> {
         for v2 in ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(Path::new) {
             let has = |file: &str| {
-                std::fs::read_to_string(v2.join(file)).is_ok_and(|s| s.split_whitespace().any(|c| c == "memory"))
+                std::fs::read_to_string(v2.join(file))
+                    .is_ok_and(|s| s.split_whitespace().any(|c| c == "memory"))
             };
             if has("cgroup.controllers") {
                 if !has("cgroup.subtree_control") {
@@ -42,7 +43,10 @@ impl Cgroup {
         if v1.join("memory.usage_in_bytes").exists() {
             return Ok((v1.into(), false));
         }
-        Err(Error::new(ErrorKind::NotFound, "no cgroup memory controller is mounted under /sys/fs/cgroup"))
+        Err(Error::new(
+            ErrorKind::NotFound,
+            "no cgroup memory controller is mounted under /sys/fs/cgroup",
+        ))
     }
 
     #[must_use]
@@ -55,7 +59,11 @@ impl Cgroup {
     /// # Errors
     /// When the file cannot be read.
     pub fn usage(&self) -> Result<u64, Error> {
-        self.number(if self.unified { "memory.current" } else { "memory.usage_in_bytes" })
+        self.number(if self.unified {
+            "memory.current"
+        } else {
+            "memory.usage_in_bytes"
+        })
     }
 
     /// Bytes of shared memory charged to it (the kernel updates this count lazily, some pages late).
@@ -65,7 +73,8 @@ impl Cgroup {
     pub fn shmem(&self) -> Result<u64, Error> {
         let text = std::fs::read_to_string(self.path.join("memory.stat"))?;
         let line = text.lines().find_map(|l| l.strip_prefix("shmem "));
-        line.and_then(|v| v.trim().parse().ok()).ok_or_else(|| Error::new(ErrorKind::InvalidData, "no shmem line"))
+        line.and_then(|v| v.trim().parse().ok())
+            .ok_or_else(|| Error::new(ErrorKind::InvalidData, "no shmem line"))
     }
 
     /// Sets the limit in bytes.
@@ -73,13 +82,19 @@ impl Cgroup {
     /// # Errors
     /// When the kernel refuses.
     pub fn limit(&self, bytes: u64) -> Result<(), Error> {
-        let file = if self.unified { "memory.max" } else { "memory.limit_in_bytes" };
+        let file = if self.unified {
+            "memory.max"
+        } else {
+            "memory.limit_in_bytes"
+        };
         std::fs::write(self.path.join(file), bytes.to_string())
     }
 
     fn number(&self, file: &str) -> Result<u64, Error> {
         let text = std::fs::read_to_string(self.path.join(file))?;
-        text.trim().parse().map_err(|e| Error::new(ErrorKind::InvalidData, format!("{file}: {e}")))
+        text.trim()
+            .parse()
+            .map_err(|e| Error::new(ErrorKind::InvalidData, format!("{file}: {e}")))
     }
 }
 
@@ -92,6 +107,9 @@ impl Drop for Cgroup {
                 _ => return,
             }
         }
-        eprintln!("cgroup {} still has processes and stays", self.path.display());
+        eprintln!(
+            "cgroup {} still has processes and stays",
+            self.path.display()
+        );
     }
 }

@@ -23,12 +23,16 @@ impl Container {
 
     /// Own everything, user namespace included; an empty tree but for `/usr`, `/proc` and `/tmp`.
     pub fn new() -> Self {
-        Self { shared: Vec::new(), users: true }
+        Self {
+            shared: Vec::new(),
+            users: true,
+        }
     }
 
     /// Makes `outside` (a directory) visible as `inside`, writable.
     pub fn share(mut self, outside: impl AsRef<Path>, inside: impl AsRef<Path>) -> Self {
-        self.shared.push((outside.as_ref().into(), inside.as_ref().into()));
+        self.shared
+            .push((outside.as_ref().into(), inside.as_ref().into()));
         self
     }
 
@@ -49,8 +53,11 @@ impl Container {
     }
 
     pub(crate) fn namespaces(&self) -> i32 {
-        let always =
-            libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWIPC | libc::CLONE_NEWNET | libc::CLONE_NEWUTS;
+        let always = libc::CLONE_NEWNS
+            | libc::CLONE_NEWPID
+            | libc::CLONE_NEWIPC
+            | libc::CLONE_NEWNET
+            | libc::CLONE_NEWUTS;
         always | if self.users { libc::CLONE_NEWUSER } else { 0 }
     }
 

@@ -9,12 +9,26 @@ use std::path::{Path, PathBuf};
 use crate::peer::errno;
 
 /// Directories of the host that programs need to run; read-only inside.
-const HOST: [&str; 6] = ["/usr", "/lib", "/lib64", "/lib32", "/bin", "/etc/alternatives"];
+const HOST: [&str; 6] = [
+    "/usr",
+    "/lib",
+    "/lib64",
+    "/lib32",
+    "/bin",
+    "/etc/alternatives",
+];
 
 enum Step {
     Dir(CString),
-    Link { to: CString, at: CString },
-    Bind { from: CString, to: CString, writable: bool },
+    Link {
+        to: CString,
+        at: CString,
+    },
+    Bind {
+        from: CString,
+        to: CString,
+        writable: bool,
+    },
     Proc(CString),
 }
 
@@ -32,7 +46,11 @@ fn c(path: impl AsRef<Path>) -> Result<CString, Error> {
 impl Root {
     pub(crate) fn new(shared: &[(PathBuf, PathBuf)]) -> Result<Self, Error> {
         let base = Path::new("/mnt");
-        let base = if base.is_dir() { base } else { Path::new("/tmp") };
+        let base = if base.is_dir() {
+            base
+        } else {
+            Path::new("/tmp")
+        };
         let inside = |p: &Path| base.join(p.strip_prefix("/").unwrap_or(p));
         let mut steps = Vec::new();
         let dirs = |p: &Path, steps: &mut Vec<Step>| -> Result<(), Error> {
@@ -44,12 +62,21 @@ impl Root {
             Ok(())
         };
         for host in HOST.map(Path::new) {
-            let Ok(meta) = host.symlink_metadata() else { continue };
+            let Ok(meta) = host.symlink_metadata() else {
+                continue;
+            };
             if meta.is_symlink() {
-                steps.push(Step::Link { to: c(host.read_link()?)?, at: c(inside(host))? });
+                steps.push(Step::Link {
+                    to: c(host.read_link()?)?,
+                    at: c(inside(host))?,
+                });
             } else {
                 dirs(host, &mut steps)?;
-                steps.push(Step::Bind { from: c(host)?, to: c(inside(host))?, writable: false });
+                steps.push(Step::Bind {
+                    from: c(host)?,
+                    to: c(inside(host))?,
+                    writable: false,
+                });
             }
         }
         for dir in ["/tmp", "/run", "/proc", "/old"] {
@@ -57,10 +84,18 @@ impl Root {
         }
         for (from, to) in shared {
             dirs(to, &mut steps)?;
-            steps.push(Step::Bind { from: c(from)?, to: c(inside(to))?, writable: true });
+            steps.push(Step::Bind {
+                from: c(from)?,
+                to: c(inside(to))?,
+                writable: true,
+            });
         }
         steps.push(Step::Proc(c(inside(Path::new("/proc")))?));
-        Ok(Self { at: c(base)?, old: c(inside(Path::new("/old")))?, steps })
+        Ok(Self {
+            at: c(base)?,
+            old: c(inside(Path::new("/old")))?,
+            steps,
+        })
     }
 
     /// Runs in the forked child.
@@ -71,8 +106,20 @@ impl Root {
         let ok = |r: i32| if r == 0 { Ok(()) } else { Err(errno()) };
         // SAFETY: system calls over strings that the parent prepared.
         unsafe {
-            ok(libc::mount(none, c"/".as_ptr(), none, libc::MS_REC | libc::MS_PRIVATE, nothing))?;
-            ok(libc::mount(c"tmpfs".as_ptr(), self.at.as_ptr(), c"tmpfs".as_ptr(), quiet, c"mode=755".as_ptr().cast()))?;
+            ok(libc::mount(
+                none,
+                c"/".as_ptr(),
+                none,
+                libc::MS_REC | libc::MS_PRIVATE,
+                nothing,
+            ))?;
+            ok(libc::mount(
+                c"tmpfs".as_ptr(),
+                self.at.as_ptr(),
+                c"tmpfs".as_ptr(),
+                quiet,
+                c"mode=755".as_ptr().cast(),
+            ))?;
             for step in &self.steps {
                 match step {
                     Step::Dir(dir) => match ok(libc::mkdir(dir.as_ptr(), 0o755)) {
@@ -84,18 +131,29 @@ impl Root {
                         let bind = libc::MS_BIND | libc::MS_REC;
                         ok(libc::mount(from.as_ptr(), to.as_ptr(), none, bind, nothing))?;
                         if !writable {
-                            let again = libc::MS_BIND | libc::MS_REMOUNT | libc::MS_RDONLY | libc::MS_NOSUID;
+                            let again = libc::MS_BIND
+                                | libc::MS_REMOUNT
+                                | libc::MS_RDONLY
+                                | libc::MS_NOSUID;
                             // A locked flag of the host's mount may forbid this in a user namespace; files there
                             // belong to users that the container does not have, so nothing is lost.
                             let _ = libc::mount(none, to.as_ptr(), none, again, nothing);
                         }
                     }
                     Step::Proc(at) => {
-                        ok(libc::mount(c"proc".as_ptr(), at.as_ptr(), c"proc".as_ptr(), quiet, nothing))?;
+                        ok(libc::mount(
+                            c"proc".as_ptr(),
+                            at.as_ptr(),
+                            c"proc".as_ptr(),
+                            quiet,
+                            nothing,
+                        ))?;
                     }
                 }
             }
-            ok(i32::from(libc::syscall(libc::SYS_pivot_root, self.at.as_ptr(), self.old.as_ptr()) < 0))?;
+            ok(i32::from(
+                libc::syscall(libc::SYS_pivot_root, self.at.as_ptr(), self.old.as_ptr()) < 0,
+            ))?;
             ok(libc::chdir(c"/".as_ptr()))?;
             ok(libc::umount2(c"/old".as_ptr(), libc::MNT_DETACH))?;
             ok(libc::rmdir(c"/old".as_ptr()))

@@ -5,8 +5,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -26,8 +26,13 @@ impl Control {
     /// # Errors
     /// When there is no descriptor left.
     pub fn pair() -> Result<(Self, Self), PeerError> {
-        let (a, b) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-            .map_err(Error::from)?;
+        let (a, b) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .map_err(Error::from)?;
         Ok((Self(a), Self(b)))
     }
 
@@ -47,10 +52,18 @@ impl Control {
     ///
     /// # Errors
     /// As [`Control::send`].
-    pub fn send_fds<T: Serialize + ?Sized>(&self, message: &T, fds: &[BorrowedFd<'_>]) -> Result<(), PeerError> {
+    pub fn send_fds<T: Serialize + ?Sized>(
+        &self,
+        message: &T,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<(), PeerError> {
         let text = serde_json::to_vec(message)?;
         if text.len() > LONGEST || fds.len() > FDS {
-            let what = format!("{} bytes and {} descriptors; at most {LONGEST} and {FDS}", text.len(), fds.len());
+            let what = format!(
+                "{} bytes and {} descriptors; at most {LONGEST} and {FDS}",
+                text.len(),
+                fds.len()
+            );
             return Err(Error::new(ErrorKind::InvalidInput, what).into());
         }
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS))];
@@ -59,7 +72,12 @@ impl Control {
             control.push(SendAncillaryMessage::ScmRights(fds));
         }
         rustix::io::retry_on_intr(|| {
-            sendmsg(&self.0, &[IoSlice::new(&text)], &mut control, SendFlags::NOSIGNAL)
+            sendmsg(
+                &self.0,
+                &[IoSlice::new(&text)],
+                &mut control,
+                SendFlags::NOSIGNAL,
+            )
         })
         .map_err(Error::from)?;
         Ok(())
@@ -82,7 +100,12 @@ impl Control {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let got = rustix::io::retry_on_intr(|| {
-            recvmsg(&self.0, &mut [IoSliceMut::new(&mut text)], &mut control, RecvFlags::CMSG_CLOEXEC)
+            recvmsg(
+                &self.0,
+                &mut [IoSliceMut::new(&mut text)],
+                &mut control,
+                RecvFlags::CMSG_CLOEXEC,
+            )
         });
         let n = match got {
             Ok(got) => got.bytes,
@@ -103,8 +126,14 @@ impl Control {
     /// Whether a message (or the end) is there to be read.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        let mut poll = [rustix::event::PollFd::new(&self.0, rustix::event::PollFlags::IN)];
-        let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut poll = [rustix::event::PollFd::new(
+            &self.0,
+            rustix::event::PollFlags::IN,
+        )];
+        let now = rustix::time::Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
         matches!(rustix::event::poll(&mut poll, Some(&now)), Ok(1))
     }
 }

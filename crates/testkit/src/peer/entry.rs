@@ -59,7 +59,12 @@ pub fn enter<R: Ended>(name: &str, body: fn(Control) -> R) {
     if std::env::var_os(ENTRY).is_none_or(|wanted| wanted != *name) {
         return;
     }
-    let Some(fd) = std::env::var(SOCKET).ok().and_then(|v| v.parse::<RawFd>().ok()) else { return };
+    let Some(fd) = std::env::var(SOCKET)
+        .ok()
+        .and_then(|v| v.parse::<RawFd>().ok())
+    else {
+        return;
+    };
     let undumpable = std::env::var_os(UNDUMPABLE).is_some();
     // SAFETY: before main there is one thread, so nobody reads the environment meanwhile.
     unsafe {

@@ -30,7 +30,10 @@ pub struct Launch {
 impl Launch {
     /// This same binary, from a place defined with [`child!`](crate::child).
     pub fn entry(name: &'static str) -> Self {
-        Self { entry: Some(name), ..Self::program("/proc/self/exe") }
+        Self {
+            entry: Some(name),
+            ..Self::program("/proc/self/exe")
+        }
     }
 
     /// Another program. It gets no control socket that it knows of; its end closes with it.
@@ -39,7 +42,9 @@ impl Launch {
             program: path.into(),
             entry: None,
             args: Vec::new(),
-            env: std::env::vars_os().filter(|(k, _)| !k.as_bytes().starts_with(b"TRANSHIP_")).collect(),
+            env: std::env::vars_os()
+                .filter(|(k, _)| !k.as_bytes().starts_with(b"TRANSHIP_"))
+                .collect(),
             privilege: Privilege::Inherit,
             container: None,
             cgroup: None,
@@ -112,10 +117,20 @@ impl Launch {
         let (ours, theirs) = Control::pair()?;
         let (go_read, go_write) = pipe().map_err(fail("pipe"))?;
         let (failed_read, failed_write) = pipe().map_err(fail("pipe"))?;
-        let stderr = self.capture.then(|| rustix::fs::memfd_create("stderr", rustix::fs::MemfdFlags::CLOEXEC));
-        let stderr = stderr.transpose().map_err(Error::from).map_err(fail("stderr"))?;
+        let stderr = self
+            .capture
+            .then(|| rustix::fs::memfd_create("stderr", rustix::fs::MemfdFlags::CLOEXEC));
+        let stderr = stderr
+            .transpose()
+            .map_err(Error::from)
+            .map_err(fail("stderr"))?;
         let socket = std::os::fd::AsFd::as_fd(&theirs).as_raw_fd();
-        let root = self.container.as_ref().map(Container::root).transpose().map_err(fail("container"))?;
+        let root = self
+            .container
+            .as_ref()
+            .map(Container::root)
+            .transpose()
+            .map_err(fail("container"))?;
         let users = self.container.as_ref().is_some_and(|c| c.has_users());
         let setup = Setup {
             exe: exe.as_raw_fd(),
@@ -133,30 +148,49 @@ impl Launch {
         };
         let vectors = setup.vectors();
         let namespaces = self.container.as_ref().map_or(0, |c| c.namespaces());
-        let Some((pid, pidfd)) = clone(namespaces).map_err(fail("clone"))? else { setup.run(&vectors) };
+        let Some((pid, pidfd)) = clone(namespaces).map_err(fail("clone"))? else {
+            setup.run(&vectors)
+        };
         let peer = Peer::new(pid, pidfd, ours, stderr);
         drop((theirs, go_read, failed_write));
         if users {
             for map in ["uid_map", "gid_map"] {
-                std::fs::write(format!("/proc/{pid}/{map}"), Container::ID_MAP).map_err(fail("user namespace"))?;
+                std::fs::write(format!("/proc/{pid}/{map}"), Container::ID_MAP)
+                    .map_err(fail("user namespace"))?;
             }
         }
         if let Some(procs) = &self.cgroup {
             std::fs::write(procs, pid.to_string()).map_err(fail("cgroup"))?;
         }
-        std::fs::File::from(go_write).write_all(b"g").map_err(fail("go"))?;
+        std::fs::File::from(go_write)
+            .write_all(b"g")
+            .map_err(fail("go"))?;
         let mut report = [0; 8];
-        if std::fs::File::from(failed_read).read_exact(&mut report).is_ok() {
-            let at = |i: usize| i32::from_ne_bytes([report[i], report[i + 1], report[i + 2], report[i + 3]]);
-            let step = usize::try_from(at(0)).ok().and_then(|s| STEPS.get(s)).unwrap_or(&"?");
-            return Err(PeerError::Setup { step, source: Error::from_raw_os_error(at(4)) });
+        if std::fs::File::from(failed_read)
+            .read_exact(&mut report)
+            .is_ok()
+        {
+            let at = |i: usize| {
+                i32::from_ne_bytes([report[i], report[i + 1], report[i + 2], report[i + 3]])
+            };
+            let step = usize::try_from(at(0))
+                .ok()
+                .and_then(|s| STEPS.get(s))
+                .unwrap_or(&"?");
+            return Err(PeerError::Setup {
+                step,
+                source: Error::from_raw_os_error(at(4)),
+            });
         }
         Ok(peer)
     }
 
     fn argv(&self) -> Vec<CString> {
         let name = self.entry.map_or(self.program.as_os_str(), OsStr::new);
-        std::iter::once(name).chain(self.args.iter().map(OsString::as_os_str)).map(c_string).collect()
+        std::iter::once(name)
+            .chain(self.args.iter().map(OsString::as_os_str))
+            .map(c_string)
+            .collect()
     }
 
     fn envp(&self, socket: i32) -> Vec<CString> {
@@ -168,7 +202,7 @@ impl Launch {
         if self.undumpable {
             all.push((UNDUMPABLE.into(), "1".into()));
         }
-        let join = |(k, v): (OsString, OsString)| c_string(&[k, v].join(OsStr::new("=")));
+        let join = |(k, v): (OsString, OsString)| c_string([k, v].join(OsStr::new("=")));
         all.into_iter().map(join).collect()
     }
 }

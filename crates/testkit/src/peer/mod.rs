@@ -15,14 +15,17 @@ pub use control::Control;
 pub use entry::{Ended, enter};
 pub use launch::Launch;
 pub use privilege::Privilege;
-pub(crate) use setup::errno;
 use serde::{Serialize, de::DeserializeOwned};
+pub(crate) use setup::errno;
 
 /// What went wrong with a child.
 #[derive(Debug, thiserror::Error)]
 pub enum PeerError {
     #[error("child setup, step {step}: {source}")]
-    Setup { step: &'static str, source: std::io::Error },
+    Setup {
+        step: &'static str,
+        source: std::io::Error,
+    },
     #[error("control socket: {0}")]
     Control(#[from] std::io::Error),
     #[error("control message: {0}")]
@@ -42,7 +45,10 @@ static LIVING: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
 /// Children that this process started and has not reaped (for the watchdog).
 pub(crate) fn living() -> Vec<u32> {
-    LIVING.try_lock().map(|l| l.iter().copied().collect()).unwrap_or_default()
+    LIVING
+        .try_lock()
+        .map(|l| l.iter().copied().collect())
+        .unwrap_or_default()
 }
 
 /// A running child. Dropping kills and reaps it.
@@ -57,8 +63,17 @@ pub struct Peer {
 
 impl Peer {
     fn new(pid: u32, pidfd: OwnedFd, control: Control, stderr: Option<OwnedFd>) -> Self {
-        LIVING.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert(pid);
-        Self { pid, pidfd, control, stderr, ended: Mutex::new(None) }
+        LIVING
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .insert(pid);
+        Self {
+            pid,
+            pidfd,
+            control,
+            stderr,
+            ended: Mutex::new(None),
+        }
     }
 
     /// Its process id, as this process sees it (in a container it is 1 inside).
@@ -90,7 +105,11 @@ impl Peer {
     ///
     /// # Errors
     /// When the child is gone.
-    pub fn send_fds<T: Serialize + ?Sized>(&self, message: &T, fds: &[BorrowedFd<'_>]) -> Result<(), PeerError> {
+    pub fn send_fds<T: Serialize + ?Sized>(
+        &self,
+        message: &T,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<(), PeerError> {
         self.control.send_fds(message, fds)
     }
 
@@ -120,7 +139,8 @@ impl Peer {
     /// When the child ended, with what it wrote to stderr if that was captured.
     #[track_caller]
     pub fn expect<T: DeserializeOwned>(&self) -> T {
-        self.recv().unwrap_or_else(|e| panic!("process {}: {e}\n{}", self.pid, self.stderr()))
+        self.recv()
+            .unwrap_or_else(|e| panic!("process {}: {e}\n{}", self.pid, self.stderr()))
     }
 
     /// Sends and waits for one answer.
@@ -129,7 +149,8 @@ impl Peer {
     /// As [`Peer::expect`].
     #[track_caller]
     pub fn ask<T: DeserializeOwned>(&self, message: &(impl Serialize + ?Sized)) -> T {
-        self.send(message).unwrap_or_else(|e| panic!("process {}: {e}\n{}", self.pid, self.stderr()));
+        self.send(message)
+            .unwrap_or_else(|e| panic!("process {}: {e}\n{}", self.pid, self.stderr()));
         self.expect()
     }
 
@@ -137,7 +158,13 @@ impl Peer {
     pub fn signal(&self, signal: i32) {
         // SAFETY: plain system call; the pidfd is ours, so the target is this child and no other.
         unsafe {
-            libc::syscall(libc::SYS_pidfd_send_signal, self.pidfd.as_raw_fd(), signal, 0, 0);
+            libc::syscall(
+                libc::SYS_pidfd_send_signal,
+                self.pidfd.as_raw_fd(),
+                signal,
+                0,
+                0,
+            );
         }
     }
 
@@ -161,17 +188,29 @@ impl Peer {
     /// Whether it has ended (it is a zombie or reaped).
     #[must_use]
     pub fn has_ended(&self) -> bool {
-        let mut poll = [rustix::event::PollFd::new(&self.pidfd, rustix::event::PollFlags::IN)];
-        let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut poll = [rustix::event::PollFd::new(
+            &self.pidfd,
+            rustix::event::PollFlags::IN,
+        )];
+        let now = rustix::time::Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
         matches!(rustix::event::poll(&mut poll, Some(&now)), Ok(1))
     }
 
     /// Waits until it has ended, and reaps it.
     pub fn wait(&self) -> Exit {
-        let mut ended = self.ended.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut ended = self
+            .ended
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         *ended.get_or_insert_with(|| {
             let exit = self.waitid(libc::WEXITED).unwrap_or(Exit::Code(-1));
-            LIVING.lock().unwrap_or_else(std::sync::PoisonError::into_inner).remove(&self.pid);
+            LIVING
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .remove(&self.pid);
             exit
         })
     }
@@ -192,13 +231,19 @@ impl Peer {
         }
         // SAFETY: waitid filled the fields of a child event.
         let status = unsafe { info.si_status() };
-        Some(if info.si_code == libc::CLD_EXITED { Exit::Code(status) } else { Exit::Signal(status) })
+        Some(if info.si_code == libc::CLD_EXITED {
+            Exit::Code(status)
+        } else {
+            Exit::Signal(status)
+        })
     }
 
     /// What the child wrote to stderr so far, when that was captured.
     #[must_use]
     pub fn stderr(&self) -> String {
-        let Some(fd) = &self.stderr else { return String::new() };
+        let Some(fd) = &self.stderr else {
+            return String::new();
+        };
         let mut text = String::new();
         if let Ok(mut file) = std::fs::File::open(format!("/proc/self/fd/{}", fd.as_raw_fd())) {
             let _ = file.read_to_string(&mut text);
@@ -209,7 +254,11 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        let done = self.ended.lock().unwrap_or_else(std::sync::PoisonError::into_inner).is_some();
+        let done = self
+            .ended
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .is_some();
         if !done {
             self.kill();
         }

@@ -23,14 +23,19 @@ impl Privilege {
     /// The user nobody.
     #[must_use]
     pub fn nobody() -> Self {
-        Self::User { uid: 65534, gid: 65534 }
+        Self::User {
+            uid: 65534,
+            gid: 65534,
+        }
     }
 
     /// The strongest adversary of the threat model: root with CAP_CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH
     /// and FOWNER only.
     #[must_use]
     pub fn root_of_files() -> Self {
-        Self::Root { capabilities: vec![CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER] }
+        Self::Root {
+            capabilities: vec![CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER],
+        }
     }
 
     /// Why it is impossible here, if it is.

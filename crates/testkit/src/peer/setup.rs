@@ -8,8 +8,17 @@ use super::Privilege;
 use crate::container::Root;
 
 /// Names of the steps, sent back by number when one fails.
-pub(super) const STEPS: [&str; 9] =
-    ["wait", "ids", "container", "descriptors", "stderr", "capabilities", "user", "parent", "exec"];
+pub(super) const STEPS: [&str; 9] = [
+    "wait",
+    "ids",
+    "container",
+    "descriptors",
+    "stderr",
+    "capabilities",
+    "user",
+    "parent",
+    "exec",
+];
 
 pub(super) struct Setup {
     pub exe: RawFd,
@@ -57,8 +66,16 @@ pub(super) struct Vectors {
 
 impl Setup {
     pub(super) fn vectors(&self) -> Vectors {
-        let list = |v: &[CString]| v.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect();
-        Vectors { argv: list(&self.argv), envp: list(&self.envp) }
+        let list = |v: &[CString]| {
+            v.iter()
+                .map(|s| s.as_ptr())
+                .chain([std::ptr::null()])
+                .collect()
+        };
+        Vectors {
+            argv: list(&self.argv),
+            envp: list(&self.envp),
+        }
     }
 
     /// Never returns: the process becomes the program, or reports the step and the error and ends.
@@ -119,13 +136,24 @@ impl Setup {
             libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
             *step = 8;
             let (argv, envp) = (vectors.argv.as_ptr(), vectors.envp.as_ptr());
-            check(libc::syscall(libc::SYS_execveat, self.exe, c"".as_ptr(), argv, envp, libc::AT_EMPTY_PATH))
+            check(libc::syscall(
+                libc::SYS_execveat,
+                self.exe,
+                c"".as_ptr(),
+                argv,
+                envp,
+                libc::AT_EMPTY_PATH,
+            ))
         }
     }
 }
 
 fn keep_only(capabilities: &[u32]) -> Result<(), i32> {
-    let mut set = [CapData { effective: 0, permitted: 0, inheritable: 0 }; 2];
+    let mut set = [CapData {
+        effective: 0,
+        permitted: 0,
+        inheritable: 0,
+    }; 2];
     for &c in capabilities {
         let (word, bit) = (usize::from(c >= 32), 1 << (c % 32));
         set[word] = CapData {
@@ -134,17 +162,36 @@ fn keep_only(capabilities: &[u32]) -> Result<(), i32> {
             inheritable: set[word].inheritable | bit,
         };
     }
-    let header = CapHeader { version: 0x2008_0522, pid: 0 };
+    let header = CapHeader {
+        version: 0x2008_0522,
+        pid: 0,
+    };
     // SAFETY: system calls over locals.
     unsafe {
         for c in 0..64u32 {
-            if !capabilities.contains(&c) && libc::prctl(libc::PR_CAPBSET_DROP, c) < 0 && errno() != libc::EINVAL {
+            if !capabilities.contains(&c)
+                && libc::prctl(libc::PR_CAPBSET_DROP, c) < 0
+                && errno() != libc::EINVAL
+            {
                 return Err(errno());
             }
         }
-        check(libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0).into())?;
+        check(
+            libc::prctl(
+                libc::PR_CAP_AMBIENT,
+                libc::PR_CAP_AMBIENT_CLEAR_ALL,
+                0,
+                0,
+                0,
+            )
+            .into(),
+        )?;
         check(libc::syscall(libc::SYS_setgroups, 0, 0))?;
-        check(libc::syscall(libc::SYS_capset, &raw const header, set.as_ptr()))?;
+        check(libc::syscall(
+            libc::SYS_capset,
+            &raw const header,
+            set.as_ptr(),
+        ))?;
         check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0).into())
     }
 }
