@@ -1,1 +1,39 @@
 //! The client library: domains, pools, buffers, aggregates, links.
+//!
+//! What it is for: everything a program does with tranship on its fast path, and the conversation with the
+//! manager on its slow one.
+//!
+//! ```text
+//!  Domain ── Pool ── CbufMut ─freeze─► Cbuf ─send─► Sender ═ring═► Receiver ─► Cbuf ─drop─► release
+//!     │        └ zones, kegs, runs over chunks; collector over the counters of all readers
+//!     └ turn(): the manager's events, chunks in and out, claims after its restart
+//! ```
+//!
+//! * `domain/`: joining, the manager's socket, its events, resuming after its death.
+//! * `pool/`: own pools (allocation, collection, growth, shrinking, waiting) and foreign ones.
+//! * `cbuf/`, `aggregate`: the buffers themselves.
+//! * `link/`: sender, receiver, names, sleeping.
+//!
+//! `unsafe` is here for buffers on the hot path: handles point to their pool without counting, because a pool
+//! outlives its outstanding slots, and slices are made over mapped memory after the range was checked.
+//!
+//! NOT here: decisions of the manager, layouts of shared memory, rings, the allocator, the liveness verdict.
+
+mod aggregate;
+mod cbuf;
+mod domain;
+mod error;
+mod link;
+mod options;
+mod pool;
+
+pub use aggregate::{Aggregate, AggregateReader, MAX_PIECES};
+pub use cbuf::{Cbuf, CbufMut};
+pub use domain::{Domain, DomainBuilder};
+pub use error::{AllocError, Code, DomainError, RecvError, SendError, SendFailure, Violation};
+pub use link::{Body, Inline, Listener, Message, Payload, Receiver, Sender, select};
+pub use options::{LinkOptions, PoolOptions, Wait, WhenFull};
+pub use pool::{Pool, PoolStats};
+pub use tranship_proto::{CbufId, ChannelId, DomainId, PoolId, Refusal, RefusalCode, Role, StatRecord};
+pub use tranship_proto::{ChannelStat, DomainStat, HoldStat, ManagerStat, PoolStat};
+pub use tranship_region::View;

@@ -51,7 +51,8 @@ const BUSY: u8 = 1;
 const READ: u8 = 2;
 const WRITE: u8 = 3;
 
-/// A reservation of addresses, and which of its places have a chunk.
+/// A reservation of addresses, and which of its places have a chunk. A place without one shows zeros: whatever a
+/// lying peer names, reading it is a wrong answer at worst, never a fault.
 #[derive(Debug)]
 pub struct Window {
     base: NonNull<u8>,
@@ -177,7 +178,7 @@ impl Window {
                 Err(error) => {
                     // It may be mapped already, with the seals refused.
                     // SAFETY: our own place, which nobody knows to have a chunk.
-                    unsafe { map::make_inaccessible(addr, len) }
+                    unsafe { map::make_blank(addr, len) }
                         .map_err(at("unmapping a chunk"))?;
                     Err(error.into())
                 }
@@ -197,7 +198,7 @@ impl Window {
         }
         self.change(index, was, EMPTY, |addr| {
             // SAFETY: a place of our own reservation; nobody uses it, says the caller.
-            unsafe { map::make_inaccessible(addr, self.chunk_bytes) }
+            unsafe { map::make_blank(addr, self.chunk_bytes) }
                 .map_err(at("unmapping a chunk"))
         })
     }

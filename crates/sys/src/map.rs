@@ -34,8 +34,8 @@ fn invalid(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, what)
 }
 
-/// Reserves addresses without memory: `len` bytes that nobody can touch, aligned to `align` (a power of
-/// two, at least a page).
+/// Reserves addresses without memory: `len` zeros that can be read and never written, aligned to `align` (a power
+/// of two, at least a page).
 pub fn reserve(len: usize, align: usize) -> io::Result<NonNull<u8>> {
     let page = crate::page_size();
     if len == 0 || !len.is_multiple_of(page) || !align.is_power_of_two() || align < page {
@@ -46,7 +46,7 @@ pub fn reserve(len: usize, align: usize) -> io::Result<NonNull<u8>> {
         .ok_or_else(|| invalid("reserve: too long"))?;
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
     // SAFETY: a new anonymous mapping at an address the kernel picks touches no existing memory.
-    let raw = unsafe { rustix::mm::mmap_anonymous(null_mut(), padded, ProtFlags::empty(), flags)? };
+    let raw = unsafe { rustix::mm::mmap_anonymous(null_mut(), padded, ProtFlags::READ, flags)? };
     let start = raw.addr();
     let before = start.next_multiple_of(align) - start;
     let after = padded - before - len;
@@ -146,15 +146,15 @@ pub unsafe fn map_fixed(
     Ok(())
 }
 
-/// Replaces whatever is mapped in the range with inaccessible addresses.
+/// Replaces whatever is mapped in the range with zeros that can be read and never written. They take no memory.
 ///
 /// # Safety
 /// As [`map_fixed`].
-pub unsafe fn make_inaccessible(addr: NonNull<u8>, len: usize) -> io::Result<()> {
+pub unsafe fn make_blank(addr: NonNull<u8>, len: usize) -> io::Result<()> {
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
     // SAFETY: the caller owns the range and nobody uses what is there.
     unsafe {
-        let raw = rustix::mm::mmap_anonymous(addr.as_ptr().cast(), len, ProtFlags::empty(), flags)?;
+        let raw = rustix::mm::mmap_anonymous(addr.as_ptr().cast(), len, ProtFlags::READ, flags)?;
         rustix::mm::madvise(raw, len, Advice::LinuxDontFork)?;
     }
     Ok(())
@@ -251,7 +251,7 @@ mod tests {
                 );
             }
             unmap(other, page).expect("unmap");
-            make_inaccessible(slot, page).expect("back");
+            make_blank(slot, page).expect("back");
             assert!(smaps_of(base).contains("---p"));
             unmap(base, 64 * page).expect("unmap");
         }

@@ -1,1 +1,11 @@
 //! Moves large data between isolated processes without copying it.
+//!
+//! This is the crate that programs name; it re-exports `tranship-core` and nothing else.
+//!
+//! NOT here: any code of its own.
+
+pub use tranship_core::*;
+/// A manager inside a program of one's own: configuration and entry points.
+pub mod manager {
+    pub use tranship_manager::*;
+}

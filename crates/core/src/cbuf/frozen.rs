@@ -1,0 +1,205 @@
+//! The frozen buffer: read-only, shared, sendable.
+
+use super::CbufMut;
+use crate::error::AllocError;
+use crate::pool::{ForeignPool, OwnPool, Pool};
+use std::fmt;
+use std::ops::{Bound, RangeBounds};
+use std::ptr::NonNull;
+use tranship_proto::CbufId;
+use tranship_region::View;
+
+/// Whose pool a buffer lies in.
+#[derive(Clone, Copy)]
+pub(crate) enum Home {
+    /// This domain's: the local reference is private.
+    Own(NonNull<OwnPool>),
+    /// Another's: the reference is counted in our `ref` page.
+    Foreign(NonNull<ForeignPool>),
+}
+
+/// A frozen buffer, or a part of one: read-only, cheap to clone and to cut, counted.
+///
+/// A buffer of a domain's own, or one received on a link with `trust_writer`, can be read as a slice
+/// ([`bytes`](Cbuf::bytes)); any other received buffer as a volatile [`View`], for its writer could
+/// still change it. Dropping the last handle lets the writer reuse the memory.
+pub struct Cbuf {
+    ptr: NonNull<u8>,
+    len: usize,
+    home: Home,
+    slot: u32,
+    generation: u32,
+    /// Whether `bytes` may give a slice.
+    trusted: bool,
+    /// Our own buffer that another domain sent back to us.
+    came_back: bool,
+}
+
+// SAFETY: the bytes are never written through a `Cbuf`; counting is atomic.
+unsafe impl Send for Cbuf {}
+// SAFETY: as above.
+unsafe impl Sync for Cbuf {}
+
+impl Cbuf {
+    /// # Safety
+    /// One local reference of the live slot becomes this handle's; the memory is the slot's.
+    #[inline]
+    pub(crate) unsafe fn own(ptr: NonNull<u8>, len: usize, pool: NonNull<OwnPool>, slot: u32, came_back: bool) -> Cbuf {
+        Cbuf { ptr, len, home: Home::Own(pool), slot, generation: 0, trusted: true, came_back }
+    }
+
+    /// # Safety
+    /// One counted reference of the slot becomes this handle's; the memory is inside the pool's window.
+    #[inline]
+    pub(crate) unsafe fn foreign(
+        ptr: NonNull<u8>,
+        len: usize,
+        pool: NonNull<ForeignPool>,
+        slot: u32,
+        generation: u32,
+        trusted: bool,
+    ) -> Cbuf {
+        Cbuf { ptr, len, home: Home::Foreign(pool), slot, generation, trusted, came_back: false }
+    }
+
+    /// Length in bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The system-wide id.
+    pub fn id(&self) -> CbufId {
+        match self.home {
+            // SAFETY: pools outlive their outstanding slots.
+            Home::Own(pool) => unsafe { pool.as_ref() }.id_of(self.slot),
+            // SAFETY: as above.
+            Home::Foreign(pool) => CbufId::new(unsafe { pool.as_ref() }.pool_id(), self.slot, self.generation),
+        }
+    }
+
+    /// The bytes, if nobody can change them: a buffer of this domain's own pools, or one received on a link
+    /// whose writer is trusted. `None` for others; use [`view`](Cbuf::view).
+    #[inline]
+    pub fn bytes(&self) -> Option<&[u8]> {
+        if !self.trusted {
+            return None;
+        }
+        // SAFETY: in an own pool only this domain can write, and a frozen buffer is written by nobody until the
+        // last handle is gone; in a trusted pool the user vouched for the same (`trust_writer`).
+        // The range was checked against the window when the handle was made, and the window stays mapped.
+        Some(unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), self.len) })
+    }
+
+    /// The bytes as the writer's memory shows them now.
+    #[inline]
+    pub fn view(&self) -> View<'_> {
+        // SAFETY: inside the pool's window, which stays mapped while the handle lives; others may write
+        // it, which a view allows.
+        unsafe { View::new(self.ptr.as_ptr(), self.len) }
+    }
+
+    /// A private copy of the bytes.
+    pub fn to_vec(&self) -> Vec<u8> {
+        self.view().to_vec()
+    }
+
+    /// A part of it, sharing the memory.
+    ///
+    /// # Panics
+    /// If the range is not inside.
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Cbuf {
+        let start = match range.start_bound() {
+            Bound::Included(n) => *n,
+            Bound::Excluded(n) => *n + 1,
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(n) => *n + 1,
+            Bound::Excluded(n) => *n,
+            Bound::Unbounded => self.len,
+        };
+        assert!(start <= end && end <= self.len, "range {start}..{end} of a buffer of {} bytes", self.len);
+        let mut part = self.clone();
+        // SAFETY: start <= len was just checked.
+        part.ptr = unsafe { part.ptr.add(start) };
+        part.len = end - start;
+        part
+    }
+
+    /// A writable buffer with the same bytes: in place if it is of `pool`, the only handle, and was
+    /// never sent; else a fresh copy out of `pool`.
+    pub fn make_mut(self, pool: &Pool) -> Result<CbufMut, AllocError> {
+        if let Home::Own(own) = self.home
+            && std::ptr::eq(own.as_ptr(), pool.own_ref())
+            && pool.own_ref().is_private(self.slot)
+        {
+            let this = std::mem::ManuallyDrop::new(self);
+            // SAFETY: the only local reference goes over, and nobody else knows the buffer.
+            return Ok(unsafe { CbufMut::new(this.ptr, this.len, own, this.slot) });
+        }
+        let mut copy = pool.alloc(self.len)?;
+        let _ = self.view().copy_to_slice(0, &mut copy); // as long as the view
+        Ok(copy)
+    }
+
+    #[inline]
+    pub(crate) fn home(&self) -> Home {
+        self.home
+    }
+    #[inline]
+    pub(crate) fn slot(&self) -> u32 {
+        self.slot
+    }
+    #[inline]
+    pub(crate) fn ptr(&self) -> NonNull<u8> {
+        self.ptr
+    }
+    #[inline]
+    pub(crate) fn came_back(&self) -> bool {
+        self.came_back
+    }
+}
+
+impl Clone for Cbuf {
+    fn clone(&self) -> Cbuf {
+        match self.home {
+            // SAFETY: pools outlive their outstanding slots; our own reference keeps the slot live.
+            Home::Own(pool) => unsafe { pool.as_ref() }.retain(self.slot),
+            // SAFETY: as above.
+            Home::Foreign(pool) => unsafe { pool.as_ref() }.retain(self.slot),
+        }
+        Cbuf {
+            ptr: self.ptr,
+            len: self.len,
+            home: self.home,
+            slot: self.slot,
+            generation: self.generation,
+            trusted: self.trusted,
+            came_back: self.came_back,
+        }
+    }
+}
+
+impl Drop for Cbuf {
+    #[inline]
+    fn drop(&mut self) {
+        match self.home {
+            // SAFETY: pools outlive their outstanding slots.
+            Home::Own(pool) => unsafe { pool.as_ref() }.release(self.slot, self.came_back),
+            // SAFETY: as above.
+            Home::Foreign(pool) => unsafe { pool.as_ref() }.release(self.slot),
+        }
+    }
+}
+
+impl fmt::Debug for Cbuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cbuf").field("id", &self.id()).field("len", &self.len).finish()
+    }
+}

@@ -1,0 +1,9 @@
+//! Buffers: [`CbufMut`] is writable and unique, [`Cbuf`] is frozen and may be shared. Only a frozen buffer can be
+//! sent, and only a `CbufMut` can be written: the types make the wrong order impossible.
+
+mod frozen;
+mod writable;
+
+pub use frozen::Cbuf;
+pub(crate) use frozen::Home;
+pub use writable::CbufMut;

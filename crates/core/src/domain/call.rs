@@ -1,0 +1,125 @@
+//! Asking the manager and waiting for its answer; taking its events.
+
+use super::conn::Parcel;
+use super::{Chore, DomainCore, lock};
+use crate::error::DomainError;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use tranship_proto::{Event, Req, Request};
+use tranship_sys::futex;
+
+/// No wait for the manager is longer than this without looking whether it is still there.
+pub(crate) const ROUND: Duration = Duration::from_millis(100);
+
+impl DomainCore {
+    /// Sends a request that has an answer and waits for it, taking events meanwhile.
+    pub(crate) fn call(
+        &'static self,
+        make: impl FnOnce(Req) -> Request,
+        fds: &[BorrowedFd<'_>],
+        deadline: Option<Instant>,
+    ) -> Result<Parcel, DomainError> {
+        self.check_fork()?;
+        let started = Instant::now();
+        let req = {
+            let mut conn = lock(&self.conn);
+            let req = conn.next_req();
+            conn.send(&make(req), fds)?;
+            req
+        };
+        loop {
+            let seen = self.wake();
+            let outcome = self.turn();
+            if let Some((event, fds)) = lock(&self.conn).take_reply(req) {
+                return match event {
+                    Event::Refused { refusal, .. } => Err(refusal.into()),
+                    event => Ok((event, fds)),
+                };
+            }
+            outcome?;
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                lock(&self.conn).forget(req);
+                return Err(DomainError::TimedOut { waited_ms: millis(started.elapsed()) });
+            }
+            self.wait_news(seen, deadline);
+        }
+    }
+
+    /// Sends a request that has no answer.
+    pub(crate) fn tell(&self, request: &Request, fds: &[BorrowedFd<'_>]) -> Result<(), DomainError> {
+        self.check_fork()?;
+        lock(&self.conn).send(request, fds)
+    }
+
+    /// Sleeps until the manager has news beyond `seen`, at most one round.
+    pub(crate) fn wait_news(&self, seen: u32, deadline: Option<Instant>) {
+        let round = deadline.map_or(ROUND, |d| d.saturating_duration_since(Instant::now()).min(ROUND));
+        let _ = futex::wait(self.wake_word(), seen, Some(round));
+    }
+
+    /// Takes everything that the manager has sent, then does the work that it asks for.
+    /// Rejoins a manager that came back.
+    pub(crate) fn turn(&'static self) -> Result<(), DomainError> {
+        self.check_fork()?;
+        if self.is_closed() {
+            return Ok(());
+        }
+        let outcome = self.take_events();
+        let chores = std::mem::take(&mut *lock(&self.chores));
+        for chore in chores {
+            match chore {
+                Chore::Shrink(pool, target_bytes) => {
+                    let pool = lock(&self.pools).get(&pool).cloned();
+                    if let Some(pool) = pool {
+                        pool.set_shrink_target(target_bytes);
+                    }
+                }
+            }
+        }
+        self.tend_pools();
+        outcome
+    }
+
+    fn take_events(&'static self) -> Result<(), DomainError> {
+        let mut conn = lock(&self.conn);
+        if !conn.is_up() {
+            return self.rejoin(&mut conn);
+        }
+        loop {
+            // Ordering: Acquire pairs with the manager's Release of `wake` after the datagram went
+            // into our socket: what was announced up to here is found by the loop below.
+            let wake = self.wake();
+            loop {
+                match conn.receive() {
+                    Ok(Some((event, fds))) => self.handle(&mut conn, event, fds)?,
+                    Ok(None) => break,
+                    Err(DomainError::ManagerAway) => {
+                        self.manager_left();
+                        return self.rejoin(&mut conn);
+                    }
+                    Err(error) => {
+                        self.manager_left();
+                        return Err(error);
+                    }
+                }
+            }
+            self.seen.store(wake, Ordering::Relaxed); // only threads that hold the lock store
+            if self.wake() == wake {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Work on pools that is due: give back chunks, forget pools whose handles are all gone.
+    fn tend_pools(&'static self) {
+        let pools: Vec<_> = lock(&self.pools).values().cloned().collect();
+        for pool in pools {
+            pool.tend();
+        }
+    }
+}
+
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

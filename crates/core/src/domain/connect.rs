@@ -1,0 +1,245 @@
+//! Joining a manager: find one, start one if there is none, say hello.
+
+use super::conn::Conn;
+use super::{Domain, DomainCore};
+use crate::error::DomainError;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32};
+use std::time::{Duration, Instant};
+use tranship_manager::paths::Places;
+use tranship_manager::{Config, Embedded};
+use tranship_proto::{DomainId, Event, PROTOCOL_VERSION, Request};
+use tranship_region::layout::BoardRo;
+use tranship_sys::fork::ForkGuard;
+use tranship_sys::{process, socket};
+
+/// How long an answer to `Hello` may take before the manager counts as hung.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Library descriptors live above what programs that use select() can bear.
+pub(crate) const FD_FLOOR: i32 = 1024;
+
+/// How to join.
+#[derive(Clone, Debug)]
+pub struct DomainBuilder {
+    name: Option<String>,
+    socket: Option<PathBuf>,
+    helper_thread: bool,
+    dumpable: Option<bool>,
+    high_descriptors: bool,
+    autostart: bool,
+    config: Option<Config>,
+}
+
+impl Default for DomainBuilder {
+    fn default() -> Self {
+        DomainBuilder {
+            name: None,
+            socket: None,
+            helper_thread: false,
+            dumpable: None,
+            high_descriptors: true,
+            autostart: true,
+            config: None,
+        }
+    }
+}
+
+impl DomainBuilder {
+    /// What `tranship ls` shows; default: the program's name.
+    pub fn name(mut self, name: &str) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+    /// Joins the manager at this socket and no other.
+    pub fn socket(mut self, path: impl Into<PathBuf>) -> Self {
+        self.socket = Some(path.into());
+        self
+    }
+    /// Starts a thread that calls [`Domain::turn`] whenever the manager has news, for programs that may
+    /// not call into the library for long. Start it after any sandbox is in place; all its signals are blocked.
+    pub fn helper_thread(mut self, yes: bool) -> Self {
+        self.helper_thread = yes;
+        self
+    }
+    /// Makes the process non-dumpable, so that others of the same user cannot reach into it.
+    pub fn non_dumpable(mut self) -> Self {
+        self.dumpable = Some(false);
+        self
+    }
+    /// Keeps the library's descriptors above 1023 and raises the soft limit for that (default: yes).
+    pub fn high_descriptors(mut self, yes: bool) -> Self {
+        self.high_descriptors = yes;
+        self
+    }
+    /// Whether a manager may be started when none is found (default: yes).
+    pub fn autostart(mut self, yes: bool) -> Self {
+        self.autostart = yes;
+        self
+    }
+    /// Configuration of an embedded manager.
+    pub fn config(mut self, config: Config) -> Self {
+        self.config = Some(config);
+        self
+    }
+
+    /// Joins the manager named in `TRANSHIP_SOCKET`, else the system's, else the user's, else starts one that
+    /// leaves 60 s after its last client.
+    pub fn connect(self) -> Result<Domain, DomainError> {
+        self.prepare()?;
+        let fd = match &self.socket {
+            Some(path) => socket::connect(path).map_err(|e| no_manager(path, &e.to_string()))?,
+            None => self.discover()?,
+        };
+        self.join(fd, None)
+    }
+
+    /// Starts a manager as a thread of this process and joins it. Others join by its socket (the one given, or a
+    /// private one that [`Domain::socket_path`] tells). It isolates nobody from this process.
+    pub fn embedded(self) -> Result<Domain, DomainError> {
+        self.prepare()?;
+        let manager = Embedded::start(self.config.clone().unwrap_or_default(), self.socket.as_deref())?;
+        let path = manager.path().to_owned();
+        let fd = socket::connect(&path).map_err(|e| no_manager(&path, &e.to_string()))?;
+        DomainBuilder { socket: Some(path), ..self }.join(fd, Some(manager))
+    }
+
+    fn prepare(&self) -> Result<(), DomainError> {
+        if let Some(dumpable) = self.dumpable {
+            process::set_dumpable(dumpable).map_err(DomainError::system("prctl(PR_SET_DUMPABLE)"))?;
+        }
+        if self.high_descriptors {
+            let _ = process::raise_nofile_soft_to_hard();
+        }
+        Ok(())
+    }
+
+    fn discover(&self) -> Result<OwnedFd, DomainError> {
+        let places = Places::find();
+        let mut tried = Vec::new();
+        for path in places.candidates() {
+            match socket::connect(path) {
+                Ok(fd) => return Ok(fd),
+                Err(error) => tried.push(format!("{} ({error})", path.display())),
+            }
+        }
+        let explicit = places.named.is_some();
+        let tried = tried.join(", ");
+        if explicit || !self.autostart {
+            return Err(DomainError::NoManager { tried, reason: "starting one is switched off".into() });
+        }
+        start_manager(places.user).map_err(|reason| DomainError::NoManager { tried, reason })
+    }
+
+    fn join(self, fd: OwnedFd, embedded: Option<Embedded>) -> Result<Domain, DomainError> {
+        let name = self.name.clone().unwrap_or_else(program_name);
+        let fd = self.lift(fd);
+        let (fd, welcome) = hello(fd, &name, None)?;
+        let poller = tranship_sys::epoll::Epoll::new().map_err(DomainError::system("epoll_create"))?;
+        let core: &'static DomainCore = Box::leak(Box::new(DomainCore {
+            fork: ForkGuard::new().map_err(DomainError::system("mmap of the fork guard"))?,
+            id: AtomicU32::new(welcome.domain.0),
+            name,
+            socket: self.socket.clone(),
+            board: AtomicPtr::new(Box::leak(Box::new(welcome.board))),
+            seen: AtomicU32::new(0),
+            conn: Mutex::new(Conn::new(fd)),
+            pools: Mutex::default(),
+            foreign: Mutex::default(),
+            links: Mutex::default(),
+            exports: Mutex::default(),
+            chores: Mutex::default(),
+            closed: AtomicBool::new(false),
+            embedded: Mutex::new(embedded),
+            poller,
+            high_descriptors: self.high_descriptors,
+        }));
+        core.poll_socket()?;
+        if self.helper_thread {
+            super::helper::start(core)?;
+        }
+        Ok(Domain::new(core))
+    }
+
+    fn lift(&self, fd: OwnedFd) -> OwnedFd {
+        if self.high_descriptors { process::dup_above(fd, FD_FLOOR) } else { fd }
+    }
+}
+
+/// The manager's answer to `Hello`.
+pub(super) struct Welcome {
+    pub(super) domain: DomainId,
+    pub(super) resumed: bool,
+    pub(super) board: BoardRo,
+}
+
+/// Says hello on a fresh connection and waits for the answer.
+pub(super) fn hello(fd: OwnedFd, name: &str, resume: Option<DomainId>) -> Result<(OwnedFd, Welcome), DomainError> {
+    let dumpable = process::is_dumpable().unwrap_or(true);
+    let name: String = name.chars().filter(|c| !c.is_control()).take(16).collect();
+    let request = Request::Hello { version: PROTOCOL_VERSION, name, resume, dumpable };
+    socket::sendmsg(fd.as_fd(), &tranship_proto::encode(&request), &[], false).map_err(DomainError::system("sendmsg to the manager"))?;
+    let mut conn = Conn::new(fd);
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match conn.receive()? {
+            Some((Event::Welcome { domain, instance, resumed, board_entries, .. }, fds)) => {
+                let board = fds.first().ok_or_else(|| DomainError::Protocol("a welcome without a board".into()))?;
+                let board = BoardRo::open(board, board_entries, instance)?;
+                let fd = conn.into_fd().ok_or(DomainError::ManagerAway)?;
+                return Ok((fd, Welcome { domain, resumed, board }));
+            }
+            Some((Event::Expelled { refusal }, _)) => return Err(refusal.into()),
+            Some(_) => return Err(DomainError::Protocol("something else than a welcome".into())),
+            None => {
+                let left = deadline.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    return Err(DomainError::TimedOut { waited_ms: super::millis(PATIENCE) });
+                }
+                if let Some(fd) = conn.fd() {
+                    let _ = tranship_sys::epoll::wait_readable(fd, Some(left));
+                }
+            }
+        }
+    }
+}
+
+fn program_name() -> String {
+    let path = std::env::args_os().next().map(PathBuf::from).unwrap_or_default();
+    path.file_name().map_or_else(|| "domain".into(), |n| n.to_string_lossy().into_owned())
+}
+
+fn no_manager(path: &Path, reason: &str) -> DomainError {
+    DomainError::NoManager { tried: path.display().to_string(), reason: reason.into() }
+}
+
+/// Starts `tranship manager` for this user and connects to it.
+fn start_manager(socket: Option<PathBuf>) -> Result<OwnedFd, String> {
+    let program = std::env::var_os("TRANSHIP_BIN").map(PathBuf::from).or_else(beside_us).unwrap_or_else(|| "tranship".into());
+    let path = socket.ok_or("no safe directory for its socket; set XDG_RUNTIME_DIR")?;
+    // Two processes may do this at once: the manager's own lock lets one of the two daemons win.
+    Command::new(&program)
+        .args(["manager", "--daemonize", "--idle-exit", "60s", "--socket"])
+        .arg(&path)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .map_err(|e| format!("cannot run {}: {e}; install `tranship`, or set TRANSHIP_BIN", program.display()))?;
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match socket::connect(&path) {
+            Ok(fd) => return Ok(fd),
+            Err(error) if Instant::now() >= deadline => return Err(format!("{} started, but {error}", program.display())),
+            Err(_) => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
+}
+
+fn beside_us() -> Option<PathBuf> {
+    let path = std::env::current_exe().ok()?.with_file_name("tranship");
+    path.is_file().then_some(path)
+}
+

@@ -1,0 +1,185 @@
+//! What each event of the manager does to the domain's state. Runs under the socket's lock.
+
+use super::conn::Conn;
+use super::{Chore, DomainCore, lock};
+use crate::error::DomainError;
+use crate::link::Gone;
+use crate::pool::ForeignPool;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use tranship_proto::{ChannelId, DomainId, Event, GoneReason, PoolId, Req, Request};
+use tranship_sys::crash;
+
+/// The numbers of a pool as an offer states them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PoolShape {
+    pub(crate) pool: PoolId,
+    pub(crate) writer: DomainId,
+    pub(crate) max_bytes: u64,
+    pub(crate) slots: u32,
+    pub(crate) chunk_bytes: u64,
+}
+
+impl DomainCore {
+    pub(super) fn handle(&'static self, conn: &mut Conn, event: Event, fds: Vec<OwnedFd>) -> Result<(), DomainError> {
+        match event {
+            Event::PoolOffer { channel, pool, writer, max_bytes, slots, chunk_bytes, known } => {
+                let shape = PoolShape { pool, writer, max_bytes, slots, chunk_bytes };
+                self.offered(conn, channel, shape, known, fds)?;
+            }
+            Event::ChunkAdded { pool, index, serial } => {
+                let foreign = lock(&self.foreign).get(&pool).cloned();
+                if let (Some(foreign), Some(fd)) = (foreign, fds.into_iter().next())
+                    && let Err(error) = foreign.attach(index, serial, fd)
+                {
+                    tracing::warn!(%pool, index, %error, "a chunk was refused");
+                }
+            }
+            Event::ChunkGone { pool, index, serial } => {
+                let foreign = lock(&self.foreign).get(&pool).cloned();
+                if let Some(foreign) = foreign {
+                    foreign.detach(index, serial);
+                }
+                crash::point("reader.before_unmapped");
+                conn.send(&Request::Unmapped { pool, index, serial }, &[])?;
+            }
+            Event::PoolGone { pool } => {
+                if let Some(foreign) = lock(&self.foreign).get(&pool) {
+                    foreign.detach_all();
+                }
+                self.bury_foreign(pool);
+            }
+            Event::QueueJoined { pool, channel, sink, epoch, with_sent, new_reader } => {
+                if let Some(own) = lock(&self.pools).get(&pool).cloned() {
+                    own.queue_joined(channel, sink, epoch, with_sent, new_reader, fds);
+                }
+            }
+            Event::QueueLeft { pool, channel, epoch } => {
+                if let Some(own) = lock(&self.pools).get(&pool).cloned() {
+                    own.queue_left(channel, epoch);
+                }
+            }
+            Event::ReaderLeft { pool, domain, epoch } => {
+                if let Some(own) = lock(&self.pools).get(&pool).cloned() {
+                    own.reader_left(domain, epoch);
+                }
+            }
+            Event::PeerGone { channel, reason } => {
+                if let Some(link) = self.link(channel) {
+                    link.peer_gone(match reason {
+                        GoneReason::Closed => Gone::Closed,
+                        GoneReason::Died => Gone::Died,
+                    });
+                }
+            }
+            Event::WakeFd { channel } => {
+                if let (Some(link), Some(fd)) = (self.link(channel), fds.into_iter().next()) {
+                    link.set_peer_fd(fd);
+                }
+            }
+            Event::Incoming { export, .. } => {
+                // Without an entry the answer to Export is still on its way to the thread that asked.
+                lock(&self.exports).entry(export).or_default().incoming.push_back((event, fds));
+            }
+            Event::Shrink { pool, target_bytes } => self.chore(Chore::Shrink(pool, target_bytes)),
+            Event::Quota { .. } => {} // the board has it already; waiters wake by its word
+            Event::Expelled { refusal } => {
+                tracing::warn!(%refusal, "expelled by the manager");
+                conn.down();
+            }
+            Event::Stat { req, record } => conn.keep_record(req, record),
+            Event::Welcome { .. } => return Err(DomainError::Protocol("a second welcome".into())),
+            Event::Refused { req, .. }
+            | Event::PoolCreated { req, .. }
+            | Event::Granted { req, .. }
+            | Event::ChunkReady { req, .. }
+            | Event::ForwardAllowed { req, .. }
+            | Event::Exported { req, .. }
+            | Event::Opened { req, .. }
+            | Event::Accepted { req, .. }
+            | Event::Assigned { req, .. }
+            | Event::Resynced { req, .. }
+            | Event::StatEnd { req }
+            | Event::Claimed { req } => self.reply(conn, req, event, fds)?,
+        }
+        Ok(())
+    }
+
+    /// An answer to somebody's request. One that nobody waits for any more must not leave anything behind.
+    fn reply(&'static self, conn: &mut Conn, req: Req, event: Event, fds: Vec<OwnedFd>) -> Result<(), DomainError> {
+        if !conn.keep_reply(req, (event, fds)) {
+            return Ok(());
+        }
+        // The thread that asked has given up. A channel that opened after all is closed again.
+        if let Some((Event::Opened { channel, .. } | Event::Accepted { channel, .. }, _)) = conn.take_reply(req) {
+            conn.send(&Request::CloseChannel { channel }, &[])?;
+        }
+        Ok(())
+    }
+
+    /// A source wants to send from a pool through a channel of ours: make our counters, whole, before
+    /// any reference travels, and show them.
+    fn offered(
+        &'static self,
+        conn: &mut Conn,
+        channel: ChannelId,
+        shape: PoolShape,
+        known: bool,
+        fds: Vec<OwnedFd>,
+    ) -> Result<(), DomainError> {
+        // Crash: until AcceptPool is sent nothing of ours is on any roster; a death here frees it all.
+        match self.accept_offer(channel, shape, known, fds) {
+            Ok((rcvd, refs)) => {
+                crash::point("assign.before_accept");
+                let mut shown = vec![rcvd.as_fd()];
+                if let Some(refs) = &refs {
+                    shown.push(refs.as_fd());
+                }
+                conn.send(&Request::AcceptPool { channel, pool: shape.pool, with_refs: refs.is_some() }, &shown)
+            }
+            Err(error) => {
+                tracing::warn!(%channel, pool = %shape.pool, %error, "a pool was refused");
+                conn.send(&Request::VetoPool { channel, pool: shape.pool }, &[])
+            }
+        }
+    }
+
+    fn accept_offer(
+        &'static self,
+        channel: ChannelId,
+        shape: PoolShape,
+        known: bool,
+        fds: Vec<OwnedFd>,
+    ) -> Result<(OwnedFd, Option<OwnedFd>), DomainError> {
+        let Some(link) = self.link(channel) else {
+            return Err(DomainError::Protocol(format!("an offer for channel {channel}, which is not ours")));
+        };
+        if let Some(own) = lock(&self.pools).get(&shape.pool).cloned() {
+            return Ok((link.accept_own(&own)?, None));
+        }
+        let existing = lock(&self.foreign).get(&shape.pool).cloned();
+        let (foreign, fresh) = match existing {
+            Some(foreign) => (foreign, false),
+            None => {
+                let table = fds.into_iter().next().ok_or_else(|| DomainError::Protocol("an offer without a table".into()))?;
+                (Arc::new(ForeignPool::open(self, shape, table)?), true)
+            }
+        };
+        let rcvd = link.accept_foreign(&foreign)?;
+        let refs = if known { None } else { Some(foreign.refs_fd()?) };
+        if fresh {
+            lock(&self.foreign).insert(shape.pool, foreign);
+        }
+        Ok((rcvd, refs))
+    }
+
+    /// Forgets a foreign pool once nothing of it is held.
+    pub(crate) fn bury_foreign(&self, pool: PoolId) {
+        let mut foreign = lock(&self.foreign);
+        if foreign.get(&pool).is_some_and(|f| f.nothing_held()) {
+            // Link ends that still name it hold their own Arc: buffers point into it, and only
+            // links can make new ones.
+            foreign.remove(&pool);
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! A protection domain: the process's membership with a manager.
+
+mod call;
+mod connect;
+mod conn;
+mod events;
+mod helper;
+mod resume;
+mod shell;
+
+pub(crate) use call::millis;
+pub use connect::DomainBuilder;
+pub(crate) use events::PoolShape;
+pub use shell::Domain;
+
+use crate::error::DomainError;
+use crate::link::LinkShared;
+use crate::pool::{ForeignPool, OwnPool};
+use conn::Conn;
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use tranship_manager::Embedded;
+use tranship_proto::{ChannelId, DomainId, Event, ExportId, PoolId};
+use tranship_region::layout::BoardRo;
+use tranship_sys::fork::ForkGuard;
+
+/// One domain's shared state. Never freed: handles of buffers and links point here without counting,
+/// and a process has few domains.
+pub(crate) struct DomainCore {
+    pub(crate) fork: ForkGuard,
+    id: AtomicU32,
+    pub(crate) name: String,
+    socket: Option<std::path::PathBuf>,
+    /// The current board. Old boards are kept mapped: a thread may be looking at one.
+    board: AtomicPtr<BoardRo>,
+    /// The board's `wake` up to which events were taken.
+    seen: AtomicU32,
+    /// The manager's socket. Taken before any other lock, never while one of them is held.
+    conn: Mutex<Conn>,
+    pub(crate) pools: Mutex<HashMap<PoolId, Arc<OwnPool>>>,
+    pub(crate) foreign: Mutex<HashMap<PoolId, Arc<ForeignPool>>>,
+    pub(crate) links: Mutex<HashMap<ChannelId, Arc<LinkShared>>>,
+    pub(crate) exports: Mutex<HashMap<ExportId, Export>>,
+    /// Work that events asked for, done by `turn` after the socket's lock is released.
+    chores: Mutex<Vec<Chore>>,
+    closed: AtomicBool,
+    embedded: Mutex<Option<Embedded>>,
+    poller: tranship_sys::epoll::Epoll,
+    high_descriptors: bool,
+}
+
+/// An exported name and who has connected to it.
+#[derive(Default)]
+pub(crate) struct Export {
+    /// Name and role; `None` until the thread that exports has the manager's answer.
+    pub(crate) what: Option<(String, tranship_proto::Role)>,
+    /// Its id under the present manager.
+    pub(crate) alias: AtomicU32,
+    pub(crate) incoming: VecDeque<(Event, Vec<std::os::fd::OwnedFd>)>,
+}
+
+/// Work that an event asks for and that must not run under the socket's lock.
+#[derive(Debug)]
+pub(crate) enum Chore {
+    /// Bring a pool down to so many bytes.
+    Shrink(PoolId, u64),
+}
+
+impl std::fmt::Debug for DomainCore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Domain").field("id", &self.id()).field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Locks without caring that another thread panicked while it held the lock: every critical
+/// section here leaves its data consistent at each step.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+impl DomainCore {
+    pub(crate) fn id(&self) -> DomainId {
+        DomainId(self.id.load(Ordering::Relaxed)) // changes only at a resume that was not granted
+    }
+
+    /// The board of the manager that we know.
+    #[inline]
+    pub(crate) fn board(&self) -> &BoardRo {
+        let board = self.board.load(Ordering::Acquire);
+        // SAFETY: set once before the domain is handed out and only ever replaced by another leaked
+        // board (`set_board`), so the pointer is valid for the life of the process; the manager
+        // writes the page, which `BoardRo` reads only through atomics.
+        unsafe { &*board }
+    }
+
+    /// The board's `wake` now.
+    #[inline]
+    pub(crate) fn wake(&self) -> u32 {
+        // Ordering: Acquire pairs with the manager's Release after its datagram went into our socket.
+        self.board().wake().load(Ordering::Acquire)
+    }
+
+    /// The same word, for a futex.
+    pub(crate) fn wake_word(&self) -> &AtomicU32 {
+        // SAFETY: boards stay mapped for ever; the manager writes the word, we only load it.
+        unsafe { &*self.board().wake_ptr() }
+    }
+
+    pub(crate) fn seen(&self) -> u32 {
+        self.seen.load(Ordering::Relaxed)
+    }
+
+    /// Ordering: Release here pairs with the Acquire in `board`.
+    fn set_board(&self, board: BoardRo) {
+        self.board.store(Box::leak(Box::new(board)), Ordering::Release);
+    }
+
+    /// Whether the manager has something for us. One load of a line that rarely changes.
+    #[inline]
+    pub(crate) fn has_news(&self) -> bool {
+        self.wake() != self.seen.load(Ordering::Relaxed)
+    }
+
+    /// Takes what the manager has sent, if anything. Errors wait for the next call that needs the manager.
+    #[inline]
+    pub(crate) fn catch_up(&'static self) {
+        if self.has_news() {
+            self.turn_quietly();
+        }
+    }
+
+    #[cold]
+    pub(crate) fn turn_quietly(&'static self) {
+        if let Err(error) = self.turn() {
+            tracing::debug!(domain = %self.id(), %error, "turn");
+        }
+    }
+
+    pub(crate) fn check_fork(&self) -> Result<(), DomainError> {
+        if self.fork.is_child() { Err(DomainError::Forked) } else { Ok(()) }
+    }
+
+    pub(crate) fn link(&self, channel: ChannelId) -> Option<Arc<LinkShared>> {
+        lock(&self.links).get(&channel).cloned()
+    }
+
+    fn chore(&self, chore: Chore) {
+        lock(&self.chores).push(chore);
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+}

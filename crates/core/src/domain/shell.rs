@@ -1,0 +1,203 @@
+//! The public handle of a domain.
+
+use super::{DomainBuilder, DomainCore, lock};
+use crate::error::DomainError;
+use crate::link::{End, Listener, Receiver, Sender};
+use crate::options::{LinkOptions, PoolOptions};
+use crate::pool::Pool;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tranship_proto::{DomainId, Request, Role, StatRecord};
+use tranship_sys::epoll::Interest;
+
+/// A protection domain: this process's membership with a manager. Clone it freely; threads may share it.
+///
+/// When the last handle is gone the domain says goodbye, if nothing of it is in use any more; otherwise it lasts as
+/// long as the process. After `fork()` a child gets [`DomainError::Forked`] from everything inherited and
+/// connects a domain of its own.
+#[derive(Clone)]
+pub struct Domain {
+    shared: Arc<Handle>,
+}
+
+struct Handle {
+    core: &'static DomainCore,
+}
+
+impl Domain {
+    pub(super) fn new(core: &'static DomainCore) -> Domain {
+        Domain { shared: Arc::new(Handle { core }) }
+    }
+
+    fn core(&self) -> &'static DomainCore {
+        self.shared.core
+    }
+
+    /// Joins a manager; see [`DomainBuilder::connect`].
+    pub fn connect() -> Result<Domain, DomainError> {
+        DomainBuilder::default().connect()
+    }
+
+    /// Starts a manager inside this process and joins it; see [`DomainBuilder::embedded`].
+    pub fn embedded() -> Result<Domain, DomainError> {
+        DomainBuilder::default().embedded()
+    }
+
+    /// Joining with choices.
+    pub fn builder() -> DomainBuilder {
+        DomainBuilder::default()
+    }
+
+    /// The domain's id.
+    pub fn id(&self) -> DomainId {
+        self.core().id()
+    }
+
+    /// The socket that was named when joining, or that the embedded manager listens on.
+    pub fn socket_path(&self) -> Option<PathBuf> {
+        self.core().socket.clone()
+    }
+
+    /// Makes a pool that this domain writes and pays for.
+    pub fn create_pool(&self, options: PoolOptions) -> Result<Pool, DomainError> {
+        self.core().check_fork()?;
+        Pool::create(self.core(), options)
+    }
+
+    /// Exports a name. Everyone who connects to it gets a link in which this side has `role`.
+    pub fn listen(&self, name: &str, role: Role) -> Result<Listener, DomainError> {
+        self.listen_with(name, role, LinkOptions::default())
+    }
+
+    /// The same with choices for its links.
+    pub fn listen_with(&self, name: &str, role: Role, options: LinkOptions) -> Result<Listener, DomainError> {
+        Listener::new(self.core(), name, role, options)
+    }
+
+    /// Connects to a name that a receiver exports; waits until somebody does.
+    pub fn open_sender(&self, name: &str) -> Result<Sender, DomainError> {
+        self.open_sender_with(name, LinkOptions::default())
+    }
+
+    /// The same with choices.
+    pub fn open_sender_with(&self, name: &str, options: LinkOptions) -> Result<Sender, DomainError> {
+        match self.core().open(name, Role::Source, &options)? {
+            End::Source(sender) => Ok(sender),
+            End::Sink(_) => Err(DomainError::Protocol("a receiver where a sender was asked for".into())),
+        }
+    }
+
+    /// Connects to a name that a sender exports; waits until somebody does.
+    pub fn open_receiver(&self, name: &str) -> Result<Receiver, DomainError> {
+        self.open_receiver_with(name, LinkOptions::default())
+    }
+
+    /// The same with choices.
+    pub fn open_receiver_with(&self, name: &str, options: LinkOptions) -> Result<Receiver, DomainError> {
+        match self.core().open(name, Role::Sink, &options)? {
+            End::Sink(receiver) => Ok(receiver),
+            End::Source(_) => Err(DomainError::Protocol("a sender where a receiver was asked for".into())),
+        }
+    }
+
+    /// Takes what the manager has sent and does the work that is due: maps and unmaps chunks, gives memory back,
+    /// rejoins a restarted manager. Slow paths call it; so does the helper thread. Call it when
+    /// [`as_fd`](Domain::as_fd) is readable, or now and then. Never blocks for long.
+    pub fn turn(&self) -> Result<(), DomainError> {
+        self.core().turn()
+    }
+
+    /// What the manager knows: itself, domains, pools, channels, who holds what.
+    pub fn stat(&self) -> Result<Vec<StatRecord>, DomainError> {
+        self.core().stat()
+    }
+
+    /// Whether the manager is there.
+    pub fn is_managed(&self) -> bool {
+        lock(&self.core().conn).is_up()
+    }
+}
+
+impl AsFd for Domain {
+    /// One descriptor for any epoll loop: readable when [`Domain::turn`] is due or a pollable link has
+    /// something. It stays valid while the manager is away.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.core().poller.as_fd()
+    }
+}
+
+impl std::fmt::Debug for Domain {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.core().fmt(f)
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if !self.core.fork.is_child() {
+            self.core.leave();
+        }
+    }
+}
+
+impl DomainCore {
+    fn stat(&'static self) -> Result<Vec<StatRecord>, DomainError> {
+        let mut asked = None;
+        self.call(
+            |req| {
+                asked = Some(req);
+                Request::Stat { req }
+            },
+            &[],
+            None,
+        )?;
+        Ok(asked.map(|req| lock(&self.conn).take_records(req)).unwrap_or_default())
+    }
+
+    /// Says goodbye if nothing of the domain is in use; otherwise the process's end does.
+    fn leave(&'static self) {
+        let idle = lock(&self.links).is_empty()
+            && lock(&self.pools).is_empty()
+            && lock(&self.foreign).values().all(|pool| pool.nothing_held());
+        if !idle {
+            return;
+        }
+        lock(&self.foreign).values().for_each(|pool| pool.detach_all());
+        lock(&self.foreign).clear();
+        self.closed.store(true, Ordering::Release);
+        let mut conn = lock(&self.conn);
+        let _ = conn.send(&Request::Goodbye, &[]);
+        if let Some(fd) = conn.fd() {
+            let _ = self.poller.remove(fd);
+        }
+        conn.down();
+        drop(conn);
+        // An embedded manager ends with its domain.
+        drop(lock(&self.embedded).take());
+    }
+
+    pub(super) fn poll_socket(&self) -> Result<(), DomainError> {
+        let conn = lock(&self.conn);
+        match conn.fd() {
+            Some(fd) => self.poller.add(fd, 0, Interest::Read).map_err(DomainError::system("epoll_ctl")),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn poll_again(&self, conn: &super::conn::Conn) {
+        // The old socket left the set when it was closed.
+        if let Some(fd) = conn.fd() {
+            let _ = self.poller.add(fd, 0, Interest::Read);
+        }
+    }
+
+    pub(crate) fn poll_also(&self, fd: &OwnedFd) -> Result<(), DomainError> {
+        self.poller.add(fd, 1, Interest::Read).map_err(DomainError::system("epoll_ctl"))
+    }
+
+    pub(crate) fn poll_no_more(&self, fd: &OwnedFd) {
+        let _ = self.poller.remove(fd);
+    }
+}

@@ -1,0 +1,361 @@
+//! Errors, one enum per family of operations, with numbers and units.
+//!
+//! [`Code`] is the stable number of each kind, the same for every face.
+
+use std::io;
+use tranship_proto::{CbufId, ChannelId, PoolId, Refusal, RefusalCode};
+
+/// Stable error codes, shared by all faces.
+#[non_exhaustive]
+#[repr(u16)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Code {
+    /// A system call failed.
+    System = 1,
+    /// No manager answers and none could be started.
+    NoManager = 2,
+    /// The manager is away; what exists goes on, nothing new can be had.
+    ManagerAway = 3,
+    /// The manager refused.
+    Refused = 4,
+    /// The time given is over.
+    TimedOut = 5,
+    /// Used in a forked child.
+    Forked = 6,
+    /// Larger than the pool's quota can ever hold.
+    TooLarge = 7,
+    /// Nothing free now.
+    OutOfMemory = 8,
+    /// The ring is full.
+    Full = 9,
+    /// The other end is gone.
+    PeerGone = 10,
+    /// The other end broke a rule.
+    PeerViolation = 11,
+    /// A chunk is not here yet and the manager is away.
+    ChunkPending = 12,
+    /// The id names nothing alive.
+    Stale = 13,
+    /// An argument is outside its range.
+    BadArgument = 14,
+}
+
+/// Joining or leaving a manager, and anything asked of it.
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum DomainError {
+    /// A system call failed.
+    #[error("{call} failed: {source}")]
+    System {
+        /// Which call.
+        call: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// No manager.
+    #[error("no manager answers at {tried}, and none could be started ({reason}); run `tranship manager` or set TRANSHIP_SOCKET")]
+    NoManager {
+        /// The sockets that were tried.
+        tried: String,
+        /// Why none could be started.
+        reason: String,
+    },
+    /// The manager went away; existing channels go on.
+    #[error("the manager is away: existing channels go on, nothing new can be had until it is back")]
+    ManagerAway,
+    /// The manager said no.
+    #[error("the manager refused: {0}")]
+    Refused(#[from] Refusal),
+    /// The time given is over.
+    #[error("timed out after {waited_ms} ms")]
+    TimedOut {
+        /// How long it waited, milliseconds.
+        waited_ms: u64,
+    },
+    /// Used in a forked child of the process that made it.
+    #[error("this domain belongs to the parent process: after fork(), connect a domain of your own")]
+    Forked,
+    /// The manager broke the protocol.
+    #[error("the manager broke the protocol: {0}")]
+    Protocol(String),
+    /// An argument is outside its range.
+    #[error("{what} is {value}, allowed is {min} to {max}")]
+    BadArgument {
+        /// Which argument.
+        what: &'static str,
+        /// Its value.
+        value: u64,
+        /// Smallest allowed.
+        min: u64,
+        /// Largest allowed.
+        max: u64,
+    },
+    /// Shared memory could not be made.
+    #[error("cannot make shared memory: {0}")]
+    Make(#[from] tranship_region::MakeError),
+    /// A shared object could not be made.
+    #[error("cannot make a shared object: {0}")]
+    Create(#[from] tranship_region::layout::CreateError),
+    /// A pool's window could not be made or changed.
+    #[error("cannot change the window: {0}")]
+    Window(#[from] tranship_region::WindowError),
+    /// The embedded manager could not be started.
+    #[error("cannot start the embedded manager: {0}")]
+    Manager(#[from] tranship_manager::ManagerError),
+    /// What the other side showed is not what it should be.
+    #[error("shared memory of the other side is not as agreed: {0}")]
+    Open(#[from] tranship_region::layout::OpenError),
+}
+
+impl DomainError {
+    /// The stable code.
+    pub fn code(&self) -> Code {
+        match self {
+            DomainError::System { .. } | DomainError::Protocol(_) | DomainError::Manager(_) => Code::System,
+            DomainError::NoManager { .. } => Code::NoManager,
+            DomainError::ManagerAway => Code::ManagerAway,
+            DomainError::Refused(_) => Code::Refused,
+            DomainError::TimedOut { .. } => Code::TimedOut,
+            DomainError::Forked => Code::Forked,
+            DomainError::BadArgument { .. } => Code::BadArgument,
+            DomainError::Make(_) | DomainError::Create(_) | DomainError::Window(_) => Code::OutOfMemory,
+            DomainError::Open(_) => Code::PeerViolation,
+        }
+    }
+
+    pub(crate) fn system(call: &'static str) -> impl FnOnce(io::Error) -> DomainError {
+        move |source| DomainError::System { call, source }
+    }
+
+    /// Whether a refusal with this code is what it is.
+    pub fn is_refusal(&self, code: RefusalCode) -> bool {
+        matches!(self, DomainError::Refused(refusal) if refusal.code == code)
+    }
+}
+
+/// Why a buffer could not be had. Nothing was changed.
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum AllocError {
+    /// It can never fit: error at once, whatever was asked about waiting.
+    #[error("a buffer of {need_bytes} bytes is larger than the pool's quota of {quota_bytes} bytes")]
+    TooLarge {
+        /// Asked for.
+        need_bytes: u64,
+        /// The quota now.
+        quota_bytes: u64,
+    },
+    /// Nothing free now (`try_alloc`), or not within the time given (`alloc_timeout`).
+    #[error("no {need_bytes} bytes free: {live_bytes} bytes of {quota_bytes} live; waited {waited_ms} ms")]
+    OutOfMemory {
+        /// Asked for.
+        need_bytes: u64,
+        /// Bytes of chunks that the pool has.
+        live_bytes: u64,
+        /// The quota now.
+        quota_bytes: u64,
+        /// Time waited, milliseconds.
+        waited_ms: u64,
+    },
+    /// Used in a forked child.
+    #[error("this pool belongs to the parent process: after fork(), connect a domain of your own")]
+    Forked,
+}
+
+impl AllocError {
+    /// The stable code.
+    pub fn code(&self) -> Code {
+        match self {
+            AllocError::TooLarge { .. } => Code::TooLarge,
+            AllocError::OutOfMemory { .. } => Code::OutOfMemory,
+            AllocError::Forked => Code::Forked,
+        }
+    }
+}
+
+/// A rule that the other end of a channel broke. The channel is closed; nothing else is touched.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Violation {
+    /// The ring's cursor moved where it cannot.
+    #[error("its ring cursor went to {head}, allowed is {min} to {max}")]
+    Head {
+        /// What it says.
+        head: u64,
+        /// Smallest possible.
+        min: u64,
+        /// Largest possible.
+        max: u64,
+    },
+    /// An operation that does not exist.
+    #[error("operation {op} does not exist")]
+    Operation {
+        /// What it says.
+        op: u8,
+    },
+    /// More inline bytes than a line holds.
+    #[error("{bytes} inline bytes, the limit is 48")]
+    InlineLength {
+        /// What it says.
+        bytes: u8,
+    },
+    /// A pool that is not assigned to this channel.
+    #[error("pool {pool} is not assigned to this channel")]
+    NotAssigned {
+        /// The pool.
+        pool: PoolId,
+    },
+    /// A slot outside the table.
+    #[error("slot {slot} of {slots}")]
+    Slot {
+        /// What it says.
+        slot: u32,
+        /// Slots of the pool.
+        slots: u32,
+    },
+    /// Bytes outside the window.
+    #[error("bytes {offset}+{length} are outside the pool's {max_bytes} bytes")]
+    Range {
+        /// Window offset.
+        offset: u64,
+        /// Length.
+        length: u64,
+        /// The pool's maximum.
+        max_bytes: u64,
+    },
+    /// The buffer was already reused when it arrived.
+    #[error("buffer {id} is not alive (its generation is {now})")]
+    Dead {
+        /// The id sent.
+        id: CbufId,
+        /// The slot's generation.
+        now: u32,
+    },
+    /// An aggregate list that does not hold together.
+    #[error("an aggregate of {pieces} pieces in a list of {list_bytes} bytes")]
+    Aggregate {
+        /// Pieces it says it has.
+        pieces: u32,
+        /// Length of its list.
+        list_bytes: u64,
+    },
+    /// A chunk that does not exist.
+    #[error("chunk serial {serial} at window index {index} does not exist")]
+    Chunk {
+        /// The window index.
+        index: u32,
+        /// The serial it claims.
+        serial: u32,
+    },
+}
+
+/// Why a send did not happen. What was to be sent comes back in [`SendError`].
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum SendFailure {
+    /// The ring is full and the sender does not wait, or waited long enough.
+    #[error("the ring of {lines} messages is full; waited {waited_ms} ms")]
+    Full {
+        /// Lines of the ring.
+        lines: u32,
+        /// Time waited, milliseconds.
+        waited_ms: u64,
+    },
+    /// The receiver is gone.
+    #[error("the receiver of channel {0} is gone")]
+    PeerGone(ChannelId),
+    /// The receiver broke a rule.
+    #[error("the receiver broke a rule, the channel is closed: {0}")]
+    Violation(Violation),
+    /// The pool could not be assigned to the channel.
+    #[error("the pool could not be assigned to the channel: {0}")]
+    Assign(DomainError),
+    /// Too many bytes for an inline message.
+    #[error("{bytes} bytes do not fit inline, the limit is 48; put them into a buffer")]
+    TooLongInline {
+        /// How many.
+        bytes: usize,
+    },
+    /// The list of an aggregate could not be stored.
+    #[error("the list of the aggregate could not be stored: {0}")]
+    List(AllocError),
+    /// A buffer of another domain of this process: only its own domain may send it.
+    #[error("the buffer belongs to another domain of this process")]
+    OtherDomain,
+    /// Used in a forked child.
+    #[error("this channel belongs to the parent process: after fork(), connect a domain of your own")]
+    Forked,
+}
+
+impl SendFailure {
+    /// The stable code.
+    pub fn code(&self) -> Code {
+        match self {
+            SendFailure::Full { .. } => Code::Full,
+            SendFailure::PeerGone(_) => Code::PeerGone,
+            SendFailure::Violation(_) => Code::PeerViolation,
+            SendFailure::Assign(error) => error.code(),
+            SendFailure::TooLongInline { .. } | SendFailure::OtherDomain => Code::BadArgument,
+            SendFailure::List(error) => error.code(),
+            SendFailure::Forked => Code::Forked,
+        }
+    }
+}
+
+/// A failed send gives back what was to be sent.
+#[derive(thiserror::Error)]
+#[error("{failure}")]
+pub struct SendError<T> {
+    /// Why.
+    pub failure: SendFailure,
+    /// What was not sent.
+    pub unsent: T,
+}
+
+impl<T> std::fmt::Debug for SendError<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SendError").field("failure", &self.failure).finish_non_exhaustive()
+    }
+}
+
+/// Why nothing was received.
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum RecvError {
+    /// Everything was taken and the sender is gone.
+    #[error("the sender of channel {0} is gone and everything it sent was taken")]
+    PeerGone(ChannelId),
+    /// The sender broke a rule.
+    #[error("the sender broke a rule, the channel is closed: {0}")]
+    Violation(Violation),
+    /// The message's chunk has not arrived and the manager is away; the message stays queued.
+    #[error("chunk {index} of pool {pool} is not here yet and the manager is away; the message stays queued")]
+    ChunkPending {
+        /// The pool.
+        pool: PoolId,
+        /// The window index.
+        index: u32,
+    },
+    /// The time given is over.
+    #[error("nothing came within {waited_ms} ms")]
+    TimedOut {
+        /// Time waited, milliseconds.
+        waited_ms: u64,
+    },
+    /// Used in a forked child.
+    #[error("this channel belongs to the parent process: after fork(), connect a domain of your own")]
+    Forked,
+}
+
+impl RecvError {
+    /// The stable code.
+    pub fn code(&self) -> Code {
+        match self {
+            RecvError::PeerGone(_) => Code::PeerGone,
+            RecvError::Violation(_) => Code::PeerViolation,
+            RecvError::ChunkPending { .. } => Code::ChunkPending,
+            RecvError::TimedOut { .. } => Code::TimedOut,
+            RecvError::Forked => Code::Forked,
+        }
+    }
+}

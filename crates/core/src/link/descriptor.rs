@@ -1,0 +1,103 @@
+//! Ring lines as `docs/format.md` describes them: words in, fields out, every field checked.
+
+use crate::error::Violation;
+use tranship_proto::CbufId;
+
+/// Most bytes of an inline message.
+pub(crate) const INLINE_BYTES: usize = 48;
+
+const OP_INLINE: u64 = 1;
+const OP_BUFFER: u64 = 2;
+const OP_AGGREGATE: u64 = 3;
+
+/// A reference in a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reference {
+    pub(crate) id: CbufId,
+    pub(crate) offset: u64,
+    pub(crate) length: u64,
+    pub(crate) serial: u32,
+}
+
+/// A line, taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Descriptor {
+    Inline { bytes: [u8; INLINE_BYTES], len: u8 },
+    Buffer(Reference),
+    Aggregate(Reference),
+}
+
+/// A line with inline bytes. At most [`INLINE_BYTES`] are taken.
+#[inline]
+pub(crate) fn inline_line(bytes: &[u8], meta: u64) -> [u64; 8] {
+    let len = bytes.len().min(INLINE_BYTES);
+    let mut body = [0u8; INLINE_BYTES];
+    body[..len].copy_from_slice(&bytes[..len]);
+    let mut words = [0u64; 8];
+    words[0] = (OP_INLINE << 32) | ((len as u64) << 40);
+    words[1] = meta;
+    for (word, eight) in words[2..].iter_mut().zip(body.as_chunks::<8>().0) {
+        *word = u64::from_le_bytes(*eight);
+    }
+    words
+}
+
+/// A line that names a buffer, or the list of an aggregate.
+#[inline]
+pub(crate) fn reference_line(reference: Reference, aggregate: bool, meta: u64) -> [u64; 8] {
+    let op = if aggregate { OP_AGGREGATE } else { OP_BUFFER };
+    [op << 32, meta, reference.id.0, reference.offset, reference.length, u64::from(reference.serial), 0, 0]
+}
+
+/// Takes a line apart. It is the caller's copy: nothing here is read twice from shared memory.
+#[inline]
+pub(crate) fn parse(words: &[u64; 8]) -> Result<Descriptor, Violation> {
+    let op = (words[0] >> 32) & 0xff;
+    match op {
+        OP_BUFFER | OP_AGGREGATE => {
+            // Trust: id, offset and length are checked against the pool by the receiver.
+            #[allow(clippy::cast_possible_truncation)] // the low half is meant
+            let reference = Reference { id: CbufId(words[2]), offset: words[3], length: words[4], serial: words[5] as u32 };
+            Ok(if op == OP_BUFFER { Descriptor::Buffer(reference) } else { Descriptor::Aggregate(reference) })
+        }
+        OP_INLINE => {
+            #[allow(clippy::cast_possible_truncation)] // masked to 8 bits
+            let len = (words[0] >> 40) as u8;
+            if usize::from(len) > INLINE_BYTES {
+                return Err(Violation::InlineLength { bytes: len });
+            }
+            let mut bytes = [0u8; INLINE_BYTES];
+            for (eight, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(&words[2..]) {
+                *eight = word.to_le_bytes();
+            }
+            Ok(Descriptor::Inline { bytes, len })
+        }
+        #[allow(clippy::cast_possible_truncation)] // masked to 8 bits
+        other => Err(Violation::Operation { op: other as u8 }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_come_back() {
+        for len in 0..=INLINE_BYTES {
+            let bytes: Vec<u8> = (0u8..).take(len).collect();
+            let words = inline_line(&bytes, 7);
+            let Ok(Descriptor::Inline { bytes: back, len: n }) = parse(&words) else { panic!("not inline") };
+            assert_eq!(&back[..usize::from(n)], &bytes[..]);
+            assert_eq!(words[1], 7);
+        }
+        let reference = Reference { id: CbufId(u64::MAX), offset: 1 << 40, length: 3, serial: u32::MAX };
+        assert_eq!(parse(&reference_line(reference, false, 0)), Ok(Descriptor::Buffer(reference)));
+        assert_eq!(parse(&reference_line(reference, true, 0)), Ok(Descriptor::Aggregate(reference)));
+    }
+
+    #[test]
+    fn wild_lines_are_violations() {
+        assert_eq!(parse(&[0; 8]), Err(Violation::Operation { op: 0 }));
+        assert_eq!(parse(&[(1 << 32) | (49 << 40), 0, 0, 0, 0, 0, 0, 0]), Err(Violation::InlineLength { bytes: 49 }));
+    }
+}

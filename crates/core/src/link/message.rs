@@ -1,0 +1,103 @@
+//! What travels over a link.
+
+use super::descriptor::INLINE_BYTES;
+use crate::aggregate::Aggregate;
+use crate::cbuf::{Cbuf, CbufMut};
+use std::ops::Deref;
+
+/// A received message.
+#[derive(Debug)]
+pub struct Message {
+    /// The sender's word, not interpreted.
+    pub meta: u64,
+    /// What it carries.
+    pub body: Body,
+}
+
+/// What a message carries.
+#[derive(Debug)]
+pub enum Body {
+    /// Up to 48 bytes, copied with the descriptor.
+    Inline(Inline),
+    /// A buffer, by reference.
+    Buf(Cbuf),
+    /// Pieces of several buffers, by reference.
+    Aggregate(Aggregate),
+}
+
+impl Message {
+    /// Total length in bytes.
+    pub fn len(&self) -> usize {
+        match &self.body {
+            Body::Inline(inline) => inline.len(),
+            Body::Buf(buf) => buf.len(),
+            Body::Aggregate(aggregate) => aggregate.len(),
+        }
+    }
+    /// Whether it carries no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// A private copy of all bytes.
+    pub fn to_vec(&self) -> Vec<u8> {
+        match &self.body {
+            Body::Inline(inline) => inline.to_vec(),
+            Body::Buf(buf) => buf.to_vec(),
+            Body::Aggregate(aggregate) => aggregate.to_vec(),
+        }
+    }
+    /// The buffer, if it is one.
+    pub fn into_buf(self) -> Option<Cbuf> {
+        match self.body {
+            Body::Buf(buf) => Some(buf),
+            _ => None,
+        }
+    }
+}
+
+/// Bytes that came inside the descriptor; they are this process's copy.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Inline {
+    pub(super) bytes: [u8; INLINE_BYTES],
+    pub(super) len: u8,
+}
+
+impl Deref for Inline {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+impl std::fmt::Debug for Inline {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Inline").field(&&**self).finish()
+    }
+}
+
+/// Something that can be sent.
+#[derive(Debug)]
+pub enum Payload {
+    /// A buffer.
+    Buf(Cbuf),
+    /// Pieces.
+    Aggregate(Aggregate),
+}
+
+impl From<Cbuf> for Payload {
+    fn from(buf: Cbuf) -> Payload {
+        Payload::Buf(buf)
+    }
+}
+
+impl From<CbufMut> for Payload {
+    fn from(buf: CbufMut) -> Payload {
+        Payload::Buf(buf.freeze())
+    }
+}
+
+impl From<Aggregate> for Payload {
+    fn from(aggregate: Aggregate) -> Payload {
+        Payload::Aggregate(aggregate)
+    }
+}

@@ -1,0 +1,22 @@
+//! Links: a one-way data ring with a control ring back, in shared memory.
+
+mod descriptor;
+mod listener;
+mod message;
+mod open;
+mod pollable;
+mod receiver;
+mod select;
+mod sender;
+mod shared;
+mod sleep;
+
+pub use listener::Listener;
+pub use message::{Body, Inline, Message, Payload};
+pub use receiver::Receiver;
+pub use select::select;
+pub use sender::Sender;
+pub(crate) use descriptor::Reference;
+pub(crate) use open::End;
+pub(crate) use sleep::Kernel;
+pub(crate) use shared::{Gone, LinkShared};

@@ -1,0 +1,420 @@
+//! The receiving end of a link.
+
+use super::descriptor::{self, Descriptor, Reference};
+use super::message::{Body, Inline, Message};
+use super::shared::{Assigned, Assignment, Gone, LinkShared};
+use super::sleep::sleep_on;
+use crate::aggregate::{self, Aggregate};
+use crate::cbuf::Cbuf;
+use crate::domain::{lock, millis};
+use crate::error::{DomainError, RecvError, SendError, SendFailure, Violation};
+use crate::options::{LinkOptions, Wait};
+use crate::pool::{Missing, OwnPool};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use tranship_proto::{ChannelId, DomainId, PoolId, RefusalCode, Request};
+use tranship_sync::{Consumer, Lines, Producer, Publish, Waker};
+use tranship_sys::crash;
+
+/// Receives messages from one sender.
+///
+/// Crash-safe: a sender's death loses nothing that it had sent.
+pub struct Receiver {
+    pub(super) link: Arc<LinkShared>,
+    lines: Lines<'static>,
+    control_lines: Lines<'static>,
+    pub(super) consumer: Consumer,
+    control: Producer,
+    ins: Vec<In>,
+    version: u32,
+    /// A line that was taken but whose chunk is not here yet. Its count and the head wait with it.
+    pending: Option<[u64; 8]>,
+    wait: Wait,
+    trusted: bool,
+    drained: bool,
+}
+
+/// A pool that can be received from.
+struct In {
+    pool: PoolId,
+    assignment: Arc<Assignment>,
+    /// Whether the sender is not the pool's writer: its word about a buffer is checked by generation.
+    forwarded: bool,
+}
+
+/// Why a reference could not be taken.
+enum Untaken {
+    Violation(Violation),
+    Missing(PoolId, Missing),
+}
+
+impl From<Violation> for Untaken {
+    fn from(violation: Violation) -> Untaken {
+        Untaken::Violation(violation)
+    }
+}
+
+impl Receiver {
+    pub(super) fn new(link: Arc<LinkShared>, options: &LinkOptions) -> Result<Receiver, DomainError> {
+        let lines = link.their_lines()?;
+        let control_lines = link.own_lines()?;
+        Ok(Receiver {
+            lines,
+            control_lines,
+            consumer: Consumer::new(),
+            control: Producer::new(),
+            ins: Vec::new(),
+            version: 0,
+            pending: None,
+            wait: options.wait,
+            trusted: false,
+            drained: false,
+            link,
+        })
+    }
+
+    /// Lets buffers received from now on be read as plain slices.
+    ///
+    /// # Safety
+    /// The writer of every pool assigned to this channel must not change a buffer after it was sent. Isolation
+    /// does not enforce that against the writer itself: as with a memory-mapped file, a writer that
+    /// does it makes a slice change under the reader's feet.
+    pub unsafe fn trust_writer(&mut self) {
+        self.trusted = true;
+    }
+
+    /// The next message, if one is there. Never blocks.
+    ///
+    /// Cost of a direct receipt: the line's cache miss, one locked instruction, no system call.
+    #[inline]
+    pub fn try_recv(&mut self) -> Result<Option<Message>, RecvError> {
+        if self.link.domain.fork.is_child() {
+            return Err(RecvError::Forked);
+        }
+        let words = match self.pending.take() {
+            None => match self.consumer.try_pop(self.lines) {
+                Some(words) => words,
+                None => return self.nothing(),
+            },
+            Some(words) => words,
+        };
+        self.take(words).map(Some)
+    }
+
+    /// The next message, waiting as the link's [`Wait`] says, for ever.
+    #[inline]
+    pub fn recv(&mut self) -> Result<Message, RecvError> {
+        self.recv_until(None)
+    }
+
+    /// The next message, waiting at most that long.
+    pub fn recv_timeout(&mut self, timeout: Duration) -> Result<Message, RecvError> {
+        self.recv_until(Some(Instant::now() + timeout))
+    }
+
+    #[inline]
+    fn recv_until(&mut self, deadline: Option<Instant>) -> Result<Message, RecvError> {
+        if let Some(message) = self.try_recv()? {
+            return Ok(message);
+        }
+        self.wait_for_one(deadline)
+    }
+
+    fn wait_for_one(&mut self, deadline: Option<Instant>) -> Result<Message, RecvError> {
+        let started = deadline.map(|_| Instant::now());
+        let mut polls = 0u32;
+        loop {
+            if let Some(message) = self.try_recv()? {
+                return Ok(message);
+            }
+            polls = polls.wrapping_add(1);
+            match self.wait {
+                Wait::Spin => {
+                    std::hint::spin_loop();
+                    if polls.is_multiple_of(1 << 22) {
+                        self.link.look_for_death();
+                        self.link.domain.turn_quietly();
+                    }
+                    if !polls.is_multiple_of(256) {
+                        continue;
+                    }
+                }
+                Wait::SpinThenSleep(spins) if polls < spins => {
+                    std::hint::spin_loop();
+                    continue;
+                }
+                _ => {
+                    let (consumer, lines, link) = (&self.consumer, self.lines, &self.link);
+                    sleep_on(link, Waker::Fences, deadline, || {
+                        consumer.ready(lines) || link.their_closed() || link.gone() != Gone::No
+                    });
+                }
+            }
+            if let (Some(deadline), Some(started)) = (deadline, started)
+                && Instant::now() >= deadline
+            {
+                return match self.try_recv()? {
+                    Some(message) => Ok(message),
+                    None => Err(RecvError::TimedOut { waited_ms: millis(started.elapsed()) }),
+                };
+            }
+        }
+    }
+
+    /// The ring is empty: take the manager's news, and see whether anything can still come.
+    #[inline]
+    fn nothing(&mut self) -> Result<Option<Message>, RecvError> {
+        self.link.domain.catch_up();
+        // Ordering: Acquire: after `closed` (or the news of a death) everything sent before is visible, so one
+        // more look at the ring decides.
+        if !self.link.their_closed() && self.link.gone() == Gone::No {
+            return Ok(None);
+        }
+        self.ending()
+    }
+
+    #[cold]
+    fn ending(&mut self) -> Result<Option<Message>, RecvError> {
+        if self.link.gone() != Gone::Violated
+            && let Some(words) = self.consumer.try_pop(self.lines)
+        {
+            return self.take(words).map(Some);
+        }
+        if !self.drained {
+            self.drained = true;
+            crash::point("recv.before_drained");
+            let _ = self.link.domain.tell(&Request::Drained { channel: self.link.channel }, &[]);
+        }
+        Err(RecvError::PeerGone(self.link.channel))
+    }
+
+    /// Turns a line into a message: references first, then `rcvd`, then the head.
+    #[inline]
+    fn take(&mut self, words: [u64; 8]) -> Result<Message, RecvError> {
+        let meta = words[1];
+        let outcome = match descriptor::parse(&words) {
+            Ok(Descriptor::Inline { bytes, len }) => Ok(Body::Inline(Inline { bytes, len })),
+            Ok(Descriptor::Buffer(reference)) => self.take_buffer(reference).map(Body::Buf),
+            Ok(Descriptor::Aggregate(reference)) => self.take_aggregate(reference).map(Body::Aggregate),
+            Err(violation) => Err(violation.into()),
+        };
+        match outcome {
+            Ok(body) => {
+                // Ordering: Release pairs with the source's Acquire: the line was read, `rcvd` was counted.
+                // Crash: a death between `rcvd` and the head only takes the queue off the roster.
+                self.link.own.head().store(self.consumer.head(), Ordering::Release);
+                crash::point("recv.after_head");
+                let link = &*self.link;
+                // A source that sleeps on a full ring knows that we do not fence here (Waker::Lazy).
+                tranship_sync::notify(link.their_asleep(), link.own.wake(), |how| link.wake_peer(how));
+                Ok(Message { meta, body })
+            }
+            Err(Untaken::Violation(violation)) => Err(self.violated(violation)),
+            Err(Untaken::Missing(pool, missing)) => self.fetch_chunk(words, pool, missing),
+        }
+    }
+
+    #[inline]
+    fn take_buffer(&mut self, reference: Reference) -> Result<Cbuf, Untaken> {
+        let at = self.find(reference.id.pool())?;
+        let buf = self.reference(at, reference)?;
+        crash::point("recv.after_ref");
+        self.count(at, reference);
+        Ok(buf)
+    }
+
+    /// The list is copied once and bounded; every piece is counted on its own.
+    #[cold]
+    fn take_aggregate(&mut self, reference: Reference) -> Result<Aggregate, Untaken> {
+        let list_at = self.find(reference.id.pool())?;
+        let list = self.reference(list_at, reference)?;
+        let pieces = aggregate::parse_list(&list)?;
+        let mut taken = Vec::with_capacity(pieces.len());
+        let mut counts = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            let at = self.find(piece.id.pool())?;
+            taken.push(self.reference(at, piece)?); // on failure all taken so far are released by drop
+            counts.push((at, piece));
+            crash::point("recv.between_pieces");
+        }
+        for (at, piece) in counts {
+            self.count(at, piece);
+        }
+        self.count(list_at, reference);
+        Ok(Aggregate::from_pieces(taken))
+    }
+
+    /// The assignment of a pool, as an index into `ins`.
+    #[inline]
+    fn find(&mut self, pool: PoolId) -> Result<usize, Violation> {
+        match self.ins.iter().position(|i| i.pool == pool) {
+            Some(at) => Ok(at),
+            None => self.refresh(pool),
+        }
+    }
+
+    #[cold]
+    fn refresh(&mut self, pool: PoolId) -> Result<usize, Violation> {
+        let version = self.link.assigned_version.load(Ordering::Acquire);
+        if version != self.version {
+            self.version = version;
+            self.ins = lock(&self.link.assigned)
+                .iter()
+                .map(|assignment| In {
+                    pool: assignment.pool,
+                    forwarded: match &assignment.side {
+                        Assigned::Own(_) => true,
+                        Assigned::Foreign(foreign) => foreign.shape.writer != self.link.peer,
+                    },
+                    assignment: assignment.clone(),
+                })
+                .collect();
+        }
+        self.ins.iter().position(|i| i.pool == pool).ok_or(Violation::NotAssigned { pool })
+    }
+
+    /// Counts a reference and checks it. Ordering: `ref` first, then the generation, then (by the caller) `rcvd`.
+    #[inline]
+    fn reference(&self, at: usize, reference: Reference) -> Result<Cbuf, Untaken> {
+        let Some(entry) = self.ins.get(at) else { return Err(Violation::NotAssigned { pool: reference.id.pool() }.into()) };
+        let Reference { id, offset, length, serial } = reference;
+        let foreign = match &entry.assignment.side {
+            Assigned::Foreign(foreign) => foreign,
+            Assigned::Own(own) => return Ok(take_back(own, reference)?),
+        };
+        let slot = foreign.check_slot(id)?;
+        if let Some(missing) = foreign.check(offset, length, serial)? {
+            return Err(Untaken::Missing(id.pool(), missing));
+        }
+        foreign.retain(slot);
+        #[allow(clippy::cast_possible_truncation)] // below the window's length, a usize
+        let len = length as usize;
+        // SAFETY: the reference was just counted; `check` put the range inside the window.
+        let buf = unsafe { Cbuf::foreign(foreign.at(offset), len, NonNull::from(&**foreign), slot, id.generation(), self.trusted) };
+        if entry.forwarded {
+            // The generation after the reference: the collector bumps it, fences, and looks at references
+            // again, so one of the two sees the other. `buf` gives the reference back on the way out.
+            let now = foreign.generation(slot);
+            if now != id.generation() || now % 2 == 1 {
+                return Err(Violation::Dead { id, now }.into());
+            }
+        }
+        Ok(buf)
+    }
+
+    #[inline]
+    fn count(&self, at: usize, reference: Reference) {
+        if let Some(entry) = self.ins.get(at) {
+            let rcvd = &entry.assignment.counts.counts()[reference.id.slot() as usize];
+            // Ordering: the only writer is this Receiver; Release after the reference was counted, paired with the
+            // collector's Acquire, which reads all `rcvd` before all `ref`.
+            // Crash: dead between `ref` and here: both leave the roster with us.
+            rcvd.store(rcvd.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
+        }
+        crash::point("recv.after_rcvd");
+    }
+
+    #[cold]
+    fn violated(&mut self, violation: Violation) -> RecvError {
+        tracing::warn!(channel = %self.link.channel, peer = %self.link.peer, %violation, "the sender broke a rule");
+        self.link.peer_gone(Gone::Violated);
+        self.drained = true;
+        let _ = self.link.domain.tell(&Request::CloseChannel { channel: self.link.channel }, &[]);
+        RecvError::Violation(violation)
+    }
+
+    /// A chunk that we were not shown yet: take the manager's news, else ask it for what we missed.
+    #[cold]
+    fn fetch_chunk(&mut self, words: [u64; 8], pool: PoolId, missing: Missing) -> Result<Message, RecvError> {
+        let domain = self.link.domain;
+        let away = |_| RecvError::ChunkPending { pool, index: missing.index };
+        for attempt in 0..2 {
+            let asked = if attempt == 0 { domain.turn() } else { domain.call(|req| Request::Resync { req, pool }, &[], None).map(|_| ()) };
+            match asked {
+                Ok(()) => {}
+                Err(DomainError::Refused(refusal)) if refusal.code == RefusalCode::NoSuchId => break,
+                Err(error) => {
+                    self.pending = Some(words);
+                    return Err(away(error));
+                }
+            }
+            let here = self.ins.iter().find(|i| i.pool == pool).is_some_and(|i| match &i.assignment.side {
+                Assigned::Foreign(foreign) => foreign.has(missing.index, missing.serial),
+                Assigned::Own(_) => true,
+            });
+            if here {
+                return self.take(words);
+            }
+        }
+        // The pool's writer names a chunk that the manager has never passed on.
+        Err(self.violated(Violation::Chunk { index: missing.index, serial: missing.serial }))
+    }
+
+    /// Sends up to 48 bytes back to the sender over the control ring. Fails when that is full.
+    pub fn send_control(&mut self, bytes: &[u8], meta: u64) -> Result<(), SendError<()>> {
+        let fail = |failure| Err(SendError { failure, unsent: () });
+        if bytes.len() > descriptor::INLINE_BYTES {
+            return fail(SendFailure::TooLongInline { bytes: bytes.len() });
+        }
+        let link = &*self.link;
+        let lines = self.control_lines;
+        let pushed = self.control.try_push(lines, Publish::SeqCst, descriptor::inline_line(bytes, meta), || link.their_head());
+        match pushed {
+            Ok(tranship_sync::Push::Done) => {
+                tranship_sync::notify(link.their_asleep(), link.own.wake(), |how| link.wake_peer(how));
+                Ok(())
+            }
+            Ok(tranship_sync::Push::Full) => fail(SendFailure::Full { lines: lines.count(), waited_ms: 0 }),
+            Err(lie) => fail(SendFailure::Violation(Violation::Head { head: lie.head, min: lie.before, max: lie.tail })),
+        }
+    }
+
+    /// The sender's domain.
+    pub fn peer(&self) -> DomainId {
+        self.link.peer
+    }
+    /// The sender's process and user, as the kernel told the manager.
+    pub fn peer_pid_uid(&self) -> (u32, u32) {
+        (self.link.peer_pid, self.link.peer_uid)
+    }
+    /// The channel's id.
+    pub fn channel(&self) -> ChannelId {
+        self.link.channel
+    }
+    /// How this end waits from now on.
+    pub fn set_wait(&mut self, wait: Wait) {
+        self.wait = wait;
+    }
+    /// Whether a message waits (or a pending one is held).
+    pub fn is_ready(&self) -> bool {
+        self.pending.is_some() || self.consumer.ready(self.lines)
+    }
+    pub(super) fn may_have_news(&self) -> bool {
+        self.is_ready() || self.link.their_closed() || self.link.gone() != Gone::No
+    }
+}
+
+/// A buffer of our own pool that another domain sends back to us.
+#[cold]
+fn take_back(own: &Arc<OwnPool>, reference: Reference) -> Result<Cbuf, Violation> {
+    own.take_back(reference.id, reference.offset, reference.length)
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        if self.link.domain.fork.is_child() {
+            return;
+        }
+        // Crash: the manager takes the queue off the rosters at this request, or at our death.
+        let _ = self.link.domain.tell(&Request::CloseChannel { channel: self.link.channel }, &[]);
+        self.link.domain.forget_link(self.link.channel);
+    }
+}
+
+impl std::fmt::Debug for Receiver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Receiver").field("link", &self.link).field("taken", &self.consumer.head()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,454 @@
+//! The sending end of a link.
+
+use super::descriptor::{self, INLINE_BYTES, Reference};
+use super::message::{Inline, Payload};
+use super::shared::{Assigned, Assignment, Gone, LinkShared};
+use super::sleep::sleep_on;
+use crate::aggregate::Aggregate;
+use crate::cbuf::{Cbuf, Home};
+use crate::domain::millis;
+use crate::error::{DomainError, SendError, SendFailure, Violation};
+use crate::options::{LinkOptions, Wait, WhenFull};
+use crate::pool::Pool;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+use tranship_proto::{ChannelId, DomainId, Request};
+use tranship_region::layout::{CountsRw, Way};
+use tranship_sync::{Consumer, Lines, Producer, Publish, Waker};
+use tranship_sys::crash;
+
+/// Sends messages to one receiver. Everything sent before it is dropped can still be received.
+///
+/// Blocking: only as [`WhenFull`] says. Crash-safe: whatever was published before a `kill -9` arrives.
+pub struct Sender {
+    link: Arc<LinkShared>,
+    lines: Lines<'static>,
+    control_lines: Lines<'static>,
+    producer: Producer,
+    control: Consumer,
+    /// The assignments, most recently used first.
+    outs: Vec<Out>,
+    wait: Wait,
+    when_full: WhenFull,
+    dropped: u64,
+}
+
+/// A pool that can be sent from.
+struct Out {
+    home: *const (),
+    counts: Arc<CountsRw>,
+    _assignment: Arc<Assignment>,
+}
+
+// SAFETY: `home` is only compared, never followed.
+unsafe impl Send for Out {}
+// SAFETY: as above.
+unsafe impl Sync for Out {}
+
+impl Sender {
+    pub(super) fn new(link: Arc<LinkShared>, options: &LinkOptions) -> Result<Sender, DomainError> {
+        // The lines are in our own half, which `link` keeps mapped as long as this Sender lives.
+        let lines = link.own_lines()?;
+        let control_lines = link.their_lines()?;
+        Ok(Sender {
+            lines,
+            control_lines,
+            producer: Producer::new(),
+            control: Consumer::new(),
+            outs: Vec::new(),
+            wait: options.wait,
+            when_full: options.when_full,
+            dropped: 0,
+            link,
+        })
+    }
+
+    /// Sends a buffer or an aggregate. On failure what was to be sent comes back.
+    #[inline]
+    pub fn send(&mut self, payload: impl Into<Payload>) -> Result<(), SendError<Payload>> {
+        self.send_with(payload, 0)
+    }
+
+    /// The same with a word of the sender's that arrives with it.
+    #[inline]
+    pub fn send_with(&mut self, payload: impl Into<Payload>, meta: u64) -> Result<(), SendError<Payload>> {
+        match payload.into() {
+            Payload::Buf(buf) => self
+                .send_buf(buf, meta)
+                .map_err(|e| SendError { failure: e.failure, unsent: Payload::Buf(e.unsent) }),
+            Payload::Aggregate(aggregate) => self
+                .send_aggregate(aggregate, meta)
+                .map_err(|e| SendError { failure: e.failure, unsent: Payload::Aggregate(e.unsent) }),
+        }
+    }
+
+    /// Sends a buffer by reference.
+    ///
+    /// Cost: one line written, one locked instruction to publish it, one to queue the slot for collection.
+    #[inline]
+    pub fn send_buf(&mut self, buf: Cbuf, meta: u64) -> Result<(), SendError<Cbuf>> {
+        if let Err(failure) = self.ready_for(&buf).and_then(|()| self.make_room(1)) {
+            return self.not_sent(failure, buf);
+        }
+        self.publish(buf, false, meta, Publish::SeqCst);
+        self.wake();
+        Ok(())
+    }
+
+    /// Sends several buffers with one wake-up. Those that could not be sent come back, in order.
+    pub fn send_batch(&mut self, bufs: impl IntoIterator<Item = Cbuf>) -> Result<(), SendError<Vec<Cbuf>>> {
+        let mut bufs = bufs.into_iter();
+        let mut published = false;
+        while let Some(buf) = bufs.next() {
+            let room = self.ready_for(&buf).and_then(|()| {
+                if published && self.producer.known_room(self.lines) == 0 {
+                    self.fence_and_wake(); // before waiting, the receiver must know what there is
+                }
+                self.make_room(1)
+            });
+            if let Err(failure) = room {
+                if published {
+                    self.fence_and_wake();
+                }
+                return match self.not_sent(failure, buf) {
+                    Ok(()) => continue,
+                    Err(e) => Err(SendError { failure: e.failure, unsent: std::iter::once(e.unsent).chain(bufs).collect() }),
+                };
+            }
+            self.publish(buf, false, 0, Publish::Release);
+            published = true;
+        }
+        if published {
+            self.fence_and_wake();
+        }
+        Ok(())
+    }
+
+    /// Sends up to 48 bytes inside the descriptor: no buffer, no counting.
+    #[inline]
+    pub fn send_inline(&mut self, bytes: &[u8], meta: u64) -> Result<(), SendError<()>> {
+        if bytes.len() > INLINE_BYTES {
+            return Err(SendError { failure: SendFailure::TooLongInline { bytes: bytes.len() }, unsent: () });
+        }
+        if let Err(failure) = self.alive().and_then(|()| self.make_room(1)) {
+            return self.not_sent(failure, ());
+        }
+        let _ = self.producer.push(self.lines, Publish::SeqCst, descriptor::inline_line(bytes, meta));
+        self.wake();
+        Ok(())
+    }
+
+    /// Sends all pieces of an aggregate as one message. The list goes into a buffer of the first own
+    /// pool among the pieces' pools; see [`Aggregate::list_pool`](crate::Aggregate::set_list_pool).
+    pub fn send_aggregate(&mut self, aggregate: Aggregate, meta: u64) -> Result<(), SendError<Aggregate>> {
+        let list = match aggregate.make_list() {
+            Ok(list) => list,
+            Err(error) => return Err(SendError { failure: SendFailure::List(error), unsent: aggregate }),
+        };
+        let ready = aggregate
+            .pieces()
+            .iter()
+            .chain([&list])
+            .try_for_each(|piece| self.ready_for(piece))
+            .and_then(|()| self.make_room(1));
+        if let Err(failure) = ready {
+            return self.not_sent(failure, aggregate);
+        }
+        // Crash: pieces counted as sent in a message that is never published keep `sent` ahead of `rcvd`
+        // until the queue leaves the roster with our death.
+        for piece in aggregate.pieces() {
+            self.count(piece);
+            crash::point("send.between_pieces");
+        }
+        self.publish(list, true, meta, Publish::SeqCst);
+        self.wake();
+        Ok(())
+    }
+
+    /// Assigns a pool to this channel now, instead of at the first send from it. Blocks until the receiver agreed.
+    pub fn assign(&mut self, pool: &Pool) -> Result<(), DomainError> {
+        let own = pool.own_arc();
+        let home = Arc::as_ptr(&own).cast::<()>();
+        if self.outs.iter().any(|out| out.home == home) {
+            return Ok(());
+        }
+        self.assign_side(home, Assigned::Own(own))
+    }
+
+    /// The receiver's domain.
+    pub fn peer(&self) -> DomainId {
+        self.link.peer
+    }
+    /// The receiver's process and user, as the kernel told the manager.
+    pub fn peer_pid_uid(&self) -> (u32, u32) {
+        (self.link.peer_pid, self.link.peer_uid)
+    }
+    /// The channel's id.
+    pub fn channel(&self) -> ChannelId {
+        self.link.channel
+    }
+    /// Messages dropped by [`WhenFull::DropNew`].
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+    /// How `send` deals with a full ring from now on.
+    pub fn set_when_full(&mut self, when_full: WhenFull) {
+        self.when_full = when_full;
+    }
+    /// How this end waits from now on.
+    pub fn set_wait(&mut self, wait: Wait) {
+        self.wait = wait;
+    }
+    /// Messages that the receiver has not taken yet.
+    pub fn queued(&self) -> u64 {
+        self.producer.tail().saturating_sub(self.link.their_head())
+    }
+    /// Whether the receiver is gone.
+    pub fn is_peer_gone(&mut self) -> bool {
+        self.link.domain.catch_up();
+        self.link.look_for_death();
+        self.link.gone() != Gone::No
+    }
+
+    /// A control message from the receiver, if one is there.
+    pub fn try_recv_control(&mut self) -> Result<Option<(u64, Inline)>, Violation> {
+        let Some(words) = self.control.try_pop(self.control_lines) else { return Ok(None) };
+        // Ordering: Release pairs with the sink's Acquire of our head: it may reuse the line.
+        self.link.own.head().store(self.control.head(), Ordering::Release);
+        match descriptor::parse(&words)? {
+            descriptor::Descriptor::Inline { bytes, len } => Ok(Some((words[1], Inline { bytes, len }))),
+            _ => Err(Violation::Operation { op: 2 }),
+        }
+    }
+
+    fn not_sent<T>(&mut self, failure: SendFailure, unsent: T) -> Result<(), SendError<T>> {
+        if matches!(failure, SendFailure::Full { .. }) && self.when_full == WhenFull::DropNew {
+            self.dropped += 1;
+            return Ok(());
+        }
+        Err(SendError { failure, unsent })
+    }
+
+    #[inline]
+    fn alive(&self) -> Result<(), SendFailure> {
+        if self.link.domain.fork.is_child() {
+            return Err(SendFailure::Forked);
+        }
+        self.link.domain.catch_up();
+        match self.link.gone() {
+            Gone::No => Ok(()),
+            _ => Err(SendFailure::PeerGone(self.link.channel)),
+        }
+    }
+
+    /// Whether the buffer's pool is assigned; assigns it if not.
+    #[inline]
+    fn ready_for(&mut self, buf: &Cbuf) -> Result<(), SendFailure> {
+        self.alive()?;
+        let home = home_key(buf);
+        if self.outs.first().is_some_and(|out| out.home == home) {
+            return Ok(());
+        }
+        self.find_or_assign(buf, home)
+    }
+
+    #[cold]
+    fn find_or_assign(&mut self, buf: &Cbuf, home: *const ()) -> Result<(), SendFailure> {
+        if let Some(at) = self.outs.iter().position(|out| out.home == home) {
+            self.outs.swap(0, at);
+            return Ok(());
+        }
+        let side = match buf.home() {
+            // SAFETY: pools outlive their outstanding slots, and `buf` is one.
+            Home::Own(pool) => unsafe { pool.as_ref() }.arc().map(Assigned::Own),
+            // SAFETY: as above.
+            Home::Foreign(pool) => unsafe { pool.as_ref() }.arc().map(Assigned::Foreign),
+        };
+        let Some(side) = side.filter(|side| side.domain_is(self.link.domain)) else { return Err(SendFailure::OtherDomain) };
+        self.assign_side(home, side).map_err(SendFailure::Assign)
+    }
+
+    fn assign_side(&mut self, home: *const (), side: Assigned) -> Result<(), DomainError> {
+        let (pool, slots) = side.shape();
+        let (fd, counts) = CountsRw::create(Way::Sent, slots)?;
+        let counts = Arc::new(counts);
+        let shown = fd.try_clone().map_err(DomainError::system("fcntl"))?;
+        // Crash: on record before the manager knows, so that `QueueJoined` finds our counters.
+        self.link.add(Assignment { pool, side, counts: counts.clone(), counts_fd: fd });
+        let channel = self.link.channel;
+        crash::point("assign.before_request");
+        let answer = self.link.domain.call(|req| Request::Assign { req, channel, pool }, &[shown.as_fd()], None);
+        if let Err(error) = answer {
+            self.link.remove(pool);
+            return Err(error);
+        }
+        crash::point("assign.after_answer");
+        if let Some(assignment) = self.link.find(pool) {
+            self.outs.insert(0, Out { home, counts, _assignment: assignment });
+        }
+        Ok(())
+    }
+
+    /// Room for that many lines, waiting as chosen.
+    #[inline]
+    fn make_room(&mut self, want: u32) -> Result<(), SendFailure> {
+        if self.producer.known_room(self.lines) >= want {
+            return Ok(());
+        }
+        self.wait_for_room(want)
+    }
+
+    fn look_for_room(&mut self, want: u32) -> Result<bool, SendFailure> {
+        // Ordering: Acquire pairs with the receiver's Release of its head: it has read the lines.
+        let link = &self.link;
+        match self.producer.room(self.lines, want, || link.their_head()) {
+            Ok(room) => Ok(room >= want),
+            Err(lie) => {
+                let violation = Violation::Head { head: lie.head, min: lie.before, max: lie.tail };
+                self.link.peer_gone(Gone::Violated);
+                let _ = self.link.domain.tell(&Request::CloseChannel { channel: self.link.channel }, &[]);
+                Err(SendFailure::Violation(violation))
+            }
+        }
+    }
+
+    #[cold]
+    fn wait_for_room(&mut self, want: u32) -> Result<(), SendFailure> {
+        if self.look_for_room(want)? {
+            return Ok(());
+        }
+        let started = Instant::now();
+        let deadline = match self.when_full {
+            WhenFull::Block => None,
+            WhenFull::BlockFor(time) => Some(started + time),
+            WhenFull::Error | WhenFull::DropNew => Some(started),
+        };
+        let mut polls = 0u32;
+        loop {
+            if self.look_for_room(want)? {
+                return Ok(());
+            }
+            self.alive()?;
+            if deadline.is_some_and(|d| Instant::now() >= d) {
+                return Err(SendFailure::Full { lines: self.lines.count(), waited_ms: millis(started.elapsed()) });
+            }
+            polls = polls.wrapping_add(1);
+            match self.wait {
+                Wait::Spin => {
+                    std::hint::spin_loop();
+                    if polls.is_multiple_of(1 << 22) {
+                        self.link.look_for_death();
+                        self.link.domain.turn_quietly();
+                    }
+                }
+                Wait::SpinThenSleep(spins) if polls < spins => std::hint::spin_loop(),
+                _ => {
+                    let head = self.producer.known_head();
+                    let link = &self.link;
+                    // The receiver gives lines back by plain stores: it is a lazy waker.
+                    sleep_on(link, Waker::Lazy, deadline, || link.their_head() != head);
+                }
+            }
+        }
+    }
+
+    /// Counts a buffer as sent and makes its generation even: from here on others may name it.
+    #[inline]
+    fn count(&self, buf: &Cbuf) -> Reference {
+        let key = home_key(buf);
+        let slot = buf.slot();
+        if let Home::Own(pool) = buf.home() {
+            // SAFETY: pools outlive their outstanding slots.
+            // Crash: a generation made even in a buffer that is never published only means that it
+            // takes the long way through the collector; our death frees it anyway.
+            unsafe { pool.as_ref() }.make_public(slot);
+            crash::point("send.after_generation");
+        }
+        let (offset, serial) = buf.place();
+        if let Some(out) = self.outs.iter().find(|out| out.home == key) {
+            let sent = &out.counts.counts()[slot as usize];
+            // Ordering: the only writer of this counter is this Sender; Release pairs with the collector's
+            // Acquire. Published by the line's own Release or SeqCst store that follows.
+            // Crash: counted but not published: `sent` stays ahead until the queue leaves the roster with our
+            // death, when the sink has reported that it took the last message.
+            sent.store(sent.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
+        }
+        crash::point("send.after_sent");
+        Reference { id: buf.id(), offset, length: buf.len() as u64, serial }
+    }
+
+    /// Counts, publishes, and only then lets our own reference go.
+    #[inline]
+    fn publish(&mut self, buf: Cbuf, aggregate: bool, meta: u64, how: Publish) {
+        let fresh = match buf.home() {
+            // SAFETY: pools outlive their outstanding slots.
+            Home::Own(pool) if unsafe { pool.as_ref() }.is_private(buf.slot()) => Some(pool),
+            _ => None,
+        };
+        let reference = self.count(&buf);
+        let line = descriptor::reference_line(reference, aggregate, meta);
+        match fresh {
+            Some(pool) => {
+                let slot = buf.slot();
+                std::mem::forget(buf);
+                // SAFETY: pools outlive their outstanding slots; this one stays outstanding until collected.
+                let pool = unsafe { pool.as_ref() };
+                // The only handle, and nobody else knew the buffer until now: plain stores, before the
+                // line, for once it is published the buffer may come back to us.
+                pool.let_go_fresh(slot);
+                let _ = self.producer.push(self.lines, how, line);
+                crash::point("send.after_publish");
+                pool.queue_sent(slot);
+            }
+            None => {
+                let _ = self.producer.push(self.lines, how, line);
+                crash::point("send.after_publish");
+                drop(buf);
+            }
+        }
+    }
+
+    #[inline]
+    fn wake(&self) {
+        let link = &*self.link;
+        tranship_sync::notify(link.their_asleep(), link.own.wake(), |how| link.wake_peer(how));
+    }
+
+    fn fence_and_wake(&self) {
+        let link = &*self.link;
+        tranship_sync::fence_then_notify(link.their_asleep(), link.own.wake(), |how| link.wake_peer(how));
+    }
+}
+
+#[inline]
+fn home_key(buf: &Cbuf) -> *const () {
+    match buf.home() {
+        Home::Own(pool) => pool.as_ptr().cast_const().cast(),
+        Home::Foreign(pool) => pool.as_ptr().cast_const().cast(),
+    }
+}
+
+impl Drop for Sender {
+    /// Closes in order: what was sent can still be received.
+    fn drop(&mut self) {
+        if self.link.domain.fork.is_child() {
+            return;
+        }
+        // Ordering: Release: a sink that sees `closed` sees all lines before it (its Acquire).
+        // Crash: after `closed` and before the request the manager learns of it by our death or the sink's report.
+        self.link.own.closed().store(1, Ordering::Release);
+        crash::point("close.after_flag");
+        let _ = self.link.domain.tell(&Request::CloseChannel { channel: self.link.channel }, &[]);
+        self.fence_and_wake();
+        self.link.domain.forget_link(self.link.channel);
+    }
+}
+
+impl std::fmt::Debug for Sender {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sender").field("link", &self.link).field("sent", &self.producer.tail()).finish_non_exhaustive()
+    }
+}
+

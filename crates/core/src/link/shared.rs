@@ -1,0 +1,246 @@
+//! One end of a link: both halves, the peer's fate, the pools assigned.
+
+use crate::domain::{DomainCore, lock};
+use crate::error::DomainError;
+use crate::pool::{ForeignPool, OwnPool};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use tranship_proto::{ChannelId, DomainId, PoolId, Role};
+use tranship_region::layout::{CountsRw, LinkHalfRo, LinkHalfRw, Way};
+use std::ptr::NonNull;
+use tranship_sync::{Line, Lines};
+use tranship_sys::{futex, socket};
+
+/// What became of the other end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub(crate) enum Gone {
+    /// It is there.
+    No = 0,
+    /// It closed in order.
+    Closed = 1,
+    /// Its process ended.
+    Died = 2,
+    /// It broke a rule; we closed.
+    Violated = 3,
+}
+
+/// The pool side of an assignment.
+#[derive(Clone)]
+pub(crate) enum Assigned {
+    /// One's own pool.
+    Own(Arc<OwnPool>),
+    /// Another's pool that this domain reads.
+    Foreign(Arc<ForeignPool>),
+}
+
+/// A pool assigned to the channel, with this end's counters of it: `sent` at a source, `rcvd` at a sink.
+pub(crate) struct Assignment {
+    pub(crate) pool: PoolId,
+    pub(crate) side: Assigned,
+    pub(crate) counts: Arc<CountsRw>,
+    pub(crate) counts_fd: OwnedFd,
+}
+
+/// Everything of one end of a link but its cursors, which belong to `Sender` or `Receiver`.
+pub(crate) struct LinkShared {
+    pub(crate) domain: &'static DomainCore,
+    pub(crate) channel: ChannelId,
+    pub(crate) role: Role,
+    pub(crate) name: String,
+    pub(crate) peer: DomainId,
+    pub(crate) peer_pid: u32,
+    pub(crate) peer_uid: u32,
+    peer_process: Mutex<OwnedFd>,
+    pub(crate) own: LinkHalfRw,
+    pub(crate) own_fd: OwnedFd,
+    pub(crate) theirs: LinkHalfRo,
+    gone: AtomicU32,
+    pub(crate) assigned: Mutex<Vec<Arc<Assignment>>>,
+    /// Grows with `assigned`, so that cursors know when to look again.
+    pub(crate) assigned_version: AtomicU32,
+    /// Where we write a byte when the peer sleeps on its descriptor.
+    peer_fd: Mutex<Option<OwnedFd>>,
+    /// Our end of that, when we asked for one.
+    pub(crate) own_wake: Mutex<Option<OwnedFd>>,
+}
+
+impl Assigned {
+    pub(crate) fn shape(&self) -> (PoolId, u32) {
+        match self {
+            Assigned::Own(pool) => (pool.id(), pool.slot_count()),
+            Assigned::Foreign(pool) => (pool.shape.pool, pool.shape.slots),
+        }
+    }
+    pub(crate) fn domain_is(&self, domain: &'static DomainCore) -> bool {
+        match self {
+            Assigned::Own(pool) => std::ptr::eq(pool.domain, domain),
+            Assigned::Foreign(pool) => std::ptr::eq(pool.domain, domain),
+        }
+    }
+}
+
+impl LinkShared {
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn new(
+        domain: &'static DomainCore,
+        channel: ChannelId,
+        role: Role,
+        name: &str,
+        peer: (DomainId, u32, u32),
+        peer_process: OwnedFd,
+        own: (OwnedFd, LinkHalfRw),
+        theirs: LinkHalfRo,
+    ) -> LinkShared {
+        LinkShared {
+            domain,
+            channel,
+            role,
+            name: name.into(),
+            peer: peer.0,
+            peer_uid: peer.1,
+            peer_pid: peer.2,
+            peer_process: Mutex::new(peer_process),
+            own: own.1,
+            own_fd: own.0,
+            theirs,
+            gone: AtomicU32::new(Gone::No as u32),
+            assigned: Mutex::new(Vec::new()),
+            assigned_version: AtomicU32::new(0),
+            peer_fd: Mutex::new(None),
+            own_wake: Mutex::new(None),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn gone(&self) -> Gone {
+        match self.gone.load(Ordering::Acquire) {
+            0 => Gone::No,
+            1 => Gone::Closed,
+            2 => Gone::Died,
+            _ => Gone::Violated,
+        }
+    }
+
+    /// The peer's futex word, which we sleep on.
+    pub(crate) fn their_wake(&self) -> &AtomicU32 {
+        // SAFETY: in the peer's half, mapped as long as `self`; we only load it.
+        unsafe { &*self.theirs.wake().as_ptr() }
+    }
+
+    /// The peer's flag that says how it sleeps.
+    #[inline]
+    pub(crate) fn their_asleep(&self) -> &AtomicU32 {
+        // SAFETY: as above.
+        unsafe { &*self.theirs.asleep().as_ptr() }
+    }
+
+    /// Lines of the peer that we have not to fear: how many the peer took of ours.
+    #[inline]
+    pub(crate) fn their_head(&self) -> u64 {
+        // Ordering: Acquire pairs with the peer's Release of its head: it has read the lines.
+        self.theirs.head().load(Ordering::Acquire)
+    }
+
+    /// Whether the peer has said that it sends nothing more. Ordering: Acquire: all it sent before is visible.
+    #[inline]
+    pub(crate) fn their_closed(&self) -> bool {
+        self.theirs.closed().load(Ordering::Acquire) != 0
+    }
+
+    /// The lines that we write, for a cursor that keeps this link alive.
+    pub(crate) fn own_lines(&self) -> Result<Lines<'static>, DomainError> {
+        lines(self.own.lines_ptr(), self.own.count())
+    }
+
+    /// The lines that the peer writes.
+    pub(crate) fn their_lines(&self) -> Result<Lines<'static>, DomainError> {
+        lines(self.theirs.lines_ptr(), self.theirs.count())
+    }
+
+    /// The first reason stays.
+    pub(crate) fn peer_gone(&self, why: Gone) {
+        let _ = self.gone.compare_exchange(Gone::No as u32, why as u32, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// While the manager is away deaths are seen by our own descriptor of the peer's process.
+    pub(crate) fn look_for_death(&self) {
+        if self.gone() == Gone::No && tranship_sys::pidfd::is_dead(lock(&self.peer_process).as_fd()).unwrap_or(false) {
+            self.peer_gone(Gone::Died);
+        }
+    }
+
+    pub(crate) fn set_peer_process(&self, process: OwnedFd) {
+        *lock(&self.peer_process) = process;
+    }
+
+    pub(crate) fn find(&self, pool: PoolId) -> Option<Arc<Assignment>> {
+        lock(&self.assigned).iter().find(|a| a.pool == pool).cloned()
+    }
+
+    pub(crate) fn add(&self, assignment: Assignment) {
+        lock(&self.assigned).push(Arc::new(assignment));
+        self.assigned_version.fetch_add(1, Ordering::Release);
+    }
+
+    pub(crate) fn remove(&self, pool: PoolId) {
+        lock(&self.assigned).retain(|a| a.pool != pool);
+        self.assigned_version.fetch_add(1, Ordering::Release);
+    }
+
+    /// Sink: makes `rcvd` counters for a pool that the source offers.
+    pub(crate) fn accept_foreign(&self, pool: &Arc<ForeignPool>) -> Result<OwnedFd, DomainError> {
+        self.accept(pool.shape.pool, pool.shape.slots, Assigned::Foreign(pool.clone()))
+    }
+
+    /// Sink: the same for one of our own pools, whose buffers the source forwards back to us.
+    pub(crate) fn accept_own(&self, pool: &Arc<OwnPool>) -> Result<OwnedFd, DomainError> {
+        self.accept(pool.id(), pool.slot_count(), Assigned::Own(pool.clone()))
+    }
+
+    fn accept(&self, pool: PoolId, slots: u32, side: Assigned) -> Result<OwnedFd, DomainError> {
+        if self.role != Role::Sink || self.find(pool).is_some() {
+            return Err(DomainError::Protocol(format!("pool {pool} offered where it cannot be")));
+        }
+        let (counts_fd, counts) = CountsRw::create(Way::Rcvd, slots)?;
+        let shown = counts_fd.try_clone().map_err(DomainError::system("fcntl"))?;
+        self.add(Assignment { pool, side, counts: Arc::new(counts), counts_fd });
+        Ok(shown)
+    }
+
+    /// The peer's descriptor to wake it by; a byte now, so that nothing published before is missed.
+    pub(crate) fn set_peer_fd(&self, fd: OwnedFd) {
+        let _ = socket::sendmsg(fd.as_fd(), b"!", &[], true);
+        *lock(&self.peer_fd) = Some(fd);
+    }
+
+    /// The second half of a wake-up, when the peer's flag said that it sleeps.
+    #[cold]
+    pub(crate) fn wake_peer(&self, how: tranship_sync::Asleep) {
+        match how {
+            tranship_sync::Asleep::Descriptor => {
+                if let Some(fd) = &*lock(&self.peer_fd) {
+                    // Full means that a wake-up is queued already.
+                    let _ = socket::sendmsg(fd.as_fd(), b"!", &[], true);
+                }
+            }
+            _ => {
+                futex::wake(self.own.wake(), u32::MAX >> 1);
+            }
+        }
+    }
+}
+
+/// Lines in a half that the caller keeps mapped (every cursor holds its link).
+fn lines(first: NonNull<Line>, count: u32) -> Result<Lines<'static>, DomainError> {
+    // SAFETY: the half is mapped as long as the link, which the cursor's owner holds an Arc of; lines are
+    // reached only through atomics.
+    unsafe { Lines::from_raw(first, count as usize) }.map_err(|e| DomainError::Protocol(e.to_string()))
+}
+
+impl std::fmt::Debug for LinkShared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Link").field("channel", &self.channel).field("role", &self.role).field("peer", &self.peer).finish_non_exhaustive()
+    }
+}

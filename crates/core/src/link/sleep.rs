@@ -1,0 +1,51 @@
+//! Sleeping on a link: its words and the manager's, in rounds that look whether the other side still lives.
+
+use super::shared::LinkShared;
+use std::io;
+use std::time::{Duration, Instant};
+use tranship_sync::{Futex, Point, Slept, Waited, Waker};
+use tranship_sync::atomic::AtomicU32;
+use tranship_sys::futex;
+
+/// The kernel's futexes, for the sleeping protocol of `sync`.
+pub(crate) struct Kernel;
+
+impl Futex for Kernel {
+    type Error = io::Error;
+    fn wait_any(&self, points: &[Point<'_>], limit: Duration) -> io::Result<Waited> {
+        let woken = match points {
+            [one] => futex::wait(one.wake, one.seen, Some(limit))?,
+            _ => {
+                let mut words = [(std::ptr::null::<AtomicU32>(), 0u32); futex::WAITV_MAX];
+                for (word, point) in words.iter_mut().zip(points) {
+                    *word = (std::ptr::from_ref(point.wake), point.seen);
+                }
+                futex::waitv(&words[..points.len().min(futex::WAITV_MAX)], Some(limit))?
+            }
+        };
+        Ok(if woken == futex::Woken::Timeout { Waited::TimedOut } else { Waited::Woken })
+    }
+    fn wake_all(&self, word: &AtomicU32) {
+        let _ = futex::wake(word, u32::MAX >> 1);
+    }
+}
+
+/// How long to sleep before looking whether manager and peer are still there.
+pub(crate) const LOOK: Duration = Duration::from_millis(250);
+
+/// Sleeps until `ready`, the manager has news, or the deadline; true if there may be something to do.
+///
+/// After a round without either it looks for deaths by itself, for the manager may be away.
+pub(crate) fn sleep_on(link: &LinkShared, waker: Waker, deadline: Option<Instant>, ready: impl Fn() -> bool) -> bool {
+    let look = Instant::now() + LOOK;
+    let until = deadline.map_or(look, |d| d.min(look));
+    let mut points = [Point::peer(link.their_wake(), link.own.asleep()), Point::always(link.domain.wake_word())];
+    let slept = tranship_sync::sleep(&Kernel, &mut points, waker, Some(until), || {
+        (ready() || link.domain.has_news()).then_some(())
+    });
+    if !matches!(slept, Ok(Slept::Ready(()))) {
+        link.look_for_death();
+        link.domain.turn_quietly();
+    }
+    deadline.is_none_or(|d| Instant::now() < d)
+}

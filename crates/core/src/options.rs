@@ -1,0 +1,121 @@
+//! What a caller may choose, with defaults that need no thought.
+
+use std::time::Duration;
+
+/// A pool to be made.
+#[derive(Clone, Debug)]
+pub struct PoolOptions {
+    pub(crate) name: String,
+    pub(crate) max_bytes: u64,
+    pub(crate) slots: Option<u32>,
+    pub(crate) chunk_bytes: Option<u64>,
+    pub(crate) huge_pages: bool,
+}
+
+impl PoolOptions {
+    /// A pool of at most this many bytes (rounded up to whole chunks).
+    pub fn new(max_bytes: u64) -> PoolOptions {
+        PoolOptions { name: "pool".into(), max_bytes, slots: None, chunk_bytes: None, huge_pages: false }
+    }
+    /// What `tranship ls` shows; 1 to 64 bytes.
+    pub fn name(mut self, name: &str) -> Self {
+        self.name = name.into();
+        self
+    }
+    /// How many buffers may exist at once. Default: maximum / 4 KiB, at least 1024; at most 1,048,576.
+    pub fn slots(mut self, slots: u32) -> Self {
+        self.slots = Some(slots);
+        self
+    }
+    /// The unit in which memory is granted and given back, a power of two from 64 KiB to 64 MiB. Default:
+    /// maximum / 256 within those limits.
+    pub fn chunk_bytes(mut self, bytes: u64) -> Self {
+        self.chunk_bytes = Some(bytes);
+        self
+    }
+    /// Ask the kernel for huge pages (needs the shmem setting that `tranship doctor` shows).
+    pub fn huge_pages(mut self, yes: bool) -> Self {
+        self.huge_pages = yes;
+        self
+    }
+    pub(crate) fn chunk(&self) -> u64 {
+        let chunk = self.chunk_bytes.unwrap_or_else(|| (self.max_bytes / 256).max(1).next_power_of_two().clamp(64 << 10, 64 << 20));
+        chunk.max(4096)
+    }
+    pub(crate) fn slot_count(&self) -> u64 {
+        self.slots.map_or_else(|| (self.max_bytes / 4096).clamp(1024, 1 << 20), u64::from)
+    }
+}
+
+/// How an operation waits for the other side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Look again and again. Lowest latency, one core.
+    Spin,
+    /// Look that many times, then sleep until woken.
+    SpinThenSleep(u32),
+    /// Sleep at once when there is nothing.
+    Sleep,
+}
+
+impl Default for Wait {
+    fn default() -> Self {
+        Wait::SpinThenSleep(500)
+    }
+}
+
+/// What a send does when the receiver is behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum WhenFull {
+    /// Wait, for ever.
+    #[default]
+    Block,
+    /// Wait at most that long, then give the buffer back in an error.
+    BlockFor(Duration),
+    /// Give the buffer back in an error at once.
+    Error,
+    /// Drop what was to be sent, count it, go on.
+    DropNew,
+}
+
+/// A link to be made.
+#[derive(Clone, Debug)]
+pub struct LinkOptions {
+    pub(crate) lines: u32,
+    pub(crate) wait: Wait,
+    pub(crate) when_full: WhenFull,
+    pub(crate) timeout: Option<Duration>,
+}
+
+impl Default for LinkOptions {
+    fn default() -> Self {
+        LinkOptions { lines: 256, wait: Wait::default(), when_full: WhenFull::default(), timeout: None }
+    }
+}
+
+impl LinkOptions {
+    /// 256 messages deep, spins briefly and then sleeps, blocks when full.
+    pub fn new() -> LinkOptions {
+        LinkOptions::default()
+    }
+    /// Depth of the ring: a power of two, 2 to 65,536.
+    pub fn lines(mut self, lines: u32) -> Self {
+        self.lines = lines;
+        self
+    }
+    /// How this end waits.
+    pub fn wait(mut self, wait: Wait) -> Self {
+        self.wait = wait;
+        self
+    }
+    /// What `send` does when the ring is full.
+    pub fn when_full(mut self, when_full: WhenFull) -> Self {
+        self.when_full = when_full;
+        self
+    }
+    /// How long opening waits for the name to be exported; default: for ever.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+}

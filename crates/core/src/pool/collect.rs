@@ -1,0 +1,264 @@
+//! Collection: which sent buffers are dead, oldest first, and where the dead go.
+
+use super::own::OwnPool;
+use super::roster::{Counts, Refs};
+use super::slots::LocalRefs;
+use crate::domain::lock;
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+use tranship_ledger::{Batch, Generations, Roster};
+use tranship_proto::DomainId;
+use tranship_region::layout::TableRw;
+use tranship_sync::{Pop, Taker};
+use tranship_sys::crash;
+use tranship_zone::{NewSlab, Place, SlabHooks, SlotNumbers, SlotSet};
+
+/// Candidates looked at together: four cache lines of each counter.
+const LOOK: usize = 64;
+
+/// The collector's state: one thread at a time.
+pub(super) struct Gc {
+    pub(super) roster: Roster<Refs, Counts>,
+    taker: Taker,
+    /// Sent buffers that were alive when last looked at, oldest first.
+    held: VecDeque<u32>,
+    /// Dead buffers by class, for the zones to import.
+    ready: Box<[Vec<u32>]>,
+    candidates: Vec<u32>,
+    batch: Batch,
+    /// Readers' processes, to see deaths while the manager is away.
+    pub(super) processes: HashMap<DomainId, OwnedFd>,
+}
+
+impl Gc {
+    pub(super) fn new(taker: Taker, classes: usize) -> Gc {
+        Gc {
+            roster: Roster::new(0),
+            taker,
+            held: VecDeque::new(),
+            ready: (0..classes).map(|_| Vec::new()).collect(),
+            candidates: Vec::with_capacity(LOOK),
+            batch: Batch::default(),
+            processes: HashMap::new(),
+        }
+    }
+
+    pub(super) fn advance(&mut self, epoch: u64) {
+        if let Err(error) = self.roster.set_epoch(epoch) {
+            tracing::warn!(%error, "roster");
+        }
+    }
+}
+
+/// The own slot table as the collector sees it.
+struct Table<'a>(&'a TableRw);
+
+impl Generations for Table<'_> {
+    #[inline]
+    fn load(&self, slot: u32) -> u32 {
+        self.0.slots()[slot as usize].generation.load(Ordering::Relaxed)
+    }
+    #[inline]
+    fn store(&self, slot: u32, generation: u32) {
+        self.0.slots()[slot as usize].generation.store(generation, Ordering::Relaxed);
+        crash::point("collect.after_bump");
+    }
+}
+
+impl OwnPool {
+    /// Items for a class's zone: dead sent buffers first, then items of slabs, then a new slab.
+    pub(super) fn import(&self, class: usize, out: &mut Vec<u32>, want: usize) {
+        self.collect_for(class, out, want);
+        if out.is_empty() {
+            self.from_slabs(class, out, want);
+        }
+    }
+
+    /// Dead buffers of one class. Looks at everything before it gives up.
+    fn collect_for(&self, class: usize, out: &mut Vec<u32>, want: usize) {
+        for _ in 0..3 {
+            let mut gc = lock(&self.gc);
+            let outcome = self.collect_until(&mut gc, Some(class));
+            let ready = &mut gc.ready[class];
+            let keep = ready.len().saturating_sub(want);
+            // Oldest dead first: they are at the front.
+            out.extend(ready.drain(..ready.len() - keep));
+            drop(gc);
+            if outcome || !out.is_empty() {
+                return;
+            }
+            // The roster is older than the board: take the manager's news without the lock, then again.
+            self.domain.turn_quietly();
+        }
+    }
+
+    /// Collects everything that is dead now. False if the roster is stale.
+    pub(super) fn collect_all(&self) -> bool {
+        let mut gc = lock(&self.gc);
+        self.collect_until(&mut gc, None)
+    }
+
+    /// Looks at candidates, oldest first, until some of `class` are dead (`None`: at all of them). False if the
+    /// roster is stale.
+    fn collect_until(&self, gc: &mut Gc, class: Option<usize>) -> bool {
+        let enough = |gc: &Gc| class.is_some_and(|class| !gc.ready[class].is_empty());
+        if enough(gc) {
+            return true;
+        }
+        let started = Instant::now();
+        // Those that were alive before are older than those in the queue, but each is looked at once only.
+        let mut old = gc.held.len();
+        let mut fresh = true;
+        let mut good = true;
+        while !enough(gc) && (old > 0 || fresh) {
+            gc.candidates.clear();
+            let from_held = old.min(if fresh { LOOK / 4 } else { LOOK });
+            old -= from_held;
+            gc.candidates.extend(gc.held.drain(..from_held));
+            while gc.candidates.len() < LOOK {
+                match self.sent.pop(&mut gc.taker) {
+                    Pop::Slot(slot) => {
+                        self.slots[slot as usize].unqueue();
+                        gc.candidates.push(slot);
+                    }
+                    Pop::Empty | Pop::Busy => {
+                        fresh = false;
+                        break;
+                    }
+                }
+            }
+            if gc.candidates.is_empty() {
+                break;
+            }
+            if !self.judge(gc) {
+                good = false;
+                break;
+            }
+        }
+        self.counters.collect_ns.fetch_add(u64::try_from(started.elapsed().as_nanos()).unwrap_or(0), Ordering::Relaxed);
+        self.counters.collections.fetch_add(1, Ordering::Relaxed);
+        good
+    }
+
+    /// The verdict over `gc.candidates`; the dead go to `ready`, the living to `held`.
+    fn judge(&self, gc: &mut Gc) -> bool {
+        gc.batch.clear();
+        let candidates = std::mem::take(&mut gc.candidates);
+        let verdict = gc.roster.collect(
+            &candidates,
+            &LocalRefs(&self.slots),
+            &Table(&self.table),
+            || self.board_epoch(),
+            &mut gc.batch,
+        );
+        let (dead, alive): (&[u32], &[u32]) = match verdict {
+            Ok(()) => (&gc.batch.dead, &gc.batch.alive),
+            Err(_) => (&[], &candidates),
+        };
+        for &slot in dead {
+            match gc.ready.get_mut(usize::from(self.slots[slot as usize].class())) {
+                Some(ready) => ready.push(slot),
+                None => self.free_huge(slot),
+            }
+        }
+        for &slot in alive {
+            let private = &self.slots[slot as usize];
+            // A handle that came back queues it again when it goes.
+            if private.local.load(Ordering::SeqCst) == 0 && private.try_queue() {
+                gc.held.push_back(slot);
+            }
+        }
+        self.counters.collected.fetch_add(dead.len() as u64, Ordering::Relaxed);
+        gc.candidates = candidates;
+        verdict.is_ok()
+    }
+
+    fn from_slabs(&self, class: usize, out: &mut Vec<u32>, want: usize) {
+        let store = &mut *lock(&self.store);
+        let keg = &mut store.kegs[class];
+        if keg.alloc(out, want) > 0 {
+            return;
+        }
+        let mut hooks = Hooks { pool: self, class, numbers: &mut store.numbers };
+        if keg.grow(&mut store.runs, &mut hooks).is_ok() {
+            keg.alloc(out, want);
+        }
+    }
+
+    /// Items go back from a zone to their slabs.
+    pub(super) fn to_kegs(&self, items: &[u32]) {
+        let store = &mut *lock(&self.store);
+        for &slot in items {
+            let private = &self.slots[slot as usize];
+            let class = usize::from(private.class());
+            let Some(keg) = store.kegs.get_mut(class) else { continue };
+            let mut hooks = Hooks { pool: self, class, numbers: &mut store.numbers };
+            keg.free(private.place(), &mut store.runs, &mut hooks);
+        }
+    }
+
+    /// Everything that is dead or cached goes back to the slabs, and empty slabs to the runs.
+    pub(super) fn reclaim(&self) {
+        for zone in &self.zones {
+            if zone.stats().cached() > 0 {
+                zone.drain(tranship_zone::Level::All);
+            }
+        }
+        self.collect_all();
+        let ready: Vec<u32> = lock(&self.gc).ready.iter_mut().flat_map(|ready| ready.drain(..)).collect();
+        self.to_kegs(&ready);
+        let store = &mut *lock(&self.store);
+        for (class, keg) in store.kegs.iter_mut().enumerate() {
+            let mut hooks = Hooks { pool: self, class, numbers: &mut store.numbers };
+            keg.reap(&mut store.runs, &mut hooks);
+        }
+    }
+
+    /// A run of its own for a buffer larger than a chunk.
+    pub(super) fn alloc_huge(&self, len: usize) -> Option<u32> {
+        let store = &mut *lock(&self.store);
+        let pages = u32::try_from((len as u64).div_ceil(4096)).ok()?;
+        let run = store.runs.alloc(pages)?;
+        let Some(set) = store.numbers.take(1) else {
+            store.runs.free(run);
+            return None;
+        };
+        let slot = set.get(0)?;
+        self.enter(slot, run.offset(), run.bytes(), Self::HUGE, Place { slab: 0, index: 0 });
+        store.huge.insert(slot, run);
+        Some(slot)
+    }
+
+    /// Writes a slot's entry: where its memory is from now on. Its generation stays odd.
+    fn enter(&self, slot: u32, offset: u64, length: u64, class: u8, place: Place) {
+        self.slots[slot as usize].place_at(offset, class, place);
+        let entry = &self.table.slots()[slot as usize];
+        entry.offset.store(offset, Ordering::Relaxed);
+        entry.length.store(length, Ordering::Relaxed);
+        entry.serial.store(self.serial_at(offset), Ordering::Relaxed);
+    }
+}
+
+/// Gives the items of a new slab their slots.
+pub(super) struct Hooks<'a> {
+    pub(super) pool: &'a OwnPool,
+    pub(super) class: usize,
+    pub(super) numbers: &'a mut SlotNumbers,
+}
+
+impl SlabHooks for Hooks<'_> {
+    fn adopt(&mut self, slab: NewSlab) -> Option<SlotSet> {
+        let set = self.numbers.take(slab.items.into())?;
+        let class = u8::try_from(self.class).ok()?;
+        for (index, slot) in (0u16..).zip(set.iter()) {
+            let offset = slab.run.offset() + u64::from(index) * slab.item_bytes;
+            self.pool.enter(slot, offset, slab.item_bytes, class, Place { slab: slab.slab, index });
+        }
+        Some(set)
+    }
+    fn retire(&mut self, _slab: u32, slots: &SlotSet) {
+        self.numbers.give(slots);
+    }
+}

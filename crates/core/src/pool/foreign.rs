@@ -1,0 +1,217 @@
+//! A pool that another domain writes and this one reads.
+
+use crate::domain::{DomainCore, PoolShape, lock};
+use crate::error::{DomainError, Violation};
+use std::os::fd::OwnedFd;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicU32, Ordering};
+use tranship_proto::{CbufId, PoolId};
+use tranship_region::Window;
+use tranship_region::layout::{RefsRw, TableRo};
+use tranship_sys::futex;
+
+/// The reader's side of a pool: the window with the chunks shown so far, the writer's slot table, and our
+/// own reference counters.
+///
+/// The window shows zeros wherever no chunk is attached, so that whatever a lying peer names, reading it is a
+/// wrong answer at worst, never a fault.
+pub(crate) struct ForeignPool {
+    pub(crate) domain: &'static DomainCore,
+    pub(crate) shape: PoolShape,
+    window: Window,
+    chunk_shift: u32,
+    table: TableRo,
+    refs: RefsRw,
+    refs_fd: OwnedFd,
+    /// Serial of the chunk at each window index; 0: none.
+    serials: Box<[AtomicU32]>,
+    changing: Mutex<()>,
+}
+
+/// Where a descriptor's chunk is not attached here (yet).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Missing {
+    pub(crate) index: u32,
+    pub(crate) serial: u32,
+}
+
+impl ForeignPool {
+    pub(crate) fn open(domain: &'static DomainCore, shape: PoolShape, table: OwnedFd) -> Result<ForeignPool, DomainError> {
+        let table = TableRo::open(&table, shape.slots, shape.max_bytes, shape.chunk_bytes)?;
+        let window = super::reserve(shape.max_bytes, shape.chunk_bytes)?;
+        let (refs_fd, refs) = RefsRw::create(shape.slots)?;
+        let chunks = shape.max_bytes / shape.chunk_bytes;
+        Ok(ForeignPool {
+            domain,
+            shape,
+            window,
+            chunk_shift: shape.chunk_bytes.trailing_zeros(),
+            table,
+            refs,
+            refs_fd,
+            serials: (0..chunks).map(|_| AtomicU32::new(0)).collect(),
+            changing: Mutex::new(()),
+        })
+    }
+
+    #[inline]
+    pub(crate) fn pool_id(&self) -> PoolId {
+        self.shape.pool
+    }
+
+    pub(crate) fn refs_fd(&self) -> Result<OwnedFd, DomainError> {
+        self.refs_fd.try_clone().map_err(DomainError::system("fcntl"))
+    }
+
+    /// Maps a chunk that the manager passed on, after checking it.
+    pub(crate) fn attach(&self, index: u32, serial: u32, fd: OwnedFd) -> Result<(), DomainError> {
+        let _one = lock(&self.changing);
+        let Some(known) = self.serials.get(index as usize) else {
+            return Err(DomainError::Protocol(format!("chunk index {index} of {}", self.serials.len())));
+        };
+        if known.load(Ordering::Relaxed) == serial {
+            return Ok(()); // a resync repeats what is here
+        }
+        self.window.attach_ro(index, &fd)?;
+        // Ordering: Release pairs with the Acquire in `check`: whoever sees the serial sees the mapping.
+        known.store(serial, Ordering::Release);
+        Ok(())
+    }
+
+    /// Unmaps a chunk in which all is dead, if it is still the one meant.
+    pub(crate) fn detach(&self, index: u32, serial: u32) {
+        let _one = lock(&self.changing);
+        if let Some(known) = self.serials.get(index as usize)
+            && known.load(Ordering::Relaxed) == serial
+        {
+            known.store(0, Ordering::Release);
+            // SAFETY: the place shows zeros from here on, which any view of a buffer that a liar made us keep bears.
+            let _ = unsafe { self.window.detach(index) };
+        }
+    }
+
+    pub(crate) fn detach_all(&self) {
+        for (index, serial) in (0u32..).zip(&self.serials) {
+            let serial = serial.load(Ordering::Relaxed);
+            if serial != 0 {
+                self.detach(index, serial);
+            }
+        }
+    }
+
+    /// The chunks that are mapped, as (index, serial): what a restarted manager is told.
+    pub(crate) fn mapped(&self) -> Vec<(u32, u32)> {
+        (0u32..)
+            .zip(&self.serials)
+            .map(|(index, serial)| (index, serial.load(Ordering::Relaxed)))
+            .filter(|(_, serial)| *serial != 0)
+            .collect()
+    }
+
+    /// Whether a descriptor's bytes lie in chunks that are attached, the first of them with that serial.
+    #[inline]
+    pub(crate) fn check(&self, offset: u64, length: u64, serial: u32) -> Result<Option<Missing>, Violation> {
+        let end = offset.checked_add(length).filter(|end| *end <= self.shape.max_bytes);
+        let Some(end) = end else {
+            return Err(Violation::Range { offset, length, max_bytes: self.shape.max_bytes });
+        };
+        // Both are below max_bytes / chunk_bytes, which fits: `serials` has so many entries.
+        #[allow(clippy::cast_possible_truncation)]
+        let (first, last) = ((offset >> self.chunk_shift) as usize, (end.saturating_sub(1).max(offset) >> self.chunk_shift) as usize);
+        let Some(chunks) = self.serials.get(first..=last) else {
+            return Err(Violation::Range { offset, length, max_bytes: self.shape.max_bytes });
+        };
+        // Ordering: Acquire pairs with the Release in `attach`.
+        if chunks[0].load(Ordering::Acquire) == serial {
+            if chunks.len() == 1 || chunks[1..].iter().all(|s| s.load(Ordering::Acquire) != 0) {
+                return Ok(None);
+            }
+        }
+        #[allow(clippy::cast_possible_truncation)]
+        Ok(Some(Missing { index: first as u32, serial }))
+    }
+
+    /// Counts a reference. Ordering: a read-modify-write before `rcvd` and before the generation is read;
+    /// SeqCst pairs with the collector's fence between its bump of the generation and its second look.
+    #[inline]
+    pub(crate) fn retain(&self, slot: u32) {
+        self.refs.refs()[slot as usize].fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Takes a reference back; wakes the writer if it waits for that.
+    #[inline]
+    pub(crate) fn release(&self, slot: u32) {
+        if self.domain.fork.is_child() {
+            return; // the counters belong to the parent and are not even mapped here
+        }
+        // Ordering: release, so that our reads of the buffer are over when the writer sees the count (its
+        // Acquire in the collector); SeqCst, for the load of `relinquish` must not come before it
+        // (partner: the writer stores `relinquish`, fences, looks again).
+        let before = self.refs.refs()[slot as usize].fetch_sub(1, Ordering::SeqCst);
+        if before == 1 && self.table.relinquish().load(Ordering::Acquire) != 0 {
+            self.wake_writer();
+        }
+    }
+
+    #[cold]
+    fn wake_writer(&self) {
+        // Ordering: Release pairs with the Acquire of the waiting writer's look at the word.
+        self.refs.wake().fetch_add(1, Ordering::Release);
+        futex::wake(self.refs.wake(), u32::MAX >> 1);
+    }
+
+    /// The generation that the writer shows for a slot now, or a violation if there is no such slot.
+    #[inline]
+    pub(crate) fn generation(&self, slot: u32) -> u32 {
+        self.table.slot(slot).map_or(0, |s| s.generation().load(Ordering::Acquire))
+    }
+
+    #[inline]
+    pub(crate) fn check_slot(&self, id: CbufId) -> Result<u32, Violation> {
+        let slot = id.slot();
+        if slot < self.shape.slots { Ok(slot) } else { Err(Violation::Slot { slot, slots: self.shape.slots }) }
+    }
+
+    /// Where in the window an offset that `check` passed lies.
+    #[inline]
+    pub(crate) fn at(&self, offset: u64) -> NonNull<u8> {
+        debug_assert!(offset <= self.shape.max_bytes);
+        // SAFETY: `check` found offset <= max_bytes, the window's length; the window is mapped as long
+        // as self lives.
+        #[allow(clippy::cast_possible_truncation)]
+        unsafe {
+            super::base(&self.window).add(offset as usize)
+        }
+    }
+
+    /// Window offset of a pointer into the window.
+    #[inline]
+    pub(crate) fn offset_of(&self, ptr: NonNull<u8>) -> u64 {
+        (ptr.as_ptr().addr() - self.window.base().addr()) as u64
+    }
+
+    /// Serial of the chunk at a window offset.
+    #[inline]
+    pub(crate) fn serial_at(&self, offset: u64) -> u32 {
+        #[allow(clippy::cast_possible_truncation)]
+        let index = (offset >> self.chunk_shift) as usize;
+        self.serials.get(index).map_or(0, |s| s.load(Ordering::Relaxed))
+    }
+
+    /// Whether that chunk is mapped.
+    pub(crate) fn has(&self, index: u32, serial: u32) -> bool {
+        self.serials.get(index as usize).is_some_and(|s| s.load(Ordering::Acquire) == serial)
+    }
+
+    /// The counted handle that the domain's register has of this pool.
+    pub(crate) fn arc(&self) -> Option<Arc<ForeignPool>> {
+        let found = lock(&self.domain.foreign).get(&self.shape.pool).cloned();
+        found.filter(|arc| std::ptr::eq(Arc::as_ptr(arc), self))
+    }
+
+    /// Whether this domain holds no buffer of it.
+    pub(crate) fn nothing_held(&self) -> bool {
+        (0..self.shape.slots).all(|slot| self.refs.refs()[slot as usize].load(Ordering::Acquire) == 0)
+    }
+}

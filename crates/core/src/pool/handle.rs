@@ -1,0 +1,165 @@
+//! The public handle of one's own pool.
+
+use super::own::OwnPool;
+use super::wait::Patience;
+use crate::cbuf::CbufMut;
+use crate::domain::{DomainCore, lock};
+use crate::error::{AllocError, DomainError};
+use crate::options::PoolOptions;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use tranship_proto::{DomainId, PoolId, Request};
+
+/// A pool that this domain writes. Clone it freely; threads may share it. When the last handle is gone the
+/// pool is taken down as soon as nobody holds a buffer of it.
+pub struct Pool {
+    own: Arc<OwnPool>,
+}
+
+/// What a pool has done and has.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PoolStats {
+    /// Buffers handed out so far.
+    pub allocs: u64,
+    /// Buffers that came back to the caches without being sent.
+    pub frees: u64,
+    /// Buffers of this process's caches.
+    pub cached: u64,
+    /// Bytes of chunks present.
+    pub chunk_bytes_present: u64,
+    /// The quota, bytes.
+    pub quota_bytes: u64,
+    /// Sent buffers found dead so far.
+    pub collected: u64,
+    /// Collections so far.
+    pub collections: u64,
+    /// Time spent collecting, ns.
+    pub collect_ns: u64,
+    /// Time callers spent blocked, ns.
+    pub blocked_ns: u64,
+    /// Callers waiting now.
+    pub waiting: usize,
+}
+
+impl Pool {
+    pub(crate) fn create(domain: &'static DomainCore, options: PoolOptions) -> Result<Pool, DomainError> {
+        OwnPool::create(domain, options).map(Pool::from_arc)
+    }
+
+    pub(crate) fn from_arc(own: Arc<OwnPool>) -> Pool {
+        own.handles.fetch_add(1, Ordering::Relaxed);
+        Pool { own }
+    }
+
+    pub(crate) fn own_ref(&self) -> &OwnPool {
+        &self.own
+    }
+
+    pub(crate) fn own_arc(&self) -> Arc<OwnPool> {
+        self.own.clone()
+    }
+
+    /// A buffer of `len` bytes. Blocks, first come first served, until there is memory within the quota.
+    /// A request that can never be met is an error at once.
+    #[inline]
+    pub fn alloc(&self, len: usize) -> Result<CbufMut, AllocError> {
+        self.alloc_with(len, || Patience::Forever)
+    }
+
+    /// The same without waiting for anybody to release memory. (It may ask the manager for more.)
+    #[inline]
+    pub fn try_alloc(&self, len: usize) -> Result<CbufMut, AllocError> {
+        self.alloc_with(len, || Patience::None)
+    }
+
+    /// The same, waiting at most that long.
+    pub fn alloc_timeout(&self, len: usize, timeout: Duration) -> Result<CbufMut, AllocError> {
+        self.alloc_with(len, || Patience::Until(Instant::now() + timeout))
+    }
+
+    #[inline]
+    fn alloc_with(&self, len: usize, patience: impl FnOnce() -> Patience) -> Result<CbufMut, AllocError> {
+        let own = &*self.own;
+        if !own.contended.load(Ordering::Relaxed)
+            && !own.domain.fork.is_child()
+            && let Some(buf) = own.alloc_now(len)
+        {
+            return Ok(buf);
+        }
+        own.alloc_slow(len, patience())
+    }
+
+    /// A buffer with these bytes.
+    pub fn alloc_from(&self, bytes: &[u8]) -> Result<CbufMut, AllocError> {
+        let mut buf = self.alloc(bytes.len())?;
+        buf.copy_from_slice(bytes);
+        Ok(buf)
+    }
+
+    /// The system-wide id.
+    pub fn id(&self) -> PoolId {
+        self.own.id()
+    }
+
+    /// The largest size, bytes.
+    pub fn max_bytes(&self) -> u64 {
+        self.own.max_bytes
+    }
+
+    /// What the pool may have now, bytes.
+    pub fn quota_bytes(&self) -> u64 {
+        self.own.quota_bytes()
+    }
+
+    /// Lets another domain assign this pool to channels of its own, that is, forward its buffers.
+    pub fn allow_forward(&self, domain: DomainId) -> Result<(), DomainError> {
+        let pool = self.own.id();
+        self.own.domain.call(|req| Request::AllowForward { req, pool, domain }, &[], None).map(|_| ())
+    }
+
+    /// What it has done and has.
+    pub fn stats(&self) -> PoolStats {
+        let own = &*self.own;
+        let zones = own.zones.iter().map(|zone| zone.stats());
+        let (mut allocs, mut frees, mut cached) = (0, 0, 0);
+        for zone in zones {
+            allocs += zone.allocs;
+            frees += zone.frees;
+            cached += zone.cached();
+        }
+        let chunk_bytes_present = u64::from(lock(&own.store).runs.present()) << own.chunk_shift;
+        PoolStats {
+            allocs,
+            frees,
+            cached,
+            chunk_bytes_present,
+            quota_bytes: own.quota_bytes(),
+            collected: own.counters.collected.load(Ordering::Relaxed),
+            collections: own.counters.collections.load(Ordering::Relaxed),
+            collect_ns: own.counters.collect_ns.load(Ordering::Relaxed),
+            blocked_ns: own.counters.blocked_ns.load(Ordering::Relaxed),
+            waiting: own.waiters.count(),
+        }
+    }
+}
+
+impl Clone for Pool {
+    fn clone(&self) -> Pool {
+        Pool::from_arc(self.own.clone())
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        if self.own.handles.fetch_sub(1, Ordering::AcqRel) == 1 && !self.own.domain.fork.is_child() {
+            self.own.tend();
+        }
+    }
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pool").field("id", &self.id()).field("max_bytes", &self.max_bytes()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,406 @@
+//! A pool of one's own: the writer's side.
+
+use super::collect::Gc;
+use super::slots::{HUGE, Slot};
+use super::wait::Waiters;
+use crate::cbuf::{Cbuf, CbufMut};
+use crate::domain::{DomainCore, PoolShape, lock};
+use crate::error::{DomainError, Violation};
+use crate::options::PoolOptions;
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use tranship_ledger::generation;
+use tranship_proto::{CbufId, Event, PoolId, Request};
+use tranship_region::Window;
+use tranship_region::layout::TableRw;
+use tranship_sync::SlotQueue;
+use tranship_zone::{Backend, Classes, Keg, Run, RunAllocator, SlabShape, SlotNumbers, Zone, ZoneConfig};
+
+/// The writer's side of a pool: memory, slot table, allocator, collector.
+pub(crate) struct OwnPool {
+    pub(crate) domain: &'static DomainCore,
+    pub(super) id: PoolId,
+    base: NonNull<u8>,
+    /// Set while somebody waits for memory: then nobody passes the queue.
+    pub(super) contended: AtomicBool,
+    pub(super) classes: Classes,
+    pub(super) zones: Box<[Zone<Class>]>,
+    pub(super) slots: Box<[Slot]>,
+    pub(super) table: TableRw,
+    pub(super) sent: SlotQueue,
+    pub(super) gc: Mutex<Gc>,
+    pub(super) store: Mutex<Store>,
+    pub(super) waiters: Waiters,
+    /// Held while chunks are added or returned. Never waited for under the socket's lock.
+    pub(super) resizing: Mutex<Resizing>,
+    pub(super) window: Window,
+    pub(super) chunk_shift: u32,
+    /// Serial of the chunk at each window index; 0: none.
+    pub(super) serials: Box<[AtomicU32]>,
+    pub(super) table_fd: OwnedFd,
+    /// Index in the board.
+    pub(super) entry: AtomicU32,
+    pub(super) handles: AtomicU32,
+    pub(super) shrink_target: AtomicU64,
+    pub(super) options: PoolOptions,
+    pub(super) max_bytes: u64,
+    pub(super) counters: Counters,
+    pub(super) me: Weak<OwnPool>,
+}
+
+// SAFETY: `base` points into `window`, which the pool owns; all else is Send and Sync by itself.
+unsafe impl Send for OwnPool {}
+// SAFETY: as above; memory behind `base` is reached only through unique or frozen buffers.
+unsafe impl Sync for OwnPool {}
+
+/// What the slow path has done.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) blocked_ns: AtomicU64,
+    pub(super) collect_ns: AtomicU64,
+    pub(super) collections: AtomicU64,
+    pub(super) collected: AtomicU64,
+}
+
+/// Slabs and runs, under one lock.
+pub(super) struct Store {
+    pub(super) runs: RunAllocator,
+    pub(super) kegs: Vec<Keg>,
+    pub(super) numbers: SlotNumbers,
+    pub(super) huge: HashMap<u32, Run>,
+}
+
+/// Chunks on their way in or out.
+pub(super) struct Resizing {
+    pub(super) next_serial: u32,
+    pub(super) fds: HashMap<u32, OwnedFd>,
+    pub(super) last_look: Option<std::time::Instant>,
+    pub(super) peak_chunks: [u32; 2],
+}
+
+/// The backend of one class's zone.
+pub(super) struct Class {
+    pub(super) pool: Weak<OwnPool>,
+    pub(super) class: usize,
+}
+
+impl OwnPool {
+    pub(crate) fn create(domain: &'static DomainCore, options: PoolOptions) -> Result<Arc<OwnPool>, DomainError> {
+        let chunk = options.chunk();
+        let bad = |what, value, min, max| DomainError::BadArgument { what, value, min, max };
+        if !chunk.is_power_of_two() || !((64 << 10)..=(64 << 20)).contains(&chunk) {
+            return Err(bad("the chunk size in bytes (a power of two)", chunk, 64 << 10, 64 << 20));
+        }
+        if options.max_bytes == 0 || options.max_bytes > 1 << 44 {
+            return Err(bad("the pool's maximum in bytes", options.max_bytes, 1, 1 << 44));
+        }
+        let max_bytes = options.max_bytes.next_multiple_of(chunk);
+        let slots = options.slot_count();
+        let slot_limit = u64::from(tranship_proto::SLOT_LIMIT);
+        let slots = u32::try_from(slots).ok().filter(|s| (1..=tranship_proto::SLOT_LIMIT).contains(s)).ok_or(bad("slots", slots, 1, slot_limit))?;
+        let chunks = max_bytes / chunk;
+        let chunks = u32::try_from(chunks).map_err(|_| bad("chunks", chunks, 1, u32::MAX.into()))?;
+        if !tranship_proto::check_name(&options.name) {
+            return Err(bad("the length of the pool's name in bytes (no control characters)", options.name.len() as u64, 1, 64));
+        }
+
+        let (table_fd, table) = TableRw::create(slots, max_bytes, chunk)?;
+        let shown = table_fd.try_clone().map_err(DomainError::system("fcntl"))?;
+        let (event, _) = domain.call(
+            |req| Request::CreatePool { req, name: options.name.clone(), max_bytes, slots, chunk_bytes: chunk },
+            &[shown.as_fd()],
+            None,
+        )?;
+        let Event::PoolCreated { pool: id, entry, .. } = event else {
+            return Err(DomainError::Protocol("an answer to CreatePool that is none".into()));
+        };
+        let window = crate::pool::reserve(max_bytes, chunk)?;
+        let classes = Classes::new(chunk);
+        let (sent, taker) = SlotQueue::new(slots);
+        let pool = Arc::new_cyclic(|me: &Weak<OwnPool>| OwnPool {
+            domain,
+            id,
+            base: crate::pool::base(&window),
+            contended: AtomicBool::new(false),
+            zones: (0..classes.count())
+                .map(|class| {
+                    let bytes = classes.bytes_of(class);
+                    let config = ZoneConfig::for_item(bytes).capped((max_bytes / bytes).min(slots.into())).with_barrier(tranship_sys::membarrier::private_expedited);
+                    Zone::new(config, Class { pool: me.clone(), class })
+                })
+                .collect(),
+            slots: (0..slots).map(|_| Slot::default()).collect(),
+            table,
+            sent,
+            gc: Mutex::new(Gc::new(taker, classes.count())),
+            store: Mutex::new(Store {
+                runs: RunAllocator::new(chunks, chunk),
+                kegs: (0..classes.count()).map(|class| Keg::new(SlabShape::new(classes.bytes_of(class), chunk))).collect(),
+                numbers: SlotNumbers::new(slots),
+                huge: HashMap::new(),
+            }),
+            classes,
+            waiters: Waiters::default(),
+            resizing: Mutex::new(Resizing { next_serial: 1, fds: HashMap::new(), last_look: None, peak_chunks: [0; 2] }),
+            window,
+            chunk_shift: chunk.trailing_zeros(),
+            serials: (0..chunks).map(|_| AtomicU32::new(0)).collect(),
+            table_fd,
+            entry: AtomicU32::new(entry),
+            handles: AtomicU32::new(0),
+            shrink_target: AtomicU64::new(u64::MAX),
+            options,
+            max_bytes,
+            counters: Counters::default(),
+            me: me.clone(),
+        });
+        lock(&domain.pools).insert(id, pool.clone());
+        // The roster starts at whatever epoch the board shows: nobody reads the pool yet.
+        lock(&pool.gc).roster.reset_epoch(pool.board_epoch());
+        Ok(pool)
+    }
+
+    pub(crate) fn id(&self) -> PoolId {
+        self.id
+    }
+    pub(crate) fn name(&self) -> &str {
+        &self.options.name
+    }
+    pub(crate) fn table_fd(&self) -> &OwnedFd {
+        &self.table_fd
+    }
+    pub(crate) fn shape(&self) -> PoolShape {
+        PoolShape {
+            pool: self.id,
+            writer: self.domain.id(),
+            max_bytes: self.max_bytes,
+            slots: self.slot_count(),
+            chunk_bytes: self.chunk_bytes(),
+        }
+    }
+    /// A new manager's board has another entry for us.
+    pub(crate) fn set_entry(&self, entry: u32) {
+        self.entry.store(entry, Ordering::Release);
+    }
+    /// A new manager counts epochs from its own start; its roster is ours until `ClaimDone`.
+    pub(crate) fn adopt_epoch(&self) {
+        lock(&self.gc).roster.reset_epoch(self.board_epoch());
+    }
+    /// The chunks present: index, serial, a copy of the descriptor.
+    pub(crate) fn chunks(&self) -> Vec<(u32, u32, OwnedFd)> {
+        let resizing = lock(&self.resizing);
+        let copies = resizing.fds.iter().filter_map(|(index, fd)| {
+            let serial = self.serials.get(*index as usize)?.load(Ordering::Relaxed);
+            Some((*index, serial, fd.try_clone().ok()?))
+        });
+        copies.filter(|(_, serial, _)| *serial != 0).collect()
+    }
+    pub(crate) fn slot_count(&self) -> u32 {
+        u32::try_from(self.slots.len()).unwrap_or(u32::MAX)
+    }
+    pub(crate) fn arc(&self) -> Option<Arc<OwnPool>> {
+        self.me.upgrade()
+    }
+    pub(super) fn chunk_bytes(&self) -> u64 {
+        1 << self.chunk_shift
+    }
+    /// Ordering: Acquire pairs with the manager's Release, which comes before it lets a source send.
+    pub(super) fn board_epoch(&self) -> u64 {
+        self.domain.board().epoch(self.entry.load(Ordering::Relaxed)).map_or(u64::MAX, |e| e.load(Ordering::Acquire))
+    }
+    pub(crate) fn quota_bytes(&self) -> u64 {
+        self.domain.board().quota(self.entry.load(Ordering::Relaxed)).map_or(0, |q| q.load(Ordering::Acquire)).min(self.max_bytes)
+    }
+
+    /// A buffer out of the caches or whatever can be had without asking the manager.
+    ///
+    /// Cost when cached: one class look-up, one pop of the thread's bucket, three private stores; no shared
+    /// word, no locked instruction.
+    #[inline]
+    pub(crate) fn alloc_now(&self, len: usize) -> Option<CbufMut> {
+        let class = self.classes.class_of(len as u64)?;
+        let slot = self.zones[class].alloc()?;
+        Some(self.hand_out(slot, len))
+    }
+
+    #[inline]
+    pub(super) fn hand_out(&self, slot: u32, len: usize) -> CbufMut {
+        let private = &self.slots[slot as usize];
+        private.local.store(1, Ordering::Relaxed); // nobody else knows the slot
+        // SAFETY: the slot was cut out of an attached chunk, at least `len` long by its class, and stays
+        // outstanding until the handle is gone.
+        unsafe { CbufMut::new(self.at(private.offset()), len, NonNull::from(self), slot) }
+    }
+
+    #[inline]
+    fn at(&self, offset: u64) -> NonNull<u8> {
+        // SAFETY: offsets come from the run allocator, which knows only the window's pages.
+        #[allow(clippy::cast_possible_truncation)]
+        unsafe {
+            self.base.add(offset as usize)
+        }
+    }
+
+    /// Window offset of a pointer into the pool.
+    #[inline]
+    pub(crate) fn offset_of(&self, ptr: NonNull<u8>) -> u64 {
+        (ptr.as_ptr().addr() - self.base.as_ptr().addr()) as u64
+    }
+
+    /// Serial of the chunk at a window offset.
+    #[inline]
+    pub(crate) fn serial_at(&self, offset: u64) -> u32 {
+        #[allow(clippy::cast_possible_truncation)]
+        let index = (offset >> self.chunk_shift) as usize;
+        self.serials.get(index).map_or(0, |s| s.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    fn generation(&self, slot: u32) -> u32 {
+        self.table.slots()[slot as usize].generation.load(Ordering::Relaxed) // own word
+    }
+
+    /// The id under which others know the slot's buffer, or will.
+    #[inline]
+    pub(crate) fn id_of(&self, slot: u32) -> CbufId {
+        CbufId::new(self.id, slot, generation::published(self.generation(slot)))
+    }
+
+    /// Whether the caller's handle is the only one and the buffer was never sent.
+    #[inline]
+    pub(crate) fn is_private(&self, slot: u32) -> bool {
+        // Ordering: Acquire pairs with the Release of other handles' drops: what they did to the generation
+        // before is seen by the load after.
+        self.slots[slot as usize].local.load(Ordering::Acquire) == 1 && !generation::is_published(self.generation(slot))
+    }
+
+    /// Another handle.
+    pub(crate) fn retain(&self, slot: u32) {
+        self.slots[slot as usize].local.fetch_add(1, Ordering::Relaxed); // the caller holds one
+    }
+
+    /// A handle goes. The last one frees a buffer that was never sent, and queues one that was.
+    #[inline]
+    pub(crate) fn release(&self, slot: u32, came_back: bool) {
+        if self.domain.fork.is_child() {
+            return;
+        }
+        if self.is_private(slot) {
+            self.slots[slot as usize].local.store(0, Ordering::Relaxed);
+            self.free_private(slot);
+        } else {
+            self.release_shared(slot, came_back);
+        }
+    }
+
+    fn release_shared(&self, slot: u32, came_back: bool) {
+        let private = &self.slots[slot as usize];
+        // Ordering: AcqRel among handles; SeqCst against the collector's look at `local` after it unqueued.
+        if private.local.fetch_sub(1, Ordering::SeqCst) != 1 {
+            return;
+        }
+        if !generation::is_published(self.generation(slot)) {
+            self.free_private(slot);
+        } else if came_back {
+            // It may be queued from before it travelled.
+            if private.try_queue() {
+                self.sent.push(slot);
+            }
+        } else {
+            private.set_queued();
+            self.sent.push(slot);
+        }
+    }
+
+    #[inline]
+    fn free_private(&self, slot: u32) {
+        match self.zones.get(usize::from(self.slots[slot as usize].class())) {
+            Some(zone) => zone.free(slot),
+            None => self.free_huge(slot),
+        }
+    }
+
+    #[cold]
+    pub(super) fn free_huge(&self, slot: u32) {
+        let mut store = lock(&self.store);
+        if let Some(run) = store.huge.remove(&slot) {
+            store.runs.free(run);
+            store.numbers.give(&tranship_zone::SlotSet::Range { first: slot, count: 1 });
+        }
+        drop(store);
+        self.waiters.memory_came_back();
+    }
+
+    /// First send: the generation becomes even, so that receivers who check it accept the id.
+    #[inline]
+    pub(crate) fn make_public(&self, slot: u32) {
+        let word = &self.table.slots()[slot as usize].generation;
+        let now = word.load(Ordering::Relaxed);
+        if !generation::is_published(now) {
+            // Ordering: published by the ring line's Release; a forwarded receipt reads it after that.
+            word.store(generation::published(now), Ordering::Release);
+        }
+    }
+
+    /// The only handle of a buffer that is being published for the first time goes.
+    #[inline]
+    pub(crate) fn let_go_fresh(&self, slot: u32) {
+        let private = &self.slots[slot as usize];
+        private.set_queued();
+        private.local.store(0, Ordering::Release);
+    }
+
+    /// Puts a published buffer without handles where the collector finds it.
+    #[inline]
+    pub(crate) fn queue_sent(&self, slot: u32) {
+        self.sent.push(slot);
+    }
+
+    /// A buffer of ours that another domain sends back. Under the collector's lock: while it is held, an even
+    /// generation that matches cannot become odd.
+    pub(crate) fn take_back(&self, id: CbufId, offset: u64, length: u64) -> Result<Cbuf, Violation> {
+        let slot = id.slot();
+        let slots = self.slot_count();
+        let private = self.slots.get(slot as usize).ok_or(Violation::Slot { slot, slots })?;
+        let _gc = lock(&self.gc);
+        let now = self.generation(slot);
+        if now != id.generation() || !generation::is_published(now) {
+            return Err(Violation::Dead { id, now });
+        }
+        let start = private.offset();
+        let capacity = self.table.slots()[slot as usize].length.load(Ordering::Relaxed);
+        let inside = offset.checked_sub(start).and_then(|at| at.checked_add(length)).is_some_and(|end| end <= capacity);
+        if !inside {
+            return Err(Violation::Range { offset, length, max_bytes: self.max_bytes });
+        }
+        private.local.fetch_add(1, Ordering::SeqCst);
+        #[allow(clippy::cast_possible_truncation)]
+        let len = length as usize;
+        // SAFETY: the reference was just counted; the range is inside the slot's memory.
+        Ok(unsafe { Cbuf::own(self.at(offset), len, NonNull::from(self), slot, true) })
+    }
+
+    /// Slots of `huge` buffers carry this class.
+    pub(super) const HUGE: u8 = HUGE;
+}
+
+impl Backend for Class {
+    fn import(&self, out: &mut Vec<u32>, want: usize) {
+        if let Some(pool) = self.pool.upgrade() {
+            pool.import(self.class, out, want);
+        }
+    }
+    fn release(&self, items: &[u32]) {
+        if let Some(pool) = self.pool.upgrade() {
+            pool.to_kegs(items);
+        }
+    }
+    fn pressure_free(&self) {
+        if let Some(pool) = self.pool.upgrade() {
+            pool.waiters.memory_came_back();
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Less memory: free chunks go back, the emptiest are drained, and a pool without handles goes away.
+
+use super::own::OwnPool;
+use crate::domain::lock;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use tranship_proto::Request;
+use tranship_sys::crash;
+
+/// How often a pool looks whether it has more than it uses.
+const PERIOD: Duration = Duration::from_millis(250);
+
+impl OwnPool {
+    /// The manager wants the pool to have at most this many bytes of chunks.
+    pub(crate) fn set_shrink_target(&self, bytes: u64) {
+        self.shrink_target.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Work that is due. Called from `turn`, never under the socket's lock; cheap when nothing is due.
+    pub(crate) fn tend(&self) {
+        if self.handles.load(Ordering::Acquire) == 0 {
+            self.try_destroy();
+            return;
+        }
+        let Ok(mut resizing) = self.resizing.try_lock() else { return };
+        let now = Instant::now();
+        let target = self.shrink_target.load(Ordering::Relaxed);
+        let pressed = self.bytes_present() > target;
+        if !pressed && resizing.last_look.is_some_and(|last| now.duration_since(last) < PERIOD) {
+            return;
+        }
+        resizing.last_look = Some(now);
+
+        // Not pressed: give back what two periods have not needed, but never the last chunk.
+        let used = self.chunks_used();
+        let peak = used.max(resizing.peak_chunks[0]).max(resizing.peak_chunks[1]).max(1);
+        resizing.peak_chunks = [used, resizing.peak_chunks[0]];
+        let present = lock(&self.store).runs.present();
+        let keep = if pressed { u32::try_from(target >> self.chunk_shift).unwrap_or(u32::MAX) } else { peak };
+        if present <= keep {
+            self.end_shrink();
+            return;
+        }
+        self.reclaim();
+        self.return_free_chunks(&mut resizing, keep);
+        if pressed {
+            self.drain_emptiest(keep);
+            self.return_free_chunks(&mut resizing, keep);
+        }
+        if self.bytes_present() <= target {
+            self.end_shrink();
+        }
+    }
+
+    fn bytes_present(&self) -> u64 {
+        u64::from(lock(&self.store).runs.present()) << self.chunk_shift
+    }
+
+    /// Chunks that what is live needs, were it packed.
+    fn chunks_used(&self) -> u32 {
+        let store = lock(&self.store);
+        let cached: u64 = self.zones.iter().zip(&store.kegs).map(|(zone, keg)| zone.stats().cached() * keg.shape().item_bytes).sum();
+        let used = (store.runs.total_used_pages() * 4096).saturating_sub(cached);
+        u32::try_from(used.div_ceil(self.chunk_bytes())).unwrap_or(u32::MAX)
+    }
+
+    /// Returns wholly free chunks, highest first, while more than `keep` are there.
+    fn return_free_chunks(&self, resizing: &mut super::own::Resizing, keep: u32) {
+        loop {
+            let index = {
+                let mut store = lock(&self.store);
+                if store.runs.present() <= keep {
+                    return;
+                }
+                let Some(index) = store.runs.free_chunks().last() else { return };
+                store.runs.set_draining(index, false);
+                if !store.runs.take_chunk(index) {
+                    return;
+                }
+                index
+            };
+            let serial = self.serials[index as usize].swap(0, Ordering::AcqRel);
+            // Crash: unmapped and closed before the manager hears of it, so the memory is gone whatever follows.
+            // SAFETY: wholly free, and taken from the run allocator: no buffer lies in it.
+            let _ = unsafe { self.window.detach(index) };
+            drop(resizing.fds.remove(&index));
+            crash::point("shrink.before_return");
+            let _ = self.domain.tell(&Request::ReturnChunk { pool: self.id, index, serial }, &[]);
+        }
+    }
+
+    /// Stops allocating from the emptiest chunks (the paper's `inconsistent`, a private mark) and asks
+    /// readers to tell us of releases (its `relinquish`).
+    fn drain_emptiest(&self, keep: u32) {
+        let store = &mut *lock(&self.store);
+        let present = store.runs.present();
+        let draining = (0..u32::try_from(self.serials.len()).unwrap_or(u32::MAX)).filter(|i| store.runs.is_draining(*i)).count();
+        for _ in draining..usize::try_from(present - keep.min(present)).unwrap_or(0) {
+            let Some(index) = store.runs.emptiest() else { break };
+            self.set_draining(store, index, true);
+        }
+        self.waiters.want_news(&self.table, true);
+    }
+
+    fn set_draining(&self, store: &mut super::own::Store, index: u32, drain: bool) {
+        store.runs.set_draining(index, drain);
+        let pages = store.runs.pages_of(index);
+        for (class, keg) in store.kegs.iter_mut().enumerate() {
+            let mut hooks = super::collect::Hooks { pool: self, class, numbers: &mut store.numbers };
+            keg.set_draining(pages.clone(), drain, &mut store.runs, &mut hooks);
+        }
+    }
+
+    fn end_shrink(&self) {
+        self.shrink_target.store(u64::MAX, Ordering::Relaxed);
+        let store = &mut *lock(&self.store);
+        for index in 0..u32::try_from(self.serials.len()).unwrap_or(u32::MAX) {
+            if store.runs.is_draining(index) {
+                self.set_draining(store, index, false);
+            }
+        }
+        self.waiters.want_news(&self.table, false);
+    }
+
+    /// Nobody has a handle of the pool: once all its buffers are dead it is taken down.
+    fn try_destroy(&self) {
+        let Ok(mut resizing) = self.resizing.try_lock() else { return };
+        self.reclaim();
+        self.return_free_chunks(&mut resizing, 0);
+        if lock(&self.store).runs.present() > 0 {
+            return;
+        }
+        self.zones.iter().for_each(tranship_zone::Zone::close);
+        let _ = self.domain.tell(&Request::DestroyPool { pool: self.id }, &[]);
+        lock(&self.domain.pools).remove(&self.id);
+    }
+}

@@ -1,0 +1,72 @@
+//! What a pool's writer keeps about each slot in private memory.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use tranship_zone::Place;
+
+/// The class of buffers larger than a chunk, which are runs of their own.
+pub(crate) const HUGE: u8 = u8::MAX;
+
+/// One slot's private half: half a cache line, beside nothing that another thread's slot shares unless
+/// they are neighbours in one slab.
+#[derive(Debug, Default)]
+#[repr(C, align(32))]
+pub(crate) struct Slot {
+    /// Handles in this process.
+    pub(crate) local: AtomicU32,
+    slab: AtomicU32,
+    /// Window offset of the buffer's memory.
+    offset: AtomicU64,
+    index: AtomicU16,
+    class: AtomicU8,
+    /// Whether it waits to be collected.
+    queued: AtomicBool,
+}
+
+impl Slot {
+    /// The slab was cut: where the item lies from now on.
+    pub(crate) fn place_at(&self, offset: u64, class: u8, place: Place) {
+        // Relaxed: whoever gets the slot gets it through a lock or a handle passed on.
+        self.offset.store(offset, Ordering::Relaxed);
+        self.class.store(class, Ordering::Relaxed);
+        self.slab.store(place.slab, Ordering::Relaxed);
+        self.index.store(place.index, Ordering::Relaxed);
+        self.queued.store(false, Ordering::Relaxed);
+        self.local.store(0, Ordering::Relaxed);
+    }
+    #[inline]
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset.load(Ordering::Relaxed)
+    }
+    #[inline]
+    pub(crate) fn class(&self) -> u8 {
+        self.class.load(Ordering::Relaxed)
+    }
+    pub(crate) fn place(&self) -> Place {
+        Place { slab: self.slab.load(Ordering::Relaxed), index: self.index.load(Ordering::Relaxed) }
+    }
+    /// Marks it as queued by its only owner.
+    #[inline]
+    pub(crate) fn set_queued(&self) {
+        self.queued.store(true, Ordering::Relaxed);
+    }
+    /// Marks it as queued; true if it was not. Of a release and the collector exactly one queues it: each
+    /// swaps here after (before) it looked at `local`.
+    pub(crate) fn try_queue(&self) -> bool {
+        !self.queued.swap(true, Ordering::SeqCst)
+    }
+    /// The collector took it out of the queue.
+    pub(crate) fn unqueue(&self) {
+        self.queued.swap(false, Ordering::SeqCst);
+    }
+}
+
+/// A window of the slots' private reference counts, for the collector.
+#[derive(Debug)]
+pub(crate) struct LocalRefs<'a>(pub(crate) &'a [Slot]);
+
+impl tranship_ledger::Words for LocalRefs<'_> {
+    #[inline]
+    fn load(&self, slot: u32) -> u32 {
+        self.0[slot as usize].local.load(Ordering::SeqCst)
+    }
+}

@@ -1,0 +1,250 @@
+//! Waiting for memory, in FIFO order.
+//!
+//! Only the first in the queue waits on shared words; the others wait for it. While anybody waits, nobody passes:
+//! allocation goes through the queue and frees go past the caches.
+
+use super::grow::Growth;
+use super::own::OwnPool;
+use super::roster::Refs;
+use crate::cbuf::CbufMut;
+use crate::domain::{lock, millis};
+use crate::error::AllocError;
+use crate::link::Kernel;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::{Condvar, Mutex};
+use std::time::{Duration, Instant};
+use tranship_region::layout::TableRw;
+use tranship_sync::Point;
+use tranship_sys::futex;
+
+/// Who waits for memory of a pool.
+#[derive(Debug, Default)]
+pub(super) struct Waiters {
+    /// Tickets, first come first.
+    queue: Mutex<VecDeque<u64>>,
+    moved: Condvar,
+    next: AtomicU64,
+    /// Raised when memory came back inside this process.
+    local: AtomicU32,
+    /// How many want `relinquish` set.
+    wanting: Mutex<(bool, bool)>,
+}
+
+impl Waiters {
+    /// Memory came back inside this process, or the roster changed.
+    pub(super) fn memory_came_back(&self) {
+        self.local.fetch_add(1, Ordering::Release);
+        let _ = futex::wake(&self.local, 1);
+    }
+
+    /// Sets or clears `relinquish` for a shrinking pool.
+    pub(super) fn want_news(&self, table: &TableRw, shrinking: bool) {
+        let mut wanting = lock(&self.wanting);
+        wanting.0 = shrinking;
+        Self::set(table, *wanting);
+    }
+
+    fn want_memory(&self, table: &TableRw, waiting: bool) {
+        let mut wanting = lock(&self.wanting);
+        wanting.1 = waiting;
+        Self::set(table, *wanting);
+    }
+
+    fn set(table: &TableRw, wanting: (bool, bool)) {
+        let word = u32::from(wanting.0 || wanting.1);
+        if table.relinquish().load(Ordering::Relaxed) != word {
+            table.relinquish().store(word, Ordering::SeqCst);
+            // Ordering: partner is a reader's SeqCst decrement of `ref` before it reads `relinquish`.
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        lock(&self.queue).len()
+    }
+}
+
+/// How long a caller is ready to wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Patience {
+    /// Not at all.
+    None,
+    /// Until then.
+    Until(Instant),
+    /// For ever.
+    Forever,
+}
+
+impl OwnPool {
+    /// A buffer, the long way: collection, growth, reclaiming from other classes, waiting.
+    #[cold]
+    pub(crate) fn alloc_slow(&self, len: usize, patience: Patience) -> Result<CbufMut, AllocError> {
+        if self.domain.fork.is_child() {
+            return Err(AllocError::Forked);
+        }
+        let started = Instant::now();
+        let need = self.need_bytes(len);
+        let quota_bytes = self.quota_bytes();
+        if need > quota_bytes {
+            return Err(AllocError::TooLarge { need_bytes: need, quota_bytes });
+        }
+        self.domain.catch_up();
+        if self.waiters.count() == 0
+            && let Some(buf) = self.attempt(len)
+        {
+            return Ok(buf);
+        }
+        if patience == Patience::None {
+            return Err(self.out_of_memory(need, started));
+        }
+        let ticket = self.waiters.next.fetch_add(1, Ordering::Relaxed);
+        lock(&self.waiters.queue).push_back(ticket);
+        self.set_contended(true);
+        let result = self.wait_in_line(len, need, ticket, patience, started);
+        let mut queue = lock(&self.waiters.queue);
+        queue.retain(|t| *t != ticket);
+        if queue.is_empty() {
+            self.set_contended(false);
+        }
+        drop(queue);
+        self.waiters.moved.notify_all();
+        let waited = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.counters.blocked_ns.fetch_add(waited, Ordering::Relaxed);
+        result
+    }
+
+    fn out_of_memory(&self, need_bytes: u64, started: Instant) -> AllocError {
+        AllocError::OutOfMemory {
+            need_bytes,
+            live_bytes: u64::from(lock(&self.store).runs.present()) << self.chunk_shift,
+            quota_bytes: self.quota_bytes(),
+            waited_ms: millis(started.elapsed()),
+        }
+    }
+
+    /// Bytes of chunks that must exist for such a buffer.
+    fn need_bytes(&self, len: usize) -> u64 {
+        (len as u64).max(1).next_multiple_of(self.chunk_bytes())
+    }
+
+    fn set_contended(&self, contended: bool) {
+        self.contended.store(contended, Ordering::Relaxed);
+        self.zones.iter().for_each(|zone| zone.set_pressure(contended));
+        self.waiters.want_memory(&self.table, contended);
+    }
+
+    /// Everything short of waiting.
+    fn attempt(&self, len: usize) -> Option<CbufMut> {
+        if let Some(buf) = self.take(len) {
+            return Some(buf);
+        }
+        let pages = self.pages_for(len);
+        let growth = self.grow_for(pages);
+        if growth == Growth::More
+            && let Some(buf) = self.take(len)
+        {
+            return Some(buf);
+        }
+        // Memory may sit in caches of other sizes, or be dead there.
+        self.reclaim();
+        self.take(len).or_else(|| {
+            // Reclaiming may have freed whole chunks elsewhere in the window, but not one long enough hole.
+            if self.grow_for(pages) == Growth::More { self.take(len) } else { None }
+        })
+    }
+
+    fn pages_for(&self, len: usize) -> u32 {
+        match self.classes.class_of(len as u64) {
+            Some(class) => lock(&self.store).kegs[class].shape().pages,
+            None => u32::try_from((len as u64).div_ceil(4096)).unwrap_or(u32::MAX),
+        }
+    }
+
+    fn take(&self, len: usize) -> Option<CbufMut> {
+        match self.classes.class_of(len as u64) {
+            Some(_) => self.alloc_now(len),
+            None => self.alloc_huge(len).map(|slot| self.hand_out(slot, len)),
+        }
+    }
+
+    fn wait_in_line(&self, len: usize, need: u64, ticket: u64, patience: Patience, started: Instant) -> Result<CbufMut, AllocError> {
+        loop {
+            if self.domain.fork.is_child() {
+                return Err(AllocError::Forked);
+            }
+            let left = match patience {
+                Patience::Until(deadline) => deadline.saturating_duration_since(Instant::now()),
+                _ => Duration::MAX,
+            };
+            let queue = lock(&self.waiters.queue);
+            if queue.front() != Some(&ticket) {
+                if left.is_zero() {
+                    return Err(self.out_of_memory(need, started));
+                }
+                // Others move the queue; nothing is polled here.
+                let round = left.min(Duration::from_secs(1));
+                drop(self.waiters.moved.wait_timeout(queue, round));
+                continue;
+            }
+            drop(queue);
+            let local = self.waiters.local.load(Ordering::Acquire);
+            let seen = self.reader_words();
+            self.domain.catch_up();
+            let quota_bytes = self.quota_bytes();
+            if need > quota_bytes {
+                return Err(AllocError::TooLarge { need_bytes: need, quota_bytes });
+            }
+            if let Some(buf) = self.attempt(len) {
+                return Ok(buf);
+            }
+            if left.is_zero() {
+                return Err(self.out_of_memory(need, started));
+            }
+            self.wait_for_release(local, &seen, left.min(Duration::from_millis(100)));
+        }
+    }
+
+    /// The readers' wake words as they are before the look.
+    fn reader_words(&self) -> Vec<u32> {
+        let gc = lock(&self.gc);
+        gc.roster.readers().iter().map(|reader| wake_of(&reader.refs).map_or(0, |w| w.load(Ordering::Acquire))).collect()
+    }
+
+    /// Waits for a release by any reader, inside this process, or news of the manager; one bounded round.
+    fn wait_for_release(&self, local: u32, seen: &[u32], round: Duration) {
+        let gc = lock(&self.gc);
+        let mut points = vec![
+            Point { wake: &self.waiters.local, asleep: None, seen: local },
+            Point { wake: self.domain.wake_word(), asleep: None, seen: self.domain.seen() },
+        ];
+        for (reader, seen) in gc.roster.readers().iter().zip(seen) {
+            if let Some(wake) = wake_of(&reader.refs) {
+                // SAFETY: the reader's page stays mapped while it is on the roster; a round is short, and
+                // pages that leave the roster meanwhile are kept until the pool's next change (`Gc::retired`).
+                points.push(Point { wake: unsafe { &*std::ptr::from_ref(wake) }, asleep: None, seen: *seen });
+            }
+        }
+        let round = if points.len() > tranship_sync::MAX_WORDS { round.min(Duration::from_millis(1)) } else { round };
+        points.truncate(tranship_sync::MAX_WORDS);
+        drop(gc);
+        let _ = tranship_sync::Futex::wait_any(&Kernel, &points, round);
+        self.look_for_deaths();
+    }
+
+    /// While the manager is away, a dead reader is seen here. It stays on the roster until the manager says so;
+    /// but its references are read as they were left, so we wait for the manager's word.
+    fn look_for_deaths(&self) {
+        if self.domain.has_news() {
+            self.domain.turn_quietly();
+        }
+    }
+}
+
+fn wake_of(refs: &Refs) -> Option<&AtomicU32> {
+    match refs {
+        // SAFETY: mapped as long as the page is on the roster; the reader writes the word, we only load it.
+        Refs::Page(page) => Some(unsafe { &*page.wake_ptr() }),
+        Refs::Unknown => None,
+    }
+}
