@@ -10,6 +10,7 @@ use rustix::fs::{
 };
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use serde::{Deserialize, Serialize};
+use tranship_region::{Opts, RoMapping, RwMapping, verify};
 use tranship_testkit::attack::{self, Attack, Attempt, Bite, Outcome, Target};
 use tranship_testkit::{Control, Peer, Privilege, Watchdog, child, payload, skipped};
 
@@ -19,6 +20,8 @@ const LEN: usize = 64 << 10;
 struct Object {
     fd: OwnedFd,
     at: *mut u8,
+    /// Who unmaps it, when it was not made here.
+    region: Option<RwMapping>,
     seals: SealFlags,
 }
 
@@ -41,7 +44,27 @@ impl Object {
             fcntl_add_seals(&fd, all).unwrap();
         }
         let seals = fcntl_get_seals(&fd).unwrap();
-        Self { fd, at, seals }
+        Self {
+            fd,
+            at,
+            region: None,
+            seals,
+        }
+    }
+
+    /// As the product makes it.
+    fn of_region() -> Self {
+        let (fd, region) = tranship_region::make("victim", LEN, Opts::default()).unwrap();
+        let at = region.base();
+        // SAFETY: fresh memory that nobody else has yet.
+        payload::fill(unsafe { std::slice::from_raw_parts_mut(at, LEN) }, 1, 2);
+        let seals = fcntl_get_seals(&fd).unwrap();
+        Self {
+            fd,
+            at,
+            region: Some(region),
+            seals,
+        }
     }
 
     /// Whole, as its writer sees it.
@@ -67,6 +90,9 @@ impl Object {
 
 impl Drop for Object {
     fn drop(&mut self) {
+        if self.region.is_some() {
+            return;
+        }
         // SAFETY: mapped by `new`.
         let _ = unsafe { munmap(self.at.cast(), LEN) };
     }
@@ -92,17 +118,26 @@ struct Shown {
 
 child!(
     fn victim(ctl: Control) {
-        let object = Object::new(true);
-        let shown = Shown {
-            at: object.at.expose_provenance(),
-            fd: object.fd.as_raw_fd(),
-        };
-        ctl.send_fds(&shown, &[object.fd.as_fd()]).unwrap();
-        while let Some(()) = ctl.recv().unwrap() {
-            ctl.send(&object.check()).unwrap();
-        }
+        serve(&ctl, &Object::new(true));
     }
 );
+
+child!(
+    fn region_victim(ctl: Control) {
+        serve(&ctl, &Object::of_region());
+    }
+);
+
+fn serve(ctl: &Control, object: &Object) {
+    let shown = Shown {
+        at: object.at.expose_provenance(),
+        fd: object.fd.as_raw_fd(),
+    };
+    ctl.send_fds(&shown, &[object.fd.as_fd()]).unwrap();
+    while let Some(()) = ctl.recv().unwrap() {
+        ctl.send(&object.check()).unwrap();
+    }
+}
 
 /// The attacker: maps what it is given read-only, and tries everything.
 #[derive(Serialize, Deserialize)]
@@ -133,33 +168,10 @@ child!(
                 victim_fd: Some(order.fd),
             };
             let attempt = attack::run(&all[order.attack], &target, &mut || Ok(()));
-            ctl.send(&format!("{:?}", attempt.outcome)).unwrap();
-            ctl.send(&encode(attempt.outcome)).unwrap();
+            ctl.send(&attempt.outcome).unwrap();
         }
     }
 );
-
-fn encode(o: Outcome) -> (u8, i32) {
-    match o {
-        Outcome::Errno(e) => (0, e),
-        Outcome::Signal(s) => (1, s),
-        Outcome::Succeeded => (2, 0),
-        Outcome::Unavailable(e) => (3, e),
-        Outcome::Stuck => (4, 0),
-        Outcome::Broken => (5, 0),
-    }
-}
-
-fn decode((kind, value): (u8, i32)) -> Outcome {
-    match kind {
-        0 => Outcome::Errno(value),
-        1 => Outcome::Signal(value),
-        2 => Outcome::Succeeded,
-        3 => Outcome::Unavailable(value),
-        4 => Outcome::Stuck,
-        _ => Outcome::Broken,
-    }
-}
 
 /// All attacks of `attacker` on `victim`; panics when anything got through.
 fn siege(victim: &Peer, attacker: &Peer, with_fd: bool, with_pid: bool) -> Vec<Attempt> {
@@ -175,8 +187,7 @@ fn siege(victim: &Peer, attacker: &Peer, with_fd: bool, with_pid: bool) -> Vec<A
             at: shown.at,
             fd: shown.fd,
         };
-        let _: String = attacker.ask(&order);
-        let outcome = decode(attacker.expect());
+        let outcome: Outcome = attacker.ask(&order);
         let whole: Result<(), String> = victim.ask(&());
         attempts.push(Attempt {
             attack,
@@ -262,8 +273,7 @@ fn the_same_user_gets_at_a_dumpable_victim() {
             at: shown.at,
             fd: shown.fd,
         };
-        let _: String = attacker.ask(&order);
-        let outcome = decode(attacker.expect());
+        let outcome: Outcome = attacker.ask(&order);
         let whole: Result<(), String> = victim.ask(&());
         assert!(
             outcome == Outcome::Succeeded || whole.is_err(),
@@ -315,8 +325,13 @@ fn sealed_against_root_of_files() {
     if let Some(reason) = Privilege::root_of_files().impossible() {
         return skipped(reason);
     }
-    for with_fd in [true, false] {
-        let victim = victim().undumpable().start().unwrap();
+    for (victim, with_fd) in [
+        (victim(), true),
+        (victim(), false),
+        (region_victim(), true),
+        (region_victim(), false),
+    ] {
+        let victim = victim.undumpable().start().unwrap();
         siege(
             &victim,
             &attacker()
@@ -335,4 +350,43 @@ fn sealed_against_who_runs_the_tests() {
     let victim = victim().start().unwrap();
     // With all capabilities a process is open to root: only descriptor and mapping are given.
     siege(&victim, &attacker().start().unwrap(), true, false);
+}
+
+child!(
+    fn finds_what_it_holds(ctl: Control) {
+        let Some(((), fds)) = ctl.recv_fds().unwrap() else {
+            return;
+        };
+        verify(&fds[0], LEN).unwrap();
+        let kept = RoMapping::map(&fds[0], LEN).unwrap();
+        drop(fds);
+        let found = attack::mappings("victim");
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].map, Some((kept.base().expose_provenance(), LEN)));
+        assert_eq!(attack::memfds("victim").len(), 0);
+        let attempts = attack::run_all(&attack::all(), &found[0], &mut || Ok(()));
+        let broke = attempts.iter().filter(|a| !a.held());
+        ctl.send(&broke.map(|a| a.attack.name.to_owned()).collect::<Vec<_>>())
+            .unwrap();
+    }
+);
+
+/// A peer that has closed the descriptor, as the library does, has only its mapping, not inherited by forks.
+#[test]
+fn a_mapping_alone_gives_nothing() {
+    let _dog = dog();
+    let victim = region_victim().start().unwrap();
+    let (_, fds): (Shown, _) = victim.recv_fds().unwrap();
+    let hostile = finds_what_it_holds()
+        .privilege(if tranship_testkit::is_root() {
+            Privilege::nobody()
+        } else {
+            Privilege::Inherit
+        })
+        .start()
+        .unwrap();
+    hostile.send_fds(&(), &[fds[0].as_fd()]).unwrap();
+    assert_eq!(hostile.expect::<Vec<String>>(), Vec::<String>::new());
+    let whole: Result<(), String> = victim.ask(&());
+    assert_eq!(whole, Ok(()));
 }

@@ -5,6 +5,7 @@
 //! run every attack against an unsealed memfd or a dumpable process first, so that the checks have been seen
 //! failing. What counts is what the victim sees afterwards, asked by the `check` given to [`run`].
 
+mod found;
 mod handles;
 mod kernel_writes;
 mod mappings;
@@ -15,6 +16,7 @@ mod writes;
 
 use std::os::fd::RawFd;
 
+pub use found::{mappings, memfds};
 pub use run::{Attempt, run, run_all, table};
 
 /// What an attacker was given. All are optional: an attack that needs what is missing is unavailable.
@@ -32,7 +34,7 @@ pub struct Target {
 }
 
 /// How an attempt ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Outcome {
     /// The kernel said no.
     Errno(i32),
