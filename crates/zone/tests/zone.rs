@@ -230,6 +230,42 @@ fn drains_pressure_and_new_capacities_may_come_at_any_moment() {
     assert_eq!(store.here(), 500, "{:?}", zone.stats());
 }
 
+#[test]
+fn a_thief_and_an_owner_in_its_fast_path_never_take_the_same_item() {
+    let _watchdog = watchdog();
+    let (zone, store) = zone(64, config(16));
+    let stop = Arc::<AtomicBool>::default();
+    let owned: Vec<_> = std::iter::repeat_with(AtomicBool::default)
+        .take(64)
+        .collect();
+    thread::scope(|scope| {
+        let work = || {
+            let _stop = StopOnDrop(stop.clone());
+            while !stop.load(Ordering::Relaxed) {
+                let items: [_; 6] =
+                    std::array::from_fn(|_| zone.alloc().expect("64 items, few threads"));
+                for item in items {
+                    assert!(
+                        !owned[item as usize].swap(true, Ordering::Relaxed),
+                        "item {item} twice"
+                    );
+                }
+                for item in items {
+                    owned[item as usize].store(false, Ordering::Relaxed);
+                    zone.free(item);
+                }
+            }
+        };
+        scope.spawn(work);
+        for _ in 0..30_000 {
+            zone.drain(Level::All);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    zone.drain(Level::All);
+    assert_eq!((zone.outstanding(), store.here()), (0, 64));
+}
+
 /// A thread that has cached items and then waits; told once more, it allocates and frees one item.
 fn idler(zone: &Arc<Zone<Shared>>) -> (thread::JoinHandle<()>, Arc<Barrier>) {
     let (zone, gate) = (zone.clone(), Arc::new(Barrier::new(2)));
