@@ -1,0 +1,325 @@
+//! A client of the manager's protocol, written from `docs/protocol.md`, over a real socket.
+#![allow(dead_code)] // each test file uses a part of it
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+use tranship_proto::{
+    ChannelId, DomainId, Event, PROTOCOL_VERSION, PoolId, RefusalCode, Req, Request, Role, decode,
+    encode,
+};
+use tranship_region::layout::{BoardRo, CountsRw, LinkHalfRw, RefsRw, Side, TableRw, Way};
+use tranship_region::{Opts, RwMapping, make};
+use tranship_sys::socket;
+
+pub const CHUNK: u64 = 64 << 10;
+pub const SLOTS: u32 = 64;
+
+/// Ends the test process if a test hangs.
+pub fn watchdog() {
+    std::thread::spawn(|| {
+        std::thread::sleep(Duration::from_secs(120));
+        eprintln!("watchdog: a test hangs");
+        std::process::abort();
+    });
+}
+
+pub struct Client {
+    pub fd: OwnedFd,
+    pub domain: DomainId,
+    pub instance: u64,
+    pub resumed: bool,
+    pub board: Option<BoardRo>,
+    pub inbox: VecDeque<(Event, Vec<OwnedFd>)>,
+    next: u32,
+}
+
+impl Client {
+    pub fn raw(path: &Path) -> Client {
+        Client {
+            fd: socket::connect(path).expect("connect"),
+            domain: DomainId(0),
+            instance: 0,
+            resumed: false,
+            board: None,
+            inbox: VecDeque::new(),
+            next: 0,
+        }
+    }
+
+    pub fn join(path: &Path, name: &str) -> Client {
+        Client::join_as(path, name, None)
+    }
+
+    pub fn join_as(path: &Path, name: &str, resume: Option<DomainId>) -> Client {
+        let mut c = Client::raw(path);
+        let name = name.to_owned();
+        c.send(
+            &Request::Hello {
+                version: PROTOCOL_VERSION,
+                name,
+                resume,
+                dumpable: true,
+            },
+            &[],
+        );
+        let (event, fds) = c.recv().expect("an answer to Hello");
+        let Event::Welcome {
+            domain,
+            instance,
+            resumed,
+            board_entries,
+            ..
+        } = event
+        else {
+            panic!("{event:?}");
+        };
+        c.board = Some(BoardRo::open(&fds[0], board_entries, instance).expect("board"));
+        (c.domain, c.instance, c.resumed) = (domain, instance, resumed);
+        c
+    }
+
+    pub fn req(&mut self) -> Req {
+        self.next += 1;
+        Req(self.next)
+    }
+
+    pub fn send(&self, request: &Request, fds: &[BorrowedFd<'_>]) {
+        socket::sendmsg(&self.fd, &encode(request), fds, false).expect("send");
+    }
+
+    /// The next event; `None` at the end of the connection.
+    pub fn recv(&mut self) -> Option<(Event, Vec<OwnedFd>)> {
+        let mut buf = [0u8; 17000];
+        let r = socket::recvmsg(&self.fd, &mut buf, false).ok()?;
+        if r.bytes == 0 {
+            return None;
+        }
+        let event: Event = decode(&buf[..r.bytes]).expect("the manager's own message");
+        assert_eq!(event.fds(), r.fds.len(), "{event:?}");
+        Some((event, r.fds))
+    }
+
+    /// The next event that matches; others are kept for later.
+    pub fn wait<T>(&mut self, mut f: impl FnMut(&Event) -> Option<T>) -> (T, Vec<OwnedFd>) {
+        for i in 0..self.inbox.len() {
+            if let Some(t) = f(&self.inbox[i].0) {
+                let (_, fds) = self.inbox.remove(i).expect("there");
+                return (t, fds);
+            }
+        }
+        loop {
+            let (event, fds) = self
+                .recv()
+                .unwrap_or_else(|| panic!("hung up; inbox {:?}", self.inbox));
+            match f(&event) {
+                Some(t) => return (t, fds),
+                None => self.inbox.push_back((event, fds)),
+            }
+        }
+    }
+
+    pub fn refused(&mut self, wanted: Req) -> RefusalCode {
+        self.wait(|e| match e {
+            Event::Refused { req, refusal } if *req == wanted => Some(refusal.code),
+            _ => None,
+        })
+        .0
+    }
+
+    /// Reads until the connection ends; the code it ends with.
+    pub fn expelled(&mut self) -> Option<RefusalCode> {
+        let mut code = None;
+        while let Some((event, _)) = self.recv() {
+            if let Event::Expelled { refusal } = event {
+                code = Some(refusal.code);
+            }
+        }
+        code
+    }
+
+    pub fn create_pool(&mut self, chunks: u64) -> Pool {
+        let (fd, table) = TableRw::create(SLOTS, chunks * CHUNK, CHUNK).expect("table");
+        let req = self.req();
+        let request = Request::CreatePool {
+            req,
+            name: "pool".to_owned(),
+            max_bytes: chunks * CHUNK,
+            slots: SLOTS,
+            chunk_bytes: CHUNK,
+        };
+        self.send(&request, &[fd.as_fd()]);
+        let ((id, entry), _) = self.wait(|e| match e {
+            Event::PoolCreated {
+                req: r,
+                pool,
+                entry,
+                ..
+            } if *r == req => Some((*pool, *entry)),
+            _ => None,
+        });
+        Pool {
+            id,
+            entry,
+            table,
+            table_fd: fd,
+            chunks: Vec::new(),
+            max_bytes: chunks * CHUNK,
+        }
+    }
+
+    pub fn grant(&mut self, pool: PoolId, chunks: u32) -> Result<u32, RefusalCode> {
+        let r = self.req();
+        self.send(
+            &Request::Grant {
+                req: r,
+                pool,
+                chunks,
+            },
+            &[],
+        );
+        self.wait(|e| match e {
+            Event::Granted { req, chunks, .. } if *req == r => Some(Ok(*chunks)),
+            Event::Refused { req, refusal } if *req == r => Some(Err(refusal.code)),
+            _ => None,
+        })
+        .0
+    }
+
+    pub fn show_chunk(&mut self, pool: &mut Pool, index: u32, serial: u32) {
+        let (fd, map) = make("chunk", CHUNK as usize, Opts::default()).expect("chunk");
+        let req = self.req();
+        self.send(
+            &Request::ShowChunk {
+                req,
+                pool: pool.id,
+                index,
+                serial,
+            },
+            &[fd.as_fd()],
+        );
+        self.wait(|e| {
+            matches!(e, Event::ChunkReady { serial: s, .. } if *s == serial).then_some(())
+        });
+        pool.chunks.push((index, serial, fd, map));
+    }
+
+    pub fn export(&mut self, name: &str, role: Role) {
+        let req = self.req();
+        self.send(
+            &Request::Export {
+                req,
+                name: name.to_owned(),
+                role,
+            },
+            &[],
+        );
+        self.wait(|e| matches!(e, Event::Exported { .. }).then_some(()));
+    }
+
+    /// Asks the manager something and waits for the end of the answer: everything before was handled.
+    pub fn sync(&mut self) -> Vec<tranship_proto::StatRecord> {
+        let r = self.req();
+        self.send(&Request::Stat { req: r }, &[]);
+        let mut records = Vec::new();
+        self.wait(|e| match e {
+            Event::Stat { req, record } if *req == r => {
+                records.push(record.clone());
+                None
+            }
+            Event::StatEnd { req } if *req == r => Some(()),
+            _ => None,
+        });
+        self.inbox.retain(|(e, _)| !matches!(e, Event::Stat { .. }));
+        records
+    }
+}
+
+pub struct Pool {
+    pub id: PoolId,
+    pub entry: u32,
+    pub table: TableRw,
+    pub table_fd: OwnedFd,
+    pub chunks: Vec<(u32, u32, OwnedFd, RwMapping)>,
+    pub max_bytes: u64,
+}
+
+/// A channel from `source` (who exported it) to `sink`.
+pub struct Chan {
+    pub id: ChannelId,
+    pub source_half: (OwnedFd, LinkHalfRw),
+    pub sink_half: (OwnedFd, LinkHalfRw),
+}
+
+pub fn open_channel(source: &mut Client, sink: &mut Client, name: &str) -> Chan {
+    source.export(name, Role::Source);
+    let sink_half = LinkHalfRw::create(Side::Sink, 16).expect("half");
+    let source_half = LinkHalfRw::create(Side::Source, 16).expect("half");
+    let req = sink.req();
+    let name = name.to_owned();
+    let connect = Request::Connect {
+        req,
+        name,
+        role: Role::Sink,
+        lines: 16,
+        wait: false,
+    };
+    sink.send(&connect, &[sink_half.0.as_fd()]);
+    let (id, _) = source.wait(|e| match e {
+        Event::Incoming { channel, .. } => Some(*channel),
+        _ => None,
+    });
+    let req = source.req();
+    source.send(
+        &Request::Accept {
+            req,
+            channel: id,
+            lines: 16,
+        },
+        &[source_half.0.as_fd()],
+    );
+    sink.wait(|e| matches!(e, Event::Opened { channel, .. } if *channel == id).then_some(()));
+    source.wait(|e| matches!(e, Event::Accepted { channel, .. } if *channel == id).then_some(()));
+    Chan {
+        id,
+        source_half,
+        sink_half,
+    }
+}
+
+/// The counters of one assignment.
+pub struct Assigned {
+    pub sent: (OwnedFd, CountsRw),
+    pub rcvd: (OwnedFd, CountsRw),
+    pub refs: Option<(OwnedFd, RefsRw)>,
+}
+
+pub fn assign(
+    source: &mut Client,
+    sink: &mut Client,
+    channel: ChannelId,
+    pool: PoolId,
+) -> Assigned {
+    let sent = CountsRw::create(Way::Sent, SLOTS).expect("sent");
+    let rcvd = CountsRw::create(Way::Rcvd, SLOTS).expect("rcvd");
+    let req = source.req();
+    source.send(&Request::Assign { req, channel, pool }, &[sent.0.as_fd()]);
+    let (known, _) = sink.wait(|e| match e {
+        Event::PoolOffer { known, .. } => Some(*known),
+        _ => None,
+    });
+    let refs = (!known).then(|| RefsRw::create(SLOTS).expect("refs"));
+    let mut fds = vec![rcvd.0.as_fd()];
+    fds.extend(refs.as_ref().map(|r| r.0.as_fd()));
+    sink.send(
+        &Request::AcceptPool {
+            channel,
+            pool,
+            with_refs: refs.is_some(),
+        },
+        &fds,
+    );
+    source.wait(|e| matches!(e, Event::Assigned { req: r, .. } if *r == req).then_some(()));
+    Assigned { sent, rcvd, refs }
+}

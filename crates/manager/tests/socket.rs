@@ -1,0 +1,513 @@
+//! The manager over its real socket, in this process.
+
+mod common;
+use common::*;
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
+use tranship_manager::{Config, Embedded};
+use tranship_proto::{
+    ChannelClaim, Event, GoneReason, PROTOCOL_VERSION, RefusalCode, Request, Role, StatRecord,
+    encode,
+};
+use tranship_region::layout::RefsRw;
+use tranship_sys::socket;
+
+fn manager(total_chunks: u64) -> Embedded {
+    watchdog();
+    let config = Config {
+        total: Some(total_chunks * CHUNK),
+        ..Config::default()
+    };
+    Embedded::start(config, None).expect("manager")
+}
+
+fn stat_of(records: &[StatRecord]) -> (u64, u64) {
+    match &records[0] {
+        StatRecord::Manager(m) => (m.granted_bytes, m.stranded_bytes),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_buffer_s_way_from_pool_to_reader_and_back() {
+    let m = manager(8);
+    let mut a = Client::join(m.path(), "a");
+    let mut b = Client::join(m.path(), "b");
+    let mut pool = a.create_pool(4);
+    assert_eq!(a.grant(pool.id, 3), Ok(3));
+    a.show_chunk(&mut pool, 0, 1);
+    let chan = open_channel(&mut a, &mut b, "name");
+    let before = a
+        .board
+        .as_ref()
+        .unwrap()
+        .epoch(pool.entry)
+        .unwrap()
+        .load(Ordering::Acquire);
+    let assigned = assign(&mut a, &mut b, chan.id, pool.id);
+    let ((epoch, with_sent, new_reader), _) = a.wait(|e| match e {
+        Event::QueueJoined {
+            epoch,
+            with_sent,
+            new_reader,
+            ..
+        } => Some((*epoch, *with_sent, *new_reader)),
+        _ => None,
+    });
+    assert!(!with_sent && new_reader);
+    assert_eq!(epoch, before + 1);
+    let now = a
+        .board
+        .as_ref()
+        .unwrap()
+        .epoch(pool.entry)
+        .unwrap()
+        .load(Ordering::Acquire);
+    assert_eq!(now, epoch);
+    b.wait(|e| {
+        matches!(
+            e,
+            Event::ChunkAdded {
+                index: 0,
+                serial: 1,
+                ..
+            }
+        )
+        .then_some(())
+    });
+    a.show_chunk(&mut pool, 1, 2);
+    b.wait(|e| {
+        matches!(
+            e,
+            Event::ChunkAdded {
+                index: 1,
+                serial: 2,
+                ..
+            }
+        )
+        .then_some(())
+    });
+    assert_eq!(stat_of(&a.sync()), (3 * CHUNK, 0));
+
+    // What is returned but still mapped is stranded.
+    a.send(
+        &Request::ReturnChunk {
+            pool: pool.id,
+            index: 0,
+            serial: 1,
+        },
+        &[],
+    );
+    b.wait(|e| {
+        matches!(
+            e,
+            Event::ChunkGone {
+                index: 0,
+                serial: 1,
+                ..
+            }
+        )
+        .then_some(())
+    });
+    assert_eq!(stat_of(&a.sync()), (2 * CHUNK, CHUNK));
+    b.send(
+        &Request::Unmapped {
+            pool: pool.id,
+            index: 0,
+            serial: 1,
+        },
+        &[],
+    );
+    b.sync();
+    assert_eq!(stat_of(&a.sync()), (2 * CHUNK, 0));
+
+    // Who holds what is read from the counters.
+    assigned
+        .refs
+        .as_ref()
+        .unwrap()
+        .1
+        .get(5)
+        .unwrap()
+        .store(1, Ordering::Release);
+    pool.table
+        .slot(5)
+        .unwrap()
+        .length
+        .store(777, Ordering::Release);
+    let holds = a.sync();
+    let hold = holds.iter().find_map(|r| match r {
+        StatRecord::Hold(h) if h.domain == b.domain => Some((h.buffers, h.bytes)),
+        _ => None,
+    });
+    assert_eq!(hold, Some((1, 777)));
+
+    // The source closes; the sink takes what is left; only then the queue leaves.
+    a.send(&Request::CloseChannel { channel: chan.id }, &[]);
+    b.wait(|e| {
+        matches!(
+            e,
+            Event::PeerGone {
+                reason: GoneReason::Closed,
+                ..
+            }
+        )
+        .then_some(())
+    });
+    a.sync();
+    assert!(
+        !a.inbox
+            .iter()
+            .any(|(e, _)| matches!(e, Event::QueueLeft { .. }))
+    );
+    b.send(&Request::Drained { channel: chan.id }, &[]);
+    a.wait(|e| matches!(e, Event::QueueLeft { .. }).then_some(()));
+    b.send(
+        &Request::Unmapped {
+            pool: pool.id,
+            index: 1,
+            serial: 2,
+        },
+        &[],
+    );
+    a.wait(|e| matches!(e, Event::ReaderLeft { .. }).then_some(()));
+    a.send(&Request::DestroyPool { pool: pool.id }, &[]);
+    assert_eq!(stat_of(&a.sync()), (0, 0));
+}
+
+#[test]
+fn quota_and_total_hold() {
+    let m = manager(6);
+    let mut a = Client::join(m.path(), "a");
+    let first = a.create_pool(4);
+    let second = a.create_pool(4);
+    assert_eq!(a.grant(first.id, 9), Ok(4));
+    assert_eq!(a.grant(first.id, 1), Err(RefusalCode::Quota));
+    assert_eq!(a.grant(second.id, 3), Ok(2));
+    assert_eq!(a.grant(second.id, 1), Err(RefusalCode::Total));
+    a.send(
+        &Request::Ungrant {
+            pool: first.id,
+            chunks: 1,
+        },
+        &[],
+    );
+    assert_eq!(a.grant(second.id, 1), Ok(1));
+}
+
+#[test]
+fn an_orphan_s_live_buffers_stay_until_their_readers_are_done() {
+    let m = manager(8);
+    let mut a = Client::join(m.path(), "a");
+    let mut b = Client::join(m.path(), "b");
+    let mut pool = a.create_pool(4);
+    a.grant(pool.id, 2).unwrap();
+    a.show_chunk(&mut pool, 0, 1);
+    a.show_chunk(&mut pool, 1, 2);
+    let chan = open_channel(&mut a, &mut b, "n");
+    let assigned = assign(&mut a, &mut b, chan.id, pool.id);
+    b.wait(|e| matches!(e, Event::ChunkAdded { serial: 2, .. }).then_some(()));
+    // A live buffer in the second chunk: sent, received, referenced.
+    let slot = pool.table.slot(3).unwrap();
+    slot.offset.store(CHUNK + 128, Ordering::Relaxed);
+    slot.length.store(64, Ordering::Relaxed);
+    slot.generation.store(2, Ordering::Release);
+    let refs = &assigned.refs.as_ref().unwrap().1;
+    refs.get(3).unwrap().store(1, Ordering::Release);
+    a.send(&Request::Goodbye, &[]);
+    assert_eq!(a.expelled(), None);
+    b.wait(|e| {
+        matches!(
+            e,
+            Event::PeerGone {
+                reason: GoneReason::Closed,
+                ..
+            }
+        )
+        .then_some(())
+    });
+    b.wait(|e| matches!(e, Event::ChunkGone { index: 0, .. }).then_some(()));
+    b.sync();
+    assert!(
+        !b.inbox
+            .iter()
+            .any(|(e, _)| matches!(e, Event::ChunkGone { .. } | Event::PoolGone { .. }))
+    );
+    // In flight counts as alive too.
+    assigned.sent.1.get(3).unwrap().store(1, Ordering::Release);
+    refs.get(3).unwrap().store(0, Ordering::Release);
+    b.sync();
+    assigned.rcvd.1.get(3).unwrap().store(1, Ordering::Release);
+    b.wait(|e| matches!(e, Event::ChunkGone { index: 1, .. }).then_some(()));
+    b.wait(|e| matches!(e, Event::PoolGone { .. }).then_some(()));
+    assert_eq!(stat_of(&b.sync()), (0, 2 * CHUNK));
+    for (index, serial) in [(0, 1), (1, 2)] {
+        b.send(
+            &Request::Unmapped {
+                pool: pool.id,
+                index,
+                serial,
+            },
+            &[],
+        );
+    }
+    assert_eq!(stat_of(&b.sync()), (0, 0));
+}
+
+#[test]
+fn surplus_descriptors_garbage_and_truncation_end_the_connection() {
+    let m = manager(8);
+    let mut good = Client::join(m.path(), "good");
+    let spare = RefsRw::create(SLOTS).unwrap().0;
+
+    let mut c = Client::join(m.path(), "surplus");
+    let req = c.req();
+    c.send(&Request::Stat { req }, &[spare.as_fd()]);
+    assert_eq!(c.expelled(), Some(RefusalCode::BadDescriptor));
+
+    let mut c = Client::join(m.path(), "missing");
+    let req = c.req();
+    c.send(
+        &Request::WakeFd {
+            channel: tranship_proto::ChannelId(1),
+        },
+        &[],
+    );
+    let _ = req;
+    assert_eq!(c.expelled(), Some(RefusalCode::BadDescriptor));
+
+    let mut c = Client::join(m.path(), "garbage");
+    socket::sendmsg(&c.fd, &[0xff; 100], &[], false).unwrap();
+    assert_eq!(c.expelled(), Some(RefusalCode::BadArgument));
+
+    let mut c = Client::join(m.path(), "long");
+    socket::sendmsg(&c.fd, &[0; 20000], &[], false).unwrap();
+    assert_eq!(c.expelled(), Some(RefusalCode::BadArgument));
+
+    let mut c = Client::raw(m.path());
+    let hello = |version| Request::Hello {
+        version,
+        name: "v".into(),
+        resume: None,
+        dumpable: true,
+    };
+    c.send(&hello(PROTOCOL_VERSION + 1), &[]);
+    assert_eq!(c.expelled(), Some(RefusalCode::Version));
+
+    let mut c = Client::raw(m.path());
+    c.send(&Request::Goodbye, &[]);
+    assert_eq!(c.expelled(), Some(RefusalCode::State));
+
+    // Sixteen descriptors are the most that fit the manager's buffer.
+    let mut c = Client::join(m.path(), "many");
+    let fds = vec![spare.as_fd(); 16];
+    socket::sendmsg(&c.fd, &encode(&Request::Goodbye), &fds, false).unwrap();
+    assert_eq!(c.expelled(), Some(RefusalCode::BadDescriptor));
+
+    // Wrong objects are refused, the connection stays.
+    let req = good.req();
+    let bad = Request::CreatePool {
+        req,
+        name: "x".into(),
+        max_bytes: CHUNK,
+        slots: SLOTS,
+        chunk_bytes: CHUNK,
+    };
+    good.send(&bad, &[spare.as_fd()]);
+    assert_eq!(good.refused(req), RefusalCode::BadDescriptor);
+    let pipe = std::fs::File::open("/proc/self/status").unwrap();
+    let req = good.req();
+    let bad = Request::CreatePool {
+        req,
+        name: "x".into(),
+        max_bytes: CHUNK,
+        slots: SLOTS,
+        chunk_bytes: CHUNK,
+    };
+    good.send(&bad, &[pipe.as_fd()]);
+    assert_eq!(good.refused(req), RefusalCode::BadDescriptor);
+    good.sync();
+}
+
+#[test]
+fn who_never_reads_is_expelled_and_may_come_back() {
+    let m = manager(8);
+    let mut good = Client::join(m.path(), "good");
+    let mut deaf = Client::join(m.path(), "deaf");
+    let pool = deaf.create_pool(4);
+    deaf.grant(pool.id, 1).unwrap();
+    // Answers that it never reads, until the manager throws it out: sending then fails.
+    let mut n = 0u32;
+    loop {
+        let req = deaf.req();
+        let request = Request::AllowForward {
+            req,
+            pool: pool.id,
+            domain: good.domain,
+        };
+        if socket::sendmsg(&deaf.fd, &encode(&request), &[], false).is_err() {
+            break;
+        }
+        n += 1;
+        assert!(n < 1_000_000, "never expelled");
+        if n % 64 == 0 {
+            good.sync();
+        }
+    }
+    let records = good.sync();
+    let kept = records
+        .iter()
+        .any(|r| matches!(r, StatRecord::Domain(d) if d.domain == deaf.domain && !d.connected));
+    assert!(kept, "its process lives, so its domain stays: {records:?}");
+    // The process is back, with what it has.
+    let mut back = Client::join_as(m.path(), "deaf", Some(deaf.domain));
+    assert!(back.resumed && back.instance == deaf.instance);
+    let req = back.req();
+    let claim = Request::ClaimPool {
+        req,
+        pool: pool.id,
+        name: "pool".into(),
+        max_bytes: pool.max_bytes,
+        slots: SLOTS,
+        chunk_bytes: CHUNK,
+    };
+    back.send(&claim, &[pool.table_fd.as_fd()]);
+    back.wait(|e| matches!(e, Event::PoolCreated { pool: p, .. } if *p == pool.id).then_some(()));
+    let req = back.req();
+    back.send(&Request::ClaimDone { req }, &[]);
+    back.wait(|e| matches!(e, Event::Claimed { .. }).then_some(()));
+    assert_eq!(back.grant(pool.id, 1), Ok(1));
+}
+
+#[test]
+fn what_was_shown_is_claimed_from_a_new_manager() {
+    watchdog();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("m.sock");
+    let config = Config {
+        total: Some(8 * CHUNK),
+        ..Config::default()
+    };
+    let m = Embedded::start(config.clone(), Some(&path)).unwrap();
+    let mut a = Client::join(&path, "a");
+    let mut b = Client::join(&path, "b");
+    let mut pool = a.create_pool(4);
+    a.grant(pool.id, 2).unwrap();
+    a.show_chunk(&mut pool, 0, 7);
+    let chan = open_channel(&mut a, &mut b, "n");
+    let assigned = assign(&mut a, &mut b, chan.id, pool.id);
+    drop(m);
+    let _m = Embedded::start(config, Some(&path)).unwrap();
+
+    let mut b2 = Client::join_as(&path, "b", Some(b.domain));
+    let mut a2 = Client::join_as(&path, "a", Some(a.domain));
+    assert!(a2.resumed && b2.resumed && a2.instance != a.instance);
+    let (refs, slots) = (assigned.refs.as_ref().unwrap(), SLOTS);
+    let lines = 16;
+    // The reader first: it claims chunk 7, and one that its writer will not know.
+    let req = b2.req();
+    let reader = Request::ClaimReader {
+        req,
+        pool: pool.id,
+        slots,
+        mapped: vec![(0, 7), (1, 3)],
+    };
+    b2.send(&reader, &[refs.0.as_fd()]);
+    let req = b2.req();
+    let claim = ChannelClaim {
+        channel: chan.id,
+        role: Role::Sink,
+        peer: a.domain,
+        lines,
+    };
+    b2.send(
+        &Request::ClaimChannel { req, claim },
+        &[chan.sink_half.0.as_fd()],
+    );
+    let req = b2.req();
+    let claim = Request::ClaimAssign {
+        req,
+        channel: chan.id,
+        pool: pool.id,
+    };
+    b2.send(&claim, &[assigned.rcvd.0.as_fd()]);
+    let req = b2.req();
+    b2.send(&Request::ClaimDone { req }, &[]);
+    let req = a2.req();
+    let claim = Request::ClaimPool {
+        req,
+        pool: pool.id,
+        name: "pool".into(),
+        max_bytes: pool.max_bytes,
+        slots,
+        chunk_bytes: CHUNK,
+    };
+    a2.send(&claim, &[pool.table_fd.as_fd()]);
+    let req = a2.req();
+    let claim = Request::ClaimChunk {
+        req,
+        pool: pool.id,
+        index: 0,
+        serial: 7,
+    };
+    a2.send(&claim, &[pool.chunks[0].2.as_fd()]);
+    let req = a2.req();
+    let claim = ChannelClaim {
+        channel: chan.id,
+        role: Role::Source,
+        peer: b.domain,
+        lines,
+    };
+    a2.send(
+        &Request::ClaimChannel { req, claim },
+        &[chan.source_half.0.as_fd()],
+    );
+    let req = a2.req();
+    let claim = Request::ClaimAssign {
+        req,
+        channel: chan.id,
+        pool: pool.id,
+    };
+    a2.send(&claim, &[assigned.sent.0.as_fd()]);
+    let req = a2.req();
+    a2.send(&Request::ClaimDone { req }, &[]);
+    let ((epoch, new_reader), _) = a2.wait(|e| match e {
+        Event::QueueJoined {
+            epoch, new_reader, ..
+        } => Some((*epoch, *new_reader)),
+        _ => None,
+    });
+    assert_eq!((epoch, new_reader), (2, true));
+    assert_eq!(stat_of(&a2.sync()), (CHUNK, CHUNK));
+    b2.wait(|e| {
+        matches!(
+            e,
+            Event::ChunkGone {
+                index: 1,
+                serial: 3,
+                ..
+            }
+        )
+        .then_some(())
+    });
+    // New things work again, and new ids are new.
+    let other = a2.create_pool(2);
+    assert_ne!(other.id, pool.id);
+    let chan2 = open_channel(&mut a2, &mut b2, "n");
+    assert_ne!(chan2.id, chan.id);
+    assign(&mut a2, &mut b2, chan2.id, pool.id);
+}
+
+#[test]
+fn a_second_manager_is_refused_and_a_stale_socket_replaced() {
+    watchdog();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("m.sock");
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    assert!(path.exists());
+    let m = Embedded::start(Config::default(), Some(&path)).unwrap();
+    assert!(Embedded::start(Config::default(), Some(&path)).is_err());
+    Client::join(&path, "x").sync();
+    drop(m);
+    assert!(!path.exists());
+}
