@@ -1,6 +1,7 @@
 //! One module a command.
 
 mod generate;
+mod manager;
 pub(crate) mod sockets;
 #[allow(dead_code)] // until `stat` and `ls` are wired
 mod view;
@@ -13,16 +14,13 @@ use anyhow::{Result, bail};
 /// Runs what the command line asks for.
 pub(crate) fn run(args: Args) -> Result<Answer> {
     match args.command {
+        Command::Manager(args) => manager::run(args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Completions { shell } => generate::completions(shell),
         Command::Man { dir } => generate::man(&dir),
         Command::Demo(args) => demo::run(&args),
         Command::DemoConsumer(args) => demo::run_consumer(&args),
-        Command::Manager(_)
-        | Command::Send(_)
-        | Command::Recv(_)
-        | Command::Ls(_)
-        | Command::Stat(_) => {
+        Command::Send(_) | Command::Recv(_) | Command::Ls(_) | Command::Stat(_) => {
             bail!("this build has no client library yet")
         }
     }

@@ -3,11 +3,7 @@
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::path::{Path, PathBuf};
-
-/// Names the socket for everything that connects.
-pub(crate) const SOCKET_VARIABLE: &str = "TRANSHIP_SOCKET";
-/// The system's manager.
-pub(crate) const SYSTEM_SOCKET: &str = "/run/tranship/manager.sock";
+use tranship_manager::paths::{SOCKET_ENV, SYSTEM_SOCKET};
 
 /// A place to look at, and why.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -41,15 +37,20 @@ pub(crate) fn candidates(given: Option<&Path>) -> Vec<Place> {
             path: path.to_path_buf(),
         }];
     }
-    if let Some(path) = variable(SOCKET_VARIABLE) {
+    if let Some(path) = variable(SOCKET_ENV) {
         return vec![Place {
             why: "$TRANSHIP_SOCKET",
             path,
         }];
     }
-    let uid = rustix::process::getuid().as_raw();
-    let run_time = variable("XDG_RUNTIME_DIR").map_or_else(
-        || std::env::temp_dir().join(format!("tranship-{uid}")),
+    // Where `tranship_manager::paths::user_dir` would put it; looking makes no folder.
+    let user = variable("XDG_RUNTIME_DIR").map_or_else(
+        || {
+            PathBuf::from(format!(
+                "/tmp/tranship-{}",
+                rustix::process::geteuid().as_raw()
+            ))
+        },
         |folder| folder.join("tranship"),
     );
     vec![
@@ -59,7 +60,7 @@ pub(crate) fn candidates(given: Option<&Path>) -> Vec<Place> {
         },
         Place {
             why: "the user's socket",
-            path: run_time.join("manager.sock"),
+            path: user.join("manager.sock"),
         },
     ]
 }

@@ -1,0 +1,135 @@
+//! `tranship manager`: the daemon, and its configuration.
+
+use crate::args::{DaemonArgs, ManagerAction, ManagerArgs};
+use crate::exit::Answer;
+use anyhow::{Context, Result};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use tranship_manager::{Config, ConfigError, Listener, Shutdown, paths};
+
+/// Read when no other is named, if it is there.
+const SYSTEM_CONFIG: &str = "/etc/tranship/manager.toml";
+/// What `manager default-config` prints; a test holds it to the defaults in the code.
+const DEFAULT_CONFIG: &str = include_str!("manager/default.toml");
+
+pub(crate) fn run(args: ManagerArgs) -> Result<Answer> {
+    match args.action {
+        None => serve(&args.daemon),
+        Some(ManagerAction::CheckConfig { file }) => check(&file),
+        Some(ManagerAction::DefaultConfig) => {
+            std::io::stdout().write_all(DEFAULT_CONFIG.as_bytes())?;
+            Ok(Answer::Yes)
+        }
+    }
+}
+
+/// Serves until SIGTERM, SIGINT, or until it was idle long enough.
+fn serve(args: &DaemonArgs) -> Result<Answer> {
+    let mut config = match &args.config {
+        Some(file) => load(file)?,
+        None if Path::new(SYSTEM_CONFIG).exists() => load(Path::new(SYSTEM_CONFIG))?,
+        None => Config::default(),
+    };
+    if args.idle_exit.is_some() {
+        config.idle_exit = args.idle_exit;
+    }
+    let path = match &args.socket {
+        Some(path) => path.clone(),
+        None => usual_socket()?,
+    };
+    // The system's manager serves everybody whom its rules let in; a user's own serves that user.
+    let mode = config
+        .socket_mode
+        .unwrap_or(if path == Path::new(paths::SYSTEM_SOCKET) {
+            0o666
+        } else {
+            0o600
+        });
+    let stop = Shutdown::new().context("making an eventfd")?;
+    let listener = Listener::bind(&path, mode)?;
+    let mut signals = Signals::new([SIGTERM, SIGINT]).context("taking signals")?;
+    let stopper = stop.clone();
+    std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            if signals.forever().next().is_some() {
+                // Fails only if the counter is full, and then it is signalled already.
+                let _ = stopper.stop();
+            }
+        })
+        .context("starting a thread")?;
+    tracing::info!(socket = %path.display(), "the manager serves");
+    tranship_manager::run(config, listener, &stop, true)?;
+    Ok(Answer::Yes)
+}
+
+/// Root's manager is the system's; anybody else's is their own.
+fn usual_socket() -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os(paths::SOCKET_ENV).filter(|path| !path.is_empty()) {
+        return Ok(path.into());
+    }
+    if rustix::process::geteuid().is_root() {
+        return Ok(paths::SYSTEM_SOCKET.into());
+    }
+    Ok(paths::user_dir()
+        .context("finding a directory for the socket")?
+        .join("manager.sock"))
+}
+
+fn load(file: &Path) -> Result<Config> {
+    Config::load(file).with_context(|| file.display().to_string())
+}
+
+/// The answer is no when the file is there and is wrong.
+fn check(file: &Path) -> Result<Answer> {
+    match Config::load(file) {
+        Ok(_) => {
+            writeln!(std::io::stdout(), "{}: good", file.display())?;
+            Ok(Answer::Yes)
+        }
+        Err(ConfigError::Parse { line, message }) => {
+            writeln!(
+                std::io::stdout(),
+                "{}:{line}: {}",
+                file.display(),
+                message.trim()
+            )?;
+            Ok(Answer::No)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_printed_defaults_are_the_defaults() {
+        assert_eq!(
+            Config::parse(DEFAULT_CONFIG).expect("a configuration"),
+            Config::default()
+        );
+    }
+
+    #[test]
+    fn the_commented_lines_are_valid_too() {
+        // A line that begins with `#` and no blank is a setting that can be switched on.
+        let on: String = DEFAULT_CONFIG
+            .lines()
+            .map(|line| match line.strip_prefix('#') {
+                Some(rest) if !rest.starts_with(' ') && !rest.is_empty() => format!("{rest}\n"),
+                _ => format!("{line}\n"),
+            })
+            .collect();
+        let config = Config::parse(&on).expect("a configuration");
+        assert!(
+            config.total.is_some() && config.idle_exit.is_some() && config.socket_mode.is_some()
+        );
+        assert!(
+            !config.connect.is_empty() && !config.export.is_empty() && !config.reserved.is_empty()
+        );
+    }
+}

@@ -1,0 +1,178 @@
+//! The program from outside: exit codes, output for programs and for pipes.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn tranship(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tranship"));
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .env_remove("RUST_LOG");
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    tranship(arguments).output().expect("running the program")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn help_and_version_are_answers_and_a_wrong_line_is_an_error() {
+    assert_eq!(run(&["--help"]).status.code(), Some(0));
+    assert_eq!(run(&["--version"]).status.code(), Some(0));
+    for wrong in [
+        &["no-such-command"][..],
+        &["stat", "--no-such-option"],
+        &["send"],
+        &[],
+    ] {
+        let output = run(wrong);
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}");
+        assert!(
+            output.stdout.is_empty() && !output.stderr.is_empty(),
+            "{wrong:?}"
+        );
+    }
+}
+
+#[test]
+fn doctor_answers_for_people_and_for_programs() {
+    let output = run(&["doctor", "--json"]);
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let usable = answer["usable"].as_bool().expect("a verdict");
+    assert_eq!(output.status.code(), Some(if usable { 0 } else { 1 }));
+    let topics = answer["topics"].as_array().expect("topics");
+    for topic in topics {
+        let findings = topic["findings"].as_array().expect("findings");
+        assert!(!findings.is_empty(), "{topic}");
+        for finding in findings.iter().filter(|finding| finding["state"] != "ok") {
+            assert!(finding["cost"].is_string(), "what does it cost? {finding}");
+        }
+    }
+    let plain = text(&run(&["doctor"]).stdout);
+    assert!(
+        plain.contains("huge pages") && !plain.contains('\x1b'),
+        "{plain}"
+    );
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let output = tranship(&["completions", "bash"])
+        .stdout(writer)
+        .output()
+        .expect("running");
+    assert_eq!(
+        (output.status.code(), text(&output.stderr).as_str()),
+        (Some(0), "")
+    );
+}
+
+#[test]
+fn a_full_disk_is_an_error() {
+    if !Path::new("/dev/full").exists() {
+        println!("skipped: no /dev/full here");
+        return;
+    }
+    let full = std::fs::File::options()
+        .write(true)
+        .open("/dev/full")
+        .expect("/dev/full");
+    let status = tranship(&["doctor"])
+        .stdout(full)
+        .stderr(Stdio::null())
+        .status()
+        .expect("running");
+    assert_eq!(status.code(), Some(2));
+}
+
+#[test]
+fn configurations_are_checked_with_the_line() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("manager.toml");
+    let check = || run(&["manager", "check-config", file.to_str().expect("a path")]);
+    std::fs::write(&file, run(&["manager", "default-config"]).stdout).expect("writing");
+    assert_eq!(check().status.code(), Some(0));
+    std::fs::write(&file, "total = \"1GiB\"\nno_such_key = 1\n").expect("writing");
+    let output = check();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        text(&output.stdout).contains("manager.toml:2:"),
+        "{}",
+        text(&output.stdout)
+    );
+    std::fs::remove_file(&file).expect("removing");
+    assert_eq!(check().status.code(), Some(2));
+}
+
+#[test]
+fn man_pages_and_completions_for_every_shell() {
+    let dir = tempfile::tempdir().expect("a folder");
+    assert_eq!(
+        run(&["man", dir.path().to_str().expect("a path")])
+            .status
+            .code(),
+        Some(0)
+    );
+    assert!(dir.path().join("tranship-doctor.1").exists());
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let output = run(&["completions", shell]);
+        assert!(
+            output.status.success() && text(&output.stdout).contains("doctor"),
+            "{shell}"
+        );
+    }
+}
+
+#[test]
+fn a_demo_consumer_is_locked_down_and_still_works() {
+    let mut input = Vec::new();
+    for (offset, bytes) in [(0u64, b"abcd"), (4, b"efgh")] {
+        input.extend(offset.to_le_bytes());
+        input.extend(4u64.to_le_bytes());
+        input.extend(bytes);
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let (frames, written) = (dir.path().join("frames"), dir.path().join("written"));
+    std::fs::write(&frames, &input).expect("writing");
+    for role in ["hash", "zstd", "stats", "writer"] {
+        let output = tranship(&[
+            "demo-consumer",
+            "--role",
+            role,
+            "--over",
+            "pipe",
+            "--total",
+            "8",
+            "--output",
+        ])
+        .arg(&written)
+        .stdin(std::fs::File::open(&frames).expect("the frames"))
+        .output()
+        .expect("running");
+        let lines = text(&output.stdout);
+        assert!(
+            output.status.success(),
+            "{role}: {lines} {}",
+            text(&output.stderr)
+        );
+        let mut lines = lines
+            .lines()
+            .map(|line| serde_json::from_str::<serde_json::Value>(line).expect("a line"));
+        let ready = lines.next().expect("a first line");
+        assert_eq!(ready["ready"]["escaped"], serde_json::json!([]), "{role}");
+        let done = lines.next_back().expect("a last line");
+        assert_eq!(done["done"]["progress"]["frames"], 2, "{role}");
+        if role == "hash" {
+            let expected = blake3::hash(b"abcdefgh").to_hex().to_string();
+            assert_eq!(done["done"]["outcome"]["hash"]["hash"], expected);
+        }
+    }
+    assert_eq!(std::fs::read(&written).expect("the output"), b"abcdefgh");
+}
