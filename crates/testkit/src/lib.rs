@@ -27,12 +27,14 @@ pub mod attack;
 pub mod container;
 pub mod payload;
 pub mod peer;
+mod random;
 pub mod resource;
 pub mod syscalls;
 mod watchdog;
 
 pub use container::{Cgroup, Container};
 pub use peer::{Control, Exit, Launch, Peer, PeerError, Privilege};
+pub use random::Random;
 pub use resource::Held;
 pub use watchdog::Watchdog;
 

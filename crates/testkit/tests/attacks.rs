@@ -390,3 +390,57 @@ fn a_mapping_alone_gives_nothing() {
     let whole: Result<(), String> = victim.ask(&());
     assert_eq!(whole, Ok(()));
 }
+
+child!(
+    fn sleeps_on_a_word(ctl: Control) {
+        let object = Object::new(true);
+        ctl.send_fds(&(), &[object.fd.as_fd()]).unwrap();
+        // SAFETY: the first word of our own mapping.
+        let word = unsafe { std::sync::atomic::AtomicU32::from_ptr(object.at.cast()) };
+        let value = word.load(std::sync::atomic::Ordering::SeqCst);
+        let bound = libc::timespec {
+            tv_sec: 1,
+            tv_nsec: 0,
+        };
+        // SAFETY: the word and the bound outlive the call.
+        let r = unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                word.as_ptr(),
+                libc::FUTEX_WAIT,
+                value,
+                &raw const bound,
+            )
+        };
+        let timed_out =
+            r < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ETIMEDOUT);
+        ctl.send(&timed_out).unwrap();
+    }
+);
+
+/// Why words to sleep on live only in pages of the two parties, and every wait is bounded.
+#[test]
+fn a_reader_can_take_sleepers_away() {
+    let _dog = dog();
+    let sleeper = sleeps_on_a_word().start().unwrap();
+    let ((), fds) = sleeper.recv_fds().unwrap();
+    let at = map(&fds[0], ProtFlags::READ);
+    let own = [0u32];
+    let ask = |op: i32, n: usize, to: *const u32| {
+        // SAFETY: both words are mapped for the call; nothing is written.
+        unsafe { libc::syscall(libc::SYS_futex, at, op, 0, n, to, 0) }
+    };
+    // Until it sleeps: a requeue counts whom it moved.
+    while ask(libc::FUTEX_REQUEUE, 1, own.as_ptr()) == 0 {
+        assert!(!sleeper.control().is_ready(), "it was never asleep");
+        std::thread::yield_now();
+    }
+    assert_eq!(
+        ask(libc::FUTEX_WAKE, 0, std::ptr::null()),
+        0,
+        "nobody is there any more"
+    );
+    assert!(sleeper.expect::<bool>(), "only its bound woke it");
+    // SAFETY: mapped above.
+    unsafe { munmap(at.cast(), LEN) }.unwrap();
+}

@@ -13,7 +13,7 @@ attacks! {
         process_vm_readv_into, signal_frame, parent_set_tid, clear_child_tid, rseq_area, futex_wake_op,
         futex_lock_pi, sigaction_old, sigprocmask_old, times, getdents, readlink, mincore, sysinfo, nanosleep_rest,
     }
-    Harmless { robust_list, futex_wait, futex_wake, vmsplice_gift, membarrier }
+    Harmless { robust_list, futex_wait, futex_requeue_away, futex_wake, vmsplice_gift, membarrier }
 }
 
 fn at(t: &Target) -> Result<usize, Outcome> {
@@ -300,6 +300,25 @@ fn futex_wait(t: &Target) -> Outcome {
 
 fn futex_wake(t: &Target) -> Outcome {
     done(sc(libc::SYS_futex, &[ask!(at(t)), 1, i32::MAX as usize, 0]))
+}
+
+/// Moves all who sleep on a word of the object to a word of the attacker, for which reading it is enough.
+/// They must wake all the same, some time.
+fn futex_requeue_away(t: &Target) -> Outcome {
+    let (start, len) = ask!(t.map());
+    let own = [0u32];
+    let mut last = Outcome::Errno(libc::EINVAL);
+    // The words of the first page one by one, then one in each line.
+    let words = (start..start + PAGE)
+        .step_by(4)
+        .chain((start + PAGE..start + len).step_by(64));
+    for word in words {
+        last = done(sc(
+            libc::SYS_futex,
+            &[word, 3, 0, i32::MAX as usize, address(&own), 0],
+        ));
+    }
+    last
 }
 
 /// At its end a thread's robust list is walked and words with its id are marked: all words of the mapping.
