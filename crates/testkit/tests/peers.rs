@@ -238,6 +238,9 @@ fn privileges_are_what_they_say() {
         (caps.as_str(), opens, dumpable),
         ("0000000000000000", false, 1)
     );
+    if let Some(reason) = Privilege::root_of_files().impossible() {
+        return skipped(reason);
+    }
     let (uid, caps, bound, no_new, opens, dumpable): Identity = identity()
         .privilege(Privilege::root_of_files())
         .undumpable()
@@ -284,10 +287,14 @@ fn what_a_child_holds_is_counted_once() {
     one.ask::<()>("close");
     let now = both();
     assert_eq!(
-        (now.memfd_fds, now.memfds.len(), now.resident()),
-        (0, 1, 1 << 20),
+        (now.memfd_fds, now.memfds.len()),
+        (0, 1),
         "seen through its mapping"
     );
+    if tranship_testkit::is_root() {
+        // Others see only what the process itself has touched.
+        assert_eq!(now.resident(), 1 << 20);
+    }
     one.ask::<()>("unmap");
     both().assert_returned_to(&start);
     two.ask::<()>("grow");

@@ -117,7 +117,9 @@ impl Setup {
                 Privilege::Inherit => {}
                 Privilege::User { uid, gid } => {
                     *step = 6;
-                    check(libc::syscall(libc::SYS_setgroups, 0, 0))?;
+                    if libc::geteuid() == 0 {
+                        check(libc::syscall(libc::SYS_setgroups, 0, 0))?;
+                    }
                     check(libc::syscall(libc::SYS_setresgid, *gid, *gid, *gid))?;
                     check(libc::syscall(libc::SYS_setresuid, *uid, *uid, *uid))?;
                 }
