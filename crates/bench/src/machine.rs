@@ -27,8 +27,37 @@ pub struct Machine {
     /// Round trip of one cache line between the two cores, nothing else: the floor below every floor. Virtual
     /// cores move between real ones, and this moves with them.
     pub cache_line_ns: f64,
+    /// Share of all cores' time that the host gave to others while we measured, as far as it says so.
+    pub stolen_percent: f64,
     /// Versions of the peers, as far as known.
     pub peers: BTreeMap<&'static str, String>,
+}
+
+/// Ticks of all cores so far: stolen, and in all.
+fn ticks() -> (u64, u64) {
+    let stat = line("/proc/stat").unwrap_or_default();
+    let first = stat.lines().next().unwrap_or_default();
+    // user nice system idle iowait irq softirq steal; what follows is counted among them already.
+    let fields: Vec<u64> = first
+        .split_whitespace()
+        .skip(1)
+        .take(8)
+        .filter_map(|f| f.parse().ok())
+        .collect();
+    (fields.get(7).copied().unwrap_or(0), fields.iter().sum())
+}
+
+static BEGUN: std::sync::OnceLock<(u64, u64)> = std::sync::OnceLock::new();
+
+/// The measuring begins.
+pub fn begin() {
+    BEGUN.get_or_init(ticks);
+}
+
+fn stolen_percent() -> f64 {
+    let (before, now) = (BEGUN.get_or_init(ticks), ticks());
+    let all = now.1.saturating_sub(before.1).max(1) as f64;
+    (now.0.saturating_sub(before.0) as f64 / all * 1000.0).round() / 10.0
 }
 
 fn line(path: &str) -> Option<String> {
@@ -79,6 +108,7 @@ impl Machine {
             runs,
             sample_ms,
             cache_line_ns: 0.0,
+            stolen_percent: stolen_percent(),
             peers,
         }
     }

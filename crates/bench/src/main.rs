@@ -3,6 +3,9 @@
 //! `docs/benchmarks/README.md` says how. A new system is a file in `systems/`. NOT here: tests of
 //! correctness (though every run checks what arrives), and micro benches of single functions.
 
+// Without its peers some benches have nobody to measure.
+#![cfg_attr(not(feature = "iceoryx2"), allow(dead_code, unused_imports))]
+
 mod alloc;
 mod case;
 mod clock;
@@ -32,6 +35,7 @@ use report::Report;
 
 fn main() -> ExitCode {
     let bench = Cli::parse().bench;
+    machine::begin();
     if !matches!(bench, Bench::AllocChild { .. }) {
         clock::calibrate();
     }
@@ -56,7 +60,7 @@ fn run(bench: Bench) -> Result<bool> {
         } => {
             known(&common, &message_systems())?;
             let outcome = messages::roundtrip(&common, &mode, &payload, buffers);
-            say("roundtrip", &common, outcome, &["raw", "iceoryx2"], false)
+            say("roundtrip", &common, outcome, &["raw", "iceoryx2"])
         }
         Bench::Stream {
             common,
@@ -66,30 +70,18 @@ fn run(bench: Bench) -> Result<bool> {
         } => {
             known(&common, &message_systems())?;
             let outcome = messages::stream(&common, &mode, &payload, buffers);
-            say("stream", &common, outcome, &["raw", "iceoryx2"], true)
+            say("stream", &common, outcome, &["raw", "iceoryx2"])
         }
         Bench::Ops { common } => {
             let names: Vec<_> = systems::with_ops().iter().map(|e| e.name).collect();
             known(&common, &names)?;
-            say(
-                "ops",
-                &common,
-                ops::bench(&common),
-                &["raw", "iceoryx2"],
-                false,
-            )
+            say("ops", &common, ops::bench(&common), &["raw", "iceoryx2"])
         }
         Bench::Alloc { common, payload } => {
             let names: Vec<_> = systems::allocators::all().iter().map(|e| e.name).collect();
             common.check(&names)?;
             let outcome = alloc::bench(&common, &payload);
-            say(
-                "alloc",
-                &common,
-                outcome,
-                &["glibc", report::FASTEST],
-                false,
-            )
+            say("alloc", &common, outcome, &["glibc", report::FASTEST])
         }
         Bench::AllocChild {
             system,
@@ -103,24 +95,12 @@ fn run(bench: Bench) -> Result<bool> {
         Bench::Collect { common } => {
             let names: Vec<_> = systems::with_collect().iter().map(|e| e.name).collect();
             known(&common, &names)?;
-            say(
-                "collect",
-                &common,
-                collect::bench(&common),
-                &["iceoryx2"],
-                false,
-            )
+            say("collect", &common, collect::bench(&common), &["iceoryx2"])
         }
         Bench::Demo { common } => {
             let names: Vec<_> = systems::with_fan().iter().map(|e| e.name).collect();
             common.check(&names)?;
-            say(
-                "demo",
-                &common,
-                demo::bench(&common),
-                &["pipe", "stream"],
-                true,
-            )
+            say("demo", &common, demo::bench(&common), &["pipe", "stream"])
         }
     }
 }
@@ -137,13 +117,7 @@ fn known(common: &Common, names: &[&'static str]) -> Result<()> {
     common.check(names)
 }
 
-fn say(
-    name: &'static str,
-    common: &Common,
-    outcome: Outcome,
-    refs: &[&str],
-    by_rate: bool,
-) -> Result<bool> {
+fn say(name: &'static str, common: &Common, outcome: Outcome, refs: &[&str]) -> Result<bool> {
     let mut machine = Machine::look(common.cores(), common.runs(), common.sample_ms());
     machine.cache_line_ns = systems::line::round_trip(common.cores(), common.runs())?;
     let report = Report {
@@ -154,7 +128,7 @@ fn say(
     let text = if common.json {
         serde_json::to_string(&report)? + "\n"
     } else {
-        report.table(refs, by_rate)
+        report.table(refs)
     };
     use std::io::Write;
     match std::io::stdout().write_all(text.as_bytes()) {

@@ -112,11 +112,11 @@ impl Key {
 
 impl Report {
     /// The table: groups of rows about the same thing; each row's cost as a multiple of each reference's.
-    /// Cost is the time for one, taken from the rate where `by_rate`, else from the median.
-    pub fn table(&self, references: &[&str], by_rate: bool) -> String {
+    /// Cost is the median: rates sink with every time slice that the machine gives to somebody else.
+    pub fn table(&self, references: &[&str]) -> String {
         let m = &self.machine;
         let mut out = format!(
-            "{}: {}, {} cores, Linux {}{}, shmem huge pages {}; cores {}/{}, median of {} runs of {} ms; cache line to and fro {} ns\n",
+            "{}: {}, {} cores, Linux {}{}, shmem huge pages {}; cores {}/{}, median of {} runs of {} ms; cache line to and fro {} ns; {} % of the time stolen\n",
             self.bench,
             m.cpu,
             m.logical_cores,
@@ -131,15 +131,10 @@ impl Report {
             m.cores[1],
             m.runs,
             m.sample_ms,
-            m.cache_line_ns
+            m.cache_line_ns,
+            m.stolen_percent
         );
-        let cost = |r: &Row| {
-            if by_rate {
-                1e9 / r.per_second
-            } else {
-                r.median_ns
-            }
-        };
+        let cost = |r: &Row| r.median_ns;
         let mut seen: Vec<&Key> = Vec::new();
         for row in &self.rows {
             if seen.contains(&&row.key) {
@@ -270,7 +265,7 @@ mod tests {
 
     #[test]
     fn the_table_has_ratios_and_flatness() {
-        let table = report().table(&["raw", "iceoryx2"], false);
+        let table = report().table(&["raw", "iceoryx2"]);
         let line = table
             .lines()
             .find(|l| l.trim_start().starts_with("iceoryx2"))
