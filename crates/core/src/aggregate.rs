@@ -29,7 +29,10 @@ impl Aggregate {
     }
 
     pub(crate) fn from_pieces(pieces: Vec<Cbuf>) -> Aggregate {
-        Aggregate { pieces: pieces.into(), list_pool: None }
+        Aggregate {
+            pieces: pieces.into(),
+            list_pool: None,
+        }
     }
 
     /// Adds a piece at the end, without copying.
@@ -37,7 +40,10 @@ impl Aggregate {
     /// # Panics
     /// With more than [`MAX_PIECES`] pieces.
     pub fn push_back(&mut self, piece: Cbuf) {
-        assert!(self.pieces.len() < MAX_PIECES, "an aggregate has at most {MAX_PIECES} pieces");
+        assert!(
+            self.pieces.len() < MAX_PIECES,
+            "an aggregate has at most {MAX_PIECES} pieces"
+        );
         self.pieces.push_back(piece);
     }
 
@@ -46,13 +52,19 @@ impl Aggregate {
     /// # Panics
     /// With more than [`MAX_PIECES`] pieces.
     pub fn push_front(&mut self, piece: Cbuf) {
-        assert!(self.pieces.len() < MAX_PIECES, "an aggregate has at most {MAX_PIECES} pieces");
+        assert!(
+            self.pieces.len() < MAX_PIECES,
+            "an aggregate has at most {MAX_PIECES} pieces"
+        );
         self.pieces.push_front(piece);
     }
 
     /// Adds all pieces of another one at the end: aggregates do not nest.
     pub fn append(&mut self, other: Aggregate) {
-        other.pieces.into_iter().for_each(|piece| self.push_back(piece));
+        other
+            .pieces
+            .into_iter()
+            .for_each(|piece| self.push_back(piece));
     }
 
     /// The pool whose memory holds the list while it travels. Default: the pool of the first piece that is
@@ -78,12 +90,19 @@ impl Aggregate {
 
     /// The pieces as slices for `writev`, if all of them can be read as slices (see [`Cbuf::bytes`]).
     pub fn io_slices(&self) -> Option<Vec<IoSlice<'_>>> {
-        self.pieces.iter().map(|piece| piece.bytes().map(IoSlice::new)).collect()
+        self.pieces
+            .iter()
+            .map(|piece| piece.bytes().map(IoSlice::new))
+            .collect()
     }
 
     /// A [`bytes::Buf`] over all pieces, if all of them can be read as slices.
     pub fn reader(&self) -> Option<AggregateReader<'_>> {
-        let slices = self.pieces.iter().map(Cbuf::bytes).collect::<Option<VecDeque<_>>>()?;
+        let slices = self
+            .pieces
+            .iter()
+            .map(Cbuf::bytes)
+            .collect::<Option<VecDeque<_>>>()?;
         Some(AggregateReader { slices })
     }
 
@@ -92,7 +111,9 @@ impl Aggregate {
         let mut all = vec![0; self.len()];
         let mut at = 0;
         for piece in &self.pieces {
-            let _ = piece.view().copy_to_slice(0, &mut all[at..at + piece.len()]); // as long as the view
+            let _ = piece
+                .view()
+                .copy_to_slice(0, &mut all[at..at + piece.len()]); // as long as the view
             at += piece.len();
         }
         all
@@ -101,10 +122,20 @@ impl Aggregate {
     /// Stores the list in a buffer, as `docs/format.md` says.
     pub(crate) fn make_list(&self) -> Result<Cbuf, AllocError> {
         let bytes = HEADER + PIECE * self.pieces.len();
-        let mut list = match (&self.list_pool, self.pieces.iter().find_map(|piece| piece.own_pool())) {
+        let mut list = match (
+            &self.list_pool,
+            self.pieces.iter().find_map(|piece| piece.own_pool()),
+        ) {
             (Some(pool), _) => pool.alloc(bytes)?,
             (None, Some(pool)) => pool.alloc(bytes)?,
-            (None, None) => return Err(AllocError::OutOfMemory { need_bytes: bytes as u64, live_bytes: 0, quota_bytes: 0, waited_ms: 0 }),
+            (None, None) => {
+                return Err(AllocError::OutOfMemory {
+                    need_bytes: bytes as u64,
+                    live_bytes: 0,
+                    quota_bytes: 0,
+                    waited_ms: 0,
+                });
+            }
         };
         let count = u32::try_from(self.pieces.len()).unwrap_or(u32::MAX);
         list[..4].copy_from_slice(&count.to_le_bytes());
@@ -123,7 +154,10 @@ impl Aggregate {
 
 /// Takes a received list apart. It is copied once; its length bounds the number of pieces.
 pub(crate) fn parse_list(list: &Cbuf) -> Result<Vec<Reference>, Violation> {
-    let bad = |pieces| Violation::Aggregate { pieces, list_bytes: list.len() as u64 };
+    let bad = |pieces| Violation::Aggregate {
+        pieces,
+        list_bytes: list.len() as u64,
+    };
     if list.len() < HEADER || list.len() > HEADER + PIECE * MAX_PIECES {
         return Err(bad(0));
     }
@@ -136,7 +170,12 @@ pub(crate) fn parse_list(list: &Cbuf) -> Result<Vec<Reference>, Violation> {
     }
     Ok((0..count as usize)
         .map(|i| HEADER + PIECE * i)
-        .map(|at| Reference { id: CbufId(long(at)), offset: long(at + 8), length: long(at + 16), serial: word(at + 24) })
+        .map(|at| Reference {
+            id: CbufId(long(at)),
+            offset: long(at + 8),
+            length: long(at + 16),
+            serial: word(at + 24),
+        })
         .collect())
 }
 
@@ -151,10 +190,18 @@ impl bytes::Buf for AggregateReader<'_> {
         self.slices.iter().map(|s| s.len()).sum()
     }
     fn chunk(&self) -> &[u8] {
-        self.slices.iter().find(|s| !s.is_empty()).copied().unwrap_or_default()
+        self.slices
+            .iter()
+            .find(|s| !s.is_empty())
+            .copied()
+            .unwrap_or_default()
     }
     fn advance(&mut self, mut n: usize) {
-        assert!(n <= self.remaining(), "advance by {n} of {} bytes", self.remaining());
+        assert!(
+            n <= self.remaining(),
+            "advance by {n} of {} bytes",
+            self.remaining()
+        );
         while let Some(first) = self.slices.front_mut() {
             if n < first.len() {
                 *first = &first[n..];
@@ -166,7 +213,10 @@ impl bytes::Buf for AggregateReader<'_> {
     }
     fn chunks_vectored<'b>(&'b self, dst: &mut [IoSlice<'b>]) -> usize {
         let mut n = 0;
-        for (to, from) in dst.iter_mut().zip(self.slices.iter().filter(|s| !s.is_empty())) {
+        for (to, from) in dst
+            .iter_mut()
+            .zip(self.slices.iter().filter(|s| !s.is_empty()))
+        {
             *to = IoSlice::new(from);
             n += 1;
         }

@@ -53,7 +53,9 @@ pub enum DomainError {
         source: io::Error,
     },
     /// No manager.
-    #[error("no manager answers at {tried}, and none could be started ({reason}); run `tranship manager` or set TRANSHIP_SOCKET")]
+    #[error(
+        "no manager answers at {tried}, and none could be started ({reason}); run `tranship manager` or set TRANSHIP_SOCKET"
+    )]
     NoManager {
         /// The sockets that were tried.
         tried: String,
@@ -61,7 +63,9 @@ pub enum DomainError {
         reason: String,
     },
     /// The manager went away; existing channels go on.
-    #[error("the manager is away: existing channels go on, nothing new can be had until it is back")]
+    #[error(
+        "the manager is away: existing channels go on, nothing new can be had until it is back"
+    )]
     ManagerAway,
     /// The manager said no.
     #[error("the manager refused: {0}")]
@@ -73,7 +77,9 @@ pub enum DomainError {
         waited_ms: u64,
     },
     /// Used in a forked child of the process that made it.
-    #[error("this domain belongs to the parent process: after fork(), connect a domain of your own")]
+    #[error(
+        "this domain belongs to the parent process: after fork(), connect a domain of your own"
+    )]
     Forked,
     /// The manager broke the protocol.
     #[error("the manager broke the protocol: {0}")]
@@ -111,14 +117,18 @@ impl DomainError {
     /// The stable code.
     pub fn code(&self) -> Code {
         match self {
-            DomainError::System { .. } | DomainError::Protocol(_) | DomainError::Manager(_) => Code::System,
+            DomainError::System { .. } | DomainError::Protocol(_) | DomainError::Manager(_) => {
+                Code::System
+            }
             DomainError::NoManager { .. } => Code::NoManager,
             DomainError::ManagerAway => Code::ManagerAway,
             DomainError::Refused(_) => Code::Refused,
             DomainError::TimedOut { .. } => Code::TimedOut,
             DomainError::Forked => Code::Forked,
             DomainError::BadArgument { .. } => Code::BadArgument,
-            DomainError::Make(_) | DomainError::Create(_) | DomainError::Window(_) => Code::OutOfMemory,
+            DomainError::Make(_) | DomainError::Create(_) | DomainError::Window(_) => {
+                Code::OutOfMemory
+            }
             DomainError::Open(_) => Code::PeerViolation,
         }
     }
@@ -138,7 +148,9 @@ impl DomainError {
 #[derive(Debug, thiserror::Error)]
 pub enum AllocError {
     /// It can never fit: error at once, whatever was asked about waiting.
-    #[error("a buffer of {need_bytes} bytes is larger than the pool's quota of {quota_bytes} bytes")]
+    #[error(
+        "a buffer of {need_bytes} bytes is larger than the pool's quota of {quota_bytes} bytes"
+    )]
     TooLarge {
         /// Asked for.
         need_bytes: u64,
@@ -146,7 +158,9 @@ pub enum AllocError {
         quota_bytes: u64,
     },
     /// Nothing free now (`try_alloc`), or not within the time given (`alloc_timeout`).
-    #[error("no {need_bytes} bytes free: {live_bytes} bytes of {quota_bytes} live; waited {waited_ms} ms")]
+    #[error(
+        "no {need_bytes} bytes free: {live_bytes} bytes of {quota_bytes} live; waited {waited_ms} ms"
+    )]
     OutOfMemory {
         /// Asked for.
         need_bytes: u64,
@@ -283,7 +297,9 @@ pub enum SendFailure {
     #[error("the buffer belongs to another domain of this process")]
     OtherDomain,
     /// Used in a forked child.
-    #[error("this channel belongs to the parent process: after fork(), connect a domain of your own")]
+    #[error(
+        "this channel belongs to the parent process: after fork(), connect a domain of your own"
+    )]
     Forked,
 }
 
@@ -314,7 +330,9 @@ pub struct SendError<T> {
 
 impl<T> std::fmt::Debug for SendError<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SendError").field("failure", &self.failure).finish_non_exhaustive()
+        f.debug_struct("SendError")
+            .field("failure", &self.failure)
+            .finish_non_exhaustive()
     }
 }
 
@@ -329,7 +347,9 @@ pub enum RecvError {
     #[error("the sender broke a rule, the channel is closed: {0}")]
     Violation(Violation),
     /// The message's chunk has not arrived and the manager is away; the message stays queued.
-    #[error("chunk {index} of pool {pool} is not here yet and the manager is away; the message stays queued")]
+    #[error(
+        "chunk {index} of pool {pool} is not here yet and the manager is away; the message stays queued"
+    )]
     ChunkPending {
         /// The pool.
         pool: PoolId,
@@ -343,7 +363,9 @@ pub enum RecvError {
         waited_ms: u64,
     },
     /// Used in a forked child.
-    #[error("this channel belongs to the parent process: after fork(), connect a domain of your own")]
+    #[error(
+        "this channel belongs to the parent process: after fork(), connect a domain of your own"
+    )]
     Forked,
 }
 

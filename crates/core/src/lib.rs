@@ -34,6 +34,8 @@ pub use error::{AllocError, Code, DomainError, RecvError, SendError, SendFailure
 pub use link::{Body, Inline, Listener, Message, Payload, Receiver, Sender, select};
 pub use options::{LinkOptions, PoolOptions, Wait, WhenFull};
 pub use pool::{Pool, PoolStats};
-pub use tranship_proto::{CbufId, ChannelId, DomainId, PoolId, Refusal, RefusalCode, Role, StatRecord};
+pub use tranship_proto::{
+    CbufId, ChannelId, DomainId, PoolId, Refusal, RefusalCode, Role, StatRecord,
+};
 pub use tranship_proto::{ChannelStat, DomainStat, HoldStat, ManagerStat, PoolStat};
 pub use tranship_region::View;

@@ -15,7 +15,13 @@ pub struct PoolOptions {
 impl PoolOptions {
     /// A pool of at most this many bytes (rounded up to whole chunks).
     pub fn new(max_bytes: u64) -> PoolOptions {
-        PoolOptions { name: "pool".into(), max_bytes, slots: None, chunk_bytes: None, huge_pages: false }
+        PoolOptions {
+            name: "pool".into(),
+            max_bytes,
+            slots: None,
+            chunk_bytes: None,
+            huge_pages: false,
+        }
     }
     /// What `tranship ls` shows; 1 to 64 bytes.
     pub fn name(mut self, name: &str) -> Self {
@@ -39,11 +45,17 @@ impl PoolOptions {
         self
     }
     pub(crate) fn chunk(&self) -> u64 {
-        let chunk = self.chunk_bytes.unwrap_or_else(|| (self.max_bytes / 256).max(1).next_power_of_two().clamp(64 << 10, 64 << 20));
+        let chunk = self.chunk_bytes.unwrap_or_else(|| {
+            (self.max_bytes / 256)
+                .max(1)
+                .next_power_of_two()
+                .clamp(64 << 10, 64 << 20)
+        });
         chunk.max(4096)
     }
     pub(crate) fn slot_count(&self) -> u64 {
-        self.slots.map_or_else(|| (self.max_bytes / 4096).clamp(1024, 1 << 20), u64::from)
+        self.slots
+            .map_or_else(|| (self.max_bytes / 4096).clamp(1024, 1 << 20), u64::from)
     }
 }
 
@@ -89,7 +101,12 @@ pub struct LinkOptions {
 
 impl Default for LinkOptions {
     fn default() -> Self {
-        LinkOptions { lines: 256, wait: Wait::default(), when_full: WhenFull::default(), timeout: None }
+        LinkOptions {
+            lines: 256,
+            wait: Wait::default(),
+            when_full: WhenFull::default(),
+            timeout: None,
+        }
     }
 }
 

@@ -6,14 +6,20 @@ use tranship_core::{Body, Domain, PoolOptions, Role};
 fn pair() -> (Domain, Domain) {
     let a = Domain::builder().name("a").embedded().expect("embedded");
     let path = a.socket_path().expect("socket");
-    let b = Domain::builder().name("b").socket(path).connect().expect("connect");
+    let b = Domain::builder()
+        .name("b")
+        .socket(path)
+        .connect()
+        .expect("connect");
     (a, b)
 }
 
 #[test]
 fn a_buffer_goes_over_and_comes_back_to_the_pool() {
     let (a, b) = pair();
-    let pool = a.create_pool(PoolOptions::new(1 << 20).name("frames")).expect("pool");
+    let pool = a
+        .create_pool(PoolOptions::new(1 << 20).name("frames"))
+        .expect("pool");
     let listener = a.listen("frames", Role::Source).expect("listen");
     let reader = thread::spawn(move || {
         let mut receiver = b.open_receiver("frames").expect("open");
@@ -32,7 +38,13 @@ fn a_buffer_goes_over_and_comes_back_to_the_pool() {
         buf[..4].copy_from_slice(&i.to_le_bytes());
         sender.send(buf.freeze()).expect("send");
     }
-    assert_eq!(reader.join().expect("reader"), (0..1000).collect::<Vec<_>>());
+    assert_eq!(
+        reader.join().expect("reader"),
+        (0..1000).collect::<Vec<_>>()
+    );
     let stats = pool.stats();
-    assert!(stats.collected > 0 && stats.chunk_bytes_present <= 1 << 20, "{stats:?}");
+    assert!(
+        stats.collected > 0 && stats.chunk_bytes_present <= 1 << 20,
+        "{stats:?}"
+    );
 }

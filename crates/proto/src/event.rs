@@ -55,7 +55,7 @@ pub enum Event {
 
     /// fds: 0.
     Exported { req: Req, export: ExportId },
-    /// fds: 1 (the connector's half). Somebody connected to an export of ours.
+    /// fds: 1 (the connector's half). Somebody connected to an export of ours; `role` is ours.
     Incoming {
         channel: ChannelId,
         export: ExportId,

@@ -44,8 +44,22 @@ impl Cbuf {
     /// # Safety
     /// One local reference of the live slot becomes this handle's; the memory is the slot's.
     #[inline]
-    pub(crate) unsafe fn own(ptr: NonNull<u8>, len: usize, pool: NonNull<OwnPool>, slot: u32, came_back: bool) -> Cbuf {
-        Cbuf { ptr, len, home: Home::Own(pool), slot, generation: 0, trusted: true, came_back }
+    pub(crate) unsafe fn own(
+        ptr: NonNull<u8>,
+        len: usize,
+        pool: NonNull<OwnPool>,
+        slot: u32,
+        came_back: bool,
+    ) -> Cbuf {
+        Cbuf {
+            ptr,
+            len,
+            home: Home::Own(pool),
+            slot,
+            generation: 0,
+            trusted: true,
+            came_back,
+        }
     }
 
     /// # Safety
@@ -59,7 +73,15 @@ impl Cbuf {
         generation: u32,
         trusted: bool,
     ) -> Cbuf {
-        Cbuf { ptr, len, home: Home::Foreign(pool), slot, generation, trusted, came_back: false }
+        Cbuf {
+            ptr,
+            len,
+            home: Home::Foreign(pool),
+            slot,
+            generation,
+            trusted,
+            came_back: false,
+        }
     }
 
     /// Length in bytes.
@@ -79,7 +101,11 @@ impl Cbuf {
             // SAFETY: pools outlive their outstanding slots.
             Home::Own(pool) => unsafe { pool.as_ref() }.id_of(self.slot),
             // SAFETY: as above.
-            Home::Foreign(pool) => CbufId::new(unsafe { pool.as_ref() }.pool_id(), self.slot, self.generation),
+            Home::Foreign(pool) => CbufId::new(
+                unsafe { pool.as_ref() }.pool_id(),
+                self.slot,
+                self.generation,
+            ),
         }
     }
 
@@ -124,7 +150,11 @@ impl Cbuf {
             Bound::Excluded(n) => *n,
             Bound::Unbounded => self.len,
         };
-        assert!(start <= end && end <= self.len, "range {start}..{end} of a buffer of {} bytes", self.len);
+        assert!(
+            start <= end && end <= self.len,
+            "range {start}..{end} of a buffer of {} bytes",
+            self.len
+        );
         let mut part = self.clone();
         // SAFETY: start <= len was just checked.
         part.ptr = unsafe { part.ptr.add(start) };
@@ -200,6 +230,9 @@ impl Drop for Cbuf {
 
 impl fmt::Debug for Cbuf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cbuf").field("id", &self.id()).field("len", &self.len).finish()
+        f.debug_struct("Cbuf")
+            .field("id", &self.id())
+            .field("len", &self.len)
+            .finish()
     }
 }

@@ -28,8 +28,18 @@ impl CbufMut {
     /// `ptr..ptr+len` is the slot's memory in the pool's own mapping, the slot is live with one local
     /// reference that becomes this handle's, and `pool` outlives its outstanding slots.
     #[inline]
-    pub(crate) unsafe fn new(ptr: NonNull<u8>, len: usize, pool: NonNull<OwnPool>, slot: u32) -> CbufMut {
-        CbufMut { ptr, len, pool, slot }
+    pub(crate) unsafe fn new(
+        ptr: NonNull<u8>,
+        len: usize,
+        pool: NonNull<OwnPool>,
+        slot: u32,
+    ) -> CbufMut {
+        CbufMut {
+            ptr,
+            len,
+            pool,
+            slot,
+        }
     }
 
     /// Length in bytes.
@@ -95,7 +105,9 @@ impl DerefMut for CbufMut {
 
 impl fmt::Debug for CbufMut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CbufMut").field("id", &self.id()).field("len", &self.len).finish()
+        f.debug_struct("CbufMut")
+            .field("id", &self.id())
+            .field("len", &self.len)
+            .finish()
     }
 }
-

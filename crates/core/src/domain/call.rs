@@ -40,21 +40,29 @@ impl DomainCore {
             outcome?;
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 lock(&self.conn).forget(req);
-                return Err(DomainError::TimedOut { waited_ms: millis(started.elapsed()) });
+                return Err(DomainError::TimedOut {
+                    waited_ms: millis(started.elapsed()),
+                });
             }
             self.wait_news(seen, deadline);
         }
     }
 
     /// Sends a request that has no answer.
-    pub(crate) fn tell(&self, request: &Request, fds: &[BorrowedFd<'_>]) -> Result<(), DomainError> {
+    pub(crate) fn tell(
+        &self,
+        request: &Request,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<(), DomainError> {
         self.check_fork()?;
         lock(&self.conn).send(request, fds)
     }
 
     /// Sleeps until the manager has news beyond `seen`, at most one round.
     pub(crate) fn wait_news(&self, seen: u32, deadline: Option<Instant>) {
-        let round = deadline.map_or(ROUND, |d| d.saturating_duration_since(Instant::now()).min(ROUND));
+        let round = deadline.map_or(ROUND, |d| {
+            d.saturating_duration_since(Instant::now()).min(ROUND)
+        });
         let _ = futex::wait(self.wake_word(), seen, Some(round));
     }
 

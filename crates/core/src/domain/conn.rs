@@ -64,9 +64,15 @@ impl Conn {
     }
 
     /// Sends one request. A broken connection is "away", not an error of the caller.
-    pub(crate) fn send(&mut self, request: &Request, fds: &[BorrowedFd<'_>]) -> Result<(), DomainError> {
+    pub(crate) fn send(
+        &mut self,
+        request: &Request,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<(), DomainError> {
         debug_assert_eq!(fds.len(), request.fds());
-        let Some(fd) = &self.fd else { return Err(DomainError::ManagerAway) };
+        let Some(fd) = &self.fd else {
+            return Err(DomainError::ManagerAway);
+        };
         let bytes = tranship_proto::encode(request);
         match socket::sendmsg(fd.as_fd(), &bytes, fds, false) {
             Ok(_) => Ok(()),
@@ -80,7 +86,9 @@ impl Conn {
 
     /// The next event, without waiting. `Err(ManagerAway)` when the connection ended.
     pub(crate) fn receive(&mut self) -> Result<Option<Parcel>, DomainError> {
-        let Some(fd) = &self.fd else { return Err(DomainError::ManagerAway) };
+        let Some(fd) = &self.fd else {
+            return Err(DomainError::ManagerAway);
+        };
         let received = match socket::recvmsg(fd.as_fd(), &mut self.buffer, true) {
             Ok(received) => received,
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(None),
@@ -98,8 +106,14 @@ impl Conn {
             Some("a truncated message".to_string())
         } else {
             match tranship_proto::decode::<Event>(&self.buffer[..received.bytes]) {
-                Ok(event) if event.fds() == received.fds.len() => return Ok(Some((event, received.fds))),
-                Ok(event) => Some(format!("{} descriptors with a message that carries {}", received.fds.len(), event.fds())),
+                Ok(event) if event.fds() == received.fds.len() => {
+                    return Ok(Some((event, received.fds)));
+                }
+                Ok(event) => Some(format!(
+                    "{} descriptors with a message that carries {}",
+                    received.fds.len(),
+                    event.fds()
+                )),
                 Err(error) => Some(error.to_string()),
             }
         };
@@ -123,7 +137,9 @@ impl Conn {
     }
 
     pub(crate) fn take_records(&mut self, req: Req) -> Vec<StatRecord> {
-        let (mine, others) = std::mem::take(&mut self.records).into_iter().partition(|(r, _)| *r == req);
+        let (mine, others) = std::mem::take(&mut self.records)
+            .into_iter()
+            .partition(|(r, _)| *r == req);
         self.records = others;
         let mine: Vec<(Req, StatRecord)> = mine;
         mine.into_iter().map(|(_, record)| record).collect()

@@ -100,15 +100,23 @@ impl DomainBuilder {
     /// private one that [`Domain::socket_path`] tells). It isolates nobody from this process.
     pub fn embedded(self) -> Result<Domain, DomainError> {
         self.prepare()?;
-        let manager = Embedded::start(self.config.clone().unwrap_or_default(), self.socket.as_deref())?;
+        let manager = Embedded::start(
+            self.config.clone().unwrap_or_default(),
+            self.socket.as_deref(),
+        )?;
         let path = manager.path().to_owned();
         let fd = socket::connect(&path).map_err(|e| no_manager(&path, &e.to_string()))?;
-        DomainBuilder { socket: Some(path), ..self }.join(fd, Some(manager))
+        DomainBuilder {
+            socket: Some(path),
+            ..self
+        }
+        .join(fd, Some(manager))
     }
 
     fn prepare(&self) -> Result<(), DomainError> {
         if let Some(dumpable) = self.dumpable {
-            process::set_dumpable(dumpable).map_err(DomainError::system("prctl(PR_SET_DUMPABLE)"))?;
+            process::set_dumpable(dumpable)
+                .map_err(DomainError::system("prctl(PR_SET_DUMPABLE)"))?;
         }
         if self.high_descriptors {
             let _ = process::raise_nofile_soft_to_hard();
@@ -128,7 +136,10 @@ impl DomainBuilder {
         let explicit = places.named.is_some();
         let tried = tried.join(", ");
         if explicit || !self.autostart {
-            return Err(DomainError::NoManager { tried, reason: "starting one is switched off".into() });
+            return Err(DomainError::NoManager {
+                tried,
+                reason: "starting one is switched off".into(),
+            });
         }
         start_manager(places.user).map_err(|reason| DomainError::NoManager { tried, reason })
     }
@@ -137,7 +148,8 @@ impl DomainBuilder {
         let name = self.name.clone().unwrap_or_else(program_name);
         let fd = self.lift(fd);
         let (fd, welcome) = hello(fd, &name, None)?;
-        let poller = tranship_sys::epoll::Epoll::new().map_err(DomainError::system("epoll_create"))?;
+        let poller =
+            tranship_sys::epoll::Epoll::new().map_err(DomainError::system("epoll_create"))?;
         let core: &'static DomainCore = Box::leak(Box::new(DomainCore {
             fork: ForkGuard::new().map_err(DomainError::system("mmap of the fork guard"))?,
             id: AtomicU32::new(welcome.domain.0),
@@ -164,7 +176,11 @@ impl DomainBuilder {
     }
 
     fn lift(&self, fd: OwnedFd) -> OwnedFd {
-        if self.high_descriptors { process::dup_above(fd, FD_FLOOR) } else { fd }
+        if self.high_descriptors {
+            process::dup_above(fd, FD_FLOOR)
+        } else {
+            fd
+        }
     }
 }
 
@@ -176,27 +192,61 @@ pub(super) struct Welcome {
 }
 
 /// Says hello on a fresh connection and waits for the answer.
-pub(super) fn hello(fd: OwnedFd, name: &str, resume: Option<DomainId>) -> Result<(OwnedFd, Welcome), DomainError> {
+pub(super) fn hello(
+    fd: OwnedFd,
+    name: &str,
+    resume: Option<DomainId>,
+) -> Result<(OwnedFd, Welcome), DomainError> {
     let dumpable = process::is_dumpable().unwrap_or(true);
     let name: String = name.chars().filter(|c| !c.is_control()).take(16).collect();
-    let request = Request::Hello { version: PROTOCOL_VERSION, name, resume, dumpable };
-    socket::sendmsg(fd.as_fd(), &tranship_proto::encode(&request), &[], false).map_err(DomainError::system("sendmsg to the manager"))?;
+    let request = Request::Hello {
+        version: PROTOCOL_VERSION,
+        name,
+        resume,
+        dumpable,
+    };
+    socket::sendmsg(fd.as_fd(), &tranship_proto::encode(&request), &[], false)
+        .map_err(DomainError::system("sendmsg to the manager"))?;
     let mut conn = Conn::new(fd);
     let deadline = Instant::now() + PATIENCE;
     loop {
         match conn.receive()? {
-            Some((Event::Welcome { domain, instance, resumed, board_entries, .. }, fds)) => {
-                let board = fds.first().ok_or_else(|| DomainError::Protocol("a welcome without a board".into()))?;
+            Some((
+                Event::Welcome {
+                    domain,
+                    instance,
+                    resumed,
+                    board_entries,
+                    ..
+                },
+                fds,
+            )) => {
+                let board = fds
+                    .first()
+                    .ok_or_else(|| DomainError::Protocol("a welcome without a board".into()))?;
                 let board = BoardRo::open(board, board_entries, instance)?;
                 let fd = conn.into_fd().ok_or(DomainError::ManagerAway)?;
-                return Ok((fd, Welcome { domain, resumed, board }));
+                return Ok((
+                    fd,
+                    Welcome {
+                        domain,
+                        resumed,
+                        board,
+                    },
+                ));
             }
             Some((Event::Expelled { refusal }, _)) => return Err(refusal.into()),
-            Some(_) => return Err(DomainError::Protocol("something else than a welcome".into())),
+            Some(_) => {
+                return Err(DomainError::Protocol(
+                    "something else than a welcome".into(),
+                ));
+            }
             None => {
                 let left = deadline.saturating_duration_since(Instant::now());
                 if left.is_zero() {
-                    return Err(DomainError::TimedOut { waited_ms: super::millis(PATIENCE) });
+                    return Err(DomainError::TimedOut {
+                        waited_ms: super::millis(PATIENCE),
+                    });
                 }
                 if let Some(fd) = conn.fd() {
                     let _ = tranship_sys::epoll::wait_readable(fd, Some(left));
@@ -207,17 +257,27 @@ pub(super) fn hello(fd: OwnedFd, name: &str, resume: Option<DomainId>) -> Result
 }
 
 fn program_name() -> String {
-    let path = std::env::args_os().next().map(PathBuf::from).unwrap_or_default();
-    path.file_name().map_or_else(|| "domain".into(), |n| n.to_string_lossy().into_owned())
+    let path = std::env::args_os()
+        .next()
+        .map(PathBuf::from)
+        .unwrap_or_default();
+    path.file_name()
+        .map_or_else(|| "domain".into(), |n| n.to_string_lossy().into_owned())
 }
 
 fn no_manager(path: &Path, reason: &str) -> DomainError {
-    DomainError::NoManager { tried: path.display().to_string(), reason: reason.into() }
+    DomainError::NoManager {
+        tried: path.display().to_string(),
+        reason: reason.into(),
+    }
 }
 
 /// Starts `tranship manager` for this user and connects to it.
 fn start_manager(socket: Option<PathBuf>) -> Result<OwnedFd, String> {
-    let program = std::env::var_os("TRANSHIP_BIN").map(PathBuf::from).or_else(beside_us).unwrap_or_else(|| "tranship".into());
+    let program = std::env::var_os("TRANSHIP_BIN")
+        .map(PathBuf::from)
+        .or_else(beside_us)
+        .unwrap_or_else(|| "tranship".into());
     let path = socket.ok_or("no safe directory for its socket; set XDG_RUNTIME_DIR")?;
     // Two processes may do this at once: the manager's own lock lets one of the two daemons win.
     Command::new(&program)
@@ -227,12 +287,19 @@ fn start_manager(socket: Option<PathBuf>) -> Result<OwnedFd, String> {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status()
-        .map_err(|e| format!("cannot run {}: {e}; install `tranship`, or set TRANSHIP_BIN", program.display()))?;
+        .map_err(|e| {
+            format!(
+                "cannot run {}: {e}; install `tranship`, or set TRANSHIP_BIN",
+                program.display()
+            )
+        })?;
     let deadline = Instant::now() + PATIENCE;
     loop {
         match socket::connect(&path) {
             Ok(fd) => return Ok(fd),
-            Err(error) if Instant::now() >= deadline => return Err(format!("{} started, but {error}", program.display())),
+            Err(error) if Instant::now() >= deadline => {
+                return Err(format!("{} started, but {error}", program.display()));
+            }
             Err(_) => std::thread::sleep(Duration::from_millis(5)),
         }
     }
@@ -242,4 +309,3 @@ fn beside_us() -> Option<PathBuf> {
     let path = std::env::current_exe().ok()?.with_file_name("tranship");
     path.is_file().then_some(path)
 }
-

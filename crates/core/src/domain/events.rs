@@ -21,13 +21,36 @@ pub(crate) struct PoolShape {
 }
 
 impl DomainCore {
-    pub(super) fn handle(&'static self, conn: &mut Conn, event: Event, fds: Vec<OwnedFd>) -> Result<(), DomainError> {
+    pub(super) fn handle(
+        &'static self,
+        conn: &mut Conn,
+        event: Event,
+        fds: Vec<OwnedFd>,
+    ) -> Result<(), DomainError> {
         match event {
-            Event::PoolOffer { channel, pool, writer, max_bytes, slots, chunk_bytes, known } => {
-                let shape = PoolShape { pool, writer, max_bytes, slots, chunk_bytes };
+            Event::PoolOffer {
+                channel,
+                pool,
+                writer,
+                max_bytes,
+                slots,
+                chunk_bytes,
+                known,
+            } => {
+                let shape = PoolShape {
+                    pool,
+                    writer,
+                    max_bytes,
+                    slots,
+                    chunk_bytes,
+                };
                 self.offered(conn, channel, shape, known, fds)?;
             }
-            Event::ChunkAdded { pool, index, serial } => {
+            Event::ChunkAdded {
+                pool,
+                index,
+                serial,
+            } => {
                 let foreign = lock(&self.foreign).get(&pool).cloned();
                 if let (Some(foreign), Some(fd)) = (foreign, fds.into_iter().next())
                     && let Err(error) = foreign.attach(index, serial, fd)
@@ -35,13 +58,24 @@ impl DomainCore {
                     tracing::warn!(%pool, index, %error, "a chunk was refused");
                 }
             }
-            Event::ChunkGone { pool, index, serial } => {
+            Event::ChunkGone {
+                pool,
+                index,
+                serial,
+            } => {
                 let foreign = lock(&self.foreign).get(&pool).cloned();
                 if let Some(foreign) = foreign {
                     foreign.detach(index, serial);
                 }
                 crash::point("reader.before_unmapped");
-                conn.send(&Request::Unmapped { pool, index, serial }, &[])?;
+                conn.send(
+                    &Request::Unmapped {
+                        pool,
+                        index,
+                        serial,
+                    },
+                    &[],
+                )?;
             }
             Event::PoolGone { pool } => {
                 if let Some(foreign) = lock(&self.foreign).get(&pool) {
@@ -49,17 +83,32 @@ impl DomainCore {
                 }
                 self.bury_foreign(pool);
             }
-            Event::QueueJoined { pool, channel, sink, epoch, with_sent, new_reader } => {
+            Event::QueueJoined {
+                pool,
+                channel,
+                sink,
+                epoch,
+                with_sent,
+                new_reader,
+            } => {
                 if let Some(own) = lock(&self.pools).get(&pool).cloned() {
                     own.queue_joined(channel, sink, epoch, with_sent, new_reader, fds);
                 }
             }
-            Event::QueueLeft { pool, channel, epoch } => {
+            Event::QueueLeft {
+                pool,
+                channel,
+                epoch,
+            } => {
                 if let Some(own) = lock(&self.pools).get(&pool).cloned() {
                     own.queue_left(channel, epoch);
                 }
             }
-            Event::ReaderLeft { pool, domain, epoch } => {
+            Event::ReaderLeft {
+                pool,
+                domain,
+                epoch,
+            } => {
                 if let Some(own) = lock(&self.pools).get(&pool).cloned() {
                     own.reader_left(domain, epoch);
                 }
@@ -79,7 +128,11 @@ impl DomainCore {
             }
             Event::Incoming { export, .. } => {
                 // Without an entry the answer to Export is still on its way to the thread that asked.
-                lock(&self.exports).entry(export).or_default().incoming.push_back((event, fds));
+                lock(&self.exports)
+                    .entry(export)
+                    .or_default()
+                    .incoming
+                    .push_back((event, fds));
             }
             Event::Shrink { pool, target_bytes } => self.chore(Chore::Shrink(pool, target_bytes)),
             Event::Quota { .. } => {} // the board has it already; waiters wake by its word
@@ -106,12 +159,20 @@ impl DomainCore {
     }
 
     /// An answer to somebody's request. One that nobody waits for any more must not leave anything behind.
-    fn reply(&'static self, conn: &mut Conn, req: Req, event: Event, fds: Vec<OwnedFd>) -> Result<(), DomainError> {
+    fn reply(
+        &'static self,
+        conn: &mut Conn,
+        req: Req,
+        event: Event,
+        fds: Vec<OwnedFd>,
+    ) -> Result<(), DomainError> {
         if !conn.keep_reply(req, (event, fds)) {
             return Ok(());
         }
         // The thread that asked has given up. A channel that opened after all is closed again.
-        if let Some((Event::Opened { channel, .. } | Event::Accepted { channel, .. }, _)) = conn.take_reply(req) {
+        if let Some((Event::Opened { channel, .. } | Event::Accepted { channel, .. }, _)) =
+            conn.take_reply(req)
+        {
             conn.send(&Request::CloseChannel { channel }, &[])?;
         }
         Ok(())
@@ -135,11 +196,24 @@ impl DomainCore {
                 if let Some(refs) = &refs {
                     shown.push(refs.as_fd());
                 }
-                conn.send(&Request::AcceptPool { channel, pool: shape.pool, with_refs: refs.is_some() }, &shown)
+                conn.send(
+                    &Request::AcceptPool {
+                        channel,
+                        pool: shape.pool,
+                        with_refs: refs.is_some(),
+                    },
+                    &shown,
+                )
             }
             Err(error) => {
                 tracing::warn!(%channel, pool = %shape.pool, %error, "a pool was refused");
-                conn.send(&Request::VetoPool { channel, pool: shape.pool }, &[])
+                conn.send(
+                    &Request::VetoPool {
+                        channel,
+                        pool: shape.pool,
+                    },
+                    &[],
+                )
             }
         }
     }
@@ -152,7 +226,9 @@ impl DomainCore {
         fds: Vec<OwnedFd>,
     ) -> Result<(OwnedFd, Option<OwnedFd>), DomainError> {
         let Some(link) = self.link(channel) else {
-            return Err(DomainError::Protocol(format!("an offer for channel {channel}, which is not ours")));
+            return Err(DomainError::Protocol(format!(
+                "an offer for channel {channel}, which is not ours"
+            )));
         };
         if let Some(own) = lock(&self.pools).get(&shape.pool).cloned() {
             return Ok((link.accept_own(&own)?, None));
@@ -161,12 +237,19 @@ impl DomainCore {
         let (foreign, fresh) = match existing {
             Some(foreign) => (foreign, false),
             None => {
-                let table = fds.into_iter().next().ok_or_else(|| DomainError::Protocol("an offer without a table".into()))?;
+                let table = fds
+                    .into_iter()
+                    .next()
+                    .ok_or_else(|| DomainError::Protocol("an offer without a table".into()))?;
                 (Arc::new(ForeignPool::open(self, shape, table)?), true)
             }
         };
         let rcvd = link.accept_foreign(&foreign)?;
-        let refs = if known { None } else { Some(foreign.refs_fd()?) };
+        let refs = if known {
+            None
+        } else {
+            Some(foreign.refs_fd()?)
+        };
         if fresh {
             lock(&self.foreign).insert(shape.pool, foreign);
         }

@@ -6,11 +6,15 @@ use crate::error::DomainError;
 /// Starts it, with all signals blocked.
 pub(super) fn start(domain: &'static DomainCore) -> Result<(), DomainError> {
     let blocked = tranship_sys::signals::block_all();
-    let started = std::thread::Builder::new().name("tranship".into()).spawn(move || run(domain));
+    let started = std::thread::Builder::new()
+        .name("tranship".into())
+        .spawn(move || run(domain));
     if let Ok(before) = blocked {
         tranship_sys::signals::restore(&before);
     }
-    started.map(|_| ()).map_err(DomainError::system("starting the helper thread"))
+    started
+        .map(|_| ())
+        .map_err(DomainError::system("starting the helper thread"))
 }
 
 fn run(domain: &'static DomainCore) {

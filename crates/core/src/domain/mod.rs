@@ -1,8 +1,8 @@
 //! A protection domain: the process's membership with a manager.
 
 mod call;
-mod connect;
 mod conn;
+mod connect;
 mod events;
 mod helper;
 mod resume;
@@ -69,14 +69,19 @@ pub(crate) enum Chore {
 
 impl std::fmt::Debug for DomainCore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Domain").field("id", &self.id()).field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Domain")
+            .field("id", &self.id())
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }
 
 /// Locks without caring that another thread panicked while it held the lock: every critical
 /// section here leaves its data consistent at each step.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 impl DomainCore {
@@ -113,7 +118,8 @@ impl DomainCore {
 
     /// Ordering: Release here pairs with the Acquire in `board`.
     fn set_board(&self, board: BoardRo) {
-        self.board.store(Box::leak(Box::new(board)), Ordering::Release);
+        self.board
+            .store(Box::leak(Box::new(board)), Ordering::Release);
     }
 
     /// Whether the manager has something for us. One load of a line that rarely changes.
@@ -138,7 +144,11 @@ impl DomainCore {
     }
 
     pub(crate) fn check_fork(&self) -> Result<(), DomainError> {
-        if self.fork.is_child() { Err(DomainError::Forked) } else { Ok(()) }
+        if self.fork.is_child() {
+            Err(DomainError::Forked)
+        } else {
+            Ok(())
+        }
     }
 
     pub(crate) fn link(&self, channel: ChannelId) -> Option<Arc<LinkShared>> {

@@ -30,18 +30,32 @@ impl DomainCore {
             return Ok(());
         }
         let now = Instant::now();
-        if conn.last_attempt.is_some_and(|last| now.duration_since(last) < PAUSE) {
+        if conn
+            .last_attempt
+            .is_some_and(|last| now.duration_since(last) < PAUSE)
+        {
             return Err(DomainError::ManagerAway);
         }
         conn.last_attempt = Some(now);
         let candidates = match &self.socket {
             Some(path) => vec![path.clone()],
-            None => Places::find().candidates().into_iter().map(Into::into).collect(),
+            None => Places::find()
+                .candidates()
+                .into_iter()
+                .map(Into::into)
+                .collect(),
         };
-        let Some(fd) = candidates.iter().find_map(|path| socket::connect(path).ok()) else {
+        let Some(fd) = candidates
+            .iter()
+            .find_map(|path| socket::connect(path).ok())
+        else {
             return Err(DomainError::ManagerAway);
         };
-        let fd = if self.high_descriptors { process::dup_above(fd, FD_FLOOR) } else { fd };
+        let fd = if self.high_descriptors {
+            process::dup_above(fd, FD_FLOOR)
+        } else {
+            fd
+        };
         crash::point("resume.before_hello");
         let (fd, welcome) = hello(fd, &self.name, Some(self.id()))?;
         if !welcome.resumed {
@@ -65,19 +79,27 @@ impl DomainCore {
         let pools: Vec<_> = lock(&self.pools).values().cloned().collect();
         for pool in &pools {
             let shape = pool.shape();
-            let answer = self.claim(conn, &[pool.table_fd().as_fd()], |req| Request::ClaimPool {
-                req,
-                pool: shape.pool,
-                name: pool.name().into(),
-                max_bytes: shape.max_bytes,
-                slots: shape.slots,
-                chunk_bytes: shape.chunk_bytes,
-            })?;
-            let Some(Event::PoolCreated { entry, .. }) = answer else { continue };
+            let answer =
+                self.claim(conn, &[pool.table_fd().as_fd()], |req| Request::ClaimPool {
+                    req,
+                    pool: shape.pool,
+                    name: pool.name().into(),
+                    max_bytes: shape.max_bytes,
+                    slots: shape.slots,
+                    chunk_bytes: shape.chunk_bytes,
+                })?;
+            let Some(Event::PoolCreated { entry, .. }) = answer else {
+                continue;
+            };
             pool.set_entry(entry);
             for (index, serial, fd) in pool.chunks() {
                 crash::point("resume.between_chunks");
-                self.claim(conn, &[fd.as_fd()], |req| Request::ClaimChunk { req, pool: shape.pool, index, serial })?;
+                self.claim(conn, &[fd.as_fd()], |req| Request::ClaimChunk {
+                    req,
+                    pool: shape.pool,
+                    index,
+                    serial,
+                })?;
             }
         }
         let foreign: Vec<_> = lock(&self.foreign).values().cloned().collect();
@@ -86,7 +108,12 @@ impl DomainCore {
             // A message is bounded; what does not fit is fetched by a resync.
             let mapped = pool.mapped().into_iter().take(1500).collect::<Vec<_>>();
             let (id, slots) = (pool.shape.pool, pool.shape.slots);
-            self.claim(conn, &[fd.as_fd()], |req| Request::ClaimReader { req, pool: id, slots, mapped })?;
+            self.claim(conn, &[fd.as_fd()], |req| Request::ClaimReader {
+                req,
+                pool: id,
+                slots,
+                mapped,
+            })?;
         }
         let links: Vec<_> = lock(&self.links).values().cloned().collect();
         for link in &links {
@@ -96,11 +123,16 @@ impl DomainCore {
                 peer: link.peer,
                 lines: link.own.count(),
             };
-            self.claim(conn, &[link.own_fd.as_fd()], |req| Request::ClaimChannel { req, claim })?;
+            self.claim(conn, &[link.own_fd.as_fd()], |req| Request::ClaimChannel {
+                req,
+                claim,
+            })?;
             let assigned: Vec<_> = lock(&link.assigned).clone();
             for assignment in assigned {
                 let (channel, pool) = (link.channel, assignment.pool);
-                self.claim(conn, &[assignment.counts_fd.as_fd()], |req| Request::ClaimAssign { req, channel, pool })?;
+                self.claim(conn, &[assignment.counts_fd.as_fd()], |req| {
+                    Request::ClaimAssign { req, channel, pool }
+                })?;
             }
         }
         // From here on rosters may change: where each stands is where its board entry stands now.
@@ -146,10 +178,18 @@ impl DomainCore {
     }
 
     fn export_again(&'static self, conn: &mut Conn) -> Result<(), DomainError> {
-        let old: Vec<_> = std::mem::take(&mut *lock(&self.exports)).into_iter().collect();
+        let old: Vec<_> = std::mem::take(&mut *lock(&self.exports))
+            .into_iter()
+            .collect();
         for (export, entry) in old {
-            let Some((name, role)) = entry.what.clone() else { continue };
-            let answer = self.claim(conn, &[], |req| Request::Export { req, name: name.clone(), role })?;
+            let Some((name, role)) = entry.what.clone() else {
+                continue;
+            };
+            let answer = self.claim(conn, &[], |req| Request::Export {
+                req,
+                name: name.clone(),
+                role,
+            })?;
             let new = match answer {
                 Some(Event::Exported { export: new, .. }) => new,
                 _ => export,

@@ -28,7 +28,9 @@ struct Handle {
 
 impl Domain {
     pub(super) fn new(core: &'static DomainCore) -> Domain {
-        Domain { shared: Arc::new(Handle { core }) }
+        Domain {
+            shared: Arc::new(Handle { core }),
+        }
     }
 
     fn core(&self) -> &'static DomainCore {
@@ -72,7 +74,12 @@ impl Domain {
     }
 
     /// The same with choices for its links.
-    pub fn listen_with(&self, name: &str, role: Role, options: LinkOptions) -> Result<Listener, DomainError> {
+    pub fn listen_with(
+        &self,
+        name: &str,
+        role: Role,
+        options: LinkOptions,
+    ) -> Result<Listener, DomainError> {
         Listener::new(self.core(), name, role, options)
     }
 
@@ -82,10 +89,16 @@ impl Domain {
     }
 
     /// The same with choices.
-    pub fn open_sender_with(&self, name: &str, options: LinkOptions) -> Result<Sender, DomainError> {
+    pub fn open_sender_with(
+        &self,
+        name: &str,
+        options: LinkOptions,
+    ) -> Result<Sender, DomainError> {
         match self.core().open(name, Role::Source, &options)? {
             End::Source(sender) => Ok(sender),
-            End::Sink(_) => Err(DomainError::Protocol("a receiver where a sender was asked for".into())),
+            End::Sink(_) => Err(DomainError::Protocol(
+                "a receiver where a sender was asked for".into(),
+            )),
         }
     }
 
@@ -95,10 +108,16 @@ impl Domain {
     }
 
     /// The same with choices.
-    pub fn open_receiver_with(&self, name: &str, options: LinkOptions) -> Result<Receiver, DomainError> {
+    pub fn open_receiver_with(
+        &self,
+        name: &str,
+        options: LinkOptions,
+    ) -> Result<Receiver, DomainError> {
         match self.core().open(name, Role::Sink, &options)? {
             End::Sink(receiver) => Ok(receiver),
-            End::Source(_) => Err(DomainError::Protocol("a sender where a receiver was asked for".into())),
+            End::Source(_) => Err(DomainError::Protocol(
+                "a sender where a receiver was asked for".into(),
+            )),
         }
     }
 
@@ -153,7 +172,9 @@ impl DomainCore {
             &[],
             None,
         )?;
-        Ok(asked.map(|req| lock(&self.conn).take_records(req)).unwrap_or_default())
+        Ok(asked
+            .map(|req| lock(&self.conn).take_records(req))
+            .unwrap_or_default())
     }
 
     /// Says goodbye if nothing of the domain is in use; otherwise the process's end does.
@@ -164,7 +185,9 @@ impl DomainCore {
         if !idle {
             return;
         }
-        lock(&self.foreign).values().for_each(|pool| pool.detach_all());
+        lock(&self.foreign)
+            .values()
+            .for_each(|pool| pool.detach_all());
         lock(&self.foreign).clear();
         self.closed.store(true, Ordering::Release);
         let mut conn = lock(&self.conn);
@@ -181,7 +204,10 @@ impl DomainCore {
     pub(super) fn poll_socket(&self) -> Result<(), DomainError> {
         let conn = lock(&self.conn);
         match conn.fd() {
-            Some(fd) => self.poller.add(fd, 0, Interest::Read).map_err(DomainError::system("epoll_ctl")),
+            Some(fd) => self
+                .poller
+                .add(fd, 0, Interest::Read)
+                .map_err(DomainError::system("epoll_ctl")),
             None => Ok(()),
         }
     }
@@ -194,7 +220,9 @@ impl DomainCore {
     }
 
     pub(crate) fn poll_also(&self, fd: &OwnedFd) -> Result<(), DomainError> {
-        self.poller.add(fd, 1, Interest::Read).map_err(DomainError::system("epoll_ctl"))
+        self.poller
+            .add(fd, 1, Interest::Read)
+            .map_err(DomainError::system("epoll_ctl"))
     }
 
     pub(crate) fn poll_no_more(&self, fd: &OwnedFd) {

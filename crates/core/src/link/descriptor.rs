@@ -46,7 +46,16 @@ pub(crate) fn inline_line(bytes: &[u8], meta: u64) -> [u64; 8] {
 #[inline]
 pub(crate) fn reference_line(reference: Reference, aggregate: bool, meta: u64) -> [u64; 8] {
     let op = if aggregate { OP_AGGREGATE } else { OP_BUFFER };
-    [op << 32, meta, reference.id.0, reference.offset, reference.length, u64::from(reference.serial), 0, 0]
+    [
+        op << 32,
+        meta,
+        reference.id.0,
+        reference.offset,
+        reference.length,
+        u64::from(reference.serial),
+        0,
+        0,
+    ]
 }
 
 /// Takes a line apart. It is the caller's copy: nothing here is read twice from shared memory.
@@ -57,8 +66,17 @@ pub(crate) fn parse(words: &[u64; 8]) -> Result<Descriptor, Violation> {
         OP_BUFFER | OP_AGGREGATE => {
             // Trust: id, offset and length are checked against the pool by the receiver.
             #[allow(clippy::cast_possible_truncation)] // the low half is meant
-            let reference = Reference { id: CbufId(words[2]), offset: words[3], length: words[4], serial: words[5] as u32 };
-            Ok(if op == OP_BUFFER { Descriptor::Buffer(reference) } else { Descriptor::Aggregate(reference) })
+            let reference = Reference {
+                id: CbufId(words[2]),
+                offset: words[3],
+                length: words[4],
+                serial: words[5] as u32,
+            };
+            Ok(if op == OP_BUFFER {
+                Descriptor::Buffer(reference)
+            } else {
+                Descriptor::Aggregate(reference)
+            })
         }
         OP_INLINE => {
             #[allow(clippy::cast_possible_truncation)] // masked to 8 bits
@@ -86,18 +104,38 @@ mod tests {
         for len in 0..=INLINE_BYTES {
             let bytes: Vec<u8> = (0u8..).take(len).collect();
             let words = inline_line(&bytes, 7);
-            let Ok(Descriptor::Inline { bytes: back, len: n }) = parse(&words) else { panic!("not inline") };
+            let Ok(Descriptor::Inline {
+                bytes: back,
+                len: n,
+            }) = parse(&words)
+            else {
+                panic!("not inline")
+            };
             assert_eq!(&back[..usize::from(n)], &bytes[..]);
             assert_eq!(words[1], 7);
         }
-        let reference = Reference { id: CbufId(u64::MAX), offset: 1 << 40, length: 3, serial: u32::MAX };
-        assert_eq!(parse(&reference_line(reference, false, 0)), Ok(Descriptor::Buffer(reference)));
-        assert_eq!(parse(&reference_line(reference, true, 0)), Ok(Descriptor::Aggregate(reference)));
+        let reference = Reference {
+            id: CbufId(u64::MAX),
+            offset: 1 << 40,
+            length: 3,
+            serial: u32::MAX,
+        };
+        assert_eq!(
+            parse(&reference_line(reference, false, 0)),
+            Ok(Descriptor::Buffer(reference))
+        );
+        assert_eq!(
+            parse(&reference_line(reference, true, 0)),
+            Ok(Descriptor::Aggregate(reference))
+        );
     }
 
     #[test]
     fn wild_lines_are_violations() {
         assert_eq!(parse(&[0; 8]), Err(Violation::Operation { op: 0 }));
-        assert_eq!(parse(&[(1 << 32) | (49 << 40), 0, 0, 0, 0, 0, 0, 0]), Err(Violation::InlineLength { bytes: 49 }));
+        assert_eq!(
+            parse(&[(1 << 32) | (49 << 40), 0, 0, 0, 0, 0, 0, 0]),
+            Err(Violation::InlineLength { bytes: 49 })
+        );
     }
 }

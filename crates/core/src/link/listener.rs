@@ -19,15 +19,36 @@ pub struct Listener {
 }
 
 impl Listener {
-    pub(crate) fn new(domain: &'static DomainCore, name: &str, role: Role, options: LinkOptions) -> Result<Listener, DomainError> {
+    pub(crate) fn new(
+        domain: &'static DomainCore,
+        name: &str,
+        role: Role,
+        options: LinkOptions,
+    ) -> Result<Listener, DomainError> {
         checked_name(name)?;
-        let (event, _) = domain.call(|req| Request::Export { req, name: name.into(), role }, &[], None)?;
+        let (event, _) = domain.call(
+            |req| Request::Export {
+                req,
+                name: name.into(),
+                role,
+            },
+            &[],
+            None,
+        )?;
         let Event::Exported { export, .. } = event else {
-            return Err(DomainError::Protocol("an answer to Export that is none".into()));
+            return Err(DomainError::Protocol(
+                "an answer to Export that is none".into(),
+            ));
         };
         // Connections that another thread's turn took in the meantime wait in the entry that it made.
         lock(&domain.exports).entry(export).or_default().what = Some((name.into(), role));
-        Ok(Listener { domain, export, name: name.into(), role, options })
+        Ok(Listener {
+            domain,
+            export,
+            name: name.into(),
+            role,
+            options,
+        })
     }
 
     /// The role that this side has in every link.
@@ -41,10 +62,15 @@ impl Listener {
     }
 
     /// The same, waiting at most that long.
-    pub fn accept_sender_within(&self, timeout: impl Into<Option<Duration>>) -> Result<Sender, DomainError> {
+    pub fn accept_sender_within(
+        &self,
+        timeout: impl Into<Option<Duration>>,
+    ) -> Result<Sender, DomainError> {
         match self.accept(timeout.into())? {
             End::Source(sender) => Ok(sender),
-            End::Sink(_) => Err(DomainError::Protocol("this listener receives: use accept_receiver".into())),
+            End::Sink(_) => Err(DomainError::Protocol(
+                "this listener receives: use accept_receiver".into(),
+            )),
         }
     }
 
@@ -54,10 +80,15 @@ impl Listener {
     }
 
     /// The same, waiting at most that long.
-    pub fn accept_receiver_within(&self, timeout: impl Into<Option<Duration>>) -> Result<Receiver, DomainError> {
+    pub fn accept_receiver_within(
+        &self,
+        timeout: impl Into<Option<Duration>>,
+    ) -> Result<Receiver, DomainError> {
         match self.accept(timeout.into())? {
             End::Sink(receiver) => Ok(receiver),
-            End::Source(_) => Err(DomainError::Protocol("this listener sends: use accept_sender".into())),
+            End::Source(_) => Err(DomainError::Protocol(
+                "this listener sends: use accept_sender".into(),
+            )),
         }
     }
 
@@ -67,11 +98,15 @@ impl Listener {
         loop {
             let seen = self.domain.wake();
             let turned = self.domain.turn();
-            let next = lock(&self.domain.exports).get_mut(&self.export).and_then(|e| e.incoming.pop_front());
+            let next = lock(&self.domain.exports)
+                .get_mut(&self.export)
+                .and_then(|e| e.incoming.pop_front());
             if let Some(incoming) = next {
                 match self.domain.accept(&self.name, incoming, &self.options) {
                     // Who connected is gone again: the next one, please.
-                    Err(DomainError::Refused(refusal)) => tracing::debug!(name = self.name, %refusal, "accept"),
+                    Err(DomainError::Refused(refusal)) => {
+                        tracing::debug!(name = self.name, %refusal, "accept")
+                    }
                     other => return other,
                 }
                 continue;
@@ -82,7 +117,9 @@ impl Listener {
                 Err(error) => return Err(error),
             }
             if deadline.is_some_and(|d| Instant::now() >= d) {
-                return Err(DomainError::TimedOut { waited_ms: crate::domain::millis(started.elapsed()) });
+                return Err(DomainError::TimedOut {
+                    waited_ms: crate::domain::millis(started.elapsed()),
+                });
             }
             self.domain.wait_news(seen, deadline);
         }
@@ -95,6 +132,11 @@ impl Drop for Listener {
             return;
         }
         lock(&self.domain.exports).remove(&self.export);
-        let _ = self.domain.tell(&Request::Unexport { export: self.export }, &[]);
+        let _ = self.domain.tell(
+            &Request::Unexport {
+                export: self.export,
+            },
+            &[],
+        );
     }
 }

@@ -11,12 +11,12 @@ mod sender;
 mod shared;
 mod sleep;
 
+pub(crate) use descriptor::Reference;
 pub use listener::Listener;
 pub use message::{Body, Inline, Message, Payload};
+pub(crate) use open::End;
 pub use receiver::Receiver;
 pub use select::select;
 pub use sender::Sender;
-pub(crate) use descriptor::Reference;
-pub(crate) use open::End;
-pub(crate) use sleep::Kernel;
 pub(crate) use shared::{Gone, LinkShared};
+pub(crate) use sleep::Kernel;

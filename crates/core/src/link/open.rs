@@ -21,14 +21,24 @@ pub(crate) fn checked_name(name: &str) -> Result<(), DomainError> {
     if check_name(name) {
         return Ok(());
     }
-    Err(DomainError::BadArgument { what: "the length of the name in bytes (no control characters)", value: name.len() as u64, min: 1, max: 64 })
+    Err(DomainError::BadArgument {
+        what: "the length of the name in bytes (no control characters)",
+        value: name.len() as u64,
+        min: 1,
+        max: 64,
+    })
 }
 
 fn checked_lines(lines: u32) -> Result<(), DomainError> {
     if lines.is_power_of_two() && (Lines::MIN..=Lines::MAX).contains(&lines) {
         return Ok(());
     }
-    Err(DomainError::BadArgument { what: "the ring's lines (a power of two)", value: lines.into(), min: Lines::MIN.into(), max: Lines::MAX.into() })
+    Err(DomainError::BadArgument {
+        what: "the ring's lines (a power of two)",
+        value: lines.into(),
+        min: Lines::MIN.into(),
+        max: Lines::MAX.into(),
+    })
 }
 
 fn other_half(fd: &OwnedFd, role: Role, lines: u32) -> Result<LinkHalfRo, DomainError> {
@@ -49,7 +59,12 @@ fn own_half(role: Role, lines: u32) -> Result<(OwnedFd, LinkHalfRw), DomainError
 
 impl DomainCore {
     /// Connects to an exported name as `role`.
-    pub(crate) fn open(&'static self, name: &str, role: Role, options: &LinkOptions) -> Result<End, DomainError> {
+    pub(crate) fn open(
+        &'static self,
+        name: &str,
+        role: Role,
+        options: &LinkOptions,
+    ) -> Result<End, DomainError> {
         checked_name(name)?;
         let deadline = options.timeout.map(|t| Instant::now() + t);
         let half = own_half(role, options.lines)?;
@@ -58,7 +73,13 @@ impl DomainCore {
         let answer = self.call(
             |req| {
                 asked = Some(req);
-                Request::Connect { req, name: name.into(), role, lines: options.lines, wait: true }
+                Request::Connect {
+                    req,
+                    name: name.into(),
+                    role,
+                    lines: options.lines,
+                    wait: true,
+                }
             },
             &[shown.as_fd()],
             deadline,
@@ -72,27 +93,64 @@ impl DomainCore {
                 return Err(error);
             }
         };
-        let (Event::Opened { channel, peer, peer_uid, peer_pid, lines, .. }, Ok([theirs, process])) =
-            (event, <[OwnedFd; 2]>::try_from(fds))
+        let (
+            Event::Opened {
+                channel,
+                peer,
+                peer_uid,
+                peer_pid,
+                lines,
+                ..
+            },
+            Ok([theirs, process]),
+        ) = (event, <[OwnedFd; 2]>::try_from(fds))
         else {
-            return Err(DomainError::Protocol("an answer to Connect that is none".into()));
+            return Err(DomainError::Protocol(
+                "an answer to Connect that is none".into(),
+            ));
         };
         let result = other_half(&theirs, role.opposite(), lines).and_then(|theirs| {
-            let link = LinkShared::new(self, channel, role, name, (peer, peer_uid, peer_pid), process, half, theirs);
+            let link = LinkShared::new(
+                self,
+                channel,
+                role,
+                name,
+                (peer, peer_uid, peer_pid),
+                process,
+                half,
+                theirs,
+            );
             self.finish(link, options)
         });
         self.close_on_error(channel, result)
     }
 
     /// Accepts a connection to one of our names.
-    pub(super) fn accept(&'static self, name: &str, incoming: (Event, Vec<OwnedFd>), options: &LinkOptions) -> Result<End, DomainError> {
-        let (Event::Incoming { channel, peer, peer_uid, peer_pid, role, lines, .. }, Some(theirs)) =
-            (incoming.0, incoming.1.into_iter().next())
+    pub(super) fn accept(
+        &'static self,
+        name: &str,
+        incoming: (Event, Vec<OwnedFd>),
+        options: &LinkOptions,
+    ) -> Result<End, DomainError> {
+        let (
+            Event::Incoming {
+                channel,
+                peer,
+                peer_uid,
+                peer_pid,
+                role,
+                lines,
+                ..
+            },
+            Some(theirs),
+        ) = (incoming.0, incoming.1.into_iter().next())
         else {
-            return Err(DomainError::Protocol("an incoming channel that is none".into()));
+            return Err(DomainError::Protocol(
+                "an incoming channel that is none".into(),
+            ));
         };
-        let role = role.opposite();
-        let halves = own_half(role, options.lines).and_then(|own| Ok((own, other_half(&theirs, role.opposite(), lines)?)));
+        let halves = own_half(role, options.lines)
+            .and_then(|own| Ok((own, other_half(&theirs, role.opposite(), lines)?)));
         let (own, theirs) = match halves {
             Ok(halves) => halves,
             Err(error) => {
@@ -103,10 +161,28 @@ impl DomainCore {
         let shown = own.0.try_clone().map_err(DomainError::system("fcntl"))?;
         // The peer may use the channel, and offer a pool, before our answer comes: put the link on record
         // first, with the peer's process filled in from the answer.
-        let (placeholder, _write) = tranship_sys::socket::pair().map_err(DomainError::system("socketpair"))?;
-        let link = Arc::new(LinkShared::new(self, channel, role, name, (peer, peer_uid, peer_pid), placeholder, own, theirs));
+        let (placeholder, _write) =
+            tranship_sys::socket::pair().map_err(DomainError::system("socketpair"))?;
+        let link = Arc::new(LinkShared::new(
+            self,
+            channel,
+            role,
+            name,
+            (peer, peer_uid, peer_pid),
+            placeholder,
+            own,
+            theirs,
+        ));
         lock(&self.links).insert(channel, link.clone());
-        let answer = self.call(|req| Request::Accept { req, channel, lines: options.lines }, &[shown.as_fd()], None);
+        let answer = self.call(
+            |req| Request::Accept {
+                req,
+                channel,
+                lines: options.lines,
+            },
+            &[shown.as_fd()],
+            None,
+        );
         let result = match answer {
             Ok((Event::Accepted { .. }, fds)) => {
                 if let Some(process) = fds.into_iter().next() {
@@ -114,7 +190,9 @@ impl DomainCore {
                 }
                 End::new(link, options)
             }
-            Ok(_) => Err(DomainError::Protocol("an answer to Accept that is none".into())),
+            Ok(_) => Err(DomainError::Protocol(
+                "an answer to Accept that is none".into(),
+            )),
             Err(error) => Err(error),
         };
         self.close_on_error(channel, result)
@@ -126,7 +204,11 @@ impl DomainCore {
         End::new(link, options)
     }
 
-    fn close_on_error(&'static self, channel: ChannelId, result: Result<End, DomainError>) -> Result<End, DomainError> {
+    fn close_on_error(
+        &'static self,
+        channel: ChannelId,
+        result: Result<End, DomainError>,
+    ) -> Result<End, DomainError> {
         if result.is_err() {
             self.forget_link(channel);
             let _ = self.tell(&Request::CloseChannel { channel }, &[]);
@@ -151,4 +233,3 @@ impl End {
         })
     }
 }
-

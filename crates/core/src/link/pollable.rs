@@ -18,7 +18,12 @@ impl Receiver {
             return Ok(());
         }
         let (near, far) = socket::pair().map_err(DomainError::system("socketpair"))?;
-        self.link.domain.tell(&Request::WakeFd { channel: self.link.channel }, &[far.as_fd()])?;
+        self.link.domain.tell(
+            &Request::WakeFd {
+                channel: self.link.channel,
+            },
+            &[far.as_fd()],
+        )?;
         self.link.domain.poll_also(&near)?;
         *own = Some(near);
         Ok(())

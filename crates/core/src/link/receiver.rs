@@ -57,7 +57,10 @@ impl From<Violation> for Untaken {
 }
 
 impl Receiver {
-    pub(super) fn new(link: Arc<LinkShared>, options: &LinkOptions) -> Result<Receiver, DomainError> {
+    pub(super) fn new(
+        link: Arc<LinkShared>,
+        options: &LinkOptions,
+    ) -> Result<Receiver, DomainError> {
         let lines = link.their_lines()?;
         let control_lines = link.own_lines()?;
         Ok(Receiver {
@@ -157,7 +160,9 @@ impl Receiver {
             {
                 return match self.try_recv()? {
                     Some(message) => Ok(message),
-                    None => Err(RecvError::TimedOut { waited_ms: millis(started.elapsed()) }),
+                    None => Err(RecvError::TimedOut {
+                        waited_ms: millis(started.elapsed()),
+                    }),
                 };
             }
         }
@@ -185,7 +190,12 @@ impl Receiver {
         if !self.drained {
             self.drained = true;
             crash::point("recv.before_drained");
-            let _ = self.link.domain.tell(&Request::Drained { channel: self.link.channel }, &[]);
+            let _ = self.link.domain.tell(
+                &Request::Drained {
+                    channel: self.link.channel,
+                },
+                &[],
+            );
         }
         Err(RecvError::PeerGone(self.link.channel))
     }
@@ -197,18 +207,25 @@ impl Receiver {
         let outcome = match descriptor::parse(&words) {
             Ok(Descriptor::Inline { bytes, len }) => Ok(Body::Inline(Inline { bytes, len })),
             Ok(Descriptor::Buffer(reference)) => self.take_buffer(reference).map(Body::Buf),
-            Ok(Descriptor::Aggregate(reference)) => self.take_aggregate(reference).map(Body::Aggregate),
+            Ok(Descriptor::Aggregate(reference)) => {
+                self.take_aggregate(reference).map(Body::Aggregate)
+            }
             Err(violation) => Err(violation.into()),
         };
         match outcome {
             Ok(body) => {
                 // Ordering: Release pairs with the source's Acquire: the line was read, `rcvd` was counted.
                 // Crash: a death between `rcvd` and the head only takes the queue off the roster.
-                self.link.own.head().store(self.consumer.head(), Ordering::Release);
+                self.link
+                    .own
+                    .head()
+                    .store(self.consumer.head(), Ordering::Release);
                 crash::point("recv.after_head");
                 let link = &*self.link;
                 // A source that sleeps on a full ring knows that we do not fence here (Waker::Lazy).
-                tranship_sync::notify(link.their_asleep(), link.own.wake(), |how| link.wake_peer(how));
+                tranship_sync::notify(link.their_asleep(), link.own.wake(), |how| {
+                    link.wake_peer(how)
+                });
                 Ok(Message { meta, body })
             }
             Err(Untaken::Violation(violation)) => Err(self.violated(violation)),
@@ -272,14 +289,27 @@ impl Receiver {
                 })
                 .collect();
         }
-        self.ins.iter().position(|i| i.pool == pool).ok_or(Violation::NotAssigned { pool })
+        self.ins
+            .iter()
+            .position(|i| i.pool == pool)
+            .ok_or(Violation::NotAssigned { pool })
     }
 
     /// Counts a reference and checks it. Ordering: `ref` first, then the generation, then (by the caller) `rcvd`.
     #[inline]
     fn reference(&self, at: usize, reference: Reference) -> Result<Cbuf, Untaken> {
-        let Some(entry) = self.ins.get(at) else { return Err(Violation::NotAssigned { pool: reference.id.pool() }.into()) };
-        let Reference { id, offset, length, serial } = reference;
+        let Some(entry) = self.ins.get(at) else {
+            return Err(Violation::NotAssigned {
+                pool: reference.id.pool(),
+            }
+            .into());
+        };
+        let Reference {
+            id,
+            offset,
+            length,
+            serial,
+        } = reference;
         let foreign = match &entry.assignment.side {
             Assigned::Foreign(foreign) => foreign,
             Assigned::Own(own) => return Ok(take_back(own, reference)?),
@@ -292,7 +322,16 @@ impl Receiver {
         #[allow(clippy::cast_possible_truncation)] // below the window's length, a usize
         let len = length as usize;
         // SAFETY: the reference was just counted; `check` put the range inside the window.
-        let buf = unsafe { Cbuf::foreign(foreign.at(offset), len, NonNull::from(&**foreign), slot, id.generation(), self.trusted) };
+        let buf = unsafe {
+            Cbuf::foreign(
+                foreign.at(offset),
+                len,
+                NonNull::from(&**foreign),
+                slot,
+                id.generation(),
+                self.trusted,
+            )
+        };
         if entry.forwarded {
             // The generation after the reference: the collector bumps it, fences, and looks at references
             // again, so one of the two sees the other. `buf` gives the reference back on the way out.
@@ -311,7 +350,10 @@ impl Receiver {
             // Ordering: the only writer is this Receiver; Release after the reference was counted, paired with the
             // collector's Acquire, which reads all `rcvd` before all `ref`.
             // Crash: dead between `ref` and here: both leave the roster with us.
-            rcvd.store(rcvd.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
+            rcvd.store(
+                rcvd.load(Ordering::Relaxed).wrapping_add(1),
+                Ordering::Release,
+            );
         }
         crash::point("recv.after_rcvd");
     }
@@ -321,53 +363,98 @@ impl Receiver {
         tracing::warn!(channel = %self.link.channel, peer = %self.link.peer, %violation, "the sender broke a rule");
         self.link.peer_gone(Gone::Violated);
         self.drained = true;
-        let _ = self.link.domain.tell(&Request::CloseChannel { channel: self.link.channel }, &[]);
+        let _ = self.link.domain.tell(
+            &Request::CloseChannel {
+                channel: self.link.channel,
+            },
+            &[],
+        );
         RecvError::Violation(violation)
     }
 
     /// A chunk that we were not shown yet: take the manager's news, else ask it for what we missed.
     #[cold]
-    fn fetch_chunk(&mut self, words: [u64; 8], pool: PoolId, missing: Missing) -> Result<Message, RecvError> {
+    fn fetch_chunk(
+        &mut self,
+        words: [u64; 8],
+        pool: PoolId,
+        missing: Missing,
+    ) -> Result<Message, RecvError> {
         let domain = self.link.domain;
-        let away = |_| RecvError::ChunkPending { pool, index: missing.index };
+        let away = |_| RecvError::ChunkPending {
+            pool,
+            index: missing.index,
+        };
         for attempt in 0..2 {
-            let asked = if attempt == 0 { domain.turn() } else { domain.call(|req| Request::Resync { req, pool }, &[], None).map(|_| ()) };
+            let asked = if attempt == 0 {
+                domain.turn()
+            } else {
+                domain
+                    .call(|req| Request::Resync { req, pool }, &[], None)
+                    .map(|_| ())
+            };
             match asked {
                 Ok(()) => {}
-                Err(DomainError::Refused(refusal)) if refusal.code == RefusalCode::NoSuchId => break,
+                Err(DomainError::Refused(refusal)) if refusal.code == RefusalCode::NoSuchId => {
+                    break;
+                }
                 Err(error) => {
                     self.pending = Some(words);
                     return Err(away(error));
                 }
             }
-            let here = self.ins.iter().find(|i| i.pool == pool).is_some_and(|i| match &i.assignment.side {
-                Assigned::Foreign(foreign) => foreign.has(missing.index, missing.serial),
-                Assigned::Own(_) => true,
+            let here = self.ins.iter().find(|i| i.pool == pool).is_some_and(|i| {
+                match &i.assignment.side {
+                    Assigned::Foreign(foreign) => foreign.has(missing.index, missing.serial),
+                    Assigned::Own(_) => true,
+                }
             });
             if here {
                 return self.take(words);
             }
         }
         // The pool's writer names a chunk that the manager has never passed on.
-        Err(self.violated(Violation::Chunk { index: missing.index, serial: missing.serial }))
+        Err(self.violated(Violation::Chunk {
+            index: missing.index,
+            serial: missing.serial,
+        }))
     }
 
     /// Sends up to 48 bytes back to the sender over the control ring. Fails when that is full.
     pub fn send_control(&mut self, bytes: &[u8], meta: u64) -> Result<(), SendError<()>> {
-        let fail = |failure| Err(SendError { failure, unsent: () });
+        let fail = |failure| {
+            Err(SendError {
+                failure,
+                unsent: (),
+            })
+        };
         if bytes.len() > descriptor::INLINE_BYTES {
             return fail(SendFailure::TooLongInline { bytes: bytes.len() });
         }
         let link = &*self.link;
         let lines = self.control_lines;
-        let pushed = self.control.try_push(lines, Publish::SeqCst, descriptor::inline_line(bytes, meta), || link.their_head());
+        let pushed = self.control.try_push(
+            lines,
+            Publish::SeqCst,
+            descriptor::inline_line(bytes, meta),
+            || link.their_head(),
+        );
         match pushed {
             Ok(tranship_sync::Push::Done) => {
-                tranship_sync::notify(link.their_asleep(), link.own.wake(), |how| link.wake_peer(how));
+                tranship_sync::notify(link.their_asleep(), link.own.wake(), |how| {
+                    link.wake_peer(how)
+                });
                 Ok(())
             }
-            Ok(tranship_sync::Push::Full) => fail(SendFailure::Full { lines: lines.count(), waited_ms: 0 }),
-            Err(lie) => fail(SendFailure::Violation(Violation::Head { head: lie.head, min: lie.before, max: lie.tail })),
+            Ok(tranship_sync::Push::Full) => fail(SendFailure::Full {
+                lines: lines.count(),
+                waited_ms: 0,
+            }),
+            Err(lie) => fail(SendFailure::Violation(Violation::Head {
+                head: lie.head,
+                min: lie.before,
+                max: lie.tail,
+            })),
         }
     }
 
@@ -408,13 +495,21 @@ impl Drop for Receiver {
             return;
         }
         // Crash: the manager takes the queue off the rosters at this request, or at our death.
-        let _ = self.link.domain.tell(&Request::CloseChannel { channel: self.link.channel }, &[]);
+        let _ = self.link.domain.tell(
+            &Request::CloseChannel {
+                channel: self.link.channel,
+            },
+            &[],
+        );
         self.link.domain.forget_link(self.link.channel);
     }
 }
 
 impl std::fmt::Debug for Receiver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Receiver").field("link", &self.link).field("taken", &self.consumer.head()).finish_non_exhaustive()
+        f.debug_struct("Receiver")
+            .field("link", &self.link)
+            .field("taken", &self.consumer.head())
+            .finish_non_exhaustive()
     }
 }

@@ -73,14 +73,22 @@ impl Sender {
 
     /// The same with a word of the sender's that arrives with it.
     #[inline]
-    pub fn send_with(&mut self, payload: impl Into<Payload>, meta: u64) -> Result<(), SendError<Payload>> {
+    pub fn send_with(
+        &mut self,
+        payload: impl Into<Payload>,
+        meta: u64,
+    ) -> Result<(), SendError<Payload>> {
         match payload.into() {
-            Payload::Buf(buf) => self
-                .send_buf(buf, meta)
-                .map_err(|e| SendError { failure: e.failure, unsent: Payload::Buf(e.unsent) }),
-            Payload::Aggregate(aggregate) => self
-                .send_aggregate(aggregate, meta)
-                .map_err(|e| SendError { failure: e.failure, unsent: Payload::Aggregate(e.unsent) }),
+            Payload::Buf(buf) => self.send_buf(buf, meta).map_err(|e| SendError {
+                failure: e.failure,
+                unsent: Payload::Buf(e.unsent),
+            }),
+            Payload::Aggregate(aggregate) => {
+                self.send_aggregate(aggregate, meta).map_err(|e| SendError {
+                    failure: e.failure,
+                    unsent: Payload::Aggregate(e.unsent),
+                })
+            }
         }
     }
 
@@ -98,7 +106,10 @@ impl Sender {
     }
 
     /// Sends several buffers with one wake-up. Those that could not be sent come back, in order.
-    pub fn send_batch(&mut self, bufs: impl IntoIterator<Item = Cbuf>) -> Result<(), SendError<Vec<Cbuf>>> {
+    pub fn send_batch(
+        &mut self,
+        bufs: impl IntoIterator<Item = Cbuf>,
+    ) -> Result<(), SendError<Vec<Cbuf>>> {
         let mut bufs = bufs.into_iter();
         let mut published = false;
         while let Some(buf) = bufs.next() {
@@ -114,7 +125,10 @@ impl Sender {
                 }
                 return match self.not_sent(failure, buf) {
                     Ok(()) => continue,
-                    Err(e) => Err(SendError { failure: e.failure, unsent: std::iter::once(e.unsent).chain(bufs).collect() }),
+                    Err(e) => Err(SendError {
+                        failure: e.failure,
+                        unsent: std::iter::once(e.unsent).chain(bufs).collect(),
+                    }),
                 };
             }
             self.publish(buf, false, 0, Publish::Release);
@@ -130,22 +144,38 @@ impl Sender {
     #[inline]
     pub fn send_inline(&mut self, bytes: &[u8], meta: u64) -> Result<(), SendError<()>> {
         if bytes.len() > INLINE_BYTES {
-            return Err(SendError { failure: SendFailure::TooLongInline { bytes: bytes.len() }, unsent: () });
+            return Err(SendError {
+                failure: SendFailure::TooLongInline { bytes: bytes.len() },
+                unsent: (),
+            });
         }
         if let Err(failure) = self.alive().and_then(|()| self.make_room(1)) {
             return self.not_sent(failure, ());
         }
-        let _ = self.producer.push(self.lines, Publish::SeqCst, descriptor::inline_line(bytes, meta));
+        let _ = self.producer.push(
+            self.lines,
+            Publish::SeqCst,
+            descriptor::inline_line(bytes, meta),
+        );
         self.wake();
         Ok(())
     }
 
     /// Sends all pieces of an aggregate as one message. The list goes into a buffer of the first own
     /// pool among the pieces' pools; see [`Aggregate::list_pool`](crate::Aggregate::set_list_pool).
-    pub fn send_aggregate(&mut self, aggregate: Aggregate, meta: u64) -> Result<(), SendError<Aggregate>> {
+    pub fn send_aggregate(
+        &mut self,
+        aggregate: Aggregate,
+        meta: u64,
+    ) -> Result<(), SendError<Aggregate>> {
         let list = match aggregate.make_list() {
             Ok(list) => list,
-            Err(error) => return Err(SendError { failure: SendFailure::List(error), unsent: aggregate }),
+            Err(error) => {
+                return Err(SendError {
+                    failure: SendFailure::List(error),
+                    unsent: aggregate,
+                });
+            }
         };
         let ready = aggregate
             .pieces()
@@ -214,11 +244,18 @@ impl Sender {
 
     /// A control message from the receiver, if one is there.
     pub fn try_recv_control(&mut self) -> Result<Option<(u64, Inline)>, Violation> {
-        let Some(words) = self.control.try_pop(self.control_lines) else { return Ok(None) };
+        let Some(words) = self.control.try_pop(self.control_lines) else {
+            return Ok(None);
+        };
         // Ordering: Release pairs with the sink's Acquire of our head: it may reuse the line.
-        self.link.own.head().store(self.control.head(), Ordering::Release);
+        self.link
+            .own
+            .head()
+            .store(self.control.head(), Ordering::Release);
         match descriptor::parse(&words)? {
-            descriptor::Descriptor::Inline { bytes, len } => Ok(Some((words[1], Inline { bytes, len }))),
+            descriptor::Descriptor::Inline { bytes, len } => {
+                Ok(Some((words[1], Inline { bytes, len })))
+            }
             _ => Err(Violation::Operation { op: 2 }),
         }
     }
@@ -266,7 +303,9 @@ impl Sender {
             // SAFETY: as above.
             Home::Foreign(pool) => unsafe { pool.as_ref() }.arc().map(Assigned::Foreign),
         };
-        let Some(side) = side.filter(|side| side.domain_is(self.link.domain)) else { return Err(SendFailure::OtherDomain) };
+        let Some(side) = side.filter(|side| side.domain_is(self.link.domain)) else {
+            return Err(SendFailure::OtherDomain);
+        };
         self.assign_side(home, side).map_err(SendFailure::Assign)
     }
 
@@ -276,17 +315,33 @@ impl Sender {
         let counts = Arc::new(counts);
         let shown = fd.try_clone().map_err(DomainError::system("fcntl"))?;
         // Crash: on record before the manager knows, so that `QueueJoined` finds our counters.
-        self.link.add(Assignment { pool, side, counts: counts.clone(), counts_fd: fd });
+        self.link.add(Assignment {
+            pool,
+            side,
+            counts: counts.clone(),
+            counts_fd: fd,
+        });
         let channel = self.link.channel;
         crash::point("assign.before_request");
-        let answer = self.link.domain.call(|req| Request::Assign { req, channel, pool }, &[shown.as_fd()], None);
+        let answer = self.link.domain.call(
+            |req| Request::Assign { req, channel, pool },
+            &[shown.as_fd()],
+            None,
+        );
         if let Err(error) = answer {
             self.link.remove(pool);
             return Err(error);
         }
         crash::point("assign.after_answer");
         if let Some(assignment) = self.link.find(pool) {
-            self.outs.insert(0, Out { home, counts, _assignment: assignment });
+            self.outs.insert(
+                0,
+                Out {
+                    home,
+                    counts,
+                    _assignment: assignment,
+                },
+            );
         }
         Ok(())
     }
@@ -306,9 +361,18 @@ impl Sender {
         match self.producer.room(self.lines, want, || link.their_head()) {
             Ok(room) => Ok(room >= want),
             Err(lie) => {
-                let violation = Violation::Head { head: lie.head, min: lie.before, max: lie.tail };
+                let violation = Violation::Head {
+                    head: lie.head,
+                    min: lie.before,
+                    max: lie.tail,
+                };
                 self.link.peer_gone(Gone::Violated);
-                let _ = self.link.domain.tell(&Request::CloseChannel { channel: self.link.channel }, &[]);
+                let _ = self.link.domain.tell(
+                    &Request::CloseChannel {
+                        channel: self.link.channel,
+                    },
+                    &[],
+                );
                 Err(SendFailure::Violation(violation))
             }
         }
@@ -332,7 +396,10 @@ impl Sender {
             }
             self.alive()?;
             if deadline.is_some_and(|d| Instant::now() >= d) {
-                return Err(SendFailure::Full { lines: self.lines.count(), waited_ms: millis(started.elapsed()) });
+                return Err(SendFailure::Full {
+                    lines: self.lines.count(),
+                    waited_ms: millis(started.elapsed()),
+                });
             }
             polls = polls.wrapping_add(1);
             match self.wait {
@@ -373,10 +440,18 @@ impl Sender {
             // Acquire. Published by the line's own Release or SeqCst store that follows.
             // Crash: counted but not published: `sent` stays ahead until the queue leaves the roster with our
             // death, when the sink has reported that it took the last message.
-            sent.store(sent.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
+            sent.store(
+                sent.load(Ordering::Relaxed).wrapping_add(1),
+                Ordering::Release,
+            );
         }
         crash::point("send.after_sent");
-        Reference { id: buf.id(), offset, length: buf.len() as u64, serial }
+        Reference {
+            id: buf.id(),
+            offset,
+            length: buf.len() as u64,
+            serial,
+        }
     }
 
     /// Counts, publishes, and only then lets our own reference go.
@@ -413,12 +488,16 @@ impl Sender {
     #[inline]
     fn wake(&self) {
         let link = &*self.link;
-        tranship_sync::notify(link.their_asleep(), link.own.wake(), |how| link.wake_peer(how));
+        tranship_sync::notify(link.their_asleep(), link.own.wake(), |how| {
+            link.wake_peer(how)
+        });
     }
 
     fn fence_and_wake(&self) {
         let link = &*self.link;
-        tranship_sync::fence_then_notify(link.their_asleep(), link.own.wake(), |how| link.wake_peer(how));
+        tranship_sync::fence_then_notify(link.their_asleep(), link.own.wake(), |how| {
+            link.wake_peer(how)
+        });
     }
 }
 
@@ -440,7 +519,12 @@ impl Drop for Sender {
         // Crash: after `closed` and before the request the manager learns of it by our death or the sink's report.
         self.link.own.closed().store(1, Ordering::Release);
         crash::point("close.after_flag");
-        let _ = self.link.domain.tell(&Request::CloseChannel { channel: self.link.channel }, &[]);
+        let _ = self.link.domain.tell(
+            &Request::CloseChannel {
+                channel: self.link.channel,
+            },
+            &[],
+        );
         self.fence_and_wake();
         self.link.domain.forget_link(self.link.channel);
     }
@@ -448,7 +532,9 @@ impl Drop for Sender {
 
 impl std::fmt::Debug for Sender {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Sender").field("link", &self.link).field("sent", &self.producer.tail()).finish_non_exhaustive()
+        f.debug_struct("Sender")
+            .field("link", &self.link)
+            .field("sent", &self.producer.tail())
+            .finish_non_exhaustive()
     }
 }
-

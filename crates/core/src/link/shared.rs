@@ -4,11 +4,11 @@ use crate::domain::{DomainCore, lock};
 use crate::error::DomainError;
 use crate::pool::{ForeignPool, OwnPool};
 use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use tranship_proto::{ChannelId, DomainId, PoolId, Role};
 use tranship_region::layout::{CountsRw, LinkHalfRo, LinkHalfRw, Way};
-use std::ptr::NonNull;
 use tranship_sync::{Line, Lines};
 use tranship_sys::{futex, socket};
 
@@ -161,12 +161,19 @@ impl LinkShared {
 
     /// The first reason stays.
     pub(crate) fn peer_gone(&self, why: Gone) {
-        let _ = self.gone.compare_exchange(Gone::No as u32, why as u32, Ordering::AcqRel, Ordering::Acquire);
+        let _ = self.gone.compare_exchange(
+            Gone::No as u32,
+            why as u32,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
     }
 
     /// While the manager is away deaths are seen by our own descriptor of the peer's process.
     pub(crate) fn look_for_death(&self) {
-        if self.gone() == Gone::No && tranship_sys::pidfd::is_dead(lock(&self.peer_process).as_fd()).unwrap_or(false) {
+        if self.gone() == Gone::No
+            && tranship_sys::pidfd::is_dead(lock(&self.peer_process).as_fd()).unwrap_or(false)
+        {
             self.peer_gone(Gone::Died);
         }
     }
@@ -176,7 +183,10 @@ impl LinkShared {
     }
 
     pub(crate) fn find(&self, pool: PoolId) -> Option<Arc<Assignment>> {
-        lock(&self.assigned).iter().find(|a| a.pool == pool).cloned()
+        lock(&self.assigned)
+            .iter()
+            .find(|a| a.pool == pool)
+            .cloned()
     }
 
     pub(crate) fn add(&self, assignment: Assignment) {
@@ -191,7 +201,11 @@ impl LinkShared {
 
     /// Sink: makes `rcvd` counters for a pool that the source offers.
     pub(crate) fn accept_foreign(&self, pool: &Arc<ForeignPool>) -> Result<OwnedFd, DomainError> {
-        self.accept(pool.shape.pool, pool.shape.slots, Assigned::Foreign(pool.clone()))
+        self.accept(
+            pool.shape.pool,
+            pool.shape.slots,
+            Assigned::Foreign(pool.clone()),
+        )
     }
 
     /// Sink: the same for one of our own pools, whose buffers the source forwards back to us.
@@ -201,11 +215,20 @@ impl LinkShared {
 
     fn accept(&self, pool: PoolId, slots: u32, side: Assigned) -> Result<OwnedFd, DomainError> {
         if self.role != Role::Sink || self.find(pool).is_some() {
-            return Err(DomainError::Protocol(format!("pool {pool} offered where it cannot be")));
+            return Err(DomainError::Protocol(format!(
+                "pool {pool} offered where it cannot be"
+            )));
         }
         let (counts_fd, counts) = CountsRw::create(Way::Rcvd, slots)?;
-        let shown = counts_fd.try_clone().map_err(DomainError::system("fcntl"))?;
-        self.add(Assignment { pool, side, counts: Arc::new(counts), counts_fd });
+        let shown = counts_fd
+            .try_clone()
+            .map_err(DomainError::system("fcntl"))?;
+        self.add(Assignment {
+            pool,
+            side,
+            counts: Arc::new(counts),
+            counts_fd,
+        });
         Ok(shown)
     }
 
@@ -226,7 +249,7 @@ impl LinkShared {
                 }
             }
             _ => {
-                futex::wake(self.own.wake(), u32::MAX >> 1);
+                let _ = futex::wake(self.own.wake(), u32::MAX >> 1);
             }
         }
     }
@@ -236,11 +259,16 @@ impl LinkShared {
 fn lines(first: NonNull<Line>, count: u32) -> Result<Lines<'static>, DomainError> {
     // SAFETY: the half is mapped as long as the link, which the cursor's owner holds an Arc of; lines are
     // reached only through atomics.
-    unsafe { Lines::from_raw(first, count as usize) }.map_err(|e| DomainError::Protocol(e.to_string()))
+    unsafe { Lines::from_raw(first, count as usize) }
+        .map_err(|e| DomainError::Protocol(e.to_string()))
 }
 
 impl std::fmt::Debug for LinkShared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Link").field("channel", &self.channel).field("role", &self.role).field("peer", &self.peer).finish_non_exhaustive()
+        f.debug_struct("Link")
+            .field("channel", &self.channel)
+            .field("role", &self.role)
+            .field("peer", &self.peer)
+            .finish_non_exhaustive()
     }
 }

@@ -3,8 +3,8 @@
 use super::shared::LinkShared;
 use std::io;
 use std::time::{Duration, Instant};
-use tranship_sync::{Futex, Point, Slept, Waited, Waker};
 use tranship_sync::atomic::AtomicU32;
+use tranship_sync::{Futex, Point, Slept, Waited, Waker};
 use tranship_sys::futex;
 
 /// The kernel's futexes, for the sleeping protocol of `sync`.
@@ -23,7 +23,11 @@ impl Futex for Kernel {
                 futex::waitv(&words[..points.len().min(futex::WAITV_MAX)], Some(limit))?
             }
         };
-        Ok(if woken == futex::Woken::Timeout { Waited::TimedOut } else { Waited::Woken })
+        Ok(if woken == futex::Woken::Timeout {
+            Waited::TimedOut
+        } else {
+            Waited::Woken
+        })
     }
     fn wake_all(&self, word: &AtomicU32) {
         let _ = futex::wake(word, u32::MAX >> 1);
@@ -36,10 +40,18 @@ pub(crate) const LOOK: Duration = Duration::from_millis(250);
 /// Sleeps until `ready`, the manager has news, or the deadline; true if there may be something to do.
 ///
 /// After a round without either it looks for deaths by itself, for the manager may be away.
-pub(crate) fn sleep_on(link: &LinkShared, waker: Waker, deadline: Option<Instant>, ready: impl Fn() -> bool) -> bool {
+pub(crate) fn sleep_on(
+    link: &LinkShared,
+    waker: Waker,
+    deadline: Option<Instant>,
+    ready: impl Fn() -> bool,
+) -> bool {
     let look = Instant::now() + LOOK;
     let until = deadline.map_or(look, |d| d.min(look));
-    let mut points = [Point::peer(link.their_wake(), link.own.asleep()), Point::always(link.domain.wake_word())];
+    let mut points = [
+        Point::peer(link.their_wake(), link.own.asleep()),
+        Point::always(link.domain.wake_word()),
+    ];
     let slept = tranship_sync::sleep(&Kernel, &mut points, waker, Some(until), || {
         (ready() || link.domain.has_news()).then_some(())
     });

@@ -58,11 +58,15 @@ struct Table<'a>(&'a TableRw);
 impl Generations for Table<'_> {
     #[inline]
     fn load(&self, slot: u32) -> u32 {
-        self.0.slots()[slot as usize].generation.load(Ordering::Relaxed)
+        self.0.slots()[slot as usize]
+            .generation
+            .load(Ordering::Relaxed)
     }
     #[inline]
     fn store(&self, slot: u32, generation: u32) {
-        self.0.slots()[slot as usize].generation.store(generation, Ordering::Relaxed);
+        self.0.slots()[slot as usize]
+            .generation
+            .store(generation, Ordering::Relaxed);
         crash::point("collect.after_bump");
     }
 }
@@ -119,10 +123,7 @@ impl OwnPool {
             gc.candidates.extend(gc.held.drain(..from_held));
             while gc.candidates.len() < LOOK {
                 match self.sent.pop(&mut gc.taker) {
-                    Pop::Slot(slot) => {
-                        self.slots[slot as usize].unqueue();
-                        gc.candidates.push(slot);
-                    }
+                    Pop::Slot(slot) => gc.candidates.push(slot),
                     Pop::Empty | Pop::Busy => {
                         fresh = false;
                         break;
@@ -137,7 +138,10 @@ impl OwnPool {
                 break;
             }
         }
-        self.counters.collect_ns.fetch_add(u64::try_from(started.elapsed().as_nanos()).unwrap_or(0), Ordering::Relaxed);
+        self.counters.collect_ns.fetch_add(
+            u64::try_from(started.elapsed().as_nanos()).unwrap_or(0),
+            Ordering::Relaxed,
+        );
         self.counters.collections.fetch_add(1, Ordering::Relaxed);
         good
     }
@@ -146,6 +150,9 @@ impl OwnPool {
     fn judge(&self, gc: &mut Gc) -> bool {
         gc.batch.clear();
         let candidates = std::mem::take(&mut gc.candidates);
+        for &slot in &candidates {
+            self.slots[slot as usize].unqueue(); // before `local` is looked at
+        }
         let verdict = gc.roster.collect(
             &candidates,
             &LocalRefs(&self.slots),
@@ -157,10 +164,17 @@ impl OwnPool {
             Ok(()) => (&gc.batch.dead, &gc.batch.alive),
             Err(_) => (&[], &candidates),
         };
-        for &slot in dead {
-            match gc.ready.get_mut(usize::from(self.slots[slot as usize].class())) {
-                Some(ready) => ready.push(slot),
-                None => self.free_huge(slot),
+        // Neighbours are mostly of one class: the zone is told once per run of them.
+        for same in
+            dead.chunk_by(|a, b| self.slots[*a as usize].class() == self.slots[*b as usize].class())
+        {
+            let class = usize::from(self.slots[same[0] as usize].class());
+            match gc.ready.get_mut(class) {
+                Some(ready) => {
+                    ready.extend_from_slice(same);
+                    self.zones[class].took_back(same.len() as u64);
+                }
+                None => same.iter().for_each(|slot| self.free_huge(*slot)),
             }
         }
         for &slot in alive {
@@ -170,7 +184,9 @@ impl OwnPool {
                 gc.held.push_back(slot);
             }
         }
-        self.counters.collected.fetch_add(dead.len() as u64, Ordering::Relaxed);
+        self.counters
+            .collected
+            .fetch_add(dead.len() as u64, Ordering::Relaxed);
         gc.candidates = candidates;
         verdict.is_ok()
     }
@@ -181,7 +197,11 @@ impl OwnPool {
         if keg.alloc(out, want) > 0 {
             return;
         }
-        let mut hooks = Hooks { pool: self, class, numbers: &mut store.numbers };
+        let mut hooks = Hooks {
+            pool: self,
+            class,
+            numbers: &mut store.numbers,
+        };
         if keg.grow(&mut store.runs, &mut hooks).is_ok() {
             keg.alloc(out, want);
         }
@@ -193,8 +213,14 @@ impl OwnPool {
         for &slot in items {
             let private = &self.slots[slot as usize];
             let class = usize::from(private.class());
-            let Some(keg) = store.kegs.get_mut(class) else { continue };
-            let mut hooks = Hooks { pool: self, class, numbers: &mut store.numbers };
+            let Some(keg) = store.kegs.get_mut(class) else {
+                continue;
+            };
+            let mut hooks = Hooks {
+                pool: self,
+                class,
+                numbers: &mut store.numbers,
+            };
             keg.free(private.place(), &mut store.runs, &mut hooks);
         }
     }
@@ -207,11 +233,19 @@ impl OwnPool {
             }
         }
         self.collect_all();
-        let ready: Vec<u32> = lock(&self.gc).ready.iter_mut().flat_map(|ready| ready.drain(..)).collect();
+        let ready: Vec<u32> = lock(&self.gc)
+            .ready
+            .iter_mut()
+            .flat_map(|ready| ready.drain(..))
+            .collect();
         self.to_kegs(&ready);
         let store = &mut *lock(&self.store);
         for (class, keg) in store.kegs.iter_mut().enumerate() {
-            let mut hooks = Hooks { pool: self, class, numbers: &mut store.numbers };
+            let mut hooks = Hooks {
+                pool: self,
+                class,
+                numbers: &mut store.numbers,
+            };
             keg.reap(&mut store.runs, &mut hooks);
         }
     }
@@ -226,7 +260,13 @@ impl OwnPool {
             return None;
         };
         let slot = set.get(0)?;
-        self.enter(slot, run.offset(), run.bytes(), Self::HUGE, Place { slab: 0, index: 0 });
+        self.enter(
+            slot,
+            run.offset(),
+            run.bytes(),
+            Self::HUGE,
+            Place { slab: 0, index: 0 },
+        );
         store.huge.insert(slot, run);
         Some(slot)
     }
@@ -237,7 +277,9 @@ impl OwnPool {
         let entry = &self.table.slots()[slot as usize];
         entry.offset.store(offset, Ordering::Relaxed);
         entry.length.store(length, Ordering::Relaxed);
-        entry.serial.store(self.serial_at(offset), Ordering::Relaxed);
+        entry
+            .serial
+            .store(self.serial_at(offset), Ordering::Relaxed);
     }
 }
 
@@ -254,7 +296,16 @@ impl SlabHooks for Hooks<'_> {
         let class = u8::try_from(self.class).ok()?;
         for (index, slot) in (0u16..).zip(set.iter()) {
             let offset = slab.run.offset() + u64::from(index) * slab.item_bytes;
-            self.pool.enter(slot, offset, slab.item_bytes, class, Place { slab: slab.slab, index });
+            self.pool.enter(
+                slot,
+                offset,
+                slab.item_bytes,
+                class,
+                Place {
+                    slab: slab.slab,
+                    index,
+                },
+            );
         }
         Some(set)
     }

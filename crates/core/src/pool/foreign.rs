@@ -4,8 +4,8 @@ use crate::domain::{DomainCore, PoolShape, lock};
 use crate::error::{DomainError, Violation};
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use tranship_proto::{CbufId, PoolId};
 use tranship_region::Window;
 use tranship_region::layout::{RefsRw, TableRo};
@@ -37,7 +37,11 @@ pub(crate) struct Missing {
 }
 
 impl ForeignPool {
-    pub(crate) fn open(domain: &'static DomainCore, shape: PoolShape, table: OwnedFd) -> Result<ForeignPool, DomainError> {
+    pub(crate) fn open(
+        domain: &'static DomainCore,
+        shape: PoolShape,
+        table: OwnedFd,
+    ) -> Result<ForeignPool, DomainError> {
         let table = TableRo::open(&table, shape.slots, shape.max_bytes, shape.chunk_bytes)?;
         let window = super::reserve(shape.max_bytes, shape.chunk_bytes)?;
         let (refs_fd, refs) = RefsRw::create(shape.slots)?;
@@ -61,14 +65,19 @@ impl ForeignPool {
     }
 
     pub(crate) fn refs_fd(&self) -> Result<OwnedFd, DomainError> {
-        self.refs_fd.try_clone().map_err(DomainError::system("fcntl"))
+        self.refs_fd
+            .try_clone()
+            .map_err(DomainError::system("fcntl"))
     }
 
     /// Maps a chunk that the manager passed on, after checking it.
     pub(crate) fn attach(&self, index: u32, serial: u32, fd: OwnedFd) -> Result<(), DomainError> {
         let _one = lock(&self.changing);
         let Some(known) = self.serials.get(index as usize) else {
-            return Err(DomainError::Protocol(format!("chunk index {index} of {}", self.serials.len())));
+            return Err(DomainError::Protocol(format!(
+                "chunk index {index} of {}",
+                self.serials.len()
+            )));
         };
         if known.load(Ordering::Relaxed) == serial {
             return Ok(()); // a resync repeats what is here
@@ -111,16 +120,34 @@ impl ForeignPool {
 
     /// Whether a descriptor's bytes lie in chunks that are attached, the first of them with that serial.
     #[inline]
-    pub(crate) fn check(&self, offset: u64, length: u64, serial: u32) -> Result<Option<Missing>, Violation> {
-        let end = offset.checked_add(length).filter(|end| *end <= self.shape.max_bytes);
+    pub(crate) fn check(
+        &self,
+        offset: u64,
+        length: u64,
+        serial: u32,
+    ) -> Result<Option<Missing>, Violation> {
+        let end = offset
+            .checked_add(length)
+            .filter(|end| *end <= self.shape.max_bytes);
         let Some(end) = end else {
-            return Err(Violation::Range { offset, length, max_bytes: self.shape.max_bytes });
+            return Err(Violation::Range {
+                offset,
+                length,
+                max_bytes: self.shape.max_bytes,
+            });
         };
         // Both are below max_bytes / chunk_bytes, which fits: `serials` has so many entries.
         #[allow(clippy::cast_possible_truncation)]
-        let (first, last) = ((offset >> self.chunk_shift) as usize, (end.saturating_sub(1).max(offset) >> self.chunk_shift) as usize);
+        let (first, last) = (
+            (offset >> self.chunk_shift) as usize,
+            (end.saturating_sub(1).max(offset) >> self.chunk_shift) as usize,
+        );
         let Some(chunks) = self.serials.get(first..=last) else {
-            return Err(Violation::Range { offset, length, max_bytes: self.shape.max_bytes });
+            return Err(Violation::Range {
+                offset,
+                length,
+                max_bytes: self.shape.max_bytes,
+            });
         };
         // Ordering: Acquire pairs with the Release in `attach`.
         if chunks[0].load(Ordering::Acquire) == serial {
@@ -129,7 +156,10 @@ impl ForeignPool {
             }
         }
         #[allow(clippy::cast_possible_truncation)]
-        Ok(Some(Missing { index: first as u32, serial }))
+        Ok(Some(Missing {
+            index: first as u32,
+            serial,
+        }))
     }
 
     /// Counts a reference. Ordering: a read-modify-write before `rcvd` and before the generation is read;
@@ -158,19 +188,28 @@ impl ForeignPool {
     fn wake_writer(&self) {
         // Ordering: Release pairs with the Acquire of the waiting writer's look at the word.
         self.refs.wake().fetch_add(1, Ordering::Release);
-        futex::wake(self.refs.wake(), u32::MAX >> 1);
+        let _ = futex::wake(self.refs.wake(), u32::MAX >> 1);
     }
 
     /// The generation that the writer shows for a slot now, or a violation if there is no such slot.
     #[inline]
     pub(crate) fn generation(&self, slot: u32) -> u32 {
-        self.table.slot(slot).map_or(0, |s| s.generation().load(Ordering::Acquire))
+        self.table
+            .slot(slot)
+            .map_or(0, |s| s.generation().load(Ordering::Acquire))
     }
 
     #[inline]
     pub(crate) fn check_slot(&self, id: CbufId) -> Result<u32, Violation> {
         let slot = id.slot();
-        if slot < self.shape.slots { Ok(slot) } else { Err(Violation::Slot { slot, slots: self.shape.slots }) }
+        if slot < self.shape.slots {
+            Ok(slot)
+        } else {
+            Err(Violation::Slot {
+                slot,
+                slots: self.shape.slots,
+            })
+        }
     }
 
     /// Where in the window an offset that `check` passed lies.
@@ -196,12 +235,16 @@ impl ForeignPool {
     pub(crate) fn serial_at(&self, offset: u64) -> u32 {
         #[allow(clippy::cast_possible_truncation)]
         let index = (offset >> self.chunk_shift) as usize;
-        self.serials.get(index).map_or(0, |s| s.load(Ordering::Relaxed))
+        self.serials
+            .get(index)
+            .map_or(0, |s| s.load(Ordering::Relaxed))
     }
 
     /// Whether that chunk is mapped.
     pub(crate) fn has(&self, index: u32, serial: u32) -> bool {
-        self.serials.get(index as usize).is_some_and(|s| s.load(Ordering::Acquire) == serial)
+        self.serials
+            .get(index as usize)
+            .is_some_and(|s| s.load(Ordering::Acquire) == serial)
     }
 
     /// The counted handle that the domain's register has of this pool.
@@ -212,6 +255,7 @@ impl ForeignPool {
 
     /// Whether this domain holds no buffer of it.
     pub(crate) fn nothing_held(&self) -> bool {
-        (0..self.shape.slots).all(|slot| self.refs.refs()[slot as usize].load(Ordering::Acquire) == 0)
+        (0..self.shape.slots)
+            .all(|slot| self.refs.refs()[slot as usize].load(Ordering::Acquire) == 0)
     }
 }

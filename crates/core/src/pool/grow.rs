@@ -31,10 +31,20 @@ impl OwnPool {
         };
         let want = u32::try_from(plan.len()).unwrap_or(u32::MAX);
         let pool = self.id;
-        let granted = match self.domain.call(|req| Request::Grant { req, pool, chunks: want }, &[], None) {
+        let granted = match self.domain.call(
+            |req| Request::Grant {
+                req,
+                pool,
+                chunks: want,
+            },
+            &[],
+            None,
+        ) {
             Ok((Event::Granted { chunks, .. }, _)) => chunks.min(want),
             Ok(_) => 0,
-            Err(DomainError::Refused(refusal)) if matches!(refusal.code, RefusalCode::Quota | RefusalCode::Total) => {
+            Err(DomainError::Refused(refusal))
+                if matches!(refusal.code, RefusalCode::Quota | RefusalCode::Total) =>
+            {
                 return Growth::Exhausted;
             }
             Err(DomainError::Refused(_)) => return Growth::Exhausted,
@@ -43,14 +53,30 @@ impl OwnPool {
         crash::point("grow.after_grant");
         if granted < want {
             // Part of a run is no use.
-            let _ = self.domain.tell(&Request::Ungrant { pool, chunks: granted }, &[]);
+            let _ = self.domain.tell(
+                &Request::Ungrant {
+                    pool,
+                    chunks: granted,
+                },
+                &[],
+            );
             return Growth::Exhausted;
         }
         for (done, index) in (0u32..).zip(plan) {
             if let Err(error) = self.make_chunk(&mut resizing, index) {
                 tracing::warn!(%pool, index, %error, "no chunk");
-                let _ = self.domain.tell(&Request::Ungrant { pool, chunks: want - done }, &[]);
-                return if matches!(error, DomainError::ManagerAway) { Growth::Away } else { Growth::Exhausted };
+                let _ = self.domain.tell(
+                    &Request::Ungrant {
+                        pool,
+                        chunks: want - done,
+                    },
+                    &[],
+                );
+                return if matches!(error, DomainError::ManagerAway) {
+                    Growth::Away
+                } else {
+                    Growth::Exhausted
+                };
             }
         }
         Growth::More
@@ -61,11 +87,27 @@ impl OwnPool {
     // sees our death. After it the readers hold it and unmap it when the orphaned pool is dismantled.
     fn make_chunk(&self, resizing: &mut Resizing, index: u32) -> Result<(), DomainError> {
         let serial = resizing.next_serial;
-        let fd = self.window.make_chunk(index, "tranship-chunk", tranship_region::Opts { huge: self.options.huge_pages, sealing: tranship_region::Sealing::OneWriter })?;
+        let fd = self.window.make_chunk(
+            index,
+            "tranship-chunk",
+            tranship_region::Opts {
+                huge: self.options.huge_pages,
+                sealing: tranship_region::Sealing::OneWriter,
+            },
+        )?;
         crash::point("grow.after_make");
         resizing.next_serial = serial.wrapping_add(1).max(1);
         let pool = self.id;
-        let shown = self.domain.call(|req| Request::ShowChunk { req, pool, index, serial }, &[fd.as_fd()], None);
+        let shown = self.domain.call(
+            |req| Request::ShowChunk {
+                req,
+                pool,
+                index,
+                serial,
+            },
+            &[fd.as_fd()],
+            None,
+        );
         crash::point("grow.after_show");
         if let Err(error) = shown {
             // SAFETY: nothing was allocated from it yet.

@@ -43,7 +43,10 @@ pub struct PoolStats {
 }
 
 impl Pool {
-    pub(crate) fn create(domain: &'static DomainCore, options: PoolOptions) -> Result<Pool, DomainError> {
+    pub(crate) fn create(
+        domain: &'static DomainCore,
+        options: PoolOptions,
+    ) -> Result<Pool, DomainError> {
         OwnPool::create(domain, options).map(Pool::from_arc)
     }
 
@@ -79,7 +82,11 @@ impl Pool {
     }
 
     #[inline]
-    fn alloc_with(&self, len: usize, patience: impl FnOnce() -> Patience) -> Result<CbufMut, AllocError> {
+    fn alloc_with(
+        &self,
+        len: usize,
+        patience: impl FnOnce() -> Patience,
+    ) -> Result<CbufMut, AllocError> {
         let own = &*self.own;
         if !own.contended.load(Ordering::Relaxed)
             && !own.domain.fork.is_child()
@@ -115,7 +122,10 @@ impl Pool {
     /// Lets another domain assign this pool to channels of its own, that is, forward its buffers.
     pub fn allow_forward(&self, domain: DomainId) -> Result<(), DomainError> {
         let pool = self.own.id();
-        self.own.domain.call(|req| Request::AllowForward { req, pool, domain }, &[], None).map(|_| ())
+        self.own
+            .domain
+            .call(|req| Request::AllowForward { req, pool, domain }, &[], None)
+            .map(|_| ())
     }
 
     /// What it has done and has.
@@ -152,7 +162,8 @@ impl Clone for Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        if self.own.handles.fetch_sub(1, Ordering::AcqRel) == 1 && !self.own.domain.fork.is_child() {
+        if self.own.handles.fetch_sub(1, Ordering::AcqRel) == 1 && !self.own.domain.fork.is_child()
+        {
             self.own.tend();
         }
     }
@@ -160,6 +171,9 @@ impl Drop for Pool {
 
 impl std::fmt::Debug for Pool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pool").field("id", &self.id()).field("max_bytes", &self.max_bytes()).finish_non_exhaustive()
+        f.debug_struct("Pool")
+            .field("id", &self.id())
+            .field("max_bytes", &self.max_bytes())
+            .finish_non_exhaustive()
     }
 }

@@ -21,7 +21,12 @@ use tranship_region::Window;
 /// Reserves a pool's window.
 fn reserve(max_bytes: u64, chunk_bytes: u64) -> Result<Window, DomainError> {
     let size = |value: u64| {
-        usize::try_from(value).map_err(|_| DomainError::BadArgument { what: "bytes", value, min: 1, max: usize::MAX as u64 })
+        usize::try_from(value).map_err(|_| DomainError::BadArgument {
+            what: "bytes",
+            value,
+            min: 1,
+            max: usize::MAX as u64,
+        })
     };
     Ok(Window::reserve(size(max_bytes)?, size(chunk_bytes)?)?)
 }

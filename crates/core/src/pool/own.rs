@@ -17,7 +17,9 @@ use tranship_proto::{CbufId, Event, PoolId, Request};
 use tranship_region::Window;
 use tranship_region::layout::TableRw;
 use tranship_sync::SlotQueue;
-use tranship_zone::{Backend, Classes, Keg, Run, RunAllocator, SlabShape, SlotNumbers, Zone, ZoneConfig};
+use tranship_zone::{
+    Backend, Classes, Keg, Run, RunAllocator, SlabShape, SlotNumbers, Zone, ZoneConfig,
+};
 
 /// The writer's side of a pool: memory, slot table, allocator, collector.
 pub(crate) struct OwnPool {
@@ -88,34 +90,72 @@ pub(super) struct Class {
 }
 
 impl OwnPool {
-    pub(crate) fn create(domain: &'static DomainCore, options: PoolOptions) -> Result<Arc<OwnPool>, DomainError> {
+    pub(crate) fn create(
+        domain: &'static DomainCore,
+        options: PoolOptions,
+    ) -> Result<Arc<OwnPool>, DomainError> {
         let chunk = options.chunk();
-        let bad = |what, value, min, max| DomainError::BadArgument { what, value, min, max };
+        let bad = |what, value, min, max| DomainError::BadArgument {
+            what,
+            value,
+            min,
+            max,
+        };
         if !chunk.is_power_of_two() || !((64 << 10)..=(64 << 20)).contains(&chunk) {
-            return Err(bad("the chunk size in bytes (a power of two)", chunk, 64 << 10, 64 << 20));
+            return Err(bad(
+                "the chunk size in bytes (a power of two)",
+                chunk,
+                64 << 10,
+                64 << 20,
+            ));
         }
         if options.max_bytes == 0 || options.max_bytes > 1 << 44 {
-            return Err(bad("the pool's maximum in bytes", options.max_bytes, 1, 1 << 44));
+            return Err(bad(
+                "the pool's maximum in bytes",
+                options.max_bytes,
+                1,
+                1 << 44,
+            ));
         }
         let max_bytes = options.max_bytes.next_multiple_of(chunk);
         let slots = options.slot_count();
         let slot_limit = u64::from(tranship_proto::SLOT_LIMIT);
-        let slots = u32::try_from(slots).ok().filter(|s| (1..=tranship_proto::SLOT_LIMIT).contains(s)).ok_or(bad("slots", slots, 1, slot_limit))?;
+        let slots = u32::try_from(slots)
+            .ok()
+            .filter(|s| (1..=tranship_proto::SLOT_LIMIT).contains(s))
+            .ok_or(bad("slots", slots, 1, slot_limit))?;
         let chunks = max_bytes / chunk;
-        let chunks = u32::try_from(chunks).map_err(|_| bad("chunks", chunks, 1, u32::MAX.into()))?;
+        let chunks =
+            u32::try_from(chunks).map_err(|_| bad("chunks", chunks, 1, u32::MAX.into()))?;
         if !tranship_proto::check_name(&options.name) {
-            return Err(bad("the length of the pool's name in bytes (no control characters)", options.name.len() as u64, 1, 64));
+            return Err(bad(
+                "the length of the pool's name in bytes (no control characters)",
+                options.name.len() as u64,
+                1,
+                64,
+            ));
         }
 
         let (table_fd, table) = TableRw::create(slots, max_bytes, chunk)?;
         let shown = table_fd.try_clone().map_err(DomainError::system("fcntl"))?;
         let (event, _) = domain.call(
-            |req| Request::CreatePool { req, name: options.name.clone(), max_bytes, slots, chunk_bytes: chunk },
+            |req| Request::CreatePool {
+                req,
+                name: options.name.clone(),
+                max_bytes,
+                slots,
+                chunk_bytes: chunk,
+            },
             &[shown.as_fd()],
             None,
         )?;
-        let Event::PoolCreated { pool: id, entry, .. } = event else {
-            return Err(DomainError::Protocol("an answer to CreatePool that is none".into()));
+        let Event::PoolCreated {
+            pool: id, entry, ..
+        } = event
+        else {
+            return Err(DomainError::Protocol(
+                "an answer to CreatePool that is none".into(),
+            ));
         };
         let window = crate::pool::reserve(max_bytes, chunk)?;
         let classes = Classes::new(chunk);
@@ -128,8 +168,16 @@ impl OwnPool {
             zones: (0..classes.count())
                 .map(|class| {
                     let bytes = classes.bytes_of(class);
-                    let config = ZoneConfig::for_item(bytes).capped((max_bytes / bytes).min(slots.into())).with_barrier(tranship_sys::membarrier::private_expedited);
-                    Zone::new(config, Class { pool: me.clone(), class })
+                    let config = ZoneConfig::for_item(bytes)
+                        .capped((max_bytes / bytes).min(slots.into()))
+                        .with_barrier(tranship_sys::membarrier::private_expedited);
+                    Zone::new(
+                        config,
+                        Class {
+                            pool: me.clone(),
+                            class,
+                        },
+                    )
                 })
                 .collect(),
             slots: (0..slots).map(|_| Slot::default()).collect(),
@@ -138,13 +186,20 @@ impl OwnPool {
             gc: Mutex::new(Gc::new(taker, classes.count())),
             store: Mutex::new(Store {
                 runs: RunAllocator::new(chunks, chunk),
-                kegs: (0..classes.count()).map(|class| Keg::new(SlabShape::new(classes.bytes_of(class), chunk))).collect(),
+                kegs: (0..classes.count())
+                    .map(|class| Keg::new(SlabShape::new(classes.bytes_of(class), chunk)))
+                    .collect(),
                 numbers: SlotNumbers::new(slots),
                 huge: HashMap::new(),
             }),
             classes,
             waiters: Waiters::default(),
-            resizing: Mutex::new(Resizing { next_serial: 1, fds: HashMap::new(), last_look: None, peak_chunks: [0; 2] }),
+            resizing: Mutex::new(Resizing {
+                next_serial: 1,
+                fds: HashMap::new(),
+                last_look: None,
+                peak_chunks: [0; 2],
+            }),
             window,
             chunk_shift: chunk.trailing_zeros(),
             serials: (0..chunks).map(|_| AtomicU32::new(0)).collect(),
@@ -209,10 +264,17 @@ impl OwnPool {
     }
     /// Ordering: Acquire pairs with the manager's Release, which comes before it lets a source send.
     pub(super) fn board_epoch(&self) -> u64 {
-        self.domain.board().epoch(self.entry.load(Ordering::Relaxed)).map_or(u64::MAX, |e| e.load(Ordering::Acquire))
+        self.domain
+            .board()
+            .epoch(self.entry.load(Ordering::Relaxed))
+            .map_or(u64::MAX, |e| e.load(Ordering::Acquire))
     }
     pub(crate) fn quota_bytes(&self) -> u64 {
-        self.domain.board().quota(self.entry.load(Ordering::Relaxed)).map_or(0, |q| q.load(Ordering::Acquire)).min(self.max_bytes)
+        self.domain
+            .board()
+            .quota(self.entry.load(Ordering::Relaxed))
+            .map_or(0, |q| q.load(Ordering::Acquire))
+            .min(self.max_bytes)
     }
 
     /// A buffer out of the caches or whatever can be had without asking the manager.
@@ -255,12 +317,16 @@ impl OwnPool {
     pub(crate) fn serial_at(&self, offset: u64) -> u32 {
         #[allow(clippy::cast_possible_truncation)]
         let index = (offset >> self.chunk_shift) as usize;
-        self.serials.get(index).map_or(0, |s| s.load(Ordering::Relaxed))
+        self.serials
+            .get(index)
+            .map_or(0, |s| s.load(Ordering::Relaxed))
     }
 
     #[inline]
     fn generation(&self, slot: u32) -> u32 {
-        self.table.slots()[slot as usize].generation.load(Ordering::Relaxed) // own word
+        self.table.slots()[slot as usize]
+            .generation
+            .load(Ordering::Relaxed) // own word
     }
 
     /// The id under which others know the slot's buffer, or will.
@@ -274,12 +340,15 @@ impl OwnPool {
     pub(crate) fn is_private(&self, slot: u32) -> bool {
         // Ordering: Acquire pairs with the Release of other handles' drops: what they did to the generation
         // before is seen by the load after.
-        self.slots[slot as usize].local.load(Ordering::Acquire) == 1 && !generation::is_published(self.generation(slot))
+        self.slots[slot as usize].local.load(Ordering::Acquire) == 1
+            && !generation::is_published(self.generation(slot))
     }
 
     /// Another handle.
     pub(crate) fn retain(&self, slot: u32) {
-        self.slots[slot as usize].local.fetch_add(1, Ordering::Relaxed); // the caller holds one
+        self.slots[slot as usize]
+            .local
+            .fetch_add(1, Ordering::Relaxed); // the caller holds one
     }
 
     /// A handle goes. The last one frees a buffer that was never sent, and queues one that was.
@@ -317,7 +386,10 @@ impl OwnPool {
 
     #[inline]
     fn free_private(&self, slot: u32) {
-        match self.zones.get(usize::from(self.slots[slot as usize].class())) {
+        match self
+            .zones
+            .get(usize::from(self.slots[slot as usize].class()))
+        {
             Some(zone) => zone.free(slot),
             None => self.free_huge(slot),
         }
@@ -328,7 +400,10 @@ impl OwnPool {
         let mut store = lock(&self.store);
         if let Some(run) = store.huge.remove(&slot) {
             store.runs.free(run);
-            store.numbers.give(&tranship_zone::SlotSet::Range { first: slot, count: 1 });
+            store.numbers.give(&tranship_zone::SlotSet::Range {
+                first: slot,
+                count: 1,
+            });
         }
         drop(store);
         self.waiters.memory_came_back();
@@ -361,20 +436,37 @@ impl OwnPool {
 
     /// A buffer of ours that another domain sends back. Under the collector's lock: while it is held, an even
     /// generation that matches cannot become odd.
-    pub(crate) fn take_back(&self, id: CbufId, offset: u64, length: u64) -> Result<Cbuf, Violation> {
+    pub(crate) fn take_back(
+        &self,
+        id: CbufId,
+        offset: u64,
+        length: u64,
+    ) -> Result<Cbuf, Violation> {
         let slot = id.slot();
         let slots = self.slot_count();
-        let private = self.slots.get(slot as usize).ok_or(Violation::Slot { slot, slots })?;
+        let private = self
+            .slots
+            .get(slot as usize)
+            .ok_or(Violation::Slot { slot, slots })?;
         let _gc = lock(&self.gc);
         let now = self.generation(slot);
         if now != id.generation() || !generation::is_published(now) {
             return Err(Violation::Dead { id, now });
         }
         let start = private.offset();
-        let capacity = self.table.slots()[slot as usize].length.load(Ordering::Relaxed);
-        let inside = offset.checked_sub(start).and_then(|at| at.checked_add(length)).is_some_and(|end| end <= capacity);
+        let capacity = self.table.slots()[slot as usize]
+            .length
+            .load(Ordering::Relaxed);
+        let inside = offset
+            .checked_sub(start)
+            .and_then(|at| at.checked_add(length))
+            .is_some_and(|end| end <= capacity);
         if !inside {
-            return Err(Violation::Range { offset, length, max_bytes: self.max_bytes });
+            return Err(Violation::Range {
+                offset,
+                length,
+                max_bytes: self.max_bytes,
+            });
         }
         private.local.fetch_add(1, Ordering::SeqCst);
         #[allow(clippy::cast_possible_truncation)]

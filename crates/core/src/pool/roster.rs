@@ -62,19 +62,32 @@ impl OwnPool {
         let slots = self.slot_count();
         let mut fds = fds.into_iter();
         // We are the sink ourselves if somebody forwards our buffers back.
-        let ours = self.domain.link(channel).and_then(|link| link.find(self.id)).map(|a| a.counts.clone());
+        let ours = self
+            .domain
+            .link(channel)
+            .and_then(|link| link.find(self.id))
+            .map(|a| a.counts.clone());
         let we_sink = sink == self.domain.id();
         let rcvd = match (fds.next(), &ours) {
             (_, Some(counts)) if we_sink => Counts::Ours(counts.clone()),
-            (Some(fd), _) => CountsRo::open(&fd, Way::Rcvd, slots).map_or(Counts::Unknown(1), Counts::Theirs),
+            (Some(fd), _) => {
+                CountsRo::open(&fd, Way::Rcvd, slots).map_or(Counts::Unknown(1), Counts::Theirs)
+            }
             (None, _) => Counts::Unknown(1),
         };
         let sent = if with_sent {
-            fds.next().and_then(|fd| CountsRo::open(&fd, Way::Sent, slots).ok()).map_or(Counts::Unknown(2), Counts::Theirs)
+            fds.next()
+                .and_then(|fd| CountsRo::open(&fd, Way::Sent, slots).ok())
+                .map_or(Counts::Unknown(2), Counts::Theirs)
         } else {
-            ours.filter(|_| !we_sink).map_or(Counts::Unknown(2), Counts::Ours)
+            ours.filter(|_| !we_sink)
+                .map_or(Counts::Unknown(2), Counts::Ours)
         };
-        let refs = new_reader.then(|| fds.next().and_then(|fd| RefsRo::open(&fd, slots).ok()).map_or(Refs::Unknown, Refs::Page));
+        let refs = new_reader.then(|| {
+            fds.next()
+                .and_then(|fd| RefsRo::open(&fd, slots).ok())
+                .map_or(Refs::Unknown, Refs::Page)
+        });
         let process = if new_reader { fds.next() } else { None };
 
         let mut gc = lock(&self.gc);

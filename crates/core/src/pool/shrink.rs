@@ -22,21 +22,34 @@ impl OwnPool {
             self.try_destroy();
             return;
         }
-        let Ok(mut resizing) = self.resizing.try_lock() else { return };
+        let Ok(mut resizing) = self.resizing.try_lock() else {
+            return;
+        };
         let now = Instant::now();
         let target = self.shrink_target.load(Ordering::Relaxed);
         let pressed = self.bytes_present() > target;
-        if !pressed && resizing.last_look.is_some_and(|last| now.duration_since(last) < PERIOD) {
+        if !pressed
+            && resizing
+                .last_look
+                .is_some_and(|last| now.duration_since(last) < PERIOD)
+        {
             return;
         }
         resizing.last_look = Some(now);
 
         // Not pressed: give back what two periods have not needed, but never the last chunk.
         let used = self.chunks_used();
-        let peak = used.max(resizing.peak_chunks[0]).max(resizing.peak_chunks[1]).max(1);
+        let peak = used
+            .max(resizing.peak_chunks[0])
+            .max(resizing.peak_chunks[1])
+            .max(1);
         resizing.peak_chunks = [used, resizing.peak_chunks[0]];
         let present = lock(&self.store).runs.present();
-        let keep = if pressed { u32::try_from(target >> self.chunk_shift).unwrap_or(u32::MAX) } else { peak };
+        let keep = if pressed {
+            u32::try_from(target >> self.chunk_shift).unwrap_or(u32::MAX)
+        } else {
+            peak
+        };
         if present <= keep {
             self.end_shrink();
             return;
@@ -59,7 +72,12 @@ impl OwnPool {
     /// Chunks that what is live needs, were it packed.
     fn chunks_used(&self) -> u32 {
         let store = lock(&self.store);
-        let cached: u64 = self.zones.iter().zip(&store.kegs).map(|(zone, keg)| zone.stats().cached() * keg.shape().item_bytes).sum();
+        let cached: u64 = self
+            .zones
+            .iter()
+            .zip(&store.kegs)
+            .map(|(zone, keg)| zone.stats().cached() * keg.shape().item_bytes)
+            .sum();
         let used = (store.runs.total_used_pages() * 4096).saturating_sub(cached);
         u32::try_from(used.div_ceil(self.chunk_bytes())).unwrap_or(u32::MAX)
     }
@@ -72,7 +90,9 @@ impl OwnPool {
                 if store.runs.present() <= keep {
                     return;
                 }
-                let Some(index) = store.runs.free_chunks().last() else { return };
+                let Some(index) = store.runs.free_chunks().last() else {
+                    return;
+                };
                 store.runs.set_draining(index, false);
                 if !store.runs.take_chunk(index) {
                     return;
@@ -85,7 +105,14 @@ impl OwnPool {
             let _ = unsafe { self.window.detach(index) };
             drop(resizing.fds.remove(&index));
             crash::point("shrink.before_return");
-            let _ = self.domain.tell(&Request::ReturnChunk { pool: self.id, index, serial }, &[]);
+            let _ = self.domain.tell(
+                &Request::ReturnChunk {
+                    pool: self.id,
+                    index,
+                    serial,
+                },
+                &[],
+            );
         }
     }
 
@@ -94,9 +121,13 @@ impl OwnPool {
     fn drain_emptiest(&self, keep: u32) {
         let store = &mut *lock(&self.store);
         let present = store.runs.present();
-        let draining = (0..u32::try_from(self.serials.len()).unwrap_or(u32::MAX)).filter(|i| store.runs.is_draining(*i)).count();
+        let draining = (0..u32::try_from(self.serials.len()).unwrap_or(u32::MAX))
+            .filter(|i| store.runs.is_draining(*i))
+            .count();
         for _ in draining..usize::try_from(present - keep.min(present)).unwrap_or(0) {
-            let Some(index) = store.runs.emptiest() else { break };
+            let Some(index) = store.runs.emptiest() else {
+                break;
+            };
             self.set_draining(store, index, true);
         }
         self.waiters.want_news(&self.table, true);
@@ -106,7 +137,11 @@ impl OwnPool {
         store.runs.set_draining(index, drain);
         let pages = store.runs.pages_of(index);
         for (class, keg) in store.kegs.iter_mut().enumerate() {
-            let mut hooks = super::collect::Hooks { pool: self, class, numbers: &mut store.numbers };
+            let mut hooks = super::collect::Hooks {
+                pool: self,
+                class,
+                numbers: &mut store.numbers,
+            };
             keg.set_draining(pages.clone(), drain, &mut store.runs, &mut hooks);
         }
     }
@@ -124,14 +159,18 @@ impl OwnPool {
 
     /// Nobody has a handle of the pool: once all its buffers are dead it is taken down.
     fn try_destroy(&self) {
-        let Ok(mut resizing) = self.resizing.try_lock() else { return };
+        let Ok(mut resizing) = self.resizing.try_lock() else {
+            return;
+        };
         self.reclaim();
         self.return_free_chunks(&mut resizing, 0);
         if lock(&self.store).runs.present() > 0 {
             return;
         }
         self.zones.iter().for_each(tranship_zone::Zone::close);
-        let _ = self.domain.tell(&Request::DestroyPool { pool: self.id }, &[]);
+        let _ = self
+            .domain
+            .tell(&Request::DestroyPool { pool: self.id }, &[]);
         lock(&self.domain.pools).remove(&self.id);
     }
 }

@@ -42,7 +42,10 @@ impl Slot {
         self.class.load(Ordering::Relaxed)
     }
     pub(crate) fn place(&self) -> Place {
-        Place { slab: self.slab.load(Ordering::Relaxed), index: self.index.load(Ordering::Relaxed) }
+        Place {
+            slab: self.slab.load(Ordering::Relaxed),
+            index: self.index.load(Ordering::Relaxed),
+        }
     }
     /// Marks it as queued by its only owner.
     #[inline]

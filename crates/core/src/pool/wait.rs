@@ -87,7 +87,10 @@ impl OwnPool {
         let need = self.need_bytes(len);
         let quota_bytes = self.quota_bytes();
         if need > quota_bytes {
-            return Err(AllocError::TooLarge { need_bytes: need, quota_bytes });
+            return Err(AllocError::TooLarge {
+                need_bytes: need,
+                quota_bytes,
+            });
         }
         self.domain.catch_up();
         if self.waiters.count() == 0
@@ -110,7 +113,9 @@ impl OwnPool {
         drop(queue);
         self.waiters.moved.notify_all();
         let waited = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.counters.blocked_ns.fetch_add(waited, Ordering::Relaxed);
+        self.counters
+            .blocked_ns
+            .fetch_add(waited, Ordering::Relaxed);
         result
     }
 
@@ -130,7 +135,9 @@ impl OwnPool {
 
     fn set_contended(&self, contended: bool) {
         self.contended.store(contended, Ordering::Relaxed);
-        self.zones.iter().for_each(|zone| zone.set_pressure(contended));
+        self.zones
+            .iter()
+            .for_each(|zone| zone.set_pressure(contended));
         self.waiters.want_memory(&self.table, contended);
     }
 
@@ -150,7 +157,11 @@ impl OwnPool {
         self.reclaim();
         self.take(len).or_else(|| {
             // Reclaiming may have freed whole chunks elsewhere in the window, but not one long enough hole.
-            if self.grow_for(pages) == Growth::More { self.take(len) } else { None }
+            if self.grow_for(pages) == Growth::More {
+                self.take(len)
+            } else {
+                None
+            }
         })
     }
 
@@ -168,7 +179,14 @@ impl OwnPool {
         }
     }
 
-    fn wait_in_line(&self, len: usize, need: u64, ticket: u64, patience: Patience, started: Instant) -> Result<CbufMut, AllocError> {
+    fn wait_in_line(
+        &self,
+        len: usize,
+        need: u64,
+        ticket: u64,
+        patience: Patience,
+        started: Instant,
+    ) -> Result<CbufMut, AllocError> {
         loop {
             if self.domain.fork.is_child() {
                 return Err(AllocError::Forked);
@@ -193,7 +211,10 @@ impl OwnPool {
             self.domain.catch_up();
             let quota_bytes = self.quota_bytes();
             if need > quota_bytes {
-                return Err(AllocError::TooLarge { need_bytes: need, quota_bytes });
+                return Err(AllocError::TooLarge {
+                    need_bytes: need,
+                    quota_bytes,
+                });
             }
             if let Some(buf) = self.attempt(len) {
                 return Ok(buf);
@@ -208,24 +229,44 @@ impl OwnPool {
     /// The readers' wake words as they are before the look.
     fn reader_words(&self) -> Vec<u32> {
         let gc = lock(&self.gc);
-        gc.roster.readers().iter().map(|reader| wake_of(&reader.refs).map_or(0, |w| w.load(Ordering::Acquire))).collect()
+        gc.roster
+            .readers()
+            .iter()
+            .map(|reader| wake_of(&reader.refs).map_or(0, |w| w.load(Ordering::Acquire)))
+            .collect()
     }
 
     /// Waits for a release by any reader, inside this process, or news of the manager; one bounded round.
     fn wait_for_release(&self, local: u32, seen: &[u32], round: Duration) {
         let gc = lock(&self.gc);
         let mut points = vec![
-            Point { wake: &self.waiters.local, asleep: None, seen: local },
-            Point { wake: self.domain.wake_word(), asleep: None, seen: self.domain.seen() },
+            Point {
+                wake: &self.waiters.local,
+                asleep: None,
+                seen: local,
+            },
+            Point {
+                wake: self.domain.wake_word(),
+                asleep: None,
+                seen: self.domain.seen(),
+            },
         ];
         for (reader, seen) in gc.roster.readers().iter().zip(seen) {
             if let Some(wake) = wake_of(&reader.refs) {
                 // SAFETY: the reader's page stays mapped while it is on the roster; a round is short, and
                 // pages that leave the roster meanwhile are kept until the pool's next change (`Gc::retired`).
-                points.push(Point { wake: unsafe { &*std::ptr::from_ref(wake) }, asleep: None, seen: *seen });
+                points.push(Point {
+                    wake: unsafe { &*std::ptr::from_ref(wake) },
+                    asleep: None,
+                    seen: *seen,
+                });
             }
         }
-        let round = if points.len() > tranship_sync::MAX_WORDS { round.min(Duration::from_millis(1)) } else { round };
+        let round = if points.len() > tranship_sync::MAX_WORDS {
+            round.min(Duration::from_millis(1))
+        } else {
+            round
+        };
         points.truncate(tranship_sync::MAX_WORDS);
         drop(gc);
         let _ = tranship_sync::Futex::wait_any(&Kernel, &points, round);
