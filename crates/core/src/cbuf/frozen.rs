@@ -190,10 +190,6 @@ impl Cbuf {
     pub(crate) fn ptr(&self) -> NonNull<u8> {
         self.ptr
     }
-    #[inline]
-    pub(crate) fn came_back(&self) -> bool {
-        self.came_back
-    }
 }
 
 impl Clone for Cbuf {

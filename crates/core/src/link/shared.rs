@@ -266,6 +266,7 @@ fn lines(first: NonNull<Line>, count: u32) -> Result<Lines<'static>, DomainError
 impl std::fmt::Debug for LinkShared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Link")
+            .field("name", &self.name)
             .field("channel", &self.channel)
             .field("role", &self.role)
             .field("peer", &self.peer)

@@ -76,7 +76,7 @@ impl OwnPool {
     pub(super) fn import(&self, class: usize, out: &mut Vec<u32>, want: usize) {
         self.collect_for(class, out, want);
         if out.is_empty() {
-            self.from_slabs(class, out, want);
+            self.cut_slabs(class, out, want);
         }
     }
 
@@ -191,7 +191,7 @@ impl OwnPool {
         verdict.is_ok()
     }
 
-    fn from_slabs(&self, class: usize, out: &mut Vec<u32>, want: usize) {
+    fn cut_slabs(&self, class: usize, out: &mut Vec<u32>, want: usize) {
         let store = &mut *lock(&self.store);
         let keg = &mut store.kegs[class];
         if keg.alloc(out, want) > 0 {

@@ -150,10 +150,9 @@ impl ForeignPool {
             });
         };
         // Ordering: Acquire pairs with the Release in `attach`.
-        if chunks[0].load(Ordering::Acquire) == serial {
-            if chunks.len() == 1 || chunks[1..].iter().all(|s| s.load(Ordering::Acquire) != 0) {
-                return Ok(None);
-            }
+        let rest = || chunks[1..].iter().all(|s| s.load(Ordering::Acquire) != 0);
+        if chunks[0].load(Ordering::Acquire) == serial && (chunks.len() == 1 || rest()) {
+            return Ok(None);
         }
         #[allow(clippy::cast_possible_truncation)]
         Ok(Some(Missing {

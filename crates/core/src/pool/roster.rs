@@ -33,7 +33,7 @@ impl Words for Counts {
 /// A view of a reader's references, and how it wakes us.
 pub(super) enum Refs {
     /// The reader's page.
-    Page(RefsRo),
+    Page(Arc<RefsRo>),
     /// Could not be mapped: everything counts as held.
     Unknown,
 }
@@ -86,7 +86,7 @@ impl OwnPool {
         let refs = new_reader.then(|| {
             fds.next()
                 .and_then(|fd| RefsRo::open(&fd, slots).ok())
-                .map_or(Refs::Unknown, Refs::Page)
+                .map_or(Refs::Unknown, |page| Refs::Page(Arc::new(page)))
         });
         let process = if new_reader { fds.next() } else { None };
 

@@ -12,9 +12,9 @@ use crate::error::AllocError;
 use crate::link::Kernel;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-use std::sync::{Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
-use tranship_region::layout::TableRw;
+use tranship_region::layout::{RefsRo, TableRw};
 use tranship_sync::Point;
 use tranship_sys::futex;
 
@@ -226,19 +226,26 @@ impl OwnPool {
         }
     }
 
-    /// The readers' wake words as they are before the look.
-    fn reader_words(&self) -> Vec<u32> {
+    /// The readers' pages, with their wake words as they are before the look.
+    fn reader_words(&self) -> Vec<(Arc<RefsRo>, u32)> {
         let gc = lock(&self.gc);
-        gc.roster
+        let pages = gc
+            .roster
             .readers()
             .iter()
-            .map(|reader| wake_of(&reader.refs).map_or(0, |w| w.load(Ordering::Acquire)))
+            .filter_map(|reader| match &reader.refs {
+                Refs::Page(page) => Some(page.clone()),
+                Refs::Unknown => None,
+            });
+        // Ordering: Acquire pairs with a reader's Release after its reference went.
+        pages
+            .map(|page| (page.wake().load(Ordering::Acquire), page))
+            .map(|(seen, page)| (page, seen))
             .collect()
     }
 
     /// Waits for a release by any reader, inside this process, or news of the manager; one bounded round.
-    fn wait_for_release(&self, local: u32, seen: &[u32], round: Duration) {
-        let gc = lock(&self.gc);
+    fn wait_for_release(&self, local: u32, readers: &[(Arc<RefsRo>, u32)], round: Duration) {
         let mut points = vec![
             Point {
                 wake: &self.waiters.local,
@@ -251,41 +258,21 @@ impl OwnPool {
                 seen: self.domain.seen(),
             },
         ];
-        for (reader, seen) in gc.roster.readers().iter().zip(seen) {
-            if let Some(wake) = wake_of(&reader.refs) {
-                // SAFETY: the reader's page stays mapped while it is on the roster; a round is short, and
-                // pages that leave the roster meanwhile are kept until the pool's next change (`Gc::retired`).
-                points.push(Point {
-                    wake: unsafe { &*std::ptr::from_ref(wake) },
-                    asleep: None,
-                    seen: *seen,
-                });
-            }
-        }
-        let round = if points.len() > tranship_sync::MAX_WORDS {
+        points.extend(readers.iter().map(|(page, seen)| Point {
+            // SAFETY: the page is mapped as long as we hold its Arc; its reader writes the word, we only load it.
+            wake: unsafe { &*page.wake_ptr() },
+            asleep: None,
+            seen: *seen,
+        }));
+        // More than one system call takes: look often instead.
+        let many = points.len() > tranship_sync::MAX_WORDS;
+        points.truncate(tranship_sync::MAX_WORDS);
+        let round = if many {
             round.min(Duration::from_millis(1))
         } else {
             round
         };
-        points.truncate(tranship_sync::MAX_WORDS);
-        drop(gc);
         let _ = tranship_sync::Futex::wait_any(&Kernel, &points, round);
-        self.look_for_deaths();
-    }
-
-    /// While the manager is away, a dead reader is seen here. It stays on the roster until the manager says so;
-    /// but its references are read as they were left, so we wait for the manager's word.
-    fn look_for_deaths(&self) {
-        if self.domain.has_news() {
-            self.domain.turn_quietly();
-        }
-    }
-}
-
-fn wake_of(refs: &Refs) -> Option<&AtomicU32> {
-    match refs {
-        // SAFETY: mapped as long as the page is on the roster; the reader writes the word, we only load it.
-        Refs::Page(page) => Some(unsafe { &*page.wake_ptr() }),
-        Refs::Unknown => None,
+        self.domain.catch_up();
     }
 }
