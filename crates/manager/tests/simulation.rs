@@ -63,6 +63,8 @@ struct Proc {
     reads: BTreeMap<PoolId, BTreeSet<(u32, u32)>>,
     assigned: BTreeSet<(ChannelId, PoolId)>,
     gone: BTreeSet<(PoolId, u32, u32)>,
+    /// Chunks of which a copy has reached it (a resync sends more).
+    seen: BTreeSet<(PoolId, u32, u32)>,
     left: BTreeSet<ChannelId>,
 }
 
@@ -79,6 +81,9 @@ struct World {
     boards: BTreeMap<(FdToken, u32), (u64, Option<PoolId>)>,
     board_of: BTreeMap<ClientId, FdToken>,
     instance: u64,
+    /// Whose process each domain is watched by.
+    watched: Vec<(u64, DomainId)>,
+    greeting: u64,
     ids: IdStart,
     domains_seen: BTreeSet<DomainId>,
     pools_seen: BTreeSet<PoolId>,
@@ -90,6 +95,7 @@ struct World {
 fn config() -> Config {
     Config {
         pools_per_domain: 6,
+        forward: tranship_manager::Forward::Readers,
         ..Config::default()
     }
 }
@@ -113,6 +119,8 @@ impl World {
             boards: BTreeMap::new(),
             board_of: BTreeMap::new(),
             instance: 1,
+            watched: Vec::new(),
+            greeting: 0,
             ids,
             domains_seen: BTreeSet::new(),
             pools_seen: BTreeSet::new(),
@@ -130,8 +138,8 @@ impl World {
 
     fn fd(&mut self, kind: u32, count: u32, size: u64) -> Fd {
         // Sometimes it is not what it should be.
-        let sealed = !self.rng.one_in(60);
-        let kind = if self.rng.one_in(100) { 9 } else { kind };
+        let sealed = !self.rng.one_in(300);
+        let kind = if self.rng.one_in(400) { 9 } else { kind };
         let header = Some(Header {
             kind,
             count,
@@ -177,6 +185,9 @@ impl World {
 
     /// One input, all its actions, all that follows at once; then everything is looked through.
     fn feed(&mut self, input: Input) {
+        if std::env::var_os("TRANSHIP_TRACE").is_some() {
+            println!("{input:?}");
+        }
         let mut inputs = VecDeque::from([input]);
         while let Some(input) = inputs.pop_front() {
             let actions = self.state.step(self.now, input);
@@ -235,7 +246,10 @@ impl World {
                     p.queue.clear();
                 }
             }
-            Action::Watch { pidfd, .. } => assert!(self.tokens.contains(&pidfd)),
+            Action::Watch { pidfd, domain } => {
+                assert!(self.tokens.contains(&pidfd));
+                self.watched.push((self.greeting, domain));
+            }
             Action::SetBoard {
                 board,
                 entry,
@@ -344,7 +358,7 @@ impl World {
             } => {
                 // No reader still has it queued.
                 let queued = self.procs.iter().any(|p| {
-                    p.queue.iter().any(|(e, _)| {
+                    !p.seen.contains(&(*pool, *index, *serial)) && p.queue.iter().any(|(e, _)| {
                         matches!(e, Event::ChunkAdded { pool: a, index: b, serial: c } if (a, b, c) == (pool, index, serial))
                     })
                 });
@@ -378,6 +392,12 @@ impl World {
                     "domain {domain} was handed out twice"
                 );
             }
+            Event::PoolOffer { .. } => self.count("pool offer"),
+            Event::Accepted { .. } => self.count("channel"),
+            Event::ChunkAdded { .. } => self.count("chunk added"),
+            Event::ChunkGone { .. } => self.count("chunk gone"),
+            Event::PoolGone { .. } => self.count("pool gone"),
+            Event::Refused { .. } => self.count("refused"),
             _ => {}
         }
     }
@@ -423,6 +443,7 @@ impl World {
             self.board_of.insert(client, board);
         }
         let process = self.procs[i].id;
+        self.greeting = process;
         self.feed(Input::Hello {
             client,
             request,
@@ -439,7 +460,7 @@ impl World {
             }
             return;
         };
-        if self.rng.one_in(400) {
+        if self.rng.one_in(1000) {
             let extra = self.counters(3);
             fds.push(extra);
         }
@@ -467,7 +488,14 @@ impl World {
                 ..Proc::default()
             });
         }
-        if let Some(domain) = p.domain {
+        let domains: Vec<DomainId> = self
+            .watched
+            .iter()
+            .filter(|(id, _)| *id == p.id)
+            .map(|(_, d)| *d)
+            .collect();
+        self.watched.retain(|(id, _)| *id != p.id);
+        for domain in domains {
             self.feed(Input::ProcessDied { domain });
         }
         if !hang_up_first {
@@ -495,6 +523,7 @@ impl World {
         self.tokens.clear();
         self.boards.clear();
         self.board_of.clear();
+        self.watched.clear();
         for p in &mut self.procs {
             p.client = None;
             p.queue.clear();
@@ -572,6 +601,7 @@ impl World {
                 index,
                 serial,
             } => {
+                p.seen.insert((pool, index, serial));
                 p.reads.entry(pool).or_default().insert((index, serial));
             }
             Event::ChunkGone {
@@ -696,7 +726,7 @@ impl World {
         } else {
             self.rng.pick(&mine)
         };
-        match self.rng.below(21) {
+        match self.rng.below(24) {
             0 => {
                 let fd = self.table();
                 let request = Request::CreatePool {
@@ -758,7 +788,7 @@ impl World {
                 );
             }
             6 => {
-                let role = if self.rng.one_in(4) {
+                let role = if self.rng.one_in(12) {
                     Role::Sink
                 } else {
                     Role::Source
@@ -800,6 +830,24 @@ impl World {
                 );
             }
             11 | 12 => {
+                let sources: Vec<ChannelId> = self.procs[i]
+                    .channels
+                    .iter()
+                    .filter(|(_, (role, _))| *role == Role::Source)
+                    .map(|(c, _)| *c)
+                    .collect();
+                let channel = if wild {
+                    channel
+                } else {
+                    self.rng.pick(&sources)
+                };
+                // Sometimes a pool that it reads: forwarding.
+                let read: Vec<PoolId> = self.procs[i].reads.keys().copied().collect();
+                let pool = if self.rng.one_in(4) {
+                    self.rng.pick(&read)
+                } else {
+                    pool
+                };
                 let (Some(pool), Some(channel)) = (pool, channel) else {
                     return;
                 };
@@ -843,7 +891,7 @@ impl World {
                 self.procs[i].channels.remove(&channel);
                 self.say(i, Request::Drained { channel }, vec![]);
             }
-            17 => {
+            17 | 18 | 21 => {
                 let gone = self.procs[i].gone.pop_first();
                 let mapped = self.procs[i]
                     .reads
@@ -866,14 +914,14 @@ impl World {
                     vec![],
                 );
             }
-            18 => {
+            19 => {
                 let reads: Vec<PoolId> = self.procs[i].reads.keys().copied().collect();
                 let Some(pool) = self.rng.pick(&reads) else {
                     return;
                 };
                 self.say(i, Request::Resync { req, pool }, vec![]);
             }
-            19 => self.say(i, Request::Stat { req }, vec![]),
+            20 if self.rng.one_in(8) => self.say(i, Request::Stat { req }, vec![]),
             _ => self.rare(i, pool, channel, req),
         }
     }
@@ -908,7 +956,7 @@ impl World {
                     vec![],
                 );
             }
-            (6, ..) => {
+            (6, ..) if self.rng.one_in(8) => {
                 if let Some(client) = self.procs[i].client {
                     let refusal = Refusal {
                         code: RefusalCode::BadArgument,
@@ -918,7 +966,7 @@ impl World {
                     self.feed(Input::Violation { client, refusal });
                 }
             }
-            _ if self.rng.one_in(3) => {
+            (7, ..) if self.rng.one_in(6) => {
                 self.say(i, Request::Goodbye, vec![]);
                 self.procs[i].domain = None;
             }
@@ -934,11 +982,17 @@ impl World {
             }
             let i = self.rng.below(self.procs.len());
             match self.rng.below(1000) {
-                0..=3 => self.die(i),
-                4..=7 => self.hang_up(i),
+                0..=1 => self.die(i),
+                4..=5 => self.hang_up(i),
                 8 if self.rng.one_in(3) => self.restart(),
                 9..=40 => self.feed(Input::Tick),
-                41..=500 if !self.procs[i].deaf || self.rng.one_in(50) => self.take(i),
+                41..=500 if !self.procs[i].deaf || self.rng.one_in(50) => {
+                    for _ in 0..1 + self.rng.below(6) {
+                        if i < self.procs.len() {
+                            self.take(i);
+                        }
+                    }
+                }
                 _ => self.do_something(i),
             }
         }

@@ -184,6 +184,9 @@ impl State {
         {
             r.offers = r.offers.saturating_sub(1);
         }
+        self.claimed_too(me, |c| {
+            c.readers.insert(pool);
+        });
         let queue = Queue {
             source: offer.source,
             sink: me,

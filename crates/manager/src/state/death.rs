@@ -1,6 +1,6 @@
 //! What ends with a connection, and what ends with a domain.
 
-use super::types::FdToken;
+use super::types::{Action, FdToken};
 use super::{State, refusal};
 use tranship_proto::{ChannelId, DomainId, Event, GoneReason, PoolId, RefusalCode};
 
@@ -52,15 +52,14 @@ impl State {
             return;
         };
         if let Some(client) = domain.client {
-            if let Some(c) = self.clients.get_mut(&client) {
-                c.domain = None;
-                let flight = std::mem::take(&mut c.flight);
-                c.flight_fds = 0;
-                for (pool, key) in flight.into_iter().filter_map(|f| f.chunk) {
-                    self.chunk_reached(pool, key, id);
-                }
+            self.out.push(Action::Disconnect {
+                client,
+                refusal: None,
+            });
+            let flight = self.clients.remove(&client).map(|c| c.flight);
+            for (pool, key) in flight.into_iter().flatten().filter_map(|f| f.chunk) {
+                self.chunk_reached(pool, key, id);
             }
-            self.expel.push((client, None));
         }
         if let Some(d) = self.domains.get_mut(&id) {
             d.client = None;

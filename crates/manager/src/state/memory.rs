@@ -166,6 +166,9 @@ impl State {
         );
         let readers: Vec<DomainId> = p.readers.keys().copied().collect();
         self.hold(token, uid);
+        self.claimed_too(me, |c| {
+            c.chunks.insert((id, key));
+        });
         let mut waits = BTreeSet::new();
         for reader in readers {
             if self.show_to(reader, id, key, token) {

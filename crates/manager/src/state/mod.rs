@@ -239,7 +239,6 @@ impl State {
             R::Hello { .. } => Err(Fail::Expel(refusal(RefusalCode::State, 0, 0))),
             R::Goodbye => {
                 self.domain_ends(me, tranship_proto::GoneReason::Closed);
-                self.expel.push((client, None));
                 Ok(())
             }
             R::CreatePool {

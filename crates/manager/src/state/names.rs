@@ -280,6 +280,11 @@ impl State {
         };
         c.sink_half = Some(kept);
         let connector = c.connector;
+        for end in [me, connector] {
+            self.claimed_too(end, |c| {
+                c.channels.insert(id);
+            });
+        }
         let opened = Event::Opened {
             req: their_req,
             channel: id,

@@ -95,6 +95,9 @@ impl State {
             serial: key.1,
         };
         self.push_unbounded(client, event, &[fd], Some((pool, key)));
+        self.claimed_too(reader, |c| {
+            c.chunks.insert((pool, key));
+        });
         true
     }
 

@@ -121,6 +121,9 @@ impl State {
             asked_to_shrink: None,
         };
         self.pools.insert(pool, record);
+        self.claimed_too(me, |c| {
+            c.pools.insert(pool);
+        });
         self.take_entry(me, entry, pool);
         self.out.push(Action::SetBoard {
             board,

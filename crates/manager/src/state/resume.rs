@@ -1,7 +1,7 @@
 //! A domain that comes back to the manager that it left: what it claims is what is known already,
 //! and what it does not claim is given up.
 
-use super::model::Left;
+use super::model::{Claiming, Left};
 use super::roster::left_event;
 use super::types::{Action, ChunkKey, Done};
 use super::{State, no_such, refusal};
@@ -160,7 +160,9 @@ impl State {
             let channels: Vec<(ChannelId, bool)> = self
                 .channels
                 .iter()
-                .filter(|(k, ch)| ch.role_of(me).is_some() && !c.channels.contains(k))
+                .filter(|(k, ch)| {
+                    ch.role_of(me).is_some() && !ch.is_incoming() && !c.channels.contains(k)
+                })
                 .map(|(k, ch)| (*k, ch.source == me))
                 .collect();
             for (channel, is_source) in channels {
@@ -231,6 +233,17 @@ impl State {
             }
             self.reader_may_leave(pool, me);
             self.pool_may_end(pool);
+        }
+    }
+
+    /// What a returning domain gets anew before `ClaimDone` is not given up there.
+    pub(super) fn claimed_too(&mut self, domain: DomainId, add: impl FnOnce(&mut Claiming)) {
+        if let Some(c) = self
+            .domains
+            .get_mut(&domain)
+            .and_then(|d| d.claiming.as_mut())
+        {
+            add(c);
         }
     }
 }
