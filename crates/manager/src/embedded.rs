@@ -57,10 +57,10 @@ impl Embedded {
 
 impl Drop for Embedded {
     fn drop(&mut self) {
-        if let Some(thread) = self.thread.take() {
-            if self.stop.stop().is_ok() {
-                let _ = thread.join();
-            }
+        if let Some(thread) = self.thread.take()
+            && self.stop.stop().is_ok()
+        {
+            let _ = thread.join();
         }
         if let Some(dir) = &self.dir {
             let _ = std::fs::remove_dir_all(dir);

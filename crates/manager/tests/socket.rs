@@ -350,7 +350,7 @@ fn who_never_reads_is_expelled_and_may_come_back() {
         }
         n += 1;
         assert!(n < 1_000_000, "never expelled");
-        if n % 64 == 0 {
+        if n.is_multiple_of(64) {
             good.sync();
         }
     }

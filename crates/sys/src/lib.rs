@@ -14,6 +14,7 @@ pub mod epoll;
 pub mod eventfd;
 pub mod fork;
 pub mod futex;
+pub mod inherit;
 pub mod machine;
 pub mod map;
 pub mod membarrier;

@@ -65,6 +65,8 @@ impl Shell {
     fn adopt(&mut self, client: ClientId, fd: OwnedFd) -> io::Result<()> {
         socket::set_nonblocking(&fd, true)?;
         socket::pass_pidfd(&fd, true)?;
+        // No message before `Welcome` brings descriptors.
+        let _ = socket::pass_rights(&fd, false);
         let creds = socket::peer_credentials(&fd)?;
         self.epoll.add(&fd, CLIENT | client.0, Interest::Read)?;
         let conn = Conn {
@@ -201,6 +203,7 @@ impl Shell {
         };
         conn.greeted = true;
         let _ = socket::pass_pidfd(&conn.fd, false);
+        let _ = socket::pass_rights(&conn.fd, true);
         let board = board.map(|(fd, board)| {
             let token = self.keep(fd);
             self.boards.insert(token, board);

@@ -78,6 +78,13 @@ impl Listener {
         Ok(listener)
     }
 
+    /// The socket that systemd opened for us, if it did. Ids are kept in its runtime directory.
+    pub fn from_systemd() -> Option<Result<Listener, ManagerError>> {
+        let fd = tranship_sys::inherit::listen_socket()?;
+        let dir = std::env::var_os("RUNTIME_DIRECTORY").map(PathBuf::from);
+        Some(Listener::inherited(fd, dir))
+    }
+
     fn prepare(&self) -> io::Result<()> {
         socket::set_nonblocking(&self.fd, true)?;
         // Inherited by accepted sockets on kernels that do so: covers a `Hello` sent before the accept.

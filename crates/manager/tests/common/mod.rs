@@ -188,7 +188,12 @@ impl Client {
     }
 
     pub fn show_chunk(&mut self, pool: &mut Pool, index: u32, serial: u32) {
-        let (fd, map) = make("chunk", CHUNK as usize, Opts::default()).expect("chunk");
+        let (fd, map) = make(
+            "chunk",
+            usize::try_from(CHUNK).expect("small"),
+            Opts::default(),
+        )
+        .expect("chunk");
         let req = self.req();
         self.send(
             &Request::ShowChunk {
