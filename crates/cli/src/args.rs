@@ -81,6 +81,12 @@ pub(crate) struct DaemonArgs {
     /// Leave when the last client has been gone for so long (e.g. 60s, 5m); default: never.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub idle_exit: Option<std::time::Duration>,
+    /// Go into the background; returns when the manager listens.
+    #[arg(long)]
+    pub daemonize: bool,
+    /// The background's half of --daemonize.
+    #[arg(long, hide = true)]
+    pub detached: bool,
 }
 
 /// Where the manager is; shared by everything that talks to it.

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::process::ExitCode;
+use tranship::DomainError;
 
 /// Done, or the answer is yes.
 pub(crate) const OK: u8 = 0;
@@ -21,30 +22,6 @@ pub(crate) enum Answer {
     No,
 }
 
-/// No manager listens where one was looked for.
-#[derive(Debug)]
-pub(crate) struct ManagerAbsent {
-    /// Where it was looked for.
-    pub looked_at: Vec<std::path::PathBuf>,
-}
-
-impl std::fmt::Display for ManagerAbsent {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let places: Vec<String> = self
-            .looked_at
-            .iter()
-            .map(|path| path.display().to_string())
-            .collect();
-        write!(
-            f,
-            "no manager listens at {}; start one with `tranship manager`",
-            places.join(", ")
-        )
-    }
-}
-
-impl std::error::Error for ManagerAbsent {}
-
 /// Prints what went wrong, if anything, and says how to end.
 pub(crate) fn code(outcome: anyhow::Result<Answer>) -> ExitCode {
     let error = match outcome {
@@ -59,11 +36,17 @@ pub(crate) fn code(outcome: anyhow::Result<Answer>) -> ExitCode {
 }
 
 fn classify(error: &anyhow::Error) -> u8 {
-    if error.chain().any(|cause| cause.is::<ManagerAbsent>()) {
-        NO_MANAGER
-    } else {
-        ERROR
-    }
+    let absent = |cause: &DomainError| {
+        matches!(
+            cause,
+            DomainError::NoManager { .. } | DomainError::ManagerAway
+        )
+    };
+    let absent = error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref())
+        .any(absent);
+    if absent { NO_MANAGER } else { ERROR }
 }
 
 /// Whether the reader of our output went away: `tranship stat | head -1` is no error.
@@ -84,10 +67,11 @@ mod tests {
 
     #[test]
     fn an_absent_manager_has_its_own_code_also_below_context() {
-        let absent = Err::<(), _>(ManagerAbsent {
-            looked_at: vec!["/run/x".into()],
-        })
-        .context("stat");
+        let absent = DomainError::NoManager {
+            tried: "/run/x".into(),
+            reason: "none".into(),
+        };
+        let absent = Err::<(), _>(absent).context("stat");
         assert_eq!(classify(&absent.expect_err("absent")), NO_MANAGER);
         assert_eq!(classify(&anyhow::anyhow!("other")), ERROR);
     }

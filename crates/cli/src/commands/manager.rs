@@ -1,16 +1,21 @@
 //! `tranship manager`: the daemon, and its configuration.
 
+use super::sockets::{self, Listening};
 use crate::args::{DaemonArgs, ManagerAction, ManagerArgs};
 use crate::exit::Answer;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 use tranship_manager::{Config, ConfigError, Listener, Shutdown, paths};
 
 /// Read when no other is named, if it is there.
 const SYSTEM_CONFIG: &str = "/etc/tranship/manager.toml";
+/// Pause between two looks at the socket of a manager that is starting.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
 /// What `manager default-config` prints; a test holds it to the defaults in the code.
 const DEFAULT_CONFIG: &str = include_str!("manager/default.toml");
 
@@ -27,6 +32,13 @@ pub(crate) fn run(args: ManagerArgs) -> Result<Answer> {
 
 /// Serves until SIGTERM, SIGINT, or until it was idle long enough.
 fn serve(args: &DaemonArgs) -> Result<Answer> {
+    if args.daemonize {
+        return daemonize(args);
+    }
+    if args.detached {
+        // Fails only where it leads a session already, and that is what is wanted.
+        let _ = rustix::process::setsid();
+    }
     let mut config = match &args.config {
         Some(file) => load(file)?,
         None if Path::new(SYSTEM_CONFIG).exists() => load(Path::new(SYSTEM_CONFIG))?,
@@ -63,6 +75,46 @@ fn serve(args: &DaemonArgs) -> Result<Answer> {
     tracing::info!(socket = %path.display(), "the manager serves");
     tranship_manager::run(config, listener, &stop, true)?;
     Ok(Answer::Yes)
+}
+
+/// Starts this program again without a terminal and waits until somebody listens: the new process, or another
+/// manager that was faster.
+fn daemonize(args: &DaemonArgs) -> Result<Answer> {
+    let path = match &args.socket {
+        Some(path) => path.clone(),
+        None => usual_socket()?,
+    };
+    let mut command = Command::new(std::env::current_exe().context("finding this program")?);
+    command
+        .args(["manager", "--detached", "--socket"])
+        .arg(&path);
+    if let Some(file) = &args.config {
+        command.arg("--config").arg(file);
+    }
+    if let Some(time) = args.idle_exit {
+        command
+            .arg("--idle-exit")
+            .arg(format!("{}ms", time.as_millis()));
+    }
+    // Its complaints go where ours go until it serves; it writes nothing to standard output.
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .context("starting the manager")?;
+    loop {
+        if sockets::probe(&path) == Listening::Yes {
+            return Ok(Answer::Yes);
+        }
+        if let Some(status) = child.try_wait().context("waiting for the manager")? {
+            // It lost against another one that is about to listen, or it failed.
+            return match sockets::probe(&path) {
+                Listening::Yes => Ok(Answer::Yes),
+                _ => bail!("the manager ended at once ({status})"),
+            };
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    }
 }
 
 /// Root's manager is the system's; anybody else's is their own.

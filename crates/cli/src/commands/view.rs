@@ -1,6 +1,10 @@
 //! What the manager told, for people and for programs.
 
-use crate::output::{Table, size};
+use super::connect;
+use crate::args::ViewArgs;
+use crate::exit::Answer;
+use crate::output::{self, Table, size};
+use anyhow::Result;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -8,6 +12,35 @@ use tranship_proto::{DomainId, DomainStat, PoolId, Role, StatRecord};
 
 /// Version of the JSON; it rises when a field changes its meaning or leaves.
 const SCHEMA: u32 = 1;
+
+/// `tranship stat`.
+pub(crate) fn stat(args: &ViewArgs) -> Result<Answer> {
+    let records = connect::look(&args.connect)?.stat()?;
+    if args.json {
+        output::json(&stat_json(&records))?;
+    } else {
+        let mut out = io::stdout().lock();
+        stat_tables(&records, &mut out)?;
+        out.flush()?;
+    }
+    Ok(Answer::Yes)
+}
+
+/// `tranship ls`.
+pub(crate) fn ls(args: &ViewArgs) -> Result<Answer> {
+    let records = connect::look(&args.connect)?.stat()?;
+    if args.json {
+        let all = stat_json(&records);
+        output::json(&json!({ "schema": SCHEMA, "channels": all["channels"] }))?;
+    } else {
+        let mut out = io::stdout().lock();
+        ls_lines(&records)
+            .iter()
+            .try_for_each(|line| writeln!(out, "{line}"))?;
+        out.flush()?;
+    }
+    Ok(Answer::Yes)
+}
 
 /// All records as one object.
 pub(crate) fn stat_json(records: &[StatRecord]) -> Value {

@@ -23,7 +23,6 @@ impl Table {
         self.rows.push(cells);
     }
 
-    #[allow(dead_code)] // until `stat` is wired
     pub(crate) fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }

@@ -1,0 +1,24 @@
+//! Joining the manager from a command.
+
+use crate::args::ConnectArgs;
+use tranship::{Domain, DomainBuilder, DomainError};
+
+/// Starts a manager when there is none.
+pub(super) fn join(args: &ConnectArgs, name: &str) -> Result<Domain, DomainError> {
+    with_socket(args, name).connect()
+}
+
+/// Only looks: no manager, no answer.
+pub(super) fn look(args: &ConnectArgs) -> Result<Domain, DomainError> {
+    with_socket(args, "tranship-stat")
+        .autostart(false)
+        .connect()
+}
+
+fn with_socket(args: &ConnectArgs, name: &str) -> DomainBuilder {
+    let builder = Domain::builder().name(name);
+    match &args.socket {
+        Some(path) => builder.socket(path),
+        None => builder,
+    }
+}

@@ -1,0 +1,46 @@
+//! `tranship recv`: writes what comes, message by message.
+
+use super::connect;
+use crate::args::RecvArgs;
+use crate::exit::Answer;
+use anyhow::{Context, Result};
+use std::fs::File;
+use std::io::Write;
+use tranship::{DomainError, LinkOptions, RecvError};
+
+pub(crate) fn run(args: &RecvArgs) -> Result<Answer> {
+    let domain = connect::join(&args.connect, "tranship-recv")?;
+    let options = args
+        .wait
+        .map_or_else(LinkOptions::new, |time| LinkOptions::new().timeout(time));
+    let mut receiver = match domain.open_receiver_with(&args.name, options) {
+        Ok(receiver) => receiver,
+        Err(DomainError::TimedOut { waited_ms }) => {
+            eprintln!(
+                "tranship: nobody sent under {} within {waited_ms} ms",
+                args.name
+            );
+            return Ok(Answer::No);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    // Only now: a receiver that never got a sender must not empty a file.
+    let mut to: Box<dyn Write> = match &args.file {
+        Some(path) => {
+            Box::new(File::create(path).with_context(|| format!("opening {}", path.display()))?)
+        }
+        None => Box::new(std::io::stdout().lock()),
+    };
+    let mut left = args.count;
+    while left != Some(0) {
+        match receiver.recv() {
+            // A private copy: the sender could change the bytes while they are written.
+            Ok(message) => to.write_all(&message.to_vec())?,
+            Err(RecvError::PeerGone(_)) => break,
+            Err(error) => return Err(error.into()),
+        }
+        left = left.map(|left| left - 1);
+    }
+    to.flush()?;
+    Ok(Answer::Yes)
+}

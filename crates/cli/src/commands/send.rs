@@ -1,0 +1,56 @@
+//! `tranship send`: reads into buffers and sends them; the reading is the only copy.
+
+use super::connect;
+use crate::args::SendArgs;
+use crate::exit::Answer;
+use anyhow::{Context, Result};
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use tranship::{CbufMut, DomainError, PoolOptions, Role};
+
+pub(crate) fn run(args: &SendArgs) -> Result<Answer> {
+    let mut from: Box<dyn Read> = match &args.file {
+        Some(path) => {
+            Box::new(File::open(path).with_context(|| format!("opening {}", path.display()))?)
+        }
+        None => Box::new(std::io::stdin().lock()),
+    };
+    let frame = usize::try_from(args.frame).context("the frame size")?;
+    let domain = connect::join(&args.connect, "tranship-send")?;
+    let listener = domain.listen(&args.name, Role::Source)?;
+    let mut sender = match listener.accept_sender_within(args.wait) {
+        Ok(sender) => sender,
+        Err(DomainError::TimedOut { waited_ms }) => {
+            eprintln!(
+                "tranship: nobody received under {} within {waited_ms} ms",
+                args.name
+            );
+            return Ok(Answer::No);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let pool = domain.create_pool(PoolOptions::new(args.pool.max(args.frame)).name(&args.name))?;
+    loop {
+        let mut buffer = pool.alloc(frame)?;
+        let len = fill(from.as_mut(), &mut buffer)?;
+        if len == 0 {
+            return Ok(Answer::Yes);
+        }
+        buffer.truncate(len);
+        sender.send(buffer.freeze())?;
+    }
+}
+
+/// Reads until the buffer is full or the input ends.
+fn fill(from: &mut dyn Read, buffer: &mut CbufMut) -> Result<usize> {
+    let mut len = 0;
+    while len < buffer.len() {
+        match from.read(&mut buffer[len..]) {
+            Ok(0) => break,
+            Ok(more) => len += more,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error).context("reading the input"),
+        }
+    }
+    Ok(len)
+}
