@@ -65,6 +65,8 @@ struct Proc {
     gone: BTreeSet<(PoolId, u32, u32)>,
     /// Chunks of which a copy has reached it (a resync sends more).
     seen: BTreeSet<(PoolId, u32, u32)>,
+    /// It was away once: marked then, and nobody waited for it.
+    returned: bool,
     left: BTreeSet<ChannelId>,
 }
 
@@ -358,7 +360,7 @@ impl World {
             } => {
                 // No reader still has it queued.
                 let queued = self.procs.iter().any(|p| {
-                    !p.seen.contains(&(*pool, *index, *serial)) && p.queue.iter().any(|(e, _)| {
+                    !p.returned && !p.seen.contains(&(*pool, *index, *serial)) && p.queue.iter().any(|(e, _)| {
                         matches!(e, Event::ChunkAdded { pool: a, index: b, serial: c } if (a, b, c) == (pool, index, serial))
                     })
                 });
@@ -562,6 +564,7 @@ impl World {
                 } else {
                     claims = Some(same);
                     p.claimed = false;
+                    p.returned = true;
                     p.epochs.clear();
                 }
                 (p.domain, p.instance) = (Some(domain), instance);

@@ -131,17 +131,18 @@ impl State {
         let (index, serial) = key;
         match p.chunks.get_mut(&index) {
             Some(c) if c.serial == serial => {
-                c.ready = None;
-                self.tell(
-                    me,
-                    Event::ChunkReady {
+                // Still on its way to some reader: the answer comes when it is there.
+                if let Some((waiting, _)) = &mut c.ready {
+                    *waiting = req;
+                } else {
+                    let event = Event::ChunkReady {
                         req,
                         pool: id,
                         index,
                         serial,
-                    },
-                    &[],
-                );
+                    };
+                    self.tell(me, event, &[]);
+                }
             }
             Some(c) => {
                 let have = u64::from(c.serial);
