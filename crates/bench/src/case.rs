@@ -44,6 +44,10 @@ pub struct Case {
     /// Buffers of each sender, a power of two.
     pub buffers: usize,
     /// Buffers that each side may have in its hands at once.
+    #[cfg_attr(
+        not(feature = "iceoryx2"),
+        allow(dead_code, reason = "only iceoryx2 must be told")
+    )]
     pub loans: usize,
     /// Cores of the two sides.
     pub cores: [usize; 2],

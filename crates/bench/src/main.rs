@@ -3,9 +3,6 @@
 //! `docs/benchmarks/README.md` says how. A new system is a file in `systems/`. NOT here: tests of
 //! correctness (though every run checks what arrives), and micro benches of single functions.
 
-// Without its peers some benches have nobody to measure.
-#![cfg_attr(not(feature = "iceoryx2"), allow(dead_code, unused_imports))]
-
 mod alloc;
 mod case;
 mod clock;

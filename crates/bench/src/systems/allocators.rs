@@ -33,6 +33,7 @@ const fn entry<A: Allocator>() -> AllocEntry {
 
 pub fn all() -> Vec<AllocEntry> {
     vec![
+        entry::<super::tranship::Zones>(),
         entry::<Malloc<Glibc>>(),
         entry::<Malloc<Jemalloc>>(),
         entry::<Malloc<Tcmalloc>>(),

@@ -8,6 +8,7 @@ mod kernel;
 pub mod line;
 mod raw;
 mod shared;
+pub mod tranship;
 
 use crate::collect::{self, CollectEntry};
 use crate::demo::{self, FanEntry};
@@ -18,6 +19,9 @@ use crate::peer::{Entry, entry};
 pub fn all() -> Vec<Entry> {
     vec![
         entry::<raw::Raw>(),
+        entry::<tranship::Tranship>(),
+        entry::<tranship::Forwarded>(),
+        entry::<tranship::Inlined>(),
         #[cfg(feature = "iceoryx2")]
         entry::<iceoryx2::Iceoryx2>(),
         entry::<kernel::Bytes<kernel::Pipe>>(),
@@ -30,6 +34,7 @@ pub fn all() -> Vec<Entry> {
 pub fn with_ops() -> Vec<OpsEntry> {
     vec![
         ops::entry::<raw::Raw>(),
+        ops::entry::<tranship::Tranship>(),
         #[cfg(feature = "iceoryx2")]
         ops::entry::<iceoryx2::Iceoryx2>(),
     ]
@@ -38,6 +43,7 @@ pub fn with_ops() -> Vec<OpsEntry> {
 /// All systems of `collect`.
 pub fn with_collect() -> Vec<CollectEntry> {
     vec![
+        collect::entry::<tranship::Turns>(),
         #[cfg(feature = "iceoryx2")]
         collect::entry::<iceoryx2::Iceoryx2>(),
     ]
@@ -46,6 +52,7 @@ pub fn with_collect() -> Vec<CollectEntry> {
 /// All systems of `demo`.
 pub fn with_fan() -> Vec<FanEntry> {
     vec![
+        demo::entry::<tranship::Shared>(),
         demo::entry::<fan::Copies<kernel::Pipe>>(),
         demo::entry::<fan::Copies<kernel::Stream>>(),
     ]

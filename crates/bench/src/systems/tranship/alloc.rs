@@ -1,0 +1,40 @@
+//! Alloc and free of a pool's buffers, out of the thread's cache.
+
+use anyhow::Result;
+use tranship_core::{CbufMut, Domain, Pool, PoolOptions};
+
+use crate::alloc::Allocator;
+
+/// Chunks of 1 MiB, so that every size of the bench is in a class.
+const POOL: u64 = 256 << 20;
+
+pub struct Zones {
+    pool: Pool,
+    bytes: usize,
+    _domain: Domain,
+}
+
+impl Allocator for Zones {
+    const NAME: &'static str = "tranship";
+    type Held = CbufMut;
+
+    fn open(bytes: usize) -> Result<Self> {
+        let domain = Domain::embedded()?;
+        Ok(Self {
+            pool: domain.create_pool(PoolOptions::new(POOL))?,
+            bytes,
+            _domain: domain,
+        })
+    }
+
+    #[inline]
+    fn alloc(&mut self) -> Result<CbufMut> {
+        Ok(self.pool.alloc(std::hint::black_box(self.bytes))?)
+    }
+
+    #[inline]
+    fn free(&mut self, held: CbufMut) -> Result<()> {
+        drop(held);
+        Ok(())
+    }
+}

@@ -1,0 +1,98 @@
+//! Allocs that look into the counters of every reader.
+
+use anyhow::{Context, Result};
+use tranship_core::{CbufMut, Domain, Pool, Receiver, Role as Way, Sender};
+
+use super::join;
+use crate::case::Wait;
+use crate::collect::{Collect, Size};
+use crate::party::Party;
+
+/// The system in `collect`.
+pub struct Turns;
+
+pub struct Owner {
+    taken: Vec<CbufMut>,
+    senders: Vec<Sender>,
+    pool: Pool,
+    payload: usize,
+    _domain: Domain,
+}
+
+pub struct Reader {
+    receiver: Receiver,
+    _domain: Domain,
+}
+
+impl Collect for Turns {
+    const NAME: &'static str = "tranship";
+    type Owner = Owner;
+    type Receiver = Reader;
+
+    fn owner(size: Size, party: &Party) -> Result<Owner> {
+        let domain = join::domain(0, party)?;
+        let pool = domain.create_pool(join::pool_of(size.buffers, size.payload))?;
+        // A whole turn is sent before anybody receives.
+        let lines = u32::try_from(size.buffers)?;
+        let listener =
+            domain.listen_with("turns", Way::Source, join::options(Wait::Spin).lines(lines))?;
+        let mut senders = Vec::with_capacity(size.receivers);
+        for _ in 0..size.receivers {
+            let mut sender = listener.accept_sender()?;
+            join::show(&mut sender, &pool)?;
+            senders.push(sender);
+        }
+        Ok(Owner {
+            taken: Vec::with_capacity(size.buffers),
+            senders,
+            pool,
+            payload: size.payload,
+            _domain: domain,
+        })
+    }
+
+    fn receiver(_size: Size, party: &Party) -> Result<Reader> {
+        // Any number but 0: the domains' names may be the same.
+        let domain = join::domain(1, party)?;
+        let options = join::options(Wait::Block);
+        let mut receiver = domain.open_receiver_with("turns", options)?;
+        join::look(&mut receiver)?;
+        receiver.set_wait(tranship_core::Wait::Spin);
+        Ok(Reader {
+            receiver,
+            _domain: domain,
+        })
+    }
+
+    fn cached(owner: &mut Owner) -> Result<()> {
+        drop(owner.pool.alloc(owner.payload)?);
+        Ok(())
+    }
+
+    fn take(owner: &mut Owner) -> Result<()> {
+        owner.taken.push(owner.pool.alloc(owner.payload)?);
+        Ok(())
+    }
+
+    fn send_all(owner: &mut Owner) -> Result<()> {
+        let (last, others) = owner.senders.split_last_mut().context("no receivers")?;
+        for mut buf in owner.taken.drain(..) {
+            buf[..8].copy_from_slice(&1u64.to_le_bytes());
+            let buf = buf.freeze();
+            for sender in &mut *others {
+                sender.send_buf(buf.clone(), 0)?;
+            }
+            last.send_buf(buf, 0)?;
+        }
+        Ok(())
+    }
+
+    fn receive(reader: &mut Reader) -> Result<()> {
+        drop(reader.receiver.recv()?);
+        Ok(())
+    }
+
+    fn clean(run: u64) {
+        join::clean(run);
+    }
+}

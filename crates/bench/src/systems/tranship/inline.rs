@@ -1,0 +1,65 @@
+//! Messages of up to 48 bytes inside the descriptor: no buffer.
+
+use anyhow::{Result, bail};
+use tranship_core::{Body, Domain, Receiver, Sender};
+
+use super::join;
+use crate::case::{Case, Touch};
+use crate::party::Party;
+use crate::peer::{Peer, Role};
+
+const MOST: usize = 48;
+
+pub struct Inlined {
+    sender: Sender,
+    receiver: Receiver,
+    payload: usize,
+    touch: Touch,
+    _domain: Domain,
+}
+
+impl Peer for Inlined {
+    const NAME: &'static str = "tranship-inline";
+
+    fn refuses(case: &Case) -> Option<String> {
+        (case.payload > MOST).then(|| format!("at most {MOST} bytes"))
+    }
+
+    fn clean(run: u64) {
+        join::clean(run);
+    }
+
+    fn open(case: &Case, role: Role, party: &Party) -> Result<Self> {
+        let domain = join::domain(role.index(), party)?;
+        let (sender, receiver) = join::links(&domain, case, role)?;
+        Ok(Self {
+            sender,
+            receiver,
+            payload: case.payload,
+            touch: case.touch,
+            _domain: domain,
+        })
+    }
+
+    #[inline]
+    fn send(&mut self, stamp: u64) -> Result<()> {
+        let mut bytes = [stamp.to_le_bytes()[0]; MOST];
+        bytes[..8].copy_from_slice(&stamp.to_le_bytes());
+        Ok(self.sender.send_inline(&bytes[..self.payload], stamp)?)
+    }
+
+    #[inline]
+    fn recv(&mut self) -> Result<u64> {
+        let message = self.receiver.recv()?;
+        let Body::Inline(bytes) = message.body else {
+            bail!("a message that is not inline");
+        };
+        if self.touch == Touch::Untouched {
+            return Ok(message.meta);
+        }
+        let Some(word) = bytes.first_chunk::<8>() else {
+            bail!("{} bytes", bytes.len());
+        };
+        Ok(u64::from_le_bytes(*word))
+    }
+}

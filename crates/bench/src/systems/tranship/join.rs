@@ -1,0 +1,80 @@
+//! What all benches of the product begin with: domains, pools of a known number of buffers, links.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use tranship_core::{Domain, LinkOptions, Pool, PoolOptions, Receiver, Role as Way, Sender};
+
+use crate::case::{Case, Wait};
+use crate::party::Party;
+use crate::peer::Role;
+
+fn socket(run: u64) -> PathBuf {
+    std::env::temp_dir().join(format!("tranship-bench-{run:x}.sock"))
+}
+
+/// Removes what the manager of a run may have left.
+pub fn clean(run: u64) {
+    let _ = std::fs::remove_file(socket(run));
+}
+
+/// A domain; process 0 has the manager in it. All processes of the run call this at once.
+pub fn domain(me: usize, party: &Party) -> Result<Domain> {
+    let builder = Domain::builder()
+        .name(&format!("bench-{me}"))
+        .socket(socket(party.run));
+    if me == 0 {
+        let domain = builder.embedded().context("a manager in process 0")?;
+        party.barrier()?;
+        return Ok(domain);
+    }
+    party.barrier()?;
+    Ok(builder.connect()?)
+}
+
+/// A pool in which as near as possible `buffers` of `payload` bytes fit: small ones come 64 to a page.
+pub fn pool_of(buffers: usize, payload: usize) -> PoolOptions {
+    let bytes = (buffers * payload.next_multiple_of(64)) as u64;
+    // Few chunks, each of which holds at least one buffer.
+    let least = (payload as u64).next_power_of_two().max(64 << 10);
+    let chunk = (bytes / 16)
+        .next_power_of_two()
+        .max(least)
+        .clamp(64 << 10, 64 << 20);
+    PoolOptions::new(bytes)
+        .chunk_bytes(chunk)
+        .slots(u32::try_from(buffers).unwrap_or(u32::MAX).max(64))
+}
+
+/// How both ends of a link wait.
+pub fn options(wait: Wait) -> LinkOptions {
+    LinkOptions::new().wait(match wait {
+        Wait::Spin => tranship_core::Wait::Spin,
+        Wait::Block => tranship_core::Wait::Sleep,
+    })
+}
+
+/// A link each way between Ping and Pong.
+pub fn links(domain: &Domain, case: &Case, role: Role) -> Result<(Sender, Receiver)> {
+    let options = options(case.wait);
+    if role == Role::Ping {
+        let out = domain.listen_with("out", Way::Source, options.clone())?;
+        let back = domain.listen_with("back", Way::Sink, options)?;
+        return Ok((out.accept_sender()?, back.accept_receiver()?));
+    }
+    let receiver = domain.open_receiver_with("out", options.clone())?;
+    Ok((domain.open_sender_with("back", options)?, receiver))
+}
+
+/// Assigns a pool to a link before anything is measured. The other side calls `look`.
+pub fn show(sender: &mut Sender, pool: &Pool) -> Result<()> {
+    sender.assign(pool)?;
+    Ok(sender.send_inline(&[], 0)?)
+}
+
+/// Waits until the other side's `show` is through.
+pub fn look(receiver: &mut Receiver) -> Result<()> {
+    let message = receiver.recv()?;
+    ensure!(message.is_empty(), "{} bytes to begin with", message.len());
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! The product: every process a domain, one link each way, a pool on each side.
+//!
+//! The manager is a thread of process 0, on its core, and asleep while we measure.
+
+mod alloc;
+mod collect;
+mod fan;
+mod forwarded;
+mod inline;
+mod join;
+
+pub use alloc::Zones;
+pub use collect::Turns;
+pub use fan::Shared;
+pub use forwarded::Forwarded;
+pub use inline::Inlined;
+
+use anyhow::{Context, Result, ensure};
+use tranship_core::{Cbuf, CbufMut, Domain, Pool, Receiver, Sender};
+
+use crate::case::{Case, Touch};
+use crate::ops::Ops;
+use crate::party::Party;
+use crate::peer::{Peer, Role};
+use crate::touch;
+
+pub struct Tranship {
+    sender: Sender,
+    receiver: Receiver,
+    pool: Pool,
+    touch: Touch,
+    payload: usize,
+    _domain: Domain,
+}
+
+impl Peer for Tranship {
+    const NAME: &'static str = "tranship";
+
+    fn clean(run: u64) {
+        join::clean(run);
+    }
+
+    fn open(case: &Case, role: Role, party: &Party) -> Result<Self> {
+        let domain = join::domain(role.index(), party)?;
+        let pool = domain.create_pool(join::pool_of(case.buffers, case.payload))?;
+        let (mut sender, mut receiver) = join::links(&domain, case, role)?;
+        // One after the other: who accepts a pool must be in a call of the library.
+        if role == Role::Ping {
+            join::show(&mut sender, &pool)?;
+            join::look(&mut receiver)?;
+        } else {
+            join::look(&mut receiver)?;
+            join::show(&mut sender, &pool)?;
+        }
+        Ok(Self {
+            sender,
+            receiver,
+            pool,
+            touch: case.touch,
+            payload: case.payload,
+            _domain: domain,
+        })
+    }
+
+    #[inline]
+    fn send(&mut self, stamp: u64) -> Result<()> {
+        let loan = self.alloc()?;
+        self.give(loan, stamp)
+    }
+
+    #[inline]
+    fn recv(&mut self) -> Result<u64> {
+        let (held, stamp) = self.take()?;
+        self.release(held)?;
+        Ok(stamp)
+    }
+}
+
+impl Ops for Tranship {
+    type Loan = CbufMut;
+    type Held = Cbuf;
+
+    #[inline]
+    fn alloc(&mut self) -> Result<CbufMut> {
+        Ok(self.pool.alloc(self.payload)?)
+    }
+
+    #[inline]
+    fn free(&mut self, loan: CbufMut) -> Result<()> {
+        drop(loan);
+        Ok(())
+    }
+
+    #[inline]
+    fn give(&mut self, mut loan: CbufMut, stamp: u64) -> Result<()> {
+        match self.touch {
+            Touch::Untouched => {}
+            Touch::Word => loan[..8].copy_from_slice(&stamp.to_le_bytes()),
+            // SAFETY: `payload` bytes that only this handle writes, aligned to a cache line.
+            Touch::Touched => unsafe { touch::fill(loan.as_mut_ptr(), self.payload, stamp) },
+        }
+        Ok(self.sender.send_buf(loan.freeze(), stamp)?)
+    }
+
+    #[inline]
+    fn take(&mut self) -> Result<(Cbuf, u64)> {
+        let message = self.receiver.recv()?;
+        let meta = message.meta;
+        let held = message.into_buf().context("a message without a buffer")?;
+        let stamp = match self.touch {
+            Touch::Untouched => meta,
+            Touch::Word => held.view().read_u64(0)?,
+            Touch::Touched => {
+                ensure!(held.len() == self.payload, "{} bytes", held.len());
+                // SAFETY: `payload` bytes, aligned to a cache line; the writer is this program and
+                // leaves a sent buffer alone until it is released.
+                let sum = unsafe { touch::sum(held.view().as_ptr(), self.payload) };
+                ensure!(
+                    sum == touch::expected(self.payload, meta),
+                    "bytes of message {meta} changed"
+                );
+                meta
+            }
+        };
+        Ok((held, stamp))
+    }
+
+    #[inline]
+    fn release(&mut self, held: Cbuf) -> Result<()> {
+        drop(held);
+        Ok(())
+    }
+}
