@@ -1,0 +1,375 @@
+//! A client written from docs/protocol.md and docs/format.md alone, which keeps all that it is given.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tranship_proto::{
+    ChannelId, DomainId, Event, PROTOCOL_VERSION, PoolId, Refusal, Req, Request, Role, decode,
+    encode,
+};
+use tranship_region::layout::{
+    CountsRw, LinkHalfRo, LinkHalfRw, RefsRw, Side, TableRo, TableRw, Way,
+};
+use tranship_region::{Opts, RoMapping, RwMapping, make};
+use tranship_sys::{futex, socket};
+
+use crate::stage::SOCKET;
+
+pub const CHUNK: u64 = 64 << 10;
+pub const SLOTS: u32 = 64;
+pub const LINES: u32 = 16;
+
+pub fn path() -> std::path::PathBuf {
+    std::env::var_os(SOCKET).unwrap().into()
+}
+
+pub struct Raw {
+    pub fd: OwnedFd,
+    pub domain: DomainId,
+    inbox: VecDeque<(Event, Vec<OwnedFd>)>,
+    /// Everything that came, in order, unless something else wanted it.
+    pub kept: Vec<OwnedFd>,
+    next: u32,
+}
+
+impl Raw {
+    /// A connection that has said nothing.
+    pub fn silent() -> Self {
+        let fd = socket::connect(&path()).unwrap();
+        Self {
+            fd,
+            domain: DomainId(0),
+            inbox: VecDeque::new(),
+            kept: Vec::new(),
+            next: 0,
+        }
+    }
+
+    pub fn join(name: &str) -> Self {
+        Self::try_join(name).unwrap()
+    }
+
+    pub fn try_join(name: &str) -> Result<Self, Option<Refusal>> {
+        let mut raw = Self::silent();
+        let hello = Request::Hello {
+            version: PROTOCOL_VERSION,
+            name: name.into(),
+            resume: None,
+            dumpable: true,
+        };
+        // Who is over the limit is told so and cut off, perhaps before this.
+        let _ = raw.try_send(&hello, &[]);
+        match raw.recv() {
+            Some((Event::Welcome { domain, .. }, fds)) => {
+                raw.domain = domain;
+                raw.kept.extend(fds);
+                Ok(raw)
+            }
+            Some((Event::Expelled { refusal }, _)) => Err(Some(refusal)),
+            other => {
+                drop(other);
+                Err(None)
+            }
+        }
+    }
+
+    pub fn req(&mut self) -> Req {
+        self.next += 1;
+        Req(self.next)
+    }
+
+    pub fn try_send(&self, request: &Request, fds: &[BorrowedFd<'_>]) -> std::io::Result<()> {
+        socket::sendmsg(&self.fd, &encode(request), fds, false)
+    }
+
+    #[track_caller]
+    pub fn send(&self, request: &Request, fds: &[BorrowedFd<'_>]) {
+        self.try_send(request, fds).unwrap();
+    }
+
+    pub fn recv(&mut self) -> Option<(Event, Vec<OwnedFd>)> {
+        let mut buf = [0u8; 17000];
+        let r = socket::recvmsg(&self.fd, &mut buf, false).ok()?;
+        (r.bytes > 0).then(|| (decode(&buf[..r.bytes]).unwrap(), r.fds))
+    }
+
+    /// The next event that matches; others wait. What else comes is kept.
+    #[track_caller]
+    pub fn wait<T>(&mut self, mut f: impl FnMut(&Event) -> Option<T>) -> (T, Vec<OwnedFd>) {
+        if let Some((at, found)) = self
+            .inbox
+            .iter()
+            .enumerate()
+            .find_map(|(i, (e, _))| Some((i, f(e)?)))
+        {
+            let (_, fds) = self.inbox.remove(at).unwrap();
+            return (found, fds);
+        }
+        loop {
+            let (event, fds) = self
+                .recv()
+                .unwrap_or_else(|| panic!("hung up after {:?}", self.inbox));
+            match f(&event) {
+                Some(found) => return (found, fds),
+                None => self.inbox.push_back((event, fds)),
+            }
+        }
+    }
+
+    /// Takes all descriptors out of the inbox.
+    pub fn keep_all(&mut self) {
+        let fds = self.inbox.drain(..).flat_map(|(_, fds)| fds);
+        self.kept.extend(fds);
+    }
+
+    /// Reads until the end of the connection; what the manager said at last.
+    pub fn expelled(&mut self) -> Option<Refusal> {
+        let mut last = None;
+        while let Some((event, _)) = self.recv() {
+            if let Event::Expelled { refusal } = event {
+                last = Some(refusal);
+            }
+        }
+        last
+    }
+
+    /// A pool with one chunk.
+    pub fn create_pool(&mut self, name: &str) -> Bait {
+        let (fd, table) = TableRw::create(SLOTS, 4 * CHUNK, CHUNK).unwrap();
+        let req = self.req();
+        let request = Request::CreatePool {
+            req,
+            name: name.into(),
+            max_bytes: 4 * CHUNK,
+            slots: SLOTS,
+            chunk_bytes: CHUNK,
+        };
+        self.send(&request, &[fd.as_fd()]);
+        let (id, _) = self.wait(|e| match e {
+            Event::PoolCreated { req: r, pool, .. } if *r == req => Some(*pool),
+            _ => None,
+        });
+        let req = self.req();
+        self.send(
+            &Request::Grant {
+                req,
+                pool: id,
+                chunks: 1,
+            },
+            &[],
+        );
+        self.wait(|e| matches!(e, Event::Granted { req: r, .. } if *r == req).then_some(()));
+        let (chunk_fd, chunk) =
+            make("bait", usize::try_from(CHUNK).unwrap(), Opts::default()).unwrap();
+        let req = self.req();
+        self.send(
+            &Request::ShowChunk {
+                req,
+                pool: id,
+                index: 0,
+                serial: 1,
+            },
+            &[chunk_fd.as_fd()],
+        );
+        self.wait(|e| matches!(e, Event::ChunkReady { req: r, .. } if *r == req).then_some(()));
+        Bait {
+            id,
+            table,
+            chunk,
+            _fds: [fd, chunk_fd],
+        }
+    }
+
+    /// Connects to a name; the other side accepts.
+    pub fn connect(&mut self, name: &str, role: Role) -> Channel {
+        let (side, theirs) = match role {
+            Role::Source => (Side::Source, Side::Sink),
+            Role::Sink => (Side::Sink, Side::Source),
+        };
+        let (fd, own) = LinkHalfRw::create(side, LINES).unwrap();
+        let req = self.req();
+        self.send(
+            &Request::Connect {
+                req,
+                name: name.into(),
+                role,
+                lines: LINES,
+                wait: true,
+            },
+            &[fd.as_fd()],
+        );
+        let ((id, lines), mut fds) = self.wait(|e| match e {
+            Event::Opened {
+                req: r,
+                channel,
+                lines,
+                ..
+            } if *r == req => Some((*channel, *lines)),
+            _ => None,
+        });
+        let their_fd = fds.remove(0);
+        let theirs = LinkHalfRo::open(&their_fd, theirs, lines).unwrap();
+        self.kept.push(their_fd);
+        self.kept.extend(fds);
+        Channel {
+            id,
+            own,
+            theirs,
+            tail: 0,
+            _fd: fd,
+            counts: Vec::new(),
+        }
+    }
+
+    /// As a source: a pool for the channel.
+    pub fn assign(&mut self, channel: &mut Channel, pool: PoolId, slots: u32) {
+        let (fd, counts) = CountsRw::create(Way::Sent, slots).unwrap();
+        let req = self.req();
+        self.send(
+            &Request::Assign {
+                req,
+                channel: channel.id,
+                pool,
+            },
+            &[fd.as_fd()],
+        );
+        let (refused, _) = self.wait(|e| match e {
+            Event::Assigned { req: r, .. } if *r == req => Some(None),
+            Event::Refused { req: r, refusal } if *r == req => Some(Some(*refusal)),
+            _ => None,
+        });
+        assert_eq!(refused, None, "assigning {pool}");
+        channel.counts.push((fd, counts));
+    }
+
+    /// As a sink: takes the pool that is offered next, and its first chunk.
+    pub fn take_offer(&mut self, channel: &mut Channel) -> Prey {
+        let ((pool, max_bytes, slots, chunk_bytes), mut fds) = self.wait(|e| match e {
+            Event::PoolOffer {
+                pool,
+                max_bytes,
+                slots,
+                chunk_bytes,
+                ..
+            } => Some((*pool, *max_bytes, *slots, *chunk_bytes)),
+            _ => None,
+        });
+        let table_fd = fds.remove(0);
+        let table = TableRo::open(&table_fd, slots, max_bytes, chunk_bytes).unwrap();
+        self.kept.push(table_fd);
+        let (rcvd_fd, rcvd) = CountsRw::create(Way::Rcvd, slots).unwrap();
+        let (refs_fd, refs) = RefsRw::create(slots).unwrap();
+        self.send(
+            &Request::AcceptPool {
+                channel: channel.id,
+                pool,
+                with_refs: true,
+            },
+            &[rcvd_fd.as_fd(), refs_fd.as_fd()],
+        );
+        let (_, mut fds) = self.wait(|e| matches!(e, Event::ChunkAdded { .. }).then_some(()));
+        let chunk_fd = fds.remove(0);
+        let chunk = RoMapping::map(&chunk_fd, usize::try_from(chunk_bytes).unwrap()).unwrap();
+        self.kept.push(chunk_fd);
+        Prey {
+            pool,
+            slots,
+            max_bytes,
+            table,
+            refs,
+            rcvd,
+            _chunk: chunk,
+            _fds: [rcvd_fd, refs_fd],
+        }
+    }
+
+    pub fn close(&mut self, channel: Channel) {
+        self.send(
+            &Request::CloseChannel {
+                channel: channel.id,
+            },
+            &[],
+        );
+    }
+}
+
+/// A pool of the attacker's own.
+pub struct Bait {
+    pub id: PoolId,
+    pub table: TableRw,
+    pub chunk: RwMapping,
+    _fds: [OwnedFd; 2],
+}
+
+impl Bait {
+    /// Words of its chunk, to be written at any time.
+    pub fn word(&self, offset: usize) -> &AtomicU64 {
+        assert!(offset.is_multiple_of(8) && offset < self.chunk.len());
+        // SAFETY: inside our own mapping, aligned; reached through atomics only.
+        unsafe { AtomicU64::from_ptr(self.chunk.base().add(offset).cast()) }
+    }
+}
+
+/// A pool of somebody else's that was offered.
+pub struct Prey {
+    pub pool: PoolId,
+    pub slots: u32,
+    pub max_bytes: u64,
+    pub table: TableRo,
+    pub refs: RefsRw,
+    pub rcvd: CountsRw,
+    _chunk: RoMapping,
+    _fds: [OwnedFd; 2],
+}
+
+pub struct Channel {
+    pub id: ChannelId,
+    pub own: LinkHalfRw,
+    pub theirs: LinkHalfRo,
+    pub tail: u64,
+    _fd: OwnedFd,
+    pub counts: Vec<(OwnedFd, CountsRw)>,
+}
+
+impl Channel {
+    fn index(position: u64) -> usize {
+        usize::try_from(position % u64::from(LINES)).unwrap()
+    }
+
+    /// Writes a line, whatever is in it, with the sequence that makes it count.
+    pub fn push(&mut self, words: [u64; 8]) {
+        let line = &self.own.lines()[Self::index(self.tail)];
+        for (to, word) in line.words.iter().zip(words).skip(1) {
+            to.store(word, Ordering::Relaxed);
+        }
+        self.tail += 1;
+        // Ordering: release, as an honest source does it: the receiver is to see this very line.
+        line.words[0].store(words[0] | (self.tail & 0xffff_ffff), Ordering::Release);
+        self.wake();
+    }
+
+    /// Waits until there is room for a line.
+    pub fn room(&self) {
+        while self.tail - self.theirs.head().load(Ordering::Acquire).min(self.tail)
+            >= u64::from(LINES)
+            && self.theirs.closed().load(Ordering::Acquire) == 0
+        {
+            std::thread::yield_now();
+        }
+    }
+
+    /// The other side's line at a position, waiting for it.
+    pub fn line(&self, position: u64) -> [u64; 8] {
+        let line = &self.theirs.lines()[Self::index(position)];
+        while line.words[0].load(Ordering::Acquire) & 0xffff_ffff != (position + 1) & 0xffff_ffff {
+            std::thread::yield_now();
+        }
+        std::array::from_fn(|i| line.words[i].load(Ordering::Acquire))
+    }
+
+    pub fn wake(&self) {
+        self.own.wake().fetch_add(1, Ordering::SeqCst);
+        let _ = futex::wake(self.own.wake(), u32::MAX >> 1);
+    }
+}
