@@ -3,6 +3,7 @@
 use super::{Shell, WATCH, counters, idfile};
 use crate::state::{Action, Input};
 use std::sync::atomic::Ordering;
+use tranship_sys::crash;
 use tranship_sys::epoll::Interest;
 
 impl Shell {
@@ -45,6 +46,7 @@ impl Shell {
                     return;
                 };
                 e.quota.store(quota_bytes, Ordering::Relaxed);
+                crash::point("manager.between_words");
                 // Ordering: Release; partner is the collector's acquire load: a writer that sees this epoch and
                 // has not applied it does not collect. The source hears of its assignment only after.
                 e.epoch.store(epoch, Ordering::Release);

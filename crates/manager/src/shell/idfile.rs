@@ -4,6 +4,7 @@ use super::machine;
 use crate::state::IdStart;
 use std::io;
 use std::path::Path;
+use tranship_sys::crash;
 
 /// Where to begin; a random place if the file is not there or not readable.
 pub(super) fn load(path: Option<&Path>) -> IdStart {
@@ -29,6 +30,7 @@ pub(super) fn load(path: Option<&Path>) -> IdStart {
 pub(super) fn save(path: &Path, next: u32, next_pool: u32) -> io::Result<()> {
     let new = path.with_extension("new");
     std::fs::write(&new, format!("{next} {next_pool}\n"))?;
+    crash::point("manager.before_rename");
     std::fs::rename(&new, path)
 }
 

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use tranship_proto::DomainId;
 use tranship_region::layout::BoardRw;
 use tranship_sys::epoll::{Epoll, Interest, Ready};
-use tranship_sys::{eventfd, process};
+use tranship_sys::{crash, eventfd, process};
 
 /// The manager cannot run.
 #[non_exhaustive]
@@ -206,7 +206,10 @@ impl Shell {
         self.answers.push_back(input);
         while let Some(input) = self.answers.pop_front() {
             let actions = self.state.step(self.started.elapsed(), input);
+            // Crash: whatever was not done yet, a restarted manager does not know of: it is rebuilt from what
+            // its clients show, and a client that hears nothing asks again.
             for action in actions {
+                crash::point("manager.before_action");
                 self.act(action);
             }
         }
