@@ -93,6 +93,9 @@ pub enum Event {
         channel: ChannelId,
         pool: PoolId,
     },
+    /// fds: 0. To the sink, after the writer's epoch was raised: references of this pool may be taken from this channel
+    /// from now on. Before that the writer's collector may not know our counters.
+    PoolOpen { channel: ChannelId, pool: PoolId },
     /// fds: 1 (chunk). To a reader: a chunk of a pool that it reads.
     ChunkAdded {
         pool: PoolId,

@@ -11,31 +11,49 @@ use tranship_sys::futex;
 
 /// No wait for the manager is longer than this without looking whether it is still there.
 pub(crate) const ROUND: Duration = Duration::from_millis(100);
+/// How long a manager may be away before a call that needs it fails.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Between two looks whether it is back.
+const NAP: Duration = Duration::from_millis(20);
 
 impl DomainCore {
     /// Sends a request that has an answer and waits for it, taking events meanwhile.
     pub(crate) fn call(
         &'static self,
-        make: impl FnOnce(Req) -> Request,
+        mut make: impl FnMut(Req) -> Request,
         fds: &[BorrowedFd<'_>],
         deadline: Option<Instant>,
     ) -> Result<Parcel, DomainError> {
         self.check_fork()?;
         let started = Instant::now();
-        let req = {
+        let mut ask = || {
             let mut conn = lock(&self.conn);
             let req = conn.next_req();
-            conn.send(&make(req), fds)?;
-            req
+            conn.send(&make(req), fds).map(|()| (req, conn.era()))
+        };
+        let (req, era) = match ask() {
+            // Perhaps it is back already and nobody has looked.
+            Err(DomainError::ManagerAway) => {
+                self.turn()?;
+                ask()?
+            }
+            asked => asked?,
         };
         loop {
             let seen = self.wake();
             let outcome = self.turn();
-            if let Some((event, fds)) = lock(&self.conn).take_reply(req) {
-                return match event {
-                    Event::Refused { refusal, .. } => Err(refusal.into()),
-                    event => Ok((event, fds)),
-                };
+            {
+                let mut conn = lock(&self.conn);
+                if let Some((event, fds)) = conn.take_reply(req) {
+                    return match event {
+                        Event::Refused { refusal, .. } => Err(refusal.into()),
+                        event => Ok((event, fds)),
+                    };
+                }
+                // The connection that was to bring the answer is gone.
+                if conn.era() != era {
+                    return Err(DomainError::ManagerAway);
+                }
             }
             outcome?;
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
@@ -46,6 +64,30 @@ impl DomainCore {
             }
             self.wait_news(seen, deadline);
         }
+    }
+
+    /// Does something that needs the manager; while it is away, again and again, until the deadline or, without one,
+    /// for [`PATIENCE`].
+    pub(crate) fn patiently<T>(
+        &'static self,
+        deadline: Option<Instant>,
+        mut what: impl FnMut() -> Result<T, DomainError>,
+    ) -> Result<T, DomainError> {
+        let deadline = deadline.unwrap_or_else(|| Instant::now() + PATIENCE);
+        loop {
+            match what() {
+                Err(DomainError::ManagerAway) if Instant::now() < deadline => {
+                    let _ = futex::wait(self.wake_word(), self.wake(), Some(NAP));
+                    let _ = self.turn();
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Counts the connections that ended. What was set up with answers of an earlier one may be unknown to the manager.
+    pub(crate) fn era(&self) -> u64 {
+        lock(&self.conn).era()
     }
 
     /// Sends a request that has no answer.
@@ -100,7 +142,11 @@ impl DomainCore {
             let wake = self.wake();
             loop {
                 match conn.receive() {
-                    Ok(Some((event, fds))) => self.handle(&mut conn, event, fds)?,
+                    Ok(Some((event, fds))) => match self.handle(&mut conn, event, fds) {
+                        // An answer could not be sent; what else there is must be taken all the same.
+                        Ok(()) | Err(DomainError::ManagerAway) => {}
+                        Err(error) => return Err(error),
+                    },
                     Ok(None) => break,
                     Err(DomainError::ManagerAway) => {
                         self.manager_left();

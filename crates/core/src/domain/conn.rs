@@ -3,17 +3,40 @@
 use crate::error::DomainError;
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use tranship_proto::{Event, MAX_MESSAGE_BYTES, Req, Request, StatRecord};
+use tranship_proto::{
+    ChannelId, Event, ExportId, MAX_MESSAGE_BYTES, PoolId, Req, Request, StatRecord,
+};
 use tranship_sys::socket;
 
 /// An event with its descriptors.
 pub(crate) type Parcel = (Event, Vec<OwnedFd>);
+
+/// What a request at a resume was about: its answer is dealt with as it comes, nobody waits for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Claim {
+    Pool(PoolId),
+    Chunk(PoolId, u32),
+    Reader(PoolId),
+    Channel(ChannelId),
+    Assign(ChannelId, PoolId),
+    Export(ExportId),
+    Done,
+}
 
 /// The connection. One thread at a time works with it, and never waits while it does, except for
 /// room in the socket's send buffer.
 pub(crate) struct Conn {
     /// `None` while the manager is away.
     fd: Option<OwnedFd>,
+    /// Nothing can be sent any more; what the manager had sent before is still to be taken.
+    broken: bool,
+    /// The kernel has reported the break.
+    reset: bool,
+    /// Counts connections that ended: answers to requests from before will not come.
+    era: u64,
+    /// Which manager it is or was.
+    pub(crate) instance: u64,
+    claims: HashMap<Req, Claim>,
     next_req: u32,
     replies: HashMap<Req, Parcel>,
     /// Replies that nobody waits for any more are dropped when they come.
@@ -24,9 +47,14 @@ pub(crate) struct Conn {
 }
 
 impl Conn {
-    pub(crate) fn new(fd: OwnedFd) -> Conn {
+    pub(crate) fn new(fd: OwnedFd, instance: u64) -> Conn {
         Conn {
             fd: Some(fd),
+            broken: false,
+            reset: false,
+            era: 0,
+            instance,
+            claims: HashMap::new(),
             next_req: 1,
             replies: HashMap::new(),
             forgotten: Vec::new(),
@@ -44,18 +72,30 @@ impl Conn {
         self.fd.as_ref().map(AsFd::as_fd)
     }
 
+    /// The connection is over, with all that was asked over it.
     pub(crate) fn down(&mut self) {
-        self.fd = None;
+        if self.fd.take().is_some() {
+            self.era += 1;
+        }
+        (self.broken, self.reset) = (false, false);
         self.replies.clear();
         self.forgotten.clear();
+        self.records.clear();
+        self.claims.clear();
+    }
+
+    pub(crate) fn era(&self) -> u64 {
+        self.era
     }
 
     pub(crate) fn into_fd(self) -> Option<OwnedFd> {
         self.fd
     }
 
-    pub(crate) fn up(&mut self, fd: OwnedFd) {
+    pub(crate) fn up(&mut self, fd: OwnedFd, instance: u64) {
         self.fd = Some(fd);
+        (self.broken, self.reset) = (false, false);
+        self.instance = instance;
     }
 
     pub(crate) fn next_req(&mut self) -> Req {
@@ -70,7 +110,7 @@ impl Conn {
         fds: &[BorrowedFd<'_>],
     ) -> Result<(), DomainError> {
         debug_assert_eq!(fds.len(), request.fds());
-        let Some(fd) = &self.fd else {
+        let Some(fd) = self.fd.as_ref().filter(|_| !self.broken) else {
             return Err(DomainError::ManagerAway);
         };
         let bytes = tranship_proto::encode(request);
@@ -78,7 +118,8 @@ impl Conn {
             Ok(_) => Ok(()),
             Err(error) => {
                 tracing::debug!(%error, "the manager's socket broke");
-                self.down();
+                // What it said before it went is still to be heard: a roster that lacks it would be wrong.
+                self.broken = true;
                 Err(DomainError::ManagerAway)
             }
         }
@@ -93,6 +134,11 @@ impl Conn {
             Ok(received) => received,
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(None),
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => return Ok(None),
+            // Said once, when it died with requests of ours unread; what it had sent comes after.
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset && !self.reset => {
+                (self.broken, self.reset) = (true, true);
+                return self.receive();
+            }
             Err(_) => {
                 self.down();
                 return Err(DomainError::ManagerAway);
@@ -130,6 +176,14 @@ impl Conn {
         }
         self.replies.insert(req, parcel);
         forgotten.is_some()
+    }
+
+    pub(crate) fn expect_claim(&mut self, req: Req, claim: Claim) {
+        self.claims.insert(req, claim);
+    }
+
+    pub(crate) fn take_claim(&mut self, req: Req) -> Option<Claim> {
+        self.claims.remove(&req)
     }
 
     pub(crate) fn keep_record(&mut self, req: Req, record: StatRecord) {

@@ -157,7 +157,7 @@ impl DomainBuilder {
             socket: self.socket.clone(),
             board: AtomicPtr::new(Box::leak(Box::new(welcome.board))),
             seen: AtomicU32::new(0),
-            conn: Mutex::new(Conn::new(fd)),
+            conn: Mutex::new(Conn::new(fd, welcome.instance)),
             pools: Mutex::default(),
             foreign: Mutex::default(),
             links: Mutex::default(),
@@ -188,6 +188,7 @@ impl DomainBuilder {
 pub(super) struct Welcome {
     pub(super) domain: DomainId,
     pub(super) resumed: bool,
+    pub(super) instance: u64,
     pub(super) board: BoardRo,
 }
 
@@ -207,7 +208,7 @@ pub(super) fn hello(
     };
     socket::sendmsg(fd.as_fd(), &tranship_proto::encode(&request), &[], false)
         .map_err(DomainError::system("sendmsg to the manager"))?;
-    let mut conn = Conn::new(fd);
+    let mut conn = Conn::new(fd, 0);
     let deadline = Instant::now() + PATIENCE;
     loop {
         match conn.receive()? {
@@ -231,6 +232,7 @@ pub(super) fn hello(
                     Welcome {
                         domain,
                         resumed,
+                        instance,
                         board,
                     },
                 ));

@@ -46,6 +46,11 @@ impl DomainCore {
                 };
                 self.offered(conn, channel, shape, known, fds)?;
             }
+            Event::PoolOpen { channel, pool } => {
+                if let Some(link) = self.link(channel) {
+                    link.open_pool(pool);
+                }
+            }
             Event::ChunkAdded {
                 pool,
                 index,

@@ -48,6 +48,8 @@ struct In {
 enum Untaken {
     Violation(Violation),
     Missing(PoolId, Missing),
+    /// The pool is assigned, but the manager has not said yet that our counters are on its writer's roster.
+    NotOpen(PoolId),
 }
 
 impl From<Violation> for Untaken {
@@ -103,7 +105,7 @@ impl Receiver {
             },
             Some(words) => words,
         };
-        self.take(words).map(Some)
+        self.take(words)
     }
 
     /// The next message, waiting as the link's [`Wait`] says, for ever.
@@ -185,7 +187,7 @@ impl Receiver {
         if self.link.gone() != Gone::Violated
             && let Some(words) = self.consumer.try_pop(self.lines)
         {
-            return self.take(words).map(Some);
+            return self.take(words);
         }
         if !self.drained {
             self.drained = true;
@@ -202,7 +204,7 @@ impl Receiver {
 
     /// Turns a line into a message: references first, then `rcvd`, then the head.
     #[inline]
-    fn take(&mut self, words: [u64; 8]) -> Result<Message, RecvError> {
+    fn take(&mut self, words: [u64; 8]) -> Result<Option<Message>, RecvError> {
         let meta = words[1];
         let outcome = match descriptor::parse(&words) {
             Ok(Descriptor::Inline { bytes, len }) => Ok(Body::Inline(Inline { bytes, len })),
@@ -226,10 +228,11 @@ impl Receiver {
                 tranship_sync::notify(link.their_asleep(), link.own.wake(), |how| {
                     link.wake_peer(how)
                 });
-                Ok(Message { meta, body })
+                Ok(Some(Message { meta, body }))
             }
             Err(Untaken::Violation(violation)) => Err(self.violated(violation)),
             Err(Untaken::Missing(pool, missing)) => self.fetch_chunk(words, pool, missing),
+            Err(Untaken::NotOpen(pool)) => self.await_open(words, pool),
         }
     }
 
@@ -265,7 +268,7 @@ impl Receiver {
 
     /// The assignment of a pool, as an index into `ins`.
     #[inline]
-    fn find(&mut self, pool: PoolId) -> Result<usize, Violation> {
+    fn find(&mut self, pool: PoolId) -> Result<usize, Untaken> {
         match self.ins.iter().position(|i| i.pool == pool) {
             Some(at) => Ok(at),
             None => self.refresh(pool),
@@ -273,26 +276,34 @@ impl Receiver {
     }
 
     #[cold]
-    fn refresh(&mut self, pool: PoolId) -> Result<usize, Violation> {
+    fn refresh(&mut self, pool: PoolId) -> Result<usize, Untaken> {
         let version = self.link.assigned_version.load(Ordering::Acquire);
         if version != self.version {
             self.version = version;
-            self.ins = lock(&self.link.assigned)
-                .iter()
-                .map(|assignment| In {
-                    pool: assignment.pool,
-                    forwarded: match &assignment.side {
-                        Assigned::Own(_) => true,
-                        Assigned::Foreign(foreign) => foreign.shape.writer != self.link.peer,
-                    },
+            // Only appended: indices stay good while one message is taken.
+            for assignment in lock(&self.link.assigned).iter() {
+                let pool = assignment.pool;
+                if !assignment.open.load(Ordering::Acquire)
+                    || self.ins.iter().any(|i| i.pool == pool)
+                {
+                    continue;
+                }
+                let forwarded = match &assignment.side {
+                    Assigned::Own(_) => true,
+                    Assigned::Foreign(foreign) => foreign.shape.writer != self.link.peer,
+                };
+                self.ins.push(In {
+                    pool,
+                    forwarded,
                     assignment: assignment.clone(),
-                })
-                .collect();
+                });
+            }
         }
-        self.ins
-            .iter()
-            .position(|i| i.pool == pool)
-            .ok_or(Violation::NotAssigned { pool })
+        match self.ins.iter().position(|i| i.pool == pool) {
+            Some(at) => Ok(at),
+            None if self.link.find(pool).is_some() => Err(Untaken::NotOpen(pool)),
+            None => Err(Violation::NotAssigned { pool }.into()),
+        }
     }
 
     /// Counts a reference and checks it. Ordering: `ref` first, then the generation, then (by the caller) `rcvd`.
@@ -372,6 +383,24 @@ impl Receiver {
         RecvError::Violation(violation)
     }
 
+    /// The source sent before the manager told us that it may: honest ones do only when our news is on its way.
+    #[cold]
+    fn await_open(&mut self, words: [u64; 8], pool: PoolId) -> Result<Option<Message>, RecvError> {
+        let turned = self.link.domain.turn();
+        if self
+            .link
+            .find(pool)
+            .is_some_and(|a| a.open.load(Ordering::Acquire))
+        {
+            return self.take(words);
+        }
+        self.pending = Some(words);
+        match turned {
+            Ok(()) => Ok(None),
+            Err(_) => Err(RecvError::ChunkPending { pool, index: 0 }),
+        }
+    }
+
     /// A chunk that we were not shown yet: take the manager's news, else ask it for what we missed.
     #[cold]
     fn fetch_chunk(
@@ -379,7 +408,7 @@ impl Receiver {
         words: [u64; 8],
         pool: PoolId,
         missing: Missing,
-    ) -> Result<Message, RecvError> {
+    ) -> Result<Option<Message>, RecvError> {
         let domain = self.link.domain;
         let away = |_| RecvError::ChunkPending {
             pool,

@@ -320,6 +320,7 @@ impl Sender {
             side,
             counts: counts.clone(),
             counts_fd: fd,
+            open: std::sync::atomic::AtomicBool::new(true),
         });
         let channel = self.link.channel;
         crash::point("assign.before_request");

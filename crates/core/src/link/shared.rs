@@ -5,7 +5,7 @@ use crate::error::DomainError;
 use crate::pool::{ForeignPool, OwnPool};
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use tranship_proto::{ChannelId, DomainId, PoolId, Role};
 use tranship_region::layout::{CountsRw, LinkHalfRo, LinkHalfRw, Way};
@@ -41,6 +41,8 @@ pub(crate) struct Assignment {
     pub(crate) side: Assigned,
     pub(crate) counts: Arc<CountsRw>,
     pub(crate) counts_fd: OwnedFd,
+    /// Sink: the manager has put our counters on the writer's roster, so references may be taken.
+    pub(crate) open: AtomicBool,
 }
 
 /// Everything of one end of a link but its cursors, which belong to `Sender` or `Receiver`.
@@ -194,6 +196,14 @@ impl LinkShared {
         self.assigned_version.fetch_add(1, Ordering::Release);
     }
 
+    /// The manager has raised the writer's epoch for our counters.
+    pub(crate) fn open_pool(&self, pool: PoolId) {
+        if let Some(assignment) = self.find(pool) {
+            assignment.open.store(true, Ordering::Release);
+            self.assigned_version.fetch_add(1, Ordering::Release);
+        }
+    }
+
     pub(crate) fn remove(&self, pool: PoolId) {
         lock(&self.assigned).retain(|a| a.pool != pool);
         self.assigned_version.fetch_add(1, Ordering::Release);
@@ -228,6 +238,7 @@ impl LinkShared {
             side,
             counts: Arc::new(counts),
             counts_fd,
+            open: AtomicBool::new(false),
         });
         Ok(shown)
     }

@@ -65,13 +65,13 @@ impl Pool {
 
     /// A buffer of `len` bytes. Blocks, first come first served, until there is memory within the quota.
     /// A request that can never be met is an error at once.
-    #[inline]
+    #[inline(always)]
     pub fn alloc(&self, len: usize) -> Result<CbufMut, AllocError> {
         self.alloc_with(len, || Patience::Forever)
     }
 
     /// The same without waiting for anybody to release memory. (It may ask the manager for more.)
-    #[inline]
+    #[inline(always)]
     pub fn try_alloc(&self, len: usize) -> Result<CbufMut, AllocError> {
         self.alloc_with(len, || Patience::None)
     }
@@ -81,7 +81,7 @@ impl Pool {
         self.alloc_with(len, || Patience::Until(Instant::now() + timeout))
     }
 
-    #[inline]
+    #[inline(always)]
     fn alloc_with(
         &self,
         len: usize,

@@ -281,14 +281,14 @@ impl OwnPool {
     ///
     /// Cost when cached: one class look-up, one pop of the thread's bucket, three private stores; no shared
     /// word, no locked instruction.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn alloc_now(&self, len: usize) -> Option<CbufMut> {
         let class = self.classes.class_of(len as u64)?;
         let slot = self.zones[class].alloc()?;
         Some(self.hand_out(slot, len))
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn hand_out(&self, slot: u32, len: usize) -> CbufMut {
         let private = &self.slots[slot as usize];
         private.local.store(1, Ordering::Relaxed); // nobody else knows the slot
@@ -352,7 +352,7 @@ impl OwnPool {
     }
 
     /// A handle goes. The last one frees a buffer that was never sent, and queues one that was.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn release(&self, slot: u32, came_back: bool) {
         if self.domain.fork.is_child() {
             return;
@@ -365,6 +365,7 @@ impl OwnPool {
         }
     }
 
+    #[inline(never)]
     fn release_shared(&self, slot: u32, came_back: bool) {
         let private = &self.slots[slot as usize];
         // Ordering: AcqRel among handles; SeqCst against the collector's look at `local` after it unqueued.
@@ -384,7 +385,7 @@ impl OwnPool {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn free_private(&self, slot: u32) {
         match self
             .zones

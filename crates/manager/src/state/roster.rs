@@ -38,7 +38,7 @@ impl State {
         epoch
     }
 
-    /// A queue enters the roster: epoch, then the writer's event. The caller tells the source after.
+    /// A queue enters the roster: epoch, then the writer's event, then the sink's. The caller tells the source after.
     pub(super) fn join_queue(&mut self, id: PoolId, channel: ChannelId, queue: Queue) {
         let epoch = self.raise_epoch(id);
         if let Some(c) = self.channels.get_mut(&channel) {
@@ -50,8 +50,12 @@ impl State {
         if let Some(r) = p.readers.get_mut(&queue.sink) {
             r.queues += 1;
         }
+        let sink = queue.sink;
         p.queues.insert(channel, queue);
         self.say_joined(id, channel, epoch);
+        // Only now: a sink that took references earlier, from a source that does not wait for its own answer, would
+        // hold what the writer's collector cannot see yet.
+        self.tell(sink, Event::PoolOpen { channel, pool: id }, &[]);
     }
 
     /// Tells the writer of a queue, and of the reader's counters where it has not got them.
