@@ -237,6 +237,16 @@ pub enum Violation {
         /// The pool's maximum.
         max_bytes: u64,
     },
+    /// A forwarded reference names bytes that are not those of its buffer.
+    #[error("bytes {offset}+{length} are not those of buffer {id}")]
+    Elsewhere {
+        /// The id sent.
+        id: CbufId,
+        /// Window offset.
+        offset: u64,
+        /// Length.
+        length: u64,
+    },
     /// The buffer was already reused when it arrived.
     #[error("buffer {id} is not alive (its generation is {now})")]
     Dead {

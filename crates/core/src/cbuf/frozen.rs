@@ -6,7 +6,7 @@ use crate::pool::{ForeignPool, OwnPool, Pool};
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
 use std::ptr::NonNull;
-use tranship_proto::CbufId;
+use tranship_proto::{CbufId, PoolId};
 use tranship_region::View;
 
 /// Whose pool a buffer lies in.
@@ -29,6 +29,8 @@ pub struct Cbuf {
     home: Home,
     slot: u32,
     generation: u32,
+    /// An own buffer's size class.
+    class: u8,
     /// Whether `bytes` may give a slice.
     trusted: bool,
     /// Our own buffer that another domain sent back to us.
@@ -43,12 +45,13 @@ unsafe impl Sync for Cbuf {}
 impl Cbuf {
     /// # Safety
     /// One local reference of the live slot becomes this handle's; the memory is the slot's.
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn own(
         ptr: NonNull<u8>,
         len: usize,
         pool: NonNull<OwnPool>,
         slot: u32,
+        class: u8,
         came_back: bool,
     ) -> Cbuf {
         Cbuf {
@@ -57,6 +60,7 @@ impl Cbuf {
             home: Home::Own(pool),
             slot,
             generation: 0,
+            class,
             trusted: true,
             came_back,
         }
@@ -64,7 +68,7 @@ impl Cbuf {
 
     /// # Safety
     /// One counted reference of the slot becomes this handle's; the memory is inside the pool's window.
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn foreign(
         ptr: NonNull<u8>,
         len: usize,
@@ -79,6 +83,7 @@ impl Cbuf {
             home: Home::Foreign(pool),
             slot,
             generation,
+            class: 0,
             trusted,
             came_back: false,
         }
@@ -95,8 +100,27 @@ impl Cbuf {
         self.len == 0
     }
 
-    /// The system-wide id.
+    /// The system-wide id. In a forked child, which cannot see the pool, one that names nothing.
     pub fn id(&self) -> CbufId {
+        if self.is_inherited() {
+            return CbufId::new(PoolId(0), self.slot, self.generation);
+        }
+        self.wire_id()
+    }
+
+    /// Whether this process forked after it got the buffer.
+    fn is_inherited(&self) -> bool {
+        match self.home {
+            // SAFETY: pools outlive their outstanding slots.
+            Home::Own(pool) => unsafe { pool.as_ref() }.domain.fork.is_child(),
+            // SAFETY: as above.
+            Home::Foreign(pool) => unsafe { pool.as_ref() }.domain.fork.is_child(),
+        }
+    }
+
+    /// The id, for a process that did not inherit the buffer.
+    #[inline]
+    pub(crate) fn wire_id(&self) -> CbufId {
         match self.home {
             // SAFETY: pools outlive their outstanding slots.
             Home::Own(pool) => unsafe { pool.as_ref() }.id_of(self.slot),
@@ -165,13 +189,16 @@ impl Cbuf {
     /// A writable buffer with the same bytes: in place if it is of `pool`, the only handle, and was
     /// never sent; else a fresh copy out of `pool`.
     pub fn make_mut(self, pool: &Pool) -> Result<CbufMut, AllocError> {
+        if self.is_inherited() {
+            return Err(AllocError::Forked);
+        }
         if let Home::Own(own) = self.home
             && std::ptr::eq(own.as_ptr(), pool.own_ref())
             && pool.own_ref().is_private(self.slot)
         {
             let this = std::mem::ManuallyDrop::new(self);
             // SAFETY: the only local reference goes over, and nobody else knows the buffer.
-            return Ok(unsafe { CbufMut::new(this.ptr, this.len, own, this.slot) });
+            return Ok(unsafe { CbufMut::new(this.ptr, this.len, own, this.slot, this.class) });
         }
         let mut copy = pool.alloc(self.len)?;
         let _ = self.view().copy_to_slice(0, &mut copy); // as long as the view
@@ -198,7 +225,10 @@ impl Clone for Cbuf {
             // SAFETY: pools outlive their outstanding slots; our own reference keeps the slot live.
             Home::Own(pool) => unsafe { pool.as_ref() }.retain(self.slot),
             // SAFETY: as above.
-            Home::Foreign(pool) => unsafe { pool.as_ref() }.retain(self.slot),
+            Home::Foreign(pool) if !self.is_inherited() => {
+                unsafe { pool.as_ref() }.retain(self.slot);
+            }
+            Home::Foreign(_) => {} // the counters are the parent's, and dropping does nothing either
         }
         Cbuf {
             ptr: self.ptr,
@@ -206,6 +236,7 @@ impl Clone for Cbuf {
             home: self.home,
             slot: self.slot,
             generation: self.generation,
+            class: self.class,
             trusted: self.trusted,
             came_back: self.came_back,
         }
@@ -213,11 +244,13 @@ impl Clone for Cbuf {
 }
 
 impl Drop for Cbuf {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         match self.home {
             // SAFETY: pools outlive their outstanding slots.
-            Home::Own(pool) => unsafe { pool.as_ref() }.release(self.slot, self.came_back),
+            Home::Own(pool) => {
+                unsafe { pool.as_ref() }.release(self.slot, self.class, self.came_back)
+            }
             // SAFETY: as above.
             Home::Foreign(pool) => unsafe { pool.as_ref() }.release(self.slot),
         }

@@ -5,7 +5,7 @@ use crate::pool::OwnPool;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
-use tranship_proto::CbufId;
+use tranship_proto::{CbufId, PoolId};
 
 /// A buffer that is being filled: writable, unique, known to nobody else. Its first contents are whatever
 /// the buffer held before. [`freeze`](CbufMut::freeze) makes it sendable; dropping it frees it.
@@ -16,6 +16,8 @@ pub struct CbufMut {
     len: usize,
     pool: NonNull<OwnPool>,
     slot: u32,
+    /// Its size class, so that freeing it needs no look-up.
+    class: u8,
 }
 
 // SAFETY: the buffer is owned by this handle alone, and a pool may be used from any thread.
@@ -27,18 +29,20 @@ impl CbufMut {
     /// # Safety
     /// `ptr..ptr+len` is the slot's memory in the pool's own mapping, the slot is live with one local
     /// reference that becomes this handle's, and `pool` outlives its outstanding slots.
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn new(
         ptr: NonNull<u8>,
         len: usize,
         pool: NonNull<OwnPool>,
         slot: u32,
+        class: u8,
     ) -> CbufMut {
         CbufMut {
             ptr,
             len,
             pool,
             slot,
+            class,
         }
     }
 
@@ -55,6 +59,9 @@ impl CbufMut {
 
     /// The id under which it will be known once sent.
     pub fn id(&self) -> CbufId {
+        if self.pool().domain.fork.is_child() {
+            return CbufId::new(PoolId(0), self.slot, 0);
+        }
         self.pool().id_of(self.slot)
     }
 
@@ -64,11 +71,11 @@ impl CbufMut {
     }
 
     /// Ends writing. The frozen buffer can be cloned, cut and sent.
-    #[inline]
+    #[inline(always)]
     pub fn freeze(self) -> Cbuf {
         let this = std::mem::ManuallyDrop::new(self);
         // SAFETY: this handle's local reference and memory go over to the frozen one.
-        unsafe { Cbuf::own(this.ptr, this.len, this.pool, this.slot, false) }
+        unsafe { Cbuf::own(this.ptr, this.len, this.pool, this.slot, this.class, false) }
     }
 
     #[inline]
@@ -79,9 +86,9 @@ impl CbufMut {
 }
 
 impl Drop for CbufMut {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
-        self.pool().release(self.slot, false);
+        self.pool().release(self.slot, self.class, false);
     }
 }
 

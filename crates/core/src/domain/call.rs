@@ -3,10 +3,11 @@
 use super::conn::Parcel;
 use super::{Chore, DomainCore, lock};
 use crate::error::DomainError;
+use crate::link::LinkShared;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tranship_proto::{Event, Req, Request};
+use tranship_proto::{ChannelId, Event, Req, Request};
 use tranship_sys::futex;
 
 /// No wait for the manager is longer than this without looking whether it is still there.
@@ -76,18 +77,35 @@ impl DomainCore {
         let deadline = deadline.unwrap_or_else(|| Instant::now() + PATIENCE);
         loop {
             match what() {
-                Err(DomainError::ManagerAway) if Instant::now() < deadline => {
-                    let _ = futex::wait(self.wake_word(), self.wake(), Some(NAP));
-                    let _ = self.turn();
-                }
+                Err(DomainError::ManagerAway) if Instant::now() < deadline => self.nap(),
                 done => return done,
             }
         }
     }
 
+    /// A moment for the manager to come back.
+    pub(crate) fn nap(&'static self) {
+        let _ = futex::wait(self.wake_word(), self.wake(), Some(NAP));
+        self.turn_quietly();
+    }
+
     /// Counts the connections that ended. What was set up with answers of an earlier one may be unknown to the manager.
     pub(crate) fn era(&self) -> u64 {
         lock(&self.conn).era()
+    }
+
+    /// A channel's link is on the register: handles what came for it before.
+    pub(crate) fn take_early(&'static self, channel: ChannelId) -> Result<(), DomainError> {
+        let mut conn = lock(&self.conn);
+        for (event, fds) in conn.take_early(channel) {
+            self.handle(&mut conn, event, fds)?;
+        }
+        Ok(())
+    }
+
+    /// A channel did not become a link: forgets what came for it.
+    pub(crate) fn drop_early(&self, channel: ChannelId) {
+        drop(lock(&self.conn).take_early(channel));
     }
 
     /// Sends a request that has no answer.
@@ -98,6 +116,16 @@ impl DomainCore {
     ) -> Result<(), DomainError> {
         self.check_fork()?;
         lock(&self.conn).send(request, fds)
+    }
+
+    /// Says that this end leaves the link; false if nobody could hear it: then the next manager will.
+    pub(crate) fn say_closed(&self, link: &LinkShared) -> bool {
+        // One critical section, so that a resume either finds the mark or is heard after it.
+        let mut conn = lock(&self.conn);
+        let channel = link.channel;
+        let told = conn.send(&Request::CloseChannel { channel }, &[]).is_ok();
+        link.leaving.store(!told, Ordering::Relaxed);
+        told
     }
 
     /// Sleeps until the manager has news beyond `seen`, at most one round.
@@ -142,11 +170,16 @@ impl DomainCore {
             let wake = self.wake();
             loop {
                 match conn.receive() {
-                    Ok(Some((event, fds))) => match self.handle(&mut conn, event, fds) {
-                        // An answer could not be sent; what else there is must be taken all the same.
-                        Ok(()) | Err(DomainError::ManagerAway) => {}
-                        Err(error) => return Err(error),
-                    },
+                    Ok(Some(parcel)) => {
+                        let Some((event, fds)) = conn.keep_early(parcel) else {
+                            continue;
+                        };
+                        match self.handle(&mut conn, event, fds) {
+                            // An answer could not be sent; what else there is must be taken all the same.
+                            Ok(()) | Err(DomainError::ManagerAway) => {}
+                            Err(error) => return Err(error),
+                        }
+                    }
                     Ok(None) => break,
                     Err(DomainError::ManagerAway) => {
                         self.manager_left();

@@ -42,6 +42,8 @@ pub(crate) struct Conn {
     /// Replies that nobody waits for any more are dropped when they come.
     forgotten: Vec<Req>,
     records: Vec<(Req, StatRecord)>,
+    /// Events of channels that are open for the manager but not yet on our register of links.
+    early: HashMap<ChannelId, Vec<Parcel>>,
     pub(crate) last_attempt: Option<std::time::Instant>,
     buffer: Vec<u8>,
 }
@@ -59,6 +61,7 @@ impl Conn {
             replies: HashMap::new(),
             forgotten: Vec::new(),
             records: Vec::new(),
+            early: HashMap::new(),
             last_attempt: None,
             buffer: vec![0; MAX_MESSAGE_BYTES],
         }
@@ -80,6 +83,7 @@ impl Conn {
         (self.broken, self.reset) = (false, false);
         self.replies.clear();
         self.forgotten.clear();
+        self.early.clear();
         self.records.clear();
         self.claims.clear();
     }
@@ -174,6 +178,9 @@ impl Conn {
         if let Some(at) = forgotten {
             self.forgotten.swap_remove(at);
         }
+        if let (None, Event::Opened { channel, .. }) = (forgotten, &parcel.0) {
+            self.early.insert(*channel, Vec::new());
+        }
         self.replies.insert(req, parcel);
         forgotten.is_some()
     }
@@ -184,6 +191,31 @@ impl Conn {
 
     pub(crate) fn take_claim(&mut self, req: Req) -> Option<Claim> {
         self.claims.remove(&req)
+    }
+
+    /// The peer may use a channel as soon as the manager has answered, while the thread that connects still makes
+    /// its link of the answer: what concerns such a channel is kept for [`take_early`](Conn::take_early).
+    /// Gives back what does not.
+    pub(crate) fn keep_early(&mut self, parcel: Parcel) -> Option<Parcel> {
+        let (Event::PoolOffer { channel, .. }
+        | Event::PoolOpen { channel, .. }
+        | Event::PeerGone { channel, .. }
+        | Event::WakeFd { channel }) = parcel.0
+        else {
+            return Some(parcel);
+        };
+        match self.early.get_mut(&channel) {
+            Some(early) => {
+                early.push(parcel);
+                None
+            }
+            None => Some(parcel),
+        }
+    }
+
+    /// What came for a channel meanwhile. From here on nothing is kept.
+    pub(crate) fn take_early(&mut self, channel: ChannelId) -> Vec<Parcel> {
+        self.early.remove(&channel).unwrap_or_default()
     }
 
     pub(crate) fn keep_record(&mut self, req: Req, record: StatRecord) {

@@ -1,13 +1,14 @@
 //! What each event of the manager does to the domain's state. Runs under the socket's lock.
 
-use super::conn::Conn;
+use super::conn::{Claim, Conn};
 use super::{Chore, DomainCore, lock};
 use crate::error::DomainError;
 use crate::link::Gone;
 use crate::pool::ForeignPool;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use tranship_proto::{ChannelId, DomainId, Event, GoneReason, PoolId, Req, Request};
+use std::sync::atomic::Ordering;
+use tranship_proto::{ChannelId, DomainId, Event, ExportId, GoneReason, PoolId, Req, Request};
 use tranship_sys::crash;
 
 /// The numbers of a pool as an offer states them.
@@ -171,6 +172,10 @@ impl DomainCore {
         event: Event,
         fds: Vec<OwnedFd>,
     ) -> Result<(), DomainError> {
+        if let Some(claim) = conn.take_claim(req) {
+            self.claimed(conn, claim, &event);
+            return Ok(());
+        }
         if !conn.keep_reply(req, (event, fds)) {
             return Ok(());
         }
@@ -181,6 +186,47 @@ impl DomainCore {
             conn.send(&Request::CloseChannel { channel }, &[])?;
         }
         Ok(())
+    }
+
+    /// The answer to something that we claimed.
+    fn claimed(&'static self, conn: &mut Conn, claim: Claim, event: &Event) {
+        match (claim, event) {
+            // At once: the roster's events follow, and count from here.
+            (Claim::Pool(pool), Event::PoolCreated { entry, .. }) => {
+                if let Some(own) = lock(&self.pools).get(&pool) {
+                    own.resume(*entry);
+                }
+            }
+            (Claim::Channel(channel), Event::Claimed { .. }) => self.taken_up(conn, channel),
+            (Claim::Export(old), Event::Exported { export, .. }) => self.renamed(old, *export),
+            (_, Event::Refused { refusal, .. }) => {
+                tracing::warn!(%refusal, ?claim, "a claim was refused");
+            }
+            _ => {}
+        }
+    }
+
+    /// Both ends of a channel are back.
+    fn taken_up(&'static self, conn: &mut Conn, channel: ChannelId) {
+        if let Some(link) = self.link(channel)
+            && link.leaving.load(Ordering::Relaxed)
+            && conn.send(&Request::CloseChannel { channel }, &[]).is_ok()
+        {
+            lock(&self.links).remove(&channel);
+        }
+    }
+
+    /// A listener's name has another id now.
+    fn renamed(&self, old: ExportId, new: ExportId) {
+        let mut exports = lock(&self.exports);
+        let Some(mut entry) = exports.remove(&old) else {
+            return;
+        };
+        entry.id.store(new.0, Ordering::Relaxed); // read under the same lock
+        if let Some(early) = exports.remove(&new) {
+            entry.incoming.extend(early.incoming);
+        }
+        exports.insert(new, entry);
     }
 
     /// A source wants to send from a pool through a channel of ours: make our counters, whole, before
@@ -250,7 +296,8 @@ impl DomainCore {
             }
         };
         let rcvd = link.accept_foreign(&foreign)?;
-        let refs = if known {
+        // We may have dropped what the manager thinks that we still read: then there are new counters.
+        let refs = if known && !fresh {
             None
         } else {
             Some(foreign.refs_fd()?)

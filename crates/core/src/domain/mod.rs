@@ -8,7 +8,7 @@ mod helper;
 mod resume;
 mod shell;
 
-pub(crate) use call::millis;
+pub(crate) use call::{ROUND, millis};
 pub use connect::DomainBuilder;
 pub(crate) use events::PoolShape;
 pub use shell::Domain;
@@ -55,8 +55,8 @@ pub(crate) struct DomainCore {
 pub(crate) struct Export {
     /// Name and role; `None` until the thread that exports has the manager's answer.
     pub(crate) what: Option<(String, tranship_proto::Role)>,
-    /// Its id under the present manager.
-    pub(crate) alias: AtomicU32,
+    /// Its id under the present manager, as the listener knows it too.
+    pub(crate) id: Arc<AtomicU32>,
     pub(crate) incoming: VecDeque<(Event, Vec<std::os::fd::OwnedFd>)>,
 }
 

@@ -135,7 +135,7 @@ impl Domain {
 
     /// Whether the manager is there.
     pub fn is_managed(&self) -> bool {
-        lock(&self.core().conn).is_up()
+        !self.core().fork.is_child() && lock(&self.core().conn).is_up()
     }
 }
 

@@ -43,7 +43,7 @@ pub(crate) fn inline_line(bytes: &[u8], meta: u64) -> [u64; 8] {
 }
 
 /// A line that names a buffer, or the list of an aggregate.
-#[inline]
+#[inline(always)]
 pub(crate) fn reference_line(reference: Reference, aggregate: bool, meta: u64) -> [u64; 8] {
     let op = if aggregate { OP_AGGREGATE } else { OP_BUFFER };
     [
@@ -56,6 +56,19 @@ pub(crate) fn reference_line(reference: Reference, aggregate: bool, meta: u64) -
         0,
         0,
     ]
+}
+
+/// The reference of a line that names a plain buffer; `None` for any other line.
+#[inline(always)]
+pub(crate) fn buffer(words: &[u64; 8]) -> Option<Reference> {
+    // Trust: id, offset and length are checked against the pool by the receiver.
+    #[allow(clippy::cast_possible_truncation)] // the low half is meant
+    ((words[0] >> 32) & 0xff == OP_BUFFER).then(|| Reference {
+        id: CbufId(words[2]),
+        offset: words[3],
+        length: words[4],
+        serial: words[5] as u32,
+    })
 }
 
 /// Takes a line apart. It is the caller's copy: nothing here is read twice from shared memory.

@@ -5,6 +5,8 @@ use super::{Receiver, Sender};
 use crate::domain::{DomainCore, lock};
 use crate::error::DomainError;
 use crate::options::LinkOptions;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tranship_proto::{Event, ExportId, Request, Role};
 
@@ -12,7 +14,8 @@ use tranship_proto::{Event, ExportId, Request, Role};
 #[derive(Debug)]
 pub struct Listener {
     domain: &'static DomainCore,
-    export: ExportId,
+    /// Our name's id; another one under another manager.
+    export: Arc<AtomicU32>,
     name: String,
     role: Role,
     options: LinkOptions,
@@ -26,22 +29,36 @@ impl Listener {
         options: LinkOptions,
     ) -> Result<Listener, DomainError> {
         checked_name(name)?;
-        let (event, _) = domain.call(
-            |req| Request::Export {
-                req,
-                name: name.into(),
-                role,
-            },
-            &[],
-            None,
-        )?;
-        let Event::Exported { export, .. } = event else {
-            return Err(DomainError::Protocol(
-                "an answer to Export that is none".into(),
-            ));
-        };
-        // Connections that another thread's turn took in the meantime wait in the entry that it made.
-        lock(&domain.exports).entry(export).or_default().what = Some((name.into(), role));
+        let export = domain.patiently(None, || {
+            let era = domain.era();
+            let (event, _) = domain.call(
+                |req| Request::Export {
+                    req,
+                    name: name.into(),
+                    role,
+                },
+                &[],
+                None,
+            )?;
+            let Event::Exported { export, .. } = event else {
+                return Err(DomainError::Protocol(
+                    "an answer to Export that is none".into(),
+                ));
+            };
+            // Connections that another thread's turn took in the meantime wait in the entry that it made.
+            let mut exports = lock(&domain.exports);
+            let entry = exports.entry(export).or_default();
+            entry.what = Some((name.into(), role));
+            entry.id.store(export.0, Ordering::Relaxed);
+            let id = entry.id.clone();
+            drop(exports);
+            if domain.era() != era {
+                // The manager that answered is gone, and the next one was perhaps not told of this name.
+                forget(domain, &id);
+                return Err(DomainError::ManagerAway);
+            }
+            Ok(id)
+        })?;
         Ok(Listener {
             domain,
             export,
@@ -93,20 +110,25 @@ impl Listener {
     }
 
     fn accept(&self, timeout: Option<Duration>) -> Result<End, DomainError> {
+        self.domain.check_fork()?;
         let started = Instant::now();
-        let deadline = timeout.map(|t| started + t);
+        let deadline = timeout.and_then(|t| started.checked_add(t));
         loop {
             let seen = self.domain.wake();
             let turned = self.domain.turn();
-            let next = lock(&self.domain.exports)
-                .get_mut(&self.export)
-                .and_then(|e| e.incoming.pop_front());
+            let next = {
+                let mut exports = lock(&self.domain.exports);
+                let id = ExportId(self.export.load(Ordering::Relaxed)); // changes under that lock
+                exports.get_mut(&id).and_then(|e| e.incoming.pop_front())
+            };
             if let Some(incoming) = next {
                 match self.domain.accept(&self.name, incoming, &self.options) {
                     // Who connected is gone again: the next one, please.
                     Err(DomainError::Refused(refusal)) => {
                         tracing::debug!(name = self.name, %refusal, "accept")
                     }
+                    // So is a connection whose manager went away before it was made: they will try again.
+                    Err(DomainError::ManagerAway) => {}
                     other => return other,
                 }
                 continue;
@@ -131,12 +153,14 @@ impl Drop for Listener {
         if self.domain.fork.is_child() {
             return;
         }
-        lock(&self.domain.exports).remove(&self.export);
-        let _ = self.domain.tell(
-            &Request::Unexport {
-                export: self.export,
-            },
-            &[],
-        );
+        forget(self.domain, &self.export);
     }
+}
+
+fn forget(domain: &'static DomainCore, id: &AtomicU32) {
+    let mut exports = lock(&domain.exports);
+    let export = ExportId(id.load(Ordering::Relaxed)); // changes under that lock
+    exports.remove(&export);
+    drop(exports);
+    let _ = domain.tell(&Request::Unexport { export }, &[]);
 }

@@ -66,7 +66,26 @@ impl DomainCore {
         options: &LinkOptions,
     ) -> Result<End, DomainError> {
         checked_name(name)?;
-        let deadline = options.timeout.map(|t| Instant::now() + t);
+        let deadline = options.timeout.and_then(|t| Instant::now().checked_add(t));
+        loop {
+            match self.open_once(name, role, options, deadline) {
+                // Who waits for a name waits for the manager that knows it, too.
+                Err(DomainError::ManagerAway) if deadline.is_none_or(|d| Instant::now() < d) => {
+                    self.nap();
+                }
+                done => return done,
+            }
+        }
+    }
+
+    fn open_once(
+        &'static self,
+        name: &str,
+        role: Role,
+        options: &LinkOptions,
+        deadline: Option<Instant>,
+    ) -> Result<End, DomainError> {
+        let era = self.era();
         let half = own_half(role, options.lines)?;
         let shown = half.0.try_clone().map_err(DomainError::system("fcntl"))?;
         let mut asked = None;
@@ -120,7 +139,13 @@ impl DomainCore {
                 half,
                 theirs,
             );
-            self.finish(link, options)
+            let end = self.finish(link, options)?;
+            // The manager that made the channel is gone, and the next one was perhaps not told of it.
+            if self.era() == era {
+                Ok(end)
+            } else {
+                Err(DomainError::ManagerAway)
+            }
         });
         self.close_on_error(channel, result)
     }
@@ -201,6 +226,7 @@ impl DomainCore {
     fn finish(&'static self, link: LinkShared, options: &LinkOptions) -> Result<End, DomainError> {
         let link = Arc::new(link);
         lock(&self.links).insert(link.channel, link.clone());
+        self.take_early(link.channel)?;
         End::new(link, options)
     }
 
@@ -210,14 +236,26 @@ impl DomainCore {
         result: Result<End, DomainError>,
     ) -> Result<End, DomainError> {
         if result.is_err() {
+            self.drop_early(channel);
             self.forget_link(channel);
             let _ = self.tell(&Request::CloseChannel { channel }, &[]);
         }
         result
     }
 
-    /// Takes a link off the register: its cursors are gone.
-    pub(super) fn forget_link(&self, channel: ChannelId) {
+    /// The cursors of a link are gone: the manager is told, now or when it is back.
+    pub(super) fn leave_link(&self, channel: ChannelId) {
+        let Some(link) = self.link(channel) else {
+            return;
+        };
+        self.unpoll(&link);
+        if self.say_closed(&link) {
+            lock(&self.links).remove(&channel);
+        }
+    }
+
+    /// Takes a link off the register: it was never used.
+    fn forget_link(&self, channel: ChannelId) {
         let link = lock(&self.links).remove(&channel);
         if let Some(link) = link {
             self.unpoll(&link);

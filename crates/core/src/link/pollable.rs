@@ -13,6 +13,7 @@ impl Receiver {
     /// Makes this link show up on the domain's pollable descriptor ([`Domain::as_fd`](crate::Domain)) whenever a
     /// message waits. Call [`arm`](Receiver::arm) before each wait.
     pub fn set_pollable(&mut self) -> Result<(), DomainError> {
+        self.link.domain.check_fork()?;
         let mut own = lock(&self.link.own_wake);
         if own.is_some() {
             return Ok(());
@@ -32,6 +33,9 @@ impl Receiver {
     /// Says that this end goes to sleep on its descriptor. True if it may; false if a message is there already.
     pub fn arm(&mut self) -> bool {
         let link = &self.link;
+        if link.domain.fork.is_child() {
+            return false; // there is an error to be told
+        }
         if let Some(near) = &*lock(&link.own_wake) {
             drain(near);
         }
@@ -47,6 +51,9 @@ impl Receiver {
     /// Says that this end is awake again, and takes the wake-up bytes.
     pub fn disarm(&mut self) {
         let link = &self.link;
+        if link.domain.fork.is_child() {
+            return;
+        }
         tranship_sync::disarm(&[Point::peer(link.their_wake(), link.own.asleep())]);
         if let Some(near) = &*lock(&link.own_wake) {
             drain(near);

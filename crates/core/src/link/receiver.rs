@@ -93,85 +93,174 @@ impl Receiver {
     /// The next message, if one is there. Never blocks.
     ///
     /// Cost of a direct receipt: the line's cache miss, one locked instruction, no system call.
-    #[inline]
+    #[inline(always)]
     pub fn try_recv(&mut self) -> Result<Option<Message>, RecvError> {
+        if self.pending.is_none() && !self.link.domain.fork.is_child() {
+            let Some(words) = self.consumer.try_pop(self.lines) else {
+                return self.nothing();
+            };
+            if let Some(buf) = self.take_direct(&words) {
+                self.give_back_line();
+                return Ok(Some(Message {
+                    meta: words[1],
+                    body: Body::Buf(buf),
+                }));
+            }
+            return self.take(words);
+        }
+        self.try_recv_pending()
+    }
+
+    #[cold]
+    fn try_recv_pending(&mut self) -> Result<Option<Message>, RecvError> {
         if self.link.domain.fork.is_child() {
             return Err(RecvError::Forked);
         }
-        let words = match self.pending.take() {
-            None => match self.consumer.try_pop(self.lines) {
-                Some(words) => words,
-                None => return self.nothing(),
-            },
-            Some(words) => words,
-        };
-        self.take(words)
+        match self.pending.take() {
+            Some(words) => self.take(words),
+            None => Ok(None),
+        }
     }
 
     /// The next message, waiting as the link's [`Wait`] says, for ever.
-    #[inline]
+    #[inline(always)]
     pub fn recv(&mut self) -> Result<Message, RecvError> {
         self.recv_until(None)
     }
 
     /// The next message, waiting at most that long.
     pub fn recv_timeout(&mut self, timeout: Duration) -> Result<Message, RecvError> {
-        self.recv_until(Some(Instant::now() + timeout))
+        self.recv_until(Instant::now().checked_add(timeout))
     }
 
-    #[inline]
+    #[inline(always)]
     fn recv_until(&mut self, deadline: Option<Instant>) -> Result<Message, RecvError> {
-        if let Some(message) = self.try_recv()? {
-            return Ok(message);
-        }
-        self.wait_for_one(deadline)
-    }
-
-    fn wait_for_one(&mut self, deadline: Option<Instant>) -> Result<Message, RecvError> {
-        let started = deadline.map(|_| Instant::now());
-        let mut polls = 0u32;
         loop {
+            if !self.consumer.ready(self.lines) {
+                self.wait_ready(deadline)?;
+            }
             if let Some(message) = self.try_recv()? {
                 return Ok(message);
             }
-            polls = polls.wrapping_add(1);
-            match self.wait {
-                Wait::Spin => {
-                    std::hint::spin_loop();
-                    if polls.is_multiple_of(1 << 22) {
-                        self.link.look_for_death();
-                        self.link.domain.turn_quietly();
+        }
+    }
+
+    /// Waits until a line is there, or something else has to be looked at.
+    #[inline(never)]
+    fn wait_ready(&mut self, deadline: Option<Instant>) -> Result<(), RecvError> {
+        // Between two looks at anything but the line.
+        const LOOK: u32 = 128;
+        let started = deadline.map(|_| Instant::now());
+        let mut polls = 0u32;
+        loop {
+            let spin = match self.wait {
+                Wait::Spin => true,
+                Wait::SpinThenSleep(spins) => polls < spins,
+                Wait::Sleep => false,
+            };
+            if spin {
+                for _ in 0..LOOK {
+                    if self.consumer.ready(self.lines) {
+                        return Ok(());
                     }
-                    if !polls.is_multiple_of(256) {
-                        continue;
-                    }
-                }
-                Wait::SpinThenSleep(spins) if polls < spins => {
                     std::hint::spin_loop();
-                    continue;
                 }
-                _ => {
-                    let (consumer, lines, link) = (&self.consumer, self.lines, &self.link);
-                    sleep_on(link, Waker::Fences, deadline, || {
-                        consumer.ready(lines) || link.their_closed() || link.gone() != Gone::No
-                    });
+                polls = polls.wrapping_add(LOOK);
+                if polls.is_multiple_of(1 << 22) {
+                    self.link.look_for_death();
+                    self.link.domain.turn_quietly();
                 }
+            } else {
+                let (consumer, lines, link) = (&self.consumer, self.lines, &self.link);
+                sleep_on(link, Waker::Fences, deadline, || {
+                    consumer.ready(lines) || link.their_closed() || link.gone() != Gone::No
+                });
+            }
+            if self.may_have_news() || self.link.domain.has_news() {
+                return Ok(());
             }
             if let (Some(deadline), Some(started)) = (deadline, started)
                 && Instant::now() >= deadline
             {
-                return match self.try_recv()? {
-                    Some(message) => Ok(message),
-                    None => Err(RecvError::TimedOut {
-                        waited_ms: millis(started.elapsed()),
-                    }),
-                };
+                let waited_ms = millis(started.elapsed());
+                return Err(RecvError::TimedOut { waited_ms });
             }
         }
     }
 
+    /// A plain buffer of the pool that was used last: no call, no lock, nothing but the checks. `None` sends the
+    /// line the long way, with nothing done yet.
+    #[inline(always)]
+    fn take_direct(&mut self, words: &[u64; 8]) -> Option<Cbuf> {
+        let reference = descriptor::buffer(words)?;
+        let entry = self
+            .ins
+            .first()
+            .filter(|entry| entry.pool == reference.id.pool())?;
+        let Assigned::Foreign(foreign) = &entry.assignment.side else {
+            return None;
+        };
+        let slot = foreign.check_slot(reference.id).ok()?;
+        if foreign
+            .check(reference.offset, reference.length, reference.serial)
+            .ok()?
+            .is_some()
+        {
+            return None;
+        }
+        foreign.retain(slot);
+        #[allow(clippy::cast_possible_truncation)] // below the window's length, a usize
+        let len = reference.length as usize;
+        let generation = reference.id.generation();
+        // SAFETY: the reference was just counted; `check` put the range inside the window.
+        let buf = unsafe {
+            Cbuf::foreign(
+                foreign.at(reference.offset),
+                len,
+                NonNull::from(&**foreign),
+                slot,
+                generation,
+                self.trusted,
+            )
+        };
+        // The generation after the reference, as in `reference`. On a mismatch `buf` gives it back.
+        if entry.forwarded
+            && (foreign.generation(slot) != generation
+                || generation % 2 == 1
+                || !foreign.owns(slot, reference.offset, reference.length))
+        {
+            return None;
+        }
+        crash::point("recv.after_ref");
+        let rcvd = &entry.assignment.counts.counts()[slot as usize];
+        // Ordering, Crash: as in `count`.
+        rcvd.store(
+            rcvd.load(Ordering::Relaxed).wrapping_add(1),
+            Ordering::Release,
+        );
+        crash::point("recv.after_rcvd");
+        Some(buf)
+    }
+
+    /// The line is the source's again.
+    #[inline(always)]
+    fn give_back_line(&self) {
+        // Ordering: Release pairs with the source's Acquire: the line was read, `rcvd` was counted.
+        // Crash: a death between `rcvd` and the head only takes the queue off the roster.
+        self.link
+            .own
+            .head()
+            .store(self.consumer.head(), Ordering::Release);
+        crash::point("recv.after_head");
+        let link = &*self.link;
+        // A source that sleeps on a full ring knows that we do not fence here (Waker::Lazy).
+        tranship_sync::notify(link.their_asleep(), link.own.wake(), |how| {
+            link.wake_peer(how)
+        });
+    }
+
     /// The ring is empty: take the manager's news, and see whether anything can still come.
-    #[inline]
+    #[inline(never)]
     fn nothing(&mut self) -> Result<Option<Message>, RecvError> {
         self.link.domain.catch_up();
         // Ordering: Acquire: after `closed` (or the news of a death) everything sent before is visible, so one
@@ -202,8 +291,8 @@ impl Receiver {
         Err(RecvError::PeerGone(self.link.channel))
     }
 
-    /// Turns a line into a message: references first, then `rcvd`, then the head.
-    #[inline]
+    /// Turns a line into a message, the long way: references first, then `rcvd`, then the head.
+    #[inline(never)]
     fn take(&mut self, words: [u64; 8]) -> Result<Option<Message>, RecvError> {
         let meta = words[1];
         let outcome = match descriptor::parse(&words) {
@@ -216,18 +305,7 @@ impl Receiver {
         };
         match outcome {
             Ok(body) => {
-                // Ordering: Release pairs with the source's Acquire: the line was read, `rcvd` was counted.
-                // Crash: a death between `rcvd` and the head only takes the queue off the roster.
-                self.link
-                    .own
-                    .head()
-                    .store(self.consumer.head(), Ordering::Release);
-                crash::point("recv.after_head");
-                let link = &*self.link;
-                // A source that sleeps on a full ring knows that we do not fence here (Waker::Lazy).
-                tranship_sync::notify(link.their_asleep(), link.own.wake(), |how| {
-                    link.wake_peer(how)
-                });
+                self.give_back_line();
                 Ok(Some(Message { meta, body }))
             }
             Err(Untaken::Violation(violation)) => Err(self.violated(violation)),
@@ -350,6 +428,10 @@ impl Receiver {
             if now != id.generation() || now % 2 == 1 {
                 return Err(Violation::Dead { id, now }.into());
             }
+            // It lives and stays so now, so its place is fixed: the reference must be what the bytes belong to.
+            if !foreign.owns(slot, offset, length) {
+                return Err(Violation::Elsewhere { id, offset, length }.into());
+            }
         }
         Ok(buf)
     }
@@ -461,6 +543,9 @@ impl Receiver {
             return fail(SendFailure::TooLongInline { bytes: bytes.len() });
         }
         let link = &*self.link;
+        if link.domain.fork.is_child() {
+            return fail(SendFailure::Forked);
+        }
         let lines = self.control_lines;
         let pushed = self.control.try_push(
             lines,
@@ -505,10 +590,15 @@ impl Receiver {
     }
     /// Whether a message waits (or a pending one is held).
     pub fn is_ready(&self) -> bool {
-        self.pending.is_some() || self.consumer.ready(self.lines)
+        !self.link.domain.fork.is_child()
+            && (self.pending.is_some() || self.consumer.ready(self.lines))
     }
     pub(super) fn may_have_news(&self) -> bool {
-        self.is_ready() || self.link.their_closed() || self.link.gone() != Gone::No
+        // A forked child has an error to be told.
+        self.link.domain.fork.is_child()
+            || self.is_ready()
+            || self.link.their_closed()
+            || self.link.gone() != Gone::No
     }
 }
 
@@ -523,14 +613,10 @@ impl Drop for Receiver {
         if self.link.domain.fork.is_child() {
             return;
         }
+        // For a source that waits while no manager is there to tell it. Ordering: nothing of ours hangs on it.
+        self.link.own.closed().store(1, Ordering::Release);
         // Crash: the manager takes the queue off the rosters at this request, or at our death.
-        let _ = self.link.domain.tell(
-            &Request::CloseChannel {
-                channel: self.link.channel,
-            },
-            &[],
-        );
-        self.link.domain.forget_link(self.link.channel);
+        self.link.domain.leave_link(self.link.channel);
     }
 }
 

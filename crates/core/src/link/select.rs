@@ -9,7 +9,7 @@ use tranship_sync::{Point, Slept, Waker};
 /// Returns the index of the first such link, or `None` when the time is over. Sleeps without polling; more than
 /// 126 links are waited on in bounded rounds.
 pub fn select(receivers: &mut [&mut Receiver], timeout: Option<Duration>) -> Option<usize> {
-    let deadline = timeout.map(|t| Instant::now() + t);
+    let deadline = timeout.and_then(|t| Instant::now().checked_add(t));
     loop {
         if let Some(at) = receivers.iter().position(|r| r.may_have_news()) {
             return Some(at);

@@ -14,7 +14,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
-use tranship_proto::{ChannelId, DomainId, Request};
+use tranship_proto::{ChannelId, DomainId, RefusalCode, Request};
 use tranship_region::layout::{CountsRw, Way};
 use tranship_sync::{Consumer, Lines, Producer, Publish, Waker};
 use tranship_sys::crash;
@@ -66,13 +66,13 @@ impl Sender {
     }
 
     /// Sends a buffer or an aggregate. On failure what was to be sent comes back.
-    #[inline]
+    #[inline(always)]
     pub fn send(&mut self, payload: impl Into<Payload>) -> Result<(), SendError<Payload>> {
         self.send_with(payload, 0)
     }
 
     /// The same with a word of the sender's that arrives with it.
-    #[inline]
+    #[inline(always)]
     pub fn send_with(
         &mut self,
         payload: impl Into<Payload>,
@@ -95,7 +95,7 @@ impl Sender {
     /// Sends a buffer by reference.
     ///
     /// Cost: one line written, one locked instruction to publish it, one to queue the slot for collection.
-    #[inline]
+    #[inline(always)]
     pub fn send_buf(&mut self, buf: Cbuf, meta: u64) -> Result<(), SendError<Cbuf>> {
         if let Err(failure) = self.ready_for(&buf).and_then(|()| self.make_room(1)) {
             return self.not_sent(failure, buf);
@@ -141,7 +141,7 @@ impl Sender {
     }
 
     /// Sends up to 48 bytes inside the descriptor: no buffer, no counting.
-    #[inline]
+    #[inline(always)]
     pub fn send_inline(&mut self, bytes: &[u8], meta: u64) -> Result<(), SendError<()>> {
         if bytes.len() > INLINE_BYTES {
             return Err(SendError {
@@ -199,6 +199,7 @@ impl Sender {
 
     /// Assigns a pool to this channel now, instead of at the first send from it. Blocks until the receiver agreed.
     pub fn assign(&mut self, pool: &Pool) -> Result<(), DomainError> {
+        self.link.domain.check_fork()?;
         let own = pool.own_arc();
         let home = Arc::as_ptr(&own).cast::<()>();
         if self.outs.iter().any(|out| out.home == home) {
@@ -233,10 +234,16 @@ impl Sender {
     }
     /// Messages that the receiver has not taken yet.
     pub fn queued(&self) -> u64 {
+        if self.link.domain.fork.is_child() {
+            return 0;
+        }
         self.producer.tail().saturating_sub(self.link.their_head())
     }
     /// Whether the receiver is gone.
     pub fn is_peer_gone(&mut self) -> bool {
+        if self.link.domain.fork.is_child() {
+            return true;
+        }
         self.link.domain.catch_up();
         self.link.look_for_death();
         self.link.gone() != Gone::No
@@ -244,6 +251,9 @@ impl Sender {
 
     /// A control message from the receiver, if one is there.
     pub fn try_recv_control(&mut self) -> Result<Option<(u64, Inline)>, Violation> {
+        if self.link.domain.fork.is_child() {
+            return Ok(None);
+        }
         let Some(words) = self.control.try_pop(self.control_lines) else {
             return Ok(None);
         };
@@ -268,7 +278,7 @@ impl Sender {
         Err(SendError { failure, unsent })
     }
 
-    #[inline]
+    #[inline(always)]
     fn alive(&self) -> Result<(), SendFailure> {
         if self.link.domain.fork.is_child() {
             return Err(SendFailure::Forked);
@@ -281,7 +291,7 @@ impl Sender {
     }
 
     /// Whether the buffer's pool is assigned; assigns it if not.
-    #[inline]
+    #[inline(always)]
     fn ready_for(&mut self, buf: &Cbuf) -> Result<(), SendFailure> {
         self.alive()?;
         let home = home_key(buf);
@@ -320,15 +330,43 @@ impl Sender {
             side,
             counts: counts.clone(),
             counts_fd: fd,
-            open: std::sync::atomic::AtomicBool::new(true),
+            open: std::sync::atomic::AtomicBool::new(false),
         });
         let channel = self.link.channel;
         crash::point("assign.before_request");
-        let answer = self.link.domain.call(
-            |req| Request::Assign { req, channel, pool },
-            &[shown.as_fd()],
-            None,
-        );
+        let domain = self.link.domain;
+        // The same counters again, should the manager go away meanwhile: they are zero.
+        let answer = domain.patiently(None, || {
+            let era = domain.era();
+            let asked = domain.call(
+                |req| Request::Assign { req, channel, pool },
+                &[shown.as_fd()],
+                None,
+            );
+            match asked {
+                // A manager that came back may not know the channel, or its sink, yet.
+                Err(DomainError::Refused(refusal))
+                    if era > 0
+                        && self.link.gone() == Gone::No
+                        && matches!(
+                            refusal.code,
+                            RefusalCode::NoSuchId | RefusalCode::PeerGone
+                        ) =>
+                {
+                    self.link.look_for_death();
+                    return Err(DomainError::ManagerAway);
+                }
+                Err(error) => return Err(error),
+                Ok(_) => {}
+            }
+            self.link.open_pool(pool);
+            // Confirmed by a manager that is gone: the next one was perhaps not told.
+            if domain.era() != era {
+                self.link.shut_pool(pool);
+                return Err(DomainError::ManagerAway);
+            }
+            Ok(())
+        });
         if let Err(error) = answer {
             self.link.remove(pool);
             return Err(error);
@@ -348,7 +386,7 @@ impl Sender {
     }
 
     /// Room for that many lines, waiting as chosen.
-    #[inline]
+    #[inline(always)]
     fn make_room(&mut self, want: u32) -> Result<(), SendFailure> {
         if self.producer.known_room(self.lines) >= want {
             return Ok(());
@@ -387,7 +425,7 @@ impl Sender {
         let started = Instant::now();
         let deadline = match self.when_full {
             WhenFull::Block => None,
-            WhenFull::BlockFor(time) => Some(started + time),
+            WhenFull::BlockFor(time) => started.checked_add(time),
             WhenFull::Error | WhenFull::DropNew => Some(started),
         };
         let mut polls = 0u32;
@@ -423,7 +461,7 @@ impl Sender {
     }
 
     /// Counts a buffer as sent and makes its generation even: from here on others may name it.
-    #[inline]
+    #[inline(always)]
     fn count(&self, buf: &Cbuf) -> Reference {
         let key = home_key(buf);
         let slot = buf.slot();
@@ -448,7 +486,7 @@ impl Sender {
         }
         crash::point("send.after_sent");
         Reference {
-            id: buf.id(),
+            id: buf.wire_id(),
             offset,
             length: buf.len() as u64,
             serial,
@@ -456,7 +494,7 @@ impl Sender {
     }
 
     /// Counts, publishes, and only then lets our own reference go.
-    #[inline]
+    #[inline(always)]
     fn publish(&mut self, buf: Cbuf, aggregate: bool, meta: u64, how: Publish) {
         let fresh = match buf.home() {
             // SAFETY: pools outlive their outstanding slots.
@@ -486,7 +524,7 @@ impl Sender {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn wake(&self) {
         let link = &*self.link;
         tranship_sync::notify(link.their_asleep(), link.own.wake(), |how| {
@@ -502,7 +540,7 @@ impl Sender {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn home_key(buf: &Cbuf) -> *const () {
     match buf.home() {
         Home::Own(pool) => pool.as_ptr().cast_const().cast(),
@@ -520,14 +558,8 @@ impl Drop for Sender {
         // Crash: after `closed` and before the request the manager learns of it by our death or the sink's report.
         self.link.own.closed().store(1, Ordering::Release);
         crash::point("close.after_flag");
-        let _ = self.link.domain.tell(
-            &Request::CloseChannel {
-                channel: self.link.channel,
-            },
-            &[],
-        );
         self.fence_and_wake();
-        self.link.domain.forget_link(self.link.channel);
+        self.link.domain.leave_link(self.link.channel);
     }
 }
 

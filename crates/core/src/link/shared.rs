@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 use tranship_proto::{ChannelId, DomainId, PoolId, Role};
 use tranship_region::layout::{CountsRw, LinkHalfRo, LinkHalfRw, Way};
 use tranship_sync::{Line, Lines};
@@ -42,7 +43,15 @@ pub(crate) struct Assignment {
     pub(crate) counts: Arc<CountsRw>,
     pub(crate) counts_fd: OwnedFd,
     /// Sink: the manager has put our counters on the writer's roster, so references may be taken.
+    /// Source: it has said that we may send.
     pub(crate) open: AtomicBool,
+}
+
+impl Assignment {
+    /// Whether it is shown to a new manager. A source makes one that was not confirmed anew; nothing was sent by it.
+    pub(crate) fn is_claimed(&self, role: Role) -> bool {
+        role == Role::Sink || self.open.load(Ordering::Acquire)
+    }
 }
 
 /// Everything of one end of a link but its cursors, which belong to `Sender` or `Receiver`.
@@ -64,8 +73,11 @@ pub(crate) struct LinkShared {
     pub(crate) assigned_version: AtomicU32,
     /// Where we write a byte when the peer sleeps on its descriptor.
     peer_fd: Mutex<Option<OwnedFd>>,
+    fd_awaited: AtomicBool,
     /// Our end of that, when we asked for one.
     pub(crate) own_wake: Mutex<Option<OwnedFd>>,
+    /// Our cursors are gone, but no manager was there to hear it: the next one is told.
+    pub(crate) leaving: AtomicBool,
 }
 
 impl Assigned {
@@ -111,7 +123,9 @@ impl LinkShared {
             assigned: Mutex::new(Vec::new()),
             assigned_version: AtomicU32::new(0),
             peer_fd: Mutex::new(None),
+            fd_awaited: AtomicBool::new(false),
             own_wake: Mutex::new(None),
+            leaving: AtomicBool::new(false),
         }
     }
 
@@ -173,6 +187,9 @@ impl LinkShared {
 
     /// While the manager is away deaths are seen by our own descriptor of the peer's process.
     pub(crate) fn look_for_death(&self) {
+        if self.gone() == Gone::No && self.their_closed() {
+            self.peer_gone(Gone::Closed);
+        }
         if self.gone() == Gone::No
             && tranship_sys::pidfd::is_dead(lock(&self.peer_process).as_fd()).unwrap_or(false)
         {
@@ -204,6 +221,12 @@ impl LinkShared {
         }
     }
 
+    pub(crate) fn shut_pool(&self, pool: PoolId) {
+        if let Some(assignment) = self.find(pool) {
+            assignment.open.store(false, Ordering::Release);
+        }
+    }
+
     pub(crate) fn remove(&self, pool: PoolId) {
         lock(&self.assigned).retain(|a| a.pool != pool);
         self.assigned_version.fetch_add(1, Ordering::Release);
@@ -224,7 +247,14 @@ impl LinkShared {
     }
 
     fn accept(&self, pool: PoolId, slots: u32, side: Assigned) -> Result<OwnedFd, DomainError> {
-        if self.role != Role::Sink || self.find(pool).is_some() {
+        // Offered again: the source lost the manager's answer, before it sent anything by this assignment.
+        if let Some(known) = self.find(pool).filter(|_| self.role == Role::Sink) {
+            return known
+                .counts_fd
+                .try_clone()
+                .map_err(DomainError::system("fcntl"));
+        }
+        if self.role != Role::Sink {
             return Err(DomainError::Protocol(format!(
                 "pool {pool} offered where it cannot be"
             )));
@@ -249,11 +279,28 @@ impl LinkShared {
         *lock(&self.peer_fd) = Some(fd);
     }
 
+    /// A peer that sleeps on its descriptor has sent us the other end, through the manager. It may still be on its
+    /// way, and we may never look again; so once, and for a bounded time, we wait for it.
+    fn await_peer_fd(&self) {
+        if lock(&self.peer_fd).is_some() || self.fd_awaited.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let deadline = Instant::now() + crate::domain::ROUND;
+        while lock(&self.peer_fd).is_none() && Instant::now() < deadline {
+            let seen = self.domain.wake();
+            self.domain.turn_quietly();
+            if lock(&self.peer_fd).is_none() {
+                self.domain.wait_news(seen, Some(deadline));
+            }
+        }
+    }
+
     /// The second half of a wake-up, when the peer's flag said that it sleeps.
     #[cold]
     pub(crate) fn wake_peer(&self, how: tranship_sync::Asleep) {
         match how {
             tranship_sync::Asleep::Descriptor => {
+                self.await_peer_fd();
                 if let Some(fd) = &*lock(&self.peer_fd) {
                     // Full means that a wake-up is queued already.
                     let _ = socket::sendmsg(fd.as_fd(), b"!", &[], true);

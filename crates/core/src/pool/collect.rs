@@ -232,13 +232,7 @@ impl OwnPool {
                 zone.drain(tranship_zone::Level::All);
             }
         }
-        self.collect_all();
-        let ready: Vec<u32> = lock(&self.gc)
-            .ready
-            .iter_mut()
-            .flat_map(|ready| ready.drain(..))
-            .collect();
-        self.to_kegs(&ready);
+        self.collect_idle();
         let store = &mut *lock(&self.store);
         for (class, keg) in store.kegs.iter_mut().enumerate() {
             let mut hooks = Hooks {
@@ -248,6 +242,17 @@ impl OwnPool {
             };
             keg.reap(&mut store.runs, &mut hooks);
         }
+    }
+
+    /// Collects everything that is dead now and gives it to the kegs, so that it counts as free.
+    pub(super) fn collect_idle(&self) {
+        self.collect_all();
+        let ready: Vec<u32> = lock(&self.gc)
+            .ready
+            .iter_mut()
+            .flat_map(|ready| ready.drain(..))
+            .collect();
+        self.to_kegs(&ready);
     }
 
     /// A run of its own for a buffer larger than a chunk.

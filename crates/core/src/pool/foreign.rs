@@ -119,7 +119,7 @@ impl ForeignPool {
     }
 
     /// Whether a descriptor's bytes lie in chunks that are attached, the first of them with that serial.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn check(
         &self,
         offset: u64,
@@ -150,26 +150,38 @@ impl ForeignPool {
             });
         };
         // Ordering: Acquire pairs with the Release in `attach`.
+        let named = chunks[0].load(Ordering::Acquire) == serial && serial != 0;
         let rest = || chunks[1..].iter().all(|s| s.load(Ordering::Acquire) != 0);
-        if chunks[0].load(Ordering::Acquire) == serial && (chunks.len() == 1 || rest()) {
+        if named && (chunks.len() == 1 || rest()) {
             return Ok(None);
         }
-        #[allow(clippy::cast_possible_truncation)]
-        Ok(Some(Missing {
-            index: first as u32,
-            serial,
-        }))
+        Self::lacking(first, chunks, named, serial).map(Some)
+    }
+
+    /// The first chunk that is not here: the one that the line names, or one behind it, of which the line does not
+    /// say the serial.
+    #[cold]
+    fn lacking(first: usize, chunks: &[AtomicU32], named: bool, serial: u32) -> Result<Missing, Violation> {
+        let empty = |s: &AtomicU32| s.load(Ordering::Acquire) == 0;
+        let behind = if named { chunks.iter().position(empty).unwrap_or(0) } else { 0 };
+        #[allow(clippy::cast_possible_truncation)] // an index into `serials`, whose length came as a u32
+        let index = (first + behind) as u32;
+        match (serial, behind) {
+            (0, _) => Err(Violation::Chunk { index, serial }),
+            (_, 0) => Ok(Missing { index, serial }),
+            _ => Ok(Missing { index, serial: 0 }),
+        }
     }
 
     /// Counts a reference. Ordering: a read-modify-write before `rcvd` and before the generation is read;
     /// SeqCst pairs with the collector's fence between its bump of the generation and its second look.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn retain(&self, slot: u32) {
         self.refs.refs()[slot as usize].fetch_add(1, Ordering::SeqCst);
     }
 
     /// Takes a reference back; wakes the writer if it waits for that.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn release(&self, slot: u32) {
         if self.domain.fork.is_child() {
             return; // the counters belong to the parent and are not even mapped here
@@ -191,14 +203,14 @@ impl ForeignPool {
     }
 
     /// The generation that the writer shows for a slot now, or a violation if there is no such slot.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn generation(&self, slot: u32) -> u32 {
         self.table
             .slot(slot)
             .map_or(0, |s| s.generation().load(Ordering::Acquire))
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn check_slot(&self, id: CbufId) -> Result<u32, Violation> {
         let slot = id.slot();
         if slot < self.shape.slots {
@@ -212,7 +224,7 @@ impl ForeignPool {
     }
 
     /// Where in the window an offset that `check` passed lies.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn at(&self, offset: u64) -> NonNull<u8> {
         debug_assert!(offset <= self.shape.max_bytes);
         // SAFETY: `check` found offset <= max_bytes, the window's length; the window is mapped as long
@@ -224,13 +236,13 @@ impl ForeignPool {
     }
 
     /// Window offset of a pointer into the window.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn offset_of(&self, ptr: NonNull<u8>) -> u64 {
         (ptr.as_ptr().addr() - self.window.base().addr()) as u64
     }
 
     /// Serial of the chunk at a window offset.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn serial_at(&self, offset: u64) -> u32 {
         #[allow(clippy::cast_possible_truncation)]
         let index = (offset >> self.chunk_shift) as usize;
@@ -239,11 +251,27 @@ impl ForeignPool {
             .map_or(0, |s| s.load(Ordering::Relaxed))
     }
 
-    /// Whether that chunk is mapped.
+    /// Whether that chunk is mapped; serial 0: any.
     pub(crate) fn has(&self, index: u32, serial: u32) -> bool {
         self.serials
             .get(index as usize)
-            .is_some_and(|s| s.load(Ordering::Acquire) == serial)
+            .is_some_and(|s| match s.load(Ordering::Acquire) {
+                0 => false,
+                now => serial == 0 || now == serial,
+            })
+    }
+
+    /// Whether bytes belong to a slot, as its writer says. Fixed while the slot is alive and counted here.
+    #[inline]
+    pub(crate) fn owns(&self, slot: u32, offset: u64, length: u64) -> bool {
+        // Ordering: the caller's Acquire of the generation pairs with the writer's Release of it, before which the
+        // place was written.
+        self.table.slot(slot).is_some_and(|s| {
+            offset
+                .checked_sub(s.offset().load(Ordering::Relaxed))
+                .and_then(|at| at.checked_add(length))
+                .is_some_and(|end| end <= s.length().load(Ordering::Relaxed))
+        })
     }
 
     /// The counted handle that the domain's register has of this pool.

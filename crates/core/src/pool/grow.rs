@@ -98,6 +98,9 @@ impl OwnPool {
         crash::point("grow.after_make");
         resizing.next_serial = serial.wrapping_add(1).max(1);
         let pool = self.id;
+        // On record before it is shown: whoever rejoins a manager in between claims it, and is corrected below.
+        let kept = fd.try_clone().map_err(DomainError::system("fcntl"))?;
+        lock(&self.chunk_fds).insert(index, (serial, kept));
         let shown = self.domain.call(
             |req| Request::ShowChunk {
                 req,
@@ -110,11 +113,20 @@ impl OwnPool {
         );
         crash::point("grow.after_show");
         if let Err(error) = shown {
+            lock(&self.chunk_fds).remove(&index);
             // SAFETY: nothing was allocated from it yet.
             let _ = unsafe { self.window.detach(index) };
+            // Only a manager that it was claimed from meanwhile knows it.
+            let _ = self.domain.tell(
+                &Request::ReturnChunk {
+                    pool,
+                    index,
+                    serial,
+                },
+                &[],
+            );
             return Err(error);
         }
-        resizing.fds.insert(index, fd);
         self.serials[index as usize].store(serial, Ordering::Release);
         lock(&self.store).runs.add_chunk(index);
         Ok(())

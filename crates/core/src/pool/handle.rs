@@ -78,7 +78,11 @@ impl Pool {
 
     /// The same, waiting at most that long.
     pub fn alloc_timeout(&self, len: usize, timeout: Duration) -> Result<CbufMut, AllocError> {
-        self.alloc_with(len, || Patience::Until(Instant::now() + timeout))
+        self.alloc_with(len, || {
+            Instant::now()
+                .checked_add(timeout)
+                .map_or(Patience::Forever, Patience::Until)
+        })
     }
 
     #[inline(always)]
@@ -89,7 +93,7 @@ impl Pool {
     ) -> Result<CbufMut, AllocError> {
         let own = &*self.own;
         if !own.contended.load(Ordering::Relaxed)
-            && !own.domain.fork.is_child()
+            && !own.fork.is_child()
             && let Some(buf) = own.alloc_now(len)
         {
             return Ok(buf);
@@ -131,6 +135,9 @@ impl Pool {
     /// What it has done and has.
     pub fn stats(&self) -> PoolStats {
         let own = &*self.own;
+        if own.domain.fork.is_child() {
+            return PoolStats::default();
+        }
         let zones = own.zones.iter().map(|zone| zone.stats());
         let (mut allocs, mut frees, mut cached) = (0, 0, 0);
         for zone in zones {

@@ -15,8 +15,9 @@ use std::sync::{Arc, Mutex, Weak};
 use tranship_ledger::generation;
 use tranship_proto::{CbufId, Event, PoolId, Request};
 use tranship_region::Window;
-use tranship_region::layout::TableRw;
+use tranship_region::layout::{Slot as TableSlot, TableRw};
 use tranship_sync::SlotQueue;
+use tranship_sys::ForkGuard;
 use tranship_zone::{
     Backend, Classes, Keg, Run, RunAllocator, SlabShape, SlotNumbers, Zone, ZoneConfig,
 };
@@ -24,6 +25,8 @@ use tranship_zone::{
 /// The writer's side of a pool: memory, slot table, allocator, collector.
 pub(crate) struct OwnPool {
     pub(crate) domain: &'static DomainCore,
+    /// The domain's, at hand.
+    pub(super) fork: ForkGuard,
     pub(super) id: PoolId,
     base: NonNull<u8>,
     /// Set while somebody waits for memory: then nobody passes the queue.
@@ -40,11 +43,13 @@ pub(crate) struct OwnPool {
     pub(super) resizing: Mutex<Resizing>,
     pub(super) window: Window,
     pub(super) chunk_shift: u32,
+    /// What a new manager is shown: serial and descriptor by window index. Held for moments only.
+    pub(super) chunk_fds: Mutex<HashMap<u32, (u32, OwnedFd)>>,
     /// Serial of the chunk at each window index; 0: none.
     pub(super) serials: Box<[AtomicU32]>,
     pub(super) table_fd: OwnedFd,
     /// Index in the board.
-    pub(super) entry: AtomicU32,
+    pub(super) board_entry: AtomicU32,
     pub(super) handles: AtomicU32,
     pub(super) shrink_target: AtomicU64,
     pub(super) options: PoolOptions,
@@ -78,7 +83,6 @@ pub(super) struct Store {
 /// Chunks on their way in or out.
 pub(super) struct Resizing {
     pub(super) next_serial: u32,
-    pub(super) fds: HashMap<u32, OwnedFd>,
     pub(super) last_look: Option<std::time::Instant>,
     pub(super) peak_chunks: [u32; 2],
 }
@@ -88,6 +92,11 @@ pub(super) struct Class {
     pub(super) pool: Weak<OwnPool>,
     pub(super) class: usize,
 }
+
+/// A pool's epoch in a board that it is new in.
+const FIRST_EPOCH: u64 = 1;
+/// The place in the board of a pool that has none at the moment.
+const NO_ENTRY: u32 = u32::MAX;
 
 impl OwnPool {
     pub(crate) fn create(
@@ -136,6 +145,7 @@ impl OwnPool {
             ));
         }
 
+        let era = domain.era();
         let (table_fd, table) = TableRw::create(slots, max_bytes, chunk)?;
         let shown = table_fd.try_clone().map_err(DomainError::system("fcntl"))?;
         let (event, _) = domain.call(
@@ -162,6 +172,7 @@ impl OwnPool {
         let (sent, taker) = SlotQueue::new(slots);
         let pool = Arc::new_cyclic(|me: &Weak<OwnPool>| OwnPool {
             domain,
+            fork: domain.fork,
             id,
             base: crate::pool::base(&window),
             contended: AtomicBool::new(false),
@@ -196,15 +207,15 @@ impl OwnPool {
             waiters: Waiters::default(),
             resizing: Mutex::new(Resizing {
                 next_serial: 1,
-                fds: HashMap::new(),
                 last_look: None,
                 peak_chunks: [0; 2],
             }),
+            chunk_fds: Mutex::default(),
             window,
             chunk_shift: chunk.trailing_zeros(),
             serials: (0..chunks).map(|_| AtomicU32::new(0)).collect(),
             table_fd,
-            entry: AtomicU32::new(entry),
+            board_entry: AtomicU32::new(entry),
             handles: AtomicU32::new(0),
             shrink_target: AtomicU64::new(u64::MAX),
             options,
@@ -212,9 +223,15 @@ impl OwnPool {
             counters: Counters::default(),
             me: me.clone(),
         });
+        // A pool's board entry starts there.
+        lock(&pool.gc).roster.reset_epoch(FIRST_EPOCH);
         lock(&domain.pools).insert(id, pool.clone());
-        // The roster starts at whatever epoch the board shows: nobody reads the pool yet.
-        lock(&pool.gc).roster.reset_epoch(pool.board_epoch());
+        if domain.era() != era {
+            // The manager that made it is gone, and the next one was perhaps not told of it.
+            lock(&domain.pools).remove(&id);
+            let _ = domain.tell(&Request::DestroyPool { pool: id }, &[]);
+            return Err(DomainError::ManagerAway);
+        }
         Ok(pool)
     }
 
@@ -236,22 +253,27 @@ impl OwnPool {
             chunk_bytes: self.chunk_bytes(),
         }
     }
-    /// A new manager's board has another entry for us.
-    pub(crate) fn set_entry(&self, entry: u32) {
-        self.entry.store(entry, Ordering::Release);
+    /// Another board is about to be looked at: no collection until the pool's place in it is known. Before the board
+    /// changes, so that nobody takes the old place in the new board for ours.
+    pub(crate) fn suspend(&self) {
+        let _none_runs = lock(&self.gc);
+        self.board_entry.store(NO_ENTRY, Ordering::SeqCst);
     }
-    /// A new manager counts epochs from its own start; its roster is ours until `ClaimDone`.
-    pub(crate) fn adopt_epoch(&self) {
-        lock(&self.gc).roster.reset_epoch(self.board_epoch());
+    /// The pool's place in the new board. Whatever roster events follow count from its first epoch: none under a new
+    /// manager until all claims are in, and under the old one the whole roster again, to which the board's epoch
+    /// has been raised already. So nothing is collected with a roster that lacks anybody.
+    pub(crate) fn resume(&self, entry: u32) {
+        let mut gc = lock(&self.gc);
+        gc.roster.reset_epoch(FIRST_EPOCH);
+        self.board_entry.store(entry, Ordering::Release);
     }
     /// The chunks present: index, serial, a copy of the descriptor.
     pub(crate) fn chunks(&self) -> Vec<(u32, u32, OwnedFd)> {
-        let resizing = lock(&self.resizing);
-        let copies = resizing.fds.iter().filter_map(|(index, fd)| {
-            let serial = self.serials.get(*index as usize)?.load(Ordering::Relaxed);
-            Some((*index, serial, fd.try_clone().ok()?))
-        });
-        copies.filter(|(_, serial, _)| *serial != 0).collect()
+        let fds = lock(&self.chunk_fds);
+        let copies = fds
+            .iter()
+            .filter_map(|(index, (serial, fd))| Some((*index, *serial, fd.try_clone().ok()?)));
+        copies.collect()
     }
     pub(crate) fn slot_count(&self) -> u32 {
         u32::try_from(self.slots.len()).unwrap_or(u32::MAX)
@@ -266,15 +288,24 @@ impl OwnPool {
     pub(super) fn board_epoch(&self) -> u64 {
         self.domain
             .board()
-            .epoch(self.entry.load(Ordering::Relaxed))
+            .epoch(self.board_entry.load(Ordering::Relaxed))
             .map_or(u64::MAX, |e| e.load(Ordering::Acquire))
     }
     pub(crate) fn quota_bytes(&self) -> u64 {
-        self.domain
-            .board()
-            .quota(self.entry.load(Ordering::Relaxed))
-            .map_or(0, |q| q.load(Ordering::Acquire))
-            .min(self.max_bytes)
+        if self.domain.fork.is_child() {
+            return 0; // the board is not mapped here
+        }
+        loop {
+            let board = self.domain.board();
+            // Ordering: Acquire pairs with `suspend` and `resume`: with one and the same board before and after,
+            // the entry is of that board, or none.
+            let entry = self.board_entry.load(Ordering::Acquire);
+            if std::ptr::eq(board, self.domain.board()) {
+                // Between two managers nobody knows it; the next one will say.
+                let quota = board.quota(entry).map(|q| q.load(Ordering::Acquire));
+                return quota.unwrap_or(self.max_bytes).min(self.max_bytes);
+            }
+        }
     }
 
     /// A buffer out of the caches or whatever can be had without asking the manager.
@@ -285,19 +316,28 @@ impl OwnPool {
     pub(crate) fn alloc_now(&self, len: usize) -> Option<CbufMut> {
         let class = self.classes.class_of(len as u64)?;
         let slot = self.zones[class].alloc()?;
-        Some(self.hand_out(slot, len))
+        #[allow(clippy::cast_possible_truncation)] // there are fewer than 255 classes
+        Some(self.hand_out(slot, class as u8, len))
     }
 
     #[inline(always)]
-    pub(super) fn hand_out(&self, slot: u32, len: usize) -> CbufMut {
-        let private = &self.slots[slot as usize];
+    pub(super) fn hand_out(&self, slot: u32, class: u8, len: usize) -> CbufMut {
+        let private = self.private(slot);
         private.local.store(1, Ordering::Relaxed); // nobody else knows the slot
         // SAFETY: the slot was cut out of an attached chunk, at least `len` long by its class, and stays
         // outstanding until the handle is gone.
-        unsafe { CbufMut::new(self.at(private.offset()), len, NonNull::from(self), slot) }
+        unsafe {
+            CbufMut::new(
+                self.at(private.offset()),
+                len,
+                NonNull::from(self),
+                slot,
+                class,
+            )
+        }
     }
 
-    #[inline]
+    #[inline(always)]
     fn at(&self, offset: u64) -> NonNull<u8> {
         // SAFETY: offsets come from the run allocator, which knows only the window's pages.
         #[allow(clippy::cast_possible_truncation)]
@@ -307,13 +347,13 @@ impl OwnPool {
     }
 
     /// Window offset of a pointer into the pool.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn offset_of(&self, ptr: NonNull<u8>) -> u64 {
         (ptr.as_ptr().addr() - self.base.as_ptr().addr()) as u64
     }
 
     /// Serial of the chunk at a window offset.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn serial_at(&self, offset: u64) -> u32 {
         #[allow(clippy::cast_possible_truncation)]
         let index = (offset >> self.chunk_shift) as usize;
@@ -322,58 +362,71 @@ impl OwnPool {
             .map_or(0, |s| s.load(Ordering::Relaxed))
     }
 
-    #[inline]
+    /// A slot's private half.
+    #[inline(always)]
+    pub(super) fn private(&self, slot: u32) -> &Slot {
+        debug_assert!((slot as usize) < self.slots.len());
+        // SAFETY: slot numbers come from `SlotNumbers::new(slots.len())` alone; one that a peer names is checked
+        // by `take_back` before it gets here.
+        unsafe { self.slots.get_unchecked(slot as usize) }
+    }
+
+    /// A slot's entry in the shared table, which only this domain writes.
+    #[inline(always)]
+    pub(super) fn entry(&self, slot: u32) -> &TableSlot {
+        debug_assert!(slot < self.table.count());
+        // SAFETY: as for `private`; the table has as many entries.
+        unsafe { self.table.slots().get_unchecked(slot as usize) }
+    }
+
+    #[inline(always)]
     fn generation(&self, slot: u32) -> u32 {
-        self.table.slots()[slot as usize]
-            .generation
-            .load(Ordering::Relaxed) // own word
+        self.entry(slot).generation.load(Ordering::Relaxed) // own word
     }
 
     /// The id under which others know the slot's buffer, or will.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn id_of(&self, slot: u32) -> CbufId {
         CbufId::new(self.id, slot, generation::published(self.generation(slot)))
     }
 
     /// Whether the caller's handle is the only one and the buffer was never sent.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is_private(&self, slot: u32) -> bool {
         // Ordering: Acquire pairs with the Release of other handles' drops: what they did to the generation
         // before is seen by the load after.
-        self.slots[slot as usize].local.load(Ordering::Acquire) == 1
+        self.private(slot).local.load(Ordering::Acquire) == 1
             && !generation::is_published(self.generation(slot))
     }
 
     /// Another handle.
     pub(crate) fn retain(&self, slot: u32) {
-        self.slots[slot as usize]
-            .local
-            .fetch_add(1, Ordering::Relaxed); // the caller holds one
+        self.private(slot).local.fetch_add(1, Ordering::Relaxed); // the caller holds one
     }
 
     /// A handle goes. The last one frees a buffer that was never sent, and queues one that was.
     #[inline(always)]
-    pub(crate) fn release(&self, slot: u32, came_back: bool) {
-        if self.domain.fork.is_child() {
+    pub(crate) fn release(&self, slot: u32, class: u8, came_back: bool) {
+        if self.fork.is_child() {
             return;
         }
         if self.is_private(slot) {
-            self.slots[slot as usize].local.store(0, Ordering::Relaxed);
-            self.free_private(slot);
+            self.private(slot).local.store(0, Ordering::Relaxed);
+            self.free_private(slot, class);
         } else {
-            self.release_shared(slot, came_back);
+            self.release_shared(slot, class, came_back);
         }
     }
 
     #[inline(never)]
-    fn release_shared(&self, slot: u32, came_back: bool) {
-        let private = &self.slots[slot as usize];
+    fn release_shared(&self, slot: u32, class: u8, came_back: bool) {
+        let private = self.private(slot);
         // Ordering: AcqRel among handles; SeqCst against the collector's look at `local` after it unqueued.
         if private.local.fetch_sub(1, Ordering::SeqCst) != 1 {
             return;
         }
         if !generation::is_published(self.generation(slot)) {
-            self.free_private(slot);
+            self.free_private(slot, class);
         } else if came_back {
             // It may be queued from before it travelled.
             if private.try_queue() {
@@ -386,11 +439,8 @@ impl OwnPool {
     }
 
     #[inline(always)]
-    fn free_private(&self, slot: u32) {
-        match self
-            .zones
-            .get(usize::from(self.slots[slot as usize].class()))
-        {
+    fn free_private(&self, slot: u32, class: u8) {
+        match self.zones.get(usize::from(class)) {
             Some(zone) => zone.free(slot),
             None => self.free_huge(slot),
         }
@@ -411,9 +461,9 @@ impl OwnPool {
     }
 
     /// First send: the generation becomes even, so that receivers who check it accept the id.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn make_public(&self, slot: u32) {
-        let word = &self.table.slots()[slot as usize].generation;
+        let word = &self.entry(slot).generation;
         let now = word.load(Ordering::Relaxed);
         if !generation::is_published(now) {
             // Ordering: published by the ring line's Release; a forwarded receipt reads it after that.
@@ -422,15 +472,15 @@ impl OwnPool {
     }
 
     /// The only handle of a buffer that is being published for the first time goes.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn let_go_fresh(&self, slot: u32) {
-        let private = &self.slots[slot as usize];
+        let private = self.private(slot);
         private.set_queued();
         private.local.store(0, Ordering::Release);
     }
 
     /// Puts a published buffer without handles where the collector finds it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn queue_sent(&self, slot: u32) {
         self.sent.push(slot);
     }
@@ -455,9 +505,7 @@ impl OwnPool {
             return Err(Violation::Dead { id, now });
         }
         let start = private.offset();
-        let capacity = self.table.slots()[slot as usize]
-            .length
-            .load(Ordering::Relaxed);
+        let capacity = self.entry(slot).length.load(Ordering::Relaxed);
         let inside = offset
             .checked_sub(start)
             .and_then(|at| at.checked_add(length))
@@ -473,7 +521,16 @@ impl OwnPool {
         #[allow(clippy::cast_possible_truncation)]
         let len = length as usize;
         // SAFETY: the reference was just counted; the range is inside the slot's memory.
-        Ok(unsafe { Cbuf::own(self.at(offset), len, NonNull::from(self), slot, true) })
+        Ok(unsafe {
+            Cbuf::own(
+                self.at(offset),
+                len,
+                NonNull::from(self),
+                slot,
+                private.class(),
+                true,
+            )
+        })
     }
 
     /// Slots of `huge` buffers carry this class.

@@ -91,13 +91,17 @@ impl OwnPool {
         let process = if new_reader { fds.next() } else { None };
 
         let mut gc = lock(&self.gc);
+        // After a resume it says again what we may have, and it is right. Under the collector's lock, so that no
+        // verdict falls between the two halves.
+        let _ = gc.roster.remove_queue(channel.0.into());
         if let Err(error) = gc.roster.add_queue(channel.0.into(), sent, rcvd) {
             tracing::warn!(pool = %self.id, %error, "roster");
         }
-        if let Some(refs) = refs
-            && let Err(error) = gc.roster.add_reader(sink.0.into(), refs)
-        {
-            tracing::warn!(pool = %self.id, %error, "roster");
+        if let Some(refs) = refs {
+            let _ = gc.roster.remove_reader(sink.0.into());
+            if let Err(error) = gc.roster.add_reader(sink.0.into(), refs) {
+                tracing::warn!(pool = %self.id, %error, "roster");
+            }
         }
         if let Some(process) = process {
             gc.processes.insert(sink, process);

@@ -37,6 +37,11 @@ impl OwnPool {
         }
         resizing.last_look = Some(now);
 
+        // Sent buffers count as used until they are collected, and nobody may be allocating any more.
+        if lock(&self.store).runs.present() > 1 {
+            self.collect_idle();
+        }
+
         // Not pressed: give back what two periods have not needed, but never the last chunk.
         let used = self.chunks_used();
         let peak = used
@@ -55,10 +60,10 @@ impl OwnPool {
             return;
         }
         self.reclaim();
-        self.return_free_chunks(&mut resizing, keep);
+        self.return_free_chunks(keep);
         if pressed {
             self.drain_emptiest(keep);
-            self.return_free_chunks(&mut resizing, keep);
+            self.return_free_chunks(keep);
         }
         if self.bytes_present() <= target {
             self.end_shrink();
@@ -83,7 +88,7 @@ impl OwnPool {
     }
 
     /// Returns wholly free chunks, highest first, while more than `keep` are there.
-    fn return_free_chunks(&self, resizing: &mut super::own::Resizing, keep: u32) {
+    fn return_free_chunks(&self, keep: u32) {
         loop {
             let index = {
                 let mut store = lock(&self.store);
@@ -103,7 +108,7 @@ impl OwnPool {
             // Crash: unmapped and closed before the manager hears of it, so the memory is gone whatever follows.
             // SAFETY: wholly free, and taken from the run allocator: no buffer lies in it.
             let _ = unsafe { self.window.detach(index) };
-            drop(resizing.fds.remove(&index));
+            drop(lock(&self.chunk_fds).remove(&index));
             crash::point("shrink.before_return");
             let _ = self.domain.tell(
                 &Request::ReturnChunk {
@@ -163,7 +168,7 @@ impl OwnPool {
             return;
         };
         self.reclaim();
-        self.return_free_chunks(&mut resizing, 0);
+        self.return_free_chunks(0);
         if lock(&self.store).runs.present() > 0 {
             return;
         }

@@ -130,7 +130,10 @@ impl OwnPool {
 
     /// Bytes of chunks that must exist for such a buffer.
     fn need_bytes(&self, len: usize) -> u64 {
-        (len as u64).max(1).next_multiple_of(self.chunk_bytes())
+        (len as u64)
+            .max(1)
+            .checked_next_multiple_of(self.chunk_bytes())
+            .unwrap_or(u64::MAX)
     }
 
     fn set_contended(&self, contended: bool) {
@@ -175,7 +178,9 @@ impl OwnPool {
     fn take(&self, len: usize) -> Option<CbufMut> {
         match self.classes.class_of(len as u64) {
             Some(_) => self.alloc_now(len),
-            None => self.alloc_huge(len).map(|slot| self.hand_out(slot, len)),
+            None => self
+                .alloc_huge(len)
+                .map(|slot| self.hand_out(slot, Self::HUGE, len)),
         }
     }
 
