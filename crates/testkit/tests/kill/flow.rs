@@ -1,0 +1,86 @@
+//! Messages that show when their memory was given to somebody else.
+
+use std::collections::VecDeque;
+
+use tranship_core::{Body, Cbuf, Message};
+use tranship_testkit::{Random, payload};
+
+use crate::seat::Broken;
+
+/// Ids of one message's pieces lie side by side.
+pub const PIECES: u64 = 4;
+
+pub fn fill(buf: &mut [u8], id: u64) {
+    payload::fill(buf, id, payload::mix(id));
+}
+
+/// The piece is as the writer filled it.
+fn verify_piece(piece: &Cbuf, id: u64, when: &str) -> Result<(), Broken> {
+    let bytes = piece.to_vec();
+    // A batch has no words of its own beside the buffers: there the id is what the buffer says.
+    let id = match (id, bytes.first_chunk()) {
+        (0, Some(says)) => u64::from_le_bytes(*says),
+        _ => id,
+    };
+    payload::verify_seed(&bytes, id, payload::mix(id))
+        .map_err(|torn| format!("{when}: {piece:?} of message {id:#x}: {torn}"))
+}
+
+/// All of a message is as the writer filled it.
+pub fn verify(message: &Message, when: &str) -> Result<(), Broken> {
+    let id = message.meta;
+    match &message.body {
+        Body::Inline(bytes) if **bytes == id.to_le_bytes() => Ok(()),
+        Body::Inline(bytes) => Err(format!("{when}: inline message {id:#x} says {bytes:?}")),
+        Body::Buf(buf) => verify_piece(buf, id, when),
+        Body::Aggregate(list) => (id..)
+            .zip(list.pieces())
+            .try_for_each(|(id, piece)| verify_piece(piece, id, when)),
+    }
+}
+
+/// Received messages that are kept for a while, verified again before they go.
+#[derive(Debug, Default)]
+pub struct Kept(VecDeque<Message>);
+
+impl Kept {
+    /// Verifies and keeps a message; older ones go until a random few are left.
+    pub fn push(&mut self, message: Message, random: &mut Random) -> Result<(), Broken> {
+        verify(&message, "at receipt")?;
+        self.0.push_back(message);
+        let most = random.below(6);
+        while self.0.len() as u64 > most {
+            self.0
+                .pop_front()
+                .map_or(Ok(()), |old| verify(&old, "before release"))?;
+        }
+        Ok(())
+    }
+
+    /// The oldest, verified.
+    pub fn pop(&mut self) -> Result<Option<Message>, Broken> {
+        let Some(old) = self.0.pop_front() else {
+            return Ok(None);
+        };
+        verify(&old, "before passing on")?;
+        Ok(Some(old))
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Verifies and keeps a message.
+    pub fn keep(&mut self, message: Message) -> Result<(), Broken> {
+        verify(&message, "at receipt")?;
+        self.0.push_back(message);
+        Ok(())
+    }
+
+    /// All go.
+    pub fn clear(&mut self) -> Result<(), Broken> {
+        self.0
+            .drain(..)
+            .try_for_each(|old| verify(&old, "before release"))
+    }
+}

@@ -1,0 +1,141 @@
+//! The forwarder: passes the writer's buffers on to the receiver and back to the writer, by reference.
+
+use tranship_core::{
+    Aggregate, Body, Domain, Listener, Message, Pool, PoolOptions, Receiver, Role, Sender,
+};
+use tranship_testkit::{Control, child};
+
+use crate::flow::Kept;
+use crate::seat::{Broken, Order, ROUND, Seat, bearable, options, recv_over, send_over};
+use crate::stage::CHUNK;
+use crate::writer::patiently;
+
+/// The forwarder's own pool, for the lists of aggregates.
+pub const LIST_POOL: u64 = CHUNK;
+
+child!(
+    pub fn forwarder(ctl: Control) -> Result<(), Broken> {
+        let mut seat = Seat::take(ctl, "forwarder", 1)?;
+        let lists = patiently(|| {
+            seat.domain
+                .create_pool(PoolOptions::new(LIST_POOL).chunk_bytes(CHUNK).name("lists"))
+        })?;
+        let mut forwarder = Forwarder::new(&seat.domain, lists)?;
+        loop {
+            match seat.round()? {
+                None => forwarder.round(&mut seat)?,
+                Some(Order::Strip) => {
+                    forwarder.kept.clear()?;
+                    drop(forwarder);
+                    return seat.stripped();
+                }
+                Some(Order::Quit) => return forwarder.kept.clear(),
+                Some(other) => return Err(format!("forwarder: {other:?}")),
+            }
+        }
+    }
+);
+
+struct Forwarder {
+    from: Option<Receiver>,
+    back: Option<Sender>,
+    onward: (Listener, Option<Sender>),
+    kept: Kept,
+    lists: Pool,
+}
+
+impl Forwarder {
+    fn new(domain: &Domain, lists: Pool) -> Result<Forwarder, Broken> {
+        let listener = patiently(|| domain.listen_with("onward", Role::Source, options()))?;
+        Ok(Forwarder {
+            from: None,
+            back: None,
+            onward: (listener, None),
+            kept: Kept::default(),
+            lists,
+        })
+    }
+
+    fn round(&mut self, seat: &mut Seat) -> Result<(), Broken> {
+        self.connect(&seat.domain)?;
+        let Some(from) = &mut self.from else {
+            seat.idle();
+            return Ok(());
+        };
+        let mut most = seat.random.below(4);
+        match from.recv_timeout(ROUND) {
+            Ok(message) => {
+                seat.ways[0] += 1;
+                self.kept.keep(message)?;
+            }
+            Err(e) => {
+                if recv_over(&e)? {
+                    self.from = None;
+                    self.kept.clear()?;
+                }
+                most = 0; // the writer may wait for what is kept
+            }
+        }
+        while self.kept.len() as u64 > most {
+            if let Some(message) = self.kept.pop()? {
+                self.pass_on(&message)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn connect(&mut self, domain: &Domain) -> Result<(), Broken> {
+        if self.from.is_none() {
+            match domain.open_receiver_with("through", options()) {
+                Ok(link) => self.from = Some(link),
+                Err(e) => bearable(&e)?,
+            }
+        }
+        if self.back.as_mut().is_some_and(Sender::is_peer_gone) {
+            self.back = None;
+        }
+        if self.back.is_none() {
+            match domain.open_sender_with("back", options()) {
+                Ok(link) => self.back = Some(link),
+                Err(e) => bearable(&e)?,
+            }
+        }
+        if self.onward.1.as_mut().is_some_and(Sender::is_peer_gone) {
+            self.onward.1 = None;
+        }
+        if self.onward.1.is_none() {
+            match self
+                .onward
+                .0
+                .accept_sender_within(std::time::Duration::ZERO)
+            {
+                Ok(link) => self.onward.1 = Some(link),
+                Err(e) => bearable(&e)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn pass_on(&mut self, message: &Message) -> Result<(), Broken> {
+        for end in [&mut self.onward.1, &mut self.back] {
+            let Some(sender) = end else { continue };
+            let meta = message.meta;
+            let failure = match &message.body {
+                Body::Inline(bytes) => sender.send_inline(bytes, meta).err().map(|e| e.failure),
+                Body::Buf(buf) => sender.send_buf(buf.clone(), meta).err().map(|e| e.failure),
+                Body::Aggregate(list) => {
+                    let mut copy = Aggregate::new();
+                    copy.set_list_pool(&self.lists);
+                    list.pieces()
+                        .iter()
+                        .for_each(|piece| copy.push_back(piece.clone()));
+                    sender.send_aggregate(copy, meta).err().map(|e| e.failure)
+                }
+            };
+            if failure.as_ref().map_or(Ok(false), send_over)? {
+                *end = None;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,60 @@
+//! Kills at random instants.
+
+use std::time::Duration;
+
+use tranship_testkit::{Random, Watchdog};
+
+use crate::stage::{ROLES, Role, Stage};
+
+/// Kills of one run: as many as fit into a normal test, or as the torture asks for.
+fn kills() -> u64 {
+    if std::env::var_os("TRANSHIP_TORTURE").is_some() {
+        2000
+    } else {
+        40
+    }
+}
+
+#[test]
+fn at_random_instants() {
+    let _dog = Watchdog::new(Duration::from_secs(60 + kills()));
+    let mut random = Random::printed("at_random_instants");
+    let mut stage = Stage::new(&mut random);
+    for n in 0..kills() {
+        let victim = ROLES[usize::try_from(random.below(4)).unwrap_or(0)];
+        random.instant(Duration::from_millis(3));
+        stage.kill(victim);
+        // The manager's absence is felt, and half of the others' too, before there is a new one.
+        if victim == Role::Manager || random.one_in(2) {
+            stage.pair_goes_on();
+        }
+        while random.one_in(4) {
+            stage.stillborn(victim, &mut random, Duration::from_millis(8));
+        }
+        stage.replace(victim);
+        if random.one_in(2) {
+            stage.flows();
+        }
+        if random.one_in(4) {
+            stage.whole_quota();
+        }
+        stage.pair_goes_on();
+        if n % 100 == 99 {
+            eprintln!("{} kills", n + 1);
+        }
+    }
+    stage.flows();
+    stage.whole_quota();
+    stage.ends();
+}
+
+#[test]
+fn nobody_killed() {
+    let _dog = Watchdog::new(Duration::from_secs(120));
+    let mut random = Random::printed("nobody_killed");
+    let stage = Stage::new(&mut random);
+    stage.flows();
+    stage.whole_quota();
+    stage.pair_goes_on();
+    stage.ends();
+}

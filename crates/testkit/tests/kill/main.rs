@@ -1,0 +1,20 @@
+//! Processes killed while data moves: nothing leaks, nothing is reused early, who survives goes on.
+//!
+//! The stage: a manager, a writer that sends to a receiver directly and through a forwarder, the forwarder also
+//! sending back to the writer (a cycle), and a pair that has nothing to do with them. Any of the first four is
+//! killed with SIGKILL at each named crash point (`points`) and at random instants (`instants`), replaced by a
+//! fresh process, and the flow must go on. Payloads carry their id and a checksum and are verified at receipt
+//! and again just before they are released.
+//!
+//! NOT here: liars (the hostile tests), exhaustive interleavings (the models in `ledger`).
+
+mod flow;
+mod forwarder;
+mod instants;
+mod manager;
+mod pair;
+mod points;
+mod receiver;
+mod seat;
+mod stage;
+mod writer;

@@ -1,0 +1,32 @@
+//! The manager as a process of its own.
+
+use tranship_manager::{Config, Listener, Shutdown};
+use tranship_testkit::{Control, child, is_root};
+
+use crate::forwarder::LIST_POOL;
+use crate::seat::Start;
+use crate::stage::{PAIR_POOL, WRITER_POOL};
+
+child!(
+    pub fn manager(ctl: Control) -> Result<(), String> {
+        let text = |e: &dyn std::fmt::Display| e.to_string();
+        let start: Start = ctl.recv().map_err(|e| text(&e))?.ok_or("no start")?;
+        // The total is what the flow needs and not a byte more: memory that is not given back is soon missed.
+        let config = Config {
+            total: Some(PAIR_POOL + WRITER_POOL + LIST_POOL),
+            orphan_interval: std::time::Duration::from_millis(20),
+            ..Config::default()
+        };
+        let listener = Listener::bind(&start.socket, 0o600).map_err(|e| text(&e))?;
+        ctl.send(&()).map_err(|e| text(&e))?;
+        let stop = Shutdown::new().map_err(|e| text(&e))?;
+        let on_order = stop.clone();
+        // Ends in order when the control socket closes; `ctl` lives in this thread from here on.
+        std::thread::spawn(move || {
+            let _ = ctl.recv::<()>();
+            let _ = on_order.stop();
+        });
+        // Not dumpable, as the daemon is, where this test may look into it all the same.
+        tranship_manager::run(config, listener, &stop, is_root()).map_err(|e| text(&e))
+    }
+);

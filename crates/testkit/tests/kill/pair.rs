@@ -1,0 +1,91 @@
+//! Two survivors: whatever happens to others, each message is acknowledged.
+
+use tranship_core::{PoolOptions, Role};
+use tranship_testkit::{Control, child};
+
+use crate::flow::{fill, verify};
+use crate::seat::{Broken, Order, ROUND, Seat, bearable, options, recv_over, send_over};
+use crate::stage::{CHUNK, PAIR_POOL};
+use crate::writer::patiently;
+
+child!(
+    pub fn source(ctl: Control) -> Result<(), Broken> {
+        let mut seat = Seat::take(ctl, "source", 0)?;
+        let pool = patiently(|| {
+            seat.domain
+                .create_pool(PoolOptions::new(PAIR_POOL).chunk_bytes(CHUNK).name("pair"))
+        })?;
+        let listener = patiently(|| seat.domain.listen_with("pair", Role::Source, options()))?;
+        let mut sender = patiently(|| listener.accept_sender_within(ROUND))?;
+        let mut id = 0;
+        loop {
+            match seat.round()? {
+                None => seat.idle(),
+                // As many at once as the pool holds.
+                Some(Order::Quota) => {
+                    let mut all = Vec::new();
+                    while (all.len() as u64) < PAIR_POOL / 4096 {
+                        id += 1;
+                        let mut buf = pool.alloc(4096).map_err(|e| e.to_string())?;
+                        fill(&mut buf, id);
+                        all.push((buf.freeze(), id));
+                    }
+                    for (buf, id) in all {
+                        let mut unsent = Some(buf);
+                        while let Some(buf) = unsent.take() {
+                            if let Err(e) = sender.send_buf(buf, id) {
+                                if send_over(&e.failure)? {
+                                    return Err(format!("pair: {e}"));
+                                }
+                                unsent = Some(e.unsent);
+                            }
+                        }
+                        loop {
+                            match sender.try_recv_control().map_err(|e| e.to_string())? {
+                                Some((meta, _)) if meta == id => break,
+                                Some((meta, _)) => {
+                                    return Err(format!("{meta} acknowledged instead of {id}"));
+                                }
+                                None => std::thread::yield_now(),
+                            }
+                            if let Err(e) = seat.domain.turn() {
+                                bearable(&e)?;
+                            }
+                        }
+                    }
+                    seat.done()?;
+                }
+                Some(Order::Quit) => return Ok(()),
+                Some(other) => return Err(format!("source: {other:?}")),
+            }
+        }
+    }
+);
+
+child!(
+    pub fn sink(ctl: Control) -> Result<(), Broken> {
+        let mut seat = Seat::take(ctl, "sink", 0)?;
+        let mut receiver = patiently(|| seat.domain.open_receiver_with("pair", options()))?;
+        loop {
+            match seat.round()? {
+                None => {}
+                Some(Order::Quit) => return Ok(()),
+                Some(other) => return Err(format!("sink: {other:?}")),
+            }
+            match receiver.recv_timeout(ROUND) {
+                Ok(message) => {
+                    verify(&message, "at receipt")?;
+                    let id = message.meta;
+                    drop(message);
+                    receiver.send_control(&[], id).map_err(|e| e.to_string())?;
+                }
+                // The source ends first.
+                Err(e) if recv_over(&e)? => {
+                    drop(receiver);
+                    return seat.until_quit();
+                }
+                Err(_) => {}
+            }
+        }
+    }
+);

@@ -1,0 +1,267 @@
+//! The writer: owns the pool, sends directly and to the forwarder, gets its own buffers back.
+
+use std::time::{Duration, Instant};
+
+use tranship_core::{
+    Aggregate, AllocError, CbufMut, Domain, Listener, Pool, PoolOptions, Receiver, Role, Sender,
+};
+use tranship_testkit::{Control, child};
+
+use crate::flow::{Kept, PIECES, fill};
+use crate::seat::{Broken, Order, ROUND, Seat, bearable, broken, options, recv_over, send_over};
+use crate::stage::{CHUNK, WRITER_POOL};
+
+/// Between two spikes: longer than the pool takes to see that it has more than it uses.
+const CALM: Duration = Duration::from_millis(700);
+
+child!(
+    pub fn writer(ctl: Control) -> Result<(), Broken> {
+        let mut seat = Seat::take(ctl, "writer", 1)?;
+        let pool = patiently(|| {
+            seat.domain.create_pool(
+                PoolOptions::new(WRITER_POOL)
+                    .chunk_bytes(CHUNK)
+                    .name("frames"),
+            )
+        })?;
+        let mut writer = Writer::new(&seat.domain, pool)?;
+        loop {
+            match seat.round()? {
+                None => writer.round(&mut seat)?,
+                Some(Order::Quota) => {
+                    writer.whole_quota(&mut seat)?;
+                    seat.done()?;
+                }
+                Some(Order::Strip) => {
+                    writer.kept.clear()?;
+                    drop(writer);
+                    return seat.stripped();
+                }
+                Some(Order::Quit) => return writer.kept.clear(),
+                Some(other) => return Err(format!("writer: {other:?}")),
+            }
+        }
+    }
+);
+
+/// Again while the manager is away.
+pub fn patiently<T>(
+    mut what: impl FnMut() -> Result<T, tranship_core::DomainError>,
+) -> Result<T, Broken> {
+    loop {
+        match what() {
+            Ok(done) => return Ok(done),
+            Err(e) => bearable(&e)?,
+        }
+        std::thread::yield_now();
+    }
+}
+
+struct Writer {
+    to_receiver: (Listener, Option<Sender>),
+    to_forwarder: (Listener, Option<Sender>),
+    back: (Listener, Option<Receiver>),
+    kept: Kept,
+    pool: Pool,
+    sent: u64,
+    last_spike: Instant,
+}
+
+impl Writer {
+    fn new(domain: &Domain, pool: Pool) -> Result<Writer, Broken> {
+        let listen = |name, role| patiently(|| domain.listen_with(name, role, options()));
+        Ok(Writer {
+            to_receiver: (listen("direct", Role::Source)?, None),
+            to_forwarder: (listen("through", Role::Source)?, None),
+            back: (listen("back", Role::Sink)?, None),
+            kept: Kept::default(),
+            pool,
+            sent: 0,
+            last_spike: Instant::now(),
+        })
+    }
+
+    fn round(&mut self, seat: &mut Seat) -> Result<(), Broken> {
+        self.accept()?;
+        if self.last_spike.elapsed() > CALM {
+            drop(self.spike(Duration::from_millis(20))?);
+            self.last_spike = Instant::now();
+        }
+        self.take_back(seat)?;
+        let ends = [self.to_receiver.1.is_some(), self.to_forwarder.1.is_some()];
+        if ends == [false, false] {
+            seat.idle();
+            return Ok(());
+        }
+        let forward = ends == [false, true] || (ends[1] && seat.random.one_in(2));
+        self.send(seat, forward)
+    }
+
+    /// Whoever has connected; a new one takes the place of one that is gone.
+    fn accept(&mut self) -> Result<(), Broken> {
+        let now = Duration::ZERO;
+        for (listener, end) in [&mut self.to_receiver, &mut self.to_forwarder] {
+            if end.as_mut().is_some_and(Sender::is_peer_gone) {
+                *end = None;
+            }
+            if end.is_none() {
+                match listener.accept_sender_within(now) {
+                    Ok(sender) => *end = Some(sender),
+                    Err(e) => bearable(&e)?,
+                }
+                if let Some(sender) = end
+                    && let Err(e) = self.pool.allow_forward(sender.peer())
+                {
+                    bearable(&e)?;
+                    *end = None; // without the right nothing would go through it
+                }
+            }
+        }
+        if self.back.1.is_none() {
+            match self.back.0.accept_receiver_within(now) {
+                Ok(receiver) => self.back.1 = Some(receiver),
+                Err(e) => bearable(&e)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Own buffers that come back are verified, kept for a while, and some sent once more.
+    fn take_back(&mut self, seat: &mut Seat) -> Result<(), Broken> {
+        let Some(back) = &mut self.back.1 else {
+            return Ok(());
+        };
+        match back.try_recv() {
+            Ok(None) => {}
+            Ok(Some(message)) => {
+                seat.ways[0] += 1;
+                let again = match &message.body {
+                    tranship_core::Body::Buf(buf) if seat.random.one_in(4) => {
+                        Some((buf.clone(), message.meta))
+                    }
+                    _ => None,
+                };
+                self.kept.push(message, &mut seat.random)?;
+                if let (Some((buf, meta)), Some(sender)) = (again, &mut self.to_receiver.1)
+                    && let Err(e) = sender.send_buf(buf, meta)
+                    && send_over(&e.failure)?
+                {
+                    self.to_receiver.1 = None;
+                }
+            }
+            Err(e) => {
+                if recv_over(&e)? {
+                    self.back.1 = None;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn fresh(&mut self, seat: &mut Seat, id: u64) -> Result<Option<CbufMut>, Broken> {
+        let len = match seat.random.below(3) {
+            0 => 24 + seat.random.below(1000),
+            1 => 1000 + seat.random.below(8000),
+            _ => 8000 + seat.random.below(24_000),
+        };
+        let len = usize::try_from(len).map_err(broken)?;
+        match self.pool.alloc_timeout(len, ROUND) {
+            Ok(mut buf) => {
+                fill(&mut buf, id);
+                Ok(Some(buf))
+            }
+            Err(AllocError::OutOfMemory { .. }) => Ok(None),
+            Err(other) => Err(format!("alloc: {other}")),
+        }
+    }
+
+    fn send(&mut self, seat: &mut Seat, forward: bool) -> Result<(), Broken> {
+        self.sent += 1;
+        let id = (seat.start.incarnation << 40) | (self.sent * PIECES);
+        let kind = seat.random.below(16);
+        let mut pieces = Vec::new();
+        let count = if kind < 3 {
+            2 + seat.random.below(PIECES - 1)
+        } else {
+            1
+        };
+        for piece in 0..count {
+            match self.fresh(seat, id + piece)? {
+                Some(buf) => pieces.push(buf.freeze()),
+                None => return Ok(()), // those in flight come back first
+            }
+        }
+        let end = if forward {
+            &mut self.to_forwarder.1
+        } else {
+            &mut self.to_receiver.1
+        };
+        let Some(sender) = end else { return Ok(()) };
+        let failure = match kind {
+            3 => sender
+                .send_inline(&id.to_le_bytes(), id)
+                .err()
+                .map(|e| e.failure),
+            4 => sender.send_batch(pieces).err().map(|e| e.failure),
+            _ if count == 1 => match pieces.pop() {
+                Some(buf) => sender.send_buf(buf, id).err().map(|e| e.failure),
+                None => None,
+            },
+            _ => {
+                let mut list = Aggregate::new();
+                pieces.into_iter().for_each(|piece| list.push_back(piece));
+                sender.send_aggregate(list, id).err().map(|e| e.failure)
+            }
+        };
+        let over = failure.as_ref().map_or(Ok(false), send_over)?;
+        // Now and then a link is closed in order.
+        if over || seat.random.one_in(500) {
+            *end = None;
+        }
+        Ok(())
+    }
+
+    /// As much as the quota allows at once.
+    fn spike(&mut self, patience: Duration) -> Result<Vec<CbufMut>, Broken> {
+        let len = usize::try_from(CHUNK).map_err(broken)?;
+        let until = Instant::now() + patience;
+        let mut all = Vec::new();
+        while (all.len() as u64) < WRITER_POOL / CHUNK {
+            match self
+                .pool
+                .alloc_timeout(len, until.saturating_duration_since(Instant::now()))
+            {
+                Ok(buf) => all.push(buf),
+                Err(AllocError::OutOfMemory { .. }) => break,
+                Err(other) => return Err(format!("alloc: {other}")),
+            }
+        }
+        Ok(all)
+    }
+
+    /// All of the quota can be had: whatever died, none of it is lost.
+    fn whole_quota(&mut self, seat: &mut Seat) -> Result<(), Broken> {
+        let want = WRITER_POOL / CHUNK;
+        let mut all = Vec::new();
+        // Others of the flow only give back when we take back what they send.
+        while (all.len() as u64) < want {
+            self.kept.clear()?;
+            self.take_back(seat)?;
+            self.accept()?;
+            let len = usize::try_from(CHUNK).map_err(broken)?;
+            match self.pool.alloc_timeout(len, ROUND) {
+                Ok(mut buf) => {
+                    fill(&mut buf, all.len() as u64);
+                    all.push(buf);
+                }
+                Err(AllocError::OutOfMemory { .. }) => {}
+                Err(other) => return Err(format!("alloc: {other}")),
+            }
+        }
+        for (id, buf) in (0..).zip(&all) {
+            tranship_testkit::payload::verify(buf, id)
+                .map_err(|torn| format!("own buffer: {torn}"))?;
+        }
+        Ok(())
+    }
+}
