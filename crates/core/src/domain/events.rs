@@ -28,6 +28,9 @@ impl DomainCore {
         event: Event,
         fds: Vec<OwnedFd>,
     ) -> Result<(), DomainError> {
+        let Some((event, fds)) = conn.keep_early((event, fds)) else {
+            return Ok(());
+        };
         match event {
             Event::PoolOffer {
                 channel,

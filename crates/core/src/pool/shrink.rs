@@ -164,7 +164,7 @@ impl OwnPool {
 
     /// Nobody has a handle of the pool: once all its buffers are dead it is taken down.
     fn try_destroy(&self) {
-        let Ok(mut resizing) = self.resizing.try_lock() else {
+        let Ok(_one) = self.resizing.try_lock() else {
             return;
         };
         self.reclaim();
