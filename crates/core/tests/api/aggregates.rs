@@ -1,0 +1,246 @@
+//! Aggregates: pieces of several pools as one message.
+
+use crate::kit::*;
+use bytes::Buf as _;
+use std::io::{IoSlice, Read as _, Seek as _, Write as _};
+use tranship_core::{
+    Aggregate, Body, Cbuf, Code, LinkOptions, MAX_PIECES, Message, Payload, SendFailure, WhenFull,
+};
+
+#[track_caller]
+fn aggregate(message: Message) -> Aggregate {
+    match message.body {
+        Body::Aggregate(aggregate) => aggregate,
+        other => panic!("an aggregate was expected, not {other:?}"),
+    }
+}
+
+fn text(pool: &tranship_core::Pool, text: &str) -> Cbuf {
+    pool.alloc_from(text.as_bytes()).expect("alloc").freeze()
+}
+
+#[test]
+fn pieces_are_put_in_front_behind_and_together() {
+    let _dog = dog();
+    let a = embedded();
+    let (one, two) = (pool(&a, 2), pool(&a, 2));
+    let mut middle = Aggregate::new();
+    assert!(middle.is_empty());
+    middle.push_back(text(&one, "body"));
+    middle.push_front(text(&two, "head "));
+    let mut tail = Aggregate::new();
+    tail.push_back(text(&two, " and tail").slice(4..));
+    middle.append(tail);
+    assert_eq!(middle.to_vec(), b"head body tail");
+    assert_eq!((middle.len(), middle.pieces().len()), (14, 3));
+    let slices = middle.io_slices().expect("own");
+    let lengths: Vec<_> = slices.iter().map(|s| s.len()).collect();
+    assert_eq!(lengths, [5, 4, 5]);
+    // Without copying: the slices are the buffers' own memory.
+    let piece = &middle.pieces()[1];
+    assert_eq!(slices[1].as_ptr(), piece.bytes().expect("own").as_ptr());
+    let mut file = std::fs::File::from(
+        rustix::fs::memfd_create("out", rustix::fs::MemfdFlags::CLOEXEC).expect("memfd"),
+    );
+    assert_eq!(file.write_vectored(&slices).expect("writev"), 14);
+    file.rewind().expect("seek");
+    let mut written = String::new();
+    file.read_to_string(&mut written).expect("read");
+    assert_eq!(written, "head body tail");
+}
+
+#[test]
+fn it_is_a_bytes_buf() {
+    let _dog = dog();
+    let a = embedded();
+    let pool = pool(&a, 2);
+    let mut all = Aggregate::new();
+    all.push_back(text(&pool, ""));
+    all.push_back(pool.alloc_from(&[1, 2, 3]).expect("alloc").freeze());
+    all.push_back(text(&pool, ""));
+    all.push_back(
+        pool.alloc_from(&[4, 5, 6, 7, 8, 9])
+            .expect("alloc")
+            .freeze(),
+    );
+    let mut reader = all.reader().expect("own");
+    assert_eq!(reader.remaining(), 9);
+    assert_eq!(reader.chunk(), [1, 2, 3]);
+    let mut slices = [IoSlice::new(&[]); 4];
+    assert_eq!(reader.chunks_vectored(&mut slices), 2);
+    assert_eq!(reader.get_u8(), 1);
+    assert_eq!(
+        reader.get_u32_le(),
+        u32::from_le_bytes([2, 3, 4, 5]),
+        "over a border"
+    );
+    assert_eq!(reader.copy_to_bytes(3)[..], [6, 7, 8]);
+    reader.advance(1);
+    assert!(!reader.has_remaining() && reader.chunk().is_empty());
+    assert!(reader.try_get_u8().is_err());
+}
+
+#[test]
+fn a_received_one_can_be_walked_and_its_pieces_kept() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let pools = [pool(&a, 2), pool(&a, 2), pool(&a, 20)];
+    let (mut sender, mut receiver) = link(&a, &b, "x");
+    let mut all = Aggregate::new();
+    for i in 0..30u8 {
+        all.push_back(filled(&pools[usize::from(i) % 3], 100 + usize::from(i), i));
+    }
+    all.push_back(filled(&pools[2], 3 * CHUNK, 77));
+    let expected = all.to_vec();
+    sender.send_with(all.clone(), 5).expect("send");
+    // SAFETY: the test writes no sent buffer.
+    unsafe { receiver.trust_writer() };
+    sender.send(all).expect("send");
+    let first = receiver.recv().expect("recv");
+    assert_eq!((first.meta, first.len()), (5, expected.len()));
+    assert_eq!(first.to_vec(), expected);
+    let first = aggregate(first);
+    assert_eq!(first.pieces().len(), 31);
+    for (i, piece) in (0u8..30).zip(first.pieces()) {
+        assert_eq!(piece.to_vec(), vec![i; 100 + usize::from(i)]);
+        assert_eq!(piece.id().pool(), pools[usize::from(i) % 3].id());
+    }
+    let mut reader = first.reader().expect("trusted");
+    let mut copy = vec![0; reader.remaining()];
+    reader.copy_to_slice(&mut copy);
+    assert_eq!(copy, expected);
+    let one = first.pieces()[3].clone();
+    drop(first);
+    drop(receiver.recv().expect("recv"));
+    assert_eq!(one.to_vec(), [3; 103], "one piece outlives the rest");
+    assert!(pools[0].try_alloc(2 * CHUNK).is_err());
+    drop(one);
+    for pool in &pools {
+        let all = usize::try_from(pool.max_bytes()).expect("small");
+        pool.try_alloc(all).expect("all pieces are free again");
+    }
+}
+
+#[test]
+fn an_untrusted_one_gives_no_slices() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let pool = pool(&a, 2);
+    let (mut sender, mut receiver) = link(&a, &b, "x");
+    let mut all = Aggregate::new();
+    all.push_back(text(&pool, "x"));
+    sender.send(all).expect("send");
+    let got = aggregate(receiver.recv().expect("recv"));
+    assert!(got.io_slices().is_none() && got.reader().is_none());
+    assert_eq!(got.to_vec(), b"x");
+}
+
+#[test]
+fn empty_ones_and_the_longest_travel() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let pool = pool(&a, 64);
+    let (mut sender, mut receiver) = link(&a, &b, "x");
+    let mut none = Aggregate::new();
+    none.set_list_pool(&pool);
+    sender.send(none).expect("send");
+    assert!(
+        aggregate(receiver.recv().expect("recv"))
+            .pieces()
+            .is_empty()
+    );
+    let piece = filled(&pool, 10, 4);
+    let mut most = Aggregate::new();
+    for i in 0..MAX_PIECES {
+        most.push_back(piece.slice(i % 10..));
+    }
+    sender.send(most.clone()).expect("send");
+    let got = aggregate(receiver.recv().expect("recv"));
+    assert_eq!(got.pieces().len(), MAX_PIECES);
+    assert_eq!(got.to_vec(), most.to_vec());
+    let more = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| most.push_back(piece)));
+    assert!(more.is_err());
+}
+
+#[test]
+fn what_cannot_be_sent_comes_back_whole() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let pool = pool(&a, 2);
+    let options = LinkOptions::new().lines(2).when_full(WhenFull::Error);
+    let (mut sender, mut receiver) = link_with(&a, &b, "x", options);
+    let mut all = Aggregate::new();
+    all.push_back(text(&pool, "one "));
+    all.push_back(text(&pool, "two"));
+    sender.send(all.clone()).expect("room");
+    sender.send(all.clone()).expect("room");
+    let error = sender.send(all).expect_err("full");
+    assert_eq!(error.failure.code(), Code::Full);
+    let Payload::Aggregate(back) = error.unsent else {
+        panic!("an aggregate")
+    };
+    assert_eq!(back.to_vec(), b"one two");
+    receiver.recv().expect("recv");
+    sender.send(back).expect("room");
+    for _ in 0..2 {
+        assert_eq!(receiver.recv().expect("recv").to_vec(), b"one two");
+    }
+    pool.try_alloc(2 * CHUNK)
+        .expect("lists and pieces are free");
+    // Without any pool of one's own there is no place for the list.
+    let error = sender.send(Aggregate::new()).expect_err("no list pool");
+    assert!(matches!(error.failure, SendFailure::List(_)));
+}
+
+#[test]
+fn it_can_be_forwarded_with_pieces_of_ones_own() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let c = join(&a, "c");
+    let (pools, own) = ([pool(&a, 2), pool(&a, 2)], pool(&b, 2));
+    pools
+        .iter()
+        .for_each(|pool| pool.allow_forward(b.id()).expect("allow"));
+    let (mut first, mut middle_in) = link(&a, &b, "x");
+    let (mut middle_out, mut last) = link(&b, &c, "y");
+    for round in 0..50 {
+        let mut all = Aggregate::new();
+        all.push_back(filled(&pools[0], 1000, round));
+        all.push_back(filled(&pools[1], 2000, round));
+        first.send(all).expect("send");
+        let mut got = aggregate(middle_in.recv().expect("recv"));
+        got.push_front(filled(&own, 10, round));
+        middle_out.send(got).expect("forward");
+        let got = aggregate(last.recv().expect("recv"));
+        assert_eq!(got.to_vec(), [round; 3010]);
+        assert_eq!(got.pieces()[0].id().pool(), own.id());
+        assert_eq!(got.pieces()[2].id().pool(), pools[1].id());
+    }
+    for pool in pools.iter().chain([&own]) {
+        pool.try_alloc(2 * CHUNK).expect("all free");
+    }
+}
+
+#[test]
+fn forwarding_a_strangers_one_needs_a_pool_for_the_list() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let c = join(&a, "c");
+    let (theirs, own) = (pool(&a, 2), pool(&b, 2));
+    theirs.allow_forward(b.id()).expect("allow");
+    let (mut first, mut middle_in) = link(&a, &b, "x");
+    let (mut middle_out, mut last) = link(&b, &c, "y");
+    let mut all = Aggregate::new();
+    all.push_back(filled(&theirs, 1000, 1));
+    first.send(all).expect("send");
+    let error = middle_out
+        .send(aggregate(middle_in.recv().expect("recv")))
+        .expect_err("no pool");
+    assert!(matches!(error.failure, SendFailure::List(_)), "{error}");
+    let Payload::Aggregate(mut back) = error.unsent else {
+        panic!("an aggregate")
+    };
+    back.set_list_pool(&own);
+    middle_out.send(back).expect("forward");
+    assert_eq!(last.recv().expect("recv").to_vec(), [1; 1000]);
+}

@@ -1,0 +1,320 @@
+//! Allocation: at once, in time, blocked in order; limits; sizes.
+
+use crate::kit::*;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+use tranship_core::{AllocError, Code, DomainError, PoolOptions};
+use tranship_manager::Config;
+
+#[test]
+fn larger_than_the_quota_is_an_error_at_once_however_one_asks() {
+    let _dog = dog();
+    let a = embedded();
+    let pool = pool(&a, 4);
+    let all = pool.alloc(4 * CHUNK).expect("all of it");
+    for result in [
+        pool.alloc(4 * CHUNK + 1),
+        pool.try_alloc(4 * CHUNK + 1),
+        pool.alloc_timeout(usize::MAX, Duration::MAX),
+        pool.alloc(usize::MAX),
+    ] {
+        let error = result.expect_err("too large");
+        assert_eq!(error.code(), Code::TooLarge);
+        let AllocError::TooLarge {
+            need_bytes,
+            quota_bytes,
+        } = error
+        else {
+            panic!("{error}");
+        };
+        assert!(need_bytes > quota_bytes && quota_bytes == 4 * CHUNK as u64);
+    }
+    drop(all);
+    assert_eq!(pool.try_alloc(4 * CHUNK).expect("again").len(), 4 * CHUNK);
+}
+
+#[test]
+fn the_quota_may_be_smaller_than_the_maximum() {
+    let _dog = dog();
+    let config = Config {
+        default_quota: Some(2 * CHUNK as u64),
+        ..Config::default()
+    };
+    let a = embedded_with(config);
+    let pool = pool(&a, 8);
+    assert_eq!(pool.max_bytes(), 8 * CHUNK as u64);
+    assert_eq!(pool.quota_bytes(), 2 * CHUNK as u64);
+    assert_eq!(pool.alloc(3 * CHUNK).expect_err("3").code(), Code::TooLarge);
+    let two = pool.alloc(2 * CHUNK).expect("2");
+    assert_eq!(
+        pool.try_alloc(1).expect_err("full").code(),
+        Code::OutOfMemory
+    );
+    drop(two);
+    pool.try_alloc(1).expect("room again");
+}
+
+#[test]
+fn the_total_of_all_pools_holds() {
+    let _dog = dog();
+    let config = Config {
+        total: Some(4 * CHUNK as u64),
+        ..Config::default()
+    };
+    let a = embedded_with(config);
+    let (one, two) = (pool(&a, 4), pool(&a, 4));
+    let held = one.alloc(3 * CHUNK).expect("one");
+    assert_eq!(
+        two.try_alloc(2 * CHUNK).expect_err("total").code(),
+        Code::OutOfMemory
+    );
+    let small = two.try_alloc(CHUNK).expect("what is left");
+    drop((held, small));
+}
+
+#[test]
+fn full_without_waiting_and_with_a_time_limit() {
+    let _dog = dog();
+    let a = embedded();
+    let pool = pool(&a, 2);
+    let held = [pool.alloc(CHUNK), pool.alloc(CHUNK)];
+    assert!(held.iter().all(Result::is_ok));
+    let error = pool.try_alloc(1).expect_err("full");
+    assert!(
+        matches!(error, AllocError::OutOfMemory { quota_bytes, .. } if quota_bytes == 2 * CHUNK as u64),
+        "{error}"
+    );
+    let error = pool
+        .alloc_timeout(1, Duration::from_millis(30))
+        .expect_err("full");
+    assert!(
+        matches!(error, AllocError::OutOfMemory { waited_ms, .. } if waited_ms >= 30),
+        "{error}"
+    );
+    assert_eq!(pool.stats().waiting, 0);
+    drop(held);
+    pool.try_alloc(CHUNK).expect("free again");
+}
+
+#[test]
+fn blocked_callers_are_served_in_the_order_of_their_coming() {
+    let _dog = dog();
+    let a = embedded();
+    let pool = pool(&a, 4);
+    let mut held: Vec<_> = (0..4).map(|_| pool.alloc(CHUNK).expect("alloc")).collect();
+    let (served, order) = channel();
+    thread::scope(|s| {
+        for i in 0..4usize {
+            let (pool, served) = (&pool, served.clone());
+            s.spawn(move || {
+                let buf = pool.alloc(CHUNK).expect("blocked alloc");
+                served.send((i, buf)).expect("test is there");
+            });
+            until(|| pool.stats().waiting == i + 1);
+        }
+        let mut got = Vec::new();
+        for i in 0..4 {
+            assert!(order.try_recv().is_err(), "nobody is served early");
+            assert_eq!(
+                pool.try_alloc(1).expect_err("others wait").code(),
+                Code::OutOfMemory,
+                "and nobody passes those who wait"
+            );
+            drop(held.pop());
+            let (who, buf) = order.recv().expect("served");
+            assert_eq!(who, i);
+            got.push(buf);
+        }
+    });
+    assert!(pool.stats().blocked_ns > 0 && pool.stats().waiting == 0);
+}
+
+#[test]
+fn a_small_request_waits_behind_a_large_one() {
+    let _dog = dog();
+    let a = embedded();
+    let pool = pool(&a, 4);
+    let (held, more) = (
+        pool.alloc(2 * CHUNK).expect("2"),
+        pool.alloc(CHUNK).expect("1"),
+    );
+    let (served, order) = channel();
+    thread::scope(|s| {
+        for (n, len) in [4 * CHUNK, 64].into_iter().enumerate() {
+            let (pool, served) = (&pool, served.clone());
+            s.spawn(move || {
+                let buf = pool.alloc(len).expect("blocked alloc");
+                served.send(buf.len()).expect("test is there");
+                drop(buf);
+            });
+            until(|| pool.stats().waiting == n + 1);
+        }
+        drop(held);
+        // A chunk and more are free; the small request would fit, but it is not its turn.
+        until(|| pool.stats().blocked_ns > 0 || pool.stats().waiting == 2);
+        assert!(order.try_recv().is_err());
+        drop(more);
+        assert_eq!(order.recv().expect("first"), 4 * CHUNK);
+        assert_eq!(order.recv().expect("second"), 64);
+    });
+}
+
+#[test]
+fn a_blocked_caller_is_woken_by_a_reader_that_lets_go() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let pool = pool(&a, 2);
+    let (mut sender, mut receiver) = link(&a, &b, "x");
+    for i in 0..2 {
+        sender.send(filled(&pool, CHUNK, i)).expect("send");
+    }
+    let got: Vec<_> = (0..2)
+        .map(|_| buf(receiver.recv().expect("recv")))
+        .collect();
+    assert_eq!(
+        pool.try_alloc(CHUNK).expect_err("held").code(),
+        Code::OutOfMemory
+    );
+    thread::scope(|s| {
+        let blocked = s.spawn(|| pool.alloc(CHUNK).expect("blocked").len());
+        until(|| pool.stats().waiting == 1);
+        drop(got);
+        assert_eq!(blocked.join().expect("thread"), CHUNK);
+    });
+}
+
+#[test]
+fn a_timed_out_caller_leaves_the_queue_to_the_next() {
+    let _dog = dog();
+    let a = embedded();
+    let pool = pool(&a, 2);
+    let held = pool.alloc(CHUNK).expect("1");
+    let other = pool.alloc(CHUNK).expect("1");
+    thread::scope(|s| {
+        let first = s.spawn(|| {
+            pool.alloc_timeout(2 * CHUNK, Duration::from_millis(50))
+                .is_err()
+        });
+        until(|| pool.stats().waiting == 1);
+        let second = s.spawn(|| pool.alloc(CHUNK).expect("second").len());
+        until(|| pool.stats().waiting == 2 || first.is_finished());
+        drop(held);
+        assert!(first.join().expect("first"), "two chunks never came");
+        assert_eq!(second.join().expect("second"), CHUNK);
+    });
+    drop(other);
+}
+
+#[test]
+fn every_size_from_nothing_to_several_chunks() {
+    let _dog = dog();
+    let a = embedded();
+    let pool = pool(&a, 64);
+    let mut held = Vec::new();
+    let sizes = (0..=64).chain((7..21).flat_map(|n| [(1 << n) - 1, 1 << n, (1 << n) + 1]));
+    for (i, len) in sizes.enumerate() {
+        let mut buf = pool.alloc(len).expect("alloc");
+        assert_eq!(buf.len(), len);
+        assert_eq!(buf.is_empty(), len == 0);
+        let byte = i.to_le_bytes()[0];
+        buf.fill(byte);
+        if len < 20 * CHUNK / 10 {
+            held.push((byte, buf.freeze()));
+        }
+    }
+    // Nobody wrote into anybody else.
+    for (byte, buf) in &held {
+        assert!(
+            buf.to_vec().iter().all(|b| b == byte),
+            "{} bytes",
+            buf.len()
+        );
+    }
+}
+
+#[test]
+fn small_buffers_share_pages() {
+    let _dog = dog();
+    let a = embedded();
+    let options = PoolOptions::new(CHUNK as u64)
+        .chunk_bytes(CHUNK as u64)
+        .slots(1024);
+    let pool = a.create_pool(options).expect("pool");
+    let all: Vec<_> = (0..900u32)
+        .map(|i| pool.alloc_from(&i.to_le_bytes()).expect("alloc"))
+        .collect();
+    assert_eq!(pool.stats().chunk_bytes_present, CHUNK as u64);
+    for (i, buf) in (0u32..).zip(&all) {
+        assert_eq!(**buf, i.to_le_bytes());
+    }
+}
+
+#[test]
+fn out_of_slots_is_out_of_memory() {
+    let _dog = dog();
+    let a = embedded();
+    let options = PoolOptions::new(1 << 20).slots(16);
+    let pool = a.create_pool(options).expect("pool");
+    let mut held = Vec::new();
+    let error = loop {
+        match pool.try_alloc(4096) {
+            Ok(buf) => held.push(buf),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.code(), Code::OutOfMemory);
+    assert!((1..=16).contains(&held.len()), "{} buffers", held.len());
+    drop(held);
+    pool.try_alloc(4096).expect("slots come back");
+}
+
+#[test]
+fn a_buffer_of_many_chunks_is_one_piece_and_can_be_had_again() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let pool = pool(&a, 16);
+    let (mut sender, mut receiver) = link(&a, &b, "x");
+    for round in 0..20u8 {
+        // Small ones before and after tear holes.
+        let small: Vec<_> = (0..8).map(|_| pool.alloc(5000).expect("small")).collect();
+        let len = 12 * CHUNK + usize::from(round);
+        let mut big = pool.alloc(len).expect("big");
+        for (i, block) in big.chunks_mut(1000).enumerate() {
+            block.fill(round.wrapping_add(i.to_le_bytes()[0]));
+        }
+        sender.send(big).expect("send");
+        drop(small);
+        let got = receiver.recv().expect("recv").to_vec();
+        assert_eq!(got.len(), len);
+        for (i, block) in got.chunks(1000).enumerate() {
+            let expected = round.wrapping_add(i.to_le_bytes()[0]);
+            assert!(block.iter().all(|b| *b == expected), "block {i}");
+        }
+    }
+    assert!(pool.stats().chunk_bytes_present <= 16 * CHUNK as u64);
+}
+
+#[test]
+fn nonsense_is_refused_with_the_numbers() {
+    let a = embedded();
+    let bad = [
+        PoolOptions::new(0),
+        PoolOptions::new(1 << 60),
+        PoolOptions::new(1 << 20).chunk_bytes(4096),
+        PoolOptions::new(1 << 20).chunk_bytes(100_000),
+        PoolOptions::new(1 << 20).chunk_bytes(1 << 40),
+        PoolOptions::new(1 << 20).slots(0),
+        PoolOptions::new(1 << 20).slots(u32::MAX),
+        PoolOptions::new(1 << 20).name(""),
+        PoolOptions::new(1 << 20).name(&"x".repeat(65)),
+        PoolOptions::new(1 << 20).name("two\nlines"),
+    ];
+    for options in bad {
+        let error = a.create_pool(options.clone()).expect_err("nonsense");
+        assert!(
+            matches!(error, DomainError::BadArgument { .. }) && error.code() == Code::BadArgument,
+            "{options:?}: {error}"
+        );
+    }
+}

@@ -1,0 +1,184 @@
+//! What a buffer can do before, while and after it travels.
+
+use crate::kit::*;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+#[test]
+fn freezing_keeps_bytes_and_place() {
+    let _dog = dog();
+    let a = embedded();
+    let pool = pool(&a, 4);
+    let mut writable = pool.alloc(100).expect("alloc");
+    writable.copy_from_slice(&[7; 100]);
+    let (id, at) = (writable.id(), writable.as_ptr());
+    writable.truncate(1000);
+    assert_eq!(writable.len(), 100);
+    writable.truncate(60);
+    let frozen = writable.freeze();
+    assert_eq!((frozen.len(), frozen.id()), (60, id));
+    let bytes = frozen.bytes().expect("one's own");
+    assert_eq!((bytes, bytes.as_ptr()), (&[7; 60][..], at));
+    assert_eq!(frozen.to_vec(), [7; 60]);
+}
+
+#[test]
+fn clones_and_parts_share_memory() {
+    let _dog = dog();
+    let a = embedded();
+    let pool = pool(&a, 4);
+    let whole = pool
+        .alloc_from(&(0..=255).collect::<Vec<u8>>())
+        .expect("alloc")
+        .freeze();
+    let clone = whole.clone();
+    assert_eq!(clone.id(), whole.id());
+    let part = whole.slice(10..20);
+    assert_eq!(part.bytes().expect("own"), (10..20).collect::<Vec<u8>>());
+    assert_eq!(part.slice(..=2).to_vec(), [10, 11, 12]);
+    assert_eq!(part.slice(8..).to_vec(), [18, 19]);
+    assert_eq!(part.slice(..).len(), 10);
+    assert!(whole.slice(256..).is_empty());
+    drop((whole, clone));
+    assert_eq!(part.to_vec()[0], 10, "the part keeps all of it");
+    for bad in [(0, 11), (11, 11), (5, 4)] {
+        let outside = catch_unwind(AssertUnwindSafe(|| part.slice(bad.0..bad.1)));
+        assert!(outside.is_err(), "{bad:?}");
+    }
+}
+
+#[test]
+fn make_mut_is_in_place_only_if_never_sent_and_not_shared() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let pool = pool(&a, 4);
+    let other = crate::kit::pool(&a, 4);
+    let (mut sender, mut receiver) = link(&a, &b, "x");
+
+    let alone = filled(&pool, 500, 1);
+    let (id, at) = (alone.id(), alone.bytes().expect("own").as_ptr());
+    let alone = alone.make_mut(&pool).expect("in place");
+    assert_eq!((alone.id(), alone.as_ptr()), (id, at));
+
+    let part = alone.freeze().slice(100..200);
+    let part = part.make_mut(&pool).expect("in place");
+    assert_eq!((part.len(), part.as_ptr()), (100, at.wrapping_add(100)));
+    let alone = part.freeze();
+
+    let shared = alone.clone();
+    let mut copy = alone.make_mut(&pool).expect("a copy");
+    assert_ne!(copy.id(), shared.id());
+    copy.fill(9);
+    assert_eq!(shared.to_vec(), [1; 100]);
+
+    let moved = shared.make_mut(&other).expect("a copy in another pool");
+    assert_eq!(moved.id().pool(), other.id());
+    assert_eq!(*moved, [1; 100]);
+
+    let sent = filled(&pool, 300, 5);
+    sender.send(sent.clone()).expect("send");
+    let mut copy = sent.clone().make_mut(&pool).expect("a copy");
+    assert_ne!(copy.id(), sent.id(), "still mine, but others know it");
+    copy.fill(6);
+    let got = buf(receiver.recv().expect("recv"));
+    assert_eq!(got.to_vec(), [5; 300]);
+
+    // The receiver's way to write: a copy in a pool of its own.
+    let theirs = crate::kit::pool(&b, 4);
+    let mut copy = got.make_mut(&theirs).expect("a copy");
+    assert_eq!(*copy, [5; 300]);
+    copy.fill(0);
+}
+
+#[test]
+fn a_received_buffer_is_a_view_until_the_writer_is_trusted() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let pool = pool(&a, 4);
+    let (mut sender, mut receiver) = link(&a, &b, "x");
+    let buf_a = filled(&pool, 1000, 3);
+    sender.send(buf_a.clone()).expect("send");
+    sender.send(buf_a.slice(500..)).expect("send");
+    let got = buf(receiver.recv().expect("recv"));
+    assert!(got.bytes().is_none());
+    assert_eq!(got.id(), buf_a.id(), "the same id in every domain");
+    let view = got.view();
+    assert_eq!(view.len(), 1000);
+    assert_eq!(view.read_u8(999).expect("inside"), 3);
+    assert!(view.read_u8(1000).is_err() && view.sub(900..1001).is_err());
+    // SAFETY: the test writes no sent buffer.
+    unsafe { receiver.trust_writer() };
+    let part = buf(receiver.recv().expect("recv"));
+    assert_eq!(part.bytes(), Some(&[3u8; 500][..]));
+    assert!(got.bytes().is_none(), "only what is received from now on");
+    assert_eq!(part.slice(1..3).bytes().map(<[u8]>::len), Some(2));
+}
+
+#[test]
+fn nobody_gets_it_again_while_a_clone_or_a_part_lives() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let pool = pool(&a, 1);
+    let (mut sender, mut receiver) = link(&a, &b, "x");
+    let free = |pool: &tranship_core::Pool| pool.try_alloc(CHUNK).is_ok();
+    sender.send(filled(&pool, CHUNK, 1)).expect("send");
+    assert!(!free(&pool), "it is on its way");
+    let got = buf(receiver.recv().expect("recv"));
+    let (clone, part) = (got.clone(), got.slice(5..6));
+    drop(got);
+    assert!(!free(&pool));
+    drop(clone);
+    assert!(!free(&pool));
+    drop(part);
+    assert!(free(&pool));
+    // The writer's own handle counts like any other.
+    let kept = filled(&pool, CHUNK, 2);
+    sender.send(kept.clone()).expect("send");
+    drop(receiver.recv().expect("recv"));
+    assert!(!free(&pool));
+    drop(kept);
+    assert!(free(&pool));
+}
+
+#[test]
+fn small_buffers_travel_whole() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let pool = pool(&a, 4);
+    let (mut sender, mut receiver) = link(&a, &b, "x");
+    let mut ids = std::collections::HashSet::new();
+    let mut held = Vec::new();
+    for len in 0..=64usize {
+        let bytes: Vec<u8> = (0..len).map(|i| (i * 3).to_le_bytes()[0]).collect();
+        sender
+            .send(pool.alloc_from(&bytes).expect("alloc"))
+            .expect("send");
+        let got = buf(receiver.recv().expect("recv"));
+        assert_eq!(got.to_vec(), bytes);
+        assert!(ids.insert(got.id()));
+        held.push((got, bytes));
+    }
+    for (got, bytes) in held {
+        assert_eq!(got.to_vec(), bytes);
+    }
+}
+
+#[test]
+fn a_reused_slot_has_another_id() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let pool = pool(&a, 1);
+    let (mut sender, mut receiver) = link(&a, &b, "x");
+    let mut before = None;
+    for i in 0..10 {
+        sender.send(filled(&pool, CHUNK, i)).expect("send");
+        let got = buf(receiver.recv().expect("recv"));
+        assert_ne!(Some(got.id()), before, "an old id names nothing");
+        assert_eq!(
+            before
+                .map(|id: tranship_core::CbufId| id.slot())
+                .unwrap_or(got.id().slot()),
+            got.id().slot()
+        );
+        before = Some(got.id());
+    }
+}

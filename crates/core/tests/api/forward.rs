@@ -1,0 +1,158 @@
+//! Buffers that travel on: through a third domain, in cycles, back to their writer.
+
+use crate::kit::*;
+use tranship_core::{Code, Payload, RefusalCode, SendFailure};
+use tranship_manager::{Config, Forward};
+
+#[test]
+fn without_the_right_it_is_refused_and_the_buffer_comes_back() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let c = join(&a, "c");
+    let pool = pool(&a, 2);
+    let (mut first, mut inward) = link(&a, &b, "x");
+    let (mut outward, mut last) = link(&b, &c, "y");
+    first.send(filled(&pool, 100, 3)).expect("send");
+    let got = buf(inward.recv().expect("recv"));
+    let error = outward.send(got).expect_err("no right");
+    let SendFailure::Assign(why) = &error.failure else {
+        panic!("{error}")
+    };
+    assert!(why.is_refusal(RefusalCode::NotYours), "{why}");
+    assert_eq!(error.failure.code(), Code::Refused);
+    let Payload::Buf(back) = error.unsent else {
+        panic!("a buffer")
+    };
+    assert_eq!(back.to_vec(), [3; 100]);
+    assert!(last.try_recv().expect("open").is_none());
+    // The right may come later.
+    pool.allow_forward(b.id()).expect("allow");
+    outward.send(back).expect("forward");
+    assert_eq!(last.recv().expect("recv").to_vec(), [3; 100]);
+    pool.try_alloc(2 * CHUNK).expect("all free");
+    let stranger = crate::kit::pool(&b, 1);
+    assert!(
+        stranger
+            .allow_forward(tranship_core::DomainId(u32::MAX))
+            .is_err()
+    );
+}
+
+#[test]
+fn the_rules_may_let_every_reader_forward() {
+    let _dog = dog();
+    let config = Config {
+        forward: Forward::Readers,
+        ..Config::default()
+    };
+    let a = embedded_with(config);
+    let (b, c) = (join(&a, "b"), join(&a, "c"));
+    let pool = pool(&a, 2);
+    let (mut first, mut inward) = link(&a, &b, "x");
+    let (mut outward, mut last) = link(&b, &c, "y");
+    first.send(filled(&pool, 100, 3)).expect("send");
+    outward
+        .send(buf(inward.recv().expect("recv")))
+        .expect("forward");
+    assert_eq!(last.recv().expect("recv").to_vec(), [3; 100]);
+}
+
+#[test]
+fn the_writer_waits_for_the_last_of_the_chain() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let (c, d) = (join(&a, "c"), join(&a, "d"));
+    let pool = pool(&a, 1);
+    for who in [&b, &c] {
+        pool.allow_forward(who.id()).expect("allow");
+    }
+    let (mut ab, mut b_in) = link(&a, &b, "ab");
+    let (mut bc, mut c_in) = link(&b, &c, "bc");
+    let (mut cd, mut d_in) = link(&c, &d, "cd");
+    for round in 0..20 {
+        ab.send(filled(&pool, CHUNK, round)).expect("send");
+        let got = buf(b_in.recv().expect("recv"));
+        let kept = (round % 2 == 0).then(|| got.clone());
+        bc.send(got.slice(100..)).expect("forward");
+        drop(got);
+        assert!(pool.try_alloc(1).is_err(), "under way to c");
+        cd.send(buf(c_in.recv().expect("recv"))).expect("forward");
+        assert!(pool.try_alloc(1).is_err(), "under way to d");
+        let last = buf(d_in.recv().expect("recv"));
+        assert_eq!(last.to_vec(), vec![round; CHUNK - 100]);
+        assert_eq!(last.id().pool(), pool.id());
+        drop(last);
+        assert_eq!(pool.try_alloc(1).is_err(), kept.is_some());
+        drop(kept);
+        pool.try_alloc(1).expect("free");
+    }
+}
+
+#[test]
+fn a_buffer_that_comes_back_is_the_writers_own() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let pool = pool(&a, 1);
+    pool.allow_forward(b.id()).expect("allow");
+    let (mut there, mut b_in) = link(&a, &b, "there");
+    let (mut back, mut a_in) = link(&b, &a, "back");
+    let mut travelling = filled(&pool, CHUNK, 1);
+    let id = travelling.id();
+    for round in 0..100 {
+        if round % 3 == 0 {
+            there.send(travelling).expect("send");
+        } else {
+            // Some rounds with a handle that stays at home.
+            let home = travelling.clone();
+            there.send(travelling).expect("send");
+            drop(home);
+        }
+        back.send(buf(b_in.recv().expect("recv"))).expect("return");
+        travelling = buf(a_in.recv().expect("recv"));
+        assert_eq!(travelling.id(), id);
+        assert!(
+            travelling
+                .bytes()
+                .is_some_and(|b| b.len() == CHUNK && b[0] == 1)
+        );
+        assert!(pool.try_alloc(1).is_err());
+    }
+    // It was sent once, so writing means a copy, and there is no memory for it.
+    drop(travelling);
+    pool.try_alloc(CHUNK).expect("free after the cycle");
+}
+
+#[test]
+fn only_a_part_may_come_back() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let pool = pool(&a, 1);
+    pool.allow_forward(b.id()).expect("allow");
+    let (mut there, mut b_in) = link(&a, &b, "there");
+    let (mut back, mut a_in) = link(&b, &a, "back");
+    let bytes: Vec<u8> = (0..200).collect();
+    there
+        .send(pool.alloc_from(&bytes).expect("alloc"))
+        .expect("send");
+    back.send(buf(b_in.recv().expect("recv")).slice(50..60))
+        .expect("return");
+    let part = buf(a_in.recv().expect("recv"));
+    assert_eq!(part.bytes(), Some(&bytes[50..60]));
+    drop(part);
+    pool.try_alloc(CHUNK).expect("free");
+}
+
+#[test]
+fn another_domain_of_the_process_cannot_send_it() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let c = join(&a, "c");
+    let pool = pool(&a, 1);
+    let (mut sender, _receiver) = link(&b, &c, "x");
+    let error = sender
+        .send(filled(&pool, 10, 1))
+        .expect_err("a's buffer, b's link");
+    assert!(matches!(error.failure, SendFailure::OtherDomain), "{error}");
+    drop(error.unsent);
+    pool.try_alloc(CHUNK).expect("free");
+}

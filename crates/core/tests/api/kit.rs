@@ -1,0 +1,97 @@
+//! What every test here starts with.
+
+use std::thread;
+use std::time::Duration;
+use tranship_core::{
+    Body, Cbuf, Domain, LinkOptions, Message, Pool, PoolOptions, Receiver, Role, Sender,
+};
+use tranship_testkit::Watchdog;
+
+pub(crate) const KIB: usize = 1 << 10;
+/// The chunk size of the pools here.
+pub(crate) const CHUNK: usize = 64 * KIB;
+
+#[track_caller]
+pub(crate) fn dog() -> Watchdog {
+    Watchdog::new(Duration::from_secs(120))
+}
+
+/// A domain with the manager in it. Here one thread plays several domains, so each has a helper thread that gives the
+/// manager its answers.
+pub(crate) fn embedded() -> Domain {
+    embedded_with(tranship_manager::Config::default())
+}
+
+pub(crate) fn embedded_with(config: tranship_manager::Config) -> Domain {
+    let builder = Domain::builder().name("a").config(config);
+    builder.helper_thread(true).embedded().expect("embedded")
+}
+
+/// Another domain of the same manager.
+pub(crate) fn join(first: &Domain, name: &str) -> Domain {
+    let path = first.socket_path().expect("socket");
+    let builder = Domain::builder().name(name).socket(path);
+    builder.helper_thread(true).connect().expect("connect")
+}
+
+pub(crate) fn pair() -> (Domain, Domain) {
+    let a = embedded();
+    let b = join(&a, "b");
+    (a, b)
+}
+
+/// The same without helper threads.
+pub(crate) fn bare_pair() -> (Domain, Domain) {
+    let a = Domain::builder().name("a").embedded().expect("embedded");
+    let path = a.socket_path().expect("socket");
+    let b = Domain::builder().name("b").socket(path).connect();
+    (a, b.expect("connect"))
+}
+
+/// A link between two domains.
+pub(crate) fn link(from: &Domain, to: &Domain, name: &str) -> (Sender, Receiver) {
+    link_with(from, to, name, LinkOptions::new())
+}
+
+pub(crate) fn link_with(
+    from: &Domain,
+    to: &Domain,
+    name: &str,
+    options: LinkOptions,
+) -> (Sender, Receiver) {
+    let listener = from
+        .listen_with(name, Role::Source, options.clone())
+        .expect("listen");
+    thread::scope(|s| {
+        let receiver = s.spawn(|| to.open_receiver_with(name, options).expect("open"));
+        let sender = listener.accept_sender().expect("accept");
+        (sender, receiver.join().expect("opener"))
+    })
+}
+
+/// A pool of so many chunks.
+pub(crate) fn pool(domain: &Domain, chunks: usize) -> Pool {
+    let options = PoolOptions::new((chunks * CHUNK) as u64).chunk_bytes(CHUNK as u64);
+    domain.create_pool(options).expect("pool")
+}
+
+/// Waits until something is so, under the test's watchdog.
+pub(crate) fn until(mut so: impl FnMut() -> bool) {
+    while !so() {
+        thread::yield_now();
+    }
+}
+
+pub(crate) fn filled(pool: &Pool, len: usize, byte: u8) -> Cbuf {
+    let mut buf = pool.alloc(len).expect("alloc");
+    buf.fill(byte);
+    buf.freeze()
+}
+
+#[track_caller]
+pub(crate) fn buf(message: Message) -> Cbuf {
+    match message.body {
+        Body::Buf(buf) => buf,
+        other => panic!("a buffer was expected, not {other:?}"),
+    }
+}

@@ -1,0 +1,362 @@
+//! Links: what travels, batches, full rings, control messages, names and waiting for them.
+
+use crate::kit::*;
+use std::thread;
+use std::time::{Duration, Instant};
+use tranship_core::{
+    Body, Code, DomainError, LinkOptions, Payload, RecvError, RefusalCode, Role, SendFailure, Wait,
+    WhenFull,
+};
+
+fn lines(n: u32) -> LinkOptions {
+    LinkOptions::new().lines(n)
+}
+
+#[test]
+fn inline_messages_carry_48_bytes_and_a_word() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let pool = pool(&a, 2);
+    let (mut sender, mut receiver) = link(&a, &b, "x");
+    for len in 0..=48usize {
+        let bytes: Vec<u8> = (0..len).map(|i| i.to_le_bytes()[0]).collect();
+        sender
+            .send_inline(&bytes, u64::MAX - len as u64)
+            .expect("send");
+        let got = receiver.recv().expect("recv");
+        assert_eq!((got.meta, got.len()), (u64::MAX - len as u64, len));
+        assert_eq!(got.is_empty(), len == 0);
+        assert!(matches!(&got.body, Body::Inline(inline) if **inline == bytes));
+        assert!(got.into_buf().is_none());
+    }
+    let error = sender.send_inline(&[0; 49], 0).expect_err("49 bytes");
+    assert!(matches!(
+        error.failure,
+        SendFailure::TooLongInline { bytes: 49 }
+    ));
+    assert_eq!(error.failure.code(), Code::BadArgument);
+    // In order with buffers.
+    for i in 0..100u64 {
+        if i % 3 == 0 {
+            sender.send_inline(b"inline", i).expect("send");
+        } else {
+            sender.send_with(filled(&pool, 10, 1), i).expect("send");
+        }
+        if i % 7 == 6 {
+            for j in i - 6..=i {
+                let got = receiver.recv().expect("recv");
+                assert_eq!(got.meta, j);
+                assert_eq!(matches!(got.body, Body::Inline(_)), j % 3 == 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_way_of_waiting_delivers() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let pool = pool(&a, 2);
+    for (n, wait) in [Wait::Spin, Wait::SpinThenSleep(10), Wait::Sleep]
+        .into_iter()
+        .enumerate()
+    {
+        let (mut sender, mut receiver) = link_with(&a, &b, &format!("w{n}"), lines(4).wait(wait));
+        thread::scope(|s| {
+            s.spawn(move || {
+                for i in 0..300u64 {
+                    assert_eq!(receiver.recv().expect("recv").meta, i);
+                    if i == 100 {
+                        receiver.set_wait(Wait::Sleep);
+                    }
+                }
+            });
+            for i in 0..300u64 {
+                sender.send_with(filled(&pool, 64, 0), i).expect("send");
+                if i == 150 {
+                    sender.set_wait(Wait::Sleep);
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn a_batch_may_be_longer_than_the_ring() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let pool = pool(&a, 4);
+    let (mut sender, mut receiver) = link_with(&a, &b, "x", lines(8));
+    thread::scope(|s| {
+        s.spawn(|| {
+            let bufs = (0..100).map(|i| filled(&pool, 16, i)).collect::<Vec<_>>();
+            sender.send_batch(bufs).expect("batch");
+        });
+        for i in 0..100u8 {
+            assert_eq!(receiver.recv().expect("recv").to_vec(), [i; 16]);
+        }
+    });
+}
+
+#[test]
+fn full_is_an_error_that_gives_the_buffer_back() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let pool = pool(&a, 4);
+    let (mut sender, mut receiver) = link_with(&a, &b, "x", lines(4).when_full(WhenFull::Error));
+    for i in 0..4 {
+        sender.send(filled(&pool, 16, i)).expect("room");
+    }
+    assert_eq!(sender.queued(), 4);
+    let error = sender.send(filled(&pool, 16, 9)).expect_err("full");
+    assert!(matches!(error.failure, SendFailure::Full { lines: 4, .. }));
+    assert_eq!(error.failure.code(), Code::Full);
+    let Payload::Buf(back) = error.unsent else {
+        panic!("a buffer")
+    };
+    assert_eq!(back.bytes(), Some(&[9u8; 16][..]));
+    assert!(sender.send_inline(b"", 0).is_err());
+    assert_eq!(receiver.recv().expect("recv").to_vec(), [0; 16]);
+    sender.send(back).expect("room for one");
+    let rest = sender
+        .send_batch((10..14).map(|i| filled(&pool, 16, i)))
+        .expect_err("full");
+    assert_eq!(rest.unsent.len(), 4);
+    for _ in 0..2 {
+        receiver.recv().expect("recv");
+    }
+    let rest = sender.send_batch(rest.unsent).expect_err("room for two");
+    let unsent: Vec<_> = rest.unsent.iter().map(|buf| buf.to_vec()[0]).collect();
+    assert_eq!(unsent, [12, 13], "in order");
+    let got: Vec<_> = (0..4)
+        .map(|_| receiver.recv().expect("recv").to_vec()[0])
+        .collect();
+    assert_eq!(got, [3, 9, 10, 11]);
+}
+
+#[test]
+fn full_may_wait_a_while_or_drop_the_new_one() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let pool = pool(&a, 4);
+    for (n, wait) in [Wait::Sleep, Wait::Spin].into_iter().enumerate() {
+        let (mut sender, mut receiver) = link_with(&a, &b, &format!("x{n}"), lines(2).wait(wait));
+        sender.set_when_full(WhenFull::BlockFor(Duration::from_millis(30)));
+        sender.send_inline(b"0", 0).expect("room");
+        sender.send_inline(b"1", 1).expect("room");
+        let begun = Instant::now();
+        let error = sender.send(filled(&pool, 16, 2)).expect_err("full");
+        assert!(begun.elapsed() >= Duration::from_millis(30));
+        assert!(matches!(error.failure, SendFailure::Full { waited_ms, .. } if waited_ms >= 30));
+        sender.set_when_full(WhenFull::DropNew);
+        for _ in 0..5 {
+            sender.send(filled(&pool, 16, 3)).expect("dropped");
+        }
+        sender
+            .send_batch([filled(&pool, 16, 4), filled(&pool, 16, 5)])
+            .expect("dropped");
+        assert_eq!(sender.dropped(), 7);
+        assert_eq!(receiver.recv().expect("recv").meta, 0);
+        sender.send_with(filled(&pool, 16, 6), 6).expect("room");
+        assert_eq!(receiver.recv().expect("recv").meta, 1);
+        assert_eq!(receiver.recv().expect("recv").meta, 6);
+        assert!(receiver.try_recv().expect("open").is_none());
+        assert_eq!(sender.dropped(), 7);
+    }
+    // What was dropped is free again.
+    drop(pool.try_alloc(4 * CHUNK).expect("all of it"));
+}
+
+#[test]
+fn a_blocked_sender_goes_on_when_the_receiver_takes() {
+    let _dog = dog();
+    let (a, b) = pair();
+    for (n, wait) in [Wait::Sleep, Wait::Spin].into_iter().enumerate() {
+        let (mut sender, mut receiver) = link_with(&a, &b, &format!("x{n}"), lines(2).wait(wait));
+        thread::scope(|s| {
+            let sending = s.spawn(move || {
+                for i in 0..50 {
+                    sender.send_inline(b"", i).expect("send");
+                }
+                sender
+            });
+            for i in 0..50 {
+                assert_eq!(receiver.recv().expect("recv").meta, i);
+            }
+            assert_eq!(sending.join().expect("sender").queued(), 0);
+        });
+    }
+}
+
+#[test]
+fn receiving_with_a_time_limit() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let (mut sender, mut receiver) = link(&a, &b, "x");
+    for wait in [Wait::Sleep, Wait::Spin, Wait::SpinThenSleep(5)] {
+        receiver.set_wait(wait);
+        assert!(receiver.try_recv().expect("open").is_none());
+        let error = receiver
+            .recv_timeout(Duration::from_millis(20))
+            .expect_err("nothing");
+        assert!(
+            matches!(error, RecvError::TimedOut { waited_ms } if waited_ms >= 20),
+            "{error}"
+        );
+        assert_eq!(error.code(), Code::TimedOut);
+        sender.send_inline(b"x", 7).expect("send");
+        assert!(receiver.is_ready());
+        assert_eq!(
+            receiver.recv_timeout(Duration::ZERO).expect("there").meta,
+            7
+        );
+    }
+}
+
+#[test]
+fn control_messages_go_back() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let (mut sender, mut receiver) = link_with(&a, &b, "x", lines(4));
+    assert_eq!(sender.try_recv_control().expect("open"), None);
+    for round in 0..10u64 {
+        receiver.send_control(b"credit", round).expect("control");
+        let (meta, bytes) = sender.try_recv_control().expect("open").expect("there");
+        assert_eq!((meta, &*bytes), (round, &b"credit"[..]));
+    }
+    assert!(receiver.send_control(&[0; 49], 0).is_err());
+    let mut sent = 0u64;
+    let full = loop {
+        match receiver.send_control(b"", sent) {
+            Ok(()) => sent += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(
+        matches!(full.failure, SendFailure::Full { .. }),
+        "after {sent}"
+    );
+    for i in 0..sent {
+        assert_eq!(
+            sender.try_recv_control().expect("open").expect("there").0,
+            i
+        );
+    }
+    assert!(sender.try_recv_control().expect("open").is_none());
+    // The data ring is not touched by it.
+    sender.send_inline(b"data", 1).expect("send");
+    assert_eq!(receiver.recv().expect("recv").to_vec(), b"data");
+}
+
+#[test]
+fn both_ends_know_each_other() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let (mut sender, receiver) = link(&a, &b, "x");
+    assert_eq!((sender.peer(), receiver.peer()), (b.id(), a.id()));
+    assert_eq!(sender.channel(), receiver.channel());
+    // SAFETY: no arguments.
+    let uid = unsafe { libc::getuid() };
+    assert_eq!(sender.peer_pid_uid(), (std::process::id(), uid));
+    assert_eq!(receiver.peer_pid_uid(), (std::process::id(), uid));
+    assert!(!sender.is_peer_gone());
+}
+
+#[test]
+fn a_name_may_be_opened_before_it_is_exported() {
+    let _dog = dog();
+    let (a, b) = pair();
+    // Both orders come about, the early one nearly always.
+    for round in 0..20 {
+        let name = format!("later {round}");
+        thread::scope(|s| {
+            let early = s.spawn(|| b.open_receiver(&name));
+            let soon = LinkOptions::new().timeout(Duration::from_millis(10));
+            a.open_receiver_with("never", soon)
+                .expect_err("a while passes");
+            assert!(!early.is_finished());
+            let listener = a.listen(&name, Role::Source).expect("listen");
+            let mut sender = listener.accept_sender().expect("accept");
+            let mut receiver = early.join().expect("opener").expect("open");
+            sender.send_inline(b"at last", 0).expect("send");
+            assert_eq!(receiver.recv().expect("recv").to_vec(), b"at last");
+        });
+    }
+}
+
+#[test]
+fn opening_and_accepting_may_time_out_and_leave_nothing() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let soon = LinkOptions::new().timeout(Duration::from_millis(30));
+    let error = b.open_receiver_with("never", soon).expect_err("nobody");
+    assert!(
+        matches!(error, DomainError::TimedOut { waited_ms } if waited_ms >= 30),
+        "{error}"
+    );
+    assert_eq!(error.code(), Code::TimedOut);
+    // Who exports it now gets nobody.
+    let listener = a.listen("never", Role::Source).expect("listen");
+    let error = listener
+        .accept_sender_within(Duration::from_millis(30))
+        .expect_err("nobody");
+    assert!(
+        matches!(error, DomainError::TimedOut { waited_ms } if waited_ms >= 30),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_name_serves_many_in_both_roles() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let c = join(&a, "c");
+    let listener = a.listen("in", Role::Sink).expect("listen");
+    assert_eq!(listener.role(), Role::Sink);
+    thread::scope(|s| {
+        for (who, n) in [(&b, 1), (&c, 2), (&b, 3)] {
+            s.spawn(move || {
+                let mut sender = who.open_sender("in").expect("open");
+                sender.send_inline(b"", n).expect("send");
+            });
+        }
+        let mut seen: Vec<_> = (0..3)
+            .map(|_| {
+                listener
+                    .accept_receiver()
+                    .expect("accept")
+                    .recv()
+                    .expect("recv")
+                    .meta
+            })
+            .collect();
+        seen.sort_unstable();
+        assert_eq!(seen, [1, 2, 3]);
+    });
+}
+
+#[test]
+fn wrong_names_roles_and_numbers_are_refused() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let _taken = a.listen("x", Role::Source).expect("listen");
+    let error = b.listen("x", Role::Source).expect_err("taken");
+    assert!(error.is_refusal(RefusalCode::NameTaken), "{error}");
+    assert_eq!(error.code(), Code::Refused);
+    let error = b.open_sender("x").expect_err("two sources");
+    assert!(error.is_refusal(RefusalCode::Role), "{error}");
+    for name in ["", "a\nb", &"n".repeat(65)] {
+        assert_eq!(
+            a.listen(name, Role::Sink).expect_err("name").code(),
+            Code::BadArgument
+        );
+        assert_eq!(
+            b.open_sender(name).expect_err("name").code(),
+            Code::BadArgument
+        );
+    }
+    for n in [0, 1, 3, 100, 1 << 17] {
+        let error = b.open_receiver_with("x", lines(n)).expect_err("lines");
+        assert!(matches!(error, DomainError::BadArgument { value, .. } if value == u64::from(n)));
+    }
+}

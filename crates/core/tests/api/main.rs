@@ -1,0 +1,16 @@
+//! The public API of the client library, seen as programs see it: several domains in one process with an embedded
+//! manager. What needs several processes is in the tests of `testkit`.
+//!
+//! NOT here: hostile peers, kills, the restart of the manager, speed.
+
+mod aggregates;
+mod alloc;
+mod buffers;
+mod ends;
+mod facts;
+mod fork;
+mod forward;
+mod kit;
+mod links;
+mod poll;
+mod threads;

@@ -1,0 +1,150 @@
+//! Waiting for many things at once: `select`, and one descriptor for any epoll loop.
+
+use crate::kit::*;
+use rustix::event::{PollFd, PollFlags, epoll, poll};
+use rustix::time::Timespec;
+use std::os::fd::AsFd;
+use std::thread;
+use std::time::{Duration, Instant};
+use tranship_core::{Domain, LinkOptions, Receiver, Role, select};
+
+fn readable(domain: &Domain, timeout: Duration) -> bool {
+    let mut fds = [PollFd::new(domain, PollFlags::IN)];
+    let time = Timespec::try_from(timeout).expect("short");
+    matches!(poll(&mut fds, Some(&time)), Ok(1))
+}
+
+/// Until the domain's descriptor is quiet.
+fn settle(domain: &Domain, links: &mut [&mut Receiver]) {
+    loop {
+        domain.turn().expect("turn");
+        links.iter_mut().for_each(|link| link.disarm());
+        if !readable(domain, Duration::ZERO) {
+            return;
+        }
+    }
+}
+
+#[test]
+fn select_finds_the_one_that_has_something() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let mut links: Vec<_> = (0..5).map(|n| link(&a, &b, &format!("s{n}"))).collect();
+    let (mut senders, mut receivers): (Vec<_>, Vec<_>) = links.drain(..).unzip();
+    let mut all: Vec<_> = receivers.iter_mut().collect();
+    let begun = Instant::now();
+    assert_eq!(select(&mut all, Some(Duration::from_millis(20))), None);
+    assert!(begun.elapsed() >= Duration::from_millis(20));
+    assert_eq!(select(&mut [], None), None);
+    for round in 0..100usize {
+        let at = (round * 7) % 5;
+        thread::scope(|s| {
+            let sender = &mut senders[at];
+            s.spawn(move || sender.send_inline(b"", round as u64).expect("send"));
+            assert_eq!(select(&mut all, None), Some(at));
+            let got = all[at].try_recv().expect("open").expect("there");
+            assert_eq!(got.meta, round as u64);
+        });
+    }
+    // The first of several; and the end of a link counts.
+    senders[3].send_inline(b"", 0).expect("send");
+    senders.remove(1);
+    assert_eq!(select(&mut all, None), Some(1));
+    assert!(all[1].try_recv().is_err());
+    all.remove(1);
+    assert_eq!(select(&mut all, None), Some(2));
+}
+
+#[test]
+fn select_serves_more_links_than_the_kernel_waits_on() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let listener = a.listen("many", Role::Source).expect("listen");
+    let (mut senders, mut receivers) = (Vec::new(), Vec::new());
+    for _ in 0..140 {
+        thread::scope(|s| {
+            let opening = s.spawn(|| {
+                let options = LinkOptions::new().lines(2);
+                b.open_receiver_with("many", options).expect("open")
+            });
+            senders.push(listener.accept_sender().expect("accept"));
+            receivers.push(opening.join().expect("opener"));
+        });
+    }
+    let mut all: Vec<_> = receivers.iter_mut().collect();
+    for at in [139, 0, 127, 126, 70] {
+        thread::scope(|s| {
+            let sender = &mut senders[at];
+            s.spawn(move || sender.send_inline(b"", at as u64).expect("send"));
+            assert_eq!(select(&mut all, None), Some(at));
+            assert_eq!(all[at].recv().expect("recv").meta, at as u64);
+        });
+    }
+}
+
+#[test]
+fn one_descriptor_tells_of_every_pollable_link() {
+    let _dog = dog();
+    let (a, b) = bare_pair();
+    let (mut s1, mut r1) = link(&a, &b, "x");
+    let (mut s2, mut r2) = link(&a, &b, "y");
+    r1.set_pollable().expect("pollable");
+    r1.set_pollable().expect("twice does no harm");
+    r2.set_pollable().expect("pollable");
+    let wait = epoll::create(epoll::CreateFlags::CLOEXEC).expect("epoll");
+    let data = epoll::EventData::new_u64(42);
+    epoll::add(&wait, b.as_fd(), data, epoll::EventFlags::IN).expect("add");
+    // The sender may still be about to learn of the descriptor.
+    a.turn().expect("turn");
+    settle(&b, &mut [&mut r1, &mut r2]);
+    for round in 0..200u64 {
+        assert!(r1.arm() && r2.arm(), "nothing is there");
+        thread::scope(|s| {
+            let sender = if round % 2 == 0 { &mut s1 } else { &mut s2 };
+            s.spawn(move || sender.send_inline(b"", round).expect("send"));
+            let mut events = Vec::with_capacity(4);
+            let n = epoll::wait(&wait, rustix::buffer::spare_capacity(&mut events), None);
+            assert!(n.expect("wait") == 1 && events[0].data.u64() == 42);
+        });
+        b.turn().expect("turn");
+        r1.disarm();
+        r2.disarm();
+        let receiver = if round % 2 == 0 { &mut r1 } else { &mut r2 };
+        assert_eq!(
+            receiver.try_recv().expect("open").expect("there").meta,
+            round
+        );
+    }
+    settle(&b, &mut [&mut r1, &mut r2]);
+    // A message that came before arming is said at once.
+    s1.send_inline(b"", 0).expect("send");
+    assert!(!r1.arm() && r2.arm());
+    r2.disarm();
+    r1.recv().expect("recv");
+    // So is the end of a link.
+    assert!(r1.arm());
+    drop(s1);
+    while !readable(&b, Duration::from_secs(1)) {}
+    r1.disarm();
+    b.turn().expect("turn");
+    r1.try_recv().expect_err("the end");
+    drop((r1, r2, s2));
+}
+
+#[test]
+fn the_descriptor_tells_when_a_turn_is_due() {
+    let _dog = dog();
+    let (a, b) = bare_pair();
+    let listener = a.listen("x", Role::Source).expect("listen");
+    settle(&a, &mut []);
+    thread::scope(|s| {
+        let opening = s.spawn(|| b.open_receiver("x").expect("open"));
+        while !readable(&a, Duration::from_secs(1)) {}
+        let _sender = listener
+            .accept_sender_within(Duration::ZERO)
+            .or_else(|_| listener.accept_sender())
+            .expect("accept");
+        opening.join().expect("opener");
+    });
+    settle(&a, &mut []);
+}
