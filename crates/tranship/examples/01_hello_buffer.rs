@@ -1,0 +1,40 @@
+//! A buffer goes from one domain to another without being copied.
+//!
+//! Two domains in one program, to keep it short; in life they are processes that join the same manager.
+
+use std::thread;
+use tranship::{Body, Domain, PoolOptions, Role};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // The manager runs inside the first domain; the second joins by its socket.
+    let writer = Domain::builder().name("writer").embedded()?;
+    let socket = writer.socket_path().ok_or("no socket")?;
+
+    let reader = thread::spawn(move || -> Result<String, String> {
+        let say = |e: &dyn std::fmt::Display| e.to_string();
+        let reader = Domain::builder().name("reader").socket(socket).connect();
+        let reader = reader.map_err(|e| say(&e))?;
+        let mut receiver = reader.open_receiver("greetings").map_err(|e| say(&e))?;
+        let message = receiver.recv().map_err(|e| say(&e))?;
+        let Body::Buf(buf) = &message.body else {
+            return Err("not a buffer".into());
+        };
+        // What somebody else wrote is read through a view: it could still change it.
+        let text = buf.view().to_vec();
+        String::from_utf8(text).map_err(|e| say(&e))
+    });
+
+    let pool = writer.create_pool(PoolOptions::new(1 << 20).name("greetings"))?;
+    let mut sender = writer.listen("greetings", Role::Source)?.accept_sender()?;
+
+    let mut buf = pool.alloc(5)?; // writable, known to nobody
+    buf.copy_from_slice(b"hello");
+    let frozen = buf.freeze(); // read-only from here on, may be cloned, cut and sent
+    sender.send(frozen.clone())?;
+
+    let heard = reader.join().map_err(|_| "the reader panicked")??;
+    assert_eq!(heard, "hello");
+    assert_eq!(frozen.bytes(), Some(&b"hello"[..])); // ours to read as long as we hold it
+    println!("the reader heard: {heard}");
+    Ok(())
+}
