@@ -21,10 +21,21 @@ impl DomainCore {
     /// Sends a request that has an answer and waits for it, taking events meanwhile.
     pub(crate) fn call(
         &'static self,
-        mut make: impl FnMut(Req) -> Request,
+        make: impl FnMut(Req) -> Request,
         fds: &[BorrowedFd<'_>],
         deadline: Option<Instant>,
     ) -> Result<Parcel, DomainError> {
+        self.call_in_era(make, fds, deadline)
+            .map(|(parcel, _)| parcel)
+    }
+
+    /// The same, with the [`era`](Self::era) that the answer is of.
+    pub(crate) fn call_in_era(
+        &'static self,
+        mut make: impl FnMut(Req) -> Request,
+        fds: &[BorrowedFd<'_>],
+        deadline: Option<Instant>,
+    ) -> Result<(Parcel, u64), DomainError> {
         self.check_fork()?;
         let started = Instant::now();
         let mut ask = || {
@@ -48,7 +59,7 @@ impl DomainCore {
                 if let Some((event, fds)) = conn.take_reply(req) {
                     return match event {
                         Event::Refused { refusal, .. } => Err(refusal.into()),
-                        event => Ok((event, fds)),
+                        event => Ok(((event, fds), era)),
                     };
                 }
                 // The connection that was to bring the answer is gone.

@@ -23,6 +23,7 @@ impl DomainCore {
     /// The connection ended.
     pub(super) fn manager_left(&self) {
         tracing::info!(domain = %self.id(), "the manager is away");
+       
     }
 
     /// Tries to reach a manager; a failed attempt is `ManagerAway`, and the next follows after a pause.
@@ -76,6 +77,7 @@ impl DomainCore {
         }
         self.set_board(welcome.board);
         self.seen.store(0, std::sync::atomic::Ordering::Relaxed);
+        eprintln!("UP {} {}", self.name, welcome.instance);
         conn.up(fd, welcome.instance);
         self.poll_again(conn);
         self.claim_all(conn)

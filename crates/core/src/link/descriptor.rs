@@ -1,7 +1,10 @@
 //! Ring lines as `docs/format.md` describes them: words in, fields out, every field checked.
 
+use super::message::Inline;
 use crate::error::Violation;
+use std::sync::atomic::Ordering;
 use tranship_proto::CbufId;
+use tranship_sync::Line;
 
 /// Most bytes of an inline message.
 pub(crate) const INLINE_BYTES: usize = 48;
@@ -22,7 +25,7 @@ pub(crate) struct Reference {
 /// A line, taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Descriptor {
-    Inline { bytes: [u8; INLINE_BYTES], len: u8 },
+    Inline(Inline),
     Buffer(Reference),
     Aggregate(Reference),
 }
@@ -58,17 +61,43 @@ pub(crate) fn reference_line(reference: Reference, aggregate: bool, meta: u64) -
     ]
 }
 
-/// The reference of a line that names a plain buffer; `None` for any other line.
+/// Meta and reference of a line that names a plain buffer; `None` for any other line. Loads each word once.
 #[inline(always)]
-pub(crate) fn buffer(words: &[u64; 8]) -> Option<Reference> {
+pub(crate) fn buffer(first: u64, line: &Line) -> Option<(u64, Reference)> {
+    if (first >> 32) & 0xff != OP_BUFFER {
+        return None;
+    }
+    // Ordering: relaxed, after the acquire of word 0.
+    let word = |i: usize| line.words[i].load(Ordering::Relaxed);
     // Trust: id, offset and length are checked against the pool by the receiver.
     #[allow(clippy::cast_possible_truncation)] // the low half is meant
-    ((words[0] >> 32) & 0xff == OP_BUFFER).then(|| Reference {
-        id: CbufId(words[2]),
-        offset: words[3],
-        length: words[4],
-        serial: words[5] as u32,
-    })
+    let reference = Reference {
+        id: CbufId(word(2)),
+        offset: word(3),
+        length: word(4),
+        serial: word(5) as u32,
+    };
+    Some((word(1), reference))
+}
+
+/// Meta and bytes of a line with inline bytes; `None` for any other line, or a wrong one. Loads each word once.
+#[inline(always)]
+pub(crate) fn inline(first: u64, line: &Line) -> Option<(u64, Inline)> {
+    let len = (first >> 40) & 0xff;
+    if (first >> 32) & 0xff != OP_INLINE || len > INLINE_BYTES as u64 {
+        return None;
+    }
+    // Ordering: relaxed, after the acquire of word 0.
+    let word = |i: usize| line.words[i].load(Ordering::Relaxed).to_le();
+    let words = [word(2), word(3), word(4), word(5), word(6), word(7)];
+    #[allow(clippy::cast_possible_truncation)] // at most 48
+    Some((
+        u64::from_le(word(1)),
+        Inline {
+            words,
+            len: len as u8,
+        },
+    ))
 }
 
 /// Takes a line apart. It is the caller's copy: nothing here is read twice from shared memory.
@@ -97,11 +126,11 @@ pub(crate) fn parse(words: &[u64; 8]) -> Result<Descriptor, Violation> {
             if usize::from(len) > INLINE_BYTES {
                 return Err(Violation::InlineLength { bytes: len });
             }
-            let mut bytes = [0u8; INLINE_BYTES];
-            for (eight, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(&words[2..]) {
-                *eight = word.to_le_bytes();
-            }
-            Ok(Descriptor::Inline { bytes, len })
+            let [_, _, words @ ..] = *words;
+            Ok(Descriptor::Inline(Inline {
+                words: words.map(u64::to_le),
+                len,
+            }))
         }
         #[allow(clippy::cast_possible_truncation)] // masked to 8 bits
         other => Err(Violation::Operation { op: other as u8 }),
@@ -117,14 +146,10 @@ mod tests {
         for len in 0..=INLINE_BYTES {
             let bytes: Vec<u8> = (0u8..).take(len).collect();
             let words = inline_line(&bytes, 7);
-            let Ok(Descriptor::Inline {
-                bytes: back,
-                len: n,
-            }) = parse(&words)
-            else {
+            let Ok(Descriptor::Inline(back)) = parse(&words) else {
                 panic!("not inline")
             };
-            assert_eq!(&back[..usize::from(n)], &bytes[..]);
+            assert_eq!(&back[..], &bytes[..]);
             assert_eq!(words[1], 7);
         }
         let reference = Reference {

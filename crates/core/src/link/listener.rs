@@ -30,8 +30,7 @@ impl Listener {
     ) -> Result<Listener, DomainError> {
         checked_name(name)?;
         let export = domain.patiently(None, || {
-            let era = domain.era();
-            let (event, _) = domain.call(
+            let ((event, _), era) = domain.call_in_era(
                 |req| Request::Export {
                     req,
                     name: name.into(),

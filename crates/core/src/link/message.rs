@@ -47,6 +47,7 @@ impl Message {
         }
     }
     /// The buffer, if it is one.
+    #[inline(always)]
     pub fn into_buf(self) -> Option<Cbuf> {
         match self.body {
             Body::Buf(buf) => Some(buf),
@@ -58,14 +59,15 @@ impl Message {
 /// Bytes that came inside the descriptor; they are this process's copy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Inline {
-    pub(super) bytes: [u8; INLINE_BYTES],
+    /// Little-endian, as in the line.
+    pub(super) words: [u64; 6],
     pub(super) len: u8,
 }
 
 impl Deref for Inline {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.len)]
+        &zerocopy::IntoBytes::as_bytes(&self.words)[..usize::from(self.len)]
     }
 }
 
@@ -85,12 +87,14 @@ pub enum Payload {
 }
 
 impl From<Cbuf> for Payload {
+    #[inline(always)]
     fn from(buf: Cbuf) -> Payload {
         Payload::Buf(buf)
     }
 }
 
 impl From<CbufMut> for Payload {
+    #[inline(always)]
     fn from(buf: CbufMut) -> Payload {
         Payload::Buf(buf.freeze())
     }

@@ -85,11 +85,10 @@ impl DomainCore {
         options: &LinkOptions,
         deadline: Option<Instant>,
     ) -> Result<End, DomainError> {
-        let era = self.era();
         let half = own_half(role, options.lines)?;
         let shown = half.0.try_clone().map_err(DomainError::system("fcntl"))?;
         let mut asked = None;
-        let answer = self.call(
+        let answer = self.call_in_era(
             |req| {
                 asked = Some(req);
                 Request::Connect {
@@ -103,7 +102,7 @@ impl DomainCore {
             &[shown.as_fd()],
             deadline,
         );
-        let (event, fds) = match answer {
+        let ((event, fds), era) = match answer {
             Ok(answer) => answer,
             Err(error) => {
                 if let (DomainError::TimedOut { .. }, Some(req)) = (&error, asked) {

@@ -1,7 +1,7 @@
 //! The receiving end of a link.
 
 use super::descriptor::{self, Descriptor, Reference};
-use super::message::{Body, Inline, Message};
+use super::message::{Body, Message};
 use super::shared::{Assigned, Assignment, Gone, LinkShared};
 use super::sleep::sleep_on;
 use crate::aggregate::{self, Aggregate};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tranship_proto::{ChannelId, DomainId, PoolId, RefusalCode, Request};
-use tranship_sync::{Consumer, Lines, Producer, Publish, Waker};
+use tranship_sync::{Consumer, Line, Lines, Producer, Publish, Waker};
 use tranship_sys::crash;
 
 /// Receives messages from one sender.
@@ -35,6 +35,9 @@ pub struct Receiver {
     trusted: bool,
     drained: bool,
 }
+
+/// Looks at a line between two looks at anything else.
+const SPIN_LOOK: u32 = 256;
 
 /// A pool that can be received from.
 struct In {
@@ -95,20 +98,24 @@ impl Receiver {
     /// Cost of a direct receipt: the line's cache miss, one locked instruction, no system call.
     #[inline(always)]
     pub fn try_recv(&mut self) -> Result<Option<Message>, RecvError> {
-        if self.pending.is_none() && !self.link.domain.fork.is_child() {
-            let Some(words) = self.consumer.try_pop(self.lines) else {
-                return self.nothing();
-            };
-            if let Some(buf) = self.take_direct(&words) {
-                self.give_back_line();
-                return Ok(Some(Message {
-                    meta: words[1],
-                    body: Body::Buf(buf),
-                }));
-            }
-            return self.take(words);
+        if let Some(message) = self.take_fast() {
+            return Ok(Some(message));
         }
-        self.try_recv_pending()
+        self.try_recv_slow()
+            .map(|message| message.map(|m| *m))
+            .map_err(|e| *e)
+    }
+
+    /// Boxed, so that the fast path's results stay in registers where the two meet.
+    #[inline(never)]
+    fn try_recv_slow(&mut self) -> Result<Option<Box<Message>>, Box<RecvError>> {
+        if self.pending.is_some() || self.link.domain.fork.is_child() {
+            return Ok(self.try_recv_pending()?.map(Box::new));
+        }
+        match self.consumer.try_pop(self.lines) {
+            Some(words) => Ok(self.take(words)?.map(Box::new)),
+            None => Ok(self.nothing()?.map(Box::new)),
+        }
     }
 
     #[cold]
@@ -125,31 +132,78 @@ impl Receiver {
     /// The next message, waiting as the link's [`Wait`] says, for ever.
     #[inline(always)]
     pub fn recv(&mut self) -> Result<Message, RecvError> {
-        self.recv_until(None)
+        if let Some(message) = self.take_fast() {
+            return Ok(message);
+        }
+        if self.spin_a_little()
+            && let Some(message) = self.take_fast()
+        {
+            return Ok(message);
+        }
+        self.recv_slow(None).map(|message| *message).map_err(|e| *e)
     }
 
     /// The next message, waiting at most that long.
     pub fn recv_timeout(&mut self, timeout: Duration) -> Result<Message, RecvError> {
-        self.recv_until(Instant::now().checked_add(timeout))
+        let deadline = Some(Instant::now() + timeout);
+        self.recv_slow(deadline)
+            .map(|message| *message)
+            .map_err(|e| *e)
     }
 
-    #[inline(always)]
-    fn recv_until(&mut self, deadline: Option<Instant>) -> Result<Message, RecvError> {
+    #[inline(never)]
+    fn recv_slow(&mut self, deadline: Option<Instant>) -> Result<Box<Message>, Box<RecvError>> {
         loop {
-            if !self.consumer.ready(self.lines) {
-                self.wait_ready(deadline)?;
+            if let Some(message) = self.take_fast() {
+                return Ok(Box::new(message));
             }
-            if let Some(message) = self.try_recv()? {
+            if let Some(message) = self.try_recv_slow()? {
                 return Ok(message);
             }
+            self.wait_ready(deadline)?;
         }
+    }
+
+    /// The next line, if it is a plain buffer or inline bytes.
+    #[inline(always)]
+    fn take_fast(&mut self) -> Option<Message> {
+        if self.pending.is_some() || self.link.domain.fork.is_child() {
+            return None;
+        }
+        let (first, line) = self.consumer.peek(self.lines)?;
+        if let Some((meta, buf)) = self.take_direct(first, line) {
+            return Some(Message {
+                meta,
+                body: Body::Buf(buf),
+            });
+        }
+        let (meta, inline) = descriptor::inline(first, line)?;
+        self.consumer.advance();
+        self.give_back_line();
+        Some(Message {
+            meta,
+            body: Body::Inline(inline),
+        })
+    }
+
+    /// A wait so short that nothing but the line is looked at; true if one is there.
+    #[inline(always)]
+    fn spin_a_little(&self) -> bool {
+        if self.wait == Wait::Sleep || self.link.domain.fork.is_child() {
+            return false;
+        }
+        for _ in 0..SPIN_LOOK {
+            if self.consumer.ready(self.lines) {
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        false
     }
 
     /// Waits until a line is there, or something else has to be looked at.
     #[inline(never)]
     fn wait_ready(&mut self, deadline: Option<Instant>) -> Result<(), RecvError> {
-        // Between two looks at anything but the line.
-        const LOOK: u32 = 128;
         let started = deadline.map(|_| Instant::now());
         let mut polls = 0u32;
         loop {
@@ -159,13 +213,13 @@ impl Receiver {
                 Wait::Sleep => false,
             };
             if spin {
-                for _ in 0..LOOK {
+                for _ in 0..SPIN_LOOK {
                     if self.consumer.ready(self.lines) {
                         return Ok(());
                     }
                     std::hint::spin_loop();
                 }
-                polls = polls.wrapping_add(LOOK);
+                polls = polls.wrapping_add(SPIN_LOOK);
                 if polls.is_multiple_of(1 << 22) {
                     self.link.look_for_death();
                     self.link.domain.turn_quietly();
@@ -188,11 +242,11 @@ impl Receiver {
         }
     }
 
-    /// A plain buffer of the pool that was used last: no call, no lock, nothing but the checks. `None` sends the
-    /// line the long way, with nothing done yet.
+    /// A plain buffer of the pool that was assigned first, if the next line is one: no call, no lock, nothing but the
+    /// checks. `None` leaves the line for the long way, which believes nothing of what was seen here.
     #[inline(always)]
-    fn take_direct(&mut self, words: &[u64; 8]) -> Option<Cbuf> {
-        let reference = descriptor::buffer(words)?;
+    fn take_direct(&mut self, first: u64, line: &Line) -> Option<(u64, Cbuf)> {
+        let (meta, reference) = descriptor::buffer(first, line)?;
         let entry = self
             .ins
             .first()
@@ -201,34 +255,17 @@ impl Receiver {
             return None;
         };
         let slot = foreign.check_slot(reference.id).ok()?;
-        if foreign
-            .check(reference.offset, reference.length, reference.serial)
-            .ok()?
-            .is_some()
-        {
+        if !foreign.is_here(reference.offset, reference.length, reference.serial) {
             return None;
         }
         foreign.retain(slot);
-        #[allow(clippy::cast_possible_truncation)] // below the window's length, a usize
-        let len = reference.length as usize;
         let generation = reference.id.generation();
-        // SAFETY: the reference was just counted; `check` put the range inside the window.
-        let buf = unsafe {
-            Cbuf::foreign(
-                foreign.at(reference.offset),
-                len,
-                NonNull::from(&**foreign),
-                slot,
-                generation,
-                self.trusted,
-            )
-        };
-        // The generation after the reference, as in `reference`. On a mismatch `buf` gives it back.
+        // The generation after the reference, as in `reference`.
         if entry.forwarded
-            && (foreign.generation(slot) != generation
-                || generation % 2 == 1
-                || !foreign.owns(slot, reference.offset, reference.length))
+            && !(foreign.is_alive(slot, generation)
+                && foreign.owns(slot, reference.offset, reference.length))
         {
+            foreign.release(slot);
             return None;
         }
         crash::point("recv.after_ref");
@@ -239,7 +276,23 @@ impl Receiver {
             Ordering::Release,
         );
         crash::point("recv.after_rcvd");
-        Some(buf)
+        #[allow(clippy::cast_possible_truncation)] // below the window's length, a usize
+        let len = reference.length as usize;
+        let pool = NonNull::from(&**foreign);
+        // SAFETY: the reference was just counted; `is_here` put the range inside the window.
+        let buf = unsafe {
+            Cbuf::foreign(
+                foreign.at(reference.offset),
+                len,
+                pool,
+                slot,
+                generation,
+                self.trusted,
+            )
+        };
+        self.consumer.advance();
+        self.give_back_line();
+        Some((meta, buf))
     }
 
     /// The line is the source's again.
@@ -296,7 +349,7 @@ impl Receiver {
     fn take(&mut self, words: [u64; 8]) -> Result<Option<Message>, RecvError> {
         let meta = words[1];
         let outcome = match descriptor::parse(&words) {
-            Ok(Descriptor::Inline { bytes, len }) => Ok(Body::Inline(Inline { bytes, len })),
+            Ok(Descriptor::Inline(inline)) => Ok(Body::Inline(inline)),
             Ok(Descriptor::Buffer(reference)) => self.take_buffer(reference).map(Body::Buf),
             Ok(Descriptor::Aggregate(reference)) => {
                 self.take_aggregate(reference).map(Body::Aggregate)

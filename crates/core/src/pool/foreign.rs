@@ -161,16 +161,52 @@ impl ForeignPool {
     /// The first chunk that is not here: the one that the line names, or one behind it, of which the line does not
     /// say the serial.
     #[cold]
-    fn lacking(first: usize, chunks: &[AtomicU32], named: bool, serial: u32) -> Result<Missing, Violation> {
+    fn lacking(
+        first: usize,
+        chunks: &[AtomicU32],
+        named: bool,
+        serial: u32,
+    ) -> Result<Missing, Violation> {
         let empty = |s: &AtomicU32| s.load(Ordering::Acquire) == 0;
-        let behind = if named { chunks.iter().position(empty).unwrap_or(0) } else { 0 };
-        #[allow(clippy::cast_possible_truncation)] // an index into `serials`, whose length came as a u32
+        let behind = if named {
+            chunks.iter().position(empty).unwrap_or(0)
+        } else {
+            0
+        };
+        #[allow(clippy::cast_possible_truncation)]
+        // an index into `serials`, whose length came as a u32
         let index = (first + behind) as u32;
         match (serial, behind) {
             (0, _) => Err(Violation::Chunk { index, serial }),
             (_, 0) => Ok(Missing { index, serial }),
             _ => Ok(Missing { index, serial: 0 }),
         }
+    }
+
+    /// The fast form of [`check`](ForeignPool::check): one chunk, attached, of that serial.
+    #[inline(always)]
+    pub(crate) fn is_here(&self, offset: u64, length: u64, serial: u32) -> bool {
+        let Some(end) = offset.checked_add(length) else {
+            return false;
+        };
+        // Also refuses what lies past the window: there is no such entry in `serials`.
+        let (first, last) = (
+            offset >> self.chunk_shift,
+            end.wrapping_sub(1) >> self.chunk_shift,
+        );
+        if first != last {
+            return false;
+        }
+        #[allow(clippy::cast_possible_truncation)] // 64-bit only
+        let known = self.serials.get(first as usize);
+        // Ordering: Acquire pairs with the Release in `attach`.
+        known.is_some_and(|known| known.load(Ordering::Acquire) == serial && serial != 0)
+    }
+
+    /// Whether the slot is at this published generation; after a `retain`.
+    #[inline(always)]
+    pub(crate) fn is_alive(&self, slot: u32, generation: u32) -> bool {
+        self.generation(slot) == generation && generation.is_multiple_of(2)
     }
 
     /// Counts a reference. Ordering: a read-modify-write before `rcvd` and before the generation is read;

@@ -98,7 +98,10 @@ impl Pool {
         {
             return Ok(buf);
         }
+        // Boxed, so that the fast path's result stays in registers where the two meet.
         own.alloc_slow(len, patience())
+            .map(|buf| *buf)
+            .map_err(|e| *e)
     }
 
     /// A buffer with these bytes.

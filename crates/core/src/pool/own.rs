@@ -145,10 +145,9 @@ impl OwnPool {
             ));
         }
 
-        let era = domain.era();
         let (table_fd, table) = TableRw::create(slots, max_bytes, chunk)?;
         let shown = table_fd.try_clone().map_err(DomainError::system("fcntl"))?;
-        let (event, _) = domain.call(
+        let ((event, _), era) = domain.call_in_era(
             |req| Request::CreatePool {
                 req,
                 name: options.name.clone(),

@@ -78,8 +78,16 @@ pub(crate) enum Patience {
 
 impl OwnPool {
     /// A buffer, the long way: collection, growth, reclaiming from other classes, waiting.
-    #[cold]
-    pub(crate) fn alloc_slow(&self, len: usize, patience: Patience) -> Result<CbufMut, AllocError> {
+    #[inline(never)]
+    pub(crate) fn alloc_slow(
+        &self,
+        len: usize,
+        patience: Patience,
+    ) -> Result<Box<CbufMut>, Box<AllocError>> {
+        Ok(Box::new(self.alloc_long(len, patience)?))
+    }
+
+    fn alloc_long(&self, len: usize, patience: Patience) -> Result<CbufMut, AllocError> {
         if self.domain.fork.is_child() {
             return Err(AllocError::Forked);
         }

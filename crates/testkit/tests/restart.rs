@@ -1,0 +1,236 @@
+//! The manager is killed and started again, twenty times, while two domains exchange buffers. What they have goes on
+//! without it; with the next one new channels, new pools, growth, collection and shrinking work again, and nothing
+//! is left behind in the survivors.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tranship_core::{Domain, Pool, PoolOptions, Receiver, RecvError, Role, Sender};
+use tranship_manager::{Config, Listener, Shutdown};
+use tranship_testkit::{Control, Held, Peer, Watchdog, child, is_root, payload};
+
+const RESTARTS: u64 = 20;
+/// Messages that have to get through before something else happens.
+const SOME: u64 = 200;
+const BYTES: usize = 24 << 10;
+/// Messages of a fresh channel: far more than its pool has room for.
+const FRESH: u64 = 300;
+
+child!(
+    fn manager(ctl: Control) -> Result<(), String> {
+        let path: PathBuf = ctl.recv().map_err(|e| e.to_string())?.ok_or("no path")?;
+        let listener = Listener::bind(&path, 0o600).map_err(|e| e.to_string())?;
+        ctl.send(&()).map_err(|e| e.to_string())?;
+        let stop = Shutdown::new().map_err(|e| e.to_string())?;
+        tranship_manager::run(Config::default(), listener, &stop, is_root())
+            .map_err(|e| e.to_string())
+    }
+);
+
+fn start_manager(path: &Path) -> Peer {
+    let peer = manager().start().unwrap();
+    peer.ask::<()>(path);
+    peer
+}
+
+fn join(ctl: &Control, name: &str) -> Domain {
+    let path: PathBuf = ctl.recv().unwrap().unwrap();
+    Domain::builder()
+        .name(name)
+        .socket(path)
+        .connect()
+        .unwrap()
+}
+
+fn small_pool(domain: &Domain, name: &str) -> Pool {
+    domain
+        .create_pool(
+            PoolOptions::new(2 << 20)
+                .name(name)
+                .chunk_bytes(256 << 10),
+        )
+        .unwrap()
+}
+
+fn send_one(pool: &Pool, sender: &mut Sender, id: u64) {
+    let mut buf = pool.alloc(BYTES).unwrap();
+    payload::fill(&mut buf, id, payload::mix(id));
+    let mut unsent = buf.freeze().into();
+    // Without a manager a pool cannot be assigned: again.
+    loop {
+        match sender.send_with(unsent, id) {
+            Ok(()) => return,
+            Err(error) if error.failure.to_string().contains("manager") => unsent = error.unsent,
+            Err(error) => panic!("message {id}: {}", error.failure),
+        }
+    }
+}
+
+fn receive_one(receiver: &mut Receiver, id: u64) {
+    let message = loop {
+        match receiver.recv() {
+            Ok(message) => break message,
+            // The chunk is shown by the next manager.
+            Err(RecvError::ChunkPending { .. }) => {}
+            Err(error) => panic!("message {id}: {error}"),
+        }
+    };
+    assert_eq!(message.meta, id);
+    payload::verify_seed(&message.to_vec(), id, payload::mix(id)).unwrap();
+}
+
+/// The flow of one side: goes on until paused, counts.
+struct Flow {
+    paused: AtomicBool,
+    idle: AtomicBool,
+    count: AtomicU64,
+}
+
+impl Flow {
+    fn start(mut step: impl FnMut(u64) + Send + 'static) -> Arc<Flow> {
+        let flow = Arc::new(Flow {
+            paused: AtomicBool::new(false),
+            idle: AtomicBool::new(false),
+            count: AtomicU64::new(0),
+        });
+        let mine = flow.clone();
+        std::thread::spawn(move || {
+            loop {
+                while mine.paused.load(Ordering::SeqCst) {
+                    mine.idle.store(true, Ordering::SeqCst);
+                    std::thread::park();
+                }
+                mine.idle.store(false, Ordering::SeqCst);
+                step(mine.count.load(Ordering::SeqCst));
+                mine.count.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        flow
+    }
+}
+
+child!(
+    fn source(ctl: Control) {
+        let domain = join(&ctl, "source");
+        let pool = small_pool(&domain, "flow");
+        let listener = domain.listen("flow", Role::Source).unwrap();
+        let fresh = domain.listen("fresh", Role::Source).unwrap();
+        ctl.send(&()).unwrap();
+        let mut sender = listener.accept_sender().unwrap();
+        let flow = Flow::start(move |id| send_one(&pool, &mut sender, id));
+        let thread = flow.clone();
+        while let Some(command) = ctl.recv::<String>().unwrap() {
+            match command.as_str() {
+                "pause" => thread.paused.store(true, Ordering::SeqCst),
+                "fresh" => {
+                    let mut sender = fresh.accept_sender().unwrap();
+                    let pool = small_pool(&domain, "fresh");
+                    for id in 0..FRESH {
+                        send_one(&pool, &mut sender, id);
+                    }
+                    assert!(pool.stats().collected > 0);
+                }
+                "turn" => domain.turn().unwrap(),
+                _ => {}
+            }
+            let idle = thread.idle.load(Ordering::SeqCst);
+            ctl.send(&(thread.count.load(Ordering::SeqCst), idle))
+                .unwrap();
+        }
+    }
+);
+
+child!(
+    fn sink(ctl: Control) {
+        let domain = join(&ctl, "sink");
+        let mut receiver = domain.open_receiver("flow").unwrap();
+        let flow = Flow::start(move |id| receive_one(&mut receiver, id));
+        ctl.send(&()).unwrap();
+        while let Some(command) = ctl.recv::<String>().unwrap() {
+            match command.as_str() {
+                "fresh" => {
+                    let mut receiver = domain.open_receiver("fresh").unwrap();
+                    for id in 0..FRESH {
+                        receive_one(&mut receiver, id);
+                    }
+                }
+                "turn" => domain.turn().unwrap(),
+                _ => {}
+            }
+            ctl.send(&(flow.count.load(Ordering::SeqCst), false))
+                .unwrap();
+        }
+    }
+);
+
+fn ask(peer: &Peer, command: &str) -> (u64, bool) {
+    peer.ask(command)
+}
+
+/// Waits until that many more messages came through.
+fn flows(sink: &Peer) {
+    let start = ask(sink, "count").0;
+    while ask(sink, "count").0 < start + SOME {}
+}
+
+/// A new channel, a new pool, growth beyond its quota's worth of messages, and everything gone again.
+fn fresh(source: &Peer, sink: &Peer) {
+    source.send("fresh").unwrap();
+    ask(sink, "fresh");
+    source.expect::<(u64, bool)>();
+}
+
+/// What both processes have but for what a pool may grow to: descriptors, and memory by kind.
+fn held(source: &Peer, sink: &Peer) -> (usize, BTreeMap<String, usize>) {
+    let held = Held::by([source.pid(), sink.pid()]).unwrap();
+    let mut kinds = BTreeMap::new();
+    for memfd in held.memfds.values() {
+        // Boards of earlier managers stay mapped: one page each.
+        if !memfd.name.contains("board") {
+            *kinds.entry(memfd.name.clone()).or_default() += 1;
+        }
+    }
+    (held.fds, kinds)
+}
+
+#[test]
+fn the_manager_is_killed_again_and_again() {
+    let _dog = Watchdog::new(Duration::from_secs(240));
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("manager.sock");
+    let mut daemon = start_manager(&path);
+    let (source, sink) = (source().start().unwrap(), sink().start().unwrap());
+    source.ask::<()>(&path);
+    sink.ask::<()>(&path);
+    flows(&sink);
+    fresh(&source, &sink);
+    let mut first = None;
+    for round in 0..RESTARTS {
+        eprintln!("restart {round}");
+        daemon.kill();
+        flows(&sink);
+        daemon = start_manager(&path);
+        flows(&sink);
+        fresh(&source, &sink);
+        flows(&sink);
+        if round == 0 {
+            first = Some(held(&source, &sink));
+        }
+    }
+    // The flow stands, all of it is received, and what it needs no more goes back.
+    let _ = ask(&source, "pause");
+    while !ask(&source, "count").1 || ask(&source, "count").0 != ask(&sink, "count").0 {}
+    let (fds, kinds) = first.unwrap();
+    loop {
+        let _ = (ask(&source, "turn"), ask(&sink, "turn"));
+        let (fds_now, kinds_now) = held(&source, &sink);
+        let fits = |kind: &String, n: &usize| kinds.get(kind).is_some_and(|most| n <= most);
+        if fds_now <= fds && kinds_now.iter().all(|(kind, n)| fits(kind, n)) {
+            break;
+        }
+        eprintln!("{fds_now} of {fds} descriptors, {kinds_now:?} of {kinds:?}");
+    }
+}
