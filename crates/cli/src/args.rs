@@ -188,6 +188,9 @@ pub(crate) struct ConsumerArgs {
     /// The name to receive under.
     #[arg(long)]
     pub name: Option<String>,
+    /// Its system calls are counted: it looks for frames without sleeping, reports only at its end, and may be traced.
+    #[arg(long)]
+    pub counted: bool,
     #[command(flatten)]
     pub connect: ConnectArgs,
 }
@@ -203,10 +206,12 @@ pub(crate) enum ConsumerRole {
     Stats,
     /// Writes all bytes to an output.
     Writer,
+    /// Tries to write into the frames.
+    Intruder,
 }
 
 impl ConsumerRole {
-    /// All of them, in the order in which they are shown.
+    /// Those that work, in the order in which they are shown.
     pub(crate) const ALL: [Self; 4] = [Self::Hash, Self::Zstd, Self::Stats, Self::Writer];
 
     /// As it is written on the command line.
@@ -216,6 +221,7 @@ impl ConsumerRole {
             Self::Zstd => "zstd",
             Self::Stats => "stats",
             Self::Writer => "writer",
+            Self::Intruder => "intruder",
         }
     }
 }

@@ -3,6 +3,7 @@
 mod baseline;
 mod consumers;
 mod input;
+mod passing;
 mod plot;
 mod progress;
 mod report;
@@ -10,12 +11,14 @@ mod sandbox;
 mod table;
 mod worker;
 
-use crate::args::{ConsumerArgs, DemoArgs, Transport};
+use crate::args::{ConsumerArgs, ConsumerRole, DemoArgs, Transport};
 use crate::exit::Answer;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use baseline::Plan;
 use input::Input;
+use passing::Producer;
 use report::Report;
+use sandbox::Confinement;
 use std::io;
 use table::Live;
 
@@ -27,31 +30,70 @@ pub(crate) fn run(args: &DemoArgs) -> Result<Answer> {
     let output = Scratch::new()?;
     let mut report = Report::new(&input, frame, expected, args.json);
     report.begin()?;
+    let plan = Plan {
+        input: &input,
+        frame,
+        time: args.stage,
+        output: &output.path,
+    };
     for over in [Transport::Pipe, Transport::Stream] {
-        let plan = Plan {
-            input: &input,
-            frame,
-            time: args.stage,
-            output: &output.path,
-        };
         let mut live = Live::new(over.name(), args.json);
         let reached = baseline::run(over, &plan, |workers| live.tick(workers));
         live.clear();
         report.add(reached?, &live, &output.path)?;
     }
+    by_reference(&plan, &mut report, args.json)?;
     report.end(args)
+}
+
+/// The main stage, in its own manager and pool, and what is left of it at its end.
+fn by_reference(plan: &Plan<'_>, report: &mut Report, quiet: bool) -> Result<()> {
+    let producer = Producer::new(plan)?;
+    let mut live = Live::new(Transport::Tranship.name(), quiet);
+    let reached = producer.steady(|workers| live.tick(workers));
+    live.clear();
+    report.add(reached?, &live, plan.output)?;
+
+    let mut live = Live::new("tranship, with trouble", quiet);
+    let trouble = passing::trouble(&producer, |workers| live.tick(workers));
+    live.clear();
+    report.add_trouble(&trouble?, &live, plan.output)?;
+
+    report.add_counted(&passing::counted(&producer));
+    report.add_frames(producer.all_frames()?);
+    report.add_left(&producer.close()?);
+    Ok(())
+}
+
+/// The intruder stays free: only the memory itself shall refuse it.
+fn confine(args: &ConsumerArgs) -> Result<Confinement> {
+    if args.role == ConsumerRole::Intruder {
+        return Ok(Confinement::default());
+    }
+    if args.counted {
+        passing::may_be_counted();
+    }
+    sandbox::lock_down(args.counted)
 }
 
 /// One of the consumers: opens what it needs, locks itself down, works until its frames end.
 pub(crate) fn run_consumer(args: &ConsumerArgs) -> Result<Answer> {
     let mut work = consumers::make(args.role, args.total, args.output.as_deref())?;
-    let mut reporter = progress::Reporter::new(io::stdout().lock());
+    let mut reporter = progress::Reporter::new(io::stdout().lock(), args.counted);
     match args.over {
         Transport::Pipe | Transport::Stream => {
-            reporter.ready(sandbox::lock_down()?)?;
-            baseline::consume(io::stdin().lock(), work.as_mut(), |len| reporter.frame(len))?;
+            reporter.ready(sandbox::lock_down(false)?)?;
+            baseline::consume(io::stdin().lock(), work.as_mut(), |len, copied| {
+                reporter.frame(len, copied)
+            })?;
         }
-        Transport::Tranship => bail!("this build has no client library yet"),
+        Transport::Tranship => {
+            let joined = passing::join(args)?;
+            reporter.ready(confine(args)?)?;
+            passing::consume(joined, work.as_mut(), |len, copied| {
+                reporter.frame(len, copied)
+            })?;
+        }
     }
     reporter.done(work.outcome()?)?;
     Ok(Answer::Yes)

@@ -23,6 +23,7 @@ pub mod pidfd;
 pub mod process;
 pub mod signals;
 pub mod socket;
+pub mod syscalls;
 pub mod time;
 
 pub use fork::ForkGuard;

@@ -29,13 +29,13 @@ pub mod payload;
 pub mod peer;
 mod random;
 pub mod resource;
-pub mod syscalls;
 mod watchdog;
 
 pub use container::{Cgroup, Container};
 pub use peer::{Control, Exit, Launch, Peer, PeerError, Privilege};
 pub use random::Random;
 pub use resource::Held;
+pub use tranship_sys::syscalls;
 pub use watchdog::Watchdog;
 
 /// Says loudly that a check did not run here, and why. Use as `return skipped("not root")`.

@@ -41,6 +41,13 @@ pub(crate) enum Outcome {
         most_frequent: u8,
         distinct: u32,
     },
+    /// What an intruder tried, and how it was answered.
+    Intruder {
+        refused: Vec<String>,
+        succeeded: Vec<String>,
+    },
+    /// It was killed.
+    Killed,
     /// What was written.
     Written { bytes: u64 },
 }
@@ -51,6 +58,7 @@ pub(crate) fn make(role: ConsumerRole, total: u64, output: Option<&Path>) -> Res
         ConsumerRole::Hash => Box::new(hash::Hash::new(total)),
         ConsumerRole::Zstd => Box::new(compress::Compress::new()?),
         ConsumerRole::Stats => Box::new(stats::Statistics::new()),
+        ConsumerRole::Intruder => Box::new(crate::demo::passing::Intruder::default()),
         ConsumerRole::Writer => {
             let path = output.context("the writer needs --output")?;
             let file = File::create(path).with_context(|| format!("opening {}", path.display()))?;

@@ -29,6 +29,8 @@ pub(crate) enum Line {
 pub(crate) struct Progress {
     pub frames: u64,
     pub bytes: u64,
+    /// Bytes that were copied on their way here, by whomever.
+    pub copied: u64,
 }
 
 /// The consumer's side: says how far it is, at most ten times a second.
@@ -37,16 +39,19 @@ pub(crate) struct Reporter<W> {
     out: W,
     progress: Progress,
     last: Instant,
+    /// Says nothing between its first and its last line.
+    silent: bool,
 }
 
 impl<W: Write> Reporter<W> {
     const PAUSE: Duration = Duration::from_millis(100);
 
-    pub(crate) fn new(out: W) -> Self {
+    pub(crate) fn new(out: W, silent: bool) -> Self {
         Self {
             out,
             progress: Progress::default(),
             last: Instant::now(),
+            silent,
         }
     }
 
@@ -55,10 +60,11 @@ impl<W: Write> Reporter<W> {
     }
 
     /// Counts one frame.
-    pub(crate) fn frame(&mut self, bytes: usize) -> Result<()> {
+    pub(crate) fn frame(&mut self, bytes: usize, copied: usize) -> Result<()> {
         self.progress.frames += 1;
         self.progress.bytes += bytes as u64;
-        if self.last.elapsed() < Self::PAUSE {
+        self.progress.copied += copied as u64;
+        if self.silent || self.last.elapsed() < Self::PAUSE {
             return Ok(());
         }
         self.last = Instant::now();
@@ -95,14 +101,14 @@ mod tests {
     #[test]
     fn lines_survive_the_way() {
         let mut text = Vec::new();
-        let mut reporter = Reporter::new(&mut text);
+        let mut reporter = Reporter::new(&mut text, false);
         reporter
             .ready(Confinement {
                 landlock: true,
                 escaped: vec![],
             })
             .expect("ready");
-        reporter.frame(7).expect("a frame");
+        reporter.frame(7, 14).expect("a frame");
         reporter.done(Outcome::Written { bytes: 7 }).expect("done");
         let lines: Vec<Line> = String::from_utf8(text)
             .expect("text")
@@ -120,7 +126,8 @@ mod tests {
             *progress,
             Progress {
                 frames: 1,
-                bytes: 7
+                bytes: 7,
+                copied: 14
             }
         );
     }

@@ -1,5 +1,7 @@
 //! What the demonstration found: tables, checks, the picture.
 
+mod passing;
+
 use super::baseline::Reached;
 use super::consumers::Outcome;
 use super::input::Input;
@@ -9,6 +11,7 @@ use crate::args::DemoArgs;
 use crate::exit::Answer;
 use crate::output::{self, Colour, Table, paint, size};
 use anyhow::{Context, Result};
+use passing::Facts;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::path::Path;
@@ -23,6 +26,8 @@ pub(crate) struct Report {
     expected: String,
     stages: Vec<Stage>,
     checks: Vec<Check>,
+    /// Numbers of the main stage.
+    facts: Facts,
     plot: Plot,
     /// Where the next stage begins on the picture's time axis.
     time: f64,
@@ -52,6 +57,7 @@ impl Report {
             expected,
             stages: Vec::new(),
             checks: Vec::new(),
+            facts: Facts::default(),
             plot: Plot {
                 title: "Frames to four consumers, MiB/s each".to_owned(),
                 ..Plot::default()
@@ -90,6 +96,19 @@ impl Report {
         let over = reached.over.name();
         let mark = (self.time, format!("over {over}"));
         self.plot.marks.push(mark);
+        self.draw(&reached, live);
+        self.check_work(over, &reached, output)?;
+        let least = reached.consumers.iter().map(|c| c.progress.bytes).min();
+        let mib_per_second = mib(least.unwrap_or(0)) / reached.seconds;
+        self.stages.push(Stage {
+            reached,
+            mib_per_second,
+        });
+        Ok(())
+    }
+
+    /// Continues the picture.
+    fn draw(&mut self, reached: &Reached, live: &Live) {
         for (number, consumer) in reached.consumers.iter().enumerate() {
             let name = consumer.role.name();
             let at = self
@@ -112,7 +131,11 @@ impl Report {
             self.plot.curves[at].points.extend(points);
         }
         self.time += reached.seconds;
-        self.check_hashes(&reached, output)?;
+    }
+
+    /// That the consumers did their work, and could do nothing else.
+    fn check_work(&mut self, over: &str, reached: &Reached, output: &Path) -> Result<()> {
+        self.check_hashes(over, reached, output)?;
         let escaped: Vec<&String> = reached
             .consumers
             .iter()
@@ -133,22 +156,10 @@ impl Report {
                 format!("{escaped:?}")
             },
         );
-        let least = reached
-            .consumers
-            .iter()
-            .map(|c| c.progress.bytes)
-            .min()
-            .unwrap_or(0);
-        let mib_per_second = mib(least) / reached.seconds;
-        self.stages.push(Stage {
-            reached,
-            mib_per_second,
-        });
         Ok(())
     }
 
-    fn check_hashes(&mut self, reached: &Reached, output: &Path) -> Result<()> {
-        let over = reached.over.name();
+    fn check_hashes(&mut self, over: &str, reached: &Reached, output: &Path) -> Result<()> {
         for consumer in &reached.consumers {
             if let Outcome::Hash {
                 hash,
@@ -160,7 +171,7 @@ impl Report {
                 self.check(
                     format!("{over}: hashes right"),
                     right,
-                    format!("{passes} passes"),
+                    format!("{passes} whole passes over the input"),
                 );
             }
         }
@@ -205,6 +216,7 @@ impl Report {
             ">seconds",
             ">CPU s",
             ">CPU ms/frame",
+            ">copied",
         ]);
         for stage in &self.stages {
             let cpu = stage.cpu_seconds();
@@ -218,6 +230,7 @@ impl Report {
                     "{:.2}",
                     cpu * 1e3 / f64::from(u32::try_from(stage.frames().max(1)).unwrap_or(u32::MAX))
                 ),
+                size(stage.copied()),
             ]);
         }
         writeln!(out)?;
@@ -256,6 +269,7 @@ impl Report {
                 "mib_per_second": stage.mib_per_second,
                 "frames": stage.frames(),
                 "cpu_seconds": stage.cpu_seconds(),
+                "copied_bytes": stage.copied(),
                 "consumers": stage.reached.consumers.iter().map(|consumer| json!({
                     "role": consumer.role.name(),
                     "progress": consumer.progress,
@@ -274,6 +288,7 @@ impl Report {
             "input": { "bytes": self.total, "origin": self.origin, "blake3": self.expected },
             "frame_bytes": self.frame,
             "stages": stages.collect::<Vec<_>>(),
+            "passing": self.facts,
             "checks": checks.collect::<Vec<_>>(),
         })
     }
@@ -288,6 +303,12 @@ impl Stage {
             .map(|consumer| consumer.progress.frames)
             .min()
             .unwrap_or(0)
+    }
+
+    /// Bytes copied between the processes.
+    fn copied(&self) -> u64 {
+        let consumers = self.reached.consumers.iter();
+        consumers.map(|consumer| consumer.progress.copied).sum()
     }
 
     /// Of producer and consumers together.

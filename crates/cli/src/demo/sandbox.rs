@@ -26,8 +26,12 @@ pub(crate) struct Confinement {
 }
 
 /// Locks this process down for good and then tries to get out.
-pub(crate) fn lock_down() -> Result<Confinement> {
-    set_dumpable_behavior(DumpableBehavior::NotDumpable).context("PR_SET_DUMPABLE")?;
+///
+/// Traceable: others of its user may still look into it, to count its system calls.
+pub(crate) fn lock_down(traceable: bool) -> Result<Confinement> {
+    if !traceable {
+        set_dumpable_behavior(DumpableBehavior::NotDumpable).context("PR_SET_DUMPABLE")?;
+    }
     rustix::thread::set_no_new_privs(true).context("PR_SET_NO_NEW_PRIVS")?;
     let landlock = landlock()?;
     for filter in filters()? {

@@ -35,6 +35,8 @@ struct State {
     done: Option<(Outcome, u64)>,
     /// Its standard output ended.
     silent: bool,
+    /// It was killed on purpose.
+    killed: bool,
 }
 
 /// What a consumer left behind.
@@ -119,13 +121,16 @@ impl Worker {
         self.heard.wait(|_| true).progress
     }
 
-    #[allow(dead_code)] // until the main stage is wired
+    /// It says nothing more.
+    pub(crate) fn ended(&self) -> bool {
+        self.heard.wait(|_| true).silent
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// Stops it where it is (SIGSTOP), or lets it go on (SIGCONT).
-    #[allow(dead_code)] // until the main stage is wired
     pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
         let pid = i32::try_from(self.child.id())
             .ok()
@@ -136,10 +141,10 @@ impl Worker {
     }
 
     /// Kills it and waits until it is gone.
-    #[allow(dead_code)] // until the main stage is wired
     pub(crate) fn kill(&mut self) -> Result<()> {
         self.child.kill().context("killing a consumer")?;
         self.child.wait().context("waiting for a killed consumer")?;
+        self.heard.change(|state| state.killed = true);
         Ok(())
     }
 
@@ -147,6 +152,15 @@ impl Worker {
     pub(crate) fn finish(mut self) -> Result<Finished> {
         let state = self.heard.wait(|state| state.silent);
         let status = self.child.wait().context("waiting for a consumer")?;
+        if state.killed {
+            return Ok(Finished {
+                role: self.role,
+                progress: state.progress,
+                outcome: Outcome::Killed,
+                confinement: state.ready.unwrap_or_default(),
+                cpu_us: 0,
+            });
+        }
         let (Some(confinement), Some((outcome, cpu_us))) = (state.ready, state.done) else {
             bail!(
                 "the {} consumer ended without a result ({status})",

@@ -15,11 +15,12 @@ pub(super) fn write(to: &mut impl Write, offset: u64, bytes: &[u8]) -> Result<()
     Ok(to.write_all(bytes)?)
 }
 
-/// Hands every frame to the work until the stream ends.
+/// Hands every frame to the work until the stream ends. `after_each` hears the frame's length and how many bytes of it
+/// were copied on the way here.
 pub(crate) fn consume(
     mut from: impl Read,
     work: &mut dyn Work,
-    mut after_each: impl FnMut(usize) -> Result<()>,
+    mut after_each: impl FnMut(usize, usize) -> Result<()>,
 ) -> Result<()> {
     let mut bytes = Vec::new();
     while let Some((offset, len)) = head(&mut from)? {
@@ -30,7 +31,8 @@ pub(crate) fn consume(
         from.read_exact(&mut bytes[..len])
             .context("reading a frame")?;
         work.frame(offset, &bytes[..len])?;
-        after_each(len)?;
+        // Into the kernel and out again.
+        after_each(len, 2 * len)?;
     }
     Ok(())
 }
@@ -76,16 +78,16 @@ mod tests {
             write(&mut stream, *offset, bytes).expect("writing");
         }
         let mut seen = Collect(Vec::new());
-        consume(stream.as_slice(), &mut seen, |_| Ok(())).expect("consuming");
+        consume(stream.as_slice(), &mut seen, |_, _| Ok(())).expect("consuming");
         assert_eq!(seen.0, frames);
         let cut = &stream[..stream.len() - 17];
-        assert!(consume(cut, &mut Collect(Vec::new()), |_| Ok(())).is_err());
+        assert!(consume(cut, &mut Collect(Vec::new()), |_, _| Ok(())).is_err());
     }
 
     #[test]
     fn a_huge_length_is_an_error() {
         let mut stream = vec![0; 8];
         stream.extend(u64::MAX.to_le_bytes());
-        assert!(consume(stream.as_slice(), &mut Collect(Vec::new()), |_| Ok(())).is_err());
+        assert!(consume(stream.as_slice(), &mut Collect(Vec::new()), |_, _| Ok(())).is_err());
     }
 }

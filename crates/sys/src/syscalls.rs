@@ -170,7 +170,7 @@ impl Tracer {
             // SAFETY: `status` is a local.
             let tid = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL) };
             if tid < 0 {
-                if crate::peer::errno() != libc::EINTR {
+                if Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
                     break;
                 }
                 if self.shared.stop.load(Ordering::Relaxed) {

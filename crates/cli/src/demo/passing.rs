@@ -1,0 +1,223 @@
+//! The main stage: frames in shared memory, passed to four consumers by reference.
+//!
+//! ```text
+//!  file ──pread──► frame in the producer's pool ══ id ═══► hash, zstd, stats, writer (locked down, map it read-only)
+//! ```
+
+mod consume;
+mod counted;
+mod intruder;
+mod lane;
+mod memory;
+mod trouble;
+
+pub(crate) use consume::{consume, join, may_be_counted};
+pub(crate) use counted::{Counted, counted};
+pub(crate) use intruder::Intruder;
+use memory::Held;
+pub(crate) use trouble::{Trouble, trouble};
+
+use super::baseline::{Plan, Reached};
+use super::worker::{Finished, Start, Worker};
+use crate::args::{ConsumerRole, Transport};
+use anyhow::{Context, Result};
+use lane::Lane;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+use tranship::{Cbuf, Domain, LinkOptions, Pool, PoolOptions, Role, StatRecord, Wait, WhenFull};
+
+/// Frames that may wait for one consumer.
+const QUEUE: u32 = 4;
+/// How long the producer waits for a consumer that takes nothing, before it goes on without it.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// How long it waits for the frames of the last pass, which nobody should miss.
+const LAST_PATIENCE: Duration = Duration::from_secs(20);
+
+/// The producer: a domain with a manager of its own and a pool of frames.
+#[derive(Debug)]
+pub(crate) struct Producer<'a> {
+    plan: &'a Plan<'a>,
+    domain: Domain,
+    pool: Pool,
+    /// Frames that the pool has room for.
+    frames: usize,
+    before: Held,
+}
+
+/// What there was before the pool and the consumers, and after them.
+#[derive(Debug)]
+pub(crate) struct Left {
+    pub before: Held,
+    pub after: Held,
+    /// Bytes that the manager still counts as granted or stranded.
+    pub granted: u64,
+}
+
+/// Whether the manager knows of nothing but this domain.
+fn alone(domain: &Domain) -> Result<bool> {
+    let records = domain.stat().context("asking the manager")?;
+    Ok(records.iter().all(|record| match record {
+        StatRecord::Manager(_) => true,
+        StatRecord::Domain(it) => it.domain == domain.id(),
+        _ => false,
+    }))
+}
+
+impl<'a> Producer<'a> {
+    pub(crate) fn new(plan: &'a Plan<'a>) -> Result<Self> {
+        let domain = Domain::builder()
+            .name("demo-producer")
+            .embedded()
+            .context("starting a manager")?;
+        // What a first pool opens once for the whole process is none of the pool's own.
+        drop(domain.create_pool(PoolOptions::new(1 << 16))?.alloc(1)?);
+        while !alone(&domain)? {
+            domain.turn()?;
+        }
+        let before = Held::now()?;
+        let chunk = (plan.frame as u64)
+            .next_power_of_two()
+            .clamp(64 << 10, 64 << 20);
+        // For each consumer a full queue and the one that it works on; one is being filled, one spare.
+        let frames = ConsumerRole::ALL.len() * (QUEUE as usize + 1) + 4;
+        let bytes = (plan.frame as u64).next_multiple_of(chunk) * frames as u64;
+        let options = PoolOptions::new(bytes).chunk_bytes(chunk).name("frames");
+        let pool = domain
+            .create_pool(options)
+            .with_context(|| format!("making a pool of {bytes} bytes"))?;
+        Ok(Self {
+            plan,
+            domain,
+            pool,
+            frames,
+            before,
+        })
+    }
+
+    /// Starts a consumer and opens a link to it.
+    fn start(&self, role: ConsumerRole, more: &[&str], wait: Wait) -> Result<(Worker, Lane)> {
+        let name = format!("demo-{}", role.name());
+        let options = LinkOptions::new()
+            .lines(QUEUE)
+            .wait(wait)
+            .when_full(WhenFull::BlockFor(PATIENCE));
+        let listener = self.domain.listen_with(&name, Role::Source, options)?;
+        let socket = self.domain.socket_path().context("the manager's socket")?;
+        let socket = socket.to_str().context("the socket's path")?;
+        let mut args = ["--name", name.as_str(), "--socket", socket].to_vec();
+        args.extend(more);
+        let worker = Worker::start(Start {
+            role,
+            over: Transport::Tranship,
+            total: self.plan.input.len(),
+            output: (role == ConsumerRole::Writer).then_some(self.plan.output),
+            more: args.into_iter().map(str::to_owned).collect(),
+            stdin: Stdio::null(),
+        })?;
+        // It connects before its lock-down, or ends, and then there is nobody to wait for.
+        let sender = loop {
+            match listener.accept_sender_within(Duration::from_millis(100)) {
+                Ok(sender) => break sender,
+                Err(tranship::DomainError::TimedOut { .. }) if !worker.ended() => {}
+                Err(error) => {
+                    return Err(error)
+                        .with_context(|| format!("the {} consumer connects", role.name()));
+                }
+            }
+        };
+        worker.wait_ready()?;
+        // After its lock-down: all that it still needs, its counters and the frames' memory, it can make and map.
+        let mut lane = Lane::new(role, sender);
+        lane.assign(&self.pool)?;
+        Ok((worker, lane))
+    }
+
+    fn start_all(&self) -> Result<(Vec<Worker>, Vec<Lane>)> {
+        let started = ConsumerRole::ALL.map(|role| self.start(role, &[], Wait::default()));
+        let started: Result<Vec<_>> = started.into_iter().collect();
+        Ok(started?.into_iter().unzip())
+    }
+
+    /// The frame that begins there, read straight into shared memory, and where the next one begins.
+    fn frame(&self, offset: u64) -> Result<(Cbuf, u64)> {
+        let len = self.plan.input.frame_len(offset, self.plan.frame);
+        let mut buffer = self.pool.alloc(len).context("a frame of the pool")?;
+        self.plan.input.read_at(offset, &mut buffer)?;
+        let next = (offset + len as u64) % self.plan.input.len();
+        Ok((buffer.freeze(), next))
+    }
+
+    /// As long as the others ran, to four consumers, whole passes.
+    pub(crate) fn steady(&self, mut watch: impl FnMut(&[Worker])) -> Result<Reached> {
+        let (workers, mut lanes) = self.start_all()?;
+        lanes
+            .iter_mut()
+            .for_each(|lane| lane.wait_for(LAST_PATIENCE));
+        let cpu = super::progress::cpu_us();
+        let begin = Instant::now();
+        let mut offset = 0;
+        while offset != 0 || begin.elapsed() < self.plan.time {
+            let (frame, next) = self.frame(offset)?;
+            for lane in &mut lanes {
+                lane.send(&frame, offset)?;
+            }
+            offset = next;
+            watch(&workers);
+        }
+        drop(lanes);
+        let consumers = workers
+            .into_iter()
+            .map(Worker::finish)
+            .collect::<Result<Vec<Finished>>>()?;
+        Ok(Reached {
+            over: Transport::Tranship,
+            seconds: begin.elapsed().as_secs_f64(),
+            consumers,
+            producer_cpu_us: super::progress::cpu_us() - cpu,
+        })
+    }
+
+    /// Gives the pool back and looks what is left of everything, while domain and manager still run: what only their
+    /// end would free is a leak too.
+    pub(crate) fn close(self) -> Result<Left> {
+        let Self {
+            domain,
+            pool,
+            before,
+            ..
+        } = self;
+        drop(pool);
+        let begin = Instant::now();
+        // Not longer than people wait; what is still there then counts as leaked.
+        while begin.elapsed() < LAST_PATIENCE && !alone(&domain)? {
+            domain.turn()?;
+        }
+        let mut granted = 0;
+        for record in domain.stat()? {
+            if let StatRecord::Manager(it) = record {
+                granted += it.granted_bytes + it.stranded_bytes;
+            }
+        }
+        Ok(Left {
+            before,
+            after: Held::now()?,
+            granted,
+        })
+    }
+
+    /// Whether every frame of the pool can be had again, now that all consumers are gone: nothing leaked.
+    pub(crate) fn all_frames(&self) -> Result<(usize, usize)> {
+        let mut held = Vec::new();
+        while held.len() < self.frames {
+            match self
+                .pool
+                .alloc_timeout(self.plan.frame, Duration::from_secs(2))
+            {
+                Ok(frame) => held.push(frame),
+                Err(tranship::AllocError::OutOfMemory { .. }) => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok((held.len(), self.frames))
+    }
+}

@@ -1,0 +1,77 @@
+//! System calls per frame in steady state, counted from outside, in a run apart from the timing: one producer, one
+//! consumer, both looking again and again instead of sleeping.
+
+use super::Producer;
+use crate::args::ConsumerRole;
+use anyhow::{Context, Result};
+use std::collections::BTreeMap;
+use tranship::Wait;
+use tranship_sys::syscalls::{Counts, SyscallCounter};
+
+/// Frames before the first mark, so that every frame of the pool was used.
+const WARM_UP: u32 = 40;
+const COUNTED: u32 = 64;
+/// More are never under way, so nobody has to wait for memory.
+const UNDER_WAY: u64 = 3;
+
+/// What was counted.
+#[derive(Clone, Debug)]
+pub(crate) struct Counted {
+    pub frames: u32,
+    /// By number; the reading of the file is not in it.
+    pub producer: BTreeMap<u64, u64>,
+    /// Calls that read the file, which somebody has to do.
+    pub file_reads: u64,
+    pub consumer: BTreeMap<u64, u64>,
+}
+
+impl Counted {
+    /// Calls of both sides for the passing of one frame.
+    pub(crate) fn per_frame(&self) -> f64 {
+        let all: u64 = self.producer.values().chain(self.consumer.values()).sum();
+        f64::from(u32::try_from(all).unwrap_or(u32::MAX)) / f64::from(self.frames)
+    }
+}
+
+/// Counts; an error if this kernel lets nobody look.
+pub(crate) fn counted(producer: &Producer<'_>) -> Result<Counted> {
+    let (worker, mut lane) = producer.start(ConsumerRole::Hash, &["--counted"], Wait::Spin)?;
+    super::may_be_counted();
+    let theirs = SyscallCounter::attach(worker.pid()).context("counting the consumer's calls")?;
+    let ours =
+        SyscallCounter::attach(std::process::id()).context("counting the producer's calls")?;
+    let mut offset = 0;
+    let mut pass = |frames: u32| -> Result<()> {
+        for _ in 0..frames {
+            let (frame, next) = producer.frame(offset)?;
+            while lane.queued() >= UNDER_WAY && !worker.ended() {
+                std::hint::spin_loop();
+            }
+            lane.send(&frame, offset)?;
+            offset = next;
+        }
+        while lane.queued() > 0 && !worker.ended() {
+            std::hint::spin_loop();
+        }
+        Ok(())
+    };
+    pass(WARM_UP)?;
+    let (our_mark, their_mark) = (ours.counts(), theirs.counts());
+    pass(COUNTED)?;
+    let (mut producer, consumer) = (ours.since(&our_mark), theirs.since(&their_mark));
+    drop((ours, theirs));
+    let file_reads = take(&mut producer, libc::SYS_pread64);
+    drop(lane);
+    worker.finish()?;
+    Ok(Counted {
+        frames: COUNTED,
+        producer,
+        file_reads,
+        consumer,
+    })
+}
+
+fn take(counts: &mut Counts, number: libc::c_long) -> u64 {
+    let number = u64::try_from(number).unwrap_or(u64::MAX);
+    counts.remove(&number).unwrap_or(0)
+}

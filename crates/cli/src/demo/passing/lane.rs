@@ -1,0 +1,88 @@
+//! The link to one consumer, and what the producer does when that one takes nothing.
+
+use super::PATIENCE;
+use crate::args::ConsumerRole;
+use anyhow::{Context, Result};
+use std::time::Duration;
+use tranship::{Cbuf, DomainId, Pool, SendFailure, Sender, WhenFull};
+
+#[derive(Debug)]
+pub(super) struct Lane {
+    pub(super) role: ConsumerRole,
+    /// None once the consumer is gone.
+    sender: Option<Sender>,
+    patience: Duration,
+    /// It was waited for in vain: it gets frames again when it has taken all that it was sent.
+    behind: bool,
+    pub(super) sent: u64,
+    /// Frames that it was not sent.
+    pub(super) missed: u64,
+}
+
+impl Lane {
+    pub(super) fn new(role: ConsumerRole, sender: Sender) -> Self {
+        Self {
+            role,
+            sender: Some(sender),
+            patience: PATIENCE,
+            behind: false,
+            sent: 0,
+            missed: 0,
+        }
+    }
+
+    pub(super) fn assign(&mut self, pool: &Pool) -> Result<()> {
+        let sender = self.sender.as_mut().context("a consumer that is there")?;
+        sender.assign(pool).context("assigning the pool")
+    }
+
+    /// How long to wait from now on; who is behind gets another chance.
+    pub(super) fn wait_for(&mut self, patience: Duration) {
+        self.patience = patience;
+        self.behind = false;
+        if let Some(sender) = &mut self.sender {
+            sender.set_when_full(WhenFull::BlockFor(patience));
+        }
+    }
+
+    /// Sends a frame, or counts it as missed. A consumer that died is let go.
+    pub(super) fn send(&mut self, frame: &Cbuf, offset: u64) -> Result<()> {
+        let Some(sender) = &mut self.sender else {
+            return Ok(());
+        };
+        if self.behind && sender.queued() == 0 {
+            self.behind = false;
+            sender.set_when_full(WhenFull::BlockFor(self.patience));
+        }
+        match sender.send_buf(frame.clone(), offset) {
+            Ok(()) => self.sent += 1,
+            Err(error) => match error.failure {
+                SendFailure::Full { .. } => {
+                    self.missed += 1;
+                    self.behind = true;
+                    sender.set_when_full(WhenFull::Error);
+                }
+                SendFailure::PeerGone(_) => self.sender = None,
+                failure => {
+                    return Err(failure)
+                        .with_context(|| format!("sending to the {} consumer", self.role.name()));
+                }
+            },
+        }
+        Ok(())
+    }
+
+    /// The consumer's domain, while it is there.
+    pub(super) fn peer(&self) -> Option<DomainId> {
+        self.sender.as_ref().map(Sender::peer)
+    }
+
+    /// Frames that it has not taken yet.
+    pub(super) fn queued(&self) -> u64 {
+        self.sender.as_ref().map_or(0, Sender::queued)
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        self.sender.is_none()
+    }
+}

@@ -1,0 +1,164 @@
+//! What is said about the main stage alone.
+
+use super::Report;
+use crate::demo::passing::{Counted, Left, Trouble};
+use crate::demo::table::Live;
+use crate::output::size;
+use anyhow::Result;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Numbers, for `--json`.
+#[derive(Default, Debug, Serialize)]
+pub(super) struct Facts {
+    copied_bytes: u64,
+    /// Unless nobody may look.
+    syscalls_per_frame: Option<f64>,
+    leaked_bytes: u64,
+    leaked_fds: usize,
+    frames_in_pool: usize,
+    frames_back: usize,
+    /// Frames that were not sent to a consumer while it took none.
+    missed: BTreeMap<&'static str, u64>,
+    killed_held_bytes: u64,
+    killed_back_ms: Option<u128>,
+    intruder_refused: Vec<String>,
+    intruder_succeeded: Vec<String>,
+}
+
+impl Report {
+    /// The stage in which things happened.
+    pub(crate) fn add_trouble(
+        &mut self,
+        trouble: &Trouble,
+        live: &Live,
+        output: &Path,
+    ) -> Result<()> {
+        let marks = trouble.events.iter();
+        let marks = marks.map(|(at, what)| (self.time + at, what.clone()));
+        self.plot.marks.extend(marks);
+        self.draw(&trouble.reached, live);
+        self.check_work("with trouble", &trouble.reached, output)?;
+
+        let missed = trouble.missed.iter();
+        self.facts.missed = missed.map(|(role, n)| (role.name(), *n)).collect();
+        let stopped = match self.facts.missed.get("stats") {
+            Some(missed) => format!("{missed} frames were not sent to it"),
+            None => "it missed none".to_owned(),
+        };
+        self.check(
+            "stopped: the others go on",
+            trouble.taken_meanwhile > 0,
+            format!(
+                "{} frames each meanwhile; {stopped}",
+                trouble.taken_meanwhile
+            ),
+        );
+        let killed = &trouble.killed;
+        self.facts.killed_held_bytes = killed.held;
+        self.facts.killed_back_ms = killed.back_after.map(|time| time.as_millis());
+        self.check(
+            "killed: its memory returns",
+            killed.back_after.is_some(),
+            match killed.back_after {
+                Some(time) => format!(
+                    "it held {} and {} more frames waited for it; all back after {} ms",
+                    size(killed.held),
+                    killed.queued,
+                    time.as_millis()
+                ),
+                None => format!(
+                    "it held {}, and the manager still says so",
+                    size(killed.held)
+                ),
+            },
+        );
+        self.facts.intruder_refused.clone_from(&trouble.refused);
+        self.facts.intruder_succeeded.clone_from(&trouble.succeeded);
+        self.check(
+            "intruder: every attempt to write into a frame is refused",
+            trouble.succeeded.is_empty() && !trouble.refused.is_empty(),
+            if trouble.succeeded.is_empty() {
+                format!("{} attempts", trouble.refused.len())
+            } else {
+                format!("{:?}", trouble.succeeded)
+            },
+        );
+        let copied = |consumers: &[crate::demo::worker::Finished]| -> u64 {
+            consumers.iter().map(|one| one.progress.copied).sum()
+        };
+        let steady = self.stages.last().map_or(0, super::Stage::copied);
+        self.facts.copied_bytes = steady + copied(&trouble.reached.consumers);
+        self.check(
+            "bytes copied between the processes",
+            self.facts.copied_bytes == 0,
+            size(self.facts.copied_bytes),
+        );
+        Ok(())
+    }
+
+    /// System calls in steady state.
+    pub(crate) fn add_counted(&mut self, counted: &Result<Counted>) {
+        let (holds, found) = match counted {
+            Ok(counted) => {
+                let calls = counted.per_frame();
+                self.facts.syscalls_per_frame = Some(calls);
+                let mut found = format!(
+                    "{calls:.2}, both sides together, over {} frames; reading the file took {} more",
+                    counted.frames, counted.file_reads
+                );
+                for (side, calls) in [
+                    ("producer", &counted.producer),
+                    ("consumer", &counted.consumer),
+                ] {
+                    if !calls.is_empty() {
+                        found += &format!("; {side}, number: times {calls:?}");
+                    }
+                }
+                // A timer of the manager's thread may fall into it.
+                (calls < 0.1, found)
+            }
+            // Where tracing is forbidden there is nothing to hold against anybody.
+            Err(error) => (true, format!("not counted: {error:#}")),
+        };
+        self.check("system calls per frame in steady state", holds, found);
+    }
+
+    /// Whether the pool has all its frames again.
+    pub(crate) fn add_frames(&mut self, (back, all): (usize, usize)) {
+        self.facts.frames_back = back;
+        self.facts.frames_in_pool = all;
+        self.check(
+            "every frame can be had again",
+            back == all,
+            format!("{back} of {all}"),
+        );
+    }
+
+    /// What is left when the pool and the consumers are gone and the manager still runs.
+    pub(crate) fn add_left(&mut self, left: &Left) {
+        let Left {
+            before,
+            after,
+            granted,
+        } = left;
+        let bytes = after.bytes().saturating_sub(before.bytes()) + granted;
+        let fds = after.more_fds(before);
+        let mappings = after.mappings.saturating_sub(before.mappings);
+        self.facts.leaked_bytes = bytes;
+        self.facts.leaked_fds = fds.len();
+        self.check(
+            "leaked",
+            (bytes, fds.len(), mappings) == (0, 0, 0),
+            if fds.is_empty() {
+                format!("{bytes} B, 0 descriptors, {mappings} mappings")
+            } else {
+                format!(
+                    "{bytes} B, {mappings} mappings, descriptors: {}",
+                    fds.join(", ")
+                )
+            },
+        );
+    }
+}
