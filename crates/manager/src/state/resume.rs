@@ -134,7 +134,10 @@ impl State {
         if !known {
             return Err(refusal(RefusalCode::Claim, u64::from(id.0), 0).into());
         }
-        if let Some(c) = self.domains.get_mut(&me).and_then(|d| d.claiming.as_mut()) {
+        // Only what exists is kept: a liar names as many ids as it likes.
+        if self.channels.contains_key(&id)
+            && let Some(c) = self.domains.get_mut(&me).and_then(|d| d.claiming.as_mut())
+        {
             c.channels.insert(id);
         }
         self.tell(me, Event::Claimed { req }, &[]);

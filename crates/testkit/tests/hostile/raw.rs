@@ -1,17 +1,17 @@
 //! A client written from docs/protocol.md and docs/format.md alone, which keeps all that it is given.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use tranship_proto::{
-    ChannelId, DomainId, Event, PROTOCOL_VERSION, PoolId, Refusal, Req, Request, Role, decode,
-    encode,
+    CbufId, ChannelId, DomainId, Event, PROTOCOL_VERSION, PoolId, Refusal, Req, Request, Role,
+    decode, encode,
 };
 use tranship_region::layout::{
     CountsRw, LinkHalfRo, LinkHalfRw, RefsRw, Side, TableRo, TableRw, Way,
 };
-use tranship_region::{Opts, RoMapping, RwMapping, make};
+use tranship_region::{Opts, RwMapping, make};
 use tranship_sys::{futex, socket};
 
 use crate::stage::SOCKET;
@@ -19,6 +19,9 @@ use crate::stage::SOCKET;
 pub const CHUNK: u64 = 64 << 10;
 pub const SLOTS: u32 = 64;
 pub const LINES: u32 = 16;
+
+/// The domain that this process was last.
+static LAST: AtomicU32 = AtomicU32::new(0);
 
 pub fn path() -> std::path::PathBuf {
     std::env::var_os(SOCKET).unwrap().into()
@@ -30,6 +33,9 @@ pub struct Raw {
     inbox: VecDeque<(Event, Vec<OwnedFd>)>,
     /// Everything that came, in order, unless something else wanted it.
     pub kept: Vec<OwnedFd>,
+    /// The pool of somebody else's that was offered first.
+    pub prey: Option<Prey>,
+    gone: BTreeSet<ChannelId>,
     next: u32,
 }
 
@@ -42,6 +48,8 @@ impl Raw {
             domain: DomainId(0),
             inbox: VecDeque::new(),
             kept: Vec::new(),
+            prey: None,
+            gone: BTreeSet::new(),
             next: 0,
         }
     }
@@ -51,11 +59,24 @@ impl Raw {
     }
 
     pub fn try_join(name: &str) -> Result<Self, Option<Refusal>> {
+        Self::hello(name, None)
+    }
+
+    /// Comes back as what this process was before, so that it stays one domain however often it is thrown out.
+    pub fn again(name: &str) -> Self {
+        let before = match LAST.load(Ordering::Relaxed) {
+            0 => None,
+            id => Some(DomainId(id)),
+        };
+        Self::hello(name, before).unwrap()
+    }
+
+    fn hello(name: &str, resume: Option<DomainId>) -> Result<Self, Option<Refusal>> {
         let mut raw = Self::silent();
         let hello = Request::Hello {
             version: PROTOCOL_VERSION,
             name: name.into(),
-            resume: None,
+            resume,
             dumpable: true,
         };
         // Who is over the limit is told so and cut off, perhaps before this.
@@ -63,6 +84,7 @@ impl Raw {
         match raw.recv() {
             Some((Event::Welcome { domain, .. }, fds)) => {
                 raw.domain = domain;
+                LAST.store(domain.0, Ordering::Relaxed);
                 raw.kept.extend(fds);
                 Ok(raw)
             }
@@ -243,44 +265,82 @@ impl Raw {
         channel.counts.push((fd, counts));
     }
 
-    /// As a sink: takes the pool that is offered next, and its first chunk.
-    pub fn take_offer(&mut self, channel: &mut Channel) -> Prey {
-        let ((pool, max_bytes, slots, chunk_bytes), mut fds) = self.wait(|e| match e {
+    /// As a sink: takes the pool that is offered next, and its first chunk if it is new.
+    pub fn take_offer(&mut self, channel: &mut Channel) {
+        let ((pool, max_bytes, slots, chunk_bytes, known), mut fds) = self.wait(|e| match e {
             Event::PoolOffer {
                 pool,
                 max_bytes,
                 slots,
                 chunk_bytes,
+                known,
                 ..
-            } => Some((*pool, *max_bytes, *slots, *chunk_bytes)),
+            } => Some((*pool, *max_bytes, *slots, *chunk_bytes, *known)),
             _ => None,
         });
         let table_fd = fds.remove(0);
-        let table = TableRo::open(&table_fd, slots, max_bytes, chunk_bytes).unwrap();
-        self.kept.push(table_fd);
         let (rcvd_fd, rcvd) = CountsRw::create(Way::Rcvd, slots).unwrap();
-        let (refs_fd, refs) = RefsRw::create(slots).unwrap();
-        self.send(
-            &Request::AcceptPool {
-                channel: channel.id,
-                pool,
-                with_refs: true,
-            },
-            &[rcvd_fd.as_fd(), refs_fd.as_fd()],
-        );
-        let (_, mut fds) = self.wait(|e| matches!(e, Event::ChunkAdded { .. }).then_some(()));
-        let chunk_fd = fds.remove(0);
-        let chunk = RoMapping::map(&chunk_fd, usize::try_from(chunk_bytes).unwrap()).unwrap();
-        self.kept.push(chunk_fd);
-        Prey {
+        let accept = Request::AcceptPool {
+            channel: channel.id,
             pool,
-            slots,
-            max_bytes,
-            table,
-            refs,
-            rcvd,
-            _chunk: chunk,
-            _fds: [rcvd_fd, refs_fd],
+            with_refs: !known,
+        };
+        if known {
+            self.send(&accept, &[rcvd_fd.as_fd()]);
+        } else {
+            let table = TableRo::open(&table_fd, slots, max_bytes, chunk_bytes).unwrap();
+            let (refs_fd, refs) = RefsRw::create(slots).unwrap();
+            self.send(&accept, &[rcvd_fd.as_fd(), refs_fd.as_fd()]);
+            let (_, mut fds) = self.wait(|e| matches!(e, Event::ChunkAdded { .. }).then_some(()));
+            self.kept.push(fds.remove(0));
+            self.prey = Some(Prey {
+                pool,
+                slots,
+                max_bytes,
+                table,
+                refs,
+                _fd: refs_fd,
+            });
+        }
+        self.kept.push(table_fd);
+        channel.counts.push((rcvd_fd, rcvd));
+    }
+
+    /// Whether the other side has left the channel, as the manager says. Descriptors that come are closed.
+    pub fn is_gone(&mut self, channel: ChannelId) -> bool {
+        let mut buf = [0u8; 17000];
+        while let Ok(r) = socket::recvmsg(&self.fd, &mut buf, true) {
+            if r.bytes == 0 {
+                return true;
+            }
+            match decode(&buf[..r.bytes]).unwrap() {
+                Event::PeerGone { channel, .. } => {
+                    self.gone.insert(channel);
+                }
+                Event::ChunkAdded { .. } => {}
+                event => self.inbox.push_back((event, r.fds)),
+            }
+        }
+        self.inbox.retain(|(e, _)| match e {
+            Event::PeerGone { channel, .. } => {
+                self.gone.insert(*channel);
+                false
+            }
+            _ => true,
+        });
+        self.gone.contains(&channel)
+    }
+
+    /// Waits until there is room for a line; `false` if the other side has left.
+    pub fn room(&mut self, channel: &Channel) -> bool {
+        loop {
+            if channel.has_room() {
+                return true;
+            }
+            if self.is_gone(channel.id) {
+                return false;
+            }
+            std::thread::yield_now();
         }
     }
 
@@ -318,9 +378,29 @@ pub struct Prey {
     pub max_bytes: u64,
     pub table: TableRo,
     pub refs: RefsRw,
-    pub rcvd: CountsRw,
-    _chunk: RoMapping,
-    _fds: [OwnedFd; 2],
+    _fd: OwnedFd,
+}
+
+impl Prey {
+    /// Counts a reference of the slot that an id names.
+    pub fn retain(&self, id: CbufId) {
+        self.refs.refs()[id.slot() as usize].fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Takes it back.
+    pub fn release(&self, id: CbufId) {
+        self.refs.refs()[id.slot() as usize].fetch_sub(1, Ordering::SeqCst);
+        self.refs.wake().fetch_add(1, Ordering::SeqCst);
+        let _ = futex::wake(self.refs.wake(), u32::MAX >> 1);
+    }
+
+    pub fn generation(&self, id: CbufId) -> u32 {
+        self.table
+            .slot(id.slot())
+            .unwrap()
+            .generation()
+            .load(Ordering::Acquire)
+    }
 }
 
 pub struct Channel {
@@ -349,14 +429,23 @@ impl Channel {
         self.wake();
     }
 
-    /// Waits until there is room for a line.
-    pub fn room(&self) {
-        while self.tail - self.theirs.head().load(Ordering::Acquire).min(self.tail)
-            >= u64::from(LINES)
-            && self.theirs.closed().load(Ordering::Acquire) == 0
-        {
-            std::thread::yield_now();
-        }
+    fn has_room(&self) -> bool {
+        self.tail - self.theirs.head().load(Ordering::Acquire).min(self.tail) < u64::from(LINES)
+    }
+
+    /// Takes a line as a sink does that counts honestly: reference, received, head.
+    pub fn take(&self, position: u64, prey: &Prey) -> [u64; 8] {
+        let words = self.line(position);
+        prey.retain(CbufId(words[2]));
+        self.count(CbufId(words[2]));
+        self.own.head().store(position + 1, Ordering::Release);
+        self.wake();
+        words
+    }
+
+    /// Counts a line as received or sent.
+    pub fn count(&self, id: CbufId) {
+        self.counts[0].1.counts()[id.slot() as usize].fetch_add(1, Ordering::SeqCst);
     }
 
     /// The other side's line at a position, waiting for it.

@@ -30,6 +30,15 @@ pub fn memfds() -> Vec<(i32, String, u64, u64)> {
     dir.flatten().filter_map(one).collect()
 }
 
+/// Descriptors of this process, apart from memfds whose name begins so.
+pub fn descriptors_without(name: &str) -> usize {
+    let all = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+    all - memfds()
+        .iter()
+        .filter(|(_, n, ..)| n.starts_with(name))
+        .count()
+}
+
 /// Every memfd that this process maps writable and shared.
 pub fn written() -> Vec<Written> {
     let fds: BTreeMap<u64, i32> = memfds()

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
-use tranship_proto::Role;
+use tranship_proto::{CbufId, Role};
 use tranship_sys::map;
 use tranship_testkit::attack::{self, Attempt, Outcome, Target};
 use tranship_testkit::{Control, Peer, child};
@@ -38,10 +38,11 @@ child!(
         let mut raw = Raw::join("besieger");
         // A reader of the writer's pool: its table, a chunk, the source's half of the link.
         let mut reading = raw.connect("still", Role::Sink);
-        let prey = raw.take_offer(&mut reading);
-        let line = reading.line(0);
-        prey.refs.refs()[usize::try_from((line[2] >> 24) & 0xf_ffff).unwrap()]
-            .fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        raw.take_offer(&mut reading);
+        raw.prey
+            .as_ref()
+            .unwrap()
+            .retain(CbufId(reading.line(0)[2]));
         // A writer to the third domain: its counters, the sink's half of the link.
         let bait = raw.create_pool("bait");
         let mut writing = raw.connect("sink", Role::Source);
@@ -85,7 +86,7 @@ child!(
             ctl.send(&attack::run(&all[order.attack], &target, &mut || Ok(())).outcome)
                 .unwrap();
         }
-        drop((prey, bait, reading, writing));
+        drop((bait, reading, writing));
     }
 );
 
