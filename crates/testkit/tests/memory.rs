@@ -1,0 +1,321 @@
+//! Memory follows what is used: after a spike, at the limits, and past a reader that stands still. Bytes are those of
+//! the memfds themselves, counted from outside.
+
+use std::time::Duration;
+
+use tranship_core::{
+    Code, Domain, LinkOptions, Message, Pool, PoolOptions, Role, Sender, StatRecord, WhenFull,
+};
+use tranship_manager::Config;
+use tranship_testkit::{Cgroup, Control, Exit, Held, Peer, Watchdog, child, skipped};
+
+const CHUNK: usize = 256 << 10;
+
+fn dog() -> Watchdog {
+    Watchdog::new(Duration::from_secs(240))
+}
+
+fn join(name: &str, socket: &str, helper: bool) -> Domain {
+    let builder = Domain::builder().name(name).socket(socket);
+    builder.helper_thread(helper).connect().expect("connect")
+}
+
+fn pool(domain: &Domain, chunks: usize) -> Pool {
+    let options = PoolOptions::new((chunks * CHUNK) as u64).chunk_bytes(CHUNK as u64);
+    domain.create_pool(options).expect("pool")
+}
+
+/// Takes part in the domain's life until the test says the next thing.
+fn turn_until_told(ctl: &Control, domain: &Domain) {
+    while !ctl.is_ready() {
+        domain.turn().expect("turn");
+    }
+}
+
+// Commands: a number of chunks to hold (sent too), 0 to let all go.
+child!(
+    fn writes(ctl: Control) {
+        let (socket, helper): (String, bool) = ctl.recv().unwrap().unwrap();
+        let domain = join("writer", &socket, helper);
+        let pool = pool(&domain, 256);
+        let mut sender = domain.open_sender("spike").unwrap();
+        let mut held = Vec::new();
+        while let Some(chunks) = ctl.recv::<usize>().unwrap() {
+            held.clear();
+            for i in 0..chunks {
+                let mut buf = pool.alloc(CHUNK).unwrap();
+                buf.fill(i.to_le_bytes()[0]);
+                let buf = buf.freeze();
+                sender.send(buf.clone()).unwrap();
+                held.push(buf);
+            }
+            ctl.send(&chunks).unwrap();
+            if !helper {
+                turn_until_told(&ctl, &domain);
+            }
+        }
+    }
+);
+
+// Commands: how many messages to take and to hold.
+child!(
+    fn reads(ctl: Control) {
+        let (socket, helper): (String, bool) = ctl.recv().unwrap().unwrap();
+        let domain = join("reader", &socket, helper);
+        let listener = domain.listen("spike", Role::Sink).unwrap();
+        ctl.send(&0).unwrap();
+        let mut receiver = listener.accept_receiver().unwrap();
+        ctl.send(&0).unwrap();
+        let mut held: Vec<Message> = Vec::new();
+        while let Some(messages) = ctl.recv::<usize>().unwrap() {
+            held.clear();
+            for _ in 0..messages {
+                held.push(receiver.recv().unwrap());
+            }
+            ctl.send(&messages).unwrap();
+            if !helper {
+                turn_until_told(&ctl, &domain);
+            }
+        }
+    }
+);
+
+fn chunk_bytes(peers: &[&Peer]) -> u64 {
+    let held = Held::by(peers.iter().map(|p| p.pid())).expect("held");
+    let chunks = held.memfds_named("tranship-chunk");
+    chunks.values().map(|m| m.resident).sum()
+}
+
+fn spike(helper: bool) {
+    let _dog = dog();
+    let manager = Domain::builder()
+        .name("manager")
+        .embedded()
+        .expect("embedded");
+    let socket = manager.socket_path().expect("socket").display().to_string();
+    let reader = reads().start().expect("reader");
+    assert_eq!(reader.ask::<usize>(&(&socket, helper)), 0);
+    let writer = writes().start().expect("writer");
+    writer.send(&(&socket, helper)).expect("send");
+    assert_eq!(reader.expect::<usize>(), 0);
+    let both = [&writer, &reader];
+    let step = |chunks: usize| {
+        reader.send(&chunks).expect("send");
+        writer.ask::<usize>(&chunks);
+        reader.expect::<usize>();
+    };
+    step(2);
+    let before = chunk_bytes(&both);
+    assert!((1..=4 * CHUNK as u64).contains(&before), "{before} B");
+    for round in 0..2 {
+        step(200);
+        let peak = chunk_bytes(&both);
+        assert!(peak >= 200 * CHUNK as u64, "round {round}: {peak} B");
+        step(0);
+        // Nobody allocates, nobody calls anything but what the mode says.
+        while chunk_bytes(&both) > before + before / 20 {
+            std::thread::yield_now();
+        }
+        let mapped = Held::by(both.map(Peer::pid)).expect("held").mapped;
+        assert!(mapped < 30 * CHUNK as u64, "{mapped} B still mapped");
+        let stat = manager.stat().expect("stat");
+        assert!(
+            matches!(&stat[0], StatRecord::Manager(m) if m.granted_bytes <= before),
+            "{:?}",
+            stat[0]
+        );
+    }
+    step(100); // and it can grow again
+}
+
+#[test]
+fn after_a_spike_chunks_go_back_when_programs_call_turn() {
+    spike(false);
+}
+
+#[test]
+fn after_a_spike_chunks_go_back_when_programs_never_call() {
+    spike(true);
+}
+
+// Fills a pool until there is no more, touching every byte.
+child!(
+    fn fills(ctl: Control) {
+        let domain = Domain::builder().name("filler").embedded().unwrap();
+        let pool = pool(&domain, 1024);
+        ctl.send(&pool.quota_bytes()).unwrap();
+        ctl.recv::<()>().unwrap();
+        let mut held = Vec::new();
+        let error = loop {
+            match pool.try_alloc(CHUNK) {
+                Ok(mut buf) => {
+                    buf.fill(1);
+                    held.push(buf);
+                }
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.code(), Code::OutOfMemory, "{error}");
+        let waited = pool.alloc_timeout(CHUNK, Duration::from_millis(20));
+        assert_eq!(waited.unwrap_err().code(), Code::OutOfMemory);
+        ctl.send(&(held.len() * CHUNK)).unwrap();
+        held.pop();
+        pool.alloc(CHUNK).unwrap();
+    }
+);
+
+#[test]
+fn where_the_cgroup_ends_alloc_errs_and_nobody_is_killed() {
+    let _dog = dog();
+    let group = match Cgroup::new("small") {
+        Ok(group) => group,
+        Err(e) => return skipped(e),
+    };
+    let limit = 64 << 20;
+    if let Err(e) = group.limit(limit) {
+        return skipped(e);
+    }
+    let peer = fills()
+        .cgroup(&group)
+        .capture_stderr()
+        .start()
+        .expect("start");
+    let quota: u64 = peer.expect();
+    assert_eq!(quota, 1024 * CHUNK as u64, "the quota alone would allow it");
+    peer.send(&()).expect("send");
+    let got: u64 = peer.expect();
+    assert!((limit / 4..limit).contains(&got), "{got} B of {limit}");
+    assert_eq!(peer.wait(), Exit::Code(0), "{}", peer.stderr());
+}
+
+/// What the manager says: granted, stranded, stranded by who is called so.
+fn totals(manager: &Domain, name: &str) -> (u64, u64, u64) {
+    let mut totals = (0, 0, 0);
+    for record in manager.stat().expect("stat") {
+        match record {
+            StatRecord::Manager(m) => {
+                assert!(m.granted_bytes + m.stranded_bytes <= m.total_bytes, "{m:?}");
+                totals.0 = m.granted_bytes;
+                totals.1 = m.stranded_bytes;
+            }
+            StatRecord::Domain(d) if d.name == name => totals.2 = d.stranded_bytes,
+            StatRecord::Domain(d) => assert_eq!(d.stranded_bytes, 0, "{d:?}"),
+            _ => {}
+        }
+    }
+    totals
+}
+
+/// Sends as many chunks as it can have; says how many.
+fn send_all(pool: &Pool, sender: &mut Sender, most: usize) -> usize {
+    for sent in 0..most {
+        match pool.try_alloc(CHUNK) {
+            Ok(mut buf) => {
+                buf.fill(sent.to_le_bytes()[0]);
+                sender.send(buf).expect("send");
+            }
+            Err(error) => {
+                assert_eq!(error.code(), Code::OutOfMemory, "{error}");
+                return sent;
+            }
+        }
+    }
+    most
+}
+
+// Takes messages, keeps some of them, and calls the library in no other way until it is told to.
+child!(
+    fn holds(ctl: Control) {
+        let socket: String = ctl.recv().unwrap().unwrap();
+        let domain = join("holder", &socket, false);
+        let mut receiver = domain.open_receiver("held").unwrap();
+        let mut held: Vec<Message> = (0..16).map(|_| receiver.recv().unwrap()).collect();
+        let keep: usize = ctl.ask(&held.len()).unwrap();
+        held.truncate(keep);
+        ctl.ask::<()>(&held.len()).unwrap();
+        // Told to take part again, until told to end.
+        turn_until_told(&ctl, &domain);
+        for (i, message) in held.iter().enumerate() {
+            assert!(message.to_vec().iter().all(|b| usize::from(*b) == i));
+        }
+        ctl.recv::<()>().unwrap();
+    }
+);
+
+/// What one says before it waits for the next thing.
+trait Ask {
+    fn ask<T: serde::de::DeserializeOwned>(&self, said: &usize) -> Option<T>;
+}
+
+impl Ask for Control {
+    fn ask<T: serde::de::DeserializeOwned>(&self, said: &usize) -> Option<T> {
+        self.send(said).expect("test");
+        self.recv().expect("test")
+    }
+}
+
+#[test]
+fn a_stopped_reader_strands_only_what_it_was_shown() {
+    let _dog = dog();
+    let chunk = CHUNK as u64;
+    let total = 40 * chunk;
+    let config = Config {
+        total: Some(total),
+        ..Config::default()
+    };
+    let builder = Domain::builder().name("writer").config(config);
+    let writer = builder.helper_thread(true).embedded().expect("embedded");
+    let socket = writer.socket_path().expect("socket").display().to_string();
+    let (one, two) = (pool(&writer, 16), pool(&writer, 64));
+    let holder = holds().start().expect("holder");
+    holder.send(&socket).expect("send");
+    let options = LinkOptions::new().lines(16);
+    let listener = writer.listen_with("held", Role::Source, options);
+    let mut to_holder = listener.expect("listen").accept_sender().expect("accept");
+    assert_eq!(send_all(&one, &mut to_holder, 16), 16);
+    assert_eq!(holder.expect::<usize>(), 16);
+    // It lets go of 14 of its 16, and stands still before it could unmap anything.
+    assert_eq!(holder.ask::<usize>(&2usize), 2);
+    holder.stop();
+    let mut stranded = 0;
+    while stranded < 14 * chunk {
+        let (_, all, by_holder) = totals(&writer, "holder");
+        assert_eq!(all, by_holder);
+        assert!(by_holder <= 14 * chunk, "not more than it was shown");
+        stranded = by_holder;
+    }
+    // Its ring fills up, and nobody waits for it.
+    to_holder.set_when_full(WhenFull::Error);
+    let sent = (0..100).filter(|_| to_holder.send_inline(b"", 0).is_ok());
+    assert_eq!(sent.count(), 16);
+
+    // With another reader the writer goes on in what is left of the total.
+    let other = reads().start().expect("other");
+    assert_eq!(other.ask::<usize>(&(&socket, true)), 0);
+    let mut to_other = writer.open_sender("spike").expect("open");
+    assert_eq!(other.expect::<usize>(), 0);
+    for _ in 0..20 {
+        other.send(&4usize).expect("send");
+        assert_eq!(send_all(&two, &mut to_other, 4), 4);
+        assert_eq!(other.expect::<usize>(), 4);
+        totals(&writer, "holder");
+    }
+    let mut more = Vec::new();
+    while let Ok(buf) = two.try_alloc(CHUNK) {
+        more.push(buf);
+    }
+    let (granted, stranded, _) = totals(&writer, "holder");
+    assert_eq!(granted + stranded, total, "all that is left, and no more");
+    assert_eq!(stranded, 14 * chunk);
+    drop(more);
+
+    // Awake again it unmaps what it need not have.
+    holder.resume();
+    holder.send(&()).expect("send");
+    while totals(&writer, "holder").1 > 0 {
+        std::thread::yield_now();
+    }
+    drop(two.alloc(30 * CHUNK).expect("more than was left before"));
+    holder.send(&()).expect("send");
+    assert_eq!(holder.wait(), Exit::Code(0));
+}

@@ -1,0 +1,117 @@
+//! A stream between two processes that poll: no system call per buffer on either side, counted from outside.
+
+use std::time::Duration;
+
+use tranship_core::{Domain, LinkOptions, PoolOptions, Role, StatRecord, Wait};
+use tranship_testkit::syscalls::SyscallCounter;
+use tranship_testkit::{Control, Watchdog, child};
+
+const FRAME: usize = 64 << 10;
+/// Buffers per look.
+const WINDOW: u64 = 20_000;
+
+fn options() -> LinkOptions {
+    LinkOptions::new().lines(64).wait(Wait::Spin)
+}
+
+// Both ends go on for ever; the test kills them.
+child!(
+    fn streams_out(ctl: Control) {
+        let socket: String = ctl.recv().unwrap().unwrap();
+        let domain = Domain::builder()
+            .name("out")
+            .socket(socket)
+            .connect()
+            .unwrap();
+        let pool = domain.create_pool(PoolOptions::new(32 << 20)).unwrap();
+        let mut sender = domain.open_sender_with("stream", options()).unwrap();
+        for n in 0u64.. {
+            let mut buf = pool.alloc(FRAME).unwrap();
+            buf[..8].copy_from_slice(&n.to_le_bytes());
+            sender.send_with(buf, n).unwrap();
+        }
+    }
+);
+
+child!(
+    fn streams_in(ctl: Control) {
+        let socket: String = ctl.recv().unwrap().unwrap();
+        let domain = Domain::builder()
+            .name("in")
+            .socket(socket)
+            .connect()
+            .unwrap();
+        let listener = domain.listen_with("stream", Role::Sink, options()).unwrap();
+        let mut receiver = listener.accept_receiver().unwrap();
+        for n in 0u64.. {
+            let message = receiver.recv().unwrap();
+            let meta = message.meta;
+            let got = message.into_buf().unwrap();
+            assert_eq!((meta, got.view().read_u64(0)), (n, Ok(n)));
+        }
+    }
+);
+
+/// Messages that the receiver has taken, as the manager reads it from outside.
+fn taken(manager: &Domain) -> u64 {
+    let stat = manager.stat().expect("stat");
+    let channel = stat.iter().find_map(|r| match r {
+        StatRecord::Channel(c) if c.name == "stream" && c.source.is_some() => Some(c.taken),
+        _ => None,
+    });
+    channel.unwrap_or(0)
+}
+
+#[test]
+fn a_polling_stream_makes_no_system_calls() {
+    let _dog = Watchdog::new(Duration::from_secs(240));
+    let manager = Domain::builder()
+        .name("manager")
+        .embedded()
+        .expect("embedded");
+    let socket = manager.socket_path().expect("socket").display().to_string();
+    let reader = streams_in().start().expect("reader");
+    reader.send(&socket).expect("send");
+    let writer = streams_out().start().expect("writer");
+    writer.send(&socket).expect("send");
+    let reach = |goal: u64| {
+        while taken(&manager) < goal {
+            assert!(!reader.has_ended() && !writer.has_ended());
+            std::thread::yield_now();
+        }
+        taken(&manager)
+    };
+    reach(WINDOW);
+    let counters = [&reader, &writer].map(|p| SyscallCounter::attach(p.pid()).expect("attach"));
+    let mut at = reach(taken(&manager) + WINDOW);
+    let begin = at;
+    let mut quiet = 0;
+    let mut calls = [0u64; 2];
+    // A process that polls looks now and then, when nothing has come for millions of rounds, whether its peer still
+    // lives. On a busy machine that happens (a peer that does not run sends nothing), so several windows.
+    for window in 0..10 {
+        let marks = counters.each_ref().map(SyscallCounter::counts);
+        let from = at;
+        at = reach(at + WINDOW);
+        let since = [counters[0].since(&marks[0]), counters[1].since(&marks[1])];
+        eprintln!(
+            "window {window}: {} buffers, in {:?}, out {:?}",
+            at - from,
+            since[0],
+            since[1]
+        );
+        let sums = since.map(|s| s.values().sum::<u64>());
+        quiet += u32::from(sums == [0, 0]);
+        calls = [calls[0] + sums[0], calls[1] + sums[1]];
+    }
+    assert!(quiet > 0, "every window had system calls: {calls:?}");
+    for (who, calls) in ["receiver", "sender"].iter().zip(calls) {
+        let buffers = at - begin;
+        assert!(
+            calls * 1000 < buffers,
+            "{who}: {calls} system calls for {buffers} buffers"
+        );
+    }
+    writer.kill();
+    reader.kill();
+}
