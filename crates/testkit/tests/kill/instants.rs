@@ -1,6 +1,6 @@
 //! Kills at random instants.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tranship_testkit::{Random, Watchdog};
 
@@ -22,6 +22,7 @@ fn at_random_instants() {
     let mut stage = Stage::new(&mut random);
     for n in 0..kills() {
         let victim = ROLES[usize::try_from(random.below(4)).unwrap_or(0)];
+        let began = Instant::now();
         random.instant(Duration::from_millis(3));
         stage.kill(victim);
         // The manager's absence is felt, and half of the others' too, before there is a new one.
@@ -39,9 +40,10 @@ fn at_random_instants() {
             stage.whole_quota();
         }
         stage.pair_goes_on();
-        if n % 100 == 99 {
-            eprintln!("{} kills", n + 1);
-        }
+        eprintln!(
+            "{n}: {victim:?} killed; went on after {:?}",
+            began.elapsed()
+        );
     }
     stage.flows();
     stage.whole_quota();

@@ -1,10 +1,11 @@
 //! The manager as a process of its own.
 
+use tranship_core::StatRecord;
 use tranship_manager::{Config, Listener, Shutdown};
 use tranship_testkit::{Control, child, is_root};
 
 use crate::forwarder::LIST_POOL;
-use crate::seat::Start;
+use crate::seat::{Broken, Order, Seat, Start, broken};
 use crate::stage::{PAIR_POOL, WRITER_POOL};
 
 child!(
@@ -30,3 +31,34 @@ child!(
         tranship_manager::run(config, listener, &stop, is_root()).map_err(|e| text(&e))
     }
 );
+
+child!(
+    /// Looks at the manager's books from outside.
+    pub fn guest(ctl: Control) -> Result<(), Broken> {
+        let mut seat = Seat::take(ctl, "guest", 0)?;
+        loop {
+            match seat.round()? {
+                None => seat.idle(),
+                Some(Order::Alone) => {
+                    while !alone(&seat.domain.stat().map_err(broken)?) {
+                        std::thread::yield_now();
+                    }
+                    seat.done()?;
+                }
+                Some(Order::Quit) => return Ok(()),
+                Some(other) => return Err(format!("guest: {other:?}")),
+            }
+        }
+    }
+);
+
+fn alone(books: &[StatRecord]) -> bool {
+    books
+        .iter()
+        .filter(|record| match record {
+            StatRecord::Manager(m) => m.granted_bytes != 0 || m.stranded_bytes != 0,
+            _ => true,
+        })
+        .count()
+        == 1
+}

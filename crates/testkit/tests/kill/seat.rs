@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 use serde::{Deserialize, Serialize};
-use tranship_core::{Domain, DomainError, LinkOptions, RecvError, SendFailure, Wait, WhenFull};
+use tranship_core::{
+    Domain, DomainError, LinkOptions, PoolOptions, RecvError, SendFailure, Wait, WhenFull,
+};
 use tranship_testkit::{Control, Random};
 
 /// The first message to a party.
@@ -29,6 +31,8 @@ pub enum Order {
     Managed,
     /// Allocate the whole quota once more.
     Quota,
+    /// Answer when the manager knows of nobody and nothing else.
+    Alone,
     /// Let go of everything but the domain, and keep turning.
     Strip,
     /// End in order.
@@ -69,6 +73,11 @@ impl Seat {
             }
             std::thread::yield_now();
         };
+        // What the library opens once and keeps (it watches its cgroup) is there before anything is counted.
+        match domain.create_pool(PoolOptions::new(1)) {
+            Ok(pool) => drop(pool),
+            Err(e) => bearable(&e)?,
+        }
         ctl.send(&Done).map_err(broken)?;
         let seat = Seat {
             random: Random::seeded(start.seed ^ start.incarnation),

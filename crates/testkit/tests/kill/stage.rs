@@ -60,7 +60,12 @@ impl Stage {
         };
         let the_manager = start(manager::manager(), 0);
         the_manager.expect::<()>();
-        let manager_alone = held(&[&the_manager]);
+        let guest = start(manager::guest(), 0);
+        guest.expect::<Done>();
+        let Done = guest.ask(&Order::Go);
+        let Done = guest.ask(&Order::Alone);
+        let manager_alone = held(&[&the_manager, &guest]);
+        quits("guest", &guest);
         let pair = [start(pair::source(), 0), start(pair::sink(), 0)];
         pair.iter().for_each(|p| {
             p.expect::<Done>();
@@ -191,7 +196,7 @@ impl Stage {
     }
 
     /// Everything that was made for the flow is gone again: first of each party, then of the survivors.
-    pub fn ends(mut self) {
+    pub fn ends(self) {
         let three = [Role::Writer, Role::Forwarder, Role::Receiver];
         for role in three {
             let Done = self.of(role).ask(&Order::Strip);
@@ -201,7 +206,7 @@ impl Stage {
             returns_to(&format!("{role:?} stripped"), &bare, &[self.of(role)]);
         }
         for role in three {
-            self.quits(role);
+            quits(&format!("{role:?}"), self.of(role));
         }
         let [source, sink] = &self.pair;
         let manager = &self.parties[Role::Manager as usize];
@@ -210,22 +215,30 @@ impl Stage {
             &self.without_flow,
             &[manager, source, sink],
         );
-        for peer in &self.pair {
-            peer.send(&Order::Quit)
-                .unwrap_or_else(|e| panic!("pair: {e}"));
-            assert_eq!(peer.wait(), Exit::Code(0), "pair");
-        }
-        returns_to("manager", &self.manager_alone, &[manager]);
-        let last = self.parties.remove(Role::Manager as usize);
-        assert!(!last.has_ended());
+        self.pair.iter().for_each(|peer| quits("pair", peer));
+        let guest = manager::guest().start().expect("a child");
+        let (socket, incarnation, seed) = (self.socket.clone(), 0, self.seed);
+        let start = Start {
+            socket,
+            incarnation,
+            seed,
+        };
+        guest.send(&start).expect("a child that listens");
+        guest.expect::<Done>();
+        let Done = guest.ask(&Order::Go);
+        let Done = guest.ask(&Order::Alone);
+        returns_to(
+            "manager with a guest",
+            &self.manager_alone,
+            &[manager, &guest],
+        );
     }
+}
 
-    fn quits(&self, role: Role) {
-        let peer = self.of(role);
-        peer.send(&Order::Quit)
-            .unwrap_or_else(|e| panic!("{role:?}: {e}"));
-        assert_eq!(peer.wait(), Exit::Code(0), "{role:?}");
-    }
+fn quits(who: &str, peer: &Peer) {
+    peer.send(&Order::Quit)
+        .unwrap_or_else(|e| panic!("{who}: {e}"));
+    assert_eq!(peer.wait(), Exit::Code(0), "{who}");
 }
 
 fn held(peers: &[&Peer]) -> Held {
