@@ -379,6 +379,12 @@ fn who_never_reads_is_expelled_and_may_come_back() {
     assert_eq!(back.grant(pool.id, 1), Ok(1));
 }
 
+fn inode(fd: &std::os::fd::OwnedFd) -> u64 {
+    use std::os::unix::fs::MetadataExt as _;
+    let file = std::fs::File::from(fd.try_clone().unwrap());
+    file.metadata().unwrap().ino()
+}
+
 #[test]
 fn what_was_shown_is_claimed_from_a_new_manager() {
     watchdog();
@@ -410,6 +416,7 @@ fn what_was_shown_is_claimed_from_a_new_manager() {
         req,
         pool: pool.id,
         slots,
+        table: inode(&pool.table_fd),
         mapped: vec![(0, 7), (1, 3)],
     };
     b2.send(&reader, &[refs.0.as_fd()]);
@@ -419,6 +426,7 @@ fn what_was_shown_is_claimed_from_a_new_manager() {
         role: Role::Sink,
         peer: a.domain,
         lines,
+        peer_inode: inode(&chan.source_half.0),
     };
     b2.send(
         &Request::ClaimChannel { req, claim },
@@ -452,11 +460,19 @@ fn what_was_shown_is_claimed_from_a_new_manager() {
     };
     a2.send(&claim, &[pool.chunks[0].2.as_fd()]);
     let req = a2.req();
+    let roster = Request::ClaimRoster {
+        req,
+        pool: pool.id,
+        readers: vec![(b.domain, inode(&refs.0))],
+    };
+    a2.send(&roster, &[]);
+    let req = a2.req();
     let claim = ChannelClaim {
         channel: chan.id,
         role: Role::Source,
         peer: b.domain,
         lines,
+        peer_inode: inode(&chan.sink_half.0),
     };
     a2.send(
         &Request::ClaimChannel { req, claim },
@@ -510,4 +526,87 @@ fn a_second_manager_is_refused_and_a_stale_socket_replaced() {
     Client::join(&path, "x").sync();
     drop(m);
     assert!(!path.exists());
+}
+
+#[test]
+fn a_stolen_id_is_no_use_without_the_memory() {
+    watchdog();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("m.sock");
+    let m = Embedded::start(Config::default(), Some(&path)).unwrap();
+    let mut a = Client::join(&path, "a");
+    let mut b = Client::join(&path, "b");
+    let mut pool = a.create_pool(4);
+    a.grant(pool.id, 1).unwrap();
+    a.show_chunk(&mut pool, 0, 7);
+    let chan = open_channel(&mut a, &mut b, "n");
+    drop(m);
+    let _m = Embedded::start(Config::default(), Some(&path)).unwrap();
+    // The owner is back; the thief was quicker than the reader, and makes everything that it can make.
+    let mut a = Client::join_as(&path, "a", Some(a.domain));
+    let mut thief = Client::join_as(&path, "b", Some(b.domain));
+    assert!(thief.resumed);
+    let req = a.req();
+    let claim = Request::ClaimPool {
+        req,
+        pool: pool.id,
+        name: "pool".into(),
+        max_bytes: pool.max_bytes,
+        slots: SLOTS,
+        chunk_bytes: CHUNK,
+    };
+    a.send(&claim, &[pool.table_fd.as_fd()]);
+    let req = a.req();
+    let (index, serial) = (0, 7);
+    let claim = Request::ClaimChunk {
+        req,
+        pool: pool.id,
+        index,
+        serial,
+    };
+    a.send(&claim, &[pool.chunks[0].2.as_fd()]);
+    let claim = |peer, role, peer_inode| ChannelClaim {
+        channel: chan.id,
+        role,
+        peer,
+        lines: 16,
+        peer_inode,
+    };
+    let req = a.req();
+    let mine = claim(b.domain, Role::Source, inode(&chan.sink_half.0));
+    a.send(
+        &Request::ClaimChannel { req, claim: mine },
+        &[chan.source_half.0.as_fd()],
+    );
+    let req = a.req();
+    a.send(&Request::ClaimDone { req }, &[]);
+    a.sync();
+
+    // Its own half under the channel's name: not what the source has mapped, however well it guesses the source's.
+    let (half, _) =
+        tranship_region::layout::LinkHalfRw::create(tranship_region::layout::Side::Sink, 16)
+            .unwrap();
+    let req = thief.req();
+    let theirs = claim(a.domain, Role::Sink, inode(&chan.source_half.0));
+    thief.send(
+        &Request::ClaimChannel { req, claim: theirs },
+        &[half.as_fd()],
+    );
+    assert_eq!(thief.refused(req), RefusalCode::Claim);
+    // Counters of a reader that the writer has never named: not taken up, so no chunk is ever shown.
+    let (refs, _) = RefsRw::create(SLOTS).unwrap();
+    let req = thief.req();
+    let reader = Request::ClaimReader {
+        req,
+        pool: pool.id,
+        slots: SLOTS,
+        table: inode(&pool.table_fd),
+        mapped: vec![(0, 7)],
+    };
+    thief.send(&reader, &[refs.as_fd()]);
+    let req = thief.req();
+    thief.send(&Request::ClaimDone { req }, &[]);
+    let req = thief.req();
+    thief.send(&Request::Resync { req, pool: pool.id }, &[]);
+    assert_eq!(thief.refused(req), RefusalCode::NotYours);
 }

@@ -33,6 +33,8 @@ pub struct ChannelClaim {
     pub peer: DomainId,
     /// Lines in the claimant's own half.
     pub lines: u32,
+    /// Inode of the other end's half, as the claimant has it mapped.
+    pub peer_inode: u64,
 }
 
 /// From a domain to the manager. The number after `fds:` is how many descriptors travel with it.
@@ -155,11 +157,12 @@ pub enum Request {
         serial: u32,
     },
     /// fds: 1 (`ref`). After a restart: a reader names a pool, its counters and the chunks that it still maps
-    /// as (index, serial).
+    /// as (index, serial), and the inode of the slot table that it maps. A list that is too long comes in pieces.
     ClaimReader {
         req: Req,
         pool: PoolId,
         slots: u32,
+        table: u64,
         mapped: Vec<(u32, u32)>,
     },
     /// fds: 1 (own half). After a restart. Answer: `Claimed` once both ends agree.
@@ -172,6 +175,13 @@ pub enum Request {
     },
     /// fds: 0. After a restart: everything has been claimed.
     ClaimDone { req: Req },
+    /// fds: 0. After a restart: the readers on the writer's roster with the inodes of their `ref` counters. Others
+    /// are not believed. Answer: `Claimed`.
+    ClaimRoster {
+        req: Req,
+        pool: PoolId,
+        readers: Vec<(DomainId, u64)>,
+    },
 }
 
 impl Request {
@@ -212,6 +222,7 @@ impl Request {
             | Request::ClaimReader { req, .. }
             | Request::ClaimChannel { req, .. }
             | Request::ClaimAssign { req, .. }
+            | Request::ClaimRoster { req, .. }
             | Request::ClaimDone { req } => Some(req),
             _ => None,
         }

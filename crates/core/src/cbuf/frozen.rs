@@ -224,8 +224,8 @@ impl Clone for Cbuf {
         match self.home {
             // SAFETY: pools outlive their outstanding slots; our own reference keeps the slot live.
             Home::Own(pool) => unsafe { pool.as_ref() }.retain(self.slot),
-            // SAFETY: as above.
             Home::Foreign(pool) if !self.is_inherited() => {
+                // SAFETY: as above.
                 unsafe { pool.as_ref() }.retain(self.slot);
             }
             Home::Foreign(_) => {} // the counters are the parent's, and dropping does nothing either
@@ -247,8 +247,8 @@ impl Drop for Cbuf {
     #[inline(always)]
     fn drop(&mut self) {
         match self.home {
-            // SAFETY: pools outlive their outstanding slots.
             Home::Own(pool) => {
+                // SAFETY: pools outlive their outstanding slots.
                 unsafe { pool.as_ref() }.release(self.slot, self.class, self.came_back)
             }
             // SAFETY: as above.

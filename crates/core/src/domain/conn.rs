@@ -16,6 +16,7 @@ pub(crate) type Parcel = (Event, Vec<OwnedFd>);
 pub(crate) enum Claim {
     Pool(PoolId),
     Chunk(PoolId, u32),
+    Roster(PoolId),
     Reader(PoolId),
     Channel(ChannelId),
     Assign(ChannelId, PoolId),

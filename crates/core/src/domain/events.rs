@@ -147,7 +147,7 @@ impl DomainCore {
             Event::Quota { .. } => {} // the board has it already; waiters wake by its word
             Event::Expelled { refusal } => {
                 tracing::warn!(%refusal, "expelled by the manager");
-               
+
                 conn.down();
             }
             Event::Stat { req, record } => conn.keep_record(req, record),
@@ -205,7 +205,6 @@ impl DomainCore {
             (Claim::Export(old), Event::Exported { export, .. }) => self.renamed(old, *export),
             (_, Event::Refused { refusal, .. }) => {
                 tracing::warn!(%refusal, ?claim, "a claim was refused");
-               
             }
             _ => {}
         }

@@ -76,6 +76,14 @@ impl std::fmt::Debug for DomainCore {
     }
 }
 
+/// What tells a shared object from every other on this machine; 0 if the kernel does not say.
+pub(crate) fn inode(fd: &std::os::fd::OwnedFd) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    fd.try_clone()
+        .and_then(|fd| std::fs::File::from(fd).metadata())
+        .map_or(0, |meta| meta.ino())
+}
+
 /// Locks without caring that another thread panicked while it held the lock: every critical
 /// section here leaves its data consistent at each step.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -23,7 +23,6 @@ impl DomainCore {
     /// The connection ended.
     pub(super) fn manager_left(&self) {
         tracing::info!(domain = %self.id(), "the manager is away");
-       
     }
 
     /// Tries to reach a manager; a failed attempt is `ManagerAway`, and the next follows after a pause.
@@ -77,7 +76,6 @@ impl DomainCore {
         }
         self.set_board(welcome.board);
         self.seen.store(0, std::sync::atomic::Ordering::Relaxed);
-        eprintln!("UP {} {}", self.name, welcome.instance);
         conn.up(fd, welcome.instance);
         self.poll_again(conn);
         self.claim_all(conn)
@@ -110,6 +108,16 @@ impl DomainCore {
                 })?;
             }
         }
+        for pool in &pools {
+            let id = pool.id();
+            for piece in pool.readers().chunks(PIECE) {
+                self.claim(conn, Claim::Roster(id), &[], |req| Request::ClaimRoster {
+                    req,
+                    pool: id,
+                    readers: piece.to_vec(),
+                })?;
+            }
+        }
         let foreign: Vec<_> = lock(&self.foreign).values().cloned().collect();
         for pool in &foreign {
             let fd = pool.refs_fd()?;
@@ -123,6 +131,7 @@ impl DomainCore {
                         req,
                         pool: id,
                         slots,
+                        table: pool.table_inode,
                         mapped: piece.to_vec(),
                     }
                 })?;
@@ -139,6 +148,7 @@ impl DomainCore {
                 role: link.role,
                 peer: link.peer,
                 lines: link.own.count(),
+                peer_inode: link.their_inode,
             };
             let channel = link.channel;
             self.claim(

@@ -41,12 +41,14 @@ fn checked_lines(lines: u32) -> Result<(), DomainError> {
     })
 }
 
-fn other_half(fd: &OwnedFd, role: Role, lines: u32) -> Result<LinkHalfRo, DomainError> {
+/// With what tells it from all other memory.
+fn other_half(fd: &OwnedFd, role: Role, lines: u32) -> Result<(LinkHalfRo, u64), DomainError> {
     checked_lines(lines)?;
-    Ok(match role {
+    let half = match role {
         Role::Source => LinkHalfRo::open(fd, Side::Source, lines)?,
         Role::Sink => LinkHalfRo::open(fd, Side::Sink, lines)?,
-    })
+    };
+    Ok((half, crate::domain::inode(fd)))
 }
 
 fn own_half(role: Role, lines: u32) -> Result<(OwnedFd, LinkHalfRw), DomainError> {

@@ -67,6 +67,8 @@ pub(crate) struct LinkShared {
     pub(crate) own: LinkHalfRw,
     pub(crate) own_fd: OwnedFd,
     pub(crate) theirs: LinkHalfRo,
+    /// Of the memory behind `theirs`.
+    pub(crate) their_inode: u64,
     gone: AtomicU32,
     pub(crate) assigned: Mutex<Vec<Arc<Assignment>>>,
     /// Grows with `assigned`, so that cursors know when to look again.
@@ -105,7 +107,7 @@ impl LinkShared {
         peer: (DomainId, u32, u32),
         peer_process: OwnedFd,
         own: (OwnedFd, LinkHalfRw),
-        theirs: LinkHalfRo,
+        (theirs, their_inode): (LinkHalfRo, u64),
     ) -> LinkShared {
         LinkShared {
             domain,
@@ -119,6 +121,7 @@ impl LinkShared {
             own: own.1,
             own_fd: own.0,
             theirs,
+            their_inode,
             gone: AtomicU32::new(Gone::No as u32),
             assigned: Mutex::new(Vec::new()),
             assigned_version: AtomicU32::new(0),

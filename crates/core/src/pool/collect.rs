@@ -30,6 +30,8 @@ pub(super) struct Gc {
     batch: Batch,
     /// Readers' processes, to see deaths while the manager is away.
     pub(super) processes: HashMap<DomainId, OwnedFd>,
+    /// Inodes of the readers' counters: what a new manager is told, so that it believes nobody else.
+    pub(super) refs_inodes: HashMap<DomainId, u64>,
 }
 
 impl Gc {
@@ -42,6 +44,7 @@ impl Gc {
             candidates: Vec::with_capacity(LOOK),
             batch: Batch::default(),
             processes: HashMap::new(),
+            refs_inodes: HashMap::new(),
         }
     }
 
@@ -226,13 +229,13 @@ impl OwnPool {
     }
 
     /// Everything that is dead or cached goes back to the slabs, and empty slabs to the runs.
-    pub(super) fn reclaim(&self) {
+    pub(super) fn reclaim(&self) -> bool {
         for zone in &self.zones {
             if zone.stats().cached() > 0 {
                 zone.drain(tranship_zone::Level::All);
             }
         }
-        self.collect_idle();
+        let good = self.collect_idle();
         let store = &mut *lock(&self.store);
         for (class, keg) in store.kegs.iter_mut().enumerate() {
             let mut hooks = Hooks {
@@ -242,17 +245,20 @@ impl OwnPool {
             };
             keg.reap(&mut store.runs, &mut hooks);
         }
+        good
     }
 
     /// Collects everything that is dead now and gives it to the kegs, so that it counts as free.
-    pub(super) fn collect_idle(&self) {
-        self.collect_all();
+    /// False if the roster is older than the board: the manager's news come first.
+    pub(super) fn collect_idle(&self) -> bool {
+        let good = self.collect_all();
         let ready: Vec<u32> = lock(&self.gc)
             .ready
             .iter_mut()
             .flat_map(|ready| ready.drain(..))
             .collect();
         self.to_kegs(&ready);
+        good
     }
 
     /// A run of its own for a buffer larger than a chunk.

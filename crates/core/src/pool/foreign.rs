@@ -22,6 +22,7 @@ pub(crate) struct ForeignPool {
     window: Window,
     chunk_shift: u32,
     table: TableRo,
+    pub(crate) table_inode: u64,
     refs: RefsRw,
     refs_fd: OwnedFd,
     /// Serial of the chunk at each window index; 0: none.
@@ -42,6 +43,7 @@ impl ForeignPool {
         shape: PoolShape,
         table: OwnedFd,
     ) -> Result<ForeignPool, DomainError> {
+        let table_inode = crate::domain::inode(&table);
         let table = TableRo::open(&table, shape.slots, shape.max_bytes, shape.chunk_bytes)?;
         let window = super::reserve(shape.max_bytes, shape.chunk_bytes)?;
         let (refs_fd, refs) = RefsRw::create(shape.slots)?;
@@ -52,6 +54,7 @@ impl ForeignPool {
             window,
             chunk_shift: shape.chunk_bytes.trailing_zeros(),
             table,
+            table_inode,
             refs,
             refs_fd,
             serials: (0..chunks).map(|_| AtomicU32::new(0)).collect(),

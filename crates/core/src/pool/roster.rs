@@ -83,9 +83,13 @@ impl OwnPool {
             ours.filter(|_| !we_sink)
                 .map_or(Counts::Unknown(2), Counts::Ours)
         };
+        let mut refs_inode = 0;
         let refs = new_reader.then(|| {
             fds.next()
-                .and_then(|fd| RefsRo::open(&fd, slots).ok())
+                .and_then(|fd| {
+                    refs_inode = crate::domain::inode(&fd);
+                    RefsRo::open(&fd, slots).ok()
+                })
                 .map_or(Refs::Unknown, |page| Refs::Page(Arc::new(page)))
         });
         let process = if new_reader { fds.next() } else { None };
@@ -99,6 +103,7 @@ impl OwnPool {
         }
         if let Some(refs) = refs {
             let _ = gc.roster.remove_reader(sink.0.into());
+            gc.refs_inodes.insert(sink, refs_inode);
             if let Err(error) = gc.roster.add_reader(sink.0.into(), refs) {
                 tracing::warn!(pool = %self.id, %error, "roster");
             }
@@ -118,11 +123,18 @@ impl OwnPool {
         self.waiters.memory_came_back();
     }
 
+    /// The readers on the roster, with the inodes of their counters.
+    pub(crate) fn readers(&self) -> Vec<(DomainId, u64)> {
+        let gc = lock(&self.gc);
+        gc.refs_inodes.iter().map(|(d, i)| (*d, *i)).collect()
+    }
+
     /// A reader is gone; its references count no more.
     pub(crate) fn reader_left(&self, domain: DomainId, epoch: u64) {
         let mut gc = lock(&self.gc);
         let _ = gc.roster.remove_reader(domain.0.into());
         gc.processes.remove(&domain);
+        gc.refs_inodes.remove(&domain);
         gc.advance(epoch);
         drop(gc);
         self.waiters.memory_came_back();

@@ -165,7 +165,12 @@ impl OwnPool {
             return Some(buf);
         }
         // Memory may sit in caches of other sizes, or be dead there.
-        self.reclaim();
+        for _ in 0..3 {
+            if self.reclaim() {
+                break;
+            }
+            self.domain.turn_quietly();
+        }
         self.take(len).or_else(|| {
             // Reclaiming may have freed whole chunks elsewhere in the window, but not one long enough hole.
             if self.grow_for(pages) == Growth::More {

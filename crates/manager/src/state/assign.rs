@@ -28,9 +28,7 @@ impl State {
         let Some(p) = self.pools.get(&pool) else {
             return Err(no_such(pool.0));
         };
-        if p.queues.contains_key(&channel) {
-            return Err(refusal(RefusalCode::State, u64::from(pool.0), 0).into());
-        }
+        let joined = p.queues.contains_key(&channel);
         let Some(uid) = self.domains.get(&me).map(|d| d.uid) else {
             return Err(no_such(me.0));
         };
@@ -39,6 +37,10 @@ impl State {
         }
         let (writer, table) = (p.writer, p.table);
         let (max_bytes, slots, chunk_bytes) = (p.max_bytes, p.slots, p.chunk_bytes);
+        if joined {
+            // The source has lost our answer with its connection, and sent nothing by it: once more from the start.
+            self.leave_queue(pool, channel);
+        }
         let sent = fds
             .take(format::SENT, slots, format::counts_bytes(slots))?
             .token;
@@ -158,6 +160,9 @@ impl State {
         let Some(offer) = self.offers.remove(&(channel, pool)) else {
             return;
         };
+        for token in self.claims.take_assigns(channel, pool) {
+            self.release(token);
+        }
         let uid = self.domains.get(&me).map_or(0, |d| d.uid);
         self.hold(rcvd, uid);
         if let Some(refs) = refs {

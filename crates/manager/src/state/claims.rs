@@ -30,6 +30,9 @@ pub(super) struct ClaimedEnd {
     pub peer: DomainId,
     pub lines: u32,
     pub half: FdToken,
+    /// Of its own half, and what it says of the other.
+    pub inode: u64,
+    pub peer_inode: u64,
     pub req: Req,
 }
 
@@ -44,6 +47,8 @@ pub(super) struct ClaimedAssign {
 #[derive(Debug)]
 pub(super) struct ClaimedReader {
     pub refs: FdToken,
+    pub inode: u64,
+    pub table: u64,
     pub slots: u32,
     pub mapped: BTreeSet<ChunkKey>,
 }
@@ -64,6 +69,15 @@ impl Claims {
             .next()
             .is_some()
             || self.assigns.keys().any(|(_, p, _)| *p == id)
+    }
+
+    /// What was claimed of an assignment that is made anew.
+    pub fn take_assigns(&mut self, channel: ChannelId, pool: PoolId) -> Vec<FdToken> {
+        [true, false]
+            .into_iter()
+            .filter_map(|s| self.assigns.remove(&(channel, pool, s)))
+            .map(|a| a.fd)
+            .collect()
     }
 
     fn of(&self, domain: DomainId) -> usize {
@@ -173,7 +187,7 @@ impl State {
         me: DomainId,
         req: Req,
         pool: PoolId,
-        slots: u32,
+        (slots, table): (u32, u64),
         mapped: &[ChunkKey],
         fds: &mut Parcel,
     ) -> Done {
@@ -184,7 +198,7 @@ impl State {
         }
         if let Some(r) = self.claims.readers.get_mut(&(pool, me)) {
             let n = r.mapped.len() + mapped.len();
-            if r.slots != slots || n > MAX_MAPPED {
+            if r.slots != slots || r.table != table || n > MAX_MAPPED {
                 return Err(refusal(RefusalCode::Limit, n as u64, MAX_MAPPED as u64).into());
             }
             r.mapped.extend(mapped);
@@ -197,9 +211,8 @@ impl State {
             if settled || slots == 0 || slots > tranship_proto::SLOT_LIMIT {
                 return Err(refusal(RefusalCode::Claim, u64::from(slots), 0).into());
             }
-            let refs = fds
-                .take(format::REFS, slots, format::refs_bytes(slots))?
-                .token;
+            let refs = fds.take(format::REFS, slots, format::refs_bytes(slots))?;
+            let (refs, inode) = (refs.token, refs.facts.inode);
             let uid = self.domains.get(&me).map_or(0, |d| d.uid);
             self.hold(refs, uid);
             let mapped = mapped.iter().copied().collect();
@@ -207,6 +220,8 @@ impl State {
                 (pool, me),
                 ClaimedReader {
                     refs,
+                    inode,
+                    table,
                     slots,
                     mapped,
                 },
@@ -231,6 +246,7 @@ impl State {
             role,
             peer,
             lines,
+            peer_inode,
         } = *claim;
         super::names::check_lines(lines)?;
         self.check_claims_limit(me)?;
@@ -247,9 +263,15 @@ impl State {
         if taken || other.is_some_and(|o| o.peer != me || o.domain != peer) {
             return Err(refusal(RefusalCode::Claim, u64::from(channel.0), 0).into());
         }
-        let half = fds
-            .take(format::link_kind(role), lines, format::link_bytes(lines))?
-            .token;
+        let half = fds.take(format::link_kind(role), lines, format::link_bytes(lines))?;
+        // Whoever has a stolen id has not the memory that goes with it: each end names the other's.
+        let strange =
+            |o: &ClaimedEnd| o.peer_inode != half.facts.inode || o.inode != peer_inode;
+        if self.claims.ends.get(&(channel, !key.1)).is_some_and(strange) {
+            fds.fds.push_front(half);
+            return Err(refusal(RefusalCode::Claim, u64::from(channel.0), 0).into());
+        }
+        let (half, inode) = (half.token, half.facts.inode);
         let uid = self.domains.get(&me).map_or(0, |d| d.uid);
         self.hold(half, uid);
         self.claims.ends.insert(
@@ -259,6 +281,8 @@ impl State {
                 peer,
                 lines,
                 half,
+                inode,
+                peer_inode,
                 req,
             },
         );
@@ -279,7 +303,12 @@ impl State {
             if !same || (q.source != me && q.sink != me) {
                 return Err(refusal(RefusalCode::Claim, u64::from(channel.0), 0).into());
             }
+            let sink = q.sink == me;
             self.tell(me, Event::Claimed { req }, &[]);
+            if sink {
+                // It may have missed that.
+                self.tell(me, Event::PoolOpen { channel, pool }, &[]);
+            }
             return Ok(());
         }
         if same {
@@ -319,6 +348,26 @@ impl State {
         };
         self.claims.assigns.insert(key, claimed);
         self.settle(&Claimed::Assign(channel, pool));
+        Ok(())
+    }
+
+    pub(super) fn claim_roster(
+        &mut self,
+        me: DomainId,
+        req: Req,
+        pool: PoolId,
+        readers: &[(DomainId, u64)],
+    ) -> Done {
+        let same = self.claiming(me)?;
+        let p = self.own_pool(me, pool)?;
+        let n = p.named.len() + readers.len();
+        if n > MAX_CLAIMS {
+            return Err(refusal(RefusalCode::Limit, n as u64, MAX_CLAIMS as u64).into());
+        }
+        if !same {
+            p.named.extend(readers.iter().copied());
+        }
+        self.tell(me, Event::Claimed { req }, &[]);
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use super::types::{Action, ClientId, FdToken};
 use super::{State, refusal};
 use std::collections::{BTreeSet, VecDeque};
 use tranship_proto::{
-    ChannelId, DomainId, Event, PROTOCOL_VERSION, Refusal, RefusalCode, Request, check_name,
+    ChannelId, DomainId, Event, PROTOCOL_VERSION, PoolId, Refusal, RefusalCode, Request, check_name,
 };
 
 impl State {
@@ -160,6 +160,22 @@ impl State {
                 refusal: None,
             });
             self.hung_up(old);
+        }
+        // Its old board is written no more: whoever still collects by it has to stop before anything changes.
+        let pools: Vec<PoolId> = self
+            .domains
+            .get(&id)
+            .map_or(Vec::new(), |d| d.entries.iter().flatten().copied().collect());
+        for pool in pools {
+            if let (Some(board), Some(p)) = (self.live_board(pool), self.pools.get(&pool)) {
+                self.out.push(Action::SetBoard {
+                    board,
+                    entry: p.entry,
+                    pool: Some(pool),
+                    epoch: u64::MAX,
+                    quota_bytes: p.quota_bytes,
+                });
+            }
         }
         let Some(d) = self.domains.get_mut(&id) else {
             return;

@@ -328,11 +328,15 @@ impl State {
                 req,
                 pool,
                 slots,
+                table,
                 mapped,
-            } => self.claim_reader(me, req, pool, slots, &mapped, fds),
+            } => self.claim_reader(me, req, pool, (slots, table), &mapped, fds),
             R::ClaimChannel { req, claim } => self.claim_channel(me, req, &claim, fds),
             R::ClaimAssign { req, channel, pool } => self.claim_assign(me, req, channel, pool, fds),
             R::ClaimDone { req } => self.claim_done(me, req),
+            R::ClaimRoster { req, pool, readers } => {
+                self.claim_roster(me, req, pool, &readers)
+            }
         }
     }
 

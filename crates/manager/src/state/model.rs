@@ -71,6 +71,9 @@ pub(crate) struct Pool {
     pub slots: u32,
     pub quota_bytes: u64,
     pub table: FdToken,
+    pub table_inode: u64,
+    /// Readers that the writer named when it claimed the pool, with the inodes of their counters.
+    pub named: BTreeMap<DomainId, u64>,
     /// Index in the writer's board.
     pub entry: u32,
     pub epoch: u64,

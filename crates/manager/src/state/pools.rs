@@ -107,6 +107,8 @@ impl State {
             slots: shape.slots,
             quota_bytes,
             table: self.hold(table.token, uid),
+            table_inode: table.facts.inode,
+            named: BTreeMap::new(),
             entry,
             epoch: 1,
             granted: 0,

@@ -121,7 +121,12 @@ impl State {
                 continue;
             };
             let fits = self.pools.get(&pool).is_some_and(|p| {
-                p.slots == r.slots && p.writer != reader && !p.readers.contains_key(&reader)
+                // Else anybody could claim to read any pool, and any writer make readers unmap another's chunks.
+                let known = p.named.get(&reader) == Some(&r.inode) && p.table_inode == r.table;
+                known
+                    && p.slots == r.slots
+                    && p.writer != reader
+                    && !p.readers.contains_key(&reader)
             });
             if fits {
                 self.take_up_reader(pool, reader, r.refs, r.mapped);

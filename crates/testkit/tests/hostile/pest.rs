@@ -394,6 +394,7 @@ fn thefts(id: u32) -> Vec<Request> {
         role,
         peer: DomainId(id),
         lines: 16,
+        peer_inode: 1,
     };
     vec![
         Request::DestroyPool { pool },
@@ -467,6 +468,7 @@ fn thefts(id: u32) -> Vec<Request> {
             req,
             pool,
             slots: SLOTS,
+            table: 1,
             mapped: vec![(0, 1)],
         },
         Request::ClaimChannel {
@@ -534,6 +536,7 @@ fn wild(random: &mut Random) -> Request {
             req,
             pool,
             slots: index,
+            table: u64::from(serial),
             mapped: vec![(index, serial); index as usize % 500],
         },
         5 => Request::ClaimPool {

@@ -1,0 +1,284 @@
+//! What a process asks for next, sensible or not.
+
+use super::*;
+
+impl World {
+    /// A process does something, mostly sensible.
+    pub(super) fn do_something(&mut self, i: usize) {
+        if self.procs[i].client.is_none() {
+            return self.connect(i);
+        }
+        if self.procs[i].domain.is_none() || !self.procs[i].claimed {
+            return self.take(i);
+        }
+        let name = format!("n{}", self.rng.below(5));
+        let req = self.req();
+        let wild = self.rng.one_in(12);
+        let everybody: Vec<PoolId> = self.pools_seen.iter().rev().take(20).copied().collect();
+        let own: Vec<PoolId> = self.procs[i].pools.keys().copied().collect();
+        let pool = if wild {
+            self.rng.pick(&everybody)
+        } else {
+            self.rng.pick(&own)
+        };
+        let all: Vec<ChannelId> = self.channels_seen.iter().rev().take(20).copied().collect();
+        let mine: Vec<ChannelId> = self.procs[i].channels.keys().copied().collect();
+        let channel = if wild {
+            self.rng.pick(&all)
+        } else {
+            self.rng.pick(&mine)
+        };
+        match self.rng.below(24) {
+            0 => {
+                let fd = self.table();
+                let request = Request::CreatePool {
+                    req,
+                    name: "p".to_owned(),
+                    max_bytes: 16 * CHUNK,
+                    slots: SLOTS,
+                    chunk_bytes: CHUNK,
+                };
+                self.say(i, request, vec![fd]);
+            }
+            1 | 2 => {
+                let Some(pool) = pool else { return };
+                let chunks = 1 + self.rng.below(6) as u32;
+                self.say(i, Request::Grant { req, pool, chunks }, vec![]);
+            }
+            3 | 4 => {
+                let Some(pool) = pool else { return };
+                let p = &mut self.procs[i];
+                p.serial += 1;
+                let serial = p.serial;
+                let index = self.rng.below(16) as u32;
+                let p = &mut self.procs[i];
+                if let Some(g) = p.granted.get_mut(&pool).filter(|g| **g > 0) {
+                    *g -= 1;
+                    p.pools
+                        .entry(pool)
+                        .or_default()
+                        .entry(index)
+                        .or_insert(serial);
+                }
+                let fd = self.fd(0, 0, CHUNK);
+                self.say(
+                    i,
+                    Request::ShowChunk {
+                        req,
+                        pool,
+                        index,
+                        serial,
+                    },
+                    vec![fd],
+                );
+            }
+            5 => {
+                let Some(pool) = pool else { return };
+                let chunks = self.procs[i]
+                    .pools
+                    .get_mut(&pool)
+                    .and_then(BTreeMap::pop_first);
+                let (index, serial) = chunks.unwrap_or((0, 1));
+                self.say(
+                    i,
+                    Request::ReturnChunk {
+                        pool,
+                        index,
+                        serial,
+                    },
+                    vec![],
+                );
+            }
+            6 => {
+                let role = if self.rng.one_in(12) {
+                    Role::Sink
+                } else {
+                    Role::Source
+                };
+                self.say(i, Request::Export { req, name, role }, vec![]);
+            }
+            7 | 8 => {
+                let fd = self.half(Role::Sink);
+                let wait = self.rng.one_in(2);
+                self.say(
+                    i,
+                    Request::Connect {
+                        req,
+                        name,
+                        role: Role::Sink,
+                        lines: 2,
+                        wait,
+                    },
+                    vec![fd],
+                );
+            }
+            9 | 10 => {
+                let Some((channel, peer)) = self.procs[i].incoming.pop() else {
+                    return;
+                };
+                if self.rng.one_in(6) {
+                    return self.say(i, Request::Reject { channel }, vec![]);
+                }
+                self.procs[i].channels.insert(channel, (Role::Source, peer));
+                let fd = self.half(Role::Source);
+                self.say(
+                    i,
+                    Request::Accept {
+                        req,
+                        channel,
+                        lines: 2,
+                    },
+                    vec![fd],
+                );
+            }
+            11 | 12 => {
+                let sources: Vec<ChannelId> = self.procs[i]
+                    .channels
+                    .iter()
+                    .filter(|(_, (role, _))| *role == Role::Source)
+                    .map(|(c, _)| *c)
+                    .collect();
+                let channel = if wild {
+                    channel
+                } else {
+                    self.rng.pick(&sources)
+                };
+                // Sometimes a pool that it reads: forwarding.
+                let read: Vec<PoolId> = self.procs[i].reads.keys().copied().collect();
+                let pool = if self.rng.one_in(4) {
+                    self.rng.pick(&read)
+                } else {
+                    pool
+                };
+                let (Some(pool), Some(channel)) = (pool, channel) else {
+                    return;
+                };
+                self.procs[i].assigned.insert((channel, pool));
+                let fd = self.counters(4);
+                self.say(i, Request::Assign { req, channel, pool }, vec![fd]);
+            }
+            13 | 14 => {
+                let Some((channel, pool, known)) = self.procs[i].offers.pop() else {
+                    return;
+                };
+                if self.rng.one_in(6) {
+                    return self.say(i, Request::VetoPool { channel, pool }, vec![]);
+                }
+                self.procs[i].assigned.insert((channel, pool));
+                let with_refs = !known || self.rng.one_in(5);
+                let mut fds = vec![self.counters(5)];
+                if with_refs {
+                    fds.push(self.counters(3));
+                    self.procs[i].reads.entry(pool).or_default();
+                }
+                self.say(
+                    i,
+                    Request::AcceptPool {
+                        channel,
+                        pool,
+                        with_refs,
+                    },
+                    fds,
+                );
+            }
+            15 => {
+                let Some(channel) = channel else { return };
+                self.procs[i].channels.remove(&channel);
+                self.say(i, Request::CloseChannel { channel }, vec![]);
+            }
+            16 => {
+                let Some(channel) = self.procs[i].left.pop_first() else {
+                    return;
+                };
+                self.procs[i].channels.remove(&channel);
+                self.say(i, Request::Drained { channel }, vec![]);
+            }
+            17 | 18 | 21 => {
+                let gone = self.procs[i].gone.pop_first();
+                let mapped = self.procs[i]
+                    .reads
+                    .iter()
+                    .find_map(|(p, m)| m.first().map(|k| (*p, k.0, k.1)));
+                let early = if self.rng.one_in(3) { mapped } else { None };
+                let Some((pool, index, serial)) = gone.or(early) else {
+                    return;
+                };
+                if let Some(m) = self.procs[i].reads.get_mut(&pool) {
+                    m.remove(&(index, serial));
+                }
+                self.say(
+                    i,
+                    Request::Unmapped {
+                        pool,
+                        index,
+                        serial,
+                    },
+                    vec![],
+                );
+            }
+            19 => {
+                let reads: Vec<PoolId> = self.procs[i].reads.keys().copied().collect();
+                let Some(pool) = self.rng.pick(&reads) else {
+                    return;
+                };
+                self.say(i, Request::Resync { req, pool }, vec![]);
+            }
+            20 if self.rng.one_in(8) => self.say(i, Request::Stat { req }, vec![]),
+            _ => self.rare(i, pool, channel, req),
+        }
+    }
+
+    pub(super) fn rare(
+        &mut self,
+        i: usize,
+        pool: Option<PoolId>,
+        channel: Option<ChannelId>,
+        req: Req,
+    ) {
+        match (self.rng.below(8), pool, channel) {
+            (0, Some(pool), _) => {
+                self.procs[i].pools.remove(&pool);
+                self.say(i, Request::DestroyPool { pool }, vec![]);
+            }
+            (1, Some(pool), _) => {
+                let domains: Vec<DomainId> = self.procs.iter().filter_map(|p| p.domain).collect();
+                let domain = self.rng.pick(&domains).unwrap_or(DomainId(1));
+                self.say(i, Request::AllowForward { req, pool, domain }, vec![]);
+            }
+            (2, _, Some(channel)) => {
+                let fd = self.counters(3);
+                self.say(i, Request::WakeFd { channel }, vec![fd]);
+            }
+            (3, Some(pool), _) => self.say(i, Request::Ungrant { pool, chunks: 2 }, vec![]),
+            (4, Some(pool), _) => {
+                let quota_bytes = CHUNK * self.rng.below(20) as u64;
+                self.feed(Input::SetQuota { pool, quota_bytes });
+            }
+            (5, ..) => {
+                let back = self.rng.below(20) as u32;
+                self.say(
+                    i,
+                    Request::CancelConnect {
+                        req: Req(self.req.saturating_sub(back)),
+                    },
+                    vec![],
+                );
+            }
+            (6, ..) if self.rng.one_in(8) => {
+                if let Some(client) = self.procs[i].client {
+                    let refusal = Refusal {
+                        code: RefusalCode::BadArgument,
+                        asked: 0,
+                        available: 0,
+                    };
+                    self.feed(Input::Violation { client, refusal });
+                }
+            }
+            (7, ..) if self.rng.one_in(6) => {
+                self.say(i, Request::Goodbye, vec![]);
+                self.procs[i].domain = None;
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! What a process does with an event, and what it claims when it comes back.
+
+use super::*;
+
+impl World {
+    /// The oldest event of a process goes out and is taken.
+    pub(super) fn take(&mut self, i: usize) {
+        let Some((event, _)) = self.procs[i].queue.pop_front() else {
+            return;
+        };
+        let Some(client) = self.procs[i].client else {
+            return;
+        };
+        let p = &mut self.procs[i];
+        let mut claims = None;
+        match event {
+            Event::Welcome {
+                domain,
+                instance,
+                resumed,
+                ..
+            } => {
+                let same = instance == p.instance;
+                if !resumed {
+                    let (id, client, queue, deaf) =
+                        (p.id, p.client, std::mem::take(&mut p.queue), p.deaf);
+                    *p = Proc {
+                        id,
+                        client,
+                        queue,
+                        deaf,
+                        claimed: true,
+                        ..Proc::default()
+                    };
+                } else {
+                    claims = Some(same);
+                    p.claimed = false;
+                    p.returned = true;
+                    p.epochs.clear();
+                }
+                (p.domain, p.instance) = (Some(domain), instance);
+            }
+            Event::PoolCreated { pool, entry, .. } => {
+                p.pools.entry(pool).or_default();
+                p.entries.insert(pool, entry);
+                p.epochs.insert(pool, 1);
+            }
+            Event::Granted { pool, chunks, .. } => *p.granted.entry(pool).or_default() += chunks,
+            Event::QueueJoined {
+                pool,
+                channel,
+                epoch,
+                ..
+            } => {
+                p.assigned.insert((channel, pool));
+                let last = p.epochs.insert(pool, epoch).unwrap_or(1);
+                assert_eq!(epoch, last + 1, "the writer missed a change of its roster");
+            }
+            Event::QueueLeft { pool, epoch, .. } | Event::ReaderLeft { pool, epoch, .. } => {
+                let last = p.epochs.insert(pool, epoch).unwrap_or(1);
+                assert_eq!(epoch, last + 1, "the writer missed a change of its roster");
+            }
+            Event::Incoming { channel, peer, .. } => p.incoming.push((channel, peer)),
+            Event::Opened { channel, peer, .. } => {
+                p.channels.insert(channel, (Role::Sink, peer));
+            }
+            Event::PoolOffer {
+                channel,
+                pool,
+                known,
+                ..
+            } => p.offers.push((channel, pool, known)),
+            Event::ChunkAdded {
+                pool,
+                index,
+                serial,
+            } => {
+                p.seen.insert((pool, index, serial));
+                p.reads.entry(pool).or_default().insert((index, serial));
+            }
+            Event::ChunkGone {
+                pool,
+                index,
+                serial,
+            } => {
+                p.gone.insert((pool, index, serial));
+            }
+            Event::PeerGone { channel, .. } => {
+                p.left.insert(channel);
+            }
+            _ => {}
+        }
+        self.feed(Input::Sent { client });
+        if let Some(same) = claims {
+            self.claim(i, same);
+        }
+    }
+
+    pub(super) fn claim(&mut self, i: usize, _same: bool) {
+        self.count("claimed");
+        let chunks = self.procs[i].pools.clone();
+        for (pool, chunks) in chunks {
+            let (req, fd) = (self.req(), self.table());
+            let name = "p".to_owned();
+            let request = Request::ClaimPool {
+                req,
+                pool,
+                name,
+                max_bytes: 16 * CHUNK,
+                slots: SLOTS,
+                chunk_bytes: CHUNK,
+            };
+            self.say(i, request, vec![fd]);
+            for (index, serial) in chunks {
+                if self.rng.one_in(10) {
+                    continue;
+                }
+                let (req, fd) = (self.req(), self.fd(0, 0, CHUNK));
+                self.say(
+                    i,
+                    Request::ClaimChunk {
+                        req,
+                        pool,
+                        index,
+                        serial,
+                    },
+                    vec![fd],
+                );
+            }
+            // All that it may have seen as readers; every counter has inode 0 here.
+            let (req, most) = (self.req(), self.rng.below(64));
+            let readers = self.domains_seen.iter().rev().take(most);
+            let readers = readers.map(|d| (*d, 0)).collect();
+            self.say(i, Request::ClaimRoster { req, pool, readers }, vec![]);
+        }
+        self.procs[i].granted.clear();
+        for (pool, mapped) in self.procs[i].reads.clone() {
+            let (req, fd) = (self.req(), self.counters(3));
+            let mut mapped: Vec<_> = mapped.into_iter().collect();
+            if self.rng.one_in(4) {
+                mapped.push((self.rng.below(20) as u32, self.rng.below(99) as u32));
+            }
+            let table = u64::from(self.rng.one_in(9));
+            self.say(
+                i,
+                Request::ClaimReader {
+                    req,
+                    pool,
+                    slots: SLOTS,
+                    table,
+                    mapped,
+                },
+                vec![fd],
+            );
+        }
+        for (channel, (role, peer)) in self.procs[i].channels.clone() {
+            if self.rng.one_in(8) {
+                continue;
+            }
+            let (req, fd) = (self.req(), self.half(role));
+            let claim = ChannelClaim {
+                channel,
+                role,
+                peer,
+                lines: 2,
+                peer_inode: 0,
+            };
+            self.say(i, Request::ClaimChannel { req, claim }, vec![fd]);
+            let mine: Vec<_> = self.procs[i]
+                .assigned
+                .iter()
+                .filter(|(c, _)| *c == channel)
+                .copied()
+                .collect();
+            for (channel, pool) in mine {
+                let kind = if role == Role::Source { 4 } else { 5 };
+                let (req, fd) = (self.req(), self.counters(kind));
+                self.say(i, Request::ClaimAssign { req, channel, pool }, vec![fd]);
+            }
+        }
+        let req = self.req();
+        self.say(i, Request::ClaimDone { req }, vec![]);
+        self.procs[i].claimed = true;
+    }
+}

@@ -1,0 +1,277 @@
+//! Many clients, honest and not, against the state machine alone: random order, deaths, hang-ups, restarts.
+//! The seed is printed; `TRANSHIP_SEED` sets it, `TRANSHIP_STEPS` the length.
+
+#![allow(clippy::cast_possible_truncation)] // small random numbers
+
+mod choose;
+mod hear;
+mod life;
+mod shell;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+use tranship_manager::Config;
+use tranship_manager::state::{
+    Action, ClientId, Facts, Fd, FdToken, Header, IdStart, Input, State,
+};
+use tranship_proto::{
+    ChannelClaim, ChannelId, DomainId, Event, PROTOCOL_VERSION, PoolId, Refusal, RefusalCode, Req,
+    Request, Role,
+};
+
+const CHUNK: u64 = 4096;
+const SLOTS: u32 = 16;
+const TOTAL: u64 = 40 * CHUNK;
+
+struct Rng(u64);
+
+impl Rng {
+    fn next(&mut self) -> u64 {
+        // splitmix64
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+    fn below(&mut self, n: usize) -> usize {
+        usize::try_from(self.next() % n.max(1) as u64).unwrap()
+    }
+    fn one_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+    fn pick<T: Clone>(&mut self, of: &[T]) -> Option<T> {
+        (!of.is_empty()).then(|| of[self.below(of.len())].clone())
+    }
+}
+
+/// A process with one domain, as it sees the world.
+#[derive(Default)]
+struct Proc {
+    id: u64,
+    client: Option<ClientId>,
+    domain: Option<DomainId>,
+    /// Same manager or a new one since the last `Welcome`.
+    instance: u64,
+    claimed: bool,
+    /// Does it read its events?
+    deaf: bool,
+    queue: VecDeque<(Event, Vec<FdToken>)>,
+    pools: BTreeMap<PoolId, BTreeMap<u32, u32>>,
+    entries: BTreeMap<PoolId, u32>,
+    epochs: BTreeMap<PoolId, u64>,
+    granted: BTreeMap<PoolId, u32>,
+    serial: u32,
+    channels: BTreeMap<ChannelId, (Role, DomainId)>,
+    incoming: Vec<(ChannelId, DomainId)>,
+    offers: Vec<(ChannelId, PoolId, bool)>,
+    reads: BTreeMap<PoolId, BTreeSet<(u32, u32)>>,
+    assigned: BTreeSet<(ChannelId, PoolId)>,
+    gone: BTreeSet<(PoolId, u32, u32)>,
+    /// Chunks of which a copy has reached it (a resync sends more).
+    seen: BTreeSet<(PoolId, u32, u32)>,
+    /// It was away once: marked then, and nobody waited for it.
+    returned: bool,
+    left: BTreeSet<ChannelId>,
+}
+
+struct World {
+    rng: Rng,
+    state: State,
+    now: Duration,
+    procs: Vec<Proc>,
+    tokens: BTreeSet<FdToken>,
+    next_token: u64,
+    next_client: u64,
+    next_proc: u64,
+    req: u32,
+    boards: BTreeMap<(FdToken, u32), (u64, Option<PoolId>)>,
+    board_of: BTreeMap<ClientId, FdToken>,
+    instance: u64,
+    /// Whose process each domain is watched by.
+    watched: Vec<(u64, DomainId)>,
+    greeting: u64,
+    ids: IdStart,
+    domains_seen: BTreeSet<DomainId>,
+    pools_seen: BTreeSet<PoolId>,
+    channels_seen: BTreeSet<ChannelId>,
+    /// What happened how often, to see that the simulation reaches everything.
+    counts: BTreeMap<&'static str, u64>,
+}
+
+fn config() -> Config {
+    Config {
+        pools_per_domain: 6,
+        forward: tranship_manager::Forward::Readers,
+        ..Config::default()
+    }
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let ids = IdStart {
+            next: 1,
+            next_pool: 0,
+        };
+        World {
+            rng: Rng(seed),
+            state: State::new(config(), TOTAL, 1, 1, ids),
+            now: Duration::ZERO,
+            procs: Vec::new(),
+            tokens: BTreeSet::new(),
+            next_token: 1,
+            next_client: 1,
+            next_proc: 1,
+            req: 0,
+            boards: BTreeMap::new(),
+            board_of: BTreeMap::new(),
+            instance: 1,
+            watched: Vec::new(),
+            greeting: 0,
+            ids,
+            domains_seen: BTreeSet::new(),
+            pools_seen: BTreeSet::new(),
+            channels_seen: BTreeSet::new(),
+            counts: BTreeMap::new(),
+        }
+    }
+
+    fn token(&mut self) -> FdToken {
+        let t = FdToken(self.next_token);
+        self.next_token += 1;
+        self.tokens.insert(t);
+        t
+    }
+
+    fn fd(&mut self, kind: u32, count: u32, size: u64) -> Fd {
+        // Sometimes it is not what it should be.
+        let sealed = !self.rng.one_in(300);
+        let kind = if self.rng.one_in(400) { 9 } else { kind };
+        let header = Some(Header {
+            kind,
+            count,
+            max_bytes: 16 * CHUNK,
+            chunk_bytes: CHUNK,
+        });
+        Fd {
+            token: self.token(),
+            facts: Facts {
+                sealed,
+                size,
+                header,
+                socket: true,
+                inode: 0,
+            },
+        }
+    }
+
+    fn counters(&mut self, kind: u32) -> Fd {
+        self.fd(kind, SLOTS, 4096)
+    }
+
+    fn table(&mut self) -> Fd {
+        self.fd(2, SLOTS, 8192)
+    }
+
+    fn half(&mut self, role: Role) -> Fd {
+        self.fd(if role == Role::Source { 6 } else { 7 }, 2, 8192)
+    }
+
+    fn req(&mut self) -> Req {
+        self.req += 1;
+        Req(self.req)
+    }
+
+    fn count(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_default() += 1;
+    }
+
+    fn proc_of(&mut self, client: ClientId) -> Option<&mut Proc> {
+        self.procs.iter_mut().find(|p| p.client == Some(client))
+    }
+
+    fn run(&mut self, steps: usize) {
+        for _ in 0..steps {
+            self.now += Duration::from_millis(self.rng.below(8) as u64);
+            if self.procs.len() < 6 || (self.procs.len() < 12 && self.rng.one_in(50)) {
+                self.spawn();
+            }
+            let i = self.rng.below(self.procs.len());
+            match self.rng.below(1000) {
+                0..=1 => self.die(i),
+                4..=5 => self.hang_up(i),
+                8 if self.rng.one_in(3) => self.restart(),
+                9..=40 => self.feed(Input::Tick),
+                41..=500 if !self.procs[i].deaf || self.rng.one_in(50) => {
+                    for _ in 0..1 + self.rng.below(6) {
+                        if i < self.procs.len() {
+                            self.take(i);
+                        }
+                    }
+                }
+                _ => self.do_something(i),
+            }
+        }
+        // Everybody dies: nothing is left.
+        while !self.procs.is_empty() {
+            self.die(0);
+        }
+        for _ in 0..200 {
+            self.now += Duration::from_millis(250);
+            self.feed(Input::Tick);
+        }
+        assert_eq!(
+            self.state.population(),
+            [0, 0, 0, 0],
+            "something outlived everybody"
+        );
+        assert!(
+            self.tokens.is_empty(),
+            "{} descriptors outlived everybody",
+            self.tokens.len()
+        );
+        assert_eq!(self.state.memory(), (0, 0));
+    }
+}
+
+fn from_env(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+#[test]
+fn nothing_contradicts_itself_whatever_comes_in_which_order() {
+    let given = from_env("TRANSHIP_SEED");
+    let clock = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap();
+    let first = given.unwrap_or(clock.as_nanos() as u64);
+    let steps = from_env("TRANSHIP_STEPS").unwrap_or(6000) as usize;
+    let mut counts = BTreeMap::new();
+    for n in 0..if given.is_some() { 1 } else { 12 } {
+        let seed = first.wrapping_add(n);
+        println!("TRANSHIP_SEED={seed}");
+        let mut world = World::new(seed);
+        world.run(steps);
+        for (k, v) in world.counts {
+            *counts.entry(k).or_insert(0) += v;
+        }
+    }
+    println!("{counts:?}");
+    if given.is_none() {
+        for what in [
+            "assigned",
+            "chunk ready",
+            "died",
+            "hung up",
+            "restarted",
+            "claimed",
+            "expelled",
+            "orphan read",
+        ] {
+            assert!(
+                counts.get(what).is_some_and(|n| *n > 0),
+                "the simulation never reached: {what}"
+            );
+        }
+    }
+}
