@@ -1,6 +1,5 @@
 //! What travels over a link.
 
-use super::descriptor::INLINE_BYTES;
 use crate::aggregate::Aggregate;
 use crate::cbuf::{Cbuf, CbufMut};
 use std::ops::Deref;
