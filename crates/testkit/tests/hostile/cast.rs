@@ -316,7 +316,7 @@ fn receive_honestly(honest: &mut Receiver, facts: &Facts) -> Result<(), String> 
 /// way must be whole, as long as they are held.
 fn drink(receiver: &mut Receiver, frames: tranship_core::PoolId, facts: &Facts) -> String {
     let mut held: VecDeque<(Vec<u8>, Cbuf)> = VecDeque::new();
-    let mut check = |bytes: &[u8], buf: &Cbuf| {
+    let check = |bytes: &[u8], buf: &Cbuf| {
         if buf.id().pool() != frames {
             return;
         }

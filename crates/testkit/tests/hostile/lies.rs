@@ -243,7 +243,7 @@ lies! {
         let id = CbufId(frame[2]);
         let free = (0..l.prey().slots).map(|slot| CbufId::new(id.pool(), slot, 1));
         let free = free.map(|id| CbufId::new(id.pool(), id.slot(), l.prey().generation(id)));
-        let odd = free.filter(|id| id.generation() % 2 == 1).last();
+        let odd = free.rev().find(|id| id.generation() % 2 == 1);
         c.push(line(BUFFER, odd.unwrap(), frame[3], 64, frame[5]));
         l.prey().release(id)
     };
@@ -270,7 +270,7 @@ lies! {
     };
     forwards_without_counting: "", |l, c| {
         l.may_forward(c);
-        for _ in 0..2000 {
+        for _ in 0..300 {
             let frame = l.frame();
             let room = l.raw.room(c);
             if room {
@@ -285,7 +285,7 @@ lies! {
     };
     forwards_after_releasing: "", |l, c| {
         l.may_forward(c);
-        for _ in 0..2000 {
+        for _ in 0..300 {
             let frame = l.frame();
             l.prey().release(CbufId(frame[2]));
             if !l.raw.room(c) {
@@ -297,11 +297,12 @@ lies! {
     };
     counts_what_it_never_sent: GONE, |l, c| {
         l.may_forward(c);
+        // Taken before: no slot with such a count is reused until the channel has left.
+        let frames: Vec<_> = (0..8).map(|_| l.frame()).collect();
         for word in c.counts[0].1.counts() {
             word.store(l.random.next() as u32, Ordering::SeqCst);
         }
-        for _ in 0..40 {
-            let frame = l.frame();
+        for frame in frames {
             l.push_all(c, [frame]);
             l.prey().release(CbufId(frame[2]));
         }

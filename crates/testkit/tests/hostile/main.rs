@@ -16,6 +16,11 @@
 //! unprotected). Each rule of the rings was switched off once in `crates/core/src/link` and seen failing
 //! here: see the comments at the lies.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "random numbers are cut on purpose"
+)]
+
 mod cast;
 mod cursors;
 mod lies;

@@ -296,7 +296,6 @@ impl Raw {
             self.prey = Some(Prey {
                 pool,
                 slots,
-                max_bytes,
                 table,
                 refs,
                 _fd: refs_fd,
@@ -375,7 +374,6 @@ impl Bait {
 pub struct Prey {
     pub pool: PoolId,
     pub slots: u32,
-    pub max_bytes: u64,
     pub table: TableRo,
     pub refs: RefsRw,
     _fd: OwnedFd,
