@@ -2,7 +2,7 @@
 
 use crate::{
     atomic::Ordering,
-    line::{Lines, SEQUENCE, sequence},
+    line::{Line, Lines, SEQUENCE, sequence},
 };
 
 /// The consumer's private cursor. It borrows nothing, writes nothing shared and needs no locked instruction.
@@ -31,6 +31,23 @@ impl Consumer {
     pub fn ready(&self, lines: Lines<'_>) -> bool {
         // Ordering: acquire, so that whatever else is looked at next is as new; partner: Producer::push.
         lines.at(self.head).words[0].load(Ordering::Acquire) & SEQUENCE == sequence(self.head)
+    }
+
+    /// The next line and its word 0 without the sequence, if one waits. It stays where it is until
+    /// [`Consumer::advance`]. For fast paths that load just the words they need, each once; whoever gives up
+    /// after a look takes the line by [`Consumer::try_pop`] and believes nothing of what it saw before.
+    #[inline(always)]
+    pub fn peek<'a>(&self, lines: Lines<'a>) -> Option<(u64, &'a Line)> {
+        let line = lines.at(self.head);
+        // Ordering: acquire; partner: the producer's release store (or SeqCst swap) of word 0.
+        let first = line.words[0].load(Ordering::Acquire);
+        (first & SEQUENCE == sequence(self.head)).then_some((first & !SEQUENCE, line))
+    }
+
+    /// Goes past the line that was peeked at.
+    #[inline(always)]
+    pub fn advance(&mut self) {
+        self.head = self.head.wrapping_add(1);
     }
 
     /// Takes the next line. Each word is loaded once; the sequence is masked out of word 0. The words are the

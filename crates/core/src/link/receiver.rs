@@ -1,7 +1,7 @@
 //! The receiving end of a link.
 
 use super::descriptor::{self, Descriptor, Reference};
-use super::message::{Body, Message};
+use super::message::{Body, Inline, Message};
 use super::shared::{Assigned, Assignment, Gone, LinkShared};
 use super::sleep::sleep_on;
 use crate::aggregate::{self, Aggregate};
@@ -9,13 +9,13 @@ use crate::cbuf::Cbuf;
 use crate::domain::{lock, millis};
 use crate::error::{DomainError, RecvError, SendError, SendFailure, Violation};
 use crate::options::{LinkOptions, Wait};
-use crate::pool::{Missing, OwnPool};
+use crate::pool::{ForeignPool, Missing, OwnPool};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tranship_proto::{ChannelId, DomainId, PoolId, RefusalCode, Request};
-use tranship_sync::{Consumer, Line, Lines, Producer, Publish, Waker};
+use tranship_sync::{Consumer, Lines, Producer, Publish, Waker};
 use tranship_sys::crash;
 
 /// Receives messages from one sender.
@@ -45,6 +45,37 @@ struct In {
     assignment: Arc<Assignment>,
     /// Whether the sender is not the pool's writer: its word about a buffer is checked by generation.
     forwarded: bool,
+}
+
+/// What the fast path took, in plain words: moving them costs nothing, which moving a handle with a destructor does.
+#[derive(Clone, Copy)]
+struct Taken {
+    meta: u64,
+    ptr: NonNull<u8>,
+    len: usize,
+    pool: NonNull<ForeignPool>,
+    slot: u32,
+    generation: u32,
+    trusted: bool,
+}
+
+impl Taken {
+    /// # Safety
+    /// Once per reference counted.
+    #[inline(always)]
+    unsafe fn into_buf(self) -> Cbuf {
+        // SAFETY: the caller counted the reference; the range was checked against the window.
+        unsafe {
+            Cbuf::foreign(
+                self.ptr,
+                self.len,
+                self.pool,
+                self.slot,
+                self.generation,
+                self.trusted,
+            )
+        }
+    }
 }
 
 /// Why a reference could not be taken.
@@ -98,8 +129,19 @@ impl Receiver {
     /// Cost of a direct receipt: the line's cache miss, one locked instruction, no system call.
     #[inline(always)]
     pub fn try_recv(&mut self) -> Result<Option<Message>, RecvError> {
-        if let Some(message) = self.take_fast() {
-            return Ok(Some(message));
+        if let Some(taken) = self.take_direct() {
+            // SAFETY: `take_direct` counted a reference for exactly one handle.
+            let body = Body::Buf(unsafe { taken.into_buf() });
+            return Ok(Some(Message {
+                meta: taken.meta,
+                body,
+            }));
+        }
+        if let Some((meta, inline)) = self.take_inline() {
+            return Ok(Some(Message {
+                meta,
+                body: Body::Inline(inline),
+            }));
         }
         self.try_recv_slow()
             .map(|message| message.map(|m| *m))
@@ -132,13 +174,22 @@ impl Receiver {
     /// The next message, waiting as the link's [`Wait`] says, for ever.
     #[inline(always)]
     pub fn recv(&mut self) -> Result<Message, RecvError> {
-        if let Some(message) = self.take_fast() {
-            return Ok(message);
+        if self.wait != Wait::Sleep {
+            self.spin_a_little();
         }
-        if self.spin_a_little()
-            && let Some(message) = self.take_fast()
-        {
-            return Ok(message);
+        if let Some(taken) = self.take_direct() {
+            // SAFETY: `take_direct` counted a reference for exactly one handle.
+            let body = Body::Buf(unsafe { taken.into_buf() });
+            return Ok(Message {
+                meta: taken.meta,
+                body,
+            });
+        }
+        if let Some((meta, inline)) = self.take_inline() {
+            return Ok(Message {
+                meta,
+                body: Body::Inline(inline),
+            });
         }
         self.recv_slow(None).map(|message| *message).map_err(|e| *e)
     }
@@ -154,9 +205,6 @@ impl Receiver {
     #[inline(never)]
     fn recv_slow(&mut self, deadline: Option<Instant>) -> Result<Box<Message>, Box<RecvError>> {
         loop {
-            if let Some(message) = self.take_fast() {
-                return Ok(Box::new(message));
-            }
             if let Some(message) = self.try_recv_slow()? {
                 return Ok(message);
             }
@@ -164,41 +212,28 @@ impl Receiver {
         }
     }
 
-    /// The next line, if it is a plain buffer or inline bytes.
+    /// The next line's bytes, if it is an inline message.
     #[inline(always)]
-    fn take_fast(&mut self) -> Option<Message> {
+    fn take_inline(&mut self) -> Option<(u64, Inline)> {
         if self.pending.is_some() || self.link.domain.fork.is_child() {
             return None;
         }
         let (first, line) = self.consumer.peek(self.lines)?;
-        if let Some((meta, buf)) = self.take_direct(first, line) {
-            return Some(Message {
-                meta,
-                body: Body::Buf(buf),
-            });
-        }
-        let (meta, inline) = descriptor::inline(first, line)?;
+        let taken = descriptor::inline(first, line)?;
         self.consumer.advance();
         self.give_back_line();
-        Some(Message {
-            meta,
-            body: Body::Inline(inline),
-        })
+        Some(taken)
     }
 
-    /// A wait so short that nothing but the line is looked at; true if one is there.
+    /// A wait so short that nothing but the line is looked at.
     #[inline(always)]
-    fn spin_a_little(&self) -> bool {
-        if self.wait == Wait::Sleep || self.link.domain.fork.is_child() {
-            return false;
-        }
+    fn spin_a_little(&self) {
         for _ in 0..SPIN_LOOK {
             if self.consumer.ready(self.lines) {
-                return true;
+                return;
             }
             std::hint::spin_loop();
         }
-        false
     }
 
     /// Waits until a line is there, or something else has to be looked at.
@@ -245,7 +280,11 @@ impl Receiver {
     /// A plain buffer of the pool that was assigned first, if the next line is one: no call, no lock, nothing but the
     /// checks. `None` leaves the line for the long way, which believes nothing of what was seen here.
     #[inline(always)]
-    fn take_direct(&mut self, first: u64, line: &Line) -> Option<(u64, Cbuf)> {
+    fn take_direct(&mut self) -> Option<Taken> {
+        if self.pending.is_some() || self.link.domain.fork.is_child() {
+            return None;
+        }
+        let (first, line) = self.consumer.peek(self.lines)?;
         let (meta, reference) = descriptor::buffer(first, line)?;
         let entry = self
             .ins
@@ -278,21 +317,18 @@ impl Receiver {
         crash::point("recv.after_rcvd");
         #[allow(clippy::cast_possible_truncation)] // below the window's length, a usize
         let len = reference.length as usize;
-        let pool = NonNull::from(&**foreign);
-        // SAFETY: the reference was just counted; `is_here` put the range inside the window.
-        let buf = unsafe {
-            Cbuf::foreign(
-                foreign.at(reference.offset),
-                len,
-                pool,
-                slot,
-                generation,
-                self.trusted,
-            )
-        };
+        let (ptr, pool) = (foreign.at(reference.offset), NonNull::from(&**foreign));
         self.consumer.advance();
         self.give_back_line();
-        Some((meta, buf))
+        Some(Taken {
+            meta,
+            ptr,
+            len,
+            pool,
+            slot,
+            generation,
+            trusted: self.trusted,
+        })
     }
 
     /// The line is the source's again.
