@@ -174,7 +174,7 @@ impl Receiver {
     /// The next message, waiting as the link's [`Wait`] says, for ever.
     #[inline(always)]
     pub fn recv(&mut self) -> Result<Message, RecvError> {
-        if self.wait != Wait::Sleep {
+        if self.wait != Wait::Sleep && !self.link.domain.fork.is_child() {
             self.spin_a_little();
         }
         if let Some(taken) = self.take_direct() {
