@@ -38,20 +38,12 @@ fn start_manager(path: &Path) -> Peer {
 
 fn join(ctl: &Control, name: &str) -> Domain {
     let path: PathBuf = ctl.recv().unwrap().unwrap();
-    Domain::builder()
-        .name(name)
-        .socket(path)
-        .connect()
-        .unwrap()
+    Domain::builder().name(name).socket(path).connect().unwrap()
 }
 
 fn small_pool(domain: &Domain, name: &str) -> Pool {
     domain
-        .create_pool(
-            PoolOptions::new(2 << 20)
-                .name(name)
-                .chunk_bytes(256 << 10),
-        )
+        .create_pool(PoolOptions::new(2 << 20).name(name).chunk_bytes(256 << 10))
         .unwrap()
 }
 

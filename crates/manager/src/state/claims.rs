@@ -265,9 +265,13 @@ impl State {
         }
         let half = fds.take(format::link_kind(role), lines, format::link_bytes(lines))?;
         // Whoever has a stolen id has not the memory that goes with it: each end names the other's.
-        let strange =
-            |o: &ClaimedEnd| o.peer_inode != half.facts.inode || o.inode != peer_inode;
-        if self.claims.ends.get(&(channel, !key.1)).is_some_and(strange) {
+        let strange = |o: &ClaimedEnd| o.peer_inode != half.facts.inode || o.inode != peer_inode;
+        if self
+            .claims
+            .ends
+            .get(&(channel, !key.1))
+            .is_some_and(strange)
+        {
             fds.fds.push_front(half);
             return Err(refusal(RefusalCode::Claim, u64::from(channel.0), 0).into());
         }

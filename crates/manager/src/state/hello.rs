@@ -162,10 +162,9 @@ impl State {
             self.hung_up(old);
         }
         // Its old board is written no more: whoever still collects by it has to stop before anything changes.
-        let pools: Vec<PoolId> = self
-            .domains
-            .get(&id)
-            .map_or(Vec::new(), |d| d.entries.iter().flatten().copied().collect());
+        let pools: Vec<PoolId> = self.domains.get(&id).map_or(Vec::new(), |d| {
+            d.entries.iter().flatten().copied().collect()
+        });
         for pool in pools {
             if let (Some(board), Some(p)) = (self.live_board(pool), self.pools.get(&pool)) {
                 self.out.push(Action::SetBoard {

@@ -334,9 +334,7 @@ impl State {
             R::ClaimChannel { req, claim } => self.claim_channel(me, req, &claim, fds),
             R::ClaimAssign { req, channel, pool } => self.claim_assign(me, req, channel, pool, fds),
             R::ClaimDone { req } => self.claim_done(me, req),
-            R::ClaimRoster { req, pool, readers } => {
-                self.claim_roster(me, req, pool, &readers)
-            }
+            R::ClaimRoster { req, pool, readers } => self.claim_roster(me, req, pool, &readers),
         }
     }
 
