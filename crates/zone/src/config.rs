@@ -35,11 +35,11 @@ impl ZoneConfig {
         }
     }
 
-    /// The same, for a pool in which only `items` can exist: all caches of a few threads together hide no more than
-    /// about a quarter of them.
+    /// The same, for a pool in which only `items` can exist: a thread's two buckets hide no more than a quarter of them
+    /// (until somebody is short of them: a drain takes them back).
     #[must_use]
     pub fn capped(self, items: u64) -> Self {
-        let cap = u32::try_from(items / 32).unwrap_or(u32::MAX);
+        let cap = u32::try_from(items / 8).unwrap_or(u32::MAX).max(1);
         let max = self.max.min(cap);
         Self {
             initial: self.initial.min(max),

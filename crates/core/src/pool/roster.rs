@@ -4,47 +4,129 @@ use super::own::OwnPool;
 use crate::domain::lock;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use tranship_ledger::Words;
 use tranship_proto::{ChannelId, DomainId};
 use tranship_region::layout::{CountsRo, CountsRw, RefsRo, Way};
 
-/// A view of a queue's counters.
-pub(super) enum Counts {
-    /// Written by another domain.
-    Theirs(CountsRo),
-    /// Written by this domain: it is source or sink of the queue.
-    Ours(Arc<CountsRw>),
-    /// Could not be mapped: never equal to anything, so nothing of this queue is ever reused early.
-    Unknown(u32),
+/// A view of a queue's counters, or of a reader's references: a pointer at hand, because the collector reads two
+/// words a slot and queue.
+struct View {
+    words: *const AtomicU32,
+    count: u32,
 }
 
-impl Words for Counts {
-    #[inline]
-    fn load(&self, slot: u32) -> u32 {
-        match self {
-            Counts::Theirs(counts) => counts.get(slot).map_or(1, |c| c.load(Ordering::Acquire)),
-            Counts::Ours(counts) => counts.counts()[slot as usize].load(Ordering::Acquire),
-            Counts::Unknown(value) => *value,
+// SAFETY: atomics in a mapping that the owner of the view keeps (`Counts`, `Refs`).
+unsafe impl Send for View {}
+// SAFETY: as above.
+unsafe impl Sync for View {}
+
+impl View {
+    const NOTHING: View = View {
+        words: std::ptr::null(),
+        count: 0,
+    };
+
+    #[inline(always)]
+    fn load(&self, slot: u32, otherwise: u32) -> u32 {
+        if slot >= self.count {
+            return otherwise;
+        }
+        // SAFETY: below the count of words in a mapping that the owner of this view keeps.
+        // Ordering: Acquire pairs with the Release (or stronger) of whoever counts.
+        unsafe { &*self.words.add(slot as usize) }.load(Ordering::Acquire)
+    }
+}
+
+/// A queue's counters. Those that cannot be mapped are never equal to their partner, so nothing of the queue is ever
+/// reused early.
+pub(super) struct Counts {
+    view: View,
+    otherwise: u32,
+    _keep: Keep,
+}
+
+enum Keep {
+    /// Written by another domain.
+    Theirs {
+        _counts: CountsRo,
+    },
+    /// Written by this domain: it is source or sink of the queue.
+    Ours {
+        _counts: Arc<CountsRw>,
+    },
+    Nothing,
+}
+
+impl Counts {
+    fn theirs(counts: CountsRo) -> Counts {
+        let view = View {
+            words: counts.counts_ptr(),
+            count: counts.count(),
+        };
+        Counts {
+            view,
+            otherwise: 0,
+            _keep: Keep::Theirs { _counts: counts },
+        }
+    }
+    fn ours(counts: Arc<CountsRw>) -> Counts {
+        let words = counts.counts();
+        let view = View {
+            words: words.as_ptr(),
+            count: u32::try_from(words.len()).unwrap_or(u32::MAX),
+        };
+        Counts {
+            view,
+            otherwise: 0,
+            _keep: Keep::Ours { _counts: counts },
+        }
+    }
+    fn unknown(value: u32) -> Counts {
+        Counts {
+            view: View::NOTHING,
+            otherwise: value,
+            _keep: Keep::Nothing,
         }
     }
 }
 
-/// A view of a reader's references, and how it wakes us.
-pub(super) enum Refs {
-    /// The reader's page.
-    Page(Arc<RefsRo>),
-    /// Could not be mapped: everything counts as held.
-    Unknown,
+impl Words for Counts {
+    #[inline(always)]
+    fn load(&self, slot: u32) -> u32 {
+        self.view.load(slot, self.otherwise)
+    }
+}
+
+/// A reader's references, and how it wakes us. Without a page everything counts as held.
+pub(super) struct Refs {
+    view: View,
+    pub(super) page: Option<Arc<RefsRo>>,
+}
+
+impl Refs {
+    fn page(page: RefsRo) -> Refs {
+        let view = View {
+            words: page.counts_ptr(),
+            count: page.count(),
+        };
+        Refs {
+            view,
+            page: Some(Arc::new(page)),
+        }
+    }
+    fn unknown() -> Refs {
+        Refs {
+            view: View::NOTHING,
+            page: None,
+        }
+    }
 }
 
 impl Words for Refs {
-    #[inline]
+    #[inline(always)]
     fn load(&self, slot: u32) -> u32 {
-        match self {
-            Refs::Page(page) => page.get(slot).map_or(1, |r| r.load(Ordering::Acquire)),
-            Refs::Unknown => 1,
-        }
+        self.view.load(slot, 1)
     }
 }
 
@@ -69,19 +151,19 @@ impl OwnPool {
             .map(|a| a.counts.clone());
         let we_sink = sink == self.domain.id();
         let rcvd = match (fds.next(), &ours) {
-            (_, Some(counts)) if we_sink => Counts::Ours(counts.clone()),
+            (_, Some(counts)) if we_sink => Counts::ours(counts.clone()),
             (Some(fd), _) => {
-                CountsRo::open(&fd, Way::Rcvd, slots).map_or(Counts::Unknown(1), Counts::Theirs)
+                CountsRo::open(&fd, Way::Rcvd, slots).map_or(Counts::unknown(1), Counts::theirs)
             }
-            (None, _) => Counts::Unknown(1),
+            (None, _) => Counts::unknown(1),
         };
         let sent = if with_sent {
             fds.next()
                 .and_then(|fd| CountsRo::open(&fd, Way::Sent, slots).ok())
-                .map_or(Counts::Unknown(2), Counts::Theirs)
+                .map_or(Counts::unknown(2), Counts::theirs)
         } else {
             ours.filter(|_| !we_sink)
-                .map_or(Counts::Unknown(2), Counts::Ours)
+                .map_or(Counts::unknown(2), Counts::ours)
         };
         let mut refs_inode = 0;
         let refs = new_reader.then(|| {
@@ -90,7 +172,7 @@ impl OwnPool {
                     refs_inode = crate::domain::inode(&fd);
                     RefsRo::open(&fd, slots).ok()
                 })
-                .map_or(Refs::Unknown, |page| Refs::Page(Arc::new(page)))
+                .map_or(Refs::unknown(), Refs::page)
         });
         let process = if new_reader { fds.next() } else { None };
 

@@ -5,7 +5,6 @@
 
 use super::grow::Growth;
 use super::own::OwnPool;
-use super::roster::Refs;
 use crate::cbuf::CbufMut;
 use crate::domain::{lock, millis};
 use crate::error::AllocError;
@@ -166,10 +165,17 @@ impl OwnPool {
         }
         // Memory may sit in caches of other sizes, or be dead there.
         for _ in 0..3 {
+            // Alone: what another thread has taken from one place and not yet put into the next cannot be found.
+            let seen = self.domain.wake();
+            let one = lock(&self.resizing);
             if self.reclaim() {
                 break;
             }
+            drop(one);
+            // The manager has raised the epoch; the change itself is in our socket, or about to be.
             self.domain.turn_quietly();
+            let soon = Instant::now() + Duration::from_millis(10);
+            self.domain.wait_news(seen, Some(soon));
         }
         self.take(len).or_else(|| {
             // Reclaiming may have freed whole chunks elsewhere in the window, but not one long enough hole.
@@ -251,10 +257,7 @@ impl OwnPool {
             .roster
             .readers()
             .iter()
-            .filter_map(|reader| match &reader.refs {
-                Refs::Page(page) => Some(page.clone()),
-                Refs::Unknown => None,
-            });
+            .filter_map(|reader| reader.refs.page.clone());
         // Ordering: Acquire pairs with a reader's Release after its reference went.
         pages
             .map(|page| (page.wake().load(Ordering::Acquire), page))
