@@ -176,3 +176,28 @@ fn a_demo_consumer_is_locked_down_and_still_works() {
     }
     assert_eq!(std::fs::read(&written).expect("the output"), b"abcdefgh");
 }
+
+#[test]
+fn the_manager_serves_a_socket_that_systemd_made() {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socket};
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("manager.sock");
+    let made = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).expect("a socket");
+    bind(&made, &SocketAddrUnix::new(&path).expect("an address")).expect("binding");
+    listen(&made, 8).expect("listening");
+    // As systemd does it: descriptor 3, and the process that it is meant for.
+    let script = r#"exec 3<&0 </dev/null; LISTEN_FDS=1 LISTEN_PID=$$ exec "$0" manager"#;
+    let mut manager = std::process::Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_tranship")])
+        .env("RUNTIME_DIRECTORY", dir.path())
+        .stdin(made)
+        .spawn()
+        .expect("starting");
+    // The socket listens already, so nobody is too early.
+    let socket = path.to_str().expect("a path");
+    let output = run(&["stat", "--json", "--socket", socket]);
+    manager.kill().expect("killing");
+    manager.wait().expect("waiting");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(path.exists(), "the socket is systemd's to remove");
+}

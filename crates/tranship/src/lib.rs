@@ -9,3 +9,8 @@ pub use tranship_core::*;
 pub mod manager {
     pub use tranship_manager::*;
 }
+
+/// What the README shows must compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

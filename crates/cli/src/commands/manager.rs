@@ -60,7 +60,11 @@ fn serve(args: &DaemonArgs) -> Result<Answer> {
             0o600
         });
     let stop = Shutdown::new().context("making an eventfd")?;
-    let listener = Listener::bind(&path, mode)?;
+    // A socket that systemd made is served where it is.
+    let listener = match Listener::from_systemd() {
+        Some(inherited) => inherited?,
+        None => Listener::bind(&path, mode)?,
+    };
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("taking signals")?;
     let stopper = stop.clone();
     std::thread::Builder::new()
@@ -72,7 +76,10 @@ fn serve(args: &DaemonArgs) -> Result<Answer> {
             }
         })
         .context("starting a thread")?;
-    tracing::info!(socket = %path.display(), "the manager serves");
+    match listener.path() {
+        Some(path) => tracing::info!(socket = %path.display(), "the manager serves"),
+        None => tracing::info!("the manager serves the socket that it inherited"),
+    }
     tranship_manager::run(config, listener, &stop, true)?;
     Ok(Answer::Yes)
 }
