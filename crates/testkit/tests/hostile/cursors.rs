@@ -43,7 +43,6 @@ fn lies() -> Vec<Lie> {
     let lie = |name, reason, tell| Lie { name, reason, tell };
     let word = |operation: u64| [operation << 32, 0, 0, 0, 0, 0, 0, 0];
     vec![
-        // Off: the bounds in `Producer::try_push`.
         lie("cursor_max", CURSOR, |_, c, _| {
             c.own.head().store(u64::MAX, Ordering::SeqCst)
         }),

@@ -119,10 +119,9 @@ macro_rules! lies {
     };
 }
 
-// "Off:" says which check was switched off to see the lie get through; then `tell`'s victim gave another reason,
-// or none for ever, or its contents were wrong.
+// "Off:" says what was switched off to see the lie get through: the victim then gave no reason, for ever, or panicked.
 lies! {
-    // Operations and inline lengths. Off: `descriptor::parse`.
+    // Operations and inline lengths. Off: the length in `descriptor::parse`.
     no_operation: "operation 0 does not exist", |_l, c| c.push([0; 8]);
     operation_4: "operation 4 does not exist", |_l, c| c.push([4 << 32, 0, 0, 0, 0, 0, 0, 0]);
     operation_255: "operation 255 does not exist", |_l, c| c.push([u64::MAX << 32; 8]);
@@ -152,7 +151,7 @@ lies! {
     serial_of_no_chunk: NO_CHUNK, |l, c| c.push(line(BUFFER, l.id(0), 0, 64, 7));
     serial_0: NO_CHUNK, |l, c| c.push(line(BUFFER, l.id(0), CHUNK, 64, 0));
     runs_into_a_chunk_never_shown: NO_CHUNK, |l, c| c.push(line(BUFFER, l.id(0), CHUNK - 16, 64, 1));
-    // Lists. Off: the bound and the length in `layout::aggregate::decode`.
+    // Lists.
     list_of_4_billion: NO_LIST, |l, c| c.push(l.list(&[0xffff_ffff], 4096));
     list_of_4097: NO_LIST, |l, c| c.push(l.list(&[4097], 32768));
     list_shorter_than_it_says: NO_LIST, |l, c| c.push(l.list(&[3], 8 + 2 * 32));
@@ -247,8 +246,7 @@ lies! {
         c.push(line(BUFFER, odd.unwrap(), frame[3], 64, frame[5]));
         l.prey().release(id)
     };
-    // Off: `owns` in `Receiver::reference`: then the reader held, under a living id, bytes of a
-    // buffer that nobody counted, and found them changed.
+    // Off: `owns` in `Receiver::reference`: bytes of a buffer that nobody counted, under a living id.
     a_living_id_with_another_s_bytes: ELSEWHERE, |l, c| {
         l.may_forward(c);
         let (mut one, other) = (l.frame(), l.frame());

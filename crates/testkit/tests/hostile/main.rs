@@ -13,8 +13,9 @@
 //! again after it was held. After each attack more of them must have arrived.
 //!
 //! That the checks can fail: the kernel's part is shown by `attacks.rs` (every attack bites something
-//! unprotected). Each rule of the rings was switched off once in `crates/core/src/link` and seen failing
-//! here: see the comments at the lies.
+//! unprotected). Of the rules of rings and manager these were switched off, one at a time, and seen failing here:
+//! the slot's bound, the range, the chunk's serial, the generation, the bytes of a forwarded buffer, the inline
+//! length, the limit of connections. A victim then panicked, or went on without a reason, or read what was not sent.
 
 #![allow(
     clippy::cast_possible_truncation,

@@ -47,8 +47,7 @@ fn hello(version: u16) -> Request {
     }
 }
 
-// Seen failing: with the count of descriptors in `Shell::message` not compared, `surplus_*` are served; with the
-// checks of `facts::look` off, so are the wrong descriptors; with `limits.connections` unset `flood` never ends.
+// Seen failing: without the limit of connections `flood` never ends.
 nuisances! {
     garbage: "BadArgument", |random| {
         let mut raw = Raw::join("garbage");
