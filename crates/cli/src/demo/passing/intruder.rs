@@ -172,7 +172,7 @@ mod tests {
         // SAFETY: a fresh mapping.
         let page = unsafe { rustix::mm::mmap(std::ptr::null_mut(), PAGE, prot, flags, &memfd, 0) }
             .expect("a mapping");
-        for attempt in [write_mem, protect_copy, protect, write_vm, read_into] {
+        for attempt in [protect_copy, protect, write_mem, write_vm, read_into] {
             attempt(page).expect("what nobody refuses");
         }
         map_writable(&memfd).expect("a writable mapping");
