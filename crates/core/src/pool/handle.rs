@@ -47,7 +47,7 @@ impl Pool {
         domain: &'static DomainCore,
         options: PoolOptions,
     ) -> Result<Pool, DomainError> {
-        OwnPool::create(domain, options).map(Pool::from_arc)
+        OwnPool::create(domain, options).map(|own| Pool { own })
     }
 
     pub(crate) fn from_arc(own: Arc<OwnPool>) -> Pool {
@@ -129,6 +129,8 @@ impl Pool {
     /// Lets another domain assign this pool to channels of its own, that is, forward its buffers.
     pub fn allow_forward(&self, domain: DomainId) -> Result<(), DomainError> {
         let pool = self.own.id();
+        // Crash: on record first, so that a manager that dies after its answer does not take the right with it.
+        lock(&self.own.domain.rights).insert((pool, domain));
         self.own
             .domain
             .call(|req| Request::AllowForward { req, pool, domain }, &[], None)

@@ -215,7 +215,7 @@ impl OwnPool {
             serials: (0..chunks).map(|_| AtomicU32::new(0)).collect(),
             table_fd,
             board_entry: AtomicU32::new(entry),
-            handles: AtomicU32::new(0),
+            handles: AtomicU32::new(1), // the caller's: another thread's turn takes down what has none
             shrink_target: AtomicU64::new(u64::MAX),
             options,
             max_bytes,
