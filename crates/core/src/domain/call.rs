@@ -14,6 +14,8 @@ use tranship_sys::futex;
 pub(crate) const ROUND: Duration = Duration::from_millis(100);
 /// How long a manager may be away before a call that needs it fails.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How much later than we others may come back to a manager. What they have not claimed by then is gone.
+const OTHERS: Duration = Duration::from_secs(1);
 /// Between two looks whether it is back.
 const NAP: Duration = Duration::from_millis(20);
 
@@ -98,6 +100,13 @@ impl DomainCore {
     pub(crate) fn nap(&'static self) {
         let _ = futex::wait(self.wake_word(), self.wake(), Some(NAP));
         self.turn_quietly();
+    }
+
+    /// Whether the others may still be on their way back to a manager that came back.
+    pub(crate) fn is_just_back(&self) -> bool {
+        lock(&self.conn)
+            .back_since
+            .is_some_and(|since| since.elapsed() < OTHERS)
     }
 
     /// Counts the connections that ended. What was set up with answers of an earlier one may be unknown to the manager.

@@ -4,7 +4,7 @@ use crate::error::DomainError;
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use tranship_proto::{
-    ChannelId, Event, ExportId, MAX_MESSAGE_BYTES, PoolId, Req, Request, StatRecord,
+    ChannelId, DomainId, Event, ExportId, MAX_MESSAGE_BYTES, PoolId, Req, Request, StatRecord,
 };
 use tranship_sys::socket;
 
@@ -18,6 +18,7 @@ pub(crate) enum Claim {
     Chunk(PoolId, u32),
     Roster(PoolId),
     Reader(PoolId),
+    Right(PoolId, DomainId),
     Channel(ChannelId),
     Assign(ChannelId, PoolId),
     Export(ExportId),
@@ -37,6 +38,8 @@ pub(crate) struct Conn {
     era: u64,
     /// Which manager it is or was.
     pub(crate) instance: u64,
+    /// When we came back to it, if we were there before.
+    pub(crate) back_since: Option<std::time::Instant>,
     claims: HashMap<Req, Claim>,
     next_req: u32,
     replies: HashMap<Req, Parcel>,
@@ -57,6 +60,7 @@ impl Conn {
             reset: false,
             era: 0,
             instance,
+            back_since: None,
             claims: HashMap::new(),
             next_req: 1,
             replies: HashMap::new(),
@@ -99,6 +103,7 @@ impl Conn {
 
     pub(crate) fn up(&mut self, fd: OwnedFd, instance: u64) {
         self.fd = Some(fd);
+        self.back_since = Some(std::time::Instant::now());
         (self.broken, self.reset) = (false, false);
         self.instance = instance;
     }

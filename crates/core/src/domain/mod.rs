@@ -17,7 +17,7 @@ use crate::error::DomainError;
 use crate::link::LinkShared;
 use crate::pool::{ForeignPool, OwnPool};
 use conn::Conn;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tranship_manager::Embedded;
@@ -41,6 +41,8 @@ pub(crate) struct DomainCore {
     pub(crate) pools: Mutex<HashMap<PoolId, Arc<OwnPool>>>,
     pub(crate) foreign: Mutex<HashMap<PoolId, Arc<ForeignPool>>>,
     pub(crate) links: Mutex<HashMap<ChannelId, Arc<LinkShared>>>,
+    /// Rights to forward that this domain gave, for a manager that comes back without them.
+    pub(crate) rights: Mutex<BTreeSet<(PoolId, DomainId)>>,
     pub(crate) exports: Mutex<HashMap<ExportId, Export>>,
     /// Work that events asked for, done by `turn` after the socket's lock is released.
     chores: Mutex<Vec<Chore>>,

@@ -108,6 +108,16 @@ impl DomainCore {
                 })?;
             }
         }
+        let rights = {
+            let mut rights = lock(&self.rights);
+            rights.retain(|(id, _)| pools.iter().any(|pool| pool.id() == *id));
+            rights.clone()
+        };
+        for (pool, domain) in rights {
+            self.claim(conn, Claim::Right(pool, domain), &[], |req| {
+                Request::AllowForward { req, pool, domain }
+            })?;
+        }
         for pool in &pools {
             let id = pool.id();
             for piece in pool.readers().chunks(PIECE) {

@@ -406,7 +406,7 @@ impl Sender {
             let era = match asked {
                 // A manager that came back may not know the channel, or its sink, yet.
                 Err(DomainError::Refused(refusal))
-                    if domain.era() > 0
+                    if domain.is_just_back()
                         && self.link.gone() == Gone::No
                         && matches!(
                             refusal.code,

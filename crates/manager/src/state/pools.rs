@@ -16,6 +16,8 @@ pub(super) struct Shape {
 
 const MAX_POOL_BYTES: u64 = 1 << 46;
 const MAX_CHUNKS: u64 = 1 << 20;
+/// Domains with the right to forward one pool.
+const MAX_FORWARDERS: usize = 4096;
 
 impl Shape {
     fn check(self) -> Done {
@@ -188,8 +190,22 @@ impl State {
         pool: PoolId,
         domain: DomainId,
     ) -> Done {
-        if !self.domains.contains_key(&domain) {
+        // A writer that comes back repeats the rights that it gave; who has them may come back after it.
+        let returning = self.domains.get(&me).is_some_and(|d| d.claiming.is_some());
+        if !returning && !self.domains.contains_key(&domain) {
             return Err(no_such(domain.0));
+        }
+        if let Some(p) = self.pools.get_mut(&pool)
+            && p.forwarders.len() >= MAX_FORWARDERS
+            && !p.forwarders.contains(&domain)
+        {
+            // Room is made by those that are gone.
+            let living = &self.domains;
+            p.forwarders.retain(|d| living.contains_key(d));
+            let now = p.forwarders.len() as u64;
+            if p.forwarders.len() >= MAX_FORWARDERS {
+                return Err(refusal(RefusalCode::Limit, now + 1, MAX_FORWARDERS as u64).into());
+            }
         }
         if !self.may_forward(me, pool)? {
             return Err(not_yours(pool.0));

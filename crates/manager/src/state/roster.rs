@@ -184,8 +184,13 @@ impl State {
         else {
             return;
         };
+        let told = self.pools.get(&id).is_some_and(|p| p.gone_said);
         if let Some(d) = self.domains.get_mut(&reader) {
             d.feeding.remove(&id);
+        }
+        // Nothing else would ever tell it that its counters count no more. A later offer brings the table again.
+        if !told {
+            self.tell(reader, Event::PoolGone { pool: id }, &[]);
         }
         if let Some(refs) = r.refs {
             self.release(refs);
