@@ -96,6 +96,7 @@ impl<R: Words, C: Words> Roster<R, C> {
                     }
                 }
                 CollectStep::Pass => {
+                    scratch.pending.reserve(candidates.len());
                     for block in candidates.chunks(BLOCK) {
                         let living = self.pass(block.iter().copied(), own, &mut scratch.rcvd);
                         for (i, &slot) in block.iter().enumerate() {

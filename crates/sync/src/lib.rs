@@ -16,6 +16,7 @@ pub mod atomic;
 mod consumer;
 mod line;
 mod mpsc;
+mod prefetch;
 mod producer;
 mod spin;
 mod wait;
@@ -23,6 +24,7 @@ mod wait;
 pub use consumer::Consumer;
 pub use line::{Line, Lines, LinesError};
 pub use mpsc::{Pop, SlotQueue, Taker};
+pub use prefetch::{prefetch_read, prefetch_write};
 pub use producer::{Producer, Publish, Push, RingViolation};
 pub use spin::{Spin, Turn};
 pub use wait::{

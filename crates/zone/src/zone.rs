@@ -116,6 +116,23 @@ impl<B: Backend> Zone<B> {
         }
     }
 
+    /// As [`alloc`](Self::alloc), with a guess at the item that this thread will get next (or the same once more): who
+    /// gets items that others have read can fetch the next one's first line ahead of time.
+    #[inline]
+    #[must_use]
+    pub fn alloc_and_next(&self) -> Option<(u32, u32)> {
+        let inner = &*self.inner;
+        // SAFETY: `with` passes a cache of the calling thread.
+        let item = local::with(inner.identity.index, |cache| unsafe {
+            cache?.pop_peek(&inner.control)
+        });
+        if item.is_some() {
+            item
+        } else {
+            inner.alloc_slow().map(|item| (item, item))
+        }
+    }
+
     /// Takes an item back, on any thread.
     #[inline]
     pub fn free(&self, item: u32) {

@@ -175,8 +175,25 @@ impl DomainCore {
                 }
             }
         }
+        self.look_for_deaths();
         self.tend_pools();
         outcome
+    }
+
+    /// Deaths that no manager tells us of.
+    fn look_for_deaths(&self) {
+        if !self.unwatched.load(Ordering::Relaxed) {
+            return;
+        }
+        let links: Vec<_> = lock(&self.links).values().cloned().collect();
+        let unwatched = links.iter().filter(|l| !l.watched.load(Ordering::Relaxed));
+        let mut any = false;
+        for link in unwatched {
+            link.look_for_death();
+            any |= link.gone() == Gone::No;
+        }
+        // A link that is lost again meanwhile raises it again.
+        self.unwatched.store(any, Ordering::Relaxed);
     }
 
     fn take_events(&'static self) -> Result<(), DomainError> {

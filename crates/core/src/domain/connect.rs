@@ -161,6 +161,7 @@ impl DomainBuilder {
             pools: Mutex::default(),
             foreign: Mutex::default(),
             links: Mutex::default(),
+            unwatched: AtomicBool::new(false),
             rights: Mutex::default(),
             exports: Mutex::default(),
             chores: Mutex::default(),

@@ -212,6 +212,9 @@ impl DomainCore {
 
     /// Both ends of a channel are back.
     fn taken_up(&'static self, conn: &mut Conn, channel: ChannelId) {
+        if let Some(link) = self.link(channel) {
+            link.watched.store(true, Ordering::Relaxed);
+        }
         if let Some(link) = self.link(channel)
             && link.leaving.load(Ordering::Relaxed)
             && conn.send(&Request::CloseChannel { channel }, &[]).is_ok()

@@ -41,6 +41,8 @@ pub(crate) struct DomainCore {
     pub(crate) pools: Mutex<HashMap<PoolId, Arc<OwnPool>>>,
     pub(crate) foreign: Mutex<HashMap<PoolId, Arc<ForeignPool>>>,
     pub(crate) links: Mutex<HashMap<ChannelId, Arc<LinkShared>>>,
+    /// Whether there may be links whose peers the manager does not watch for us.
+    unwatched: AtomicBool,
     /// Rights to forward that this domain gave, for a manager that comes back without them.
     pub(crate) rights: Mutex<BTreeSet<(PoolId, DomainId)>>,
     pub(crate) exports: Mutex<HashMap<ExportId, Export>>,

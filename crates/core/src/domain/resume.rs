@@ -23,6 +23,10 @@ impl DomainCore {
     /// The connection ended.
     pub(super) fn manager_left(&self) {
         tracing::info!(domain = %self.id(), "the manager is away");
+        for link in lock(&self.links).values() {
+            link.watched.store(false, Ordering::Relaxed);
+        }
+        self.unwatched.store(true, Ordering::Relaxed); // only a hint where to look
     }
 
     /// Tries to reach a manager; a failed attempt is `ManagerAway`, and the next follows after a pause.

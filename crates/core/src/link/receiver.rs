@@ -297,6 +297,9 @@ impl Receiver {
         if !foreign.is_here(reference.offset, reference.length, reference.serial) {
             return None;
         }
+        let ptr = foreign.at(reference.offset);
+        // Its miss begins now; the locked instruction below would hold it up.
+        tranship_sync::prefetch_read(ptr.as_ptr());
         foreign.retain(slot);
         let generation = reference.id.generation();
         // The generation after the reference, as in `reference`.
@@ -317,7 +320,7 @@ impl Receiver {
         crash::point("recv.after_rcvd");
         #[allow(clippy::cast_possible_truncation)] // below the window's length, a usize
         let len = reference.length as usize;
-        let (ptr, pool) = (foreign.at(reference.offset), NonNull::from(&**foreign));
+        let pool = NonNull::from(&**foreign);
         self.consumer.advance();
         self.give_back_line();
         Some(Taken {

@@ -80,6 +80,9 @@ pub(crate) struct LinkShared {
     pub(crate) own_wake: Mutex<Option<OwnedFd>>,
     /// Our cursors are gone, but no manager was there to hear it: the next one is told.
     pub(crate) leaving: AtomicBool,
+    /// Whether the manager watches the peer for us. One that came back does so when both ends are back; until then a
+    /// peer that dies is seen by our own descriptor of its process only.
+    pub(crate) watched: AtomicBool,
 }
 
 impl Assigned {
@@ -129,6 +132,7 @@ impl LinkShared {
             fd_awaited: AtomicBool::new(false),
             own_wake: Mutex::new(None),
             leaving: AtomicBool::new(false),
+            watched: AtomicBool::new(true),
         }
     }
 

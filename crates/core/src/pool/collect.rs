@@ -6,7 +6,7 @@ use super::slots::LocalRefs;
 use crate::domain::lock;
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 use std::time::Instant;
 use tranship_ledger::{Batch, Generations, Roster};
 use tranship_proto::DomainId;
@@ -154,8 +154,10 @@ impl OwnPool {
         gc.batch.clear();
         let candidates = std::mem::take(&mut gc.candidates);
         for &slot in &candidates {
-            self.slots[slot as usize].unqueue(); // before `local` is looked at
+            self.private(slot).unqueue();
         }
+        // Ordering: `queued` before `local`; partner is a release's decrement of `local` before its swap of `queued`.
+        fence(Ordering::SeqCst);
         let verdict = gc.roster.collect(
             &candidates,
             &LocalRefs(&self.slots),

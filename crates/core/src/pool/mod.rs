@@ -32,6 +32,7 @@ fn reserve(max_bytes: u64, chunk_bytes: u64) -> Result<Window, DomainError> {
 }
 
 /// The window's first byte.
+#[inline(always)]
 fn base(window: &Window) -> NonNull<u8> {
     NonNull::new(window.base()).unwrap_or(NonNull::dangling())
 }

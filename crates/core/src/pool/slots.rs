@@ -57,9 +57,10 @@ impl Slot {
     pub(crate) fn try_queue(&self) -> bool {
         !self.queued.swap(true, Ordering::SeqCst)
     }
-    /// The collector took it out of the queue.
+    /// The collector took it out of the queue. A SeqCst fence follows before it looks at `local`.
+    #[inline]
     pub(crate) fn unqueue(&self) {
-        self.queued.swap(false, Ordering::SeqCst);
+        self.queued.store(false, Ordering::Relaxed);
     }
 }
 
