@@ -34,6 +34,8 @@ impl Futex for Kernel {
     }
 }
 
+/// How long to sleep on the link alone; then also on the manager's word.
+const BRIEF: Duration = Duration::from_millis(2);
 /// How long to sleep before looking whether manager and peer are still there.
 pub(crate) const LOOK: Duration = Duration::from_millis(250);
 
@@ -46,15 +48,19 @@ pub(crate) fn sleep_on(
     deadline: Option<Instant>,
     ready: impl Fn() -> bool,
 ) -> bool {
-    let look = Instant::now() + LOOK;
-    let until = deadline.map_or(look, |d| d.min(look));
-    let mut points = [
-        Point::peer(link.their_wake(), link.own.asleep()),
-        Point::always(link.domain.wake_word()),
-    ];
-    let slept = tranship_sync::sleep(&Kernel, &mut points, waker, Some(until), || {
-        (ready() || link.domain.has_news()).then_some(())
-    });
+    let now = Instant::now();
+    let by = |limit: Duration| deadline.map_or(now + limit, |d| d.min(now + limit));
+    let ready = || (ready() || link.domain.has_news()).then_some(());
+    // At first on the link alone: a wait on two words costs the kernel twice as much.
+    let mut points = [Point::peer(link.their_wake(), link.own.asleep())];
+    let mut slept = tranship_sync::sleep(&Kernel, &mut points, waker, Some(by(BRIEF)), ready);
+    if !matches!(slept, Ok(Slept::Ready(()))) && deadline.is_none_or(|d| d > now + BRIEF) {
+        let mut points = [
+            Point::peer(link.their_wake(), link.own.asleep()),
+            Point::always(link.domain.wake_word()),
+        ];
+        slept = tranship_sync::sleep(&Kernel, &mut points, waker, Some(by(LOOK)), ready);
+    }
     if !matches!(slept, Ok(Slept::Ready(()))) {
         link.look_for_death();
         link.domain.turn_quietly();
