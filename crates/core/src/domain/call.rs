@@ -3,7 +3,7 @@
 use super::conn::Parcel;
 use super::{Chore, DomainCore, lock};
 use crate::error::DomainError;
-use crate::link::LinkShared;
+use crate::link::{Gone, LinkShared};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -182,18 +182,18 @@ impl DomainCore {
 
     /// Deaths that no manager tells us of.
     fn look_for_deaths(&self) {
-        if !self.unwatched.load(Ordering::Relaxed) {
+        if !self.unwatched.load(Ordering::Relaxed) || !self.unwatched.swap(false, Ordering::Relaxed)
+        {
             return;
         }
         let links: Vec<_> = lock(&self.links).values().cloned().collect();
         let unwatched = links.iter().filter(|l| !l.watched.load(Ordering::Relaxed));
-        let mut any = false;
         for link in unwatched {
             link.look_for_death();
-            any |= link.gone() == Gone::No;
+            if link.gone() == Gone::No {
+                self.unwatched.store(true, Ordering::Relaxed);
+            }
         }
-        // A link that is lost again meanwhile raises it again.
-        self.unwatched.store(any, Ordering::Relaxed);
     }
 
     fn take_events(&'static self) -> Result<(), DomainError> {

@@ -9,6 +9,7 @@ use super::{DomainCore, lock};
 use crate::error::DomainError;
 use crate::link::Gone;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tranship_manager::paths::Places;
 use tranship_proto::{ChannelClaim, Req, Request};
@@ -157,6 +158,8 @@ impl DomainCore {
         }
         let links: Vec<_> = lock(&self.links).values().cloned().collect();
         for link in links.iter().filter(|link| link.gone() != Gone::Violated) {
+            link.watched.store(false, Ordering::Relaxed);
+            self.unwatched.store(true, Ordering::Relaxed);
             let claim = ChannelClaim {
                 channel: link.channel,
                 role: link.role,

@@ -598,7 +598,10 @@ impl Receiver {
             };
             match asked {
                 Ok(()) => {}
-                Err(DomainError::Refused(refusal)) if refusal.code == RefusalCode::NoSuchId => {
+                // While others may still be coming back to a new manager it need not be a lie.
+                Err(DomainError::Refused(refusal))
+                    if refusal.code == RefusalCode::NoSuchId && !domain.is_just_back() =>
+                {
                     break;
                 }
                 Err(error) => {
