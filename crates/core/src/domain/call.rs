@@ -194,6 +194,12 @@ impl DomainCore {
                 self.unwatched.store(true, Ordering::Relaxed);
             }
         }
+        let pools: Vec<_> = lock(&self.pools).values().cloned().collect();
+        for pool in pools {
+            if pool.bury_dead_readers() {
+                self.unwatched.store(true, Ordering::Relaxed);
+            }
+        }
     }
 
     fn take_events(&'static self) -> Result<(), DomainError> {

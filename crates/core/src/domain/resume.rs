@@ -76,6 +76,7 @@ impl DomainCore {
             .store(welcome.domain.0, std::sync::atomic::Ordering::Relaxed);
         // No collection from here until the pool's place in the new board is known: the old board is written no more.
         let pools: Vec<_> = lock(&self.pools).values().cloned().collect();
+        self.unwatched.store(true, Ordering::Relaxed);
         for pool in &pools {
             pool.suspend();
         }

@@ -4,12 +4,12 @@ use super::own::OwnPool;
 use super::roster::{Counts, Refs};
 use super::slots::LocalRefs;
 use crate::domain::lock;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Instant;
 use tranship_ledger::{Batch, Generations, Roster};
-use tranship_proto::DomainId;
+use tranship_proto::{ChannelId, DomainId};
 use tranship_region::layout::TableRw;
 use tranship_sync::{Pop, Taker};
 use tranship_sys::crash;
@@ -32,6 +32,10 @@ pub(super) struct Gc {
     pub(super) processes: HashMap<DomainId, OwnedFd>,
     /// Inodes of the readers' counters: what a new manager is told, so that it believes nobody else.
     pub(super) refs_inodes: HashMap<DomainId, u64>,
+    /// Who reads each queue.
+    pub(super) sinks: HashMap<ChannelId, DomainId>,
+    /// Readers that the present manager has not named yet: only we can see that they died.
+    pub(super) returning: HashSet<DomainId>,
 }
 
 impl Gc {
@@ -45,6 +49,8 @@ impl Gc {
             batch: Batch::default(),
             processes: HashMap::new(),
             refs_inodes: HashMap::new(),
+            sinks: HashMap::new(),
+            returning: HashSet::new(),
         }
     }
 
@@ -78,7 +84,8 @@ impl OwnPool {
     /// Items for a class's zone: dead sent buffers first, then items of slabs, then a new slab.
     pub(super) fn import(&self, class: usize, out: &mut Vec<u32>, want: usize) {
         self.collect_for(class, out, want);
-        if out.is_empty() {
+        // Topped up out of what the pool has anyway: with few buffers in turn every allocation would be a collection.
+        if out.len() < want {
             self.cut_slabs(class, out, want);
         }
     }
@@ -199,16 +206,14 @@ impl OwnPool {
     fn cut_slabs(&self, class: usize, out: &mut Vec<u32>, want: usize) {
         let store = &mut *lock(&self.store);
         let keg = &mut store.kegs[class];
-        if keg.alloc(out, want) > 0 {
-            return;
-        }
+        keg.alloc(out, want - out.len());
         let mut hooks = Hooks {
             pool: self,
             class,
             numbers: &mut store.numbers,
         };
-        if keg.grow(&mut store.runs, &mut hooks).is_ok() {
-            keg.alloc(out, want);
+        while out.len() < want && keg.grow(&mut store.runs, &mut hooks).is_ok() {
+            keg.alloc(out, want - out.len());
         }
     }
 

@@ -255,7 +255,8 @@ impl OwnPool {
     /// Another board is about to be looked at: no collection until the pool's place in it is known. Before the board
     /// changes, so that nobody takes the old place in the new board for ours.
     pub(crate) fn suspend(&self) {
-        let _none_runs = lock(&self.gc);
+        let mut gc = lock(&self.gc); // none runs
+        gc.returning = gc.processes.keys().copied().collect();
         self.board_entry.store(NO_ENTRY, Ordering::SeqCst);
     }
     /// The pool's place in the new board. Whatever roster events follow count from its first epoch: none under a new

@@ -183,6 +183,8 @@ impl OwnPool {
         if let Err(error) = gc.roster.add_queue(channel.0.into(), sent, rcvd) {
             tracing::warn!(pool = %self.id, %error, "roster");
         }
+        gc.sinks.insert(channel, sink);
+        gc.returning.remove(&sink);
         if let Some(refs) = refs {
             let _ = gc.roster.remove_reader(sink.0.into());
             gc.refs_inodes.insert(sink, refs_inode);
@@ -200,6 +202,7 @@ impl OwnPool {
     pub(crate) fn queue_left(&self, channel: ChannelId, epoch: u64) {
         let mut gc = lock(&self.gc);
         let _ = gc.roster.remove_queue(channel.0.into());
+        gc.sinks.remove(&channel);
         gc.advance(epoch);
         drop(gc);
         self.waiters.memory_came_back();
@@ -217,8 +220,43 @@ impl OwnPool {
         let _ = gc.roster.remove_reader(domain.0.into());
         gc.processes.remove(&domain);
         gc.refs_inodes.remove(&domain);
+        gc.returning.remove(&domain);
         gc.advance(epoch);
         drop(gc);
         self.waiters.memory_came_back();
+    }
+
+    /// Takes readers off the roster that died before a new manager heard of them: their references, and the queues to
+    /// them. Queues from them stay, since what they had sent can still be received; their sinks report the end. True
+    /// if there are readers left that the manager has not named.
+    pub(crate) fn bury_dead_readers(&self) -> bool {
+        let mut gc = lock(&self.gc);
+        if gc.returning.is_empty() {
+            return false;
+        }
+        let gc = &mut *gc;
+        let dead: Vec<DomainId> = gc
+            .returning
+            .iter()
+            .filter(|d| {
+                gc.processes
+                    .get(d)
+                    .is_some_and(|p| tranship_sys::pidfd::is_dead(p).unwrap_or(false))
+            })
+            .copied()
+            .collect();
+        for domain in &dead {
+            let _ = gc.roster.remove_reader(domain.0.into());
+            gc.processes.remove(domain);
+            gc.refs_inodes.remove(domain);
+            gc.returning.remove(domain);
+            for (channel, _) in gc.sinks.extract_if(|_, sink| sink == domain) {
+                let _ = gc.roster.remove_queue(channel.0.into());
+            }
+        }
+        if !dead.is_empty() {
+            self.waiters.memory_came_back();
+        }
+        !gc.returning.is_empty()
     }
 }
