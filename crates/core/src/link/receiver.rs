@@ -261,7 +261,7 @@ impl Receiver {
                 }
             } else {
                 let (consumer, lines, link) = (&self.consumer, self.lines, &self.link);
-                sleep_on(link, Waker::Fences, deadline, || {
+                sleep_on(link, Waker::Fences, deadline, consumer.head() > 0, || {
                     consumer.ready(lines) || link.their_closed() || link.gone() != Gone::No
                 });
             }

@@ -514,7 +514,9 @@ impl Sender {
                     let head = self.producer.known_head();
                     let link = &self.link;
                     // The receiver gives lines back by plain stores: it is a lazy waker.
-                    sleep_on(link, Waker::Lazy, deadline, || link.their_head() != head);
+                    sleep_on(link, Waker::Lazy, deadline, false, || {
+                        link.their_head() != head
+                    });
                 }
             }
         }

@@ -34,8 +34,9 @@ impl Futex for Kernel {
     }
 }
 
-/// How long to sleep on the link alone; then also on the manager's word.
-const BRIEF: Duration = Duration::from_millis(2);
+/// How long to sleep on the link alone, when messages have been coming; then also on the manager's word. Longer than a
+/// timer tick, so that the kernel need not set a timer for it.
+const BRIEF: Duration = Duration::from_millis(20);
 /// How long to sleep before looking whether manager and peer are still there.
 pub(crate) const LOOK: Duration = Duration::from_millis(250);
 
@@ -46,15 +47,21 @@ pub(crate) fn sleep_on(
     link: &LinkShared,
     waker: Waker,
     deadline: Option<Instant>,
+    flowing: bool,
     ready: impl Fn() -> bool,
 ) -> bool {
     let now = Instant::now();
     let by = |limit: Duration| deadline.map_or(now + limit, |d| d.min(now + limit));
     let ready = || (ready() || link.domain.has_news()).then_some(());
-    // At first on the link alone: a wait on two words costs the kernel twice as much.
-    let mut points = [Point::peer(link.their_wake(), link.own.asleep())];
-    let mut slept = tranship_sync::sleep(&Kernel, &mut points, waker, Some(by(BRIEF)), ready);
-    if !matches!(slept, Ok(Slept::Ready(()))) && deadline.is_none_or(|d| d > now + BRIEF) {
+    let mut slept = Ok(Slept::TimedOut);
+    if flowing {
+        // On the link alone: a wait on two words costs the kernel twice as much.
+        let mut points = [Point::peer(link.their_wake(), link.own.asleep())];
+        slept = tranship_sync::sleep(&Kernel, &mut points, waker, Some(by(BRIEF)), ready);
+    }
+    if !matches!(slept, Ok(Slept::Ready(())))
+        && !(flowing && deadline.is_some_and(|d| d <= now + BRIEF))
+    {
         let mut points = [
             Point::peer(link.their_wake(), link.own.asleep()),
             Point::always(link.domain.wake_word()),
