@@ -178,8 +178,7 @@ impl Window {
                 Err(error) => {
                     // It may be mapped already, with the seals refused.
                     // SAFETY: our own place, which nobody knows to have a chunk.
-                    unsafe { map::make_blank(addr, len) }
-                        .map_err(at("unmapping a chunk"))?;
+                    unsafe { map::make_blank(addr, len) }.map_err(at("unmapping a chunk"))?;
                     Err(error.into())
                 }
             }
@@ -198,8 +197,7 @@ impl Window {
         }
         self.change(index, was, EMPTY, |addr| {
             // SAFETY: a place of our own reservation; nobody uses it, says the caller.
-            unsafe { map::make_blank(addr, self.chunk_bytes) }
-                .map_err(at("unmapping a chunk"))
+            unsafe { map::make_blank(addr, self.chunk_bytes) }.map_err(at("unmapping a chunk"))
         })
     }
 

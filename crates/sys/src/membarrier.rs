@@ -13,7 +13,8 @@ fn membarrier(command: libc::c_int) -> bool {
 /// Makes every running thread of the process pass a full fence; `false` if the kernel cannot.
 pub fn private_expedited() -> bool {
     static REGISTERED: OnceLock<bool> = OnceLock::new();
-    *REGISTERED.get_or_init(|| membarrier(REGISTER_PRIVATE_EXPEDITED)) && membarrier(PRIVATE_EXPEDITED)
+    *REGISTERED.get_or_init(|| membarrier(REGISTER_PRIVATE_EXPEDITED))
+        && membarrier(PRIVATE_EXPEDITED)
 }
 
 #[cfg(test)]
