@@ -1,4 +1,4 @@
-//! The manager is killed and started again, twenty times, while two domains exchange buffers. What they have goes on
+//! The manager is killed and started again, several times, while two domains exchange buffers. What they have goes on
 //! without it; with the next one new channels, new pools, growth, collection and shrinking work again, and nothing
 //! is left behind in the survivors.
 
@@ -12,7 +12,15 @@ use tranship_core::{Domain, Pool, PoolOptions, Receiver, RecvError, Role, Sender
 use tranship_manager::{Config, Listener, Shutdown};
 use tranship_testkit::{Control, Held, Peer, Watchdog, child, is_root, payload};
 
-const RESTARTS: u64 = 20;
+/// How often: as fits into a normal test, or as the torture asks for.
+fn restarts() -> u64 {
+    if std::env::var_os("TRANSHIP_TORTURE").is_some() {
+        20
+    } else {
+        6
+    }
+}
+
 /// Messages that have to get through before something else happens.
 const SOME: u64 = 200;
 const BYTES: usize = 24 << 10;
@@ -200,7 +208,7 @@ fn the_manager_is_killed_again_and_again() {
     flows(&sink);
     fresh(&source, &sink);
     let mut first = None;
-    for round in 0..RESTARTS {
+    for round in 0..restarts() {
         eprintln!("restart {round}");
         daemon.kill();
         flows(&sink);
