@@ -59,9 +59,8 @@ pub(crate) fn sleep_on(
         let mut points = [Point::peer(link.their_wake(), link.own.asleep())];
         slept = tranship_sync::sleep(&Kernel, &mut points, waker, Some(by(BRIEF)), ready);
     }
-    if !matches!(slept, Ok(Slept::Ready(())))
-        && !(flowing && deadline.is_some_and(|d| d <= now + BRIEF))
-    {
+    let over = flowing && deadline.is_some_and(|d| d <= now + BRIEF);
+    if !over && !matches!(slept, Ok(Slept::Ready(()))) {
         let mut points = [
             Point::peer(link.their_wake(), link.own.asleep()),
             Point::always(link.domain.wake_word()),
