@@ -1,6 +1,6 @@
 //! Assigning a pool to a channel, in two phases.
 
-use super::model::{Offer, Queue, Reader};
+use super::model::{Offer, Opening, Queue, Reader};
 use super::types::Done;
 use super::{Fail, Parcel, State, format, no_such, not_yours, refusal};
 use tranship_proto::{ChannelId, DomainId, Event, PoolId, RefusalCode, Req};
@@ -148,7 +148,7 @@ impl State {
         }
     }
 
-    /// Epoch in the writer's board, then the writer's event, then the source's answer: in this order.
+    /// Epoch in the writer's board, then the writer's event; when that has gone out, the answers to both ends.
     fn finish_assign(
         &mut self,
         me: DomainId,
@@ -192,22 +192,19 @@ impl State {
         self.claimed_too(me, |c| {
             c.readers.insert(pool);
         });
+        let client = self.client_of(offer.source);
         let queue = Queue {
             source: offer.source,
             sink: me,
             sent: offer.sent,
             rcvd,
+            epoch: 0,
+            opening: Some(Opening::Assigned {
+                client,
+                req: offer.req,
+            }),
         };
         self.join_queue(pool, channel, queue);
-        self.tell(
-            offer.source,
-            Event::Assigned {
-                req: offer.req,
-                channel,
-                pool,
-            },
-            &[],
-        );
     }
 
     pub(super) fn veto_pool(&mut self, me: DomainId, channel: ChannelId, pool: PoolId) -> Done {

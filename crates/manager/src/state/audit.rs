@@ -25,6 +25,21 @@ impl State {
         ]
     }
 
+    /// Whether somebody may still collect in a pool.
+    pub fn is_written(&self, pool: tranship_proto::PoolId) -> bool {
+        self.pools.get(&pool).is_some_and(|p| !p.orphan)
+    }
+
+    /// A pool's epoch, and the queues of which its writer was told.
+    pub fn roster(
+        &self,
+        pool: tranship_proto::PoolId,
+    ) -> Option<(u64, BTreeSet<tranship_proto::ChannelId>)> {
+        let p = self.pools.get(&pool).filter(|p| !p.orphan)?;
+        let told = p.queues.iter().filter(|(_, q)| q.opening.is_none());
+        Some((p.epoch, told.map(|(c, _)| *c).collect()))
+    }
+
     /// Says what contradicts itself, if anything does.
     pub fn audit(&self) -> Result<(), String> {
         let mut granted = 0;

@@ -307,9 +307,9 @@ impl State {
             if !same || (q.source != me && q.sink != me) {
                 return Err(refusal(RefusalCode::Claim, u64::from(channel.0), 0).into());
             }
-            let sink = q.sink == me;
+            let open = q.sink == me && q.opening.is_none();
             self.tell(me, Event::Claimed { req }, &[]);
-            if sink {
+            if open {
                 // It may have missed that.
                 self.tell(me, Event::PoolOpen { channel, pool }, &[]);
             }

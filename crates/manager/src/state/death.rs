@@ -1,6 +1,6 @@
 //! What ends with a connection, and what ends with a domain.
 
-use super::types::{Action, FdToken};
+use super::types::{Action, FdToken, Then};
 use super::{State, refusal};
 use tranship_proto::{ChannelId, DomainId, Event, GoneReason, PoolId, RefusalCode};
 
@@ -57,8 +57,10 @@ impl State {
                 refusal: None,
             });
             let flight = self.clients.remove(&client).map(|c| c.flight);
-            for (pool, key) in flight.into_iter().flatten().filter_map(|f| f.chunk) {
-                self.chunk_reached(pool, key, id);
+            for f in flight.into_iter().flatten() {
+                if let Then::Chunk(pool, key) = f.then {
+                    self.chunk_reached(pool, key, id);
+                }
             }
         }
         if let Some(d) = self.domains.get_mut(&id) {

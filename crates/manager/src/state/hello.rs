@@ -1,7 +1,7 @@
 //! Connections: coming, saying hello, hanging up, being thrown out.
 
 use super::model::{Claiming, Client, Domain};
-use super::types::{Action, ClientId, FdToken};
+use super::types::{Action, ClientId, FdToken, Then};
 use super::{State, refusal};
 use std::collections::{BTreeSet, VecDeque};
 use tranship_proto::{
@@ -230,7 +230,10 @@ impl State {
                 r.marked = true;
             }
         }
-        for (pool, key) in c.flight.into_iter().filter_map(|f| f.chunk) {
+        for f in c.flight {
+            let Then::Chunk(pool, key) = f.then else {
+                continue;
+            };
             if let Some(r) = self
                 .pools
                 .get_mut(&pool)

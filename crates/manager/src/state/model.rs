@@ -35,7 +35,7 @@ pub(crate) struct Domain {
     pub claiming: Option<Claiming>,
     /// Board entries.
     pub entries: Vec<Option<PoolId>>,
-    /// What left its pools' rosters lately: said again when it comes back.
+    /// What left its pools' rosters and has not gone out to it yet.
     pub left: VecDeque<(PoolId, Left)>,
     /// Pools whose chunks are on their way to it in pieces.
     pub feeding: BTreeSet<PoolId>,
@@ -53,7 +53,7 @@ pub(crate) struct Claiming {
 }
 
 /// What left a roster.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Left {
     Queue(ChannelId),
     Reader(DomainId),
@@ -121,8 +121,10 @@ pub(crate) struct Chunk {
 pub(crate) struct Reader {
     /// Its `ref` counters once it has accepted.
     pub refs: Option<FdToken>,
-    /// The writer has been sent `refs`.
+    /// The writer has been queued `refs` on its present connection.
     pub announced: bool,
+    /// It may have a place on the writer's roster.
+    pub known: bool,
     pub queues: u32,
     /// Offers under way.
     pub offers: u32,
@@ -149,6 +151,19 @@ pub(crate) struct Queue {
     pub sink: DomainId,
     pub sent: FdToken,
     pub rcvd: FdToken,
+    /// In which the writer was told of it last.
+    pub epoch: u64,
+    /// What its ends are to be told once the writer has been told; `None`: it has.
+    pub opening: Option<Opening>,
+}
+
+/// Answers that wait for a writer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Opening {
+    /// The source's `Assign`, if it still has this connection.
+    Assigned { client: Option<ClientId>, req: Req },
+    /// Both ends had it before the manager was started.
+    Claimed { source: Req, sink: Req },
 }
 
 /// A channel.

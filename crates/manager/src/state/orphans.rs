@@ -45,6 +45,7 @@ impl State {
         for key in offers {
             self.cancel_offer(key);
         }
+        self.give_up_opening(id);
         self.read_orphan(id);
     }
 

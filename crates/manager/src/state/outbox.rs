@@ -1,6 +1,6 @@
 //! What is queued to a client, bounded: a client that does not read costs nobody but itself.
 
-use super::types::{Action, ChunkKey, ClientId, FdToken, InFlight};
+use super::types::{Action, ChunkKey, ClientId, FdToken, InFlight, Then};
 use super::{State, refusal};
 use tranship_proto::{DomainId, Event, PoolId, RefusalCode};
 
@@ -15,6 +15,17 @@ pub(crate) const EASY_FDS: usize = MAX_FDS * 3 / 4;
 impl State {
     /// Queues an event to a connection. A client whose queue is full is expelled.
     pub(super) fn push(&mut self, client: ClientId, event: Event, fds: &[FdToken]) {
+        self.push_then(client, event, fds, Then::Nothing);
+    }
+
+    /// The same, and what is to happen when it has gone out.
+    pub(super) fn push_then(
+        &mut self,
+        client: ClientId,
+        event: Event,
+        fds: &[FdToken],
+        then: Then,
+    ) {
         let Some(c) = self.clients.get(&client) else {
             return;
         };
@@ -27,7 +38,7 @@ impl State {
             self.expel.push((client, Some(refusal)));
             return;
         }
-        self.push_unbounded(client, event, fds, None);
+        self.push_unbounded(client, event, fds, then);
     }
 
     /// Queues what a returning client has to be told again: bounded by what it holds.
@@ -36,7 +47,7 @@ impl State {
         client: ClientId,
         event: Event,
         fds: &[FdToken],
-        chunk: Option<(PoolId, ChunkKey)>,
+        then: Then,
     ) {
         debug_assert_eq!(event.fds(), fds.len(), "{event:?}");
         let Some(c) = self.clients.get_mut(&client) else {
@@ -44,7 +55,7 @@ impl State {
         };
         c.flight.push_back(InFlight {
             fds: fds.len(),
-            chunk,
+            then,
         });
         c.flight_fds += fds.len();
         self.out.push(Action::Send {
@@ -94,7 +105,7 @@ impl State {
             index: key.0,
             serial: key.1,
         };
-        self.push_unbounded(client, event, &[fd], Some((pool, key)));
+        self.push_unbounded(client, event, &[fd], Then::Chunk(pool, key));
         self.claimed_too(reader, |c| {
             c.chunks.insert((pool, key));
         });
@@ -112,8 +123,13 @@ impl State {
         };
         c.flight_fds -= flight.fds;
         let domain = c.domain;
-        if let (Some((pool, key)), Some(domain)) = (flight.chunk, domain) {
-            self.chunk_reached(pool, key, domain);
+        if let Some(domain) = domain {
+            match flight.then {
+                Then::Nothing => {}
+                Then::Chunk(pool, key) => self.chunk_reached(pool, key, domain),
+                Then::Joined(pool, channel, epoch) => self.writer_told(pool, channel, epoch),
+                Then::Left(pool, left) => self.left_told(domain, pool, left),
+            }
         }
         if self.has_room(client) {
             if let Some(domain) = domain {

@@ -3,7 +3,7 @@
 
 use super::model::{Claiming, Left};
 use super::roster::left_event;
-use super::types::{Action, ChunkKey, Done};
+use super::types::{Action, ChunkKey, Done, Then};
 use super::{State, no_such, refusal};
 use std::collections::BTreeSet;
 use tranship_proto::{
@@ -59,15 +59,16 @@ impl State {
             entry,
             quota_bytes,
         };
-        self.push_unbounded(client, created, &[], None);
+        self.push_unbounded(client, created, &[], Then::Nothing);
+        // What left goes first: a channel or a reader may have come again meanwhile.
         let mut epoch = 1;
+        for l in left {
+            epoch += 1;
+            self.push_unbounded(client, left_event(id, l, epoch), &[], Then::Left(id, l));
+        }
         for channel in queues {
             epoch += 1;
             self.say_joined(id, channel, epoch);
-        }
-        for l in left {
-            epoch += 1;
-            self.push_unbounded(client, left_event(id, l, epoch), &[], None);
         }
         Ok(())
     }
@@ -107,7 +108,7 @@ impl State {
                         serial,
                     },
                     &[],
-                    None,
+                    Then::Nothing,
                 );
             }
         }

@@ -1,13 +1,14 @@
 //! Rosters: whose counters a pool's writer has to look at. Every change raises the epoch in the
 //! writer's board first, and says so to the writer after.
 
-use super::State;
-use super::model::{Left, Queue};
-use super::types::{Action, FdToken};
-use tranship_proto::{ChannelId, DomainId, Event, PoolId};
+use super::model::{Left, Opening, Queue};
+use super::types::{Action, FdToken, Then};
+use super::{State, refusal};
+use tranship_proto::{ChannelId, DomainId, Event, PoolId, RefusalCode};
 
-/// Departures that are remembered for a writer that is away.
-const LEFT_KEPT: usize = 2048;
+/// Departures of queues that were never taken up which are remembered for a writer that is away. (All others are
+/// bounded by what the writer was told of.)
+const UNJOINED_KEPT: usize = 65536;
 
 impl State {
     /// The board in which a pool's entry is to be kept up to date, if there is one.
@@ -38,7 +39,7 @@ impl State {
         epoch
     }
 
-    /// A queue enters the roster: epoch, then the writer's event, then the sink's. The caller tells the source after.
+    /// A queue enters the roster: epoch, then the writer's event. The ends hear of it when that has gone out.
     pub(super) fn join_queue(&mut self, id: PoolId, channel: ChannelId, queue: Queue) {
         let epoch = self.raise_epoch(id);
         if let Some(c) = self.channels.get_mut(&channel) {
@@ -50,22 +51,26 @@ impl State {
         if let Some(r) = p.readers.get_mut(&queue.sink) {
             r.queues += 1;
         }
-        let sink = queue.sink;
         p.queues.insert(channel, queue);
         self.say_joined(id, channel, epoch);
-        // Only now: a sink that took references earlier, from a source that does not wait for its own answer, would
-        // hold what the writer's collector cannot see yet.
-        self.tell(sink, Event::PoolOpen { channel, pool: id }, &[]);
     }
 
-    /// Tells the writer of a queue, and of the reader's counters where it has not got them.
+    /// Tells the writer of a queue, and of the reader's counters where it has not got them. A writer that is away
+    /// or has not claimed the pool yet is told when it does.
     pub(super) fn say_joined(&mut self, id: PoolId, channel: ChannelId, epoch: u64) {
+        if self.live_board(id).is_none() {
+            return;
+        }
         let Some(p) = self.pools.get_mut(&id) else {
             return;
         };
-        let Some(q) = p.queues.get(&channel) else {
+        let Some(client) = self.domains.get(&p.writer).and_then(|d| d.client) else {
             return;
         };
+        let Some(q) = p.queues.get_mut(&channel) else {
+            return;
+        };
+        q.epoch = epoch;
         let (writer, sink) = (p.writer, q.sink);
         let with_sent = q.source != writer;
         let mut fds = vec![q.rcvd];
@@ -75,7 +80,7 @@ impl State {
             && let (Some(refs), false) = (r.refs, r.announced)
         {
             fds.extend([refs, d.pidfd]);
-            r.announced = true;
+            (r.announced, r.known) = (true, true);
             new_reader = true;
         }
         let event = Event::QueueJoined {
@@ -86,15 +91,75 @@ impl State {
             with_sent,
             new_reader,
         };
-        if let Some(client) = self.client_of(writer) {
-            let returning = self
-                .domains
-                .get(&writer)
-                .is_some_and(|d| d.claiming.is_some());
-            if returning {
-                self.push_unbounded(client, event, &fds, None);
-            } else {
-                self.push(client, event, &fds);
+        let then = Then::Joined(id, channel, epoch);
+        let returning = self
+            .domains
+            .get(&writer)
+            .is_some_and(|d| d.claiming.is_some());
+        if returning {
+            self.push_unbounded(client, event, &fds, then);
+        } else {
+            self.push_then(client, event, &fds, then);
+        }
+    }
+
+    /// The writer has a queue's `QueueJoined` in its socket: it will count it whatever becomes of us. Only now may
+    /// the sink take references from it, and the source send: if we were killed before, the next manager's board
+    /// would let the writer collect without these counters.
+    pub(super) fn writer_told(&mut self, id: PoolId, channel: ChannelId, epoch: u64) {
+        let queue = self
+            .pools
+            .get(&id)
+            .and_then(|p| p.queues.get(&channel))
+            .filter(|q| q.epoch == epoch);
+        if queue.is_some() {
+            self.open_queue(id, channel);
+        }
+    }
+
+    /// Tells the ends of a queue what waited for the writer.
+    fn open_queue(&mut self, id: PoolId, channel: ChannelId) {
+        let Some(q) = self
+            .pools
+            .get_mut(&id)
+            .and_then(|p| p.queues.get_mut(&channel))
+        else {
+            return;
+        };
+        let (source, sink) = (q.source, q.sink);
+        let Some(opening) = q.opening.take() else {
+            return;
+        };
+        self.tell(sink, Event::PoolOpen { channel, pool: id }, &[]);
+        match opening {
+            Opening::Assigned { client, req } => {
+                let event = Event::Assigned {
+                    req,
+                    channel,
+                    pool: id,
+                };
+                if let Some(client) = client {
+                    self.push(client, event, &[]);
+                }
+            }
+            Opening::Claimed { source: a, sink: b } => {
+                self.tell(source, Event::Claimed { req: a }, &[]);
+                self.tell(sink, Event::Claimed { req: b }, &[]);
+            }
+        }
+    }
+
+    /// The writer will not be told of any more queues: new ones come to nothing. What was there before the manager
+    /// was started counts on; there is no collector left that could miss it.
+    pub(super) fn give_up_opening(&mut self, id: PoolId) {
+        let waiting: Vec<(ChannelId, Opening)> = self.pools.get(&id).map_or(Vec::new(), |p| {
+            let waiting = |(c, q): (&ChannelId, &Queue)| Some((*c, q.opening?));
+            p.queues.iter().filter_map(waiting).collect()
+        });
+        for (channel, opening) in waiting {
+            match opening {
+                Opening::Assigned { .. } => self.leave_queue(id, channel),
+                Opening::Claimed { .. } => self.open_queue(id, channel),
             }
         }
     }
@@ -120,25 +185,51 @@ impl State {
         {
             r.queues -= 1;
         }
-        let epoch = self.raise_epoch(id);
-        self.say_left(id, Left::Queue(channel), epoch);
+        if let Some(Opening::Assigned { client, req }) = q.opening
+            && let Some(client) = client
+        {
+            let refusal = refusal(RefusalCode::PeerGone, u64::from(id.0), 0);
+            self.push(client, Event::Refused { req, refusal }, &[]);
+        }
+        // One that the writer cannot have heard of is not missed by it either.
+        if q.opening.is_none() || q.epoch > 0 {
+            let epoch = self.raise_epoch(id);
+            self.say_left(id, Left::Queue(channel), epoch);
+        }
         self.reader_may_leave(id, q.sink);
     }
 
-    /// Tells the writer what left, and keeps it in mind for the case that it does not hear it.
+    /// Tells the writer what left, and keeps it in mind until that has gone out.
     pub(super) fn say_left(&mut self, id: PoolId, left: Left, epoch: u64) {
         let Some(p) = self.pools.get(&id).filter(|p| !p.orphan) else {
             return;
         };
-        let writer = p.writer;
-        if let Some(d) = self.domains.get_mut(&writer) {
-            if d.left.len() >= LEFT_KEPT {
-                d.left.pop_front();
-            }
-            d.left.push_back((id, left));
+        let live = self.live_board(id).is_some();
+        let Some(d) = self.domains.get_mut(&p.writer) else {
+            return;
+        };
+        d.left.push_back((id, left));
+        if let (Some(client), true) = (d.client, live) {
+            self.push_then(client, left_event(id, left, epoch), &[], Then::Left(id, left));
         }
-        if self.live_board(id).is_some() {
-            self.tell(writer, left_event(id, left, epoch), &[]);
+    }
+
+    /// A queue left of which the writer may know from an earlier manager.
+    pub(super) fn say_left_unjoined(&mut self, id: PoolId, channel: ChannelId) {
+        let writer = self.pools.get(&id).map(|p| p.writer);
+        let kept = writer.and_then(|w| self.domains.get(&w)).map(|d| d.left.len());
+        if kept.is_some_and(|n| n < UNJOINED_KEPT) {
+            let epoch = self.raise_epoch(id);
+            self.say_left(id, Left::Queue(channel), epoch);
+        }
+    }
+
+    /// What left has gone out to the writer.
+    pub(super) fn left_told(&mut self, writer: DomainId, id: PoolId, left: Left) {
+        if let Some(d) = self.domains.get_mut(&writer)
+            && let Some(i) = d.left.iter().position(|l| *l == (id, left))
+        {
+            d.left.remove(i);
         }
     }
 
@@ -194,8 +285,10 @@ impl State {
         }
         if let Some(refs) = r.refs {
             self.release(refs);
-            let epoch = self.raise_epoch(id);
-            self.say_left(id, Left::Reader(reader), epoch);
+            if r.known {
+                let epoch = self.raise_epoch(id);
+                self.say_left(id, Left::Reader(reader), epoch);
+            }
         }
         self.pool_may_end(id);
     }

@@ -1,8 +1,8 @@
 //! Taking up what was claimed once all sides of it are there.
 
 use super::claims::EndKey;
-use super::model::{Channel, Left, Queue, Reader, Stage};
-use super::types::FdToken;
+use super::model::{Channel, Opening, Queue, Reader, Stage};
+use super::types::{FdToken, Then};
 use super::{State, format, refusal};
 use std::collections::BTreeSet;
 use tranship_proto::{ChannelId, DomainId, Event, PoolId, RefusalCode, Role};
@@ -102,8 +102,7 @@ impl State {
             }
             return;
         }
-        let epoch = self.raise_epoch(pool);
-        self.say_left(pool, Left::Queue(channel), epoch);
+        self.say_left_unjoined(pool, channel);
     }
 
     fn settle_readers(&mut self) {
@@ -149,6 +148,7 @@ impl State {
         let mut record = Reader {
             refs: Some(refs),
             marked: true,
+            known: true,
             ..Reader::default()
         };
         let windows = p.max_bytes / p.chunk_bytes;
@@ -183,7 +183,7 @@ impl State {
                 serial,
             };
             if let Some(client) = self.client_of(reader) {
-                self.push_unbounded(client, event, &[], None);
+                self.push_unbounded(client, event, &[], Then::Nothing);
             }
         }
     }
@@ -261,10 +261,13 @@ impl State {
             sink: b.domain,
             sent: a.fd,
             rcvd: b.fd,
+            epoch: 0,
+            opening: Some(Opening::Claimed {
+                source: a.req,
+                sink: b.req,
+            }),
         };
         self.join_queue(pool, channel, queue);
-        self.tell(a.domain, Event::Claimed { req: a.req }, &[]);
-        self.tell(b.domain, Event::Claimed { req: b.req }, &[]);
     }
 
     /// One end leaves a channel whose other end has not come back.

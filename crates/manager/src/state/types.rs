@@ -1,6 +1,6 @@
 //! What goes in and what comes out of the state machine, and its opaque handles.
 
-use tranship_proto::{DomainId, Event, PoolId, Refusal, Request};
+use tranship_proto::{ChannelId, DomainId, Event, PoolId, Refusal, Request};
 
 /// A connection, as the shell numbers them. Never used twice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -248,5 +248,17 @@ pub(crate) type ChunkKey = (u32, u32);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InFlight {
     pub fds: usize,
-    pub chunk: Option<(PoolId, ChunkKey)>,
+    pub then: Then,
+}
+
+/// What waits for a message to have gone out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Then {
+    Nothing,
+    /// The writer's `ChunkReady`.
+    Chunk(PoolId, ChunkKey),
+    /// The opening of a queue of which the writer has heard in this epoch.
+    Joined(PoolId, ChannelId, u64),
+    /// Nothing more to say of what left.
+    Left(PoolId, super::model::Left),
 }

@@ -5,9 +5,14 @@ use super::*;
 impl World {
     /// The oldest event of a process goes out and is taken.
     pub(super) fn take(&mut self, i: usize) {
-        let Some((event, _)) = self.procs[i].queue.pop_front() else {
+        let Some((event, fds)) = self.procs[i].queue.pop_front() else {
             return;
         };
+        if let Event::QueueJoined { pool, channel, .. } = event
+            && let Some((rcvd, told)) = self.joined.get_mut(&(pool, channel))
+        {
+            *told |= fds.first() == Some(rcvd);
+        }
         let Some(client) = self.procs[i].client else {
             return;
         };
@@ -42,6 +47,7 @@ impl World {
             }
             Event::PoolCreated { pool, entry, .. } => {
                 p.pools.entry(pool).or_default();
+                p.made.entry(pool).or_insert(p.instance);
                 p.entries.insert(pool, entry);
                 p.epochs.insert(pool, 1);
             }
@@ -53,10 +59,14 @@ impl World {
                 ..
             } => {
                 p.assigned.insert((channel, pool));
+                p.rosters.entry(pool).or_default().insert(channel);
                 let last = p.epochs.insert(pool, epoch).unwrap_or(1);
                 assert_eq!(epoch, last + 1, "the writer missed a change of its roster");
             }
             Event::QueueLeft { pool, epoch, .. } | Event::ReaderLeft { pool, epoch, .. } => {
+                if let Event::QueueLeft { channel, .. } = event {
+                    p.rosters.entry(pool).or_default().remove(&channel);
+                }
                 let last = p.epochs.insert(pool, epoch).unwrap_or(1);
                 assert_eq!(epoch, last + 1, "the writer missed a change of its roster");
             }
@@ -91,6 +101,7 @@ impl World {
             _ => {}
         }
         self.feed(Input::Sent { client });
+        self.check_rosters(i);
         if let Some(same) = claims {
             self.claim(i, same);
         }

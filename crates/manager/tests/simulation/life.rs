@@ -124,6 +124,7 @@ impl World {
         self.tokens.clear();
         self.boards.clear();
         self.board_of.clear();
+        self.joined.clear();
         self.watched.clear();
         for p in &mut self.procs {
             p.client = None;

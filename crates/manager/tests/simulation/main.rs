@@ -60,6 +60,9 @@ struct Proc {
     pools: BTreeMap<PoolId, BTreeMap<u32, u32>>,
     entries: BTreeMap<PoolId, u32>,
     epochs: BTreeMap<PoolId, u64>,
+    /// Queues on the roster of its pools, and the manager under which each pool was made.
+    rosters: BTreeMap<PoolId, BTreeSet<ChannelId>>,
+    made: BTreeMap<PoolId, u64>,
     granted: BTreeMap<PoolId, u32>,
     serial: u32,
     channels: BTreeMap<ChannelId, (Role, DomainId)>,
@@ -95,6 +98,8 @@ struct World {
     domains_seen: BTreeSet<DomainId>,
     pools_seen: BTreeSet<PoolId>,
     channels_seen: BTreeSet<ChannelId>,
+    /// The `rcvd` counters of each queue of which a writer was queued `QueueJoined`, and whether that went out.
+    joined: BTreeMap<(PoolId, ChannelId), (FdToken, bool)>,
     /// What happened how often, to see that the simulation reaches everything.
     counts: BTreeMap<&'static str, u64>,
 }
@@ -132,6 +137,7 @@ impl World {
             domains_seen: BTreeSet::new(),
             pools_seen: BTreeSet::new(),
             channels_seen: BTreeSet::new(),
+            joined: BTreeMap::new(),
             counts: BTreeMap::new(),
         }
     }
@@ -260,6 +266,7 @@ fn nothing_contradicts_itself_whatever_comes_in_which_order() {
     if given.is_none() {
         for what in [
             "assigned",
+            "opened later",
             "chunk ready",
             "died",
             "hung up",

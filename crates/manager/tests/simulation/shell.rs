@@ -48,6 +48,11 @@ impl World {
                     );
                 }
                 self.check_order(client, &event);
+                if let Event::QueueJoined { pool, channel, .. } = event {
+                    let known = self.joined.entry((pool, channel));
+                    let known = known.or_insert((fds[0], false));
+                    assert_eq!(known.0, fds[0], "the counters of a queue changed");
+                }
                 if let Some(p) = self.proc_of(client) {
                     p.queue.push_back((event, fds));
                 } else {
@@ -57,6 +62,7 @@ impl World {
             Action::Close(t) => {
                 assert!(self.tokens.remove(&t), "{t:?} closed twice");
                 self.boards.retain(|(b, _), _| *b != t);
+                self.joined.retain(|_, (rcvd, _)| *rcvd != t);
             }
             Action::Disconnect { client, refusal } => {
                 gone.insert(client);
@@ -139,26 +145,7 @@ impl World {
     pub(super) fn check_order(&mut self, client: ClientId, event: &Event) {
         match event {
             Event::Assigned { channel, pool, .. } => {
-                // The writer was queued the queue before, or is away (then its board stops it).
-                let writer = self
-                    .procs
-                    .iter()
-                    .find(|p| p.entries.contains_key(pool) || p.pools.contains_key(pool));
-                if let Some(w) = writer
-                    && w.client.is_some()
-                    && w.claimed
-                    && !w.deaf
-                    && w.instance == self.instance
-                {
-                    let told = w.assigned.contains(&(*channel, *pool))
-                        || w.queue.iter().any(|(e, _)| {
-                            matches!(e, Event::QueueJoined { channel: c, pool: p, .. } if c == channel && p == pool)
-                        });
-                    assert!(
-                        told,
-                        "Assigned({channel}, {pool}) before the writer was told"
-                    );
-                }
+                self.check_told(*pool, *channel, event);
                 self.count("assigned");
             }
             Event::QueueJoined { pool, epoch, .. }
@@ -217,6 +204,7 @@ impl World {
                     "domain {domain} was handed out twice"
                 );
             }
+            Event::PoolOpen { channel, pool } => self.check_told(*pool, *channel, event),
             Event::PoolOffer { .. } => self.count("pool offer"),
             Event::Accepted { .. } => self.count("channel"),
             Event::ChunkAdded { .. } => self.count("chunk added"),
@@ -225,5 +213,45 @@ impl World {
             Event::Refused { .. } => self.count("refused"),
             _ => {}
         }
+    }
+
+    /// What opens a queue comes only after its writer has been sent the queue: a manager that is killed between
+    /// leaves no reader that the writer's collector does not see.
+    fn check_told(&mut self, pool: PoolId, channel: ChannelId, event: &Event) {
+        let told = self.joined.get(&(pool, channel)).is_some_and(|j| j.1);
+        assert!(
+            told || !self.state.is_written(pool),
+            "{event:?} before the writer was told"
+        );
+        let later = self.procs.iter().any(|p| p.pools.contains_key(&pool) && p.returned);
+        if later && told {
+            self.count("opened later");
+        }
+    }
+
+    /// A writer that has applied its board's epoch, and so may collect, sees every queue that is open; and none
+    /// that is not, but for those that it brought from an earlier manager.
+    pub(super) fn check_rosters(&mut self, i: usize) {
+        let Some(p) = self.procs.get(i).filter(|p| p.claimed && p.client.is_some()) else {
+            return;
+        };
+        let mut checked = 0;
+        for (pool, epoch) in &p.epochs {
+            let Some((now, open)) = self.state.roster(*pool).filter(|_| p.pools.contains_key(pool))
+            else {
+                continue;
+            };
+            if now != *epoch {
+                continue;
+            }
+            let none = BTreeSet::new();
+            let seen = p.rosters.get(pool).unwrap_or(&none);
+            assert!(open.is_subset(seen), "{pool}: {open:?} are open, {seen:?} seen");
+            if p.made.get(pool) == Some(&p.instance) {
+                assert_eq!(&open, seen, "{pool}: stale queues");
+            }
+            checked += u64::from(!open.is_empty());
+        }
+        *self.counts.entry("roster checked").or_default() += checked;
     }
 }
