@@ -5,6 +5,7 @@ use super::{Chore, DomainCore, lock};
 use crate::error::DomainError;
 use crate::link::{Gone, LinkShared};
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tranship_proto::{ChannelId, Event, Req, Request};
@@ -190,9 +191,15 @@ impl DomainCore {
         let unwatched = links.iter().filter(|l| !l.watched.load(Ordering::Relaxed));
         for link in unwatched {
             link.look_for_death();
-            if link.gone() == Gone::No {
+            // A link that we left while there was no manager is closed here if its peer cannot come back to it.
+            let over = link.gone() != Gone::No
+                && (!link.leaving.load(Ordering::Relaxed) || self.closes(link));
+            if !over {
                 self.unwatched.store(true, Ordering::Relaxed);
             }
+        }
+        if self.give_up_foreign() {
+            self.unwatched.store(true, Ordering::Relaxed);
         }
         let pools: Vec<_> = lock(&self.pools).values().cloned().collect();
         for pool in pools {
@@ -200,6 +207,52 @@ impl DomainCore {
                 self.unwatched.store(true, Ordering::Relaxed);
             }
         }
+    }
+
+    /// Forgets pools of others that no link brings buffers of any more and of which nothing is held, where the present
+    /// manager has not said a word of them: perhaps their writer never came back to it. True if there are others.
+    fn give_up_foreign(&self) -> bool {
+        let mut unspoken = false;
+        let mut over = Vec::new();
+        lock(&self.foreign).retain(|pool, foreign| {
+            if foreign.is_spoken_of() {
+                return true;
+            }
+            // The register's own handle is the last one: links have none, so no new buffer can come.
+            if Arc::strong_count(foreign) > 1 || !foreign.nothing_held() {
+                unspoken = true;
+                return true;
+            }
+            over.push((*pool, foreign.mapped()));
+            false
+        });
+        for (pool, mapped) in over {
+            // Also where nothing is mapped: then our claim goes by it alone.
+            let mapped = if mapped.is_empty() {
+                vec![(0, 0)]
+            } else {
+                mapped
+            };
+            for (index, serial) in mapped {
+                let request = Request::Unmapped {
+                    pool,
+                    index,
+                    serial,
+                };
+                let _ = self.tell(&request, &[]);
+            }
+        }
+        unspoken
+    }
+
+    /// Tells the manager that a link is closed and forgets it; false while there is none to tell.
+    fn closes(&self, link: &LinkShared) -> bool {
+        let channel = link.channel;
+        let told = self.tell(&Request::CloseChannel { channel }, &[]).is_ok();
+        if told {
+            lock(&self.links).remove(&channel);
+        }
+        told
     }
 
     fn take_events(&'static self) -> Result<(), DomainError> {

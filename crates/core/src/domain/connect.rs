@@ -166,6 +166,7 @@ impl DomainBuilder {
             exports: Mutex::default(),
             chores: Mutex::default(),
             closed: AtomicBool::new(false),
+            helper: AtomicBool::new(false),
             embedded: Mutex::new(embedded),
             poller,
             high_descriptors: self.high_descriptors,

@@ -292,6 +292,15 @@ impl DomainCore {
             return Ok((link.accept_own(&own)?, None));
         }
         let existing = lock(&self.foreign).get(&shape.pool).cloned();
+        if let Some(foreign) = &existing {
+            foreign.set_spoken_of(true);
+        } else if known {
+            // The writer counts with references that we have given up.
+            return Err(DomainError::Protocol(format!(
+                "an offer of pool {} without the counters that we had of it",
+                shape.pool
+            )));
+        }
         let (foreign, fresh) = match existing {
             Some(foreign) => (foreign, false),
             None => {

@@ -18,10 +18,12 @@ pub(super) fn start(domain: &'static DomainCore) -> Result<(), DomainError> {
 }
 
 fn run(domain: &'static DomainCore) {
+    domain.helped();
     while !domain.is_closed() {
         let seen = domain.wake();
         domain.turn_quietly();
         // Also wakes by itself every round: to give back memory that is idle, and to see a dead manager.
         domain.wait_news(seen, None);
+        domain.nudge_links();
     }
 }

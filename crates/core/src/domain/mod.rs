@@ -32,7 +32,7 @@ pub(crate) struct DomainCore {
     id: AtomicU32,
     pub(crate) name: String,
     socket: Option<std::path::PathBuf>,
-    /// The current board. Old boards are kept mapped: a thread may be looking at one.
+    /// The current board. A new manager's is mapped over it, for a thread may be looking at it.
     board: AtomicPtr<BoardRo>,
     /// The board's `wake` up to which events were taken.
     seen: AtomicU32,
@@ -49,6 +49,8 @@ pub(crate) struct DomainCore {
     /// Work that events asked for, done by `turn` after the socket's lock is released.
     chores: Mutex<Vec<Chore>>,
     closed: AtomicBool,
+    /// Whether a helper thread runs.
+    helper: AtomicBool,
     embedded: Mutex<Option<Embedded>>,
     poller: tranship_sys::epoll::Epoll,
     high_descriptors: bool,
@@ -128,10 +130,13 @@ impl DomainCore {
         self.seen.load(Ordering::Relaxed)
     }
 
-    /// Ordering: Release here pairs with the Acquire in `board`.
+    /// The new board takes the old one's place; one of another size is put beside it.
     fn set_board(&self, board: BoardRo) {
-        self.board
-            .store(Box::leak(Box::new(board)), Ordering::Release);
+        if let Err(board) = self.board().show_instead(board) {
+            // Ordering: Release here pairs with the Acquire in `board`.
+            self.board
+                .store(Box::leak(Box::new(board)), Ordering::Release);
+        }
     }
 
     /// Whether the manager has something for us. One load of a line that rarely changes.
@@ -169,6 +174,20 @@ impl DomainCore {
 
     fn chore(&self, chore: Chore) {
         lock(&self.chores).push(chore);
+    }
+
+    pub(crate) fn has_helper(&self) -> bool {
+        self.helper.load(Ordering::Relaxed)
+    }
+
+    fn helped(&self) {
+        self.helper.store(true, Ordering::Relaxed);
+    }
+
+    /// Bounds the sleeps of links that have no timer.
+    fn nudge_links(&self) {
+        let links: Vec<_> = lock(&self.links).values().cloned().collect();
+        links.iter().for_each(|link| link.nudge());
     }
 
     pub(crate) fn is_closed(&self) -> bool {

@@ -136,6 +136,8 @@ impl DomainCore {
         }
         let foreign: Vec<_> = lock(&self.foreign).values().cloned().collect();
         for pool in &foreign {
+            pool.set_spoken_of(false);
+            self.unwatched.store(true, Ordering::Relaxed);
             let fd = pool.refs_fd()?;
             let (id, slots) = (pool.shape.pool, pool.shape.slots);
             let mapped = pool.mapped();

@@ -19,4 +19,4 @@ pub use receiver::Receiver;
 pub use select::select;
 pub use sender::Sender;
 pub(crate) use shared::{Gone, LinkShared};
-pub(crate) use sleep::Kernel;
+pub(crate) use sleep::TIMED;

@@ -1,7 +1,7 @@
 //! Waiting on many links together.
 
 use super::Receiver;
-use super::sleep::{Kernel, LOOK};
+use super::sleep::{LOOK, TIMED};
 use std::time::{Duration, Instant};
 use tranship_sync::{Point, Slept, Waker};
 
@@ -23,7 +23,7 @@ pub fn select(receivers: &mut [&mut Receiver], timeout: Option<Duration>) -> Opt
             .chain([Point::always(domain.wake_word())])
             .collect();
         let until = deadline.map_or(look, |d| d.min(look));
-        let slept = tranship_sync::sleep(&Kernel, &mut points, Waker::Fences, Some(until), || {
+        let slept = tranship_sync::sleep(&TIMED, &mut points, Waker::Fences, Some(until), || {
             (receivers.iter().any(|r| r.may_have_news()) || domain.has_news()).then_some(())
         });
         drop(points);

@@ -302,6 +302,13 @@ impl LinkShared {
         }
     }
 
+    /// Ends a sleep of our own that no timer bounds. Called by the helper thread, now and then.
+    pub(crate) fn nudge(&self) {
+        if self.own.asleep().load(Ordering::Relaxed) != 0 {
+            let _ = futex::wake(self.their_wake(), u32::MAX >> 1);
+        }
+    }
+
     /// The second half of a wake-up, when the peer's flag said that it sleeps.
     #[cold]
     pub(crate) fn wake_peer(&self, how: tranship_sync::Asleep) {

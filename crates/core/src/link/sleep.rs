@@ -8,13 +8,20 @@ use tranship_sync::{Futex, Point, Slept, Waited, Waker};
 use tranship_sys::futex;
 
 /// The kernel's futexes, for the sleeping protocol of `sync`.
-pub(crate) struct Kernel;
+pub(crate) struct Kernel {
+    /// Whether the kernel bounds a wait on one word by a timer, which costs as much as the rest of the wait. Without, the
+    /// domain's helper thread bounds it (`LinkShared::nudge`).
+    pub(crate) timed: bool,
+}
+
+/// Every wait bounded by a timer.
+pub(crate) const TIMED: Kernel = Kernel { timed: true };
 
 impl Futex for Kernel {
     type Error = io::Error;
     fn wait_any(&self, points: &[Point<'_>], limit: Duration) -> io::Result<Waited> {
         let woken = match points {
-            [one] => futex::wait(one.wake, one.seen, Some(limit))?,
+            [one] => futex::wait(one.wake, one.seen, self.timed.then_some(limit))?,
             _ => {
                 let mut words = [(std::ptr::null::<AtomicU32>(), 0u32); futex::WAITV_MAX];
                 for (word, point) in words.iter_mut().zip(points) {
@@ -56,8 +63,11 @@ pub(crate) fn sleep_on(
     let mut slept = Ok(Slept::TimedOut);
     if flowing {
         // On the link alone: a wait on two words costs the kernel twice as much.
+        let kernel = Kernel {
+            timed: deadline.is_some() || !link.domain.has_helper(),
+        };
         let mut points = [Point::peer(link.their_wake(), link.own.asleep())];
-        slept = tranship_sync::sleep(&Kernel, &mut points, waker, Some(by(BRIEF)), ready);
+        slept = tranship_sync::sleep(&kernel, &mut points, waker, Some(by(BRIEF)), ready);
     }
     let over = flowing && deadline.is_some_and(|d| d <= now + BRIEF);
     if !over && !matches!(slept, Ok(Slept::Ready(()))) {
@@ -65,7 +75,7 @@ pub(crate) fn sleep_on(
             Point::peer(link.their_wake(), link.own.asleep()),
             Point::always(link.domain.wake_word()),
         ];
-        slept = tranship_sync::sleep(&Kernel, &mut points, waker, Some(by(LOOK)), ready);
+        slept = tranship_sync::sleep(&TIMED, &mut points, waker, Some(by(LOOK)), ready);
     }
     if !matches!(slept, Ok(Slept::Ready(()))) {
         link.look_for_death();

@@ -4,7 +4,7 @@ use crate::domain::{DomainCore, PoolShape, lock};
 use crate::error::{DomainError, Violation};
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use tranship_proto::{CbufId, PoolId};
 use tranship_region::Window;
@@ -28,6 +28,8 @@ pub(crate) struct ForeignPool {
     /// Serial of the chunk at each window index; 0: none.
     serials: Box<[AtomicU32]>,
     changing: Mutex<()>,
+    /// Whether the present manager has said something of it.
+    spoken_of: AtomicBool,
 }
 
 /// Where a descriptor's chunk is not attached here (yet).
@@ -59,6 +61,7 @@ impl ForeignPool {
             refs_fd,
             serials: (0..chunks).map(|_| AtomicU32::new(0)).collect(),
             changing: Mutex::new(()),
+            spoken_of: AtomicBool::new(true),
         })
     }
 
@@ -110,6 +113,14 @@ impl ForeignPool {
                 self.detach(index, serial);
             }
         }
+    }
+
+    /// A new manager does not know it yet, or it has spoken of it.
+    pub(crate) fn set_spoken_of(&self, yes: bool) {
+        self.spoken_of.store(yes, Ordering::Relaxed); // a hint for what `turn` looks at
+    }
+    pub(crate) fn is_spoken_of(&self) -> bool {
+        self.spoken_of.load(Ordering::Relaxed)
     }
 
     /// The chunks that are mapped, as (index, serial): what a restarted manager is told.

@@ -8,7 +8,7 @@ use super::own::OwnPool;
 use crate::cbuf::CbufMut;
 use crate::domain::{lock, millis};
 use crate::error::AllocError;
-use crate::link::Kernel;
+use crate::link::TIMED;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex};
@@ -293,7 +293,7 @@ impl OwnPool {
         } else {
             round
         };
-        let _ = tranship_sync::Futex::wait_any(&Kernel, &points, round);
+        let _ = tranship_sync::Futex::wait_any(&TIMED, &points, round);
         self.domain.catch_up();
     }
 }
