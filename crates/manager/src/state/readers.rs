@@ -147,6 +147,16 @@ impl State {
     }
 
     pub(super) fn unmapped(&mut self, me: DomainId, id: PoolId, key: ChunkKey) -> Done {
+        // A reader gives up a pool whose writer has not come back: its claim goes with its last chunk.
+        if let Some(r) = self.claims.readers.get_mut(&(id, me)) {
+            r.mapped.remove(&key);
+            if r.mapped.is_empty()
+                && let Some(r) = self.claims.readers.remove(&(id, me))
+            {
+                self.release(r.refs);
+            }
+            return Ok(());
+        }
         let p = self.pools.get_mut(&id).ok_or(no_such(id.0))?;
         let live = p.chunks.get(&key.0).is_some_and(|c| c.serial == key.1);
         let r = p.readers.get_mut(&me).ok_or(not_yours(id.0))?;

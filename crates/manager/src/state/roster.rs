@@ -210,14 +210,21 @@ impl State {
         };
         d.left.push_back((id, left));
         if let (Some(client), true) = (d.client, live) {
-            self.push_then(client, left_event(id, left, epoch), &[], Then::Left(id, left));
+            self.push_then(
+                client,
+                left_event(id, left, epoch),
+                &[],
+                Then::Left(id, left),
+            );
         }
     }
 
     /// A queue left of which the writer may know from an earlier manager.
     pub(super) fn say_left_unjoined(&mut self, id: PoolId, channel: ChannelId) {
         let writer = self.pools.get(&id).map(|p| p.writer);
-        let kept = writer.and_then(|w| self.domains.get(&w)).map(|d| d.left.len());
+        let kept = writer
+            .and_then(|w| self.domains.get(&w))
+            .map(|d| d.left.len());
         if kept.is_some_and(|n| n < UNJOINED_KEPT) {
             let epoch = self.raise_epoch(id);
             self.say_left(id, Left::Queue(channel), epoch);

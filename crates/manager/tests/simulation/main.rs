@@ -98,6 +98,9 @@ struct World {
     domains_seen: BTreeSet<DomainId>,
     pools_seen: BTreeSet<PoolId>,
     channels_seen: BTreeSet<ChannelId>,
+    /// Copies of new chunks for which their writers wait; a feed's copies are waited for by nobody.
+    waited: BTreeSet<(ClientId, PoolId, u32, u32)>,
+    showing: bool,
     /// The `rcvd` counters of each queue of which a writer was queued `QueueJoined`, and whether that went out.
     joined: BTreeMap<(PoolId, ChannelId), (FdToken, bool)>,
     /// What happened how often, to see that the simulation reaches everything.
@@ -137,6 +140,8 @@ impl World {
             domains_seen: BTreeSet::new(),
             pools_seen: BTreeSet::new(),
             channels_seen: BTreeSet::new(),
+            waited: BTreeSet::new(),
+            showing: false,
             joined: BTreeMap::new(),
             counts: BTreeMap::new(),
         }

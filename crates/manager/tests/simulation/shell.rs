@@ -10,6 +10,13 @@ impl World {
         }
         let mut inputs = VecDeque::from([input]);
         while let Some(input) = inputs.pop_front() {
+            self.showing = matches!(
+                &input,
+                Input::Request {
+                    request: Request::ShowChunk { .. } | Request::ClaimChunk { .. },
+                    ..
+                }
+            );
             let actions = self.state.step(self.now, input);
             let mut disconnected = BTreeSet::new();
             for action in actions {
@@ -48,6 +55,15 @@ impl World {
                     );
                 }
                 self.check_order(client, &event);
+                if let Event::ChunkAdded {
+                    pool,
+                    index,
+                    serial,
+                } = event
+                    && self.showing
+                {
+                    self.waited.insert((client, pool, index, serial));
+                }
                 if let Event::QueueJoined { pool, channel, .. } = event {
                     let known = self.joined.entry((pool, channel));
                     let known = known.or_insert((fds[0], false));
@@ -170,6 +186,7 @@ impl World {
             } => {
                 // No reader still has it queued.
                 let queued = self.procs.iter().any(|p| {
+                    p.client.is_some_and(|c| self.waited.contains(&(c, *pool, *index, *serial))) &&
                     !p.returned && !p.seen.contains(&(*pool, *index, *serial)) && p.queue.iter().any(|(e, _)| {
                         matches!(e, Event::ChunkAdded { pool: a, index: b, serial: c } if (a, b, c) == (pool, index, serial))
                     })
@@ -223,7 +240,10 @@ impl World {
             told || !self.state.is_written(pool),
             "{event:?} before the writer was told"
         );
-        let later = self.procs.iter().any(|p| p.pools.contains_key(&pool) && p.returned);
+        let later = self
+            .procs
+            .iter()
+            .any(|p| p.pools.contains_key(&pool) && p.returned);
         if later && told {
             self.count("opened later");
         }
@@ -232,12 +252,19 @@ impl World {
     /// A writer that has applied its board's epoch, and so may collect, sees every queue that is open; and none
     /// that is not, but for those that it brought from an earlier manager.
     pub(super) fn check_rosters(&mut self, i: usize) {
-        let Some(p) = self.procs.get(i).filter(|p| p.claimed && p.client.is_some()) else {
+        let Some(p) = self
+            .procs
+            .get(i)
+            .filter(|p| p.claimed && p.client.is_some())
+        else {
             return;
         };
         let mut checked = 0;
         for (pool, epoch) in &p.epochs {
-            let Some((now, open)) = self.state.roster(*pool).filter(|_| p.pools.contains_key(pool))
+            let Some((now, open)) = self
+                .state
+                .roster(*pool)
+                .filter(|_| p.pools.contains_key(pool))
             else {
                 continue;
             };
@@ -246,7 +273,10 @@ impl World {
             }
             let none = BTreeSet::new();
             let seen = p.rosters.get(pool).unwrap_or(&none);
-            assert!(open.is_subset(seen), "{pool}: {open:?} are open, {seen:?} seen");
+            assert!(
+                open.is_subset(seen),
+                "{pool}: {open:?} are open, {seen:?} seen"
+            );
             if p.made.get(pool) == Some(&p.instance) {
                 assert_eq!(&open, seen, "{pool}: stale queues");
             }
