@@ -240,7 +240,7 @@ impl ForeignPool {
         // Acquire in the collector); SeqCst, for the load of `relinquish` must not come before it
         // (partner: the writer stores `relinquish`, fences, looks again).
         let before = self.refs.refs()[slot as usize].fetch_sub(1, Ordering::SeqCst);
-        if before == 1 && self.table.relinquish().load(Ordering::Acquire) != 0 {
+        if before == 1 && self.table.relinquish().load(Ordering::SeqCst) != 0 {
             self.wake_writer();
         }
     }

@@ -297,12 +297,14 @@ impl OwnPool {
         }
         loop {
             let board = self.domain.board();
-            // Ordering: Acquire pairs with `suspend` and `resume`: with one and the same board before and after,
-            // the entry is of that board, or none.
+            // Ordering: Acquire pairs with `suspend` and `resume`: with one and the same board and entry before and
+            // after, the quota was of that entry of that board, or of none.
             let entry = self.board_entry.load(Ordering::Acquire);
-            if std::ptr::eq(board, self.domain.board()) {
+            let quota = board.quota(entry).map(|q| q.load(Ordering::Acquire));
+            if std::ptr::eq(board, self.domain.board())
+                && entry == self.board_entry.load(Ordering::Acquire)
+            {
                 // Between two managers nobody knows it; the next one will say.
-                let quota = board.quota(entry).map(|q| q.load(Ordering::Acquire));
                 return quota.unwrap_or(self.max_bytes).min(self.max_bytes);
             }
         }
@@ -325,7 +327,6 @@ impl OwnPool {
     #[inline(always)]
     pub(super) fn hand_out(&self, slot: u32, class: u8, len: usize) -> CbufMut {
         let private = self.private(slot);
-        private.local.store(1, Ordering::Relaxed); // nobody else knows the slot
         // SAFETY: the slot was cut out of an attached chunk, at least `len` long by its class, and stays
         // outstanding until the handle is gone.
         unsafe {
@@ -406,6 +407,20 @@ impl OwnPool {
         self.private(slot).local.fetch_add(1, Ordering::Relaxed); // the caller holds one
     }
 
+    /// A buffer is frozen: from here on its handles are counted. A writable one is unique by its type.
+    #[inline(always)]
+    pub(crate) fn begin_sharing(&self, slot: u32) {
+        self.private(slot).local.store(1, Ordering::Relaxed); // nobody else knows the slot
+    }
+
+    /// A writable buffer goes, which nobody else can know.
+    #[inline(always)]
+    pub(crate) fn free_unfrozen(&self, slot: u32, class: u8) {
+        if !self.fork.is_child() {
+            self.free_private(slot, class);
+        }
+    }
+
     /// A handle goes. The last one frees a buffer that was never sent, and queues one that was.
     #[inline(always)]
     pub(crate) fn release(&self, slot: u32, class: u8, came_back: bool) {
@@ -423,20 +438,36 @@ impl OwnPool {
     #[inline(never)]
     fn release_shared(&self, slot: u32, class: u8, came_back: bool) {
         let private = self.private(slot);
+        let published = generation::is_published(self.generation(slot));
+        if published && !came_back && private.local.load(Ordering::Acquire) == 1 {
+            // The last of the handles that never travelled, so nobody has queued the slot. Marked before the handle
+            // goes: the buffer may come back at any moment, and that handle must not queue it as well. We
+            // queue it whatever happens; the collector bears a slot that is held.
+            private.set_queued();
+            // Ordering: SeqCst as below; with it the mark is seen by who lets the last handle go after us.
+            private.local.fetch_sub(1, Ordering::SeqCst);
+            self.sent.push(slot);
+            return self.news_for_waiters();
+        }
         // Ordering: AcqRel among handles; SeqCst against the collector's look at `local` after it unqueued.
         if private.local.fetch_sub(1, Ordering::SeqCst) != 1 {
             return;
         }
         if !generation::is_published(self.generation(slot)) {
             self.free_private(slot, class);
-        } else if came_back {
-            // It may be queued from before it travelled.
-            if private.try_queue() {
-                self.sent.push(slot);
-            }
-        } else {
-            private.set_queued();
+        } else if private.try_queue() {
+            // It was not queued from before it travelled, nor by another handle that went at this moment.
             self.sent.push(slot);
+            self.news_for_waiters();
+        }
+    }
+
+    /// A sent buffer lost its last handle here, after all its readers perhaps.
+    #[inline]
+    fn news_for_waiters(&self) {
+        // Relaxed: who begins to wait at this moment looks again after its round.
+        if self.contended.load(Ordering::Relaxed) {
+            self.waiters.memory_came_back();
         }
     }
 
