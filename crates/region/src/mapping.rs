@@ -21,11 +21,29 @@ impl Owned {
         let base = map::map_shared(fd, access, len, 0)?;
         Ok(Owned { base, len, guard })
     }
+
+    /// Moves the pages to where `other` has its own, which are unmapped in the same step. Gives itself back
+    /// where that cannot be.
+    fn take_place_of(mut self, other: &Owned) -> Result<(), Owned> {
+        if self.len != other.len {
+            return Err(self);
+        }
+        // SAFETY: both ranges are mappings of that length that their owners keep; whoever reads through `other`
+        // finds mapped pages at every moment, and both kinds of pages are read as what others may write.
+        match unsafe { map::move_onto(self.base, self.len, other.base) } {
+            Ok(()) => {
+                self.len = 0;
+                Ok(())
+            }
+            Err(_) => Err(self),
+        }
+    }
 }
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        if !self.guard.is_child() {
+        // Nothing is left here of a mapping that has moved.
+        if self.len > 0 && !self.guard.is_child() {
             // SAFETY: made by `new`, dropped once, and all that points into it borrows from it.
             let _ = unsafe { map::unmap(self.base, self.len) };
         }
@@ -95,6 +113,12 @@ impl RoMapping {
     /// Maps the first `len` bytes. The file must have been verified: else touching it may raise SIGBUS.
     pub fn map(fd: impl AsFd, len: usize) -> io::Result<RoMapping> {
         Ok(RoMapping(Owned::new(fd, map::Access::Read, len)?))
+    }
+
+    /// Shows another file of the same length at the same addresses from now on: pointers into `self` stay good.
+    /// Gives the other one back where that cannot be.
+    pub(crate) fn show_instead(&self, other: RoMapping) -> Result<(), RoMapping> {
+        other.0.take_place_of(&self.0).map_err(RoMapping)
     }
 
     /// Its first byte.

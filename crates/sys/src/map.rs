@@ -160,6 +160,25 @@ pub unsafe fn make_blank(addr: NonNull<u8>, len: usize) -> io::Result<()> {
     Ok(())
 }
 
+/// Moves a mapping onto another one of the same length, which it replaces in one step.
+///
+/// # Safety
+/// Both ranges are mappings of the caller's; nothing points into the first one any more, and whatever points into
+/// the second one bears to find the other's contents there.
+pub unsafe fn move_onto(from: NonNull<u8>, len: usize, onto: NonNull<u8>) -> io::Result<()> {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        rustix::mm::mremap_fixed(
+            from.as_ptr().cast(),
+            len,
+            len,
+            rustix::mm::MremapFlags::MAYMOVE,
+            onto.as_ptr().cast(),
+        )?;
+    }
+    Ok(())
+}
+
 /// Unmaps.
 ///
 /// # Safety

@@ -5,7 +5,7 @@ use super::{CreateError, LoadU32, LoadU64, OpenError, check_count, rounded};
 use crate::{RoMapping, RwMapping};
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Most entries of a board.
 pub const MAX_ENTRIES: u32 = 1 << 16;
@@ -105,7 +105,7 @@ pub struct BoardRo {
     entries: NonNull<Entry>,
     count: u32,
     wake: NonNull<AtomicU32>,
-    instance: u64,
+    instance: AtomicU64,
     map: RoMapping,
 }
 
@@ -131,7 +131,7 @@ impl BoardRo {
             entries: map.array(ENTRIES, entries as usize),
             count: entries,
             wake: map.at(WAKE),
-            instance,
+            instance: AtomicU64::new(instance),
             map,
         })
     }
@@ -145,7 +145,33 @@ impl BoardRo {
     /// The manager's random number.
     #[inline]
     pub fn instance(&self) -> u64 {
-        self.instance
+        self.instance.load(Ordering::Relaxed)
+    }
+
+    /// Shows the board of another manager from now on, at the same addresses: whoever looks at this one at the moment
+    /// sees one or the other. Gives the new one back if it is of another size.
+    pub fn show_instead(&self, new: BoardRo) -> Result<(), BoardRo> {
+        let BoardRo {
+            entries,
+            count,
+            wake,
+            instance,
+            map,
+        } = new;
+        match self.map.show_instead(map) {
+            Ok(()) => {
+                self.instance
+                    .store(instance.into_inner(), Ordering::Relaxed);
+                Ok(())
+            }
+            Err(map) => Err(BoardRo {
+                entries,
+                count,
+                wake,
+                instance,
+                map,
+            }),
+        }
     }
 
     #[inline]

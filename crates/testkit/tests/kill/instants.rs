@@ -60,3 +60,28 @@ fn nobody_killed() {
     stage.pair_goes_on();
     stage.ends();
 }
+
+/// What came back to a new manager is as good as what was made under it.
+#[test]
+fn after_a_new_manager() {
+    let _dog = Watchdog::new(Duration::from_secs(120));
+    let mut random = Random::printed("after_a_new_manager");
+    let mut stage = Stage::new(&mut random);
+    for victim in [Role::Writer, Role::Forwarder, Role::Receiver] {
+        for all_are_back in [true, false] {
+            stage.kill(Role::Manager);
+            stage.replace(Role::Manager);
+            if all_are_back {
+                for role in [Role::Writer, Role::Forwarder, Role::Receiver] {
+                    assert!(stage.is_managed(role), "{role:?}");
+                }
+            }
+            stage.kill(victim);
+            stage.replace(victim);
+            stage.flows();
+            stage.whole_quota();
+            stage.pair_goes_on();
+        }
+    }
+    stage.ends();
+}

@@ -57,6 +57,9 @@ const POINTS: &[Point] = &[
     ("region::make::sealed", Role::Forwarder, &[1, 2, 3, 5, 7]),
     ("region::make::sealed", Role::Receiver, &[1, 2, 3, 5]),
     ("region::make::sealed", Role::Manager, &[1, 2]),
+    ("resume.before_done", Role::Writer, &[1, 2]),
+    ("resume.before_done", Role::Forwarder, &[1]),
+    ("resume.before_done", Role::Receiver, &[1]),
     ("resume.before_hello", Role::Writer, &[1, 2]),
     ("resume.before_hello", Role::Forwarder, &[1]),
     ("resume.before_hello", Role::Receiver, &[1]),
@@ -107,6 +110,14 @@ fn lure(stage: &mut Stage, victim: Role, name: &str, random: &mut Random) {
         while stage.is_managed(victim) {
             stage.kill(Role::Manager);
             stage.replace(Role::Manager);
+        }
+    }
+    if name == "reader.before_unmapped" {
+        // Of a dead writer's pool the chunks go as soon as nothing in them is alive.
+        while !stage.of(victim).has_ended() {
+            stage.kill(Role::Writer);
+            stage.replace(Role::Writer);
+            random.instant(Duration::from_millis(100));
         }
     }
     if victim == Role::Manager {
