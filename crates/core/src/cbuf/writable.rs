@@ -74,7 +74,8 @@ impl CbufMut {
     #[inline(always)]
     pub fn freeze(self) -> Cbuf {
         let this = std::mem::ManuallyDrop::new(self);
-        // SAFETY: this handle's local reference and memory go over to the frozen one.
+        this.pool().begin_sharing(this.slot);
+        // SAFETY: the one reference just counted is the frozen handle's, and the memory goes over to it.
         unsafe { Cbuf::own(this.ptr, this.len, this.pool, this.slot, this.class, false) }
     }
 
@@ -88,7 +89,7 @@ impl CbufMut {
 impl Drop for CbufMut {
     #[inline(always)]
     fn drop(&mut self) {
-        self.pool().release(self.slot, self.class, false);
+        self.pool().free_unfrozen(self.slot, self.class);
     }
 }
 
