@@ -105,8 +105,8 @@ pub fn map_shared_ro(fd: impl AsFd, len: usize, offset: u64) -> io::Result<NonNu
 
 /// Maps `fd` at `addr`, replacing what is there.
 ///
-/// If the kernel fails half-way it may leave a hole there; the hole is closed again with an inaccessible
-/// reservation.
+/// If the kernel fails half-way it may leave a hole there; the hole is closed again with zeros that can only be
+/// read.
 ///
 /// # Safety
 /// `addr..addr + len` is page-aligned and belongs to the caller's own reservation, and nobody uses what is
@@ -134,7 +134,7 @@ pub unsafe fn map_fixed(
         // SAFETY: NOREPLACE touches nothing that is mapped; in a hole of our own reservation it restores it.
         unsafe {
             if let Ok(again) =
-                rustix::mm::mmap_anonymous(addr.as_ptr().cast(), len, ProtFlags::empty(), flags)
+                rustix::mm::mmap_anonymous(addr.as_ptr().cast(), len, ProtFlags::READ, flags)
             {
                 let _ = rustix::mm::madvise(again, len, Advice::LinuxDontFork);
             }
@@ -271,7 +271,7 @@ mod tests {
             }
             unmap(other, page).expect("unmap");
             make_blank(slot, page).expect("back");
-            assert!(smaps_of(base).contains("---p"));
+            assert!(smaps_of(base).contains("r--p"));
             unmap(base, 64 * page).expect("unmap");
         }
     }
@@ -284,7 +284,7 @@ mod tests {
         // SAFETY: our own reservation; a pipe cannot be mapped.
         unsafe {
             assert!(map_fixed(base, &pipe, Access::Read, page, 0).is_err());
-            assert!(smaps_of(base).contains("---p"));
+            assert!(smaps_of(base).contains("r--p"));
             unmap(base, page).expect("unmap");
         }
     }

@@ -90,6 +90,9 @@ child!(
     }
 );
 
+/// How often to look again before a difference counts.
+const LOOKS: u32 = 1000;
+
 /// What the victims write of that which the attacker has.
 fn sums(stage: &Stage, inodes: &[u64]) -> BTreeSet<(u64, u64)> {
     let of = |peer: &Peer| match peer.ask(&Ask::Sums(inodes.to_vec())) {
@@ -130,7 +133,14 @@ pub fn play(stage: &Stage) {
     let mut attempts = Vec::new();
     let mut tried = |what: &str, order: &Order| {
         let outcome: Outcome = besieger.ask(order);
-        let after = sums(stage, &inodes);
+        let mut after = sums(stage, &inodes);
+        // A victim that gets up for a moment writes that it is awake; what others wrote stays.
+        for _ in 0..LOOKS {
+            if after == before {
+                break;
+            }
+            after = sums(stage, &inodes);
+        }
         let harm = (after != before).then(|| format!("{what}: {before:?} became {after:?}"));
         let attempt = Attempt {
             attack: attack::all()[order.attack],
