@@ -63,19 +63,22 @@ impl Shell {
             } => {
                 let file = |t| self.fds.get(&t).cloned();
                 let orphan = counters::Orphan {
-                    slots,
+                    slots: slots.clone(),
                     chunk_bytes,
-                    table: file(table),
+                    table: table.and_then(file),
                     refs: refs.into_iter().filter_map(file).collect(),
                     queues: queues
                         .into_iter()
                         .filter_map(|(s, r)| Some((file(s)?, file(r)?)))
                         .collect(),
                 };
-                match orphan.live_chunks() {
-                    Ok(live) => self.answers.push_back(Input::OrphanRead { pool, live }),
-                    Err(error) => tracing::warn!(%error, %pool, "counters cannot be read"),
+                let live = orphan.live_chunks();
+                if let Err(error) = &live {
+                    tracing::warn!(%error, %pool, "counters cannot be read");
                 }
+                let live = live.ok();
+                self.answers
+                    .push_back(Input::OrphanRead { pool, slots, live });
             }
             Action::ReadHold {
                 client,

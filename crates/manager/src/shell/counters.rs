@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -12,9 +13,9 @@ const REFS_AT: u64 = 128;
 const COUNTS_AT: u64 = 64;
 const HEAD_AT: u64 = 256;
 
-fn words(file: &File, at: u64, count: u32) -> io::Result<Vec<u32>> {
-    let mut raw = vec![0u8; count as usize * 4];
-    file.read_exact_at(&mut raw, at)?;
+fn words(file: &File, at: u64, slots: &Range<u32>) -> io::Result<Vec<u32>> {
+    let mut raw = vec![0u8; slots.len() * 4];
+    file.read_exact_at(&mut raw, at + 4 * u64::from(slots.start))?;
     Ok(raw
         .chunks_exact(4)
         .map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]]))
@@ -27,9 +28,9 @@ struct Slot {
     length: u64,
 }
 
-fn slots(table: &File, count: u32) -> io::Result<Vec<Slot>> {
-    let mut raw = vec![0u8; count as usize * 32];
-    table.read_exact_at(&mut raw, TABLE_AT)?;
+fn slots(table: &File, slots: &Range<u32>) -> io::Result<Vec<Slot>> {
+    let mut raw = vec![0u8; slots.len() * 32];
+    table.read_exact_at(&mut raw, TABLE_AT + 32 * u64::from(slots.start))?;
     let word = |c: &[u8], at: usize| {
         c.get(at..at + 8)
             .and_then(|b| b.try_into().ok())
@@ -47,7 +48,7 @@ fn slots(table: &File, count: u32) -> io::Result<Vec<Slot>> {
 
 /// The counters of a pool whose writer is gone.
 pub(super) struct Orphan {
-    pub slots: u32,
+    pub slots: Range<u32>,
     pub chunk_bytes: u64,
     pub table: Option<Arc<File>>,
     pub refs: Vec<Arc<File>>,
@@ -58,20 +59,17 @@ pub(super) struct Orphan {
 impl Orphan {
     /// Indices of chunks in which some buffer is alive.
     pub fn live_chunks(&self) -> io::Result<Vec<u32>> {
-        let Some(table) = &self.table else {
-            return Err(io::ErrorKind::NotFound.into());
-        };
         // Ordering: the one order that never finds a buffer dead too early: all `rcvd`, then all `ref`, then
         // all `sent`; partners are the receivers' `ref++` before `rcvd++` (release) and the sources' `sent++`.
         let rcvd: Vec<Vec<u32>> = self
             .queues
             .iter()
-            .map(|(_, r)| words(r, COUNTS_AT, self.slots))
+            .map(|(_, r)| words(r, COUNTS_AT, &self.slots))
             .collect::<io::Result<_>>()?;
         fence(Ordering::SeqCst);
-        let mut alive = vec![false; self.slots as usize];
+        let mut alive = vec![false; self.slots.len()];
         for refs in &self.refs {
-            for (a, r) in alive.iter_mut().zip(words(refs, REFS_AT, self.slots)?) {
+            for (a, r) in alive.iter_mut().zip(words(refs, REFS_AT, &self.slots)?) {
                 *a |= r != 0;
             }
         }
@@ -79,14 +77,17 @@ impl Orphan {
         for ((sent, _), rcvd) in self.queues.iter().zip(rcvd) {
             for ((a, s), r) in alive
                 .iter_mut()
-                .zip(words(sent, COUNTS_AT, self.slots)?)
+                .zip(words(sent, COUNTS_AT, &self.slots)?)
                 .zip(rcvd)
             {
                 *a |= s != r;
             }
         }
+        let Some(table) = &self.table else {
+            return Ok(alive.contains(&true).then_some(0).into_iter().collect());
+        };
         let mut live = std::collections::BTreeSet::new();
-        for slot in slots(table, self.slots)?
+        for slot in slots(table, &self.slots)?
             .iter()
             .zip(&alive)
             .filter(|(_, a)| **a)
@@ -111,12 +112,12 @@ impl Orphan {
 
 /// Buffers and bytes of a pool to which a reader has references.
 pub(super) fn held(table: &File, refs: &File, count: u32) -> io::Result<(u32, u64)> {
-    let refs = words(refs, REFS_AT, count)?;
+    let refs = words(refs, REFS_AT, &(0..count))?;
     if refs.iter().all(|r| *r == 0) {
         return Ok((0, 0));
     }
     let (mut buffers, mut bytes) = (0u32, 0u64);
-    for (slot, _) in slots(table, count)?
+    for (slot, _) in slots(table, &(0..count))?
         .iter()
         .zip(refs)
         .filter(|(_, r)| *r != 0)

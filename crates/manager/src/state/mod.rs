@@ -19,6 +19,7 @@ mod resume;
 mod roster;
 mod settle;
 mod stat;
+mod sweep;
 mod types;
 
 pub use ids::{BLOCK, IdStart};
@@ -60,7 +61,7 @@ pub struct State {
     max_held: usize,
     expel: Vec<(ClientId, Option<Refusal>)>,
     idle_since: Duration,
-    orphans_read: Duration,
+    sweep: sweep::Sweep,
 }
 
 impl State {
@@ -89,7 +90,7 @@ impl State {
             max_held: usize::MAX,
             expel: Vec::new(),
             idle_since: Duration::ZERO,
-            orphans_read: Duration::ZERO,
+            sweep: sweep::Sweep::default(),
         }
     }
 
@@ -128,7 +129,7 @@ impl State {
             Input::ProcessDied { domain } => {
                 self.domain_ends(domain, tranship_proto::GoneReason::Died)
             }
-            Input::OrphanRead { pool, live } => self.orphan_read(pool, &live),
+            Input::OrphanRead { pool, slots, live } => self.swept(pool, &slots, live),
             Input::HoldRead {
                 client,
                 buffers,
@@ -153,11 +154,7 @@ impl State {
             .filter(|c| c.domain.is_none())
             .map(|c| c.since + HELLO_TIMEOUT)
             .min();
-        let orphans = self
-            .pools
-            .values()
-            .any(|p| p.orphan)
-            .then_some(self.orphans_read + self.config.orphan_interval);
+        let orphans = self.sweep_due();
         let idle = (self.clients.is_empty() && self.domains.is_empty())
             .then_some(self.config.idle_exit)
             .flatten()
@@ -178,10 +175,7 @@ impl State {
                 Some(refusal(RefusalCode::State, 0, HELLO_TIMEOUT.as_secs())),
             ));
         }
-        if self.orphans_read + self.config.orphan_interval <= self.now {
-            self.orphans_read = self.now;
-            self.read_orphans();
-        }
+        self.sweep_on();
         let idle = self.clients.is_empty() && self.domains.is_empty();
         if idle
             && self

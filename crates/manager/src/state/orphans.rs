@@ -2,6 +2,7 @@
 
 use super::State;
 use super::types::Action;
+use std::collections::BTreeSet;
 use tranship_proto::{ChannelId, DomainId, Event, PoolId};
 
 impl State {
@@ -46,39 +47,11 @@ impl State {
             self.cancel_offer(key);
         }
         self.give_up_opening(id);
-        self.read_orphan(id);
-    }
-
-    pub(super) fn read_orphans(&mut self) {
-        let ids: Vec<PoolId> = self
-            .pools
-            .iter()
-            .filter(|(_, p)| p.orphan)
-            .map(|(k, _)| *k)
-            .collect();
-        for id in ids {
-            self.read_orphan(id);
-        }
-    }
-
-    fn read_orphan(&mut self, id: PoolId) {
-        let Some(p) = self.pools.get(&id) else { return };
-        if p.chunks.is_empty() || (p.readers.is_empty() && p.queues.is_empty()) {
-            // Nobody else was ever shown it, or all of them are gone.
-            return self.orphan_read(id, &[]);
-        }
-        self.out.push(Action::ReadOrphan {
-            pool: id,
-            slots: p.slots,
-            chunk_bytes: p.chunk_bytes,
-            table: p.table,
-            refs: p.readers.values().filter_map(|r| r.refs).collect(),
-            queues: p.queues.values().map(|q| (q.sent, q.rcvd)).collect(),
-        });
+        self.sweep_first(id);
     }
 
     /// Gives up the chunks of an orphan in which nothing is alive.
-    pub(super) fn orphan_read(&mut self, id: PoolId, live: &[u32]) {
+    pub(super) fn orphan_judged(&mut self, id: PoolId, live: &BTreeSet<u32>) {
         let Some(p) = self.pools.get(&id).filter(|p| p.orphan) else {
             return;
         };

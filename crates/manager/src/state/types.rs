@@ -109,8 +109,10 @@ pub enum Input {
     OrphanRead {
         /// Of which pool.
         pool: PoolId,
-        /// Window indices.
-        live: Vec<u32>,
+        /// Which of its slots.
+        slots: std::ops::Range<u32>,
+        /// Window indices; `None` if they could not be read.
+        live: Option<Vec<u32>>,
     },
     /// The answer to `Action::ReadHold`.
     HoldRead {
@@ -180,16 +182,16 @@ pub enum Action {
         /// Its quota.
         quota_bytes: u64,
     },
-    /// Read an orphan's counters: all `rcvd`, then all `ref`, then all `sent`. Answered at once.
+    /// Read some of an orphan's counters: all `rcvd`, then all `ref`, then all `sent`. Answered at once.
     ReadOrphan {
         /// The pool.
         pool: PoolId,
-        /// Its slots.
-        slots: u32,
+        /// Which of its slots.
+        slots: std::ops::Range<u32>,
         /// Its chunk size.
         chunk_bytes: u64,
-        /// Its slot table.
-        table: FdToken,
+        /// Its slot table; without it all is said to be in chunk 0.
+        table: Option<FdToken>,
         /// `ref` of every reader.
         refs: Vec<FdToken>,
         /// (`sent`, `rcvd`) of every queue.

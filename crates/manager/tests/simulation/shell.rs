@@ -115,6 +115,7 @@ impl World {
             }
             Action::ReadOrphan {
                 pool,
+                slots,
                 table,
                 refs,
                 queues,
@@ -122,18 +123,23 @@ impl World {
             } => {
                 for t in refs
                     .iter()
-                    .chain([&table])
+                    .chain(&table)
                     .chain(queues.iter().flat_map(|(a, b)| [a, b]))
                 {
                     assert!(self.tokens.contains(t));
                 }
-                self.count("orphan read");
                 let live = if self.rng.one_in(3) {
                     vec![0, 1, 2]
                 } else {
                     Vec::new()
                 };
-                inputs.push_back(Input::OrphanRead { pool, live });
+                self.count(if table.is_some() {
+                    "orphan read"
+                } else {
+                    "unclaimed read"
+                });
+                let live = (!self.rng.one_in(20)).then_some(live);
+                inputs.push_back(Input::OrphanRead { pool, slots, live });
             }
             Action::ReadHold {
                 client,
