@@ -5,6 +5,7 @@
 use crate::cbuf::{Cbuf, Home};
 use crate::error::{AllocError, Violation};
 use crate::link::Reference;
+use crate::options::WhenFull;
 use crate::pool::Pool;
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -119,15 +120,20 @@ impl Aggregate {
         all
     }
 
-    /// Stores the list in a buffer, as `docs/format.md` says.
-    pub(crate) fn make_list(&self) -> Result<Cbuf, AllocError> {
+    /// Stores the list in a buffer, as `docs/format.md` says; waits for memory as the link does for room.
+    pub(crate) fn make_list(&self, when_full: WhenFull) -> Result<Cbuf, AllocError> {
+        let alloc = |pool: &Pool, bytes| match when_full {
+            WhenFull::Block => pool.alloc(bytes),
+            WhenFull::BlockFor(time) => pool.alloc_timeout(bytes, time),
+            WhenFull::Error | WhenFull::DropNew => pool.try_alloc(bytes),
+        };
         let bytes = HEADER + PIECE * self.pieces.len();
         let mut list = match (
             &self.list_pool,
             self.pieces.iter().find_map(|piece| piece.own_pool()),
         ) {
-            (Some(pool), _) => pool.alloc(bytes)?,
-            (None, Some(pool)) => pool.alloc(bytes)?,
+            (Some(pool), _) => alloc(pool, bytes)?,
+            (None, Some(pool)) => alloc(&pool, bytes)?,
             (None, None) => {
                 return Err(AllocError::OutOfMemory {
                     need_bytes: bytes as u64,

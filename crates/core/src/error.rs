@@ -187,6 +187,23 @@ impl AllocError {
     }
 }
 
+/// An id that names nothing alive in its pool: its buffer was reused, never sent, or never was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("buffer {id} is not alive in pool {pool}")]
+pub struct StaleId {
+    /// The id.
+    pub id: CbufId,
+    /// Where it was looked for.
+    pub pool: PoolId,
+}
+
+impl StaleId {
+    /// The stable code.
+    pub fn code(&self) -> Code {
+        Code::Stale
+    }
+}
+
 /// A rule that the other end of a channel broke. The channel is closed; nothing else is touched.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -30,7 +30,9 @@ mod pool;
 pub use aggregate::{Aggregate, AggregateReader, MAX_PIECES};
 pub use cbuf::{Cbuf, CbufMut};
 pub use domain::{Domain, DomainBuilder};
-pub use error::{AllocError, Code, DomainError, RecvError, SendError, SendFailure, Violation};
+pub use error::{
+    AllocError, Code, DomainError, RecvError, SendError, SendFailure, StaleId, Violation,
+};
 pub use link::{Body, Inline, Listener, Message, Payload, Receiver, Sender, select};
 pub use options::{LinkOptions, PoolOptions, Wait, WhenFull};
 pub use pool::{Pool, PoolStats};

@@ -1,6 +1,6 @@
 //! Asking the manager and waiting for its answer; taking its events.
 
-use super::conn::Parcel;
+use super::conn::{Conn, Parcel};
 use super::{Chore, DomainCore, lock};
 use crate::error::DomainError;
 use crate::link::{Gone, LinkShared};
@@ -20,6 +20,14 @@ const OTHERS: Duration = Duration::from_secs(1);
 /// Between two looks whether it is back.
 const NAP: Duration = Duration::from_millis(20);
 
+/// A request whose answer is on its way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    req: Req,
+    /// The connection that is to bring it.
+    pub(crate) era: u64,
+}
+
 impl DomainCore {
     /// Sends a request that has an answer and waits for it, taking events meanwhile.
     pub(crate) fn call(
@@ -35,49 +43,87 @@ impl DomainCore {
     /// The same, with the [`era`](Self::era) that the answer is of.
     pub(crate) fn call_in_era(
         &'static self,
-        mut make: impl FnMut(Req) -> Request,
+        make: impl FnMut(Req) -> Request,
         fds: &[BorrowedFd<'_>],
         deadline: Option<Instant>,
     ) -> Result<(Parcel, u64), DomainError> {
-        self.check_fork()?;
         let started = Instant::now();
-        let mut ask = || {
+        let asked = self.ask(make, fds)?;
+        match self.answer(asked, deadline)? {
+            Some(parcel) => Ok((parcel, asked.era)),
+            None => self.give_up(asked, started),
+        }
+    }
+
+    /// Sends a request that has an answer.
+    pub(crate) fn ask(
+        &'static self,
+        mut make: impl FnMut(Req) -> Request,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<Asked, DomainError> {
+        self.check_fork()?;
+        let mut once = || {
             let mut conn = lock(&self.conn);
             let req = conn.next_req();
-            conn.send(&make(req), fds).map(|()| (req, conn.era()))
+            conn.send(&make(req), fds).map(|()| Asked {
+                req,
+                era: conn.era(),
+            })
         };
-        let (req, era) = match ask() {
+        match once() {
             // Perhaps it is back already and nobody has looked.
             Err(DomainError::ManagerAway) => {
                 self.turn()?;
-                ask()?
+                once()
             }
-            asked => asked?,
-        };
+            asked => asked,
+        }
+    }
+
+    /// Waits for an answer, taking events meanwhile; `None` if it has not come by the deadline: it still may.
+    pub(crate) fn answer(
+        &'static self,
+        asked: Asked,
+        deadline: Option<Instant>,
+    ) -> Result<Option<Parcel>, DomainError> {
         loop {
             let seen = self.wake();
             let outcome = self.turn();
             {
                 let mut conn = lock(&self.conn);
-                if let Some((event, fds)) = conn.take_reply(req) {
-                    return match event {
-                        Event::Refused { refusal, .. } => Err(refusal.into()),
-                        event => Ok(((event, fds), era)),
-                    };
+                if let Some(parcel) = conn.take_reply(asked.req) {
+                    return not_refused(parcel).map(Some);
                 }
                 // The connection that was to bring the answer is gone.
-                if conn.era() != era {
+                if conn.era() != asked.era {
                     return Err(DomainError::ManagerAway);
                 }
             }
             outcome?;
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                lock(&self.conn).forget(req);
-                return Err(DomainError::TimedOut {
-                    waited_ms: millis(started.elapsed()),
-                });
+                return Ok(None);
             }
             self.wait_news(seen, deadline);
+        }
+    }
+
+    /// The answer if it has come at the last moment; else nobody waits for it any more.
+    fn give_up(&self, asked: Asked, started: Instant) -> Result<(Parcel, u64), DomainError> {
+        let mut conn = lock(&self.conn);
+        if let Some(parcel) = conn.take_reply(asked.req) {
+            return not_refused(parcel).map(|parcel| (parcel, asked.era));
+        }
+        conn.forget(asked.req);
+        Err(DomainError::TimedOut {
+            waited_ms: millis(started.elapsed()),
+        })
+    }
+
+    /// Nobody waits for this answer any more.
+    pub(crate) fn forget(&self, asked: Asked) {
+        let mut conn = lock(&self.conn);
+        if conn.era() == asked.era {
+            conn.forget(asked.req);
         }
     }
 
@@ -258,7 +304,7 @@ impl DomainCore {
     fn take_events(&'static self) -> Result<(), DomainError> {
         let mut conn = lock(&self.conn);
         if !conn.is_up() {
-            return self.rejoin(&mut conn);
+            return self.come_back(&mut conn);
         }
         loop {
             // Ordering: Acquire pairs with the manager's Release of `wake` after the datagram went
@@ -279,7 +325,7 @@ impl DomainCore {
                     Ok(None) => break,
                     Err(DomainError::ManagerAway) => {
                         self.manager_left();
-                        return self.rejoin(&mut conn);
+                        return self.come_back(&mut conn);
                     }
                     Err(error) => {
                         self.manager_left();
@@ -294,12 +340,26 @@ impl DomainCore {
         }
     }
 
+    /// Tries to reach a manager again. Whatever the last one announced has been taken or will never come: who sleeps
+    /// until there is news must not find any meanwhile.
+    fn come_back(&'static self, conn: &mut Conn) -> Result<(), DomainError> {
+        self.seen.store(self.wake(), Ordering::Relaxed); // under the lock, as everywhere
+        self.rejoin(conn)
+    }
+
     /// Work on pools that is due: give back chunks, forget pools whose handles are all gone.
     fn tend_pools(&'static self) {
         let pools: Vec<_> = lock(&self.pools).values().cloned().collect();
         for pool in pools {
             pool.tend();
         }
+    }
+}
+
+fn not_refused((event, fds): Parcel) -> Result<Parcel, DomainError> {
+    match event {
+        Event::Refused { refusal, .. } => Err(refusal.into()),
+        event => Ok((event, fds)),
     }
 }
 

@@ -8,7 +8,7 @@ mod helper;
 mod resume;
 mod shell;
 
-pub(crate) use call::{ROUND, millis};
+pub(crate) use call::{Asked, ROUND, millis};
 pub use connect::DomainBuilder;
 pub(crate) use events::PoolShape;
 pub use shell::Domain;

@@ -179,8 +179,10 @@ impl DomainCore {
 
     /// Says goodbye if nothing of the domain is in use; otherwise the process's end does.
     fn leave(&'static self) {
+        let listens = |export: &super::Export| export.what.is_some();
         let idle = lock(&self.links).is_empty()
             && lock(&self.pools).is_empty()
+            && !lock(&self.exports).values().any(listens)
             && lock(&self.foreign).values().all(|pool| pool.nothing_held());
         if !idle {
             return;

@@ -14,8 +14,8 @@ impl Receiver {
     /// message waits. Call [`arm`](Receiver::arm) before each wait.
     pub fn set_pollable(&mut self) -> Result<(), DomainError> {
         self.link.domain.check_fork()?;
-        let mut own = lock(&self.link.own_wake);
-        if own.is_some() {
+        // We are the only ones who set it; the manager is not spoken to under its lock.
+        if lock(&self.link.own_wake).is_some() {
             return Ok(());
         }
         let (near, far) = socket::pair().map_err(DomainError::system("socketpair"))?;
@@ -26,7 +26,7 @@ impl Receiver {
             &[far.as_fd()],
         )?;
         self.link.domain.poll_also(&near)?;
-        *own = Some(near);
+        *lock(&self.link.own_wake) = Some(near);
         Ok(())
     }
 

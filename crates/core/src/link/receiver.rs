@@ -124,7 +124,8 @@ impl Receiver {
         self.trusted = true;
     }
 
-    /// The next message, if one is there. Never blocks.
+    /// The next message, if one is there. Never blocks for long. `None` also while the manager has not yet confirmed
+    /// the pool of the message that is next; it comes as soon as the confirmation does.
     ///
     /// Cost of a direct receipt: the line's cache miss, one locked instruction, no system call.
     #[inline(always)]
@@ -196,7 +197,7 @@ impl Receiver {
 
     /// The next message, waiting at most that long.
     pub fn recv_timeout(&mut self, timeout: Duration) -> Result<Message, RecvError> {
-        let deadline = Some(Instant::now() + timeout);
+        let deadline = Instant::now().checked_add(timeout);
         self.recv_slow(deadline)
             .map(|message| *message)
             .map_err(|e| *e)

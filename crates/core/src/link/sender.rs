@@ -6,22 +6,23 @@ use super::shared::{Assigned, Assignment, Gone, LinkShared};
 use super::sleep::sleep_on;
 use crate::aggregate::Aggregate;
 use crate::cbuf::{Cbuf, Home};
-use crate::domain::millis;
+use crate::domain::{Asked, millis};
 use crate::error::{DomainError, SendError, SendFailure, Violation};
 use crate::options::{LinkOptions, Wait, WhenFull};
 use crate::pool::Pool;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
-use tranship_proto::{ChannelId, DomainId, RefusalCode, Request};
+use std::time::{Duration, Instant};
+use tranship_proto::{ChannelId, DomainId, PoolId, RefusalCode, Request};
 use tranship_region::layout::{CountsRw, Way};
 use tranship_sync::{Consumer, Lines, Producer, Publish, Waker};
 use tranship_sys::crash;
 
 /// Sends messages to one receiver. Everything sent before it is dropped can still be received.
 ///
-/// Blocking: only as [`WhenFull`] says. Crash-safe: whatever was published before a `kill -9` arrives.
+/// Blocking: only as [`WhenFull`] says; but the first send from a pool waits for the receiver's consent to it, at least
+/// a second, whatever that says ([`assign`](Sender::assign) does so ahead of time). Crash-safe: whatever was published before a `kill -9` arrives.
 pub struct Sender {
     link: Arc<LinkShared>,
     lines: Lines<'static>,
@@ -30,10 +31,15 @@ pub struct Sender {
     control: Consumer,
     /// The assignments, most recently used first.
     outs: Vec<Out>,
+    /// Pools whose assignment was asked for and that the receiver has not answered in time.
+    unanswered: Vec<(PoolId, Asked)>,
     wait: Wait,
     when_full: WhenFull,
     dropped: u64,
 }
+
+/// The least time that a first send from a pool gives the receiver to consent.
+const CONSENT: Duration = Duration::from_secs(1);
 
 /// A pool that can be sent from.
 struct Out {
@@ -58,6 +64,7 @@ impl Sender {
             producer: Producer::new(),
             control: Consumer::new(),
             outs: Vec::new(),
+            unanswered: Vec::new(),
             wait: options.wait,
             when_full: options.when_full,
             dropped: 0,
@@ -231,7 +238,7 @@ impl Sender {
         aggregate: Aggregate,
         meta: u64,
     ) -> Result<(), SendError<Aggregate>> {
-        let list = match aggregate.make_list() {
+        let list = match aggregate.make_list(self.when_full) {
             Ok(list) => list,
             Err(error) => {
                 return Err(SendError {
@@ -268,7 +275,7 @@ impl Sender {
         if self.outs.iter().any(|out| out.home == home) {
             return Ok(());
         }
-        self.assign_side(home, Assigned::Own(own))
+        self.assign_side(home, Assigned::Own(own), None)
     }
 
     /// The receiver's domain.
@@ -377,72 +384,129 @@ impl Sender {
         let Some(side) = side.filter(|side| side.domain_is(self.link.domain)) else {
             return Err(SendFailure::OtherDomain);
         };
-        self.assign_side(home, side).map_err(SendFailure::Assign)
+        let deadline = self.consent_by(side.shape().0);
+        self.assign_side(home, side, deadline)
+            .map_err(SendFailure::Assign)
     }
 
-    fn assign_side(&mut self, home: *const (), side: Assigned) -> Result<(), DomainError> {
+    /// Assigns a pool, waiting as long as the receiver takes, or until the deadline. What was not answered by then goes
+    /// on: the next call waits for that answer.
+    // Crash: on record before the manager knows, so that `QueueJoined` finds our counters; what is not confirmed is not
+    // shown to the next manager.
+    fn assign_side(
+        &mut self,
+        home: *const (),
+        side: Assigned,
+        deadline: Option<Instant>,
+    ) -> Result<(), DomainError> {
         let (pool, slots) = side.shape();
-        let (fd, counts) = CountsRw::create(Way::Sent, slots)?;
-        let counts = Arc::new(counts);
-        let shown = fd.try_clone().map_err(DomainError::system("fcntl"))?;
-        // Crash: on record before the manager knows, so that `QueueJoined` finds our counters.
-        self.link.add(Assignment {
-            pool,
-            side,
-            counts: counts.clone(),
-            counts_fd: fd,
-            open: std::sync::atomic::AtomicBool::new(false),
-        });
-        let channel = self.link.channel;
+        let mut asked = self.take_unanswered(pool);
+        let assignment = match self.link.find(pool).filter(|_| asked.is_some()) {
+            Some(assignment) => assignment,
+            None => {
+                let (fd, counts) = CountsRw::create(Way::Sent, slots)?;
+                self.link.add(Assignment {
+                    pool,
+                    side,
+                    counts: Arc::new(counts),
+                    counts_fd: fd,
+                    open: std::sync::atomic::AtomicBool::new(false),
+                });
+                self.link.find(pool).ok_or(DomainError::ManagerAway)?
+            }
+        };
         crash::point("assign.before_request");
+        let started = Instant::now();
         let domain = self.link.domain;
         // The same counters again, should the manager go away meanwhile: they are zero.
-        let answer = domain.patiently(None, || {
-            let asked = domain.call_in_era(
-                |req| Request::Assign { req, channel, pool },
-                &[shown.as_fd()],
-                None,
-            );
-            let era = match asked {
-                // A manager that came back may not know the channel, or its sink, yet.
-                Err(DomainError::Refused(refusal))
-                    if domain.is_just_back()
-                        && self.link.gone() == Gone::No
-                        && matches!(
-                            refusal.code,
-                            RefusalCode::NoSuchId | RefusalCode::PeerGone
-                        ) =>
-                {
-                    self.link.look_for_death();
-                    return Err(DomainError::ManagerAway);
-                }
-                Err(error) => return Err(error),
-                Ok((_, era)) => era,
-            };
-            self.link.open_pool(pool);
-            // Confirmed by a manager that is gone: the next one was perhaps not told.
-            if domain.era() != era {
-                self.link.shut_pool(pool);
-                return Err(DomainError::ManagerAway);
-            }
-            Ok(())
+        let answer = domain.patiently(deadline, || {
+            self.ask_to_assign(&assignment, &mut asked, deadline)
         });
-        if let Err(error) = answer {
-            self.link.remove(pool);
-            return Err(error);
+        match answer {
+            Ok(true) => {}
+            Ok(false) => {
+                self.unanswered.extend(asked.map(|asked| (pool, asked)));
+                return Err(DomainError::TimedOut {
+                    waited_ms: millis(started.elapsed()),
+                });
+            }
+            Err(error) => {
+                self.link.remove(pool);
+                return Err(error);
+            }
         }
         crash::point("assign.after_answer");
-        if let Some(assignment) = self.link.find(pool) {
-            self.outs.insert(
-                0,
-                Out {
-                    home,
-                    counts,
-                    _assignment: assignment,
-                },
-            );
-        }
+        self.outs.insert(
+            0,
+            Out {
+                home,
+                counts: assignment.counts.clone(),
+                _assignment: assignment,
+            },
+        );
         Ok(())
+    }
+
+    /// Asks the manager, if that was not done, and waits; false if no answer has come by the deadline.
+    fn ask_to_assign(
+        &self,
+        assignment: &Assignment,
+        asked: &mut Option<Asked>,
+        deadline: Option<Instant>,
+    ) -> Result<bool, DomainError> {
+        let (domain, channel, pool) = (self.link.domain, self.link.channel, assignment.pool);
+        let now = match *asked {
+            Some(now) => now,
+            None => domain.ask(
+                |req| Request::Assign { req, channel, pool },
+                &[assignment.counts_fd.as_fd()],
+            )?,
+        };
+        *asked = Some(now);
+        let answer = domain.answer(now, deadline);
+        if matches!(answer, Ok(None)) {
+            return Ok(false);
+        }
+        *asked = None;
+        match answer {
+            // A manager that came back may not know the channel, or its sink, yet.
+            Err(DomainError::Refused(refusal))
+                if domain.is_just_back()
+                    && self.link.gone() == Gone::No
+                    && matches!(refusal.code, RefusalCode::NoSuchId | RefusalCode::PeerGone) =>
+            {
+                self.link.look_for_death();
+                return Err(DomainError::ManagerAway);
+            }
+            Err(error) => return Err(error),
+            Ok(_) => {}
+        }
+        self.link.open_pool(pool);
+        // Confirmed by a manager that is gone: the next one was perhaps not told.
+        if domain.era() != now.era {
+            self.link.shut_pool(pool);
+            return Err(DomainError::ManagerAway);
+        }
+        Ok(true)
+    }
+
+    fn take_unanswered(&mut self, pool: PoolId) -> Option<Asked> {
+        let at = self.unanswered.iter().position(|(of, _)| *of == pool)?;
+        Some(self.unanswered.swap_remove(at).1)
+    }
+
+    /// How long a send waits for the receiver's consent to a new pool, which comes when its process runs. Who does not
+    /// want to wait waits once; while that answer is still to come, later sends only look.
+    fn consent_by(&self, pool: PoolId) -> Option<Instant> {
+        let again = self.unanswered.iter().any(|(of, _)| *of == pool);
+        let patience = match self.when_full {
+            WhenFull::Block => return None,
+            WhenFull::BlockFor(time) if again => time,
+            WhenFull::BlockFor(time) => time.max(CONSENT),
+            WhenFull::Error | WhenFull::DropNew if again => Duration::ZERO,
+            WhenFull::Error | WhenFull::DropNew => CONSENT,
+        };
+        Instant::now().checked_add(patience)
     }
 
     /// Room for that many lines, waiting as chosen.
@@ -621,6 +685,9 @@ impl Drop for Sender {
         self.link.own.closed().store(1, Ordering::Release);
         crash::point("close.after_flag");
         self.fence_and_wake();
+        for (_, asked) in self.unanswered.drain(..) {
+            self.link.domain.forget(asked);
+        }
         self.link.domain.leave_link(self.link.channel);
     }
 }

@@ -2,14 +2,14 @@
 
 use super::own::OwnPool;
 use super::wait::Patience;
-use crate::cbuf::CbufMut;
+use crate::cbuf::{Cbuf, CbufMut};
 use crate::domain::{DomainCore, lock};
-use crate::error::{AllocError, DomainError};
+use crate::error::{AllocError, DomainError, StaleId};
 use crate::options::PoolOptions;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tranship_proto::{DomainId, PoolId, Request};
+use tranship_proto::{CbufId, DomainId, PoolId, Request};
 
 /// A pool that this domain writes. Clone it freely; threads may share it. When the last handle is gone the
 /// pool is taken down as soon as nobody holds a buffer of it.
@@ -109,6 +109,12 @@ impl Pool {
         let mut buf = self.alloc(bytes.len())?;
         buf.copy_from_slice(bytes);
         Ok(buf)
+    }
+
+    /// A buffer of this pool that was sent and that somebody may still hold, by its id: all of its memory, of which the
+    /// sender may have used a part. An id that is [`stale`](StaleId) names nothing any more, or nothing yet.
+    pub fn lookup(&self, id: CbufId) -> Result<Cbuf, StaleId> {
+        self.own.lookup(id)
     }
 
     /// The system-wide id.

@@ -5,7 +5,7 @@ use super::slots::{HUGE, Slot};
 use super::wait::Waiters;
 use crate::cbuf::{Cbuf, CbufMut};
 use crate::domain::{DomainCore, PoolShape, lock};
-use crate::error::{DomainError, Violation};
+use crate::error::{DomainError, StaleId, Violation};
 use crate::options::PoolOptions;
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -481,6 +481,7 @@ impl OwnPool {
 
     #[cold]
     pub(super) fn free_huge(&self, slot: u32) {
+        let _keep = self.arc(); // once the run is free the pool may be taken down
         let mut store = lock(&self.store);
         if let Some(run) = store.huge.remove(&slot) {
             store.runs.free(run);
@@ -557,6 +558,37 @@ impl OwnPool {
         Ok(unsafe {
             Cbuf::own(
                 self.at(offset),
+                len,
+                NonNull::from(self),
+                slot,
+                private.class(),
+                true,
+            )
+        })
+    }
+
+    /// A buffer of ours by its id, whole, if it was sent and is not collected yet. Under the collector's lock, as
+    /// `take_back`.
+    pub(crate) fn lookup(&self, id: CbufId) -> Result<Cbuf, StaleId> {
+        let slot = id.slot();
+        let stale = StaleId { id, pool: self.id };
+        if self.fork.is_child() || id.pool() != self.id || slot >= self.slot_count() {
+            return Err(stale);
+        }
+        let _gc = lock(&self.gc);
+        let now = self.generation(slot);
+        if now != id.generation() || !generation::is_published(now) {
+            return Err(stale);
+        }
+        let private = self.private(slot);
+        let length = self.entry(slot).length.load(Ordering::Relaxed); // own word
+        private.local.fetch_add(1, Ordering::SeqCst);
+        #[allow(clippy::cast_possible_truncation)] // 64-bit only
+        let len = length as usize;
+        // SAFETY: the reference was just counted; an entry's length is what its slot has.
+        Ok(unsafe {
+            Cbuf::own(
+                self.at(private.offset()),
                 len,
                 NonNull::from(self),
                 slot,

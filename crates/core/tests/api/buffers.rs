@@ -182,3 +182,25 @@ fn a_reused_slot_has_another_id() {
         before = Some(got.id());
     }
 }
+
+#[test]
+fn an_id_names_its_buffer_until_that_is_collected() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let pool = pool(&a, 1);
+    let (mut sender, mut receiver) = link(&a, &b, "x");
+    let fresh = filled(&pool, CHUNK, 1);
+    let id = fresh.id();
+    let stale = pool.lookup(id).expect_err("it was never sent");
+    assert_eq!(stale.code(), tranship_core::Code::Stale, "{stale}");
+    sender.send(fresh).expect("send");
+    let found = pool.lookup(id).expect("the receiver will hold it");
+    assert_eq!((found.id(), found.to_vec()), (id, vec![1; CHUNK]));
+    drop(receiver.recv().expect("recv"));
+    assert!(pool.try_alloc(CHUNK).is_err(), "it is held here");
+    drop(found);
+    drop(pool.alloc(CHUNK).expect("it was the last handle"));
+    assert!(pool.lookup(id).is_err());
+    let wild = tranship_core::CbufId::new(pool.id(), u32::MAX >> 9, id.generation());
+    assert!(pool.lookup(wild).is_err());
+}

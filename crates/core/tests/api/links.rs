@@ -360,3 +360,46 @@ fn wrong_names_roles_and_numbers_are_refused() {
         assert!(matches!(error, DomainError::BadArgument { value, .. } if value == u64::from(n)));
     }
 }
+
+#[test]
+fn who_does_not_wait_is_told_that_the_receiver_has_not_consented_yet() {
+    let _dog = dog();
+    let (a, b) = bare_pair();
+    let pool = pool(&a, 4);
+    let (mut sender, mut receiver) = link(&a, &b, "x");
+    sender.set_when_full(WhenFull::Error);
+    // Nobody turns for b.
+    for byte in 1..=3 {
+        let error = sender.send(filled(&pool, 100, byte)).expect_err("consent");
+        assert_eq!(error.failure.code(), Code::TimedOut, "{error}");
+        assert!(matches!(error.failure, SendFailure::Assign(_)));
+        let Payload::Buf(back) = error.unsent else {
+            panic!("the buffer")
+        };
+        assert_eq!(back.to_vec(), [byte; 100]);
+    }
+    // The request goes on: with the receiver's answer the pool is assigned, and its buffers come round.
+    until(|| {
+        let sent = sender.send(filled(&pool, 100, 9)).is_ok();
+        b.turn().expect("turn");
+        sent
+    });
+    assert_eq!(buf(receiver.recv().expect("recv")).to_vec(), [9; 100]);
+    for i in 0..1000u64 {
+        sender
+            .send_with(filled(&pool, CHUNK / 2, 1), i)
+            .expect("send");
+        assert_eq!(receiver.recv().expect("recv").meta, i);
+    }
+    // One that is never answered leaves with its end.
+    let other = a.create_pool(tranship_core::PoolOptions::new(1 << 20));
+    let other = other.expect("pool");
+    let error = sender.send(filled(&other, 1, 1)).expect_err("consent");
+    assert_eq!(error.failure.code(), Code::TimedOut, "{error}");
+    drop(error);
+    drop(sender);
+    until(|| {
+        a.turn().expect("turn");
+        matches!(receiver.try_recv(), Err(RecvError::PeerGone(_)))
+    });
+}
