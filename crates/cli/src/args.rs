@@ -9,7 +9,7 @@ use std::path::PathBuf;
 #[command(name = "tranship", version, propagate_version = true, max_term_width = 100, after_help = EXIT_CODES)]
 pub(crate) struct Args {
     /// Say more on standard error; twice: even more. RUST_LOG overrides it.
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    #[arg(short, long, global = true, display_order = 900, action = clap::ArgAction::Count)]
     pub verbose: u8,
     #[command(subcommand)]
     pub command: Command,
@@ -17,7 +17,7 @@ pub(crate) struct Args {
 
 const EXIT_CODES: &str =
     "Exit codes: 0 done, 1 the answer is no, 2 an error, 3 no manager is there.
-A reader that goes away (a broken pipe) is no error. NO_COLOR is respected.";
+A reader of standard output that goes away (a broken pipe) is no error. NO_COLOR is respected.";
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
@@ -92,7 +92,7 @@ pub(crate) struct DaemonArgs {
 /// Where the manager is; shared by everything that talks to it.
 #[derive(ClapArgs, Debug, Default)]
 pub(crate) struct ConnectArgs {
-    /// The manager's socket; default: $TRANSHIP_SOCKET, the system's, the user's.
+    /// The manager's socket; default: $TRANSHIP_SOCKET, the system's, the user's. Where it is named, no manager is started.
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
 }
@@ -120,7 +120,8 @@ pub(crate) struct DemoArgs {
 
 #[derive(ClapArgs, Debug)]
 pub(crate) struct SendArgs {
-    /// The name to send under.
+    /// The name to send under: 1 to 64 bytes without control characters.
+    #[arg(value_parser = parse_name)]
     pub name: String,
     /// What to send; default: standard input.
     pub file: Option<PathBuf>,
@@ -139,7 +140,8 @@ pub(crate) struct SendArgs {
 
 #[derive(ClapArgs, Debug)]
 pub(crate) struct RecvArgs {
-    /// The name to receive under.
+    /// The name to receive under: 1 to 64 bytes without control characters.
+    #[arg(value_parser = parse_name)]
     pub name: String,
     /// Where to write; default: standard output.
     pub file: Option<PathBuf>,
@@ -248,6 +250,17 @@ impl Transport {
     }
 }
 
+/// A name as the manager takes it; it decides, this only says it better.
+fn parse_name(text: &str) -> Result<String, String> {
+    if text.chars().any(char::is_control) {
+        Err("a name has no control characters".to_owned())
+    } else if text.is_empty() || text.len() > 64 {
+        Err(format!("a name has 1 to 64 bytes, this one {}", text.len()))
+    } else {
+        Ok(text.to_owned())
+    }
+}
+
 /// `64MiB`, `8m`, `4096`.
 fn parse_size(text: &str) -> Result<u64, String> {
     let digits = text
@@ -262,7 +275,12 @@ fn parse_size(text: &str) -> Result<u64, String> {
         "k" | "kib" => 1 << 10,
         "m" | "mib" => 1 << 20,
         "g" | "gib" => 1 << 30,
-        other => return Err(format!("unknown unit `{other}`; known: KiB, MiB, GiB")),
+        "t" | "tib" => 1 << 40,
+        other => {
+            return Err(format!(
+                "unknown unit `{other}`; known: KiB, MiB, GiB, TiB, after a whole number"
+            ));
+        }
     };
     match number.checked_mul(factor) {
         Some(0) => Err("must be more than 0 bytes".to_owned()),
@@ -285,7 +303,11 @@ fn parse_time(text: &str) -> Result<std::time::Duration, String> {
         "" | "s" => number.checked_mul(1000),
         "m" | "min" => number.checked_mul(60_000),
         "h" => number.checked_mul(3_600_000),
-        other => return Err(format!("unknown unit `{other}`; known: ms, s, m, h")),
+        other => {
+            return Err(format!(
+                "unknown unit `{other}`; known: ms, s, m, h, after a whole number"
+            ));
+        }
     };
     ms.map(std::time::Duration::from_millis)
         .ok_or_else(|| format!("`{text}` is too long"))
@@ -308,6 +330,14 @@ mod tests {
         assert_eq!(parse_size("17"), Ok(17));
         for wrong in ["", "x", "0", "5 parsecs", "99999999999GiB"] {
             assert!(parse_size(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn names_are_short_and_printable() {
+        assert_eq!(parse_name("a b/c").as_deref(), Ok("a b/c"));
+        for wrong in ["", "a\nb", &"a".repeat(65)] {
+            assert!(parse_name(wrong).is_err(), "{wrong:?}");
         }
     }
 

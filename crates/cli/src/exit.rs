@@ -31,8 +31,24 @@ pub(crate) fn code(outcome: anyhow::Result<Answer>) -> ExitCode {
     if is_broken_pipe(&error) {
         return ExitCode::from(OK);
     }
-    eprintln!("tranship: {error:#}");
+    eprintln!("tranship: {}", text(&error));
     ExitCode::from(classify(&error))
+}
+
+/// The error and its causes on one line; a cause that the text before it already ends with is not said twice.
+fn text(error: &anyhow::Error) -> String {
+    error
+        .chain()
+        .map(ToString::to_string)
+        .fold(String::new(), |said, cause| {
+            if said.is_empty() {
+                cause
+            } else if said.ends_with(&cause) {
+                said
+            } else {
+                format!("{said}: {cause}")
+            }
+        })
 }
 
 fn classify(error: &anyhow::Error) -> u8 {
@@ -74,6 +90,14 @@ mod tests {
         let absent = Err::<(), _>(absent).context("stat");
         assert_eq!(classify(&absent.expect_err("absent")), NO_MANAGER);
         assert_eq!(classify(&anyhow::anyhow!("other")), ERROR);
+    }
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let twice = anyhow::anyhow!("full").context("refused: full");
+        assert_eq!(text(&twice), "refused: full");
+        let both = anyhow::anyhow!("full").context("writing");
+        assert_eq!(text(&both), "writing: full");
     }
 
     #[test]

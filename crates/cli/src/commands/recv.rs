@@ -17,12 +17,14 @@ pub(crate) fn run(args: &RecvArgs) -> Result<Answer> {
         Ok(receiver) => receiver,
         Err(DomainError::TimedOut { waited_ms }) => {
             eprintln!(
-                "tranship: nobody sent under {} within {waited_ms} ms",
+                "tranship: nobody sent under `{}` within {waited_ms} ms",
                 args.name
             );
             return Ok(Answer::No);
         }
-        Err(error) => return Err(error.into()),
+        Err(error) => {
+            return Err(error).with_context(|| format!("receiving under `{}`", args.name));
+        }
     };
     // Only now: a receiver that never got a sender must not empty a file.
     let mut to: Box<dyn Write> = match &args.file {

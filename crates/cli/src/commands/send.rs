@@ -6,13 +6,12 @@ use crate::exit::Answer;
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
+use std::path::Path;
 use tranship::{CbufMut, DomainError, PoolOptions, Role};
 
 pub(crate) fn run(args: &SendArgs) -> Result<Answer> {
     let mut from: Box<dyn Read> = match &args.file {
-        Some(path) => {
-            Box::new(File::open(path).with_context(|| format!("opening {}", path.display()))?)
-        }
+        Some(path) => Box::new(open(path).with_context(|| format!("opening {}", path.display()))?),
         None => Box::new(std::io::stdin().lock()),
     };
     let frame = usize::try_from(args.frame).context("the frame size")?;
@@ -22,12 +21,12 @@ pub(crate) fn run(args: &SendArgs) -> Result<Answer> {
         Ok(sender) => sender,
         Err(DomainError::TimedOut { waited_ms }) => {
             eprintln!(
-                "tranship: nobody received under {} within {waited_ms} ms",
+                "tranship: nobody received under `{}` within {waited_ms} ms",
                 args.name
             );
             return Ok(Answer::No);
         }
-        Err(error) => return Err(error.into()),
+        Err(error) => return Err(error).with_context(|| format!("sending under `{}`", args.name)),
     };
     let pool = domain.create_pool(PoolOptions::new(args.pool.max(args.frame)).name(&args.name))?;
     loop {
@@ -37,8 +36,18 @@ pub(crate) fn run(args: &SendArgs) -> Result<Answer> {
             return Ok(Answer::Yes);
         }
         buffer.truncate(len);
-        sender.send(buffer.freeze())?;
+        let sent = sender.send(buffer.freeze());
+        sent.with_context(|| format!("sending under `{}`, before the input ended", args.name))?;
     }
+}
+
+/// A folder can be opened but not read; that is better said before anybody waits for it.
+fn open(path: &Path) -> std::io::Result<File> {
+    let file = File::open(path)?;
+    if file.metadata()?.is_dir() {
+        return Err(ErrorKind::IsADirectory.into());
+    }
+    Ok(file)
 }
 
 /// Reads until the buffer is full or the input ends.

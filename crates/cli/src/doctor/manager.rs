@@ -3,6 +3,7 @@
 use super::finding::Finding;
 use crate::commands::sockets::{self, Listening};
 use std::path::Path;
+use tranship_manager::paths::SOCKET_ENV;
 
 pub(super) fn look(given: Option<&Path>) -> Vec<Finding> {
     let places = sockets::candidates(given);
@@ -14,12 +15,19 @@ pub(super) fn look(given: Option<&Path>) -> Vec<Finding> {
         found.push(finding(place, &listening));
     }
     if !anyone {
-        found.push(Finding::weak(
-            "running",
-            "no",
-            "`connect` starts one for this user alone, which leaves 60 s after its last client",
-            "start `tranship manager`, as a system service for several users",
-        ));
+        let named = given.is_some() || std::env::var_os(SOCKET_ENV).is_some_and(|p| !p.is_empty());
+        let (cost, fix) = if named {
+            (
+                "nothing works: where a socket is named, no manager is started",
+                "run `tranship manager` there, or name no socket",
+            )
+        } else {
+            (
+                "`connect` starts one for this user alone, which leaves 60 s after its last client",
+                "start `tranship manager`, as a system service for several users",
+            )
+        };
+        found.push(Finding::weak("running", "no", cost, fix));
     }
     found
 }
