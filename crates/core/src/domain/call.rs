@@ -270,6 +270,7 @@ impl DomainCore {
                 return true;
             }
             over.push((*pool, foreign.mapped()));
+            crate::pool::bury(crate::pool::Grave::Foreign(foreign.clone()));
             false
         });
         for (pool, mapped) in over {
@@ -353,6 +354,7 @@ impl DomainCore {
         for pool in pools {
             pool.tend();
         }
+        crate::pool::decay();
     }
 }
 

@@ -330,7 +330,9 @@ impl DomainCore {
         if foreign.get(&pool).is_some_and(|f| f.nothing_held()) {
             // Link ends that still name it hold their own Arc: buffers point into it, and only
             // links can make new ones.
-            foreign.remove(&pool);
+            if let Some(over) = foreign.remove(&pool) {
+                crate::pool::bury(crate::pool::Grave::Foreign(over));
+            }
         }
     }
 }

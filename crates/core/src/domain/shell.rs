@@ -190,7 +190,9 @@ impl DomainCore {
         lock(&self.foreign)
             .values()
             .for_each(|pool| pool.detach_all());
-        lock(&self.foreign).clear();
+        for (_, over) in lock(&self.foreign).drain() {
+            crate::pool::bury(crate::pool::Grave::Foreign(over));
+        }
         self.closed.store(true, Ordering::Release);
         let mut conn = lock(&self.conn);
         let _ = conn.send(&Request::Goodbye, &[]);

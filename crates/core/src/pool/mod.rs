@@ -2,6 +2,7 @@
 
 mod collect;
 mod foreign;
+mod graves;
 mod grow;
 mod handle;
 mod own;
@@ -11,6 +12,7 @@ mod slots;
 mod wait;
 
 pub(crate) use foreign::{ForeignPool, Missing};
+pub(crate) use graves::{Grave, bury, decay};
 pub use handle::{Pool, PoolStats};
 pub(crate) use own::OwnPool;
 

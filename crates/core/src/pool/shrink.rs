@@ -176,6 +176,8 @@ impl OwnPool {
         let _ = self
             .domain
             .tell(&Request::DestroyPool { pool: self.id }, &[]);
-        lock(&self.domain.pools).remove(&self.id);
+        let own = lock(&self.domain.pools).remove(&self.id);
+        own.into_iter()
+            .for_each(|own| super::bury(super::Grave::Own(own)));
     }
 }
