@@ -620,6 +620,11 @@ impl Receiver {
                 return self.take(words);
             }
         }
+        if domain.is_just_back() {
+            // Its writer may still have to show it to the new manager.
+            self.pending = Some(words);
+            return Err(away(DomainError::ManagerAway));
+        }
         // The pool's writer names a chunk that the manager has never passed on.
         Err(self.violated(Violation::Chunk {
             index: missing.index,
