@@ -101,8 +101,8 @@ pub(crate) struct ConnectArgs {
 pub(crate) struct DemoArgs {
     /// The file to work on; default: a few hundred MiB of real data found on this machine.
     pub file: Option<PathBuf>,
-    /// Frame size.
-    #[arg(long, value_name = "SIZE", default_value = "8MiB", value_parser = parse_size)]
+    /// Frame size, at most 64MiB: there are two dozen frames.
+    #[arg(long, value_name = "SIZE", default_value = "8MiB", value_parser = parse_demo_frame)]
     pub frame: u64,
     /// How long each stage runs.
     #[arg(long, value_name = "TIME", default_value = "4s", value_parser = parse_time)]
@@ -289,6 +289,14 @@ fn parse_size(text: &str) -> Result<u64, String> {
     }
 }
 
+/// As a size; a larger one would ask for more memory than a demonstration should.
+fn parse_demo_frame(text: &str) -> Result<u64, String> {
+    match parse_size(text)? {
+        size if size > 64 << 20 => Err("at most 64MiB".to_owned()),
+        size => Ok(size),
+    }
+}
+
 /// `250ms`, `60s`, `5m`; without a unit: seconds.
 fn parse_time(text: &str) -> Result<std::time::Duration, String> {
     let digits = text
@@ -328,6 +336,7 @@ mod tests {
         assert_eq!(parse_size("8MiB"), Ok(8 << 20));
         assert_eq!(parse_size("3g"), Ok(3 << 30));
         assert_eq!(parse_size("17"), Ok(17));
+        assert!(parse_demo_frame("64MiB").is_ok() && parse_demo_frame("65MiB").is_err());
         for wrong in ["", "x", "0", "5 parsecs", "99999999999GiB"] {
             assert!(parse_size(wrong).is_err(), "{wrong}");
         }
