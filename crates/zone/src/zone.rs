@@ -235,6 +235,8 @@ impl<B: Backend> Inner<B> {
 
     #[cold]
     fn free_slow(&self, item: u32) {
+        // Once the item is handed over, whoever waited for the last one may drop the zone.
+        let _keep = self.me.upgrade();
         let cache = self.cache();
         if cache.as_ref().is_some_and(|cache| self.stash(cache, item)) {
             self.trim();
