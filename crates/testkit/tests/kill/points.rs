@@ -1,7 +1,7 @@
 //! Kills at the named crash points.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use tranship_testkit::{Exit, Random, Watchdog};
@@ -162,7 +162,7 @@ fn every_point_is_on_the_list() {
     assert_eq!(found, listed);
 }
 
-fn collect(dir: &PathBuf, found: &mut BTreeSet<String>) {
+fn collect(dir: &Path, found: &mut BTreeSet<String>) {
     for entry in dir.read_dir().into_iter().flatten().flatten() {
         let path = entry.path();
         if path.is_dir() {

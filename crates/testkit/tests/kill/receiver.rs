@@ -42,7 +42,7 @@ impl End {
     fn close(&mut self) -> Result<(), Broken> {
         // In half of all cases the link goes before the messages that came by it.
         let link = self.link.take();
-        if self.kept.len() % 2 == 0 {
+        if self.kept.len().is_multiple_of(2) {
             drop(link);
             self.kept.clear()
         } else {
