@@ -284,7 +284,7 @@ impl State {
         let Some(p) = self.pools.get_mut(&id).filter(|p| !p.orphan) else {
             return;
         };
-        p.quota_bytes = quota_bytes.min(p.max_bytes);
+        p.quota_bytes = quota_bytes.min(p.max_bytes).min(self.total_bytes);
         let (writer, quota_bytes) = (p.writer, p.quota_bytes);
         let over = p.granted_bytes() > quota_bytes;
         let entry = (p.entry, p.epoch);

@@ -99,7 +99,9 @@ impl State {
             .config
             .default_quota
             .unwrap_or(u64::MAX)
-            .min(shape.max_bytes);
+            .min(shape.max_bytes)
+            // What can never be granted must be an error at once, not a wait.
+            .min(self.total_bytes);
         let record = Pool {
             name: name.to_owned(),
             writer: me,
