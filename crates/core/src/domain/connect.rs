@@ -138,7 +138,7 @@ impl DomainBuilder {
         if explicit || !self.autostart {
             return Err(DomainError::NoManager {
                 tried,
-                reason: "starting one is switched off".into(),
+                reason: "none is started where a socket is named, or with autostart off".into(),
             });
         }
         start_manager(places.user).map_err(|reason| DomainError::NoManager { tried, reason })
@@ -164,6 +164,7 @@ impl DomainBuilder {
             unwatched: AtomicBool::new(false),
             rights: Mutex::default(),
             exports: Mutex::default(),
+            exporting: AtomicU32::new(0),
             chores: Mutex::default(),
             closed: AtomicBool::new(false),
             helper: AtomicBool::new(false),

@@ -135,13 +135,18 @@ impl DomainCore {
                     link.set_peer_fd(fd);
                 }
             }
-            Event::Incoming { export, .. } => {
-                // Without an entry the answer to Export is still on its way to the thread that asked.
-                lock(&self.exports)
-                    .entry(export)
-                    .or_default()
-                    .incoming
-                    .push_back((event, fds));
+            Event::Incoming {
+                export, channel, ..
+            } => {
+                let mut exports = lock(&self.exports);
+                // Without an entry the answer to Export is still on its way to a thread that asked, or the name was
+                // given up meanwhile.
+                if exports.contains_key(&export) || self.exporting.load(Ordering::Relaxed) > 0 {
+                    let entry = exports.entry(export).or_default();
+                    entry.incoming.push_back((event, fds));
+                } else {
+                    conn.send(&Request::Reject { channel }, &[])?;
+                }
             }
             Event::Shrink { pool, target_bytes } => self.chore(Chore::Shrink(pool, target_bytes)),
             Event::Quota { .. } => {} // the board has it already; waiters wake by its word

@@ -46,6 +46,8 @@ pub(crate) struct DomainCore {
     /// Rights to forward that this domain gave, for a manager that comes back without them.
     pub(crate) rights: Mutex<BTreeSet<(PoolId, DomainId)>>,
     pub(crate) exports: Mutex<HashMap<ExportId, Export>>,
+    /// Threads that wait for an answer to Export; changes under the lock of `exports`.
+    pub(crate) exporting: AtomicU32,
     /// Work that events asked for, done by `turn` after the socket's lock is released.
     chores: Mutex<Vec<Chore>>,
     closed: AtomicBool,

@@ -29,6 +29,7 @@ impl Listener {
         options: LinkOptions,
     ) -> Result<Listener, DomainError> {
         checked_name(name)?;
+        let _asking = Asking::new(domain);
         let export = domain.patiently(None, || {
             let ((event, _), era) = domain.call_in_era(
                 |req| Request::Export {
@@ -143,6 +144,27 @@ impl Listener {
                 });
             }
             self.domain.wait_news(seen, deadline);
+        }
+    }
+}
+
+/// While it lives, connections to names that are not on record yet are kept.
+struct Asking(&'static DomainCore);
+
+impl Asking {
+    fn new(domain: &'static DomainCore) -> Asking {
+        let _exports = lock(&domain.exports);
+        domain.exporting.fetch_add(1, Ordering::Relaxed); // under the lock
+        Asking(domain)
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        let mut exports = lock(&self.0.exports);
+        if self.0.exporting.fetch_sub(1, Ordering::Relaxed) == 1 {
+            // Kept for a name that somebody had given up.
+            exports.retain(|_, entry| entry.what.is_some());
         }
     }
 }
