@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use tranship_core::{
     Domain, DomainError, LinkOptions, PoolOptions, RecvError, SendFailure, Wait, WhenFull,
 };
-use tranship_testkit::{Control, Random};
+use tranship_testkit::{Control, Held, Random};
 
 /// The first message to a party.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -77,6 +77,11 @@ impl Seat {
         match domain.create_pool(PoolOptions::new(1)) {
             Ok(pool) => drop(pool),
             Err(e) => bearable(&e)?,
+        }
+        while Held::here().map_err(broken)?.memfd_fds > 0 {
+            if let Err(e) = domain.turn() {
+                bearable(&e)?;
+            }
         }
         ctl.send(&Done).map_err(broken)?;
         let seat = Seat {
