@@ -141,7 +141,16 @@ fn after_a_spike_chunks_go_back_when_programs_never_call() {
 // Fills a pool until there is no more, touching every byte.
 child!(
     fn fills(ctl: Control) {
-        let domain = Domain::builder().name("filler").embedded().unwrap();
+        // Without this the manager's own total would be half of the cgroup's limit, and the quota with it.
+        let config = Config {
+            total: Some(1 << 30),
+            ..Config::default()
+        };
+        let domain = Domain::builder()
+            .name("filler")
+            .config(config)
+            .embedded()
+            .unwrap();
         let pool = pool(&domain, 1024);
         ctl.send(&pool.quota_bytes()).unwrap();
         ctl.recv::<()>().unwrap();
