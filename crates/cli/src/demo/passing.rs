@@ -32,6 +32,10 @@ const QUEUE: u32 = 4;
 const PATIENCE: Duration = Duration::from_millis(500);
 /// How long it waits for the frames of the last pass, which nobody should miss.
 const LAST_PATIENCE: Duration = Duration::from_secs(20);
+/// Longer than the library keeps a pool that is over, for threads that are about to leave it.
+const REST: Duration = Duration::from_millis(1500);
+/// How often to take part in the domain's life where nothing else does.
+const TURN: Duration = Duration::from_millis(5);
 
 /// The producer: a domain with a manager of its own and a pool of frames.
 #[derive(Debug)]
@@ -71,8 +75,10 @@ impl<'a> Producer<'a> {
             .context("starting a manager")?;
         // What a first pool opens once for the whole process is none of the pool's own.
         drop(domain.create_pool(PoolOptions::new(1 << 16))?.alloc(1)?);
-        while !alone(&domain)? {
+        let begin = Instant::now();
+        while begin.elapsed() < REST || !alone(&domain)? {
             domain.turn()?;
+            std::thread::sleep(TURN);
         }
         let before = Held::now()?;
         let chunk = (plan.frame as u64)
@@ -189,8 +195,11 @@ impl<'a> Producer<'a> {
         drop(pool);
         let begin = Instant::now();
         // Not longer than people wait; what is still there then counts as leaked.
-        while begin.elapsed() < LAST_PATIENCE && !alone(&domain)? {
+        while begin.elapsed() < LAST_PATIENCE
+            && !(alone(&domain)? && Held::now()?.is_no_more_than(&before))
+        {
             domain.turn()?;
+            std::thread::sleep(TURN);
         }
         let mut granted = 0;
         for record in domain.stat()? {

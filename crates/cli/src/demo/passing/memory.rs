@@ -54,6 +54,13 @@ impl Held {
         more
     }
 
+    /// Whether nothing has come since.
+    pub(crate) fn is_no_more_than(&self, before: &Self) -> bool {
+        self.bytes() <= before.bytes()
+            && self.mappings <= before.mappings
+            && self.more_fds(before).is_empty()
+    }
+
     pub(crate) fn bytes(&self) -> u64 {
         self.memfds.values().sum()
     }
