@@ -1,5 +1,6 @@
 //! Why the manager says no: a stable code and two numbers.
 
+use crate::codec::MAX_NAME_BYTES;
 use serde::{Deserialize, Serialize};
 
 /// Stable codes: C and Python faces see the same numbers.
@@ -52,11 +53,14 @@ pub enum RefusalCode {
     /// The claimed id is taken, or what the two sides claim differs.
     #[error("what is claimed is taken or contradicted")]
     Claim = 15,
+    /// A name is empty, too long, or has control characters in it.
+    #[error("a name has 1 to {MAX_NAME_BYTES} bytes and no control characters")]
+    BadName = 16,
 }
 
-/// A refusal: what, and the two numbers that explain it (bytes, counts or versions by the code).
+/// A refusal: what, and the two numbers that explain it (bytes, counts, ids or versions, by the code).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
-#[error("{code} (asked {asked}, available {available})")]
+#[error("{code}{}", numbers(*code, *asked, *available))]
 pub struct Refusal {
     /// Which rule.
     pub code: RefusalCode,
@@ -64,4 +68,51 @@ pub struct Refusal {
     pub asked: u64,
     /// What is available.
     pub available: u64,
+}
+
+/// The numbers, with what they are; nothing where they say nothing.
+fn numbers(code: RefusalCode, asked: u64, available: u64) -> String {
+    use RefusalCode as C;
+    match code {
+        C::Version => format!(": this side speaks {asked}, the manager {available}"),
+        C::Access => format!(" (uid {asked})"),
+        C::Limit => format!(": this would be number {asked}, allowed are {available}"),
+        C::Quota | C::Total => format!(": asked {asked} bytes, there are {available}"),
+        C::NameTaken => format!(" (by domain {available})"),
+        C::NoSuchName | C::Role => String::new(),
+        C::PeerGone | C::NoSuchId | C::NotYours | C::Claim => format!(" (id {asked})"),
+        C::BadName => format!("; this one has {asked} bytes"),
+        C::BadDescriptor | C::BadArgument | C::State => {
+            format!(" (asked {asked}, allowed {available})")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_come_with_what_they_are() {
+        let text = |code, asked, available| {
+            let refusal = Refusal {
+                code,
+                asked,
+                available,
+            };
+            refusal.to_string()
+        };
+        assert_eq!(
+            text(RefusalCode::Quota, 8192, 4096),
+            "the pool's quota does not cover it: asked 8192 bytes, there are 4096"
+        );
+        assert_eq!(
+            text(RefusalCode::BadName, 70, 64),
+            "a name has 1 to 64 bytes and no control characters; this one has 70 bytes"
+        );
+        assert_eq!(
+            text(RefusalCode::NoSuchName, 0, 0),
+            "nothing is exported under that name"
+        );
+    }
 }

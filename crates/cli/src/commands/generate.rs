@@ -11,7 +11,7 @@ use std::path::Path;
 pub(crate) fn completions(shell: Shell) -> Result<Answer> {
     // Into memory first: the generator panics where it cannot write, and a closed pipe is no error here.
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Args::command(), "tranship", &mut script);
+    clap_complete::generate(shell, &mut visible(), "tranship", &mut script);
     std::io::stdout().write_all(&script)?;
     Ok(Answer::Yes)
 }
@@ -19,10 +19,21 @@ pub(crate) fn completions(shell: Shell) -> Result<Answer> {
 /// Writes `tranship.1`, `tranship-stat.1`, ...
 pub(crate) fn man(dir: &Path) -> Result<Answer> {
     std::fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))?;
-    let command = Args::command().disable_help_subcommand(true);
+    let command = visible().disable_help_subcommand(true);
     clap_mangen::generate_to(command, dir)
         .with_context(|| format!("writing man pages to {}", dir.display()))?;
     Ok(Answer::Yes)
+}
+
+/// The command line without what only the demonstration calls: completions offer hidden commands otherwise.
+fn visible() -> clap::Command {
+    let all = Args::command();
+    let about = all.get_about().cloned().unwrap_or_default();
+    clap::Command::new("tranship")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about(about)
+        .args(all.get_arguments())
+        .subcommands(all.get_subcommands().filter(|c| !c.is_hide_set()))
 }
 
 #[cfg(test)]
@@ -41,5 +52,16 @@ mod tests {
             assert!(dir.path().join(page).exists(), "{page}");
         }
         assert!(!dir.path().join("tranship-demo-consumer.1").exists());
+    }
+
+    #[test]
+    fn completions_offer_no_hidden_commands() {
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut visible(), "tranship", &mut script);
+            let script = String::from_utf8(script).expect("text");
+            assert!(script.contains("doctor"), "{shell}");
+            assert!(!script.contains("demo-consumer"), "{shell}");
+        }
     }
 }

@@ -140,6 +140,8 @@ pub(crate) fn stat_tables(records: &[StatRecord], out: &mut impl Write) -> io::R
                     .collect::<Vec<_>>()
                     .join(" "),
             ]),
+            // Whoever reads a pool without holding anything is counted with the pool's readers.
+            StatRecord::Hold(h) if h.buffers == 0 => {}
             StatRecord::Hold(h) => holds.row(vec![
                 names.domain(h.domain),
                 names.pool(h.pool),

@@ -56,6 +56,32 @@ fn select_finds_the_one_that_has_something() {
 }
 
 #[test]
+fn select_serves_the_links_of_several_domains() {
+    let _dog = dog();
+    // Without helper threads: only `select` itself can hear that the other domain's link has ended.
+    let (a, b) = bare_pair();
+    let socket = a.socket_path().expect("socket");
+    let c = Domain::builder().name("c").socket(socket).connect();
+    let c = c.expect("connect");
+    let (_keep, mut first) = link(&a, &b, "first");
+    let (mut sender, mut second) = link(&a, &c, "second");
+    thread::scope(|s| {
+        s.spawn(|| {
+            for round in 0..100u64 {
+                let mut buf = pool(&a, 1).alloc(100).expect("alloc");
+                buf[..8].copy_from_slice(&round.to_le_bytes());
+                sender.send(buf.freeze()).expect("send");
+            }
+        });
+        for round in 0..100u64 {
+            assert_eq!(select(&mut [&mut first, &mut second], None), Some(1));
+            let got = second.recv().expect("recv").to_vec();
+            assert_eq!(got[..8], round.to_le_bytes());
+        }
+    });
+}
+
+#[test]
 fn select_serves_more_links_than_the_kernel_waits_on() {
     let _dog = dog();
     let (a, b) = pair();

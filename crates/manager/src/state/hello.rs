@@ -77,7 +77,7 @@ impl State {
             return Err(refusal(RefusalCode::Version, asked, ours));
         }
         if !check_name(name) {
-            return Err(refusal(RefusalCode::BadArgument, name.len() as u64, 64));
+            return Err(refusal(RefusalCode::BadName, name.len() as u64, 64));
         }
         match self.clients.get(&client) {
             Some(c) if c.domain.is_none() => Ok(()),

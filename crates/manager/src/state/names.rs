@@ -12,7 +12,7 @@ impl State {
     fn check_named(&self, me: DomainId, name: &str) -> Result<(u32, u32), Fail> {
         let d = self.domains.get(&me).ok_or(no_such(me.0))?;
         if !check_name(name) {
-            return Err(refusal(RefusalCode::BadArgument, name.len() as u64, 64).into());
+            return Err(refusal(RefusalCode::BadName, name.len() as u64, 64).into());
         }
         Ok((d.uid, d.gid))
     }

@@ -54,7 +54,7 @@ impl State {
     ) -> Done {
         shape.check()?;
         if !check_name(name) {
-            return Err(refusal(RefusalCode::BadArgument, name.len() as u64, 64).into());
+            return Err(refusal(RefusalCode::BadName, name.len() as u64, 64).into());
         }
         let Some(d) = self.domains.get(&me) else {
             return Err(no_such(me.0));
