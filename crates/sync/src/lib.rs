@@ -14,6 +14,7 @@
 
 pub mod atomic;
 mod consumer;
+mod fence;
 mod line;
 mod mpsc;
 mod prefetch;
@@ -22,6 +23,7 @@ mod spin;
 mod wait;
 
 pub use consumer::Consumer;
+pub use fence::fence_after_rmw;
 pub use line::{Line, Lines, LinesError};
 pub use mpsc::{Pop, SlotQueue, Taker};
 pub use prefetch::{prefetch_read, prefetch_write};

@@ -1,6 +1,6 @@
 //! The frozen buffer: read-only, shared, sendable.
 
-use super::CbufMut;
+use super::{CbufMut, Tag};
 use crate::error::AllocError;
 use crate::pool::{ForeignPool, OwnPool, Pool};
 use std::fmt;
@@ -26,16 +26,12 @@ pub(crate) enum Home {
 pub struct Cbuf {
     ptr: NonNull<u8>,
     len: usize,
-    home: Home,
-    slot: u32,
-    generation: u32,
-    /// An own buffer's size class.
-    class: u8,
-    /// Whether `bytes` may give a slice.
-    trusted: bool,
-    /// Our own buffer that another domain sent back to us.
-    came_back: bool,
+    /// An `OwnPool`, or a `ForeignPool` if the tag says so.
+    pool: NonNull<()>,
+    tag: Tag,
 }
+
+const _: () = assert!(size_of::<Cbuf>() == 32 && size_of::<CbufMut>() == 32);
 
 // SAFETY: the bytes are never written through a `Cbuf`; counting is atomic.
 unsafe impl Send for Cbuf {}
@@ -50,42 +46,32 @@ impl Cbuf {
         ptr: NonNull<u8>,
         len: usize,
         pool: NonNull<OwnPool>,
-        slot: u32,
-        class: u8,
-        came_back: bool,
+        tag: Tag,
     ) -> Cbuf {
         Cbuf {
             ptr,
             len,
-            home: Home::Own(pool),
-            slot,
-            generation: 0,
-            class,
-            trusted: true,
-            came_back,
+            pool: pool.cast(),
+            tag: tag.with(Tag::TRUSTED),
         }
     }
 
     /// # Safety
-    /// One counted reference of the slot becomes this handle's; the memory is inside the pool's window.
+    /// One counted reference of the slot becomes this handle's; the memory is inside the pool's window; the tag says
+    /// that it is a foreign one.
     #[inline(always)]
     pub(crate) unsafe fn foreign(
         ptr: NonNull<u8>,
         len: usize,
         pool: NonNull<ForeignPool>,
-        slot: u32,
-        generation: u32,
-        trusted: bool,
+        tag: Tag,
     ) -> Cbuf {
+        debug_assert!(tag.has(Tag::FOREIGN));
         Cbuf {
             ptr,
             len,
-            home: Home::Foreign(pool),
-            slot,
-            generation,
-            class: 0,
-            trusted,
-            came_back: false,
+            pool: pool.cast(),
+            tag,
         }
     }
 
@@ -103,14 +89,14 @@ impl Cbuf {
     /// The system-wide id. In a forked child, which cannot see the pool, one that names nothing.
     pub fn id(&self) -> CbufId {
         if self.is_inherited() {
-            return CbufId::new(PoolId(0), self.slot, self.generation);
+            return CbufId::new(PoolId(0), self.slot(), self.tag.generation());
         }
         self.wire_id()
     }
 
     /// Whether this process forked after it got the buffer.
     fn is_inherited(&self) -> bool {
-        match self.home {
+        match self.home() {
             // SAFETY: pools outlive their outstanding slots.
             Home::Own(pool) => unsafe { pool.as_ref() }.domain.fork.is_child(),
             // SAFETY: as above.
@@ -121,14 +107,14 @@ impl Cbuf {
     /// The id, for a process that did not inherit the buffer.
     #[inline]
     pub(crate) fn wire_id(&self) -> CbufId {
-        match self.home {
+        match self.home() {
             // SAFETY: pools outlive their outstanding slots.
-            Home::Own(pool) => unsafe { pool.as_ref() }.id_of(self.slot),
+            Home::Own(pool) => unsafe { pool.as_ref() }.id_of(self.slot()),
             // SAFETY: as above.
             Home::Foreign(pool) => CbufId::new(
                 unsafe { pool.as_ref() }.pool_id(),
-                self.slot,
-                self.generation,
+                self.slot(),
+                self.tag.generation(),
             ),
         }
     }
@@ -137,7 +123,7 @@ impl Cbuf {
     /// whose writer is trusted. `None` for others; use [`view`](Cbuf::view).
     #[inline]
     pub fn bytes(&self) -> Option<&[u8]> {
-        if !self.trusted {
+        if !self.tag.has(Tag::TRUSTED) {
             return None;
         }
         // SAFETY: in an own pool only this domain can write, and a frozen buffer is written by nobody until the
@@ -192,13 +178,20 @@ impl Cbuf {
         if self.is_inherited() {
             return Err(AllocError::Forked);
         }
-        if let Home::Own(own) = self.home
+        if let Home::Own(own) = self.home()
             && std::ptr::eq(own.as_ptr(), pool.own_ref())
-            && pool.own_ref().is_private(self.slot)
+            && pool.own_ref().is_private(self.slot())
         {
             let this = std::mem::ManuallyDrop::new(self);
             // SAFETY: the only local reference goes over, and nobody else knows the buffer.
-            return Ok(unsafe { CbufMut::new(this.ptr, this.len, own, this.slot, this.class) });
+            return Ok(unsafe {
+                CbufMut::new(
+                    this.ptr,
+                    this.len,
+                    own,
+                    Tag::own(this.slot(), this.tag.class(), 0),
+                )
+            });
         }
         let mut copy = pool.alloc(self.len)?;
         let _ = self.view().copy_to_slice(0, &mut copy); // as long as the view
@@ -207,11 +200,15 @@ impl Cbuf {
 
     #[inline]
     pub(crate) fn home(&self) -> Home {
-        self.home
+        if self.tag.has(Tag::FOREIGN) {
+            Home::Foreign(self.pool.cast())
+        } else {
+            Home::Own(self.pool.cast())
+        }
     }
     #[inline]
     pub(crate) fn slot(&self) -> u32 {
-        self.slot
+        self.tag.slot()
     }
     #[inline]
     pub(crate) fn ptr(&self) -> NonNull<u8> {
@@ -221,24 +218,20 @@ impl Cbuf {
 
 impl Clone for Cbuf {
     fn clone(&self) -> Cbuf {
-        match self.home {
+        match self.home() {
             // SAFETY: pools outlive their outstanding slots; our own reference keeps the slot live.
-            Home::Own(pool) => unsafe { pool.as_ref() }.retain(self.slot),
+            Home::Own(pool) => unsafe { pool.as_ref() }.retain(self.slot()),
             Home::Foreign(pool) if !self.is_inherited() => {
                 // SAFETY: as above.
-                unsafe { pool.as_ref() }.retain(self.slot);
+                unsafe { pool.as_ref() }.retain(self.slot());
             }
             Home::Foreign(_) => {} // the counters are the parent's, and dropping does nothing either
         }
         Cbuf {
             ptr: self.ptr,
             len: self.len,
-            home: self.home,
-            slot: self.slot,
-            generation: self.generation,
-            class: self.class,
-            trusted: self.trusted,
-            came_back: self.came_back,
+            pool: self.pool,
+            tag: self.tag,
         }
     }
 }
@@ -246,13 +239,17 @@ impl Clone for Cbuf {
 impl Drop for Cbuf {
     #[inline(always)]
     fn drop(&mut self) {
-        match self.home {
+        match self.home() {
             Home::Own(pool) => {
                 // SAFETY: pools outlive their outstanding slots.
-                unsafe { pool.as_ref() }.release(self.slot, self.class, self.came_back)
+                unsafe { pool.as_ref() }.release(
+                    self.slot(),
+                    self.tag.class(),
+                    self.tag.has(Tag::CAME_BACK),
+                )
             }
             // SAFETY: as above.
-            Home::Foreign(pool) => unsafe { pool.as_ref() }.release(self.slot),
+            Home::Foreign(pool) => unsafe { pool.as_ref() }.release(self.slot()),
         }
     }
 }

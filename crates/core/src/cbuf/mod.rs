@@ -2,8 +2,10 @@
 //! sent, and only a `CbufMut` can be written: the types make the wrong order impossible.
 
 mod frozen;
+mod tag;
 mod writable;
 
 pub use frozen::Cbuf;
 pub(crate) use frozen::Home;
+pub(crate) use tag::Tag;
 pub use writable::CbufMut;

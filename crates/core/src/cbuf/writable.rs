@@ -1,6 +1,6 @@
 //! The unique, writable buffer.
 
-use super::Cbuf;
+use super::{Cbuf, Tag};
 use crate::pool::OwnPool;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -15,9 +15,7 @@ pub struct CbufMut {
     ptr: NonNull<u8>,
     len: usize,
     pool: NonNull<OwnPool>,
-    slot: u32,
-    /// Its size class, so that freeing it needs no look-up.
-    class: u8,
+    tag: Tag,
 }
 
 // SAFETY: the buffer is owned by this handle alone, and a pool may be used from any thread.
@@ -34,15 +32,13 @@ impl CbufMut {
         ptr: NonNull<u8>,
         len: usize,
         pool: NonNull<OwnPool>,
-        slot: u32,
-        class: u8,
+        tag: Tag,
     ) -> CbufMut {
         CbufMut {
             ptr,
             len,
             pool,
-            slot,
-            class,
+            tag,
         }
     }
 
@@ -60,9 +56,9 @@ impl CbufMut {
     /// The id under which it will be known once sent.
     pub fn id(&self) -> CbufId {
         if self.pool().domain.fork.is_child() {
-            return CbufId::new(PoolId(0), self.slot, 0);
+            return CbufId::new(PoolId(0), self.tag.slot(), 0);
         }
-        self.pool().id_of(self.slot)
+        self.pool().id_of(self.tag.slot())
     }
 
     /// Shortens it; does nothing if it is shorter already. The memory stays with the buffer.
@@ -74,9 +70,9 @@ impl CbufMut {
     #[inline(always)]
     pub fn freeze(self) -> Cbuf {
         let this = std::mem::ManuallyDrop::new(self);
-        this.pool().begin_sharing(this.slot);
+        this.pool().begin_sharing(this.tag.slot());
         // SAFETY: the one reference just counted is the frozen handle's, and the memory goes over to it.
-        unsafe { Cbuf::own(this.ptr, this.len, this.pool, this.slot, this.class, false) }
+        unsafe { Cbuf::own(this.ptr, this.len, this.pool, this.tag) }
     }
 
     #[inline]
@@ -89,7 +85,7 @@ impl CbufMut {
 impl Drop for CbufMut {
     #[inline(always)]
     fn drop(&mut self) {
-        self.pool().free_unfrozen(self.slot, self.class);
+        self.pool().free_unfrozen(self.tag.slot(), self.tag.class());
     }
 }
 

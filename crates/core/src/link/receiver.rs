@@ -5,18 +5,18 @@ use super::message::{Body, Inline, Message};
 use super::shared::{Assigned, Assignment, Gone, LinkShared};
 use super::sleep::sleep_on;
 use crate::aggregate::{self, Aggregate};
-use crate::cbuf::Cbuf;
+use crate::cbuf::{Cbuf, Tag};
 use crate::domain::{lock, millis};
 use crate::error::{DomainError, RecvError, SendError, SendFailure, Violation};
 use crate::options::{LinkOptions, Wait};
 use crate::pool::{ForeignPool, Missing, OwnPool};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tranship_proto::{ChannelId, DomainId, PoolId, RefusalCode, Request};
 use tranship_sync::{Consumer, Lines, Producer, Publish, Waker};
-use tranship_sys::crash;
+use tranship_sys::{ForkGuard, crash};
 
 /// Receives messages from one sender.
 ///
@@ -28,6 +28,10 @@ pub struct Receiver {
     pub(super) consumer: Consumer,
     control: Producer,
     ins: Vec<In>,
+    /// The first of `ins`, if it is another domain's pool.
+    at_hand: Option<AtHand>,
+    guess: Guess,
+    fork: ForkGuard,
     version: u32,
     /// A line that was taken but whose chunk is not here yet. Its count and the head wait with it.
     pending: Option<[u64; 8]>,
@@ -47,6 +51,57 @@ struct In {
     forwarded: bool,
 }
 
+/// What the fast path needs of a pool, without a way through three structures.
+#[derive(Clone, Copy)]
+struct AtHand {
+    pool: PoolId,
+    slots: u32,
+    forwarded: bool,
+    foreign: NonNull<ForeignPool>,
+    rcvd: NonNull<AtomicU32>,
+}
+
+// SAFETY: it points into an assignment that `ins` beside it keeps, and that is Send and Sync.
+unsafe impl Send for AtHand {}
+// SAFETY: as above.
+unsafe impl Sync for AtHand {}
+
+impl AtHand {
+    fn of(entry: &In) -> Option<AtHand> {
+        let Assigned::Foreign(foreign) = &entry.assignment.side else {
+            return None;
+        };
+        let counts = entry.assignment.counts.counts();
+        (counts.len() >= foreign.shape.slots as usize).then(|| AtHand {
+            pool: entry.pool,
+            slots: foreign.shape.slots,
+            forwarded: entry.forwarded,
+            foreign: NonNull::from(&**foreign),
+            rcvd: NonNull::from(counts).cast(),
+        })
+    }
+}
+
+/// Where the next message's buffer will be, if it is as far from the last one's as that was from the one before: the
+/// collector hands slots out in their old order.
+#[derive(Clone, Copy, Default)]
+struct Guess {
+    last: usize,
+    step: usize,
+}
+
+impl Guess {
+    #[inline(always)]
+    fn next(self) -> *const u8 {
+        std::ptr::without_provenance(self.last.wrapping_add(self.step))
+    }
+    #[inline(always)]
+    fn saw(&mut self, ptr: *const u8) {
+        self.step = ptr.addr().wrapping_sub(self.last);
+        self.last = ptr.addr();
+    }
+}
+
 /// What the fast path took, in plain words: moving them costs nothing, which moving a handle with a destructor does.
 #[derive(Clone, Copy)]
 struct Taken {
@@ -54,9 +109,7 @@ struct Taken {
     ptr: NonNull<u8>,
     len: usize,
     pool: NonNull<ForeignPool>,
-    slot: u32,
-    generation: u32,
-    trusted: bool,
+    tag: Tag,
 }
 
 impl Taken {
@@ -65,16 +118,7 @@ impl Taken {
     #[inline(always)]
     unsafe fn into_buf(self) -> Cbuf {
         // SAFETY: the caller counted the reference; the range was checked against the window.
-        unsafe {
-            Cbuf::foreign(
-                self.ptr,
-                self.len,
-                self.pool,
-                self.slot,
-                self.generation,
-                self.trusted,
-            )
-        }
+        unsafe { Cbuf::foreign(self.ptr, self.len, self.pool, self.tag) }
     }
 }
 
@@ -105,6 +149,9 @@ impl Receiver {
             consumer: Consumer::new(),
             control: Producer::new(),
             ins: Vec::new(),
+            at_hand: None,
+            guess: Guess::default(),
+            fork: link.domain.fork,
             version: 0,
             pending: None,
             wait: options.wait,
@@ -175,7 +222,7 @@ impl Receiver {
     /// The next message, waiting as the link's [`Wait`] says, for ever.
     #[inline(always)]
     pub fn recv(&mut self) -> Result<Message, RecvError> {
-        if self.wait != Wait::Sleep && !self.link.domain.fork.is_child() {
+        if self.wait != Wait::Sleep && !self.fork.is_child() {
             self.spin_a_little();
         }
         if let Some(taken) = self.take_direct() {
@@ -216,7 +263,7 @@ impl Receiver {
     /// The next line's bytes, if it is an inline message.
     #[inline(always)]
     fn take_inline(&mut self) -> Option<(u64, Inline)> {
-        if self.pending.is_some() || self.link.domain.fork.is_child() {
+        if self.pending.is_some() || self.fork.is_child() {
             return None;
         }
         let (first, line) = self.consumer.peek(self.lines)?;
@@ -224,6 +271,12 @@ impl Receiver {
         self.consumer.advance();
         self.give_back_line();
         Some(taken)
+    }
+
+    /// The flags of received handles.
+    #[inline(always)]
+    fn flags(&self) -> u64 {
+        if self.trusted { Tag::TRUSTED } else { 0 }
     }
 
     /// A wait so short that nothing but the line is looked at.
@@ -282,29 +335,33 @@ impl Receiver {
     /// checks. `None` leaves the line for the long way, which believes nothing of what was seen here.
     #[inline(always)]
     fn take_direct(&mut self) -> Option<Taken> {
-        if self.pending.is_some() || self.link.domain.fork.is_child() {
+        if self.pending.is_some() || self.fork.is_child() {
             return None;
         }
         let (first, line) = self.consumer.peek(self.lines)?;
+        // Needs nothing of the line, so it is under way before the line is here.
+        tranship_sync::prefetch_read(self.guess.next());
         let (meta, reference) = descriptor::buffer(first, line)?;
-        let entry = self
-            .ins
-            .first()
-            .filter(|entry| entry.pool == reference.id.pool())?;
-        let Assigned::Foreign(foreign) = &entry.assignment.side else {
-            return None;
-        };
-        let slot = foreign.check_slot(reference.id).ok()?;
-        if !foreign.is_here(reference.offset, reference.length, reference.serial) {
+        let at_hand = self
+            .at_hand
+            .as_ref()
+            .filter(|at_hand| at_hand.pool == reference.id.pool())?;
+        let slot = reference.id.slot();
+        // SAFETY: `ins` keeps the assignment, which keeps the pool.
+        let foreign = unsafe { at_hand.foreign.as_ref() };
+        if slot >= at_hand.slots
+            || !foreign.is_here(reference.offset, reference.length, reference.serial)
+        {
             return None;
         }
         let ptr = foreign.at(reference.offset);
         // Its miss begins now; the locked instruction below would hold it up.
         tranship_sync::prefetch_read(ptr.as_ptr());
+        self.guess.saw(ptr.as_ptr());
         foreign.retain(slot);
         let generation = reference.id.generation();
         // The generation after the reference, as in `reference`.
-        if entry.forwarded
+        if at_hand.forwarded
             && !(foreign.is_alive(slot, generation)
                 && foreign.owns(slot, reference.offset, reference.length))
         {
@@ -312,7 +369,8 @@ impl Receiver {
             return None;
         }
         crash::point("recv.after_ref");
-        let rcvd = &entry.assignment.counts.counts()[slot as usize];
+        // SAFETY: `ins` keeps the counters, of which there are as many as slots.
+        let rcvd = unsafe { at_hand.rcvd.add(slot as usize).as_ref() };
         // Ordering, Crash: as in `count`.
         rcvd.store(
             rcvd.load(Ordering::Relaxed).wrapping_add(1),
@@ -321,7 +379,7 @@ impl Receiver {
         crash::point("recv.after_rcvd");
         #[allow(clippy::cast_possible_truncation)] // below the window's length, a usize
         let len = reference.length as usize;
-        let pool = NonNull::from(&**foreign);
+        let pool = at_hand.foreign;
         self.consumer.advance();
         self.give_back_line();
         Some(Taken {
@@ -329,9 +387,7 @@ impl Receiver {
             ptr,
             len,
             pool,
-            slot,
-            generation,
-            trusted: self.trusted,
+            tag: Tag::foreign(slot, generation, self.flags()),
         })
     }
 
@@ -469,6 +525,7 @@ impl Receiver {
                     assignment: assignment.clone(),
                 });
             }
+            self.at_hand = self.ins.first().and_then(AtHand::of);
         }
         match self.ins.iter().position(|i| i.pool == pool) {
             Some(at) => Ok(at),
@@ -509,9 +566,7 @@ impl Receiver {
                 foreign.at(offset),
                 len,
                 NonNull::from(&**foreign),
-                slot,
-                id.generation(),
-                self.trusted,
+                Tag::foreign(slot, id.generation(), self.flags()),
             )
         };
         if entry.forwarded {

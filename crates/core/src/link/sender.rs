@@ -11,13 +11,14 @@ use crate::error::{DomainError, SendError, SendFailure, Violation};
 use crate::options::{LinkOptions, Wait, WhenFull};
 use crate::pool::Pool;
 use std::os::fd::AsFd;
+use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tranship_proto::{ChannelId, DomainId, PoolId, RefusalCode, Request};
 use tranship_region::layout::{CountsRw, Way};
 use tranship_sync::{Consumer, Lines, Producer, Publish, Waker};
-use tranship_sys::crash;
+use tranship_sys::{ForkGuard, crash};
 
 /// Sends messages to one receiver. Everything sent before it is dropped can still be received.
 ///
@@ -29,6 +30,7 @@ pub struct Sender {
     control_lines: Lines<'static>,
     producer: Producer,
     control: Consumer,
+    fork: ForkGuard,
     /// The assignments, most recently used first.
     outs: Vec<Out>,
     /// Pools whose assignment was asked for and that the receiver has not answered in time.
@@ -44,11 +46,13 @@ const CONSENT: Duration = Duration::from_secs(1);
 /// A pool that can be sent from.
 struct Out {
     home: *const (),
+    /// The first of `counts`.
+    sent: NonNull<AtomicU32>,
     counts: Arc<CountsRw>,
     _assignment: Arc<Assignment>,
 }
 
-// SAFETY: `home` is only compared, never followed.
+// SAFETY: `home` is only compared, never followed; `sent` points to atomics that `counts` beside it keeps.
 unsafe impl Send for Out {}
 // SAFETY: as above.
 unsafe impl Sync for Out {}
@@ -63,6 +67,7 @@ impl Sender {
             control_lines,
             producer: Producer::new(),
             control: Consumer::new(),
+            fork: link.domain.fork,
             outs: Vec::new(),
             unanswered: Vec::new(),
             wait: options.wait,
@@ -130,7 +135,7 @@ impl Sender {
         };
         let plain = pool.is_private(slot)
             && self.producer.known_room(self.lines) > 0
-            && !link.domain.fork.is_child()
+            && !self.fork.is_child()
             && !link.domain.has_news()
             && link.gone() == Gone::No;
         if !plain {
@@ -145,7 +150,9 @@ impl Sender {
             length: buf.len() as u64,
             serial: pool.serial_at(offset),
         };
-        let sent = &out.counts.counts()[slot as usize];
+        debug_assert!((slot as usize) < out.counts.counts().len());
+        // SAFETY: the counters were made for as many slots as the pool has.
+        let sent = unsafe { out.sent.add(slot as usize).as_ref() };
         // Ordering, Crash: as in `count`.
         sent.store(
             sent.load(Ordering::Relaxed).wrapping_add(1),
@@ -440,6 +447,7 @@ impl Sender {
             0,
             Out {
                 home,
+                sent: NonNull::from(assignment.counts.counts()).cast(),
                 counts: assignment.counts.clone(),
                 _assignment: assignment,
             },

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use tranship_proto::{CbufId, PoolId};
 use tranship_region::Window;
 use tranship_region::layout::{RefsRw, TableRo};
-use tranship_sys::futex;
+use tranship_sys::{ForkGuard, futex};
 
 /// The reader's side of a pool: the window with the chunks shown so far, the writer's slot table, and our
 /// own reference counters.
@@ -18,6 +18,8 @@ use tranship_sys::futex;
 /// wrong answer at worst, never a fault.
 pub(crate) struct ForeignPool {
     pub(crate) domain: &'static DomainCore,
+    /// The domain's, at hand.
+    fork: ForkGuard,
     pub(crate) shape: PoolShape,
     window: Window,
     chunk_shift: u32,
@@ -52,6 +54,7 @@ impl ForeignPool {
         let chunks = shape.max_bytes / shape.chunk_bytes;
         Ok(ForeignPool {
             domain,
+            fork: domain.fork,
             shape,
             window,
             chunk_shift: shape.chunk_bytes.trailing_zeros(),
@@ -227,21 +230,33 @@ impl ForeignPool {
     /// SeqCst pairs with the collector's fence between its bump of the generation and its second look.
     #[inline(always)]
     pub(crate) fn retain(&self, slot: u32) {
-        self.refs.refs()[slot as usize].fetch_add(1, Ordering::SeqCst);
+        self.word(slot).fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Our reference counter of a slot.
+    #[inline(always)]
+    fn word(&self, slot: u32) -> &AtomicU32 {
+        debug_assert!(slot < self.shape.slots);
+        // SAFETY: `check_slot`, or the receiver's own check, found the slot below the number for which the counters
+        // were made, before any handle of it was.
+        unsafe { self.refs.refs().get_unchecked(slot as usize) }
     }
 
     /// Takes a reference back; wakes the writer if it waits for that.
     #[inline(always)]
     pub(crate) fn release(&self, slot: u32) {
-        if self.domain.fork.is_child() {
+        if self.fork.is_child() {
             return; // the counters belong to the parent and are not even mapped here
         }
         // Ordering: release, so that our reads of the buffer are over when the writer sees the count (its
         // Acquire in the collector); SeqCst, for the load of `relinquish` must not come before it
         // (partner: the writer stores `relinquish`, fences, looks again).
-        let before = self.refs.refs()[slot as usize].fetch_sub(1, Ordering::SeqCst);
-        if before == 1 && self.table.relinquish().load(Ordering::SeqCst) != 0 {
-            self.wake_writer();
+        let before = self.word(slot).fetch_sub(1, Ordering::SeqCst);
+        if before == 1 {
+            tranship_sync::fence_after_rmw();
+            if self.table.relinquish().load(Ordering::Acquire) != 0 {
+                self.wake_writer();
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use super::collect::Gc;
 use super::slots::{HUGE, Slot};
 use super::wait::Waiters;
-use crate::cbuf::{Cbuf, CbufMut};
+use crate::cbuf::{Cbuf, CbufMut, Tag};
 use crate::domain::{DomainCore, PoolShape, lock};
 use crate::error::{DomainError, StaleId, Violation};
 use crate::options::PoolOptions;
@@ -334,8 +334,7 @@ impl OwnPool {
                 self.at(private.offset()),
                 len,
                 NonNull::from(self),
-                slot,
-                class,
+                Tag::own(slot, class, 0),
             )
         }
     }
@@ -560,9 +559,7 @@ impl OwnPool {
                 self.at(offset),
                 len,
                 NonNull::from(self),
-                slot,
-                private.class(),
-                true,
+                Tag::own(slot, private.class(), Tag::CAME_BACK),
             )
         })
     }
@@ -591,9 +588,7 @@ impl OwnPool {
                 self.at(private.offset()),
                 len,
                 NonNull::from(self),
-                slot,
-                private.class(),
-                true,
+                Tag::own(slot, private.class(), Tag::CAME_BACK),
             )
         })
     }

@@ -1,0 +1,94 @@
+//! What a handle knows of its slot, in one word.
+//!
+//! Handles consist of whole words: a struct with bytes in it is written by parts and moved by wider loads, which the
+//! processor cannot forward from the stores and holds up until they are all in the cache.
+
+/// Slot, generation, class and flags.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Tag(u64);
+
+const GENERATION: u32 = 20;
+const CLASS: u32 = GENERATION + tranship_ledger::generation::BITS;
+const SLOT_MASK: u64 = (1 << GENERATION) - 1;
+const GENERATION_MASK: u64 = (1 << (CLASS - GENERATION)) - 1;
+
+const _: () = assert!(tranship_proto::SLOT_LIMIT as u64 == SLOT_MASK + 1 && CLASS + 8 <= 56);
+
+impl Tag {
+    /// The slot is of another domain's pool.
+    pub(crate) const FOREIGN: u64 = 1 << 56;
+    /// The bytes may be read as a slice.
+    pub(crate) const TRUSTED: u64 = 1 << 57;
+    /// A buffer of our own that another domain sent back to us.
+    pub(crate) const CAME_BACK: u64 = 1 << 58;
+
+    /// A buffer of our own, with its size class, so that freeing it needs no look-up.
+    #[inline(always)]
+    pub(crate) fn own(slot: u32, class: u8, flags: u64) -> Tag {
+        Tag(u64::from(slot) & SLOT_MASK | u64::from(class) << CLASS | flags)
+    }
+
+    /// A received buffer: the id's slot and generation.
+    #[inline(always)]
+    pub(crate) fn foreign(slot: u32, generation: u32, flags: u64) -> Tag {
+        let generation = u64::from(generation) & GENERATION_MASK;
+        Tag(u64::from(slot) & SLOT_MASK | generation << GENERATION | Tag::FOREIGN | flags)
+    }
+
+    #[inline(always)]
+    pub(crate) fn with(self, flags: u64) -> Tag {
+        Tag(self.0 | flags)
+    }
+
+    #[inline(always)]
+    pub(crate) fn has(self, flag: u64) -> bool {
+        self.0 & flag != 0
+    }
+
+    #[inline(always)]
+    #[allow(clippy::cast_possible_truncation)] // masked to 20 bits
+    pub(crate) fn slot(self) -> u32 {
+        (self.0 & SLOT_MASK) as u32
+    }
+
+    #[inline(always)]
+    #[allow(clippy::cast_possible_truncation)] // masked to 24 bits
+    pub(crate) fn generation(self) -> u32 {
+        (self.0 >> GENERATION & GENERATION_MASK) as u32
+    }
+
+    #[inline(always)]
+    pub(crate) fn class(self) -> u8 {
+        (self.0 >> CLASS).to_le_bytes()[0]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Tag;
+
+    #[test]
+    fn nothing_runs_into_its_neighbour() {
+        let (slot, generation) = ((1 << 20) - 1, (1 << 24) - 1);
+        for slot in [0, 1, slot] {
+            for generation in [0, 2, generation] {
+                let tag = Tag::foreign(slot, generation, Tag::TRUSTED);
+                assert_eq!(
+                    (tag.slot(), tag.generation(), tag.class()),
+                    (slot, generation, 0)
+                );
+                assert!(tag.has(Tag::FOREIGN) && tag.has(Tag::TRUSTED) && !tag.has(Tag::CAME_BACK));
+            }
+            for class in [0, 1, 255] {
+                let tag = Tag::own(slot, class, 0).with(Tag::CAME_BACK);
+                assert_eq!(
+                    (tag.slot(), tag.generation(), tag.class()),
+                    (slot, 0, class)
+                );
+                assert!(
+                    !tag.has(Tag::FOREIGN) && !tag.has(Tag::TRUSTED) && tag.has(Tag::CAME_BACK)
+                );
+            }
+        }
+    }
+}
