@@ -25,14 +25,6 @@ impl Bucket {
         Some(item)
     }
 
-    /// As `pop`, with the item that will be on top then (or the same once more, when there is none).
-    #[inline]
-    pub(crate) fn pop_peek(&mut self) -> Option<(u32, u32)> {
-        let item = self.pop()?;
-        let next = self.items.get(self.len.wrapping_sub(1)).copied();
-        Some((item, next.unwrap_or(item)))
-    }
-
     /// Whether there was room.
     #[inline]
     pub(crate) fn push(&mut self, item: u32) -> bool {

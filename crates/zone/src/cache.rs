@@ -91,16 +91,6 @@ impl Cache {
         unsafe { self.enter(&self.allocs, control, |buckets| buckets.top.pop()) }
     }
 
-    /// As `pop`, with the item that comes next.
-    ///
-    /// # Safety
-    /// The calling thread owns this cache.
-    #[inline]
-    pub(crate) unsafe fn pop_peek(&self, control: &AtomicU64) -> Option<(u32, u32)> {
-        // SAFETY: the caller owns this cache.
-        unsafe { self.enter(&self.allocs, control, |buckets| buckets.top.pop_peek()) }
-    }
-
     /// Puts an item into the top bucket, if there is room.
     ///
     /// # Safety

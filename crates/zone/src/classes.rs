@@ -19,7 +19,7 @@ pub struct Classes {
 
 /// Number of the step that holds `units` (at least 1): 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20 ... units.
 #[inline]
-fn step_of(units: u64) -> usize {
+const fn step_of(units: u64) -> usize {
     let last = units - 1;
     let doubling = (last | 4).ilog2() - 2;
     #[allow(
@@ -40,11 +40,24 @@ fn units_of(step: usize) -> u64 {
 #[inline]
 fn index(bytes: u64) -> usize {
     if bytes <= PAGE {
-        step_of(bytes.div_ceil(LINE).max(1))
+        #[allow(clippy::cast_possible_truncation, reason = "at most 64")]
+        let lines = bytes.div_ceil(LINE) as usize;
+        usize::from(CLASS_OF_LINES[lines])
     } else {
         SMALL - 1 + step_of(bytes.div_ceil(PAGE))
     }
 }
+
+/// The class of items of up to a page, by their length in lines: a load costs less than the steps.
+static CLASS_OF_LINES: [u8; (PAGE / LINE) as usize + 1] = {
+    let mut classes = [0; (PAGE / LINE) as usize + 1];
+    let mut lines = 1;
+    while lines < classes.len() {
+        classes[lines] = step_of(lines as u64).to_le_bytes()[0];
+        lines += 1;
+    }
+    classes
+};
 
 impl Classes {
     /// The classes of a pool with chunks of `chunk_bytes`.

@@ -104,33 +104,19 @@ impl<B: Backend> Zone<B> {
     #[inline]
     #[must_use]
     pub fn alloc(&self) -> Option<u32> {
-        let inner = &*self.inner;
-        // SAFETY: `with` passes a cache of the calling thread.
-        let item = local::with(inner.identity.index, |cache| unsafe {
-            cache?.pop(&inner.control)
-        });
-        if item.is_some() {
-            item
-        } else {
-            inner.alloc_slow()
-        }
+        self.alloc_cached().or_else(|| self.inner.alloc_slow())
     }
 
-    /// As [`alloc`](Self::alloc), with a guess at the item that this thread will get next (or the same once more): who
-    /// gets items that others have read can fetch the next one's first line ahead of time.
+    /// As [`alloc`](Self::alloc), out of the calling thread's cache or not at all; always `None` under pressure and once
+    /// the zone is closed.
     #[inline]
     #[must_use]
-    pub fn alloc_and_next(&self) -> Option<(u32, u32)> {
+    pub fn alloc_cached(&self) -> Option<u32> {
         let inner = &*self.inner;
         // SAFETY: `with` passes a cache of the calling thread.
-        let item = local::with(inner.identity.index, |cache| unsafe {
-            cache?.pop_peek(&inner.control)
-        });
-        if item.is_some() {
-            item
-        } else {
-            inner.alloc_slow().map(|item| (item, item))
-        }
+        local::with(inner.identity.index, |cache| unsafe {
+            cache?.pop(&inner.control)
+        })
     }
 
     /// Takes an item back, on any thread.

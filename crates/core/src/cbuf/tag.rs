@@ -25,14 +25,15 @@ impl Tag {
     /// A buffer of our own, with its size class, so that freeing it needs no look-up.
     #[inline(always)]
     pub(crate) fn own(slot: u32, class: u8, flags: u64) -> Tag {
-        Tag(u64::from(slot) & SLOT_MASK | u64::from(class) << CLASS | flags)
+        debug_assert!(u64::from(slot) <= SLOT_MASK);
+        Tag(u64::from(slot) | u64::from(class) << CLASS | flags)
     }
 
-    /// A received buffer: the id's slot and generation.
+    /// A received buffer: slot and generation out of its id, whose bit fields have the same width.
     #[inline(always)]
     pub(crate) fn foreign(slot: u32, generation: u32, flags: u64) -> Tag {
-        let generation = u64::from(generation) & GENERATION_MASK;
-        Tag(u64::from(slot) & SLOT_MASK | generation << GENERATION | Tag::FOREIGN | flags)
+        debug_assert!(u64::from(slot) <= SLOT_MASK && u64::from(generation) <= GENERATION_MASK);
+        Tag(u64::from(slot) | u64::from(generation) << GENERATION | Tag::FOREIGN | flags)
     }
 
     #[inline(always)]

@@ -92,8 +92,7 @@ impl Pool {
         patience: impl FnOnce() -> Patience,
     ) -> Result<CbufMut, AllocError> {
         let own = &*self.own;
-        if !own.contended.load(Ordering::Relaxed)
-            && !own.fork.is_child()
+        if !own.fork.is_child()
             && let Some(buf) = own.alloc_now(len)
         {
             return Ok(buf);

@@ -312,16 +312,28 @@ impl OwnPool {
 
     /// A buffer out of the caches or whatever can be had without asking the manager.
     ///
-    /// Cost when cached: one class look-up, one pop of the thread's bucket, three private stores; no shared
-    /// word, no locked instruction.
+    /// Cost when cached: one class look-up, one pop of the thread's bucket, a few private loads; no shared word, no
+    /// locked instruction.
     #[inline(always)]
     pub(crate) fn alloc_now(&self, len: usize) -> Option<CbufMut> {
         let class = self.classes.class_of(len as u64)?;
-        let (slot, next) = self.zones[class].alloc_and_next()?;
-        // What is sent was read by others: taking its first line back takes as long as everything else here together.
-        tranship_sync::prefetch_write(self.at(self.private(next).offset()).as_ptr());
+        // SAFETY: there is a zone for each class.
+        let zone = unsafe { self.zones.get_unchecked(class) };
+        let slot = match zone.alloc_cached() {
+            Some(slot) => slot,
+            None => self.alloc_uncached(class)?,
+        };
         #[allow(clippy::cast_possible_truncation)] // there are fewer than 255 classes
         Some(self.hand_out(slot, class as u8, len))
+    }
+
+    /// While somebody waits for memory nothing is cached, so that nobody passes by here either.
+    #[inline(never)]
+    fn alloc_uncached(&self, class: usize) -> Option<u32> {
+        if self.contended.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.zones[class].alloc()
     }
 
     #[inline(always)]
@@ -340,7 +352,7 @@ impl OwnPool {
     }
 
     #[inline(always)]
-    fn at(&self, offset: u64) -> NonNull<u8> {
+    pub(super) fn at(&self, offset: u64) -> NonNull<u8> {
         // SAFETY: offsets come from the run allocator, which knows only the window's pages.
         #[allow(clippy::cast_possible_truncation)]
         unsafe {

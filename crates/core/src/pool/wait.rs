@@ -196,7 +196,8 @@ impl OwnPool {
 
     fn take(&self, len: usize) -> Option<CbufMut> {
         match self.classes.class_of(len as u64) {
-            Some(_) => self.alloc_now(len),
+            #[allow(clippy::cast_possible_truncation)] // there are fewer than 255 classes
+            Some(class) => (self.zones[class].alloc()).map(|s| self.hand_out(s, class as u8, len)),
             None => self
                 .alloc_huge(len)
                 .map(|slot| self.hand_out(slot, Self::HUGE, len)),
