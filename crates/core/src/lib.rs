@@ -11,6 +11,7 @@
 //!
 //! * `domain/`: joining, the manager's socket, its events, resuming after its death.
 //! * `pool/`: own pools (allocation, collection, growth, shrinking, waiting) and foreign ones.
+//! * `heap`: private memory that is charged like a pool.
 //! * `cbuf/`, `aggregate`: the buffers themselves.
 //! * `link/`: sender, receiver, names, sleeping.
 //!
@@ -23,6 +24,7 @@ mod aggregate;
 mod cbuf;
 mod domain;
 mod error;
+mod heap;
 mod link;
 mod options;
 mod pool;
@@ -33,11 +35,12 @@ pub use domain::{Domain, DomainBuilder};
 pub use error::{
     AllocError, Code, DomainError, RecvError, SendError, SendFailure, StaleId, Violation,
 };
+pub use heap::Heap;
 pub use link::{Body, Inline, Listener, Message, Payload, Receiver, Sender, select};
-pub use options::{LinkOptions, PoolOptions, Wait, WhenFull};
+pub use options::{HeapOptions, LinkOptions, PoolOptions, Wait, WhenFull};
 pub use pool::{Pool, PoolStats};
 pub use tranship_proto::{
     CbufId, ChannelId, DomainId, PoolId, Refusal, RefusalCode, Role, StatRecord,
 };
-pub use tranship_proto::{ChannelStat, DomainStat, HoldStat, ManagerStat, PoolStat};
+pub use tranship_proto::{ChannelStat, DomainStat, HeapStat, HoldStat, ManagerStat, PoolStat};
 pub use tranship_region::View;

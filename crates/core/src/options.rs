@@ -59,6 +59,28 @@ impl PoolOptions {
     }
 }
 
+/// A heap to be made.
+#[derive(Clone, Debug)]
+pub struct HeapOptions {
+    pub(crate) name: String,
+    pub(crate) max_bytes: u64,
+}
+
+impl HeapOptions {
+    /// A heap of at most this many bytes.
+    pub fn new(max_bytes: u64) -> HeapOptions {
+        HeapOptions {
+            name: "heap".into(),
+            max_bytes,
+        }
+    }
+    /// What `tranship stat` shows; 1 to 64 bytes.
+    pub fn name(mut self, name: &str) -> Self {
+        self.name = name.into();
+        self
+    }
+}
+
 /// How an operation waits for the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {

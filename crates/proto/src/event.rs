@@ -42,7 +42,7 @@ pub enum Event {
         index: u32,
         serial: u32,
     },
-    /// fds: 0. Bring the pool down to this many bytes of chunks, as soon as buffers allow.
+    /// fds: 0. Bring the pool, or heap, down to this many bytes, as soon as what is in use allows.
     Shrink { pool: PoolId, target_bytes: u64 },
     /// fds: 0. The quota is now this (the board says so too).
     Quota { pool: PoolId, quota_bytes: u64 },
@@ -150,6 +150,16 @@ pub enum Event {
     Claimed { req: Req },
     /// fds: 0. The manager closes the connection after this, and why.
     Expelled { refusal: Refusal },
+
+    /// fds: 0. What was admitted is at most what it held; with less, it gets no more until it has given back the rest.
+    HeapCreated {
+        req: Req,
+        heap: PoolId,
+        quota_bytes: u64,
+        admitted_bytes: u64,
+    },
+    /// fds: 0. The heap may have that many bytes more.
+    Admitted { req: Req, heap: PoolId, bytes: u64 },
 }
 
 impl Event {

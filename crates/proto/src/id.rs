@@ -21,7 +21,7 @@ macro_rules! id {
 
 id!(/// A protection domain. Never 0.
     DomainId);
-id!(/// A pool: 1 to 2^20 - 1.
+id!(/// A pool, or a heap: 1 to 2^20 - 1.
     PoolId);
 id!(/// A channel (in this version, a link). Never 0.
     ChannelId);

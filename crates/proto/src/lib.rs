@@ -22,7 +22,7 @@ pub use event::{Event, GoneReason};
 pub use id::{CbufId, ChannelId, DomainId, ExportId, PoolId, Req, SLOT_LIMIT};
 pub use refusal::{Refusal, RefusalCode};
 pub use request::{ChannelClaim, Request, Role};
-pub use stat::{ChannelStat, DomainStat, HoldStat, ManagerStat, PoolStat, StatRecord};
+pub use stat::{ChannelStat, DomainStat, HeapStat, HoldStat, ManagerStat, PoolStat, StatRecord};
 
 /// Version of the protocol. A manager refuses another one with both numbers in the error.
 pub const PROTOCOL_VERSION: u16 = 1;

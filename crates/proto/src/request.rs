@@ -182,6 +182,27 @@ pub enum Request {
         pool: PoolId,
         readers: Vec<(DomainId, u64)>,
     },
+
+    /// fds: 0. A heap: private memory of this domain, admitted by the byte. `held_bytes` it has already (from before a
+    /// restart of the manager, or allocated while there was none). Answer: `HeapCreated`. It ends with the connection.
+    CreateHeap {
+        req: Req,
+        name: String,
+        max_bytes: u64,
+        held_bytes: u64,
+    },
+    /// fds: 0. The heap is no more; all that was admitted to it is given back.
+    DestroyHeap { heap: PoolId },
+    /// fds: 0. May the heap grow by `bytes`, or at least by `least_bytes`? Answer: `Admitted`
+    /// (`least_bytes` <= admitted <= `bytes`) or refusal.
+    Admit {
+        req: Req,
+        heap: PoolId,
+        bytes: u64,
+        least_bytes: u64,
+    },
+    /// fds: 0. The heap has given so much to the kernel.
+    GiveBack { heap: PoolId, bytes: u64 },
 }
 
 impl Request {
@@ -223,6 +244,8 @@ impl Request {
             | Request::ClaimChannel { req, .. }
             | Request::ClaimAssign { req, .. }
             | Request::ClaimRoster { req, .. }
+            | Request::CreateHeap { req, .. }
+            | Request::Admit { req, .. }
             | Request::ClaimDone { req } => Some(req),
             _ => None,
         }

@@ -16,6 +16,8 @@ pub enum StatRecord {
     Channel(ChannelStat),
     /// What a domain holds of a pool.
     Hold(HoldStat),
+    /// A heap.
+    Heap(HeapStat),
 }
 
 /// The manager's totals, bytes.
@@ -113,4 +115,21 @@ pub struct HoldStat {
     pub buffers: u32,
     /// Bytes of those buffers.
     pub bytes: u64,
+}
+
+/// A heap: private memory of its owner, admitted by the byte.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct HeapStat {
+    /// Its id; heaps and pools are counted together.
+    pub heap: PoolId,
+    /// Its name.
+    pub name: String,
+    /// Whose memory it is.
+    pub owner: DomainId,
+    /// Largest size, bytes.
+    pub max_bytes: u64,
+    /// What it may have now, bytes.
+    pub quota_bytes: u64,
+    /// What it has, bytes.
+    pub admitted_bytes: u64,
 }

@@ -55,6 +55,7 @@ pub(crate) fn stat_json(records: &[StatRecord]) -> Value {
             StatRecord::Pool(pool) => ("pools", json!(pool)),
             StatRecord::Channel(channel) => ("channels", json!(channel)),
             StatRecord::Hold(hold) => ("holds", json!(hold)),
+            StatRecord::Heap(heap) => ("heaps", json!(heap)),
         };
         if object[list].is_null() {
             object[list] = json!([]);
@@ -63,7 +64,7 @@ pub(crate) fn stat_json(records: &[StatRecord]) -> Value {
             list.push(value);
         }
     }
-    for list in ["domains", "pools", "channels", "holds"] {
+    for list in ["domains", "pools", "heaps", "channels", "holds"] {
         if object[list].is_null() {
             object[list] = json!([]);
         }
@@ -95,6 +96,7 @@ pub(crate) fn stat_tables(records: &[StatRecord], out: &mut impl Write) -> io::R
         ">slots",
         ">readers",
     ]);
+    let mut heaps = Table::new(&[">heap", "name", "owner", ">admitted", ">quota", ">max"]);
     let mut channels = Table::new(&[
         ">channel", "name", "from", "to", ">taken", ">lines", "pools",
     ]);
@@ -122,6 +124,14 @@ pub(crate) fn stat_tables(records: &[StatRecord], out: &mut impl Write) -> io::R
                 size(p.chunk_bytes),
                 p.slots.to_string(),
                 p.readers.to_string(),
+            ]),
+            StatRecord::Heap(h) => heaps.row(vec![
+                h.heap.0.to_string(),
+                h.name.clone(),
+                names.domain(h.owner),
+                size(h.admitted_bytes),
+                size(h.quota_bytes),
+                size(h.max_bytes),
             ]),
             StatRecord::Channel(c) => channels.row(vec![
                 if c.channel.0 == 0 {
@@ -151,7 +161,7 @@ pub(crate) fn stat_tables(records: &[StatRecord], out: &mut impl Write) -> io::R
         }
     }
     let mut first = true;
-    for table in [domains, pools, channels, holds]
+    for table in [domains, pools, heaps, channels, holds]
         .iter()
         .filter(|table| !table.is_empty())
     {
@@ -244,7 +254,7 @@ impl Names {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tranship_proto::{ChannelId, ChannelStat, HoldStat, ManagerStat, PoolStat};
+    use tranship_proto::{ChannelId, ChannelStat, HeapStat, HoldStat, ManagerStat, PoolStat};
 
     fn records() -> Vec<StatRecord> {
         let (writer, reader, pool) = (DomainId(1), DomainId(2), PoolId(7));
@@ -280,6 +290,14 @@ mod tests {
                 chunk_bytes: 1 << 20,
                 slots: 1024,
                 readers: 1,
+            }),
+            StatRecord::Heap(HeapStat {
+                heap: PoolId(8),
+                name: "python3".to_owned(),
+                owner: reader,
+                max_bytes: 1 << 40,
+                quota_bytes: 256 << 20,
+                admitted_bytes: 33 << 20,
             }),
             StatRecord::Channel(ChannelStat {
                 channel: ChannelId(3),
@@ -319,6 +337,8 @@ mod tests {
             "granted 64.0 MiB of 1.0 GiB",
             "camera#1 (dead)",
             "frames#7",
+            "python3",
+            "33.0 MiB",
             "16.0 MiB",
         ] {
             assert!(text.contains(part), "{part}:\n{text}");
@@ -330,6 +350,7 @@ mod tests {
         let all = stat_json(&records());
         assert_eq!(all["channels"].as_array().map(Vec::len), Some(2));
         assert_eq!(all["manager"]["pid"], 9);
+        assert_eq!(all["heaps"][0]["admitted_bytes"], 33 << 20);
         assert_eq!(stat_json(&[])["holds"], json!([]));
     }
 

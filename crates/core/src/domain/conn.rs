@@ -15,6 +15,8 @@ pub(crate) type Parcel = (Event, Vec<OwnedFd>);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Claim {
     Pool(PoolId),
+    /// By its number in this process.
+    Heap(u32),
     Chunk(PoolId, u32),
     Roster(PoolId),
     Reader(PoolId),

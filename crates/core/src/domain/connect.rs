@@ -159,6 +159,7 @@ impl DomainBuilder {
             seen: AtomicU32::new(0),
             conn: Mutex::new(Conn::new(fd, welcome.instance)),
             pools: Mutex::default(),
+            heaps: Mutex::default(),
             foreign: Mutex::default(),
             links: Mutex::default(),
             unwatched: AtomicBool::new(false),

@@ -148,8 +148,16 @@ impl DomainCore {
                     conn.send(&Request::Reject { channel }, &[])?;
                 }
             }
-            Event::Shrink { pool, target_bytes } => self.chore(Chore::Shrink(pool, target_bytes)),
-            Event::Quota { .. } => {} // the board has it already; waiters wake by its word
+            Event::Shrink { pool, target_bytes } => match self.heap(pool) {
+                Some(heap) => heap.set_target(target_bytes),
+                None => self.chore(Chore::Shrink(pool, target_bytes)),
+            },
+            Event::Quota { pool, quota_bytes } => {
+                // For a pool the board has it already; waiters wake by its word.
+                if let Some(heap) = self.heap(pool) {
+                    heap.set_quota(quota_bytes);
+                }
+            }
             Event::Expelled { refusal } => {
                 tracing::warn!(%refusal, "expelled by the manager");
 
@@ -159,6 +167,8 @@ impl DomainCore {
             Event::Welcome { .. } => return Err(DomainError::Protocol("a second welcome".into())),
             Event::Refused { req, .. }
             | Event::PoolCreated { req, .. }
+            | Event::HeapCreated { req, .. }
+            | Event::Admitted { req, .. }
             | Event::Granted { req, .. }
             | Event::ChunkReady { req, .. }
             | Event::ForwardAllowed { req, .. }
@@ -204,6 +214,22 @@ impl DomainCore {
             (Claim::Pool(pool), Event::PoolCreated { entry, .. }) => {
                 if let Some(own) = lock(&self.pools).get(&pool) {
                     own.resume(*entry);
+                }
+            }
+            (
+                Claim::Heap(number),
+                Event::HeapCreated {
+                    heap,
+                    quota_bytes,
+                    admitted_bytes,
+                    ..
+                },
+            ) => {
+                let heaps = lock(&self.heaps);
+                match heaps.iter().find(|own| own.number == number) {
+                    Some(own) => own.resume(*heap, *admitted_bytes, *quota_bytes),
+                    // Dropped meanwhile.
+                    None => _ = conn.send(&Request::DestroyHeap { heap: *heap }, &[]),
                 }
             }
             (Claim::Channel(channel), Event::Claimed { .. }) => self.taken_up(conn, channel),

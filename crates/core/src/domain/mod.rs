@@ -14,6 +14,7 @@ pub(crate) use events::PoolShape;
 pub use shell::Domain;
 
 use crate::error::DomainError;
+use crate::heap::OwnHeap;
 use crate::link::LinkShared;
 use crate::pool::{ForeignPool, OwnPool};
 use conn::Conn;
@@ -39,6 +40,7 @@ pub(crate) struct DomainCore {
     /// The manager's socket. Taken before any other lock, never while one of them is held.
     conn: Mutex<Conn>,
     pub(crate) pools: Mutex<HashMap<PoolId, Arc<OwnPool>>>,
+    pub(crate) heaps: Mutex<Vec<Arc<OwnHeap>>>,
     pub(crate) foreign: Mutex<HashMap<PoolId, Arc<ForeignPool>>>,
     pub(crate) links: Mutex<HashMap<ChannelId, Arc<LinkShared>>>,
     /// Whether there may be links whose peers the manager does not watch for us.
@@ -172,6 +174,11 @@ impl DomainCore {
 
     pub(crate) fn link(&self, channel: ChannelId) -> Option<Arc<LinkShared>> {
         lock(&self.links).get(&channel).cloned()
+    }
+
+    fn heap(&self, id: PoolId) -> Option<Arc<OwnHeap>> {
+        let heaps = lock(&self.heaps);
+        heaps.iter().find(|heap| heap.id() == id).cloned()
     }
 
     fn chore(&self, chore: Chore) {

@@ -114,6 +114,17 @@ impl DomainCore {
                 })?;
             }
         }
+        let heaps = lock(&self.heaps).clone();
+        for heap in heaps {
+            self.claim(conn, Claim::Heap(heap.number), &[], |req| {
+                Request::CreateHeap {
+                    req,
+                    name: heap.name.clone(),
+                    max_bytes: heap.max_bytes,
+                    held_bytes: heap.held(),
+                }
+            })?;
+        }
         let rights = {
             let mut rights = lock(&self.rights);
             rights.retain(|(id, _)| pools.iter().any(|pool| pool.id() == *id));

@@ -2,8 +2,9 @@
 
 use super::{DomainBuilder, DomainCore, lock};
 use crate::error::DomainError;
+use crate::heap::Heap;
 use crate::link::{End, Listener, Receiver, Sender};
-use crate::options::{LinkOptions, PoolOptions};
+use crate::options::{HeapOptions, LinkOptions, PoolOptions};
 use crate::pool::Pool;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -66,6 +67,12 @@ impl Domain {
     pub fn create_pool(&self, options: PoolOptions) -> Result<Pool, DomainError> {
         self.core().check_fork()?;
         Pool::create(self.core(), options)
+    }
+
+    /// Makes a heap: private memory that is charged to this domain by the byte.
+    pub fn create_heap(&self, options: HeapOptions) -> Result<Heap, DomainError> {
+        self.core().check_fork()?;
+        Heap::create(self.core(), options)
     }
 
     /// Exports a name. Everyone who connects to it gets a link in which this side has `role`.
@@ -182,6 +189,7 @@ impl DomainCore {
         let listens = |export: &super::Export| export.what.is_some();
         let idle = lock(&self.links).is_empty()
             && lock(&self.pools).is_empty()
+            && lock(&self.heaps).is_empty()
             && !lock(&self.exports).values().any(listens)
             && lock(&self.foreign).values().all(|pool| pool.nothing_held());
         if !idle {

@@ -10,6 +10,7 @@ mod ends;
 mod facts;
 mod fork;
 mod forward;
+mod heaps;
 mod kit;
 mod links;
 mod poll;

@@ -2,7 +2,7 @@
 
 use super::State;
 use super::types::FdToken;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl State {
     /// Every descriptor that the state owns.
@@ -15,11 +15,16 @@ impl State {
         (self.money.granted, self.money.stranded)
     }
 
-    /// How many domains, pools, channels and exports there are.
+    /// What is admitted to heaps, one by one.
+    pub fn heaps(&self) -> BTreeMap<tranship_proto::PoolId, u64> {
+        self.heaps.iter().map(|(id, h)| (*id, h.admitted)).collect()
+    }
+
+    /// How many domains, pools and heaps, channels and exports there are.
     pub fn population(&self) -> [usize; 4] {
         [
             self.domains.len(),
-            self.pools.len(),
+            self.pools.len() + self.heaps.len(),
             self.channels.len(),
             self.exports.len(),
         ]
@@ -110,6 +115,15 @@ impl State {
                         "pool {id}: queue of channel {c}, which does not know it"
                     ));
                 }
+            }
+        }
+        for (id, h) in &self.heaps {
+            granted += h.admitted;
+            if h.admitted > h.max_bytes || self.client_of(h.owner).is_none() {
+                return Err(format!("heap {id}: {h:?}"));
+            }
+            if self.pools.contains_key(id) {
+                return Err(format!("{id} is a heap and a pool"));
             }
         }
         if (granted, stranded) != (self.money.granted, self.money.stranded) {

@@ -80,7 +80,7 @@ impl Claims {
             .collect()
     }
 
-    fn of(&self, domain: DomainId) -> usize {
+    pub fn of(&self, domain: DomainId) -> usize {
         self.ends.values().filter(|e| e.domain == domain).count()
             + self.assigns.values().filter(|a| a.domain == domain).count()
             + self.readers.keys().filter(|(_, d)| *d == domain).count()
@@ -119,7 +119,11 @@ impl State {
             .and_then(|d| d.claiming.as_ref())
             .is_some_and(|c| c.pools.contains(&pool));
         match self.pools.get(&pool) {
-            _ if pool.0 == 0 || pool > PoolId::MAX || claimed_twice => {
+            _ if pool.0 == 0
+                || pool > PoolId::MAX
+                || claimed_twice
+                || self.heaps.contains_key(&pool) =>
+            {
                 return Err(refusal(RefusalCode::Claim, u64::from(pool.0), 0).into());
             }
             Some(p) if same && p.writer == me && !p.orphan => self.pool_again(me, req, pool)?,

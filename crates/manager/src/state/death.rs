@@ -5,8 +5,9 @@ use super::{State, refusal};
 use tranship_proto::{ChannelId, DomainId, Event, GoneReason, PoolId, RefusalCode};
 
 impl State {
-    /// What needs a connection: exports, waiting and half-made channels, offers.
+    /// What needs a connection: heaps, exports, waiting and half-made channels, offers.
     pub(super) fn detach(&mut self, id: DomainId) {
+        self.drop_heaps_of(id);
         let exports: Vec<_> = self
             .exports
             .iter()

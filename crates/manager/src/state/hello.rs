@@ -5,7 +5,8 @@ use super::types::{Action, ClientId, FdToken, Then};
 use super::{State, refusal};
 use std::collections::{BTreeSet, VecDeque};
 use tranship_proto::{
-    ChannelId, DomainId, Event, PROTOCOL_VERSION, PoolId, Refusal, RefusalCode, Request, check_name,
+    ChannelId, DomainId, Event, GoneReason, PROTOCOL_VERSION, PoolId, Refusal, RefusalCode,
+    Request, check_name,
 };
 
 impl State {
@@ -210,6 +211,31 @@ impl State {
             || self.exports.contains_key(&tranship_proto::ExportId(i))
     }
 
+    /// The connection is gone, and with it a domain that had heaps and nothing else: nobody else knows it, and its process
+    /// may by now run another program (`exec`), which is charged for its own heap.
+    pub(super) fn connection_ends(&mut self, client: ClientId) {
+        let domain = self.clients.get(&client).and_then(|c| c.domain);
+        let heaps = domain.filter(|id| self.heaps.values().any(|h| h.owner == *id));
+        self.hung_up(client);
+        if let Some(id) = heaps.filter(|id| self.has_nothing(*id)) {
+            self.domain_ends(id, GoneReason::Closed);
+        }
+    }
+
+    /// Whether a domain without a connection has nothing that outlasts connections.
+    fn has_nothing(&self, id: DomainId) -> bool {
+        let in_pool = |p: &super::Pool| {
+            (p.writer == id && !p.orphan)
+                || p.readers.contains_key(&id)
+                || p.forwarders.contains(&id)
+        };
+        let claiming = self.domains.get(&id).is_some_and(|d| d.claiming.is_some());
+        !claiming
+            && self.claims.of(id) == 0
+            && !self.pools.values().any(in_pool)
+            && !self.channels.values().any(|c| c.role_of(id).is_some())
+    }
+
     /// The connection is gone; a domain stays until its process ends.
     pub(super) fn hung_up(&mut self, client: ClientId) {
         let Some(c) = self.clients.remove(&client) else {
@@ -250,7 +276,7 @@ impl State {
         while let Some((client, refusal)) = self.expel.pop() {
             if self.clients.contains_key(&client) {
                 self.out.push(Action::Disconnect { client, refusal });
-                self.hung_up(client);
+                self.connection_ends(client);
             }
         }
     }

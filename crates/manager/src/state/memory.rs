@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use tranship_proto::{DomainId, Event, PoolId, RefusalCode, Req};
 
-/// Sums over all pools, bytes.
+/// Sums over all pools and heaps, bytes.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Money {
     pub granted: u64,
@@ -22,9 +22,7 @@ impl State {
     fn admit(&self, pool: &Pool, chunks: u32) -> Result<u32, super::Refusal> {
         let asked = u64::from(chunks) * pool.chunk_bytes;
         let quota = pool.quota_bytes.saturating_sub(pool.granted_bytes());
-        let total = self
-            .total_bytes
-            .saturating_sub(self.money.granted + self.money.stranded);
+        let total = self.free_bytes();
         if quota < pool.chunk_bytes {
             return Err(refusal(RefusalCode::Quota, asked, quota));
         }
@@ -33,6 +31,12 @@ impl State {
         }
         let most = quota.min(total) / pool.chunk_bytes;
         Ok(chunks.min(u32::try_from(most).unwrap_or(u32::MAX)))
+    }
+
+    /// What is left of the total.
+    pub(super) fn free_bytes(&self) -> u64 {
+        let taken = self.money.granted + self.money.stranded;
+        self.total_bytes.saturating_sub(taken)
     }
 
     /// Admits one more chunk of a pool.
@@ -83,14 +87,24 @@ impl State {
         }
     }
 
-    /// The total is exhausted: pools that have more than an equal share are asked to come down to it.
-    fn ask_to_shrink(&mut self, asker: PoolId) {
-        let share = self.total_bytes / self.pools.len().max(1) as u64;
+    /// The total is exhausted: pools and heaps that have more than an equal share are asked to come down to it.
+    pub(super) fn ask_to_shrink(&mut self, asker: PoolId) {
+        let share = self.total_bytes / (self.pools.len() + self.heaps.len()).max(1) as u64;
+        let now = self.now;
+        let is_due = |asked: Option<Duration>| asked.is_none_or(|t| t + SHRINK_PAUSE <= now);
         let mut ask = Vec::new();
+        for (id, h) in &mut self.heaps {
+            if *id != asker && is_due(h.asked_to_shrink) && h.admitted > share {
+                h.asked_to_shrink = Some(now);
+                let shrink = Event::Shrink {
+                    pool: *id,
+                    target_bytes: share,
+                };
+                ask.push((h.owner, shrink));
+            }
+        }
         for (id, p) in &mut self.pools {
-            let due = p
-                .asked_to_shrink
-                .is_none_or(|t| t + SHRINK_PAUSE <= self.now);
+            let due = is_due(p.asked_to_shrink);
             let target_bytes = share.next_multiple_of(p.chunk_bytes);
             if *id != asker && due && !p.orphan && p.granted_bytes() > target_bytes {
                 p.asked_to_shrink = Some(self.now);
@@ -281,6 +295,7 @@ impl State {
     }
 
     pub(super) fn set_quota(&mut self, id: PoolId, quota_bytes: u64) {
+        self.set_heap_quota(id, quota_bytes);
         let Some(p) = self.pools.get_mut(&id).filter(|p| !p.orphan) else {
             return;
         };

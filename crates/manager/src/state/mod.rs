@@ -6,6 +6,7 @@ mod audit;
 mod channels;
 mod claims;
 mod death;
+mod heaps;
 mod hello;
 mod ids;
 mod memory;
@@ -26,7 +27,7 @@ pub use ids::{BLOCK, IdStart};
 pub use types::{Action, ClientId, Facts, Fd, FdToken, Header, Input};
 
 use crate::Config;
-use model::{Channel, Client, Domain, Export, Offer, Pool, Waiting};
+use model::{Channel, Client, Domain, Export, Heap, Offer, Pool, Waiting};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use tranship_proto::{ChannelId, DomainId, Event, ExportId, PoolId, Refusal, RefusalCode, Request};
@@ -48,6 +49,7 @@ pub struct State {
     clients: BTreeMap<ClientId, Client>,
     domains: BTreeMap<DomainId, Domain>,
     pools: BTreeMap<PoolId, Pool>,
+    heaps: BTreeMap<PoolId, Heap>,
     channels: BTreeMap<ChannelId, Channel>,
     exports: BTreeMap<ExportId, Export>,
     names: BTreeMap<String, ExportId>,
@@ -78,6 +80,7 @@ impl State {
             clients: BTreeMap::new(),
             domains: BTreeMap::new(),
             pools: BTreeMap::new(),
+            heaps: BTreeMap::new(),
             channels: BTreeMap::new(),
             exports: BTreeMap::new(),
             names: BTreeMap::new(),
@@ -124,7 +127,7 @@ impl State {
                 fds,
             } => self.request(client, request, fds),
             Input::Violation { client, refusal } => self.expel.push((client, Some(refusal))),
-            Input::HungUp { client } => self.hung_up(client),
+            Input::HungUp { client } => self.connection_ends(client),
             Input::Sent { client } => self.sent(client),
             Input::ProcessDied { domain } => {
                 self.domain_ends(domain, tranship_proto::GoneReason::Died)
@@ -329,6 +332,20 @@ impl State {
             R::ClaimAssign { req, channel, pool } => self.claim_assign(me, req, channel, pool, fds),
             R::ClaimDone { req } => self.claim_done(me, req),
             R::ClaimRoster { req, pool, readers } => self.claim_roster(me, req, pool, &readers),
+            R::CreateHeap {
+                req,
+                name,
+                max_bytes,
+                held_bytes,
+            } => self.create_heap(me, req, &name, max_bytes, held_bytes),
+            R::DestroyHeap { heap } => self.destroy_heap(me, heap),
+            R::Admit {
+                req,
+                heap,
+                bytes,
+                least_bytes,
+            } => self.admit_bytes(me, req, heap, least_bytes, bytes),
+            R::GiveBack { heap, bytes } => self.give_back(me, heap, bytes),
         }
     }
 

@@ -107,6 +107,19 @@ impl Pool {
     }
 }
 
+/// Private memory of a domain, admitted by the byte. It ends with its owner's connection.
+#[derive(Debug)]
+pub(crate) struct Heap {
+    pub name: String,
+    pub owner: DomainId,
+    /// Who pays, for limits.
+    pub uid: u32,
+    pub max_bytes: u64,
+    pub quota_bytes: u64,
+    pub admitted: u64,
+    pub asked_to_shrink: Option<Duration>,
+}
+
 /// A chunk that its writer showed.
 #[derive(Debug)]
 pub(crate) struct Chunk {

@@ -60,11 +60,7 @@ impl State {
             return Err(no_such(me.0));
         };
         let (uid, board) = (d.uid, d.board);
-        let limit = self.config.limits.pools as usize;
-        let have = self.pools.values().filter(|p| p.uid == uid).count();
-        if have >= limit {
-            return Err(refusal(RefusalCode::Limit, have as u64 + 1, limit as u64).into());
-        }
+        self.check_pool_limit(uid)?;
         let Some(entry) = self.free_entry(me) else {
             let n = u64::from(self.config.pools_per_domain);
             return Err(refusal(RefusalCode::Limit, n + 1, n).into());
@@ -82,26 +78,15 @@ impl State {
         }
         let pool = match claimed {
             Some(pool) => pool,
-            None => {
-                let (pools, claims) = (&self.pools, &self.claims);
-                let taken = |i| pools.contains_key(&PoolId(i)) || claims.names_pool(PoolId(i));
-                match self.ids.pool(taken, &mut self.out) {
-                    Some(i) => PoolId(i),
-                    None => {
-                        fds.fds.push_front(table);
-                        let n = u64::from(PoolId::MAX.0);
-                        return Err(refusal(RefusalCode::Limit, n + 1, n).into());
-                    }
+            None => match self.fresh_pool_id() {
+                Ok(pool) => pool,
+                Err(limit) => {
+                    fds.fds.push_front(table);
+                    return Err(limit);
                 }
-            }
+            },
         };
-        let quota_bytes = self
-            .config
-            .default_quota
-            .unwrap_or(u64::MAX)
-            .min(shape.max_bytes)
-            // What can never be granted must be an error at once, not a wait.
-            .min(self.total_bytes);
+        let quota_bytes = self.first_quota(shape.max_bytes);
         let record = Pool {
             name: name.to_owned(),
             writer: me,
@@ -149,6 +134,38 @@ impl State {
             &[],
         );
         Ok(())
+    }
+
+    /// Pools and heaps of one user.
+    pub(super) fn check_pool_limit(&self, uid: u32) -> Done {
+        let limit = self.config.limits.pools as usize;
+        let pools = self.pools.values().filter(|p| p.uid == uid).count();
+        let have = pools + self.heaps.values().filter(|h| h.uid == uid).count();
+        if have >= limit {
+            return Err(refusal(RefusalCode::Limit, have as u64 + 1, limit as u64).into());
+        }
+        Ok(())
+    }
+
+    pub(super) fn fresh_pool_id(&mut self) -> Result<PoolId, Fail> {
+        let (pools, heaps, claims) = (&self.pools, &self.heaps, &self.claims);
+        let taken = |i| {
+            let id = PoolId(i);
+            pools.contains_key(&id) || heaps.contains_key(&id) || claims.names_pool(id)
+        };
+        let most = u64::from(PoolId::MAX.0);
+        let id = self.ids.pool(taken, &mut self.out).map(PoolId);
+        id.ok_or(refusal(RefusalCode::Limit, most + 1, most).into())
+    }
+
+    /// The quota of a new pool or heap.
+    pub(super) fn first_quota(&self, max_bytes: u64) -> u64 {
+        self.config
+            .default_quota
+            .unwrap_or(u64::MAX)
+            .min(max_bytes)
+            // What can never be granted must be an error at once, not a wait.
+            .min(self.total_bytes)
     }
 
     pub(super) fn free_entry(&self, me: DomainId) -> Option<u32> {

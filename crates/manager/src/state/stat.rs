@@ -4,8 +4,8 @@ use super::types::{Action, ClientId, Done};
 use super::{State, refusal};
 use std::collections::VecDeque;
 use tranship_proto::{
-    ChannelId, ChannelStat, DomainId, DomainStat, Event, ExportId, HoldStat, ManagerStat, PoolId,
-    PoolStat, RefusalCode, Req, Role, StatRecord,
+    ChannelId, ChannelStat, DomainId, DomainStat, Event, ExportId, HeapStat, HoldStat, ManagerStat,
+    PoolId, PoolStat, RefusalCode, Req, Role, StatRecord,
 };
 
 /// Slots that are looked through for one request at most; holdings beyond are left out.
@@ -29,6 +29,7 @@ enum Item {
     Channel(ChannelId),
     Export(ExportId),
     Hold(PoolId, DomainId),
+    Heap(PoolId),
 }
 
 impl State {
@@ -36,6 +37,7 @@ impl State {
         let mut items = VecDeque::from([Item::Manager]);
         items.extend(self.domains.keys().map(|d| Item::Domain(*d)));
         items.extend(self.pools.keys().map(|p| Item::Pool(*p)));
+        items.extend(self.heaps.keys().map(|h| Item::Heap(*h)));
         items.extend(self.channels.keys().map(|c| Item::Channel(*c)));
         items.extend(self.exports.keys().map(|e| Item::Export(*e)));
         for (pool, p) in &self.pools {
@@ -91,6 +93,7 @@ impl State {
             })),
             Item::Domain(id) => self.domain_record(id),
             Item::Pool(id) => self.pool_record(id),
+            Item::Heap(id) => self.heap_record(id),
             Item::Export(id) => {
                 let e = self.exports.get(&id)?;
                 Some(StatRecord::Channel(ChannelStat {
@@ -187,6 +190,18 @@ impl State {
             chunk_bytes: p.chunk_bytes,
             slots: p.slots,
             readers: u32::try_from(p.readers.len()).unwrap_or(u32::MAX),
+        }))
+    }
+
+    fn heap_record(&self, id: PoolId) -> Option<StatRecord> {
+        let h = self.heaps.get(&id)?;
+        Some(StatRecord::Heap(HeapStat {
+            heap: id,
+            name: h.name.clone(),
+            owner: h.owner,
+            max_bytes: h.max_bytes,
+            quota_bytes: h.quota_bytes,
+            admitted_bytes: h.admitted,
         }))
     }
 

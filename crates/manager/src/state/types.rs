@@ -132,7 +132,7 @@ pub enum Input {
     },
     /// The administrator or a policy sets a quota.
     SetQuota {
-        /// Of which pool.
+        /// Of which pool or heap.
         pool: PoolId,
         /// New quota, bytes.
         quota_bytes: u64,

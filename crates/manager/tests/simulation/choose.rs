@@ -28,7 +28,7 @@ impl World {
         } else {
             self.rng.pick(&mine)
         };
-        match self.rng.below(24) {
+        match self.rng.below(27) {
             0 => {
                 let fd = self.table();
                 let request = Request::CreatePool {
@@ -223,8 +223,61 @@ impl World {
                 };
                 self.say(i, Request::Resync { req, pool }, vec![]);
             }
+            24..=26 => self.use_heaps(i, wild, req),
             20 if self.rng.one_in(8) => self.say(i, Request::Stat { req }, vec![]),
             _ => self.rare(i, pool, channel, req),
+        }
+    }
+
+    /// Heaps: made, grown, given back, destroyed.
+    fn use_heaps(&mut self, i: usize, wild: bool, req: Req) {
+        let own: Vec<PoolId> = self.procs[i].heaps.keys().copied().collect();
+        let every: Vec<PoolId> = self.heap_books.keys().copied().collect();
+        let heap = self.rng.pick(if wild { &every } else { &own });
+        let some = |rng: &mut Rng| 1 + rng.next() % (6 * CHUNK);
+        match (self.rng.below(8), heap) {
+            (0, Some(heap)) => {
+                self.procs[i].heaps.remove(&heap);
+                self.say(i, Request::DestroyHeap { heap }, vec![]);
+            }
+            (1..=2, Some(heap)) => {
+                let bytes = some(&mut self.rng);
+                if let Some(has) = self.procs[i].heaps.get_mut(&heap) {
+                    *has = has.saturating_sub(bytes);
+                }
+                self.say(i, Request::GiveBack { heap, bytes }, vec![]);
+            }
+            (3..=6, Some(heap)) => {
+                let bytes = some(&mut self.rng);
+                let least_bytes = self.rng.next() % (bytes + bytes / 8 + 2);
+                self.asked.insert(req, (least_bytes, bytes));
+                let request = Request::Admit {
+                    req,
+                    heap,
+                    bytes,
+                    least_bytes,
+                };
+                self.say(i, request, vec![]);
+            }
+            (7, Some(heap)) if self.rng.one_in(3) => {
+                let quota_bytes = CHUNK * self.rng.below(20) as u64;
+                let pool = heap;
+                self.feed(Input::SetQuota { pool, quota_bytes });
+            }
+            _ => {
+                let held_bytes = self.procs[i].held.pop().unwrap_or(0);
+                if held_bytes > 0 {
+                    self.count("heap came back");
+                }
+                self.asked.insert(req, (0, held_bytes));
+                let request = Request::CreateHeap {
+                    req,
+                    name: "h".to_owned(),
+                    max_bytes: some(&mut self.rng),
+                    held_bytes,
+                };
+                self.say(i, request, vec![]);
+            }
         }
     }
 

@@ -95,6 +95,16 @@ impl World {
             } => {
                 p.gone.insert((pool, index, serial));
             }
+            Event::HeapCreated {
+                heap,
+                admitted_bytes,
+                ..
+            } => {
+                p.heaps.insert(heap, admitted_bytes);
+            }
+            Event::Admitted { heap, bytes, .. } => {
+                *p.heaps.entry(heap).or_default() += bytes;
+            }
             Event::PeerGone { channel, .. } => {
                 p.left.insert(channel);
             }

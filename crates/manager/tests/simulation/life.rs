@@ -125,10 +125,13 @@ impl World {
         self.boards.clear();
         self.board_of.clear();
         self.joined.clear();
+        self.heap_books.clear();
         self.watched.clear();
         for p in &mut self.procs {
             p.client = None;
             p.queue.clear();
+            let heaps = std::mem::take(&mut p.heaps);
+            p.held.extend(heaps.into_values());
         }
     }
 }

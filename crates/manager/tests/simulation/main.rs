@@ -76,6 +76,9 @@ struct Proc {
     /// It was away once: marked then, and nobody waited for it.
     returned: bool,
     left: BTreeSet<ChannelId>,
+    /// Its heaps, and what it had in others when their connection ended.
+    heaps: BTreeMap<PoolId, u64>,
+    held: Vec<u64>,
 }
 
 struct World {
@@ -103,6 +106,9 @@ struct World {
     showing: bool,
     /// The `rcvd` counters of each queue of which a writer was queued `QueueJoined`, and whether that went out.
     joined: BTreeMap<(PoolId, ChannelId), (FdToken, bool)>,
+    /// What was admitted to which heap over which connection; what was asked for: at least, at most.
+    heap_books: BTreeMap<PoolId, (ClientId, u64)>,
+    asked: BTreeMap<Req, (u64, u64)>,
     /// What happened how often, to see that the simulation reaches everything.
     counts: BTreeMap<&'static str, u64>,
 }
@@ -143,6 +149,8 @@ impl World {
             waited: BTreeSet::new(),
             showing: false,
             joined: BTreeMap::new(),
+            heap_books: BTreeMap::new(),
+            asked: BTreeMap::new(),
             counts: BTreeMap::new(),
         }
     }
@@ -279,6 +287,9 @@ fn nothing_contradicts_itself_whatever_comes_in_which_order() {
             "claimed",
             "expelled",
             "orphan read",
+            "admitted in part",
+            "heap came back",
+            "ended with its heaps",
         ] {
             assert!(
                 counts.get(what).is_some_and(|n| *n > 0),

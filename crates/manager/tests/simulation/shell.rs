@@ -17,7 +17,15 @@ impl World {
                     ..
                 }
             );
+            self.note_heaps(&input);
+            let (hung_up, domains) = (
+                matches!(input, Input::HungUp { .. }),
+                self.state.population()[0],
+            );
             let actions = self.state.step(self.now, input);
+            if hung_up && self.state.population()[0] < domains {
+                self.count("ended with its heaps");
+            }
             let mut disconnected = BTreeSet::new();
             for action in actions {
                 self.act(action, &mut inputs, &mut disconnected);
@@ -26,6 +34,8 @@ impl World {
                 panic!("{e}");
             }
         }
+        let books = self.heap_books.iter().map(|(id, (_, n))| (*id, *n));
+        assert_eq!(self.state.heaps(), books.collect(), "heaps");
         let (granted, stranded) = self.state.memory();
         assert!(granted + stranded <= TOTAL);
         assert_eq!(
@@ -55,6 +65,7 @@ impl World {
                     );
                 }
                 self.check_order(client, &event);
+                self.check_admitted(client, &event);
                 if let Event::ChunkAdded {
                     pool,
                     index,
@@ -82,6 +93,7 @@ impl World {
             }
             Action::Disconnect { client, refusal } => {
                 gone.insert(client);
+                self.heaps_end(client);
                 self.board_of.remove(&client);
                 self.count(if refusal.is_some() {
                     "expelled"
@@ -160,6 +172,71 @@ impl World {
             }
             Action::ReserveIds { next, next_pool } => self.ids = IdStart { next, next_pool },
             Action::Exit => {}
+        }
+    }
+
+    /// What an input does to the books about heaps, answers apart.
+    fn note_heaps(&mut self, input: &Input) {
+        match input {
+            Input::HungUp { client } => self.heaps_end(*client),
+            Input::Request {
+                client,
+                request,
+                fds,
+            } if fds.is_empty() => match request {
+                Request::GiveBack { heap, bytes } => {
+                    if let Some((_, n)) = self.heap_books.get_mut(heap).filter(|(c, _)| c == client)
+                    {
+                        *n = n.saturating_sub(*bytes);
+                    }
+                }
+                Request::DestroyHeap { heap } => {
+                    self.heap_books.retain(|h, (c, _)| h != heap || c != client);
+                }
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+
+    /// A connection ends, and its heaps with it.
+    fn heaps_end(&mut self, client: ClientId) {
+        self.heap_books.retain(|_, (c, _)| *c != client);
+        if let Some(p) = self.proc_of(client) {
+            let heaps = std::mem::take(&mut p.heaps);
+            p.held.extend(heaps.into_values());
+        }
+    }
+
+    /// What was admitted is what was asked for, or less.
+    fn check_admitted(&mut self, client: ClientId, event: &Event) {
+        match *event {
+            Event::HeapCreated {
+                req,
+                heap,
+                admitted_bytes,
+                quota_bytes,
+            } => {
+                let (_, held) = self.asked.remove(&req).expect("asked for");
+                assert!(admitted_bytes <= held.min(quota_bytes));
+                assert!(
+                    self.pools_seen.insert(heap),
+                    "heap {heap} was handed out twice"
+                );
+                let old = self.heap_books.insert(heap, (client, admitted_bytes));
+                assert!(old.is_none(), "heap {heap} is there twice");
+            }
+            Event::Admitted { req, heap, bytes } => {
+                let (least, most) = self.asked.remove(&req).expect("asked for");
+                assert!((least.max(1)..=most).contains(&bytes), "{event:?}");
+                if bytes < most {
+                    self.count("admitted in part");
+                }
+                let book = self.heap_books.get_mut(&heap).expect("a heap");
+                assert_eq!(book.0, client, "somebody else's heap");
+                book.1 += bytes;
+            }
+            _ => {}
         }
     }
 

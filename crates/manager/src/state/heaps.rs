@@ -1,0 +1,143 @@
+//! Heaps: private memory of a domain, admitted by the byte. There is nothing to see of it but what its owner says, so
+//! it lives as long as the connection over which that is said; whoever comes back creates it again with what it has.
+
+use super::model::Heap;
+use super::types::Done;
+use super::{Fail, State, no_such, not_yours, refusal};
+use tranship_proto::{DomainId, Event, PoolId, RefusalCode, Req, check_name};
+
+const MAX_HEAP_BYTES: u64 = 1 << 46;
+
+impl State {
+    pub(super) fn create_heap(
+        &mut self,
+        me: DomainId,
+        req: Req,
+        name: &str,
+        max_bytes: u64,
+        held_bytes: u64,
+    ) -> Done {
+        if !check_name(name) {
+            return Err(refusal(RefusalCode::BadArgument, name.len() as u64, 64).into());
+        }
+        if max_bytes == 0 || max_bytes > MAX_HEAP_BYTES {
+            return Err(refusal(RefusalCode::BadArgument, max_bytes, MAX_HEAP_BYTES).into());
+        }
+        let uid = self.domains.get(&me).ok_or(no_such(me.0))?.uid;
+        self.check_pool_limit(uid)?;
+        let id = self.fresh_pool_id()?;
+        let quota_bytes = self.first_quota(max_bytes);
+        let admitted = held_bytes.min(quota_bytes).min(self.free_bytes());
+        let heap = Heap {
+            name: name.to_owned(),
+            owner: me,
+            uid,
+            max_bytes,
+            quota_bytes,
+            admitted,
+            asked_to_shrink: None,
+        };
+        self.heaps.insert(id, heap);
+        self.money.granted += admitted;
+        let created = Event::HeapCreated {
+            req,
+            heap: id,
+            quota_bytes,
+            admitted_bytes: admitted,
+        };
+        self.tell(me, created, &[]);
+        Ok(())
+    }
+
+    pub(super) fn admit_bytes(
+        &mut self,
+        me: DomainId,
+        req: Req,
+        id: PoolId,
+        least_bytes: u64,
+        bytes: u64,
+    ) -> Done {
+        let total = self.free_bytes();
+        let heap = self.own_heap(me, id)?;
+        if least_bytes == 0 || least_bytes > bytes {
+            return Err(refusal(RefusalCode::BadArgument, least_bytes, bytes).into());
+        }
+        let quota = heap.quota_bytes.saturating_sub(heap.admitted);
+        if quota < least_bytes {
+            return Err(refusal(RefusalCode::Quota, least_bytes, quota).into());
+        }
+        if total < least_bytes {
+            self.ask_to_shrink(id);
+            return Err(refusal(RefusalCode::Total, least_bytes, total).into());
+        }
+        let bytes = bytes.min(quota).min(total);
+        heap.admitted += bytes;
+        self.money.granted += bytes;
+        let admitted = Event::Admitted {
+            req,
+            heap: id,
+            bytes,
+        };
+        self.tell(me, admitted, &[]);
+        Ok(())
+    }
+
+    pub(super) fn give_back(&mut self, me: DomainId, id: PoolId, bytes: u64) -> Done {
+        let heap = self.own_heap(me, id)?;
+        let bytes = bytes.min(heap.admitted);
+        heap.admitted -= bytes;
+        self.money.granted -= bytes;
+        Ok(())
+    }
+
+    pub(super) fn destroy_heap(&mut self, me: DomainId, id: PoolId) -> Done {
+        self.own_heap(me, id)?;
+        self.drop_heap(id);
+        Ok(())
+    }
+
+    /// All heaps of a domain whose connection ends.
+    pub(super) fn drop_heaps_of(&mut self, me: DomainId) {
+        let own = self.heaps.iter().filter(|(_, h)| h.owner == me);
+        let own: Vec<PoolId> = own.map(|(id, _)| *id).collect();
+        for id in own {
+            self.drop_heap(id);
+        }
+    }
+
+    fn drop_heap(&mut self, id: PoolId) {
+        if let Some(heap) = self.heaps.remove(&id) {
+            self.money.granted -= heap.admitted;
+        }
+    }
+
+    pub(super) fn set_heap_quota(&mut self, id: PoolId, quota_bytes: u64) {
+        let total = self.total_bytes;
+        let Some(heap) = self.heaps.get_mut(&id) else {
+            return;
+        };
+        let quota_bytes = quota_bytes.min(heap.max_bytes).min(total);
+        heap.quota_bytes = quota_bytes;
+        let (owner, over) = (heap.owner, heap.admitted > quota_bytes);
+        let quota = Event::Quota {
+            pool: id,
+            quota_bytes,
+        };
+        self.tell(owner, quota, &[]);
+        if over {
+            let shrink = Event::Shrink {
+                pool: id,
+                target_bytes: quota_bytes,
+            };
+            self.tell(owner, shrink, &[]);
+        }
+    }
+
+    fn own_heap(&mut self, me: DomainId, id: PoolId) -> Result<&mut Heap, Fail> {
+        match self.heaps.get_mut(&id) {
+            None => Err(no_such(id.0)),
+            Some(heap) if heap.owner != me => Err(not_yours(id.0)),
+            Some(heap) => Ok(heap),
+        }
+    }
+}
