@@ -65,6 +65,28 @@ pub fn reserve(len: usize, align: usize) -> io::Result<NonNull<u8>> {
     }
 }
 
+/// Reserves addresses for private memory: `len` zeros that can be read and written, aligned to `align` (a power of two,
+/// at least a page). A page takes memory when it is first written, until [`discard`]; a forked child gets a copy.
+pub fn reserve_private(len: usize, align: usize) -> io::Result<NonNull<u8>> {
+    let base = reserve(len, align)?;
+    // SAFETY: exactly the reservation just made, which nobody else knows.
+    unsafe {
+        rustix::mm::madvise(base.as_ptr().cast(), len, Advice::LinuxDoFork)?;
+        protect(base, len, Access::ReadWrite)?;
+    }
+    Ok(base)
+}
+
+/// Gives the memory of private pages back to the kernel at once; they read as zeros from then on.
+///
+/// # Safety
+/// The range is page-aligned private memory of the caller's, and nobody needs its contents.
+pub unsafe fn discard(addr: NonNull<u8>, len: usize) -> io::Result<()> {
+    // SAFETY: passed on to the caller.
+    unsafe { rustix::mm::madvise(addr.as_ptr().cast(), len, Advice::LinuxDontNeed) }
+        .map_err(Into::into)
+}
+
 /// Maps `len` bytes of `fd` at an address of the kernel's choice, shared, not inherited by children.
 pub fn map_shared(
     fd: impl AsFd,

@@ -55,6 +55,26 @@ pub fn fallocate(fd: impl AsFd, len: u64) -> io::Result<()> {
     Ok(())
 }
 
+/// Gives a part of the file memory, within its size. As [`fallocate`] at a cgroup's limit.
+pub fn fallocate_range(fd: impl AsFd, offset: u64, len: u64) -> io::Result<()> {
+    retry(|| rustix::fs::fallocate(fd.as_fd(), FallocateFlags::KEEP_SIZE, offset, len))
+}
+
+/// Takes the memory of a part of the file away: it reads as zeros from then on, in every mapping.
+pub fn punch(fd: impl AsFd, offset: u64, len: u64) -> io::Result<()> {
+    let flags = FallocateFlags::KEEP_SIZE | FallocateFlags::PUNCH_HOLE;
+    retry(|| rustix::fs::fallocate(fd.as_fd(), flags, offset, len))
+}
+
+fn retry(mut call: impl FnMut() -> rustix::io::Result<()>) -> io::Result<()> {
+    loop {
+        match call() {
+            Err(rustix::io::Errno::INTR) => {}
+            other => return Ok(other?),
+        }
+    }
+}
+
 /// What the kernel says about a file that somebody showed us.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Facts {

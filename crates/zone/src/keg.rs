@@ -334,8 +334,20 @@ impl Keg {
 
     /// Gives all empty slabs back; returns how many.
     pub fn reap(&mut self, source: &mut impl SlabSource, hooks: &mut impl SlabHooks) -> usize {
+        self.reap_some(usize::MAX, source, hooks)
+    }
+
+    /// As [`reap`](Self::reap), at most `most` slabs.
+    pub fn reap_some(
+        &mut self,
+        most: usize,
+        source: &mut impl SlabSource,
+        hooks: &mut impl SlabHooks,
+    ) -> usize {
         let mut given = 0;
-        while let Some(&number) = self.heads.first().filter(|&&number| number != NONE) {
+        while given < most
+            && let Some(&number) = self.heads.first().filter(|&&number| number != NONE)
+        {
             self.unlink(number);
             self.give_back(number, source, hooks);
             given += 1;

@@ -27,21 +27,26 @@
 //! NOT here: shared memory, mapping, liveness of what was sent, quotas, blocking. They sit behind [`Backend`],
 //! [`SlabSource`] and [`SlabHooks`].
 
+pub mod arena;
 mod bits;
 mod bucket;
 mod cache;
 mod classes;
 mod config;
 mod depot;
+pub mod item;
 mod keg;
 mod local;
+mod lock;
 mod registry;
 mod runs;
 mod slots;
 mod zone;
 
+pub use arena::Arena;
 pub use classes::Classes;
 pub use config::{Barrier, Level, ZoneConfig, ZoneStats};
+pub use item::{Bytes, ItemKeg, ItemOptions, ItemZone, Object};
 pub use keg::{GrowError, Keg, NewSlab, Place, SlabHooks, SlabShape, SlabSource};
 pub use runs::{PAGE, Run, RunAllocator};
 pub use slots::{SlotNumbers, SlotSet};

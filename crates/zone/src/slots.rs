@@ -18,6 +18,15 @@ pub enum SlotSet {
     },
     /// One number per item, when no range was free.
     List(Box<[u32]>),
+    /// `count` numbers from `first` on, each `step` above the one before.
+    Stride {
+        /// The first item's number.
+        first: u32,
+        /// From one to the next.
+        step: u32,
+        /// How many.
+        count: u16,
+    },
 }
 
 impl SlotSet {
@@ -27,6 +36,7 @@ impl SlotSet {
         match self {
             Self::Range { count, .. } => *count as usize,
             Self::List(list) => list.len(),
+            Self::Stride { count, .. } => usize::from(*count),
         }
     }
 
@@ -44,6 +54,9 @@ impl SlotSet {
                 (u32::from(index) < *count).then(|| first + u32::from(index))
             }
             Self::List(list) => list.get(usize::from(index)).copied(),
+            Self::Stride { first, step, count } => {
+                (index < *count).then(|| first + u32::from(index) * step)
+            }
         }
     }
 

@@ -107,6 +107,29 @@ impl<B: Backend> Zone<B> {
         self.alloc_cached().or_else(|| self.inner.alloc_slow())
     }
 
+    /// What `alloc` does when `alloc_cached` found nothing, without counting a failure.
+    pub(crate) fn obtain(&self) -> Option<u32> {
+        self.inner.obtain()
+    }
+
+    /// An allocation failed after all.
+    pub(crate) fn count_failure(&self) {
+        self.inner.counters.failures.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Items came from the backend, and went out, past the zone.
+    pub(crate) fn count_imported(&self, items: u64) {
+        let counters = &self.inner.counters;
+        counters.imported.fetch_add(items, Ordering::Relaxed);
+        // Ordering: as in `Cache::count_alloc`.
+        counters.allocs.fetch_add(items, Ordering::Release);
+    }
+
+    /// Whether [`close`](Self::close) was called.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.inner.closed.load(Ordering::Relaxed)
+    }
+
     /// As [`alloc`](Self::alloc), out of the calling thread's cache or not at all; always `None` under pressure and once
     /// the zone is closed.
     #[inline]
@@ -201,6 +224,14 @@ impl<B: Backend> Zone<B> {
 impl<B: Backend> Inner<B> {
     #[cold]
     fn alloc_slow(&self) -> Option<u32> {
+        let item = self.obtain();
+        if item.is_none() {
+            self.counters.failures.fetch_add(1, Ordering::Relaxed);
+        }
+        item
+    }
+
+    fn obtain(&self) -> Option<u32> {
         if self.closed.load(Ordering::Relaxed) {
             return None;
         }
@@ -211,7 +242,7 @@ impl<B: Backend> Inner<B> {
         };
         let item = item.or_else(|| self.import(cache.as_deref()));
         match (item, &cache) {
-            (None, _) => _ = self.counters.failures.fetch_add(1, Ordering::Relaxed),
+            (None, _) => {}
             (Some(_), Some(cache)) => cache.count_alloc(),
             // Ordering: as in `Cache::count_alloc`.
             (Some(_), None) => _ = self.counters.allocs.fetch_add(1, Ordering::Release),

@@ -1,0 +1,329 @@
+//! An arena: a window of addresses, cut into runs of pages, with a map from each page to whose it is.
+//!
+//! Kegs take their slabs from it; whoever needs pages by themselves (a large allocation) takes them with
+//! [`Arena::alloc_pages`]. Everything about the pages is kept outside them: [`Arena::owner`] says whose an address is
+//! by one load from a table beside the window.
+
+mod map;
+mod memory;
+mod pages;
+
+pub use memory::{File, Memory, Private};
+
+use crate::lock::Lock;
+use crate::runs::{PAGE, Run};
+use map::{Entry, PageMap};
+use pages::Pages;
+use std::io;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The longest window: items are named by their offset in units of [`UNIT`], in 32 bits.
+pub const MAX_BYTES: u64 = UNIT << 32;
+/// Bytes of the unit in which items are named, and their least alignment.
+pub const UNIT: u64 = 16;
+
+/// Tag of pages that were taken with [`Arena::alloc_pages`].
+pub const PAGES_TAG: u8 = 255;
+
+const CHUNK: u64 = 2 << 20;
+
+/// Whose an address is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owner {
+    /// An item of the keg with this tag (or the waste at the end of one of its slabs).
+    Keg(u8),
+    /// Pages of [`Arena::alloc_pages`]; how many, if the address is on the first of them.
+    Pages(Option<u32>),
+}
+
+/// How much an arena has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ArenaStats {
+    /// Pages of slabs and of [`Arena::alloc_pages`].
+    pub used_pages: u64,
+    /// Pages with memory: those in use, and free ones that were in use a moment ago.
+    pub committed_pages: u64,
+    /// Pages whose memory was given back, ever.
+    pub given_back_pages: u64,
+    /// Times that the memory or the window said no.
+    pub failures: u64,
+}
+
+/// A window of at most 64 GiB. Share it with an `Arc`. All methods may be called by any thread.
+pub struct Arena {
+    base: NonNull<u8>,
+    bytes: u64,
+    map: PageMap,
+    pages: Lock<Pages>,
+    tags: Lock<[u64; 4]>,
+    given_back: AtomicU64,
+    failures: AtomicU64,
+    memory: Box<dyn Memory>,
+}
+
+// SAFETY: `base` is only an address; the tables are locked or atomic.
+unsafe impl Send for Arena {}
+// SAFETY: as above.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    /// An arena over private anonymous memory of at most `bytes` (a promise of addresses only).
+    ///
+    /// # Errors
+    /// What `mmap` says.
+    pub fn private(bytes: u64) -> io::Result<Self> {
+        Self::new(Private::reserve(bytes.min(MAX_BYTES))?)
+    }
+
+    /// An arena over `memory`.
+    ///
+    /// # Errors
+    /// If the window is longer than 64 GiB or no multiple of 2 MiB, or there is no room for the page map.
+    pub fn new(memory: impl Memory) -> io::Result<Self> {
+        let (base, bytes) = (memory.base(), memory.bytes());
+        if bytes > MAX_BYTES || !bytes.is_multiple_of(CHUNK) || bytes == 0 {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("a window of {bytes} bytes: not a multiple of {CHUNK} up to {MAX_BYTES}"),
+            ));
+        }
+        let chunks = u32::try_from(bytes / CHUNK).expect("at most 2^15");
+        let pages = Pages::new(chunks, CHUNK);
+        let map = PageMap::new(u32::try_from(bytes / PAGE).expect("at most 2^24"))?;
+        let mut tags = [0; 4];
+        tags[0] |= 1;
+        tags[usize::from(PAGES_TAG) / 64] |= 1 << (PAGES_TAG % 64);
+        Ok(Self {
+            base,
+            bytes,
+            map,
+            pages: Lock::new(pages),
+            tags: Lock::new(tags),
+            given_back: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+            memory: Box::new(memory),
+        })
+    }
+
+    /// Where the window begins.
+    #[inline]
+    #[must_use]
+    pub fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// Length of the window, bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// What the pages are made of.
+    #[must_use]
+    pub fn memory(&self) -> &dyn Memory {
+        &*self.memory
+    }
+
+    /// Offset of an address in the window; `None` outside it.
+    #[inline]
+    #[must_use]
+    pub fn offset_of(&self, address: *const u8) -> Option<u64> {
+        let offset = address.addr().wrapping_sub(self.base.addr().get()) as u64;
+        (offset < self.bytes).then_some(offset)
+    }
+
+    /// The tag of the keg that an address belongs to, [`PAGES_TAG`] for pages, 0 for neither and outside the window.
+    /// One comparison and one load. Exact for who holds what is there, a hint for others.
+    #[inline]
+    #[must_use]
+    pub fn tag_of(&self, address: *const u8) -> u8 {
+        let offset = address.addr().wrapping_sub(self.base.addr().get()) as u64;
+        self.map.get(offset / PAGE).tag
+    }
+
+    /// Whose an address is; `None` if nobody's.
+    #[must_use]
+    pub fn owner(&self, address: *const u8) -> Option<Owner> {
+        let entry = self.map.get(self.offset_of(address)? / PAGE);
+        match entry.tag {
+            0 => None,
+            PAGES_TAG => Some(Owner::Pages((entry.number > 0).then_some(entry.number))),
+            tag => Some(Owner::Keg(tag)),
+        }
+    }
+
+    /// Consecutive pages of 4096 bytes, with undefined contents; `None` if the window or the memory has not so many.
+    #[must_use]
+    pub fn alloc_pages(&self, pages: u32) -> Option<NonNull<u8>> {
+        let run = self.alloc_run(pages)?;
+        self.tag_pages(run);
+        Some(self.at(run.offset()))
+    }
+
+    /// As [`alloc_pages`](Self::alloc_pages), beginning at a multiple of `align` pages.
+    #[must_use]
+    pub fn alloc_pages_aligned(&self, pages: u32, align: u32) -> Option<NonNull<u8>> {
+        if align <= 1 {
+            return self.alloc_pages(pages);
+        }
+        let run = self.alloc_run(pages.checked_add(align - 1)?)?;
+        let base = self.base.addr().get() as u64 / PAGE;
+        let first = (base + u64::from(run.first_page)).next_multiple_of(u64::from(align)) - base;
+        let first = u32::try_from(first).expect("inside the run");
+        let end = run.first_page + run.pages;
+        for (from, to) in [(run.first_page, first), (first + pages, end)] {
+            if from < to {
+                self.free_run(Run {
+                    first_page: from,
+                    pages: to - from,
+                });
+            }
+        }
+        let run = Run {
+            first_page: first,
+            pages,
+        };
+        self.tag_pages(run);
+        Some(self.at(run.offset()))
+    }
+
+    /// Takes pages back.
+    ///
+    /// # Safety
+    /// Nobody uses the pages any more.
+    ///
+    /// # Panics
+    /// If `first` is not what `alloc_pages` returned.
+    pub unsafe fn free_pages(&self, first: NonNull<u8>) {
+        let Some(Owner::Pages(Some(pages))) = self.owner(first.as_ptr()) else {
+            panic!("{first:p} is not the first of some pages");
+        };
+        let offset = self.offset_of(first.as_ptr()).expect("it has an owner");
+        let run = Run {
+            first_page: u32::try_from(offset / PAGE).expect("at most 2^24 pages"),
+            pages,
+        };
+        self.set_entries(run, |_| Entry { tag: 0, number: 0 });
+        self.free_run(run);
+    }
+
+    /// Gives the memory back that free pages have had for at least one period; who keeps time calls it once a period.
+    /// Returns how many pages.
+    pub fn age(&self) -> u64 {
+        let given = self.pages.lock().age(|range| self.memory.decommit(range));
+        self.given_back.fetch_add(given, Ordering::Relaxed);
+        given
+    }
+
+    /// Gives the memory of all free pages back, at once. Returns how many pages.
+    pub fn purge(&self) -> u64 {
+        let given = self.pages.lock().purge(|range| self.memory.decommit(range));
+        self.given_back.fetch_add(given, Ordering::Relaxed);
+        given
+    }
+
+    /// How much there is.
+    #[must_use]
+    pub fn stats(&self) -> ArenaStats {
+        let (used_pages, committed_pages) = self.pages.lock().counts();
+        ArenaStats {
+            used_pages,
+            committed_pages,
+            given_back_pages: self.given_back.load(Ordering::Relaxed),
+            failures: self.failures.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The address at an offset in the window.
+    #[inline]
+    pub(crate) fn at(&self, offset: u64) -> NonNull<u8> {
+        debug_assert!(offset < self.bytes);
+        #[allow(
+            clippy::cast_possible_truncation,
+            reason = "below the length of a mapping"
+        )]
+        let offset = offset as usize;
+        // SAFETY: below `bytes`, inside the memory's mapping.
+        unsafe { self.base.add(offset) }
+    }
+
+    pub(crate) fn alloc_run(&self, pages: u32) -> Option<Run> {
+        if pages == 0 || u64::from(pages) >= MAX_BYTES / PAGE {
+            return None;
+        }
+        let mut state = self.pages.lock();
+        let attempt = |state: &mut Pages| {
+            state.alloc(
+                pages,
+                |range| self.memory.commit(range),
+                |range| self.memory.decommit(range),
+            )
+        };
+        if let Some(run) = attempt(&mut state) {
+            return Some(run);
+        }
+        // What lies around free may be what is missing.
+        let given = state.purge(|range| self.memory.decommit(range));
+        self.given_back.fetch_add(given, Ordering::Relaxed);
+        let run = (given > 0).then(|| attempt(&mut state)).flatten();
+        if run.is_none() {
+            self.failures.fetch_add(1, Ordering::Relaxed);
+        }
+        run
+    }
+
+    pub(crate) fn free_run(&self, run: Run) {
+        self.pages.lock().free(run);
+    }
+
+    /// A tag for a keg; `None` if all 254 are taken.
+    pub(crate) fn take_tag(&self) -> Option<u8> {
+        let mut tags = self.tags.lock();
+        let tag = (1..PAGES_TAG).find(|&tag| tags[usize::from(tag) / 64] >> (tag % 64) & 1 == 0)?;
+        tags[usize::from(tag) / 64] |= 1 << (tag % 64);
+        Some(tag)
+    }
+
+    pub(crate) fn give_tag(&self, tag: u8) {
+        self.tags.lock()[usize::from(tag) / 64] &= !(1 << (tag % 64));
+    }
+
+    /// The pages are slab `slab` of the keg with this tag.
+    pub(crate) fn tag_slab(&self, run: Run, tag: u8, slab: u32) {
+        self.set_entries(run, |_| Entry { tag, number: slab });
+    }
+
+    pub(crate) fn untag(&self, run: Run) {
+        self.set_entries(run, |_| Entry { tag: 0, number: 0 });
+    }
+
+    /// The keg and slab of an offset.
+    pub(crate) fn slab_of(&self, offset: u64) -> (u8, u32) {
+        let entry = self.map.get(offset / PAGE);
+        (entry.tag, entry.number)
+    }
+
+    fn tag_pages(&self, run: Run) {
+        self.set_entries(run, |page| Entry {
+            tag: PAGES_TAG,
+            number: if page == run.first_page { run.pages } else { 0 },
+        });
+    }
+
+    fn set_entries(&self, run: Run, entry: impl Fn(u32) -> Entry) {
+        for page in run.first_page..run.first_page + run.pages {
+            self.map.set(page, entry(page));
+        }
+    }
+}
+
+impl std::fmt::Debug for Arena {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Arena")
+            .field("base", &self.base)
+            .field("bytes", &self.bytes)
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,78 @@
+//! The page map: what each page of a window belongs to, in one load.
+
+use std::io;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+use tranship_sys::map;
+
+const NUMBER_BITS: u32 = 24;
+const NUMBERS: u32 = 1 << NUMBER_BITS;
+
+/// Whose a page is: a tag of 8 bits, 0 for nobody, and a number of 24 bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) tag: u8,
+    pub(crate) number: u32,
+}
+
+/// One word for each page, in memory that is taken when it is first written.
+///
+/// Read without a lock. An entry is written before an item of its page is handed out and after all have come back, so
+/// whoever holds an item reads what is right for it, by whatever handed the item over; for pages that the reader holds
+/// nothing of, what is read is a hint.
+#[derive(Debug)]
+pub(crate) struct PageMap {
+    words: NonNull<AtomicU32>,
+    pages: u32,
+}
+
+// SAFETY: only atomics, mapped until `drop`.
+unsafe impl Send for PageMap {}
+// SAFETY: as above.
+unsafe impl Sync for PageMap {}
+
+impl PageMap {
+    /// A map of `pages` pages that belong to nobody.
+    pub(crate) fn new(pages: u32) -> io::Result<Self> {
+        let words = map::reserve_private(Self::len(pages), tranship_sys::page_size())?.cast();
+        Ok(Self { words, pages })
+    }
+
+    fn len(pages: u32) -> usize {
+        (pages as usize * size_of::<AtomicU32>()).next_multiple_of(tranship_sys::page_size())
+    }
+
+    /// Whose a page is; nobody's outside the window.
+    #[inline]
+    pub(crate) fn get(&self, page: u64) -> Entry {
+        let mut word = 0;
+        if page < u64::from(self.pages) {
+            #[allow(
+                clippy::cast_possible_truncation,
+                reason = "below `pages`, which is a u32"
+            )]
+            let index = page as usize;
+            // SAFETY: below `pages`, mapped until `drop`, and zeros are valid.
+            word = unsafe { self.words.add(index).as_ref() }.load(Ordering::Relaxed);
+        }
+        Entry {
+            tag: (word >> NUMBER_BITS).to_le_bytes()[0],
+            number: word % NUMBERS,
+        }
+    }
+
+    /// Says whose a page is.
+    pub(crate) fn set(&self, page: u32, entry: Entry) {
+        assert!(page < self.pages && entry.number < NUMBERS, "page {page}");
+        let word = u32::from(entry.tag) << NUMBER_BITS | entry.number;
+        // SAFETY: as in `get`.
+        unsafe { self.words.add(page as usize).as_ref() }.store(word, Ordering::Relaxed);
+    }
+}
+
+impl Drop for PageMap {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping.
+        let _ = unsafe { map::unmap(self.words.cast(), Self::len(self.pages)) };
+    }
+}

@@ -1,0 +1,171 @@
+//! Which pages of a window are in use, free with memory, and free without.
+//!
+//! A page that is freed keeps its memory until it has been free through one whole period (two calls of
+//! [`Pages::age`]), so that going to and fro costs no system calls.
+
+use crate::runs::{PAGE, Run, RunAllocator};
+use std::ops::Range;
+
+const ABSENT: u8 = 0;
+const USED: u8 = 1;
+const FRESH: u8 = 2;
+const OLD: u8 = 3;
+
+/// Runs of pages with their memory. Its arena locks it.
+pub(super) struct Pages {
+    runs: RunAllocator,
+    state: Vec<u8>,
+    /// What was freed in this period, and in the one before; may have been used again.
+    fresh: Vec<Run>,
+    old: Vec<Run>,
+    used: u64,
+    committed: u64,
+}
+
+impl Pages {
+    pub(super) fn new(chunks: u32, chunk_bytes: u64) -> Self {
+        let runs = RunAllocator::new(chunks, chunk_bytes);
+        let pages = chunks as usize * runs.chunk_pages() as usize;
+        Self {
+            runs,
+            state: vec![ABSENT; pages],
+            fresh: Vec::new(),
+            old: Vec::new(),
+            used: 0,
+            committed: 0,
+        }
+    }
+
+    /// Pages in use, and pages with memory.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        (self.used, self.committed)
+    }
+
+    /// A run of `pages` with memory, which `commit` gives; `None` if the window is full or `commit` refuses.
+    pub(super) fn alloc(
+        &mut self,
+        pages: u32,
+        mut commit: impl FnMut(Range<u64>) -> bool,
+        decommit: impl FnMut(Range<u64>),
+    ) -> Option<Run> {
+        let run = match self.runs.alloc(pages) {
+            Some(run) => run,
+            None => {
+                for chunk in self.runs.plan_growth(pages)? {
+                    self.runs.add_chunk(chunk);
+                }
+                self.runs.alloc(pages)?
+            }
+        };
+        let absent: Vec<Run> = self.pieces(run, |state| state == ABSENT).collect();
+        for (done, piece) in absent.iter().enumerate() {
+            if !commit(bytes_of(*piece)) {
+                absent[..done]
+                    .iter()
+                    .map(|piece| bytes_of(*piece))
+                    .for_each(decommit);
+                self.runs.free(run);
+                return None;
+            }
+        }
+        let fresh: u64 = absent.iter().map(|piece| u64::from(piece.pages)).sum();
+        self.committed += fresh;
+        self.used += u64::from(run.pages);
+        self.mark(run, USED);
+        Some(run)
+    }
+
+    /// Takes a run back; its memory stays for a while.
+    pub(super) fn free(&mut self, run: Run) {
+        self.runs.free(run);
+        self.used -= u64::from(run.pages);
+        self.mark(run, FRESH);
+        self.fresh.push(run);
+    }
+
+    /// One period has passed: takes the memory of what was free all through the one before.
+    pub(super) fn age(&mut self, decommit: impl FnMut(Range<u64>)) -> u64 {
+        let old = std::mem::take(&mut self.old);
+        let given = self.give(old, |state| state == OLD, decommit);
+        self.old = std::mem::take(&mut self.fresh);
+        for at in 0..self.old.len() {
+            let run = self.old[at];
+            for state in &mut self.state[range_of(run)] {
+                if *state == FRESH {
+                    *state = OLD;
+                }
+            }
+        }
+        given
+    }
+
+    /// Takes the memory of all free pages; returns how many they were.
+    pub(super) fn purge(&mut self, decommit: impl FnMut(Range<u64>)) -> u64 {
+        let mut all = std::mem::take(&mut self.old);
+        all.append(&mut self.fresh);
+        self.give(all, |state| state == OLD || state == FRESH, decommit)
+    }
+
+    fn give(
+        &mut self,
+        mut runs: Vec<Run>,
+        which: impl Fn(u8) -> bool,
+        mut decommit: impl FnMut(Range<u64>),
+    ) -> u64 {
+        runs.sort_unstable();
+        let mut given = 0;
+        let mut last: Option<Run> = None;
+        for run in runs {
+            let pieces: Vec<Run> = self.pieces(run, &which).collect();
+            for piece in pieces {
+                self.mark(piece, ABSENT);
+                given += u64::from(piece.pages);
+                last = match last {
+                    Some(last) if last.first_page + last.pages == piece.first_page => Some(Run {
+                        first_page: last.first_page,
+                        pages: last.pages + piece.pages,
+                    }),
+                    other => {
+                        if let Some(run) = other {
+                            decommit(bytes_of(run));
+                        }
+                        Some(piece)
+                    }
+                };
+            }
+        }
+        if let Some(run) = last {
+            decommit(bytes_of(run));
+        }
+        self.committed -= given;
+        given
+    }
+
+    fn mark(&mut self, run: Run, state: u8) {
+        self.state[range_of(run)].fill(state);
+    }
+
+    /// The longest parts of a run whose pages are all in such a state.
+    fn pieces(&self, run: Run, which: impl Fn(u8) -> bool) -> impl Iterator<Item = Run> {
+        let end = run.first_page + run.pages;
+        let mut at = run.first_page;
+        std::iter::from_fn(move || {
+            let is = |page: u32| which(self.state[page as usize]);
+            let first_page = (at..end).find(|&page| is(page))?;
+            let stop = (first_page..end).find(|&page| !is(page)).unwrap_or(end);
+            at = stop;
+            Some(Run {
+                first_page,
+                pages: stop - first_page,
+            })
+        })
+    }
+}
+
+fn range_of(run: Run) -> Range<usize> {
+    run.first_page as usize..(run.first_page + run.pages) as usize
+}
+
+fn bytes_of(run: Run) -> Range<u64> {
+    run.offset()..run.offset() + u64::from(run.pages) * PAGE
+}

@@ -1,0 +1,21 @@
+//! Items in memory: kegs over an arena, and zones over kegs.
+//!
+//! ```text
+//!    ItemZone "packet"    ItemZone "mbuf"         caches, ctor and dtor, init and fini, a limit each
+//!             └─────┬──────────┘
+//!                ItemKeg                          slabs of items of one size, a reserve
+//!                   │
+//!                 Arena                           pages, and whose they are
+//! ```
+
+mod keg;
+mod limit;
+mod object;
+mod request;
+mod supply;
+mod zone;
+
+pub use keg::{ItemKeg, KegError, MAX_ITEM_BYTES};
+pub use object::{Bytes, Object, Refused};
+pub use request::{AllocError, Request, Wait};
+pub use zone::{ItemOptions, ItemStats, ItemZone};

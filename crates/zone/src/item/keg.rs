@@ -1,0 +1,292 @@
+//! A keg of items in an arena, shared by the zones over it.
+
+use crate::arena::{Arena, UNIT};
+use crate::keg::{Keg, NewSlab, Place, SlabHooks, SlabShape, SlabSource};
+use crate::lock::Lock;
+use crate::runs::{PAGE, Run};
+use crate::slots::SlotSet;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The largest items of kegs, bytes. What is larger is better taken as pages of the arena.
+pub const MAX_ITEM_BYTES: u64 = 1 << 20;
+
+/// Why there is no keg.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum KegError {
+    /// Items of that size or alignment are not made.
+    #[error(
+        "items of {bytes} bytes aligned to {align}: not 1 to {MAX_ITEM_BYTES} bytes, aligned to a power of two up to {PAGE}"
+    )]
+    Shape {
+        /// Bytes of an item.
+        bytes: u64,
+        /// Its alignment, bytes.
+        align: u64,
+    },
+    /// The arena has 254 kegs.
+    #[error("the arena has 254 kegs already")]
+    Full,
+}
+
+/// Cuts slabs of an arena into items of one size. Zones share it with an `Arc`; all metadata is outside the items.
+pub struct ItemKeg {
+    arena: Arc<Arena>,
+    tag: u8,
+    bytes: u64,
+    stride: u64,
+    slabs: Lock<Keg>,
+    reserve: AtomicU64,
+}
+
+impl ItemKeg {
+    /// A keg of items of `bytes` bytes, aligned to `align` (a power of two up to 4096; at least 16 is given).
+    ///
+    /// # Errors
+    /// If no such items can be made, or the arena has too many kegs.
+    pub fn new(arena: &Arc<Arena>, bytes: u64, align: u64) -> Result<Arc<Self>, KegError> {
+        Self::with_slack(arena, bytes, align, 0)
+    }
+
+    /// As [`new`](Self::new), with at least `slack` bytes between one item's end and the next one's beginning: a debug
+    /// mode watches them.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_slack(
+        arena: &Arc<Arena>,
+        bytes: u64,
+        align: u64,
+        slack: u64,
+    ) -> Result<Arc<Self>, KegError> {
+        let fits = (1..=MAX_ITEM_BYTES).contains(&bytes) && slack <= PAGE;
+        if !fits || !align.is_power_of_two() || align > PAGE {
+            return Err(KegError::Shape { bytes, align });
+        }
+        let stride = (bytes + slack).next_multiple_of(align.max(UNIT));
+        let tag = arena.take_tag().ok_or(KegError::Full)?;
+        Ok(Arc::new(Self {
+            arena: arena.clone(),
+            tag,
+            bytes,
+            stride,
+            slabs: Lock::new(Keg::new(SlabShape::new(stride, 2 * MAX_ITEM_BYTES))),
+            reserve: AtomicU64::new(0),
+        }))
+    }
+
+    /// The arena.
+    #[must_use]
+    pub fn arena(&self) -> &Arc<Arena> {
+        &self.arena
+    }
+
+    /// What [`Arena::tag_of`] says about the keg's items: 1 to 254, in the order in which an arena's kegs were made as
+    /// long as none was dropped.
+    #[must_use]
+    pub fn tag(&self) -> u8 {
+        self.tag
+    }
+
+    /// Bytes of an item.
+    #[must_use]
+    pub fn item_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Bytes from one item to the next.
+    #[must_use]
+    pub fn stride(&self) -> u64 {
+        self.stride
+    }
+
+    /// How slabs are cut.
+    #[must_use]
+    pub fn shape(&self) -> SlabShape {
+        self.slabs.lock().shape()
+    }
+
+    /// Pages in slabs.
+    #[must_use]
+    pub fn pages(&self) -> u64 {
+        let keg = self.slabs.lock();
+        keg.slab_count() as u64 * u64::from(keg.shape().pages)
+    }
+
+    /// Items that the zones have, those in their caches included.
+    #[must_use]
+    pub fn used_items(&self) -> u64 {
+        self.slabs.lock().used_items()
+    }
+
+    /// Keeps `items` free for allocations that ask for the reserve. They are made when next needed, or by
+    /// [`preallocate`](Self::preallocate).
+    pub fn set_reserve(&self, items: u64) {
+        self.reserve.store(items, Ordering::Relaxed);
+        let mut keg = self.slabs.lock();
+        keep(&mut keg, items);
+    }
+
+    /// Makes slabs until at least `items` are free, and keeps that many slabs when they are empty. Returns whether there
+    /// was the memory.
+    pub fn preallocate(&self, items: u64) -> bool {
+        let mut keg = self.slabs.lock();
+        let per_slab = u64::from(keg.shape().items);
+        keep(&mut keg, items);
+        while free_items(&keg) < items.max(1) {
+            if self.grow(&mut keg).is_err() {
+                return false;
+            }
+            debug_assert!(per_slab > 0);
+        }
+        true
+    }
+
+    /// Gives empty slabs back to the arena, but for what is reserved. Returns how many pages.
+    pub fn reap(&self) -> u64 {
+        let mut keg = self.slabs.lock();
+        let reserve = self.reserve.load(Ordering::Relaxed);
+        let spare = free_items(&keg).saturating_sub(reserve) / u64::from(keg.shape().items);
+        let most = usize::try_from(spare).unwrap_or(usize::MAX);
+        let slabs = keg.reap_some(most, &mut Pages(&self.arena), &mut Tags(self));
+        slabs as u64 * u64::from(keg.shape().pages)
+    }
+
+    /// Whether an address is the beginning of one of the keg's items (in use or not).
+    #[must_use]
+    pub fn is_item(&self, address: *const u8) -> bool {
+        self.arena
+            .offset_of(address)
+            .and_then(|offset| self.place(&self.slabs.lock(), offset))
+            .is_some()
+    }
+
+    /// Appends up to `want` items to `out`, making slabs as needed. Fewer when there is no memory.
+    pub(crate) fn take(&self, out: &mut Vec<u32>, want: usize, use_reserve: bool) {
+        let reserve = if use_reserve {
+            0
+        } else {
+            self.reserve.load(Ordering::Relaxed)
+        };
+        let mut keg = self.slabs.lock();
+        let mut left = want;
+        while left > 0 {
+            let free = free_items(&keg).saturating_sub(reserve);
+            let now = left.min(usize::try_from(free).unwrap_or(usize::MAX));
+            let got = keg.alloc(out, now);
+            left -= got;
+            if left > 0 && got == 0 && self.grow(&mut keg).is_err() {
+                break;
+            }
+        }
+    }
+
+    /// Takes items back.
+    ///
+    /// # Panics
+    /// If one of them is no item of this keg, or free already.
+    pub(crate) fn give(&self, items: &[u32]) {
+        let mut keg = self.slabs.lock();
+        for &item in items {
+            let offset = u64::from(item) * UNIT;
+            let Some(place) = self.place(&keg, offset) else {
+                panic!("{:p} is no item of this keg", self.arena.at(offset));
+            };
+            keg.free(place, &mut Pages(&self.arena), &mut Tags(self));
+        }
+    }
+
+    /// The address of an item.
+    #[inline]
+    pub(crate) fn address(&self, item: u32) -> NonNull<u8> {
+        self.arena.at(u64::from(item) * UNIT)
+    }
+
+    /// Bytes of a slab.
+    pub(crate) fn slab_bytes(&self) -> u64 {
+        u64::from(self.slabs.lock().shape().pages) * PAGE
+    }
+
+    fn grow(&self, keg: &mut Keg) -> Result<(), crate::keg::GrowError> {
+        keg.grow(&mut Pages(&self.arena), &mut Tags(self))
+    }
+
+    fn place(&self, keg: &Keg, offset: u64) -> Option<Place> {
+        let (tag, slab) = self.arena.slab_of(offset);
+        if tag != self.tag {
+            return None;
+        }
+        let within = offset.checked_sub(keg.run_of(slab)?.offset())?;
+        let index = u16::try_from(within / self.stride).ok()?;
+        (within % self.stride == 0 && index < keg.shape().items).then_some(Place { slab, index })
+    }
+}
+
+impl Drop for ItemKeg {
+    fn drop(&mut self) {
+        let arena = self.arena.clone();
+        let mut keg = self.slabs.lock();
+        let all = keg.slab_count();
+        // What is still in use stays mapped, and the tag taken: a leak, not a danger.
+        if keg.used_items() == 0 && keg.reap_some(all, &mut Pages(&arena), &mut Tags(self)) == all {
+            drop(keg);
+            arena.give_tag(self.tag);
+        }
+    }
+}
+
+impl std::fmt::Debug for ItemKeg {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ItemKeg")
+            .field("tag", &self.tag)
+            .field("bytes", &self.bytes)
+            .field("stride", &self.stride)
+            .finish_non_exhaustive()
+    }
+}
+
+fn free_items(keg: &Keg) -> u64 {
+    keg.slab_count() as u64 * u64::from(keg.shape().items) - keg.used_items()
+}
+
+/// As many empty slabs stay as these items need.
+fn keep(keg: &mut Keg, items: u64) {
+    let slabs = items.div_ceil(u64::from(keg.shape().items)).max(1);
+    keg.set_keep_empty(u32::try_from(slabs).unwrap_or(u32::MAX));
+}
+
+/// An arena's runs as slabs.
+struct Pages<'a>(&'a Arena);
+
+impl SlabSource for Pages<'_> {
+    fn alloc_run(&mut self, pages: u32) -> Option<Run> {
+        self.0.alloc_run(pages)
+    }
+
+    fn free_run(&mut self, run: Run) {
+        self.0.untag(run);
+        self.0.free_run(run);
+    }
+
+    fn wants_back(&self, _run: Run) -> bool {
+        false
+    }
+}
+
+/// Writes slabs into the page map; an item's number is its offset in units.
+struct Tags<'a>(&'a ItemKeg);
+
+impl SlabHooks for Tags<'_> {
+    fn adopt(&mut self, slab: NewSlab) -> Option<SlotSet> {
+        let unit = |bytes: u64| u32::try_from(bytes / UNIT).expect("at most 64 GiB");
+        self.0.arena.tag_slab(slab.run, self.0.tag, slab.slab);
+        Some(SlotSet::Stride {
+            first: unit(slab.run.offset()),
+            step: unit(slab.item_bytes),
+            count: slab.items,
+        })
+    }
+
+    fn retire(&mut self, _slab: u32, _slots: &SlotSet) {}
+}

@@ -1,0 +1,73 @@
+//! What stands between a zone's caches and its keg: initialising, and the limit.
+
+use super::keg::ItemKeg;
+use super::limit::Limit;
+use super::object::Object;
+use super::request::{AllocError, Wait};
+use crate::zone::Backend;
+use std::sync::Arc;
+
+/// The backend of an item zone.
+pub(crate) struct Supply<O> {
+    pub(crate) name: Box<str>,
+    pub(crate) keg: Arc<ItemKeg>,
+    pub(crate) object: O,
+    pub(crate) limit: Limit,
+}
+
+impl<O: Object> Supply<O> {
+    /// Imports one item that the limit has counted already; if there is none, it is counted no more.
+    pub(super) fn import_one(&self, wait: Wait, use_reserve: bool) -> Result<u32, AllocError> {
+        let mut one = Vec::with_capacity(1);
+        self.keg.take(&mut one, 1, use_reserve);
+        let result = match one.pop() {
+            None => Err(AllocError::NoMemory {
+                bytes: self.keg.slab_bytes(),
+            }),
+            Some(item) if O::INITIALIZED => match self.object.init(self.keg.address(item), wait) {
+                Ok(()) => Ok(item),
+                Err(_) => {
+                    self.keg.give(&[item]);
+                    Err(AllocError::Init)
+                }
+            },
+            Some(item) => Ok(item),
+        };
+        if result.is_err() {
+            self.limit.give(1);
+        }
+        result
+    }
+}
+
+impl<O: Object> Backend for Supply<O> {
+    fn import(&self, out: &mut Vec<u32>, want: usize) {
+        let before = out.len();
+        let counted = self.limit.take(want as u64);
+        let want = usize::try_from(counted).expect("at most what was wanted");
+        self.keg.take(out, want, false);
+        if O::INITIALIZED {
+            let ready = out[before..]
+                .iter()
+                .position(|&item| self.object.init(self.keg.address(item), Wait::No).is_err());
+            if let Some(ready) = ready {
+                self.keg.give(&out[before + ready..]);
+                out.truncate(before + ready);
+            }
+        }
+        let got = (out.len() - before) as u64;
+        if got < counted {
+            self.limit.give(counted - got);
+        }
+    }
+
+    fn release(&self, items: &[u32]) {
+        if O::INITIALIZED {
+            for &item in items {
+                self.object.fini(self.keg.address(item));
+            }
+        }
+        self.keg.give(items);
+        self.limit.give(items.len() as u64);
+    }
+}

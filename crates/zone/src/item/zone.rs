@@ -1,0 +1,303 @@
+//! A zone of items in memory: allocate, free, by pointer.
+
+use super::keg::ItemKeg;
+use super::limit::{Limit, Outcome};
+use super::object::Object;
+use super::request::{AllocError, Request};
+use super::supply::Supply;
+use crate::arena::UNIT;
+use crate::config::{Level, ZoneConfig, ZoneStats};
+use crate::lock::Lock;
+use crate::zone::Zone;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use tranship_sys::membarrier;
+
+const UNIT_LEN: usize = 1 << UNIT.trailing_zeros();
+
+/// A zone's parameters.
+#[derive(Debug, Clone)]
+pub struct ItemOptions {
+    /// What it is called in statistics and messages.
+    pub name: String,
+    /// The most items, cached ones included.
+    pub max: u64,
+    /// How it caches; `None`: after the size of the items.
+    pub cache: Option<ZoneConfig>,
+}
+
+impl ItemOptions {
+    /// A zone without a limit.
+    #[must_use]
+    pub fn named(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            max: u64::MAX,
+            cache: None,
+        }
+    }
+
+    /// At most `max` items, cached ones included.
+    #[must_use]
+    pub fn max(self, max: u64) -> Self {
+        Self { max, ..self }
+    }
+}
+
+/// What a zone has done and has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ItemStats {
+    /// What its caches say.
+    pub zone: ZoneStats,
+    /// Times that an allocation slept at the limit.
+    pub sleeps: u64,
+    /// Allocations that sleep now.
+    pub sleepers: u64,
+    /// Items that the zone has, cached ones included: what counts against the limit.
+    pub items: u64,
+    /// The limit.
+    pub max: u64,
+    /// Bytes of an item.
+    pub item_bytes: u64,
+    /// Pages of the keg, which other zones may share.
+    pub keg_pages: u64,
+}
+
+/// Items of one keg, cached per thread, with constructor and destructor. Share it with an `Arc` or a `static`.
+///
+/// `alloc` and `free` normally touch only the calling thread's cache: no lock, no atomic read-modify-write, no metadata in
+/// the items. Items may be freed on any thread. A thread's cache is given back when the thread ends.
+///
+/// Several zones may share a keg (UMA's secondary zones): each has its own caches, object and limit, and an item belongs to
+/// the one that it was allocated from until it is freed there.
+///
+/// Dropping a zone gives its caches to the keg. Items that are still out are lost then: they stay in the keg, which keeps
+/// its memory.
+pub struct ItemZone<O: Object> {
+    zone: Zone<Supply<O>>,
+    base: NonNull<u8>,
+    /// Whether the zone is under pressure because somebody sleeps.
+    pressed: Lock<bool>,
+}
+
+// SAFETY: `base` is only an address; the object is Send and Sync.
+unsafe impl<O: Object> Send for ItemZone<O> {}
+// SAFETY: as above.
+unsafe impl<O: Object> Sync for ItemZone<O> {}
+
+impl<O: Object> ItemZone<O> {
+    /// A zone over `keg`.
+    #[must_use]
+    pub fn new(keg: &Arc<ItemKeg>, object: O, options: ItemOptions) -> Self {
+        let config = options
+            .cache
+            .unwrap_or_else(|| ZoneConfig::for_item(keg.item_bytes()))
+            .capped(options.max)
+            .with_barrier(membarrier::private_expedited);
+        let supply = Supply {
+            name: options.name.into(),
+            keg: keg.clone(),
+            object,
+            limit: Limit::new(options.max),
+        };
+        Self {
+            zone: Zone::new(config, supply),
+            base: keg.arena().base(),
+            pressed: Lock::new(false),
+        }
+    }
+
+    /// An item, or `None` if there is none at the moment. Never waits for others to free (it may for a lock).
+    ///
+    /// Its bytes are undefined but for what the object's `init` and `ctor` wrote.
+    #[inline]
+    #[must_use]
+    pub fn alloc(&self, arg: O::Arg<'_>) -> Option<NonNull<u8>> {
+        match self.zone.alloc_cached() {
+            Some(item) => self.construct(item, arg).ok(),
+            None => self.alloc_slow(arg, Request::default()).ok(),
+        }
+    }
+
+    /// An item; waits at the limit, and uses the keg's reserve, as `request` says.
+    ///
+    /// # Errors
+    /// Why there is none.
+    #[inline]
+    pub fn request(&self, arg: O::Arg<'_>, request: Request) -> Result<NonNull<u8>, AllocError> {
+        match self.zone.alloc_cached() {
+            Some(item) => self.construct(item, arg),
+            None => self.alloc_slow(arg, request),
+        }
+    }
+
+    /// Takes an item back, on any thread.
+    ///
+    /// # Safety
+    /// `item` was allocated from this zone and not freed since, and nobody uses it any more.
+    #[inline]
+    pub unsafe fn free(&self, item: NonNull<u8>) {
+        self.object().dtor(item);
+        self.zone.free(self.number(item));
+    }
+
+    /// What happens to the items.
+    #[inline]
+    #[must_use]
+    pub fn object(&self) -> &O {
+        &self.zone.backend().object
+    }
+
+    /// Where the items come from.
+    #[must_use]
+    pub fn keg(&self) -> &Arc<ItemKeg> {
+        &self.zone.backend().keg
+    }
+
+    /// What the zone is called.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.zone.backend().name
+    }
+
+    /// Changes the most items, cached ones included. Caches are capped so that they cannot hide more than a quarter of
+    /// them, and flushed. If there are more items already they stay until they are freed.
+    pub fn set_max(&self, max: u64) {
+        let config = ZoneConfig::for_item(self.keg().item_bytes()).capped(max);
+        self.supply().limit.set_max(max);
+        self.zone.set_capacity(config.max, config.depot_items);
+    }
+
+    /// Whether allocations sleep at the limit: others' zones may hold what this one is short of.
+    #[must_use]
+    pub fn is_exhausted(&self) -> bool {
+        self.supply().limit.sleepers() > 0
+    }
+
+    /// Gives what is cached to the keg (after `fini`).
+    pub fn drain(&self, level: Level) {
+        self.zone.drain(level);
+    }
+
+    /// No more allocations, sleepers are refused, and what is freed goes to the keg.
+    pub fn close(&self) {
+        self.zone.close();
+        self.supply().limit.close();
+    }
+
+    /// What the zone has done and has.
+    #[must_use]
+    pub fn stats(&self) -> ItemStats {
+        let (limit, keg) = (&self.supply().limit, self.keg());
+        ItemStats {
+            zone: self.zone.stats(),
+            sleeps: limit.sleeps(),
+            sleepers: limit.sleepers() as u64,
+            items: limit.count(),
+            max: limit.max(),
+            item_bytes: keg.item_bytes(),
+            keg_pages: keg.pages(),
+        }
+    }
+
+    fn supply(&self) -> &Supply<O> {
+        self.zone.backend()
+    }
+
+    #[inline]
+    fn address(&self, item: u32) -> NonNull<u8> {
+        // SAFETY: the keg made the item inside the arena's window.
+        unsafe { self.base.add(item as usize * UNIT_LEN) }
+    }
+
+    #[inline]
+    fn number(&self, item: NonNull<u8>) -> u32 {
+        let offset = item.addr().get().wrapping_sub(self.base.addr().get());
+        #[allow(
+            clippy::cast_possible_truncation,
+            reason = "an item of this zone lies in a window of 2^32 units; the keg checks what comes to it"
+        )]
+        let number = (offset / UNIT_LEN) as u32;
+        number
+    }
+
+    #[inline]
+    fn construct(&self, item: u32, arg: O::Arg<'_>) -> Result<NonNull<u8>, AllocError> {
+        let address = self.address(item);
+        match self.object().ctor(address, arg) {
+            Ok(()) => Ok(address),
+            Err(_) => {
+                self.zone.count_failure();
+                self.zone.free(item);
+                Err(AllocError::Ctor)
+            }
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn alloc_slow(&self, arg: O::Arg<'_>, request: Request) -> Result<NonNull<u8>, AllocError> {
+        match self.obtain(request) {
+            Ok(item) => self.construct(item, arg),
+            Err(error) => {
+                self.zone.count_failure();
+                Err(error)
+            }
+        }
+    }
+
+    fn obtain(&self, request: Request) -> Result<u32, AllocError> {
+        if let Some(item) = self.zone.obtain() {
+            return Ok(item);
+        }
+        if self.zone.is_closed() {
+            return Err(AllocError::Closed);
+        }
+        let limit = &self.supply().limit;
+        // What other threads have cached counts against the limit, and must not be the reason for having none.
+        if limit.sleepers() == 0 && self.zone.stats().cached() > 0 {
+            self.zone.drain(Level::All);
+            if let Some(item) = self.zone.obtain() {
+                return Ok(item);
+            }
+        }
+        let outcome = limit.sleep(request.wait, || self.press());
+        self.press();
+        match outcome {
+            Outcome::Granted => {
+                let item = self
+                    .supply()
+                    .import_one(request.wait, request.use_reserve)?;
+                self.zone.count_imported(1);
+                Ok(item)
+            }
+            Outcome::TimedOut => Err(AllocError::Limit { max: limit.max() }),
+            Outcome::Closed => Err(AllocError::Closed),
+        }
+    }
+
+    /// While anybody sleeps nothing is cached.
+    fn press(&self) {
+        let mut pressed = self.pressed.lock();
+        let want = self.is_exhausted();
+        if want != *pressed {
+            *pressed = want;
+            self.zone.set_pressure(want);
+        }
+    }
+}
+
+impl<O: Object> Drop for ItemZone<O> {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl<O: Object> std::fmt::Debug for ItemZone<O> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ItemZone")
+            .field("name", &self.name())
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}
