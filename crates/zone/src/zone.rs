@@ -145,14 +145,20 @@ impl<B: Backend> Zone<B> {
     /// Takes an item back, on any thread.
     #[inline]
     pub fn free(&self, item: u32) {
+        if !self.free_cached(item) {
+            self.inner.free_slow(item);
+        }
+    }
+
+    /// As [`free`](Self::free), into the calling thread's cache; `false` if it has no room: nothing has changed then.
+    #[inline]
+    #[must_use]
+    pub fn free_cached(&self, item: u32) -> bool {
         let inner = &*self.inner;
-        let done = local::with(inner.identity.index, |cache| {
+        local::with(inner.identity.index, |cache| {
             // SAFETY: `with` passes a cache of the calling thread.
             cache.is_some_and(|cache| unsafe { cache.push(&inner.control, item) })
-        });
-        if !done {
-            inner.free_slow(item);
-        }
+        })
     }
 
     /// Gives what is cached to the backend.

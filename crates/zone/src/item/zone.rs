@@ -2,7 +2,7 @@
 
 use super::keg::ItemKeg;
 use super::limit::{Limit, Outcome};
-use super::object::Object;
+use super::object::{Bytes, Object};
 use super::request::{AllocError, Request};
 use super::supply::Supply;
 use crate::arena::UNIT;
@@ -284,6 +284,27 @@ impl<O: Object> ItemZone<O> {
             *pressed = want;
             self.zone.set_pressure(want);
         }
+    }
+}
+
+/// What touches the calling thread's cache and nothing else: no lock, no memory. For an allocator that has to know when it
+/// leaves this path.
+impl ItemZone<Bytes> {
+    /// As [`alloc`](Self::alloc), out of the calling thread's cache or not at all.
+    #[inline]
+    #[must_use]
+    pub fn alloc_cached(&self) -> Option<NonNull<u8>> {
+        self.zone.alloc_cached().map(|item| self.address(item))
+    }
+
+    /// As [`free`](Self::free), into the calling thread's cache; `false` if it has no room: nothing has changed then.
+    ///
+    /// # Safety
+    /// As for [`free`](Self::free), if it returns `true`.
+    #[inline]
+    #[must_use]
+    pub unsafe fn free_cached(&self, item: NonNull<u8>) -> bool {
+        self.zone.free_cached(self.number(item))
     }
 }
 
