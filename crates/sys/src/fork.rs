@@ -50,6 +50,23 @@ impl ForkGuard {
     }
 }
 
+/// Has these called at every `fork` of this process: before it by the thread that forks (those that were given last come
+/// first), after it in the parent and in the child. They may not unwind.
+///
+/// # Errors
+/// `OutOfMemory`.
+pub fn at_fork(
+    before: extern "C" fn(),
+    in_parent: extern "C" fn(),
+    in_child: extern "C" fn(),
+) -> io::Result<()> {
+    // SAFETY: three functions that are always there and take nothing.
+    match unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) } {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
 fn make_page() -> io::Result<&'static AtomicU32> {
     let page = crate::page_size();
     // SAFETY: a new private mapping at an address the kernel picks, never unmapped, zero-filled, so the word in it

@@ -11,6 +11,7 @@ compile_error!("tranship runs on Linux only: it rests on sealed memfds, futexes 
 pub mod cgroup;
 pub mod crash;
 pub mod epoll;
+pub mod errno;
 pub mod eventfd;
 pub mod fork;
 pub mod futex;

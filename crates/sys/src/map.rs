@@ -77,6 +77,21 @@ pub fn reserve_private(len: usize, align: usize) -> io::Result<NonNull<u8>> {
     Ok(base)
 }
 
+/// Gives private memory another length, moving it if it must; what is there stays.
+///
+/// # Safety
+/// The range is a whole mapping of the caller's, made by [`reserve_private`], and nothing points into it any more when this
+/// returns.
+pub unsafe fn resize_private(
+    addr: NonNull<u8>,
+    len: usize,
+    new_len: usize,
+) -> io::Result<NonNull<u8>> {
+    let flags = rustix::mm::MremapFlags::MAYMOVE;
+    // SAFETY: passed on to the caller.
+    non_null(unsafe { rustix::mm::mremap(addr.as_ptr().cast(), len, new_len, flags)? })
+}
+
 /// Gives the memory of private pages back to the kernel at once; they read as zeros from then on.
 ///
 /// # Safety

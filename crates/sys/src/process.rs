@@ -45,6 +45,47 @@ pub fn dup_above(fd: OwnedFd, min: i32) -> OwnedFd {
     rustix::io::fcntl_dupfd_cloexec(fd.as_fd(), min).unwrap_or(fd)
 }
 
+/// Device and inode of what a descriptor's number stands for: what tells whether it is still the same.
+pub fn identity(fd: impl AsFd) -> io::Result<(u64, u64)> {
+    let stat = rustix::fs::fstat(fd)?;
+    Ok((stat.st_dev, stat.st_ino))
+}
+
+/// A variable of the C library's environment, as it is now; `None` also before the C library has one.
+///
+/// It reads without the lock of [`std::env`], which a program in C would not take either: call it early.
+pub fn early_env(name: &std::ffi::CStr) -> Option<Vec<u8>> {
+    if !has_environment() {
+        return None;
+    }
+    // SAFETY: `name` ends in 0. Nobody else writes the environment as early as this may be called.
+    let value = unsafe { libc::getenv(name.as_ptr()) };
+    if value.is_null() {
+        return None;
+    }
+    // SAFETY: a string that ends in 0.
+    Some(
+        unsafe { std::ffi::CStr::from_ptr(value) }
+            .to_bytes()
+            .to_vec(),
+    )
+}
+
+/// Whether the C library has an environment yet: not while a program is being loaded.
+pub fn has_environment() -> bool {
+    unsafe extern "C" {
+        static environ: *const *const libc::c_char;
+    }
+    // SAFETY: a word of the C library's.
+    unsafe { !environ.is_null() }
+}
+
+/// What the kernel calls the process: the first 15 bytes of its program's name.
+pub fn command_name() -> String {
+    let name = rustix::thread::name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
 /// Real user id.
 pub fn getuid() -> u32 {
     rustix::process::getuid().as_raw()

@@ -57,6 +57,20 @@ pub fn connect(path: &Path) -> io::Result<OwnedFd> {
     }
 }
 
+/// As [`connect`], for who may not wait: `WouldBlock` if the listener's queue is full, and calls on the socket return that
+/// instead of blocking.
+pub fn connect_now(path: &Path) -> io::Result<OwnedFd> {
+    let address = SocketAddrUnix::new(path)?;
+    let fd = rustix::net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+        None,
+    )?;
+    rustix::io::retry_on_intr(|| rustix::net::connect(&fd, &address))?;
+    Ok(fd)
+}
+
 /// Takes one connection.
 pub fn accept(listener: impl AsFd) -> io::Result<OwnedFd> {
     Ok(rustix::io::retry_on_intr(|| {

@@ -10,6 +10,15 @@ pub fn monotonic_ns() -> u64 {
     seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
 }
 
+/// The same by the last tick of the system's timer: cheaper, and up to 10 ms late.
+#[inline]
+pub fn coarse_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    let nanos = u64::try_from(now.tv_nsec).unwrap_or(0);
+    seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
+}
+
 #[cfg(test)]
 mod tests {
     #[test]

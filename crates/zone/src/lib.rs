@@ -37,7 +37,7 @@ mod depot;
 pub mod item;
 mod keg;
 mod local;
-mod lock;
+pub mod lock;
 mod registry;
 mod runs;
 mod slots;

@@ -17,7 +17,7 @@ const WAITED: u32 = 2;
 const SPINS: u32 = 100;
 
 /// Mutual exclusion; not fair, not recursive.
-pub(crate) struct Lock<T> {
+pub struct Lock<T> {
     word: AtomicU32,
     value: UnsafeCell<T>,
 }
@@ -28,24 +28,26 @@ unsafe impl<T: Send> Sync for Lock<T> {}
 unsafe impl<T: Send> Send for Lock<T> {}
 
 impl<T> Lock<T> {
-    pub(crate) const fn new(value: T) -> Self {
+    /// A lock that is free.
+    pub const fn new(value: T) -> Self {
         Self {
             word: AtomicU32::new(FREE),
             value: UnsafeCell::new(value),
         }
     }
 
+    /// Waits until it is free and takes it.
     #[inline]
-    pub(crate) fn lock(&self) -> Guard<'_, T> {
+    pub fn lock(&self) -> Guard<'_, T> {
         if !self.take() {
             self.wait();
         }
         Guard { lock: self }
     }
 
+    /// Takes it if it is free.
     #[inline]
-    #[allow(dead_code, reason = "for the depot")]
-    pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
+    pub fn try_lock(&self) -> Option<Guard<'_, T>> {
         self.take().then_some(Guard { lock: self })
     }
 
@@ -81,8 +83,7 @@ impl<T> Lock<T> {
     }
 
     /// Takes the lock without a guard, before a fork.
-    #[allow(dead_code, reason = "for the fork handlers")]
-    pub(crate) fn hold(&self) {
+    pub fn hold(&self) {
         std::mem::forget(self.lock());
     }
 
@@ -90,14 +91,14 @@ impl<T> Lock<T> {
     ///
     /// # Safety
     /// The calling thread (or the one it was forked from) called `hold`, and there is no guard.
-    #[allow(dead_code, reason = "for the fork handlers")]
-    pub(crate) unsafe fn release(&self) {
+    pub unsafe fn release(&self) {
         self.give();
     }
 }
 
 /// The lock is held for as long as this lives.
-pub(crate) struct Guard<'a, T> {
+#[derive(Debug)]
+pub struct Guard<'a, T> {
     lock: &'a Lock<T>,
 }
 

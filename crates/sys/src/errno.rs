@@ -1,0 +1,18 @@
+//! The C library's `errno`, for code that C programs call.
+
+/// What it is now.
+pub fn get() -> i32 {
+    // SAFETY: the calling thread's own word, valid for as long as the thread runs.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Sets it.
+pub fn set(value: i32) {
+    // SAFETY: as in `get`.
+    unsafe { *libc::__errno_location() = value }
+}
+
+/// `ENOMEM`.
+pub const NO_MEMORY: i32 = libc::ENOMEM;
+/// `EINVAL`.
+pub const INVALID: i32 = libc::EINVAL;
