@@ -39,14 +39,14 @@ impl Batch {
 /// Kept between batches, so that collecting does not allocate.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    /// `rcvd` as the pass saw it: queue-major, [`BLOCK`] per queue.
+    /// `rcvd` of one buffer as the pass saw it, per queue.
     rcvd: Vec<u32>,
     /// Candidates that the pass found dead, with the generation they had.
     pending: Vec<(u32, u32)>,
 }
 
-/// Candidates whose words are read together: one mask of the living.
-const BLOCK: usize = 64;
+/// Counters on a cache line.
+const LINE: u32 = 16;
 
 impl<R: Words, C: Words> Roster<R, C> {
     /// Decides over `candidates`: appends each to `batch.dead` (its generation is now odd) or to `batch.alive`.
@@ -81,6 +81,7 @@ impl<R: Words, C: Words> Roster<R, C> {
     {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.pending.clear();
+        scratch.rcvd.resize(self.queues.len(), 0);
         let (dead, alive) = (batch.dead.len(), batch.alive.len());
         let mut result = Ok(());
         for step in COLLECTION {
@@ -97,14 +98,11 @@ impl<R: Words, C: Words> Roster<R, C> {
                 }
                 CollectStep::Pass => {
                     scratch.pending.reserve(candidates.len());
-                    for block in candidates.chunks(BLOCK) {
-                        let living = self.pass(block.iter().copied(), own, &mut scratch.rcvd);
-                        for (i, &slot) in block.iter().enumerate() {
-                            if living & (1 << i) == 0 {
-                                scratch.pending.push((slot, generations.load(slot)));
-                            } else {
-                                batch.alive.push(slot);
-                            }
+                    for &slot in candidates {
+                        if self.pass(slot, own, &mut scratch.rcvd) {
+                            batch.alive.push(slot);
+                        } else {
+                            scratch.pending.push((slot, generations.load(slot)));
                         }
                     }
                 }
@@ -118,16 +116,12 @@ impl<R: Words, C: Words> Roster<R, C> {
                 // and our (store generation, read ref) at least one sees the other.
                 CollectStep::Fence => fence(Ordering::SeqCst),
                 CollectStep::LookAgain => {
-                    for block in scratch.pending.chunks(BLOCK) {
-                        let living =
-                            self.pass(block.iter().map(|&(slot, _)| slot), own, &mut scratch.rcvd);
-                        for (i, &(slot, generation)) in block.iter().enumerate() {
-                            if living & (1 << i) == 0 {
-                                batch.dead.push(slot);
-                            } else {
-                                generations.store(slot, generation);
-                                batch.alive.push(slot);
-                            }
+                    for &(slot, generation) in &scratch.pending {
+                        if self.pass(slot, own, &mut scratch.rcvd) {
+                            generations.store(slot, generation);
+                            batch.alive.push(slot);
+                        } else {
+                            batch.dead.push(slot);
                         }
                     }
                 }
@@ -144,41 +138,41 @@ impl<R: Words, C: Words> Roster<R, C> {
         result
     }
 
-    /// One pass over at most [`BLOCK`] slots; bit i is set if slot i is alive.
-    #[inline]
-    fn pass<O, I>(&self, slots: I, own: &O, rcvd: &mut Vec<u32>) -> u64
-    where
-        O: Words + ?Sized,
-        I: Iterator<Item = u32> + Clone,
-    {
-        rcvd.resize(self.queues.len() * BLOCK, 0);
-        let mut living = 0;
+    /// Asks for the lines of the candidates' counters, which are other processors': they come while the caller does
+    /// something else.
+    pub fn prefetch(&self, candidates: &[u32]) {
+        let mut before = u32::MAX;
+        for &slot in candidates {
+            if slot / LINE != before {
+                before = slot / LINE;
+                self.queues.iter().for_each(|q| q.rcvd.prefetch(slot));
+                self.readers.iter().for_each(|r| r.refs.prefetch(slot));
+            }
+        }
+    }
+
+    /// One pass over a buffer's words: whether it is alive. `rcvd` has a place for each queue.
+    #[inline(always)]
+    fn pass<O: Words + ?Sized>(&self, slot: u32, own: &O, rcvd: &mut [u32]) -> bool {
+        let mut alive = false;
         for phase in PASS_ORDER {
             match phase {
                 Phase::Received => {
-                    for (queue, seen) in self.queues.iter().zip(rcvd.chunks_exact_mut(BLOCK)) {
-                        for (seen, slot) in seen.iter_mut().zip(slots.clone()) {
-                            *seen = queue.rcvd.load(slot);
-                        }
+                    for (queue, seen) in self.queues.iter().zip(&mut *rcvd) {
+                        *seen = queue.rcvd.load(slot);
                     }
                 }
-                Phase::References => {
-                    for (i, slot) in slots.clone().enumerate() {
-                        living |= u64::from(self.is_held(slot, own)) << i;
-                    }
-                }
+                Phase::References => alive |= self.is_held(slot, own),
                 // Equal queue by queue: a sum would let a queue with more receipts than sends, which a liar can
                 // make, hide a message on another.
                 Phase::Sent => {
-                    for (queue, seen) in self.queues.iter().zip(rcvd.chunks_exact(BLOCK)) {
-                        for (i, (&seen, slot)) in seen.iter().zip(slots.clone()).enumerate() {
-                            living |= u64::from(queue.sent.load(slot) != seen) << i;
-                        }
+                    for (queue, seen) in self.queues.iter().zip(&*rcvd) {
+                        alive |= queue.sent.load(slot) != *seen;
                     }
                 }
             }
         }
-        living
+        alive
     }
 
     /// Whether anybody has a reference now.
@@ -194,15 +188,15 @@ impl<R: Words, C: Words> Roster<R, C> {
     /// pools whose writer is dead and whose roster it edits itself.
     #[must_use]
     pub fn is_alive(&self, slot: u32) -> bool {
-        self.pass(std::iter::once(slot), &NoWords, &mut Vec::new()) != 0
+        self.first_alive([slot]).is_some()
     }
 
     /// The first of `slots` that is alive, if any: a chunk without one may be unmapped by its readers.
     pub fn first_alive(&self, slots: impl IntoIterator<Item = u32>) -> Option<u32> {
-        let mut rcvd = Vec::new();
+        let mut rcvd = vec![0; self.queues.len()];
         slots
             .into_iter()
-            .find(|&slot| self.pass(std::iter::once(slot), &NoWords, &mut rcvd) != 0)
+            .find(|&slot| self.pass(slot, &NoWords, &mut rcvd))
     }
 }
 

@@ -9,6 +9,10 @@ pub trait Words {
     /// The word of `slot`.
     // Ordering: must be (at least) an acquire load; its partners are the release stores of `transfer.rs`.
     fn load(&self, slot: u32) -> u32;
+    /// The word of `slot` will be loaded soon. A hint.
+    fn prefetch(&self, slot: u32) {
+        let _ = slot;
+    }
 }
 
 /// The writer's own slot table, as its collector needs it.

@@ -51,6 +51,9 @@ struct In {
     forwarded: bool,
 }
 
+/// Counters on a cache line.
+const COUNTERS_AHEAD: u32 = 16;
+
 /// What the fast path needs of a pool, without a way through three structures.
 #[derive(Clone, Copy)]
 struct AtHand {
@@ -377,6 +380,11 @@ impl Receiver {
             Ordering::Release,
         );
         crash::point("recv.after_rcvd");
+        // The collector has read the counters since they were last written here: the next line of each is asked back
+        // before a locked instruction has to wait for it.
+        let ahead = slot.wrapping_add(COUNTERS_AHEAD) as usize;
+        tranship_sync::prefetch_write(at_hand.rcvd.as_ptr().wrapping_add(ahead).cast());
+        foreign.prefetch_count(ahead);
         #[allow(clippy::cast_possible_truncation)] // below the window's length, a usize
         let len = reference.length as usize;
         let pool = at_hand.foreign;

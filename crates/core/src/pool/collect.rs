@@ -2,15 +2,13 @@
 
 use super::own::OwnPool;
 use super::roster::{Counts, Refs};
-use super::slots::LocalRefs;
 use crate::domain::lock;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Instant;
-use tranship_ledger::{Batch, Generations, Roster};
+use tranship_ledger::{Batch, Generations, Roster, Words};
 use tranship_proto::{ChannelId, DomainId};
-use tranship_region::layout::TableRw;
 use tranship_sync::{Pop, Taker};
 use tranship_sys::crash;
 use tranship_zone::{NewSlab, Place, SlabHooks, SlotNumbers, SlotSet};
@@ -61,22 +59,26 @@ impl Gc {
     }
 }
 
-/// The own slot table as the collector sees it.
-struct Table<'a>(&'a TableRw);
+/// The pool's private and shared slots as the collector sees them. Candidates come out of the pool's own queue.
+struct Own<'a>(&'a OwnPool);
 
-impl Generations for Table<'_> {
-    #[inline]
+impl Generations for Own<'_> {
+    #[inline(always)]
     fn load(&self, slot: u32) -> u32 {
-        self.0.slots()[slot as usize]
-            .generation
-            .load(Ordering::Relaxed)
+        self.0.entry(slot).generation.load(Ordering::Relaxed)
     }
-    #[inline]
+    #[inline(always)]
     fn store(&self, slot: u32, generation: u32) {
-        self.0.slots()[slot as usize]
-            .generation
-            .store(generation, Ordering::Relaxed);
+        let word = &self.0.entry(slot).generation;
+        word.store(generation, Ordering::Relaxed);
         crash::point("collect.after_bump");
+    }
+}
+
+impl Words for Own<'_> {
+    #[inline(always)]
+    fn load(&self, slot: u32) -> u32 {
+        self.0.private(slot).local.load(Ordering::SeqCst)
     }
 }
 
@@ -164,6 +166,7 @@ impl OwnPool {
     fn judge(&self, gc: &mut Gc) -> bool {
         gc.batch.clear();
         let candidates = std::mem::take(&mut gc.candidates);
+        gc.roster.prefetch(&candidates);
         for &slot in &candidates {
             self.private(slot).unqueue();
         }
@@ -171,8 +174,8 @@ impl OwnPool {
         fence(Ordering::SeqCst);
         let verdict = gc.roster.collect(
             &candidates,
-            &LocalRefs(&self.slots),
-            &Table(&self.table),
+            &Own(self),
+            &Own(self),
             || self.board_epoch(),
             &mut gc.batch,
         );
@@ -181,10 +184,8 @@ impl OwnPool {
             Err(_) => (&[], &candidates),
         };
         // Neighbours are mostly of one class: the zone is told once per run of them.
-        for same in
-            dead.chunk_by(|a, b| self.slots[*a as usize].class() == self.slots[*b as usize].class())
-        {
-            let class = usize::from(self.slots[same[0] as usize].class());
+        for same in dead.chunk_by(|a, b| self.private(*a).class() == self.private(*b).class()) {
+            let class = usize::from(self.private(same[0]).class());
             match gc.ready.get_mut(class) {
                 Some(ready) => {
                     ready.extend_from_slice(same);

@@ -233,6 +233,12 @@ impl ForeignPool {
         self.word(slot).fetch_add(1, Ordering::SeqCst);
     }
 
+    /// The reference counter of a slot (or of none) will be written.
+    #[inline(always)]
+    pub(crate) fn prefetch_count(&self, slot: usize) {
+        tranship_sync::prefetch_write(self.refs.refs().as_ptr().wrapping_add(slot).cast());
+    }
+
     /// Our reference counter of a slot.
     #[inline(always)]
     fn word(&self, slot: u32) -> &AtomicU32 {

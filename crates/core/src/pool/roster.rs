@@ -36,6 +36,11 @@ impl View {
         // Ordering: Acquire pairs with the Release (or stronger) of whoever counts.
         unsafe { &*self.words.add(slot as usize) }.load(Ordering::Acquire)
     }
+
+    #[inline(always)]
+    fn prefetch(&self, slot: u32) {
+        tranship_sync::prefetch_read(self.words.wrapping_add(slot as usize).cast());
+    }
 }
 
 /// A queue's counters. Those that cannot be mapped are never equal to their partner, so nothing of the queue is ever
@@ -96,6 +101,9 @@ impl Words for Counts {
     fn load(&self, slot: u32) -> u32 {
         self.view.load(slot, self.otherwise)
     }
+    fn prefetch(&self, slot: u32) {
+        self.view.prefetch(slot);
+    }
 }
 
 /// A reader's references, and how it wakes us. Without a page everything counts as held.
@@ -127,6 +135,9 @@ impl Words for Refs {
     #[inline(always)]
     fn load(&self, slot: u32) -> u32 {
         self.view.load(slot, 1)
+    }
+    fn prefetch(&self, slot: u32) {
+        self.view.prefetch(slot);
     }
 }
 

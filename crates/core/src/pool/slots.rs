@@ -63,14 +63,3 @@ impl Slot {
         self.queued.store(false, Ordering::Relaxed);
     }
 }
-
-/// A window of the slots' private reference counts, for the collector.
-#[derive(Debug)]
-pub(crate) struct LocalRefs<'a>(pub(crate) &'a [Slot]);
-
-impl tranship_ledger::Words for LocalRefs<'_> {
-    #[inline]
-    fn load(&self, slot: u32) -> u32 {
-        self.0[slot as usize].local.load(Ordering::SeqCst)
-    }
-}

@@ -36,8 +36,8 @@ fn the_three_buffers_of_the_papers_figure_and_one_that_wrapped() {
 }
 
 #[test]
-fn more_than_a_block_and_private_references() {
-    const N: usize = 3 * BLOCK + 5;
+fn many_at_once_and_private_references() {
+    const N: usize = 200;
     let zero = || (0..N).map(|_| AtomicU32::new(0)).collect::<Vec<_>>();
     let (sent, rcvd, refs, own) = (zero(), zero(), zero(), zero());
     let table: Vec<AtomicU32> = (0..N).map(|_| AtomicU32::new(2)).collect();
