@@ -1,0 +1,12 @@
+//! The model: every state of small configurations, and long random runs of larger ones.
+//!
+//! `TRANSHIP_TORTURE=1` makes both larger.
+
+#[path = "spec/explore.rs"]
+mod explore;
+#[path = "spec/random.rs"]
+mod random;
+#[path = "spec/rules.rs"]
+mod rules;
+#[path = "spec/setup.rs"]
+mod setup;
