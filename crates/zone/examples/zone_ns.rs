@@ -1,8 +1,10 @@
 //! Nanoseconds of a cached alloc and free, for several sizes of item and patterns.
 
 use std::hint::black_box;
+use std::ptr::NonNull;
+use std::sync::Arc;
 use std::time::Instant;
-use tranship_zone::{Backend, Zone, ZoneConfig};
+use tranship_zone::{Arena, Backend, Bytes, ItemKeg, ItemOptions, ItemZone, Zone, ZoneConfig};
 
 /// Numbers counted up; what comes back is forgotten.
 struct Endless(std::sync::atomic::AtomicU32);
@@ -54,6 +56,33 @@ fn main() {
         });
         println!(
             "{bytes:>8} B: alloc+free {pair:5.2} ns one at a time, {batch:5.2} ns 32 at a time"
+        );
+    }
+    let arena = Arc::new(Arena::private(1 << 30).expect("arena"));
+    for bytes in [64, 256, 4096, 64 << 10] {
+        let keg = ItemKeg::new(&arena, bytes, 16).expect("keg");
+        let zone = ItemZone::new(&keg, Bytes, ItemOptions::named("items"));
+        let pair = median(ROUNDS, || {
+            for _ in 0..ROUNDS {
+                let item = black_box(&zone).alloc(()).expect("room");
+                // SAFETY: once.
+                unsafe { zone.free(black_box(item)) };
+            }
+        });
+        let mut held = [NonNull::dangling(); 32];
+        let batch = median(ROUNDS, || {
+            for _ in 0..ROUNDS / 32 {
+                for item in &mut held {
+                    *item = black_box(&zone).alloc(()).expect("room");
+                }
+                for item in held {
+                    // SAFETY: once.
+                    unsafe { zone.free(black_box(item)) };
+                }
+            }
+        });
+        println!(
+            "{bytes:>8} B item: alloc+free {pair:5.2} ns one at a time, {batch:5.2} ns 32 at a time"
         );
     }
 }

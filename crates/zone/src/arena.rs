@@ -57,6 +57,7 @@ pub struct Arena {
     map: PageMap,
     pages: Lock<Pages>,
     tags: Lock<[u64; 4]>,
+    period: AtomicU64,
     given_back: AtomicU64,
     failures: AtomicU64,
     memory: Box<dyn Memory>,
@@ -100,6 +101,7 @@ impl Arena {
             map,
             pages: Lock::new(pages),
             tags: Lock::new(tags),
+            period: AtomicU64::new(0),
             given_back: AtomicU64::new(0),
             failures: AtomicU64::new(0),
             memory: Box::new(memory),
@@ -232,6 +234,33 @@ impl Arena {
             committed_pages,
             given_back_pages: self.given_back.load(Ordering::Relaxed),
             failures: self.failures.load(Ordering::Relaxed),
+        }
+    }
+
+    /// A period is over, if that was not said already; returns whether free pages have memory.
+    pub(crate) fn period(&self, number: u64) -> bool {
+        if self.period.swap(number, Ordering::Relaxed) != number {
+            self.age();
+        }
+        let (used, committed) = self.pages.lock().counts();
+        committed > used
+    }
+
+    /// Takes the locks before a fork.
+    pub(crate) fn hold(&self) {
+        self.pages.hold();
+        self.tags.hold();
+    }
+
+    /// Gives them back.
+    ///
+    /// # Safety
+    /// As [`Lock::release`].
+    pub(crate) unsafe fn release(&self) {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            self.tags.release();
+            self.pages.release();
         }
     }
 

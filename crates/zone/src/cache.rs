@@ -12,9 +12,10 @@
 //! Either the owner sees `seen` cleared, or the thief sees it busy and waits for the end of a dozen instructions.
 
 use crate::bucket::Bucket;
+use crate::lock::{Guard, Lock};
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
-use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::Weak;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, compiler_fence};
 
 /// What a cache's items go back to when its thread ends.
 pub(crate) trait Home: Send + Sync {
@@ -43,7 +44,12 @@ pub(crate) struct Cache {
     /// The same for items taken back.
     frees: AtomicU64,
     buckets: UnsafeCell<Buckets>,
-    lock: Mutex<()>,
+    lock: Lock<()>,
+    /// Allocations and frees when a period was last over, and for how many periods they have not changed.
+    acts: AtomicU64,
+    idle: AtomicU32,
+    /// The owner was left behind by a fork.
+    orphan: AtomicBool,
     pub(crate) home: Weak<dyn Home>,
 }
 
@@ -66,7 +72,7 @@ unsafe impl Send for Cache {}
 /// Exclusive use of a cache's buckets, under its lock.
 pub(crate) struct Claim<'a> {
     cache: &'a Cache,
-    _lock: MutexGuard<'a, ()>,
+    _lock: Guard<'a, ()>,
 }
 
 impl Cache {
@@ -76,7 +82,10 @@ impl Cache {
             allocs: AtomicU64::new(0),
             frees: AtomicU64::new(0),
             buckets: UnsafeCell::default(),
-            lock: Mutex::new(()),
+            lock: Lock::new(()),
+            acts: AtomicU64::new(0),
+            idle: AtomicU32::new(0),
+            orphan: AtomicBool::new(false),
             home,
         }
     }
@@ -161,6 +170,47 @@ impl Cache {
         self.frees.load(Ordering::Acquire) / 2
     }
 
+    /// A period is over; for how many the owner has done nothing.
+    pub(crate) fn period(&self) -> u32 {
+        let acts = self.allocs() + self.frees();
+        // Only whoever keeps time writes these.
+        let idle = if self.acts.swap(acts, Ordering::Relaxed) == acts {
+            self.idle.load(Ordering::Relaxed).saturating_add(1)
+        } else {
+            0
+        };
+        self.idle.store(idle, Ordering::Relaxed);
+        idle
+    }
+
+    /// Whether the owner did something within the last `periods`.
+    pub(crate) fn is_awake(&self, periods: u32) -> bool {
+        self.idle.load(Ordering::Relaxed) < periods
+    }
+
+    /// The owner does not exist in this process: a fork left it behind.
+    pub(crate) fn set_orphan(&self) {
+        self.orphan.store(true, Ordering::Relaxed);
+        // One more period, and it is robbed.
+        self.idle.store(3, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_orphan(&self) -> bool {
+        self.orphan.load(Ordering::Relaxed)
+    }
+
+    /// Takes the lock before a fork; see [`Lock::hold`].
+    pub(crate) fn hold(&self) {
+        self.lock.hold();
+    }
+
+    /// # Safety
+    /// As [`Lock::release`].
+    pub(crate) unsafe fn release(&self) {
+        // SAFETY: passed on to the caller.
+        unsafe { self.lock.release() };
+    }
+
     /// The owner's slow path.
     ///
     /// # Safety
@@ -179,15 +229,15 @@ impl Cache {
         Shut { cache: self, lock }
     }
 
-    fn lock(&self) -> MutexGuard<'_, ()> {
-        self.lock.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> Guard<'_, ()> {
+        self.lock.lock()
     }
 }
 
 /// A cache whose owner cannot begin anything new once it has passed a fence.
 pub(crate) struct Shut<'a> {
     cache: &'a Cache,
-    lock: MutexGuard<'a, ()>,
+    lock: Guard<'a, ()>,
 }
 
 impl<'a> Shut<'a> {
@@ -205,6 +255,10 @@ impl<'a> Shut<'a> {
                     cache: self.cache,
                     _lock: self.lock,
                 });
+            }
+            if self.cache.is_orphan() {
+                // It was left behind in the middle: its buckets may be half changed, and stay as they are.
+                return None;
             }
             if round % 64 == 63 {
                 std::thread::yield_now()

@@ -49,6 +49,15 @@ impl ZoneConfig {
         }
     }
 
+    /// The same with a depot of up to `items`: as many as come, if time trims it to its working set.
+    #[must_use]
+    pub fn with_depot(self, items: u32) -> Self {
+        Self {
+            depot_items: items,
+            ..self
+        }
+    }
+
     /// The same with a barrier.
     #[must_use]
     pub fn with_barrier(self, barrier: Barrier) -> Self {
@@ -62,11 +71,13 @@ impl ZoneConfig {
 /// What a drain empties.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
+    /// What the depot has beyond its working set: what was really taken out of it lately.
+    WorkingSet,
     /// The depot.
     Depot,
     /// The depot and the calling thread's cache.
     Thread,
-    /// The depot and all threads' caches.
+    /// The depot and all threads' caches, whose buckets shrink.
     All,
 }
 
@@ -85,6 +96,8 @@ pub struct ZoneStats {
     pub released: u64,
     /// Items in the depot.
     pub depot: u64,
+    /// Items of the depot that are worth keeping.
+    pub working_set: u64,
     /// Times that a thread found the depot locked.
     pub contended: u64,
     /// Items of a bucket now.

@@ -1,6 +1,8 @@
 //! The depot: what threads exchange buckets with.
 
 use crate::bucket::Bucket;
+use crate::wss::WorkingSet;
+use std::collections::VecDeque;
 
 /// Empty buckets that are kept rather than given to the heap.
 const EMPTIES: usize = 8;
@@ -8,9 +10,11 @@ const EMPTIES: usize = 8;
 /// Buckets with items and without. Its zone locks it.
 #[derive(Debug, Default)]
 pub(crate) struct Depot {
-    full: Vec<Bucket>,
+    /// Those that came last at the back.
+    full: VecDeque<Bucket>,
     empty: Vec<Bucket>,
     items: usize,
+    needed: WorkingSet,
 }
 
 impl Depot {
@@ -23,7 +27,8 @@ impl Depot {
     pub(crate) fn put(&mut self, bucket: Bucket) {
         if !bucket.is_empty() {
             self.items += bucket.len();
-            self.full.push(bucket);
+            self.full.push_back(bucket);
+            self.needed.rose(self.items);
         } else if self.empty.len() < EMPTIES && bucket.capacity() > 0 {
             self.empty.push(bucket);
         }
@@ -31,8 +36,9 @@ impl Depot {
 
     /// The bucket that came last.
     pub(crate) fn take_full(&mut self) -> Option<Bucket> {
-        let bucket = self.full.pop()?;
+        let bucket = self.full.pop_back()?;
         self.items -= bucket.len();
+        self.needed.fell(self.items);
         Some(bucket)
     }
 
@@ -54,20 +60,28 @@ impl Depot {
         Bucket::new(capacity)
     }
 
-    /// Appends the items of the buckets that came first to `out`, until at most `keep` items are left.
-    pub(crate) fn trim(&mut self, keep: usize, out: &mut Vec<u32>) {
-        let mut count = 0;
-        while self.items > keep {
-            let bucket = &self.full[count];
-            self.items -= bucket.len();
-            out.extend_from_slice(bucket.items());
-            count += 1;
+    /// The bucket that came first, if there are more than `keep` items: to be given back.
+    pub(crate) fn take_surplus(&mut self, keep: usize) -> Option<Bucket> {
+        if self.items <= keep {
+            return None;
         }
-        for mut bucket in self.full.drain(..count) {
-            if self.empty.len() < EMPTIES {
-                bucket.clear();
-                self.empty.push(bucket);
-            }
+        let bucket = self.full.pop_front()?;
+        self.items -= bucket.len();
+        self.needed.trimmed(bucket.len(), self.items);
+        // What a spike needed of table goes too.
+        if self.full.len() < self.full.capacity() / 4 {
+            self.full.shrink_to(self.full.len() * 2);
         }
+        Some(bucket)
+    }
+
+    /// A period is over; how many items should stay.
+    pub(crate) fn period(&mut self) -> usize {
+        self.needed.period(self.items)
+    }
+
+    /// How many items are worth keeping, as far as known.
+    pub(crate) fn working_set(&self) -> usize {
+        self.needed.estimate()
     }
 }

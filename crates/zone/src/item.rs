@@ -10,6 +10,7 @@
 
 mod keg;
 mod limit;
+mod managed;
 mod object;
 mod request;
 mod supply;

@@ -38,9 +38,11 @@ pub mod item;
 mod keg;
 mod local;
 pub mod lock;
+pub mod reaper;
 mod registry;
 mod runs;
 mod slots;
+mod wss;
 mod zone;
 
 pub use arena::Arena;

@@ -55,6 +55,11 @@ pub(crate) fn get(index: usize) -> Option<Arc<Cache>> {
         .ok()?
 }
 
+/// The address of this thread's cache at `index`, or null. Allocates nothing.
+pub(crate) fn peek(index: usize) -> *const Cache {
+    with(index, |cache| cache.map_or(ptr::null(), ptr::from_ref))
+}
+
 /// Puts a cache into this thread's table; `false` if the thread is ending and can have none.
 pub(crate) fn set(index: usize, cache: Arc<Cache>) -> bool {
     let replaced = OWNED.try_with(|owned| {

@@ -48,7 +48,7 @@ impl<T> Lock<T> {
     /// Takes it if it is free.
     #[inline]
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
-        self.take().then_some(Guard { lock: self })
+        self.take().then(|| Guard { lock: self })
     }
 
     #[inline]
@@ -93,6 +93,18 @@ impl<T> Lock<T> {
     /// The calling thread (or the one it was forked from) called `hold`, and there is no guard.
     pub unsafe fn release(&self) {
         self.give();
+    }
+}
+
+impl<T> Lock<T> {
+    /// The value, while the lock is held without a guard.
+    ///
+    /// # Safety
+    /// As [`release`](Self::release), and there is no other reference to the value.
+    #[allow(clippy::mut_from_ref, reason = "who holds the lock has the value")]
+    pub(crate) unsafe fn held(&self) -> &mut T {
+        // SAFETY: passed on to the caller.
+        unsafe { &mut *self.value.get() }
     }
 }
 
@@ -160,6 +172,10 @@ mod tests {
         assert_eq!(*lock.lock(), 80_000);
         let held = lock.lock();
         assert!(lock.try_lock().is_none());
+        assert!(
+            lock.try_lock().is_none(),
+            "a failed attempt does not unlock"
+        );
         drop(held);
         assert!(lock.try_lock().is_some());
     }

@@ -3,7 +3,7 @@
 //! An index is small and used again after its zone is gone; an identity is never used again, and is what a thread's
 //! cache is checked against.
 
-use std::sync::{Mutex, PoisonError};
+use crate::lock::Lock;
 
 struct Registry {
     free: Vec<usize>,
@@ -11,7 +11,7 @@ struct Registry {
     next_identity: u64,
 }
 
-static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
+static REGISTRY: Lock<Registry> = Lock::new(Registry {
     free: Vec::new(),
     next_index: 0,
     next_identity: 1,
@@ -26,7 +26,7 @@ pub(crate) struct Identity {
 
 impl Identity {
     pub(crate) fn new() -> Self {
-        let mut registry = REGISTRY.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut registry = REGISTRY.lock();
         let index = registry.free.pop().unwrap_or_else(|| {
             registry.next_index += 1;
             registry.next_index - 1
@@ -39,10 +39,20 @@ impl Identity {
 
 impl Drop for Identity {
     fn drop(&mut self) {
-        REGISTRY
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .free
-            .push(self.index);
+        REGISTRY.lock().free.push(self.index);
     }
+}
+
+/// Takes the lock before a fork.
+pub(crate) fn hold() {
+    REGISTRY.hold();
+}
+
+/// Gives it back.
+///
+/// # Safety
+/// As [`Lock::release`].
+pub(crate) unsafe fn release() {
+    // SAFETY: passed on to the caller.
+    unsafe { REGISTRY.release() };
 }

@@ -1,12 +1,18 @@
 //! A zone: items of one class for many threads.
 
-use crate::cache::{Cache, Claim, Home};
+mod fork;
+mod reclaim;
+mod slow;
+
+use crate::cache::Cache;
 use crate::config::{Level, ZoneConfig, ZoneStats};
 use crate::depot::Depot;
 use crate::local;
+use crate::lock::Lock;
+use crate::reaper::{self, Managed};
 use crate::registry::Identity;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, Weak};
 
 /// Where a zone's items come from and go to.
 ///
@@ -18,6 +24,10 @@ pub trait Backend: Send + Sync + 'static {
     fn release(&self, items: &[u32]);
     /// Under pressure, after items were released: somebody who waits may be served.
     fn pressure_free(&self) {}
+    /// A period of reclamation is over (only for zones that take part in it). Returns whether there may be more to do.
+    fn period(&self) -> bool {
+        false
+    }
 }
 
 /// Items of one class, cached per thread.
@@ -33,7 +43,7 @@ const PRESSURE: u64 = 1;
 const EPOCH: u64 = 2;
 const EPOCH_MASK: u64 = (1 << 24) - 1;
 
-struct Inner<B> {
+pub(crate) struct Inner<B> {
     /// Caches whose `seen` equals this may be used by their owners without a lock. Changes with every request to all
     /// threads; they then flush, and adopt the new value (not under pressure: then nothing is cached).
     control: AtomicU64,
@@ -43,12 +53,16 @@ struct Inner<B> {
     keep: AtomicU32,
     closed: AtomicBool,
     config: ZoneConfig,
-    depot: Mutex<Depot>,
-    members: Mutex<Members>,
+    depot: Lock<Depot>,
+    members: Lock<Members>,
     /// One thief at a time, as it holds many caches' locks.
-    thief: Mutex<()>,
+    thief: Lock<()>,
+    /// `counters.contended` when buckets were last shrunk.
+    last_contended: AtomicU64,
     counters: Counters,
-    backend: B,
+    /// Whether it takes part in reclamation by time.
+    managed: bool,
+    pub(crate) backend: B,
     me: Weak<Self>,
 }
 
@@ -75,6 +89,10 @@ impl<B: Backend> Zone<B> {
     /// A zone over `backend`.
     #[must_use]
     pub fn new(config: ZoneConfig, backend: B) -> Self {
+        Self::with(config, backend, false)
+    }
+
+    fn with(config: ZoneConfig, backend: B, managed: bool) -> Self {
         let identity = Identity::new();
         let inner = Arc::new_cyclic(|me| Inner {
             control: AtomicU64::new(identity.number << 24),
@@ -84,14 +102,27 @@ impl<B: Backend> Zone<B> {
             keep: AtomicU32::new(config.depot_items),
             closed: AtomicBool::new(false),
             config,
-            depot: Mutex::default(),
-            members: Mutex::default(),
-            thief: Mutex::new(()),
+            depot: Lock::default(),
+            members: Lock::default(),
+            thief: Lock::new(()),
+            last_contended: AtomicU64::new(0),
             counters: Counters::default(),
+            managed,
             backend,
             me: me.clone(),
         });
         Self { inner }
+    }
+
+    /// A zone that takes part in reclamation by time, and survives a fork.
+    pub(crate) fn managed(config: ZoneConfig, backend: B) -> Self
+    where
+        Inner<B>: Managed,
+    {
+        let zone = Self::with(config, backend, true);
+        let inner: Weak<Inner<B>> = Arc::downgrade(&zone.inner);
+        reaper::join(inner);
+        zone
     }
 
     /// The backend.
@@ -163,7 +194,7 @@ impl<B: Backend> Zone<B> {
 
     /// Gives what is cached to the backend.
     pub fn drain(&self, level: Level) {
-        self.inner.drain(level);
+        self.inner.drain_to(level);
     }
 
     /// While set, nothing is cached: a freed item goes to the backend, which is told (`pressure_free`). Setting it
@@ -172,7 +203,7 @@ impl<B: Backend> Zone<B> {
         let closed = self.inner.closed.load(Ordering::Relaxed);
         self.inner.new_epoch(Some(pressure || closed));
         if pressure {
-            self.inner.drain(Level::All);
+            self.inner.drain_to(Level::All);
         }
     }
 
@@ -191,7 +222,7 @@ impl<B: Backend> Zone<B> {
             .limit
             .store(inner.config.initial.min(max), Ordering::Relaxed);
         inner.new_epoch(None);
-        inner.drain(Level::All);
+        inner.drain_to(Level::All);
     }
 
     /// No more allocations; what is freed goes to the backend. When `outstanding` is 0, nothing is lost by dropping it.
@@ -228,290 +259,12 @@ impl<B: Backend> Zone<B> {
 }
 
 impl<B: Backend> Inner<B> {
-    #[cold]
-    fn alloc_slow(&self) -> Option<u32> {
-        let item = self.obtain();
-        if item.is_none() {
-            self.counters.failures.fetch_add(1, Ordering::Relaxed);
-        }
-        item
-    }
-
-    fn obtain(&self) -> Option<u32> {
-        if self.closed.load(Ordering::Relaxed) {
-            return None;
-        }
-        let cache = self.cache();
-        let item = match &cache {
-            Some(cache) => self.refill(cache),
-            None => self.depot().take_one(),
+    pub(crate) fn stats(&self) -> ZoneStats {
+        let (depot, working_set) = {
+            let depot = self.depot.lock();
+            (depot.items() as u64, depot.working_set() as u64)
         };
-        let item = item.or_else(|| self.import(cache.as_deref()));
-        match (item, &cache) {
-            (None, _) => {}
-            (Some(_), Some(cache)) => cache.count_alloc(),
-            // Ordering: as in `Cache::count_alloc`.
-            (Some(_), None) => _ = self.counters.allocs.fetch_add(1, Ordering::Release),
-        }
-        item
-    }
-
-    #[cold]
-    fn free_slow(&self, item: u32) {
-        // Once the item is handed over, whoever waited for the last one may drop the zone.
-        let _keep = self.me.upgrade();
-        let cache = self.cache();
-        if cache.as_ref().is_some_and(|cache| self.stash(cache, item)) {
-            self.trim();
-            return;
-        }
-        match &cache {
-            Some(cache) => cache.count_free(),
-            // Ordering: as in `Cache::count_free`.
-            None => _ = self.counters.frees.fetch_add(1, Ordering::Release),
-        }
-        self.release(&[item]);
-    }
-
-    /// An item out of this thread's buckets or the depot.
-    fn refill(&self, cache: &Cache) -> Option<u32> {
-        let mut spill = Vec::new();
-        // SAFETY: `self.cache` returned a cache of this thread.
-        let mut claim = unsafe { cache.claim() };
-        let caching = self.settle(&mut claim, &mut spill);
-        let mut item = None;
-        if caching {
-            let buckets = claim.buckets();
-            item = buckets.top.pop();
-            if item.is_none() {
-                std::mem::swap(&mut buckets.top, &mut buckets.spare);
-                item = buckets.top.pop();
-            }
-            if item.is_none() {
-                let mut depot = self.depot();
-                if let Some(full) = depot.take_full() {
-                    depot.put(std::mem::replace(&mut buckets.top, full));
-                    item = buckets.top.pop();
-                }
-            }
-        }
-        drop(claim);
-        if !spill.is_empty() {
-            self.release(&spill);
-        }
-        item.or_else(|| {
-            if caching {
-                None
-            } else {
-                self.depot().take_one()
-            }
-        })
-    }
-
-    /// Puts an item into this thread's buckets; `false` if nothing may be cached. Counts it.
-    fn stash(&self, cache: &Cache, item: u32) -> bool {
-        let mut spill = Vec::new();
-        // SAFETY: `self.cache` returned a cache of this thread.
-        let mut claim = unsafe { cache.claim() };
-        let caching = self.settle(&mut claim, &mut spill);
-        if caching {
-            let buckets = claim.buckets();
-            if !buckets.top.push(item) {
-                std::mem::swap(&mut buckets.top, &mut buckets.spare);
-                if !buckets.top.push(item) {
-                    let mut depot = self.depot();
-                    let empty = depot.take_empty(self.limit());
-                    depot.put(std::mem::replace(&mut buckets.top, empty));
-                    drop(depot);
-                    let pushed = buckets.top.push(item);
-                    debug_assert!(pushed, "the limit is not 0 while caching");
-                }
-            }
-            cache.count_free();
-        }
-        drop(claim);
-        if !spill.is_empty() {
-            self.release(&spill);
-        }
-        caching
-    }
-
-    /// If all threads were asked to flush since this one last looked: does so, into `spill`, and adopts what was asked.
-    /// Returns whether items may be cached.
-    fn settle(&self, claim: &mut Claim<'_>, spill: &mut Vec<u32>) -> bool {
-        let control = self.control.load(Ordering::Relaxed);
-        if claim.seen() == control {
-            return true;
-        }
-        let limit = self.limit();
-        let caching = control & PRESSURE == 0 && limit > 0;
-        let buckets = claim.buckets();
-        for bucket in [&mut buckets.top, &mut buckets.spare] {
-            spill.extend_from_slice(bucket.items());
-            if caching && bucket.capacity() == limit {
-                bucket.clear();
-            } else {
-                *bucket = if caching {
-                    crate::bucket::Bucket::new(limit)
-                } else {
-                    crate::bucket::Bucket::default()
-                };
-            }
-        }
-        claim.set_seen(if caching { control } else { 0 });
-        caching
-    }
-
-    /// Asks the backend for a bucket's worth; keeps all but one.
-    fn import(&self, cache: Option<&Cache>) -> Option<u32> {
-        let pressure = self.control.load(Ordering::Relaxed) & PRESSURE != 0;
-        let want = if pressure || cache.is_none() {
-            1
-        } else {
-            self.limit().max(1)
-        };
-        let mut items = Vec::with_capacity(want);
-        self.backend.import(&mut items, want);
-        self.counters
-            .imported
-            .fetch_add(items.len() as u64, Ordering::Relaxed);
-        let item = items.pop()?;
-        if let Some(cache) = cache.filter(|_| !items.is_empty()) {
-            let mut spill = Vec::new();
-            // SAFETY: `self.cache` returned a cache of this thread.
-            let mut claim = unsafe { cache.claim() };
-            if self.settle(&mut claim, &mut spill) {
-                while let Some(&next) = items.last()
-                    && claim.buckets().top.push(next)
-                {
-                    items.pop();
-                }
-            }
-            drop(claim);
-            items.append(&mut spill);
-        }
-        if !items.is_empty() {
-            self.release(&items);
-        }
-        Some(item)
-    }
-
-    /// This thread's cache, made if there is none; `None` if the thread is ending.
-    fn cache(&self) -> Option<Arc<Cache>> {
-        let index = self.identity.index;
-        let mine = |cache: &Arc<Cache>| std::ptr::addr_eq(cache.home.as_ptr(), self);
-        if let Some(cache) = local::get(index).filter(mine) {
-            return Some(cache);
-        }
-        let home: Weak<dyn Home> = self.me.clone();
-        let cache = Arc::new(Cache::new(home));
-        if !local::set(index, cache.clone()) {
-            return None;
-        }
-        self.members().caches.push(cache.clone());
-        Some(cache)
-    }
-
-    fn drain(&self, level: Level) {
-        let mut items = Vec::new();
-        if level == Level::All {
-            self.steal(&mut items);
-        } else if level == Level::Thread
-            && let Some(cache) = local::get(self.identity.index)
-            && std::ptr::addr_eq(cache.home.as_ptr(), self)
-        {
-            // SAFETY: `local` holds this thread's caches.
-            empty(&mut unsafe { cache.claim() }, &mut items);
-        }
-        self.depot().trim(0, &mut items);
-        if !items.is_empty() {
-            self.release(&items);
-        }
-    }
-
-    /// Takes what all threads have cached; who cannot be robbed flushes at its next call.
-    fn steal(&self, items: &mut Vec<u32>) {
-        let _one = self.thief.lock().unwrap_or_else(PoisonError::into_inner);
-        let caches = self.members().caches.clone();
-        let own = local::get(self.identity.index);
-        let shut: Vec<_> = caches.iter().map(|cache| (cache, cache.shut())).collect();
-        let fenced = self.config.barrier.is_some_and(|barrier| barrier());
-        for (cache, shut) in shut {
-            if fenced || own.as_ref().is_some_and(|own| Arc::ptr_eq(own, cache)) {
-                // SAFETY: the barrier was passed after all were shut, or the cache is this thread's.
-                if let Some(mut claim) = unsafe { shut.steal() } {
-                    empty(&mut claim, items);
-                }
-            }
-        }
-    }
-
-    /// Gives the oldest items of the depot back if it has too many.
-    fn trim(&self) {
-        let keep = self.keep.load(Ordering::Relaxed) as usize;
-        let mut depot = self.depot();
-        if depot.items() <= keep {
-            return;
-        }
-        let mut items = Vec::new();
-        depot.trim(keep, &mut items);
-        drop(depot);
-        self.release(&items);
-    }
-
-    /// Items go to the backend.
-    fn release(&self, items: &[u32]) {
-        self.counters
-            .released
-            .fetch_add(items.len() as u64, Ordering::Relaxed);
-        self.backend.release(items);
-        if self.control.load(Ordering::Relaxed) & PRESSURE != 0 {
-            self.backend.pressure_free();
-        }
-    }
-
-    /// Every thread flushes at its next call. Sets or clears the pressure, if `pressure` says so.
-    fn new_epoch(&self, pressure: Option<bool>) {
-        let next = |control: u64| {
-            let epoch = control.wrapping_add(EPOCH) & EPOCH_MASK & !PRESSURE;
-            let pressure = pressure.map_or(control & PRESSURE, u64::from);
-            Some(control & !EPOCH_MASK | epoch | pressure)
-        };
-        // Always succeeds: `next` is never None.
-        let _ = self
-            .control
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
-    }
-
-    fn limit(&self) -> usize {
-        self.limit.load(Ordering::Relaxed) as usize
-    }
-
-    /// Locks the depot; if others are there, buckets grow, so that threads come here less often.
-    fn depot(&self) -> MutexGuard<'_, Depot> {
-        match self.depot.try_lock() {
-            Ok(depot) => return depot,
-            Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => {}
-        }
-        self.counters.contended.fetch_add(1, Ordering::Relaxed);
-        let depot = self.depot.lock().unwrap_or_else(PoisonError::into_inner);
-        let (limit, max) = (
-            self.limit.load(Ordering::Relaxed),
-            self.max.load(Ordering::Relaxed),
-        );
-        if 0 < limit && limit < max {
-            self.limit.store(limit + 1, Ordering::Relaxed);
-        }
-        depot
-    }
-
-    fn members(&self) -> MutexGuard<'_, Members> {
-        self.members.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn stats(&self) -> ZoneStats {
-        let (depot, counters) = (self.depot().items() as u64, &self.counters);
+        let counters = &self.counters;
         let members = self.members();
         // Ordering: all frees, then all allocs, with acquire: whoever's free is counted, so is its alloc.
         let direct = counters.frees.load(Ordering::Acquire);
@@ -537,36 +290,10 @@ impl<B: Backend> Inner<B> {
             imported: counters.imported.load(Ordering::Relaxed),
             released: counters.released.load(Ordering::Relaxed),
             depot,
+            working_set,
             contended: counters.contended.load(Ordering::Relaxed),
             bucket_items: self.limit.load(Ordering::Relaxed),
             threads: u32::try_from(members.caches.len()).unwrap_or(u32::MAX),
-        }
-    }
-}
-
-/// Takes all items of a claimed cache.
-fn empty(claim: &mut Claim<'_>, items: &mut Vec<u32>) {
-    let buckets = claim.buckets();
-    for bucket in [&mut buckets.top, &mut buckets.spare] {
-        items.extend_from_slice(bucket.items());
-        bucket.clear();
-    }
-}
-
-impl<B: Backend> Home for Inner<B> {
-    fn thread_exit(&self, cache: &Cache) {
-        let mut items = Vec::new();
-        // SAFETY: only the cache's own thread calls this.
-        empty(&mut unsafe { cache.claim() }, &mut items);
-        let mut members = self.members();
-        members
-            .caches
-            .retain(|member| !std::ptr::eq(&**member, cache));
-        members.allocs += cache.allocs();
-        members.frees += cache.frees();
-        drop(members);
-        if !items.is_empty() {
-            self.release(&items);
         }
     }
 }

@@ -197,6 +197,20 @@ impl ItemKeg {
         }
     }
 
+    /// Takes the lock before a fork.
+    pub(crate) fn hold(&self) {
+        self.slabs.hold();
+    }
+
+    /// Gives it back.
+    ///
+    /// # Safety
+    /// As [`Lock::release`].
+    pub(crate) unsafe fn release(&self) {
+        // SAFETY: passed on to the caller.
+        unsafe { self.slabs.release() };
+    }
+
     /// The address of an item.
     #[inline]
     pub(crate) fn address(&self, item: u32) -> NonNull<u8> {

@@ -107,6 +107,26 @@ impl Limit {
         }
     }
 
+    /// Takes the lock before a fork.
+    pub(crate) fn hold(&self) {
+        self.state.hold();
+    }
+
+    /// Gives it back. In a child nobody sleeps.
+    ///
+    /// # Safety
+    /// As [`Lock::release`].
+    pub(crate) unsafe fn release(&self, child: bool) {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            if child {
+                // The sleepers' words stay with the threads that do not exist here.
+                std::mem::forget(std::mem::take(&mut self.state.held().sleepers));
+            }
+            self.state.release();
+        }
+    }
+
     /// Waits for one item; what is granted is counted. `queued` is called once the caller is in the queue: others' items
     /// in caches should then come to the zone's limit.
     pub(crate) fn sleep(&self, wait: Wait, queued: impl FnOnce()) -> Outcome {

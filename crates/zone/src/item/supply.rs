@@ -4,8 +4,13 @@ use super::keg::ItemKeg;
 use super::limit::Limit;
 use super::object::Object;
 use super::request::{AllocError, Wait};
+use crate::lock::Lock;
+use crate::reaper;
 use crate::zone::Backend;
 use std::sync::Arc;
+
+/// Items that go to the keg under one lock.
+const GIVEN_AT_ONCE: usize = 256;
 
 /// The backend of an item zone.
 pub(crate) struct Supply<O> {
@@ -13,9 +18,14 @@ pub(crate) struct Supply<O> {
     pub(crate) keg: Arc<ItemKeg>,
     pub(crate) object: O,
     pub(crate) limit: Limit,
+    /// Whether the zone is under pressure because somebody sleeps.
+    pub(crate) pressed: Lock<bool>,
 }
 
 impl<O: Object> Supply<O> {
+    /// What waits for somebody who holds no lock.
+    pub(crate) fn act(&self) {}
+
     /// Imports one item that the limit has counted already; if there is none, it is counted no more.
     pub(super) fn import_one(&self, wait: Wait, use_reserve: bool) -> Result<u32, AllocError> {
         let mut one = Vec::with_capacity(1);
@@ -67,7 +77,16 @@ impl<O: Object> Backend for Supply<O> {
                 self.object.fini(self.keg.address(item));
             }
         }
-        self.keg.give(items);
+        for some in items.chunks(GIVEN_AT_ONCE) {
+            self.keg.give(some);
+        }
         self.limit.give(items.len() as u64);
+    }
+
+    fn period(&self) -> bool {
+        if self.limit.count() == 0 {
+            self.keg.reap();
+        }
+        self.keg.arena().period(reaper::now())
     }
 }

@@ -63,6 +63,21 @@ pub struct ItemStats {
     pub keg_pages: u64,
 }
 
+impl ItemStats {
+    pub(super) fn of<O>(zone: ZoneStats, supply: &Supply<O>) -> Self {
+        let (limit, keg) = (&supply.limit, &supply.keg);
+        Self {
+            zone,
+            sleeps: limit.sleeps(),
+            sleepers: limit.sleepers() as u64,
+            items: limit.count(),
+            max: limit.max(),
+            item_bytes: keg.item_bytes(),
+            keg_pages: keg.pages(),
+        }
+    }
+}
+
 /// Items of one keg, cached per thread, with constructor and destructor. Share it with an `Arc` or a `static`.
 ///
 /// `alloc` and `free` normally touch only the calling thread's cache: no lock, no atomic read-modify-write, no metadata in
@@ -76,8 +91,6 @@ pub struct ItemStats {
 pub struct ItemZone<O: Object> {
     zone: Zone<Supply<O>>,
     base: NonNull<u8>,
-    /// Whether the zone is under pressure because somebody sleeps.
-    pressed: Lock<bool>,
 }
 
 // SAFETY: `base` is only an address; the object is Send and Sync.
@@ -93,17 +106,18 @@ impl<O: Object> ItemZone<O> {
             .cache
             .unwrap_or_else(|| ZoneConfig::for_item(keg.item_bytes()))
             .capped(options.max)
+            .with_depot(u32::MAX)
             .with_barrier(membarrier::private_expedited);
         let supply = Supply {
             name: options.name.into(),
             keg: keg.clone(),
             object,
             limit: Limit::new(options.max),
+            pressed: Lock::new(false),
         };
         Self {
-            zone: Zone::new(config, supply),
+            zone: Zone::managed(config, supply),
             base: keg.arena().base(),
-            pressed: Lock::new(false),
         }
     }
 
@@ -165,7 +179,7 @@ impl<O: Object> ItemZone<O> {
     pub fn set_max(&self, max: u64) {
         let config = ZoneConfig::for_item(self.keg().item_bytes()).capped(max);
         self.supply().limit.set_max(max);
-        self.zone.set_capacity(config.max, config.depot_items);
+        self.zone.set_capacity(config.max, u32::MAX);
     }
 
     /// Whether allocations sleep at the limit: others' zones may hold what this one is short of.
@@ -188,16 +202,7 @@ impl<O: Object> ItemZone<O> {
     /// What the zone has done and has.
     #[must_use]
     pub fn stats(&self) -> ItemStats {
-        let (limit, keg) = (&self.supply().limit, self.keg());
-        ItemStats {
-            zone: self.zone.stats(),
-            sleeps: limit.sleeps(),
-            sleepers: limit.sleepers() as u64,
-            items: limit.count(),
-            max: limit.max(),
-            item_bytes: keg.item_bytes(),
-            keg_pages: keg.pages(),
-        }
+        ItemStats::of(self.zone.stats(), self.supply())
     }
 
     fn supply(&self) -> &Supply<O> {
@@ -278,7 +283,7 @@ impl<O: Object> ItemZone<O> {
 
     /// While anybody sleeps nothing is cached.
     fn press(&self) {
-        let mut pressed = self.pressed.lock();
+        let mut pressed = self.supply().pressed.lock();
         let want = self.is_exhausted();
         if want != *pressed {
             *pressed = want;

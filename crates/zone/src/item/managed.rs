@@ -1,0 +1,54 @@
+//! An item zone's part in reclamation and forks.
+
+use super::keg::ItemKeg;
+use super::object::Object;
+use super::supply::Supply;
+use super::zone::ItemStats;
+use crate::config::Level;
+use crate::reaper::{Managed, Phase, Report};
+use crate::zone::Inner;
+use std::sync::Arc;
+
+impl<O: Object> Managed for Inner<Supply<O>> {
+    fn period(&self) -> bool {
+        self.period_over()
+    }
+
+    fn report(&self) -> Report {
+        Report {
+            name: self.backend.name.to_string(),
+            stats: ItemStats::of(self.stats(), &self.backend),
+        }
+    }
+
+    fn drain(&self, level: Level) {
+        self.drain_to(level);
+    }
+
+    fn keg(&self) -> &Arc<ItemKeg> {
+        &self.backend.keg
+    }
+
+    fn act(&self) {
+        self.backend.act();
+    }
+
+    fn hold(&self, phase: Phase) {
+        match phase {
+            Phase::Pressure => self.backend.pressed.hold(),
+            Phase::Limit => self.backend.limit.hold(),
+            phase => self.hold_zone(phase),
+        }
+    }
+
+    unsafe fn release(&self, phase: Phase, child: bool) {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            match phase {
+                Phase::Pressure => self.backend.pressed.release(),
+                Phase::Limit => self.backend.limit.release(child),
+                phase => self.release_zone(phase, child),
+            }
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! Who keeps time for reclamation, and what all zones have in common: the list of them, and what a fork does to them.
+//!
+//! Every [`period`](set_period) (a quarter of a second) each item zone gives back what lay in its depot untouched for two
+//! periods (beyond the working set: the most that was lately taken out of it), what threads have cached that did nothing
+//! for four, and the memory of its arena that has been free through a whole one. By default a thread of this process does it. It is started when a zone first has something cached,
+//! sleeps without waking as long as no zone has, has a small stack and all signals blocked. If it cannot be started, or
+//! was told not to, the allocations and frees that leave their thread's cache keep time instead.
+//!
+//! **Fork.** The locks of all item zones, kegs and arenas are taken before a fork and released after it, so the child finds
+//! them whole. Private memory is copied with everything in it; both go on alone. What the parent's other threads had
+//! cached goes back in the child after a period, but for a cache whose thread was in the middle of an allocation or
+//! free: that is lost to the child. Memory of a memfd is not inherited: the child must not touch items in it.
+
+use crate::config::Level;
+use crate::item::{ItemKeg, ItemStats};
+use crate::lock::Lock;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Once, Weak};
+use std::time::Duration;
+use tranship_sys::{fork, futex, signals, time};
+
+/// Who keeps time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Driver {
+    /// A thread of this process.
+    Thread,
+    /// Allocations and frees that leave their thread's cache, whichever thread they are on. A process that does
+    /// nothing any more gives nothing back.
+    Calls,
+    /// Nobody: the program calls [`period_over`].
+    Nobody,
+}
+
+/// A zone's name and figures.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// What the zone is called.
+    pub name: String,
+    /// What it has done and has.
+    pub stats: ItemStats,
+}
+
+/// A zone that takes part.
+pub(crate) trait Managed: Send + Sync {
+    fn period(&self) -> bool;
+    fn report(&self) -> Report;
+    fn drain(&self, level: Level);
+    fn keg(&self) -> &Arc<ItemKeg>;
+    /// Runs what waits for a moment without locks.
+    fn act(&self);
+    /// Takes the locks of a phase, before a fork.
+    fn hold(&self, phase: Phase);
+    /// Gives them back. `child`: this is the new process.
+    ///
+    /// # Safety
+    /// `hold` was called with this phase.
+    unsafe fn release(&self, phase: Phase, child: bool);
+}
+
+/// Order in which locks are taken: all zones' locks of a phase before any of the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Pressure,
+    Thief,
+    Caches,
+    Depot,
+    Limit,
+}
+
+const PHASES: [Phase; 5] = [
+    Phase::Pressure,
+    Phase::Thief,
+    Phase::Caches,
+    Phase::Depot,
+    Phase::Limit,
+];
+
+static ZONES: Lock<Vec<Weak<dyn Managed>>> = Lock::new(Vec::new());
+static DRIVER: AtomicU32 = AtomicU32::new(THREAD);
+const THREAD: u32 = 0;
+const CALLS: u32 = 1;
+const NOBODY: u32 = 2;
+static PERIOD_NS: AtomicU64 = AtomicU64::new(250_000_000);
+/// Periods that are over.
+static PERIODS: AtomicU64 = AtomicU64::new(0);
+/// Whether something may be cached, and so somebody keeps time. The thread sleeps on it.
+static ARMED: AtomicU32 = AtomicU32::new(0);
+static STARTED: AtomicBool = AtomicBool::new(false);
+/// When calls keep time: when the period is over.
+static DUE_NS: AtomicU64 = AtomicU64::new(0);
+/// One at a time.
+static KEEPING: AtomicBool = AtomicBool::new(false);
+
+/// Says who keeps time from now on. A thread that was started already goes on sleeping until it is wanted again.
+pub fn set_driver(driver: Driver) {
+    let driver = match driver {
+        Driver::Thread => THREAD,
+        Driver::Calls => CALLS,
+        Driver::Nobody => NOBODY,
+    };
+    DRIVER.store(driver, Ordering::Relaxed);
+    ARMED.store(0, Ordering::Relaxed);
+}
+
+/// Changes the length of a period; at least a millisecond.
+pub fn set_period(period: Duration) {
+    let ns = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
+    PERIOD_NS.store(ns.max(1_000_000), Ordering::Relaxed);
+}
+
+/// A period is over, for all zones. Returns whether there may be more to do after the next one.
+pub fn period_over() -> bool {
+    // Ordering: Acquire pairs with the release below.
+    if KEEPING.swap(true, Ordering::Acquire) {
+        return true;
+    }
+    PERIODS.fetch_add(1, Ordering::Relaxed);
+    let mut more = false;
+    for zone in zones() {
+        more |= zone.period();
+    }
+    // Ordering: as any lock; pairs with the acquire above.
+    KEEPING.store(false, Ordering::Release);
+    more
+}
+
+/// All item zones of this process, in the order in which they were made.
+#[must_use]
+pub fn reports() -> Vec<Report> {
+    zones().iter().map(|zone| zone.report()).collect()
+}
+
+/// Drains all item zones of this process, and gives all free memory of their arenas back: for who is short of memory now.
+/// Returns how many bytes went back to the system.
+pub fn reclaim(level: Level) -> u64 {
+    let zones = zones();
+    zones.iter().for_each(|zone| zone.drain(level));
+    let purge = |zone: &Arc<dyn Managed>| {
+        zone.keg().reap();
+        zone.keg().arena().purge() * crate::runs::PAGE
+    };
+    zones.iter().map(purge).sum()
+}
+
+fn zones() -> Vec<Arc<dyn Managed>> {
+    let mut all = ZONES.lock();
+    all.retain(|zone| zone.strong_count() > 0);
+    all.iter().filter_map(Weak::upgrade).collect()
+}
+
+/// Which period this is.
+pub(crate) fn now() -> u64 {
+    PERIODS.load(Ordering::Relaxed)
+}
+
+/// A zone begins to take part.
+pub(crate) fn join(zone: Weak<dyn Managed>) {
+    static HANDLERS: Once = Once::new();
+    HANDLERS.call_once(|| {
+        // Without memory for the handlers a forked child may hang; the parent is as before.
+        let _ = fork::at_fork(before_fork, after_fork_in_parent, after_fork_in_child);
+    });
+    ZONES.lock().push(zone);
+}
+
+/// Something is cached: somebody must keep time. Called in slow paths, without locks.
+#[inline]
+pub(crate) fn arm() {
+    if ARMED.load(Ordering::Relaxed) == 0 || DRIVER.load(Ordering::Relaxed) == CALLS {
+        keep_time();
+    }
+}
+
+#[cold]
+fn keep_time() {
+    match DRIVER.load(Ordering::Relaxed) {
+        // Ordering: AcqRel pairs with the thread's loads and stores of the word.
+        THREAD if ARMED.swap(1, Ordering::AcqRel) == 0 => {
+            let _ = futex::wake(&raw const ARMED, 1);
+            if !STARTED.swap(true, Ordering::Relaxed) && start().is_err() {
+                set_driver(Driver::Calls);
+            }
+        }
+        CALLS => {
+            let (now, due) = (time::monotonic_ns(), DUE_NS.load(Ordering::Relaxed));
+            let next = now + PERIOD_NS.load(Ordering::Relaxed);
+            let mine = now >= due
+                && DUE_NS
+                    .compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed)
+                    .is_ok();
+            if mine && due > 0 {
+                period_over();
+            }
+        }
+        _ => {}
+    }
+}
+
+fn start() -> std::io::Result<()> {
+    let mask = signals::block_all()?;
+    let thread = std::thread::Builder::new()
+        .name("tranship-zone".into())
+        .stack_size(128 << 10)
+        .spawn(run);
+    signals::restore(&mask);
+    thread.map(drop)
+}
+
+fn run() {
+    loop {
+        let period = Duration::from_nanos(PERIOD_NS.load(Ordering::Relaxed));
+        // Ordering: Acquire pairs with the swap in `keep_time`.
+        if ARMED.load(Ordering::Acquire) == 0 {
+            let _ = futex::wait(&raw const ARMED, 0, None);
+            continue;
+        }
+        std::thread::sleep(period);
+        act();
+        if !period_over() {
+            // Whoever caches something from here on finds it 0 and sets it; what was cached before is found below.
+            // Ordering: SeqCst: before the second look; the locks that it takes order it against those who cache.
+            ARMED.store(0, Ordering::SeqCst);
+            if period_over() {
+                ARMED.store(1, Ordering::SeqCst);
+            }
+        }
+    }
+}
+
+/// Runs the actions that zones want done by somebody who holds nothing.
+pub(crate) fn act() {
+    zones().iter().for_each(|zone| zone.act());
+}
+
+/// What is held over a fork. Only the forking thread touches it, between `before_fork` and the release.
+static HELD: Lock<Held> = Lock::new(Held {
+    zones: Vec::new(),
+    kegs: Vec::new(),
+});
+
+struct Held {
+    zones: Vec<Arc<dyn Managed>>,
+    /// Each once; of each arena, its first keg is marked.
+    kegs: Vec<(Arc<ItemKeg>, bool)>,
+}
+
+extern "C" fn before_fork() {
+    let mut held = HELD.lock();
+    // No allocation from here on but these two, before any lock of a zone is held.
+    let zones = zones();
+    let mut kegs: Vec<(Arc<ItemKeg>, bool)> = Vec::with_capacity(zones.len());
+    for keg in zones.iter().map(|zone| zone.keg()) {
+        if !kegs.iter().any(|(other, _)| Arc::ptr_eq(other, keg)) {
+            let first = !kegs
+                .iter()
+                .any(|(other, _)| Arc::ptr_eq(other.arena(), keg.arena()));
+            kegs.push((keg.clone(), first));
+        }
+    }
+    ZONES.hold();
+    crate::registry::hold();
+    for phase in PHASES {
+        zones.iter().for_each(|zone| zone.hold(phase));
+    }
+    kegs.iter().for_each(|(keg, _)| keg.hold());
+    let arenas = kegs.iter().filter(|(_, first)| *first);
+    arenas.for_each(|(keg, _)| keg.arena().hold());
+    *held = Held { zones, kegs };
+    std::mem::forget(held);
+}
+
+extern "C" fn after_fork_in_parent() {
+    after_fork(false);
+}
+
+extern "C" fn after_fork_in_child() {
+    STARTED.store(false, Ordering::Relaxed);
+    ARMED.store(0, Ordering::Relaxed);
+    KEEPING.store(false, Ordering::Relaxed);
+    after_fork(true);
+}
+
+fn after_fork(child: bool) {
+    // SAFETY: `before_fork` left these locks held, and this is the thread that ran it, or its copy.
+    let held = unsafe {
+        let held = std::mem::replace(
+            HELD.held(),
+            Held {
+                zones: Vec::new(),
+                kegs: Vec::new(),
+            },
+        );
+        for (keg, first) in &held.kegs {
+            if *first {
+                keg.arena().release();
+            }
+        }
+        held.kegs.iter().for_each(|(keg, _)| keg.release());
+        for phase in PHASES.into_iter().rev() {
+            held.zones
+                .iter()
+                .for_each(|zone| zone.release(phase, child));
+        }
+        crate::registry::release();
+        ZONES.release();
+        HELD.release();
+        held
+    };
+    // The last of a zone or keg may go here, which takes locks.
+    drop(held);
+}

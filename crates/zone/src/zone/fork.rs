@@ -1,0 +1,47 @@
+//! A zone's locks over a fork.
+
+use super::{Backend, Inner};
+use crate::local;
+use crate::reaper::Phase;
+use std::sync::Arc;
+
+impl<B: Backend> Inner<B> {
+    /// Takes the locks of a phase.
+    pub(crate) fn hold_zone(&self, phase: Phase) {
+        match phase {
+            Phase::Thief => self.thief.hold(),
+            Phase::Caches => {
+                let members = self.members.lock();
+                members.caches.iter().for_each(|cache| cache.hold());
+                std::mem::forget(members);
+            }
+            Phase::Depot => self.depot.hold(),
+            Phase::Pressure | Phase::Limit => {}
+        }
+    }
+
+    /// Gives them back. In the child, the other threads' caches are nobody's.
+    ///
+    /// # Safety
+    /// `hold_zone` was called with this phase by this thread, or by the one it was forked from.
+    pub(crate) unsafe fn release_zone(&self, phase: Phase, child: bool) {
+        // SAFETY: the caller holds these locks.
+        unsafe {
+            match phase {
+                Phase::Thief => self.thief.release(),
+                Phase::Caches => {
+                    let own = local::peek(self.identity.index);
+                    for cache in &self.members.held().caches {
+                        if child && !std::ptr::eq(Arc::as_ptr(cache), own) {
+                            cache.set_orphan();
+                        }
+                        cache.release();
+                    }
+                    self.members.release();
+                }
+                Phase::Depot => self.depot.release(),
+                Phase::Pressure | Phase::Limit => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! What `alloc` and `free` do when the calling thread's first bucket cannot serve them.
+
+use super::{Backend, Inner, Members, PRESSURE};
+use crate::cache::{Cache, Claim, Home};
+use crate::depot::Depot;
+use crate::local;
+use crate::lock::Guard;
+use crate::reaper;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+impl<B: Backend> Inner<B> {
+    #[cold]
+    pub(super) fn alloc_slow(&self) -> Option<u32> {
+        let item = self.obtain();
+        if item.is_none() {
+            self.counters.failures.fetch_add(1, Ordering::Relaxed);
+        }
+        item
+    }
+
+    pub(super) fn obtain(&self) -> Option<u32> {
+        if self.closed.load(Ordering::Relaxed) {
+            return None;
+        }
+        let cache = self.cache();
+        let item = match &cache {
+            Some(cache) => self.refill(cache),
+            None => self.depot().take_one(),
+        };
+        let item = item.or_else(|| self.import(cache.as_deref()));
+        self.arm();
+        match (item, &cache) {
+            (None, _) => {}
+            (Some(_), Some(cache)) => cache.count_alloc(),
+            // Ordering: as in `Cache::count_alloc`.
+            (Some(_), None) => _ = self.counters.allocs.fetch_add(1, Ordering::Release),
+        }
+        item
+    }
+
+    #[cold]
+    pub(super) fn free_slow(&self, item: u32) {
+        // Once the item is handed over, whoever waited for the last one may drop the zone.
+        let _keep = self.me.upgrade();
+        let cache = self.cache();
+        if cache.as_ref().is_some_and(|cache| self.stash(cache, item)) {
+            self.trim(self.keep.load(Ordering::Relaxed) as usize);
+            self.arm();
+            return;
+        }
+        match &cache {
+            Some(cache) => cache.count_free(),
+            // Ordering: as in `Cache::count_free`.
+            None => _ = self.counters.frees.fetch_add(1, Ordering::Release),
+        }
+        self.release(&[item]);
+    }
+
+    fn arm(&self) {
+        if self.managed {
+            reaper::arm();
+        }
+    }
+
+    /// An item out of this thread's buckets or the depot.
+    fn refill(&self, cache: &Cache) -> Option<u32> {
+        let mut spill = Vec::new();
+        // SAFETY: `self.cache` returned a cache of this thread.
+        let mut claim = unsafe { cache.claim() };
+        let caching = self.settle(&mut claim, &mut spill);
+        let mut item = None;
+        if caching {
+            let buckets = claim.buckets();
+            item = buckets.top.pop();
+            if item.is_none() {
+                std::mem::swap(&mut buckets.top, &mut buckets.spare);
+                item = buckets.top.pop();
+            }
+            if item.is_none() {
+                let mut depot = self.depot();
+                if let Some(full) = depot.take_full() {
+                    depot.put(std::mem::replace(&mut buckets.top, full));
+                    item = buckets.top.pop();
+                }
+            }
+        }
+        drop(claim);
+        if !spill.is_empty() {
+            self.release(&spill);
+        }
+        item.or_else(|| {
+            if caching {
+                None
+            } else {
+                self.depot().take_one()
+            }
+        })
+    }
+
+    /// Puts an item into this thread's buckets; `false` if nothing may be cached. Counts it.
+    fn stash(&self, cache: &Cache, item: u32) -> bool {
+        let mut spill = Vec::new();
+        // SAFETY: `self.cache` returned a cache of this thread.
+        let mut claim = unsafe { cache.claim() };
+        let caching = self.settle(&mut claim, &mut spill);
+        if caching {
+            let buckets = claim.buckets();
+            if !buckets.top.push(item) {
+                std::mem::swap(&mut buckets.top, &mut buckets.spare);
+                if !buckets.top.push(item) {
+                    let mut depot = self.depot();
+                    let empty = depot.take_empty(self.limit());
+                    depot.put(std::mem::replace(&mut buckets.top, empty));
+                    drop(depot);
+                    let pushed = buckets.top.push(item);
+                    debug_assert!(pushed, "the limit is not 0 while caching");
+                }
+            }
+            cache.count_free();
+        }
+        drop(claim);
+        if !spill.is_empty() {
+            self.release(&spill);
+        }
+        caching
+    }
+
+    /// If all threads were asked to flush since this one last looked: does so, into `spill`, and adopts what was asked.
+    /// Returns whether items may be cached.
+    fn settle(&self, claim: &mut Claim<'_>, spill: &mut Vec<u32>) -> bool {
+        let control = self.control.load(Ordering::Relaxed);
+        if claim.seen() == control {
+            return true;
+        }
+        let limit = self.limit();
+        let caching = control & PRESSURE == 0 && limit > 0;
+        let buckets = claim.buckets();
+        for bucket in [&mut buckets.top, &mut buckets.spare] {
+            spill.extend_from_slice(bucket.items());
+            if caching && bucket.capacity() == limit {
+                bucket.clear();
+            } else {
+                *bucket = if caching {
+                    crate::bucket::Bucket::new(limit)
+                } else {
+                    crate::bucket::Bucket::default()
+                };
+            }
+        }
+        claim.set_seen(if caching { control } else { 0 });
+        caching
+    }
+
+    /// Asks the backend for a bucket's worth; keeps all but one.
+    fn import(&self, cache: Option<&Cache>) -> Option<u32> {
+        let pressure = self.control.load(Ordering::Relaxed) & PRESSURE != 0;
+        let want = if pressure || cache.is_none() {
+            1
+        } else {
+            self.limit().max(1)
+        };
+        let mut items = Vec::with_capacity(want);
+        self.backend.import(&mut items, want);
+        self.counters
+            .imported
+            .fetch_add(items.len() as u64, Ordering::Relaxed);
+        let item = items.pop()?;
+        if let Some(cache) = cache.filter(|_| !items.is_empty()) {
+            let mut spill = Vec::new();
+            // SAFETY: `self.cache` returned a cache of this thread.
+            let mut claim = unsafe { cache.claim() };
+            if self.settle(&mut claim, &mut spill) {
+                while let Some(&next) = items.last()
+                    && claim.buckets().top.push(next)
+                {
+                    items.pop();
+                }
+            }
+            drop(claim);
+            items.append(&mut spill);
+        }
+        if !items.is_empty() {
+            self.release(&items);
+        }
+        Some(item)
+    }
+
+    /// This thread's cache, made if there is none; `None` if the thread is ending.
+    fn cache(&self) -> Option<Arc<Cache>> {
+        let index = self.identity.index;
+        let mine = |cache: &Arc<Cache>| std::ptr::addr_eq(cache.home.as_ptr(), self);
+        if let Some(cache) = local::get(index).filter(mine) {
+            return Some(cache);
+        }
+        let home: Weak<dyn Home> = self.me.clone();
+        let cache = Arc::new(Cache::new(home));
+        if !local::set(index, cache.clone()) {
+            return None;
+        }
+        self.members().caches.push(cache.clone());
+        Some(cache)
+    }
+
+    /// Items go to the backend.
+    pub(super) fn release(&self, items: &[u32]) {
+        self.counters
+            .released
+            .fetch_add(items.len() as u64, Ordering::Relaxed);
+        self.backend.release(items);
+        if self.control.load(Ordering::Relaxed) & PRESSURE != 0 {
+            self.backend.pressure_free();
+        }
+    }
+
+    fn limit(&self) -> usize {
+        self.limit.load(Ordering::Relaxed) as usize
+    }
+
+    /// Locks the depot; if others are there, buckets grow, so that threads come here less often.
+    pub(super) fn depot(&self) -> Guard<'_, Depot> {
+        if let Some(depot) = self.depot.try_lock() {
+            return depot;
+        }
+        self.counters.contended.fetch_add(1, Ordering::Relaxed);
+        let depot = self.depot.lock();
+        let (limit, max) = (
+            self.limit.load(Ordering::Relaxed),
+            self.max.load(Ordering::Relaxed),
+        );
+        if 0 < limit && limit < max {
+            self.limit.store(limit + 1, Ordering::Relaxed);
+        }
+        depot
+    }
+
+    pub(super) fn members(&self) -> Guard<'_, Members> {
+        self.members.lock()
+    }
+}

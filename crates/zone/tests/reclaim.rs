@@ -1,0 +1,182 @@
+//! Reclamation, with time kept by hand.
+
+use std::ptr::NonNull;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, MutexGuard};
+use tranship_zone::arena::{Arena, File};
+use tranship_zone::reaper::{self, Driver};
+use tranship_zone::{Bytes, ItemKeg, ItemOptions, ItemZone, Level};
+
+/// Time is the process's: one test at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    let one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    reaper::set_driver(Driver::Nobody);
+    one
+}
+
+fn make(bytes: u64) -> (Arc<Arena>, Arc<ItemKeg>, Arc<ItemZone<Bytes>>) {
+    let arena = Arc::new(Arena::private(1 << 30).expect("arena"));
+    let keg = ItemKeg::new(&arena, bytes, 16).expect("keg");
+    let zone = Arc::new(ItemZone::new(&keg, Bytes, ItemOptions::named("spiky")));
+    (arena, keg, zone)
+}
+
+fn spike(zone: &ItemZone<Bytes>, items: usize) {
+    let all: Vec<NonNull<u8>> = (0..items).map(|_| zone.alloc(()).expect("room")).collect();
+    for &item in &all {
+        // SAFETY: ours, of at least 64 bytes.
+        unsafe { item.as_ptr().write_bytes(1, 64) };
+    }
+    // SAFETY: each once.
+    all.into_iter().for_each(|item| unsafe { zone.free(item) });
+}
+
+#[test]
+fn after_a_spike_the_memory_goes_back_without_a_call() {
+    let _alone = alone();
+    for file in [false, true] {
+        let (arena, keg, zone) = if file {
+            let memory = File::create("reclaim", 1 << 30).expect("memfd");
+            let arena = Arc::new(Arena::new(memory).expect("arena"));
+            let keg = ItemKeg::new(&arena, 2048, 2048).expect("keg");
+            let zone = Arc::new(ItemZone::new(&keg, Bytes, ItemOptions::named("file")));
+            (arena, keg, zone)
+        } else {
+            make(2048)
+        };
+        spike(&zone, 20_000);
+        assert!(arena.stats().committed_pages >= 10_000);
+        let mut periods = 0;
+        while reaper::period_over() {
+            periods += 1;
+            assert!(periods < 12, "{:?} {:?}", zone.stats(), arena.stats());
+        }
+        assert_eq!((zone.stats().items, keg.used_items()), (0, 0));
+        assert_eq!(arena.stats().committed_pages, 0);
+        assert_eq!(
+            arena.stats().given_back_pages,
+            arena.stats().given_back_pages.max(10_000)
+        );
+        // And it works on.
+        spike(&zone, 1000);
+    }
+}
+
+#[test]
+fn what_is_needed_again_and_again_stays() {
+    let _alone = alone();
+    let (arena, _keg, zone) = make(4096);
+    for _ in 0..30 {
+        spike(&zone, 4000);
+        reaper::period_over();
+    }
+    let stats = zone.stats();
+    assert!(stats.zone.working_set >= 3000, "{stats:?}");
+    let (imported, given) = (stats.zone.imported, arena.stats().given_back_pages);
+    for _ in 0..10 {
+        spike(&zone, 4000);
+        reaper::period_over();
+    }
+    let more = zone.stats().zone.imported - imported;
+    assert!(more < 10 * 4000 / 4, "{more} of 40000 imported again");
+    assert!(arena.stats().given_back_pages - given < 10_000);
+}
+
+#[test]
+fn a_thread_that_sleeps_is_robbed_after_a_while_and_one_that_works_is_not() {
+    let _alone = alone();
+    let (_arena, keg, zone) = make(256);
+    let (to_main, from_other) = channel();
+    let (to_other, from_main) = channel::<()>();
+    let other = std::thread::spawn({
+        let zone = zone.clone();
+        move || {
+            spike(&zone, 20);
+            to_main.send(()).expect("main");
+            from_main.recv().expect("main");
+            spike(&zone, 20);
+        }
+    });
+    from_other.recv().expect("other");
+    let item = zone.alloc(()).expect("room");
+    // SAFETY: once.
+    unsafe { zone.free(item) };
+    let all = zone.stats().items;
+    for _ in 0..3 {
+        reaper::period_over();
+    }
+    assert_eq!(zone.stats().items, all, "not yet");
+    for _ in 0..8 {
+        let item = zone.alloc(()).expect("room");
+        // SAFETY: once.
+        unsafe { zone.free(item) };
+        reaper::period_over();
+    }
+    let left = zone.stats().items;
+    assert!(
+        0 < left && left < all,
+        "{left} of {all}: mine are there, the other's are not"
+    );
+    to_other.send(()).expect("other");
+    other.join().expect("other");
+    while reaper::period_over() {}
+    assert_eq!((zone.stats().items, keg.used_items()), (0, 0));
+    assert_eq!(zone.stats().zone.outstanding(), 0);
+}
+
+#[test]
+fn buckets_shrink_when_nobody_meets() {
+    let _alone = alone();
+    let (_arena, _keg, zone) = make(64);
+    let start = zone.stats().zone.bucket_items;
+    let hot = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let threads: Vec<_> = (0..4)
+        .map(|_| {
+            let (zone, hot) = (zone.clone(), hot.clone());
+            std::thread::spawn(move || {
+                while hot.load(std::sync::atomic::Ordering::Relaxed) {
+                    spike(&zone, 600);
+                }
+            })
+        })
+        .collect();
+    while zone.stats().zone.bucket_items < start + 4 {
+        std::thread::yield_now();
+    }
+    hot.store(false, std::sync::atomic::Ordering::Relaxed);
+    for thread in threads {
+        thread.join().expect("thread");
+    }
+    let grown = zone.stats().zone.bucket_items;
+    zone.drain(Level::All);
+    let drained = zone.stats().zone.bucket_items;
+    assert!(drained < grown, "{grown} to {drained}");
+    for _ in 0..300 {
+        reaper::period_over();
+    }
+    assert_eq!(zone.stats().zone.bucket_items, start);
+}
+
+#[test]
+fn all_zones_are_listed_and_can_be_drained() {
+    let _alone = alone();
+    let (arena, _keg, zone) = make(128);
+    spike(&zone, 1000);
+    let mine = |name: &str| {
+        reaper::reports()
+            .into_iter()
+            .find(|report| report.name == name)
+            .expect("listed")
+    };
+    assert!(mine("spiky").stats.zone.cached() > 0);
+    assert!(reaper::reclaim(Level::All) > 0);
+    assert_eq!(arena.stats().committed_pages, 0);
+    assert_eq!(zone.stats().items, 0);
+    drop(zone);
+    assert!(
+        reaper::reports()
+            .iter()
+            .all(|report| report.name != "spiky")
+    );
+}
