@@ -1,6 +1,6 @@
 //! Moves large data between isolated processes without copying it.
 //!
-//! This is the crate that programs name; it re-exports `tranship-core` and nothing else.
+//! This is the crate that programs name; it re-exports `tranship-core`, and `tranship-mbuf` as [`mbuf`].
 //!
 //! NOT here: any code of its own.
 
@@ -8,6 +8,11 @@ pub use tranship_core::*;
 /// A manager inside a program of one's own: configuration and entry points.
 pub mod manager {
     pub use tranship_manager::*;
+}
+
+/// Network buffers: chains of mbufs with clusters, external storage, tags, packet queues.
+pub mod mbuf {
+    pub use tranship_mbuf::*;
 }
 
 /// What the README shows must compile.

@@ -145,6 +145,18 @@ impl Cbuf {
         self.view().to_vec()
     }
 
+    /// Whether nobody else can know the bytes: a buffer of one's own, never sent, of which this is the only handle.
+    /// Whoever has such a handle to himself may write the memory; in a forked child nobody may.
+    #[inline]
+    pub fn is_unique(&self) -> bool {
+        let Home::Own(pool) = self.home() else {
+            return false;
+        };
+        // SAFETY: pools outlive their outstanding slots.
+        let pool = unsafe { pool.as_ref() };
+        !self.is_inherited() && pool.is_private(self.slot())
+    }
+
     /// A part of it, sharing the memory.
     ///
     /// # Panics

@@ -1,0 +1,514 @@
+//! Allocation: one mbuf, with or without a cluster, or as many as it takes.
+
+use crate::chain::Chain;
+use crate::counts::{Routine, count};
+use crate::error::{Error, NoBuffers, What};
+use crate::ext::{self, Place};
+use crate::flags::{Flags, Kind};
+use crate::layout::{
+    ClusterSize, ExtKind, MCLBYTES, MHLEN, MINCLSIZE, MJUM16BYTES, MJUMPAGESIZE, MLEN,
+};
+use crate::limits::Limits;
+use crate::seg::Seg;
+use crate::zones::{How, Inner, bury};
+use std::fmt;
+use std::io;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use tranship_core::{AllocError, Pool};
+
+/// An allocator of mbufs: its zones, limits and statistics. Cloning is cheap; threads share it.
+///
+/// The mbufs that it gave out keep its memory when the last handle is gone.
+pub struct Mbufs {
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) how: How,
+}
+
+impl Clone for Mbufs {
+    fn clone(&self) -> Mbufs {
+        self.with(self.how)
+    }
+}
+
+impl Drop for Mbufs {
+    fn drop(&mut self) {
+        // Ordering: as for any count of references.
+        if self.inner.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
+            bury(Some(self.inner.clone()));
+        }
+    }
+}
+
+/// An allocator to be made.
+#[derive(Clone, Debug)]
+pub struct MbufOptions {
+    limits: Limits,
+    window_bytes: u64,
+    pool: Option<Pool>,
+}
+
+impl Default for MbufOptions {
+    fn default() -> MbufOptions {
+        MbufOptions {
+            limits: Limits::default(),
+            window_bytes: 16 << 30,
+            pool: None,
+        }
+    }
+}
+
+impl MbufOptions {
+    /// Limits after the machine's memory, addresses for 16 GiB, clusters in private memory.
+    #[must_use]
+    pub fn new() -> MbufOptions {
+        MbufOptions::default()
+    }
+    /// The most mbufs and clusters.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+    /// Addresses to be reserved: no more memory than that can ever be used. Rounded up to 2 MiB.
+    #[must_use]
+    pub fn window_bytes(mut self, bytes: u64) -> Self {
+        self.window_bytes = bytes;
+        self
+    }
+    /// Clusters are buffers of this pool, so that chains can be sent to other domains without copying. Mbufs themselves lie
+    /// in private memory. The pool's own caches take the place of the packet zone.
+    #[must_use]
+    pub fn over_pool(mut self, pool: &Pool) -> Self {
+        self.pool = Some(pool.clone());
+        self
+    }
+    /// Makes it.
+    ///
+    /// # Errors
+    /// If the addresses cannot be reserved.
+    pub fn build(self) -> io::Result<Mbufs> {
+        bury(None);
+        let window = self.window_bytes.max(1).next_multiple_of(2 << 20);
+        let inner = Inner::new(self.pool, self.limits, window)?;
+        Ok(Mbufs {
+            inner,
+            how: How::NoWait,
+        })
+    }
+}
+
+impl Mbufs {
+    /// An allocator over private memory, with the default limits.
+    ///
+    /// # Errors
+    /// If no addresses can be reserved.
+    pub fn new() -> io::Result<Mbufs> {
+        MbufOptions::new().build()
+    }
+
+    /// One over a pool; see [`MbufOptions::over_pool`].
+    ///
+    /// # Errors
+    /// If no addresses can be reserved.
+    pub fn over_pool(pool: &Pool) -> io::Result<Mbufs> {
+        MbufOptions::new().over_pool(pool).build()
+    }
+
+    /// The limits.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        *self.inner.lock_limits()
+    }
+
+    /// Changes the limits. Mbufs and clusters that there are too many of stay until they are freed.
+    ///
+    /// # Errors
+    /// If there are fewer mbufs than clusters (`EINVAL`).
+    pub fn set_limits(&self, limits: Limits) -> Result<(), Error> {
+        if !limits.fits() {
+            return Err(Error::Limits {
+                mbufs: limits.mbufs,
+            });
+        }
+        let inner = &self.inner;
+        *inner.lock_limits() = limits;
+        for home in inner.more().iter() {
+            home.zone().set_max(limits.mbufs);
+        }
+        for home in [&inner.mbuf, &inner.packet, &inner.mini] {
+            home.zone().set_max(limits.mbufs);
+        }
+        for size in ClusterSize::ALL {
+            inner.clusters[size as usize].set_max(limits.clusters(size));
+        }
+        Ok(())
+    }
+
+    /// Gives what all threads have cached back to the kegs, and empty slabs back to the arena; says how many pages
+    /// (`uma_reclaim`).
+    #[doc(alias = "mb_reclaim")]
+    pub fn reclaim(&self) -> u64 {
+        let pages = self.inner.reap();
+        self.inner.arena.purge();
+        pages
+    }
+
+    /// The same allocator, but its calls wait until there is a buffer (`M_WAITOK`): first come, first served.
+    ///
+    /// Operations on chains never wait.
+    #[doc(alias = "M_WAITOK")]
+    #[must_use]
+    pub fn waiting(&self) -> Mbufs {
+        self.with(How::Until(None))
+    }
+
+    /// The same, waiting at most that long.
+    #[must_use]
+    pub fn waiting_for(&self, timeout: Duration) -> Mbufs {
+        self.with(How::Until(Instant::now().checked_add(timeout)))
+    }
+
+    fn with(&self, how: How) -> Mbufs {
+        self.inner.handles.fetch_add(1, Ordering::Relaxed);
+        Mbufs {
+            inner: self.inner.clone(),
+            how,
+        }
+    }
+
+    /// The pool in which clusters lie, if it is over one.
+    #[must_use]
+    pub fn pool(&self) -> Option<&Pool> {
+        self.inner.pool.as_ref()
+    }
+
+    /// An mbuf with room for [`MLEN`] bytes.
+    #[doc(alias = "m_get")]
+    #[inline]
+    pub fn get(&self) -> Result<Chain, NoBuffers> {
+        self.get_with(Kind::DATA, Flags::NONE)
+    }
+
+    /// An mbuf with a packet header and room for [`MHLEN`] bytes.
+    #[doc(alias = "m_gethdr")]
+    #[doc(alias = "m_pkthdr_init")]
+    #[inline]
+    pub fn gethdr(&self) -> Result<Chain, NoBuffers> {
+        self.get_with(Kind::DATA, Flags::PKTHDR)
+    }
+
+    /// An mbuf of that kind, with those flags; `PKTHDR` among them gives it a header.
+    #[inline(always)]
+    pub fn get_with(&self, kind: Kind, flags: Flags) -> Result<Chain, NoBuffers> {
+        self.inner.get(self.how, kind, flags).map(Chain::new)
+    }
+
+    /// A packet: an mbuf with a header, and a cluster of 2 KiB.
+    #[doc(alias = "m_getcl")]
+    #[inline(always)]
+    pub fn getcl(&self) -> Result<Chain, NoBuffers> {
+        self.getcl_with(Kind::DATA, Flags::PKTHDR)
+    }
+
+    /// An mbuf with a cluster of 2 KiB, of that kind, with those flags.
+    #[inline(always)]
+    pub fn getcl_with(&self, kind: Kind, flags: Flags) -> Result<Chain, NoBuffers> {
+        self.inner.getcl(self.how, kind, flags).map(Chain::new)
+    }
+
+    /// A packet with a cluster of that size.
+    #[doc(alias = "m_getjcl")]
+    pub fn getjcl(&self, size: ClusterSize) -> Result<Chain, NoBuffers> {
+        self.getjcl_with(size, Kind::DATA, Flags::PKTHDR)
+    }
+
+    /// The same, of that kind, with those flags.
+    pub fn getjcl_with(
+        &self,
+        size: ClusterSize,
+        kind: Kind,
+        flags: Flags,
+    ) -> Result<Chain, NoBuffers> {
+        self.inner
+            .getjcl(self.how, size, kind, flags)
+            .map(Chain::new)
+    }
+
+    /// A packet in one mbuf with room for `len` bytes, at most a page.
+    #[doc(alias = "m_get2")]
+    pub fn get2(&self, len: usize) -> Result<Chain, Error> {
+        self.get_up_to(len, MJUMPAGESIZE)
+    }
+
+    /// A packet in one mbuf with room for `len` bytes, at most 16 KiB.
+    #[doc(alias = "m_get3")]
+    pub fn get3(&self, len: usize) -> Result<Chain, Error> {
+        self.get_up_to(len, MJUM16BYTES)
+    }
+
+    fn get_up_to(&self, len: usize, limit: usize) -> Result<Chain, Error> {
+        if len > limit {
+            return Err(Error::TooLong { wanted: len, limit });
+        }
+        let seg = self.inner.fit(self.how, len, Kind::DATA, Flags::PKTHDR)?;
+        Ok(Chain::new(seg))
+    }
+
+    /// An empty packet with room for `len` bytes in as many mbufs as it takes: all of them or none.
+    #[doc(alias = "m_getm2")]
+    #[doc(alias = "m_getm")]
+    pub fn getm2(&self, len: usize) -> Result<Chain, NoBuffers> {
+        self.getm2_with(len, Kind::DATA, Flags::PKTHDR)
+    }
+
+    /// The same, of that kind. Of the flags, `PKTHDR` concerns the first mbuf, `EOR` the last.
+    pub fn getm2_with(&self, len: usize, kind: Kind, flags: Flags) -> Result<Chain, NoBuffers> {
+        self.inner
+            .getm(self.how, len, kind, flags & (Flags::PKTHDR | Flags::EOR))
+    }
+
+    /// A mini-mbuf with a packet header: for external storage, without a data area of its own.
+    pub fn mini(&self) -> Result<Chain, NoBuffers> {
+        self.inner
+            .mini(self.how, Kind::DATA, Flags::PKTHDR)
+            .map(Chain::new)
+    }
+
+    /// A cluster by itself (`m_cljget` without an mbuf); [`Chain::attach_mut`] gives it to one (`m_cljset`).
+    #[doc(alias = "m_cljget")]
+    pub fn cluster(&self, size: ClusterSize) -> Result<Cluster, NoBuffers> {
+        count(Routine::Clget);
+        let at = self.inner.cluster(size, self.how)?;
+        Ok(Cluster {
+            at,
+            size,
+            from: self.clone(),
+        })
+    }
+}
+
+impl fmt::Debug for Mbufs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mbufs")
+            .field("pool", &self.inner.pool)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A cluster without an mbuf. Its first contents are whatever it held before.
+pub struct Cluster {
+    at: NonNull<u8>,
+    size: ClusterSize,
+    from: Mbufs,
+}
+
+// SAFETY: plain memory that this handle owns.
+unsafe impl Send for Cluster {}
+// SAFETY: as above; shared, it is only read.
+unsafe impl Sync for Cluster {}
+
+impl AsRef<[u8]> for Cluster {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: a cluster has that many bytes and is this handle's; zone memory is initialised.
+        unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.size.bytes()) }
+    }
+}
+
+impl AsMut<[u8]> for Cluster {
+    fn as_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and borrowed mutably.
+        unsafe { std::slice::from_raw_parts_mut(self.at.as_ptr(), self.size.bytes()) }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // SAFETY: it came from there and is not used again.
+        unsafe { self.from.inner.free_cluster(self.at, self.size) };
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster")
+            .field("size", &self.size)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Makes a fresh mbuf an empty one, without next, of that kind, beginning at `data`.
+#[inline(always)]
+pub(crate) fn begin(seg: Seg, kind: Kind, flags: Flags, data: *mut u8) {
+    seg.set_next(None);
+    seg.set_nextpkt(None);
+    seg.set_data(data);
+    seg.set_len(0);
+    seg.set_flags(flags.with_kind(kind));
+    if flags.contains(Flags::PKTHDR) {
+        seg.set_pkt_len(0);
+        ext::new_header(seg);
+    }
+}
+
+const CHOSEN: Flags = Flags(Flags::FREE.0 | Flags::PKTHDR.0);
+
+impl Inner {
+    #[inline(always)]
+    pub(crate) fn get(&self, how: How, kind: Kind, flags: Flags) -> Result<Seg, NoBuffers> {
+        let seg = self.mbuf.alloc(how)?;
+        begin(seg, kind, flags & CHOSEN, std::ptr::null_mut());
+        seg.set_data(seg.start());
+        Ok(seg)
+    }
+
+    #[inline(always)]
+    pub(crate) fn getcl(&self, how: How, kind: Kind, flags: Flags) -> Result<Seg, NoBuffers> {
+        if self.pool.is_some() {
+            return self.get_and_clget(how, ClusterSize::Std, kind, flags);
+        }
+        let seg = self.packet.alloc(how)?;
+        // SAFETY: a packet's external part is filled in when it gets into its zone's cache.
+        let data = unsafe { (*seg.ext()).buf };
+        begin(seg, kind, flags & CHOSEN | Flags::EXT, data);
+        Ok(seg)
+    }
+
+    pub(crate) fn getjcl(
+        &self,
+        how: How,
+        size: ClusterSize,
+        kind: Kind,
+        flags: Flags,
+    ) -> Result<Seg, NoBuffers> {
+        match size {
+            ClusterSize::Std => self.getcl(how, kind, flags),
+            _ => self.get_and_clget(how, size, kind, flags),
+        }
+    }
+
+    #[inline(never)]
+    fn get_and_clget(
+        &self,
+        how: How,
+        size: ClusterSize,
+        kind: Kind,
+        flags: Flags,
+    ) -> Result<Seg, NoBuffers> {
+        let chain = Chain::new(self.get(how, kind, flags)?);
+        // SAFETY: fresh, so without data or storage.
+        unsafe { self.clget(chain.first(), size, how)? };
+        Ok(chain.into_first())
+    }
+
+    pub(crate) fn mini(&self, how: How, kind: Kind, flags: Flags) -> Result<Seg, NoBuffers> {
+        let seg = self.mini.alloc(how)?;
+        begin(seg, kind, flags & CHOSEN, std::ptr::null_mut());
+        seg.set_data(seg.start());
+        Ok(seg)
+    }
+
+    /// Attaches a cluster.
+    ///
+    /// # Safety
+    /// The mbuf is the caller's and has neither data nor storage.
+    pub(crate) unsafe fn clget(
+        &self,
+        seg: Seg,
+        size: ClusterSize,
+        how: How,
+    ) -> Result<(), NoBuffers> {
+        count(Routine::Clget);
+        #[allow(clippy::cast_possible_truncation)] // at most 16 KiB
+        let bytes = size.bytes() as u32;
+        let Some(pool) = &self.pool else {
+            let at = self.cluster(size, how)?;
+            // SAFETY: says the caller; the cluster is fresh.
+            unsafe {
+                ext::describe(seg, at.as_ptr(), bytes, ExtKind::Cluster, -1);
+                ext::attach(seg, Flags::NONE);
+            }
+            return Ok(());
+        };
+        if crate::inject::fails() {
+            return Err(NoBuffers(What::Pool));
+        }
+        let buf = match how {
+            How::NoWait => pool.try_alloc(size.bytes()),
+            How::Until(None) => pool.alloc(size.bytes()),
+            How::Until(Some(end)) => {
+                pool.alloc_timeout(size.bytes(), end.saturating_duration_since(Instant::now()))
+            }
+        };
+        let mut buf = buf.map_err(|_: AllocError| NoBuffers(What::Pool))?;
+        let at = buf.as_mut_ptr();
+        // SAFETY: says the caller; the buffer is fresh, and its handle is kept as long as the storage. It is written only
+        // while it is unique, which `Seg::writable` asks.
+        unsafe {
+            ext::describe(seg, at, bytes, ExtKind::Cbuf, -1);
+            ext::keep(seg, Place::new(buf.freeze()));
+            ext::attach(seg, Flags::NONE);
+        }
+        Ok(())
+    }
+
+    /// One mbuf with room for `len` bytes, at most 16 KiB.
+    pub(crate) fn fit(
+        &self,
+        how: How,
+        len: usize,
+        kind: Kind,
+        flags: Flags,
+    ) -> Result<Seg, NoBuffers> {
+        let inside = if flags.contains(Flags::PKTHDR) {
+            MHLEN
+        } else {
+            MLEN
+        };
+        if len <= inside {
+            return self.get(how, kind, flags);
+        }
+        let size = ClusterSize::for_bytes(len).unwrap_or(ClusterSize::Jumbo16);
+        self.getjcl(how, size, kind, flags)
+    }
+
+    /// Empty mbufs with room for `len` bytes. A page is taken instead of two clusters if there is one.
+    pub(crate) fn getm(
+        &self,
+        how: How,
+        len: usize,
+        kind: Kind,
+        flags: Flags,
+    ) -> Result<Chain, NoBuffers> {
+        let mut chain: Option<Chain> = None;
+        let mut last = None::<Seg>;
+        let mut left = len;
+        loop {
+            let header = match last {
+                None => flags & Flags::PKTHDR,
+                Some(_) => Flags::NONE,
+            };
+            let seg = if left > MCLBYTES {
+                self.getjcl(How::NoWait, ClusterSize::Page, kind, header)
+                    .or_else(|_| self.getcl(how, kind, header))
+            } else if left >= MINCLSIZE {
+                self.getcl(how, kind, header)
+            } else {
+                self.get(how, kind, header)
+            }?;
+            match last {
+                None => chain = Some(Chain::new(seg)),
+                Some(last) => last.set_next(Some(seg)),
+            }
+            last = Some(seg);
+            left = left.saturating_sub(seg.size());
+            if left == 0 {
+                seg.set_flags(seg.flags() | flags & Flags::EOR);
+                break;
+            }
+        }
+        chain.ok_or(NoBuffers(What::Mbuf)) // the loop made at least one
+    }
+}

@@ -1,0 +1,182 @@
+//! External storage, as programs attach it.
+
+use crate::chain::Chain;
+use crate::counts::Routine;
+use crate::error::{Error, NoBuffers, What};
+use crate::ext::{self, Place};
+use crate::flags::Flags;
+use crate::inject;
+use crate::layout::{ExtKind, OWNER_WORDS};
+use crate::seg::Seg;
+use std::os::fd::{AsFd, AsRawFd};
+use std::ptr::NonNull;
+use tranship_core::Cbuf;
+
+impl Chain {
+    /// Attaches something that has bytes, read-only: they become the data of the first mbuf, which has none yet, and
+    /// `owner` is dropped, once, with the last mbuf that refers to them (`m_extadd`).
+    ///
+    /// An owner of at most 56 bytes lies in the mbuf. One that counts references by itself (an `Arc`, `Bytes`) is what
+    /// `m_extaddref` is for. When it fails the owner comes back.
+    #[doc(alias = "m_extadd")]
+    #[doc(alias = "m_extaddref")]
+    pub fn attach<T>(&mut self, owner: T) -> Result<(), (Error, T)>
+    where
+        T: AsRef<[u8]> + Send + 'static,
+    {
+        self.attach_owner(owner, Flags::RDONLY, |owner| {
+            // SAFETY: the owner was just put there, and nobody else knows it.
+            let bytes = unsafe { owner.as_ref() }.as_ref();
+            (bytes.as_ptr().cast_mut(), bytes.len())
+        })
+    }
+
+    /// The same with bytes that may be written, as long as one mbuf only refers to them. All of them become data; to begin
+    /// with an empty mbuf, [`truncate`](Self::truncate) it.
+    #[doc(alias = "m_extadd")]
+    #[doc(alias = "m_cljset")]
+    pub fn attach_mut<T>(&mut self, owner: T) -> Result<(), (Error, T)>
+    where
+        T: AsMut<[u8]> + Send + 'static,
+    {
+        self.attach_owner(owner, Flags::NONE, |mut owner| {
+            // SAFETY: as above.
+            let bytes = unsafe { owner.as_mut() }.as_mut();
+            (bytes.as_mut_ptr(), bytes.len())
+        })
+    }
+
+    /// The same, with a routine that is given the owner when the last mbuf that refers to it is gone, on whatever thread
+    /// that happens (`ext_free`).
+    #[doc(alias = "ext_free")]
+    pub fn attach_with<T, F>(&mut self, owner: T, free: F) -> Result<(), Error>
+    where
+        T: AsRef<[u8]> + Send + 'static,
+        F: FnOnce(T) + Send + 'static,
+    {
+        struct Freed<T, F: FnOnce(T)>(Option<(T, F)>);
+        impl<T: AsRef<[u8]>, F: FnOnce(T)> AsRef<[u8]> for Freed<T, F> {
+            fn as_ref(&self) -> &[u8] {
+                self.0.as_ref().map_or(&[], |(owner, _)| owner.as_ref())
+            }
+        }
+        impl<T, F: FnOnce(T)> Drop for Freed<T, F> {
+            fn drop(&mut self) {
+                if let Some((owner, free)) = self.0.take() {
+                    free(owner);
+                }
+            }
+        }
+        self.attach(Freed(Some((owner, free))))
+            .map_err(|(error, _)| error)
+    }
+
+    /// Attaches a buffer: one's own, or a received one. It stays referenced as long as an mbuf points to it.
+    ///
+    /// Bytes of a buffer whose writer is not trusted cannot be read in place; [`pullup`](Self::pullup),
+    /// [`copydata`](Self::copydata) and the like copy them out.
+    pub fn attach_cbuf(&mut self, buf: Cbuf) -> Result<(), (Error, Cbuf)> {
+        let storage = if buf.bytes().is_some() {
+            Flags::RDONLY
+        } else {
+            Flags::RDONLY | Flags::VOLATILE
+        };
+        let (at, len) = (buf.view().as_ptr().cast_mut(), buf.len());
+        self.put(Place::Inside(buf), at, len, ExtKind::Cbuf, -1, storage)
+            .map_err(|(error, place)| (error, unplace(place)))
+    }
+
+    /// Attaches a piece of a file, which is not mapped here (`M_EXTPG`; a sendfile buffer): it can be sent on with
+    /// `sendfile`, read, cut and shared like any other data, and is read only where bytes are asked for.
+    #[doc(alias = "M_EXTPG")]
+    #[doc(alias = "mb_alloc_ext_pgs")]
+    #[doc(alias = "sf_buf")]
+    pub fn attach_file<T>(&mut self, file: T, offset: u64, len: usize) -> Result<(), (Error, T)>
+    where
+        T: AsFd + Send + 'static,
+    {
+        let limit = usize::MAX - len;
+        let Some(start) = usize::try_from(offset).ok().filter(|at| *at <= limit) else {
+            return Err((Error::TooLong { wanted: len, limit }, file));
+        };
+        let fd = file.as_fd().as_raw_fd();
+        let at = std::ptr::without_provenance_mut(start);
+        let storage = Flags::RDONLY | Flags::EXTPG;
+        let place = self.place(file)?;
+        self.put(place, at, len, ExtKind::File, fd, storage)
+            .map_err(|(error, place)| (error, unplace(place)))
+    }
+
+    fn place<T>(&self, owner: T) -> Result<Place<T>, (Error, T)> {
+        let heap = size_of::<T>() > OWNER_WORDS * 8 || align_of::<T>() > 8;
+        if heap && inject::fails() {
+            return Err((NoBuffers(What::Owner).into(), owner));
+        }
+        Ok(Place::new(owner))
+    }
+
+    fn attach_owner<T: Send + 'static>(
+        &mut self,
+        owner: T,
+        storage: Flags,
+        bytes: impl FnOnce(NonNull<T>) -> (*mut u8, usize),
+    ) -> Result<(), (Error, T)> {
+        if let Err(error) = self.check_vacant() {
+            return Err((error, owner));
+        }
+        let place = self.place(owner)?;
+        self.routine(Routine::Extadd);
+        let seg = self.first();
+        // SAFETY: without data or storage, as was just checked, and borrowed mutably. The bytes are asked for where
+        // the owner stays, so they stay as long as it does.
+        unsafe {
+            let (at, len) = bytes(ext::keep(seg, place));
+            let size = u32::try_from(len).unwrap_or(u32::MAX); // the first 4 GiB of it
+            ext::describe(seg, at, size, ExtKind::Owned, -1);
+            ext::attach(seg, storage);
+            self.fill(seg, size as usize);
+        }
+        Ok(())
+    }
+
+    fn put<T: Send + 'static>(
+        &mut self,
+        place: Place<T>,
+        at: *mut u8,
+        len: usize,
+        kind: ExtKind,
+        fd: i32,
+        storage: Flags,
+    ) -> Result<(), (Error, Place<T>)> {
+        if let Err(error) = self.check_vacant() {
+            return Err((error, place));
+        }
+        let Ok(size) = u32::try_from(len) else {
+            let limit = u32::MAX as usize;
+            return Err((Error::TooLong { wanted: len, limit }, place));
+        };
+        self.routine(Routine::Extadd);
+        let seg = self.first();
+        // SAFETY: without data or storage, as was just checked, and borrowed mutably; the owner keeps the storage.
+        unsafe {
+            ext::keep(seg, place);
+            ext::describe(seg, at, size, kind, fd);
+            ext::attach(seg, storage);
+        }
+        self.fill(seg, len);
+        Ok(())
+    }
+
+    /// All of the first mbuf's storage becomes its data.
+    fn fill(&mut self, seg: Seg, len: usize) {
+        seg.set_len(len);
+        seg.grow_packet(len);
+    }
+}
+
+fn unplace<T>(place: Place<T>) -> T {
+    match place {
+        Place::Inside(value) => value,
+        Place::Heap(value) => *value,
+    }
+}

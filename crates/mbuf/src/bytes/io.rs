@@ -1,0 +1,87 @@
+//! From and to slices, descriptors, devices.
+
+use crate::alloc::Mbufs;
+use crate::chain::Chain;
+use crate::error::Error;
+use crate::flags::{Flags, Kind};
+use crate::seg::Seg;
+use std::io::{IoSlice, IoSliceMut};
+
+impl Mbufs {
+    /// A packet with copies of these bytes, its data `space` bytes from the start of its first mbuf, so that headers fit in
+    /// front (`m_uiotombuf`, `align`): all of them or none.
+    #[doc(alias = "m_uiotombuf")]
+    pub fn from_slices(&self, slices: &[IoSlice<'_>], space: usize) -> Result<Chain, Error> {
+        let total = slices.iter().map(|slice| slice.len()).sum();
+        let mut chain = self.room(total, space)?;
+        let mut writer = chain.writer();
+        for slice in slices {
+            bytes::BufMut::put_slice(&mut writer, slice);
+        }
+        chain.drop_empty_tail();
+        Ok(chain)
+    }
+
+    /// A packet with a copy of these bytes, `space` bytes from the start of its first mbuf (`m_devget`): what a driver
+    /// makes of a frame in a device's memory.
+    #[doc(alias = "m_devget")]
+    pub fn devget(&self, bytes: &[u8], space: usize) -> Result<Chain, Error> {
+        let chain = self.from_slices(&[IoSlice::new(bytes)], space)?;
+        self.inner.sizes.count(bytes.len());
+        Ok(chain)
+    }
+
+    /// An empty packet with room for `len` bytes behind `space` bytes.
+    fn room(&self, len: usize, space: usize) -> Result<Chain, Error> {
+        let need = len.saturating_add(space);
+        let mut chain = Chain::new(
+            self.inner
+                .getm(self.how, need, Kind::DATA, Flags::PKTHDR)?
+                .into_first(),
+        );
+        chain.reserve_front(space)?;
+        Ok(chain)
+    }
+}
+
+impl Chain {
+    /// Copies as many bytes as there are, or as there is room for, from `offset` on; says how many (`m_mbuftouio`).
+    #[doc(alias = "m_mbuftouio")]
+    pub fn to_slices(&self, offset: usize, to: &mut [IoSliceMut<'_>]) -> Result<usize, Error> {
+        let total = self.len();
+        let mut at = offset.min(total);
+        for slice in to {
+            let piece = slice.len().min(total - at);
+            self.copydata(at, &mut slice[..piece])?;
+            at += piece;
+        }
+        Ok(at - offset.min(total))
+    }
+
+    /// Copies the bytes that cannot be read in place into mbufs of one's own: pieces of files (`mb_unmapped_to_ext`), and
+    /// bytes that their writer may still change.
+    #[doc(alias = "mb_unmapped_to_ext")]
+    pub fn make_readable(&mut self) -> Result<(), Error> {
+        let (mut previous, mut at) = (None, Some(self.first()));
+        while let Some(seg) = at {
+            let seg = if seg.readable() {
+                seg
+            } else {
+                let new = self.private_copy(seg)?;
+                crate::ops::replace(self, previous, seg, new)
+            };
+            (previous, at) = (Some(seg), seg.next());
+        }
+        Ok(())
+    }
+
+    /// Frees the mbufs behind the last byte, except the first.
+    pub(crate) fn drop_empty_tail(&mut self) {
+        let last = self.segs().filter(|seg| seg.len() > 0).last();
+        let last: Seg = last.unwrap_or(self.first());
+        if let Some(behind) = last.next() {
+            last.set_next(None);
+            drop(Chain::new(behind));
+        }
+    }
+}

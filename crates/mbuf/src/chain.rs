@@ -1,0 +1,460 @@
+//! A chain of mbufs, and what can be asked of it.
+
+use crate::counts::{Routine, count};
+use crate::error::{Error, NoBuffers, What};
+use crate::ext;
+use crate::flags::{Flags, Kind};
+use crate::header::Header;
+use crate::layout::{ClusterSize, ExtKind};
+use crate::seg::Seg;
+use crate::zones::{How, Inner};
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::os::fd::BorrowedFd;
+use tranship_core::Cbuf;
+
+/// One or more mbufs, linked; a packet, if the first has a header.
+///
+/// A chain owns its mbufs, and its share of their storage; dropping it is `m_freem`. It may be sent to another thread and
+/// be freed there. An operation that fails leaves the chain as it was, also where the traditional routine frees
+/// it.
+///
+/// The packet's length, if there is a header, always is the chain's: operations keep it so.
+#[doc(alias = "mbuf")]
+#[doc(alias = "m_freem")]
+#[repr(transparent)]
+pub struct Chain {
+    first: Seg,
+}
+
+// SAFETY: a chain's mbufs are its own. Storage that it shares is only read, its count is atomic, and owners are Send. It is
+// not Sync: sharing storage out of `&Chain` counts up from 1 without a locked instruction.
+unsafe impl Send for Chain {}
+
+impl Chain {
+    /// The mbuf and all behind it become the chain's.
+    #[inline(always)]
+    pub(crate) fn new(first: Seg) -> Chain {
+        Chain { first }
+    }
+
+    #[inline(always)]
+    pub(crate) fn first(&self) -> Seg {
+        self.first
+    }
+
+    pub(crate) fn set_first(&mut self, first: Seg) {
+        self.first = first;
+    }
+
+    #[inline(always)]
+    pub(crate) fn into_first(self) -> Seg {
+        ManuallyDrop::new(self).first
+    }
+
+    pub(crate) fn segs(&self) -> impl Iterator<Item = Seg> + use<> {
+        self.first.walk()
+    }
+
+    pub(crate) fn inner(&self) -> &Inner {
+        self.first.home().inner()
+    }
+
+    /// Bytes of the whole chain (`m_length`; of a packet, its header's length, which is the same).
+    #[doc(alias = "m_length")]
+    #[doc(alias = "m_fixhdr")]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        if self.is_packet() && self.first.pkt_len() != u32::MAX as usize {
+            self.first.pkt_len()
+        } else {
+            self.first.total()
+        }
+    }
+
+    /// Whether there are no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many mbufs there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.segs().count()
+    }
+
+    /// Whether it has a packet header.
+    #[inline]
+    #[must_use]
+    pub fn is_packet(&self) -> bool {
+        self.first.has(Flags::PKTHDR)
+    }
+
+    /// The packet header.
+    #[must_use]
+    pub fn header(&self) -> Option<&Header> {
+        // SAFETY: with `PKTHDR` it is valid, and borrowed with the chain.
+        self.is_packet().then(|| unsafe { &*self.first.header() })
+    }
+
+    /// The packet header, for writing.
+    pub fn header_mut(&mut self) -> Option<&mut Header> {
+        self.is_packet()
+            // SAFETY: as above.
+            .then(|| unsafe { &mut *self.first.header() })
+    }
+
+    /// Makes it a packet, with an empty header, if it is none.
+    pub fn make_packet(&mut self) -> Result<(), NoBuffers> {
+        if self.is_packet() {
+            return Ok(());
+        }
+        let first = self.first;
+        let total = first.total();
+        if first.has(Flags::EXT) || first.home().is_mini() {
+            ext::new_header(first); // its place is free
+            first.set_flags(first.flags() | Flags::PKTHDR);
+            if !first.has(Flags::EXT) {
+                first.set_data(first.start());
+            }
+        } else {
+            let head = self
+                .inner()
+                .get(How::NoWait, first.flags().kind(), Flags::PKTHDR)?;
+            head.set_next(Some(first));
+            self.first = head;
+        }
+        self.first.set_pkt_len(total);
+        Ok(())
+    }
+
+    /// Takes the packet header away, and the flags that belong to it (`m_demote_pkthdr`).
+    #[doc(alias = "m_demote_pkthdr")]
+    #[doc(alias = "m_demote")]
+    pub fn demote(&mut self) {
+        let first = self.first;
+        if first.has(Flags::PKTHDR) {
+            // SAFETY: valid with `PKTHDR`, and not used again.
+            unsafe { first.header().drop_in_place() };
+            first.set_flags(first.flags() - Flags::MOVED);
+            if first.home().is_mini() && !first.has(Flags::EXT) {
+                first.set_data(first.start());
+            }
+        }
+    }
+
+    /// The first mbuf's kind (`m_type`).
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.first.flags().kind()
+    }
+
+    /// The first mbuf's flags.
+    #[must_use]
+    pub fn flags(&self) -> Flags {
+        Flags(self.first.flags().0 & 0xff_ffff)
+    }
+
+    /// Sets flags of the first mbuf. Those that describe its storage stay as they are.
+    pub fn insert_flags(&mut self, flags: Flags) {
+        self.first
+            .set_flags(self.first.flags() | flags & Flags::FREE);
+    }
+
+    /// Clears flags of the first mbuf. Those that describe its storage stay as they are.
+    pub fn remove_flags(&mut self, flags: Flags) {
+        self.first
+            .set_flags(self.first.flags() - (flags & Flags::FREE));
+    }
+
+    /// Clears the protocol's flags of all mbufs, at the border between two layers (`m_clrprotoflags`).
+    #[doc(alias = "m_clrprotoflags")]
+    pub fn clear_protocol_flags(&mut self) {
+        self.segs()
+            .for_each(|seg| seg.set_flags(seg.flags() - Flags::PROTOFLAGS));
+    }
+
+    /// Marks the end of a record at its last mbuf.
+    pub fn end_record(&mut self) {
+        let last = self.first.last();
+        last.set_flags(last.flags() | Flags::EOR);
+    }
+
+    /// Its mbufs, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Mbuf<'_>> {
+        self.segs().map(Mbuf::new)
+    }
+
+    /// The bytes of each mbuf, for writing; `None` for one whose storage is shared, read-only or not mapped.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = Option<&mut [u8]>> {
+        // SAFETY: each mbuf's bytes once, borrowed with the chain.
+        self.segs().map(|seg| unsafe { seg.bytes_mut() })
+    }
+
+    /// The last mbuf (`m_last`).
+    #[doc(alias = "m_last")]
+    #[must_use]
+    pub fn last(&self) -> Mbuf<'_> {
+        Mbuf::new(self.first.last())
+    }
+
+    /// The mbuf in which a byte lies, and where in it; the end of the last mbuf for the chain's length; `None` beyond
+    /// (`m_getptr`).
+    #[doc(alias = "m_getptr")]
+    #[must_use]
+    pub fn getptr(&self, offset: usize) -> Option<(Mbuf<'_>, usize)> {
+        let (seg, at) = find(self.first, offset)?;
+        Some((Mbuf::new(seg), at))
+    }
+
+    /// Bytes that fit in front of the data, in place (`M_LEADINGSPACE`).
+    #[doc(alias = "M_LEADINGSPACE")]
+    #[must_use]
+    pub fn leading_space(&self) -> usize {
+        self.first.leading()
+    }
+
+    /// Bytes that fit behind the data, in place, in the last mbuf (`M_TRAILINGSPACE`).
+    #[doc(alias = "M_TRAILINGSPACE")]
+    #[must_use]
+    pub fn trailing_space(&self) -> usize {
+        self.first.last().trailing()
+    }
+
+    /// Whether all bytes can be written in place (`M_WRITABLE` of each mbuf).
+    #[doc(alias = "M_WRITABLE")]
+    #[must_use]
+    pub fn is_writable(&self) -> bool {
+        self.segs().all(Seg::writable)
+    }
+
+    /// Leaves room in front of the data to come: an empty first mbuf's data begins `len` bytes from its start, or as
+    /// far back as possible (`m_data +=`, `M_ALIGN` the other way round).
+    pub fn reserve_front(&mut self, len: usize) -> Result<(), Error> {
+        let first = self.first;
+        if first.len() != 0 || !first.writable() {
+            return Err(Error::Occupied);
+        }
+        let limit = first.size();
+        if len > limit {
+            return Err(Error::TooLong { wanted: len, limit });
+        }
+        first.set_data(first.start().wrapping_add(len));
+        Ok(())
+    }
+
+    /// Puts data of `len` bytes to come as far back as possible in the empty first mbuf, at a multiple of 8 (`M_ALIGN`).
+    #[doc(alias = "m_align")]
+    #[doc(alias = "M_ALIGN")]
+    pub fn align(&mut self, len: usize) -> Result<(), Error> {
+        let first = self.first;
+        if first.len() != 0 || !first.writable() {
+            return Err(Error::Occupied);
+        }
+        let limit = first.size();
+        if len > limit {
+            return Err(Error::TooLong { wanted: len, limit });
+        }
+        first.align(len);
+        Ok(())
+    }
+
+    /// Attaches a cluster of 2 KiB to the first mbuf, which has no data yet (`m_clget`).
+    #[doc(alias = "m_clget")]
+    #[doc(alias = "MCLGET")]
+    pub fn clget(&mut self) -> Result<(), Error> {
+        self.cljget(ClusterSize::Std)
+    }
+
+    /// Attaches a cluster of that size (`m_cljget`).
+    #[doc(alias = "m_cljget")]
+    pub fn cljget(&mut self, size: ClusterSize) -> Result<(), Error> {
+        self.check_vacant()?;
+        // SAFETY: without data or storage, as was just checked, and the chain is borrowed mutably.
+        unsafe { self.inner().clget(self.first, size, How::NoWait)? };
+        Ok(())
+    }
+
+    pub(crate) fn check_vacant(&self) -> Result<(), Error> {
+        if self.first.len() != 0 || self.first.has(Flags::EXT) {
+            return Err(Error::Occupied);
+        }
+        Ok(())
+    }
+
+    /// Gives this packet's header, tags and all, to another chain, whose own is dropped (`m_move_pkthdr`).
+    #[doc(alias = "m_move_pkthdr")]
+    pub fn move_header(&mut self, to: &mut Chain) -> Result<(), NoBuffers> {
+        to.make_packet()?;
+        if let (Some(from), Some(to)) = (self.header_mut(), to.header_mut()) {
+            *to = std::mem::take(from);
+        }
+        to.first
+            .set_flags((to.first.flags() - Flags::MOVED) | self.first.flags() & Flags::MOVED);
+        to.first.set_flags(to.first.flags() | Flags::PKTHDR);
+        self.demote();
+        Ok(())
+    }
+
+    /// Gives a copy of this packet's header, tags and all, to another chain (`m_dup_pkthdr`).
+    #[doc(alias = "m_dup_pkthdr")]
+    pub fn dup_header(&self, to: &mut Chain) -> Result<(), NoBuffers> {
+        let Some(header) = self.header() else {
+            return Ok(());
+        };
+        let copy = header.duplicate().ok_or(NoBuffers(What::Tag))?;
+        to.make_packet()?;
+        if let Some(to) = to.header_mut() {
+            *to = copy;
+        }
+        to.first
+            .set_flags((to.first.flags() - Flags::MOVED) | self.first.flags() & Flags::MOVED);
+        Ok(())
+    }
+
+    /// Frees the first mbuf and returns the rest, which has no header (`m_free`).
+    #[doc(alias = "m_free")]
+    #[must_use]
+    pub fn free_first(self) -> Option<Chain> {
+        let first = self.into_first();
+        // SAFETY: it was the chain's.
+        unsafe { ext::free_one(first) }.map(Chain::new)
+    }
+
+    pub(crate) fn routine(&self, routine: Routine) {
+        count(routine);
+    }
+}
+
+/// The mbuf in which a byte lies; the end of the last one for the chain's length.
+pub(crate) fn find(first: Seg, mut offset: usize) -> Option<(Seg, usize)> {
+    let mut at = first;
+    loop {
+        if offset < at.len() {
+            return Some((at, offset));
+        }
+        match at.next() {
+            Some(next) => {
+                offset -= at.len();
+                at = next;
+            }
+            None => return (offset == at.len()).then_some((at, offset)),
+        }
+    }
+}
+
+impl Drop for Chain {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: the chain's mbufs are its own, and it is not used again.
+        unsafe { ext::free_chain(self.first) };
+    }
+}
+
+/// One mbuf of a chain, for reading.
+#[derive(Clone, Copy)]
+pub struct Mbuf<'a> {
+    seg: Seg,
+    chain: PhantomData<&'a Chain>,
+}
+
+impl<'a> Mbuf<'a> {
+    fn new(seg: Seg) -> Mbuf<'a> {
+        Mbuf {
+            seg,
+            chain: PhantomData,
+        }
+    }
+
+    /// Bytes of data (`m_len`).
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.seg.len()
+    }
+
+    /// Whether it has no data.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Its flags (`m_flags`).
+    #[must_use]
+    pub fn flags(&self) -> Flags {
+        Flags(self.seg.flags().0 & 0xff_ffff)
+    }
+
+    /// Its kind (`m_type`).
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.seg.flags().kind()
+    }
+
+    /// Its data (`mtod`); `None` if it is not mapped here or may change under the reader.
+    #[doc(alias = "mtod")]
+    #[must_use]
+    pub fn bytes(&self) -> Option<&'a [u8]> {
+        // SAFETY: the chain is borrowed for `'a`, so nobody writes what it can write, and what is shared nobody does.
+        unsafe { self.seg.bytes() }
+    }
+
+    /// Bytes of its storage (`M_SIZE`).
+    #[doc(alias = "M_SIZE")]
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.seg.size()
+    }
+
+    /// What its external storage is, if it has any (`ext_type`).
+    #[must_use]
+    pub fn storage(&self) -> Option<ExtKind> {
+        self.seg.ext_kind()
+    }
+
+    /// How many mbufs refer to its storage.
+    #[must_use]
+    pub fn references(&self) -> u32 {
+        self.seg.references()
+    }
+
+    /// Whether its bytes may be written in place (`M_WRITABLE`).
+    #[must_use]
+    pub fn is_writable(&self) -> bool {
+        self.seg.writable()
+    }
+
+    /// Bytes in front of the data that may be written (`M_LEADINGSPACE`).
+    #[must_use]
+    pub fn leading_space(&self) -> usize {
+        self.seg.leading()
+    }
+
+    /// Bytes behind the data that may be written (`M_TRAILINGSPACE`).
+    #[must_use]
+    pub fn trailing_space(&self) -> usize {
+        self.seg.trailing()
+    }
+
+    /// Whether it is a mini-mbuf.
+    #[must_use]
+    pub fn is_mini(&self) -> bool {
+        self.seg.home().is_mini()
+    }
+
+    /// File and offset of its data, if that is a piece of a file.
+    #[must_use]
+    pub fn file(&self) -> Option<(BorrowedFd<'a>, u64)> {
+        self.seg.file()
+    }
+
+    /// The buffer in which its data lies, if it is one.
+    #[must_use]
+    pub fn cbuf(&self) -> Option<&'a Cbuf> {
+        self.seg.cbuf()
+    }
+
+    pub(crate) fn seg(&self) -> Seg {
+        self.seg
+    }
+}

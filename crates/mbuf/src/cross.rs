@@ -1,0 +1,177 @@
+//! Chains across domains: sent as aggregates, received as chains of mini-mbufs.
+
+use crate::alloc::Mbufs;
+use crate::chain::Chain;
+use crate::counts::{Routine, add, count};
+use crate::error::{Error, NoBuffers, What};
+use crate::flags::{Flags, Kind};
+use crate::seg::Seg;
+use std::fmt;
+use tranship_core::{Aggregate, Body, Cbuf, CbufMut, MAX_PIECES, Message, Pool};
+
+impl Chain {
+    /// The bytes as an aggregate to be sent. What lies in buffers is not copied: each is a piece. What lies elsewhere (in mbufs
+    /// themselves, in private clusters, in files) is copied into buffers of `pool`, neighbours into one; how many bytes is
+    /// counted, and returned.
+    ///
+    /// The chain stays: drop it once the aggregate is sent, or keep it for sending again. Its buffers cannot be
+    /// written in place any more when they are sent.
+    pub fn to_aggregate(&self, pool: &Pool) -> Result<(Aggregate, usize), Error> {
+        let mut aggregate = Aggregate::new();
+        let (mut copied, mut at) = (0, Some(self.first()));
+        aggregate.set_list_pool(pool);
+        while let Some(seg) = at {
+            if aggregate.pieces().len() == MAX_PIECES {
+                let (wanted, limit) = (self.count(), MAX_PIECES);
+                return Err(Error::TooLong { wanted, limit });
+            }
+            if let Some(buf) = seg.cbuf() {
+                if seg.len() > 0 {
+                    aggregate.push_back(part(seg, buf));
+                }
+                at = seg.next();
+                continue;
+            }
+            // Neighbours that have to be copied.
+            let run = || seg.walk().take_while(|seg| seg.cbuf().is_none());
+            let len: usize = run().map(Seg::len).sum();
+            if len > 0 {
+                let mut buf = alloc(pool, len)?;
+                let mut done = 0;
+                for seg in run() {
+                    seg.read(0, &mut buf[done..done + seg.len()])?;
+                    done += seg.len();
+                }
+                copied += len;
+                aggregate.push_back(buf.freeze());
+            }
+            at = run().last().and_then(Seg::next);
+        }
+        count(Routine::Sent);
+        add(Routine::SentCopiedBytes, copied as u64);
+        self.inner().sizes.count(self.len());
+        Ok((aggregate, copied))
+    }
+}
+
+/// The part of a buffer that is an mbuf's data.
+fn part(seg: Seg, buf: &Cbuf) -> Cbuf {
+    let at = seg.data().addr() - buf.view().as_ptr().addr();
+    buf.slice(at..at + seg.len())
+}
+
+fn alloc(pool: &Pool, len: usize) -> Result<CbufMut, NoBuffers> {
+    if crate::inject::fails() {
+        return Err(NoBuffers(What::Pool));
+    }
+    pool.try_alloc(len).map_err(|_| NoBuffers(What::Pool))
+}
+
+/// A message or an aggregate that could not become a chain comes back.
+pub struct NotReceived<T> {
+    /// Why.
+    pub error: Error,
+    /// What was to be received.
+    pub unreceived: T,
+}
+
+impl<T> fmt::Debug for NotReceived<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "NotReceived({:?})", self.error)
+    }
+}
+
+impl<T> fmt::Display for NotReceived<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.error)
+    }
+}
+
+impl<T> std::error::Error for NotReceived<T> {}
+
+impl Mbufs {
+    /// A received message as a packet. Buffers become mini-mbufs over the sender's memory, without a byte being copied, and
+    /// are released as they are dropped; bytes that came inside the message are copied.
+    pub fn receive(&self, message: Message) -> Result<Chain, NotReceived<Message>> {
+        let meta = message.meta;
+        let back = |body| Message { meta, body };
+        match message.body {
+            Body::Buf(buf) => self.from_cbuf(buf).map_err(|failed| NotReceived {
+                error: failed.error,
+                unreceived: back(Body::Buf(failed.unreceived)),
+            }),
+            Body::Aggregate(all) => self.from_aggregate(all).map_err(|failed| NotReceived {
+                error: failed.error,
+                unreceived: back(Body::Aggregate(failed.unreceived)),
+            }),
+            Body::Inline(inline) => self.devget(&inline, 0).map_err(|error| NotReceived {
+                error,
+                unreceived: back(Body::Inline(inline)),
+            }),
+        }
+    }
+
+    /// A packet of one buffer.
+    pub fn from_cbuf(&self, buf: Cbuf) -> Result<Chain, NotReceived<Cbuf>> {
+        let mut chain = match self.mini() {
+            Ok(chain) => chain,
+            Err(error) => {
+                return Err(NotReceived {
+                    error: error.into(),
+                    unreceived: buf,
+                });
+            }
+        };
+        match chain.attach_cbuf(buf) {
+            Ok(()) => {
+                self.received(&chain);
+                Ok(chain)
+            }
+            Err((error, unreceived)) => Err(NotReceived { error, unreceived }),
+        }
+    }
+
+    /// A packet of an aggregate's pieces.
+    pub fn from_aggregate(&self, all: Aggregate) -> Result<Chain, NotReceived<Aggregate>> {
+        match self.minis_over(&all) {
+            Ok(chain) => {
+                self.received(&chain);
+                Ok(chain)
+            }
+            Err(error) => Err(NotReceived {
+                error,
+                unreceived: all,
+            }),
+        }
+    }
+
+    fn minis_over(&self, all: &Aggregate) -> Result<Chain, Error> {
+        let mut chain = self.mini()?;
+        let mut last: Option<Seg> = None;
+        for piece in all.pieces().iter().filter(|piece| !piece.is_empty()) {
+            let put =
+                |mbuf: &mut Chain| mbuf.attach_cbuf(piece.clone()).map_err(|(error, _)| error);
+            match last {
+                None => {
+                    put(&mut chain)?;
+                    last = Some(chain.first());
+                }
+                Some(before) => {
+                    let mini = self.inner.mini(self.how, Kind::DATA, Flags::NONE)?;
+                    let mut mini = Chain::new(mini);
+                    put(&mut mini)?;
+                    chain.first().grow_packet(mini.len());
+                    let mini = mini.into_first();
+                    before.set_next(Some(mini));
+                    last = Some(mini);
+                }
+            }
+        }
+        Ok(chain)
+    }
+
+    fn received(&self, chain: &Chain) {
+        count(Routine::Received);
+        self.inner.sizes.count(chain.len());
+    }
+}

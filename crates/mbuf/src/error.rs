@@ -1,0 +1,118 @@
+//! What an operation on mbufs can fail with.
+
+use crate::layout::ClusterSize;
+use std::io;
+
+/// Why an operation was not done. Whatever it was to be done to is as before.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no memory, or a zone's limit is reached (`ENOBUFS`).
+    #[error(transparent)]
+    NoBuffers(#[from] NoBuffers),
+    /// The chain has fewer bytes than that.
+    #[error("{wanted} bytes wanted of a chain of {available}")]
+    TooShort {
+        /// Bytes that were asked for, from the chain's beginning.
+        wanted: usize,
+        /// Bytes of the chain.
+        available: usize,
+    },
+    /// More than this operation can do at once.
+    #[error("{wanted} bytes wanted, at most {limit} are possible")]
+    TooLong {
+        /// Bytes that were asked for.
+        wanted: usize,
+        /// The most.
+        limit: usize,
+    },
+    /// It cannot be made of that few mbufs.
+    #[error("{needed} mbufs are needed, {limit} are allowed")]
+    TooMany {
+        /// Mbufs at the end.
+        needed: usize,
+        /// Mbufs allowed.
+        limit: usize,
+    },
+    /// There would be fewer mbufs than clusters.
+    #[error("a limit of {mbufs} mbufs, fewer than there may be clusters")]
+    Limits {
+        /// Mbufs.
+        mbufs: u64,
+    },
+    /// The mbuf has data or storage already.
+    #[error("the mbuf has data or external storage already")]
+    Occupied,
+    /// A piece of a file could not be read.
+    #[error("reading {len} bytes at {offset} of a file segment")]
+    File {
+        /// Where in the file.
+        offset: u64,
+        /// How many.
+        len: usize,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// There is no memory, or a zone's limit is reached. What the limits are and how often that happened is in
+/// [`Mbufs::stats`](crate::Mbufs::stats).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no {0}: memory or the limit is exhausted")]
+pub struct NoBuffers(pub What);
+
+/// Of what there was none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum What {
+    /// An mbuf.
+    Mbuf,
+    /// A mini-mbuf.
+    Mini,
+    /// An mbuf with a cluster.
+    Packet,
+    /// A cluster.
+    Cluster(ClusterSize),
+    /// A tag's memory.
+    Tag,
+    /// Memory for an owner of external storage.
+    Owner,
+    /// Memory of a pool.
+    Pool,
+}
+
+impl std::fmt::Display for What {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            What::Mbuf => f.write_str("mbuf"),
+            What::Mini => f.write_str("mini-mbuf"),
+            What::Packet => f.write_str("mbuf with a cluster"),
+            What::Cluster(size) => write!(f, "cluster of {} bytes", size.bytes()),
+            What::Tag => f.write_str("tag"),
+            What::Owner => f.write_str("memory for an owner"),
+            What::Pool => f.write_str("memory in the pool"),
+        }
+    }
+}
+
+impl Error {
+    /// The error number that the traditional routine has for it.
+    #[must_use]
+    pub fn errno(&self) -> i32 {
+        let errno = match self {
+            Error::NoBuffers(_) => rustix::io::Errno::NOBUFS,
+            Error::TooShort { .. } | Error::TooLong { .. } | Error::Limits { .. } => {
+                rustix::io::Errno::INVAL
+            }
+            Error::TooMany { .. } => rustix::io::Errno::FBIG,
+            Error::Occupied => rustix::io::Errno::BUSY,
+            Error::File { source, .. } => {
+                return source
+                    .raw_os_error()
+                    .unwrap_or(rustix::io::Errno::IO.raw_os_error());
+            }
+        };
+        errno.raw_os_error()
+    }
+}

@@ -1,0 +1,120 @@
+//! The packet header.
+
+use crate::sendtag::SendTag;
+use crate::tag::Tags;
+
+/// What is known of a packet beside its bytes and its length (`struct pkthdr`). It stays with the packet whatever
+/// happens to the packet's first mbuf.
+#[derive(Debug, Default)]
+#[repr(C)]
+#[doc(alias = "pkthdr")]
+pub struct Header {
+    /// Meta-data of any kind, in a list.
+    pub tags: Tags,
+    /// Which send queue or rate limit it belongs to.
+    pub send_tag: Option<SendTag>,
+    /// When it was received, ns; valid with [`Flags::TSTMP`](crate::Flags::TSTMP).
+    pub timestamp_ns: u64,
+    /// Number of the receiving interface (`rcvif`).
+    pub interface: u32,
+    /// Hash of its flow.
+    pub flow_id: u32,
+    /// What was checked by, or is left to, the device.
+    pub checksum: Checksum,
+    /// Value of a partial checksum, or offset at which one belongs (`csum_data`).
+    pub checksum_data: u16,
+    /// 802.1Q tag; valid with [`Flags::VLANTAG`](crate::Flags::VLANTAG) (`ether_vtag`).
+    pub vlan: u16,
+    /// Payload bytes of each segment that the device cuts (`tso_segsz`).
+    pub segment_bytes: u16,
+    /// Routing table (`fibnum`).
+    pub fib: u16,
+    /// How the flow's hash was made (`rsstype`).
+    pub hash_kind: u8,
+    /// Bytes of the link header (`l2hlen`).
+    pub l2_bytes: u8,
+    /// Bytes of the network header (`l3hlen`).
+    pub l3_bytes: u8,
+    /// Bytes of the transport header (`l4hlen`).
+    pub l4_bytes: u8,
+}
+
+const _: () = assert!(size_of::<Header>() == 48);
+
+impl Header {
+    /// A copy with copies of the tags, as `m_dup_pkthdr` makes; `None` if there is no memory for the tags.
+    #[doc(alias = "m_dup_pkthdr")]
+    #[doc(alias = "m_copy_pkthdr")]
+    #[must_use]
+    pub fn duplicate(&self) -> Option<Header> {
+        Some(Header {
+            tags: self.tags.copy_chain()?,
+            ..self.without_tags()
+        })
+    }
+
+    /// A copy without the tags, but with a reference to the send tag.
+    #[must_use]
+    pub fn without_tags(&self) -> Header {
+        Header {
+            tags: Tags::new(),
+            send_tag: self.send_tag.clone(),
+            ..*self
+        }
+    }
+}
+
+/// Checksum offload (`csum_flags`): on the way in what the device has checked, on the way out what it shall compute.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(transparent)]
+#[doc(alias = "csum_flags")]
+pub struct Checksum(pub u32);
+
+impl Checksum {
+    /// Out: compute the IPv4 header's checksum (`CSUM_IP`).
+    pub const IP: Checksum = Checksum(1);
+    /// Out: compute UDP's over IPv4 (`CSUM_IP_UDP`).
+    pub const UDP: Checksum = Checksum(1 << 1);
+    /// Out: compute TCP's over IPv4 (`CSUM_IP_TCP`).
+    pub const TCP: Checksum = Checksum(1 << 2);
+    /// Out: compute SCTP's over IPv4 (`CSUM_IP_SCTP`).
+    pub const SCTP: Checksum = Checksum(1 << 3);
+    /// Out: cut into TCP segments (`CSUM_IP_TSO`).
+    pub const TSO: Checksum = Checksum(1 << 4);
+    /// Out: compute UDP's over IPv6 (`CSUM_IP6_UDP`).
+    pub const UDP_IPV6: Checksum = Checksum(1 << 9);
+    /// Out: compute TCP's over IPv6 (`CSUM_IP6_TCP`).
+    pub const TCP_IPV6: Checksum = Checksum(1 << 10);
+    /// Out: cut into TCP segments over IPv6 (`CSUM_IP6_TSO`).
+    pub const TSO_IPV6: Checksum = Checksum(1 << 12);
+    /// In: the network header's checksum was looked at (`CSUM_L3_CALC`).
+    pub const L3_CHECKED: Checksum = Checksum(1 << 24);
+    /// In: and is right (`CSUM_L3_VALID`).
+    pub const L3_VALID: Checksum = Checksum(1 << 25);
+    /// In: the transport's checksum was looked at (`CSUM_L4_CALC`).
+    pub const L4_CHECKED: Checksum = Checksum(1 << 26);
+    /// In: and is right (`CSUM_L4_VALID`).
+    pub const L4_VALID: Checksum = Checksum(1 << 27);
+    /// In: the segments of several packets were put together (`CSUM_COALESCED`).
+    pub const COALESCED: Checksum = Checksum(1 << 31);
+
+    /// Whether all of `other` are set.
+    #[inline]
+    #[must_use]
+    pub const fn contains(self, other: Checksum) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl std::ops::BitOr for Checksum {
+    type Output = Checksum;
+    fn bitor(self, other: Checksum) -> Checksum {
+        Checksum(self.0 | other.0)
+    }
+}
+
+impl std::ops::BitOrAssign for Checksum {
+    fn bitor_assign(&mut self, other: Checksum) {
+        self.0 |= other.0;
+    }
+}

@@ -1,0 +1,41 @@
+//! A test's hook: the n-th allocation of the calling thread fails.
+//!
+//! Without the feature `inject` none of it is there and no allocation pays for it.
+
+#[cfg(feature = "inject")]
+use std::cell::Cell;
+
+#[cfg(feature = "inject")]
+thread_local! {
+    /// 0: nothing fails; n: the n-th allocation from now fails.
+    static COUNTDOWN: Cell<u64> = const { Cell::new(0) };
+    static ASKED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Makes the `n`-th allocation from now on this thread fail (1: the next one), once; 0: none.
+#[cfg(feature = "inject")]
+pub fn fail_at(n: u64) {
+    COUNTDOWN.set(n);
+    ASKED.set(0);
+}
+
+/// How many allocations this thread has asked for since `fail_at`.
+#[cfg(feature = "inject")]
+#[must_use]
+pub fn asked() -> u64 {
+    ASKED.get()
+}
+
+/// Whether the allocation that is about to be made fails.
+#[inline(always)]
+pub(crate) fn fails() -> bool {
+    #[cfg(feature = "inject")]
+    {
+        ASKED.set(ASKED.get() + 1);
+        let left = COUNTDOWN.get();
+        COUNTDOWN.set(left.saturating_sub(1));
+        left == 1
+    }
+    #[cfg(not(feature = "inject"))]
+    false
+}

@@ -1,0 +1,120 @@
+//! Zones for mbufs that have something with them when they come out of the cache: a tag, a piece of a file.
+
+use crate::alloc::{Mbufs, begin};
+use crate::chain::Chain;
+use crate::error::{Error, NoBuffers, What};
+use crate::flags::{Flags, Kind};
+use crate::tag::Tag;
+use crate::zones::{Home, Make, UNIT_FILE};
+use std::fmt;
+use std::fs::File;
+use std::sync::Arc;
+
+/// A secondary zone of mbufs with a header that already has one tag. The tag stays with the mbuf when that is
+/// freed; its bytes are zero again when it comes out.
+pub struct TaggedZone {
+    home: Arc<Home>,
+    from: Mbufs,
+    cookie: u32,
+    id: u16,
+    len: usize,
+}
+
+/// A secondary zone of mini-mbufs that refer to one file already: a piece of it costs one allocation from a cache
+/// (the sendfile buffers of old).
+pub struct FileZone {
+    home: Arc<Home>,
+    from: Mbufs,
+}
+
+impl Mbufs {
+    /// A zone of mbufs with a tag of `len` bytes. It stays as long as the allocator: make one per use, not per packet.
+    #[must_use]
+    pub fn tagged_zone(&self, cookie: u32, id: u16, len: usize) -> TaggedZone {
+        let make = Make::Tagged { cookie, id, len };
+        TaggedZone {
+            home: self
+                .inner
+                .add_zone(make, &format!("mbuf_tag_{cookie:x}_{id}")),
+            from: self.clone(),
+            cookie,
+            id,
+            len,
+        }
+    }
+
+    /// A zone of pieces of a file. It stays, and keeps the file open, as long as the allocator.
+    #[must_use]
+    pub fn file_zone(&self, file: Arc<File>, name: &str) -> FileZone {
+        FileZone {
+            home: self
+                .inner
+                .add_zone(Make::File(file), &format!("mbuf_file_{name}")),
+            from: self.clone(),
+        }
+    }
+}
+
+impl TaggedZone {
+    /// An mbuf with a header that has the tag, zeroed.
+    pub fn gethdr(&self) -> Result<Chain, NoBuffers> {
+        let seg = self.home.alloc(self.from.how)?;
+        // SAFETY: a cached mbuf of this zone has a valid header with its tag, or without if the last user took it.
+        let mut tags = std::mem::take(unsafe { &mut (*seg.header()).tags });
+        begin(seg, Kind::DATA, Flags::PKTHDR, std::ptr::null_mut());
+        seg.set_data(seg.start());
+        let mut chain = Chain::new(seg);
+        match tags.find_mut(self.cookie, self.id) {
+            Some(tag) if tag.data().len() == self.len => tag.data_mut().fill(0),
+            _ => {
+                tags.clear();
+                let tag = Tag::new(self.cookie, self.id, self.len);
+                tags.prepend(tag.ok_or(NoBuffers(What::Tag))?);
+            }
+        }
+        if let Some(header) = chain.header_mut() {
+            header.tags = tags;
+        }
+        Ok(chain)
+    }
+}
+
+impl FileZone {
+    /// A packet of `len` bytes from `offset` on of the file.
+    pub fn get(&self, offset: u64, len: usize) -> Result<Chain, Error> {
+        let limit = u32::MAX as usize;
+        let (Ok(start), Ok(size)) = (usize::try_from(offset), u32::try_from(len)) else {
+            return Err(Error::TooLong { wanted: len, limit });
+        };
+        if start.checked_add(len).is_none() {
+            return Err(Error::TooLong { wanted: len, limit });
+        }
+        let seg = self.home.alloc(self.from.how)?;
+        let at = std::ptr::without_provenance_mut(start);
+        // SAFETY: a cached mbuf of this zone has a valid external part, and nobody else refers to it.
+        unsafe {
+            (*seg.ext()).buf = at;
+            (*seg.ext()).size = size;
+        }
+        begin(seg, Kind::DATA, Flags::PKTHDR | UNIT_FILE, at);
+        seg.set_len(len);
+        seg.set_pkt_len(len);
+        Ok(Chain::new(seg))
+    }
+}
+
+impl fmt::Debug for TaggedZone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TaggedZone")
+            .field("zone", self.home.zone())
+            .finish()
+    }
+}
+
+impl fmt::Debug for FileZone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileZone")
+            .field("zone", self.home.zone())
+            .finish()
+    }
+}

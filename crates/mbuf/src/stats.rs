@@ -1,0 +1,252 @@
+//! What the zones have done and have, as `netstat -m` shows it, and the sizes of packets.
+
+use crate::alloc::Mbufs;
+use crate::counts::Calls;
+use crate::layout::ClusterSize;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use tranship_zone::PAGE;
+use tranship_zone::item::ItemStats;
+
+/// One zone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ZoneUse {
+    /// Its name.
+    pub name: String,
+    /// Bytes of an item.
+    pub item_bytes: u64,
+    /// Items that are out.
+    pub current: u64,
+    /// Items in caches.
+    pub cached: u64,
+    /// The most there may be.
+    pub limit: u64,
+    /// Allocations so far; of packets, the calls of `m_getcl`.
+    pub allocs: u64,
+    /// Of those, the ones that found something in the caches.
+    pub hits: u64,
+    /// Items freed so far.
+    pub frees: u64,
+    /// Allocations that failed (denied).
+    pub failures: u64,
+    /// Allocations that slept (delayed).
+    pub sleeps: u64,
+}
+
+impl ZoneUse {
+    fn of(name: &str, stats: &ItemStats) -> ZoneUse {
+        let zone = &stats.zone;
+        ZoneUse {
+            name: name.to_owned(),
+            item_bytes: stats.item_bytes,
+            current: zone.outstanding(),
+            cached: zone.cached(),
+            limit: stats.max,
+            allocs: zone.allocs,
+            hits: zone.allocs.saturating_sub(zone.imported),
+            frees: zone.frees,
+            failures: zone.failures,
+            sleeps: stats.sleeps,
+        }
+    }
+
+    /// Bytes of its items, cached ones included.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        (self.current + self.cached) * self.item_bytes
+    }
+}
+
+/// What an allocator has done and has.
+#[derive(Clone, Debug)]
+pub struct MbufStats {
+    /// Plain mbufs.
+    pub mbufs: ZoneUse,
+    /// Mbufs with a cluster, allocated as a unit.
+    pub packets: ZoneUse,
+    /// Mini-mbufs.
+    pub minis: ZoneUse,
+    /// Clusters, by size, the smallest first. Those of packets are among them.
+    pub clusters: [ZoneUse; 4],
+    /// Further zones: of tagged mbufs, of file segments.
+    pub more: Vec<ZoneUse>,
+    /// Bytes of memory that the zones have.
+    pub memory_bytes: u64,
+    /// Packets by size; see [`Mbufs::record_sizes`].
+    pub sizes: Histogram,
+    /// Calls of the routines, of the whole process.
+    pub calls: Calls,
+}
+
+impl MbufStats {
+    /// Mbufs of all kinds and clusters that are out. A cached packet's cluster is not.
+    #[must_use]
+    pub fn outstanding(&self) -> u64 {
+        let mbufs = [&self.mbufs, &self.packets, &self.minis].into_iter();
+        let mbufs: u64 = mbufs.chain(&self.more).map(|zone| zone.current).sum();
+        let clusters: u64 = self.clusters.iter().map(|zone| zone.current).sum();
+        mbufs + clusters.saturating_sub(self.packets.current + self.packets.cached)
+    }
+}
+
+impl Mbufs {
+    /// What it has done and has. Exact while nobody allocates or frees.
+    #[must_use]
+    pub fn stats(&self) -> MbufStats {
+        let inner = &*self.inner;
+        let home =
+            |home: &crate::zones::Home| ZoneUse::of(home.zone().name(), &home.zone().stats());
+        let cluster = |size: ClusterSize| {
+            let zone = &inner.clusters[size as usize];
+            ZoneUse::of(zone.name(), &zone.stats())
+        };
+        MbufStats {
+            mbufs: home(&inner.mbuf),
+            packets: home(&inner.packet),
+            minis: home(&inner.mini),
+            clusters: ClusterSize::ALL.map(cluster),
+            more: inner.more().iter().map(|more| home(more)).collect(),
+            memory_bytes: inner.arena.stats().committed_pages * PAGE,
+            sizes: inner.sizes.histogram(),
+            calls: Calls::now(),
+        }
+    }
+
+    /// Whether the sizes of packets are counted where they come in and go out: `devget`, sending, receiving, and
+    /// [`count_size`](Self::count_size). Off at first.
+    pub fn record_sizes(&self, yes: bool) {
+        self.inner.sizes.on.store(yes, Ordering::Relaxed);
+    }
+
+    /// Counts a packet's size.
+    pub fn count_size(&self, bytes: usize) {
+        self.inner.sizes.count(bytes);
+    }
+}
+
+impl fmt::Display for MbufStats {
+    /// As `netstat -m` has it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (mbufs, packets) = (&self.mbufs, &self.packets);
+        let (current, cached) = (
+            mbufs.current + packets.current,
+            mbufs.cached + packets.cached,
+        );
+        let total = current + cached;
+        writeln!(
+            f,
+            "{current}/{cached}/{total} mbufs in use (current/cache/total)"
+        )?;
+        let minis = &self.minis;
+        writeln!(
+            f,
+            "{}/{}/{} mini-mbufs in use (current/cache/total)",
+            minis.current,
+            minis.cached,
+            minis.current + minis.cached
+        )?;
+        for (zone, what) in self.clusters.iter().zip(["2k", "page", "9k", "16k"]) {
+            // A cached packet's cluster counts as cached.
+            let held = if what == "2k" { packets.cached } else { 0 };
+            let (current, cached) = (zone.current.saturating_sub(held), zone.cached + held);
+            writeln!(
+                f,
+                "{current}/{cached}/{}/{} {what} mbuf clusters in use (current/cache/total/max)",
+                current + cached,
+                zone.limit
+            )?;
+        }
+        writeln!(
+            f,
+            "{}/{} mbuf+clusters out of packet secondary zone in use (current/cache)",
+            packets.current, packets.cached
+        )?;
+        for zone in &self.more {
+            writeln!(
+                f,
+                "{}/{} {} in use (current/cache)",
+                zone.current, zone.cached, zone.name
+            )?;
+        }
+        let used: u64 = [mbufs, packets, minis]
+            .into_iter()
+            .chain(&self.clusters)
+            .chain(&self.more)
+            .map(|zone| zone.current * zone.item_bytes)
+            .sum();
+        writeln!(
+            f,
+            "{}K/{}K bytes allocated to network (current/total)",
+            used >> 10,
+            self.memory_bytes >> 10
+        )?;
+        let clusters = &self.clusters;
+        let of = |count: fn(&ZoneUse) -> u64| (count(mbufs), count(&clusters[0]), count(packets));
+        let (m, c, p) = of(|zone| zone.failures);
+        writeln!(
+            f,
+            "{m}/{c}/{p} requests for mbufs denied (mbufs/clusters/mbuf+clusters)"
+        )?;
+        let (m, c, p) = of(|zone| zone.sleeps);
+        writeln!(
+            f,
+            "{m}/{c}/{p} requests for mbufs delayed (mbufs/clusters/mbuf+clusters)"
+        )?;
+        let (p, c) = (&clusters[1], &clusters[2]);
+        writeln!(
+            f,
+            "{}/{}/{} requests for jumbo clusters denied (4k/9k/16k)",
+            p.failures, c.failures, clusters[3].failures
+        )?;
+        for (_, name, calls) in self.calls.iter().filter(|(_, _, calls)| *calls > 0) {
+            writeln!(f, "{calls} {name}")?;
+        }
+        write!(f, "{}", self.sizes)
+    }
+}
+
+/// Upper bounds of the classes of sizes, bytes; one more class is above them.
+pub const SIZE_CLASSES: [usize; 12] = [
+    64, 128, 160, 216, 256, 512, 576, 1024, 1518, 2048, 4096, 9216,
+];
+
+/// Counts packets by size.
+#[derive(Debug, Default)]
+pub(crate) struct Sizes {
+    on: AtomicBool,
+    counts: [AtomicU64; SIZE_CLASSES.len() + 1],
+}
+
+impl Sizes {
+    #[inline]
+    pub(crate) fn count(&self, bytes: usize) {
+        if self.on.load(Ordering::Relaxed) {
+            let class = SIZE_CLASSES.partition_point(|bound| *bound < bytes);
+            self.counts[class].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn histogram(&self) -> Histogram {
+        Histogram(std::array::from_fn(|class| {
+            self.counts[class].load(Ordering::Relaxed)
+        }))
+    }
+}
+
+/// How many packets had which size (the paper's figure 2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Histogram(pub [u64; SIZE_CLASSES.len() + 1]);
+
+impl fmt::Display for Histogram {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let total: u64 = self.0.iter().sum();
+        for (class, count) in self.0.iter().enumerate().filter(|(_, count)| **count > 0) {
+            let share = *count as f64 * 100.0 / total as f64;
+            match SIZE_CLASSES.get(class) {
+                Some(bound) => writeln!(f, "{count} packets up to {bound} bytes ({share:.1} %)")?,
+                None => writeln!(f, "{count} larger packets ({share:.1} %)")?,
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,467 @@
+//! The zones: where mbufs and clusters come from and go to.
+//!
+//! ```text
+//!   mbuf     packet      tagged ...    mini     file ...     std  page  9k  16k     zones: caches per thread, limits
+//!     └────────┼───────────┘            └────────┘            │    │    │    │
+//!              │ keg of 256 bytes          keg of 192        kegs of 2, 4, 9, 16 KiB
+//!              └────────────────┬──────────────┴──────────────┴────┴────┴────┘
+//!                             arena: one window of private memory
+//! ```
+//! Packets take a cluster when they come into their zone's caches and keep it while they are cached; so it is with the
+//! tag of tagged mbufs and the file of file segments. These three are freed as a unit.
+
+use crate::error::{NoBuffers, What};
+use crate::ext::{self, Place};
+use crate::flags::Flags;
+use crate::header::Header;
+use crate::inject;
+use crate::layout::{ClusterSize, ExtKind, MCLBYTES, MINI_SIZE, MSIZE, Raw};
+use crate::limits::Limits;
+use crate::seg::Seg;
+use crate::stats::Sizes;
+use crate::tag::{Tag, Tags};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Instant;
+use tranship_core::Pool;
+use tranship_zone::item::{Refused, Request, Wait};
+use tranship_zone::{Arena, Bytes, ItemKeg, ItemOptions, ItemZone, Level, Object};
+
+/// How long an allocation may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    NoWait,
+    Until(Option<Instant>),
+}
+
+impl How {
+    fn request(self) -> Request {
+        Request::wait(match self {
+            How::NoWait => Wait::No,
+            How::Until(None) => Wait::Forever,
+            How::Until(Some(end)) => Wait::Until(end),
+        })
+    }
+}
+
+/// What a zone's mbufs are.
+#[derive(Debug, Clone)]
+pub(crate) enum Make {
+    Mbuf,
+    Mini,
+    Packet(Arc<ItemZone<Bytes>>),
+    Tagged { cookie: u32, id: u16, len: usize },
+    File(Arc<File>),
+}
+
+/// A zone of mbufs, as each of them knows it. It outlives them.
+pub(crate) struct Home {
+    zone: ItemZone<Mould>,
+    inner: *const Inner,
+    /// Bytes of data area in an mbuf, with what is in front of it; 0 of mini-mbufs.
+    mini: bool,
+    unit: bool,
+    /// While somebody waits for a cluster nothing that has one is cached.
+    starved: AtomicBool,
+    tag: Option<(u32, u16)>,
+}
+
+// SAFETY: `inner` is the allocator that the home is part of; all else is Send and Sync by itself.
+unsafe impl Send for Home {}
+// SAFETY: as above.
+unsafe impl Sync for Home {}
+
+/// Makes a zone's mbufs what they are when they come from the keg.
+pub(crate) struct Mould {
+    home: *const Home,
+    make: Make,
+}
+
+// SAFETY: `home` is only an address, written into mbufs.
+unsafe impl Send for Mould {}
+// SAFETY: as above.
+unsafe impl Sync for Mould {}
+
+impl Object for Mould {
+    type Arg<'a> = ();
+    const INITIALIZED: bool = true;
+
+    fn init(&self, item: NonNull<u8>, wait: Wait) -> Result<(), Refused> {
+        let raw = item.cast::<Raw>();
+        // SAFETY: an item of the keg, aligned and large enough, that is nobody else's.
+        let seg = unsafe {
+            (*raw.as_ptr()).home = self.home;
+            Seg::new(raw)
+        };
+        match &self.make {
+            Make::Mbuf | Make::Mini => {}
+            Make::Packet(clusters) => {
+                let cluster = clusters.request((), Request::wait(wait));
+                let cluster = cluster.map_err(|_| Refused)?.as_ptr();
+                #[allow(clippy::cast_possible_truncation)] // 2048
+                // SAFETY: the item is nobody else's; the cluster becomes its own.
+                unsafe {
+                    ext::describe(seg, cluster, MCLBYTES as u32, ExtKind::Packet, -1);
+                }
+            }
+            Make::Tagged { cookie, id, len } => {
+                let tag = Tag::new(*cookie, *id, *len).ok_or(Refused)?;
+                // SAFETY: the item is nobody else's, and what was there is no header.
+                unsafe {
+                    seg.header().write(Header::default());
+                    (*seg.header()).tags.prepend(tag);
+                }
+            }
+            Make::File(file) => {
+                let fd = file.as_raw_fd();
+                // SAFETY: the item is nobody else's.
+                unsafe {
+                    ext::keep(seg, Place::new(file.clone()));
+                    ext::describe(seg, std::ptr::null_mut(), 0, ExtKind::File, fd);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn fini(&self, item: NonNull<u8>) {
+        // SAFETY: an item that `init` has made what it is, and that is nobody else's.
+        unsafe {
+            let seg = Seg::new(item.cast());
+            match &self.make {
+                Make::Mbuf | Make::Mini => {}
+                Make::Packet(clusters) => clusters.free(NonNull::new_unchecked((*seg.ext()).buf)),
+                Make::Tagged { .. } => drop(std::mem::take(&mut (*seg.header()).tags)),
+                Make::File(_) => ext::drop_owner(seg),
+            }
+        }
+    }
+}
+
+/// An allocator's zones.
+pub(crate) struct Inner {
+    pub(crate) packet: Home,
+    pub(crate) pool: Option<Pool>,
+    pub(crate) mbuf: Home,
+    pub(crate) mini: Home,
+    pub(crate) clusters: [Arc<ItemZone<Bytes>>; 4],
+    mbuf_keg: Arc<ItemKeg>,
+    mini_keg: Arc<ItemKeg>,
+    pub(crate) arena: Arc<Arena>,
+    /// Zones that were added: of tagged mbufs, of file segments. They stay as long as the allocator.
+    pub(crate) more: Mutex<Vec<Arc<Home>>>,
+    pub(crate) limits: Mutex<Limits>,
+    pub(crate) sizes: Sizes,
+    /// Of the program; with the last one the allocator closes.
+    pub(crate) handles: AtomicUsize,
+}
+
+impl Inner {
+    pub(crate) fn new(pool: Option<Pool>, limits: Limits, window: u64) -> io::Result<Arc<Inner>> {
+        let arena = Arc::new(Arena::private(window)?);
+        let keg = |bytes: usize, align| {
+            ItemKeg::new(&arena, bytes as u64, align).map_err(io::Error::other)
+        };
+        let (mbuf_keg, mini_keg) = (keg(MSIZE, 64)?, keg(MINI_SIZE, 64)?);
+        let cluster = |size: ClusterSize, name| {
+            let align = if size == ClusterSize::Page { 4096 } else { 64 };
+            let options = ItemOptions::named(name).max(limits.clusters(size));
+            Ok::<_, io::Error>(Arc::new(ItemZone::new(
+                &keg(size.bytes(), align)?,
+                Bytes,
+                options,
+            )))
+        };
+        let clusters = [
+            cluster(ClusterSize::Std, "mbuf_cluster")?,
+            cluster(ClusterSize::Page, "mbuf_jumbo_page")?,
+            cluster(ClusterSize::Jumbo9, "mbuf_jumbo_9k")?,
+            cluster(ClusterSize::Jumbo16, "mbuf_jumbo_16k")?,
+        ];
+        Ok(Arc::new_cyclic(|me: &Weak<Inner>| {
+            let at = me.as_ptr();
+            let home = |home: *const Home, keg: &_, make, name: &str, max| {
+                Home::new(home, at, keg, make, ItemOptions::named(name).max(max))
+            };
+            // SAFETY: only addresses of fields are taken, of a place that the allocator will be in.
+            let (mbuf, packet, mini) = unsafe {
+                (
+                    &raw const (*at).mbuf,
+                    &raw const (*at).packet,
+                    &raw const (*at).mini,
+                )
+            };
+            let attached = Make::Packet(clusters[0].clone());
+            Inner {
+                mbuf: home(mbuf, &mbuf_keg, Make::Mbuf, "mbuf", limits.mbufs),
+                packet: home(packet, &mbuf_keg, attached, "mbuf_packet", limits.mbufs),
+                mini: home(mini, &mini_keg, Make::Mini, "mbuf_mini", limits.mbufs),
+                pool,
+                clusters,
+                mbuf_keg,
+                mini_keg,
+                arena,
+                more: Mutex::default(),
+                limits: Mutex::new(limits),
+                sizes: Sizes::default(),
+                handles: AtomicUsize::new(1), // its maker's
+            }
+        }))
+    }
+
+    /// One more zone: of tagged mbufs over the mbufs' keg, or of file segments over the mini-mbufs'.
+    pub(crate) fn add_zone(&self, make: Make, name: &str) -> Arc<Home> {
+        let max = self.lock_limits().mbufs;
+        let keg = match make {
+            Make::File(_) => &self.mini_keg,
+            _ => &self.mbuf_keg,
+        };
+        let options = ItemOptions::named(name).max(max);
+        let home =
+            Arc::new_cyclic(|me: &Weak<Home>| Home::new(me.as_ptr(), self, keg, make, options));
+        self.more().push(home.clone());
+        home
+    }
+
+    pub(crate) fn more(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Home>>> {
+        self.more.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn lock_limits(&self) -> std::sync::MutexGuard<'_, Limits> {
+        self.limits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Mbufs and clusters that are out. A cached packet's cluster is not.
+    pub(crate) fn outstanding(&self) -> u64 {
+        let more = self.more();
+        let homes = more.iter().map(|home| &**home);
+        let homes = homes.chain([&self.mbuf, &self.mini, &self.packet]);
+        let mbufs: u64 = homes.map(|home| home.zone.stats().zone.outstanding()).sum();
+        let clusters: u64 = self
+            .clusters
+            .iter()
+            .map(|zone| zone.stats().zone.outstanding())
+            .sum();
+        mbufs + clusters.saturating_sub(self.packet.zone.stats().items)
+    }
+
+    pub(crate) fn cluster(&self, size: ClusterSize, how: How) -> Result<NonNull<u8>, NoBuffers> {
+        let none = NoBuffers(What::Cluster(size));
+        if inject::fails() {
+            return Err(none);
+        }
+        let zone = &self.clusters[size as usize];
+        if let Some(cluster) = zone.alloc(()) {
+            return Ok(cluster);
+        }
+        // Packets in caches may have what is missing.
+        if size == ClusterSize::Std {
+            self.packet.zone.drain(Level::All);
+        }
+        self.packet
+            .starved(size == ClusterSize::Std && how != How::NoWait, || {
+                zone.request((), how.request()).map_err(|_| none)
+            })
+    }
+
+    /// # Safety
+    /// The cluster came from here and is not used again.
+    pub(crate) unsafe fn free_cluster(&self, at: NonNull<u8>, size: ClusterSize) {
+        // SAFETY: says the caller.
+        unsafe { self.clusters[size as usize].free(at) };
+    }
+
+    pub(crate) fn drain(&self, level: Level) {
+        for home in self.more().iter() {
+            home.zone.drain(level);
+        }
+        for home in [&self.packet, &self.mbuf, &self.mini] {
+            home.zone.drain(level);
+        }
+        for zone in &self.clusters {
+            zone.drain(level);
+        }
+    }
+
+    pub(crate) fn reap(&self) -> u64 {
+        self.drain(Level::All);
+        self.mbuf_keg.reap() + self.mini_keg.reap() + {
+            let kegs = self.clusters.iter().map(|zone| zone.keg().reap());
+            kegs.sum::<u64>()
+        }
+    }
+
+    /// No more allocations; what is freed goes to the kegs.
+    fn close(&self) {
+        for home in self.more().iter() {
+            home.zone.close();
+        }
+        for home in [&self.packet, &self.mbuf, &self.mini] {
+            home.zone.close();
+        }
+        for zone in &self.clusters {
+            zone.close();
+        }
+    }
+}
+
+/// Allocators without handles that have mbufs out.
+static GRAVEYARD: Mutex<Vec<Arc<Inner>>> = Mutex::new(Vec::new());
+
+/// The last handle of an allocator is gone: it stays until its last mbuf has come back, and goes when the next allocator
+/// is made or let go.
+pub(crate) fn bury(inner: Option<Arc<Inner>>) {
+    let mut graves = GRAVEYARD.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(inner) = inner {
+        inner.close();
+        graves.push(inner);
+    }
+    let (empty, used) = std::mem::take(&mut *graves)
+        .into_iter()
+        .partition(|inner| inner.outstanding() == 0);
+    *graves = used;
+    drop(graves);
+    let empty: Vec<Arc<Inner>> = empty;
+    drop(empty);
+}
+
+impl Home {
+    fn new(
+        home: *const Home,
+        inner: *const Inner,
+        keg: &Arc<ItemKeg>,
+        make: Make,
+        options: ItemOptions,
+    ) -> Home {
+        Home {
+            inner,
+            mini: matches!(make, Make::Mini | Make::File(_)),
+            unit: matches!(make, Make::Packet(_) | Make::File(_)),
+            starved: AtomicBool::new(false),
+            tag: match make {
+                Make::Tagged { cookie, id, .. } => Some((cookie, id)),
+                _ => None,
+            },
+            zone: ItemZone::new(keg, Mould { home, make }, options),
+        }
+    }
+
+    /// The allocator.
+    #[inline]
+    pub(crate) fn inner<'a>(&self) -> &'a Inner {
+        // SAFETY: an allocator outlives its mbufs, and is asked for through one of them or a handle.
+        unsafe { &*self.inner }
+    }
+
+    /// Whether its mbufs have no data area.
+    #[inline(always)]
+    pub(crate) fn is_mini(&self) -> bool {
+        self.mini
+    }
+
+    /// Whether its mbufs keep their storage when they are freed.
+    #[inline(always)]
+    pub(crate) fn is_unit(&self) -> bool {
+        self.unit
+    }
+
+    /// Whether its mbufs keep a tag when they are freed.
+    #[inline(always)]
+    pub(crate) fn is_tagged(&self) -> bool {
+        self.tag.is_some()
+    }
+
+    pub(crate) fn zone(&self) -> &ItemZone<Mould> {
+        &self.zone
+    }
+
+    #[inline(always)]
+    pub(crate) fn alloc(&self, how: How) -> Result<Seg, NoBuffers> {
+        if inject::fails() {
+            return Err(self.none());
+        }
+        match self.zone.alloc(()) {
+            // SAFETY: fresh from the zone, so the caller's alone.
+            Some(item) => Ok(unsafe { Seg::new(item.cast()) }),
+            None => self.alloc_slow(how),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn alloc_slow(&self, how: How) -> Result<Seg, NoBuffers> {
+        // Sleep where others' frees are seen; what is cached elsewhere may be what is missing.
+        self.inner().drain(Level::All);
+        let item = self.starved(self.unit && how != How::NoWait, || {
+            self.zone
+                .request((), how.request())
+                .map_err(|_| self.none())
+        })?;
+        // SAFETY: as in `alloc`.
+        Ok(unsafe { Seg::new(item.cast()) })
+    }
+
+    fn none(&self) -> NoBuffers {
+        NoBuffers(match (self.unit, self.mini, self.tag) {
+            (true, false, _) => What::Packet,
+            (_, true, _) => What::Mini,
+            (_, _, Some(_)) => What::Tag,
+            _ => What::Mbuf,
+        })
+    }
+
+    /// While `work` waits for a cluster, packets that are freed are not cached.
+    fn starved<R>(&self, waits: bool, work: impl FnOnce() -> R) -> R {
+        // Relaxed: a hint; who waits looks at the zones, and their locks order it.
+        if waits {
+            self.starved.store(true, Ordering::Relaxed);
+            self.zone.drain(Level::All);
+        }
+        let result = work();
+        if waits {
+            self.starved.store(false, Ordering::Relaxed);
+        }
+        result
+    }
+
+    /// Takes one of its mbufs back, whose storage, unless it is a unit, is gone.
+    ///
+    /// # Safety
+    /// It is of this home and not used again.
+    #[inline(always)]
+    pub(crate) unsafe fn free(&self, seg: Seg) {
+        // SAFETY: says the caller.
+        unsafe { self.zone.free(NonNull::new_unchecked(seg.raw().cast())) };
+        if self.starved.load(Ordering::Relaxed) {
+            self.zone.drain(Level::All);
+        }
+    }
+
+    /// Drops a packet's tags, but the one that belongs to its zone's mbufs.
+    ///
+    /// # Safety
+    /// The header is valid and its mbuf of this home.
+    #[cold]
+    pub(crate) unsafe fn drop_tags(&self, header: *mut Header) {
+        // SAFETY: valid, says the caller.
+        let tags = unsafe { &mut (*header).tags };
+        match self.tag {
+            Some((cookie, id)) => _ = tags.keep_only(cookie, id),
+            None => drop(std::mem::replace(tags, Tags::new())),
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Zones close, and give what they have cached to the kegs, before their kegs go.
+        self.close();
+    }
+}
+
+/// Flags of an mbuf whose storage comes with it.
+pub(crate) const UNIT_FILE: Flags = Flags(Flags::EXT.0 | Flags::RDONLY.0 | Flags::EXTPG.0);
