@@ -45,6 +45,13 @@ pub fn dup_above(fd: OwnedFd, min: i32) -> OwnedFd {
     rustix::io::fcntl_dupfd_cloexec(fd.as_fd(), min).unwrap_or(fd)
 }
 
+/// Closes a descriptor of ours that is known by its number only.
+pub fn close(fd: std::os::fd::RawFd) {
+    // SAFETY: a number that stands for nothing is refused; that it stands for something of the caller's is up to the caller,
+    // and touches no memory.
+    unsafe { libc::close(fd) };
+}
+
 /// Device and inode of what a descriptor's number stands for: what tells whether it is still the same.
 pub fn identity(fd: impl AsFd) -> io::Result<(u64, u64)> {
     let stat = rustix::fs::fstat(fd)?;

@@ -11,12 +11,22 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("dev", &["xtask", "tranship-bench", "tranship-testkit"]),
     (
         "faces",
-        &["tranship-cli", "tranship-capi", "tranship-python"],
+        &[
+            "tranship-cli",
+            "tranship-preload",
+            "tranship-capi",
+            "tranship-python",
+        ],
     ),
     ("facade", &["tranship"]),
     (
         "features",
-        &["tranship-bulk", "tranship-mbuf", "tranship-zcopy"],
+        &[
+            "tranship-bulk",
+            "tranship-mbuf",
+            "tranship-zcopy",
+            "tranship-malloc",
+        ],
     ),
     (
         "core",

@@ -50,6 +50,7 @@ pub use classes::Classes;
 pub use config::{Barrier, Level, ZoneConfig, ZoneStats};
 pub use item::{Bytes, ItemKeg, ItemOptions, ItemZone, Object};
 pub use keg::{GrowError, Keg, NewSlab, Place, SlabHooks, SlabShape, SlabSource};
+pub use local::at_thread_end;
 pub use runs::{PAGE, Run, RunAllocator};
 pub use slots::{SlotNumbers, SlotSet};
 pub use zone::{Backend, Zone};

@@ -6,7 +6,8 @@ use crate::{
 };
 
 const MAY: &[&str] = &[
-    "sys", "sync", "region", "ledger", "zone", "core", "mbuf", "zcopy", "capi", "python",
+    "sys", "sync", "region", "ledger", "zone", "core", "mbuf", "zcopy", "malloc", "preload",
+    "capi", "python",
 ];
 
 /// Single places elsewhere, each with its reason.

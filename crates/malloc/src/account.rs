@@ -1,0 +1,251 @@
+//! What the heap uses, what was admitted to it, and asking for more in large steps.
+//!
+//! Without a manager everything is allowed up to the limit of the environment. A manager that appears is told what is in
+//! use already; as far as it admits less, the rest is owed, and asked for together with whatever is asked for next.
+
+use crate::environment::Environment;
+use crate::link::{Gone, Link, News};
+use std::sync::atomic::{AtomicBool, Ordering};
+use tranship_sys::{process, time};
+use tranship_zone::lock::{Guard, Lock};
+
+/// Memory is asked for and given back in steps of an eighth of the heap, within these bounds.
+const LEAST_STEP: u64 = 1 << 20;
+const MOST_STEP: u64 = 64 << 20;
+
+/// Between two attempts to reach a manager: longer after each that failed.
+const FIRST_PAUSE_NS: u64 = 50_000_000;
+const LAST_PAUSE_NS: u64 = 10_000_000_000;
+
+static BOOKS: Lock<Books> = Lock::new(Books::new());
+/// The manager wants something back: the heap is to give what it can.
+static PRESSED: AtomicBool = AtomicBool::new(false);
+
+struct Books {
+    used: u64,
+    admitted: u64,
+    target: u64,
+    /// What was there when the manager was last reached, for statistics.
+    link: Option<Link>,
+    environment: Option<Environment>,
+    name: String,
+    retry_ns: u64,
+    pause_ns: u64,
+}
+
+/// What the account says, bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Usage {
+    /// Memory that the heap has from the kernel: in use, cached, or free for the next allocation.
+    pub used_bytes: u64,
+    /// What the manager has admitted; 0 without one.
+    pub admitted_bytes: u64,
+    /// Whether a manager accounts for it.
+    pub managed: bool,
+}
+
+/// `bytes` more are going to be used. `false`: they were refused. May wait for the manager.
+pub(crate) fn charge(bytes: u64) -> bool {
+    let mut books = BOOKS.lock();
+    let used = books.used + bytes;
+    let max = books.environment().map_or(u64::MAX, |e| e.max_bytes);
+    if used > max {
+        return false;
+    }
+    books.used = used;
+    let allowed = books.link_up() && used <= books.admitted || books.ask();
+    if !allowed {
+        books.used -= bytes;
+    }
+    allowed
+}
+
+/// `bytes` went back to the kernel.
+pub(crate) fn discharge(bytes: u64) {
+    let mut books = BOOKS.lock();
+    books.used = books.used.saturating_sub(bytes);
+    books.give_back();
+}
+
+/// Hears what the manager says, now and then; whether memory is to be given back as far as possible.
+pub(crate) fn listen() -> bool {
+    let mut books = BOOKS.lock();
+    let mut news = Vec::new();
+    let heard = match &mut books.link {
+        Some(link) => link.listen(&mut news),
+        None => return false,
+    };
+    books.hear(&news);
+    if heard.is_err() {
+        books.part();
+    }
+    PRESSED.swap(false, Ordering::Relaxed)
+}
+
+/// What there is.
+pub(crate) fn usage() -> Usage {
+    let books = BOOKS.lock();
+    Usage {
+        used_bytes: books.used,
+        admitted_bytes: books.admitted,
+        managed: books.link.is_some(),
+    }
+}
+
+/// Before a fork.
+pub(crate) fn hold() {
+    BOOKS.hold();
+}
+
+/// After it, in the parent.
+///
+/// # Safety
+/// As for [`Lock::release`].
+pub(crate) unsafe fn release() {
+    // SAFETY: passed on.
+    unsafe { BOOKS.release() };
+}
+
+/// After it, in the child: the connection is the parent's. What the child has it has as a copy, and the manager is told
+/// when the child needs more.
+///
+/// # Safety
+/// As for [`Lock::release`].
+pub(crate) unsafe fn release_in_child() {
+    // SAFETY: passed on.
+    unsafe { BOOKS.release() };
+    let mut books: Guard<'_, Books> = BOOKS.lock();
+    books.part();
+    (books.retry_ns, books.pause_ns) = (0, FIRST_PAUSE_NS);
+    PRESSED.store(false, Ordering::Relaxed);
+}
+
+impl Books {
+    const fn new() -> Books {
+        Books {
+            used: 0,
+            admitted: 0,
+            target: u64::MAX,
+            link: None,
+            environment: None,
+            name: String::new(),
+            retry_ns: 0,
+            pause_ns: FIRST_PAUSE_NS,
+        }
+    }
+
+    /// Read once, as early as there is one.
+    fn environment(&mut self) -> Option<&Environment> {
+        if self.environment.is_none() && process::has_environment() {
+            self.environment = Some(Environment::read());
+        }
+        self.environment.as_ref()
+    }
+
+    fn step(&self) -> u64 {
+        (self.used / 8).clamp(LEAST_STEP, MOST_STEP)
+    }
+
+    fn link_up(&self) -> bool {
+        self.link.is_some()
+    }
+
+    /// Whether what is used now is allowed.
+    #[cold]
+    fn ask(&mut self) -> bool {
+        if self.link.is_none() {
+            self.reach();
+        }
+        let (used, step) = (self.used, self.step());
+        let Some(link) = &mut self.link else {
+            return true;
+        };
+        let least = used.saturating_sub(self.admitted);
+        if least == 0 {
+            return true;
+        }
+        let mut news = Vec::new();
+        let answer = link.admit(least, least + step, &mut news);
+        self.hear(&news);
+        match answer {
+            Ok(Ok(bytes)) => {
+                self.admitted += bytes;
+                true
+            }
+            Ok(Err(_refused)) => false,
+            Err(Gone) => {
+                self.part();
+                true
+            }
+        }
+    }
+
+    /// Looks for the manager that the environment names.
+    fn reach(&mut self) {
+        let now = time::coarse_ns();
+        if now < self.retry_ns {
+            return;
+        }
+        if self.name.is_empty() {
+            self.name = process::command_name();
+        }
+        let used = self.used;
+        let Some((socket, max)) = self
+            .environment()
+            .and_then(|e| Some((e.socket.clone()?, e.max_bytes)))
+        else {
+            return;
+        };
+        match Link::open(&socket, &self.name, max.min(MOST_BYTES), used) {
+            Ok(opened) => {
+                self.admitted = opened.admitted_bytes;
+                self.link = Some(opened.link);
+                self.pause_ns = FIRST_PAUSE_NS;
+            }
+            Err(Gone) => {
+                self.retry_ns = now + self.pause_ns;
+                self.pause_ns = (2 * self.pause_ns).min(LAST_PAUSE_NS);
+            }
+        }
+    }
+
+    /// No manager any more.
+    fn part(&mut self) {
+        self.link = None;
+        (self.admitted, self.target) = (0, u64::MAX);
+        self.retry_ns = time::coarse_ns() + self.pause_ns;
+    }
+
+    fn hear(&mut self, news: &[News]) {
+        for news in news {
+            if let News::Shrink(target) = news {
+                self.target = *target;
+            }
+        }
+        if self.used > self.target {
+            PRESSED.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Gives back what is admitted and not used, but for a step; under pressure, all of it.
+    fn give_back(&mut self) {
+        let spare = self.admitted.saturating_sub(self.used);
+        let pressed = self.admitted > self.target;
+        let keep = if pressed { 0 } else { self.step() };
+        if spare <= 2 * keep || spare == 0 {
+            return;
+        }
+        let bytes = spare - keep;
+        self.admitted -= bytes;
+        if self.admitted <= self.target {
+            self.target = u64::MAX;
+        }
+        let given = self.link.as_mut().map(|link| link.give_back(bytes));
+        if let Some(Err(Gone)) = given {
+            self.part();
+        }
+    }
+}
+
+/// What a manager takes for a heap's largest size.
+const MOST_BYTES: u64 = 1 << 46;

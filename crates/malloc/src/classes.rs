@@ -1,0 +1,104 @@
+//! Size classes: multiples of 16 bytes, four steps per doubling, so that at most a fifth of an item is wasted.
+
+/// Bytes of the largest class; what is larger is taken as pages.
+pub(crate) const MAX_BYTES: usize = 32 << 10;
+/// How many there are.
+pub(crate) const COUNT: usize = 40;
+
+/// Up to here a class is found by multiples of 16 bytes, above it by multiples of 256.
+const FINE: usize = 1024;
+
+/// Bytes of the items of each class.
+pub(crate) const BYTES: [u32; COUNT] = {
+    let mut bytes = [0; COUNT];
+    let mut class = 0;
+    let (mut size, mut step) = (16, 16);
+    while class < COUNT {
+        bytes[class] = size;
+        // Eight steps of 16 bytes, then four a doubling.
+        if size == 8 * step {
+            step *= 2;
+        }
+        size += step;
+        class += 1;
+    }
+    assert!(bytes[COUNT - 1] as usize == MAX_BYTES);
+    bytes
+};
+
+static FINE_CLASS: [u8; FINE / 16 + 1] = table(16);
+static COARSE_CLASS: [u8; MAX_BYTES / 256 + 1] = table(256);
+
+const fn table<const N: usize>(unit: usize) -> [u8; N] {
+    let mut classes = [0; N];
+    let (mut at, mut class) = (1, 0);
+    while at < N {
+        while (BYTES[class] as usize) < at * unit {
+            class += 1;
+        }
+        classes[at] = class.to_le_bytes()[0];
+        at += 1;
+    }
+    classes
+}
+
+/// The smallest class that holds `bytes`, at most [`MAX_BYTES`].
+#[inline]
+pub(crate) fn class_of(bytes: usize) -> usize {
+    if bytes <= FINE {
+        FINE_CLASS[bytes.div_ceil(16)].into()
+    } else {
+        COARSE_CLASS[bytes.div_ceil(256)].into()
+    }
+}
+
+/// The smallest class whose items hold `bytes` and are aligned to `align` (a power of two); `None` if there is none.
+/// Slabs begin at pages, so an item is aligned to what divides its size, up to a page.
+pub(crate) fn class_aligned(bytes: usize, align: usize) -> Option<usize> {
+    if bytes > MAX_BYTES || align > 4096 {
+        return None;
+    }
+    let fits = |class: &usize| (BYTES[*class] as usize).is_multiple_of(align);
+    (class_of(bytes)..COUNT).find(fits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_size_has_the_smallest_class_that_holds_it() {
+        for bytes in 0..=MAX_BYTES {
+            let class = class_of(bytes);
+            assert!(BYTES[class] as usize >= bytes, "{bytes}");
+            assert!(class == 0 || (BYTES[class - 1] as usize) < bytes, "{bytes}");
+        }
+        assert!(BYTES.windows(2).all(|w| w[0] < w[1] && w[1] % 16 == 0));
+    }
+
+    #[test]
+    fn little_is_wasted() {
+        for bytes in 65..=MAX_BYTES {
+            let waste = BYTES[class_of(bytes)] as usize - bytes;
+            assert!(
+                waste * 5 <= BYTES[class_of(bytes)] as usize,
+                "{waste} for {bytes}"
+            );
+        }
+    }
+
+    #[test]
+    fn aligned_classes_are_aligned() {
+        for align in (0..13).map(|i| 1usize << i) {
+            for bytes in (0..=MAX_BYTES).step_by(7) {
+                let class = class_aligned(bytes, align).expect("32 KiB is a multiple of a page");
+                let size = BYTES[class] as usize;
+                assert!(
+                    size >= bytes && size.is_multiple_of(align),
+                    "{bytes} aligned to {align}"
+                );
+            }
+        }
+        assert_eq!(class_aligned(1, 8192), None);
+    }
+}

@@ -1,0 +1,60 @@
+//! What the environment says about the heap.
+
+use std::ffi::{CStr, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use tranship_sys::process;
+
+const SOCKET: &CStr = c"TRANSHIP_SOCKET";
+const HEAP_MAX: &CStr = c"TRANSHIP_HEAP_MAX";
+
+/// Read once: a program may change its environment later, without any lock.
+#[derive(Debug)]
+pub(crate) struct Environment {
+    /// The manager's socket. None is started, and no other is looked for.
+    pub(crate) socket: Option<PathBuf>,
+    /// The most that the heap may use.
+    pub(crate) max_bytes: u64,
+}
+
+impl Environment {
+    pub(crate) fn read() -> Environment {
+        let value = |name| process::early_env(name).filter(|value| !value.is_empty());
+        let socket = value(SOCKET).map(|path| OsStr::from_bytes(&path).into());
+        let max_bytes = value(HEAP_MAX).and_then(|max| bytes(&max));
+        Environment {
+            socket,
+            max_bytes: max_bytes.unwrap_or(u64::MAX),
+        }
+    }
+}
+
+/// A number of bytes, with an optional `KiB`, `MiB` or `GiB`. Who writes something else has no limit: there is nobody to tell.
+fn bytes(text: &[u8]) -> Option<u64> {
+    let digits = text.iter().take_while(|c| c.is_ascii_digit()).count();
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit {
+        b"" | b"B" => 0,
+        b"KiB" => 10,
+        b"MiB" => 20,
+        b"GiB" => 30,
+        _ => return None,
+    };
+    let number: u64 = str::from_utf8(number).ok()?.parse().ok()?;
+    number.checked_mul(1 << shift)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        assert_eq!(bytes(b"4096"), Some(4096));
+        assert_eq!(bytes(b"256MiB"), Some(256 << 20));
+        assert_eq!(bytes(b"3GiB"), Some(3 << 30));
+        for bad in [&b""[..], b"MiB", b"1 MiB", b"1MB", b"99999999999GiB"] {
+            assert_eq!(bytes(bad), None, "{bad:?}");
+        }
+    }
+}

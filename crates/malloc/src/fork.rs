@@ -1,0 +1,37 @@
+//! The heap in a forked child: whole, and the child's own.
+
+use crate::inside::Inside;
+use crate::{account, huge, meta};
+use std::io;
+use tranship_sys::fork;
+
+/// Has our locks taken before every fork, so that the child finds none held by a thread that it has not. Call it before
+/// the zones install their own handlers: what is installed last is taken first, in the order in which threads take them.
+pub(crate) fn install() -> io::Result<()> {
+    fork::at_fork(before, in_parent, in_child)
+}
+
+extern "C" fn before() {
+    huge::hold();
+    account::hold();
+    meta::hold();
+}
+
+extern "C" fn in_parent() {
+    // SAFETY: `before` took them on this thread.
+    unsafe {
+        meta::release();
+        account::release();
+        huge::release();
+    }
+}
+
+extern "C" fn in_child() {
+    let _inside = Inside::enter();
+    // SAFETY: `before` took them on the thread that this one is a copy of.
+    unsafe {
+        meta::release();
+        account::release_in_child();
+        huge::release();
+    }
+}

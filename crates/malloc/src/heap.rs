@@ -1,0 +1,318 @@
+//! The process's heap: zones for small sizes, pages for middle ones, mappings for large ones.
+
+use crate::classes::{self, COUNT};
+use crate::inside::{Inside, is_inside};
+use crate::{account, fork, huge, inside, meta, window};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use tranship_sys::time;
+use tranship_zone::arena::{ArenaStats, PAGES_TAG};
+use tranship_zone::item::{Bytes, ItemKeg, ItemOptions, ItemZone};
+use tranship_zone::{Arena, Level, PAGE, ZoneConfig};
+
+const PAGE_BYTES: usize = 4096;
+const _: () = assert!(PAGE_BYTES as u64 == PAGE);
+/// Larger ones are mappings of their own.
+const MAX_PAGES_BYTES: usize = 1 << 20;
+/// What an allocation may be aligned to without being a mapping.
+const MAX_ALIGN: usize = 64 << 10;
+
+/// A thread's bucket of one class holds no more.
+const BUCKET_BYTES: u64 = 32 << 10;
+
+/// Free pages keep their memory up to this, or an eighth of what is in use.
+const SPARE_PAGES: u64 = 512;
+const TICK_NS: u64 = 100_000_000;
+/// Caches are emptied every so many ticks, those of threads that sleep included.
+const DRAIN_TICKS: u64 = 16;
+
+pub(crate) struct Heap {
+    arena: Arc<Arena>,
+    zones: [ItemZone<Bytes>; COUNT],
+    next_tick: AtomicU64,
+    ticks: AtomicU64,
+}
+
+/// The heap, once it is there.
+static HEAP: AtomicPtr<Heap> = AtomicPtr::new(ptr::null_mut());
+
+#[inline]
+fn heap() -> Option<&'static Heap> {
+    // Ordering: Acquire pairs with the release in `make`.
+    let heap = HEAP.load(Ordering::Acquire);
+    // SAFETY: null, or a heap that was leaked.
+    unsafe { heap.as_ref() }
+}
+
+/// Memory of at least `bytes`, aligned to `align` (a power of two); `None`: refused.
+#[inline]
+pub(crate) fn alloc(bytes: usize, align: usize) -> Option<NonNull<u8>> {
+    if bytes <= classes::MAX_BYTES
+        && align <= 16
+        && let Some(heap) = heap()
+        && let Some(item) = heap.zones[classes::class_of(bytes)].alloc_cached()
+    {
+        return Some(item);
+    }
+    alloc_slow(bytes, align)
+}
+
+#[cold]
+#[inline(never)]
+fn alloc_slow(bytes: usize, align: usize) -> Option<NonNull<u8>> {
+    if is_inside() {
+        return meta::alloc(bytes, align);
+    }
+    let _inside = Inside::enter();
+    let heap = heap().or_else(make)?;
+    heap.tick();
+    heap.obtain(bytes, align).or_else(|| {
+        heap.reclaim();
+        heap.obtain(bytes, align)
+    })
+}
+
+/// The same, of zeros.
+#[inline]
+pub(crate) fn alloc_zeroed(bytes: usize, align: usize) -> Option<NonNull<u8>> {
+    let address = alloc(bytes, align)?;
+    let fresh = bytes > MAX_PAGES_BYTES && !meta::owns(address.as_ptr())
+        || meta::owns(address.as_ptr()) && meta::is_zeroed(bytes, align);
+    if !fresh {
+        // SAFETY: `bytes` that nobody else knows.
+        unsafe { ptr::write_bytes(address.as_ptr(), 0, bytes) };
+    }
+    Some(address)
+}
+
+/// Takes memory back.
+///
+/// # Safety
+/// `address` is from this module, and nobody uses what is there any more.
+#[inline]
+pub(crate) unsafe fn free(address: NonNull<u8>) {
+    if let Some(heap) = heap() {
+        let tag = heap.arena.tag_of(address.as_ptr());
+        if let Some(zone) = heap.zones.get(usize::from(tag).wrapping_sub(1)) {
+            // SAFETY: the caller's word; the page map says whose it is.
+            if unsafe { zone.free_cached(address) } {
+                return;
+            }
+        }
+    }
+    // SAFETY: passed on.
+    unsafe { free_slow(address) };
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn free_slow(address: NonNull<u8>) {
+    if meta::owns(address.as_ptr()) {
+        // SAFETY: the caller's word.
+        return unsafe { meta::free(address) };
+    }
+    let _inside = Inside::enter();
+    let Some(heap) = heap() else {
+        panic!("{address:p} was not allocated");
+    };
+    match heap.arena.tag_of(address.as_ptr()) {
+        // SAFETY: the caller's word.
+        0 => unsafe { huge::free(address) },
+        // SAFETY: as above.
+        PAGES_TAG => unsafe { heap.arena.free_pages(address) },
+        // SAFETY: as above.
+        tag => unsafe { heap.zones[usize::from(tag) - 1].free(address) },
+    }
+    heap.trim();
+    heap.tick();
+}
+
+/// How many bytes may be used at an address.
+///
+/// # Safety
+/// `address` is from this module and not freed.
+pub(crate) unsafe fn usable(address: NonNull<u8>) -> usize {
+    if meta::owns(address.as_ptr()) {
+        return meta::usable(address);
+    }
+    let Some(heap) = heap() else { return 0 };
+    match heap.arena.tag_of(address.as_ptr()) {
+        0 => {
+            let _inside = Inside::enter();
+            huge::len(address).unwrap_or(0)
+        }
+        PAGES_TAG => heap.pages(address),
+        tag => classes::BYTES[usize::from(tag) - 1] as usize,
+    }
+}
+
+/// Gives memory another size; it may move. `None` if that is refused: nothing has changed then.
+///
+/// # Safety
+/// As for [`free`]; what is there is at least aligned to `align`.
+pub(crate) unsafe fn resize(
+    address: NonNull<u8>,
+    bytes: usize,
+    align: usize,
+) -> Option<NonNull<u8>> {
+    // SAFETY: the caller's word.
+    let usable = unsafe { usable(address) };
+    // What shrinks by less than half stays.
+    if bytes <= usable && bytes > usable / 2 {
+        return Some(address);
+    }
+    if usable > MAX_PAGES_BYTES && bytes > MAX_PAGES_BYTES && align <= PAGE_BYTES {
+        let _inside = Inside::enter();
+        // SAFETY: the caller's word; only mappings are that large.
+        let resize = || unsafe { huge::resize(address, bytes) };
+        return resize().or_else(|| {
+            heap()?.reclaim();
+            resize()
+        });
+    }
+    let new = alloc(bytes, align);
+    let Some(new) = new else {
+        // What shrinks may also stay where it is.
+        return (bytes <= usable).then_some(address);
+    };
+    // SAFETY: both are at least that long, and `new` is nobody else's.
+    unsafe {
+        ptr::copy_nonoverlapping(address.as_ptr(), new.as_ptr(), bytes.min(usable));
+        free(address);
+    }
+    Some(new)
+}
+
+/// Gives back to the kernel, and to the manager, what is free.
+pub(crate) fn trim_all() {
+    let _inside = Inside::enter();
+    if let Some(heap) = heap() {
+        heap.reclaim();
+    }
+}
+
+/// What the arena has, and bytes and number of mappings.
+pub(crate) fn stats() -> (ArenaStats, usize, u64) {
+    let _inside = Inside::enter();
+    let (mappings, bytes) = huge::usage();
+    let arena = heap().map(|heap| heap.arena.stats()).unwrap_or_default();
+    (arena, mappings, bytes)
+}
+
+/// Makes the heap; `None`: there are no addresses for it.
+#[cold]
+fn make() -> Option<&'static Heap> {
+    static ONCE: OnceLock<bool> = OnceLock::new();
+    ONCE.get_or_init(|| {
+        let Ok(heap) = Heap::new() else {
+            return false;
+        };
+        // Ordering: Release pairs with the acquire in `heap`.
+        HEAP.store(Box::into_raw(Box::new(heap)), Ordering::Release);
+        true
+    });
+    heap()
+}
+
+impl Heap {
+    fn new() -> std::io::Result<Heap> {
+        tranship_zone::at_thread_end(inside::enter, inside::leave);
+        // Before the zones' own handlers, so that their locks are taken before ours.
+        fork::install()?;
+        let arena = Arc::new(Arena::new(window::Charged::reserve()?)?);
+        let zones = std::array::from_fn(|class| {
+            let bytes = u64::from(classes::BYTES[class]);
+            let keg = ItemKeg::new(&arena, bytes, 16).expect("40 kegs of items of up to 32 KiB");
+            assert_eq!(usize::from(keg.tag()), class + 1, "tags are classes");
+            ItemZone::new(&keg, Bytes, options(bytes))
+        });
+        Ok(Heap {
+            arena,
+            zones,
+            next_tick: AtomicU64::new(0),
+            ticks: AtomicU64::new(0),
+        })
+    }
+
+    fn obtain(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
+        if let Some(class) = classes::class_aligned(bytes, align) {
+            return self.zones[class].alloc(());
+        }
+        if bytes.max(align) > MAX_PAGES_BYTES || align > MAX_ALIGN {
+            return huge::alloc(bytes.max(1), align);
+        }
+        let pages = |bytes: usize| u32::try_from(bytes.div_ceil(PAGE_BYTES)).ok();
+        self.arena
+            .alloc_pages_aligned(pages(bytes)?.max(1), pages(align)?)
+    }
+
+    /// Bytes of the pages that begin there.
+    fn pages(&self, address: NonNull<u8>) -> usize {
+        use tranship_zone::arena::Owner;
+        match self.arena.owner(address.as_ptr()) {
+            Some(Owner::Pages(Some(pages))) => pages as usize * PAGE_BYTES,
+            _ => panic!("{address:p} was not allocated"),
+        }
+    }
+
+    /// Free pages keep little memory, whoever comes next or does not.
+    fn trim(&self) {
+        let stats = self.arena.stats();
+        let spare = stats.committed_pages - stats.used_pages;
+        if spare > SPARE_PAGES.max(stats.used_pages / 8) {
+            self.arena.purge();
+        }
+    }
+
+    /// What is due every now and then: memory of what is long free, caches, news from the manager.
+    fn tick(&self) {
+        let now = time::coarse_ns();
+        let due = self.next_tick.load(Ordering::Relaxed);
+        if now < due {
+            return;
+        }
+        let next = now + TICK_NS;
+        let mine = self
+            .next_tick
+            .compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed);
+        if mine.is_err() {
+            return;
+        }
+        if account::listen() {
+            return self.reclaim();
+        }
+        self.arena.age();
+        let ticks = 1 + self.ticks.fetch_add(1, Ordering::Relaxed);
+        if ticks.is_multiple_of(DRAIN_TICKS) {
+            for zone in &self.zones {
+                zone.drain(Level::All);
+                zone.keg().reap();
+            }
+        }
+    }
+
+    /// Gives back all that is not in use.
+    fn reclaim(&self) {
+        for zone in &self.zones {
+            zone.drain(Level::All);
+            zone.keg().reap();
+        }
+        self.arena.purge();
+    }
+}
+
+fn options(bytes: u64) -> ItemOptions {
+    let config = ZoneConfig::for_item(bytes);
+    let max = u32::try_from((BUCKET_BYTES / bytes).clamp(2, 254)).unwrap_or(254);
+    let cache = ZoneConfig {
+        initial: (max / 4).max(2),
+        max,
+        depot_items: 2 * max,
+        ..config
+    };
+    ItemOptions {
+        cache: Some(cache),
+        ..ItemOptions::named("heap")
+    }
+}

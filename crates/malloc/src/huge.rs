@@ -1,0 +1,99 @@
+//! What is too large for the arena: a mapping for each, charged like everything else.
+
+use crate::account;
+use std::collections::BTreeMap;
+use std::ptr::NonNull;
+use tranship_sys::map;
+use tranship_zone::lock::Lock;
+
+/// Addresses and lengths.
+static MAPPINGS: Lock<BTreeMap<usize, usize>> = Lock::new(BTreeMap::new());
+
+/// A mapping of zeros, aligned to `align`; `None` if it is refused.
+pub(crate) fn alloc(bytes: usize, align: usize) -> Option<NonNull<u8>> {
+    let page = tranship_sys::page_size();
+    let len = bytes.checked_next_multiple_of(page)?;
+    if !account::charge(len as u64) {
+        return None;
+    }
+    let Ok(address) = map::reserve_private(len, align.max(page)) else {
+        account::discharge(len as u64);
+        return None;
+    };
+    MAPPINGS.lock().insert(address.addr().get(), len);
+    Some(address)
+}
+
+/// Length of the mapping that begins there.
+pub(crate) fn len(address: NonNull<u8>) -> Option<usize> {
+    MAPPINGS.lock().get(&address.addr().get()).copied()
+}
+
+/// Unmaps it.
+///
+/// # Safety
+/// Nobody uses it any more.
+///
+/// # Panics
+/// If no mapping of ours begins there.
+pub(crate) unsafe fn free(address: NonNull<u8>) {
+    let len = MAPPINGS.lock().remove(&address.addr().get());
+    let Some(len) = len else {
+        panic!("{address:p} was not allocated, or was freed before");
+    };
+    // SAFETY: our own mapping, which nobody uses any more.
+    if unsafe { map::unmap(address, len) }.is_ok() {
+        account::discharge(len as u64);
+    }
+}
+
+/// Gives a mapping another length; it may move. `None` if that is refused: nothing has changed then.
+///
+/// # Safety
+/// `address` is from [`alloc`]; nobody uses it meanwhile, nor, if it moves, what is there afterwards.
+pub(crate) unsafe fn resize(address: NonNull<u8>, bytes: usize) -> Option<NonNull<u8>> {
+    let new = bytes.checked_next_multiple_of(tranship_sys::page_size())?;
+    let old = len(address)?;
+    if new > old && !account::charge((new - old) as u64) {
+        return None;
+    }
+    // Not known by its old address while it moves: another thread may get that for a mapping of its own.
+    MAPPINGS.lock().remove(&address.addr().get());
+    // SAFETY: a whole mapping of ours; the caller says the rest.
+    let moved = unsafe { map::resize_private(address, old, new) };
+    let (at, len) = match moved {
+        Ok(at) => (at, new),
+        Err(_) => (address, old),
+    };
+    MAPPINGS.lock().insert(at.addr().get(), len);
+    let unused = if moved.is_ok() {
+        old.saturating_sub(new)
+    } else {
+        new.saturating_sub(old)
+    };
+    account::discharge(unused as u64);
+    moved.ok()
+}
+
+/// How many there are, and their bytes.
+pub(crate) fn usage() -> (usize, u64) {
+    let mappings = MAPPINGS.lock();
+    (
+        mappings.len(),
+        mappings.values().map(|len| *len as u64).sum(),
+    )
+}
+
+/// Before a fork.
+pub(crate) fn hold() {
+    MAPPINGS.hold();
+}
+
+/// After it.
+///
+/// # Safety
+/// As for [`Lock::release`].
+pub(crate) unsafe fn release() {
+    // SAFETY: passed on.
+    unsafe { MAPPINGS.release() };
+}

@@ -1,0 +1,108 @@
+//! A memory allocator whose heap the manager admits, limits and rebalances like a pool.
+//!
+//! ```text
+//!   malloc, Vec, Box          fast path: the calling thread's buckets, nothing else
+//!        │
+//!   ┌────▼────┬──────────┬─────────────┐
+//!   │ zones   │ pages    │ mappings    │  up to 32 KiB; up to 1 MiB; above
+//!   │   └── kegs ── arena│             │
+//!   └────┬────┴─────┬────┴──────┬──────┘
+//!        └──────────┴───────────┤
+//!                            account ── link ──► manager: Admit, GiveBack, in steps of 1 MiB and more
+//! ```
+//!
+//! ```
+//! #[global_allocator]
+//! static ALLOCATOR: tranship_malloc::Tranship = tranship_malloc::Tranship;
+//!
+//! assert_eq!(vec![7; 1000].iter().sum::<i32>(), 7000);
+//! ```
+//!
+//! It joins the manager that `TRANSHIP_SOCKET` names, starts none, and works unaccounted where there is none.
+//! `TRANSHIP_HEAP_MAX` (bytes, or with `KiB`, `MiB`, `GiB`) limits the heap, with a manager and without. What is refused is a
+//! null pointer, after everything that was cached has been given back; nothing aborts, but for memory that is freed twice.
+//!
+//! No thread is started: free memory goes back while other memory is freed, so that what is left when the program falls
+//! silent is bounded (`docs/malloc.md` says by what).
+//!
+//! `unsafe` is here because it is an allocator.
+//!
+//! NOT here: slabs, buckets and pages (`zone`), the C functions (`tranship-preload`), decisions about who gets memory
+//! (the manager's).
+
+mod account;
+mod classes;
+mod environment;
+mod fork;
+mod heap;
+mod huge;
+mod inside;
+mod link;
+mod meta;
+mod raw;
+mod window;
+
+pub use account::Usage;
+pub use raw::{HeapStats, alloc, alloc_zeroed, free, resize, stats, trim, usable, usage};
+
+use std::alloc::{GlobalAlloc, Layout};
+use std::ptr::{NonNull, null_mut};
+
+/// The process's one heap, as Rust's allocator.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tranship;
+
+// SAFETY: every block is at least as long and aligned as its layout says, nobody else gets it until it is freed, and nothing
+// here unwinds but for memory that was not allocated.
+unsafe impl GlobalAlloc for Tranship {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let address = if inside::is_inside() {
+            meta::alloc(layout.size(), layout.align())
+        } else {
+            heap::alloc(layout.size(), layout.align())
+        };
+        address.map_or(null_mut(), NonNull::as_ptr)
+    }
+
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        let (bytes, align) = (layout.size(), layout.align());
+        if !inside::is_inside() {
+            return heap::alloc_zeroed(bytes, align).map_or(null_mut(), NonNull::as_ptr);
+        }
+        let Some(address) = meta::alloc(bytes, align) else {
+            return null_mut();
+        };
+        if !meta::is_zeroed(bytes, align) {
+            // SAFETY: `bytes` that nobody else knows.
+            unsafe { address.write_bytes(0, bytes) };
+        }
+        address.as_ptr()
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, address: *mut u8, _layout: Layout) {
+        if let Some(address) = NonNull::new(address) {
+            // SAFETY: the caller's word.
+            unsafe { heap::free(address) };
+        }
+    }
+
+    #[inline]
+    unsafe fn realloc(&self, address: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        let Some(address) = NonNull::new(address) else {
+            return null_mut();
+        };
+        let align = layout.align();
+        // SAFETY: the caller's word; what the allocator's own code has it got while inside.
+        let address = unsafe {
+            if inside::is_inside() {
+                meta::resize(address, bytes, align)
+            } else {
+                heap::resize(address, bytes, align)
+            }
+        };
+        address.map_or(null_mut(), NonNull::as_ptr)
+    }
+}

@@ -1,0 +1,228 @@
+//! The conversation with the manager: one socket, nothing else of the process's.
+//!
+//! It is not the client library's, which starts threads, keeps tables and may wait for as long as it likes: this runs inside
+//! `malloc` of somebody else's program. So a manager that does not answer soon is as good as none; the descriptor
+//! is at the upper end of the numbers, and looked at before each use, since programs close descriptors that
+//! they do not know (and then get the same number for something of theirs).
+
+use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tranship_proto::{Event, PROTOCOL_VERSION, PoolId, Refusal, Req, Request, decode, encode};
+use tranship_sys::{epoll, process, socket};
+
+/// How long an answer may take: an allocation waits for it.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The events that concern us are far shorter.
+const MAX_EVENT_BYTES: usize = 512;
+/// Our descriptor is at least so far below the soft limit.
+const BELOW_LIMIT: u64 = 24;
+
+/// The manager is not there, does not answer, or is none.
+#[derive(Debug)]
+pub(crate) struct Gone;
+
+/// A connection with a heap on it.
+#[derive(Debug)]
+pub(crate) struct Link {
+    fd: RawFd,
+    identity: (u64, u64),
+    heap: PoolId,
+    next_req: u32,
+}
+
+/// What the manager said unasked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum News {
+    /// Come down to so many bytes.
+    Shrink(u64),
+    /// The quota is now this.
+    Quota(u64),
+}
+
+/// A new connection, and what was admitted.
+pub(crate) struct Opened {
+    pub(crate) link: Link,
+    pub(crate) admitted_bytes: u64,
+}
+
+impl Link {
+    /// Joins the manager at `path` as a domain of its own, with a heap that holds so much already.
+    pub(crate) fn open(
+        path: &Path,
+        name: &str,
+        max_bytes: u64,
+        held_bytes: u64,
+    ) -> Result<Opened, Gone> {
+        let fd = socket::connect_now(path).map_err(|_| Gone)?;
+        let fd = out_of_the_way(fd);
+        let identity = process::identity(&fd).map_err(|_| Gone)?;
+        let mut link = Link {
+            fd: fd.into_raw_fd(),
+            identity,
+            heap: PoolId(0),
+            next_req: 1,
+        };
+        let name: String = name.chars().filter(|c| !c.is_control()).take(16).collect();
+        let name = if name.is_empty() { "heap".into() } else { name };
+        let hello = Request::Hello {
+            version: PROTOCOL_VERSION,
+            name: name.clone(),
+            resume: None,
+            dumpable: process::is_dumpable().unwrap_or(true),
+        };
+        link.send(&hello)?;
+        let mut ignored = Vec::new();
+        let end = Instant::now() + PATIENCE;
+        while !matches!(link.next(end)?, Event::Welcome { .. }) {}
+        let req = link.req();
+        link.send(&Request::CreateHeap {
+            req,
+            name,
+            max_bytes,
+            held_bytes,
+        })?;
+        match link.answer(req, end, &mut ignored)? {
+            Ok(Event::HeapCreated {
+                heap,
+                admitted_bytes,
+                ..
+            }) => {
+                link.heap = heap;
+                Ok(Opened {
+                    link,
+                    admitted_bytes,
+                })
+            }
+            // A limit per user is reached: as good as none.
+            _ => Err(Gone),
+        }
+    }
+
+    /// Asks for memory; how much was admitted.
+    pub(crate) fn admit(
+        &mut self,
+        least_bytes: u64,
+        bytes: u64,
+        news: &mut Vec<News>,
+    ) -> Result<Result<u64, Refusal>, Gone> {
+        let req = self.req();
+        self.send(&Request::Admit {
+            req,
+            heap: self.heap,
+            bytes,
+            least_bytes,
+        })?;
+        match self.answer(req, Instant::now() + PATIENCE, news)? {
+            Ok(Event::Admitted { bytes, .. }) => Ok(Ok(bytes)),
+            Ok(_) => Err(Gone),
+            Err(refusal) => Ok(Err(refusal)),
+        }
+    }
+
+    /// Gives back.
+    pub(crate) fn give_back(&mut self, bytes: u64) -> Result<(), Gone> {
+        let heap = self.heap;
+        self.send(&Request::GiveBack { heap, bytes })
+    }
+
+    /// What has come meanwhile.
+    pub(crate) fn listen(&mut self, news: &mut Vec<News>) -> Result<(), Gone> {
+        while let Some(event) = self.receive()? {
+            note(&event, news);
+        }
+        Ok(())
+    }
+
+    fn req(&mut self) -> Req {
+        self.next_req = self.next_req.wrapping_add(1).max(1);
+        Req(self.next_req)
+    }
+
+    fn answer(
+        &mut self,
+        wanted: Req,
+        end: Instant,
+        news: &mut Vec<News>,
+    ) -> Result<Result<Event, Refusal>, Gone> {
+        loop {
+            match self.next(end)? {
+                Event::Refused { req, refusal } if req == wanted => return Ok(Err(refusal)),
+                event @ (Event::HeapCreated { req, .. } | Event::Admitted { req, .. })
+                    if req == wanted =>
+                {
+                    return Ok(Ok(event));
+                }
+                other => note(&other, news),
+            }
+        }
+    }
+
+    /// The next event; waits for it.
+    fn next(&mut self, end: Instant) -> Result<Event, Gone> {
+        loop {
+            if let Some(event) = self.receive()? {
+                return Ok(event);
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Gone);
+            }
+            epoll::wait_readable(self.fd()?, Some(left)).map_err(|_| Gone)?;
+        }
+    }
+
+    fn receive(&mut self) -> Result<Option<Event>, Gone> {
+        let mut buffer = [0; MAX_EVENT_BYTES];
+        let received = match socket::recvmsg(self.fd()?, &mut buffer, true) {
+            Ok(received) => received,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(None),
+            Err(_) => return Err(Gone),
+        };
+        if received.bytes == 0 || received.truncated || received.ctrunc {
+            return Err(Gone);
+        }
+        // A board that comes with it is closed: we have no use for it.
+        let event: Event = decode(&buffer[..received.bytes]).map_err(|_| Gone)?;
+        match event {
+            Event::Expelled { .. } => Err(Gone),
+            event => Ok(Some(event)),
+        }
+    }
+
+    fn send(&self, request: &Request) -> Result<(), Gone> {
+        socket::sendmsg(self.fd()?, &encode(request), &[], true).map_err(|_| Gone)
+    }
+
+    /// The descriptor, if it still is what it was.
+    fn fd(&self) -> Result<BorrowedFd<'_>, Gone> {
+        // SAFETY: not -1. If the number stands for nothing, or for something else, it is not used but for `fstat`.
+        let fd = unsafe { BorrowedFd::borrow_raw(self.fd) };
+        match process::identity(fd) {
+            Ok(identity) if identity == self.identity => Ok(fd),
+            _ => Err(Gone),
+        }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        if let Ok(fd) = self.fd() {
+            process::close(fd.as_raw_fd());
+        }
+    }
+}
+
+fn note(event: &Event, news: &mut Vec<News>) {
+    match *event {
+        Event::Shrink { target_bytes, .. } => news.push(News::Shrink(target_bytes)),
+        Event::Quota { quota_bytes, .. } => news.push(News::Quota(quota_bytes)),
+        _ => {}
+    }
+}
+
+/// Programs expect the lowest numbers for what they open; `select` cannot bear any above 1023.
+fn out_of_the_way(fd: OwnedFd) -> OwnedFd {
+    let limit = process::nofile_soft().min(1024).saturating_sub(BELOW_LIMIT);
+    process::dup_above(fd, i32::try_from(limit).unwrap_or(0))
+}

@@ -1,0 +1,98 @@
+//! The heap by plain addresses, for other faces (`tranship-preload`).
+
+use crate::{account, heap};
+use std::ptr::NonNull;
+
+pub use crate::account::Usage;
+
+/// The most that one allocation may have, bytes: what pointers can be subtracted over.
+const MAX_BYTES: usize = isize::MAX as usize;
+
+/// What the heap has, bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HeapStats {
+    /// Pages of small and middle allocations, those in caches included.
+    pub used_bytes: u64,
+    /// Free pages that still have memory.
+    pub spare_bytes: u64,
+    /// Mappings of large allocations.
+    pub mappings: usize,
+    /// Their bytes.
+    pub mapped_bytes: u64,
+}
+
+/// At least `bytes`, with undefined contents, aligned to `align`; `None`: refused, or `align` is no power of two.
+#[inline]
+#[must_use]
+pub fn alloc(bytes: usize, align: usize) -> Option<NonNull<u8>> {
+    if bytes > MAX_BYTES || !align.is_power_of_two() {
+        return None;
+    }
+    heap::alloc(bytes, align)
+}
+
+/// The same, of zeros.
+#[inline]
+#[must_use]
+pub fn alloc_zeroed(bytes: usize, align: usize) -> Option<NonNull<u8>> {
+    if bytes > MAX_BYTES || !align.is_power_of_two() {
+        return None;
+    }
+    heap::alloc_zeroed(bytes, align)
+}
+
+/// Takes memory back, on any thread. Leaves `errno` as it was.
+///
+/// # Safety
+/// `address` is from this heap and not freed, and nobody uses what is there any more.
+#[inline]
+pub unsafe fn free(address: NonNull<u8>) {
+    // SAFETY: the caller's word.
+    unsafe { heap::free(address) }
+}
+
+/// Gives memory another size; it may move. `None`: refused, nothing has changed.
+///
+/// # Safety
+/// As for [`free`].
+#[must_use]
+pub unsafe fn resize(address: NonNull<u8>, bytes: usize, align: usize) -> Option<NonNull<u8>> {
+    if bytes > MAX_BYTES {
+        return None;
+    }
+    // SAFETY: the caller's word.
+    unsafe { heap::resize(address, bytes, align) }
+}
+
+/// How many bytes may be used there.
+///
+/// # Safety
+/// `address` is from this heap and not freed.
+#[must_use]
+pub unsafe fn usable(address: NonNull<u8>) -> usize {
+    // SAFETY: the caller's word.
+    unsafe { heap::usable(address) }
+}
+
+/// Gives all that is not in use back to the kernel and the manager: caches of all threads, empty slabs, free pages.
+pub fn trim() {
+    heap::trim_all();
+}
+
+/// What is charged.
+#[must_use]
+pub fn usage() -> Usage {
+    account::usage()
+}
+
+/// What there is.
+#[must_use]
+pub fn stats() -> HeapStats {
+    let (arena, mappings, mapped_bytes) = heap::stats();
+    HeapStats {
+        used_bytes: arena.used_pages * tranship_zone::PAGE,
+        spare_bytes: (arena.committed_pages - arena.used_pages) * tranship_zone::PAGE,
+        mappings,
+        mapped_bytes,
+    }
+}

@@ -1,0 +1,75 @@
+//! What programs ask about the heap, and ask of it.
+
+use std::ffi::c_int;
+
+/// malloc_trim(3): gives back all that is free, whatever is asked to be kept. 1: it did so.
+#[unsafe(no_mangle)]
+pub extern "C" fn malloc_trim(_keep_bytes: usize) -> c_int {
+    heap::trim();
+    1
+}
+
+/// mallopt(3): there is nothing to set. 0: it was not set.
+#[unsafe(no_mangle)]
+pub extern "C" fn mallopt(_option: c_int, _value: c_int) -> c_int {
+    0
+}
+
+/// `struct mallinfo2`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Mallinfo2 {
+    /// Bytes of pages for small and middle blocks.
+    pub arena: usize,
+    /// Free chunks: not counted.
+    pub ordblks: usize,
+    /// Unused.
+    pub smblks: usize,
+    /// Mappings of large blocks.
+    pub hblks: usize,
+    /// Their bytes.
+    pub hblkhd: usize,
+    /// Unused.
+    pub usmblks: usize,
+    /// Unused.
+    pub fsmblks: usize,
+    /// Bytes in use, caches included.
+    pub uordblks: usize,
+    /// Bytes of free pages with memory.
+    pub fordblks: usize,
+    /// What malloc_trim would give back at least.
+    pub keepcost: usize,
+}
+
+/// `struct mallinfo`, whose numbers wrap around.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Mallinfo([c_int; 10]);
+
+/// mallinfo2(3).
+#[unsafe(no_mangle)]
+pub extern "C" fn mallinfo2() -> Mallinfo2 {
+    let stats = heap::stats();
+    let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    Mallinfo2 {
+        arena: size(stats.used_bytes + stats.spare_bytes),
+        hblks: stats.mappings,
+        hblkhd: size(stats.mapped_bytes),
+        uordblks: size(stats.used_bytes),
+        fordblks: size(stats.spare_bytes),
+        keepcost: size(stats.spare_bytes),
+        ..Mallinfo2::default()
+    }
+}
+
+/// mallinfo(3).
+#[unsafe(no_mangle)]
+pub extern "C" fn mallinfo() -> Mallinfo {
+    let m = mallinfo2();
+    let all = [
+        m.arena, m.ordblks, m.smblks, m.hblks, m.hblkhd, m.usmblks, m.fsmblks, m.uordblks,
+        m.fordblks, m.keepcost,
+    ];
+    #[allow(clippy::cast_possible_truncation, reason = "as the manual page says")]
+    Mallinfo(all.map(|value| value as c_int))
+}
