@@ -8,6 +8,8 @@
 //!                 Arena                           pages, and whose they are
 //! ```
 
+mod alarm;
+mod debug;
 mod keg;
 mod limit;
 mod managed;
@@ -16,6 +18,8 @@ mod request;
 mod supply;
 mod zone;
 
+pub use alarm::{Alarm, Warning};
+pub use debug::DebugOptions;
 pub use keg::{ItemKeg, KegError, MAX_ITEM_BYTES};
 pub use object::{Bytes, Object, Refused};
 pub use request::{AllocError, Request, Wait};

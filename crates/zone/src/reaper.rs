@@ -88,6 +88,8 @@ static ARMED: AtomicU32 = AtomicU32::new(0);
 static STARTED: AtomicBool = AtomicBool::new(false);
 /// When calls keep time: when the period is over.
 static DUE_NS: AtomicU64 = AtomicU64::new(0);
+/// Changes when an action is wanted.
+static WANTED: AtomicU32 = AtomicU32::new(0);
 /// One at a time.
 static KEEPING: AtomicBool = AtomicBool::new(false);
 
@@ -214,8 +216,7 @@ fn run() {
             let _ = futex::wait(&raw const ARMED, 0, None);
             continue;
         }
-        std::thread::sleep(period);
-        act();
+        rest(period);
         if !period_over() {
             // Whoever caches something from here on finds it 0 and sets it; what was cached before is found below.
             // Ordering: SeqCst: before the second look; the locks that it takes order it against those who cache.
@@ -227,9 +228,37 @@ fn run() {
     }
 }
 
+/// Lets a period pass, and acts whenever somebody wants it.
+fn rest(period: Duration) {
+    let begun = std::time::Instant::now();
+    loop {
+        let wanted = WANTED.load(Ordering::Relaxed);
+        act();
+        let left = period.saturating_sub(begun.elapsed());
+        if left.is_zero() {
+            break;
+        }
+        let _ = futex::wait(&raw const WANTED, wanted, Some(left));
+    }
+}
+
 /// Runs the actions that zones want done by somebody who holds nothing.
-pub(crate) fn act() {
+fn act() {
     zones().iter().for_each(|zone| zone.act());
+}
+
+/// A zone wants its action done soon. The caller holds no lock of a zone.
+pub(crate) fn wake_to_act() {
+    if DRIVER.load(Ordering::Relaxed) == THREAD {
+        keep_time();
+    }
+    // There may be no thread after all.
+    if DRIVER.load(Ordering::Relaxed) == THREAD {
+        WANTED.fetch_add(1, Ordering::Relaxed);
+        let _ = futex::wake(&raw const WANTED, 1);
+    } else {
+        act();
+    }
 }
 
 /// What is held over a fork. Only the forking thread touches it, between `before_fork` and the release.

@@ -217,6 +217,11 @@ impl ItemKeg {
         self.arena.at(u64::from(item) * UNIT)
     }
 
+    /// The number of an item at an address; `None` outside the arena.
+    pub(crate) fn number(&self, address: NonNull<u8>) -> Option<u32> {
+        u32::try_from(self.arena.offset_of(address.as_ptr())? / UNIT).ok()
+    }
+
     /// Bytes of a slab.
     pub(crate) fn slab_bytes(&self) -> u64 {
         u64::from(self.slabs.lock().shape().pages) * PAGE

@@ -73,6 +73,12 @@ impl Limit {
         self.state.lock().sleepers.len()
     }
 
+    /// Whether an allocation would find none left, or others asleep.
+    pub(crate) fn is_met(&self) -> bool {
+        let state = self.state.lock();
+        !state.sleepers.is_empty() || state.count >= state.max
+    }
+
     /// Counts up to `want` items; fewer, or none, at the limit or when others sleep.
     pub(crate) fn take(&self, want: u64) -> u64 {
         let mut state = self.state.lock();

@@ -30,13 +30,18 @@ impl<O: Object> Managed for Inner<Supply<O>> {
     }
 
     fn act(&self) {
-        self.backend.act();
+        self.backend.bell.act();
     }
 
     fn hold(&self, phase: Phase) {
         match phase {
             Phase::Pressure => self.backend.pressed.hold(),
-            Phase::Limit => self.backend.limit.hold(),
+            Phase::Limit => {
+                self.backend.limit.hold();
+                if let Some(debug) = &self.backend.debug {
+                    debug.lock().hold();
+                }
+            }
             phase => self.hold_zone(phase),
         }
     }
@@ -46,7 +51,12 @@ impl<O: Object> Managed for Inner<Supply<O>> {
         unsafe {
             match phase {
                 Phase::Pressure => self.backend.pressed.release(),
-                Phase::Limit => self.backend.limit.release(child),
+                Phase::Limit => {
+                    if let Some(debug) = &self.backend.debug {
+                        debug.lock().release();
+                    }
+                    self.backend.limit.release(child);
+                }
                 phase => self.release_zone(phase, child),
             }
         }

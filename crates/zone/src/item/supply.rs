@@ -1,5 +1,7 @@
 //! What stands between a zone's caches and its keg: initialising, and the limit.
 
+use super::alarm::Bell;
+use super::debug::Debug;
 use super::keg::ItemKeg;
 use super::limit::Limit;
 use super::object::Object;
@@ -20,12 +22,11 @@ pub(crate) struct Supply<O> {
     pub(crate) limit: Limit,
     /// Whether the zone is under pressure because somebody sleeps.
     pub(crate) pressed: Lock<bool>,
+    pub(crate) bell: Bell,
+    pub(crate) debug: Option<Debug>,
 }
 
 impl<O: Object> Supply<O> {
-    /// What waits for somebody who holds no lock.
-    pub(crate) fn act(&self) {}
-
     /// Imports one item that the limit has counted already; if there is none, it is counted no more.
     pub(super) fn import_one(&self, wait: Wait, use_reserve: bool) -> Result<u32, AllocError> {
         let mut one = Vec::with_capacity(1);

@@ -1,5 +1,7 @@
 //! A zone of items in memory: allocate, free, by pointer.
 
+use super::alarm::{Alarm, Bell};
+use super::debug::{Debug, DebugOptions};
 use super::keg::ItemKeg;
 use super::limit::{Limit, Outcome};
 use super::object::{Bytes, Object};
@@ -8,6 +10,7 @@ use super::supply::Supply;
 use crate::arena::UNIT;
 use crate::config::{Level, ZoneConfig, ZoneStats};
 use crate::lock::Lock;
+use crate::reaper;
 use crate::zone::Zone;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -24,6 +27,10 @@ pub struct ItemOptions {
     pub max: u64,
     /// How it caches; `None`: after the size of the items.
     pub cache: Option<ZoneConfig>,
+    /// What happens when an allocation meets the limit.
+    pub alarm: Alarm,
+    /// Whether wrong use is looked for. Costs nothing when not: the caches, which a debugged zone has not, do not know of it.
+    pub debug: Option<DebugOptions>,
 }
 
 impl ItemOptions {
@@ -34,6 +41,23 @@ impl ItemOptions {
             name: name.into(),
             max: u64::MAX,
             cache: None,
+            alarm: Alarm::default(),
+            debug: None,
+        }
+    }
+
+    /// With such an alarm at the limit.
+    #[must_use]
+    pub fn alarm(self, alarm: Alarm) -> Self {
+        Self { alarm, ..self }
+    }
+
+    /// Looks for wrong use. Give the keg some slack, so that overruns are seen ([`ItemKeg::with_slack`]).
+    #[must_use]
+    pub fn debug(self, debug: DebugOptions) -> Self {
+        Self {
+            debug: Some(debug),
+            ..self
         }
     }
 
@@ -108,12 +132,26 @@ impl<O: Object> ItemZone<O> {
             .capped(options.max)
             .with_depot(u32::MAX)
             .with_barrier(membarrier::private_expedited);
+        let config = if options.debug.is_some() {
+            ZoneConfig {
+                initial: 0,
+                max: 0,
+                depot_items: 0,
+                ..config
+            }
+        } else {
+            config
+        };
         let supply = Supply {
             name: options.name.into(),
             keg: keg.clone(),
             object,
             limit: Limit::new(options.max),
             pressed: Lock::new(false),
+            bell: Bell::new(options.alarm),
+            debug: options
+                .debug
+                .map(|options| Debug::new(options, O::INITIALIZED)),
         };
         Self {
             zone: Zone::managed(config, supply),
@@ -151,6 +189,10 @@ impl<O: Object> ItemZone<O> {
     /// `item` was allocated from this zone and not freed since, and nobody uses it any more.
     #[inline]
     pub unsafe fn free(&self, item: NonNull<u8>) {
+        if self.supply().debug.is_some() {
+            self.free_debugged(item);
+            return;
+        }
         self.object().dtor(item);
         self.zone.free(self.number(item));
     }
@@ -179,7 +221,9 @@ impl<O: Object> ItemZone<O> {
     pub fn set_max(&self, max: u64) {
         let config = ZoneConfig::for_item(self.keg().item_bytes()).capped(max);
         self.supply().limit.set_max(max);
-        self.zone.set_capacity(config.max, u32::MAX);
+        if self.supply().debug.is_none() {
+            self.zone.set_capacity(config.max, u32::MAX);
+        }
     }
 
     /// Whether allocations sleep at the limit: others' zones may hold what this one is short of.
@@ -190,13 +234,25 @@ impl<O: Object> ItemZone<O> {
 
     /// Gives what is cached to the keg (after `fini`).
     pub fn drain(&self, level: Level) {
+        self.flush_quarantine();
         self.zone.drain(level);
     }
 
     /// No more allocations, sleepers are refused, and what is freed goes to the keg.
     pub fn close(&self) {
+        if !std::thread::panicking() {
+            self.flush_quarantine();
+        }
         self.zone.close();
         self.supply().limit.close();
+    }
+
+    /// The items that are out and who allocated them, as far as the zone is debugged.
+    #[must_use]
+    pub fn holders(&self) -> Vec<(NonNull<u8>, String)> {
+        let supply = self.supply();
+        let debug = supply.debug.as_ref();
+        debug.map_or_else(Vec::new, |debug| debug.holders(&supply.keg))
     }
 
     /// What the zone has done and has.
@@ -243,7 +299,14 @@ impl<O: Object> ItemZone<O> {
     #[inline(never)]
     fn alloc_slow(&self, arg: O::Arg<'_>, request: Request) -> Result<NonNull<u8>, AllocError> {
         match self.obtain(request) {
-            Ok(item) => self.construct(item, arg),
+            Ok(item) => {
+                let Some(debug) = &self.supply().debug else {
+                    return self.construct(item, arg);
+                };
+                let address = self.construct(item, arg)?;
+                debug.on_alloc(self.keg(), item);
+                Ok(address)
+            }
             Err(error) => {
                 self.zone.count_failure();
                 Err(error)
@@ -260,13 +323,21 @@ impl<O: Object> ItemZone<O> {
         }
         let limit = &self.supply().limit;
         // What other threads have cached counts against the limit, and must not be the reason for having none.
-        if limit.sleepers() == 0 && self.zone.stats().cached() > 0 {
+        let resting = self.flush_quarantine();
+        if limit.sleepers() == 0 && (resting || self.zone.stats().cached() > 0) {
             self.zone.drain(Level::All);
             if let Some(item) = self.zone.obtain() {
                 return Ok(item);
             }
         }
-        let outcome = limit.sleep(request.wait, || self.press());
+        if limit.is_met() && self.supply().bell.ring(self.name(), limit.max()) {
+            reaper::wake_to_act();
+        }
+        let outcome = limit.sleep(request.wait, || {
+            self.press();
+            // What was freed into the quarantine before that.
+            self.flush_quarantine();
+        });
         self.press();
         match outcome {
             Outcome::Granted => {
@@ -279,6 +350,32 @@ impl<O: Object> ItemZone<O> {
             Outcome::TimedOut => Err(AllocError::Limit { max: limit.max() }),
             Outcome::Closed => Err(AllocError::Closed),
         }
+    }
+
+    #[cold]
+    fn free_debugged(&self, address: NonNull<u8>) {
+        let (supply, name) = (self.supply(), self.name());
+        let Some(debug) = &supply.debug else { return };
+        debug.check_free(name, &supply.keg, address);
+        self.object().dtor(address);
+        let rested = debug.on_free(
+            name,
+            &supply.keg,
+            self.number(address),
+            !self.is_exhausted(),
+        );
+        rested.into_iter().for_each(|item| self.zone.free(item));
+    }
+
+    /// What rests goes to the keg; returns whether something did.
+    fn flush_quarantine(&self) -> bool {
+        let supply = self.supply();
+        let rested = match &supply.debug {
+            None => return false,
+            Some(debug) => debug.flush(&supply.name, &supply.keg),
+        };
+        rested.iter().for_each(|&item| self.zone.free(item));
+        !rested.is_empty()
     }
 
     /// While anybody sleeps nothing is cached.

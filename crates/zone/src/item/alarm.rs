@@ -1,0 +1,109 @@
+//! What happens when a zone is found at its limit: a warning now and then, and an action.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use tranship_sys::time;
+
+/// Said when a zone is at its limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Warning<'a> {
+    /// What the zone is called.
+    pub name: &'a str,
+    /// Its limit.
+    pub max: u64,
+    /// How many allocations met it so far.
+    pub times: u64,
+}
+
+type Warn = Arc<dyn Fn(Warning<'_>) + Send + Sync>;
+type Action = Arc<dyn Fn() + Send + Sync>;
+
+/// What to do at the limit.
+#[derive(Clone, Default)]
+pub struct Alarm {
+    warn: Option<(Warn, Duration)>,
+    action: Option<Action>,
+}
+
+impl Alarm {
+    /// Calls `warn` when an allocation meets the limit, at most once in `every`. On the thread that allocates, which holds no
+    /// lock of the zone.
+    #[must_use]
+    pub fn warn(self, every: Duration, warn: impl Fn(Warning<'_>) + Send + Sync + 'static) -> Self {
+        Self {
+            warn: Some((Arc::new(warn), every)),
+            ..self
+        }
+    }
+
+    /// Calls `action` soon after an allocation met the limit, once for all that meet it until then: to free what can be
+    /// freed. On the thread that keeps time for reclamation; if there is none, on the one that allocates.
+    #[must_use]
+    pub fn action(self, action: impl Fn() + Send + Sync + 'static) -> Self {
+        Self {
+            action: Some(Arc::new(action)),
+            ..self
+        }
+    }
+}
+
+impl std::fmt::Debug for Alarm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Alarm")
+            .field("warn", &self.warn.is_some())
+            .field("action", &self.action.is_some())
+            .finish()
+    }
+}
+
+/// A zone's alarm.
+pub(crate) struct Bell {
+    alarm: Alarm,
+    times: AtomicU64,
+    /// When it may warn again; 0: now.
+    quiet_until_ns: AtomicU64,
+    wanted: AtomicBool,
+}
+
+impl Bell {
+    pub(super) fn new(alarm: Alarm) -> Self {
+        Self {
+            alarm,
+            times: AtomicU64::new(0),
+            quiet_until_ns: AtomicU64::new(0),
+            wanted: AtomicBool::new(false),
+        }
+    }
+
+    /// An allocation met the limit. Returns whether the action is wanted.
+    pub(super) fn ring(&self, name: &str, max: u64) -> bool {
+        let times = self.times.fetch_add(1, Ordering::Relaxed) + 1;
+        if let Some((warn, every)) = &self.alarm.warn {
+            let (now, quiet) = (
+                time::monotonic_ns(),
+                self.quiet_until_ns.load(Ordering::Relaxed),
+            );
+            let every = u64::try_from(every.as_nanos()).unwrap_or(u64::MAX);
+            let next = now.saturating_add(every);
+            let mine = now >= quiet
+                && self
+                    .quiet_until_ns
+                    .compare_exchange(quiet, next, Ordering::Relaxed, Ordering::Relaxed)
+                    .is_ok();
+            if mine {
+                warn(Warning { name, max, times });
+            }
+        }
+        self.alarm.action.is_some() && !self.wanted.swap(true, Ordering::Relaxed)
+    }
+
+    /// Runs the action if it is wanted.
+    pub(crate) fn act(&self) {
+        if let Some(action) = &self.alarm.action
+            && self.wanted.swap(false, Ordering::Relaxed)
+        {
+            action();
+        }
+    }
+}
