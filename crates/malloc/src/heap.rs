@@ -23,15 +23,12 @@ const BUCKET_BYTES: u64 = 32 << 10;
 
 /// Free pages keep their memory up to this, or an eighth of what is in use.
 const SPARE_PAGES: u64 = 512;
-const TICK_NS: u64 = 100_000_000;
-/// Caches are emptied every so many ticks, those of threads that sleep included.
-const DRAIN_TICKS: u64 = 16;
+const TICK_NS: u64 = 250_000_000;
 
 pub(crate) struct Heap {
     arena: Arc<Arena>,
     zones: [ItemZone<Bytes>; COUNT],
     next_tick: AtomicU64,
-    ticks: AtomicU64,
 }
 
 /// The heap, once it is there.
@@ -217,7 +214,7 @@ fn make() -> Option<&'static Heap> {
 
 impl Heap {
     fn new() -> std::io::Result<Heap> {
-        tranship_zone::at_thread_end(inside::enter, inside::leave);
+        tranship_zone::around_own_work(inside::enter, inside::leave);
         // Before the zones' own handlers, so that their locks are taken before ours.
         fork::install()?;
         let arena = Arc::new(Arena::new(window::Charged::reserve()?)?);
@@ -231,7 +228,6 @@ impl Heap {
             arena,
             zones,
             next_tick: AtomicU64::new(0),
-            ticks: AtomicU64::new(0),
         })
     }
 
@@ -282,14 +278,11 @@ impl Heap {
         if account::listen() {
             return self.reclaim();
         }
-        self.arena.age();
-        let ticks = 1 + self.ticks.fetch_add(1, Ordering::Relaxed);
-        if ticks.is_multiple_of(DRAIN_TICKS) {
-            for zone in &self.zones {
-                zone.drain(Level::All);
-                zone.keg().reap();
-            }
+        for zone in &self.zones {
+            zone.period_over();
+            zone.keg().reap();
         }
+        self.arena.age();
     }
 
     /// Gives back all that is not in use.
@@ -309,6 +302,7 @@ fn options(bytes: u64) -> ItemOptions {
         initial: (max / 4).max(2),
         max,
         depot_items: 2 * max,
+        allocator: true,
         ..config
     };
     ItemOptions {

@@ -19,6 +19,9 @@ pub struct ZoneConfig {
     /// Lets a drain take what other threads have cached. Without it they are asked, and give it back at their next
     /// call.
     pub barrier: Option<Barrier>,
+    /// Whether the program's allocator is made of it. Then nobody keeps time for it (it is told by
+    /// [`ItemZone::period_over`](crate::ItemZone::period_over)), and its locks are the innermost: others allocate under theirs.
+    pub allocator: bool,
 }
 
 impl ZoneConfig {
@@ -32,6 +35,7 @@ impl ZoneConfig {
             max,
             depot_items: 2 * max,
             barrier: None,
+            allocator: false,
         }
     }
 

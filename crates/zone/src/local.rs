@@ -5,9 +5,10 @@
 //! destructor gives everything back.
 
 use crate::cache::Cache;
+use crate::own_work::OwnWork;
 use std::cell::{Cell, RefCell};
 use std::ptr;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// Zones whose caches are found without reading where the table is.
 const DIRECT_ZONES: usize = 128;
@@ -16,17 +17,6 @@ thread_local! {
     static DIRECT: [Cell<*const Cache>; DIRECT_ZONES] = const { [const { Cell::new(ptr::null()) }; DIRECT_ZONES] };
     static TABLE: Cell<(*const *const Cache, usize)> = const { Cell::new((ptr::null(), 0)) };
     static OWNED: Owned = const { Owned { caches: RefCell::new(Caches { owned: Vec::new(), table: Vec::new() }) } };
-}
-
-type Hooks = (fn(), fn());
-
-/// Called before and after a thread that ends gives its caches back, for an allocator that has to know that what is
-/// allocated meanwhile (by any zone) is for zones.
-static AT_THREAD_END: OnceLock<Hooks> = OnceLock::new();
-
-/// Has these called before and after any thread that ends gives its caches back; once in a process.
-pub fn at_thread_end(before: fn(), after: fn()) {
-    let _ = AT_THREAD_END.set((before, after));
 }
 
 struct Owned {
@@ -93,10 +83,7 @@ pub(crate) fn set(index: usize, cache: Arc<Cache>) -> bool {
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        let hooks = AT_THREAD_END.get();
-        if let Some((before, _)) = hooks {
-            before();
-        }
+        let _work = OwnWork::begin();
         TABLE.set((ptr::null(), 0));
         DIRECT.with(|direct| direct.iter().for_each(|cache| cache.set(ptr::null())));
         let caches = std::mem::take(&mut self.caches.get_mut().owned);
@@ -104,9 +91,6 @@ impl Drop for Owned {
             if let Some(home) = cache.home.upgrade() {
                 home.thread_exit(&cache);
             }
-        }
-        if let Some((_, after)) = hooks {
-            after();
         }
     }
 }

@@ -14,6 +14,7 @@
 use crate::config::Level;
 use crate::item::{ItemKeg, ItemStats};
 use crate::lock::Lock;
+use crate::own_work::OwnWork;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Once, Weak};
 use std::time::Duration;
@@ -43,6 +44,8 @@ pub struct Report {
 /// A zone that takes part.
 pub(crate) trait Managed: Send + Sync {
     fn period(&self) -> bool;
+    /// Whether the program's allocator is made of it.
+    fn is_allocator(&self) -> bool;
     fn report(&self) -> Report;
     fn drain(&self, level: Level);
     fn keg(&self) -> &Arc<ItemKeg>;
@@ -117,10 +120,12 @@ pub fn period_over() -> bool {
         return true;
     }
     PERIODS.fetch_add(1, Ordering::Relaxed);
+    let work = OwnWork::begin();
     let mut more = false;
-    for zone in zones() {
+    for zone in zones().iter().filter(|zone| !zone.is_allocator()) {
         more |= zone.period();
     }
+    drop(work);
     // Ordering: as any lock; pairs with the acquire above.
     KEEPING.store(false, Ordering::Release);
     more
@@ -135,6 +140,7 @@ pub fn reports() -> Vec<Report> {
 /// Drains all item zones of this process, and gives all free memory of their arenas back: for who is short of memory now.
 /// Returns how many bytes went back to the system.
 pub fn reclaim(level: Level) -> u64 {
+    let _work = OwnWork::begin();
     let zones = zones();
     zones.iter().for_each(|zone| zone.drain(level));
     let purge = |zone: &Arc<dyn Managed>| {
@@ -274,9 +280,12 @@ struct Held {
 }
 
 extern "C" fn before_fork() {
+    let _work = OwnWork::begin();
     let mut held = HELD.lock();
     // No allocation from here on but these two, before any lock of a zone is held.
-    let zones = zones();
+    let mut zones = zones();
+    // Those that an allocator is made of come last: others allocate under their locks.
+    zones.sort_by_key(|zone| zone.is_allocator());
     let mut kegs: Vec<(Arc<ItemKeg>, bool)> = Vec::with_capacity(zones.len());
     for keg in zones.iter().map(|zone| zone.keg()) {
         if !kegs.iter().any(|(other, _)| Arc::ptr_eq(other, keg)) {
@@ -286,14 +295,22 @@ extern "C" fn before_fork() {
             kegs.push((keg.clone(), first));
         }
     }
+    let others = zones.partition_point(|zone| !zone.is_allocator());
+    let theirs = |keg: &Arc<ItemKeg>| zones[..others].iter().any(|z| Arc::ptr_eq(z.keg(), keg));
+    let other_kegs = kegs.partition_point(|(keg, _)| theirs(keg));
     ZONES.hold();
     crate::registry::hold();
-    for phase in PHASES {
-        zones.iter().for_each(|zone| zone.hold(phase));
+    for (zones, kegs) in [
+        (&zones[..others], &kegs[..other_kegs]),
+        (&zones[others..], &kegs[other_kegs..]),
+    ] {
+        for phase in PHASES {
+            zones.iter().for_each(|zone| zone.hold(phase));
+        }
+        kegs.iter().for_each(|(keg, _)| keg.hold());
+        let arenas = kegs.iter().filter(|(_, first)| *first);
+        arenas.for_each(|(keg, _)| keg.arena().hold());
     }
-    kegs.iter().for_each(|(keg, _)| keg.hold());
-    let arenas = kegs.iter().filter(|(_, first)| *first);
-    arenas.for_each(|(keg, _)| keg.arena().hold());
     *held = Held { zones, kegs };
     std::mem::forget(held);
 }
@@ -310,6 +327,7 @@ extern "C" fn after_fork_in_child() {
 }
 
 fn after_fork(child: bool) {
+    let _work = OwnWork::begin();
     // SAFETY: `before_fork` left these locks held, and this is the thread that ran it, or its copy.
     let held = unsafe {
         let held = std::mem::replace(

@@ -52,7 +52,7 @@ pub(crate) struct Inner<B> {
     max: AtomicU32,
     keep: AtomicU32,
     closed: AtomicBool,
-    config: ZoneConfig,
+    pub(crate) config: ZoneConfig,
     depot: Lock<Depot>,
     members: Lock<Members>,
     /// One thief at a time, as it holds many caches' locks.
@@ -123,6 +123,11 @@ impl<B: Backend> Zone<B> {
         let inner: Weak<Inner<B>> = Arc::downgrade(&zone.inner);
         reaper::join(inner);
         zone
+    }
+
+    /// See [`ItemZone::period_over`](crate::ItemZone::period_over).
+    pub(crate) fn period_over(&self) -> bool {
+        self.inner.period_over()
     }
 
     /// The backend.

@@ -96,6 +96,7 @@ fn config(max: u32) -> ZoneConfig {
         max,
         depot_items: 2 * max,
         barrier: Some(membarrier),
+        allocator: false,
     }
 }
 

@@ -14,6 +14,10 @@ impl<O: Object> Managed for Inner<Supply<O>> {
         self.period_over()
     }
 
+    fn is_allocator(&self) -> bool {
+        self.config.allocator
+    }
+
     fn report(&self) -> Report {
         Report {
             name: self.backend.name.to_string(),

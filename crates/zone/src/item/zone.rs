@@ -238,6 +238,12 @@ impl<O: Object> ItemZone<O> {
         self.zone.drain(level);
     }
 
+    /// A period is over, for a zone for which nobody keeps time ([`ZoneConfig::allocator`]): gives back what caches have not
+    /// needed. Returns whether there may be more to do after the next one.
+    pub fn period_over(&self) -> bool {
+        self.zone.period_over()
+    }
+
     /// No more allocations, sleepers are refused, and what is freed goes to the keg.
     pub fn close(&self) {
         if !std::thread::panicking() {

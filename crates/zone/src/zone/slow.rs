@@ -58,7 +58,7 @@ impl<B: Backend> Inner<B> {
     }
 
     fn arm(&self) {
-        if self.managed {
+        if self.managed && !self.config.allocator {
             reaper::arm();
         }
     }
