@@ -8,6 +8,8 @@ needs=(
     "cc:gcc:builds the C parts of zstd and BLAKE3"
     "make:make:runs the targets"
     "python3:python3:tests of the Python face"
+    "iperf3:iperf3:measures the packet path of examples/netpath"
+    "ip:iproute2:makes the network namespaces for that"
     "unshare:util-linux:the test of two containers"
 )
 

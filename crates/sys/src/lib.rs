@@ -26,6 +26,7 @@ pub mod signals;
 pub mod socket;
 pub mod syscalls;
 pub mod time;
+pub mod tun;
 
 pub use fork::ForkGuard;
 

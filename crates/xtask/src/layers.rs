@@ -8,7 +8,15 @@ use std::process::Command;
 
 /// The layers, highest first; inside a layer an arrow may point only to a crate listed later.
 const LAYERS: &[(&str, &[&str])] = &[
-    ("dev", &["xtask", "tranship-bench", "tranship-testkit"]),
+    (
+        "dev",
+        &[
+            "xtask",
+            "tranship-bench",
+            "tranship-testkit",
+            "tranship-netpath",
+        ],
+    ),
     (
         "faces",
         &[

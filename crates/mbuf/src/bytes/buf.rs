@@ -32,13 +32,14 @@ impl Chain {
     /// A [`BufMut`] that writes behind the last byte, into the space of the mbufs that are there; for more,
     /// [`reserve`](Self::reserve) first.
     pub fn writer(&mut self) -> Writer<'_> {
-        let mut at = self.first();
-        for seg in self.segs() {
-            if seg.len() > 0 {
-                at = seg;
-            }
-        }
+        let at = self.tail();
         Writer { chain: self, at }
+    }
+
+    /// The last mbuf with data; the first if there is none.
+    pub(crate) fn tail(&self) -> Seg {
+        let with_data = self.segs().filter(|seg| seg.len() > 0);
+        with_data.last().unwrap_or(self.first())
     }
 }
 

@@ -4,8 +4,7 @@ use crate::alloc::Mbufs;
 use crate::chain::Chain;
 use crate::error::Error;
 use crate::flags::{Flags, Kind};
-use crate::seg::Seg;
-use std::io::{IoSlice, IoSliceMut};
+use std::io::{self, IoSlice, IoSliceMut};
 
 impl Mbufs {
     /// A packet with copies of these bytes, its data `space` bytes from the start of its first mbuf, so that headers fit in
@@ -58,6 +57,35 @@ impl Chain {
         Ok(at - offset.min(total))
     }
 
+    /// Lets `read` (a `readv`, say) fill the space behind the last byte, the slices in order; it says how many bytes there
+    /// are now. Mbufs that stay empty at the end are freed.
+    ///
+    /// # Errors
+    /// Those of `read`; the chain is as before.
+    ///
+    /// # Panics
+    /// If `read` says more than there was room for.
+    pub fn fill_with(
+        &mut self,
+        read: impl FnOnce(&mut [IoSliceMut<'_>]) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let mut slices = Vec::new();
+        for seg in self.tail().walk().filter(|seg| seg.trailing() > 0) {
+            let (at, len) = (seg.data().wrapping_add(seg.len()), seg.trailing());
+            // SAFETY: the free space of a writable mbuf, each once, borrowed with the chain. It was written or came zeroed
+            // from the kernel.
+            slices.push(IoSliceMut::new(unsafe {
+                std::slice::from_raw_parts_mut(at, len)
+            }));
+        }
+        let bytes = read(&mut slices)?;
+        let mut writer = self.writer();
+        // SAFETY: initialised, as above.
+        unsafe { bytes::BufMut::advance_mut(&mut writer, bytes) };
+        self.drop_empty_tail();
+        Ok(bytes)
+    }
+
     /// Copies the bytes that cannot be read in place into mbufs of one's own: pieces of files (`mb_unmapped_to_ext`), and
     /// bytes that their writer may still change.
     #[doc(alias = "mb_unmapped_to_ext")]
@@ -77,8 +105,7 @@ impl Chain {
 
     /// Frees the mbufs behind the last byte, except the first.
     pub(crate) fn drop_empty_tail(&mut self) {
-        let last = self.segs().filter(|seg| seg.len() > 0).last();
-        let last: Seg = last.unwrap_or(self.first());
+        let last = self.tail();
         if let Some(behind) = last.next() {
             last.set_next(None);
             drop(Chain::new(behind));

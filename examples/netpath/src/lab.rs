@@ -1,0 +1,188 @@
+//! Network namespaces for trying things out: each is a host of its own, with nothing but what it is given.
+
+use crate::tap::Tap;
+use anyhow::{Context, Result, bail};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+const PREFIX: &str = "netpath-";
+
+/// A network namespace, made by `ip netns`; it goes when this is dropped.
+#[derive(Debug)]
+pub struct Host {
+    name: String,
+}
+
+impl Host {
+    /// Makes one. Needs root and `ip` (Debian: iproute2).
+    ///
+    /// # Errors
+    /// What `ip` says.
+    pub fn new(what: &str) -> Result<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        // Ordering: only the number itself must be unique.
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        sweep();
+        let name = format!("{PREFIX}{}-{number}-{what}", std::process::id());
+        run("ip", &["netns", "add", &name])?;
+        let host = Self { name };
+        host.run("ip", &["link", "set", "lo", "up"])?;
+        Ok(host)
+    }
+
+    /// Plugs a device in: its name here, its address (`10.0.0.2/24`) and its MTU.
+    ///
+    /// # Errors
+    /// What `ip` says.
+    pub fn plug(&self, tap: &Tap, address: &str, mtu: usize) -> Result<()> {
+        run("ip", &["link", "set", tap.name(), "netns", &self.name])?;
+        self.run(
+            "ip",
+            &["link", "set", tap.name(), "mtu", &mtu.to_string(), "up"],
+        )?;
+        self.run("ip", &["address", "add", address, "dev", tap.name()])
+    }
+
+    /// Sets one of its kernel settings, named by its path below /proc/sys.
+    ///
+    /// # Errors
+    /// If there is none of that name.
+    pub fn set(&self, setting: &str, value: &str) -> Result<()> {
+        self.run(
+            "sh",
+            &["-c", &format!("echo {value} > /proc/sys/{setting}")],
+        )
+    }
+
+    /// Runs a program in it and returns what it printed.
+    ///
+    /// # Errors
+    /// If it cannot be started or fails.
+    pub fn output(&self, program: &str, args: &[&str]) -> Result<String> {
+        let output = self
+            .command(program, args)
+            .output()
+            .context(program.to_owned())?;
+        if !output.status.success() {
+            let (out, error) = (&output.stdout, &output.stderr);
+            let text = String::from_utf8_lossy(if error.is_empty() { out } else { error });
+            bail!("{program} {}: {}", args.join(" "), text.trim());
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Runs a program in it.
+    ///
+    /// # Errors
+    /// If it cannot be started or fails.
+    pub fn run(&self, program: &str, args: &[&str]) -> Result<()> {
+        self.output(program, args).map(drop)
+    }
+
+    /// Starts a program in it.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn spawn(&self, program: &str, args: &[&str]) -> Result<Running> {
+        let mut command = self.command(program, args);
+        let child = command
+            .stdout(Stdio::null())
+            .spawn()
+            .context(program.to_owned())?;
+        Ok(Running(child))
+    }
+
+    /// Waits until somebody listens on a TCP port in it.
+    ///
+    /// # Errors
+    /// If it cannot be asked.
+    pub fn listening(&self, port: &str) -> Result<()> {
+        let filter = format!("sport = :{port}");
+        loop {
+            let output = self.output("ss", &["--no-header", "--listening", "--tcp", &filter])?;
+            if !output.trim().is_empty() {
+                return Ok(());
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    fn command(&self, program: &str, args: &[&str]) -> Command {
+        let mut command = Command::new("ip");
+        command
+            .args(["netns", "exec", &self.name, program])
+            .args(args);
+        command.stdin(Stdio::null());
+        command
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        if let Err(problem) = run("ip", &["netns", "delete", &self.name]) {
+            eprintln!("netpath: {} stays: {problem:#}", self.name);
+        }
+    }
+}
+
+/// A running program; it is killed when this is dropped.
+#[derive(Debug)]
+pub struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Both fail only if it has ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Whether namespaces and devices can be made here; else why not.
+///
+/// # Errors
+/// The first thing that is missing, in words.
+pub fn possible() -> Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        bail!("needs root, to make network namespaces and TAP devices");
+    }
+    std::fs::metadata("/dev/net/tun").context("/dev/net/tun: the kernel has no TUN/TAP driver")?;
+    let host = Host::new("try").context("making a network namespace")?;
+    drop(host);
+    Ok(())
+}
+
+/// Removes the namespaces of processes that ended without doing so.
+fn sweep() {
+    let Ok(names) = std::fs::read_dir("/run/netns") else {
+        return; // Nobody has made any yet.
+    };
+    for name in names
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok())
+    {
+        let Some(rest) = name.strip_prefix(PREFIX) else {
+            continue;
+        };
+        let pid = rest.split('-').next().unwrap_or_default();
+        if !std::path::Path::new("/proc").join(pid).exists() {
+            // Somebody else may be sweeping too.
+            let _ = run("ip", &["netns", "delete", &name]);
+        }
+    }
+}
+
+fn run(program: &str, args: &[&str]) -> Result<()> {
+    let output = Command::new(program)
+        .args(args)
+        .stdin(Stdio::null())
+        .output();
+    let output = output.with_context(|| format!("{program} (Debian: iproute2)"))?;
+    if !output.status.success() {
+        bail!(
+            "{program} {}: {}",
+            args.join(" "),
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+    }
+    Ok(())
+}

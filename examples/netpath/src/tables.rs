@@ -1,0 +1,17 @@
+//! What a run did, in words: the tables of section 4 of "Network Buffer Allocation in the FreeBSD Operating System".
+
+use std::fmt::Write;
+use tranship_mbuf::{Calls, Mbufs};
+
+/// Calls of each routine since `before`, and how many packets had which size.
+#[must_use]
+pub fn describe(mbufs: &Mbufs, before: &Calls) -> String {
+    let mut text = String::new();
+    let calls = Calls::now().since(before);
+    for (_, name, count) in calls.iter().filter(|(_, _, count)| *count > 0) {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{count:>12}  {name}");
+    }
+    let _ = write!(text, "{}", mbufs.stats());
+    text
+}

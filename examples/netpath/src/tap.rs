@@ -1,0 +1,85 @@
+//! A TAP device: an Ethernet port whose other end is the kernel's network stack.
+//!
+//! Linux `Documentation/networking/tuntap.rst`. One `readv` takes one frame, one `writev` sends one; nothing blocks.
+
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use std::io::{self, IoSlice, IoSliceMut};
+
+/// Bytes in front of each frame of a device that was opened with [`Offload::Segments`]: `struct virtio_net_hdr`.
+pub const VNET_HEADER: usize = 10;
+
+/// What the kernel leaves to us.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Offload {
+    /// Nothing: frames of at most the device's MTU, checksums complete.
+    None,
+    /// Checksums are partial and TCP segments up to 64 KiB long; each frame has a [`VNET_HEADER`] in front.
+    Segments,
+}
+
+/// An open device. It is gone when this is dropped.
+#[derive(Debug)]
+pub struct Tap {
+    fd: OwnedFd,
+    name: String,
+    offload: Offload,
+}
+
+impl Tap {
+    /// Makes a device in this process's network namespace. It may then be moved into another one; the descriptor
+    /// stays valid. Needs CAP_NET_ADMIN.
+    ///
+    /// # Errors
+    /// If the name is not 1 to 15 bytes long, or the kernel refuses.
+    pub fn open(name: &str, offload: Offload) -> io::Result<Self> {
+        let fd = tranship_sys::tun::tap(name, offload == Offload::Segments)?;
+        Ok(Self {
+            fd,
+            name: name.to_owned(),
+            offload,
+        })
+    }
+
+    /// Its name, as `ip link` shows it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What was asked for when it was opened.
+    #[must_use]
+    pub fn offload(&self) -> Offload {
+        self.offload
+    }
+
+    /// Takes a frame into the slices; `None` if there is none now. What does not fit is cut off.
+    ///
+    /// # Errors
+    /// What `readv` says, but for "would block".
+    pub fn receive(&self, into: &mut [IoSliceMut<'_>]) -> io::Result<Option<usize>> {
+        match rustix::io::readv(&self.fd, into) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Sends a frame; `false` if the kernel has no room for it now or the device is down: a network may lose frames.
+    ///
+    /// # Errors
+    /// What `writev` says otherwise.
+    pub fn send(&self, frame: &[IoSlice<'_>]) -> io::Result<bool> {
+        match rustix::io::writev(&self.fd, frame) {
+            Ok(_) => Ok(true),
+            Err(Errno::AGAIN | Errno::INTR | Errno::NOBUFS | Errno::IO) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl AsFd for Tap {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
