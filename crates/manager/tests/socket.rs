@@ -464,6 +464,7 @@ fn what_was_shown_is_claimed_from_a_new_manager() {
         req,
         pool: pool.id,
         readers: vec![(b.domain, inode(&refs.0))],
+        queues: vec![(chan.id, b.domain, inode(&assigned.rcvd.0))],
     };
     a2.send(&roster, &[]);
     let req = a2.req();

@@ -175,12 +175,13 @@ pub enum Request {
     },
     /// fds: 0. After a restart: everything has been claimed.
     ClaimDone { req: Req },
-    /// fds: 0. After a restart: the readers on the writer's roster with the inodes of their `ref` counters. Others
-    /// are not believed. Answer: `Claimed`.
+    /// fds: 0. After a restart: the readers on the writer's roster with the inodes of their `ref` counters, and its queues
+    /// with their sinks and the inodes of their `rcvd` counters. Others are not believed. Answer: `Claimed`.
     ClaimRoster {
         req: Req,
         pool: PoolId,
         readers: Vec<(DomainId, u64)>,
+        queues: Vec<(ChannelId, DomainId, u64)>,
     },
 
     /// fds: 0. A heap: private memory of this domain, admitted by the byte. `held_bytes` it has already (from before a

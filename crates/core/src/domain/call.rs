@@ -255,24 +255,26 @@ impl DomainCore {
         }
     }
 
-    /// Forgets pools of others that no link brings buffers of any more and of which nothing is held, where the present
+    /// Gives up pools of others that no link brings buffers of any more and of which nothing is held, where the present
     /// manager has not said a word of them: perhaps their writer never came back to it. True if there are others.
+    // Crash: they are forgotten only at the manager's answer (`PoolGone`), which comes when the writer's roster is rid of
+    // us. Should the manager die before, they are claimed from the next one: who forgets its counters cannot prove that it
+    // is the one on the roster, and what was left in its queues would stay for ever.
     fn give_up_foreign(&self) -> bool {
         let mut unspoken = false;
         let mut over = Vec::new();
-        lock(&self.foreign).retain(|pool, foreign| {
+        for (pool, foreign) in &*lock(&self.foreign) {
             if foreign.is_spoken_of() {
-                return true;
+                continue;
             }
             // The register's own handle is the last one: links have none, so no new buffer can come.
             if Arc::strong_count(foreign) > 1 || !foreign.nothing_held() {
                 unspoken = true;
-                return true;
+            } else if foreign.give_up() {
+                over.push((*pool, foreign.mapped()));
+                foreign.detach_all();
             }
-            over.push((*pool, foreign.mapped()));
-            crate::pool::bury(crate::pool::Grave::Foreign(foreign.clone()));
-            false
-        });
+        }
         for (pool, mapped) in over {
             // Also where nothing is mapped: then our claim goes by it alone.
             let mapped = if mapped.is_empty() {

@@ -87,10 +87,7 @@ impl DomainCore {
                 )?;
             }
             Event::PoolGone { pool } => {
-                if let Some(foreign) = lock(&self.foreign).get(&pool) {
-                    foreign.detach_all();
-                }
-                self.bury_foreign(pool);
+                self.forget_foreign(pool);
             }
             Event::QueueJoined {
                 pool,
@@ -307,6 +304,22 @@ impl DomainCore {
         }
     }
 
+    /// The manager says that our counters of a pool count no more. Links that still name it go on with them, and so must
+    /// a later offer: while there are any it stays on the register, and `turn` gives it up once it is alone.
+    fn forget_foreign(&self, pool: PoolId) {
+        let mut all = lock(&self.foreign);
+        let Some(foreign) = all.get(&pool) else {
+            return;
+        };
+        foreign.detach_all();
+        if Arc::strong_count(foreign) > 1 || !foreign.nothing_held() {
+            foreign.set_spoken_of(false);
+            self.unwatched.store(true, Ordering::Relaxed);
+        } else if let Some(over) = all.remove(&pool) {
+            crate::pool::bury(crate::pool::Grave::Foreign(over));
+        }
+    }
+
     fn accept_offer(
         &'static self,
         channel: ChannelId,
@@ -325,12 +338,6 @@ impl DomainCore {
         let existing = lock(&self.foreign).get(&shape.pool).cloned();
         if let Some(foreign) = &existing {
             foreign.set_spoken_of(true);
-        } else if known {
-            // The writer counts with references that we have given up.
-            return Err(DomainError::Protocol(format!(
-                "an offer of pool {} without the counters that we had of it",
-                shape.pool
-            )));
         }
         let (foreign, fresh) = match existing {
             Some(foreign) => (foreign, false),
@@ -353,17 +360,5 @@ impl DomainCore {
             lock(&self.foreign).insert(shape.pool, foreign);
         }
         Ok((rcvd, refs))
-    }
-
-    /// Forgets a foreign pool once nothing of it is held.
-    pub(crate) fn bury_foreign(&self, pool: PoolId) {
-        let mut foreign = lock(&self.foreign);
-        if foreign.get(&pool).is_some_and(|f| f.nothing_held()) {
-            // Link ends that still name it hold their own Arc: buffers point into it, and only
-            // links can make new ones.
-            if let Some(over) = foreign.remove(&pool) {
-                crate::pool::bury(crate::pool::Grave::Foreign(over));
-            }
-        }
     }
 }

@@ -17,8 +17,8 @@ use tranship_sys::{crash, process, socket};
 
 /// Between two attempts to reach a manager that is away.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Pairs in one message.
-const PIECE: usize = 1000;
+/// Entries in one message.
+const PIECE: usize = 700;
 
 impl DomainCore {
     /// The connection ended.
@@ -142,6 +142,15 @@ impl DomainCore {
                     req,
                     pool: id,
                     readers: piece.to_vec(),
+                    queues: Vec::new(),
+                })?;
+            }
+            for piece in pool.queues().chunks(PIECE) {
+                self.claim(conn, Claim::Roster(id), &[], |req| Request::ClaimRoster {
+                    req,
+                    pool: id,
+                    readers: Vec::new(),
+                    queues: piece.to_vec(),
                 })?;
             }
         }

@@ -31,9 +31,19 @@ pub(super) struct Gc {
     /// Inodes of the readers' counters: what a new manager is told, so that it believes nobody else.
     pub(super) refs_inodes: HashMap<DomainId, u64>,
     /// Who reads each queue.
-    pub(super) sinks: HashMap<ChannelId, DomainId>,
+    pub(super) sinks: HashMap<ChannelId, Sink>,
     /// Readers that the present manager has not named yet: only we can see that they died.
     pub(super) returning: HashSet<DomainId>,
+}
+
+/// The reading end of a queue on the roster.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sink {
+    pub(super) domain: DomainId,
+    /// Of its `rcvd` counters: what a new manager is told.
+    pub(super) inode: u64,
+    /// Whether the present manager has named the queue; else only we can see that its sink died.
+    pub(super) named: bool,
 }
 
 impl Gc {

@@ -32,6 +32,8 @@ pub(crate) struct ForeignPool {
     changing: Mutex<()>,
     /// Whether the present manager has said something of it.
     spoken_of: AtomicBool,
+    /// We have told it that nothing of it is mapped or held here, and wait for its answer.
+    given_up: AtomicBool,
 }
 
 /// Where a descriptor's chunk is not attached here (yet).
@@ -65,6 +67,7 @@ impl ForeignPool {
             serials: (0..chunks).map(|_| AtomicU32::new(0)).collect(),
             changing: Mutex::new(()),
             spoken_of: AtomicBool::new(true),
+            given_up: AtomicBool::new(false),
         })
     }
 
@@ -121,6 +124,11 @@ impl ForeignPool {
     /// A new manager does not know it yet, or it has spoken of it.
     pub(crate) fn set_spoken_of(&self, yes: bool) {
         self.spoken_of.store(yes, Ordering::Relaxed); // a hint for what `turn` looks at
+        self.given_up.store(false, Ordering::Relaxed);
+    }
+    /// True the first time.
+    pub(crate) fn give_up(&self) -> bool {
+        !self.given_up.swap(true, Ordering::Relaxed)
     }
     pub(crate) fn is_spoken_of(&self) -> bool {
         self.spoken_of.load(Ordering::Relaxed)

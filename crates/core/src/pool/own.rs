@@ -257,6 +257,7 @@ impl OwnPool {
     pub(crate) fn suspend(&self) {
         let mut gc = lock(&self.gc); // none runs
         gc.returning = gc.processes.keys().copied().collect();
+        gc.sinks.values_mut().for_each(|sink| sink.named = false);
         self.board_entry.store(NO_ENTRY, Ordering::SeqCst);
     }
     /// The pool's place in the new board. Whatever roster events follow count from its first epoch: none under a new

@@ -1,7 +1,10 @@
 //! Whose counters count: what the manager announces, mapped and put on the roster.
 
+use super::collect::Gc;
+use super::collect::Sink;
 use super::own::OwnPool;
 use crate::domain::lock;
+use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -161,6 +164,7 @@ impl OwnPool {
             .and_then(|link| link.find(self.id))
             .map(|a| a.counts.clone());
         let we_sink = sink == self.domain.id();
+        let inode = fds.as_slice().first().map_or(0, crate::domain::inode);
         let rcvd = match (fds.next(), &ours) {
             (_, Some(counts)) if we_sink => Counts::ours(counts.clone()),
             (Some(fd), _) => {
@@ -194,9 +198,14 @@ impl OwnPool {
         if let Err(error) = gc.roster.add_queue(channel.0.into(), sent, rcvd) {
             tracing::warn!(pool = %self.id, %error, "roster");
         }
-        gc.sinks.insert(channel, sink);
-        gc.returning.remove(&sink);
+        let named = Sink {
+            domain: sink,
+            inode,
+            named: true,
+        };
+        gc.sinks.insert(channel, named);
         if let Some(refs) = refs {
+            gc.returning.remove(&sink);
             let _ = gc.roster.remove_reader(sink.0.into());
             gc.refs_inodes.insert(sink, refs_inode);
             if let Err(error) = gc.roster.add_reader(sink.0.into(), refs) {
@@ -225,6 +234,13 @@ impl OwnPool {
         gc.refs_inodes.iter().map(|(d, i)| (*d, *i)).collect()
     }
 
+    /// The queues on the roster: channel, sink, inode of the sink's counters.
+    pub(crate) fn queues(&self) -> Vec<(ChannelId, DomainId, u64)> {
+        let gc = lock(&self.gc);
+        let all = gc.sinks.iter();
+        all.map(|(c, sink)| (*c, sink.domain, sink.inode)).collect()
+    }
+
     /// A reader is gone; its references count no more.
     pub(crate) fn reader_left(&self, domain: DomainId, epoch: u64) {
         let mut gc = lock(&self.gc);
@@ -239,35 +255,41 @@ impl OwnPool {
 
     /// Takes readers off the roster that died before a new manager heard of them: their references, and the queues to
     /// them. Queues from them stay, since what they had sent can still be received; their sinks report the end. True
-    /// if there are readers left that the manager has not named.
+    /// if there are readers or queues left that the manager has not named.
     pub(crate) fn bury_dead_readers(&self) -> bool {
         let mut gc = lock(&self.gc);
-        if gc.returning.is_empty() {
+        let gc = &mut *gc;
+        let unnamed = |gc: &Gc| {
+            let sinks = gc.sinks.values().filter(|s| !s.named).map(|s| s.domain);
+            let others = sinks.filter(|d| gc.processes.contains_key(d));
+            others
+                .chain(gc.returning.iter().copied())
+                .collect::<HashSet<_>>()
+        };
+        let returning = unnamed(gc);
+        if returning.is_empty() {
             return false;
         }
-        let gc = &mut *gc;
-        let dead: Vec<DomainId> = gc
-            .returning
-            .iter()
+        let dead: Vec<DomainId> = returning
+            .into_iter()
             .filter(|d| {
                 gc.processes
                     .get(d)
                     .is_some_and(|p| tranship_sys::pidfd::is_dead(p).unwrap_or(false))
             })
-            .copied()
             .collect();
         for domain in &dead {
             let _ = gc.roster.remove_reader(domain.0.into());
             gc.processes.remove(domain);
             gc.refs_inodes.remove(domain);
             gc.returning.remove(domain);
-            for (channel, _) in gc.sinks.extract_if(|_, sink| sink == domain) {
+            for (channel, _) in gc.sinks.extract_if(|_, sink| sink.domain == *domain) {
                 let _ = gc.roster.remove_queue(channel.0.into());
             }
         }
         if !dead.is_empty() {
             self.waiters.memory_came_back();
         }
-        !gc.returning.is_empty()
+        !unnamed(gc).is_empty()
     }
 }

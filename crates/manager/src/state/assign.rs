@@ -107,7 +107,16 @@ impl State {
         }
         match self.check_accept(me, pool, with_refs, fds) {
             Ok((rcvd, refs)) => {
+                let (refs, inode) = refs.unzip();
                 self.finish_assign(me, channel, pool, rcvd, refs);
+                // Counters that the writer has had on its roster all the time.
+                if let Some(p) = self.pools.get_mut(&pool)
+                    && let Some(r) = p.readers.get_mut(&me)
+                    && inode.is_some_and(|i| p.named.get(&me) == Some(&i))
+                {
+                    r.proved = true;
+                    self.settle_brought();
+                }
                 Ok(())
             }
             Err(Fail::Refuse(r) | Fail::Expel(r)) => {
@@ -124,7 +133,7 @@ impl State {
         pool: PoolId,
         with_refs: bool,
         fds: &mut Parcel,
-    ) -> Result<(super::FdToken, Option<super::FdToken>), Fail> {
+    ) -> Result<(super::FdToken, Option<(super::FdToken, u64)>), Fail> {
         let p = self.pools.get(&pool).ok_or(no_such(pool.0))?;
         let needs_refs = me != p.writer && p.readers.get(&me).is_none_or(|r| r.refs.is_none());
         if needs_refs && !with_refs {
@@ -136,7 +145,9 @@ impl State {
             return Ok((rcvd.token, None));
         }
         match fds.take(format::REFS, slots, format::refs_bytes(slots)) {
-            Ok(refs) if me != self.pools[&pool].writer => Ok((rcvd.token, Some(refs.token))),
+            Ok(refs) if me != self.pools[&pool].writer => {
+                Ok((rcvd.token, Some((refs.token, refs.facts.inode))))
+            }
             Ok(refs) => {
                 fds.fds.push_front(refs);
                 Ok((rcvd.token, None))

@@ -82,6 +82,7 @@ impl State {
         for pool in pools {
             self.leave_queue(pool, id);
         }
+        self.forget_assigns(id);
         let Some(c) = self.channels.remove(&id) else {
             return;
         };

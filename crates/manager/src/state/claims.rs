@@ -1,6 +1,7 @@
 //! Claims after a restart: what domains say they had. It is kept apart until both sides of it are
 //! there and agree (`settle`); a domain that comes back to the same manager is compared (`resume`).
 
+use super::model::Brought;
 use super::settle::Claimed;
 use super::types::{ChunkKey, Done, Facts, FdToken};
 use super::{Fail, Parcel, State, format, no_such, not_yours, pools::Shape, refusal};
@@ -20,8 +21,10 @@ pub(super) struct Claims {
     pub ends: BTreeMap<EndKey, ClaimedEnd>,
     pub assigns: BTreeMap<(ChannelId, PoolId, bool), ClaimedAssign>,
     pub readers: BTreeMap<(PoolId, DomainId), ClaimedReader>,
-    /// Queues that left before the pool's writer was back.
-    pub left: BTreeMap<PoolId, BTreeSet<ChannelId>>,
+    /// Queues that left before the pool's writer was back, with the inodes of the `rcvd` counters that were claimed.
+    pub left: BTreeMap<PoolId, BTreeMap<ChannelId, u64>>,
+    /// Channels that domains have named, believed or not: they have them.
+    pub tried: BTreeSet<(DomainId, ChannelId)>,
 }
 
 #[derive(Debug)]
@@ -51,6 +54,10 @@ pub(super) struct ClaimedReader {
     pub table: u64,
     pub slots: u32,
     pub mapped: BTreeSet<ChunkKey>,
+    /// It reads the pool no more; the writer has still to hear of it.
+    pub over: bool,
+    /// It was told that nothing of the pool is left.
+    pub gone_said: bool,
 }
 
 impl Claims {
@@ -112,7 +119,7 @@ impl State {
         shape: Shape,
         fds: &mut Parcel,
     ) -> Done {
-        let same = self.claiming(me)?;
+        self.claiming(me)?;
         let claimed_twice = self
             .domains
             .get(&me)
@@ -126,7 +133,7 @@ impl State {
             {
                 return Err(refusal(RefusalCode::Claim, u64::from(pool.0), 0).into());
             }
-            Some(p) if same && p.writer == me && !p.orphan => self.pool_again(me, req, pool)?,
+            Some(p) if p.writer == me && !p.orphan => self.pool_again(me, req, pool)?,
             Some(_) => return Err(refusal(RefusalCode::Claim, u64::from(pool.0), 0).into()),
             None => self.create_pool(me, req, name, shape, Some(pool), fds)?,
         }
@@ -196,7 +203,9 @@ impl State {
         fds: &mut Parcel,
     ) -> Done {
         if self.claiming(me)? {
-            self.reader_again(me, pool, mapped)?;
+            if !self.claims.readers.contains_key(&(pool, me)) {
+                self.reader_again(me, pool, mapped)?;
+            }
             self.tell(me, Event::Claimed { req }, &[]);
             return Ok(());
         }
@@ -228,6 +237,8 @@ impl State {
                     table,
                     slots,
                     mapped,
+                    over: false,
+                    gone_said: false,
                 },
             );
         }
@@ -242,9 +253,16 @@ impl State {
         claim: &ChannelClaim,
         fds: &mut Parcel,
     ) -> Done {
-        if self.claiming(me)? {
+        if self.claims.of(me) < MAX_CLAIMS {
+            self.claims.tried.insert((me, claim.channel));
+        }
+        let known = self.channels.get(&claim.channel);
+        if self.claiming(me)? || known.is_some_and(|c| c.role_of(me).is_some()) {
             return self.channel_again(me, req, claim);
         }
+        self.claimed_too(me, |c| {
+            c.channels.insert(claim.channel);
+        });
         let ChannelClaim {
             channel,
             role,
@@ -365,15 +383,19 @@ impl State {
         req: Req,
         pool: PoolId,
         readers: &[(DomainId, u64)],
+        queues: &[(ChannelId, DomainId, u64)],
     ) -> Done {
         let same = self.claiming(me)?;
         let p = self.own_pool(me, pool)?;
-        let n = p.named.len() + readers.len();
+        let n = (p.named.len() + readers.len()).max(p.brought.len() + queues.len());
         if n > MAX_CLAIMS {
             return Err(refusal(RefusalCode::Limit, n as u64, MAX_CLAIMS as u64).into());
         }
         if !same {
             p.named.extend(readers.iter().copied());
+            let queues = queues.iter().filter(|(c, ..)| !p.queues.contains_key(c));
+            p.brought
+                .extend(queues.map(|&(c, sink, inode)| (c, Brought { sink, inode })));
         }
         self.tell(me, Event::Claimed { req }, &[]);
         Ok(())

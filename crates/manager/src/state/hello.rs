@@ -177,6 +177,12 @@ impl State {
                 });
             }
         }
+        // Who lost us while it claimed claims all of it again.
+        let unfinished = |d: &Domain| d.claiming.as_ref().is_some_and(|c| !c.same);
+        let same = !self.domains.get(&id).is_some_and(unfinished);
+        if !same {
+            self.void_claims_of(id);
+        }
         let Some(d) = self.domains.get_mut(&id) else {
             return;
         };
@@ -184,7 +190,7 @@ impl State {
         d.client = Some(client);
         d.entries.fill(None);
         d.claiming = Some(Claiming {
-            same: true,
+            same,
             ..Claiming::default()
         });
         self.release(old);

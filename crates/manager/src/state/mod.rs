@@ -331,7 +331,6 @@ impl State {
             R::ClaimChannel { req, claim } => self.claim_channel(me, req, &claim, fds),
             R::ClaimAssign { req, channel, pool } => self.claim_assign(me, req, channel, pool, fds),
             R::ClaimDone { req } => self.claim_done(me, req),
-            R::ClaimRoster { req, pool, readers } => self.claim_roster(me, req, pool, &readers),
             R::CreateHeap {
                 req,
                 name,
@@ -346,6 +345,12 @@ impl State {
                 least_bytes,
             } => self.admit_bytes(me, req, heap, least_bytes, bytes),
             R::GiveBack { heap, bytes } => self.give_back(me, heap, bytes),
+            R::ClaimRoster {
+                req,
+                pool,
+                readers,
+                queues,
+            } => self.claim_roster(me, req, pool, &readers, &queues),
         }
     }
 

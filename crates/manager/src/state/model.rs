@@ -74,6 +74,8 @@ pub(crate) struct Pool {
     pub table_inode: u64,
     /// Readers that the writer named when it claimed the pool, with the inodes of their counters.
     pub named: BTreeMap<DomainId, u64>,
+    /// Queues that it named then and that have neither joined nor left under this manager.
+    pub brought: BTreeMap<ChannelId, Brought>,
     /// Index in the writer's board.
     pub entry: u32,
     pub epoch: u64,
@@ -120,6 +122,14 @@ pub(crate) struct Heap {
     pub asked_to_shrink: Option<Duration>,
 }
 
+/// A queue on a roster that is older than the manager.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Brought {
+    pub sink: DomainId,
+    /// Of its `rcvd` counters.
+    pub inode: u64,
+}
+
 /// A chunk that its writer showed.
 #[derive(Debug)]
 pub(crate) struct Chunk {
@@ -138,6 +148,8 @@ pub(crate) struct Reader {
     pub announced: bool,
     /// It may have a place on the writer's roster.
     pub known: bool,
+    /// It came from an earlier manager's time, with the counters that the writer named: what it does not claim, it has not.
+    pub proved: bool,
     pub queues: u32,
     /// Offers under way.
     pub offers: u32,

@@ -41,7 +41,10 @@ impl State {
             {
                 *slot = None;
             }
-            d.left.retain(|(p, _)| *p != id);
+            let all = std::mem::take(&mut d.left);
+            let (ours, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|(p, _)| *p == id);
+            d.left = others.into();
+            ours.into_iter().for_each(|(_, l)| self.reader_told(id, l));
         }
         for key in offers {
             self.cancel_offer(key);

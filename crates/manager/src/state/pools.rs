@@ -98,6 +98,7 @@ impl State {
             table: self.hold(table.token, uid),
             table_inode: table.facts.inode,
             named: BTreeMap::new(),
+            brought: BTreeMap::new(),
             entry,
             epoch: 1,
             granted: 0,

@@ -1,5 +1,6 @@
 //! What a reader is shown: chunks as they come, all of them in pieces after an offer or a resync.
 
+use super::model::Left;
 use super::types::{ChunkKey, Done, FdToken};
 use super::{State, no_such, not_yours, refusal};
 use tranship_proto::{DomainId, Event, PoolId, RefusalCode, Req};
@@ -147,20 +148,31 @@ impl State {
     }
 
     pub(super) fn unmapped(&mut self, me: DomainId, id: PoolId, key: ChunkKey) -> Done {
-        // A reader gives up a pool whose writer has not come back: its claim goes with its last chunk.
+        // A reader gives up a pool whose writer has not come back. Its claim stays: by it the writer believes that what
+        // it had is over.
         if let Some(r) = self.claims.readers.get_mut(&(id, me)) {
             r.mapped.remove(&key);
-            if r.mapped.is_empty()
-                && let Some(r) = self.claims.readers.remove(&(id, me))
-            {
-                self.release(r.refs);
+            r.over |= r.mapped.is_empty();
+            if r.over && r.gone_said {
+                self.tell(me, Event::PoolGone { pool: id }, &[]);
             }
             return Ok(());
         }
-        let p = self.pools.get_mut(&id).ok_or(no_such(id.0))?;
-        let live = p.chunks.get(&key.0).is_some_and(|c| c.serial == key.1);
-        let r = p.readers.get_mut(&me).ok_or(not_yours(id.0))?;
+        let found = self.pools.get_mut(&id).map(|p| {
+            let live = p.chunks.get(&key.0).is_some_and(|c| c.serial == key.1);
+            (live, p.readers.get_mut(&me))
+        });
+        let Some((live, Some(r))) = found else {
+            // It gives up what it is not known to read: it may forget it, once the writer has.
+            let waits = |d: &super::Domain| d.left.contains(&(id, Left::Reader(me)));
+            if !self.domains.values().any(waits) {
+                self.tell(me, Event::PoolGone { pool: id }, &[]);
+            }
+            return Ok(());
+        };
         if !r.shown.contains(&key) {
+            // The last word of a reader that was shown nothing.
+            self.reader_may_leave(id, me);
             return Err(no_such(key.0));
         }
         r.marked |= live;

@@ -121,6 +121,15 @@ impl State {
 
     pub(super) fn channel_again(&mut self, me: DomainId, req: Req, claim: &ChannelClaim) -> Done {
         let id = claim.channel;
+        let end = (id, claim.role == Role::Source);
+        if let Some(e) = self.claims.ends.get_mut(&end).filter(|e| e.domain == me) {
+            // Its other end has still to come.
+            e.req = req;
+            self.claimed_too(me, |c| {
+                c.channels.insert(id);
+            });
+            return Ok(());
+        }
         let (known, gone) = match self.channels.get(&id) {
             None => (true, true),
             Some(c) => {
@@ -160,22 +169,23 @@ impl State {
         let Some(c) = self.domains.get_mut(&me).and_then(|d| d.claiming.take()) else {
             return;
         };
-        if c.same {
-            let channels: Vec<(ChannelId, bool)> = self
-                .channels
-                .iter()
-                .filter(|(k, ch)| {
-                    ch.role_of(me).is_some() && !ch.is_incoming() && !c.channels.contains(k)
-                })
-                .map(|(k, ch)| (*k, ch.source == me))
-                .collect();
-            for (channel, is_source) in channels {
-                if is_source {
-                    self.source_goes(channel, GoneReason::Closed);
-                } else {
-                    self.sink_goes(channel, GoneReason::Closed);
-                }
+        self.drop_ends_of(me, &c.channels);
+        let channels: Vec<(ChannelId, bool)> = self
+            .channels
+            .iter()
+            .filter(|(k, ch)| {
+                ch.role_of(me).is_some() && !ch.is_incoming() && !c.channels.contains(k)
+            })
+            .map(|(k, ch)| (*k, ch.source == me))
+            .collect();
+        for (channel, is_source) in channels {
+            if is_source {
+                self.source_goes(channel, GoneReason::Closed);
+            } else {
+                self.sink_goes(channel, GoneReason::Closed);
             }
+        }
+        if c.same {
             self.give_up_reading(me, &c.readers, &c.chunks);
         }
         let pools: Vec<PoolId> = self
@@ -219,13 +229,14 @@ impl State {
             .map(|(k, _)| *k)
             .collect();
         for pool in read {
-            if !readers.contains(&pool) {
-                self.drop_reader(pool, me);
-                continue;
-            }
             let Some(r) = self.pools.get(&pool).and_then(|p| p.readers.get(&me)) else {
                 continue;
             };
+            // One that is being offered the pool answers with its counters.
+            if !readers.contains(&pool) && r.offers == 0 {
+                self.drop_reader(pool, me);
+                continue;
+            }
             let unmapped: Vec<ChunkKey> = r
                 .shown
                 .iter()

@@ -51,6 +51,7 @@ impl State {
         if let Some(r) = p.readers.get_mut(&queue.sink) {
             r.queues += 1;
         }
+        p.brought.remove(&channel);
         p.queues.insert(channel, queue);
         self.say_joined(id, channel, epoch);
     }
@@ -191,8 +192,8 @@ impl State {
             let refusal = refusal(RefusalCode::PeerGone, u64::from(id.0), 0);
             self.push(client, Event::Refused { req, refusal }, &[]);
         }
-        // One that the writer cannot have heard of is not missed by it either.
-        if q.opening.is_none() || q.epoch > 0 {
+        // One that the writer cannot have heard of is not missed by it either; one that was claimed it has had all along.
+        if q.epoch > 0 || !matches!(q.opening, Some(Opening::Assigned { .. })) {
             let epoch = self.raise_epoch(id);
             self.say_left(id, Left::Queue(channel), epoch);
         }
@@ -219,8 +220,19 @@ impl State {
         }
     }
 
-    /// A queue left of which the writer may know from an earlier manager.
-    pub(super) fn say_left_unjoined(&mut self, id: PoolId, channel: ChannelId) {
+    /// A queue left that the writer has from an earlier manager.
+    pub(super) fn brought_leaves(&mut self, id: PoolId, channel: ChannelId) {
+        let Some(p) = self.pools.get_mut(&id) else {
+            return;
+        };
+        let Some(brought) = p.brought.remove(&channel) else {
+            return;
+        };
+        self.say_left_unjoined(id, channel);
+        self.reader_may_leave(id, brought.sink);
+    }
+
+    fn say_left_unjoined(&mut self, id: PoolId, channel: ChannelId) {
         let writer = self.pools.get(&id).map(|p| p.writer);
         let kept = writer
             .and_then(|w| self.domains.get(&w))
@@ -238,15 +250,27 @@ impl State {
         {
             d.left.remove(i);
         }
+        self.reader_told(id, left);
     }
 
-    /// A reader without queues that maps nothing any more leaves the roster.
+    /// A reader that has left hears of it when its pool's writer has, or will not any more.
+    pub(super) fn reader_told(&mut self, id: PoolId, left: Left) {
+        let Left::Reader(reader) = left else { return };
+        let again = |p: &super::Pool| p.readers.contains_key(&reader);
+        if !self.pools.get(&id).is_some_and(again) {
+            self.tell(reader, Event::PoolGone { pool: id }, &[]);
+        }
+    }
+
+    /// A reader without queues that maps nothing any more leaves the roster. One that the writer has a queue to from an
+    /// earlier manager's time may still take references from it.
     pub(super) fn reader_may_leave(&mut self, id: PoolId, reader: DomainId) {
-        let over = self
-            .pools
-            .get(&id)
-            .and_then(|p| p.readers.get(&reader))
-            .is_some_and(|r| r.queues == 0 && r.offers == 0 && r.shown.is_empty());
+        let over = self.pools.get(&id).is_some_and(|p| {
+            p.readers
+                .get(&reader)
+                .is_some_and(|r| r.queues == 0 && r.offers == 0 && r.shown.is_empty())
+                && !p.brought.values().any(|b| b.sink == reader)
+        });
         if over {
             self.drop_reader(id, reader);
         }
@@ -272,6 +296,18 @@ impl State {
             // The last one may have ended the reader already.
             return self.drop_reader(id, reader);
         }
+        let brought: Vec<ChannelId> = p
+            .brought
+            .iter()
+            .filter(|(_, b)| b.sink == reader)
+            .map(|(c, _)| *c)
+            .collect();
+        for channel in brought {
+            if let Some(p) = self.pools.get_mut(&id) {
+                p.brought.remove(&channel);
+            }
+            self.say_left_unjoined(id, channel);
+        }
         for key in keys {
             self.unhold_chunk(id, key, reader);
         }
@@ -286,16 +322,18 @@ impl State {
         if let Some(d) = self.domains.get_mut(&reader) {
             d.feeding.remove(&id);
         }
-        // Nothing else would ever tell it that its counters count no more. A later offer brings the table again.
-        if !told {
-            self.tell(reader, Event::PoolGone { pool: id }, &[]);
-        }
+        let orphan = self.pools.get(&id).is_none_or(|p| p.orphan);
         if let Some(refs) = r.refs {
             self.release(refs);
             if r.known {
                 let epoch = self.raise_epoch(id);
                 self.say_left(id, Left::Reader(reader), epoch);
             }
+        }
+        // Nothing else would ever tell it that its counters count no more. A later offer brings the table again. Not before
+        // the writer has it in its socket: a reader that forgot the pool could not prove to the next manager that it has.
+        if !told && (orphan || !r.known) {
+            self.tell(reader, Event::PoolGone { pool: id }, &[]);
         }
         self.pool_may_end(id);
     }

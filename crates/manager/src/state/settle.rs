@@ -37,6 +37,7 @@ impl State {
                 }
                 self.settle_readers();
                 self.settle_assigns();
+                self.settle_brought();
             }
         }
     }
@@ -86,23 +87,63 @@ impl State {
     }
 
     fn settle_left(&mut self, pool: PoolId) {
-        for channel in self.claims.left.remove(&pool).unwrap_or_default() {
-            self.queue_left_unjoined(pool, channel);
+        for (channel, inode) in self.claims.left.remove(&pool).unwrap_or_default() {
+            self.queue_left_unjoined(pool, channel, inode);
         }
     }
 
-    /// The writer may still have a queue on its roster that was never taken up again.
-    pub(super) fn queue_left_unjoined(&mut self, pool: PoolId, channel: ChannelId) {
+    /// The writer may still have a queue on its roster that was never taken up again. Whoever says that it left has shown
+    /// its `rcvd` counters: an id alone can be stolen, and the sink may go on taking what is sent.
+    fn queue_left_unjoined(&mut self, pool: PoolId, channel: ChannelId, inode: u64) {
         if !self.ready_pool(pool) {
             if self.claims.left.len() < 65536 || self.claims.left.contains_key(&pool) {
                 let left = self.claims.left.entry(pool).or_default();
                 if left.len() < 65536 {
-                    left.insert(channel);
+                    left.insert(channel, inode);
                 }
             }
             return;
         }
-        self.say_left_unjoined(pool, channel);
+        let brought = self.pools.get(&pool).and_then(|p| p.brought.get(&channel));
+        if brought.is_some_and(|b| b.inode == inode) {
+            self.brought_leaves(pool, channel);
+        }
+    }
+
+    /// Queues on rosters whose sinks are back and have not claimed them: they were closed or drained, and the manager that
+    /// was told did not live to tell the writer. A sink is believed in this if it proved to be the one on the roster.
+    pub(super) fn settle_brought(&mut self) {
+        let mut over = Vec::new();
+        for (id, p) in self.pools.iter().filter(|(id, _)| self.ready_pool(**id)) {
+            for (channel, b) in &p.brought {
+                let back = self
+                    .domains
+                    .get(&b.sink)
+                    .is_some_and(|d| d.claiming.is_none());
+                let proved = b.sink == p.writer || p.readers.get(&b.sink).is_some_and(|r| r.proved);
+                if back && proved && !self.claims.tried.contains(&(b.sink, *channel)) {
+                    over.push((*id, *channel));
+                }
+            }
+        }
+        for (pool, channel) in over {
+            self.brought_leaves(pool, channel);
+        }
+    }
+
+    /// What is claimed of a channel's assignments and was never taken up goes with its sink.
+    pub(super) fn forget_assigns(&mut self, channel: ChannelId) {
+        let of = (channel, PoolId(0), false)..=(channel, PoolId(u32::MAX), true);
+        let keys: Vec<_> = self.claims.assigns.range(of).map(|(k, _)| *k).collect();
+        for key in keys {
+            let Some(a) = self.claims.assigns.remove(&key) else {
+                continue;
+            };
+            self.release(a.fd);
+            if !key.2 {
+                self.queue_left_unjoined(key.1, channel, a.facts.inode);
+            }
+        }
     }
 
     fn settle_readers(&mut self) {
@@ -119,16 +160,20 @@ impl State {
             let Some(r) = self.claims.readers.remove(&(pool, reader)) else {
                 continue;
             };
+            // Else anybody could claim to read any pool, and any writer make readers unmap another's chunks.
             let fits = self.pools.get(&pool).is_some_and(|p| {
-                // Else anybody could claim to read any pool, and any writer make readers unmap another's chunks.
                 let known = p.named.get(&reader) == Some(&r.inode) && p.table_inode == r.table;
                 known
                     && p.slots == r.slots
                     && p.writer != reader
-                    && !p.readers.contains_key(&reader)
+                    // It may be being offered the pool already.
+                    && p.readers.get(&reader).is_none_or(|r| r.refs.is_none())
             });
             if fits {
                 self.take_up_reader(pool, reader, r.refs, r.mapped);
+                if r.over {
+                    self.drop_reader(pool, reader);
+                }
             } else {
                 self.release(r.refs);
             }
@@ -149,7 +194,8 @@ impl State {
             refs: Some(refs),
             marked: true,
             known: true,
-            ..Reader::default()
+            proved: true,
+            ..p.readers.remove(&reader).unwrap_or_default()
         };
         let windows = p.max_bytes / p.chunk_bytes;
         let mut gone = Vec::new();
@@ -295,26 +341,40 @@ impl State {
             .copied()
             .collect();
         for k in assigns {
-            if let Some(a) = self.claims.assigns.remove(&k) {
-                self.release(a.fd);
-            }
+            let Some(a) = self.claims.assigns.remove(&k) else {
+                continue;
+            };
+            self.release(a.fd);
             if !key.1 {
-                self.queue_left_unjoined(k.1, k.0);
+                self.queue_left_unjoined(k.1, k.0, a.facts.inode);
             }
+        }
+    }
+
+    /// Ends that a domain had claimed and does not claim any more.
+    pub(super) fn drop_ends_of(&mut self, me: DomainId, but: &BTreeSet<ChannelId>) {
+        let ends = self.claims.ends.iter();
+        let ends: Vec<EndKey> = ends
+            .filter(|(k, e)| e.domain == me && !but.contains(&k.0))
+            .map(|(k, _)| *k)
+            .collect();
+        for key in ends {
+            self.forget_end(key);
         }
     }
 
     /// Everything that a domain which ended had claimed.
     pub(super) fn drop_claims_of(&mut self, me: DomainId) {
-        let ends: Vec<EndKey> = self
-            .claims
-            .ends
-            .iter()
-            .filter(|(_, e)| e.domain == me)
-            .map(|(k, _)| *k)
-            .collect();
-        for key in ends {
-            self.forget_end(key);
+        self.drop_ends_of(me, &BTreeSet::new());
+        self.void_claims_of(me);
+    }
+
+    /// What a domain had claimed counts no more; that says nothing of what it has.
+    pub(super) fn void_claims_of(&mut self, me: DomainId) {
+        self.claims.tried.retain(|(d, _)| *d != me);
+        let ends = self.claims.ends.extract_if(.., |_, e| e.domain == me);
+        for half in ends.map(|(_, e)| e.half).collect::<Vec<_>>() {
+            self.release(half);
         }
         let assigns: Vec<_> = self
             .claims

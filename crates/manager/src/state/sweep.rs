@@ -54,8 +54,9 @@ impl State {
 
     /// Pools that are read, and that nobody claims to write.
     fn unclaimed(&self) -> impl Iterator<Item = PoolId> {
-        let read = self.claims.readers.keys().map(|(p, _)| *p);
-        read.filter(|p| !self.pools.contains_key(p))
+        let read = self.claims.readers.iter().filter(|(_, r)| !r.gone_said);
+        read.map(|((p, _), _)| *p)
+            .filter(|p| !self.pools.contains_key(p))
     }
 
     /// Reads the next piece if it is time.
@@ -217,19 +218,20 @@ impl State {
 
     /// The writer ended while no manager was there, and nothing of its pool is held or on its way.
     fn claimed_judged(&mut self, id: PoolId, live: &BTreeSet<u32>) {
-        let Some(counters) = self.claimed_counters(id).filter(|_| live.is_empty()) else {
+        if !live.is_empty() || self.claimed_counters(id).is_none() {
             return;
-        };
-        let of = (id, DomainId(0))..=(id, DomainId(u32::MAX));
-        let readers: Vec<DomainId> = self.claims.readers.range(of).map(|(k, _)| k.1).collect();
-        for reader in readers {
-            self.claims.readers.remove(&(id, reader));
-            self.tell(reader, Event::PoolGone { pool: id }, &[]);
         }
-        self.claims.assigns.retain(|k, _| k.1 != id);
-        let queues = counters.queues.into_iter().flat_map(|(s, r)| [s, r]);
-        for token in counters.refs.into_iter().chain(queues) {
-            self.release(token);
+        let of = (id, DomainId(0))..=(id, DomainId(u32::MAX));
+        let mut readers = Vec::new();
+        for ((_, reader), r) in self.claims.readers.range_mut(of) {
+            // Their chunks go; the claims stay, for a writer that was only slow.
+            r.mapped.clear();
+            if !std::mem::replace(&mut r.gone_said, true) {
+                readers.push(*reader);
+            }
+        }
+        for reader in readers {
+            self.tell(reader, Event::PoolGone { pool: id }, &[]);
         }
     }
 }

@@ -151,8 +151,17 @@ impl World {
             // All that it may have seen as readers; every counter has inode 0 here.
             let (req, most) = (self.req(), self.rng.below(64));
             let readers = self.domains_seen.iter().rev().take(most);
-            let readers = readers.map(|d| (*d, 0)).collect();
-            self.say(i, Request::ClaimRoster { req, pool, readers }, vec![]);
+            let readers: Vec<_> = readers.map(|d| (*d, 0)).collect();
+            let roster = self.procs[i].rosters.get(&pool).into_iter().flatten();
+            let sink = readers.first().map_or(DomainId(1), |r| r.0);
+            let queues = roster.map(|c| (*c, sink, 0)).collect();
+            let request = Request::ClaimRoster {
+                req,
+                pool,
+                readers,
+                queues,
+            };
+            self.say(i, request, vec![]);
         }
         self.procs[i].granted.clear();
         for (pool, mapped) in self.procs[i].reads.clone() {

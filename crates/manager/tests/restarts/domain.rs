@@ -1,0 +1,119 @@
+//! A domain as the library keeps it: its pools with their rosters, the pools that it reads, its ends of links.
+
+use super::*;
+
+/// A process with one domain.
+#[derive(Default)]
+pub struct Proc {
+    pub id: u64,
+    pub dead: bool,
+    pub client: Option<ClientId>,
+    pub domain: Option<DomainId>,
+    pub board: Option<FdToken>,
+    pub greeted: bool,
+    /// Queued by the manager; in our socket; in the manager's socket.
+    pub flight: VecDeque<(Event, Vec<Inode>)>,
+    pub socket: VecDeque<(Event, Vec<Inode>, Option<FdToken>)>,
+    pub outbox: VecDeque<(Request, Vec<Fd>)>,
+    pub claims: BTreeMap<Req, Claim>,
+    pub connecting: Option<(Req, Inode)>,
+    pub pools: BTreeMap<PoolId, Own>,
+    pub creating: BTreeMap<Req, Inode>,
+    pub foreign: BTreeMap<PoolId, Foreign>,
+    pub links: BTreeMap<ChannelId, Link>,
+    pub exported: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Claim {
+    Channel(ChannelId),
+    Other,
+}
+
+/// An own pool.
+#[derive(Default)]
+pub struct Own {
+    pub table: Inode,
+    /// Place in the present board; `None`: no collection.
+    pub entry: Option<u32>,
+    pub epoch: u64,
+    pub queues: BTreeMap<ChannelId, QueueOf>,
+    pub readers: BTreeMap<DomainId, ReaderOf>,
+    pub chunks: BTreeMap<u32, (u32, Inode)>,
+    pub granted: u32,
+    pub serial: u32,
+}
+
+pub struct QueueOf {
+    pub sink: DomainId,
+    pub rcvd: Inode,
+    pub named: bool,
+}
+
+pub struct ReaderOf {
+    pub refs: Inode,
+    pub process: u64,
+    pub named: bool,
+}
+
+/// A pool of another's.
+pub struct Foreign {
+    pub table: Inode,
+    pub refs: Inode,
+    pub mapped: BTreeSet<(u32, u32)>,
+    pub spoken_of: bool,
+    pub given_up: bool,
+    /// Chunks of which buffers are held.
+    pub held: BTreeSet<(u32, u32)>,
+}
+
+/// One end of a link.
+pub struct Link {
+    pub role: Role,
+    pub peer: DomainId,
+    pub peer_process: u64,
+    pub own: Inode,
+    pub theirs: Inode,
+    pub assigned: BTreeMap<PoolId, Assign>,
+    /// Source: the manager has answered `Accept`.
+    pub made: Option<Req>,
+    pub watched: bool,
+    pub leaving: bool,
+    pub gone: bool,
+}
+
+pub struct Assign {
+    pub counts: Inode,
+    /// Sink: our own references, which this end counts in; 0 for a pool of our own.
+    pub refs: Inode,
+    pub open: bool,
+    /// Source: under way.
+    pub asked: Option<Req>,
+}
+
+impl Proc {
+    pub fn is_up(&self) -> bool {
+        self.client.is_some() && self.greeted
+    }
+
+    /// The end of a connection: answers of it will not come.
+    pub fn down(&mut self, closed: &mut BTreeSet<Inode>) {
+        (self.client, self.greeted, self.exported) = (None, false, false);
+        self.outbox.clear();
+        self.claims.clear();
+        self.creating.clear();
+        // Whoever got the other half sees that nobody is here.
+        closed.extend(self.connecting.take().map(|(_, half)| half));
+        self.links.retain(|_, link| {
+            link.watched = false;
+            for a in link.assigned.values_mut() {
+                a.asked = None;
+            }
+            if link.made.is_some() {
+                closed.insert(link.own);
+            }
+            link.made.is_none()
+        });
+        self.pools.values_mut().for_each(|p| p.granted = 0);
+    }
+}

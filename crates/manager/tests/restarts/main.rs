@@ -1,0 +1,108 @@
+//! Honest domains against the state machine alone, each doing what the library does, while the manager is killed and
+//! started again, connections break and domains die, all at any moment: what is in a socket is read, what is in a
+//! queue of the dead is not.
+//!
+//! Safe: whoever may take references from a queue, or holds some, is on the roster by which the pool's writer collects.
+//! Calm: when nothing moves any more, no roster has a queue that nobody will ever take from again (what was sent by it would
+//! stay for ever), and no end of a link waits for an end that is not there.
+//!
+//! The seed is printed; `TRANSHIP_SEED` sets it, `TRANSHIP_STEPS` the length. NOT here: liars (`simulation`), the counters
+//! themselves (the models in `ledger`).
+
+#![allow(clippy::cast_possible_truncation)] // small random numbers
+
+mod act;
+mod domain;
+mod hear;
+mod world;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+use tranship_manager::Config;
+use tranship_manager::state::{
+    Action, ClientId, Facts, Fd, FdToken, Header, IdStart, Input, State,
+};
+use tranship_proto::{
+    ChannelClaim, ChannelId, DomainId, Event, PROTOCOL_VERSION, PoolId, Req, Request, Role,
+};
+
+use domain::{Assign, Claim, Foreign, Link, Own, Proc, QueueOf, ReaderOf};
+use world::World;
+
+const CHUNK: u64 = 4096;
+const SLOTS: u32 = 16;
+
+/// The number that tells a piece of shared memory, or a process, from all others.
+type Inode = u64;
+
+struct Rng(u64);
+
+impl Rng {
+    fn next(&mut self) -> u64 {
+        // splitmix64
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+    fn below(&mut self, n: usize) -> usize {
+        (self.next() % n.max(1) as u64) as usize
+    }
+    fn one_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+    fn pick<T: Clone>(&mut self, of: &[T]) -> Option<T> {
+        (!of.is_empty()).then(|| of[self.below(of.len())].clone())
+    }
+}
+
+fn from_env(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+#[test]
+fn what_came_back_is_as_good_as_new() {
+    let given = from_env("TRANSHIP_SEED");
+    let clock = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap();
+    let first = given.unwrap_or(clock.as_nanos() as u64);
+    let torture = std::env::var_os("TRANSHIP_TORTURE").is_some();
+    let runs = match given {
+        Some(_) => 1,
+        None if torture => 3000,
+        None => 60,
+    };
+    let mut counts = BTreeMap::new();
+    for n in 0..runs {
+        let seed = first.wrapping_add(n);
+        println!("TRANSHIP_SEED={seed}");
+        let mut world = World::new(seed);
+        for _ in 0..3 {
+            world.run(from_env("TRANSHIP_STEPS").unwrap_or(600) as usize);
+            world.comes_to_rest();
+        }
+        for (k, v) in world.counts {
+            *counts.entry(k).or_insert(0) += v;
+        }
+    }
+    println!("{counts:?}");
+    if given.is_none() {
+        for what in [
+            "died",
+            "restarted",
+            "hung up",
+            "claimed",
+            "opened",
+            "safe",
+            "forwarded",
+            "left alone",
+        ] {
+            assert!(
+                counts.get(what).is_some_and(|n| *n > 0),
+                "never reached: {what}"
+            );
+        }
+    }
+}

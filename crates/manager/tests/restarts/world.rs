@@ -1,0 +1,379 @@
+//! The manager's shell, its deaths, and what must be true.
+
+use super::*;
+
+pub struct World {
+    pub rng: Rng,
+    pub state: State,
+    pub now: Duration,
+    pub procs: Vec<Proc>,
+    pub inode_of: BTreeMap<FdToken, Inode>,
+    pub boards: BTreeMap<(FdToken, u32), (Option<PoolId>, u64)>,
+    pub watched: Vec<(u64, DomainId)>,
+    /// Halves whose owner has said that it takes or sends no more.
+    pub closed: BTreeSet<Inode>,
+    /// Assignments by which something may have been sent.
+    pub dirty: BTreeSet<(ChannelId, PoolId)>,
+    /// Chunks that their writers gave back: nothing that is on its way lies in them.
+    pub returned: BTreeSet<(PoolId, (u32, u32))>,
+    pub counts: BTreeMap<&'static str, u64>,
+    next: u64,
+    instance: u64,
+    ids: IdStart,
+    req: u32,
+}
+
+fn config() -> Config {
+    Config {
+        pools_per_domain: 6,
+        forward: tranship_manager::Forward::Readers,
+        ..Config::default()
+    }
+}
+
+impl World {
+    pub fn new(seed: u64) -> World {
+        let ids = IdStart {
+            next: 1,
+            next_pool: 0,
+        };
+        World {
+            rng: Rng(seed),
+            state: State::new(config(), 1 << 30, 1, 1, ids),
+            now: Duration::ZERO,
+            procs: Vec::new(),
+            inode_of: BTreeMap::new(),
+            boards: BTreeMap::new(),
+            watched: Vec::new(),
+            closed: BTreeSet::new(),
+            dirty: BTreeSet::new(),
+            returned: BTreeSet::new(),
+            counts: BTreeMap::new(),
+            next: 1,
+            instance: 1,
+            ids,
+            req: 0,
+        }
+    }
+
+    pub fn fresh(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    pub fn req(&mut self) -> Req {
+        self.req += 1;
+        Req(self.req)
+    }
+
+    pub fn count(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_default() += 1;
+    }
+
+    pub fn token(&mut self, inode: Inode) -> FdToken {
+        let token = FdToken(self.fresh());
+        self.inode_of.insert(token, inode);
+        token
+    }
+
+    /// A descriptor of some memory, as the manager gets it.
+    pub fn fd(&mut self, kind: u32, inode: Inode) -> Fd {
+        let (count, size) = match kind {
+            0 => (0, CHUNK),
+            2 => (SLOTS, 8192),
+            6 | 7 => (2, 8192),
+            _ => (SLOTS, 4096),
+        };
+        let header = Some(Header {
+            kind,
+            count,
+            max_bytes: 16 * CHUNK,
+            chunk_bytes: CHUNK,
+        });
+        Fd {
+            token: self.token(inode),
+            facts: Facts {
+                sealed: true,
+                size,
+                header,
+                socket: false,
+                inode,
+            },
+        }
+    }
+
+    pub fn run(&mut self, steps: usize) {
+        for _ in 0..steps {
+            self.now += Duration::from_millis(self.rng.below(40) as u64);
+            if self.procs.len() < 4 {
+                let id = self.fresh();
+                self.procs.push(Proc {
+                    id,
+                    ..Proc::default()
+                });
+            }
+            let i = self.rng.below(self.procs.len());
+            match self.rng.below(1000) {
+                0 | 1 => self.die(i),
+                2 | 3 => self.restart(),
+                4 => self.hang_up(i),
+                5..=30 => self.feed(Input::Tick),
+                31..=280 => drop(self.goes_out(i)),
+                281..=530 => drop(self.comes_in(i)),
+                531..=780 => drop(self.hears(i)),
+                781..=830 => drop(self.looks(i)),
+                _ => self.acts(i),
+            }
+            self.is_safe();
+        }
+    }
+
+    /// The manager's oldest message goes into a domain's socket.
+    pub fn goes_out(&mut self, i: usize) -> bool {
+        let p = &mut self.procs[i];
+        let (Some(client), Some((event, inodes))) = (p.client, p.flight.pop_front()) else {
+            return false;
+        };
+        let board = matches!(event, Event::Welcome { .. })
+            .then_some(FdToken(inodes.first().copied().unwrap_or(0)));
+        p.socket.push_back((event, inodes, board));
+        self.feed(Input::Sent { client });
+        true
+    }
+
+    /// The manager reads a domain's oldest request.
+    pub fn comes_in(&mut self, i: usize) -> bool {
+        let p = &mut self.procs[i];
+        let (Some(client), Some((request, fds))) = (p.client, p.outbox.pop_front()) else {
+            return false;
+        };
+        if std::env::var_os("TRANSHIP_TRACE").is_some() {
+            println!("{:?} -> {request:?}", p.domain);
+        }
+        self.feed(Input::Request {
+            client,
+            request,
+            fds,
+        });
+        true
+    }
+
+    pub fn feed(&mut self, input: Input) {
+        let mut inputs = VecDeque::from([input]);
+        while let Some(input) = inputs.pop_front() {
+            for action in self.state.step(self.now, input) {
+                self.carry_out(action, &mut inputs);
+            }
+            if let Err(e) = self.state.audit() {
+                panic!("{e}");
+            }
+        }
+    }
+
+    fn carry_out(&mut self, action: Action, inputs: &mut VecDeque<Input>) {
+        match action {
+            Action::Send { client, event, fds } => {
+                if std::env::var_os("TRANSHIP_TRACE").is_some() {
+                    println!("{client:?} <- {event:?}");
+                }
+                let is_welcome = matches!(event, Event::Welcome { .. });
+                let inodes = fds
+                    .iter()
+                    .map(|fd| if is_welcome { fd.0 } else { self.inode_of[fd] });
+                let inodes = inodes.collect();
+                assert!(!matches!(event, Event::Expelled { .. }), "{event:?}");
+                if let Some(p) = self.procs.iter_mut().find(|p| p.client == Some(client)) {
+                    p.flight.push_back((event, inodes));
+                }
+            }
+            Action::Disconnect { client, refusal } => {
+                assert_eq!(refusal, None, "an honest domain was expelled");
+                if let Some(p) = self.procs.iter_mut().find(|p| p.client == Some(client)) {
+                    p.flight.clear();
+                    p.down(&mut self.closed);
+                }
+            }
+            Action::Watch { pidfd, domain } => self.watched.push((self.inode_of[&pidfd], domain)),
+            Action::SetBoard {
+                board,
+                entry,
+                pool,
+                epoch,
+                ..
+            } => drop(self.boards.insert((board, entry), (pool, epoch))),
+            Action::ReadOrphan { pool, slots, .. } => {
+                let live = if self.is_in_use(pool) {
+                    (0..16).collect()
+                } else {
+                    Vec::new()
+                };
+                let live = Some(live);
+                inputs.push_back(Input::OrphanRead { pool, slots, live });
+            }
+            Action::ReserveIds { next, next_pool } => self.ids = IdStart { next, next_pool },
+            _ => {}
+        }
+    }
+
+    /// Whether somebody holds buffers of a pool, or may still receive some.
+    fn is_in_use(&self, pool: PoolId) -> bool {
+        self.procs.iter().filter(|p| !p.dead).any(|p| {
+            p.foreign.get(&pool).is_some_and(|f| !f.held.is_empty())
+                || p.links.iter().any(|(c, l)| {
+                    l.role == Role::Sink
+                        && !l.leaving
+                        && l.assigned.get(&pool).is_some_and(|a| a.open)
+                        && self.dirty.contains(&(*c, pool))
+                })
+        })
+    }
+
+    fn die(&mut self, i: usize) {
+        self.count("died");
+        let p = self.procs.swap_remove(i);
+        if let Some(client) = p.client {
+            self.feed(Input::HungUp { client });
+        }
+        let domains: Vec<DomainId> = self
+            .watched
+            .iter()
+            .filter(|w| w.0 == p.id)
+            .map(|w| w.1)
+            .collect();
+        self.watched.retain(|w| w.0 != p.id);
+        for domain in domains {
+            self.feed(Input::ProcessDied { domain });
+        }
+    }
+
+    /// A connection breaks; both live on.
+    fn hang_up(&mut self, i: usize) {
+        let Some(client) = self.procs[i].client.filter(|_| self.procs[i].greeted) else {
+            return;
+        };
+        self.count("hung up");
+        self.procs[i].flight.clear();
+        self.feed(Input::HungUp { client });
+        // What is in its socket is read to the end before it comes back (`looks`).
+        self.procs[i].client = None;
+        self.procs[i].outbox.clear();
+    }
+
+    /// The manager is killed; another begins where the id file says.
+    fn restart(&mut self) {
+        self.count("restarted");
+        self.instance += 1;
+        self.now = Duration::ZERO;
+        self.state = State::new(config(), 1 << 30, self.instance, 1, self.ids);
+        self.watched.clear();
+        for p in &mut self.procs {
+            p.flight.clear();
+            p.outbox.clear();
+            p.client = None;
+        }
+    }
+
+    /// Everything on its way arrives, everybody looks, nobody starts anything new; then what stands is looked at.
+    pub fn comes_to_rest(&mut self) {
+        let mut quiet = 0;
+        for round in 0.. {
+            assert!(round < 10_000, "it never comes to rest");
+            let mut moved = false;
+            for i in 0..self.procs.len() {
+                while self.goes_out(i) || self.comes_in(i) || self.hears(i) {
+                    moved = true;
+                }
+                moved |= self.looks(i);
+                self.is_safe();
+            }
+            self.now += Duration::from_millis(300);
+            self.feed(Input::Tick);
+            quiet = if moved { 0 } else { quiet + 1 };
+            if quiet > 20 {
+                break;
+            }
+        }
+        self.is_calm();
+    }
+
+    fn by_domain(&self, domain: DomainId) -> Option<&Proc> {
+        self.procs.iter().find(|p| p.domain == Some(domain))
+    }
+
+    fn is_calm(&mut self) {
+        for p in &self.procs {
+            for (pool, own) in &p.pools {
+                for (channel, q) in &own.queues {
+                    let end = self.by_domain(q.sink).and_then(|s| s.links.get(channel));
+                    assert!(
+                        end.is_some_and(|l| !l.leaving) || !self.dirty.contains(&(*channel, *pool)),
+                        "pool {pool} of {:?}: the queue of channel {channel} to {} never leaves",
+                        p.domain,
+                        q.sink
+                    );
+                }
+                for (domain, r) in &own.readers {
+                    let lives = self.procs.iter().any(|p| p.id == r.process);
+                    assert!(lives, "pool {pool}: reader {domain} is dead");
+                }
+            }
+            for (channel, link) in &p.links {
+                let other = self.by_domain(link.peer).and_then(|o| o.links.get(channel));
+                assert!(
+                    other.is_some(),
+                    "{:?}: the other end of {channel} is not there",
+                    p.domain
+                );
+            }
+        }
+        let alone = self.procs.iter().all(|p| p.links.is_empty());
+        self.count(if alone { "left alone" } else { "linked" });
+    }
+
+    /// A writer that may collect now sees everybody who takes references, or has any.
+    fn is_safe(&mut self) {
+        let mut checked = 0;
+        for w in &self.procs {
+            for (pool, own) in &w.pools {
+                let place = own.entry.and_then(|e| self.boards.get(&(w.board?, e)));
+                if place != Some(&(Some(*pool), own.epoch)) {
+                    continue;
+                }
+                for s in &self.procs {
+                    let Some(domain) = s.domain else { continue };
+                    let on_roster =
+                        |refs: Inode| own.readers.get(&domain).is_some_and(|r| r.refs == refs);
+                    if let Some(f) = s.foreign.get(pool).filter(|f| !f.held.is_empty()) {
+                        assert!(
+                            on_roster(f.refs),
+                            "pool {pool}: {domain} holds buffers unseen"
+                        );
+                        checked += 1;
+                    }
+                    for (channel, link) in s
+                        .links
+                        .iter()
+                        .filter(|(_, l)| l.role == Role::Sink && !l.leaving)
+                    {
+                        let takes = link
+                            .assigned
+                            .get(pool)
+                            .filter(|a| a.open && self.dirty.contains(&(*channel, *pool)));
+                        let Some(a) = takes else { continue };
+                        let seen = own.queues.get(channel).is_some_and(|q| q.rcvd == a.counts);
+                        assert!(
+                            seen,
+                            "pool {pool}: {domain} takes from channel {channel} unseen"
+                        );
+                        assert!(
+                            s.id == w.id || on_roster(a.refs),
+                            "pool {pool}: {domain} takes references from channel {channel} unseen"
+                        );
+                        checked += 1;
+                    }
+                }
+            }
+        }
+        *self.counts.entry("safe").or_default() += checked;
+    }
+}
