@@ -46,7 +46,11 @@ impl ForkGuard {
     #[inline]
     pub fn is_child(&self) -> bool {
         // Relaxed: the kernel clears the page before the child runs its first instruction.
-        self.word.load(Ordering::Relaxed) != self.born
+        let child = self.word.load(Ordering::Relaxed) != self.born;
+        if child {
+            std::hint::cold_path();
+        }
+        child
     }
 }
 

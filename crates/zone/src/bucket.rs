@@ -16,11 +16,12 @@ impl Bucket {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn pop(&mut self) -> Option<u32> {
-        // An empty bucket wraps around to an index that no slice has.
-        let last = self.len.wrapping_sub(1);
-        let item = *self.items.get(last)?;
+        let last = self.len.checked_sub(1)?;
+        debug_assert!(last < self.items.len());
+        // SAFETY: `len` is never more than there are items: `new`, `push` and `clear` see to that.
+        let item = unsafe { *self.items.get_unchecked(last) };
         self.len = last;
         Some(item)
     }

@@ -14,6 +14,7 @@
 use crate::bucket::Bucket;
 use crate::lock::{Guard, Lock};
 use std::cell::UnsafeCell;
+use std::hint::cold_path;
 use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, compiler_fence};
 
@@ -75,6 +76,24 @@ pub(crate) struct Claim<'a> {
     _lock: Guard<'a, ()>,
 }
 
+/// The owner is busy from here on; returns the count.
+#[inline(always)]
+fn begin(count: &AtomicU64) -> u64 {
+    let before = count.load(Ordering::Relaxed);
+    count.store(before + 1, Ordering::Relaxed);
+    // Ordering: the busy mark before `seen`; the processor's half is the membarrier between `shut` and `steal`.
+    compiler_fence(Ordering::SeqCst);
+    before
+}
+
+/// The owner is busy no more.
+#[inline(always)]
+fn end(count: &AtomicU64, value: u64) {
+    // Ordering: pairs with the acquire in `steal` (what was done to the buckets is seen by the thief) and in `allocs`
+    // and `frees` (who sees a free counted sees the alloc that came before it).
+    count.store(value, Ordering::Release);
+}
+
 impl Cache {
     pub(crate) fn new(home: Weak<dyn Home>) -> Self {
         Self {
@@ -94,54 +113,41 @@ impl Cache {
     ///
     /// # Safety
     /// The calling thread owns this cache.
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn pop(&self, control: &AtomicU64) -> Option<u32> {
-        // SAFETY: the caller owns this cache.
-        unsafe { self.enter(&self.allocs, control, |buckets| buckets.top.pop()) }
+        let before = begin(&self.allocs);
+        if self.seen.load(Ordering::Relaxed) == control.load(Ordering::Relaxed) {
+            // SAFETY: nobody else touches the buckets: a thief that does has cleared `seen`, made this thread pass a
+            // fence after that, and then found it not busy; so this thread would have found `seen` cleared.
+            let buckets = unsafe { &mut *self.buckets.get() };
+            if let Some(item) = buckets.top.pop() {
+                end(&self.allocs, before + 2);
+                return Some(item);
+            }
+        }
+        cold_path();
+        end(&self.allocs, before);
+        None
     }
 
     /// Puts an item into the top bucket, if there is room.
     ///
     /// # Safety
     /// The calling thread owns this cache.
-    #[inline]
-    pub(crate) unsafe fn push(&self, control: &AtomicU64, item: u32) -> bool {
-        // SAFETY: the caller owns this cache.
-        unsafe {
-            self.enter(&self.frees, control, |buckets| {
-                buckets.top.push(item).then_some(())
-            })
-        }
-        .is_some()
-    }
-
-    /// # Safety
-    /// The calling thread owns this cache; `work` does not come back here.
     #[inline(always)]
-    unsafe fn enter<R>(
-        &self,
-        count: &AtomicU64,
-        control: &AtomicU64,
-        work: impl FnOnce(&mut Buckets) -> Option<R>,
-    ) -> Option<R> {
-        let before = count.load(Ordering::Relaxed);
-        count.store(before + 1, Ordering::Relaxed);
-        // Ordering: the busy mark before `seen`; the processor's half is the membarrier between `shut` and `steal`.
-        compiler_fence(Ordering::SeqCst);
-        let result = if self.seen.load(Ordering::Relaxed) == control.load(Ordering::Relaxed) {
-            // SAFETY: nobody else touches the buckets: a thief that does has cleared `seen`, made this thread pass a
-            // fence after that, and then found it not busy; so this thread would have found `seen` cleared.
-            work(unsafe { &mut *self.buckets.get() })
-        } else {
-            None
-        };
-        // Ordering: pairs with the acquire in `steal` (what was done to the buckets is seen by the thief) and in `allocs`
-        // and `frees` (who sees a free counted sees the alloc that came before it).
-        count.store(
-            if result.is_some() { before + 2 } else { before },
-            Ordering::Release,
-        );
-        result
+    pub(crate) unsafe fn push(&self, control: &AtomicU64, item: u32) -> bool {
+        let before = begin(&self.frees);
+        if self.seen.load(Ordering::Relaxed) == control.load(Ordering::Relaxed) {
+            // SAFETY: as in `pop`.
+            let buckets = unsafe { &mut *self.buckets.get() };
+            if buckets.top.push(item) {
+                end(&self.frees, before + 2);
+                return true;
+            }
+        }
+        cold_path();
+        end(&self.frees, before);
+        false
     }
 
     /// The owner counts one item handed out in its slow path.
@@ -153,20 +159,20 @@ impl Cache {
 
     /// The owner counts one item taken back in its slow path.
     pub(crate) fn count_free(&self) {
-        // Ordering: pairs with `frees`, as in `enter`.
+        // Ordering: pairs with `frees`, as in `end`.
         self.frees
             .store(self.frees.load(Ordering::Relaxed) + 2, Ordering::Release);
     }
 
     /// Items handed out.
     pub(crate) fn allocs(&self) -> u64 {
-        // Ordering: pairs with `enter` and `count_alloc`.
+        // Ordering: pairs with `end` and `count_alloc`.
         self.allocs.load(Ordering::Acquire) / 2
     }
 
     /// Items taken back.
     pub(crate) fn frees(&self) -> u64 {
-        // Ordering: pairs with `enter` and `count_free`.
+        // Ordering: pairs with `end` and `count_free`.
         self.frees.load(Ordering::Acquire) / 2
     }
 
@@ -247,7 +253,7 @@ impl<'a> Shut<'a> {
     /// Every running thread has passed a full fence since `shut`, or the caller owns the cache.
     pub(crate) unsafe fn steal(self) -> Option<Claim<'a>> {
         for round in 0..1 << 16 {
-            // Ordering: pairs with the release at the end of `enter`.
+            // Ordering: pairs with the release in `end`.
             let marks = self.cache.allocs.load(Ordering::Acquire)
                 | self.cache.frees.load(Ordering::Acquire);
             if marks & 1 == 0 {

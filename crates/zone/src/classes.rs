@@ -92,7 +92,8 @@ impl Classes {
     #[inline]
     #[must_use]
     pub fn class_of(&self, bytes: u64) -> Option<usize> {
-        (bytes <= self.max_bytes).then(|| index(bytes))
+        // A chunk is at least a page, so the smallest need one comparison only.
+        (bytes <= PAGE || bytes <= self.max_bytes).then(|| index(bytes))
     }
 
     /// Bytes of an item of a class.

@@ -7,6 +7,7 @@
 use crate::cache::Cache;
 use crate::own_work::OwnWork;
 use std::cell::{Cell, RefCell};
+use std::hint::cold_path;
 use std::ptr;
 use std::sync::Arc;
 
@@ -36,6 +37,7 @@ pub(crate) fn with<R>(index: usize, work: impl FnOnce(Option<&Cache>) -> R) -> R
     let cache = if index < DIRECT_ZONES {
         DIRECT.with(|direct| direct[index].get())
     } else {
+        cold_path();
         let (table, len) = TABLE.get();
         if index >= len {
             return work(None);

@@ -180,19 +180,21 @@ impl Receiver {
     /// Cost of a direct receipt: the line's cache miss, one locked instruction, no system call.
     #[inline(always)]
     pub fn try_recv(&mut self) -> Result<Option<Message>, RecvError> {
-        if let Some(taken) = self.take_direct() {
-            // SAFETY: `take_direct` counted a reference for exactly one handle.
-            let body = Body::Buf(unsafe { taken.into_buf() });
-            return Ok(Some(Message {
-                meta: taken.meta,
-                body,
-            }));
-        }
-        if let Some((meta, inline)) = self.take_inline() {
-            return Ok(Some(Message {
-                meta,
-                body: Body::Inline(inline),
-            }));
+        if self.looks_at_lines() {
+            if let Some(taken) = self.take_direct() {
+                // SAFETY: `take_direct` counted a reference for exactly one handle.
+                let body = Body::Buf(unsafe { taken.into_buf() });
+                return Ok(Some(Message {
+                    meta: taken.meta,
+                    body,
+                }));
+            }
+            if let Some((meta, inline)) = self.take_inline() {
+                return Ok(Some(Message {
+                    meta,
+                    body: Body::Inline(inline),
+                }));
+            }
         }
         self.try_recv_slow()
             .map(|message| message.map(|m| *m))
@@ -225,23 +227,26 @@ impl Receiver {
     /// The next message, waiting as the link's [`Wait`] says, for ever.
     #[inline(always)]
     pub fn recv(&mut self) -> Result<Message, RecvError> {
-        if self.wait != Wait::Sleep && !self.fork.is_child() {
-            self.spin_a_little();
+        if self.looks_at_lines() {
+            if self.wait != Wait::Sleep {
+                self.spin_a_little();
+            }
+            if let Some(taken) = self.take_direct() {
+                // SAFETY: `take_direct` counted a reference for exactly one handle.
+                let body = Body::Buf(unsafe { taken.into_buf() });
+                return Ok(Message {
+                    meta: taken.meta,
+                    body,
+                });
+            }
+            if let Some((meta, inline)) = self.take_inline() {
+                return Ok(Message {
+                    meta,
+                    body: Body::Inline(inline),
+                });
+            }
         }
-        if let Some(taken) = self.take_direct() {
-            // SAFETY: `take_direct` counted a reference for exactly one handle.
-            let body = Body::Buf(unsafe { taken.into_buf() });
-            return Ok(Message {
-                meta: taken.meta,
-                body,
-            });
-        }
-        if let Some((meta, inline)) = self.take_inline() {
-            return Ok(Message {
-                meta,
-                body: Body::Inline(inline),
-            });
-        }
+        std::hint::cold_path();
         self.recv_slow(None).map(|message| *message).map_err(|e| *e)
     }
 
@@ -263,12 +268,15 @@ impl Receiver {
         }
     }
 
-    /// The next line's bytes, if it is an inline message.
+    /// Whether the next message is the next line's, and ours to take.
+    #[inline(always)]
+    fn looks_at_lines(&self) -> bool {
+        self.pending.is_none() && !self.fork.is_child()
+    }
+
+    /// The next line's bytes, if it is an inline message. After `looks_at_lines`, as `take_direct`.
     #[inline(always)]
     fn take_inline(&mut self) -> Option<(u64, Inline)> {
-        if self.pending.is_some() || self.fork.is_child() {
-            return None;
-        }
         let (first, line) = self.consumer.peek(self.lines)?;
         let taken = descriptor::inline(first, line)?;
         self.consumer.advance();
@@ -338,9 +346,6 @@ impl Receiver {
     /// checks. `None` leaves the line for the long way, which believes nothing of what was seen here.
     #[inline(always)]
     fn take_direct(&mut self) -> Option<Taken> {
-        if self.pending.is_some() || self.fork.is_child() {
-            return None;
-        }
         let (first, line) = self.consumer.peek(self.lines)?;
         // Needs nothing of the line, so it is under way before the line is here.
         tranship_sync::prefetch_read(self.guess.next());

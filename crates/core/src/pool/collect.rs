@@ -100,6 +100,11 @@ impl OwnPool {
         if out.len() < want {
             self.cut_slabs(class, out, want);
         }
+        // A zone hands out the last first and then the others from the front. So it is the order of the sends, in which
+        // counters lie side by side and receivers guess where the next buffer is.
+        if !out.is_empty() {
+            out.rotate_left(1);
+        }
     }
 
     /// Dead buffers of one class. Looks at everything before it gives up.

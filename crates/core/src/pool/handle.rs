@@ -97,6 +97,7 @@ impl Pool {
         {
             return Ok(buf);
         }
+        std::hint::cold_path();
         // Boxed, so that the fast path's result stays in registers where the two meet.
         own.alloc_slow(len, patience())
             .map(|buf| *buf)

@@ -8,6 +8,7 @@ use crate::domain::{DomainCore, PoolShape, lock};
 use crate::error::{DomainError, StaleId, Violation};
 use crate::options::PoolOptions;
 use std::collections::HashMap;
+use std::hint::cold_path;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -322,14 +323,17 @@ impl OwnPool {
         let zone = unsafe { self.zones.get_unchecked(class) };
         let slot = match zone.alloc_cached() {
             Some(slot) => slot,
-            None => self.alloc_uncached(class)?,
+            None => {
+                cold_path();
+                self.alloc_uncached(class)?
+            }
         };
         #[allow(clippy::cast_possible_truncation)] // there are fewer than 255 classes
         Some(self.hand_out(slot, class as u8, len))
     }
 
     /// While somebody waits for memory nothing is cached, so that nobody passes by here either.
-    #[inline(never)]
+    #[cold]
     fn alloc_uncached(&self, class: usize) -> Option<u32> {
         if self.contended.load(Ordering::Relaxed) {
             return None;
