@@ -178,13 +178,28 @@ fn stat_shows_who_waits_under_a_name() {
         listed.starts_with("film\ttranship-send#") && listed.ends_with(" -> (nobody)\n"),
         "{listed}"
     );
+    // Somebody waits for a name that nobody exports.
+    let waiting = manager.command(&["recv", "book"]).spawn().expect("recv");
+    let _reader = Running(waiting);
+    let listed = loop {
+        let output = manager.command(&["ls"]).output().expect("ls");
+        let listed = String::from_utf8_lossy(&output.stdout).into_owned();
+        if listed.lines().count() == 2 {
+            break listed;
+        }
+    };
+    assert!(
+        listed.contains("book\t(not exported yet) -> tranship-recv#"),
+        "{listed}"
+    );
     let output = manager.command(&["stat", "--json"]).output().expect("stat");
     let stat: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(stat["channels"][0]["name"], "film");
+    assert_eq!(stat["channels"][1]["waiting_as"], "Sink");
     assert!(
         stat["domains"]
             .as_array()
-            .is_some_and(|domains| domains.len() == 2),
+            .is_some_and(|domains| domains.len() == 3),
         "{stat}"
     );
 }

@@ -8,13 +8,11 @@ use crate::link::Reference;
 use crate::options::WhenFull;
 use crate::pool::Pool;
 use std::collections::VecDeque;
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
 use tranship_proto::CbufId;
+use tranship_region::layout::aggregate as layout;
 
-/// Most pieces of one aggregate.
-pub const MAX_PIECES: usize = 4096;
-const HEADER: usize = 8;
-const PIECE: usize = 32;
+pub use layout::MAX_PIECES;
 
 /// A list of buffer parts that is sent, received and read as one.
 #[derive(Clone, Debug, Default)]
@@ -107,7 +105,13 @@ impl Aggregate {
         Some(AggregateReader { slices })
     }
 
-    /// A private copy of all bytes.
+    /// Writes all bytes; see [`Cbuf::write_to`]. Takes little memory, whatever the sender says.
+    pub fn write_to(&self, to: &mut impl io::Write) -> io::Result<()> {
+        self.pieces.iter().try_for_each(|piece| piece.write_to(to))
+    }
+
+    /// A private copy of all bytes, as long as [`len`](Aggregate::len) says. A hostile sender can name one large buffer
+    /// [`MAX_PIECES`] times: look at `len` first, or use [`write_to`](Aggregate::write_to).
     pub fn to_vec(&self) -> Vec<u8> {
         let mut all = vec![0; self.len()];
         let mut at = 0;
@@ -127,7 +131,7 @@ impl Aggregate {
             WhenFull::BlockFor(time) => pool.alloc_timeout(bytes, time),
             WhenFull::Error | WhenFull::DropNew => pool.try_alloc(bytes),
         };
-        let bytes = HEADER + PIECE * self.pieces.len();
+        let bytes = layout::len(self.pieces.len());
         let mut list = match (
             &self.list_pool,
             self.pieces.iter().find_map(|piece| piece.own_pool()),
@@ -143,46 +147,36 @@ impl Aggregate {
                 });
             }
         };
-        let count = u32::try_from(self.pieces.len()).unwrap_or(u32::MAX);
-        list[..4].copy_from_slice(&count.to_le_bytes());
-        list[4..8].fill(0);
-        for (entry, piece) in list[HEADER..].chunks_exact_mut(PIECE).zip(&self.pieces) {
-            let (offset, serial) = piece.place();
-            entry[..8].copy_from_slice(&piece.id().0.to_le_bytes());
-            entry[8..16].copy_from_slice(&offset.to_le_bytes());
-            entry[16..24].copy_from_slice(&(piece.len() as u64).to_le_bytes());
-            entry[24..28].copy_from_slice(&serial.to_le_bytes());
-            entry[28..].fill(0);
-        }
+        let pieces: Vec<_> = self.pieces.iter().map(entry).collect();
+        // Both bounds hold: at most MAX_PIECES were let in, and the buffer was made for them.
+        let _ = layout::encode(&pieces, &mut list);
         Ok(list.freeze())
     }
 }
 
+/// A piece as the list names it.
+fn entry(piece: &Cbuf) -> layout::Piece {
+    let (offset, serial) = piece.place();
+    layout::Piece::new(piece.id().0, offset, piece.len() as u64, serial)
+}
+
 /// Takes a received list apart. It is copied once; its length bounds the number of pieces.
 pub(crate) fn parse_list(list: &Cbuf) -> Result<Vec<Reference>, Violation> {
-    let bad = |pieces| Violation::Aggregate {
-        pieces,
+    let bad = |pieces: usize| Violation::Aggregate {
+        pieces: u32::try_from(pieces).unwrap_or(u32::MAX),
         list_bytes: list.len() as u64,
     };
-    if list.len() < HEADER || list.len() > HEADER + PIECE * MAX_PIECES {
-        return Err(bad(0));
+    let pieces = layout::decode(list.view()).map_err(|_| bad(0))?;
+    if list.len() != layout::len(pieces.len()) {
+        return Err(bad(pieces.len()));
     }
-    let copy = list.to_vec();
-    let word = |at: usize| u32::from_le_bytes([copy[at], copy[at + 1], copy[at + 2], copy[at + 3]]);
-    let long = |at: usize| u64::from(word(at)) | (u64::from(word(at + 4)) << 32);
-    let count = word(0);
-    if copy.len() != HEADER + PIECE * count as usize {
-        return Err(bad(count));
-    }
-    Ok((0..count as usize)
-        .map(|i| HEADER + PIECE * i)
-        .map(|at| Reference {
-            id: CbufId(long(at)),
-            offset: long(at + 8),
-            length: long(at + 16),
-            serial: word(at + 24),
-        })
-        .collect())
+    let reference = |piece: layout::Piece| Reference {
+        id: CbufId(piece.id),
+        offset: piece.offset,
+        length: piece.length,
+        serial: piece.serial,
+    };
+    Ok(pieces.into_iter().map(reference).collect())
 }
 
 /// Reads an aggregate front to back.

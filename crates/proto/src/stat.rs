@@ -83,7 +83,7 @@ pub struct PoolStat {
     pub readers: u32,
 }
 
-/// A channel, or an exported name without one (`channel` 0, no sink or no source).
+/// A channel; or a name without one, exported or waited for (`channel` 0, no sink or no source).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ChannelStat {
     /// Its id.
@@ -96,6 +96,8 @@ pub struct ChannelStat {
     pub sink: Option<DomainId>,
     /// For a name without a channel: the exporter's role.
     pub exported_as: Option<Role>,
+    /// For a name that nobody exports yet: the role of the domain that waits for it.
+    pub waiting_as: Option<Role>,
     /// Pools assigned to it.
     pub pools: Vec<PoolId>,
     /// Messages taken by the sink so far.

@@ -36,8 +36,8 @@ pub(crate) fn run(args: &RecvArgs) -> Result<Answer> {
     let mut left = args.count;
     while left != Some(0) {
         match receiver.recv() {
-            // A private copy: the sender could change the bytes while they are written.
-            Ok(message) => to.write_all(&message.to_vec())?,
+            // Piece by piece: a sender can claim more than there is memory for.
+            Ok(message) => message.write_to(&mut to)?,
             Err(RecvError::PeerGone(_)) => break,
             Err(error) => return Err(error.into()),
         }

@@ -140,8 +140,8 @@ pub(crate) fn stat_tables(records: &[StatRecord], out: &mut impl Write) -> io::R
                     c.channel.0.to_string()
                 },
                 c.name.clone(),
-                end(&names, c.source, c.exported_as == Some(Role::Source)),
-                end(&names, c.sink, c.exported_as == Some(Role::Sink)),
+                end(&names, c.source, c.waiting_as),
+                end(&names, c.sink, c.waiting_as),
                 c.taken.to_string(),
                 c.lines.to_string(),
                 c.pools
@@ -180,8 +180,8 @@ pub(crate) fn ls_lines(records: &[StatRecord]) -> Vec<String> {
         StatRecord::Channel(c) => Some(format!(
             "{}\t{} -> {}",
             c.name,
-            end(&names, c.source, c.exported_as == Some(Role::Source)),
-            end(&names, c.sink, c.exported_as == Some(Role::Sink))
+            end(&names, c.source, c.waiting_as),
+            end(&names, c.sink, c.waiting_as)
         )),
         _ => None,
     };
@@ -205,12 +205,12 @@ fn domain_row(d: &DomainStat) -> Vec<String> {
     ]
 }
 
-/// One end of a channel; an exported name waits for the other.
-fn end(names: &Names, domain: Option<DomainId>, exports: bool) -> String {
-    match domain {
-        Some(domain) => names.domain(domain),
-        None if exports => "(exported)".to_owned(),
-        None => "(nobody)".to_owned(),
+/// One end of a channel. A name that is exported, or waited for, has only one.
+fn end(names: &Names, domain: Option<DomainId>, waiting: Option<Role>) -> String {
+    match (domain, waiting) {
+        (Some(domain), _) => names.domain(domain),
+        (None, Some(_)) => "(not exported yet)".to_owned(),
+        (None, None) => "(nobody)".to_owned(),
     }
 }
 
@@ -255,6 +255,21 @@ impl Names {
 mod tests {
     use super::*;
     use tranship_proto::{ChannelId, ChannelStat, HeapStat, HoldStat, ManagerStat, PoolStat};
+
+    /// A name without a channel; the reader exports it, or waits for it.
+    fn alone(name: &str, exported_as: Option<Role>, waiting_as: Option<Role>) -> StatRecord {
+        StatRecord::Channel(ChannelStat {
+            channel: ChannelId(0),
+            name: name.to_owned(),
+            source: None,
+            sink: Some(DomainId(2)),
+            exported_as,
+            waiting_as,
+            pools: vec![],
+            taken: 0,
+            lines: 0,
+        })
+    }
 
     fn records() -> Vec<StatRecord> {
         let (writer, reader, pool) = (DomainId(1), DomainId(2), PoolId(7));
@@ -305,20 +320,13 @@ mod tests {
                 source: Some(writer),
                 sink: Some(reader),
                 exported_as: None,
+                waiting_as: None,
                 pools: vec![pool],
                 taken: 12,
                 lines: 256,
             }),
-            StatRecord::Channel(ChannelStat {
-                channel: ChannelId(0),
-                name: "audio".to_owned(),
-                source: None,
-                sink: None,
-                exported_as: Some(Role::Sink),
-                pools: vec![],
-                taken: 0,
-                lines: 0,
-            }),
+            alone("audio", Some(Role::Sink), None),
+            alone("film", None, Some(Role::Sink)),
             StatRecord::Hold(HoldStat {
                 domain: reader,
                 pool,
@@ -348,7 +356,7 @@ mod tests {
     #[test]
     fn json_has_every_list_even_when_empty() {
         let all = stat_json(&records());
-        assert_eq!(all["channels"].as_array().map(Vec::len), Some(2));
+        assert_eq!(all["channels"].as_array().map(Vec::len), Some(3));
         assert_eq!(all["manager"]["pid"], 9);
         assert_eq!(all["heaps"][0]["admitted_bytes"], 33 << 20);
         assert_eq!(stat_json(&[])["holds"], json!([]));
@@ -358,7 +366,11 @@ mod tests {
     fn ls_shows_who_waits() {
         assert_eq!(
             ls_lines(&records()),
-            ["video\tcamera#1 -> #2", "audio\t(nobody) -> (exported)"]
+            [
+                "video\tcamera#1 -> #2",
+                "audio\t(nobody) -> #2",
+                "film\t(not exported yet) -> #2"
+            ]
         );
     }
 }

@@ -4,10 +4,14 @@ use super::{CbufMut, Tag};
 use crate::error::AllocError;
 use crate::pool::{ForeignPool, OwnPool, Pool};
 use std::fmt;
+use std::io;
 use std::ops::{Bound, RangeBounds};
 use std::ptr::NonNull;
 use tranship_proto::{CbufId, PoolId};
 use tranship_region::View;
+
+/// Most bytes that `write_to` copies at a time.
+const PART: usize = 64 << 10;
 
 /// Whose pool a buffer lies in.
 #[derive(Clone, Copy)]
@@ -155,6 +159,21 @@ impl Cbuf {
         // SAFETY: pools outlive their outstanding slots.
         let pool = unsafe { pool.as_ref() };
         !self.is_inherited() && pool.is_private(self.slot())
+    }
+
+    /// Writes all bytes, copied piecemeal unless nobody can change them: however long the buffer says it is, this takes
+    /// at most 64 KiB of private memory.
+    pub fn write_to(&self, to: &mut impl io::Write) -> io::Result<()> {
+        if let Some(bytes) = self.bytes() {
+            return to.write_all(bytes);
+        }
+        let mut part = vec![0; self.len.min(PART)];
+        for at in (0..self.len).step_by(PART) {
+            let n = PART.min(self.len - at);
+            let _ = self.view().copy_to_slice(at, &mut part[..n]); // inside the view
+            to.write_all(&part[..n])?;
+        }
+        Ok(())
     }
 
     /// A part of it, sharing the memory.

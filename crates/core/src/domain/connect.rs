@@ -287,7 +287,7 @@ fn start_manager(socket: Option<PathBuf>) -> Result<OwnedFd, String> {
         .unwrap_or_else(|| "tranship".into());
     let path = socket.ok_or("no safe directory for its socket; set XDG_RUNTIME_DIR")?;
     // Two processes may do this at once: the manager's own lock lets one of the two daemons win.
-    Command::new(&program)
+    let status = Command::new(&program)
         .args(["manager", "--daemonize", "--idle-exit", "60s", "--socket"])
         .arg(&path)
         .stdin(Stdio::null())
@@ -300,6 +300,14 @@ fn start_manager(socket: Option<PathBuf>) -> Result<OwnedFd, String> {
                 program.display()
             )
         })?;
+    // It returns when somebody listens, itself or another that was faster.
+    if !status.success() {
+        return Err(format!(
+            "{program} ended with {status}; `{program} manager --socket {socket}` says why",
+            program = program.display(),
+            socket = path.display()
+        ));
+    }
     let deadline = Instant::now() + PATIENCE;
     loop {
         match socket::connect(&path) {

@@ -2,6 +2,7 @@
 
 use crate::aggregate::Aggregate;
 use crate::cbuf::{Cbuf, CbufMut};
+use std::io;
 use std::ops::Deref;
 
 /// A received message.
@@ -37,7 +38,16 @@ impl Message {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// A private copy of all bytes.
+    /// Writes all bytes, with little memory however much the sender says there is; see [`Cbuf::write_to`].
+    pub fn write_to(&self, to: &mut impl io::Write) -> io::Result<()> {
+        match &self.body {
+            Body::Inline(inline) => to.write_all(inline),
+            Body::Buf(buf) => buf.write_to(to),
+            Body::Aggregate(aggregate) => aggregate.write_to(to),
+        }
+    }
+    /// A private copy of all bytes: as many as [`len`](Message::len) says. For an aggregate of a hostile sender look at
+    /// that first ([`Aggregate::to_vec`]).
     pub fn to_vec(&self) -> Vec<u8> {
         match &self.body {
             Body::Inline(inline) => inline.to_vec(),

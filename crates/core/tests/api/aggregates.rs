@@ -244,3 +244,56 @@ fn forwarding_a_strangers_one_needs_a_pool_for_the_list() {
     middle_out.send(back).expect("forward");
     assert_eq!(last.recv().expect("recv").to_vec(), [1; 1000]);
 }
+
+/// Counts bytes, and remembers the longest piece that came at once.
+#[derive(Default)]
+struct Sink {
+    bytes: usize,
+    longest: usize,
+}
+
+impl std::io::Write for Sink {
+    fn write(&mut self, part: &[u8]) -> std::io::Result<usize> {
+        self.bytes += part.len();
+        self.longest = self.longest.max(part.len());
+        Ok(part.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn one_buffer_named_again_and_again_is_written_with_little_memory() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let (mut sender, mut receiver) = link(&a, &b, "x");
+    let pool = pool(&a, 3);
+    let whole = filled(&pool, CHUNK + 1, 7);
+    let mut many = Aggregate::new();
+    (0..1000).for_each(|_| many.push_back(whole.clone()));
+    sender.send(many).expect("send");
+    let got = receiver.recv().expect("recv");
+    assert_eq!(got.len(), 1000 * (CHUNK + 1));
+    let mut sink = Sink::default();
+    got.write_to(&mut sink).expect("write");
+    assert_eq!(sink.bytes, got.len());
+    assert!(sink.longest <= 64 * KIB, "{} bytes at once", sink.longest);
+    drop(got);
+    // The same bytes as a copy has, also of what travels inside the line.
+    let mixed = pool.alloc_from(b"0123456789").expect("alloc").freeze();
+    let mut two = Aggregate::new();
+    two.push_back(mixed.slice(5..));
+    two.push_front(mixed.slice(..5));
+    sender.send(two).expect("send");
+    sender.send_inline(b"0123456789", 0).expect("send");
+    for _ in 0..2 {
+        let got = receiver.recv().expect("recv");
+        let mut written = Vec::new();
+        got.write_to(&mut written).expect("write");
+        assert_eq!(
+            (&written[..], &got.to_vec()[..]),
+            (&b"0123456789"[..], &b"0123456789"[..])
+        );
+    }
+}

@@ -28,6 +28,7 @@ enum Item {
     Pool(PoolId),
     Channel(ChannelId),
     Export(ExportId),
+    Waiting(DomainId, Req),
     Hold(PoolId, DomainId),
     Heap(PoolId),
 }
@@ -40,6 +41,7 @@ impl State {
         items.extend(self.heaps.keys().map(|h| Item::Heap(*h)));
         items.extend(self.channels.keys().map(|c| Item::Channel(*c)));
         items.extend(self.exports.keys().map(|e| Item::Export(*e)));
+        items.extend(self.waiting.iter().map(|w| Item::Waiting(w.domain, w.req)));
         for (pool, p) in &self.pools {
             items.extend(p.readers.keys().map(|d| Item::Hold(*pool, *d)));
         }
@@ -102,9 +104,25 @@ impl State {
                     source: (e.role == Role::Source).then_some(e.domain),
                     sink: (e.role == Role::Sink).then_some(e.domain),
                     exported_as: Some(e.role),
+                    waiting_as: None,
                     pools: Vec::new(),
                     taken: 0,
                     lines: 0,
+                }))
+            }
+            Item::Waiting(domain, req) => {
+                let mut waiting = self.waiting.iter();
+                let w = waiting.find(|w| (w.domain, w.req) == (domain, req))?;
+                Some(StatRecord::Channel(ChannelStat {
+                    channel: ChannelId(0),
+                    name: w.name.clone(),
+                    source: (w.role == Role::Source).then_some(w.domain),
+                    sink: (w.role == Role::Sink).then_some(w.domain),
+                    exported_as: None,
+                    waiting_as: Some(w.role),
+                    pools: Vec::new(),
+                    taken: 0,
+                    lines: w.lines,
                 }))
             }
             Item::Channel(id) => {
@@ -115,6 +133,7 @@ impl State {
                     source: (!c.source_gone).then_some(c.source),
                     sink: Some(c.sink),
                     exported_as: None,
+                    waiting_as: None,
                     pools: c.pools.iter().take(1024).copied().collect(),
                     taken: 0,
                     lines: c.lines,

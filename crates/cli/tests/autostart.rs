@@ -1,0 +1,132 @@
+//! The manager that a client starts when it finds none: one for all, gone when it has been idle.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+
+const TRANSHIP: &str = env!("CARGO_BIN_EXE_tranship");
+
+/// A user's run-time directory of its own.
+struct Home(tempfile::TempDir);
+
+impl Home {
+    /// `None` where a manager of the system would be found first.
+    fn new() -> Option<Home> {
+        if Command::new(TRANSHIP)
+            .args(["stat", "--socket", "/run/tranship/manager.sock"])
+            .output()
+            .expect("stat")
+            .status
+            .success()
+        {
+            eprintln!("SKIPPED: a manager of the system runs here");
+            return None;
+        }
+        Some(Home(tempfile::tempdir().expect("a folder")))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.path("tranship/manager.sock")
+    }
+
+    /// A program that stands for the manager's: a script.
+    fn script(&self, text: &str) -> PathBuf {
+        let path = self.path("manager.sh");
+        std::fs::write(&path, text).expect("the script");
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).expect("its mode");
+        path
+    }
+
+    fn client(&self, arguments: &[&str], manager: &PathBuf) -> Command {
+        let mut command = Command::new(TRANSHIP);
+        command
+            .args(arguments)
+            .stdin(Stdio::null())
+            .env("XDG_RUNTIME_DIR", self.0.path())
+            .env("TRANSHIP_BIN", manager)
+            .env_remove("TRANSHIP_SOCKET")
+            .env_remove("RUST_LOG");
+        command
+    }
+}
+
+/// Processes that do not outlive a test.
+struct Running(Vec<Child>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn error(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn clients_that_come_at_once_share_one_and_it_leaves_after_the_last() {
+    let Some(home) = Home::new() else { return };
+    // The real one, which waits less: its arguments are written down, and 60 s become a fraction of one.
+    let script = format!(
+        r#"#!/bin/sh
+echo "$@" >>"{}"
+for argument; do
+    shift
+    [ "$argument" = 60s ] && argument=300ms
+    set -- "$@" "$argument"
+done
+exec "{TRANSHIP}" "$@"
+"#,
+        home.path("arguments").display()
+    );
+    let script = home.script(&script);
+    let clients = (0..4)
+        .map(|_| {
+            let mut client = home.client(&["recv", "nothing"], &script);
+            client.spawn().expect("a client")
+        })
+        .collect();
+    let clients = Running(clients);
+    loop {
+        let stat = home.client(&["stat", "--json"], &script).output();
+        let stat = stat.expect("stat").stdout;
+        let stat = serde_json::from_slice(&stat).unwrap_or(serde_json::Value::Null);
+        // The four, and who asks.
+        if stat["domains"].as_array().is_some_and(|all| all.len() == 5) {
+            break;
+        }
+    }
+    drop(clients);
+    while home.socket().exists() {
+        std::thread::yield_now();
+    }
+    let arguments = std::fs::read_to_string(home.path("arguments")).expect("arguments");
+    for line in arguments.lines() {
+        assert!(line.contains("--idle-exit 60s"), "{line}");
+    }
+}
+
+#[test]
+fn one_that_cannot_be_started_is_an_error_at_once_that_says_how_to_find_out() {
+    let Some(home) = Home::new() else { return };
+    let missing = home.path("missing");
+    let output = home.client(&["recv", "nothing"], &missing).output();
+    let output = output.expect("recv");
+    assert_eq!(output.status.code(), Some(3));
+    assert!(error(&output).contains("missing"), "{}", error(&output));
+
+    let fails = home.script("#!/bin/sh\nexit 7\n");
+    let output = home.client(&["recv", "nothing"], &fails).output();
+    let output = output.expect("recv");
+    assert_eq!(output.status.code(), Some(3));
+    let said = error(&output);
+    assert!(said.contains("exit status: 7"), "{said}");
+    assert!(said.contains("manager --socket"), "{said}");
+}

@@ -1,0 +1,208 @@
+//! The limits per user id: each is a refusal that says so, is lifted by giving back, and leaves other users alone.
+
+mod common;
+use common::*;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use tranship_manager::{Config, Embedded, Limits};
+use tranship_proto::{Event, RefusalCode, Request, Role};
+use tranship_region::layout::{LinkHalfRw, Side, TableRw};
+
+struct Limited {
+    _manager: Embedded,
+    path: PathBuf,
+    _dir: tempfile::TempDir,
+}
+
+/// A manager that everybody may reach.
+fn limited(limits: Limits) -> Limited {
+    use std::os::unix::fs::PermissionsExt;
+    watchdog();
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let path = dir.path().join("m.sock");
+    let config = Config {
+        limits,
+        socket_mode: Some(0o666),
+        ..Config::default()
+    };
+    Limited {
+        _manager: Embedded::start(config, Some(&path)).unwrap(),
+        path,
+        _dir: dir,
+    }
+}
+
+impl Limited {
+    fn join(&self) -> Client {
+        Client::join(&self.path, "one")
+    }
+
+    /// A client of another user: the manager goes by the credentials at connect, which are a thread's own. `None`
+    /// where only one user can be had.
+    fn stranger(&self) -> Option<Client> {
+        let become_nobody = || {
+            let user = rustix::thread::Uid::from_raw(65534);
+            let same = rustix::process::geteuid();
+            rustix::thread::set_thread_res_uid(same, user, same).ok()
+        };
+        let other = std::thread::scope(|s| {
+            let thread = s.spawn(|| become_nobody().map(|()| Client::join(&self.path, "other")));
+            thread.join().unwrap()
+        });
+        if other.is_none() {
+            eprintln!("SKIPPED in part: needs root, to be another user too");
+        }
+        other
+    }
+}
+
+/// The refusal to a pool, if it was refused.
+fn make_pool(c: &mut Client) -> Option<RefusalCode> {
+    let (fd, _table) = TableRw::create(SLOTS, CHUNK, CHUNK).unwrap();
+    let r = c.req();
+    let request = Request::CreatePool {
+        req: r,
+        name: "pool".to_owned(),
+        max_bytes: CHUNK,
+        slots: SLOTS,
+        chunk_bytes: CHUNK,
+    };
+    c.send(&request, &[fd.as_fd()]);
+    answer(c, r)
+}
+
+fn export(c: &mut Client, name: &str) -> Option<RefusalCode> {
+    let r = c.req();
+    let (name, role) = (name.to_owned(), Role::Source);
+    c.send(&Request::Export { req: r, name, role }, &[]);
+    answer(c, r)
+}
+
+/// Asks for a name and does not wait for the channel.
+fn connect(c: &mut Client, name: &str, wait: bool) -> tranship_proto::Req {
+    let half = LinkHalfRw::create(Side::Sink, 16).unwrap();
+    let req = c.req();
+    let request = Request::Connect {
+        req,
+        name: name.to_owned(),
+        role: Role::Sink,
+        lines: 16,
+        wait,
+    };
+    c.send(&request, &[half.0.as_fd()]);
+    req
+}
+
+/// The refusal, if there is one by the time at which a later question is answered.
+fn answer(c: &mut Client, wanted: tranship_proto::Req) -> Option<RefusalCode> {
+    c.sync();
+    c.inbox.iter().find_map(|(e, _)| match e {
+        Event::Refused { req, refusal } if *req == wanted => Some(refusal.code),
+        _ => None,
+    })
+}
+
+const REFUSED: Option<RefusalCode> = Some(RefusalCode::Limit);
+
+#[test]
+fn connections() {
+    let m = limited(Limits {
+        connections: 2,
+        ..Limits::default()
+    });
+    let (mut a, mut b) = (m.join(), m.join());
+    assert_eq!(Client::raw(&m.path).expelled(), REFUSED);
+    let other = m.stranger();
+    // A hang-up is not a death: its process lives, so its domain counts on.
+    drop(b);
+    while a.sync().iter().any(|r| {
+        matches!(r, tranship_proto::StatRecord::Domain(d) if d.domain != a.domain
+            && d.connected && other.as_ref().is_none_or(|o| o.domain != d.domain))
+    }) {}
+    assert_eq!(Client::raw(&m.path).expelled(), REFUSED);
+    // A goodbye is.
+    b = a;
+    b.send(&Request::Goodbye, &[]);
+    assert_eq!(b.expelled(), None);
+    m.join().sync();
+}
+
+#[test]
+fn pools() {
+    let m = limited(Limits {
+        pools: 2,
+        ..Limits::default()
+    });
+    let (mut a, mut b) = (m.join(), m.join());
+    let first = a.create_pool(1);
+    assert_eq!(make_pool(&mut b), None);
+    assert_eq!(make_pool(&mut a), REFUSED);
+    assert_eq!(make_pool(&mut b), REFUSED, "the user's, not the domain's");
+    assert!(m.stranger().is_none_or(|mut c| make_pool(&mut c).is_none()));
+    a.send(&Request::DestroyPool { pool: first.id }, &[]);
+    assert_eq!(make_pool(&mut a), None);
+}
+
+#[test]
+fn names_that_are_exported_and_names_that_are_waited_for() {
+    let m = limited(Limits {
+        names: 2,
+        ..Limits::default()
+    });
+    let (mut a, mut b) = (m.join(), m.join());
+    assert_eq!(export(&mut a, "x"), None);
+    let waits = connect(&mut b, "y", true);
+    b.sync();
+    assert_eq!(export(&mut a, "z"), REFUSED);
+    let again = connect(&mut b, "z", true);
+    assert_eq!(answer(&mut b, again), REFUSED);
+    assert!(
+        m.stranger()
+            .is_none_or(|mut c| export(&mut c, "o").is_none())
+    );
+    b.send(&Request::CancelConnect { req: waits }, &[]);
+    b.sync();
+    assert_eq!(export(&mut a, "z"), None);
+}
+
+#[test]
+fn channel_ends() {
+    let m = limited(Limits {
+        channels: 4,
+        ..Limits::default()
+    });
+    let (mut a, mut b) = (m.join(), m.join());
+    let first = open_channel(&mut a, &mut b, "x");
+    open_channel(&mut a, &mut b, "y");
+    let third = connect(&mut b, "x", false);
+    assert_eq!(answer(&mut b, third), REFUSED);
+    if let Some(mut other) = m.stranger() {
+        connect(&mut other, "x", false);
+        a.wait(|e| matches!(e, Event::Incoming { .. }).then_some(()));
+    }
+    for c in [&a, &b] {
+        c.send(&Request::CloseChannel { channel: first.id }, &[]);
+    }
+    a.sync();
+    b.sync();
+    connect(&mut b, "y", false);
+    a.wait(|e| matches!(e, Event::Incoming { .. }).then_some(()));
+}
+
+#[test]
+fn descriptors() {
+    // Each domain has two (its process and its board), each pool one.
+    let m = limited(Limits {
+        descriptors: 7,
+        ..Limits::default()
+    });
+    let (mut a, mut b) = (m.join(), m.join());
+    let first = a.create_pool(1);
+    b.create_pool(1);
+    b.create_pool(1);
+    assert_eq!(make_pool(&mut a), REFUSED);
+    assert!(m.stranger().is_none_or(|mut c| make_pool(&mut c).is_none()));
+    a.send(&Request::DestroyPool { pool: first.id }, &[]);
+    assert_eq!(make_pool(&mut a), None);
+}
