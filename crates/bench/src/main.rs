@@ -10,6 +10,7 @@ mod collect;
 mod demo;
 mod machine;
 mod messages;
+mod netpath;
 mod ops;
 mod options;
 mod party;
@@ -93,6 +94,15 @@ fn run(bench: Bench) -> Result<bool> {
             let names: Vec<_> = systems::with_collect().iter().map(|e| e.name).collect();
             known(&common, &names)?;
             say("collect", &common, collect::bench(&common), &["iceoryx2"])
+        }
+        Bench::Netpath { common } => {
+            common.check(&netpath::SYSTEMS.map(|(name, _)| name))?;
+            say(
+                "netpath",
+                &common,
+                netpath::bench(&common)?,
+                &["heap", "kernel"],
+            )
         }
         Bench::Demo { common } => {
             let names: Vec<_> = systems::with_fan().iter().map(|e| e.name).collect();

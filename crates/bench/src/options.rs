@@ -67,6 +67,11 @@ pub enum Bench {
         #[command(flatten)]
         common: Common,
     },
+    /// iperf3 through a forwarder and against an echo server of mbufs, in network namespaces (as root).
+    Netpath {
+        #[command(flatten)]
+        common: Common,
+    },
     /// One run of alloc, in a process with the allocator under test.
     #[command(hide = true)]
     AllocChild {

@@ -54,6 +54,32 @@ impl Host {
         )
     }
 
+    /// Connects it to another by a pair of virtual devices, each with an address and an MTU.
+    ///
+    /// # Errors
+    /// What `ip` says.
+    pub fn wire(
+        &self,
+        mine: (&str, &str),
+        other: &Host,
+        theirs: (&str, &str),
+        mtu: usize,
+    ) -> Result<()> {
+        let pair = [
+            "link", "add", mine.0, "netns", &self.name, "type", "veth", "peer",
+        ];
+        let peer = ["name", theirs.0, "netns", &other.name];
+        run("ip", &[&pair[..], &peer[..]].concat())?;
+        for (host, (device, address)) in [(self, mine), (other, theirs)] {
+            host.run(
+                "ip",
+                &["link", "set", device, "mtu", &mtu.to_string(), "up"],
+            )?;
+            host.run("ip", &["address", "add", address, "dev", device])?;
+        }
+        Ok(())
+    }
+
     /// Runs a program in it and returns what it printed.
     ///
     /// # Errors

@@ -1,17 +1,19 @@
 //! iperf3 against the echo server and through the forwarder, in namespaces of their own.
 
 use crate::device::{Frames, MbufDevice};
-use crate::forward::{Address, Forwarded, Forwarder, Port};
+use crate::forward::{Address, Forwarded, Forwarder, Link, Port};
 use crate::lab::Host;
 use crate::run;
 use crate::server::Server;
 use crate::tap::{Offload, Tap};
 use anyhow::{Context, Result, anyhow};
+use rustix::fd::{AsFd, BorrowedFd};
 use serde::Serialize;
 use serde_json::Value;
+use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
-use tranship_mbuf::{Calls, ClusterSize, Mbufs, Routine};
+use tranship_mbuf::{Calls, Chain, ClusterSize, Mbufs, Routine};
 
 /// What iperf3 sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -135,6 +137,65 @@ pub fn echo(mbufs: &Mbufs, load: Load, setup: Setup) -> Result<Measured> {
 /// # Errors
 /// As [`echo`].
 pub fn forwarded(mbufs: &Mbufs, load: Load, setup: Setup) -> Result<Measured> {
+    through(mbufs, load, setup, |tap| tap)
+}
+
+/// The same with frames in vectors of the general-purpose allocator, one for each frame, attached to mini-mbufs: what a
+/// program without clusters does.
+///
+/// # Errors
+/// As [`echo`].
+pub fn forwarded_on_the_heap(mbufs: &Mbufs, load: Load, setup: Setup) -> Result<Measured> {
+    through(mbufs, load, setup, HeapTap)
+}
+
+/// The same by the kernel's own router, between virtual devices, without translating addresses: what a forwarder costs
+/// that never leaves the kernel.
+///
+/// # Errors
+/// As [`echo`].
+pub fn routed_by_the_kernel(_: &Mbufs, load: Load, setup: Setup) -> Result<Measured> {
+    let (client, router, server) = (
+        Host::new("client")?,
+        Host::new("router")?,
+        Host::new("server")?,
+    );
+    let address = |ip| with_prefix(ip);
+    let (near, far) = (address(NEAR.ip), address(FAR.ip));
+    client.wire(
+        ("left", &address(CLIENT)),
+        &router,
+        ("left", &near),
+        setup.mtu,
+    )?;
+    server.wire(
+        ("right", &address(SERVER)),
+        &router,
+        ("right", &far),
+        setup.far_mtu,
+    )?;
+    router.set("net/ipv4/ip_forward", "1")?;
+    client.run("ip", &["route", "add", "default", "via", &dotted(NEAR.ip)])?;
+    server.run("ip", &["route", "add", "default", "via", &dotted(FAR.ip)])?;
+    let _running = server.spawn("iperf3", &["--server", "--one-off"])?;
+    server.listening("5201")?;
+    let before = Calls::now();
+    let (sent, received) = iperf(&client, SERVER, load, setup.seconds)?;
+    Ok(measured(
+        sent,
+        received,
+        &before,
+        Frames::default(),
+        Forwarded::default(),
+    ))
+}
+
+fn through<L: Link + AsFd + Send>(
+    mbufs: &Mbufs,
+    load: Load,
+    setup: Setup,
+    link: fn(Tap) -> L,
+) -> Result<Measured> {
     let (client, server) = (Host::new("client")?, Host::new("server")?);
     let (left, right) = (device(setup.offload)?, device(setup.offload)?);
     client.plug(&left, &with_prefix(CLIENT), setup.mtu)?;
@@ -143,8 +204,8 @@ pub fn forwarded(mbufs: &Mbufs, load: Load, setup: Setup) -> Result<Measured> {
         client.set("net/ipv4/ip_no_pmtu_disc", "1")?;
     }
     let ports = [
-        Port::new(left, NEAR, CLIENT, setup.mtu),
-        Port::new(right, FAR, SERVER, setup.far_mtu),
+        Port::new(link(left), NEAR, CLIENT, setup.mtu),
+        Port::new(link(right), FAR, SERVER, setup.far_mtu),
     ];
     let mut forwarder = Forwarder::new(mbufs.clone(), ports, setup.mirror);
     let _running = server.spawn("iperf3", &["--server", "--one-off"])?;
@@ -158,6 +219,37 @@ pub fn forwarded(mbufs: &Mbufs, load: Load, setup: Setup) -> Result<Measured> {
     )?;
     let (sent, received) = answer;
     Ok(measured(sent, received, &before, Frames::default(), done))
+}
+
+/// A TAP device whose frames lie in vectors.
+struct HeapTap(Tap);
+
+impl Link for HeapTap {
+    fn receive(&self, mbufs: &Mbufs, room: usize) -> io::Result<Option<Chain>> {
+        let mut frame = vec![0; room];
+        let Some(bytes) = self.0.receive(&mut [IoSliceMut::new(&mut frame)])? else {
+            return Ok(None);
+        };
+        frame.truncate(bytes);
+        let Ok(mut chain) = mbufs.mini() else {
+            return Ok(None);
+        };
+        Ok(chain.attach_mut(frame).is_ok().then_some(chain))
+    }
+
+    fn send(&self, slices: &[IoSlice<'_>]) -> io::Result<bool> {
+        self.0.send(slices)
+    }
+
+    fn offload(&self) -> Offload {
+        self.0.offload()
+    }
+}
+
+impl AsFd for HeapTap {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
 }
 
 /// Runs a loop in a thread while `work` goes on, then stops it.

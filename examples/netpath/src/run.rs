@@ -1,11 +1,11 @@
 //! Event loops: a server or a forwarder runs until it is told to stop.
 
 use crate::device::{Frames, MbufDevice};
-use crate::forward::{Forwarded, Forwarder};
+use crate::forward::{Forwarded, Forwarder, Link};
 use crate::server::Server;
-use crate::tap::Tap;
 use anyhow::Result;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::AsFd;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub fn serve(server: &mut Server, device: &mut MbufDevice, stop: &AtomicBool) ->
             LOOK.min(Duration::from_micros(delay.total_micros()))
         });
         if !delay.is_zero() {
-            wait(&[rustix::fd::AsFd::as_fd(device)], delay)?;
+            wait(&[device.as_fd()], delay)?;
         }
     }
     Ok(device.frames())
@@ -38,18 +38,15 @@ pub fn serve(server: &mut Server, device: &mut MbufDevice, stop: &AtomicBool) ->
 ///
 /// # Errors
 /// A port's.
-pub fn forward(forwarder: &mut Forwarder<Tap>, stop: &AtomicBool) -> Result<Forwarded> {
+pub fn forward<L: Link + AsFd>(
+    forwarder: &mut Forwarder<L>,
+    stop: &AtomicBool,
+) -> Result<Forwarded> {
     // Ordering: as above.
     while !stop.load(Ordering::Relaxed) {
         if !forwarder.turn()? {
             let [left, right] = forwarder.ports();
-            wait(
-                &[
-                    rustix::fd::AsFd::as_fd(left),
-                    rustix::fd::AsFd::as_fd(right),
-                ],
-                LOOK,
-            )?;
+            wait(&[left.as_fd(), right.as_fd()], LOOK)?;
         }
     }
     Ok(forwarder.done())

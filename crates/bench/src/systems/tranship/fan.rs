@@ -19,7 +19,7 @@ pub struct Shared {
 
 enum End {
     Producer { pool: Pool, senders: Vec<Sender> },
-    Consumer(Receiver),
+    Consumer(Box<Receiver>),
 }
 
 impl Fan for Shared {
@@ -32,7 +32,7 @@ impl Fan for Shared {
             let mut receiver = domain.open_receiver_with("frames", options)?;
             join::look(&mut receiver)?;
             return Ok(Self {
-                end: End::Consumer(receiver),
+                end: End::Consumer(Box::new(receiver)),
                 _domain: domain,
             });
         }

@@ -1,0 +1,117 @@
+//! `netpath`: iperf3 through a forwarder, and against an echo server, of mbufs (figure 8 of "Network Buffer Allocation in
+//! the FreeBSD Operating System", with the paper's sizes).
+//!
+//! A row's time is that of one message, its rate the messages that arrived.
+
+use anyhow::Result;
+use tranship_mbuf::Mbufs;
+use tranship_netpath::lab;
+use tranship_netpath::measure::{self, Load, Measured as Network, Setup};
+use tranship_netpath::tap::Offload;
+
+use crate::options::Common;
+use crate::plan::{Cell, Outcome};
+use crate::report::Key;
+use crate::stats::Measured;
+
+/// Socket and message sizes of the paper's TCP tests, bytes.
+const TCP: [(usize, usize); 6] = [
+    (57344, 4096),
+    (57344, 8192),
+    (57344, 32768),
+    (32768, 4096),
+    (32768, 8192),
+    (32768, 32768),
+];
+/// Message sizes of its UDP tests, bytes.
+const UDP: [usize; 3] = [64, 1024, 1472];
+
+type Way = fn(&Mbufs, Load, Setup) -> Result<Network>;
+
+/// Who forwards.
+pub const SYSTEMS: [(&str, Way); 3] = [
+    ("mbufs", measure::forwarded),
+    ("heap", measure::forwarded_on_the_heap),
+    ("kernel", measure::routed_by_the_kernel),
+];
+
+pub fn bench(common: &Common) -> Result<Outcome> {
+    let mut outcome = Outcome::default();
+    if let Err(missing) = lab::possible() {
+        eprintln!("SKIPPED: netpath: {missing:#}");
+        return Ok(outcome);
+    }
+    let mbufs = Mbufs::new()?;
+    let setup = Setup {
+        seconds: 1,
+        ..Setup::default()
+    };
+    let segments = Setup {
+        offload: Offload::Segments,
+        ..setup
+    };
+    let mut group = |mode, message, load, ways: &[(&'static str, Way, Setup)]| {
+        let key = Key {
+            mode,
+            payload_bytes: Some(message),
+            ..Key::default()
+        };
+        let wanted = ways.iter().filter(|(name, ..)| common.wants(name));
+        let cells = wanted.map(|&(system, way, setup)| Cell {
+            system,
+            key: key.clone(),
+            measure: Box::new({
+                let mbufs = mbufs.clone();
+                move |_| Ok(vec![row(message, &way(&mbufs, load, setup)?)])
+            }),
+        });
+        outcome.group(common.runs(), cells.collect());
+    };
+    let forwarders = SYSTEMS.map(|(name, way)| (name, way, setup));
+    for (window, message) in TCP {
+        let load = Load::Tcp {
+            message,
+            window: Some(window),
+        };
+        let mode = match window {
+            57344 => "forward, TCP, sockets of 57344 B",
+            _ => "forward, TCP, sockets of 32768 B",
+        };
+        group(mode, message, load, &forwarders);
+    }
+    for message in UDP {
+        let load = Load::Udp {
+            message,
+            rate: None,
+        };
+        group("forward, UDP", message, load, &forwarders);
+    }
+    let stream = Load::Tcp {
+        message: 32768,
+        window: None,
+    };
+    let in_segments = SYSTEMS.map(|(name, way)| (name, way, segments));
+    group(
+        "forward, TCP in segments of 64 KiB",
+        32768,
+        stream,
+        &in_segments,
+    );
+    group(
+        "echo server, TCP",
+        32768,
+        stream,
+        &[("mbufs", measure::echo, setup)],
+    );
+    Ok(outcome)
+}
+
+fn row(message: usize, network: &Network) -> Measured {
+    let per_second = network.received_mbit_s * 1e6 / 8.0 / message as f64;
+    Measured {
+        op: String::new(),
+        median_ns: 1e9 / per_second,
+        p99_ns: 1e9 / per_second,
+        per_second,
+    }
+}
