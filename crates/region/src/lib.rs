@@ -5,6 +5,7 @@
 //!
 //! NOT here: who may have which memory (`manager`), what counters mean (`ledger`), how rings run (`sync`).
 
+pub mod guarded;
 pub mod layout;
 pub mod make;
 pub mod mapping;
@@ -12,6 +13,7 @@ pub mod verify;
 pub mod view;
 pub mod window;
 
+pub use guarded::Guarded;
 pub use make::{MakeError, Opts, make};
 pub use mapping::{RoMapping, RwMapping};
 pub use verify::{Sealing, VerifyError, verify, verify_as};

@@ -46,6 +46,23 @@ pub(crate) fn make_mapped<M>(
     opts: Opts,
     map: impl FnOnce(BorrowedFd<'_>) -> io::Result<M>,
 ) -> Result<(OwnedFd, M), MakeError> {
+    let (fd, mapping) = make_open(name, len, opts.huge, map)?;
+    memfd::add_seals(&fd, opts.sealing.added()).map_err(|source| MakeError::Io {
+        step: "adding seals",
+        len_bytes: len,
+        source,
+    })?;
+    crash::point("region::make::sealed");
+    Ok((fd, mapping))
+}
+
+/// As [`make_mapped`], without the seals: nobody else may be shown it before they are added.
+pub(crate) fn make_open<M>(
+    name: &str,
+    len: usize,
+    huge: bool,
+    map: impl FnOnce(BorrowedFd<'_>) -> io::Result<M>,
+) -> Result<(OwnedFd, M), MakeError> {
     let page_bytes = tranship_sys::page_size();
     if len == 0 || !len.is_multiple_of(page_bytes) || isize::try_from(len).is_err() {
         return Err(MakeError::Length {
@@ -67,14 +84,12 @@ pub(crate) fn make_mapped<M>(
     }
     // Crash: until somebody is shown the descriptor the memory is ours alone and goes with us.
     let fd = memfd::create(name).map_err(at("memfd_create"))?;
-    if opts.huge {
+    if huge {
         fill_huge(&fd, len).map_err(at("filling with huge pages"))?;
     }
     memfd::fallocate(&fd, need_bytes).map_err(at("fallocate"))?;
     let mapping = map(fd.as_fd()).map_err(at("mmap"))?;
     crash::point("region::make::mapped");
-    memfd::add_seals(&fd, opts.sealing.added()).map_err(at("adding seals"))?;
-    crash::point("region::make::sealed");
     Ok((fd, mapping))
 }
 

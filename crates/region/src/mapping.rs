@@ -9,14 +9,14 @@ use tranship_sys::{ForkGuard, map};
 /// The part that both kinds share: unmaps when dropped, except in a forked child, which did not inherit it
 /// and may have something else at these addresses.
 #[derive(Debug)]
-struct Owned {
-    base: NonNull<u8>,
-    len: usize,
+pub(crate) struct Owned {
+    pub(crate) base: NonNull<u8>,
+    pub(crate) len: usize,
     guard: ForkGuard,
 }
 
 impl Owned {
-    fn new(fd: impl AsFd, access: map::Access, len: usize) -> io::Result<Owned> {
+    pub(crate) fn new(fd: impl AsFd, access: map::Access, len: usize) -> io::Result<Owned> {
         let guard = ForkGuard::new()?;
         let base = map::map_shared(fd, access, len, 0)?;
         Ok(Owned { base, len, guard })

@@ -139,6 +139,15 @@ impl<'a> View<'a> {
         Ok(())
     }
 
+    /// Copies all of it to `to`.
+    ///
+    /// # Safety
+    /// `to` has as many bytes as this, which are not a part of it, and no reference to them exists.
+    pub(crate) unsafe fn copy_to(&self, to: *mut u8) {
+        // SAFETY: mapped and readable; the rest is the caller's promise.
+        unsafe { copy::copy(self.base, to, self.len) };
+    }
+
     /// Copies all of it out.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = Vec::<u8>::with_capacity(self.len);

@@ -8,9 +8,11 @@ use std::io;
 use std::os::fd::AsFd;
 use std::ptr::{NonNull, null_mut};
 
-/// May a mapping be written?
+/// What a mapping may be used for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
+    /// `PROT_NONE`
+    None,
     /// `PROT_READ`
     Read,
     /// `PROT_READ | PROT_WRITE`
@@ -20,6 +22,7 @@ pub enum Access {
 impl Access {
     fn prot(self) -> ProtFlags {
         match self {
+            Access::None => ProtFlags::empty(),
             Access::Read => ProtFlags::READ,
             Access::ReadWrite => ProtFlags::READ | ProtFlags::WRITE,
         }
@@ -231,6 +234,7 @@ pub unsafe fn unmap(addr: NonNull<u8>, len: usize) -> io::Result<()> {
 /// The caller owns the range, and no reference into it needs more than `access` gives.
 pub unsafe fn protect(addr: NonNull<u8>, len: usize, access: Access) -> io::Result<()> {
     let flags = match access {
+        Access::None => MprotectFlags::empty(),
         Access::Read => MprotectFlags::READ,
         Access::ReadWrite => MprotectFlags::READ | MprotectFlags::WRITE,
     };

@@ -1,0 +1,153 @@
+//! A mapping whose pages are protected piece by piece, by its own domain against its own mistakes.
+//!
+//! What keeps *other* domains out are seals; what is taken away here can be had back by who owns the mapping.
+
+use crate::mapping::Owned;
+use crate::{MakeError, OutOfBounds, Sealing, View, make};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use tranship_sys::map::{self, Access};
+use tranship_sys::memfd;
+
+/// Bytes of a memfd, of which pieces can be made inaccessible, readable or writable.
+///
+/// Whoever touches a piece that it took away from itself faults.
+#[derive(Debug)]
+pub struct Guarded(Owned);
+
+impl Guarded {
+    /// Maps the first `len` bytes with the most that pieces of it can ever have. The file must have been verified.
+    pub fn map(fd: impl AsFd, len: usize, most: Access) -> io::Result<Guarded> {
+        Ok(Guarded(Owned::new(fd, most, len)?))
+    }
+
+    /// Makes `len` bytes of zeroed memory with this as its writer's mapping, and no seals: nobody else may be shown
+    /// it before [`seal`].
+    pub fn make(name: &str, len: usize, huge: bool) -> Result<(OwnedFd, Guarded), MakeError> {
+        make::make_open(name, len, huge, |fd| {
+            Guarded::map(fd, len, Access::ReadWrite)
+        })
+    }
+
+    /// Length, bytes.
+    pub fn len(&self) -> usize {
+        self.0.len
+    }
+
+    /// Never: a mapping has at least one page.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Its first byte.
+    pub fn base(&self) -> *mut u8 {
+        self.0.base.as_ptr()
+    }
+
+    /// Protects a piece: whole pages. Blocks for as long as the kernel needs to change the page tables.
+    pub fn protect(&self, offset: usize, len: usize, access: Access) -> io::Result<()> {
+        let page = tranship_sys::page_size();
+        let inside = offset.checked_add(len).is_some_and(|end| end <= self.len());
+        if !inside || !offset.is_multiple_of(page) || !len.is_multiple_of(page) || len == 0 {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!(
+                    "{len} bytes at {offset} are not pages of {} bytes",
+                    self.len()
+                ),
+            ));
+        }
+        // SAFETY: inside our own mapping, as just checked; it stays mapped. A reference into it that needed more
+        // would fault, not read or write anything else.
+        unsafe { map::protect(self.0.base.add(offset), len, access) }
+    }
+
+    /// A piece, for reading while others may write it. It must be readable now, else reading faults.
+    pub fn view(&self, offset: usize, len: usize) -> Result<View<'_>, OutOfBounds> {
+        // SAFETY: mapped for as long as `self` lives.
+        let all = unsafe { View::new(self.base(), self.len()) };
+        all.sub(offset..offset.saturating_add(len))
+    }
+
+    /// Copies bytes in, which may change meanwhile. The piece must be writable now, else this faults. Others may
+    /// read it meanwhile, through views.
+    pub fn write(&self, offset: usize, bytes: View<'_>) -> Result<(), OutOfBounds> {
+        self.view(offset, bytes.len())?;
+        // SAFETY: in bounds, as just checked, and mapped as long as `self`. No reference to it is made.
+        unsafe { bytes.copy_to(self.base().add(offset)) };
+        Ok(())
+    }
+}
+
+/// Seals what [`Guarded::make`] made, so that it can be shown.
+pub fn seal(fd: impl AsFd, sealing: Sealing) -> io::Result<()> {
+    memfd::add_seals(fd, sealing.added())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the kernel says to touching a byte through a pipe: it uses the same page tables.
+    fn touch(at: *mut u8) -> (bool, bool) {
+        let (from, to) = rustix::pipe::pipe().expect("pipe");
+        // SAFETY: the kernel checks the address; at most one byte is read, and written back as it was.
+        unsafe {
+            let fd = std::os::fd::AsRawFd::as_raw_fd(&to);
+            let reads = libc::write(fd, at.cast(), 1) == 1;
+            let _ = rustix::io::write(&to, &[7]);
+            let fd = std::os::fd::AsRawFd::as_raw_fd(&from);
+            (reads, libc::read(fd, at.cast(), 1) == 1)
+        }
+    }
+
+    #[test]
+    fn pieces_are_taken_and_given() {
+        let page = tranship_sys::page_size();
+        let (fd, map) = Guarded::make("test", 3 * page, false).expect("make");
+        seal(&fd, Sealing::OneWriter).expect("seal");
+        crate::verify(&fd, 3 * page).expect("verify");
+        map.write(page - 1, View::from_slice(b"xyz"))
+            .expect("write");
+        for (access, allows) in [
+            (Access::None, (false, false)),
+            (Access::Read, (true, false)),
+            (Access::ReadWrite, (true, true)),
+        ] {
+            map.protect(page, page, access).expect("protect");
+            assert_eq!(touch(map.base().wrapping_add(page)), allows, "{access:?}");
+            assert_eq!(touch(map.base()), (true, true));
+        }
+        assert_eq!(map.view(page, 2).expect("view").to_vec()[1], b'z');
+    }
+
+    #[test]
+    fn readers_cannot_give_themselves_more() {
+        let page = tranship_sys::page_size();
+        let (fd, _map) = Guarded::make("test", page, false).expect("make");
+        seal(&fd, Sealing::OneWriter).expect("seal");
+        let reader = Guarded::map(&fd, page, Access::Read).expect("map");
+        assert!(reader.protect(0, page, Access::ReadWrite).is_err());
+        assert!(Guarded::map(&fd, page, Access::ReadWrite).is_err());
+    }
+
+    #[test]
+    fn what_is_not_pages_of_it_is_refused() {
+        let page = tranship_sys::page_size();
+        let (_fd, map) = Guarded::make("test", 2 * page, false).expect("make");
+        for (offset, len) in [
+            (0, 0),
+            (1, page),
+            (0, 1),
+            (page, 2 * page),
+            (usize::MAX, page),
+        ] {
+            assert!(map.protect(offset, len, Access::Read).is_err());
+        }
+        assert!(
+            map.write(2 * page, View::from_slice(b"x")).is_err()
+                && map.view(page, page + 1).is_err()
+        );
+        assert!(map.write(usize::MAX, View::from_slice(b"xx")).is_err());
+    }
+}
