@@ -1,19 +1,45 @@
 //! Bulk channels: ownership of buffers, trust, and one interface over every backend.
 //!
+//! * [`Domain`], [`Channel`], [`Pool`], [`Buffer`], [`ReadBuffer`]: handles; what was given away is used up.
+//! * [`Event`], [`Completion`]: what a program learns, by callback, by looking or by awaiting.
 //! * [`spec`]: the semantics as an executable model, against which everything else is tested.
 //! * [`negotiate`](mod@negotiate): what the two ends of a channel agree on.
 //! * [`Code`]: all that can go wrong, under stable numbers.
+//! * [`backend`]: what channels run over; `local:` for the threads of one process is built in.
 //!
 //! NOT here: system calls (`sys`), memory and its seals (`region`), rings (`sync`), cbufs whose readers only read
 //! (`core`).
 
 #![forbid(unsafe_code)]
 
+pub mod backend;
+mod buffer;
+mod channel;
 mod code;
+mod completion;
+mod domain;
+mod error;
+mod memory;
+mod message;
 pub mod negotiate;
+mod party;
+mod pool;
+pub mod raw;
 pub mod spec;
 mod terms;
 
+pub use buffer::{Buffer, ReadBuffer, Readable};
+pub use channel::{Channel, Event, Mode};
 pub use code::Code;
+pub use completion::{Completion, Ended};
+pub use error::Refused;
+pub use message::PoolInfo;
 pub use negotiate::{Agreement, Constraints, Wish};
+pub use party::{Domain, EndOptions};
+pub use pool::Pool;
 pub use terms::{Access, BufferState, ChannelState, Direction, Role, Trust};
+
+/// What the documentation shows must run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/bulk.md")]
+struct Documentation;

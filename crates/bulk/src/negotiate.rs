@@ -1,9 +1,10 @@
 //! What the two ends of a channel agree on: a pure function of what each says.
 
 use crate::{Code, Role, Trust};
+use serde::{Deserialize, Serialize};
 
 /// What a channel asks of the pools assigned to it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Constraints {
     /// A pool's buffers start at multiples of it, bytes; a power of two.
     pub align_bytes: u64,
@@ -63,7 +64,7 @@ impl Constraints {
 }
 
 /// What one end wants.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Wish {
     pub role: Role,
     pub trust: Trust,
@@ -71,7 +72,7 @@ pub struct Wish {
 }
 
 /// What both then have.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Agreement {
     pub creator_role: Role,
     pub trust: Trust,

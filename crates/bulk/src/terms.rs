@@ -1,5 +1,7 @@
 //! The words that everybody here uses: trust, roles, directions, states.
 
+use serde::{Deserialize, Serialize};
+
 /// What the two ends of a channel, and the users of a pool, are kept from.
 ///
 /// | level | who can write a buffer | held by |
@@ -8,7 +10,7 @@
 /// | `Half` | its owner | each library, which protects its own mapping: honest mistakes fault |
 /// | `Producer` | the pool's creator, ever | the kernel's seals |
 /// | `None` | its owner | the kernel's seals: each domain writes only memory that no other can |
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum Trust {
     None,
     Producer,
@@ -22,7 +24,7 @@ impl Trust {
 }
 
 /// Who provides the buffers of a channel.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum Role {
     /// This end assigns pools.
     Master,

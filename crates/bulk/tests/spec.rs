@@ -4,6 +4,8 @@
 
 #[path = "spec/explore.rs"]
 mod explore;
+#[path = "spec/ops.rs"]
+mod ops;
 #[path = "spec/random.rs"]
 mod random;
 #[path = "spec/rules.rs"]

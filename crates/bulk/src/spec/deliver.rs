@@ -11,13 +11,22 @@ impl Model {
         let other = self.end(channel, direction.other()).map(|end| end.domain);
         let gone = other.is_some_and(|peer| !self.alive[usize::from(peer)]);
         if end.queue.is_empty() {
-            let open = !matches!(
-                end.state,
-                ChannelState::Closed | ChannelState::Uninitialized
-            );
-            return Ok(match gone && open {
-                true => self.peer_gone(domain, channel, direction),
-                false => Outcome::Nothing,
+            let state = end.state;
+            if !gone {
+                return Ok(Outcome::Nothing);
+            }
+            return Ok(match state {
+                ChannelState::Closed | ChannelState::Uninitialized => Outcome::Nothing,
+                // Whoever connected is gone before it was bound: somebody else may.
+                ChannelState::Initialized => {
+                    self.forget_end(channel, direction.other());
+                    Outcome::Nothing
+                }
+                ChannelState::Binding => {
+                    self.forget_end(channel, direction);
+                    Outcome::Took(vec![Event::Bound(Err(Code::InvalidEndpoint))])
+                }
+                _ => self.peer_gone(domain, channel, direction),
             });
         }
         let Some(message) = self
@@ -59,10 +68,8 @@ impl Model {
                         Err(_) => ChannelState::Uninitialized,
                     };
                 }
-                if agreed.is_err()
-                    && let Some(found) = self.channels.get_mut(&channel)
-                {
-                    found.ends[direction as usize] = None;
+                if agreed.is_err() {
+                    self.forget_end(channel, direction);
                 }
                 vec![Event::Bound(agreed)]
             }
@@ -120,6 +127,12 @@ impl Model {
 
     fn is_connected(&self, channel: ChannelId, direction: Direction) -> bool {
         self.end(channel, direction).map(|end| end.state) == Some(ChannelState::Connected)
+    }
+
+    fn forget_end(&mut self, channel: ChannelId, direction: Direction) {
+        if let Some(found) = self.channels.get_mut(&channel) {
+            found.ends[direction as usize] = None;
+        }
     }
 
     fn arrive(&mut self, id: BufferId, domain: Domain) -> Option<u8> {

@@ -42,6 +42,9 @@ impl Model {
         let Some(found) = self.channels.get_mut(&channel) else {
             return Err(Code::InvalidEndpoint);
         };
+        if !self.alive[usize::from(found.creator)] {
+            return Err(Code::InvalidEndpoint);
+        }
         let creator = found.creator_direction;
         let waits = found.ends[creator as usize].as_ref().map(|end| end.state)
             == Some(ChannelState::Initialized);

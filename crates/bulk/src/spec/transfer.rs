@@ -112,7 +112,8 @@ impl Model {
         if direction != Direction::Sink {
             return Err(Code::ChannelDirection);
         }
-        if !end.pools.contains_key(&buffer.pool) {
+        let status = end.pools.get(&buffer.pool);
+        if !status.is_some_and(|status| status.has_memory()) {
             return Err(Code::PoolNotAssigned);
         }
         let found = self.buffers.get(&buffer).ok_or(Code::PoolNotAssigned)?;

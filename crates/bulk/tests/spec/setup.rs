@@ -1,5 +1,7 @@
 //! Getting the model to where the interesting things begin.
 
+#![allow(dead_code, reason = "each test uses a part of it")]
+
 use tranship_bulk::spec::{ChannelId, Domain, Model, Op, Outcome, PoolId};
 use tranship_bulk::{Constraints, Direction, Role, Trust, Wish};
 

@@ -1,0 +1,238 @@
+//! `local:`: domains that are threads of one process; a frame is handed over as it is.
+
+use super::{Backend, Bytes, Frame, Listener, RecvError, SendError, Transport, Wait};
+use crate::Code;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Frames that may wait in one direction.
+const DEPTH: usize = 1024;
+
+/// The backend of names inside this process.
+#[derive(Debug, Default)]
+pub struct Local;
+
+#[derive(Debug, Default)]
+struct Direction {
+    frames: VecDeque<Frame>,
+    taken: u64,
+    /// How many of `taken` the sender has been told.
+    told: u64,
+}
+
+#[derive(Debug, Default)]
+struct Pipe {
+    /// What goes to each end.
+    to: [Direction; 2],
+    gone: [bool; 2],
+    news: u64,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    pipe: Mutex<Pipe>,
+    changed: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Pipe> {
+        self.pipe.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, mut pipe: MutexGuard<'_, Pipe>) {
+        pipe.news += 1;
+        drop(pipe);
+        self.changed.notify_all();
+    }
+}
+
+#[derive(Debug)]
+struct End {
+    shared: Arc<Shared>,
+    side: usize,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    shared: Arc<Shared>,
+    seen: Mutex<u64>,
+}
+
+/// Where those who connect leave the pipe.
+#[derive(Debug, Default)]
+struct Door {
+    /// The newest connection; another one is let in when its listening end has let go of it.
+    pipe: Mutex<Option<Arc<Shared>>>,
+    /// Rung at each connection.
+    bell: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Name {
+    name: String,
+    door: Arc<Door>,
+    accepted: Option<Arc<Shared>>,
+}
+
+static NAMES: Mutex<Option<HashMap<String, Arc<Door>>>> = Mutex::new(None);
+
+fn names<T>(with: impl FnOnce(&mut HashMap<String, Arc<Door>>) -> T) -> T {
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    with(names.get_or_insert_default())
+}
+
+fn waiting(shared: &Arc<Shared>) -> Arc<dyn Wait> {
+    Arc::new(Waiting {
+        shared: Arc::clone(shared),
+        seen: Mutex::new(0),
+    })
+}
+
+impl Backend for Local {
+    fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Code> {
+        let door = Arc::new(Door::default());
+        let free = names(|names| match names.contains_key(name) {
+            true => false,
+            false => names.insert(name.to_owned(), Arc::clone(&door)).is_none(),
+        });
+        match free {
+            true => Ok(Box::new(Name {
+                name: name.to_owned(),
+                door,
+                accepted: None,
+            })),
+            false => Err(Code::InvalidEndpoint),
+        }
+    }
+
+    fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Code> {
+        let door = names(|names| names.get(name).cloned()).ok_or(Code::InvalidEndpoint)?;
+        let mut pipe = door.pipe.lock().unwrap_or_else(PoisonError::into_inner);
+        if pipe.as_ref().is_some_and(|old| !old.lock().gone[0]) {
+            return Err(Code::InvalidEndpoint);
+        }
+        let shared = Arc::new(Shared::default());
+        *pipe = Some(Arc::clone(&shared));
+        drop(pipe);
+        door.bell.tell(door.bell.lock());
+        Ok(Box::new(End { shared, side: 1 }))
+    }
+
+    fn bytes(&self) -> Bytes {
+        Bytes::Shared
+    }
+}
+
+impl Listener for Name {
+    fn accept(&mut self) -> Result<Option<Box<dyn Transport>>, Code> {
+        let pipe = self
+            .door
+            .pipe
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let Some(shared) = pipe.clone() else {
+            return Ok(None);
+        };
+        if self
+            .accepted
+            .as_ref()
+            .is_some_and(|old| Arc::ptr_eq(old, &shared))
+        {
+            return Ok(None);
+        }
+        self.accepted = Some(Arc::clone(&shared));
+        Ok(Some(Box::new(End { shared, side: 0 })))
+    }
+
+    fn waiter(&self) -> Arc<dyn Wait> {
+        waiting(&self.door.bell)
+    }
+}
+
+impl Drop for Name {
+    fn drop(&mut self) {
+        names(|names| names.remove(&self.name));
+        let pipe = self
+            .door
+            .pipe
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        // Whoever connected and was never accepted learns that nobody is there.
+        if let Some(shared) = &*pipe
+            && !self
+                .accepted
+                .as_ref()
+                .is_some_and(|old| Arc::ptr_eq(old, shared))
+        {
+            let mut pipe = shared.lock();
+            pipe.gone[0] = true;
+            shared.tell(pipe);
+        }
+    }
+}
+
+impl Transport for End {
+    fn send(&mut self, frame: &Frame) -> Result<(), SendError> {
+        let mut pipe = self.shared.lock();
+        if pipe.gone[1 - self.side] {
+            return Err(SendError::Gone);
+        }
+        if pipe.to[1 - self.side].frames.len() >= DEPTH {
+            return Err(SendError::Full);
+        }
+        pipe.to[1 - self.side].frames.push_back(frame.clone());
+        self.shared.tell(pipe);
+        Ok(())
+    }
+
+    fn recv(&mut self) -> Result<Option<Frame>, RecvError> {
+        let mut pipe = self.shared.lock();
+        let gone = pipe.gone[1 - self.side];
+        let own = &mut pipe.to[self.side];
+        match own.frames.pop_front() {
+            Some(frame) => {
+                own.taken += 1;
+                self.shared.tell(pipe);
+                Ok(Some(frame))
+            }
+            None if gone => Err(RecvError::Gone),
+            None => Ok(None),
+        }
+    }
+
+    fn done(&mut self) -> Vec<u64> {
+        let mut pipe = self.shared.lock();
+        let there = &mut pipe.to[1 - self.side];
+        let new = there.told..there.taken;
+        there.told = there.taken;
+        new.collect()
+    }
+
+    fn waiter(&self) -> Arc<dyn Wait> {
+        waiting(&self.shared)
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let mut pipe = self.shared.lock();
+        pipe.gone[self.side] = true;
+        // Whatever was shown in a frame that nobody takes is let go.
+        pipe.to[self.side].frames.clear();
+        self.shared.tell(pipe);
+    }
+}
+
+impl Wait for Waiting {
+    fn wait(&self, limit: Duration) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let pipe = self.shared.lock();
+        let waited = self
+            .shared
+            .changed
+            .wait_timeout_while(pipe, limit, |pipe| pipe.news == *seen);
+        let (pipe, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        *seen = pipe.news;
+    }
+}

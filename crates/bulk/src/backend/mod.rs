@@ -1,0 +1,86 @@
+//! What a channel runs over: something that carries frames in order, and says when they have been taken.
+//!
+//! The traits are small so that new carriers (a network, a DMA engine, a mailbox) fit in. Everything about
+//! ownership, states and errors is done above them, once.
+
+mod local;
+
+use crate::Code;
+use std::fmt::Debug;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use local::Local;
+
+/// One message.
+#[derive(Clone, Debug, Default)]
+pub struct Frame {
+    pub bytes: Vec<u8>,
+    /// Memory that is shown with it; only where bytes are [`Bytes::Shared`].
+    pub fds: Vec<Arc<OwnedFd>>,
+}
+
+/// A frame was not sent; nothing has changed.
+#[derive(Debug)]
+pub enum SendError {
+    /// No room now.
+    Full,
+    /// The other end is gone.
+    Gone,
+}
+
+/// Nothing more will come.
+#[derive(Debug)]
+pub enum RecvError {
+    /// The other end is gone, and all that it sent has been taken.
+    Gone,
+    /// What came is nothing that the other end may send.
+    Violation,
+}
+
+/// One end of a connection. Nothing here blocks.
+pub trait Transport: Send + Debug {
+    /// Sends a frame; frames arrive whole, once, in order, or the connection ends.
+    fn send(&mut self, frame: &Frame) -> Result<(), SendError>;
+    /// Takes the next frame, if one is there.
+    fn recv(&mut self) -> Result<Option<Frame>, RecvError>;
+    /// Frames of ours, by their number from 0, that the other end has taken since the last call; in any order,
+    /// however late, each once.
+    fn done(&mut self) -> Vec<u64>;
+    /// What to wait on for [`Transport::recv`] and [`Transport::done`] to have something new.
+    fn waiter(&self) -> Arc<dyn Wait>;
+}
+
+/// Waiting for a connection to have something new.
+pub trait Wait: Send + Sync + Debug {
+    /// Waits for news since the last call, at most `limit`; may come back early.
+    fn wait(&self, limit: Duration);
+}
+
+/// A name that somebody may connect to, once.
+pub trait Listener: Send + Debug {
+    /// The connection, if one is there.
+    fn accept(&mut self) -> Result<Option<Box<dyn Transport>>, Code>;
+    /// What to wait on for [`Listener::accept`].
+    fn waiter(&self) -> Arc<dyn Wait>;
+}
+
+/// How a buffer's bytes get from one end to the other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Bytes {
+    /// Memory is shown to the other end.
+    Shared,
+    /// Frames carry them.
+    Carried,
+}
+
+/// A way to make connections.
+pub trait Backend: Send + Sync + Debug {
+    /// Takes the name.
+    fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Code>;
+    /// Connects to who listens there.
+    fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Code>;
+    /// How bytes travel.
+    fn bytes(&self) -> Bytes;
+}

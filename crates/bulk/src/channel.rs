@@ -1,0 +1,291 @@
+//! A channel's handle: what a program sends, and what it learns.
+
+use crate::buffer::{Buffer, ReadBuffer, Readable};
+use crate::domain::{RawEvent, Shared};
+use crate::{Agreement, ChannelState, Code, Completion, Direction, PoolInfo, Refused, Role};
+use std::future::{Future, IntoFuture};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+/// One end of a channel. Cloneable; methods may be called from any thread, and do not block unless they say so.
+#[derive(Clone, Debug)]
+pub struct Channel {
+    pub(crate) domain: Arc<Shared>,
+    pub(crate) id: u64,
+}
+
+/// What the program learns. Dropping one that carries a buffer lets the buffer go.
+#[derive(Debug)]
+pub enum Event {
+    /// The two ends have agreed, or cannot.
+    Bound(Result<Agreement, Code>),
+    /// The other end's pool is here.
+    PoolAssigned(PoolInfo),
+    /// The pool is off the channel.
+    PoolRemoved(u64),
+    /// A buffer and its ownership, with its metadata.
+    Moved(Buffer, Vec<u8>),
+    /// As `Moved`, from the sink; the bytes are not specified.
+    Passed(Buffer, Vec<u8>),
+    /// A copy, with its metadata.
+    Copied(ReadBuffer, Vec<u8>),
+    /// A copy that we had sent is back; its buffer.
+    Released(u64, u32),
+    /// The other end wants to close: let go what came over the channel.
+    TeardownBegun,
+    /// Closed, with everything given back.
+    Closed,
+    /// The other end is dead. So many of our buffers came back and are free.
+    Gone(usize),
+}
+
+/// Who of the two provides buffers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// The source assigns pools, moves, and gets buffers passed back.
+    TransmitMaster,
+    /// The sink assigns pools and passes buffers, which come back moved.
+    ReceiveMaster,
+}
+
+impl Channel {
+    /// Where it stands.
+    #[must_use]
+    pub fn state(&self) -> ChannelState {
+        let state = self.domain.lock();
+        let found = state.channels.get(&self.id);
+        found.map_or(ChannelState::Closed, |channel| channel.state)
+    }
+
+    /// Which end this is, and its role; those of the binding end once it is bound.
+    #[must_use]
+    pub fn direction_and_role(&self) -> Option<(Direction, Role)> {
+        let state = self.domain.lock();
+        let found = state.channels.get(&self.id)?;
+        Some((found.direction, found.role()))
+    }
+
+    /// Who provides the buffers, once it is connected.
+    #[must_use]
+    pub fn mode(&self) -> Option<Mode> {
+        match self.direction_and_role()? {
+            (Direction::Source, Role::Master) | (Direction::Sink, Role::Slave) => {
+                Some(Mode::TransmitMaster)
+            }
+            (Direction::Sink, Role::Master) | (Direction::Source, Role::Slave) => {
+                Some(Mode::ReceiveMaster)
+            }
+            (_, Role::Generic) => None,
+        }
+    }
+
+    /// Asks to let the pool's buffers travel here. The other end may veto.
+    pub fn assign(&self, pool: u64) -> Result<Completion, Code> {
+        self.domain.assign(self.id, pool)
+    }
+
+    /// Asks to take it off again.
+    pub fn remove(&self, pool: u64) -> Result<Completion, Code> {
+        self.domain.remove(self.id, pool)
+    }
+
+    /// Gives the buffer to the sink. The metadata is copied.
+    pub fn move_(&self, mut buffer: Buffer, meta: &[u8]) -> Result<Completion, Refused<Buffer>> {
+        let sent = self.same(&buffer.domain);
+        let sent = sent.and_then(|()| self.domain.move_raw(self.id, buffer.at, meta));
+        match sent {
+            Ok(done) => {
+                buffer.live = false;
+                Ok(done)
+            }
+            Err(code) => Err(Refused { code, back: buffer }),
+        }
+    }
+
+    /// Gives the buffer to the source. Its bytes need not arrive.
+    pub fn pass(&self, mut buffer: Buffer, meta: &[u8]) -> Result<Completion, Refused<Buffer>> {
+        let sent = self.same(&buffer.domain);
+        let sent = sent.and_then(|()| self.domain.pass_raw(self.id, buffer.at, meta));
+        match sent {
+            Ok(done) => {
+                buffer.live = false;
+                Ok(done)
+            }
+            Err(code) => Err(Refused { code, back: buffer }),
+        }
+    }
+
+    /// Lets the sink read it. Until all copies are released nobody writes it.
+    pub fn copy(&self, buffer: &impl Readable, meta: &[u8]) -> Result<Completion, Code> {
+        let (domain, at) = buffer.place();
+        self.same(domain)?;
+        self.domain.copy_raw(self.id, at, meta)
+    }
+
+    /// Gives a copy back that came over this channel.
+    pub fn release(&self, mut copy: ReadBuffer) -> Result<Completion, Refused<ReadBuffer>> {
+        let sent = self
+            .same(&copy.domain)
+            .and_then(|()| match copy.channel == self.id {
+                true => self.domain.release_raw(self.id, copy.at),
+                false => Err(Code::BufferNotACopy),
+            });
+        match sent {
+            Ok(done) => {
+                copy.live = false;
+                Ok(done)
+            }
+            Err(code) => Err(Refused { code, back: copy }),
+        }
+    }
+
+    /// The bytes of `from` into `to`, which is moved: afterwards both ends can write theirs.
+    pub fn full_copy(
+        &self,
+        from: &impl Readable,
+        mut to: Buffer,
+        meta: &[u8],
+    ) -> Result<Completion, Refused<Buffer>> {
+        let (domain, at) = from.place();
+        let sent = self.same(domain).and_then(|()| self.same(&to.domain));
+        let sent = sent.and_then(|()| self.domain.full_copy_raw(self.id, at, to.at, meta));
+        match sent {
+            Ok(done) => {
+                to.live = false;
+                Ok(done)
+            }
+            Err(code) => Err(Refused { code, back: to }),
+        }
+    }
+
+    /// Asks to close. Done when both ends have given back what came over the channel.
+    pub fn close(&self) -> Result<Completion, Code> {
+        self.domain.close(self.id)
+    }
+
+    /// Ends this end at once, giving nothing back: the other end sees a death.
+    pub fn abandon(&self) {
+        self.domain.abandon(self.id);
+    }
+
+    /// Takes at most one message; false: none was there.
+    pub fn turn(&self) -> Result<bool, Code> {
+        self.domain.turn(self.id)
+    }
+
+    /// The oldest event, after turning until there is one or nothing is left to take.
+    pub fn poll_event(&self) -> Result<Option<Event>, Code> {
+        loop {
+            let mut state = self.domain.lock();
+            let channel = state.channels.get_mut(&self.id);
+            let event = channel.ok_or(Code::InvalidEndpoint)?.events.pop_front();
+            drop(state);
+            match event {
+                Some(event) => return Ok(Some(self.with_handles(event))),
+                None if !self.turn()? => return Ok(None),
+                None => {}
+            }
+        }
+    }
+
+    /// The next event, waiting at most `limit` for it.
+    pub fn wait_event(&self, limit: Duration) -> Result<Option<Event>, Code> {
+        let until = std::time::Instant::now() + limit;
+        loop {
+            if let Some(event) = self.poll_event()? {
+                return Ok(Some(event));
+            }
+            let left = until.saturating_duration_since(std::time::Instant::now());
+            let Some(waiter) = self.domain.waiter(self.id).filter(|_| !left.is_zero()) else {
+                return Ok(None);
+            };
+            waiter.wait(left.min(ROUND));
+        }
+    }
+
+    /// The next event, for awaiting. Something has to turn the channel: see [`Channel::block_on`].
+    pub fn event(&self) -> impl Future<Output = Result<Event, Code>> {
+        NextEvent(self.clone())
+    }
+
+    /// Runs a future on this thread, turning the channel meanwhile. Blocks until it is ready.
+    pub fn block_on<F: IntoFuture>(&self, future: F) -> F::Output {
+        let mut future = pin!(future.into_future());
+        let waker = Waker::from(Arc::new(Nothing));
+        let mut context = Context::from_waker(&waker);
+        loop {
+            if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                return output;
+            }
+            match (self.turn(), self.domain.waiter(self.id)) {
+                (Ok(true), _) => {}
+                (_, Some(waiter)) => waiter.wait(ROUND),
+                (_, None) => std::thread::yield_now(),
+            }
+        }
+    }
+
+    fn same(&self, domain: &Arc<Shared>) -> Result<(), Code> {
+        match Arc::ptr_eq(&self.domain, domain) {
+            true => Ok(()),
+            false => Err(Code::BufferNotOwned),
+        }
+    }
+
+    fn with_handles(&self, event: RawEvent) -> Event {
+        let buffer = |pool, index| Buffer::new(&self.domain, (pool, index));
+        match event {
+            RawEvent::Bound(result) => Event::Bound(result),
+            RawEvent::PoolAssigned(info) => Event::PoolAssigned(info),
+            RawEvent::PoolRemoved(pool) => Event::PoolRemoved(pool),
+            RawEvent::Moved(pool, index, meta) => Event::Moved(buffer(pool, index), meta),
+            RawEvent::Passed(pool, index, meta) => Event::Passed(buffer(pool, index), meta),
+            RawEvent::Copied(pool, index, meta) => {
+                let copy = ReadBuffer {
+                    domain: Arc::clone(&self.domain),
+                    at: (pool, index),
+                    channel: self.id,
+                    live: true,
+                };
+                Event::Copied(copy, meta)
+            }
+            RawEvent::Released(pool, index) => Event::Released(pool, index),
+            RawEvent::TeardownBegun => Event::TeardownBegun,
+            RawEvent::Closed => Event::Closed,
+            RawEvent::Gone(back) => Event::Gone(back.len()),
+        }
+    }
+}
+
+/// The longest single wait: then things are looked at again, whatever woke nobody.
+const ROUND: Duration = Duration::from_millis(100);
+
+struct Nothing;
+
+impl Wake for Nothing {
+    fn wake(self: Arc<Self>) {}
+}
+
+struct NextEvent(Channel);
+
+impl Future for NextEvent {
+    type Output = Result<Event, Code>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        // The waker first: what comes after the look wakes it.
+        let mut state = self.0.domain.lock();
+        if let Some(channel) = state.channels.get_mut(&self.0.id)
+            && !channel.wakers.iter().any(|w| w.will_wake(context.waker()))
+        {
+            channel.wakers.push(context.waker().clone());
+        }
+        drop(state);
+        match self.0.poll_event() {
+            Ok(Some(event)) => Poll::Ready(Ok(event)),
+            Ok(None) => Poll::Pending,
+            Err(code) => Poll::Ready(Err(code)),
+        }
+    }
+}

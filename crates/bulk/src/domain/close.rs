@@ -1,0 +1,227 @@
+//! Teardown, and the death of the other end.
+
+use super::{RawEvent, Shared, State};
+use crate::message::Message;
+use crate::{Access, ChannelState, Code, Completion, Direction, spec::Assignment};
+
+impl Shared {
+    pub(crate) fn close(&self, channel: u64) -> Result<Completion, Code> {
+        let mut state = self.lock();
+        let state = &mut *state;
+        let end = state
+            .channels
+            .get_mut(&channel)
+            .ok_or(Code::InvalidEndpoint)?;
+        if end.state != ChannelState::Connected {
+            return Err(Code::ChannelState);
+        }
+        end.send(&Message::Teardown.frame(Vec::new())?)?;
+        let completion = Completion::default();
+        end.closing.push(completion.clone());
+        state.begin_teardown(channel);
+        state.finish_where_clean();
+        Ok(completion)
+    }
+}
+
+impl Shared {
+    pub(crate) fn abandon(&self, channel: u64) {
+        let mut state = self.lock();
+        let Some(end) = state.channels.get_mut(&channel) else {
+            return;
+        };
+        end.listener = None;
+        match end.state {
+            ChannelState::Connected | ChannelState::Teardown => {
+                state.peer_gone(channel, Code::ChannelState);
+            }
+            _ => {
+                end.transport = None;
+                end.state = ChannelState::Closed;
+            }
+        }
+    }
+}
+
+impl State {
+    /// What was being asked about pools is off; what is assigned stays until the end.
+    pub(super) fn begin_teardown(&mut self, channel: u64) {
+        let Some(end) = self.channels.get_mut(&channel) else {
+            return;
+        };
+        end.state = ChannelState::Teardown;
+        let (mut given_up, mut kept) = (Vec::new(), Vec::new());
+        for (id, assigned) in &mut end.pools {
+            if let Some(asked) = assigned.asked.take() {
+                self.finished.push((asked, Err(Code::ChannelState)));
+            }
+            if assigned.status.has_memory() {
+                assigned.status = Assignment::Assigned;
+                kept.push(*id);
+            } else {
+                given_up.push(*id);
+            }
+        }
+        for id in &given_up {
+            end.pools.remove(id);
+        }
+        for id in given_up {
+            self.unfix_trust(id);
+        }
+        for id in kept {
+            self.learn_way(channel, id);
+        }
+    }
+
+    /// Every channel that is being closed and has nothing of this domain any more hears so; those on which both
+    /// ends have said so are over.
+    pub(super) fn finish_where_clean(&mut self) {
+        let torn: Vec<u64> = self
+            .channels
+            .iter()
+            .filter(|(_, end)| end.state == ChannelState::Teardown)
+            .map(|(id, _)| *id)
+            .collect();
+        for channel in torn {
+            let Some(end) = self.channels.get(&channel) else {
+                continue;
+            };
+            let pools: Vec<u64> = end.pools.keys().copied().collect();
+            let (began, finished) = (end.peer_began, end.finished);
+            let clean = began && pools.iter().all(|id| self.is_clean(channel, *id));
+            if clean && !finished {
+                for id in &pools {
+                    self.forget_way(channel, *id);
+                }
+            }
+            let Some(end) = self.channels.get_mut(&channel) else {
+                continue;
+            };
+            if clean && !finished {
+                end.finished = true;
+                end.answer(&Message::Finished);
+            }
+            if end.finished && end.peer_finished {
+                end.state = ChannelState::Closed;
+                end.pools.clear();
+                end.tell(RawEvent::Closed);
+                let done = std::mem::take(&mut end.closing);
+                self.finished.extend(done.into_iter().map(|c| (c, Ok(()))));
+                for id in pools {
+                    self.drop_pool_if_unused(id);
+                }
+            }
+        }
+    }
+
+    /// Nothing more comes from the other end: it is dead, or broke the rules.
+    ///
+    /// Of a pool that only its creator assigns, whatever the dead domain had is back as soon as the last channel to
+    /// it has been drained. Of any other pool nobody can know that, and it stays away until the pool ends.
+    pub(super) fn peer_gone(&mut self, channel: u64, why: Code) {
+        self.begin_teardown(channel);
+        let Some(end) = self.channels.get_mut(&channel) else {
+            return;
+        };
+        end.state = ChannelState::Closed;
+        end.failure = Some(why);
+        end.transport = None;
+        end.outbox.clear();
+        let (peer, source) = (end.peer, end.direction == Direction::Source);
+        let waiting = std::mem::take(&mut end.waiting);
+        let closing = std::mem::take(&mut end.closing);
+        let all = waiting.into_values().chain(closing);
+        self.finished.extend(all.map(|c| (c, Err(why))));
+        let mut channels = self.channels.values();
+        let last = !channels.any(|c| c.is_open() && c.peer == peer && c.transport.is_some());
+        let mut back = Vec::new();
+        for (id, pool) in &mut self.pools {
+            if pool.info.forward {
+                continue;
+            }
+            for index in 0..pool.info.buffers {
+                let slot = &mut pool.slots[index as usize];
+                if source {
+                    slot.out.remove(&channel);
+                }
+                if last && pool.creator && slot.lent == Some(peer) && !slot.owned {
+                    slot.lent = None;
+                    slot.owned = true;
+                    slot.let_go = true;
+                    back.push((*id, index));
+                }
+                // Best effort: if the kernel refuses, the buffer stays as inaccessible as it was.
+                let _ = pool.protect(index);
+            }
+        }
+        for (id, index) in &back {
+            self.free_if_unused(*id, *index);
+        }
+        back.sort_unstable();
+        if let Some(end) = self.channels.get_mut(&channel) {
+            end.tell(RawEvent::Gone(back));
+        }
+    }
+
+    /// Handles that were let go, on their way back; what cannot go now is tried again.
+    pub(super) fn give_back(&mut self) {
+        let mut buffers = Vec::new();
+        let mut copies = Vec::new();
+        for (id, pool) in &self.pools {
+            for (index, slot) in (0..pool.info.buffers).zip(&pool.slots) {
+                if slot.let_go && slot.owned && !pool.creator {
+                    buffers.push((pool.came_by, (*id, index)));
+                }
+                let all = slot.copies_let_go.iter();
+                copies.extend(all.map(|(channel, n)| (*channel, *n, (*id, index))));
+            }
+        }
+        for (channel, n, buffer) in copies {
+            for _ in 0..n {
+                if self.release(channel, buffer).is_err() {
+                    break;
+                }
+                if let Ok((pool, at)) = self.slot_mut(buffer.0, buffer.1) {
+                    super::state::count(&mut pool.slots[at].copies_let_go, channel, false);
+                }
+            }
+        }
+        for (way, buffer) in buffers {
+            let Some(channel) = way else { continue };
+            let Some(direction) = self.channels.get(&channel).map(|c| c.direction) else {
+                continue;
+            };
+            let sent = self.transfer_away(channel, buffer, direction, &[]);
+            let ours = self.slot_mut(buffer.0, buffer.1);
+            if sent.is_ok()
+                && let Ok((pool, at)) = ours
+            {
+                pool.slots[at].let_go = false;
+            }
+        }
+    }
+
+    /// A handle of a buffer that this domain owns was let go.
+    pub(crate) fn let_go(&mut self, id: u64, index: u32) {
+        let Ok((pool, at)) = self.slot_mut(id, index) else {
+            return;
+        };
+        let slot = &mut pool.slots[at];
+        if !slot.owned {
+            return;
+        }
+        slot.let_go = true;
+        self.free_if_unused(id, index);
+        self.give_back();
+    }
+
+    /// A handle of a copy was let go.
+    pub(crate) fn let_copy_go(&mut self, channel: u64, id: u64, index: u32) {
+        if let Ok((pool, at)) = self.slot_mut(id, index)
+            && pool.slots[at].by_state() != Access::None
+        {
+            super::state::count(&mut pool.slots[at].copies_let_go, channel, true);
+        }
+        self.give_back();
+    }
+}

@@ -1,0 +1,290 @@
+//! One domain's side of everything: its pools, its ends of channels, what it knows about each buffer.
+//!
+//! One lock per domain. What calls back into the program (completions, wakers) happens after it is let go:
+//! [`Guard`] collects it.
+
+mod close;
+mod setup;
+mod state;
+mod transfer;
+mod turn;
+
+use crate::backend::{Backend, Frame, Listener, Local, SendError, Transport, Wait};
+use crate::message::{Message, PoolInfo};
+use crate::{
+    Access, Agreement, ChannelState, Code, Completion, Direction, Role, Trust, Wish,
+    memory::Memory, spec::Assignment,
+};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use tranship_region::RoMapping;
+
+/// What a domain learns, by numbers; handles are made of it when the program takes it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum RawEvent {
+    Bound(Result<Agreement, Code>),
+    PoolAssigned(PoolInfo),
+    PoolRemoved(u64),
+    Moved(u64, u32, Vec<u8>),
+    Passed(u64, u32, Vec<u8>),
+    Copied(u64, u32, Vec<u8>),
+    Released(u64, u32),
+    TeardownBegun,
+    Closed,
+    /// These came back.
+    Gone(Vec<(u64, u32)>),
+}
+
+/// Decides about the pools that the other end assigns.
+pub(crate) type Acceptor = Box<dyn FnMut(&PoolInfo) -> Result<(), Code> + Send>;
+
+/// What the domain knows about one buffer.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub owned: bool,
+    /// To whom its creator gave it last.
+    pub lent: Option<u64>,
+    /// Copies by channel: taken and not released; sent and not released.
+    pub held: BTreeMap<u64, u32>,
+    pub out: BTreeMap<u64, u32>,
+    /// By which channel the first of `held` came.
+    pub first: Option<u64>,
+    /// How its memory is protected now.
+    pub access: Access,
+    /// Its owner let the handle go; it goes back by itself as soon as it can.
+    pub let_go: bool,
+    /// As `let_go`, for copies.
+    pub copies_let_go: BTreeMap<u64, u32>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Pool {
+    pub info: PoolInfo,
+    pub memory: Arc<Memory>,
+    /// The memory is this domain's own, and bytes that arrive are copied into it.
+    pub own_memory: bool,
+    pub creator: bool,
+    pub trust: Option<Trust>,
+    pub fixed: bool,
+    pub came_by: Option<u64>,
+    pub slots: Vec<Slot>,
+    /// Buffers that the program does not have, newest last.
+    pub free: Vec<u32>,
+}
+
+pub(crate) struct Assigned {
+    pub status: Assignment,
+    pub info: PoolInfo,
+    /// The other end's own memory.
+    pub mirror: Option<RoMapping>,
+    /// Our own memory for it, until the pool is here.
+    pub made: Option<Memory>,
+    pub asked: Option<Completion>,
+}
+
+pub(crate) struct Channel {
+    pub state: ChannelState,
+    pub direction: Direction,
+    pub wish: Wish,
+    pub creator: bool,
+    pub agreed: Option<Agreement>,
+    pub meta_bytes: u32,
+    pub backend: Arc<dyn Backend>,
+    pub listener: Option<Box<dyn Listener>>,
+    pub transport: Option<Box<dyn Transport>>,
+    pub peer: u64,
+    pub pools: BTreeMap<u64, Assigned>,
+    pub peer_began: bool,
+    pub finished: bool,
+    pub peer_finished: bool,
+    /// Answers that found no room.
+    pub outbox: VecDeque<Frame>,
+    pub sent: u64,
+    pub waiting: BTreeMap<u64, Completion>,
+    pub bind: Option<Completion>,
+    pub closing: Vec<Completion>,
+    pub events: VecDeque<RawEvent>,
+    pub wakers: Vec<Waker>,
+    pub acceptor: Option<Acceptor>,
+    /// Why it ended.
+    pub failure: Option<Code>,
+}
+
+#[derive(Default)]
+pub(crate) struct State {
+    pub pools: HashMap<u64, Pool>,
+    pub channels: BTreeMap<u64, Channel>,
+    pub next_channel: u64,
+    /// To be done once the lock is let go.
+    pub finished: Vec<(Completion, Result<(), Code>)>,
+    pub woken: Vec<Waker>,
+}
+
+/// A domain.
+pub struct Shared {
+    /// Tells domains apart; a guess of it gains nothing.
+    pub(crate) id: u64,
+    pub(crate) backends: Mutex<HashMap<String, Arc<dyn Backend>>>,
+    next_pool: AtomicU64,
+    state: Mutex<State>,
+}
+
+/// The locked state.
+pub(crate) struct Guard<'a>(Option<MutexGuard<'a, State>>);
+
+impl Deref for Guard<'_> {
+    type Target = State;
+    fn deref(&self) -> &State {
+        self.0
+            .as_ref()
+            .unwrap_or_else(|| unreachable!("let go only by drop"))
+    }
+}
+
+impl DerefMut for Guard<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        self.0
+            .as_mut()
+            .unwrap_or_else(|| unreachable!("let go only by drop"))
+    }
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        let Some(mut state) = self.0.take() else {
+            return;
+        };
+        let finished = std::mem::take(&mut state.finished);
+        let woken = std::mem::take(&mut state.woken);
+        drop(state);
+        for (completion, result) in finished {
+            completion.finish(result);
+        }
+        woken.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Domain({:#x})", self.id)
+    }
+}
+
+impl Shared {
+    pub(crate) fn new() -> Shared {
+        static COUNT: AtomicU64 = AtomicU64::new(1);
+        // Ordering: relaxed; only the numbers matter.
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let random = std::hash::BuildHasher::build_hasher(&std::hash::RandomState::new());
+        let seed = std::hash::Hasher::finish(&random);
+        let local: Arc<dyn Backend> = Arc::new(Local);
+        Shared {
+            id: (seed << 16) ^ (u64::from(std::process::id()) << 24) ^ count,
+            backends: Mutex::new(HashMap::from([("local".to_owned(), local)])),
+            next_pool: AtomicU64::new(1),
+            state: Mutex::new(State::default()),
+        }
+    }
+
+    pub(crate) fn lock(&self) -> Guard<'_> {
+        Guard(Some(
+            self.state.lock().unwrap_or_else(PoisonError::into_inner),
+        ))
+    }
+
+    pub(crate) fn new_pool_id(&self) -> u64 {
+        // Ordering: relaxed; only the numbers matter.
+        let count = self.next_pool.fetch_add(1, Ordering::Relaxed);
+        self.id.rotate_left(20) ^ count
+    }
+
+    pub(crate) fn waiter(&self, channel: u64) -> Option<Arc<dyn Wait>> {
+        let state = self.lock();
+        let channel = state.channels.get(&channel)?;
+        match (&channel.transport, &channel.listener) {
+            (Some(transport), _) => Some(transport.waiter()),
+            (None, Some(listener)) => Some(listener.waiter()),
+            (None, None) => None,
+        }
+    }
+}
+
+impl Channel {
+    pub(crate) fn role(&self) -> Role {
+        match self.agreed {
+            None => self.wish.role,
+            Some(agreed) if self.creator => agreed.creator_role,
+            Some(agreed) => agreed.creator_role.other(),
+        }
+    }
+
+    pub(crate) fn trust(&self) -> Trust {
+        self.agreed.map_or(self.wish.trust, |agreed| agreed.trust)
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        !matches!(
+            self.state,
+            ChannelState::Closed | ChannelState::Uninitialized
+        )
+    }
+
+    pub(crate) fn is_assigned(&self, pool: u64) -> bool {
+        let status = self.pools.get(&pool).map(|assigned| assigned.status);
+        status == Some(Assignment::Assigned)
+    }
+
+    /// Sends what found no room before; says whether all of it is gone.
+    pub(crate) fn flush(&mut self) -> bool {
+        let Some(transport) = self.transport.as_mut() else {
+            return true;
+        };
+        while let Some(frame) = self.outbox.front() {
+            match transport.send(frame) {
+                Ok(()) => {
+                    self.outbox.pop_front();
+                    self.sent += 1;
+                }
+                Err(SendError::Full) => return false,
+                // Learned by the next turn.
+                Err(SendError::Gone) => self.outbox.clear(),
+            }
+        }
+        true
+    }
+
+    /// Sends at once or not at all, after everything before it; gives its number.
+    pub(crate) fn send(&mut self, frame: &Frame) -> Result<u64, Code> {
+        if !self.flush() {
+            return Err(Code::Full);
+        }
+        let transport = self.transport.as_mut().ok_or(Code::ChannelState)?;
+        match transport.send(frame) {
+            Ok(()) => {
+                self.sent += 1;
+                Ok(self.sent - 1)
+            }
+            Err(SendError::Full) => Err(Code::Full),
+            Err(SendError::Gone) => Err(Code::PeerGone),
+        }
+    }
+
+    /// Sends an answer; it waits for room if there is none.
+    pub(crate) fn answer(&mut self, message: &Message) {
+        self.answer_with(message, Vec::new());
+    }
+
+    pub(crate) fn answer_with(&mut self, message: &Message, fds: Vec<Arc<std::os::fd::OwnedFd>>) {
+        if let Ok(frame) = message.frame(fds) {
+            self.outbox.push_back(frame);
+            self.flush();
+        }
+    }
+
+    pub(crate) fn tell(&mut self, event: RawEvent) {
+        self.events.push_back(event);
+    }
+}

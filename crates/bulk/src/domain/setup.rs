@@ -1,0 +1,243 @@
+//! Channels, pools, assignment and removal: the asking side.
+
+use super::{Acceptor, Assigned, BTreeMap, Channel, Pool, Shared, Slot, State, VecDeque};
+use crate::backend::Backend;
+use crate::message::{MAX_META_BYTES, Message, PoolInfo, VERSION};
+use crate::{ChannelState, Code, Completion, Direction, Wish, memory::Memory, spec::Assignment};
+use std::sync::{Arc, PoisonError};
+
+impl Shared {
+    fn backend<'a>(&self, address: &'a str) -> Result<(Arc<dyn Backend>, &'a str), Code> {
+        let (scheme, name) = address.split_once(':').ok_or(Code::InvalidEndpoint)?;
+        let backends = self.backends.lock().unwrap_or_else(PoisonError::into_inner);
+        match (backends.get(scheme), name.is_empty()) {
+            (Some(backend), false) => Ok((Arc::clone(backend), name)),
+            _ => Err(Code::InvalidEndpoint),
+        }
+    }
+
+    pub(crate) fn create(
+        &self,
+        address: &str,
+        direction: Direction,
+        wish: Wish,
+        meta_bytes: u32,
+        acceptor: Option<Acceptor>,
+    ) -> Result<u64, Code> {
+        let fine = wish.constraints.align_bytes.is_power_of_two() && meta_bytes <= MAX_META_BYTES;
+        if !fine {
+            return Err(Code::InvalidArgument);
+        }
+        let (backend, name) = self.backend(address)?;
+        let mut channel = Channel::new(backend, direction, wish, true);
+        channel.meta_bytes = meta_bytes;
+        channel.acceptor = acceptor;
+        channel.listener = Some(channel.backend.listen(name)?);
+        Ok(self.lock().add_channel(channel))
+    }
+
+    pub(crate) fn bind(
+        &self,
+        address: &str,
+        wish: Wish,
+        acceptor: Option<Acceptor>,
+    ) -> Result<(u64, Completion), Code> {
+        if !wish.constraints.align_bytes.is_power_of_two() {
+            return Err(Code::InvalidArgument);
+        }
+        let (backend, name) = self.backend(address)?;
+        let transport = backend.connect(name)?;
+        // The direction is the opposite of the creator's, and comes with the answer.
+        let mut channel = Channel::new(backend, Direction::Sink, wish, false);
+        channel.acceptor = acceptor;
+        channel.transport = Some(transport);
+        let ask = Message::Bind {
+            version: VERSION,
+            domain: self.id,
+            wish,
+        };
+        channel.send(&ask.frame(Vec::new())?)?;
+        let completion = Completion::default();
+        channel.bind = Some(completion.clone());
+        Ok((self.lock().add_channel(channel), completion))
+    }
+
+    pub(crate) fn new_pool(
+        &self,
+        buffers: u32,
+        buffer_bytes: u64,
+        forward: bool,
+    ) -> Result<u64, Code> {
+        let info = PoolInfo {
+            id: self.new_pool_id(),
+            buffers,
+            buffer_bytes,
+            forward,
+        };
+        let memory = Memory::make(&info)?;
+        let mut pool = Pool::new(info, memory, true, true);
+        pool.free = (0..buffers).rev().collect();
+        self.lock().pools.insert(info.id, pool);
+        Ok(info.id)
+    }
+
+    pub(crate) fn destroy_pool(&self, id: u64) -> Result<(), Code> {
+        let mut state = self.lock();
+        let pool = state.pools.get(&id).ok_or(Code::PoolInvalid)?;
+        if !pool.creator {
+            return Err(Code::PoolInvalid);
+        }
+        let mut open = state.channels.values().filter(|c| c.is_open());
+        let used = open.any(|c| c.pools.contains_key(&id));
+        if used || pool.slots.iter().any(|slot| slot.held() > 0) {
+            return Err(Code::PoolInUse);
+        }
+        state.pools.remove(&id);
+        for channel in state.channels.values_mut() {
+            channel.pools.remove(&id);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn assign(&self, channel: u64, id: u64) -> Result<Completion, Code> {
+        let mut state = self.lock();
+        let state = &mut *state;
+        let stays = state.stays(id);
+        let end = state
+            .channels
+            .get_mut(&channel)
+            .ok_or(Code::InvalidEndpoint)?;
+        if end.state != ChannelState::Connected {
+            return Err(Code::ChannelState);
+        }
+        let pool = state.pools.get_mut(&id).ok_or(Code::PoolInvalid)?;
+        if end.pools.contains_key(&id) {
+            return Err(Code::PoolAlreadyAssigned);
+        }
+        let agreed = end.agreed.ok_or(Code::ChannelState)?;
+        if pool.trust.is_some_and(|trust| trust != agreed.trust) {
+            return Err(Code::ChannelTrust);
+        }
+        if !pool.creator && !pool.info.forward {
+            return Err(Code::NotForwardable);
+        }
+        if !pool.creator && !stays {
+            return Err(Code::PoolInUse);
+        }
+        let (buffers, bytes) = (u64::from(pool.info.buffers), pool.info.buffer_bytes);
+        if !agreed.constraints.allow(pool.memory.base(), buffers, bytes) {
+            return Err(Code::InvalidArgument);
+        }
+        end.send(&Message::Assign(pool.info).frame(Vec::new())?)?;
+        pool.trust = Some(agreed.trust);
+        let completion = Completion::default();
+        end.pools.insert(
+            id,
+            Assigned::new(Assignment::Asking, pool.info, Some(completion.clone())),
+        );
+        Ok(completion)
+    }
+
+    pub(crate) fn remove(&self, channel: u64, id: u64) -> Result<Completion, Code> {
+        let mut state = self.lock();
+        let state = &mut *state;
+        let clean = state.is_clean(channel, id);
+        let end = state
+            .channels
+            .get_mut(&channel)
+            .ok_or(Code::InvalidEndpoint)?;
+        if end.state != ChannelState::Connected {
+            return Err(Code::ChannelState);
+        }
+        if !end.is_assigned(id) {
+            return Err(Code::PoolNotAssigned);
+        }
+        if !clean {
+            return Err(Code::PoolInUse);
+        }
+        end.send(&Message::Remove(id).frame(Vec::new())?)?;
+        let completion = Completion::default();
+        if let Some(assigned) = end.pools.get_mut(&id) {
+            assigned.status = Assignment::Removing;
+            assigned.asked = Some(completion.clone());
+        }
+        Ok(completion)
+    }
+
+    /// A free buffer of a pool that this domain created.
+    pub(crate) fn alloc(&self, id: u64) -> Result<u32, Code> {
+        let mut state = self.lock();
+        let pool = state.pools.get_mut(&id).ok_or(Code::PoolInvalid)?;
+        pool.free.pop().ok_or(Code::AllocCount)
+    }
+}
+
+impl State {
+    fn add_channel(&mut self, channel: Channel) -> u64 {
+        let id = self.next_channel;
+        self.next_channel += 1;
+        self.channels.insert(id, channel);
+        id
+    }
+}
+
+impl Pool {
+    pub(super) fn new(info: PoolInfo, memory: Memory, creator: bool, own_memory: bool) -> Pool {
+        Pool {
+            info,
+            memory: Arc::new(memory),
+            own_memory,
+            creator,
+            trust: None,
+            fixed: false,
+            came_by: None,
+            slots: (0..info.buffers).map(|_| Slot::new(creator)).collect(),
+            free: Vec::new(),
+        }
+    }
+}
+
+impl Assigned {
+    pub(super) fn new(status: Assignment, info: PoolInfo, asked: Option<Completion>) -> Assigned {
+        Assigned {
+            status,
+            info,
+            mirror: None,
+            made: None,
+            asked,
+        }
+    }
+}
+
+impl Channel {
+    fn new(backend: Arc<dyn Backend>, direction: Direction, wish: Wish, creator: bool) -> Channel {
+        Channel {
+            state: match creator {
+                true => ChannelState::Initialized,
+                false => ChannelState::Binding,
+            },
+            direction,
+            wish,
+            creator,
+            agreed: None,
+            meta_bytes: 0,
+            backend,
+            listener: None,
+            transport: None,
+            peer: 0,
+            pools: BTreeMap::new(),
+            peer_began: false,
+            finished: false,
+            peer_finished: false,
+            outbox: VecDeque::new(),
+            sent: 0,
+            waiting: BTreeMap::new(),
+            bind: None,
+            closing: Vec::new(),
+            events: VecDeque::new(),
+            wakers: Vec::new(),
+            acceptor: None,
+            failure: None,
+        }
+    }
+}

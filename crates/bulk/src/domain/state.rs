@@ -1,0 +1,194 @@
+//! What a domain can derive from what it knows: the same rules as the model's, seen from one place.
+
+use super::{Pool, Slot, State};
+use crate::{Access, BufferState, ChannelState, Code, Direction, Trust, spec::Assignment};
+
+impl Slot {
+    pub(crate) fn new(owned: bool) -> Slot {
+        Slot {
+            owned,
+            lent: None,
+            held: Default::default(),
+            out: Default::default(),
+            first: None,
+            access: Access::ReadWrite,
+            let_go: false,
+            copies_let_go: Default::default(),
+        }
+    }
+
+    pub(crate) fn held(&self) -> u32 {
+        self.held.values().sum()
+    }
+
+    pub(crate) fn out(&self) -> u32 {
+        self.out.values().sum()
+    }
+
+    pub(crate) fn state(&self) -> BufferState {
+        match (self.owned, self.held() + self.out(), self.held()) {
+            (true, 0, _) => BufferState::ReadWrite,
+            (true, _, _) => BufferState::ReadOnlyOwned,
+            (false, _, 0) => BufferState::Invalid,
+            (false, _, _) => BufferState::ReadOnly,
+        }
+    }
+
+    /// By the rules of ownership alone.
+    pub(crate) fn by_state(&self) -> Access {
+        match self.state() {
+            BufferState::ReadWrite => Access::ReadWrite,
+            BufferState::ReadOnlyOwned | BufferState::ReadOnly => Access::Read,
+            BufferState::Invalid => Access::None,
+        }
+    }
+}
+
+/// One more, or one less; what is at 0 is not there.
+pub(crate) fn count(map: &mut std::collections::BTreeMap<u64, u32>, channel: u64, up: bool) {
+    let value = map.entry(channel).or_default();
+    *value = match up {
+        true => value.saturating_add(1),
+        false => value.saturating_sub(1),
+    };
+    if *value == 0 {
+        map.remove(&channel);
+    }
+}
+
+impl Pool {
+    /// What the memory of a buffer in this state is to allow.
+    pub(crate) fn permitted(&self, slot: &Slot) -> Access {
+        match self.trust {
+            None | Some(Trust::Full) => Access::ReadWrite,
+            Some(Trust::Producer) if self.creator => Access::ReadWrite,
+            Some(Trust::Producer) => Access::Read,
+            Some(Trust::Half | Trust::None) => slot.by_state(),
+        }
+    }
+
+    /// Makes a buffer's memory what its state wants. Whoever calls it has just changed the state, and takes that
+    /// back if this fails.
+    pub(crate) fn protect(&mut self, index: u32) -> Result<(), Code> {
+        let slot = &self.slots[index as usize];
+        let access = self.permitted(slot);
+        if slot.access != access {
+            self.memory.protect(index, access)?;
+            self.slots[index as usize].access = access;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is_writable(&self, slot: &Slot) -> Result<(), Code> {
+        if !slot.owned {
+            return Err(Code::BufferNotOwned);
+        }
+        let both = (slot.by_state(), self.permitted(slot));
+        match both {
+            (Access::ReadWrite, Access::ReadWrite) => Ok(()),
+            _ => Err(Code::BufferState),
+        }
+    }
+}
+
+impl State {
+    pub(crate) fn slot(&self, pool: u64, index: u32) -> Result<(&Pool, &Slot), Code> {
+        let pool = self.pools.get(&pool).ok_or(Code::PoolInvalid)?;
+        let slot = pool.slots.get(index as usize);
+        slot.map(|slot| (pool, slot)).ok_or(Code::BufferInvalid)
+    }
+
+    pub(crate) fn slot_mut(&mut self, pool: u64, index: u32) -> Result<(&mut Pool, usize), Code> {
+        let pool = self.pools.get_mut(&pool).ok_or(Code::PoolInvalid)?;
+        match (index as usize) < pool.slots.len() {
+            true => Ok((pool, index as usize)),
+            false => Err(Code::BufferInvalid),
+        }
+    }
+
+    /// Can the pool leave the channel, as far as this domain knows?
+    pub(crate) fn is_clean(&self, channel: u64, id: u64) -> bool {
+        let Some(pool) = self.pools.get(&id) else {
+            return true;
+        };
+        let leaves = pool.came_by == Some(channel);
+        let mut others = self.channels.iter().filter(|(other, _)| **other != channel);
+        if leaves && others.any(|(_, other)| other.is_open() && other.pools.contains_key(&id)) {
+            return false;
+        }
+        let source = self.channels.get(&channel).map(|c| c.direction) == Some(Direction::Source);
+        pool.slots.iter().all(|slot| {
+            let counted = match source {
+                true => slot.out.contains_key(&channel),
+                false => slot.held.contains_key(&channel),
+            };
+            !(counted || leaves && slot.owned)
+        })
+    }
+
+    /// If the pool is another's and has no way back yet, this is it.
+    pub(crate) fn learn_way(&mut self, channel: u64, id: u64) {
+        if let Some(pool) = self.pools.get_mut(&id)
+            && !pool.creator
+        {
+            pool.came_by.get_or_insert(channel);
+        }
+    }
+
+    /// The pool does not go back by this channel; by another, if it came by one too.
+    pub(crate) fn forget_way(&mut self, channel: u64, id: u64) {
+        if self.pools.get(&id).and_then(|pool| pool.came_by) != Some(channel) {
+            return;
+        }
+        let mut others = self.channels.iter().filter(|(other, _)| **other != channel);
+        let next = others.find(|(_, c)| c.is_open() && !c.finished && c.is_assigned(id));
+        let next = next.map(|(other, _)| *other);
+        if let Some(pool) = self.pools.get_mut(&id) {
+            pool.came_by = next;
+        }
+    }
+
+    /// The pool is off the channel here; if it is another's and on no other, it is forgotten.
+    pub(crate) fn unassign(&mut self, channel: u64, id: u64) {
+        if let Some(channel) = self.channels.get_mut(&channel) {
+            channel.pools.remove(&id);
+        }
+        self.forget_way(channel, id);
+        self.drop_pool_if_unused(id);
+    }
+
+    pub(crate) fn drop_pool_if_unused(&mut self, id: u64) {
+        let used = self.channels.values().any(|c| c.pools.contains_key(&id));
+        let Some(pool) = self.pools.get(&id) else {
+            return;
+        };
+        let here = |slot: &Slot| slot.by_state() != Access::None;
+        if !used && !pool.creator && !pool.slots.iter().any(here) {
+            self.pools.remove(&id);
+        }
+    }
+
+    /// An assignment came to nothing: if it was the only one ever, the pool's trust is open again.
+    pub(crate) fn unfix_trust(&mut self, id: u64) {
+        let used = self.channels.values().any(|c| c.pools.contains_key(&id));
+        if let Some(pool) = self.pools.get_mut(&id)
+            && pool.creator
+            && !pool.fixed
+            && !used
+        {
+            pool.trust = None;
+        }
+    }
+
+    /// Is the pool's memory firmly here, so that it can be shown on?
+    pub(crate) fn stays(&self, id: u64) -> bool {
+        let way = self.pools.get(&id).and_then(|pool| pool.came_by);
+        let channel = way.and_then(|way| self.channels.get(&way));
+        channel.is_some_and(|c| c.state == ChannelState::Connected && c.is_assigned(id))
+    }
+
+    pub(crate) fn status(&self, channel: u64, pool: u64) -> Option<Assignment> {
+        let channel = self.channels.get(&channel)?;
+        channel.pools.get(&pool).map(|assigned| assigned.status)
+    }
+}

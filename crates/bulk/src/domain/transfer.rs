@@ -1,0 +1,345 @@
+//! Move, pass, copy, release, full copy: the sender's half.
+//!
+//! The order of the checks is fixed: state, direction, assigned, then the buffer, then the metadata. The state
+//! changes before the frame is sent and changes back if it cannot be.
+
+use super::{Channel, Pool, Shared, State, state::count};
+use crate::backend::Bytes;
+use crate::message::{Message, Transfer};
+use crate::{Access, BufferState, ChannelState, Code, Completion, Direction};
+use tranship_region::View;
+
+impl State {
+    fn check_channel(
+        &self,
+        channel: u64,
+        pool: u64,
+        needs: Direction,
+        gives_back: bool,
+    ) -> Result<&Channel, Code> {
+        let end = self.channels.get(&channel).ok_or(Code::InvalidEndpoint)?;
+        let way = self.pools.get(&pool).and_then(|pool| pool.came_by);
+        let open = match end.state {
+            ChannelState::Connected => true,
+            ChannelState::Teardown => gives_back && !end.finished && way == Some(channel),
+            _ => false,
+        };
+        if !open {
+            return Err(Code::ChannelState);
+        }
+        if end.direction != needs {
+            return Err(Code::ChannelDirection);
+        }
+        if !end.is_assigned(pool) {
+            return Err(Code::PoolNotAssigned);
+        }
+        Ok(end)
+    }
+
+    /// A move (from the source) or a pass (from the sink).
+    pub(super) fn transfer_away(
+        &mut self,
+        channel: u64,
+        (id, index): (u64, u32),
+        from: Direction,
+        meta: &[u8],
+    ) -> Result<Completion, Code> {
+        let end = self.check_channel(channel, id, from, true)?;
+        let (peer, meta_bytes, carried) = end.terms();
+        let (pool, slot) = self.slot(id, index)?;
+        if !slot.owned {
+            return Err(Code::BufferNotOwned);
+        }
+        if slot.state() != BufferState::ReadWrite {
+            return Err(Code::BufferState);
+        }
+        if meta.len() > meta_bytes {
+            return Err(Code::InvalidArgument);
+        }
+        let (how, data) = match from {
+            Direction::Source => (Transfer::Move, pool.carried(index, carried)?),
+            Direction::Sink => (Transfer::Pass, Vec::new()),
+        };
+        let frame = Message::transfer(how, id, index, meta, data).frame(Vec::new())?;
+        let (pool, at) = self.slot_mut(id, index)?;
+        let lent = pool.slots[at].lent;
+        pool.slots[at].owned = false;
+        if pool.creator {
+            pool.slots[at].lent = Some(peer);
+        }
+        let protected = pool.protect(index);
+        let sent = protected.and_then(|()| self.send_counted(channel, &frame));
+        if sent.is_err()
+            && let Ok((pool, at)) = self.slot_mut(id, index)
+        {
+            (pool.slots[at].owned, pool.slots[at].lent) = (true, lent);
+            pool.protect(index)?;
+        }
+        let completion = sent?;
+        self.finish_where_clean();
+        Ok(completion)
+    }
+
+    pub(super) fn copy(
+        &mut self,
+        channel: u64,
+        (id, index): (u64, u32),
+        meta: &[u8],
+    ) -> Result<Completion, Code> {
+        let end = self.check_channel(channel, id, Direction::Source, false)?;
+        let (_, meta_bytes, carried) = end.terms();
+        let (pool, slot) = self.slot(id, index)?;
+        if slot.by_state() == Access::None {
+            return Err(Code::BufferInvalid);
+        }
+        if meta.len() > meta_bytes {
+            return Err(Code::InvalidArgument);
+        }
+        let data = pool.carried(index, carried)?;
+        let frame = Message::transfer(Transfer::Copy, id, index, meta, data).frame(Vec::new())?;
+        let (pool, at) = self.slot_mut(id, index)?;
+        count(&mut pool.slots[at].out, channel, true);
+        let protected = pool.protect(index);
+        let sent = protected.and_then(|()| self.send_counted(channel, &frame));
+        if sent.is_err()
+            && let Ok((pool, at)) = self.slot_mut(id, index)
+        {
+            count(&mut pool.slots[at].out, channel, false);
+            pool.protect(index)?;
+        }
+        sent
+    }
+
+    pub(super) fn release(
+        &mut self,
+        channel: u64,
+        (id, index): (u64, u32),
+    ) -> Result<Completion, Code> {
+        let end = self.channels.get(&channel).ok_or(Code::InvalidEndpoint)?;
+        let over = end.state == ChannelState::Closed;
+        if !over && !matches!(end.state, ChannelState::Connected | ChannelState::Teardown) {
+            return Err(Code::ChannelState);
+        }
+        if end.direction != Direction::Sink {
+            return Err(Code::ChannelDirection);
+        }
+        let assigned = end.pools.get(&id);
+        if !assigned.is_some_and(|assigned| assigned.status.has_memory()) {
+            return Err(Code::PoolNotAssigned);
+        }
+        let (_, slot) = self.slot(id, index)?;
+        let held = slot.held.get(&channel).copied().unwrap_or(0);
+        if held == 0 {
+            return Err(Code::BufferNotACopy);
+        }
+        if !slot.owned && held == 1 && slot.first == Some(channel) && slot.out() > 0 {
+            return Err(Code::BufferRefcount);
+        }
+        let first = slot.first;
+        let message = Message::transfer(Transfer::Release, id, index, &[], Vec::new());
+        let frame = message.frame(Vec::new())?;
+        let (pool, at) = self.slot_mut(id, index)?;
+        let slot = &mut pool.slots[at];
+        count(&mut slot.held, channel, false);
+        if held == 1 && slot.first == Some(channel) {
+            slot.first = slot.held.keys().next().copied();
+        }
+        let protected = pool.protect(index);
+        let sent = protected.and_then(|()| match over {
+            false => self.send_counted(channel, &frame),
+            true => {
+                let completion = Completion::default();
+                self.finished.push((completion.clone(), Ok(())));
+                Ok(completion)
+            }
+        });
+        if sent.is_err()
+            && let Ok((pool, at)) = self.slot_mut(id, index)
+        {
+            count(&mut pool.slots[at].held, channel, true);
+            pool.slots[at].first = first;
+            pool.protect(index)?;
+        }
+        let completion = sent?;
+        self.free_if_unused(id, index);
+        self.finish_where_clean();
+        Ok(completion)
+    }
+
+    pub(super) fn full_copy(
+        &mut self,
+        channel: u64,
+        from: (u64, u32),
+        to: (u64, u32),
+        meta: &[u8],
+    ) -> Result<Completion, Code> {
+        let end = self.check_channel(channel, to.0, Direction::Source, false)?;
+        let (_, meta_bytes, _) = end.terms();
+        let (source, slot) = self.slot(from.0, from.1).map_err(|_| Code::BufferInvalid)?;
+        if slot.by_state() == Access::None || from == to {
+            return Err(Code::BufferInvalid);
+        }
+        let (target, slot) = self.slot(to.0, to.1)?;
+        target.is_writable(slot)?;
+        if source.info.buffer_bytes != target.info.buffer_bytes {
+            return Err(Code::AllocSize);
+        }
+        if meta.len() > meta_bytes {
+            return Err(Code::InvalidArgument);
+        }
+        let bytes = source.view(from.1)?;
+        let at = target.memory.offset(to.1);
+        target
+            .memory
+            .map
+            .write(at, bytes)
+            .map_err(|_| Code::BufferMap)?;
+        self.transfer_away(channel, to, Direction::Source, meta)
+    }
+
+    fn send_counted(
+        &mut self,
+        channel: u64,
+        frame: &crate::backend::Frame,
+    ) -> Result<Completion, Code> {
+        let end = self
+            .channels
+            .get_mut(&channel)
+            .ok_or(Code::InvalidEndpoint)?;
+        let number = end.send(frame)?;
+        let completion = Completion::default();
+        end.waiting.insert(number, completion.clone());
+        Ok(completion)
+    }
+
+    /// A buffer that came back by itself while copies of it were held is free when the last of them is gone.
+    pub(super) fn free_if_unused(&mut self, id: u64, index: u32) {
+        if let Ok((pool, at)) = self.slot_mut(id, index)
+            && pool.creator
+            && pool.slots[at].let_go
+            && pool.slots[at].state() == BufferState::ReadWrite
+        {
+            pool.slots[at].let_go = false;
+            pool.free.push(index);
+        }
+    }
+}
+
+impl Message {
+    fn transfer(how: Transfer, pool: u64, index: u32, meta: &[u8], data: Vec<u8>) -> Message {
+        Message::Transfer {
+            how,
+            pool,
+            index,
+            meta: meta.to_vec(),
+            data,
+        }
+    }
+}
+
+impl Channel {
+    /// Who is there, how long metadata may be, and whether frames carry bytes.
+    fn terms(&self) -> (u64, usize, bool) {
+        let carried = self.backend.bytes() == Bytes::Carried;
+        (self.peer, self.meta_bytes as usize, carried)
+    }
+}
+
+impl Pool {
+    pub(crate) fn view(&self, index: u32) -> Result<View<'_>, Code> {
+        let (at, len) = (self.memory.offset(index), self.memory.buffer_bytes());
+        self.memory
+            .map
+            .view(at, len)
+            .map_err(|_| Code::BufferInvalid)
+    }
+
+    fn carried(&self, index: u32, carried: bool) -> Result<Vec<u8>, Code> {
+        match carried {
+            true => Ok(self.view(index)?.to_vec()),
+            false => Ok(Vec::new()),
+        }
+    }
+}
+
+impl Shared {
+    pub(crate) fn move_raw(
+        &self,
+        channel: u64,
+        buffer: (u64, u32),
+        meta: &[u8],
+    ) -> Result<Completion, Code> {
+        let mut state = self.lock();
+        state.transfer_away(channel, buffer, Direction::Source, meta)
+    }
+
+    pub(crate) fn pass_raw(
+        &self,
+        channel: u64,
+        buffer: (u64, u32),
+        meta: &[u8],
+    ) -> Result<Completion, Code> {
+        let mut state = self.lock();
+        state.transfer_away(channel, buffer, Direction::Sink, meta)
+    }
+
+    pub(crate) fn copy_raw(
+        &self,
+        channel: u64,
+        buffer: (u64, u32),
+        meta: &[u8],
+    ) -> Result<Completion, Code> {
+        self.lock().copy(channel, buffer, meta)
+    }
+
+    pub(crate) fn release_raw(&self, channel: u64, buffer: (u64, u32)) -> Result<Completion, Code> {
+        self.lock().release(channel, buffer)
+    }
+
+    pub(crate) fn full_copy_raw(
+        &self,
+        channel: u64,
+        from: (u64, u32),
+        to: (u64, u32),
+        meta: &[u8],
+    ) -> Result<Completion, Code> {
+        self.lock().full_copy(channel, from, to, meta)
+    }
+
+    /// Writes into a buffer that is ours alone.
+    pub(crate) fn write_raw(
+        &self,
+        (id, index): (u64, u32),
+        offset: usize,
+        bytes: &[u8],
+    ) -> Result<(), Code> {
+        let state = self.lock();
+        let found = state.slot(id, index);
+        let (pool, slot) = found.map_err(|_| Code::BufferNotOwned)?;
+        pool.is_writable(slot)?;
+        let inside = offset.checked_add(bytes.len());
+        if inside.is_none_or(|end| end > pool.memory.buffer_bytes()) {
+            return Err(Code::InvalidArgument);
+        }
+        let at = pool.memory.offset(index) + offset;
+        let written = pool.memory.map.write(at, View::from_slice(bytes));
+        written.map_err(|_| Code::InvalidArgument)
+    }
+
+    /// Reads from a buffer that is here.
+    pub(crate) fn read_raw(
+        &self,
+        (id, index): (u64, u32),
+        offset: usize,
+        to: &mut [u8],
+    ) -> Result<(), Code> {
+        let state = self.lock();
+        let (pool, slot) = state.slot(id, index)?;
+        if slot.by_state() == Access::None {
+            return Err(Code::BufferInvalid);
+        }
+        let view = pool.view(index)?;
+        let copied = view.copy_to_slice(offset, to);
+        copied.map_err(|_| Code::InvalidArgument)
+    }
+}

@@ -1,0 +1,604 @@
+//! What a message does where it arrives. Whatever a peer may not say ends the channel.
+
+use super::{Assigned, Channel, Pool, RawEvent, Shared, Slot, State, state::count};
+use crate::backend::{Bytes, Frame, RecvError};
+use crate::message::{Message, PoolInfo, Transfer, VERSION, code, number};
+use crate::{
+    Access, Agreement, BufferState, ChannelState, Code, Direction, Trust, memory::Memory,
+    negotiate, spec::Assignment,
+};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use tranship_region::View;
+
+/// The peer broke a rule.
+struct Violation;
+
+impl Shared {
+    /// Takes at most one message of the channel; says whether it took one, or learned of the other end's end.
+    pub(crate) fn turn(&self, channel: u64) -> Result<bool, Code> {
+        let mut state = self.lock();
+        let Some(frame) = state.next_frame(channel)? else {
+            return Ok(false);
+        };
+        let Some(frame) = frame else {
+            return Ok(true);
+        };
+        let Some(message) = Message::decode(&frame.bytes) else {
+            state.peer_gone(channel, Code::PeerViolation);
+            return Ok(true);
+        };
+        // The program decides about pools with no lock held.
+        let mut verdict = Ok(());
+        if let Message::Assign(info) = &message {
+            let end = state.channels.get_mut(&channel);
+            let acceptor = end.and_then(|end| end.acceptor.take());
+            if let Some(mut acceptor) = acceptor {
+                drop(state);
+                verdict = acceptor(info);
+                state = self.lock();
+                if let Some(end) = state.channels.get_mut(&channel) {
+                    end.acceptor.get_or_insert(acceptor);
+                }
+            }
+        }
+        let taken = state.take(self.id, channel, message, &frame.fds, verdict);
+        if taken.is_err() {
+            state.peer_gone(channel, Code::PeerViolation);
+        }
+        state.finish_where_clean();
+        state.give_back();
+        state.wake(channel);
+        Ok(true)
+    }
+}
+
+impl State {
+    fn wake(&mut self, channel: u64) {
+        if let Some(end) = self.channels.get_mut(&channel) {
+            self.woken.append(&mut end.wakers);
+        }
+    }
+
+    /// `Some(None)`: something was learned without a message.
+    fn next_frame(&mut self, channel: u64) -> Result<Option<Option<Frame>>, Code> {
+        let end = self
+            .channels
+            .get_mut(&channel)
+            .ok_or(Code::InvalidEndpoint)?;
+        if end.transport.is_none()
+            && let Some(listener) = end.listener.as_mut()
+        {
+            end.transport = listener.accept()?;
+        }
+        end.flush();
+        let Some(transport) = end.transport.as_mut() else {
+            return Ok(None);
+        };
+        let done = transport.done();
+        let received = transport.recv();
+        for number in done {
+            if let Some(completion) = end.waiting.remove(&number) {
+                self.finished.push((completion, Ok(())));
+            }
+        }
+        match received {
+            Ok(None) => Ok(None),
+            Ok(frame) => Ok(Some(frame)),
+            Err(why) if end.is_open() => {
+                let why = match why {
+                    RecvError::Gone => Code::PeerGone,
+                    RecvError::Violation => Code::PeerViolation,
+                };
+                match end.state {
+                    // Whoever connected is gone before it was bound: somebody else may.
+                    ChannelState::Initialized => {
+                        end.refused();
+                        return Ok(None);
+                    }
+                    ChannelState::Binding => self.bind_refused(channel, Code::InvalidEndpoint),
+                    _ => self.peer_gone(channel, why),
+                }
+                self.wake(channel);
+                Ok(Some(None))
+            }
+            Err(_) => {
+                end.transport = None;
+                Ok(None)
+            }
+        }
+    }
+
+    fn bind_refused(&mut self, channel: u64, why: Code) {
+        if let Some(end) = self.channels.get_mut(&channel) {
+            end.state = ChannelState::Uninitialized;
+            end.transport = None;
+            end.failure = Some(why);
+            end.tell(RawEvent::Bound(Err(why)));
+            let asked = end.bind.take();
+            self.finished.extend(asked.map(|asked| (asked, Err(why))));
+        }
+    }
+
+    fn take(
+        &mut self,
+        own: u64,
+        channel: u64,
+        message: Message,
+        fds: &[Arc<OwnedFd>],
+        verdict: Result<(), Code>,
+    ) -> Result<(), Violation> {
+        let end = self.channels.get_mut(&channel).ok_or(Violation)?;
+        match message {
+            Message::Bind {
+                version,
+                domain,
+                wish,
+            } => end.take_bind(own, version, domain, wish),
+            Message::BindAnswer {
+                domain,
+                meta_bytes,
+                source,
+                answer,
+            } => {
+                if end.state != ChannelState::Binding {
+                    return Err(Violation);
+                }
+                match answer {
+                    Ok(agreed) => {
+                        end.connected(domain, agreed);
+                        end.meta_bytes = meta_bytes.min(crate::message::MAX_META_BYTES);
+                        end.direction = match source {
+                            true => Direction::Source,
+                            false => Direction::Sink,
+                        };
+                        let asked = end.bind.take();
+                        self.finished.extend(asked.map(|asked| (asked, Ok(()))));
+                    }
+                    Err(number) => self.bind_refused(channel, code(number)),
+                }
+                Ok(())
+            }
+            Message::Teardown => {
+                match end.state {
+                    ChannelState::Connected => {
+                        end.tell(RawEvent::TeardownBegun);
+                        end.answer(&Message::Teardown);
+                        end.peer_began = true;
+                        self.begin_teardown(channel);
+                    }
+                    ChannelState::Teardown if !end.peer_began => end.peer_began = true,
+                    _ => return Err(Violation),
+                }
+                Ok(())
+            }
+            Message::Finished => {
+                if end.state != ChannelState::Teardown || !end.peer_began || end.peer_finished {
+                    return Err(Violation);
+                }
+                end.peer_finished = true;
+                Ok(())
+            }
+            Message::Transfer {
+                how,
+                pool,
+                index,
+                meta,
+                data,
+            } => {
+                let open = matches!(end.state, ChannelState::Connected | ChannelState::Teardown);
+                if !open || meta.len() > end.meta_bytes as usize {
+                    return Err(Violation);
+                }
+                self.arrive(channel, how, (pool, index), meta, &data)
+            }
+            about_pool => match end.state {
+                ChannelState::Connected => self.take_about_pool(channel, about_pool, fds, verdict),
+                // It was sent before the other end knew.
+                ChannelState::Teardown => Ok(()),
+                _ => Err(Violation),
+            },
+        }
+    }
+
+    fn arrive(
+        &mut self,
+        channel: u64,
+        how: Transfer,
+        (id, index): (u64, u32),
+        meta: Vec<u8>,
+        data: &[u8],
+    ) -> Result<(), Violation> {
+        let end = self.channels.get(&channel).ok_or(Violation)?;
+        let needs = match how {
+            Transfer::Move | Transfer::Copy => Direction::Sink,
+            Transfer::Pass | Transfer::Release => Direction::Source,
+        };
+        let assigned = end.pools.get(&id).ok_or(Violation)?;
+        if end.direction != needs || !assigned.status.has_memory() {
+            return Err(Violation);
+        }
+        let carried = end.backend.bytes() == Bytes::Carried;
+        let pool = self.pools.get_mut(&id).ok_or(Violation)?;
+        let slot = pool.slots.get(index as usize).ok_or(Violation)?;
+        let (was, peer) = (slot.state(), end.peer);
+        let possible = match how {
+            // A buffer comes back from the one who has it; only what may be passed on comes from elsewhere.
+            Transfer::Move | Transfer::Pass => {
+                let way = !pool.creator || pool.info.forward || slot.lent == Some(peer);
+                was == BufferState::Invalid && way
+            }
+            Transfer::Copy => was != BufferState::ReadWrite,
+            Transfer::Release => slot.out.contains_key(&channel),
+        };
+        if !possible {
+            return Err(Violation);
+        }
+        let fresh = was == BufferState::Invalid;
+        let brings = match how {
+            Transfer::Move => true,
+            Transfer::Copy => fresh,
+            Transfer::Pass | Transfer::Release => false,
+        };
+        if brings && carried {
+            if data.len() != pool.memory.buffer_bytes() {
+                return Err(Violation);
+            }
+            pool.fill(index, View::from_slice(data))
+                .map_err(|_| Violation)?;
+        } else if brings && let Some(mirror) = &assigned.mirror {
+            let at = pool.memory.offset(index);
+            let bytes = mirror.view().sub(at..at + pool.memory.buffer_bytes());
+            let bytes = bytes.map_err(|_| Violation)?;
+            pool.fill(index, bytes).map_err(|_| Violation)?;
+        }
+        let slot = &mut pool.slots[index as usize];
+        match how {
+            Transfer::Move | Transfer::Pass => {
+                slot.owned = true;
+                slot.lent = None;
+                slot.let_go = false;
+            }
+            Transfer::Copy => {
+                count(&mut slot.held, channel, true);
+                slot.first.get_or_insert(channel);
+            }
+            Transfer::Release => count(&mut slot.out, channel, false),
+        }
+        // The kernel refuses only for want of memory for its tables; then the channel cannot go on.
+        pool.protect(index).map_err(|_| Violation)?;
+        let event = match how {
+            Transfer::Move => RawEvent::Moved(id, index, meta),
+            Transfer::Pass => RawEvent::Passed(id, index, meta),
+            Transfer::Copy => RawEvent::Copied(id, index, meta),
+            Transfer::Release => RawEvent::Released(id, index),
+        };
+        self.free_if_unused(id, index);
+        if let Some(end) = self.channels.get_mut(&channel) {
+            end.tell(event);
+        }
+        Ok(())
+    }
+
+    fn take_about_pool(
+        &mut self,
+        channel: u64,
+        message: Message,
+        fds: &[Arc<OwnedFd>],
+        verdict: Result<(), Code>,
+    ) -> Result<(), Violation> {
+        match message {
+            Message::Assign(info) => {
+                let accepted = self.accept(channel, info, verdict);
+                let end = self.channels.get_mut(&channel).ok_or(Violation)?;
+                let (answer, own) = match accepted {
+                    Ok(own) => (Ok(()), own),
+                    Err(code) => (Err(code), None),
+                };
+                let fds = own.into_iter().collect();
+                end.answer_with(&Message::AssignAnswer(info.id, number(answer)), fds);
+                Ok(())
+            }
+            Message::AssignAnswer(id, answer) => {
+                self.expect(channel, id, Assignment::Asking)?;
+                match answer {
+                    Ok(()) => self.show(channel, id, fds),
+                    Err(number) => {
+                        self.asked(channel, id, Err(code(number)));
+                        self.unassign(channel, id);
+                        self.unfix_trust(id);
+                        Ok(())
+                    }
+                }
+            }
+            Message::Show(id) => {
+                self.expect(channel, id, Assignment::Accepted)?;
+                let shown = self.open_shown(channel, id, fds);
+                let end = self.channels.get_mut(&channel).ok_or(Violation)?;
+                end.answer(&Message::Shown(id, number(shown)));
+                match shown {
+                    Ok(()) => self.learn_way(channel, id),
+                    Err(_) => self.unassign(channel, id),
+                }
+                Ok(())
+            }
+            Message::Shown(id, answer) => {
+                self.expect(channel, id, Assignment::Showing)?;
+                let result = answer.map_err(code);
+                self.asked(channel, id, result);
+                match result {
+                    Ok(()) => self.set_status(channel, id, Assignment::Assigned),
+                    Err(_) => self.unassign(channel, id),
+                }
+                Ok(())
+            }
+            Message::Remove(id) => {
+                let fine = self.status(channel, id) == Some(Assignment::Assigned)
+                    && self.is_clean(channel, id);
+                if fine {
+                    self.set_status(channel, id, Assignment::Agreed);
+                    self.forget_way(channel, id);
+                }
+                let answer = match fine {
+                    true => Ok(()),
+                    false => Err(Code::PoolInUse),
+                };
+                let end = self.channels.get_mut(&channel).ok_or(Violation)?;
+                end.answer(&Message::RemoveAnswer(id, number(answer)));
+                Ok(())
+            }
+            Message::RemoveAnswer(id, answer) => {
+                self.expect(channel, id, Assignment::Removing)?;
+                let commit = answer.is_ok() && self.is_clean(channel, id);
+                let result = match (answer, commit) {
+                    (Err(number), _) => Err(code(number)),
+                    (Ok(()), true) => Ok(()),
+                    (Ok(()), false) => Err(Code::PoolInUse),
+                };
+                self.asked(channel, id, result);
+                if answer.is_ok() {
+                    let end = self.channels.get_mut(&channel).ok_or(Violation)?;
+                    end.answer(&Message::RemoveDecision(id, commit));
+                }
+                match commit {
+                    true => self.unassign(channel, id),
+                    false => self.set_status(channel, id, Assignment::Assigned),
+                }
+                Ok(())
+            }
+            Message::RemoveDecision(id, commit) => {
+                self.expect(channel, id, Assignment::Agreed)?;
+                if commit {
+                    self.unassign(channel, id);
+                    let end = self.channels.get_mut(&channel).ok_or(Violation)?;
+                    end.tell(RawEvent::PoolRemoved(id));
+                } else {
+                    self.set_status(channel, id, Assignment::Assigned);
+                    self.learn_way(channel, id);
+                }
+                Ok(())
+            }
+            _ => Err(Violation),
+        }
+    }
+
+    fn expect(&self, channel: u64, id: u64, status: Assignment) -> Result<(), Violation> {
+        match self.status(channel, id) == Some(status) {
+            true => Ok(()),
+            false => Err(Violation),
+        }
+    }
+
+    fn set_status(&mut self, channel: u64, id: u64, status: Assignment) {
+        let end = self.channels.get_mut(&channel);
+        if let Some(assigned) = end.and_then(|end| end.pools.get_mut(&id)) {
+            assigned.status = status;
+        }
+    }
+
+    /// What we asked about a pool has an answer.
+    fn asked(&mut self, channel: u64, id: u64, result: Result<(), Code>) {
+        let end = self.channels.get_mut(&channel);
+        let assigned = end.and_then(|end| end.pools.get_mut(&id));
+        let asked = assigned.and_then(|assigned| assigned.asked.take());
+        self.finished.extend(asked.map(|asked| (asked, result)));
+    }
+
+    /// Decides about a pool that the other end assigns; gives our own memory, where each end has its own.
+    fn accept(
+        &mut self,
+        channel: u64,
+        info: PoolInfo,
+        verdict: Result<(), Code>,
+    ) -> Result<Option<Arc<OwnedFd>>, Code> {
+        let end = self.channels.get_mut(&channel).ok_or(Code::ChannelState)?;
+        if end.pools.contains_key(&info.id) {
+            return Err(Code::PoolAlreadyAssigned);
+        }
+        verdict.map_err(|_| Code::PoolVeto)?;
+        let known = self.pools.get(&info.id);
+        if known.is_some_and(|known| known.info != info) {
+            return Err(Code::PoolInvalid);
+        }
+        if known.is_some_and(|known| known.trust.is_some_and(|trust| trust != end.trust())) {
+            return Err(Code::ChannelTrust);
+        }
+        let mut assigned = Assigned::new(Assignment::Accepted, info, None);
+        let own = end.own_memory();
+        let fd = match known {
+            Some(known) => Some(known.memory.fd()),
+            None if own => {
+                let made = Memory::make_own(&info)?;
+                let fd = made.fd();
+                assigned.made = Some(made);
+                Some(fd)
+            }
+            None => None,
+        };
+        end.pools.insert(info.id, assigned);
+        Ok(fd.filter(|_| own && end.backend.bytes() == Bytes::Shared))
+    }
+
+    /// The other end said yes: the pool's trust is fixed, and its memory shown.
+    fn show(&mut self, channel: u64, id: u64, fds: &[Arc<OwnedFd>]) -> Result<(), Violation> {
+        let end = self.channels.get_mut(&channel).ok_or(Violation)?;
+        let pool = self.pools.get_mut(&id).ok_or(Violation)?;
+        let mirror = match end.snapshots() {
+            true => {
+                let fd = fds.first().ok_or(Violation)?;
+                Some(Memory::open_mirror(&pool.info, fd).map_err(|_| Violation)?)
+            }
+            false => None,
+        };
+        if pool.creator && !pool.fixed {
+            // Only our own memory can fail here; then the other end waits for a Show that is an empty one.
+            let sealed = pool.memory.seal(end.trust());
+            pool.fixed = sealed.is_ok();
+            for index in 0..pool.info.buffers {
+                let _ = pool.protect(index);
+            }
+        }
+        let assigned = end.pools.get_mut(&id).ok_or(Violation)?;
+        assigned.mirror = mirror;
+        assigned.status = Assignment::Showing;
+        let shown = match end.backend.bytes() {
+            Bytes::Shared if pool.fixed || !pool.creator => vec![pool.memory.fd()],
+            _ => Vec::new(),
+        };
+        end.answer_with(&Message::Show(id), shown);
+        Ok(())
+    }
+
+    /// Maps what was shown, or puts our own memory to use.
+    fn open_shown(&mut self, channel: u64, id: u64, fds: &[Arc<OwnedFd>]) -> Result<(), Code> {
+        let end = self.channels.get_mut(&channel).ok_or(Code::ChannelState)?;
+        let (own, snapshots, trust) = (end.own_memory(), end.snapshots(), end.trust());
+        let agreed = end.agreed.ok_or(Code::ChannelState)?;
+        let assigned = end.pools.get_mut(&id).ok_or(Code::PoolInvalid)?;
+        let info = assigned.info;
+        let shared = end.backend.bytes() == Bytes::Shared;
+        let shown = fds.first();
+        if shared && shown.is_none() {
+            return Err(Code::PoolMap);
+        }
+        if let (true, Some(fd)) = (snapshots, shown) {
+            assigned.mirror = Some(Memory::open_mirror(&info, fd)?);
+        }
+        match (self.pools.get(&id), shown) {
+            // The same pool by another way must be the same memory.
+            (Some(known), Some(fd)) if !own && !known.memory.is_same(fd) => {
+                return Err(Code::PoolMap);
+            }
+            (Some(_), _) => {}
+            (None, _) => {
+                let memory = match (assigned.made.take(), shown) {
+                    (Some(made), _) => made,
+                    (None, Some(fd)) => Memory::open(&info, trust, Arc::clone(fd))?,
+                    (None, None) => return Err(Code::PoolMap),
+                };
+                let (buffers, bytes) = (u64::from(info.buffers), info.buffer_bytes);
+                if !agreed.constraints.allow(memory.base(), buffers, bytes) {
+                    return Err(Code::InvalidArgument);
+                }
+                let mut pool = Pool::new(info, memory, false, own);
+                pool.trust = Some(trust);
+                pool.fixed = true;
+                // How the memory begins (see `Memory`).
+                let closed = own || trust == Trust::Half;
+                for slot in &mut pool.slots {
+                    *slot = Slot::new(false);
+                    slot.access = match (closed, trust) {
+                        (true, _) => Access::None,
+                        (false, Trust::Full) => Access::ReadWrite,
+                        (false, _) => Access::Read,
+                    };
+                }
+                for index in 0..info.buffers {
+                    pool.protect(index)?;
+                }
+                self.pools.insert(id, pool);
+            }
+        }
+        let end = self.channels.get_mut(&channel).ok_or(Code::ChannelState)?;
+        if let Some(assigned) = end.pools.get_mut(&id) {
+            assigned.status = Assignment::Assigned;
+        }
+        end.tell(RawEvent::PoolAssigned(info));
+        Ok(())
+    }
+}
+
+impl Channel {
+    fn take_bind(
+        &mut self,
+        own: u64,
+        version: u16,
+        domain: u64,
+        wish: crate::Wish,
+    ) -> Result<(), Violation> {
+        if self.state != ChannelState::Initialized {
+            return Err(Violation);
+        }
+        let agreed = match version == VERSION {
+            true => negotiate::negotiate(self.wish, wish),
+            false => Err(Code::ChannelBind),
+        };
+        self.answer(&Message::BindAnswer {
+            domain: own,
+            meta_bytes: self.meta_bytes,
+            source: self.direction == Direction::Sink,
+            answer: agreed.map_err(|code| code as u16),
+        });
+        match agreed {
+            Ok(agreed) => {
+                self.listener = None;
+                self.connected(domain, agreed);
+            }
+            Err(_) => self.refused(),
+        }
+        Ok(())
+    }
+
+    /// Somebody else may bind.
+    fn refused(&mut self) {
+        self.transport = None;
+        self.outbox.clear();
+        self.sent = 0;
+    }
+
+    fn connected(&mut self, peer: u64, agreed: Agreement) {
+        self.peer = peer;
+        self.agreed = Some(agreed);
+        self.state = ChannelState::Connected;
+        self.tell(RawEvent::Bound(Ok(agreed)));
+    }
+
+    /// Does each end have memory of its own?
+    fn own_memory(&self) -> bool {
+        self.trust() == Trust::None || self.backend.bytes() == Bytes::Carried
+    }
+
+    /// Are bytes copied out of the other end's own memory?
+    fn snapshots(&self) -> bool {
+        self.trust() == Trust::None && self.backend.bytes() == Bytes::Shared
+    }
+}
+
+impl Pool {
+    /// Brings bytes in.
+    fn fill(&mut self, index: u32, bytes: View<'_>) -> Result<(), Code> {
+        if !self.own_memory {
+            return Ok(());
+        }
+        let slot = &mut self.slots[index as usize];
+        if slot.access != Access::ReadWrite {
+            self.memory.protect(index, Access::ReadWrite)?;
+            slot.access = Access::ReadWrite;
+        }
+        let at = self.memory.offset(index);
+        self.memory
+            .map
+            .write(at, bytes)
+            .map_err(|_| Code::BufferMap)
+    }
+}

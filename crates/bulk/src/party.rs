@@ -1,0 +1,121 @@
+//! A domain's handle: where channels and pools come from.
+
+use crate::backend::Backend;
+use crate::raw::{Accept, Raw};
+use crate::{Channel, Code, Completion, Constraints, Direction, Pool, Role, Trust, Wish};
+use std::sync::Arc;
+
+/// A party to bulk channels. A process may have several. Cloneable; when the last handle of it and of what is in it
+/// is gone, its ends of channels are too, which the other ends see as its death.
+#[derive(Clone, Debug, Default)]
+pub struct Domain(Raw);
+
+/// How an end of a channel is to be.
+pub struct EndOptions {
+    wish: Wish,
+    meta_bytes: u32,
+    accept: Option<Accept>,
+}
+
+impl std::fmt::Debug for EndOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "EndOptions({:?}, {})", self.wish, self.meta_bytes)
+    }
+}
+
+impl EndOptions {
+    /// Generic role, no constraints, no metadata, all pools welcome.
+    #[must_use]
+    pub fn new(trust: Trust) -> EndOptions {
+        EndOptions {
+            wish: Wish {
+                role: Role::Generic,
+                trust,
+                constraints: Constraints::default(),
+            },
+            meta_bytes: 0,
+            accept: None,
+        }
+    }
+
+    /// Who is to provide the buffers.
+    #[must_use]
+    pub fn role(mut self, role: Role) -> EndOptions {
+        self.wish.role = role;
+        self
+    }
+
+    /// What pools must be like.
+    #[must_use]
+    pub fn constraints(mut self, constraints: Constraints) -> EndOptions {
+        self.wish.constraints = constraints;
+        self
+    }
+
+    /// The longest metadata of an operation, bytes, at most 2048. The creator's counts.
+    #[must_use]
+    pub fn meta_bytes(mut self, bytes: u32) -> EndOptions {
+        self.meta_bytes = bytes;
+        self
+    }
+
+    /// Decides about pools that the other end assigns; an error is a veto. Called while the channel is turned, with
+    /// no lock held.
+    #[must_use]
+    pub fn accept(
+        mut self,
+        accept: impl FnMut(&crate::PoolInfo) -> Result<(), Code> + Send + 'static,
+    ) -> EndOptions {
+        self.accept = Some(Box::new(accept));
+        self
+    }
+}
+
+impl Domain {
+    /// A domain with nothing in it.
+    #[must_use]
+    pub fn new() -> Domain {
+        Domain(Raw::new())
+    }
+
+    /// Makes a further kind of address known.
+    pub fn add_backend(&self, scheme: &str, backend: Arc<dyn Backend>) {
+        self.0.add_backend(scheme, backend);
+    }
+
+    /// Creates a channel at `scheme:name` and waits there for the other end, which binds to the same address.
+    pub fn create(
+        &self,
+        address: &str,
+        direction: Direction,
+        options: EndOptions,
+    ) -> Result<Channel, Code> {
+        let (wish, meta, accept) = (options.wish, options.meta_bytes, options.accept);
+        let id = self.0.create(address, direction, wish, meta, accept)?;
+        Ok(self.channel(id))
+    }
+
+    /// Asks to be the other end; the creator's answer completes it.
+    pub fn bind(&self, address: &str, options: EndOptions) -> Result<(Channel, Completion), Code> {
+        let (id, asked) = self.0.bind(address, options.wish, options.accept)?;
+        Ok((self.channel(id), asked))
+    }
+
+    /// A new pool. `buffer_bytes` is a multiple of the page size; with `forward`, whoever gets the pool may assign it
+    /// on.
+    pub fn pool(&self, buffers: u32, buffer_bytes: u64, forward: bool) -> Result<Pool, Code> {
+        let id = self.0.new_pool(buffers, buffer_bytes, forward)?;
+        let info = self.0.pool(id).ok_or(Code::PoolInvalid)?;
+        Ok(Pool {
+            domain: Arc::clone(&self.0.0),
+            info,
+        })
+    }
+
+    fn channel(&self, id: u64) -> Channel {
+        Channel {
+            domain: Arc::clone(&self.0.0),
+            id,
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! A pool's handle, and its allocator.
+
+use crate::domain::Shared;
+use crate::{Buffer, Code, PoolInfo};
+use std::sync::Arc;
+
+/// A pool that this domain created: equal buffers in one contiguous range.
+///
+/// Dropping it forgets the handle, not the pool, which ends with [`Pool::destroy`] or with its domain.
+#[derive(Clone, Debug)]
+pub struct Pool {
+    pub(crate) domain: Arc<Shared>,
+    pub(crate) info: PoolInfo,
+}
+
+impl Pool {
+    /// What is said about it to others.
+    #[must_use]
+    pub fn info(&self) -> PoolInfo {
+        self.info
+    }
+
+    /// A free buffer, with whatever was in it. [`Code::AllocCount`] if none is free.
+    pub fn alloc(&self) -> Result<Buffer, Code> {
+        let index = self.domain.alloc(self.info.id)?;
+        Ok(Buffer::new(&self.domain, (self.info.id, index)))
+    }
+
+    /// How many buffers are free.
+    #[must_use]
+    pub fn free(&self) -> usize {
+        let state = self.domain.lock();
+        let pool = state.pools.get(&self.info.id);
+        pool.map_or(0, |pool| pool.free.len())
+    }
+
+    /// Ends it, if it is on no open channel ([`Code::PoolInUse`]). Buffers that are still held are gone.
+    pub fn destroy(self) -> Result<(), Code> {
+        self.domain.destroy_pool(self.info.id)
+    }
+}

@@ -1,0 +1,187 @@
+//! Every operation by number, without handles: what wrong programs can be made of.
+//!
+//! For tests that compare a domain with the model, and for bindings to languages without ownership. Programs in Rust
+//! use the handles of the crate's root, which make most of the errors impossible.
+
+use crate::backend::Backend;
+use crate::domain::{RawEvent, Shared};
+use crate::{BufferState, ChannelState, Code, Completion, Direction, PoolInfo, Role, Wish};
+use std::sync::{Arc, PoisonError};
+
+pub use crate::domain::RawEvent as Event;
+
+/// A buffer: its pool and its place in it.
+pub type Buffer = (u64, u32);
+
+/// A domain, everything in it named by numbers. Cloneable; the last one to go ends it, as a death does.
+#[derive(Clone, Debug)]
+pub struct Raw(pub(crate) Arc<Shared>);
+
+impl Default for Raw {
+    fn default() -> Raw {
+        Raw::new()
+    }
+}
+
+impl Raw {
+    /// A domain with nothing in it.
+    #[must_use]
+    pub fn new() -> Raw {
+        Raw(Arc::new(Shared::new()))
+    }
+
+    /// Makes a further kind of address known: `scheme:name`.
+    pub fn add_backend(&self, scheme: &str, backend: Arc<dyn Backend>) {
+        let mut all = self
+            .0
+            .backends
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        all.insert(scheme.to_owned(), backend);
+    }
+
+    /// Algorithm 3. `accept` decides about the other end's pools; with None all are welcome.
+    pub fn create(
+        &self,
+        address: &str,
+        direction: Direction,
+        wish: Wish,
+        meta_bytes: u32,
+        accept: Option<Accept>,
+    ) -> Result<u64, Code> {
+        self.0.create(address, direction, wish, meta_bytes, accept)
+    }
+
+    /// Algorithm 4.
+    pub fn bind(
+        &self,
+        address: &str,
+        wish: Wish,
+        accept: Option<Accept>,
+    ) -> Result<(u64, Completion), Code> {
+        self.0.bind(address, wish, accept)
+    }
+
+    /// Algorithm 5. All buffers are free.
+    pub fn new_pool(&self, buffers: u32, buffer_bytes: u64, forward: bool) -> Result<u64, Code> {
+        self.0.new_pool(buffers, buffer_bytes, forward)
+    }
+
+    pub fn destroy_pool(&self, pool: u64) -> Result<(), Code> {
+        self.0.destroy_pool(pool)
+    }
+
+    /// Takes a free buffer.
+    pub fn alloc(&self, pool: u64) -> Result<u32, Code> {
+        self.0.alloc(pool)
+    }
+
+    /// Algorithm 6.
+    pub fn assign(&self, channel: u64, pool: u64) -> Result<Completion, Code> {
+        self.0.assign(channel, pool)
+    }
+
+    pub fn remove(&self, channel: u64, pool: u64) -> Result<Completion, Code> {
+        self.0.remove(channel, pool)
+    }
+
+    /// Algorithm 7.
+    pub fn move_(&self, channel: u64, buffer: Buffer, meta: &[u8]) -> Result<Completion, Code> {
+        self.0.move_raw(channel, buffer, meta)
+    }
+
+    /// Algorithm 8.
+    pub fn pass(&self, channel: u64, buffer: Buffer, meta: &[u8]) -> Result<Completion, Code> {
+        self.0.pass_raw(channel, buffer, meta)
+    }
+
+    /// Algorithm 9.
+    pub fn copy(&self, channel: u64, buffer: Buffer, meta: &[u8]) -> Result<Completion, Code> {
+        self.0.copy_raw(channel, buffer, meta)
+    }
+
+    /// Algorithm 10.
+    pub fn release(&self, channel: u64, buffer: Buffer) -> Result<Completion, Code> {
+        self.0.release_raw(channel, buffer)
+    }
+
+    /// The bytes of `from` into `to`, which is moved.
+    pub fn full_copy(
+        &self,
+        channel: u64,
+        from: Buffer,
+        to: Buffer,
+        meta: &[u8],
+    ) -> Result<Completion, Code> {
+        self.0.full_copy_raw(channel, from, to, meta)
+    }
+
+    /// Asks to close; done when both ends have given everything back.
+    pub fn close(&self, channel: u64) -> Result<Completion, Code> {
+        self.0.close(channel)
+    }
+
+    pub fn write(&self, buffer: Buffer, offset: usize, bytes: &[u8]) -> Result<(), Code> {
+        self.0.write_raw(buffer, offset, bytes)
+    }
+
+    pub fn read(&self, buffer: Buffer, offset: usize, to: &mut [u8]) -> Result<(), Code> {
+        self.0.read_raw(buffer, offset, to)
+    }
+
+    /// Takes at most one message of the channel; false: there was none.
+    pub fn turn(&self, channel: u64) -> Result<bool, Code> {
+        self.0.turn(channel)
+    }
+
+    /// What was learned and not taken yet, oldest first.
+    pub fn poll_event(&self, channel: u64) -> Option<RawEvent> {
+        let mut state = self.0.lock();
+        state.channels.get_mut(&channel)?.events.pop_front()
+    }
+
+    #[must_use]
+    pub fn channel_state(&self, channel: u64) -> Option<ChannelState> {
+        let state = self.0.lock();
+        state.channels.get(&channel).map(|channel| channel.state)
+    }
+
+    #[must_use]
+    pub fn direction_and_role(&self, channel: u64) -> Option<(Direction, Role)> {
+        let state = self.0.lock();
+        let channel = state.channels.get(&channel)?;
+        Some((channel.direction, channel.role()))
+    }
+
+    /// None: the pool is not known here.
+    #[must_use]
+    pub fn buffer_state(&self, buffer: Buffer) -> Option<BufferState> {
+        let state = self.0.lock();
+        let (_, slot) = state.slot(buffer.0, buffer.1).ok()?;
+        Some(slot.state())
+    }
+
+    /// Where a buffer lies in this domain's memory; None: its pool is not here.
+    #[must_use]
+    pub fn address(&self, buffer: Buffer) -> Option<usize> {
+        let state = self.0.lock();
+        let (pool, _) = state.slot(buffer.0, buffer.1).ok()?;
+        let base = pool.memory.map.base().addr();
+        Some(base + pool.memory.offset(buffer.1))
+    }
+
+    #[must_use]
+    pub fn pool(&self, pool: u64) -> Option<PoolInfo> {
+        self.0.lock().pools.get(&pool).map(|pool| pool.info)
+    }
+
+    /// How many buffers of the pool the program does not have.
+    #[must_use]
+    pub fn free(&self, pool: u64) -> usize {
+        let state = self.0.lock();
+        state.pools.get(&pool).map_or(0, |pool| pool.free.len())
+    }
+}
+
+/// Decides about a pool that the other end assigns; an error is a veto.
+pub type Accept = Box<dyn FnMut(&PoolInfo) -> Result<(), Code> + Send>;

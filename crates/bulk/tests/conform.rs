@@ -1,0 +1,53 @@
+//! Every backend does what the model says: the same results, errors, traces, states, permissions (tried by touching
+//! the memory) and bytes, for random sequences of right and wrong operations.
+
+#[path = "spec/ops.rs"]
+mod ops;
+#[path = "conform/probe.rs"]
+mod probe;
+#[path = "spec/setup.rs"]
+mod setup;
+#[path = "conform/world.rs"]
+mod world;
+
+use proptest::prelude::*;
+use proptest::test_runner::{RngSeed, TestRunner};
+use std::sync::Arc;
+use tranship_bulk::backend::{Backend, Local};
+use tranship_testkit::Random;
+use world::World;
+
+/// Runs random sequences over one backend; a failure shrinks to the shortest that still fails.
+fn conforms(name: &str, backend: fn() -> Arc<dyn Backend>) {
+    let torture = std::env::var_os("TRANSHIP_TORTURE").is_some();
+    let config = ProptestConfig {
+        cases: if torture { 5000 } else { 150 },
+        rng_seed: RngSeed::Fixed(Random::printed(name).seed()),
+        failure_persistence: None,
+        max_shrink_iters: 20_000,
+        ..ProptestConfig::default()
+    };
+    let sequences = (
+        0..4usize,
+        any::<bool>(),
+        prop::collection::vec(ops::op(), 1..250),
+    );
+    let outcome = TestRunner::new(config).run(&sequences, |(trust, prepared, ops)| {
+        let mut world = World::new(ops::DOMAINS, backend());
+        if prepared {
+            world.prepare(tranship_bulk::Trust::ALL[trust]);
+        }
+        for op in ops {
+            world.step(&op).map_err(TestCaseError::fail)?;
+        }
+        world.end().map_err(TestCaseError::fail)
+    });
+    if let Err(what) = outcome {
+        panic!("{what}");
+    }
+}
+
+#[test]
+fn local() {
+    conforms("local", || Arc::new(Local));
+}

@@ -1,0 +1,523 @@
+//! Domains over a backend, and the model of them, in step.
+
+use crate::probe::Probe;
+use crate::setup::wish;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use tranship_bulk::backend::Backend;
+use tranship_bulk::raw::{self, Raw};
+use tranship_bulk::spec::{
+    Assignment, BufferId, ChannelId, Domain, Event, Model, Op, Outcome, PoolId,
+};
+use tranship_bulk::{Access, BufferState, Code, Completion, Direction, Trust};
+
+type Done = Result<(), String>;
+
+/// Where the metadata of the model's one byte is repeated to.
+const META: usize = 5;
+const BUFFER: usize = 4096;
+
+pub struct World {
+    model: Model,
+    domains: Vec<Option<Raw>>,
+    channels: HashMap<(Domain, ChannelId), u64>,
+    addresses: HashMap<ChannelId, String>,
+    vetoes: HashMap<(Domain, ChannelId), Arc<AtomicBool>>,
+    pools: BTreeMap<PoolId, u64>,
+    asked: HashMap<(Domain, ChannelId, PoolId), Completion>,
+    transfers: Vec<Completion>,
+    probe: Probe,
+}
+
+impl World {
+    pub fn new(domains: u8, backend: Arc<dyn Backend>) -> World {
+        let domain = |_| {
+            let raw = Raw::new();
+            raw.add_backend("test", Arc::clone(&backend));
+            Some(raw)
+        };
+        World {
+            model: Model::new(domains),
+            domains: (0..domains).map(domain).collect(),
+            channels: HashMap::new(),
+            addresses: HashMap::new(),
+            vetoes: HashMap::new(),
+            pools: BTreeMap::new(),
+            asked: HashMap::new(),
+            transfers: Vec::new(),
+            probe: Probe::new(),
+        }
+    }
+
+    fn must(&mut self, op: Op) {
+        self.step(&op).unwrap_or_else(|e| panic!("{op:?}: {e}"));
+    }
+
+    /// Takes every message that waits anywhere.
+    fn settle(&mut self) -> Done {
+        loop {
+            let before = self.model.clone();
+            for channel in before.channels.keys() {
+                for domain in 0..u8::try_from(self.domains.len()).unwrap_or(u8::MAX) {
+                    let channel = *channel;
+                    if self.channels.contains_key(&(domain, channel)) {
+                        self.step(&Op::Deliver { domain, channel })?;
+                    }
+                }
+            }
+            if self.model == before {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Five channels with a circle, two pools on most of them.
+    pub fn prepare(&mut self, trust: Trust) {
+        for (channel, (source, sink)) in (0..).zip([(0, 1), (1, 2), (2, 3), (3, 0), (1, 0)]) {
+            self.must(Op::Create {
+                domain: source,
+                direction: Direction::Source,
+                wish: wish(trust),
+            });
+            self.must(Op::Bind {
+                domain: sink,
+                channel,
+                wish: wish(trust),
+            });
+        }
+        self.must(Op::NewPool {
+            domain: 0,
+            buffers: 2,
+            buffer_bytes: 4096,
+            forward: true,
+        });
+        self.must(Op::NewPool {
+            domain: 1,
+            buffers: 2,
+            buffer_bytes: 4096,
+            forward: false,
+        });
+        self.settle().expect("settle");
+        for (pool, domain, channel) in [
+            (0, 0, 0),
+            (0, 1, 1),
+            (0, 2, 2),
+            (0, 3, 3),
+            (0, 1, 4),
+            (1, 1, 0),
+            (1, 1, 1),
+        ] {
+            self.must(Op::Assign {
+                domain,
+                channel,
+                pool,
+            });
+            self.settle().expect("settle");
+        }
+    }
+
+    /// Does it on both sides, and compares everything.
+    pub fn step(&mut self, op: &Op) -> Done {
+        if self.skips(op) {
+            return Ok(());
+        }
+        let before = self.model.clone();
+        let expected = self.model.step(op);
+        let got = self.apply(op, &expected, &before);
+        let codes = (expected.as_ref().map(|_| ()).map_err(|c| *c), got);
+        match codes {
+            (Ok(()), Ok(())) => {}
+            (Err(a), Err(Failure::Code(b))) if a == b => {}
+            // Whoever happens to see that the other end is dead may say so, and then has changed nothing.
+            (Ok(()), Err(Failure::Code(Code::PeerGone))) if self.model.alive.contains(&false) => {
+                self.model = before;
+            }
+            (Ok(()), Err(Failure::Differs(what))) => return Err(format!("{op:?}: {what}")),
+            (expected, got) => return Err(format!("{op:?}: expected {expected:?}, got {got:?}")),
+        }
+        self.compare()
+            .map_err(|what| format!("after {op:?}: {what}"))
+    }
+
+    /// What has no counterpart: domains that are dead, ends and pools that do not exist.
+    fn skips(&self, op: &Op) -> bool {
+        let domain = op.domain();
+        let no_channel = |channel: ChannelId| !self.channels.contains_key(&(domain, channel));
+        let no_pool = |pool: PoolId| !self.pools.contains_key(&pool);
+        if self.domains[usize::from(domain)].is_none() {
+            return true;
+        }
+        match *op {
+            Op::Create { .. } => self.model.channels.len() > 6,
+            Op::NewPool { .. } => self.model.pools.len() > 2,
+            Op::Bind { .. } => self.model.clone().step(op).is_err(),
+            Op::Kill { .. } => false,
+            Op::DestroyPool { pool, .. } => no_pool(pool),
+            Op::Write { buffer, .. } => no_pool(buffer.pool),
+            Op::Assign { channel, pool, .. } | Op::Remove { channel, pool, .. } => {
+                no_channel(channel) || no_pool(pool)
+            }
+            Op::Veto { channel, .. } | Op::Close { channel, .. } | Op::Deliver { channel, .. } => {
+                no_channel(channel)
+            }
+            Op::Move {
+                channel, buffer, ..
+            }
+            | Op::Pass {
+                channel, buffer, ..
+            }
+            | Op::Copy {
+                channel, buffer, ..
+            }
+            | Op::Release {
+                channel, buffer, ..
+            } => no_channel(channel) || no_pool(buffer.pool),
+            Op::FullCopy {
+                channel, from, to, ..
+            } => no_channel(channel) || no_pool(from.pool) || no_pool(to.pool),
+        }
+    }
+
+    fn real(&self, buffer: BufferId) -> raw::Buffer {
+        let pool = self.pools.get(&buffer.pool).copied().unwrap_or(0);
+        (pool, u32::from(buffer.index))
+    }
+
+    fn apply(
+        &mut self,
+        op: &Op,
+        expected: &Result<Outcome, Code>,
+        before: &Model,
+    ) -> Result<(), Failure> {
+        let at = usize::from(op.domain());
+        let domain = self.domains[at].clone().expect("alive");
+        let channel_of = |channel: ChannelId| self.channels[&(op.domain(), channel)];
+        let transfer = match *op {
+            Op::Create {
+                direction, wish, ..
+            } => {
+                let Ok(Outcome::Channel(id)) = expected else {
+                    return Ok(());
+                };
+                static COUNT: AtomicU64 = AtomicU64::new(0);
+                let count = COUNT.fetch_add(1, Ordering::Relaxed);
+                let address = format!("test:conform-{}-{count}", std::process::id());
+                let accept = self.acceptor(op.domain(), *id);
+                let real = domain.create(&address, direction, wish, 64, Some(accept))?;
+                self.channels.insert((op.domain(), *id), real);
+                self.addresses.insert(*id, address);
+                return Ok(());
+            }
+            Op::Bind { channel, wish, .. } => {
+                let accept = self.acceptor(op.domain(), channel);
+                let (real, _) = domain.bind(&self.addresses[&channel], wish, Some(accept))?;
+                self.channels.insert((op.domain(), channel), real);
+                return Ok(());
+            }
+            Op::NewPool {
+                buffers,
+                buffer_bytes,
+                forward,
+                ..
+            } => {
+                let real = domain.new_pool(u32::from(buffers), buffer_bytes, forward)?;
+                for _ in 0..buffers {
+                    domain.alloc(real)?;
+                }
+                let Ok(Outcome::Pool(id)) = expected else {
+                    return Err(Failure::Differs("a pool".into()));
+                };
+                self.pools.insert(*id, real);
+                return Ok(());
+            }
+            Op::DestroyPool { pool, .. } => {
+                domain.destroy_pool(self.pools[&pool])?;
+                self.pools.remove(&pool);
+                return Ok(());
+            }
+            Op::Veto { channel, veto, .. } => {
+                self.vetoes[&(op.domain(), channel)].store(veto, Ordering::Relaxed);
+                return Ok(());
+            }
+            Op::Assign {
+                domain: d,
+                channel,
+                pool,
+            } => {
+                let asked = domain.assign(channel_of(channel), self.pools[&pool])?;
+                self.asked.insert((d, channel, pool), asked);
+                return Ok(());
+            }
+            Op::Remove {
+                domain: d,
+                channel,
+                pool,
+            } => {
+                let asked = domain.remove(channel_of(channel), self.pools[&pool])?;
+                self.asked.insert((d, channel, pool), asked);
+                return Ok(());
+            }
+            Op::Write { buffer, data, .. } => {
+                domain.write(self.real(buffer), 0, &[data; BUFFER])?;
+                return Ok(());
+            }
+            Op::Move {
+                channel,
+                buffer,
+                meta,
+                ..
+            } => domain.move_(channel_of(channel), self.real(buffer), &[meta; META])?,
+            Op::Pass {
+                channel,
+                buffer,
+                meta,
+                ..
+            } => domain.pass(channel_of(channel), self.real(buffer), &[meta; META])?,
+            Op::Copy {
+                channel,
+                buffer,
+                meta,
+                ..
+            } => domain.copy(channel_of(channel), self.real(buffer), &[meta; META])?,
+            Op::Release {
+                channel, buffer, ..
+            } => domain.release(channel_of(channel), self.real(buffer))?,
+            Op::FullCopy {
+                channel,
+                from,
+                to,
+                meta,
+                ..
+            } => {
+                let (from, to) = (self.real(from), self.real(to));
+                domain.full_copy(channel_of(channel), from, to, &[meta; META])?
+            }
+            Op::Close { channel, .. } => domain.close(channel_of(channel))?,
+            Op::Kill { .. } => {
+                drop(domain);
+                self.domains[at] = None;
+                return Ok(());
+            }
+            Op::Deliver { domain: d, channel } => {
+                return self.deliver(&domain, d, channel, expected, before);
+            }
+        };
+        if !matches!(op, Op::Close { .. }) {
+            self.transfers.push(transfer);
+        }
+        Ok(())
+    }
+
+    fn acceptor(&mut self, domain: Domain, channel: ChannelId) -> raw::Accept {
+        let veto = Arc::new(AtomicBool::new(false));
+        self.vetoes.insert((domain, channel), Arc::clone(&veto));
+        Box::new(move |_| match veto.load(Ordering::Relaxed) {
+            true => Err(Code::PoolVeto),
+            false => Ok(()),
+        })
+    }
+
+    fn deliver(
+        &mut self,
+        raw: &Raw,
+        domain: Domain,
+        channel: ChannelId,
+        expected: &Result<Outcome, Code>,
+        before: &Model,
+    ) -> Result<(), Failure> {
+        let real = self.channels[&(domain, channel)];
+        let took = raw.turn(real)?;
+        let Ok(outcome) = expected else {
+            return Ok(());
+        };
+        let told = match outcome {
+            Outcome::Took(told) => told.clone(),
+            _ => Vec::new(),
+        };
+        if took != matches!(outcome, Outcome::Took(_)) {
+            return Err(Failure::Differs(format!(
+                "took {took}, expected {outcome:?}"
+            )));
+        }
+        let mut wanted = Vec::new();
+        for event in told {
+            let real_pool = |pool: PoolId| self.pools[&pool];
+            wanted.push(match event {
+                Event::AssignDone(pool, result) | Event::RemoveDone(pool, result) => {
+                    let asked = self.asked.remove(&(domain, channel, pool));
+                    let got = asked.and_then(|asked| asked.result());
+                    if got != Some(result) {
+                        let what = format!("{event:?}, but the completion says {got:?}");
+                        return Err(Failure::Differs(what));
+                    }
+                    continue;
+                }
+                Event::Bound(result) => raw::Event::Bound(result),
+                Event::PoolAssigned(pool) => {
+                    raw::Event::PoolAssigned(raw.pool(real_pool(pool)).ok_or(Code::PoolInvalid)?)
+                }
+                Event::PoolRemoved(pool) => raw::Event::PoolRemoved(real_pool(pool)),
+                Event::Moved(id, meta, _) => {
+                    let (pool, index) = self.real(id);
+                    raw::Event::Moved(pool, index, vec![meta; META])
+                }
+                Event::Copied(id, meta, _) => {
+                    let (pool, index) = self.real(id);
+                    raw::Event::Copied(pool, index, vec![meta; META])
+                }
+                Event::Passed(id, meta) => {
+                    let (pool, index) = self.real(id);
+                    raw::Event::Passed(pool, index, vec![meta; META])
+                }
+                Event::Released(id) => {
+                    let (pool, index) = self.real(id);
+                    raw::Event::Released(pool, index)
+                }
+                Event::TeardownBegun => raw::Event::TeardownBegun,
+                Event::Gone(back) => {
+                    let mut back: Vec<_> = back.iter().map(|id| self.real(*id)).collect();
+                    back.sort_unstable();
+                    raw::Event::Gone(back)
+                }
+            });
+        }
+        let mut got = Vec::new();
+        while let Some(event) = raw.poll_event(real) {
+            if event != raw::Event::Closed {
+                got.push(event);
+            }
+        }
+        if got != wanted {
+            return Err(Failure::Differs(format!(
+                "told {got:?}, expected {wanted:?}"
+            )));
+        }
+        // A bind that was refused: the end is gone.
+        if before.direction(channel, domain).is_some()
+            && self.model.direction(channel, domain).is_none()
+        {
+            self.channels.remove(&(domain, channel));
+        }
+        Ok(())
+    }
+
+    /// States, permissions, bytes.
+    fn compare(&self) -> Done {
+        for ((domain, channel), real) in &self.channels {
+            let Some(raw) = &self.domains[usize::from(*domain)] else {
+                continue;
+            };
+            let found = &self.model.channels[channel];
+            let mut ends = found.ends.iter().flatten();
+            let wanted = ends.find(|end| end.domain == *domain).map(|end| end.state);
+            let got = raw.channel_state(*real);
+            if got != wanted {
+                return Err(format!(
+                    "channel {channel} of {domain}: {got:?}, expected {wanted:?}"
+                ));
+            }
+        }
+        for (domain, raw) in (0..).zip(&self.domains) {
+            let Some(raw) = raw else { continue };
+            for (id, real) in &self.pools {
+                // What came back by itself is the program's again.
+                if self.model.pools[id].creator == domain {
+                    while raw.alloc(*real).is_ok() {}
+                }
+            }
+            for id in self.model.buffers.keys() {
+                self.compare_buffer(domain, raw, *id)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn compare_buffer(&self, domain: Domain, raw: &Raw, id: BufferId) -> Done {
+        let at = self.real(id);
+        let wanted = self.state(id, domain);
+        let got = raw.buffer_state(at).unwrap_or(BufferState::Invalid);
+        if got != wanted {
+            return Err(format!("{id:?} in {domain}: {got:?}, expected {wanted:?}"));
+        }
+        let permitted = self.model.permitted(id, domain);
+        let touched = raw.address(at).map(|address| self.probe.touch(address));
+        let has = self.model.has_pool(id.pool, domain);
+        // Memory that is wanted again already need not go in between.
+        let mut ends = self
+            .model
+            .channels
+            .values()
+            .flat_map(|c| c.ends.iter().flatten());
+        let wanted_again = ends.any(|end| {
+            end.domain == domain && end.pools.get(&id.pool) == Some(&Assignment::Accepted)
+        });
+        if !has && wanted_again {
+            return Ok(());
+        }
+        if has != touched.is_some() || touched.is_some_and(|touched| touched != permitted) {
+            return Err(format!(
+                "{id:?} in {domain}: touching gives {touched:?}, expected {permitted:?}"
+            ));
+        }
+        let mut bytes = [0; BUFFER];
+        if let (true, Some(data)) = (wanted != BufferState::Invalid, self.model.buffers[&id].data) {
+            raw.read(at, 0, &mut bytes)
+                .map_err(|e| format!("{id:?} in {domain}: {e:?}"))?;
+            if let Some(other) = bytes.iter().find(|byte| **byte != data) {
+                return Err(format!(
+                    "{id:?} in {domain}: a byte is {other}, expected {data}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn state(&self, id: BufferId, domain: Domain) -> BufferState {
+        let owned = self.model.buffers[&id].place == tranship_bulk::spec::Place::At(domain);
+        match (self.model.access(id, domain), owned) {
+            (Access::None, _) => BufferState::Invalid,
+            (Access::Read, true) => BufferState::ReadOnlyOwned,
+            (Access::Read, false) => BufferState::ReadOnly,
+            (Access::ReadWrite, _) => BufferState::ReadWrite,
+        }
+    }
+
+    /// Once all is quiet, every operation has ended.
+    pub fn end(mut self) -> Done {
+        self.settle()?;
+        // What was taken is told with the next look.
+        self.settle_completions();
+        let alive = self.domains.iter().all(Option::is_some);
+        for transfer in &self.transfers {
+            match transfer.result() {
+                Some(Ok(())) => {}
+                Some(Err(Code::PeerGone)) | None if !alive => {}
+                other => return Err(format!("an operation ended as {other:?}")),
+            }
+        }
+        Ok(())
+    }
+
+    fn settle_completions(&self) {
+        for _ in 0..100 {
+            for ((domain, _), real) in &self.channels {
+                if let Some(raw) = &self.domains[usize::from(*domain)] {
+                    let _ = raw.turn(*real);
+                }
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+pub enum Failure {
+    Code(Code),
+    Differs(String),
+}
+
+impl From<Code> for Failure {
+    fn from(code: Code) -> Failure {
+        Failure::Code(code)
+    }
+}

@@ -1,0 +1,634 @@
+//! The cases, each over two domains of one process.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+use tranship_bulk::backend::Backend;
+use tranship_bulk::{
+    Buffer, BufferState, Channel, ChannelState, Code, Completion, Constraints, Direction, Domain,
+    EndOptions, Event, Mode, ReadBuffer, Role, Trust,
+};
+use tranship_testkit::Watchdog;
+
+const PAGE: usize = 4096;
+const LONG: Duration = Duration::from_secs(60);
+
+/// Two domains, and a connected channel from the first to the second.
+struct Pair {
+    a: Domain,
+    b: Domain,
+    source: Channel,
+    sink: Channel,
+}
+
+fn address() -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    format!("test:suite-{}-{count}", std::process::id())
+}
+
+fn domain(backend: &Arc<dyn Backend>) -> Domain {
+    let domain = Domain::new();
+    domain.add_backend("test", Arc::clone(backend));
+    domain
+}
+
+/// Turns both until nothing moves.
+fn settle(ends: &[&Channel]) {
+    let mut idle = 0;
+    while idle < 3 {
+        let moved = ends.iter().filter(|end| end.turn() == Ok(true)).count();
+        idle = if moved > 0 { 0 } else { idle + 1 };
+    }
+}
+
+fn pair_with(backend: &Arc<dyn Backend>, creator: EndOptions, binder: EndOptions) -> Pair {
+    let (a, b) = (domain(backend), domain(backend));
+    let address = address();
+    let source = a
+        .create(&address, Direction::Source, creator)
+        .expect("create");
+    let (sink, asked) = b.bind(&address, binder).expect("bind");
+    settle(&[&source, &sink]);
+    assert_eq!(asked.result(), Some(Ok(())));
+    for end in [&source, &sink] {
+        assert!(matches!(event(end), Event::Bound(Ok(_))));
+    }
+    Pair { a, b, source, sink }
+}
+
+fn pair(backend: &Arc<dyn Backend>, trust: Trust) -> Pair {
+    let options = || EndOptions::new(trust).meta_bytes(64);
+    pair_with(backend, options(), options())
+}
+
+impl Pair {
+    fn settle(&self) {
+        settle(&[&self.source, &self.sink]);
+    }
+
+    fn assigned(&self, by: &Channel, domain: &Domain, buffers: u32) -> tranship_bulk::Pool {
+        let pool = domain.pool(buffers, PAGE as u64, false).expect("pool");
+        let asked = by.assign(pool.info().id).expect("assign");
+        self.settle();
+        assert_eq!(asked.result(), Some(Ok(())));
+        pool
+    }
+}
+
+#[track_caller]
+fn event(end: &Channel) -> Event {
+    end.wait_event(LONG).expect("event").expect("an event")
+}
+
+#[track_caller]
+fn moved(end: &Channel) -> (Buffer, Vec<u8>) {
+    loop {
+        match event(end) {
+            Event::Moved(buffer, meta) | Event::Passed(buffer, meta) => return (buffer, meta),
+            Event::PoolAssigned(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[track_caller]
+fn copied(end: &Channel) -> (ReadBuffer, Vec<u8>) {
+    loop {
+        match event(end) {
+            Event::Copied(copy, meta) => return (copy, meta),
+            Event::PoolAssigned(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn bytes(buffer: &Buffer) -> Vec<u8> {
+    buffer.view(|view| view.to_vec()).expect("view")
+}
+
+pub fn all(backend: fn() -> Arc<dyn Backend>) {
+    let _dog = Watchdog::new(Duration::from_secs(300));
+    for trust in Trust::ALL {
+        let backend = &backend();
+        move_and_copy(backend, trust);
+        meta_and_ends(backend, trust);
+        letting_go(backend, trust);
+        closing(backend, trust);
+        death(backend, trust);
+        full_copy(backend, trust);
+        receive_master(backend, trust);
+        if trust != Trust::Producer {
+            passed_on(backend, trust);
+        }
+    }
+    let backend = &backend();
+    negotiation(backend);
+    vetoes(backend);
+    constraints(backend);
+    refusals(backend);
+    a_full_channel_changes_nothing(backend);
+}
+
+/// The report's tests 0 and 1.
+fn move_and_copy(backend: &Arc<dyn Backend>, trust: Trust) {
+    let creator = EndOptions::new(trust).role(Role::Slave);
+    let p = pair_with(backend, creator, EndOptions::new(trust).role(Role::Master));
+    let text = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ1234567890\0";
+    let theirs = p.assigned(&p.sink, &p.b, 5);
+    let _ = p
+        .sink
+        .pass(theirs.alloc().expect("alloc"), &[])
+        .expect("pass");
+    let (mut buffer, _) = moved(&p.source);
+    // In a producer pool only its creator writes.
+    let written = buffer.write(0, text);
+    match trust {
+        Trust::Producer => assert_eq!(written, Err(Code::BufferState)),
+        _ => assert_eq!(written, Ok(())),
+    }
+    let _ = p.source.move_(buffer, &[]).expect("move");
+    let (mut buffer, _) = moved(&p.sink);
+    if trust != Trust::Producer {
+        assert_eq!(&bytes(&buffer)[..text.len()], text);
+    }
+    buffer.write(0, &[0; PAGE]).expect("write");
+    let ours = p.assigned(&p.source, &p.a, 5);
+    let mut own = ours.alloc().expect("alloc");
+    own.write(0, &[0x21; PAGE]).expect("write");
+    let _ = p.source.copy(&own, &[]).expect("copy");
+    assert_eq!(own.write(0, b"x"), Err(Code::BufferState));
+    let (copy, _) = copied(&p.sink);
+    assert!(
+        copy.view(|view| view.to_vec())
+            .expect("view")
+            .iter()
+            .all(|b| *b == 0x21)
+    );
+    let _ = p.sink.release(copy).expect("release");
+    p.settle();
+    own.write(0, &[0x22; PAGE]).expect("write");
+}
+
+/// The report's small program (metadata, both ways), and the three ways to learn an operation's end.
+fn meta_and_ends(backend: &Arc<dyn Backend>, trust: Trust) {
+    let p = pair(backend, trust);
+    let pool = p.assigned(&p.source, &p.a, 4);
+    let (tell, told) = channel();
+    let mut done: Vec<Completion> = Vec::new();
+    for round in 0..4u8 {
+        let mut buffer = pool.alloc().expect("alloc");
+        buffer.write(0, &[123; PAGE]).expect("write");
+        let mut meta = [42, round, 0, 0];
+        let sent = p.source.move_(buffer, &meta).expect("move");
+        // Metadata is copied at the call: what happens to it later is nobody's business.
+        meta.fill(0xee);
+        let tell = tell.clone();
+        sent.on_done(move |result| tell.send(result).expect("send"));
+        done.push(sent);
+        let (buffer, meta) = moved(&p.sink);
+        assert_eq!(
+            (meta, bytes(&buffer)),
+            (vec![42, round, 0, 0], vec![123; PAGE])
+        );
+        done.push(p.sink.pass(buffer, &[43]).expect("pass"));
+        let (mut buffer, meta) = moved(&p.source);
+        assert_eq!(meta, [43]);
+        buffer.write(0, &[101; PAGE]).expect("write");
+        done.push(p.source.copy(&buffer, &[44]).expect("copy"));
+        let (copy, meta) = copied(&p.sink);
+        let mut first = [0; 1];
+        copy.read(0, &mut first).expect("read");
+        assert_eq!((meta, first), (vec![44], [101]));
+        let released = p.sink.release(copy).expect("release");
+        assert!(matches!(event(&p.source), Event::Released(..)));
+        assert_eq!(p.sink.block_on(released), Ok(()));
+        assert_eq!(buffer.state(), BufferState::ReadWrite);
+    }
+    p.settle();
+    assert_eq!(pool.free(), 4);
+    assert!(done.iter().all(|done| done.result() == Some(Ok(()))));
+    assert_eq!(told.try_iter().collect::<Vec<_>>(), [Ok(()); 4]);
+    let next = p.sink.event();
+    let _ = p
+        .source
+        .move_(pool.alloc().expect("alloc"), &[])
+        .expect("move");
+    assert!(matches!(p.sink.block_on(next), Ok(Event::Moved(..))));
+    let too_long = p
+        .source
+        .move_(pool.alloc().expect("alloc"), &[0; 65])
+        .expect_err("meta");
+    assert_eq!(
+        (too_long.code, too_long.back.state()),
+        (Code::InvalidArgument, BufferState::ReadWrite)
+    );
+}
+
+/// Handles that are dropped go back by themselves.
+fn letting_go(backend: &Arc<dyn Backend>, trust: Trust) {
+    let p = pair(backend, trust);
+    let pool = p.assigned(&p.source, &p.a, 2);
+    drop(pool.alloc().expect("alloc"));
+    assert_eq!(pool.free(), 2);
+    let _ = p
+        .source
+        .move_(pool.alloc().expect("alloc"), &[])
+        .expect("move");
+    drop(moved(&p.sink));
+    let _ = moved(&p.source);
+    let own = pool.alloc().expect("alloc");
+    let _ = p.source.copy(&own, &[]).expect("copy");
+    let _ = p.source.copy(&own, &[]).expect("copy");
+    let both = (copied(&p.sink), copied(&p.sink));
+    drop(both);
+    p.settle();
+    assert_eq!(own.state(), BufferState::ReadWrite);
+    drop(own);
+    assert_eq!(pool.free(), 2);
+}
+
+fn closing(backend: &Arc<dyn Backend>, trust: Trust) {
+    let p = pair(backend, trust);
+    let pool = p.assigned(&p.source, &p.a, 3);
+    let _ = p
+        .source
+        .move_(pool.alloc().expect("alloc"), &[])
+        .expect("move");
+    let own = pool.alloc().expect("alloc");
+    let _ = p.source.copy(&own, &[]).expect("copy");
+    let asked = p.source.close().expect("close");
+    let refused = p
+        .source
+        .move_(pool.alloc().expect("alloc"), &[])
+        .expect_err("closing");
+    assert_eq!(refused.code, Code::ChannelState);
+    drop(refused);
+    let (buffer, _) = moved(&p.sink);
+    let (copy, _) = copied(&p.sink);
+    p.settle();
+    assert_eq!(asked.result(), None);
+    assert_eq!(p.sink.state(), ChannelState::Teardown);
+    drop((buffer, copy));
+    p.settle();
+    assert_eq!(asked.result(), Some(Ok(())));
+    assert_eq!(
+        [p.source.state(), p.sink.state()],
+        [ChannelState::Closed; 2]
+    );
+    assert_eq!(own.state(), BufferState::ReadWrite);
+    // What came back is in an event that was not looked at yet.
+    assert_eq!(pool.free(), 1);
+    assert!(matches!(
+        event(&p.source),
+        Event::Released(..) | Event::Passed(..)
+    ));
+    pool.destroy().expect("destroy");
+}
+
+fn death(backend: &Arc<dyn Backend>, trust: Trust) {
+    let p = pair(backend, trust);
+    let pool = p.assigned(&p.source, &p.a, 3);
+    let _ = p
+        .source
+        .move_(pool.alloc().expect("alloc"), &[])
+        .expect("move");
+    let own = pool.alloc().expect("alloc");
+    let _ = p.source.copy(&own, &[]).expect("copy");
+    let taken = moved(&p.sink);
+    let late = p
+        .source
+        .move_(pool.alloc().expect("alloc"), &[])
+        .expect("move");
+    assert_eq!(own.state(), BufferState::ReadOnlyOwned);
+    // As a death is: nothing is given back.
+    let Pair {
+        a: _a,
+        b,
+        source,
+        sink,
+    } = p;
+    std::mem::forget(taken);
+    end_of(b, sink);
+    assert!(matches!(event(&source), Event::Gone(2)));
+    assert_eq!(own.state(), BufferState::ReadWrite);
+    assert_eq!((pool.free(), late.result()), (2, Some(Err(Code::PeerGone))));
+    assert_eq!(source.state(), ChannelState::Closed);
+    pool.destroy().expect("destroy");
+}
+
+/// Ends a domain whose handles were forgotten.
+fn end_of(domain: Domain, channel: Channel) {
+    channel.abandon();
+    drop(domain);
+}
+
+fn full_copy(backend: &Arc<dyn Backend>, trust: Trust) {
+    let p = pair(backend, trust);
+    let pool = p.assigned(&p.source, &p.a, 2);
+    let mut from = pool.alloc().expect("alloc");
+    from.write(0, &[9; PAGE]).expect("write");
+    let to = pool.alloc().expect("alloc");
+    let _ = p.source.full_copy(&from, to, &[1]).expect("full copy");
+    let (buffer, meta) = moved(&p.sink);
+    assert_eq!((bytes(&buffer), meta), (vec![9; PAGE], vec![1]));
+    from.write(0, &[8; PAGE]).expect("write");
+    assert_eq!(bytes(&buffer), [9; PAGE]);
+}
+
+fn receive_master(backend: &Arc<dyn Backend>, trust: Trust) {
+    let creator = EndOptions::new(trust).role(Role::Slave);
+    let p = pair_with(backend, creator, EndOptions::new(trust));
+    assert_eq!(
+        [p.source.mode(), p.sink.mode()],
+        [Some(Mode::ReceiveMaster); 2]
+    );
+    let pool = p.assigned(&p.sink, &p.b, 4);
+    for _ in 0..4 {
+        let _ = p
+            .sink
+            .pass(pool.alloc().expect("alloc"), &[])
+            .expect("pass");
+    }
+    for round in 0..20u8 {
+        let (mut buffer, _) = moved(&p.source);
+        if trust != Trust::Producer {
+            buffer.write(7, &[round]).expect("write");
+        }
+        let _ = p.source.move_(buffer, &[]).expect("move");
+        let (buffer, _) = moved(&p.sink);
+        assert!(trust == Trust::Producer || bytes(&buffer)[7] == round);
+        let _ = p.sink.pass(buffer, &[]).expect("pass");
+    }
+    drop(moved(&p.source));
+    p.settle();
+}
+
+/// Three domains in a row: pools, vetoes, metadata and bytes go through the middle one.
+fn passed_on(backend: &Arc<dyn Backend>, trust: Trust) {
+    let p = pair(backend, trust);
+    let c = domain(backend);
+    let address = address();
+    let options = || EndOptions::new(trust).meta_bytes(64);
+    let onward =
+        p.b.create(&address, Direction::Source, options())
+            .expect("create");
+    let (end, _) = c.bind(&address, options()).expect("bind");
+    settle(&[&onward, &end]);
+    assert!(
+        matches!(event(&end), Event::Bound(Ok(_))) && matches!(event(&onward), Event::Bound(Ok(_)))
+    );
+    let closed = p.a.pool(1, PAGE as u64, false).expect("pool");
+    let pool = p.a.pool(2, PAGE as u64, true).expect("pool");
+    for id in [closed.info().id, pool.info().id] {
+        let asked = p.source.assign(id).expect("assign");
+        p.settle();
+        assert_eq!(asked.result(), Some(Ok(())));
+    }
+    assert_eq!(
+        onward.assign(closed.info().id).expect_err("no right"),
+        Code::NotForwardable
+    );
+    let asked = onward.assign(pool.info().id).expect("assign");
+    settle(&[&onward, &end]);
+    assert_eq!(asked.result(), Some(Ok(())));
+    let mut buffer = pool.alloc().expect("alloc");
+    buffer.write(0, &[77; PAGE]).expect("write");
+    let _ = p.source.move_(buffer, &[5, 6]).expect("move");
+    while !matches!(p.sink.turn(), Ok(false)) {}
+    let (buffer, meta) = moved(&p.sink);
+    let _ = onward.move_(buffer, &meta).expect("move");
+    let (buffer, meta) = moved(&end);
+    assert_eq!((bytes(&buffer), meta), (vec![77; PAGE], vec![5, 6]));
+    drop(buffer);
+    drop(moved(&onward));
+    drop(moved(&p.source));
+    assert_eq!(pool.free(), 2);
+    // Copies go on too, and the middle one releases its own last.
+    let own = pool.alloc().expect("alloc");
+    let _ = p.source.copy(&own, &[]).expect("copy");
+    let (middle, _) = copied(&p.sink);
+    let _ = onward.copy(&middle, &[]).expect("copy");
+    let (last, _) = copied(&end);
+    let refused = p.sink.release(middle).expect_err("its copy is out");
+    assert_eq!(refused.code, Code::BufferRefcount);
+    drop(refused);
+    drop(last);
+    settle(&[&end, &onward, &p.sink, &p.source]);
+    assert_eq!(own.state(), BufferState::ReadWrite);
+}
+
+fn negotiation(backend: &Arc<dyn Backend>) {
+    for creator_trust in Trust::ALL {
+        for binder_trust in Trust::ALL {
+            for creator in Role::ALL {
+                for binder in Role::ALL {
+                    let (a, b) = (domain(backend), domain(backend));
+                    let address = address();
+                    let options = EndOptions::new(creator_trust).role(creator);
+                    let end = a
+                        .create(&address, Direction::Sink, options)
+                        .expect("create");
+                    let options = || EndOptions::new(binder_trust).role(binder);
+                    let (other, asked) = b.bind(&address, options()).expect("bind");
+                    settle(&[&end, &other]);
+                    let fits = creator_trust == binder_trust
+                        && (creator != binder || creator == Role::Generic);
+                    if !fits {
+                        assert_eq!(asked.result(), Some(Err(Code::ChannelBind)));
+                        assert_eq!(end.state(), ChannelState::Initialized);
+                        assert_eq!(other.state(), ChannelState::Uninitialized);
+                        continue;
+                    }
+                    assert_eq!(asked.result(), Some(Ok(())));
+                    let (here, there) = (end.direction_and_role(), other.direction_and_role());
+                    let (Some((_, here)), Some((direction, there))) = (here, there) else {
+                        panic!("not connected");
+                    };
+                    assert_eq!((direction, here.other()), (Direction::Source, there));
+                    let fixed = match (creator, binder) {
+                        (Role::Generic, Role::Generic) => Role::Master,
+                        (Role::Generic, binder) => binder.other(),
+                        (creator, _) => creator,
+                    };
+                    assert_eq!(here, fixed);
+                }
+            }
+        }
+    }
+}
+
+fn vetoes(backend: &Arc<dyn Backend>) {
+    let small = |info: &tranship_bulk::PoolInfo| match info.buffers {
+        0..=2 => Ok(()),
+        _ => Err(Code::PoolVeto),
+    };
+    let binder = EndOptions::new(Trust::Half).accept(small);
+    let p = pair_with(backend, EndOptions::new(Trust::Half), binder);
+    let pool = p.a.pool(3, PAGE as u64, false).expect("pool");
+    let id = pool.info().id;
+    let asked = p.source.assign(id).expect("assign");
+    assert_eq!(
+        p.source.assign(id).expect_err("twice"),
+        Code::PoolAlreadyAssigned
+    );
+    p.settle();
+    assert_eq!(asked.result(), Some(Err(Code::PoolVeto)));
+    let refused = p
+        .source
+        .move_(pool.alloc().expect("alloc"), &[])
+        .expect_err("not assigned");
+    assert_eq!(refused.code, Code::PoolNotAssigned);
+    assert_eq!(
+        p.source.remove(id).expect_err("not assigned"),
+        Code::PoolNotAssigned
+    );
+    pool.destroy().expect("destroy");
+    // One that is welcome, taken off, and put on again.
+    let pool = p.assigned(&p.source, &p.a, 2);
+    let id = pool.info().id;
+    assert!(matches!(event(&p.sink), Event::PoolAssigned(_)));
+    let _ = p
+        .source
+        .move_(pool.alloc().expect("alloc"), &[])
+        .expect("move");
+    let (buffer, _) = moved(&p.sink);
+    let asked = p.source.remove(id).expect("remove");
+    p.settle();
+    assert_eq!(asked.result(), Some(Err(Code::PoolInUse)));
+    drop(buffer);
+    drop(moved(&p.source));
+    let asked = p.source.remove(id).expect("remove");
+    p.settle();
+    assert_eq!(asked.result(), Some(Ok(())));
+    assert!(matches!(event(&p.sink), Event::PoolRemoved(gone) if gone == id));
+    let asked = p.source.assign(id).expect("assign");
+    p.settle();
+    assert_eq!(asked.result(), Some(Ok(())));
+}
+
+fn constraints(backend: &Arc<dyn Backend>) {
+    let big = Constraints {
+        min_buffer_bytes: 2 * PAGE as u64,
+        ..Constraints::default()
+    };
+    let nowhere = Constraints {
+        max_address: PAGE as u64,
+        ..Constraints::default()
+    };
+    let binder = |constraints| EndOptions::new(Trust::Full).constraints(constraints);
+    let p = pair_with(backend, EndOptions::new(Trust::Full), binder(big));
+    let pool = p.a.pool(1, PAGE as u64, false).expect("pool");
+    assert_eq!(
+        p.source.assign(pool.info().id).expect_err("small"),
+        Code::InvalidArgument
+    );
+    let p = pair_with(backend, EndOptions::new(Trust::Full), binder(nowhere));
+    let pool = p.a.pool(1, PAGE as u64, false).expect("pool");
+    assert_eq!(
+        p.source.assign(pool.info().id).expect_err("address"),
+        Code::InvalidArgument
+    );
+    let (a, b) = (domain(backend), domain(backend));
+    let address = address();
+    let small = Constraints {
+        max_buffer_bytes: PAGE as u64,
+        ..Constraints::default()
+    };
+    let end = a
+        .create(&address, Direction::Source, binder(small))
+        .expect("create");
+    let (other, asked) = b.bind(&address, binder(big)).expect("bind");
+    settle(&[&end, &other]);
+    assert_eq!(asked.result(), Some(Err(Code::ChannelBind)));
+}
+
+fn refusals(backend: &Arc<dyn Backend>) {
+    let a = domain(backend);
+    let options = || EndOptions::new(Trust::Full);
+    let source = Direction::Source;
+    let address = address();
+    for wrong in ["nothing", "unknown:x", "test:"] {
+        assert_eq!(
+            a.create(wrong, source, options()).expect_err(wrong),
+            Code::InvalidEndpoint
+        );
+    }
+    assert_eq!(
+        a.bind(&address, options()).expect_err("nobody"),
+        Code::InvalidEndpoint
+    );
+    let long = options().meta_bytes(2049);
+    assert_eq!(
+        a.create(&address, source, long).expect_err("meta"),
+        Code::InvalidArgument
+    );
+    let crooked = Constraints {
+        align_bytes: 12,
+        ..Constraints::default()
+    };
+    let crooked = options().constraints(crooked);
+    assert_eq!(
+        a.create(&address, source, crooked).expect_err("align"),
+        Code::InvalidArgument
+    );
+    let _end = a.create(&address, source, options()).expect("create");
+    assert_eq!(
+        a.create(&address, source, options()).expect_err("taken"),
+        Code::InvalidEndpoint
+    );
+    assert_eq!(a.pool(1, 5, false).expect_err("size"), Code::AllocSize);
+    assert_eq!(
+        a.pool(0, PAGE as u64, false).expect_err("count"),
+        Code::AllocCount
+    );
+    assert_eq!(
+        a.pool(u32::MAX, 1 << 40, false).expect_err("much"),
+        Code::AllocCount
+    );
+    assert_eq!(a.pool(1, 1 << 60, false).expect_err("memory"), Code::Memory);
+    let pool = a.pool(1, PAGE as u64, false).expect("pool");
+    let _only = pool.alloc().expect("alloc");
+    assert_eq!(pool.alloc().expect_err("empty"), Code::AllocCount);
+    // A handle of another domain.
+    let p = pair(backend, Trust::Full);
+    let mine = p.assigned(&p.source, &p.a, 1);
+    let refused = p
+        .sink
+        .pass(mine.alloc().expect("alloc"), &[])
+        .expect_err("foreign");
+    assert_eq!(refused.code, Code::BufferNotOwned);
+}
+
+/// What does not fit comes back, and goes later.
+fn a_full_channel_changes_nothing(backend: &Arc<dyn Backend>) {
+    let p = pair(backend, Trust::Half);
+    let pool = p.assigned(&p.source, &p.a, 2);
+    let own = pool.alloc().expect("alloc");
+    let mut sent = 0u32;
+    let refused = loop {
+        match p.source.copy(&own, &[]) {
+            Ok(_) => sent += 1,
+            Err(code) => break code,
+        }
+        assert!(sent < 1_000_000, "it never fills");
+    };
+    assert_eq!(refused, Code::Full);
+    let other = pool.alloc().expect("alloc");
+    let other = p.source.move_(other, &[]).expect_err("full");
+    assert_eq!(
+        (other.code, other.back.state()),
+        (Code::Full, BufferState::ReadWrite)
+    );
+    for _ in 0..sent {
+        drop(copied(&p.sink));
+        let _ = p.source.turn();
+    }
+    p.settle();
+    assert_eq!(own.state(), BufferState::ReadWrite);
+    let _ = p
+        .source
+        .move_(other.back, &[])
+        .expect("there is room again");
+}
