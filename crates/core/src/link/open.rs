@@ -6,6 +6,7 @@ use crate::error::DomainError;
 use crate::options::LinkOptions;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 use tranship_proto::{ChannelId, Event, Request, Role, check_name};
 use tranship_region::layout::{LinkHalfRo, LinkHalfRw, Side};
@@ -107,6 +108,8 @@ impl DomainCore {
         let ((event, fds), era) = match answer {
             Ok(answer) => answer,
             Err(error) => {
+                // Whoever has got it nevertheless, from a manager that is gone, sees that nobody is here.
+                half.1.closed().store(1, Ordering::Release);
                 if let (DomainError::TimedOut { .. }, Some(req)) = (&error, asked) {
                     let _ = self.tell(&Request::CancelConnect { req }, &[]);
                 }
@@ -255,10 +258,11 @@ impl DomainCore {
         }
     }
 
-    /// Takes a link off the register: it was never used.
+    /// Takes a link off the register: it was never used. Its peer may have been told of it by a manager that is gone.
     fn forget_link(&self, channel: ChannelId) {
         let link = lock(&self.links).remove(&channel);
         if let Some(link) = link {
+            link.own.closed().store(1, Ordering::Release);
             self.unpoll(&link);
         }
     }

@@ -440,6 +440,10 @@ impl Receiver {
         {
             return self.take(words);
         }
+        self.say_drained()
+    }
+
+    fn say_drained(&mut self) -> Result<Option<Message>, RecvError> {
         if !self.drained {
             self.drained = true;
             crash::point("recv.before_drained");
@@ -567,6 +571,11 @@ impl Receiver {
             Assigned::Own(own) => return Ok(take_back(own, reference)?),
         };
         let slot = foreign.check_slot(id)?;
+        // The line says the serial of the first chunk only. What replaced another was in our socket before its writer used
+        // it: with that news taken, whatever is attached behind the first chunk is what the writer means.
+        if foreign.spans_chunks(offset, length) {
+            self.link.domain.catch_up();
+        }
         if let Some(missing) = foreign.check(offset, length, serial)? {
             return Err(Untaken::Missing(id.pool(), missing));
         }
@@ -669,7 +678,8 @@ impl Receiver {
                 Ok(()) => {}
                 // While others may still be coming back to a new manager it need not be a lie.
                 Err(DomainError::Refused(refusal))
-                    if refusal.code == RefusalCode::NoSuchId && !domain.is_just_back() =>
+                    if !domain.is_just_back()
+                        && (refusal.code == RefusalCode::NoSuchId || self.source_is_gone()) =>
                 {
                     break;
                 }
@@ -693,11 +703,29 @@ impl Receiver {
             self.pending = Some(words);
             return Err(away(DomainError::ManagerAway));
         }
+        if self.source_is_gone() {
+            // It died with a manager that had still to show us the chunk: nobody has it any more, nobody lied.
+            return self.lost();
+        }
         // The pool's writer names a chunk that the manager has never passed on.
         Err(self.violated(Violation::Chunk {
             index: missing.index,
             serial: missing.serial,
         }))
+    }
+
+    fn source_is_gone(&self) -> bool {
+        self.link.look_for_death();
+        matches!(self.link.gone(), Gone::Closed | Gone::Died)
+    }
+
+    /// What is left of a dead source cannot be received: the link ends, as it does after the last message.
+    #[cold]
+    fn lost(&mut self) -> Result<Option<Message>, RecvError> {
+        for _ in 0..self.lines.count() {
+            let _ = self.consumer.try_pop(self.lines);
+        }
+        self.say_drained()
     }
 
     /// Sends up to 48 bytes back to the sender over the control ring. Fails when that is full.

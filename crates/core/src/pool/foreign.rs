@@ -183,6 +183,12 @@ impl ForeignPool {
         Self::lacking(first, chunks, named, serial).map(Some)
     }
 
+    /// Whether bytes lie in more than one chunk.
+    pub(crate) fn spans_chunks(&self, offset: u64, length: u64) -> bool {
+        let last = offset.saturating_add(length.saturating_sub(1));
+        offset >> self.chunk_shift != last >> self.chunk_shift
+    }
+
     /// The first chunk that is not here: the one that the line names, or one behind it, of which the line does not
     /// say the serial.
     #[cold]
