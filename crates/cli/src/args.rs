@@ -29,6 +29,8 @@ pub(crate) enum Command {
     Send(SendArgs),
     /// Receives under NAME and writes to standard output, or to a file.
     Recv(RecvArgs),
+    /// Runs a program whose whole heap is charged to it and limited: tranship run --quota 256MiB -- PROGRAM ARGS.
+    Run(RunArgs),
     /// Lists names, and the channels made under them.
     Ls(ViewArgs),
     /// Domains, pools, channels; who holds what.
@@ -153,6 +155,21 @@ pub(crate) struct RecvArgs {
     pub wait: Option<std::time::Duration>,
     #[command(flatten)]
     pub connect: ConnectArgs,
+}
+
+#[derive(ClapArgs, Debug)]
+pub(crate) struct RunArgs {
+    /// The most that the heap of the program may use, and that of each process it starts; default: the manager's quota.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub quota: Option<u64>,
+    /// The allocator; default: $TRANSHIP_MALLOC, or libtranship_malloc.so beside this program or in ../lib.
+    #[arg(long, value_name = "FILE")]
+    pub library: Option<PathBuf>,
+    #[command(flatten)]
+    pub connect: ConnectArgs,
+    /// The program and its arguments. It must be linked dynamically, and not run as another user (set-uid).
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    pub command: Vec<std::ffi::OsString>,
 }
 
 #[derive(ClapArgs, Debug)]

@@ -4,6 +4,7 @@ mod connect;
 mod generate;
 mod manager;
 mod recv;
+mod run;
 mod send;
 pub(crate) mod sockets;
 mod view;
@@ -20,6 +21,7 @@ pub(crate) fn run(args: Args) -> Result<Answer> {
         Command::Demo(args) => demo::run(&args),
         Command::Send(args) => send::run(&args),
         Command::Recv(args) => recv::run(&args),
+        Command::Run(args) => run::run(&args),
         Command::Ls(args) => view::ls(&args),
         Command::Stat(args) => view::stat(&args),
         Command::Doctor(args) => doctor::run(&args),
