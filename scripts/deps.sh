@@ -11,6 +11,8 @@ needs=(
     "iperf3:iperf3:measures the packet path of examples/netpath"
     "ip:iproute2:makes the network namespaces for that"
     "unshare:util-linux:the test of two containers"
+    "git:git:runs with our allocator under it"
+    "sqlite3:sqlite3:runs with our allocator under it"
 )
 
 missing=()

@@ -236,13 +236,16 @@ impl Books {
             return;
         }
         let bytes = spare - keep;
-        self.admitted -= bytes;
-        if self.admitted <= self.target {
-            self.target = u64::MAX;
-        }
-        let given = self.link.as_mut().map(|link| link.give_back(bytes));
-        if let Some(Err(Gone)) = given {
-            self.part();
+        let Some(link) = &mut self.link else { return };
+        match link.give_back(bytes) {
+            Ok(true) => {
+                self.admitted -= bytes;
+                if self.admitted <= self.target {
+                    self.target = u64::MAX;
+                }
+            }
+            Ok(false) => {}
+            Err(Gone) => self.part(),
         }
     }
 }

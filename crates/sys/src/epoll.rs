@@ -9,12 +9,25 @@ use std::time::Duration;
 
 /// Waits until one descriptor can be read or hangs up; false when the time is over. A signal ends it early.
 pub fn wait_readable(fd: impl AsFd, timeout: Option<Duration>) -> io::Result<bool> {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    wait(fd, rustix::event::PollFlags::IN, timeout)
+}
+
+/// Waits until one descriptor can be written or hangs up; false when the time is over. A signal ends it early.
+pub fn wait_writable(fd: impl AsFd, timeout: Option<Duration>) -> io::Result<bool> {
+    wait(fd, rustix::event::PollFlags::OUT, timeout)
+}
+
+fn wait(
+    fd: impl AsFd,
+    what: rustix::event::PollFlags,
+    timeout: Option<Duration>,
+) -> io::Result<bool> {
+    use rustix::event::{PollFd, Timespec, poll};
     let timeout = timeout.map(|t| Timespec {
         tv_sec: i64::try_from(t.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: t.subsec_nanos().into(),
     });
-    let mut fds = [PollFd::new(&fd, PollFlags::IN)];
+    let mut fds = [PollFd::new(&fd, what)];
     match poll(&mut fds, timeout.as_ref()) {
         Ok(n) => Ok(n > 0),
         Err(Errno::INTR) => Ok(true),

@@ -23,6 +23,7 @@
 //! # }
 //! ```
 
+mod artifact;
 pub mod attack;
 pub mod container;
 pub mod payload;
@@ -31,6 +32,7 @@ mod random;
 pub mod resource;
 mod watchdog;
 
+pub use artifact::artifact;
 pub use container::{Cgroup, Container};
 pub use peer::{Control, Exit, Launch, Peer, PeerError, Privilege};
 pub use random::Random;

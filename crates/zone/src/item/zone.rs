@@ -130,8 +130,13 @@ impl<O: Object> ItemZone<O> {
             .cache
             .unwrap_or_else(|| ZoneConfig::for_item(keg.item_bytes()))
             .capped(options.max)
-            .with_depot(u32::MAX)
             .with_barrier(membarrier::private_expedited);
+        // Time trims depots, unless nobody keeps it.
+        let config = if config.allocator {
+            config
+        } else {
+            config.with_depot(u32::MAX)
+        };
         let config = if options.debug.is_some() {
             ZoneConfig {
                 initial: 0,

@@ -1,0 +1,115 @@
+//! A manager, and programs with the allocator under them.
+#![allow(dead_code)] // each test file uses a part of it
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::Duration;
+use tranship_core::{Domain, HeapStat, StatRecord};
+use tranship_manager::{Config, Embedded};
+use tranship_testkit::{Launch, Watchdog, artifact};
+
+pub const MIB: u64 = 1 << 20;
+
+#[track_caller]
+pub fn dog() -> Watchdog {
+    Watchdog::new(Duration::from_secs(240))
+}
+
+/// The library, as it is now.
+pub fn library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| artifact("tranship-preload", "libtranship_malloc.so"))
+}
+
+/// A manager and somebody who looks at its books.
+pub struct Stage {
+    pub path: PathBuf,
+    pub manager: Option<Embedded>,
+    _dir: tempfile::TempDir,
+}
+
+impl Stage {
+    pub fn new(total: u64) -> Stage {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("manager.sock");
+        let mut stage = Stage {
+            path,
+            manager: None,
+            _dir: dir,
+        };
+        stage.begin(total);
+        stage
+    }
+
+    /// Starts the manager (again).
+    pub fn begin(&mut self, total: u64) {
+        let config = Config {
+            total: Some(total),
+            ..Config::default()
+        };
+        self.manager = Some(Embedded::start(config, Some(&self.path)).expect("manager"));
+    }
+
+    pub fn end(&mut self) {
+        self.manager = None;
+    }
+
+    /// A child of this test with the allocator under it.
+    pub fn under(&self, child: Launch) -> Launch {
+        child
+            .env("LD_PRELOAD", library())
+            .env("TRANSHIP_SOCKET", &self.path)
+    }
+
+    /// Any program with the allocator under it.
+    pub fn command(&self, program: impl AsRef<Path>) -> Command {
+        let mut command = Command::new(program.as_ref());
+        command
+            .env("LD_PRELOAD", library())
+            .env("TRANSHIP_SOCKET", &self.path);
+        command
+    }
+
+    /// The heaps, and what is granted in all.
+    pub fn books(&self) -> (Vec<HeapStat>, u64) {
+        let domain = Domain::builder()
+            .name("looker")
+            .socket(&self.path)
+            .connect();
+        let stat = domain.expect("connect").stat().expect("stat");
+        let mut granted = 0;
+        let mut heaps = Vec::new();
+        for record in stat {
+            match record {
+                StatRecord::Manager(m) => granted = m.granted_bytes,
+                StatRecord::Heap(heap) => heaps.push(heap),
+                _ => {}
+            }
+        }
+        (heaps, granted)
+    }
+
+    /// Waits, under the test's watchdog, until nothing is granted to anybody.
+    pub fn wait_until_empty(&self) {
+        while self.books() != (Vec::new(), 0) {
+            std::thread::yield_now();
+        }
+    }
+
+    /// What is admitted to the one heap there is.
+    pub fn only_heap(&self) -> HeapStat {
+        let (mut heaps, granted) = self.books();
+        assert_eq!(heaps.len(), 1, "{heaps:?}");
+        let heap = heaps.remove(0);
+        assert_eq!(granted, heap.admitted_bytes);
+        heap
+    }
+}
+
+/// Resident memory of the calling process, bytes.
+pub fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/statm").expect("statm");
+    let pages = status.split(' ').nth(1).and_then(|p| p.parse::<u64>().ok());
+    pages.expect("a number") * 4096
+}
