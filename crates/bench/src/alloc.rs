@@ -54,15 +54,8 @@ pub fn bench(common: &Common, sizes: &[usize]) -> Outcome {
         .into_iter()
         .filter(|e| common.wants(e.name))
     {
-        match entry.preload.map(|p| (p, find(&p))) {
-            None => ready.push((entry, None)),
-            Some((_, Some(path))) => ready.push((entry, Some(path))),
-            Some((preload, None)) => {
-                eprintln!(
-                    "SKIPPED: {}: no {} here: apt-get install {}",
-                    entry.name, preload.file, preload.package
-                );
-            }
+        if let Some(library) = library(entry.name, entry.preload) {
+            ready.push((entry, library));
         }
     }
     for bytes in sizes {
@@ -80,6 +73,19 @@ pub fn bench(common: &Common, sizes: &[usize]) -> Outcome {
         outcome.group(common.runs(), cells.collect());
     }
     outcome
+}
+
+/// The library that a system must have preloaded, if any; `None`, and a word about it, if it is not here.
+pub fn library(name: &str, preload: Option<Preload>) -> Option<Option<PathBuf>> {
+    let Some(preload) = preload else {
+        return Some(None);
+    };
+    let found = find(&preload);
+    if found.is_none() {
+        let Preload { file, package } = preload;
+        eprintln!("SKIPPED: {name}: no {file} here: apt-get install {package}");
+    }
+    found.map(Some)
 }
 
 /// The library's path on this machine.
@@ -104,15 +110,25 @@ fn start(
     bytes: usize,
     common: &Common,
 ) -> Result<Vec<Measured>> {
+    let arguments = [
+        "alloc-child",
+        entry.name,
+        &bytes.to_string(),
+        &common.cores()[0].to_string(),
+        &common.sample_ms().min(20).to_string(),
+    ]
+    .map(str::to_owned);
+    run_child(&arguments, library)
+}
+
+/// Runs this program with these arguments and that library preloaded; returns what it measured.
+pub fn run_child<T: serde::de::DeserializeOwned>(
+    arguments: &[String],
+    library: Option<&PathBuf>,
+) -> Result<T> {
     let mut command = Command::new(std::env::current_exe()?);
     command
-        .args([
-            "alloc-child",
-            entry.name,
-            &bytes.to_string(),
-            &common.cores()[0].to_string(),
-        ])
-        .arg(common.sample_ms().min(20).to_string())
+        .args(arguments)
         .env(NS_PER_TICK, clock::ns(1).to_string())
         .env_remove("LD_PRELOAD");
     if let Some(path) = library {
@@ -131,6 +147,18 @@ fn start(
 
 /// The process's side: measures, and prints what it measured.
 pub fn child(system: &str, bytes: usize, core: usize, sample_ms: u64) -> Result<()> {
+    adopt_clock();
+    party::pin(core)?;
+    let entry = allocators::all().into_iter().find(|e| e.name == system);
+    let entry = entry.with_context(|| format!("no allocator {system}"))?;
+    check_preload(entry.preload)?;
+    let measured = (entry.measure)(bytes, sample_ms)?;
+    println!("{}", serde_json::to_string(&measured)?);
+    Ok(())
+}
+
+/// Takes over what the parent found out about the clock.
+pub fn adopt_clock() {
     match std::env::var(NS_PER_TICK)
         .ok()
         .and_then(|text| text.parse().ok())
@@ -138,17 +166,16 @@ pub fn child(system: &str, bytes: usize, core: usize, sample_ms: u64) -> Result<
         Some(ns) => clock::adopt(ns),
         None => clock::calibrate(),
     }
-    party::pin(core)?;
-    let entry = allocators::all().into_iter().find(|e| e.name == system);
-    let entry = entry.with_context(|| format!("no allocator {system}"))?;
-    if let Some(preload) = entry.preload {
+}
+
+/// Fails unless the library is there.
+pub fn check_preload(preload: Option<Preload>) -> Result<()> {
+    if let Some(preload) = preload {
         // The loader only warns when it cannot preload; then we would measure the wrong one.
         let maps = std::fs::read_to_string("/proc/self/maps")?;
         let stem = preload.file.split(".so").next().unwrap_or(preload.file);
         ensure!(maps.contains(stem), "{} was not preloaded", preload.file);
     }
-    let measured = (entry.measure)(bytes, sample_ms)?;
-    println!("{}", serde_json::to_string(&measured)?);
     Ok(())
 }
 

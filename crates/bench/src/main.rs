@@ -17,9 +17,11 @@ mod party;
 mod peer;
 mod plan;
 mod report;
+mod spike;
 mod stats;
 mod systems;
 mod touch;
+mod zone;
 
 use std::process::ExitCode;
 
@@ -34,7 +36,10 @@ use report::Report;
 fn main() -> ExitCode {
     let bench = Cli::parse().bench;
     machine::begin();
-    if !matches!(bench, Bench::AllocChild { .. }) {
+    if !matches!(
+        bench,
+        Bench::AllocChild { .. } | Bench::ZoneChild { .. } | Bench::MbumaChild { .. }
+    ) {
         clock::calibrate();
     }
     match run(bench) {
@@ -88,6 +93,31 @@ fn run(bench: Bench) -> Result<bool> {
             sample_ms,
         } => {
             alloc::child(&system, bytes, core, sample_ms)?;
+            Ok(true)
+        }
+        Bench::Zone { common, payload } => {
+            common.check(&zone::names())?;
+            let outcome = zone::bench(&common, &payload);
+            say("zone", &common, outcome, &["glibc", report::FASTEST])
+        }
+        Bench::ZoneChild {
+            system,
+            work,
+            bytes,
+            core,
+            other_core,
+            sample_ms,
+        } => {
+            zone::child(&system, &work, bytes, [core, other_core], sample_ms)?;
+            Ok(true)
+        }
+        Bench::MbumaFig7 {
+            common,
+            packets,
+            svg,
+        } => spike::bench(&common, packets, svg.as_deref()),
+        Bench::MbumaChild { system, packets } => {
+            spike::child(&system, packets)?;
             Ok(true)
         }
         Bench::Collect { common } => {

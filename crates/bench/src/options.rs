@@ -57,6 +57,25 @@ pub enum Bench {
         #[arg(long, value_delimiter = ',', value_parser = size)]
         payload: Vec<usize>,
     },
+    /// Item zones against malloc: one thread, two threads, and items freed on another thread than they came from.
+    Zone {
+        #[command(flatten)]
+        common: Common,
+        /// Sizes in bytes [default: 64, 256, 1K, 4K, 16K, 64K].
+        #[arg(long, value_delimiter = ',', value_parser = size)]
+        payload: Vec<usize>,
+    },
+    /// Resident memory over time around a spike of network buffers, with and without reclamation (takes 7 s a system).
+    MbumaFig7 {
+        #[command(flatten)]
+        common: Common,
+        /// Packets of the spike.
+        #[arg(long, default_value_t = 65536)]
+        packets: usize,
+        /// Draw a plot into this file.
+        #[arg(long, value_name = "FILE")]
+        svg: Option<std::path::PathBuf>,
+    },
     /// Alloc with the collection of used buffers, against pool size and number of receivers.
     Collect {
         #[command(flatten)]
@@ -78,6 +97,19 @@ pub enum Bench {
         system: String,
         bytes: usize,
         core: usize,
+        sample_ms: u64,
+    },
+    /// One run of mbuma-fig7, in a process of its own.
+    #[command(hide = true)]
+    MbumaChild { system: String, packets: usize },
+    /// One run of zone, in a process with the allocator under test.
+    #[command(hide = true)]
+    ZoneChild {
+        system: String,
+        work: String,
+        bytes: usize,
+        core: usize,
+        other_core: usize,
         sample_ms: u64,
     },
 }

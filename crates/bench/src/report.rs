@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::machine::Machine;
 use crate::stats::{Measured, median};
 
-/// In place of a reference's name: the fastest of the others, the product and `mmap` apart.
+/// In place of a reference's name: the fastest of the others, the product, `mmap` and `raw` apart.
 pub const FASTEST: &str = "fastest";
 
 /// What a row is about. Fields that do not concern it are left out of the JSON.
@@ -144,9 +144,9 @@ impl Report {
             let group: Vec<&Row> = self.rows.iter().filter(|r| r.key == row.key).collect();
             let mut refs: Vec<(&str, f64)> = Vec::new();
             for name in references {
-                let others = group
-                    .iter()
-                    .filter(|r| !r.system.starts_with("tranship") && r.system != "mmap");
+                let others = group.iter().filter(|r| {
+                    !r.system.starts_with("tranship") && !["mmap", "raw"].contains(&&*r.system)
+                });
                 let found = match *name {
                     FASTEST => others.copied().min_by(|a, b| cost(a).total_cmp(&cost(b))),
                     name => group.iter().copied().find(|r| r.system == name),
@@ -189,15 +189,26 @@ impl Report {
         let mut out = String::new();
         let mut seen = Vec::new();
         for row in self.rows.iter().filter(|r| r.key.payload_bytes.is_some()) {
-            let id = (&row.system, row.key.mode, &row.key.op, row.key.cores);
-            if seen.contains(&id) {
+            let id = |r: &'_ Row| {
+                let k = &r.key;
+                (
+                    r.system.clone(),
+                    k.mode,
+                    k.op.clone(),
+                    k.cores,
+                    k.threads,
+                    k.buffers,
+                )
+            };
+            let row_id = id(row);
+            if seen.contains(&row_id) {
                 continue;
             }
-            seen.push(id);
+            seen.push(row_id.clone());
             let costs: Vec<f64> = self
                 .rows
                 .iter()
-                .filter(|r| (&r.system, r.key.mode, &r.key.op, r.key.cores) == id)
+                .filter(|r| id(r) == row_id)
                 .map(&cost)
                 .collect();
             let (low, high) = costs

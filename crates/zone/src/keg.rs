@@ -355,6 +355,24 @@ impl Keg {
         given
     }
 
+    /// Gives back what the table of slabs needed in a spike: the vacant entries at its end, if more than half of it is
+    /// vacant; and lets low numbers be used first.
+    pub fn compact(&mut self) {
+        if self.vacant.len() < 64 || self.vacant.len() * 2 < self.slabs.len() {
+            return;
+        }
+        while self
+            .slabs
+            .pop_if(|slab| slab.state == State::Vacant)
+            .is_some()
+        {}
+        let len = u32::try_from(self.slabs.len()).expect("fewer slabs than pages");
+        self.vacant.retain(|&number| number < len);
+        self.vacant.sort_unstable_by(|a, b| b.cmp(a));
+        self.vacant.shrink_to_fit();
+        self.slabs.shrink_to_fit();
+    }
+
     /// The chunk with these pages begins (`drain`) or ceases to drain: its slabs hand out nothing more, and empty
     /// ones go back at once; or they are as before.
     pub fn set_draining(

@@ -2,10 +2,12 @@
 
 pub mod allocators;
 mod fan;
+pub mod heaps;
 #[cfg(feature = "iceoryx2")]
 mod iceoryx2;
 mod kernel;
 pub mod line;
+pub mod netbufs;
 mod raw;
 mod shared;
 pub mod tranship;

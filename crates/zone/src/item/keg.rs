@@ -153,6 +153,11 @@ impl ItemKeg {
         slabs as u64 * u64::from(keg.shape().pages)
     }
 
+    /// A period is over.
+    pub(crate) fn period(&self) {
+        self.slabs.lock().compact();
+    }
+
     /// Whether an address is the beginning of one of the keg's items (in use or not).
     #[must_use]
     pub fn is_item(&self, address: *const u8) -> bool {

@@ -88,6 +88,7 @@ impl<O: Object> Backend for Supply<O> {
         if self.limit.count() == 0 {
             self.keg.reap();
         }
+        self.keg.period();
         self.keg.arena().period(reaper::now())
     }
 }

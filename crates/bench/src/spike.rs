@@ -1,0 +1,258 @@
+//! `mbuma-fig7`: resident memory over time, before, during and after a spike of network traffic (the paper's figure 7, which
+//! plots swapped pages).
+//!
+//! Each system is a fresh process. A steady load of packets goes on all the time; for a moment there are very many; half of
+//! them are freed by another thread, which then sleeps. What is sampled is the resident size of the process.
+
+mod picture;
+
+use std::sync::mpsc::sync_channel;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::alloc;
+use crate::machine::Machine;
+use crate::options::Common;
+use crate::stats::median;
+use crate::systems::netbufs::{self, CLUSTER, MBUF, NetBufs, Packet, resident};
+
+/// Packets that are out all the time.
+const STEADY: usize = 4096;
+const SAMPLE: Duration = Duration::from_millis(20);
+const BEFORE: Duration = Duration::from_millis(1500);
+const AFTER: Duration = Duration::from_millis(4500);
+const HELD: Duration = Duration::from_millis(300);
+
+/// What one process saw.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Series {
+    pub system: String,
+    pub mode: String,
+    pub reclaims: bool,
+    pub packets: usize,
+    /// One packet taken and given back, hot.
+    pub median_ns: f64,
+    /// When the last packet of the spike was freed, milliseconds from the start.
+    pub freed_ms: f64,
+    pub before_bytes: f64,
+    pub peak_bytes: f64,
+    pub after_2s_bytes: f64,
+    /// `after_2s_bytes` over `before_bytes`.
+    pub after_2s_ratio: f64,
+    /// Milliseconds from the start, resident bytes.
+    pub points: Vec<(f64, f64)>,
+}
+
+#[derive(Debug, Serialize)]
+struct Answer<'a> {
+    bench: &'static str,
+    machine: Machine,
+    rows: &'a [Series],
+}
+
+/// Runs every system; prints; draws into `svg`. True if all could be measured.
+pub fn bench(common: &Common, packets: usize, svg: Option<&std::path::Path>) -> Result<bool> {
+    common.check(&netbufs::NAMES)?;
+    let mut rows = Vec::new();
+    let mut failures = 0;
+    for name in netbufs::NAMES.into_iter().filter(|name| common.wants(name)) {
+        let arguments = ["mbuma-child", name, &packets.to_string()].map(str::to_owned);
+        match alloc::run_child::<Series>(&arguments, None) {
+            Ok(series) => rows.push(series),
+            Err(error) => {
+                failures += 1;
+                eprintln!("FAILED: {name}: {error:#}");
+            }
+        }
+    }
+    if let Some(path) = svg {
+        std::fs::write(path, picture::draw(&rows))
+            .with_context(|| format!("writing {}", path.display()))?;
+    }
+    if common.json {
+        let answer = Answer {
+            bench: "mbuma-fig7",
+            machine: Machine::look(common.cores(), 1, common.sample_ms()),
+            rows: &rows,
+        };
+        println!("{}", serde_json::to_string(&answer)?);
+    } else {
+        println!(
+            "mbuma-fig7: resident memory around a spike of {packets} packets of {} bytes\n\n  {:<10}{:>12}{:>12}{:>12}{:>12}{:>12}{:>10}",
+            MBUF + CLUSTER,
+            "",
+            "before",
+            "peak",
+            "after 2 s",
+            "x before",
+            "get+put",
+            "reclaims"
+        );
+        for row in &rows {
+            let mib = |bytes: f64| format!("{:.1} MiB", bytes / f64::from(1 << 20));
+            println!(
+                "  {:<10}{:>12}{:>12}{:>12}{:>12.2}{:>12}{:>10}",
+                row.system,
+                mib(row.before_bytes),
+                mib(row.peak_bytes),
+                mib(row.after_2s_bytes),
+                row.after_2s_ratio,
+                format!("{:.1} ns", row.median_ns),
+                row.reclaims
+            );
+        }
+    }
+    Ok(failures == 0)
+}
+
+/// The process's side.
+pub fn child(system: &str, packets: usize) -> Result<()> {
+    let bufs = netbufs::open(system)?;
+    let series = watch(&*bufs, system, packets)?;
+    println!("{}", serde_json::to_string(&series)?);
+    Ok(())
+}
+
+fn take(bufs: &dyn NetBufs) -> Result<Packet> {
+    let packet = bufs.get().context("out of memory")?;
+    // SAFETY: ours. The first words of the mbuf are the allocator's.
+    unsafe {
+        packet.mbuf.add(16).write_bytes(1, MBUF - 16);
+        packet.cluster.write_bytes(2, CLUSTER);
+    }
+    Ok(packet)
+}
+
+fn pair_ns(bufs: &dyn NetBufs) -> Result<f64> {
+    const PAIRS: u32 = 20_000;
+    let mut runs = Vec::new();
+    for _ in 0..11 {
+        let begun = Instant::now();
+        for _ in 0..PAIRS {
+            let packet = bufs.get().context("out of memory")?;
+            // SAFETY: just taken.
+            unsafe { bufs.put(std::hint::black_box(packet)) };
+        }
+        runs.push(begun.elapsed().as_secs_f64() * 1e9 / f64::from(PAIRS));
+    }
+    Ok(median(runs))
+}
+
+struct Watch<'a> {
+    bufs: &'a dyn NetBufs,
+    begun: Instant,
+    points: Vec<(f64, f64)>,
+    steady: Vec<Packet>,
+    turn: usize,
+}
+
+impl Watch<'_> {
+    fn ms(&self) -> f64 {
+        self.begun.elapsed().as_secs_f64() * 1e3
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "bytes of a process")]
+    fn sample(&mut self) -> Result<()> {
+        self.points.push((self.ms(), resident()? as f64));
+        Ok(())
+    }
+
+    /// Steady traffic: packets come and go, the oldest first.
+    fn traffic(&mut self, time: Duration) -> Result<()> {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            for _ in 0..200 {
+                let fresh = take(self.bufs)?;
+                let old = std::mem::replace(&mut self.steady[self.turn], fresh);
+                // SAFETY: taken once, given once.
+                unsafe { self.bufs.put(old) };
+                self.turn = (self.turn + 1) % STEADY;
+            }
+            self.sample()?;
+            std::thread::sleep(SAMPLE);
+        }
+        Ok(())
+    }
+}
+
+fn watch(bufs: &dyn NetBufs, system: &str, packets: usize) -> Result<Series> {
+    let median_ns = pair_ns(bufs)?;
+    let mut watch = Watch {
+        bufs,
+        begun: Instant::now(),
+        points: Vec::with_capacity(4096),
+        steady: Vec::with_capacity(STEADY),
+        turn: 0,
+    };
+    for _ in 0..STEADY {
+        watch.steady.push(take(bufs)?);
+    }
+    let freed_ms = std::thread::scope(|scope| -> Result<f64> {
+        // Whoever frees half of them has a cache too, and sleeps then.
+        let (send, receive) = sync_channel::<Packet>(256);
+        let (done, wait) = sync_channel::<()>(0);
+        let (over, sleep) = sync_channel::<()>(0);
+        scope.spawn(move || {
+            // SAFETY: each was taken once and handed over.
+            receive
+                .iter()
+                .for_each(|packet| unsafe { bufs.put(packet) });
+            // The other side may have failed: then there is nobody to tell.
+            let _ = done.send(());
+            let _ = sleep.recv();
+        });
+        watch.traffic(BEFORE)?;
+        let mut spike = Vec::with_capacity(packets);
+        for number in 0..packets {
+            spike.push(take(bufs)?);
+            if number % 4096 == 0 {
+                watch.sample()?;
+            }
+        }
+        watch.traffic(HELD)?;
+        for (number, packet) in spike.drain(..).enumerate() {
+            if number % 2 == 0 {
+                // SAFETY: taken once.
+                unsafe { bufs.put(packet) };
+            } else {
+                send.send(packet).ok().context("the other thread is gone")?;
+            }
+            if number % 4096 == 0 {
+                watch.sample()?;
+            }
+        }
+        drop((spike, send));
+        wait.recv().context("the other thread is gone")?;
+        let freed_ms = watch.ms();
+        watch.traffic(AFTER)?;
+        drop(over);
+        Ok(freed_ms)
+    })?;
+    let points = watch.points;
+    let begin = BEFORE.as_secs_f64() * 1e3;
+    let of = |from: f64, to: f64| {
+        median(
+            points
+                .iter()
+                .filter(|(ms, _)| (from..to).contains(ms))
+                .map(|(_, bytes)| *bytes),
+        )
+    };
+    let before_bytes = of(begin * 0.5, begin);
+    let after_2s_bytes = of(freed_ms + 2000.0, freed_ms + 2250.0);
+    Ok(Series {
+        system: system.to_owned(),
+        mode: "spike".to_owned(),
+        reclaims: bufs.reclaims(),
+        packets,
+        median_ns: (median_ns * 100.0).round() / 100.0,
+        freed_ms: freed_ms.round(),
+        before_bytes,
+        peak_bytes: points.iter().fold(0.0, |most, (_, bytes)| bytes.max(most)),
+        after_2s_bytes,
+        after_2s_ratio: (after_2s_bytes / before_bytes * 1e3).round() / 1e3,
+        points,
+    })
+}

@@ -1,0 +1,280 @@
+//! Four allocators of network buffers, after the paper: what FreeBSD had (`4.x`, `mballoc`), what it got (`mbuma`), and what
+//! was tried and rejected (`overlay`).
+
+use std::cell::RefCell;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result};
+use tranship_zone::item::{Refused, Request, Wait};
+use tranship_zone::reaper::{self, Driver};
+use tranship_zone::{Arena, Bytes, ItemKeg, ItemOptions, ItemZone, Object};
+
+pub const MBUF: usize = 256;
+pub const CLUSTER: usize = 2048;
+const WINDOW: u64 = 4 << 30;
+
+/// An mbuf with its cluster.
+#[derive(Debug, Clone, Copy)]
+pub struct Packet {
+    pub mbuf: NonNull<u8>,
+    pub cluster: NonNull<u8>,
+}
+
+// SAFETY: plain memory, handed over as a whole.
+unsafe impl Send for Packet {}
+
+/// Gives packets and takes them back, on any thread.
+pub trait NetBufs: Sync {
+    fn get(&self) -> Option<Packet>;
+    /// # Safety
+    /// It came from `get` and is given back once.
+    unsafe fn put(&self, packet: Packet);
+    /// What its author did about memory that is not needed any more.
+    fn reclaims(&self) -> bool;
+}
+
+/// The systems, in the order in which they run.
+pub const NAMES: [&str; 4] = ["4.x", "mballoc", "overlay", "mbuma"];
+
+pub fn open(name: &str) -> Result<Box<dyn NetBufs>> {
+    Ok(match name {
+        "4.x" => Box::new(Lists::new()?),
+        "mballoc" => Box::new(Zones::new(false)?),
+        "overlay" => Box::new(Overlay(Zones::new(true)?)),
+        "mbuma" => Box::new(Packets::new()?),
+        _ => anyhow::bail!("no system {name}"),
+    })
+}
+
+/// FreeBSD 4.x: one list of free mbufs and one of free clusters, each under a lock; pages never go back.
+struct Lists {
+    arena: Arena,
+    free: [Mutex<Option<Link>>; 2],
+}
+
+#[derive(Clone, Copy)]
+struct Link(NonNull<u8>);
+
+// SAFETY: free memory, reached under the list's lock only.
+unsafe impl Send for Link {}
+
+const SIZES: [usize; 2] = [MBUF, CLUSTER];
+const PAGE: usize = 4096;
+
+impl Lists {
+    fn new() -> Result<Self> {
+        Ok(Self {
+            arena: Arena::private(WINDOW)?,
+            free: Default::default(),
+        })
+    }
+
+    fn pop(&self, which: usize) -> Option<NonNull<u8>> {
+        let mut head = self.free[which]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if head.is_none() {
+            let page = self.arena.alloc_pages(1)?;
+            for at in (0..PAGE).step_by(SIZES[which]).rev() {
+                // SAFETY: inside the page, which is ours.
+                unsafe { push(&mut head, page.add(at)) };
+            }
+        }
+        let Link(item) = (*head)?;
+        // SAFETY: a free item holds the link that `push` wrote.
+        *head = unsafe { item.cast::<Option<Link>>().read() };
+        Some(item)
+    }
+
+    /// # Safety
+    /// The item is of this size, from here, and nobody's.
+    unsafe fn give(&self, which: usize, item: NonNull<u8>) {
+        let mut head = self.free[which]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: passed on to the caller.
+        unsafe { push(&mut head, item) };
+    }
+}
+
+/// # Safety
+/// `item` is nobody's, and has room for a link.
+unsafe fn push(head: &mut Option<Link>, item: NonNull<u8>) {
+    // SAFETY: passed on to the caller.
+    unsafe { item.cast::<Option<Link>>().write(*head) };
+    *head = Some(Link(item));
+}
+
+impl NetBufs for Lists {
+    fn get(&self) -> Option<Packet> {
+        let mbuf = self.pop(0)?;
+        let Some(cluster) = self.pop(1) else {
+            // SAFETY: just taken.
+            unsafe { self.give(0, mbuf) };
+            return None;
+        };
+        Some(Packet { mbuf, cluster })
+    }
+
+    unsafe fn put(&self, packet: Packet) {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            self.give(1, packet.cluster);
+            self.give(0, packet.mbuf);
+        }
+    }
+
+    fn reclaims(&self) -> bool {
+        false
+    }
+}
+
+/// An mbuf zone and a cluster zone. Without reclamation: early FreeBSD 5's mballoc, with its caches per processor and its
+/// common cache of buckets.
+struct Zones {
+    mbufs: ItemZone<Bytes>,
+    clusters: Arc<ItemZone<Bytes>>,
+    reclaims: bool,
+}
+
+impl Zones {
+    fn new(reclaims: bool) -> Result<Self> {
+        reaper::set_driver(if reclaims {
+            Driver::Thread
+        } else {
+            Driver::Nobody
+        });
+        let arena = Arc::new(Arena::private(WINDOW)?);
+        let zone = |name: &str, bytes: usize| -> Result<_> {
+            let keg = ItemKeg::new(&arena, bytes as u64, bytes as u64)?;
+            Ok(ItemZone::new(&keg, Bytes, ItemOptions::named(name)))
+        };
+        Ok(Self {
+            mbufs: zone("mbuf", MBUF)?,
+            clusters: Arc::new(zone("cluster", CLUSTER)?),
+            reclaims,
+        })
+    }
+}
+
+impl NetBufs for Zones {
+    fn get(&self) -> Option<Packet> {
+        let mbuf = self.mbufs.alloc(())?;
+        let Some(cluster) = self.clusters.alloc(()) else {
+            // SAFETY: just taken.
+            unsafe { self.mbufs.free(mbuf) };
+            return None;
+        };
+        Some(Packet { mbuf, cluster })
+    }
+
+    unsafe fn put(&self, packet: Packet) {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            self.clusters.free(packet.cluster);
+            self.mbufs.free(packet.mbuf);
+        }
+    }
+
+    fn reclaims(&self) -> bool {
+        self.reclaims
+    }
+}
+
+/// The rejected one: a small cache of packets for each thread, laid over both zones, filled from them and emptied into
+/// them.
+struct Overlay(Zones);
+
+const BUCKET: usize = 32;
+
+thread_local! {
+    static CACHE: RefCell<Vec<Packet>> = const { RefCell::new(Vec::new()) };
+}
+
+impl NetBufs for Overlay {
+    fn get(&self) -> Option<Packet> {
+        CACHE.with_borrow_mut(|cache| {
+            if cache.is_empty() {
+                cache.extend(std::iter::from_fn(|| self.0.get()).take(BUCKET));
+            }
+            cache.pop()
+        })
+    }
+
+    unsafe fn put(&self, packet: Packet) {
+        CACHE.with_borrow_mut(|cache| {
+            if cache.len() == BUCKET {
+                // SAFETY: they are nobody's but the cache's.
+                cache.drain(..).for_each(|old| unsafe { self.0.put(old) });
+            }
+            cache.push(packet);
+        });
+    }
+
+    fn reclaims(&self) -> bool {
+        true
+    }
+}
+
+/// What FreeBSD got: a packet zone, secondary to the mbuf zone, whose items come with their cluster.
+struct Packets {
+    packets: ItemZone<WithCluster>,
+    _zones: Zones,
+}
+
+struct WithCluster(Arc<ItemZone<Bytes>>);
+
+impl Object for WithCluster {
+    type Arg<'a> = ();
+    const INITIALIZED: bool = true;
+
+    fn init(&self, mbuf: NonNull<u8>, wait: Wait) -> Result<(), Refused> {
+        let cluster = self.0.request((), Request::wait(wait));
+        // SAFETY: the mbuf is ours.
+        unsafe { mbuf.cast().write(cluster.map_err(|_| Refused)?) };
+        Ok(())
+    }
+
+    fn fini(&self, mbuf: NonNull<u8>) {
+        // SAFETY: `init` wrote it there, and users leave it there.
+        unsafe { self.0.free(mbuf.cast::<NonNull<u8>>().read()) };
+    }
+}
+
+impl Packets {
+    fn new() -> Result<Self> {
+        let zones = Zones::new(true)?;
+        let object = WithCluster(zones.clusters.clone());
+        let options = ItemOptions::named("packet");
+        Ok(Self {
+            packets: ItemZone::new(zones.mbufs.keg(), object, options),
+            _zones: zones,
+        })
+    }
+}
+
+impl NetBufs for Packets {
+    fn get(&self) -> Option<Packet> {
+        let mbuf = self.packets.alloc(())?;
+        // SAFETY: `init` wrote it there.
+        let cluster = unsafe { mbuf.cast::<NonNull<u8>>().read() };
+        Some(Packet { mbuf, cluster })
+    }
+
+    unsafe fn put(&self, packet: Packet) {
+        // SAFETY: passed on to the caller.
+        unsafe { self.packets.free(packet.mbuf) };
+    }
+
+    fn reclaims(&self) -> bool {
+        true
+    }
+}
+
+/// Bytes of this process that are in memory.
+pub fn resident() -> Result<u64> {
+    let text = std::fs::read_to_string("/proc/self/statm")?;
+    let pages = text.split(' ').nth(1).context("statm")?.parse::<u64>()?;
+    Ok(pages * rustix::param::page_size() as u64)
+}
