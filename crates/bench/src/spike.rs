@@ -19,7 +19,7 @@ use crate::stats::median;
 use crate::systems::netbufs::{self, CLUSTER, MBUF, NetBufs, Packet, resident};
 
 /// Packets that are out all the time.
-const STEADY: usize = 4096;
+const STEADY: usize = 16384;
 const SAMPLE: Duration = Duration::from_millis(20);
 const BEFORE: Duration = Duration::from_millis(1500);
 const AFTER: Duration = Duration::from_millis(4500);
@@ -163,7 +163,7 @@ impl Watch<'_> {
     fn traffic(&mut self, time: Duration) -> Result<()> {
         let end = Instant::now() + time;
         while Instant::now() < end {
-            for _ in 0..200 {
+            for _ in 0..1000 {
                 let fresh = take(self.bufs)?;
                 let old = std::mem::replace(&mut self.steady[self.turn], fresh);
                 // SAFETY: taken once, given once.

@@ -10,6 +10,7 @@
 
 use crate::runs::{PAGE, Run, RunAllocator};
 use crate::slots::SlotSet;
+use crate::table::Table;
 use std::ops::Range;
 
 /// Most items of a slab.
@@ -133,8 +134,6 @@ impl SlabShape {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// No slab: the number can be used again.
-    Vacant,
     Live,
     /// Its chunk drains.
     Frozen,
@@ -156,7 +155,7 @@ struct Slab {
 #[derive(Debug)]
 pub struct Keg {
     shape: SlabShape,
-    slabs: Vec<Slab>,
+    slabs: Table<Slab>,
     vacant: Vec<u32>,
     /// `heads[n]`: first live slab with `n` used items, `n` below the number of items; full ones are in no list.
     heads: Box<[u32]>,
@@ -171,7 +170,7 @@ impl Keg {
     pub fn new(shape: SlabShape) -> Self {
         Self {
             shape,
-            slabs: Vec::new(),
+            slabs: Table::new(),
             vacant: Vec::new(),
             heads: vec![NONE; usize::from(shape.items)].into(),
             keep_empty: 1,
@@ -206,17 +205,14 @@ impl Keg {
     /// The pages of a slab; `None` if there is no such slab.
     #[must_use]
     pub fn run_of(&self, slab: u32) -> Option<Run> {
-        self.slabs
-            .get(slab as usize)
-            .filter(|slab| slab.state != State::Vacant)
-            .map(|slab| slab.run)
+        self.slabs.get(slab).map(|slab| slab.run)
     }
 
     /// Whether the slab's chunk drains: its items should be freed, not used again.
     #[must_use]
     pub fn is_frozen(&self, slab: u32) -> bool {
         self.slabs
-            .get(slab as usize)
+            .get(slab)
             .is_some_and(|slab| slab.state == State::Frozen)
     }
 
@@ -231,7 +227,7 @@ impl Keg {
                 continue;
             }
             self.unlink(number);
-            let slab = &mut self.slabs[number as usize];
+            let slab = &mut self.slabs[number];
             while left > 0 && slab.used < self.shape.items {
                 let Some(index) = slab.take_lowest() else {
                     break;
@@ -289,12 +285,10 @@ impl Keg {
             previous: NONE,
             next: NONE,
         };
-        if number == fresh {
-            self.slabs.push(slab);
-        } else {
+        if number != fresh {
             self.vacant.pop();
-            self.slabs[number as usize] = slab;
         }
+        self.slabs.set(number, slab);
         self.link(number);
         Ok(())
     }
@@ -308,12 +302,12 @@ impl Keg {
             slab: number,
             index,
         } = place;
-        self.unlink(number);
-        let slab = &mut self.slabs[number as usize];
         assert!(
-            slab.state != State::Vacant && index < self.shape.items,
+            self.slabs.get(number).is_some() && index < self.shape.items,
             "no item at {place:?}"
         );
+        self.unlink(number);
+        let slab = &mut self.slabs[number];
         let (word, bit) = (usize::from(index / 64), 1 << (index % 64));
         assert!(
             slab.free[word] & bit == 0,
@@ -355,22 +349,10 @@ impl Keg {
         given
     }
 
-    /// Gives back what the table of slabs needed in a spike: the vacant entries at its end, if more than half of it is
-    /// vacant; and lets low numbers be used first.
+    /// Lets low numbers of slabs be used first, so that the table can give back what it needed in a spike.
     pub fn compact(&mut self) {
-        if self.vacant.len() < 64 || self.vacant.len() * 2 < self.slabs.len() {
-            return;
-        }
-        while self
-            .slabs
-            .pop_if(|slab| slab.state == State::Vacant)
-            .is_some()
-        {}
-        let len = u32::try_from(self.slabs.len()).expect("fewer slabs than pages");
-        self.vacant.retain(|&number| number < len);
         self.vacant.sort_unstable_by(|a, b| b.cmp(a));
         self.vacant.shrink_to_fit();
-        self.slabs.shrink_to_fit();
     }
 
     /// The chunk with these pages begins (`drain`) or ceases to drain: its slabs hand out nothing more, and empty
@@ -388,13 +370,14 @@ impl Keg {
             (State::Frozen, State::Live)
         };
         for number in 0..u32::try_from(self.slabs.len()).expect("fewer slabs than pages") {
-            let slab = &self.slabs[number as usize];
-            if slab.state != from || !pages.contains(&slab.run.first_page) {
+            let there = self.slabs.get(number);
+            if !there.is_some_and(|slab| slab.state == from && pages.contains(&slab.run.first_page))
+            {
                 continue;
             }
             self.unlink(number);
-            self.slabs[number as usize].state = to;
-            if drain && self.slabs[number as usize].used == 0 {
+            self.slabs[number].state = to;
+            if drain && self.slabs[number].used == 0 {
                 self.give_back(number, source, hooks);
             } else {
                 self.link(number);
@@ -404,13 +387,12 @@ impl Keg {
 
     /// An unlinked, empty slab goes to its source.
     fn give_back(&mut self, number: u32, source: &mut impl SlabSource, hooks: &mut impl SlabHooks) {
-        let slab = &mut self.slabs[number as usize];
-        slab.state = State::Vacant;
-        let slots = std::mem::replace(&mut slab.slots, SlotSet::List(Box::default()));
-        let run = slab.run;
+        let Some(slab) = self.slabs.take(number) else {
+            return;
+        };
         self.vacant.push(number);
-        hooks.retire(number, &slots);
-        source.free_run(run);
+        hooks.retire(number, &slab.slots);
+        source.free_run(slab.run);
     }
 
     /// Whether a slab is in the list of those with as many used items.
@@ -419,22 +401,22 @@ impl Keg {
     }
 
     fn link(&mut self, number: u32) {
-        let slab = &self.slabs[number as usize];
+        let slab = &self.slabs[number];
         if !self.is_listed(slab) {
             return;
         }
         let level = usize::from(slab.used);
         self.empty += u32::from(level == 0);
         let next = std::mem::replace(&mut self.heads[level], number);
-        let slab = &mut self.slabs[number as usize];
+        let slab = &mut self.slabs[number];
         (slab.previous, slab.next) = (NONE, next);
         if next != NONE {
-            self.slabs[next as usize].previous = number;
+            self.slabs[next].previous = number;
         }
     }
 
     fn unlink(&mut self, number: u32) {
-        let slab = &self.slabs[number as usize];
+        let slab = &self.slabs[number];
         if !self.is_listed(slab) {
             return;
         }
@@ -443,10 +425,10 @@ impl Keg {
         if previous == NONE {
             self.heads[level] = next;
         } else {
-            self.slabs[previous as usize].next = next;
+            self.slabs[previous].next = next;
         }
         if next != NONE {
-            self.slabs[next as usize].previous = previous;
+            self.slabs[next].previous = previous;
         }
     }
 }

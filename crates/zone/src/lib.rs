@@ -43,6 +43,7 @@ pub mod reaper;
 mod registry;
 mod runs;
 mod slots;
+mod table;
 mod wss;
 mod zone;
 

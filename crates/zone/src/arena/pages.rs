@@ -86,6 +86,7 @@ impl Pages {
     /// One period has passed: takes the memory of what was free all through the one before.
     pub(super) fn age(&mut self, decommit: impl FnMut(Range<u64>)) -> u64 {
         let old = std::mem::take(&mut self.old);
+        self.fresh.shrink_to_fit();
         let given = self.give(old, |state| state == OLD, decommit);
         self.old = std::mem::take(&mut self.fresh);
         for at in 0..self.old.len() {
