@@ -130,7 +130,7 @@ pub(crate) struct SendArgs {
     /// Bytes a message.
     #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = parse_size)]
     pub frame: u64,
-    /// The largest size of the pool.
+    /// The largest size of the pool; a frame at least.
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
     pub pool: u64,
     /// Give up when no receiver has come for so long; default: wait.

@@ -53,13 +53,11 @@ pub enum DomainError {
         source: io::Error,
     },
     /// No manager.
-    #[error(
-        "no manager answers at {tried}, and none could be started ({reason}); run `tranship manager` or set TRANSHIP_SOCKET"
-    )]
+    #[error("no manager answers at {tried}: {reason}")]
     NoManager {
         /// The sockets that were tried.
         tried: String,
-        /// Why none could be started.
+        /// Why none was started, and what to do.
         reason: String,
     },
     /// The manager went away; existing channels go on.

@@ -3,7 +3,7 @@
 use super::connect;
 use crate::args::SendArgs;
 use crate::exit::Answer;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
@@ -16,6 +16,14 @@ pub(crate) fn run(args: &SendArgs) -> Result<Answer> {
     };
     let frame = usize::try_from(args.frame).context("the frame size")?;
     let domain = connect::join(&args.connect, "tranship-send")?;
+    let pool = domain.create_pool(PoolOptions::new(args.pool.max(args.frame)).name(&args.name))?;
+    let quota = pool.stats().quota_bytes;
+    if args.frame > quota {
+        bail!(
+            "a frame of {} bytes is larger than the {quota} bytes that the manager grants",
+            args.frame
+        );
+    }
     let listener = domain.listen(&args.name, Role::Source)?;
     let mut sender = match listener.accept_sender_within(args.wait) {
         Ok(sender) => sender,
@@ -28,7 +36,6 @@ pub(crate) fn run(args: &SendArgs) -> Result<Answer> {
         }
         Err(error) => return Err(error).with_context(|| format!("sending under `{}`", args.name)),
     };
-    let pool = domain.create_pool(PoolOptions::new(args.pool.max(args.frame)).name(&args.name))?;
     loop {
         let mut buffer = pool.alloc(frame)?;
         let len = fill(from.as_mut(), &mut buffer)?;

@@ -133,15 +133,16 @@ impl DomainBuilder {
                 Err(error) => tried.push(format!("{} ({error})", path.display())),
             }
         }
-        let explicit = places.named.is_some();
         let tried = tried.join(", ");
-        if explicit || !self.autostart {
-            return Err(DomainError::NoManager {
-                tried,
-                reason: "none is started where a socket is named, or with autostart off".into(),
-            });
-        }
-        start_manager(places.user).map_err(|reason| DomainError::NoManager { tried, reason })
+        let reason = match &places.named {
+            Some(path) => named(path),
+            None if !self.autostart => "`tranship manager` runs one".into(),
+            None => match start_manager(places.user) {
+                Ok(fd) => return Ok(fd),
+                Err(why) => format!("none could be started: {why}"),
+            },
+        };
+        Err(DomainError::NoManager { tried, reason })
     }
 
     fn join(self, fd: OwnedFd, embedded: Option<Embedded>) -> Result<Domain, DomainError> {
@@ -272,11 +273,19 @@ fn program_name() -> String {
         .map_or_else(|| "domain".into(), |n| n.to_string_lossy().into_owned())
 }
 
-fn no_manager(path: &Path, reason: &str) -> DomainError {
+fn no_manager(path: &Path, why: &str) -> DomainError {
     DomainError::NoManager {
-        tried: path.display().to_string(),
-        reason: reason.into(),
+        tried: format!("{} ({why})", path.display()),
+        reason: named(path),
     }
+}
+
+/// What to do where a socket was named.
+fn named(path: &Path) -> String {
+    format!(
+        "none is started where a socket is named; `tranship manager --socket {}` runs one there",
+        path.display()
+    )
 }
 
 /// Starts `tranship manager` for this user and connects to it.

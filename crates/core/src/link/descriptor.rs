@@ -168,6 +168,28 @@ mod tests {
         );
     }
 
+    proptest::proptest! {
+        /// The fast ways take only what the whole way takes, and take it the same.
+        #[test]
+        fn any_line_means_one_thing(words: [u64; 8], op in 0..5u64, len in 0..64u64) {
+            let first = (op << 32) | (len << 40) | (words[0] >> 48 << 48);
+            let line = Line::default();
+            for (word, value) in line.words.iter().zip(words) {
+                word.store(value, Ordering::Relaxed);
+            }
+            let mut words = words;
+            words[0] = first;
+            let whole = parse(&words).ok();
+            let quick = buffer(first, &line).map(|(_, reference)| Descriptor::Buffer(reference));
+            let short = inline(first, &line).map(|(_, bytes)| Descriptor::Inline(bytes));
+            match whole {
+                Some(Descriptor::Buffer(_)) => assert_eq!((quick, short), (whole, None)),
+                Some(Descriptor::Inline(_)) => assert_eq!((quick, short), (None, whole)),
+                Some(Descriptor::Aggregate(_)) | None => assert_eq!((quick, short), (None, None)),
+            }
+        }
+    }
+
     #[test]
     fn wild_lines_are_violations() {
         assert_eq!(parse(&[0; 8]), Err(Violation::Operation { op: 0 }));

@@ -219,7 +219,9 @@ fn no_manager_is_an_error_that_says_what_was_tried() {
         .connect()
         .expect_err("nobody");
     assert_eq!(error.code(), Code::NoManager);
-    assert!(error.to_string().contains("none.sock"), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("none.sock (No such file"), "{text}");
+    assert!(text.contains("`tranship manager --socket"), "{text}");
     assert!(matches!(error, DomainError::NoManager { .. }));
 }
 
