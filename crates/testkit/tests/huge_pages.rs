@@ -36,7 +36,7 @@ fn a_pool_that_asks_for_huge_pages_has_them() {
         .iter()
         .any(|on| setting.contains(on))
     {
-        return skipped(&format!("huge pages: shmem_enabled is {}", setting.trim()));
+        return skipped(format!("huge pages: shmem_enabled is {}", setting.trim()));
     }
     let _dog = Watchdog::new(Duration::from_secs(120));
     let a = Domain::builder().helper_thread(true).embedded().expect("a");
