@@ -9,6 +9,7 @@ mod clock;
 mod collect;
 mod demo;
 mod machine;
+mod mbuf;
 mod messages;
 mod netpath;
 mod ops;
@@ -132,6 +133,15 @@ fn run(bench: Bench) -> Result<bool> {
                 &common,
                 netpath::bench(&common)?,
                 &["heap", "kernel"],
+            )
+        }
+        Bench::Mbuf { common } => {
+            common.check(&mbuf::systems())?;
+            say(
+                "mbuf",
+                &common,
+                mbuf::bench(&common)?,
+                &["dpdk", "dpdk-mempool"],
             )
         }
         Bench::Demo { common } => {

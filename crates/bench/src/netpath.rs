@@ -113,5 +113,6 @@ fn row(message: usize, network: &Network) -> Measured {
         median_ns: 1e9 / per_second,
         p99_ns: 1e9 / per_second,
         per_second,
+        facts: Default::default(),
     }
 }

@@ -81,6 +81,11 @@ pub enum Bench {
         #[command(flatten)]
         common: Common,
     },
+    /// Packets allocated and freed against DPDK's, and what packets of real sizes cost.
+    Mbuf {
+        #[command(flatten)]
+        common: Common,
+    },
     /// One producer, four consumers that read every byte: large frames, each way of moving them.
     Demo {
         #[command(flatten)]

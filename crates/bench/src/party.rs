@@ -259,6 +259,7 @@ mod tests {
             median_ns: ns,
             p99_ns: 2.0,
             per_second: 3.0,
+            facts: Default::default(),
         };
         let got = run(
             7,

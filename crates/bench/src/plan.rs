@@ -94,6 +94,7 @@ mod tests {
                         median_ns: 1.0,
                         p99_ns: 1.0,
                         per_second: 1.0,
+                        facts: Default::default(),
                     };
                     Ok(vec![one("send"), one("receive")])
                 }),

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use crate::machine::Machine;
-use crate::stats::{Measured, median};
+use crate::stats::{Facts, Measured, median};
 
 /// In place of a reference's name: the fastest of the others, the product, `mmap` and `raw` apart.
 pub const FASTEST: &str = "fastest";
@@ -39,6 +39,8 @@ pub struct Row {
     pub median_ns: f64,
     pub p99_ns: f64,
     pub per_second: f64,
+    #[serde(flatten)]
+    pub facts: Facts,
 }
 
 impl Row {
@@ -51,6 +53,14 @@ impl Row {
             median_ns: round(over(|m| m.median_ns)),
             p99_ns: round(over(|m| m.p99_ns)),
             per_second: over(|m| m.per_second).round(),
+            facts: runs
+                .iter()
+                .flat_map(|run| run.facts.keys())
+                .map(|name| {
+                    let all = runs.iter().filter_map(|run| run.facts.get(name).copied());
+                    (*name, round(median(all)))
+                })
+                .collect(),
         }
     }
 }
@@ -177,6 +187,9 @@ impl Report {
                 for (_, reference) in &refs {
                     let _ = write!(out, "{:>14.2}", cost(row) / reference);
                 }
+                for (name, value) in &row.facts {
+                    let _ = write!(out, "  {} {value}", name.replace('_', " "));
+                }
                 out.push('\n');
             }
         }
@@ -247,6 +260,7 @@ mod tests {
             median_ns: x,
             p99_ns: x * 2.0,
             per_second: 1e9 / x,
+            facts: Default::default(),
         };
         Row::of(system, key, &[run(ns * 3.0), run(ns), run(ns / 2.0)])
     }

@@ -4,6 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock;
 
+/// What else a run says, by its unit: `wasted_bytes_per_packet`, for example.
+pub type Facts = std::collections::BTreeMap<&'static str, f64>;
+
 /// What one run of one system says about one operation.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Measured {
@@ -12,6 +15,9 @@ pub struct Measured {
     pub median_ns: f64,
     pub p99_ns: f64,
     pub per_second: f64,
+    /// Not for processes that report in JSON.
+    #[serde(skip)]
+    pub facts: Facts,
 }
 
 /// Preallocated time samples. Pushing never allocates and never faults a page in.
@@ -58,6 +64,7 @@ impl Samples {
             median_ns: clock::ns(1) * grouped_median(taken) / batch,
             p99_ns: at(990),
             per_second: 1e9 * batch * taken.len() as f64 / clock::ns(sum),
+            facts: Facts::new(),
         })
     }
 }

@@ -11,6 +11,7 @@ use crate::zones::{How, Inner};
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
 use tranship_core::Cbuf;
 
 /// One or more mbufs, linked; a packet, if the first has a header.
@@ -322,6 +323,24 @@ impl Chain {
         unsafe { ext::free_one(first) }.map(Chain::new)
     }
 
+    /// Gives the chain away as a plain pointer, as C programs have it.
+    #[must_use]
+    pub fn into_raw(self) -> NonNull<()> {
+        let first = self.into_first();
+        // SAFETY: a chain's pointer is not null.
+        unsafe { NonNull::new_unchecked(first.raw().cast()) }
+    }
+
+    /// Takes it back.
+    ///
+    /// # Safety
+    /// The pointer is what `into_raw` returned, and is taken back once.
+    #[must_use]
+    pub unsafe fn from_raw(chain: NonNull<()>) -> Chain {
+        // SAFETY: says the caller.
+        Chain::new(unsafe { Seg::new(chain.cast()) })
+    }
+
     pub(crate) fn routine(&self, routine: Routine) {
         count(routine);
     }
@@ -345,10 +364,14 @@ pub(crate) fn find(first: Seg, mut offset: usize) -> Option<(Seg, usize)> {
 }
 
 impl Drop for Chain {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         // SAFETY: the chain's mbufs are its own, and it is not used again.
-        unsafe { ext::free_chain(self.first) };
+        unsafe {
+            if !ext::free_packet(self.first) {
+                ext::free_chain(self.first);
+            }
+        }
     }
 }
 

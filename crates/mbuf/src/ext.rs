@@ -166,10 +166,39 @@ pub(crate) unsafe fn free_one(seg: Seg) -> Option<Seg> {
     next
 }
 
+/// The common case of freeing a chain: one packet with its own cluster, which nobody shares. Reads the first two cache
+/// lines of the mbuf; `false` for anything else, of which nothing has been done.
+///
+/// # Safety
+/// As [`free_chain`].
+#[inline(always)]
+pub(crate) unsafe fn free_packet(seg: Seg) -> bool {
+    let raw = seg.raw();
+    // SAFETY: live; a header and an external part are looked at only behind the flags that say they are there.
+    unsafe {
+        let both = Flags::EXT | Flags::PKTHDR;
+        if !(*raw).next.is_null() || (*raw).flags & both != both {
+            return false;
+        }
+        let (header, ext) = (&raw const (*raw).header, &raw const (*raw).ext);
+        // Ordering: as in `let_go`.
+        let plain = (*ext).kind == ExtKind::Packet
+            && (*ext).holder == raw
+            && (*ext).count.load(Ordering::Acquire) == 1
+            && (*header).tags.is_empty()
+            && (*header).send_tag.is_none();
+        if plain {
+            seg.home().free(seg);
+        }
+        plain
+    }
+}
+
 /// Frees an mbuf and all behind it (`m_freem`).
 ///
 /// # Safety
 /// As [`free_one`], for all of them.
+#[inline(never)]
 pub(crate) unsafe fn free_chain(first: Seg) {
     let mut at = Some(first);
     while let Some(seg) = at {

@@ -4,7 +4,8 @@
 //!   0  next, nextpkt, data        every mbuf
 //!  24  len, flags and kind
 //!  32  home                       the zone it came from
-//!  40  ┌ packet length, header (tags first)   of the first mbuf of a packet, else data
+//!  40  number, packet length
+//!  48  ┌ header, tags first            of the first mbuf of a packet, else data
 //!  96  │ ┌ ext: buf, size, count, holder      of one with external storage, else data
 //! 128  │ │ owner: what is dropped with the storage
 //! 192  └─└ end of a mini-mbuf; else data up to 256
@@ -78,7 +79,7 @@ impl ClusterSize {
 }
 
 /// Where data may begin without and with a packet header.
-pub(crate) const DAT: usize = 40;
+pub(crate) const DAT: usize = 48;
 pub(crate) const PKTDAT: usize = 96;
 /// Bytes of an owner that are kept in the mbuf itself.
 pub(crate) const OWNER_WORDS: usize = 7;
@@ -93,8 +94,11 @@ pub(crate) struct Raw {
     pub(crate) len: u32,
     pub(crate) flags: Flags,
     pub(crate) home: *const Home,
+    /// What the zone calls it: known without asking where the zone's memory begins, which costs two loads that wait
+    /// for each other.
+    pub(crate) number: u32,
+    /// Of the first mbuf of a packet.
     pub(crate) pkt_len: u32,
-    _spare: u32,
     pub(crate) header: Header,
     pub(crate) ext: Ext,
     pub(crate) owner: Owner,
@@ -150,9 +154,8 @@ pub(crate) struct Owner {
 }
 
 const _: () = {
-    assert!(offset_of!(Raw, home) + 8 == DAT);
-    assert!(offset_of!(Raw, pkt_len) == DAT);
+    assert!(offset_of!(Raw, header) == DAT);
     assert!(offset_of!(Raw, ext) == PKTDAT && size_of::<Ext>() == 32);
     assert!(offset_of!(Raw, owner) == 128 && size_of::<Raw>() == MINI_SIZE);
-    assert!(MLEN == 216 && MHLEN == 160);
+    assert!(MLEN == 208 && MHLEN == 160);
 };

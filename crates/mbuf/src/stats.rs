@@ -23,7 +23,7 @@ pub struct ZoneUse {
     pub limit: u64,
     /// Allocations so far; of packets, the calls of `m_getcl`.
     pub allocs: u64,
-    /// Of those, the ones that found something in the caches.
+    /// Of those, at least so many got what had been freed before, ready made: the others came from the keg.
     pub hits: u64,
     /// Items freed so far.
     pub frees: u64,
@@ -207,7 +207,7 @@ impl fmt::Display for MbufStats {
 
 /// Upper bounds of the classes of sizes, bytes; one more class is above them.
 pub const SIZE_CLASSES: [usize; 12] = [
-    64, 128, 160, 216, 256, 512, 576, 1024, 1518, 2048, 4096, 9216,
+    64, 128, 160, 208, 256, 512, 576, 1024, 1518, 2048, 4096, 9216,
 ];
 
 /// Counts packets by size.

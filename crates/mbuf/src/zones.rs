@@ -24,7 +24,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, compiler_fence};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Instant;
 use tranship_core::Pool;
@@ -65,8 +65,8 @@ pub(crate) struct Home {
     /// Bytes of data area in an mbuf, with what is in front of it; 0 of mini-mbufs.
     mini: bool,
     unit: bool,
-    /// While somebody waits for a cluster nothing that has one is cached.
-    starved: AtomicBool,
+    /// How many wait for what its mbufs have with them: while there are any, none is cached.
+    starved: AtomicU32,
     tag: Option<(u32, u16)>,
 }
 
@@ -78,6 +78,7 @@ unsafe impl Sync for Home {}
 /// Makes a zone's mbufs what they are when they come from the keg.
 pub(crate) struct Mould {
     home: *const Home,
+    keg: Arc<ItemKeg>,
     make: Make,
 }
 
@@ -95,6 +96,7 @@ impl Object for Mould {
         // SAFETY: an item of the keg, aligned and large enough, that is nobody else's.
         let seg = unsafe {
             (*raw.as_ptr()).home = self.home;
+            (*raw.as_ptr()).number = self.keg.number_of(item);
             Seg::new(raw)
         };
         match &self.make {
@@ -341,12 +343,20 @@ impl Home {
             inner,
             mini: matches!(make, Make::Mini | Make::File(_)),
             unit: matches!(make, Make::Packet(_) | Make::File(_)),
-            starved: AtomicBool::new(false),
+            starved: AtomicU32::new(0),
             tag: match make {
                 Make::Tagged { cookie, id, .. } => Some((cookie, id)),
                 _ => None,
             },
-            zone: ItemZone::new(keg, Mould { home, make }, options),
+            zone: ItemZone::new(
+                keg,
+                Mould {
+                    home,
+                    keg: keg.clone(),
+                    make,
+                },
+                options,
+            ),
         }
     }
 
@@ -416,14 +426,15 @@ impl Home {
 
     /// While `work` waits for a cluster, packets that are freed are not cached.
     fn starved<R>(&self, waits: bool, work: impl FnOnce() -> R) -> R {
-        // Relaxed: a hint; who waits looks at the zones, and their locks order it.
         if waits {
-            self.starved.store(true, Ordering::Relaxed);
+            // Ordering: the mark before the drain, which makes every running thread pass a fence. Who frees afterwards
+            // sees the mark; what was put into a cache before is drained.
+            self.starved.fetch_add(1, Ordering::SeqCst);
             self.zone.drain(Level::All);
         }
         let result = work();
         if waits {
-            self.starved.store(false, Ordering::Relaxed);
+            self.starved.fetch_sub(1, Ordering::Relaxed);
         }
         result
     }
@@ -434,9 +445,14 @@ impl Home {
     /// It is of this home and not used again.
     #[inline(always)]
     pub(crate) unsafe fn free(&self, seg: Seg) {
-        // SAFETY: says the caller.
-        unsafe { self.zone.free(NonNull::new_unchecked(seg.raw().cast())) };
-        if self.starved.load(Ordering::Relaxed) {
+        // SAFETY: says the caller; the number was written when the mbuf came into the zone.
+        unsafe {
+            let item = NonNull::new_unchecked(seg.raw().cast());
+            self.zone.free_numbered(item, (*seg.raw()).number);
+        }
+        // Ordering: after the mbuf went into the cache, see `starved`; the processor's half is the drain's fence.
+        compiler_fence(Ordering::SeqCst);
+        if self.starved.load(Ordering::Relaxed) > 0 {
             self.zone.drain(Level::All);
         }
     }

@@ -216,6 +216,13 @@ impl ItemKeg {
         unsafe { self.slabs.release() };
     }
 
+    /// What its zones call an item: its offset in the arena, in units.
+    #[must_use]
+    pub fn number_of(&self, item: NonNull<u8>) -> u32 {
+        let offset = item.addr().get() - self.arena.base().addr().get();
+        u32::try_from(offset as u64 / UNIT).expect("an item lies in the arena's window")
+    }
+
     /// The address of an item.
     #[inline]
     pub(crate) fn address(&self, item: u32) -> NonNull<u8> {

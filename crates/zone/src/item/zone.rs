@@ -202,6 +202,22 @@ impl<O: Object> ItemZone<O> {
         self.zone.free(self.number(item));
     }
 
+    /// As [`free`](Self::free).
+    ///
+    /// # Safety
+    /// As [`free`](Self::free), and `number` is what [`ItemKeg::number_of`] says of the item: who keeps that
+    /// in the item spares two loads that wait for each other.
+    #[inline]
+    pub unsafe fn free_numbered(&self, item: NonNull<u8>, number: u32) {
+        debug_assert_eq!(number, self.number(item));
+        if self.supply().debug.is_some() {
+            self.free_debugged(item);
+            return;
+        }
+        self.object().dtor(item);
+        self.zone.free(number);
+    }
+
     /// What happens to the items.
     #[inline]
     #[must_use]

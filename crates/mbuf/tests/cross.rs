@@ -1,0 +1,187 @@
+//! Chains between domains: through three processes, byte for byte and without copying one.
+//!
+//! NOT here: links and pools by themselves (`core`), kills at chosen instants (`testkit`).
+
+use std::time::Duration;
+use tranship_core::{Code, Domain, PoolOptions, Receiver, Role, Sender};
+use tranship_mbuf::{Chain, ExtKind, Mbufs};
+use tranship_testkit::{Control, Watchdog, child};
+
+const BYTES: usize = 60_000;
+const POOL: u64 = 1 << 20;
+
+fn pattern(round: usize) -> Vec<u8> {
+    (0..BYTES)
+        .map(|at| (at * 7 + round).to_le_bytes()[0])
+        .collect()
+}
+
+fn join(ctl: &Control, name: &str) -> Domain {
+    let socket: String = ctl.recv().unwrap().unwrap();
+    let builder = Domain::builder().name(name).socket(socket);
+    builder.helper_thread(true).connect().unwrap()
+}
+
+fn receive(mbufs: &Mbufs, receiver: &mut Receiver) -> Option<Chain> {
+    let message = receiver.recv().ok()?;
+    Some(mbufs.receive(message).unwrap())
+}
+
+fn send(chain: &Chain, mbufs: &Mbufs, sender: &mut Sender) -> usize {
+    let (aggregate, copied) = chain.to_aggregate(mbufs.pool().unwrap()).unwrap();
+    sender.send(aggregate).unwrap();
+    copied
+}
+
+// Passes on what comes: every other chain as it is, the others with a header of its own. Says what it copied.
+child!(
+    fn forwards(ctl: Control) {
+        let domain = join(&ctl, "middle");
+        ctl.send(&domain.id().0).unwrap();
+        let _: Option<()> = ctl.recv().unwrap(); // may forward
+        let pool = domain.create_pool(PoolOptions::new(POOL)).unwrap();
+        let mbufs = Mbufs::over_pool(&pool).unwrap();
+        let mut inward = domain.open_receiver("in").unwrap();
+        let listener = domain.listen("out", Role::Source).unwrap();
+        ctl.send(&()).unwrap();
+        let mut outward = listener.accept_sender().unwrap();
+        let mut round = 0;
+        while let Some(mut chain) = receive(&mbufs, &mut inward) {
+            assert!(!chain.is_writable());
+            let mut copied = 0;
+            if round % 2 == 1 {
+                chain.push_front(b"header of the middle").unwrap();
+                assert_eq!(chain.pullup(4).unwrap(), b"head");
+                copied = 20;
+            }
+            assert_eq!(send(&chain, &mbufs, &mut outward), copied);
+            drop(chain);
+            assert_eq!(mbufs.stats().outstanding(), 0);
+            ctl.send(&copied).unwrap();
+            round += 1;
+        }
+    }
+);
+
+// Checks what comes; keeps the last chain until it is killed or told to end.
+child!(
+    fn checks(ctl: Control) {
+        let domain = join(&ctl, "end");
+        let mbufs = Mbufs::new().unwrap();
+        let mut inward = domain.open_receiver("out").unwrap();
+        ctl.send(&()).unwrap();
+        let mut kept = Vec::new();
+        let mut round = 0;
+        while let Some(keep) = ctl.recv::<bool>().unwrap() {
+            let mut chain = receive(&mbufs, &mut inward).unwrap();
+            assert!(chain.iter().all(|mbuf| mbuf.is_mini()));
+            assert!(
+                chain
+                    .iter()
+                    .all(|mbuf| mbuf.storage() == Some(ExtKind::Cbuf))
+            );
+            if round % 2 == 1 {
+                assert_eq!(chain.pullup(20).unwrap(), b"header of the middle");
+                chain.trim_front(20);
+            }
+            chain.sanity().unwrap();
+            assert!(chain.to_vec().unwrap() == pattern(round), "round {round}");
+            if keep {
+                kept.push(chain);
+            }
+            ctl.send(&()).unwrap();
+            round += 1;
+        }
+    }
+);
+
+#[test]
+fn a_chain_passes_three_processes_uncopied_and_its_memory_returns() {
+    let _dog = Watchdog::new(Duration::from_secs(240));
+    let manager = Domain::builder().name("first").helper_thread(true);
+    let domain = manager.embedded().expect("embedded");
+    let socket = domain.socket_path().expect("socket").display().to_string();
+    let options = PoolOptions::new(POOL).chunk_bytes(64 << 10);
+    let pool = domain.create_pool(options).expect("pool");
+    let mbufs = Mbufs::over_pool(&pool).expect("mbufs");
+    let listener = domain.listen("in", Role::Source).expect("listen");
+
+    let middle = forwards().start().expect("middle");
+    middle.send(&socket).expect("send");
+    let id: u32 = middle.expect();
+    pool.allow_forward(tranship_core::DomainId(id))
+        .expect("allow");
+    middle.send(&()).expect("send");
+    let mut sender = listener.accept_sender().expect("accept");
+    middle.expect::<()>();
+    let end = checks().start().expect("end");
+    end.send(&socket).expect("send");
+    end.expect::<()>();
+
+    const ROUNDS: usize = 60; // more than the pool holds at once
+    for round in 0..ROUNDS {
+        let bytes = pattern(round);
+        let mut chain = mbufs.getm2(BYTES).expect("mbufs");
+        chain.append(&[]).expect("nothing");
+        bytes::BufMut::put_slice(&mut chain.writer(), &bytes);
+        assert!(chain.is_writable());
+        assert_eq!(send(&chain, &mbufs, &mut sender), 0, "bytes copied");
+        assert!(!chain.is_writable(), "others read it now");
+        drop(chain);
+        let keep = round + 1 == ROUNDS;
+        end.send(&keep).expect("send");
+        let copied: usize = middle.expect();
+        assert_eq!(copied, if round % 2 == 1 { 20 } else { 0 });
+        end.expect::<()>();
+    }
+    assert_eq!(mbufs.stats().outstanding(), 0);
+    drop(mbufs);
+    // All of the pool but what the end has kept.
+    let all = usize::try_from(POOL).expect("small");
+    let error = pool.try_alloc(all).expect_err("one chain is held");
+    assert_eq!(error.code(), Code::OutOfMemory, "{error}");
+    end.kill();
+    while pool.try_alloc(all).is_err() {
+        assert!(!middle.has_ended());
+        std::thread::yield_now();
+    }
+    drop(sender);
+    drop(middle);
+}
+
+#[test]
+fn what_lies_elsewhere_is_copied_into_the_pool_and_counted() {
+    let _dog = Watchdog::new(Duration::from_secs(60));
+    let domain = Domain::builder().name("one").embedded().expect("embedded");
+    let pool = domain.create_pool(PoolOptions::new(POOL)).expect("pool");
+    let (over, private) = (
+        Mbufs::over_pool(&pool).expect("mbufs"),
+        Mbufs::new().expect("mbufs"),
+    );
+    let mut chain = over.getcl().expect("packet");
+    chain.append(&[1; 1000]).expect("room");
+    assert_eq!(chain.last().storage(), Some(ExtKind::Cbuf));
+    assert!(chain.is_writable());
+    chain.cat(private.devget(&[2; 3000], 0).expect("packet"));
+    let mut third = over
+        .getjcl(tranship_mbuf::ClusterSize::Jumbo9)
+        .expect("packet");
+    third.append(&[3; 9000]).expect("room");
+    chain.cat(third);
+    let before = chain.to_vec().expect("mapped");
+    let (aggregate, copied) = chain.to_aggregate(&pool).expect("memory");
+    // As much of the second as did not fit behind the first.
+    assert_eq!(copied, 3000);
+    assert_eq!(aggregate.pieces().len(), 3);
+    assert_eq!(aggregate.to_vec(), before);
+    // Not sent, but somebody else has it.
+    assert!(!chain.is_writable());
+    drop(aggregate);
+    assert!(chain.is_writable(), "never sent, so it is one's own again");
+    chain.pulldown(0..10).expect("in place").fill(9);
+    drop(chain);
+    assert_eq!(
+        over.stats().outstanding() + private.stats().outstanding(),
+        0
+    );
+}
