@@ -5,7 +5,7 @@
 //! * [`spec`]: the semantics as an executable model, against which everything else is tested.
 //! * [`negotiate`](mod@negotiate): what the two ends of a channel agree on.
 //! * [`Code`]: all that can go wrong, under stable numbers.
-//! * [`backend`]: what channels run over; `local:` for the threads of one process is built in.
+//! * [`backend`]: what channels run over; `local:`, `shm:` and `copy:` are built in.
 //!
 //! NOT here: system calls (`sys`), memory and its seals (`region`), rings (`sync`), cbufs whose readers only read
 //! (`core`).

@@ -1,6 +1,8 @@
 //! Every backend does what the model says: the same results, errors, traces, states, permissions (tried by touching
 //! the memory) and bytes, for random sequences of right and wrong operations.
 
+#[path = "suite/late.rs"]
+mod late;
 #[path = "spec/ops.rs"]
 mod ops;
 #[path = "conform/probe.rs"]
@@ -13,7 +15,7 @@ mod world;
 use proptest::prelude::*;
 use proptest::test_runner::{RngSeed, TestRunner};
 use std::sync::Arc;
-use tranship_bulk::backend::{Backend, Local};
+use tranship_bulk::backend::{Backend, Copying, Local, Shm};
 use tranship_testkit::Random;
 use world::World;
 
@@ -50,4 +52,19 @@ fn conforms(name: &str, backend: fn() -> Arc<dyn Backend>) {
 #[test]
 fn local() {
     conforms("local", || Arc::new(Local));
+}
+
+#[test]
+fn shm() {
+    conforms("shm", || Arc::new(Shm));
+}
+
+#[test]
+fn copy() {
+    conforms("copy", || Arc::new(Copying));
+}
+
+#[test]
+fn late_and_out_of_order() {
+    conforms("late", || Arc::new(late::Late::default()));
 }

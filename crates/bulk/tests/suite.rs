@@ -3,11 +3,28 @@
 
 #[path = "suite/cases.rs"]
 mod cases;
+#[path = "suite/late.rs"]
+mod late;
 
 use std::sync::Arc;
-use tranship_bulk::backend::{Backend, Local};
+use tranship_bulk::backend::{Backend, Copying, Local, Shm};
 
 #[test]
 fn local() {
     cases::all(|| Arc::new(Local) as Arc<dyn Backend>);
+}
+
+#[test]
+fn shm() {
+    cases::all(|| Arc::new(Shm) as Arc<dyn Backend>);
+}
+
+#[test]
+fn copy() {
+    cases::all(|| Arc::new(Copying) as Arc<dyn Backend>);
+}
+
+#[test]
+fn late_and_out_of_order() {
+    cases::all(|| Arc::new(late::Late::default()) as Arc<dyn Backend>);
 }

@@ -4,6 +4,8 @@
 //! ownership, states and errors is done above them, once.
 
 mod local;
+mod shm;
+mod stream;
 
 use crate::Code;
 use std::fmt::Debug;
@@ -12,6 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use local::Local;
+pub use shm::Shm;
+pub use stream::Copying;
 
 /// One message.
 #[derive(Clone, Debug, Default)]

@@ -9,7 +9,7 @@ mod state;
 mod transfer;
 mod turn;
 
-use crate::backend::{Backend, Frame, Listener, Local, SendError, Transport, Wait};
+use crate::backend::{Backend, Copying, Frame, Listener, Local, SendError, Shm, Transport, Wait};
 use crate::message::{Message, PoolInfo};
 use crate::{
     Access, Agreement, ChannelState, Code, Completion, Direction, Role, Trust, Wish,
@@ -180,10 +180,16 @@ impl Shared {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let random = std::hash::BuildHasher::build_hasher(&std::hash::RandomState::new());
         let seed = std::hash::Hasher::finish(&random);
-        let local: Arc<dyn Backend> = Arc::new(Local);
+        let built_in: [(&str, Arc<dyn Backend>); 3] = [
+            ("local", Arc::new(Local)),
+            ("shm", Arc::new(Shm)),
+            ("copy", Arc::new(Copying)),
+        ];
         Shared {
             id: (seed << 16) ^ (u64::from(std::process::id()) << 24) ^ count,
-            backends: Mutex::new(HashMap::from([("local".to_owned(), local)])),
+            backends: Mutex::new(HashMap::from(
+                built_in.map(|(scheme, backend)| (scheme.to_owned(), backend)),
+            )),
             next_pool: AtomicU64::new(1),
             state: Mutex::new(State::default()),
         }

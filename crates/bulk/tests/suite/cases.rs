@@ -68,6 +68,13 @@ impl Pair {
         settle(&[&self.source, &self.sink]);
     }
 
+    /// Turns both until it is so.
+    fn until(&self, so: impl Fn() -> bool) {
+        while !so() {
+            self.settle();
+        }
+    }
+
     fn assigned(&self, by: &Channel, domain: &Domain, buffers: u32) -> tranship_bulk::Pool {
         let pool = domain.pool(buffers, PAGE as u64, false).expect("pool");
         let asked = by.assign(pool.info().id).expect("assign");
@@ -203,10 +210,11 @@ fn meta_and_ends(backend: &Arc<dyn Backend>, trust: Trust) {
         assert_eq!((meta, first), (vec![44], [101]));
         let released = p.sink.release(copy).expect("release");
         assert!(matches!(event(&p.source), Event::Released(..)));
+        p.until(|| released.result().is_some());
         assert_eq!(p.sink.block_on(released), Ok(()));
         assert_eq!(buffer.state(), BufferState::ReadWrite);
     }
-    p.settle();
+    p.until(|| done.iter().all(|done| done.result().is_some()));
     assert_eq!(pool.free(), 4);
     assert!(done.iter().all(|done| done.result() == Some(Ok(()))));
     assert_eq!(told.try_iter().collect::<Vec<_>>(), [Ok(()); 4]);

@@ -1,0 +1,465 @@
+//! `shm:`: between processes, over rings in shared memory.
+//!
+//! Each end writes one half of a link and maps the other's read-only (`region::layout::link`), so that nobody can write
+//! what is the other's to say. A frame is one or more lines of a ring; whoever sleeps is woken, and only then is a
+//! system call made. A socket beside it makes the acquaintance, carries descriptors (the frame that they belong
+//! to says how many to take), and shows the other end's end. Who connects must have the same user id.
+
+use super::{Backend, Bytes, Frame, Listener, RecvError, SendError, Transport, Wait, stream};
+use crate::Code;
+use std::collections::VecDeque;
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::time::Duration;
+use tranship_region::layout::link::{LinkHalfRo, LinkHalfRw, Side};
+use tranship_sync::{Consumer, Lines, Producer, Publish, Push};
+use tranship_sys::{epoll, futex, process, socket};
+
+/// Lines of each ring.
+const LINES: u32 = 2048;
+/// Bytes of a frame in one line.
+const LINE_BYTES: usize = 56;
+/// The longest frame, bytes: metadata and what is around it.
+const MAX_FRAME_BYTES: usize = 4096;
+/// Frames that may wait until the acquaintance is made.
+const EARLY: usize = 16;
+/// Empty looks between two looks at the socket.
+const LOOKS: u32 = 64;
+
+/// The backend of names on this machine.
+#[derive(Debug, Default)]
+pub struct Shm;
+
+#[derive(Debug)]
+struct Name(Arc<OwnedFd>);
+
+/// Both halves, once they are known.
+#[derive(Debug)]
+struct Link {
+    own: LinkHalfRw,
+    other: LinkHalfRo,
+    /// Somebody slept a whole round for nothing: time to look at the socket.
+    suspect: AtomicBool,
+}
+
+#[derive(Debug)]
+struct End {
+    socket: Arc<OwnedFd>,
+    listens: bool,
+    /// Our half, until the other one is here.
+    made: Option<LinkHalfRw>,
+    /// Our half's memory, until it is shown: with the first frame, by who connects.
+    unshown: Option<OwnedFd>,
+    /// The frame that came with the other half.
+    first: Option<Frame>,
+    link: Option<Arc<Link>>,
+    producer: Producer,
+    consumer: Consumer,
+    early: VecDeque<Frame>,
+    /// Where each frame that has not been taken ends in our ring.
+    ends: VecDeque<(u64, u64)>,
+    pushed: u64,
+    sent: u64,
+    /// Of the frame that is arriving: bytes so far, how many there will be, and descriptors.
+    partial: Vec<u8>,
+    expects: Option<(usize, usize)>,
+    looks: u32,
+    hung_up: bool,
+}
+
+fn system(_: std::io::Error) -> Code {
+    Code::System
+}
+
+fn full_name(name: &str) -> String {
+    format!("tranship-bulk/shm/{}/{name}", process::geteuid())
+}
+
+impl Backend for Shm {
+    fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Code> {
+        let fd = socket::listen_abstract(&full_name(name)).map_err(|_| Code::InvalidEndpoint)?;
+        socket::set_nonblocking(&fd, true).map_err(system)?;
+        Ok(Box::new(Name(Arc::new(fd))))
+    }
+
+    fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Code> {
+        let fd = socket::connect_abstract(&full_name(name)).map_err(|_| Code::InvalidEndpoint)?;
+        if !is_same_user(&fd) {
+            return Err(Code::InvalidEndpoint);
+        }
+        Ok(Box::new(End::new(fd, false)?))
+    }
+
+    fn bytes(&self) -> Bytes {
+        Bytes::Shared
+    }
+}
+
+fn is_same_user(fd: &OwnedFd) -> bool {
+    socket::peer_credentials(fd).is_ok_and(|peer| peer.uid == process::geteuid())
+}
+
+impl Listener for Name {
+    fn accept(&mut self) -> Result<Option<Box<dyn Transport>>, Code> {
+        loop {
+            return match socket::accept(&*self.0) {
+                Ok(fd) if is_same_user(&fd) => Ok(Some(Box::new(End::new(fd, true)?))),
+                Ok(_) => continue,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+                Err(error) => Err(system(error)),
+            };
+        }
+    }
+
+    fn waiter(&self) -> Arc<dyn Wait> {
+        stream::readable(&*self.0)
+    }
+}
+
+impl End {
+    /// Makes our half and shows it.
+    fn new(fd: OwnedFd, listens: bool) -> Result<End, Code> {
+        let side = if listens { Side::Source } else { Side::Sink };
+        let (memory, half) = LinkHalfRw::create(side, LINES).map_err(|_| Code::Memory)?;
+        let mut end = End {
+            socket: Arc::new(fd),
+            listens,
+            made: Some(half),
+            unshown: Some(memory),
+            first: None,
+            link: None,
+            producer: Producer::new(),
+            consumer: Consumer::new(),
+            early: VecDeque::new(),
+            ends: VecDeque::new(),
+            pushed: 0,
+            sent: 0,
+            partial: Vec::new(),
+            expects: None,
+            looks: 0,
+            hung_up: false,
+        };
+        if listens {
+            // That the other end is gone already is found by receiving.
+            let _ = end.show_half(&[]);
+        }
+        Ok(end)
+    }
+
+    /// Shows our half, and says something with it.
+    fn show_half(&mut self, says: &[u8]) -> Result<(), SendError> {
+        let Some(memory) = self.unshown.take() else {
+            return Ok(());
+        };
+        let shown = socket::sendmsg(
+            &*self.socket,
+            &[b"L", says].concat(),
+            &[memory.as_fd()],
+            true,
+        );
+        shown.map_err(|_| SendError::Gone)
+    }
+
+    /// One message of the socket: what it says, and the descriptors that came with it.
+    fn from_socket(&mut self) -> Result<Option<(Vec<u8>, Vec<OwnedFd>)>, RecvError> {
+        let mut bytes = [0; 1 + MAX_FRAME_BYTES];
+        match socket::recvmsg(&*self.socket, &mut bytes, true) {
+            Ok(got) if got.ctrunc || got.truncated => Err(RecvError::Violation),
+            Ok(got) if got.bytes == 0 => {
+                self.hung_up = true;
+                Ok(None)
+            }
+            Ok(got) => Ok(Some((bytes[1..got.bytes].to_vec(), got.fds))),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+            Err(_) => {
+                self.hung_up = true;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Takes the other end's half, if it is here; then what waited for it goes out.
+    fn meet(&mut self) -> Result<(), RecvError> {
+        if self.made.is_none() {
+            return Ok(());
+        }
+        let Some((says, fds)) = self.from_socket()? else {
+            return Ok(());
+        };
+        if !says.is_empty() {
+            self.first = Some(Frame {
+                bytes: says,
+                fds: Vec::new(),
+            });
+        }
+        let (side, fd) = (!self.listens, fds.first().ok_or(RecvError::Violation)?);
+        let side = if side { Side::Source } else { Side::Sink };
+        let other = LinkHalfRo::open(fd, side, LINES).map_err(|_| RecvError::Violation)?;
+        let Some(own) = self.made.take() else {
+            return Ok(());
+        };
+        self.link = Some(Arc::new(Link {
+            own,
+            other,
+            suspect: AtomicBool::new(false),
+        }));
+        while let Some(frame) = self.early.pop_front() {
+            if self.push(&frame).is_err() {
+                return Err(RecvError::Violation);
+            }
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, frame: &Frame) -> Result<(), SendError> {
+        let Some(link) = self.link.clone() else {
+            return Err(SendError::Full);
+        };
+        let lines = Lines::new(link.own.lines()).map_err(|_| SendError::Gone)?;
+        let pieces = frame.bytes.chunks(LINE_BYTES);
+        let need = u32::try_from(pieces.len()).map_err(|_| SendError::Full)?;
+        // Ordering: acquire, partner: the consumer's release store of head.
+        let head = || link.other.head().load(Ordering::Acquire);
+        let room = self.producer.room(lines, need, head);
+        // A head that cannot be is a violation; receiving ends the connection, which this only stops using.
+        if room.map_err(|_| SendError::Gone)? < need {
+            return Err(SendError::Full);
+        }
+        if !frame.fds.is_empty() {
+            // Before the lines that speak of them.
+            let fds: Vec<BorrowedFd<'_>> = frame.fds.iter().map(|fd| fd.as_fd()).collect();
+            match socket::sendmsg(&*self.socket, &[b'F'], &fds, true) {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Err(SendError::Full),
+                Err(_) => return Err(SendError::Gone),
+            }
+        }
+        for (number, piece) in pieces.enumerate() {
+            let mut words = [0u64; 8];
+            if number == 0 {
+                let (len, fds) = (frame.bytes.len() as u64, frame.fds.len() as u64);
+                words[0] = (len << 40) | (fds << 32);
+            }
+            for (word, bytes) in words[1..].iter_mut().zip(piece.chunks(8)) {
+                let mut whole = [0; 8];
+                whole[..bytes.len()].copy_from_slice(bytes);
+                *word = u64::from_le_bytes(whole);
+            }
+            // Crash: whoever dies between two lines leaves a frame that is never whole, and is never used.
+            if self.producer.push(lines, Publish::Release, words) == Push::Full {
+                return Err(SendError::Gone);
+            }
+            self.pushed += 1;
+        }
+        self.ends.push_back((self.pushed, self.sent));
+        self.sent += 1;
+        link.wake_other();
+        Ok(())
+    }
+
+    /// The next whole frame of the ring.
+    fn pop(&mut self, link: &Link) -> Result<Option<Frame>, RecvError> {
+        let lines = Lines::new(link.other.lines()).map_err(|_| RecvError::Violation)?;
+        loop {
+            let Some(words) = self.consumer.try_pop(lines) else {
+                return Ok(None);
+            };
+            let (len, fds) = match self.expects {
+                Some(expects) => expects,
+                None => {
+                    let len = usize::try_from(words[0] >> 40).unwrap_or(usize::MAX);
+                    let fds = usize::try_from((words[0] >> 32) & 0xff).unwrap_or(usize::MAX);
+                    if len == 0 || len > MAX_FRAME_BYTES || fds > socket::MAX_FDS {
+                        return Err(RecvError::Violation);
+                    }
+                    self.expects = Some((len, fds));
+                    (len, fds)
+                }
+            };
+            let bytes = words[1..].iter().flat_map(|word| word.to_le_bytes());
+            let missing = len - self.partial.len();
+            self.partial.extend(bytes.take(missing));
+            if self.partial.len() < len {
+                continue;
+            }
+            self.expects = None;
+            let shown = match fds {
+                0 => Vec::new(),
+                // They were sent before the line.
+                _ => self.from_socket()?.ok_or(RecvError::Violation)?.1,
+            };
+            if shown.len() != fds {
+                return Err(RecvError::Violation);
+            }
+            // Ordering: release, partner: the producer's acquire load: our loads of the lines come before their
+            // reuse.
+            link.own
+                .head()
+                .store(self.consumer.head(), Ordering::Release);
+            link.wake_other();
+            return Ok(Some(Frame {
+                bytes: std::mem::take(&mut self.partial),
+                fds: shown.into_iter().map(Arc::new).collect(),
+            }));
+        }
+    }
+}
+
+impl Link {
+    /// Wakes the other end, if it sleeps.
+    fn wake_other(&self) {
+        // Ordering: partner: the fence in `wait`. Either it sees what was published, or we see that it sleeps.
+        fence(Ordering::SeqCst);
+        // Ordering: relaxed; ordered by the fence.
+        if self.other.asleep().load(Ordering::Relaxed) != 0 {
+            // Ordering: release, partner: the sleeper's acquire load before it looks again.
+            self.own.wake().fetch_add(1, Ordering::Release);
+            let _ = futex::wake(self.own.wake(), u32::MAX >> 1);
+        }
+    }
+
+    /// Does a line wait, as far as our shared head says?
+    fn has_line(&self) -> bool {
+        // Ordering: relaxed; our own word.
+        let at = self.own.head().load(Ordering::Relaxed);
+        let lines = self.other.lines();
+        let index = usize::try_from(at & u64::from(LINES - 1)).unwrap_or(0);
+        // Ordering: acquire; partner: the producer's release store.
+        let word = lines[index].words[0].load(Ordering::Acquire);
+        (word & 0xffff_ffff) == ((at + 1) & 0xffff_ffff)
+    }
+}
+
+impl Transport for End {
+    fn send(&mut self, frame: &Frame) -> Result<(), SendError> {
+        if frame.bytes.is_empty() || frame.bytes.len() > MAX_FRAME_BYTES {
+            return Err(SendError::Full);
+        }
+        if self.link.is_none() && self.meet().is_err() {
+            return Err(SendError::Gone);
+        }
+        if self.unshown.is_some() && frame.fds.is_empty() {
+            self.show_half(&frame.bytes)?;
+            // Taken as soon as the other half is here.
+            self.ends.push_back((0, self.sent));
+            self.sent += 1;
+            return Ok(());
+        }
+        match (self.link.is_some(), self.early.len() < EARLY) {
+            (true, _) => self.push(frame),
+            (false, true) => {
+                self.early.push_back(frame.clone());
+                Ok(())
+            }
+            (false, false) => Err(SendError::Full),
+        }
+    }
+
+    fn recv(&mut self) -> Result<Option<Frame>, RecvError> {
+        self.meet()?;
+        if let Some(first) = self.first.take() {
+            return Ok(Some(first));
+        }
+        let Some(link) = self.link.clone() else {
+            return match self.hung_up {
+                true => Err(RecvError::Gone),
+                false => Ok(None),
+            };
+        };
+        if let Some(frame) = self.pop(&link)? {
+            return Ok(Some(frame));
+        }
+        // Ordering: acquire, partner: the other end's release store after its last line.
+        let mut over = link.other.closed().load(Ordering::Acquire) != 0 || self.hung_up;
+        self.looks = self.looks.wrapping_add(1);
+        // Before its first line the other end may have ended without a link to say so in.
+        let now = self.looks.is_multiple_of(LOOKS) || self.consumer.head() == 0;
+        // Ordering: relaxed; a hint of our own.
+        if !over && (link.suspect.swap(false, Ordering::Relaxed) || now) {
+            // Readable with nothing expected: the other end is gone, or sends what nobody asked for.
+            let readable = epoll::wait_readable(&*self.socket, Some(Duration::ZERO));
+            over = readable.unwrap_or(true);
+        }
+        if !over {
+            return Ok(None);
+        }
+        // What it published before it ended.
+        match self.pop(&link)? {
+            Some(frame) => Ok(Some(frame)),
+            None => Err(RecvError::Gone),
+        }
+    }
+
+    fn done(&mut self) -> Vec<u64> {
+        let Some(link) = &self.link else {
+            return Vec::new();
+        };
+        // Ordering: acquire, partner: the consumer's release store.
+        let head = link.other.head().load(Ordering::Acquire);
+        let mut done = Vec::new();
+        while let Some((end, number)) = self.ends.front() {
+            if *end > head {
+                break;
+            }
+            done.push(*number);
+            self.ends.pop_front();
+        }
+        done
+    }
+
+    fn waiter(&self) -> Arc<dyn Wait> {
+        match &self.link {
+            Some(link) => Arc::new(Sleeper {
+                link: Arc::clone(link),
+                // Ordering: relaxed; a hint.
+                head: link.other.head().load(Ordering::Relaxed),
+            }),
+            None => stream::readable(&*self.socket),
+        }
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        if let Some(link) = &self.link {
+            // Ordering: release, partner: the other end's acquire load.
+            link.own.closed().store(1, Ordering::Release);
+            link.wake_other();
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Sleeper {
+    link: Arc<Link>,
+    /// What the other end had taken when this was made.
+    head: u64,
+}
+
+impl Wait for Sleeper {
+    fn wait(&self, limit: Duration) {
+        let link = &self.link;
+        // Ordering: acquire, partner: the waker's release increment.
+        let seen = link.other.wake().load(Ordering::Acquire);
+        // Ordering: relaxed; the fence orders it before the look.
+        link.own.asleep().store(1, Ordering::Relaxed);
+        // Ordering: partner: the fence in `wake_other`.
+        fence(Ordering::SeqCst);
+        // Ordering: acquire, as in `done` and `recv`.
+        let news = link.has_line()
+            || link.other.head().load(Ordering::Acquire) != self.head
+            || link.other.closed().load(Ordering::Acquire) != 0;
+        if !news {
+            // Whatever the kernel says, the caller looks again.
+            let woken = futex::wait(link.other.wake_ptr(), seen, Some(limit));
+            if !matches!(woken, Ok(futex::Woken::Woken)) {
+                // Ordering: relaxed; a hint of our own.
+                link.suspect.store(true, Ordering::Relaxed);
+            }
+        }
+        // Ordering: relaxed; a late clear costs the other end a needless wake-up.
+        link.own.asleep().store(0, Ordering::Relaxed);
+    }
+}

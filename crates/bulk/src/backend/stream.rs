@@ -1,0 +1,267 @@
+//! `copy:`: every frame, with the bytes of its buffer, goes through a Unix stream socket. The baseline.
+
+use super::{Backend, Bytes, Frame, Listener, RecvError, SendError, Transport, Wait};
+use crate::Code;
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::sync::Arc;
+use std::time::Duration;
+use tranship_sys::epoll::wait_readable;
+
+/// Frames longer than this are a violation: 1 GiB of buffer, and what goes around it.
+const MAX_FRAME_BYTES: usize = (1 << 30) + (1 << 16);
+/// Bytes that may wait for the socket to have room.
+const MAX_WAITING_BYTES: usize = 4 << 20;
+/// Frames received before the sender is told.
+const TELL_EVERY: u32 = 32;
+const HEADER: usize = 8;
+
+/// The backend of abstract socket names on this machine.
+#[derive(Debug, Default)]
+pub struct Copying;
+
+/// One end.
+#[derive(Debug)]
+struct End {
+    stream: UnixStream,
+    out: VecDeque<u8>,
+    inward: Vec<u8>,
+    /// Frames of ours that have been taken, as the other end says, and as was told above.
+    sent: u64,
+    taken: u64,
+    told: u64,
+    /// Frames of theirs that were taken and not told yet.
+    untold: u32,
+    hung_up: bool,
+}
+
+/// The name on this machine.
+pub(super) fn abstract_name(kind: &str, name: &str) -> Result<SocketAddr, Code> {
+    let name = format!("tranship-bulk/{kind}/{name}");
+    SocketAddr::from_abstract_name(name).map_err(|_| Code::InvalidEndpoint)
+}
+
+fn system(_: std::io::Error) -> Code {
+    Code::System
+}
+
+#[derive(Debug)]
+struct Name(Arc<UnixListener>);
+
+/// Waits for a descriptor to be readable.
+#[derive(Debug)]
+pub(super) struct Readable(pub(super) Arc<OwnedFd>);
+
+impl Wait for Readable {
+    fn wait(&self, limit: Duration) {
+        // Whatever the kernel says, the caller looks again.
+        let _ = wait_readable(&*self.0, Some(limit));
+    }
+}
+
+impl Backend for Copying {
+    fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Code> {
+        let address = abstract_name("copy", name)?;
+        let listener = UnixListener::bind_addr(&address).map_err(|_| Code::InvalidEndpoint)?;
+        listener.set_nonblocking(true).map_err(system)?;
+        Ok(Box::new(Name(Arc::new(listener))))
+    }
+
+    fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Code> {
+        let address = abstract_name("copy", name)?;
+        let stream = UnixStream::connect_addr(&address).map_err(|_| Code::InvalidEndpoint)?;
+        End::over(stream)
+    }
+
+    fn bytes(&self) -> Bytes {
+        Bytes::Carried
+    }
+}
+
+impl Listener for Name {
+    fn accept(&mut self) -> Result<Option<Box<dyn Transport>>, Code> {
+        match self.0.accept() {
+            Ok((stream, _)) => Ok(Some(End::over(stream)?)),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(system(error)),
+        }
+    }
+
+    fn waiter(&self) -> Arc<dyn Wait> {
+        readable(&*self.0)
+    }
+}
+
+/// A waiter of its own; without descriptors left, one that never waits.
+pub(super) fn readable(fd: impl AsFd) -> Arc<dyn Wait> {
+    match fd.as_fd().try_clone_to_owned() {
+        Ok(fd) => Arc::new(Readable(Arc::new(fd))),
+        Err(_) => Arc::new(Restless),
+    }
+}
+
+#[derive(Debug)]
+struct Restless;
+
+impl Wait for Restless {
+    fn wait(&self, _: Duration) {
+        std::thread::yield_now();
+    }
+}
+
+impl End {
+    fn over(stream: UnixStream) -> Result<Box<dyn Transport>, Code> {
+        stream.set_nonblocking(true).map_err(system)?;
+        Ok(Box::new(End {
+            stream,
+            out: VecDeque::new(),
+            inward: Vec::new(),
+            sent: 0,
+            taken: 0,
+            told: 0,
+            untold: 0,
+            hung_up: false,
+        }))
+    }
+
+    fn flush(&mut self) -> Result<(), SendError> {
+        while !self.out.is_empty() {
+            let (first, _) = self.out.as_slices();
+            match self.stream.write(first) {
+                Ok(n) => drop(self.out.drain(..n)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return Err(SendError::Gone),
+            }
+        }
+        Ok(())
+    }
+
+    /// Says how many frames were taken, in front of a frame or on its own (`len` 0).
+    fn put(&mut self, bytes: &[u8]) {
+        let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        self.out.extend(len.to_le_bytes());
+        self.out.extend(self.untold.to_le_bytes());
+        self.out.extend(bytes);
+        self.untold = 0;
+    }
+
+    fn fill(&mut self) {
+        let mut piece = [0; 1 << 16];
+        loop {
+            match self.stream.read(&mut piece) {
+                Ok(0) => {
+                    self.hung_up = true;
+                    return;
+                }
+                Ok(n) => self.inward.extend_from_slice(&piece[..n]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => {
+                    self.hung_up = true;
+                    return;
+                }
+            }
+            // Enough for one frame at a time, so that a fast sender is held back by the socket.
+            if self.inward.len() > MAX_WAITING_BYTES {
+                match self.whole() {
+                    Ok(None) => {}
+                    _ => return,
+                }
+            }
+        }
+    }
+
+    /// The length of the first frame, if all of it is here.
+    fn whole(&self) -> Result<Option<usize>, RecvError> {
+        let Some((header, rest)) = self.inward.split_at_checked(HEADER) else {
+            return Ok(None);
+        };
+        let len = header[..4]
+            .iter()
+            .rev()
+            .fold(0, |n, b| n << 8 | usize::from(*b));
+        match len {
+            len if len > MAX_FRAME_BYTES => Err(RecvError::Violation),
+            len if len > rest.len() => Ok(None),
+            len => Ok(Some(len)),
+        }
+    }
+
+    /// Takes the first thing that waits; an empty one only said how much was taken.
+    fn take(&mut self) -> Result<Option<Vec<u8>>, RecvError> {
+        let Some(len) = self.whole()? else {
+            return Ok(None);
+        };
+        let taken = self.inward[4..HEADER].iter().rev();
+        self.taken += taken.fold(0, |n, b| n << 8 | u64::from(*b));
+        if self.taken > self.sent {
+            return Err(RecvError::Violation);
+        }
+        let bytes = self.inward[HEADER..HEADER + len].to_vec();
+        self.inward.drain(..HEADER + len);
+        Ok(Some(bytes))
+    }
+}
+
+impl Transport for End {
+    fn send(&mut self, frame: &Frame) -> Result<(), SendError> {
+        self.flush()?;
+        if frame.bytes.len() > MAX_FRAME_BYTES || self.out.len() > MAX_WAITING_BYTES {
+            return Err(SendError::Full);
+        }
+        self.put(&frame.bytes);
+        self.sent += 1;
+        // The frame is on its way even if the other end is found to be gone now; that is learned by receiving.
+        let _ = self.flush();
+        Ok(())
+    }
+
+    fn recv(&mut self) -> Result<Option<Frame>, RecvError> {
+        let _ = self.flush();
+        loop {
+            match self.take()? {
+                Some(bytes) if bytes.is_empty() => continue,
+                Some(bytes) => {
+                    self.untold += 1;
+                    if self.untold >= TELL_EVERY {
+                        self.put(&[]);
+                        let _ = self.flush();
+                    }
+                    let fds = Vec::new();
+                    return Ok(Some(Frame { bytes, fds }));
+                }
+                None => {}
+            }
+            let before = self.inward.len();
+            if !self.hung_up {
+                self.fill();
+            }
+            if self.inward.len() > before {
+                continue;
+            }
+            if self.hung_up {
+                return Err(RecvError::Gone);
+            }
+            // Nothing waits: a good moment to say what was taken.
+            if self.untold > 0 && self.out.is_empty() {
+                self.put(&[]);
+                let _ = self.flush();
+            }
+            return Ok(None);
+        }
+    }
+
+    fn done(&mut self) -> Vec<u64> {
+        let new = self.told..self.taken;
+        self.told = self.taken;
+        new.collect()
+    }
+
+    fn waiter(&self) -> Arc<dyn Wait> {
+        readable(&self.stream)
+    }
+}
