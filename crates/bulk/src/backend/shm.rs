@@ -69,6 +69,9 @@ struct End {
     hung_up: bool,
 }
 
+/// What a message of the socket says, and the descriptors that came with it.
+type Shown = (Vec<u8>, Vec<OwnedFd>);
+
 fn system(_: std::io::Error) -> Code {
     Code::System
 }
@@ -162,8 +165,8 @@ impl End {
         shown.map_err(|_| SendError::Gone)
     }
 
-    /// One message of the socket: what it says, and the descriptors that came with it.
-    fn from_socket(&mut self) -> Result<Option<(Vec<u8>, Vec<OwnedFd>)>, RecvError> {
+    /// One message of the socket.
+    fn take_shown(&mut self) -> Result<Option<Shown>, RecvError> {
         let mut bytes = [0; 1 + MAX_FRAME_BYTES];
         match socket::recvmsg(&*self.socket, &mut bytes, true) {
             Ok(got) if got.ctrunc || got.truncated => Err(RecvError::Violation),
@@ -185,7 +188,7 @@ impl End {
         if self.made.is_none() {
             return Ok(());
         }
-        let Some((says, fds)) = self.from_socket()? else {
+        let Some((says, fds)) = self.take_shown()? else {
             return Ok(());
         };
         if !says.is_empty() {
@@ -230,7 +233,7 @@ impl End {
         if !frame.fds.is_empty() {
             // Before the lines that speak of them.
             let fds: Vec<BorrowedFd<'_>> = frame.fds.iter().map(|fd| fd.as_fd()).collect();
-            match socket::sendmsg(&*self.socket, &[b'F'], &fds, true) {
+            match socket::sendmsg(&*self.socket, b"F", &fds, true) {
                 Ok(()) => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Err(SendError::Full),
                 Err(_) => return Err(SendError::Gone),
@@ -288,7 +291,7 @@ impl End {
             let shown = match fds {
                 0 => Vec::new(),
                 // They were sent before the line.
-                _ => self.from_socket()?.ok_or(RecvError::Violation)?.1,
+                _ => self.take_shown()?.ok_or(RecvError::Violation)?.1,
             };
             if shown.len() != fds {
                 return Err(RecvError::Violation);

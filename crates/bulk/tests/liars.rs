@@ -1,0 +1,299 @@
+//! The other end lies: memory that is not what its level prescribes, frames that say anything. It costs itself the
+//! channel, or the pool its place on it, and nothing else.
+
+use proptest::prelude::*;
+use proptest::test_runner::{RngSeed, TestRunner};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex};
+use tranship_bulk::backend::{
+    Backend, Bytes, Frame, Listener, Local, RecvError, SendError, Transport, Wait,
+};
+use tranship_bulk::raw::{Event, Raw};
+use tranship_bulk::{ChannelState, Code, Constraints, Direction, Role, Trust, Wish};
+use tranship_sys::memfd::{self, Seals};
+use tranship_testkit::Random;
+
+const PAGE: usize = 4096;
+
+type Lie = Arc<Mutex<dyn FnMut(&mut Frame) + Send>>;
+
+/// `local:`, with frames changed on their way from the end that connects.
+struct Lying(Local, Lie);
+
+struct End(Box<dyn Transport>, Lie);
+
+impl std::fmt::Debug for Lying {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Lying")
+    }
+}
+
+impl std::fmt::Debug for End {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "End")
+    }
+}
+
+impl Backend for Lying {
+    fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Code> {
+        self.0.listen(name)
+    }
+
+    fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Code> {
+        Ok(Box::new(End(self.0.connect(name)?, Arc::clone(&self.1))))
+    }
+
+    fn bytes(&self) -> Bytes {
+        Bytes::Shared
+    }
+}
+
+impl Transport for End {
+    fn send(&mut self, frame: &Frame) -> Result<(), SendError> {
+        let mut frame = frame.clone();
+        (self.1.lock().expect("lie"))(&mut frame);
+        self.0.send(&frame)
+    }
+
+    fn recv(&mut self) -> Result<Option<Frame>, RecvError> {
+        self.0.recv()
+    }
+
+    fn done(&mut self) -> Vec<u64> {
+        self.0.done()
+    }
+
+    fn waiter(&self) -> Arc<dyn Wait> {
+        self.0.waiter()
+    }
+}
+
+struct Pair {
+    honest: Raw,
+    liar: Raw,
+    ends: (u64, u64),
+}
+
+fn pair(trust: Trust, lie: Lie, name: &str) -> Pair {
+    let (honest, liar) = (Raw::new(), Raw::new());
+    honest.add_backend("test", Arc::new(Local));
+    liar.add_backend("test", Arc::new(Lying(Local, lie)));
+    let wish = Wish {
+        role: Role::Generic,
+        trust,
+        constraints: Constraints::default(),
+    };
+    let address = format!("test:liar-{name}");
+    let here = honest
+        .create(&address, Direction::Sink, wish, 16, None)
+        .expect("create");
+    let (there, _) = liar.bind(&address, wish, None).expect("bind");
+    let pair = Pair {
+        honest,
+        liar,
+        ends: (here, there),
+    };
+    pair.settle();
+    pair
+}
+
+impl Pair {
+    fn settle(&self) {
+        for _ in 0..64 {
+            let _ = self.honest.turn(self.ends.0);
+            let _ = self.liar.turn(self.ends.1);
+        }
+    }
+}
+
+/// Memory that is not as it should be.
+fn bad_memory() -> Vec<(&'static str, OwnedFd)> {
+    let fixed = Seals::SHRINK | Seals::GROW | Seals::SEAL;
+    let make = |len: u64, backed: bool, seals: Seals| {
+        let fd = memfd::create("liar").expect("memfd");
+        match backed {
+            true => memfd::fallocate(&fd, len).expect("fallocate"),
+            false => memfd::set_len(&fd, len).expect("size"),
+        }
+        memfd::add_seals(&fd, seals).expect("seals");
+        fd
+    };
+    let pages = 2 * PAGE as u64;
+    vec![
+        ("no seals", make(pages, true, Seals::empty())),
+        (
+            "it may shrink",
+            make(pages, true, Seals::GROW | Seals::SEAL),
+        ),
+        (
+            "more may be sealed",
+            make(pages, true, Seals::SHRINK | Seals::GROW),
+        ),
+        ("too short", make(PAGE as u64, true, fixed)),
+        ("too long", make(2 * pages, true, fixed)),
+        ("nothing behind it", make(pages, false, fixed)),
+        (
+            "not memory",
+            std::fs::File::open("/proc/self/status")
+                .expect("a file")
+                .into(),
+        ),
+        ("sealed for all", make(pages, true, fixed | Seals::WRITE)),
+    ]
+}
+
+#[test]
+fn memory_is_checked_before_it_is_believed() {
+    for trust in Trust::ALL {
+        for (what, fd) in bad_memory() {
+            let fd = Arc::new(fd);
+            let shown = Arc::clone(&fd);
+            let lie = Arc::new(Mutex::new(move |frame: &mut Frame| {
+                if !frame.fds.is_empty() {
+                    frame.fds = vec![Arc::clone(&shown)];
+                }
+            }));
+            let pair = pair(trust, lie, &format!("{trust:?}-{what}"));
+            let pool = pair.liar.new_pool(2, PAGE as u64, false).expect("pool");
+            let asked = pair.liar.assign(pair.ends.1, pool).expect("assign");
+            pair.settle();
+            assert_eq!(
+                asked.result(),
+                Some(Err(Code::PoolMap)),
+                "{what} in {trust:?}"
+            );
+            assert_eq!(
+                pair.honest.channel_state(pair.ends.0),
+                Some(ChannelState::Connected)
+            );
+            assert_eq!(pair.honest.pool(pool), None);
+            let buffer = (pool, pair.liar.alloc(pool).expect("alloc"));
+            assert_eq!(
+                pair.liar.move_(pair.ends.1, buffer, &[]).map(|_| ()),
+                Err(Code::PoolNotAssigned)
+            );
+        }
+    }
+}
+
+/// Memory of nobody, where the pool is known by another way.
+#[test]
+fn a_known_pool_is_the_same_memory() {
+    for trust in [Trust::Full, Trust::Half, Trust::Producer] {
+        let lying = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let on = Arc::clone(&lying);
+        let fixed = Seals::SHRINK | Seals::GROW | Seals::SEAL;
+        let other = memfd::create("liar").expect("memfd");
+        memfd::fallocate(&other, 2 * PAGE as u64).expect("fallocate");
+        let one_writer = if trust == Trust::Producer {
+            Seals::FUTURE_WRITE
+        } else {
+            Seals::empty()
+        };
+        memfd::add_seals(&other, fixed | one_writer).expect("seals");
+        let other = Arc::new(other);
+        let lie = Arc::new(Mutex::new(move |frame: &mut Frame| {
+            if !frame.fds.is_empty() && on.load(std::sync::atomic::Ordering::Relaxed) {
+                frame.fds = vec![Arc::clone(&other)];
+            }
+        }));
+        let pair = pair(trust, lie, &format!("known-{trust:?}"));
+        let wish = Wish {
+            role: Role::Generic,
+            trust,
+            constraints: Constraints::default(),
+        };
+        let address = format!("test:liar-second-{trust:?}");
+        let here = pair
+            .honest
+            .create(&address, Direction::Sink, wish, 16, None)
+            .expect("create");
+        let (there, _) = pair.liar.bind(&address, wish, None).expect("bind");
+        let pool = pair.liar.new_pool(2, PAGE as u64, false).expect("pool");
+        let first = pair.liar.assign(pair.ends.1, pool).expect("assign");
+        let settle = || {
+            for _ in 0..16 {
+                pair.settle();
+                let _ = (pair.honest.turn(here), pair.liar.turn(there));
+            }
+        };
+        settle();
+        assert_eq!(first.result(), Some(Ok(())));
+        lying.store(true, std::sync::atomic::Ordering::Relaxed);
+        let second = pair.liar.assign(there, pool).expect("assign");
+        settle();
+        assert_eq!(second.result(), Some(Err(Code::PoolMap)));
+        assert_eq!(
+            pair.honest.channel_state(pair.ends.0),
+            Some(ChannelState::Connected)
+        );
+    }
+}
+
+/// Whatever arrives, nothing panics; what is not allowed ends the channel, and other channels go on.
+#[test]
+fn frames_may_say_anything() {
+    let seed = Random::printed("liars").seed();
+    let config = ProptestConfig {
+        cases: if std::env::var_os("TRANSHIP_TORTURE").is_some() {
+            100_000
+        } else {
+            2000
+        },
+        rng_seed: RngSeed::Fixed(seed),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    };
+    let changes = prop::collection::vec((0..40usize, 0..64usize, any::<u8>(), 0..4u8), 1..6);
+    let all = (0..4usize, changes);
+    let count = std::sync::atomic::AtomicU64::new(0);
+    let outcome = TestRunner::new(config).run(&all, |(trust, changes)| {
+        let number = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let mut frames = 0;
+        let lie = Arc::new(Mutex::new(move |frame: &mut Frame| {
+            for (at, byte, value, how) in &changes {
+                if *at != frames {
+                    continue;
+                }
+                let len = frame.bytes.len();
+                match how {
+                    0 if len > 0 => frame.bytes[byte % len] = *value,
+                    1 if len > 0 => frame.bytes[byte % len] ^= 1 << (value % 8),
+                    2 => frame.bytes.truncate(*byte),
+                    _ => frame.fds.clear(),
+                }
+            }
+            frames += 1;
+        }));
+        let pair = pair(Trust::ALL[trust], lie, &format!("any-{number}"));
+        let (here, there) = pair.ends;
+        if let Ok(pool) = pair.liar.new_pool(2, PAGE as u64, false) {
+            let _ = pair.liar.assign(there, pool);
+            pair.settle();
+            for round in 0..8 {
+                if let Ok(index) = pair.liar.alloc(pool) {
+                    let _ = pair.liar.move_(there, (pool, index), &[round]);
+                }
+                let _ = pair.liar.copy(there, (pool, 0), &[round]);
+                pair.settle();
+                while let Some(event) = pair.honest.poll_event(here) {
+                    match event {
+                        Event::Moved(pool, index, _) => {
+                            let _ = pair.honest.write((pool, index), 0, b"mine");
+                            let _ = pair.honest.pass(here, (pool, index), &[]);
+                        }
+                        Event::Copied(pool, index, _) => {
+                            let _ = pair.honest.release(here, (pool, index));
+                        }
+                        _ => {}
+                    }
+                }
+                while pair.liar.poll_event(there).is_some() {}
+            }
+        }
+        Ok(())
+    });
+    if let Err(what) = outcome {
+        panic!("{what}");
+    }
+}

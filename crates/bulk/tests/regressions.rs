@@ -1,0 +1,247 @@
+//! What the original implementation got wrong, one test each; over every backend.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tranship_bulk::backend::{Backend, Copying, Local, Shm};
+use tranship_bulk::raw::{Event, Raw};
+use tranship_bulk::{BufferState, Code, Constraints, Direction, Role, Trust, Wish};
+
+const PAGE: u64 = 4096;
+
+struct Pair {
+    a: Raw,
+    b: Raw,
+    source: u64,
+    sink: u64,
+}
+
+fn connect(backend: &Arc<dyn Backend>, a: &Raw, b: &Raw, trust: Trust) -> (u64, u64) {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let address = format!("test:regressions-{}-{count}", std::process::id());
+    let wish = Wish {
+        role: Role::Generic,
+        trust,
+        constraints: Constraints::default(),
+    };
+    for raw in [a, b] {
+        raw.add_backend("test", Arc::clone(backend));
+    }
+    let source = a
+        .create(&address, Direction::Source, wish, 8, None)
+        .expect("create");
+    let (sink, asked) = b.bind(&address, wish, None).expect("bind");
+    while asked.result().is_none() {
+        let _ = (a.turn(source), b.turn(sink));
+    }
+    (source, sink)
+}
+
+impl Pair {
+    fn new(backend: &Arc<dyn Backend>, trust: Trust) -> Pair {
+        let (a, b) = (Raw::new(), Raw::new());
+        let (source, sink) = connect(backend, &a, &b, trust);
+        Pair { a, b, source, sink }
+    }
+
+    fn settle(&self) {
+        for _ in 0..64 {
+            let _ = (self.a.turn(self.source), self.b.turn(self.sink));
+        }
+    }
+
+    fn assigned(&self, buffers: u32) -> u64 {
+        let pool = self.a.new_pool(buffers, PAGE, false).expect("pool");
+        let asked = self.a.assign(self.source, pool).expect("assign");
+        self.settle();
+        assert_eq!(asked.result(), Some(Ok(())));
+        pool
+    }
+
+    fn own(&self, pool: u64) -> (u64, u32) {
+        (pool, self.a.alloc(pool).expect("alloc"))
+    }
+}
+
+/// Each backend, each level of trust.
+fn everywhere(test: impl Fn(&Arc<dyn Backend>, Trust)) {
+    let backends: [Arc<dyn Backend>; 3] = [Arc::new(Local), Arc::new(Shm), Arc::new(Copying)];
+    for backend in &backends {
+        for trust in Trust::ALL {
+            test(backend, trust);
+        }
+    }
+}
+
+/// Half trust could not be used at all, and a pool without a level was shown to everybody.
+#[test]
+fn every_level_works_and_none_is_shown_before_it_has_one() {
+    everywhere(|backend, trust| {
+        let p = Pair::new(backend, trust);
+        let pool = p.assigned(1);
+        let own = p.own(pool);
+        p.a.write(own, 0, b"x").expect("write");
+        p.a.move_(p.source, own, &[]).expect("move");
+        p.settle();
+        assert_eq!(p.b.buffer_state(own), Some(BufferState::ReadWrite));
+        let unassigned = p.a.new_pool(1, PAGE, false).expect("pool");
+        p.settle();
+        assert_eq!(p.b.pool(unassigned), None);
+    });
+}
+
+/// Looking up a pool behind another one in the list went on for ever.
+#[test]
+fn pools_are_found_in_any_order() {
+    everywhere(|backend, trust| {
+        let p = Pair::new(backend, trust);
+        let pools = [0; 4].map(|_| p.assigned(1));
+        for pool in pools.into_iter().rev() {
+            let own = p.own(pool);
+            p.a.move_(p.source, own, &[]).expect("move");
+        }
+        p.settle();
+        let moved = std::iter::from_fn(|| p.b.poll_event(p.sink));
+        assert_eq!(
+            moved
+                .filter(|event| matches!(event, Event::Moved(..)))
+                .count(),
+            4
+        );
+    });
+}
+
+/// One past the last buffer was taken for one.
+#[test]
+fn an_index_past_the_end_is_no_buffer() {
+    everywhere(|backend, trust| {
+        let p = Pair::new(backend, trust);
+        let pool = p.assigned(2);
+        for index in [2, u32::MAX] {
+            let wrong = (pool, index);
+            let all = [
+                p.a.move_(p.source, wrong, &[]).map(|_| ()),
+                p.a.copy(p.source, wrong, &[]).map(|_| ()),
+                p.b.pass(p.sink, wrong, &[]).map(|_| ()),
+                p.b.release(p.sink, wrong).map(|_| ()),
+            ];
+            assert_eq!(all, [Err(Code::BufferInvalid); 4]);
+            assert_eq!(p.a.write(wrong, 0, b"x"), Err(Code::BufferNotOwned));
+        }
+    });
+}
+
+/// Assigning twice said yes and never called back.
+#[test]
+fn assigning_twice_is_an_error() {
+    everywhere(|backend, trust| {
+        let p = Pair::new(backend, trust);
+        let pool = p.assigned(1);
+        assert_eq!(
+            p.a.assign(p.source, pool).map(|_| ()),
+            Err(Code::PoolAlreadyAssigned)
+        );
+        assert_eq!(
+            p.b.assign(p.sink, pool).map(|_| ()),
+            Err(Code::PoolAlreadyAssigned)
+        );
+    });
+}
+
+/// An owner could release its own buffer, which was then nobody's; and could move it while copies were out.
+#[test]
+fn an_owner_neither_releases_nor_moves_what_it_copied() {
+    everywhere(|backend, trust| {
+        let p = Pair::new(backend, trust);
+        let pool = p.assigned(1);
+        let own = p.own(pool);
+        p.a.copy(p.source, own, &[]).expect("copy");
+        let (there, back) = connect(backend, &p.b, &p.a, trust);
+        assert_eq!(
+            p.a.release(p.source, own).map(|_| ()),
+            Err(Code::ChannelDirection)
+        );
+        assert_eq!(
+            p.a.release(back, own).map(|_| ()),
+            Err(Code::PoolNotAssigned)
+        );
+        assert_eq!(
+            p.a.move_(p.source, own, &[]).map(|_| ()),
+            Err(Code::BufferState)
+        );
+        assert_eq!(p.a.buffer_state(own), Some(BufferState::ReadOnlyOwned));
+        let _ = p.b.turn(there);
+    });
+}
+
+/// Two copies and one release left the owner reading for ever; one release too many wrapped the count.
+#[test]
+fn as_many_releases_as_copies() {
+    everywhere(|backend, trust| {
+        let p = Pair::new(backend, trust);
+        let pool = p.assigned(1);
+        let own = p.own(pool);
+        for _ in 0..2 {
+            p.a.copy(p.source, own, &[]).expect("copy");
+        }
+        p.settle();
+        for left in [BufferState::ReadOnlyOwned, BufferState::ReadWrite] {
+            p.b.release(p.sink, own).expect("release");
+            p.settle();
+            assert_eq!(p.a.buffer_state(own), Some(left));
+        }
+        assert_eq!(
+            p.b.release(p.sink, own).map(|_| ()),
+            Err(Code::BufferNotACopy)
+        );
+    });
+}
+
+/// A pool's first channel was not counted, so that it could go while it was used.
+#[test]
+fn a_pool_stays_while_its_first_channel_uses_it() {
+    everywhere(|backend, trust| {
+        let p = Pair::new(backend, trust);
+        let pool = p.assigned(1);
+        assert_eq!(p.a.destroy_pool(pool), Err(Code::PoolInUse));
+        let own = p.own(pool);
+        p.a.move_(p.source, own, &[]).expect("move");
+        p.settle();
+        let asked = p.b.remove(p.sink, pool);
+        assert_eq!(asked.map(|_| ()), Err(Code::PoolInUse));
+        assert_eq!(p.b.destroy_pool(pool), Err(Code::PoolInvalid));
+    });
+}
+
+/// Metadata was kept by pointer until it was sent.
+#[test]
+fn metadata_is_copied_at_the_call() {
+    everywhere(|backend, trust| {
+        let p = Pair::new(backend, trust);
+        let pool = p.assigned(1);
+        let own = p.own(pool);
+        let mut meta = [1, 2, 3];
+        p.a.move_(p.source, own, &meta).expect("move");
+        meta.fill(9);
+        p.settle();
+        let mut events = std::iter::from_fn(|| p.b.poll_event(p.sink));
+        let moved = events.find(|event| matches!(event, Event::Moved(..)));
+        assert_eq!(moved, Some(Event::Moved(own.0, own.1, vec![1, 2, 3])));
+        assert_eq!(meta, [9; 3]);
+    });
+}
+
+/// Buffers, copies and the owner's state survive a send that fails: see `a_full_channel_changes_nothing` of the suite.
+#[test]
+fn what_cannot_be_sent_to_the_dead_stays() {
+    let p = Pair::new(&(Arc::new(Local) as Arc<dyn Backend>), Trust::Half);
+    let pool = p.assigned(1);
+    let own = p.own(pool);
+    drop(p.b);
+    assert_eq!(
+        p.a.move_(p.source, own, &[]).map(|_| ()),
+        Err(Code::PeerGone)
+    );
+    assert_eq!(p.a.buffer_state(own), Some(BufferState::ReadWrite));
+    p.a.write(own, 0, b"still ours").expect("write");
+}
