@@ -20,12 +20,32 @@
 //!   └────────────────────┘ └────────────────────┘
 //! ```
 //!
-//! An item is a slot number, a `u32`; what it stands for is up to the user, and nothing is ever written into
+//! To a [`Zone`] an item is a number, a `u32`; what it stands for is up to the backend, and nothing is ever written into
 //! items. [`Classes`] maps sizes to classes; [`RunAllocator`], [`SlotNumbers`] and [`Keg`] are plain structures which
-//! their owner locks; [`Zone`] is what threads share.
+//! their owner locks. The cbufs of pools are made of these.
 //!
-//! NOT here: shared memory, mapping, liveness of what was sent, quotas, blocking. They sit behind [`Backend`],
-//! [`SlabSource`] and [`SlabHooks`].
+//! For items in a process's own memory there is all of it put together: an [`Arena`] (private memory, a memfd, or
+//! somebody else's [`Memory`](arena::Memory)), [`ItemKeg`]s over it, and [`ItemZone`]s over these, which hand out addresses:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use tranship_zone::{Arena, Bytes, ItemKeg, ItemOptions, ItemZone};
+//!
+//! let arena = Arc::new(Arena::private(1 << 30)?);
+//! let keg = ItemKeg::new(&arena, 256, 64)?;
+//! let zone = ItemZone::new(&keg, Bytes, ItemOptions::named("example").max(100_000));
+//! let item = zone.alloc(()).expect("there are 100000");
+//! assert_eq!(arena.tag_of(item.as_ptr()), keg.tag());
+//! // SAFETY: allocated from this zone, freed once.
+//! unsafe { zone.free(item) };
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [`Object`] says what happens to items on their way, [`item::Request`] how long an allocation may wait, [`reaper`] when memory
+//! goes back and what a fork does, [`item::DebugOptions`] how wrong use is found.
+//!
+//! NOT here: shared memory between domains, liveness of what was sent, quotas. They sit behind [`Backend`],
+//! [`SlabSource`], [`SlabHooks`] and [`Memory`](arena::Memory).
 
 pub mod arena;
 mod bits;

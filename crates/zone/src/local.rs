@@ -20,6 +20,34 @@ thread_local! {
     static OWNED: Owned = const { Owned { caches: RefCell::new(Caches { owned: Vec::new(), table: Vec::new() }) } };
 }
 
+thread_local! {
+    static RECLAIMING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// As long as this lives the calling thread gets no new caches: what it frees while it gives back goes straight back.
+pub(crate) struct Reclaiming {
+    before: bool,
+}
+
+impl Reclaiming {
+    pub(crate) fn begin() -> Self {
+        Self {
+            before: RECLAIMING.replace(true),
+        }
+    }
+
+    /// Whether the calling thread is in it.
+    pub(crate) fn is_on() -> bool {
+        RECLAIMING.get()
+    }
+}
+
+impl Drop for Reclaiming {
+    fn drop(&mut self) {
+        RECLAIMING.set(self.before);
+    }
+}
+
 struct Owned {
     caches: RefCell<Caches>,
 }

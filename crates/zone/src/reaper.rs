@@ -13,6 +13,7 @@
 
 use crate::config::Level;
 use crate::item::{ItemKeg, ItemStats};
+use crate::local::Reclaiming;
 use crate::lock::Lock;
 use crate::own_work::OwnWork;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -121,10 +122,12 @@ pub fn period_over() -> bool {
     }
     PERIODS.fetch_add(1, Ordering::Relaxed);
     let work = OwnWork::begin();
+    let reclaiming = Reclaiming::begin();
     let mut more = false;
     for zone in zones().iter().filter(|zone| !zone.is_allocator()) {
         more |= zone.period();
     }
+    drop(reclaiming);
     drop(work);
     // Ordering: as any lock; pairs with the acquire above.
     KEEPING.store(false, Ordering::Release);

@@ -135,10 +135,17 @@ fn items_are_distinct_aligned_and_found_by_address() {
         drop(zone);
         assert_eq!(keg.used_items(), 0);
         drop(keg);
-        assert_eq!(arena.stats().used_pages, 0, "{bytes} bytes");
+        // Whoever keeps time may hold the keg a moment longer, and may have given memory back already.
+        while arena.stats().used_pages > 0 {
+            std::thread::yield_now();
+        }
     }
-    assert!(arena.purge() > 0);
-    assert_eq!(arena.stats().committed_pages, 0);
+    arena.purge();
+    let stats = arena.stats();
+    assert!(
+        stats.committed_pages == 0 && stats.given_back_pages > 0,
+        "{stats:?}"
+    );
 }
 
 #[test]

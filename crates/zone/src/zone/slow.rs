@@ -186,12 +186,15 @@ impl<B: Backend> Inner<B> {
         Some(item)
     }
 
-    /// This thread's cache, made if there is none; `None` if the thread is ending.
+    /// This thread's cache, made if there is none; `None` if the thread is ending, or is giving back.
     fn cache(&self) -> Option<Arc<Cache>> {
         let index = self.identity.index;
         let mine = |cache: &Arc<Cache>| std::ptr::addr_eq(cache.home.as_ptr(), self);
         if let Some(cache) = local::get(index).filter(mine) {
             return Some(cache);
+        }
+        if local::Reclaiming::is_on() {
+            return None;
         }
         let home: Weak<dyn Home> = self.me.clone();
         let cache = Arc::new(Cache::new(home));
