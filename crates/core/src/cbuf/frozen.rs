@@ -273,11 +273,7 @@ impl Drop for Cbuf {
         match self.home() {
             Home::Own(pool) => {
                 // SAFETY: pools outlive their outstanding slots.
-                unsafe { pool.as_ref() }.release(
-                    self.slot(),
-                    self.tag.class(),
-                    self.tag.has(Tag::CAME_BACK),
-                )
+                unsafe { pool.as_ref() }.release(self.slot(), self.tag.class());
             }
             // SAFETY: as above.
             Home::Foreign(pool) => unsafe { pool.as_ref() }.release(self.slot()),

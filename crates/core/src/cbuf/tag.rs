@@ -19,8 +19,6 @@ impl Tag {
     pub(crate) const FOREIGN: u64 = 1 << 56;
     /// The bytes may be read as a slice.
     pub(crate) const TRUSTED: u64 = 1 << 57;
-    /// A buffer of our own that another domain sent back to us.
-    pub(crate) const CAME_BACK: u64 = 1 << 58;
 
     /// A buffer of our own, with its size class, so that freeing it needs no look-up.
     #[inline(always)]
@@ -78,17 +76,15 @@ mod tests {
                     (tag.slot(), tag.generation(), tag.class()),
                     (slot, generation, 0)
                 );
-                assert!(tag.has(Tag::FOREIGN) && tag.has(Tag::TRUSTED) && !tag.has(Tag::CAME_BACK));
+                assert!(tag.has(Tag::FOREIGN) && tag.has(Tag::TRUSTED));
             }
             for class in [0, 1, 255] {
-                let tag = Tag::own(slot, class, 0).with(Tag::CAME_BACK);
+                let tag = Tag::own(slot, class, 0).with(Tag::TRUSTED);
                 assert_eq!(
                     (tag.slot(), tag.generation(), tag.class()),
                     (slot, 0, class)
                 );
-                assert!(
-                    !tag.has(Tag::FOREIGN) && !tag.has(Tag::TRUSTED) && tag.has(Tag::CAME_BACK)
-                );
+                assert!(!tag.has(Tag::FOREIGN) && tag.has(Tag::TRUSTED));
             }
         }
     }

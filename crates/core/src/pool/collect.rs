@@ -5,7 +5,7 @@ use super::roster::{Counts, Refs};
 use crate::domain::lock;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 use tranship_ledger::{Batch, Generations, Roster, Words};
 use tranship_proto::{ChannelId, DomainId};
@@ -88,7 +88,7 @@ impl Generations for Own<'_> {
 impl Words for Own<'_> {
     #[inline(always)]
     fn load(&self, slot: u32) -> u32 {
-        self.0.private(slot).local.load(Ordering::SeqCst)
+        self.0.private(slot).handles()
     }
 }
 
@@ -182,11 +182,6 @@ impl OwnPool {
         gc.batch.clear();
         let candidates = std::mem::take(&mut gc.candidates);
         gc.roster.prefetch(&candidates);
-        for &slot in &candidates {
-            self.private(slot).unqueue();
-        }
-        // Ordering: `queued` before `local`; partner is a release's decrement of `local` before its swap of `queued`.
-        fence(Ordering::SeqCst);
         let verdict = gc.roster.collect(
             &candidates,
             &Own(self),
@@ -210,9 +205,8 @@ impl OwnPool {
             }
         }
         for &slot in alive {
-            let private = &self.slots[slot as usize];
             // A handle that came back queues it again when it goes.
-            if private.local.load(Ordering::SeqCst) == 0 && private.try_queue() {
+            if self.private(slot).stays_queued() {
                 gc.held.push_back(slot);
             }
         }

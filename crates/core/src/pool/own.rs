@@ -1,7 +1,7 @@
 //! A pool of one's own: the writer's side.
 
 use super::collect::Gc;
-use super::slots::{HUGE, Slot};
+use super::slots::{HUGE, LetGo, Slot};
 use super::wait::Waiters;
 use crate::cbuf::{Cbuf, CbufMut, Tag};
 use crate::domain::{DomainCore, PoolShape, lock};
@@ -412,21 +412,18 @@ impl OwnPool {
     /// Whether the caller's handle is the only one and the buffer was never sent.
     #[inline(always)]
     pub(crate) fn is_private(&self, slot: u32) -> bool {
-        // Ordering: Acquire pairs with the Release of other handles' drops: what they did to the generation
-        // before is seen by the load after.
-        self.private(slot).local.load(Ordering::Acquire) == 1
-            && !generation::is_published(self.generation(slot))
+        self.private(slot).is_single() && !generation::is_published(self.generation(slot))
     }
 
     /// Another handle.
     pub(crate) fn retain(&self, slot: u32) {
-        self.private(slot).local.fetch_add(1, Ordering::Relaxed); // the caller holds one
+        self.private(slot).hold();
     }
 
     /// A buffer is frozen: from here on its handles are counted. A writable one is unique by its type.
     #[inline(always)]
     pub(crate) fn begin_sharing(&self, slot: u32) {
-        self.private(slot).local.store(1, Ordering::Relaxed); // nobody else knows the slot
+        self.private(slot).begin();
     }
 
     /// A writable buffer goes, which nobody else can know.
@@ -439,42 +436,28 @@ impl OwnPool {
 
     /// A handle goes. The last one frees a buffer that was never sent, and queues one that was.
     #[inline(always)]
-    pub(crate) fn release(&self, slot: u32, class: u8, came_back: bool) {
+    pub(crate) fn release(&self, slot: u32, class: u8) {
         if self.fork.is_child() {
             return;
         }
         if self.is_private(slot) {
-            self.private(slot).local.store(0, Ordering::Relaxed);
+            self.private(slot).end();
             self.free_private(slot, class);
         } else {
-            self.release_shared(slot, class, came_back);
+            self.release_shared(slot, class);
         }
     }
 
     #[inline(never)]
-    fn release_shared(&self, slot: u32, class: u8, came_back: bool) {
-        let private = self.private(slot);
-        let published = generation::is_published(self.generation(slot));
-        if published && !came_back && private.local.load(Ordering::Acquire) == 1 {
-            // The last of the handles that never travelled, so nobody has queued the slot. Marked before the handle
-            // goes: the buffer may come back at any moment, and that handle must not queue it as well. We
-            // queue it whatever happens; the collector bears a slot that is held.
-            private.set_queued();
-            // Ordering: SeqCst as below; with it the mark is seen by who lets the last handle go after us.
-            private.local.fetch_sub(1, Ordering::SeqCst);
-            self.sent.push(slot);
-            return self.news_for_waiters();
-        }
-        // Ordering: AcqRel among handles; SeqCst against the collector's look at `local` after it unqueued.
-        if private.local.fetch_sub(1, Ordering::SeqCst) != 1 {
-            return;
-        }
-        if !generation::is_published(self.generation(slot)) {
-            self.free_private(slot, class);
-        } else if private.try_queue() {
-            // It was not queued from before it travelled, nor by another handle that went at this moment.
-            self.sent.push(slot);
-            self.news_for_waiters();
+    fn release_shared(&self, slot: u32, class: u8) {
+        let is_sent = || generation::is_published(self.generation(slot));
+        match self.private(slot).let_go(is_sent) {
+            LetGo::Left => {}
+            LetGo::Unsent => self.free_private(slot, class),
+            LetGo::ToQueue => {
+                self.sent.push(slot);
+                self.news_for_waiters();
+            }
         }
     }
 
@@ -524,9 +507,7 @@ impl OwnPool {
     /// The only handle of a buffer that is being published for the first time goes.
     #[inline(always)]
     pub(crate) fn let_go_fresh(&self, slot: u32) {
-        let private = self.private(slot);
-        private.set_queued();
-        private.local.store(0, Ordering::Release);
+        self.private(slot).let_go_queued();
     }
 
     /// Puts a published buffer without handles where the collector finds it.
@@ -567,7 +548,7 @@ impl OwnPool {
                 max_bytes: self.max_bytes,
             });
         }
-        private.local.fetch_add(1, Ordering::SeqCst);
+        private.hold();
         #[allow(clippy::cast_possible_truncation)]
         let len = length as usize;
         // SAFETY: the reference was just counted; the range is inside the slot's memory.
@@ -576,7 +557,7 @@ impl OwnPool {
                 self.at(offset),
                 len,
                 NonNull::from(self),
-                Tag::own(slot, private.class(), Tag::CAME_BACK),
+                Tag::own(slot, private.class(), 0),
             )
         })
     }
@@ -596,7 +577,7 @@ impl OwnPool {
         }
         let private = self.private(slot);
         let length = self.entry(slot).length.load(Ordering::Relaxed); // own word
-        private.local.fetch_add(1, Ordering::SeqCst);
+        private.hold();
         #[allow(clippy::cast_possible_truncation)] // 64-bit only
         let len = length as usize;
         // SAFETY: the reference was just counted; an entry's length is what its slot has.
@@ -605,7 +586,7 @@ impl OwnPool {
                 self.at(private.offset()),
                 len,
                 NonNull::from(self),
-                Tag::own(slot, private.class(), Tag::CAME_BACK),
+                Tag::own(slot, private.class(), 0),
             )
         })
     }

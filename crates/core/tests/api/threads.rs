@@ -124,3 +124,56 @@ fn a_buffer_may_be_filled_frozen_and_dropped_by_different_threads() {
     });
     pool.try_alloc(4 * CHUNK).expect("all free");
 }
+
+/// The writer's own buffers come back and go in other threads than the one that collects: nobody looks at a slot after
+/// its last handle went, for it may be somebody else's by then.
+#[test]
+fn own_buffers_that_come_back_go_in_any_thread() {
+    let _dog = dog();
+    let (a, b) = pair();
+    // Few buffers in turn: almost every allocation is a collection.
+    let pool = pool(&a, 1);
+    pool.allow_forward(b.id()).expect("allow");
+    let (mut sender, mut through) = link(&a, &b, "through");
+    let (mut onward, mut back) = link(&b, &a, "back");
+    thread::scope(|s| {
+        let droppers = [0, 1].map(|_| {
+            let (to, bufs) = sync_channel::<(Cbuf, u64)>(2);
+            s.spawn(move || {
+                for (buf, id) in bufs {
+                    payload::verify(buf.bytes().expect("own"), id).expect("in another thread");
+                }
+            });
+            to
+        });
+        let kept = droppers[0].clone();
+        let pool = &pool;
+        s.spawn(move || {
+            for id in 0..3000 {
+                let mut buf = pool.alloc(6000).expect("alloc");
+                payload::fill(&mut buf, id, id);
+                let buf = buf.freeze();
+                if id % 3 == 0 {
+                    kept.send((buf.clone(), id)).expect("dropper");
+                }
+                sender.send_with(buf, id).expect("send");
+            }
+        });
+        s.spawn(move || {
+            while let Ok(message) = through.recv() {
+                let id = message.meta;
+                onward.send_with(buf(message), id).expect("forward");
+            }
+        });
+        s.spawn(move || {
+            while let Ok(message) = back.recv() {
+                let id = message.meta;
+                let got = buf(message);
+                for to in &droppers {
+                    to.send((got.clone(), id)).expect("dropper");
+                }
+            }
+        });
+    });
+    until(|| pool.try_alloc(CHUNK).is_ok());
+}
