@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 use tranship_manager::Config;
-use tranship_proto::{Event, MAX_MESSAGE_BYTES, Request, decode, encode};
+use tranship_proto::{Event, Request, decode, encode};
 use tranship_region::View;
 use tranship_region::layout::aggregate;
 use tranship_sync::{Consumer, Line, Lines, Producer, Publish, Push};
@@ -17,7 +17,10 @@ pub fn wire(data: &[u8]) {
     if let Ok(event) = decode::<Event>(data) {
         assert_eq!(decode(&encode(&event)), Ok(event));
     }
-    assert!(data.len() <= MAX_MESSAGE_BYTES || decode::<Request>(data).is_err());
+    if decode::<Request>(data).is_ok() {
+        let longer = [data, &[0]].concat();
+        assert!(decode::<Request>(&longer).is_err(), "bytes after the end");
+    }
 }
 
 /// The list of an aggregate, as it lies in a buffer.

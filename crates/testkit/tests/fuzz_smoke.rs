@@ -105,7 +105,11 @@ fn datagrams() {
     ];
     let mut seeds: Vec<_> = requests.iter().map(encode).collect();
     seeds.extend(events.iter().map(encode));
-    seeds.push(vec![0xff; MAX_MESSAGE_BYTES + 1]);
+    // 20,000 zeros with their count in front would be a message, were it not too long.
+    let mut long = vec![0xa0, 0x9c, 0x01];
+    long.resize(3 + 20_000, 0);
+    let refused = Err(DecodeError::TooLong { bytes: long.len() });
+    assert_eq!(decode::<Vec<u8>>(&long), refused);
     run("datagrams", &seeds, targets::wire);
 }
 

@@ -99,6 +99,9 @@ const FIRST_EPOCH: u64 = 1;
 /// The place in the board of a pool that has none at the moment.
 const NO_ENTRY: u32 = u32::MAX;
 
+/// The largest pool: fewer than 2^32 pages, also when it is rounded up to whole chunks.
+const MAX_BYTES: u64 = (1 << 44) - (64 << 20);
+
 impl OwnPool {
     pub(crate) fn create(
         domain: &'static DomainCore,
@@ -119,12 +122,12 @@ impl OwnPool {
                 64 << 20,
             ));
         }
-        if options.max_bytes == 0 || options.max_bytes > 1 << 44 {
+        if options.max_bytes == 0 || options.max_bytes > MAX_BYTES {
             return Err(bad(
                 "the pool's maximum in bytes",
                 options.max_bytes,
                 1,
-                1 << 44,
+                MAX_BYTES,
             ));
         }
         let max_bytes = options.max_bytes.next_multiple_of(chunk);

@@ -301,6 +301,7 @@ fn nonsense_is_refused_with_the_numbers() {
     let bad = [
         PoolOptions::new(0),
         PoolOptions::new(1 << 60),
+        PoolOptions::new(1 << 44),
         PoolOptions::new(1 << 20).chunk_bytes(4096),
         PoolOptions::new(1 << 20).chunk_bytes(100_000),
         PoolOptions::new(1 << 20).chunk_bytes(1 << 40),
