@@ -1,6 +1,7 @@
 //! Handles of buffers: one that is owned, and one that was copied.
 
 use crate::domain::Shared;
+use crate::memory::Memory;
 use crate::{BufferState, Code};
 use std::sync::Arc;
 use tranship_region::View;
@@ -13,6 +14,8 @@ pub struct Buffer {
     pub(crate) domain: Arc<Shared>,
     pub(crate) at: (u64, u32),
     pub(crate) live: bool,
+    /// Stays mapped as long as the handle, also when the pool ends.
+    pub(crate) memory: Option<Arc<Memory>>,
 }
 
 impl Buffer {
@@ -21,6 +24,7 @@ impl Buffer {
             domain: Arc::clone(domain),
             at,
             live: true,
+            memory: memory(domain, at.0),
         }
     }
 
@@ -90,9 +94,21 @@ pub struct ReadBuffer {
     pub(crate) at: (u64, u32),
     pub(crate) channel: u64,
     pub(crate) live: bool,
+    /// As in [`Buffer`].
+    pub(crate) memory: Option<Arc<Memory>>,
 }
 
 impl ReadBuffer {
+    pub(crate) fn new(domain: &Arc<Shared>, at: (u64, u32), channel: u64) -> ReadBuffer {
+        ReadBuffer {
+            domain: Arc::clone(domain),
+            at,
+            channel,
+            live: true,
+            memory: memory(domain, at.0),
+        }
+    }
+
     /// Its pool's number.
     #[must_use]
     pub fn pool(&self) -> u64 {
@@ -162,6 +178,12 @@ pub(crate) mod sealed {
             (&self.domain, self.at)
         }
     }
+}
+
+fn memory(domain: &Shared, pool: u64) -> Option<Arc<Memory>> {
+    let state = domain.lock();
+    let pool = state.pools.get(&pool)?;
+    Some(Arc::clone(&pool.memory))
 }
 
 fn length(domain: &Shared, (pool, index): (u64, u32)) -> usize {

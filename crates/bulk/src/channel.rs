@@ -243,12 +243,7 @@ impl Channel {
             RawEvent::Moved(pool, index, meta) => Event::Moved(buffer(pool, index), meta),
             RawEvent::Passed(pool, index, meta) => Event::Passed(buffer(pool, index), meta),
             RawEvent::Copied(pool, index, meta) => {
-                let copy = ReadBuffer {
-                    domain: Arc::clone(&self.domain),
-                    at: (pool, index),
-                    channel: self.id,
-                    live: true,
-                };
+                let copy = ReadBuffer::new(&self.domain, (pool, index), self.id);
                 Event::Copied(copy, meta)
             }
             RawEvent::Released(pool, index) => Event::Released(pool, index),

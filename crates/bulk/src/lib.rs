@@ -10,10 +10,11 @@
 //! NOT here: system calls (`sys`), memory and its seals (`region`), rings (`sync`), cbufs whose readers only read
 //! (`core`).
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod backend;
 mod buffer;
+mod bytes;
 mod channel;
 mod code;
 mod completion;

@@ -75,6 +75,10 @@ struct Pair {
 }
 
 fn pair(trust: Trust, lie: Lie, name: &str) -> Pair {
+    pair_as(Direction::Sink, trust, lie, name)
+}
+
+fn pair_as(honest_is: Direction, trust: Trust, lie: Lie, name: &str) -> Pair {
     let (honest, liar) = (Raw::new(), Raw::new());
     honest.add_backend("test", Arc::new(Local));
     liar.add_backend("test", Arc::new(Lying(Local, lie)));
@@ -85,7 +89,7 @@ fn pair(trust: Trust, lie: Lie, name: &str) -> Pair {
     };
     let address = format!("test:liar-{name}");
     let here = honest
-        .create(&address, Direction::Sink, wish, 16, None)
+        .create(&address, honest_is, wish, 16, None)
         .expect("create");
     let (there, _) = liar.bind(&address, wish, None).expect("bind");
     let pair = Pair {
@@ -295,5 +299,108 @@ fn frames_may_say_anything() {
     });
     if let Err(what) = outcome {
         panic!("{what}");
+    }
+}
+
+/// Where the number of a transfer's kind is, and that of its buffer's index (`message.rs`, as postcard writes it).
+fn transfer(frame: &mut Frame) -> Option<(&mut u8, usize)> {
+    const TRANSFER: u8 = 9;
+    if frame.bytes.first() != Some(&TRANSFER) {
+        return None;
+    }
+    let pool = frame
+        .bytes
+        .iter()
+        .skip(2)
+        .take_while(|byte| **byte & 0x80 != 0);
+    let index = 2 + pool.count() + 1;
+    Some((&mut frame.bytes[1], index))
+}
+
+const MOVE: u8 = 0;
+const PASS: u8 = 1;
+const RELEASE: u8 = 3;
+
+/// Each of these is a message that could be right at another moment.
+#[test]
+fn what_cannot_be_ends_the_channel() {
+    // What the liar says instead, to an honest sink or source: the kind, the index, from its nth transfer on.
+    let lies = [
+        (Direction::Sink, "a pass to the sink", Some(PASS), None, 0),
+        (
+            Direction::Sink,
+            "a release to the sink",
+            Some(RELEASE),
+            None,
+            0,
+        ),
+        (Direction::Sink, "no such buffer", None, Some(77), 0),
+        (
+            Direction::Sink,
+            "what the sink owns",
+            Some(MOVE),
+            Some(1),
+            1,
+        ),
+        (
+            Direction::Source,
+            "what it was never given",
+            None,
+            Some(0),
+            0,
+        ),
+        (
+            Direction::Source,
+            "a release of what was not copied",
+            Some(RELEASE),
+            None,
+            0,
+        ),
+        (
+            Direction::Source,
+            "a move to the source",
+            Some(MOVE),
+            None,
+            0,
+        ),
+    ];
+    for trust in Trust::ALL {
+        for (number, (honest_is, what, kind, index, from)) in lies.into_iter().enumerate() {
+            let mut seen = 0;
+            let lie = Arc::new(Mutex::new(move |frame: &mut Frame| {
+                let Some((how, at)) = transfer(frame) else {
+                    return;
+                };
+                *how = kind.filter(|_| seen >= from).unwrap_or(*how);
+                if let (Some(index), true) = (index, seen >= from) {
+                    frame.bytes[at] = index;
+                }
+                seen += 1;
+            }));
+            let pair = pair_as(honest_is, trust, lie, &format!("cannot-{trust:?}-{number}"));
+            let (here, there) = pair.ends;
+            let (giver, end) = match honest_is {
+                Direction::Sink => (&pair.liar, there),
+                Direction::Source => (&pair.honest, here),
+            };
+            let pool = giver.new_pool(2, PAGE as u64, false).expect("pool");
+            giver.assign(end, pool).expect("assign");
+            pair.settle();
+            // The last one first: buffer 1 goes, buffer 0 stays (or follows).
+            let [_zero, one] =
+                [giver.alloc(pool), giver.alloc(pool)].map(|index| index.expect("alloc"));
+            assert_eq!(one, 1);
+            giver.move_(end, (pool, one), &[]).expect("move");
+            if honest_is == Direction::Sink {
+                let _ = giver.move_(end, (pool, 0), &[]);
+            }
+            pair.settle();
+            if honest_is == Direction::Source {
+                pair.liar.pass(there, (pool, one), &[]).expect("pass");
+                pair.settle();
+            }
+            let state = pair.honest.channel_state(here);
+            assert_eq!(state, Some(ChannelState::Closed), "{what} with {trust:?}");
+        }
     }
 }

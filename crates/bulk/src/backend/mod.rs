@@ -52,6 +52,10 @@ pub trait Transport: Send + Debug {
     /// Frames of ours, by their number from 0, that the other end has taken since the last call; in any order,
     /// however late, each once.
     fn done(&mut self) -> Vec<u64>;
+    /// The process at the other end, as the kernel says; 0: this one, or nobody knows.
+    fn peer_process(&self) -> u32 {
+        0
+    }
     /// What to wait on for [`Transport::recv`] and [`Transport::done`] to have something new.
     fn waiter(&self) -> Arc<dyn Wait>;
 }

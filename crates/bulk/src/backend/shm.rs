@@ -412,6 +412,10 @@ impl Transport for End {
         done
     }
 
+    fn peer_process(&self) -> u32 {
+        socket::peer_credentials(&*self.socket).map_or(0, |peer| peer.pid)
+    }
+
     fn waiter(&self) -> Arc<dyn Wait> {
         match &self.link {
             Some(link) => Arc::new(Sleeper {

@@ -10,6 +10,7 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::sync::Arc;
 use std::time::Duration;
 use tranship_sys::epoll::wait_readable;
+use tranship_sys::socket;
 
 /// Frames longer than this are a violation: 1 GiB of buffer, and what goes around it.
 const MAX_FRAME_BYTES: usize = (1 << 30) + (1 << 16);
@@ -259,6 +260,10 @@ impl Transport for End {
         let new = self.told..self.taken;
         self.told = self.taken;
         new.collect()
+    }
+
+    fn peer_process(&self) -> u32 {
+        socket::peer_credentials(&self.stream).map_or(0, |peer| peer.pid)
     }
 
     fn waiter(&self) -> Arc<dyn Wait> {

@@ -41,12 +41,16 @@ pub enum RawEvent {
 /// Decides about the pools that the other end assigns.
 pub(crate) type Acceptor = Box<dyn FnMut(&PoolInfo) -> Result<(), Code> + Send>;
 
+/// Who is at the other end: what it says, and the process that the kernel says. A domain of one process cannot pass for
+/// one of another.
+pub(crate) type Peer = (u64, u32);
+
 /// What the domain knows about one buffer.
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub owned: bool,
     /// To whom its creator gave it last.
-    pub lent: Option<u64>,
+    pub lent: Option<Peer>,
     /// Copies by channel: taken and not released; sent and not released.
     pub held: BTreeMap<u64, u32>,
     pub out: BTreeMap<u64, u32>,
@@ -95,7 +99,7 @@ pub(crate) struct Channel {
     pub backend: Arc<dyn Backend>,
     pub listener: Option<Box<dyn Listener>>,
     pub transport: Option<Box<dyn Transport>>,
-    pub peer: u64,
+    pub peer: Peer,
     pub pools: BTreeMap<u64, Assigned>,
     pub peer_began: bool,
     pub finished: bool,
@@ -125,7 +129,7 @@ pub(crate) struct State {
 
 /// A domain.
 pub struct Shared {
-    /// Tells domains apart; a guess of it gains nothing.
+    /// Tells the domains of a process apart.
     pub(crate) id: u64,
     pub(crate) backends: Mutex<HashMap<String, Arc<dyn Backend>>>,
     next_pool: AtomicU64,

@@ -224,7 +224,7 @@ impl Channel {
             backend,
             listener: None,
             transport: None,
-            peer: 0,
+            peer: (0, 0),
             pools: BTreeMap::new(),
             peer_began: false,
             finished: false,

@@ -3,7 +3,7 @@
 //! The order of the checks is fixed: state, direction, assigned, then the buffer, then the metadata. The state
 //! changes before the frame is sent and changes back if it cannot be.
 
-use super::{Channel, Pool, Shared, State, state::count};
+use super::{Channel, Peer, Pool, Shared, State, state::count};
 use crate::backend::Bytes;
 use crate::message::{Message, Transfer};
 use crate::{Access, BufferState, ChannelState, Code, Completion, Direction};
@@ -239,7 +239,7 @@ impl Message {
 
 impl Channel {
     /// Who is there, how long metadata may be, and whether frames carry bytes.
-    fn terms(&self) -> (u64, usize, bool) {
+    fn terms(&self) -> (Peer, usize, bool) {
         let carried = self.backend.bytes() == Bytes::Carried;
         (self.peer, self.meta_bytes as usize, carried)
     }

@@ -567,7 +567,8 @@ impl Channel {
     }
 
     fn connected(&mut self, peer: u64, agreed: Agreement) {
-        self.peer = peer;
+        let process = self.transport.as_ref().map_or(0, |t| t.peer_process());
+        self.peer = (peer, process);
         self.agreed = Some(agreed);
         self.state = ChannelState::Connected;
         self.tell(RawEvent::Bound(Ok(agreed)));

@@ -124,6 +124,7 @@ pub fn all(backend: fn() -> Arc<dyn Backend>) {
         letting_go(backend, trust);
         closing(backend, trust);
         death(backend, trust);
+        slices(backend, trust);
         full_copy(backend, trust);
         receive_master(backend, trust);
         if trust != Trust::Producer {
@@ -330,6 +331,62 @@ fn death(backend: &Arc<dyn Backend>, trust: Trust) {
 fn end_of(domain: Domain, channel: Channel) {
     channel.abandon();
     drop(domain);
+}
+
+/// Plain slices, where nobody else can write, and only there.
+fn slices(backend: &Arc<dyn Backend>, trust: Trust) {
+    let p = pair(backend, trust);
+    let pool = p.assigned(&p.source, &p.a, 2);
+    let mut own = pool.alloc().expect("alloc");
+    let mut other = pool.alloc().expect("alloc");
+    match trust {
+        Trust::Full | Trust::Half => {
+            assert_eq!(
+                own.bytes_mut().expect_err("others write"),
+                Code::BufferState
+            );
+            return assert_eq!(own.bytes().expect_err("others write"), Code::BufferState);
+        }
+        Trust::Producer | Trust::None => own.bytes_mut().expect("alone").fill(5),
+    }
+    other.bytes_mut().expect("alone").fill(6);
+    p.source.copy(&own, &[]).expect("copy");
+    assert_eq!(own.bytes_mut().expect_err("copied"), Code::BufferState);
+    assert_eq!(own.bytes().expect("read"), [5; PAGE]);
+    p.source.move_(other, &[]).expect("move");
+    let (copy, _) = copied(&p.sink);
+    let (mut taken, _) = moved(&p.sink);
+    if trust == Trust::Producer {
+        assert_eq!(
+            copy.bytes().expect_err("its creator writes"),
+            Code::BufferState
+        );
+        assert_eq!(
+            taken.bytes_mut().expect_err("its creator writes"),
+            Code::BufferState
+        );
+    } else {
+        assert_eq!(
+            (copy.bytes().expect("read"), taken.bytes().expect("read")),
+            (&[5; PAGE][..], &[6; PAGE][..])
+        );
+        taken.bytes_mut().expect("alone").fill(7);
+    }
+    // A handle keeps its bytes, whatever becomes of the pool.
+    p.source.abandon();
+    let unassigned = p.a.pool(1, PAGE as u64, false).expect("pool");
+    let mut open = unassigned.alloc().expect("alloc");
+    assert_eq!(
+        open.bytes_mut().expect_err("no level yet"),
+        Code::BufferState
+    );
+    let bytes = own.bytes().expect("read");
+    pool.destroy().expect("destroy");
+    assert_eq!(bytes, [5; PAGE]);
+    assert_eq!(
+        own.bytes().expect_err("its pool is gone"),
+        Code::PoolInvalid
+    );
 }
 
 fn full_copy(backend: &Arc<dyn Backend>, trust: Trust) {
