@@ -17,7 +17,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let message = link.recv().expect("recv");
         // Mini-mbufs over the sender's memory.
         let mut packet = mbufs.receive(message).expect("mini-mbufs");
-        assert!(packet.iter().all(|mbuf| mbuf.storage() == Some(ExtKind::Cbuf)));
+        assert!(
+            packet
+                .iter()
+                .all(|mbuf| mbuf.storage() == Some(ExtKind::Cbuf))
+        );
         // The header is copied out before it is looked at: the sender could still change it.
         let header = packet.pullup(8).expect("8 bytes");
         assert_eq!(header, b"HEADER: ");
