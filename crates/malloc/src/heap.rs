@@ -181,6 +181,26 @@ pub(crate) unsafe fn resize(
     Some(new)
 }
 
+/// As [`resize`], by a thread that is inside for other zones than ours: their tables may have come from here.
+///
+/// # Safety
+/// As for [`resize`].
+pub(crate) unsafe fn move_out(
+    address: NonNull<u8>,
+    bytes: usize,
+    align: usize,
+) -> Option<NonNull<u8>> {
+    let new = meta::alloc(bytes, align)?;
+    // SAFETY: both are at least that long, and `new` is nobody else's. Our own zones' tables are never from here, so none
+    // of their locks is held.
+    unsafe {
+        let kept = usable(address).min(bytes);
+        ptr::copy_nonoverlapping(address.as_ptr(), new.as_ptr(), kept);
+        free(address);
+    }
+    Some(new)
+}
+
 /// Gives back to the kernel, and to the manager, what is free.
 pub(crate) fn trim_all() {
     let _inside = Inside::enter();

@@ -95,12 +95,14 @@ unsafe impl GlobalAlloc for Tranship {
             return null_mut();
         };
         let align = layout.align();
-        // SAFETY: the caller's word; what the allocator's own code has it got while inside.
+        // SAFETY: the caller's word.
         let address = unsafe {
-            if inside::is_inside() {
+            if !inside::is_inside() {
+                heap::resize(address, bytes, align)
+            } else if meta::owns(address.as_ptr()) {
                 meta::resize(address, bytes, align)
             } else {
-                heap::resize(address, bytes, align)
+                heap::move_out(address, bytes, align)
             }
         };
         address.map_or(null_mut(), NonNull::as_ptr)

@@ -93,6 +93,8 @@ pub(crate) fn peek(index: usize) -> *const Cache {
 
 /// Puts a cache into this thread's table; `false` if the thread is ending and can have none.
 pub(crate) fn set(index: usize, cache: Arc<Cache>) -> bool {
+    // The table may grow, and an allocator that is made of zones would come back here.
+    let _work = OwnWork::begin();
     let replaced = OWNED.try_with(|owned| {
         let mut caches = owned.caches.borrow_mut();
         let caches = &mut *caches;
