@@ -201,3 +201,41 @@ fn the_manager_serves_a_socket_that_systemd_made() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(path.exists(), "the socket is systemd's to remove");
 }
+
+#[test]
+fn run_puts_a_program_under_the_manager_with_a_limit() {
+    let library = tranship_testkit::artifact("tranship-preload", "libtranship_malloc.so");
+    let dir = tempfile::tempdir().expect("a folder");
+    let socket = dir.path().join("manager.sock");
+    let socket = socket.to_str().expect("text");
+    let daemon = [
+        "manager",
+        "--daemonize",
+        "--idle-exit",
+        "10s",
+        "--socket",
+        socket,
+    ];
+    // It keeps what it inherits open for as long as it lives.
+    let mut manager = tranship(&daemon);
+    let manager = manager.stdout(Stdio::null()).stderr(Stdio::null());
+    assert!(manager.status().expect("manager").success());
+    let mut command = tranship(&["run", "--quota", "64MiB", "--socket", socket, "--library"]);
+    let command = command.arg(&library).arg("--");
+    // The program looks at itself.
+    let looks = [
+        env!("CARGO_BIN_EXE_tranship"),
+        "stat",
+        "--json",
+        "--socket",
+        socket,
+    ];
+    let output = command.args(looks).output().expect("running it");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let stat: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let heap = &stat["heaps"][0];
+    assert_eq!(heap["quota_bytes"], 64 << 20, "{stat}");
+    assert!(heap["admitted_bytes"].as_u64() > Some(0), "{stat}");
+    let missing = run(&["run", "--library", "/no/such.so", "--", "true"]);
+    assert_eq!(missing.status.code(), Some(2));
+}
