@@ -185,8 +185,7 @@ pub(crate) unsafe fn free_packet(seg: Seg) -> bool {
         let plain = (*ext).kind == ExtKind::Packet
             && (*ext).holder == raw
             && (*ext).count.load(Ordering::Acquire) == 1
-            && (*header).tags.is_empty()
-            && (*header).send_tag.is_none();
+            && (*header).is_bare();
         if plain {
             seg.home().free(seg);
         }

@@ -39,7 +39,11 @@ pub struct Header {
     pub l4_bytes: u8,
 }
 
-const _: () = assert!(size_of::<Header>() == 48);
+const _: () = {
+    assert!(size_of::<Header>() == 48);
+    assert!(size_of::<Tags>() == 8 && size_of::<Option<SendTag>>() == 8);
+    assert!(std::mem::offset_of!(Header, send_tag) == 8);
+};
 
 impl Header {
     /// A copy with copies of the tags, as `m_dup_pkthdr` makes; `None` if there is no memory for the tags.
@@ -51,6 +55,14 @@ impl Header {
             tags: self.tags.copy_chain()?,
             ..self.without_tags()
         })
+    }
+
+    /// Whether nothing in it needs a destructor: neither tags nor a send tag. Both at once.
+    #[inline(always)]
+    pub(crate) fn is_bare(&self) -> bool {
+        // SAFETY: the first two fields are pointers or null.
+        let words = unsafe { std::ptr::from_ref(self).cast::<[usize; 2]>().read() };
+        words[0] | words[1] == 0
     }
 
     /// A copy without the tags, but with a reference to the send tag.

@@ -445,10 +445,12 @@ impl Home {
     /// It is of this home and not used again.
     #[inline(always)]
     pub(crate) unsafe fn free(&self, seg: Seg) {
-        // SAFETY: says the caller; the number was written when the mbuf came into the zone.
+        // SAFETY: says the caller; the number was written when the mbuf came into the zone, whose object has no
+        // destructor.
         unsafe {
-            let item = NonNull::new_unchecked(seg.raw().cast());
-            self.zone.free_numbered(item, (*seg.raw()).number);
+            if !self.zone.free_cached_numbered((*seg.raw()).number) {
+                self.zone.free(NonNull::new_unchecked(seg.raw().cast()));
+            }
         }
         // Ordering: after the mbuf went into the cache, see `starved`; the processor's half is the drain's fence.
         compiler_fence(Ordering::SeqCst);

@@ -781,7 +781,7 @@ fn op() -> impl Strategy<Value = Op> {
 
 fn cases() -> u32 {
     if std::env::var_os("TRANSHIP_TORTURE").is_some() {
-        20_000
+        5_000
     } else {
         300
     }
