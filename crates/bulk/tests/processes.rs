@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 use tranship_bulk::raw::{Event, Raw};
-use tranship_bulk::{Access, Code, Constraints, Direction, Role, Trust, Wish};
+use tranship_bulk::{Access, ChannelState, Code, Constraints, Direction, Role, Trust, Wish};
 use tranship_testkit::peer::Exit;
 use tranship_testkit::{Control, Peer, Watchdog, child};
 
@@ -249,4 +249,37 @@ fn what_a_killed_process_had_comes_back() {
         raw.write(b, 0, b"ours alone again").expect("write");
         raw.destroy_pool(pool).expect("destroy");
     }
+}
+
+/// Descriptors travel beside the ring: whoever looks at the socket between the two must not take them for an end.
+#[test]
+fn pools_come_while_the_other_end_looks() {
+    let _dog = Watchdog::new(Duration::from_secs(120));
+    let address = format!("shm:looks-{}", std::process::id());
+    let (here, there) = (Raw::new(), Raw::new());
+    let generic = wish(Role::Generic, Trust::None);
+    let channel = here
+        .create(&address, Direction::Source, generic, 0, None)
+        .expect("create");
+    let (other, _) = there.bind(&address, generic, None).expect("bind");
+    let looks = std::thread::spawn(move || {
+        // Its events pile up; all that it does is to look.
+        while there.channel_state(other) != Some(ChannelState::Closed) {
+            there.turn(other).expect("turn");
+        }
+    });
+    next(&here, channel, |event| {
+        matches!(event, Event::Bound(Ok(_))).then_some(())
+    });
+    for _ in 0..300 {
+        let pool = assigned(&here, channel);
+        let asked = here.remove(channel, pool).expect("remove");
+        while asked.result().is_none() {
+            here.turn(channel).expect("turn");
+        }
+        assert_eq!(asked.result(), Some(Ok(())));
+        here.destroy_pool(pool).expect("destroy");
+    }
+    drop(here);
+    looks.join().expect("looks");
 }

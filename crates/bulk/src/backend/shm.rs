@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::time::Duration;
 use tranship_region::layout::link::{LinkHalfRo, LinkHalfRw, Side};
 use tranship_sync::{Consumer, Lines, Producer, Publish, Push};
-use tranship_sys::{epoll, futex, process, socket};
+use tranship_sys::{futex, process, socket};
 
 /// Lines of each ring.
 const LINES: u32 = 2048;
@@ -66,6 +66,8 @@ struct End {
     partial: Vec<u8>,
     expects: Option<(usize, usize)>,
     looks: u32,
+    /// Descriptors that a look at the socket found before the line that speaks of them.
+    ahead: VecDeque<Shown>,
     hung_up: bool,
 }
 
@@ -142,6 +144,7 @@ impl End {
             partial: Vec::new(),
             expects: None,
             looks: 0,
+            ahead: VecDeque::new(),
             hung_up: false,
         };
         if listens {
@@ -165,8 +168,15 @@ impl End {
         shown.map_err(|_| SendError::Gone)
     }
 
-    /// One message of the socket.
+    /// The next message of the socket.
     fn take_shown(&mut self) -> Result<Option<Shown>, RecvError> {
+        match self.ahead.pop_front() {
+            Some(shown) => Ok(Some(shown)),
+            None => self.look_at_socket(),
+        }
+    }
+
+    fn look_at_socket(&mut self) -> Result<Option<Shown>, RecvError> {
         let mut bytes = [0; 1 + MAX_FRAME_BYTES];
         match socket::recvmsg(&*self.socket, &mut bytes, true) {
             Ok(got) if got.ctrunc || got.truncated => Err(RecvError::Violation),
@@ -381,9 +391,12 @@ impl Transport for End {
         let now = self.looks.is_multiple_of(LOOKS) || self.consumer.head() == 0;
         // Ordering: relaxed; a hint of our own.
         if !over && (link.suspect.swap(false, Ordering::Relaxed) || now) {
-            // Readable with nothing expected: the other end is gone, or sends what nobody asked for.
-            let readable = epoll::wait_readable(&*self.socket, Some(Duration::ZERO));
-            over = readable.unwrap_or(true);
+            // The end of the socket is the other end's. Descriptors may come just ahead of their line.
+            match self.look_at_socket()? {
+                Some(_) if self.ahead.len() >= EARLY => return Err(RecvError::Violation),
+                Some(shown) => self.ahead.push_back(shown),
+                None => over = self.hung_up,
+            }
         }
         if !over {
             return Ok(None);

@@ -165,6 +165,9 @@ impl State {
 
     /// Handles that were let go, on their way back; what cannot go now is tried again.
     pub(super) fn give_back(&mut self) {
+        if !std::mem::take(&mut self.let_go) {
+            return;
+        }
         let mut buffers = Vec::new();
         let mut copies = Vec::new();
         for (id, pool) in &self.pools {
@@ -179,6 +182,7 @@ impl State {
         for (channel, n, buffer) in copies {
             for _ in 0..n {
                 if self.release(channel, buffer).is_err() {
+                    self.let_go = true;
                     break;
                 }
                 if let Ok((pool, at)) = self.slot_mut(buffer.0, buffer.1) {
@@ -193,10 +197,9 @@ impl State {
             };
             let sent = self.transfer_away(channel, buffer, direction, &[]);
             let ours = self.slot_mut(buffer.0, buffer.1);
-            if sent.is_ok()
-                && let Ok((pool, at)) = ours
-            {
-                pool.slots[at].let_go = false;
+            match (sent, ours) {
+                (Ok(_), Ok((pool, at))) => pool.slots[at].let_go = false,
+                _ => self.let_go = true,
             }
         }
     }
@@ -211,6 +214,7 @@ impl State {
             return;
         }
         slot.let_go = true;
+        self.let_go |= !pool.creator;
         self.free_if_unused(id, index);
         self.give_back();
     }
@@ -221,6 +225,7 @@ impl State {
             && pool.slots[at].by_state() != Access::None
         {
             super::state::count(&mut pool.slots[at].copies_let_go, channel, true);
+            self.let_go = true;
         }
         self.give_back();
     }

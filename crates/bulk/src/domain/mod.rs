@@ -122,6 +122,8 @@ pub(crate) struct State {
     pub pools: HashMap<u64, Pool>,
     pub channels: BTreeMap<u64, Channel>,
     pub next_channel: u64,
+    /// Handles were let go that could not go back yet: see `give_back`.
+    pub let_go: bool,
     /// To be done once the lock is let go.
     pub finished: Vec<(Completion, Result<(), Code>)>,
     pub woken: Vec<Waker>,
