@@ -225,20 +225,20 @@ impl bytes::Buf for AggregateReader<'_> {
 }
 
 impl Cbuf {
-    /// Window offset of the first byte, and the serial of the chunk there.
+    /// Window offset of the first byte, and the serial of the chunks that it lies in.
     pub(crate) fn place(&self) -> (u64, u32) {
         match self.home() {
             Home::Own(pool) => {
                 // SAFETY: pools outlive their outstanding slots.
                 let pool = unsafe { pool.as_ref() };
                 let offset = pool.offset_of(self.ptr());
-                (offset, pool.serial_at(offset))
+                (offset, pool.serial_of(offset, self.len() as u64))
             }
             Home::Foreign(pool) => {
                 // SAFETY: as above.
                 let pool = unsafe { pool.as_ref() };
                 let offset = pool.offset_of(self.ptr());
-                (offset, pool.serial_at(offset))
+                (offset, pool.serial_of(offset, self.len() as u64))
             }
         }
     }

@@ -197,8 +197,11 @@ impl Cbuf {
             self.len
         );
         let mut part = self.clone();
-        // SAFETY: start <= len was just checked.
-        part.ptr = unsafe { part.ptr.add(start) };
+        // No bytes stay where the buffer is: behind its end there may be nothing.
+        if start < end {
+            // SAFETY: start < len was just checked.
+            part.ptr = unsafe { part.ptr.add(start) };
+        }
         part.len = end - start;
         part
     }

@@ -336,7 +336,8 @@ impl DomainCore {
                     }
                 }
             }
-            self.seen.store(wake, Ordering::Relaxed); // only threads that hold the lock store
+            // Ordering: Release: who finds no news by it sees what the news did. Only threads that hold the lock store.
+            self.seen.store(wake, Ordering::Release);
             if self.wake() == wake {
                 return Ok(());
             }

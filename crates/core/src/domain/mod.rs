@@ -146,7 +146,7 @@ impl DomainCore {
     /// Whether the manager has something for us. One load of a line that rarely changes.
     #[inline]
     pub(crate) fn has_news(&self) -> bool {
-        self.wake() != self.seen.load(Ordering::Relaxed)
+        self.wake() != self.seen.load(Ordering::Acquire)
     }
 
     /// Takes what the manager has sent, if anything. Errors wait for the next call that needs the manager.

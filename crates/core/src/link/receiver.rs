@@ -571,11 +571,6 @@ impl Receiver {
             Assigned::Own(own) => return Ok(take_back(own, reference)?),
         };
         let slot = foreign.check_slot(id)?;
-        // The line says the serial of the first chunk only. What replaced another was in our socket before its writer used
-        // it: with that news taken, whatever is attached behind the first chunk is what the writer means.
-        if foreign.spans_chunks(offset, length) {
-            self.link.domain.catch_up();
-        }
         if let Some(missing) = foreign.check(offset, length, serial)? {
             return Err(Untaken::Missing(id.pool(), missing));
         }
@@ -690,7 +685,7 @@ impl Receiver {
             }
             let here = self.ins.iter().find(|i| i.pool == pool).is_some_and(|i| {
                 match &i.assignment.side {
-                    Assigned::Foreign(foreign) => foreign.has(missing.index, missing.serial),
+                    Assigned::Foreign(foreign) => foreign.has(missing),
                     Assigned::Own(_) => true,
                 }
             });

@@ -148,7 +148,7 @@ impl Sender {
             id: pool.id_of(slot),
             offset,
             length: buf.len() as u64,
-            serial: pool.serial_at(offset),
+            serial: pool.serial_of(offset, buf.len() as u64),
         };
         debug_assert!((slot as usize) < out.counts.counts().len());
         // SAFETY: the counters were made for as many slots as the pool has.

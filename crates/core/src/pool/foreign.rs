@@ -36,10 +36,13 @@ pub(crate) struct ForeignPool {
     given_up: AtomicBool,
 }
 
-/// Where a descriptor's chunk is not attached here (yet).
+/// Bytes of which a chunk is not attached here (yet), as a line names them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Missing {
+    /// Of the first chunk.
     pub(crate) index: u32,
+    offset: u64,
+    length: u64,
     pub(crate) serial: u32,
 }
 
@@ -143,75 +146,51 @@ impl ForeignPool {
             .collect()
     }
 
-    /// Whether a descriptor's bytes lie in chunks that are attached, the first of them with that serial.
-    #[inline(always)]
+    /// Whether a descriptor's bytes lie in chunks that are attached and the ones meant: whose serials' sum is the one that
+    /// the line says. What is attached here was at its place in the window at some time, so no serial is above the
+    /// writer's: an equal sum means that each of them is equal.
     pub(crate) fn check(
         &self,
         offset: u64,
         length: u64,
         serial: u32,
     ) -> Result<Option<Missing>, Violation> {
-        let end = offset
-            .checked_add(length)
-            .filter(|end| *end <= self.shape.max_bytes);
-        let Some(end) = end else {
-            return Err(Violation::Range {
-                offset,
-                length,
-                max_bytes: self.shape.max_bytes,
-            });
+        let range = Violation::Range {
+            offset,
+            length,
+            max_bytes: self.shape.max_bytes,
         };
-        // Both are below max_bytes / chunk_bytes, which fits: `serials` has so many entries.
-        #[allow(clippy::cast_possible_truncation)]
-        let (first, last) = (
-            (offset >> self.chunk_shift) as usize,
-            (end.saturating_sub(1).max(offset) >> self.chunk_shift) as usize,
-        );
+        let inside = |end: &u64| *end <= self.shape.max_bytes;
+        let Some(_) = offset.checked_add(length).filter(inside) else {
+            return Err(range);
+        };
+        let (first, last) = super::chunks_of(offset, length, self.chunk_shift);
         let Some(chunks) = self.serials.get(first..=last) else {
-            return Err(Violation::Range {
-                offset,
-                length,
-                max_bytes: self.shape.max_bytes,
-            });
-        };
-        // Ordering: Acquire pairs with the Release in `attach`.
-        let named = chunks[0].load(Ordering::Acquire) == serial && serial != 0;
-        let rest = || chunks[1..].iter().all(|s| s.load(Ordering::Acquire) != 0);
-        if named && (chunks.len() == 1 || rest()) {
-            return Ok(None);
-        }
-        Self::lacking(first, chunks, named, serial).map(Some)
-    }
-
-    /// Whether bytes lie in more than one chunk.
-    pub(crate) fn spans_chunks(&self, offset: u64, length: u64) -> bool {
-        let last = offset.saturating_add(length.saturating_sub(1));
-        offset >> self.chunk_shift != last >> self.chunk_shift
-    }
-
-    /// The first chunk that is not here: the one that the line names, or one behind it, of which the line does not
-    /// say the serial.
-    #[cold]
-    fn lacking(
-        first: usize,
-        chunks: &[AtomicU32],
-        named: bool,
-        serial: u32,
-    ) -> Result<Missing, Violation> {
-        let empty = |s: &AtomicU32| s.load(Ordering::Acquire) == 0;
-        let behind = if named {
-            chunks.iter().position(empty).unwrap_or(0)
-        } else {
-            0
+            return Err(range);
         };
         #[allow(clippy::cast_possible_truncation)]
         // an index into `serials`, whose length came as a u32
-        let index = (first + behind) as u32;
-        match (serial, behind) {
-            (0, _) => Err(Violation::Chunk { index, serial }),
-            (_, 0) => Ok(Missing { index, serial }),
-            _ => Ok(Missing { index, serial: 0 }),
+        let index = first as u32;
+        if serial == 0 && first == last {
+            return Err(Violation::Chunk { index, serial });
         }
+        // Ordering: Acquire pairs with the Release in `attach`.
+        let sum = chunks.iter().try_fold(0u32, |sum, known| {
+            let known = known.load(Ordering::Acquire);
+            (known != 0).then_some(sum.wrapping_add(known))
+        });
+        Ok((sum != Some(serial)).then_some(Missing {
+            index,
+            offset,
+            length,
+            serial,
+        }))
+    }
+
+    /// Whether what was missing is here now.
+    pub(crate) fn has(&self, missing: Missing) -> bool {
+        let now = self.check(missing.offset, missing.length, missing.serial);
+        matches!(now, Ok(None))
     }
 
     /// The fast form of [`check`](ForeignPool::check): one chunk, attached, of that serial.
@@ -326,24 +305,10 @@ impl ForeignPool {
         (ptr.as_ptr().addr() - self.window.base().addr()) as u64
     }
 
-    /// Serial of the chunk at a window offset.
+    /// What a line says of the chunks that bytes lie in.
     #[inline(always)]
-    pub(crate) fn serial_at(&self, offset: u64) -> u32 {
-        #[allow(clippy::cast_possible_truncation)]
-        let index = (offset >> self.chunk_shift) as usize;
-        self.serials
-            .get(index)
-            .map_or(0, |s| s.load(Ordering::Relaxed))
-    }
-
-    /// Whether that chunk is mapped; serial 0: any.
-    pub(crate) fn has(&self, index: u32, serial: u32) -> bool {
-        self.serials
-            .get(index as usize)
-            .is_some_and(|s| match s.load(Ordering::Acquire) {
-                0 => false,
-                now => serial == 0 || now == serial,
-            })
+    pub(crate) fn serial_of(&self, offset: u64, length: u64) -> u32 {
+        super::serial_of(&self.serials, offset, length, self.chunk_shift)
     }
 
     /// Whether bytes belong to a slot, as its writer says. Fixed while the slot is alive and counted here.

@@ -18,6 +18,7 @@ pub(crate) use own::OwnPool;
 
 use crate::error::DomainError;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
 use tranship_region::Window;
 
 /// Reserves a pool's window.
@@ -37,4 +38,26 @@ fn reserve(max_bytes: u64, chunk_bytes: u64) -> Result<Window, DomainError> {
 #[inline(always)]
 fn base(window: &Window) -> NonNull<u8> {
     NonNull::new(window.base()).unwrap_or(NonNull::dangling())
+}
+
+/// The chunks that bytes lie in: the first one's index and the last one's. No bytes lie where they begin.
+#[inline(always)]
+#[allow(clippy::cast_possible_truncation)] // 64-bit only
+fn chunks_of(offset: u64, length: u64, chunk_shift: u32) -> (usize, usize) {
+    let last = offset.saturating_add(length.saturating_sub(1));
+    (
+        (offset >> chunk_shift) as usize,
+        (last >> chunk_shift) as usize,
+    )
+}
+
+/// What a line says of the chunks that bytes of a live buffer lie in: their serials' sum.
+#[inline(always)]
+fn serial_of(serials: &[AtomicU32], offset: u64, length: u64, chunk_shift: u32) -> u32 {
+    let (first, last) = chunks_of(offset, length, chunk_shift);
+    let chunks = serials.get(first..=last).unwrap_or_default();
+    // Relaxed: the chunks of a live buffer stay what they are.
+    chunks
+        .iter()
+        .fold(0, |sum, s| sum.wrapping_add(s.load(Ordering::Relaxed)))
 }

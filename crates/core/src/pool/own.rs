@@ -375,13 +375,18 @@ impl OwnPool {
     }
 
     /// Serial of the chunk at a window offset.
-    #[inline(always)]
-    pub(crate) fn serial_at(&self, offset: u64) -> u32 {
+    pub(super) fn serial_at(&self, offset: u64) -> u32 {
         #[allow(clippy::cast_possible_truncation)]
         let index = (offset >> self.chunk_shift) as usize;
         self.serials
             .get(index)
             .map_or(0, |s| s.load(Ordering::Relaxed))
+    }
+
+    /// What a line says of the chunks that bytes lie in.
+    #[inline(always)]
+    pub(crate) fn serial_of(&self, offset: u64, length: u64) -> u32 {
+        super::serial_of(&self.serials, offset, length, self.chunk_shift)
     }
 
     /// A slot's private half.

@@ -46,8 +46,8 @@ impl View {
     }
 }
 
-/// A queue's counters. Those that cannot be mapped are never equal to their partner, so nothing of the queue is ever
-/// reused early.
+/// A queue's counters. Where one side cannot be mapped, neither is looked at, and the two are never equal: so nothing of the
+/// queue is ever reused early.
 pub(super) struct Counts {
     view: View,
     otherwise: u32,
@@ -166,19 +166,18 @@ impl OwnPool {
         let we_sink = sink == self.domain.id();
         let inode = fds.as_slice().first().map_or(0, crate::domain::inode);
         let rcvd = match (fds.next(), &ours) {
-            (_, Some(counts)) if we_sink => Counts::ours(counts.clone()),
-            (Some(fd), _) => {
-                CountsRo::open(&fd, Way::Rcvd, slots).map_or(Counts::unknown(1), Counts::theirs)
-            }
-            (None, _) => Counts::unknown(1),
+            (_, Some(counts)) if we_sink => Some(Counts::ours(counts.clone())),
+            (Some(fd), _) => CountsRo::open(&fd, Way::Rcvd, slots)
+                .ok()
+                .map(Counts::theirs),
+            (None, _) => None,
         };
         let sent = if with_sent {
             fds.next()
                 .and_then(|fd| CountsRo::open(&fd, Way::Sent, slots).ok())
-                .map_or(Counts::unknown(2), Counts::theirs)
+                .map(Counts::theirs)
         } else {
-            ours.filter(|_| !we_sink)
-                .map_or(Counts::unknown(2), Counts::ours)
+            ours.filter(|_| !we_sink).map(Counts::ours)
         };
         let mut refs_inode = 0;
         let refs = new_reader.then(|| {
@@ -194,7 +193,13 @@ impl OwnPool {
         let mut gc = lock(&self.gc);
         // After a resume it says again what we may have, and it is right. Under the collector's lock, so that no
         // verdict falls between the two halves.
-        let _ = gc.roster.remove_queue(channel.0.into());
+        let before = gc.roster.remove_queue(channel.0.into()).ok();
+        // A link that we have left counted in what the roster has.
+        let sent = sent.or_else(|| before.filter(|_| !with_sent).map(|queue| queue.sent));
+        let (sent, rcvd) = match (sent, rcvd) {
+            (Some(sent), Some(rcvd)) => (sent, rcvd),
+            _ => (Counts::unknown(1), Counts::unknown(2)),
+        };
         if let Err(error) = gc.roster.add_queue(channel.0.into(), sent, rcvd) {
             tracing::warn!(pool = %self.id, %error, "roster");
         }

@@ -2,6 +2,7 @@
 
 use crate::kit::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
 
 #[test]
 fn freezing_keeps_bytes_and_place() {
@@ -203,4 +204,32 @@ fn an_id_names_its_buffer_until_that_is_collected() {
     assert!(pool.lookup(id).is_err());
     let wild = tranship_core::CbufId::new(pool.id(), u32::MAX >> 9, id.generation());
     assert!(pool.lookup(wild).is_err());
+}
+
+/// A reader that has not yet heard that a chunk behind the first was replaced does not read the one that it had.
+#[test]
+fn a_buffer_is_not_read_in_a_chunk_that_was_replaced() {
+    let _dog = dog();
+    let (a, b) = bare_pair();
+    let pool = pool(&a, 2);
+    let (mut sender, mut receiver) = link(&a, &b, "x");
+    thread::scope(|s| {
+        let first = s.spawn(|| receiver.recv().expect("recv").to_vec());
+        sender.send(filled(&pool, 2 * CHUNK, 1)).expect("send");
+        assert_eq!(first.join().expect("reader"), vec![1; 2 * CHUNK]);
+    });
+    // The pool gives back what it does not use, the last chunk first; `b` looks at nothing meanwhile.
+    until(|| {
+        a.turn().expect("turn");
+        pool.stats().chunk_bytes_present == CHUNK as u64
+    });
+    for byte in [2, 3] {
+        sender.send(filled(&pool, 2 * CHUNK, byte)).expect("send");
+        let got = receiver.recv().expect("recv").to_vec();
+        assert!(got.iter().all(|b| *b == byte), "{byte}");
+    }
+    // What has no bytes lies in no chunk, also at the window's end.
+    let whole = filled(&pool, 2 * CHUNK, 4);
+    sender.send(whole.slice(2 * CHUNK..)).expect("send");
+    assert!(receiver.recv().expect("recv").to_vec().is_empty());
 }

@@ -26,7 +26,7 @@ pub struct Piece {
     pub offset: u64,
     /// How long, bytes.
     pub length: u64,
-    /// Serial of the first chunk.
+    /// Serial of the chunk that it lies in; of several the sum.
     pub serial: u32,
     zero: u32,
 }

@@ -1,12 +1,19 @@
 //! Two survivors: whatever happens to others, each message is acknowledged.
 
-use tranship_core::{PoolOptions, Role};
+use std::time::Duration;
+
+use tranship_core::{LinkOptions, PoolOptions, Role};
 use tranship_testkit::{Control, child};
 
 use crate::flow::{fill, verify};
 use crate::seat::{Broken, Order, ROUND, Seat, bearable, options, recv_over, send_over};
 use crate::stage::{CHUNK, PAIR_POOL};
 use crate::writer::patiently;
+
+/// Nobody is killed while these two meet, and they meet once.
+fn patient() -> LinkOptions {
+    options().timeout(Duration::from_secs(30))
+}
 
 child!(
     pub fn source(ctl: Control) -> Result<(), Broken> {
@@ -15,8 +22,8 @@ child!(
             seat.domain
                 .create_pool(PoolOptions::new(PAIR_POOL).chunk_bytes(CHUNK).name("pair"))
         })?;
-        let listener = patiently(|| seat.domain.listen_with("pair", Role::Source, options()))?;
-        let mut sender = patiently(|| listener.accept_sender_within(ROUND))?;
+        let listener = patiently(|| seat.domain.listen_with("pair", Role::Source, patient()))?;
+        let mut sender = patiently(|| listener.accept_sender())?;
         let mut id = 0;
         loop {
             match seat.round()? {
@@ -65,7 +72,7 @@ child!(
 child!(
     pub fn sink(ctl: Control) -> Result<(), Broken> {
         let mut seat = Seat::take(ctl, "sink", 0)?;
-        let mut receiver = patiently(|| seat.domain.open_receiver_with("pair", options()))?;
+        let mut receiver = patiently(|| seat.domain.open_receiver_with("pair", patient()))?;
         loop {
             match seat.round()? {
                 None => {}
