@@ -370,7 +370,7 @@ impl Receiver {
         let generation = reference.id.generation();
         // The generation after the reference, as in `reference`.
         if at_hand.forwarded
-            && !(foreign.is_alive(slot, generation)
+            && !(foreign.is_alive(slot, generation).is_ok()
                 && foreign.owns(slot, reference.offset, reference.length))
         {
             foreign.release(slot);
@@ -589,8 +589,7 @@ impl Receiver {
         if entry.forwarded {
             // The generation after the reference: the collector bumps it, fences, and looks at references
             // again, so one of the two sees the other. `buf` gives the reference back on the way out.
-            let now = foreign.generation(slot);
-            if now != id.generation() || now % 2 == 1 {
+            if let Err(now) = foreign.is_alive(slot, id.generation()) {
                 return Err(Violation::Dead { id, now }.into());
             }
             // It lives and stays so now, so its place is fixed: the reference must be what the bytes belong to.

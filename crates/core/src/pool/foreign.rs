@@ -213,14 +213,21 @@ impl ForeignPool {
         known.is_some_and(|known| known.load(Ordering::Acquire) == serial && serial != 0)
     }
 
-    /// Whether the slot is at this published generation; after a `retain`.
+    /// Whether the slot is at this published generation, or what it is at; after a `retain`.
     #[inline(always)]
-    pub(crate) fn is_alive(&self, slot: u32, generation: u32) -> bool {
-        self.generation(slot) == generation && generation.is_multiple_of(2)
+    pub(crate) fn is_alive(&self, slot: u32, generation: u32) -> Result<(), u32> {
+        // Ordering: partner is the collector's fence between its bump of the generation and its second look: of our
+        // reference and its bump at least one is seen by the other side.
+        tranship_sync::fence_after_rmw();
+        let now = self.generation(slot);
+        if now == generation && generation.is_multiple_of(2) {
+            Ok(())
+        } else {
+            Err(now)
+        }
     }
 
-    /// Counts a reference. Ordering: a read-modify-write before `rcvd` and before the generation is read;
-    /// SeqCst pairs with the collector's fence between its bump of the generation and its second look.
+    /// Counts a reference. Ordering: before `rcvd`, whose release publishes it; SeqCst for the fence of `is_alive`.
     #[inline(always)]
     pub(crate) fn retain(&self, slot: u32) {
         self.word(slot).fetch_add(1, Ordering::SeqCst);
