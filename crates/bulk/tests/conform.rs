@@ -23,7 +23,7 @@ use world::World;
 fn conforms(name: &str, backend: fn() -> Arc<dyn Backend>) {
     let torture = std::env::var_os("TRANSHIP_TORTURE").is_some();
     let config = ProptestConfig {
-        cases: if torture { 5000 } else { 150 },
+        cases: if torture { 5000 } else { 60 },
         rng_seed: RngSeed::Fixed(Random::printed(name).seed()),
         failure_persistence: None,
         max_shrink_iters: 20_000,
