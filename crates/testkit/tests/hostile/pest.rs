@@ -269,6 +269,8 @@ fn first_good_news(raw: &mut Raw) -> Option<Event> {
             (_, Some(good)) => return Some(good),
             (Event::StatEnd { .. }, _) => return None,
             (Event::Stat { .. } | Event::Refused { .. } | Event::Expelled { .. }, _) => {}
+            // Who gives up what it never read is told that it is over.
+            (Event::PoolGone { .. }, _) => {}
             (event @ Event::Claimed { .. }, _) => claimed = Some(event),
             (good, _) => return Some(good),
         }
