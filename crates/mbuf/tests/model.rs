@@ -645,9 +645,12 @@ impl Bench {
             "each owner dropped once"
         );
         assert_eq!(mbufs.stats().outstanding(), 0, "{}", mbufs.stats());
-        mbufs.reclaim();
-        let stats = mbufs.stats();
-        assert_eq!(stats.memory_bytes, 0, "{stats}");
+        // The zones' own thread may have items in its hands just now.
+        let _dog = tranship_testkit::Watchdog::new(std::time::Duration::from_secs(60));
+        while mbufs.stats().memory_bytes > 0 {
+            mbufs.reclaim();
+            std::thread::yield_now();
+        }
         drop((tagged, pieces, mbufs));
         drop(file);
     }
