@@ -617,7 +617,7 @@ impl Bench {
                 .zip(&models)
                 .all(|(c, m)| c.len() == m.bytes.len())
         );
-        assert_eq!(queue.bytes(), models.iter().map(|m| m.bytes.len()).sum());
+        assert_eq!(queue.bytes(), models.iter().map(|m| m.bytes.len()).sum::<usize>());
         let mut other = queue.flush();
         assert!(queue.is_empty());
         queue.concat(&mut other);
