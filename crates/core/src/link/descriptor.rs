@@ -1,4 +1,5 @@
-//! Ring lines as `docs/format.md` describes them: words in, fields out, every field checked.
+//! Ring lines as `docs/format.md` describes them: words in, fields out, every field that is used checked. Bits that are to be
+//! zero are not looked at.
 
 use super::message::Inline;
 use crate::error::Violation;
