@@ -4,6 +4,7 @@
 //! correctness (though every run checks what arrives), and micro benches of single functions.
 
 mod alloc;
+mod bulk;
 mod case;
 mod clock;
 mod collect;
@@ -17,6 +18,7 @@ mod options;
 mod party;
 mod peer;
 mod plan;
+mod plot;
 mod report;
 mod spike;
 mod stats;
@@ -125,6 +127,21 @@ fn run(bench: Bench) -> Result<bool> {
             let names: Vec<_> = systems::with_collect().iter().map(|e| e.name).collect();
             known(&common, &names)?;
             say("collect", &common, collect::bench(&common), &["iceoryx2"])
+        }
+        Bench::BulkRtt {
+            common,
+            wait,
+            mode,
+            trust,
+            payload,
+            svg,
+        } => {
+            common.check(&bulk::rtt::SYSTEMS)?;
+            let outcome = bulk::rtt::bench(&common, &wait, &mode, &trust, &payload);
+            if let Some(path) = svg {
+                bulk::rtt::picture(&outcome.rows, &path)?;
+            }
+            say("bulk-rtt", &common, outcome, &["bulk-copy", "stream"])
         }
         Bench::Netpath { common } => {
             common.check(&netpath::SYSTEMS.map(|(name, _)| name))?;

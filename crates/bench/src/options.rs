@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::bulk::Level;
 use crate::case::Wait;
 
 /// Measures tranship and its peers side by side on this machine.
@@ -90,6 +91,26 @@ pub enum Bench {
     Demo {
         #[command(flatten)]
         common: Common,
+    },
+    /// A bulk buffer moved and passed back between two domains, over each backend, against a socket that carries its bytes.
+    BulkRtt {
+        #[command(flatten)]
+        common: Common,
+        /// How the sides wait [default: spin].
+        #[arg(long, value_enum)]
+        wait: Vec<Wait>,
+        /// Whether 8 bytes of the buffer are written and read, or travel as metadata [default: untouched, then touched].
+        #[arg(long, value_parser = ["untouched", "touched"])]
+        mode: Vec<String>,
+        /// Levels of trust [default: all].
+        #[arg(long, value_enum, value_delimiter = ',')]
+        trust: Vec<Level>,
+        /// Buffer sizes, multiples of the page.
+        #[arg(long, value_delimiter = ',', value_parser = pages, default_values = ["4K", "16K", "64K", "256K", "1M", "4M"])]
+        payload: Vec<usize>,
+        /// Draw a plot into this file.
+        #[arg(long, value_name = "FILE")]
+        svg: Option<std::path::PathBuf>,
     },
     /// iperf3 through a forwarder and against an echo server of mbufs, in network namespaces (as root).
     Netpath {
@@ -199,6 +220,15 @@ fn size(text: &str) -> Result<usize, String> {
     match n.checked_mul(unit) {
         Some(n) if (8..=1 << 30).contains(&n) && n.is_multiple_of(8) => Ok(n),
         _ => Err(format!("{text}: a size is a multiple of 8 from 8 to 1024M")),
+    }
+}
+
+/// A [`size`] that is a multiple of the page.
+fn pages(text: &str) -> Result<usize, String> {
+    let page = rustix::param::page_size();
+    match size(text) {
+        Ok(n) if !n.is_multiple_of(page) => Err(format!("{text}: not a multiple of {page} bytes")),
+        other => other,
     }
 }
 

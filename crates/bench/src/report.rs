@@ -28,6 +28,12 @@ pub struct Key {
     pub threads: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cores: Option<usize>,
+    /// Domains between the first and the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hops: Option<usize>,
+    /// The level of trust of a bulk channel.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trust: Option<&'static str>,
 }
 
 /// One row: the median over the runs of each run's median, 99th percentile and rate.
@@ -97,7 +103,26 @@ fn rate(n: f64) -> String {
     }
 }
 
+impl Row {
+    /// As in the table: levels of trust are compared with each other, and with systems that have none.
+    fn name(&self) -> String {
+        match self.key.trust {
+            Some(trust) => format!("{} {trust}", self.system),
+            None => self.system.clone(),
+        }
+    }
+}
+
 impl Key {
+    /// Are the two rows about the same thing?
+    fn is_like(&self, other: &Key) -> bool {
+        let of = |key: &Key| Key {
+            trust: None,
+            ..key.clone()
+        };
+        of(self) == of(other)
+    }
+
     fn title(&self) -> String {
         let mut out = self.mode.to_owned();
         if !self.op.is_empty() {
@@ -113,6 +138,7 @@ impl Key {
         say(self.receivers, "receiver", "receivers");
         say(self.threads, "thread", "threads");
         say(self.cores, "core", "cores");
+        say(self.hops, "hop", "hops");
         match self.payload_bytes {
             Some(n) => format!("{}, {out}", bytes(n)),
             None => out,
@@ -147,11 +173,12 @@ impl Report {
         let cost = |r: &Row| r.median_ns;
         let mut seen: Vec<&Key> = Vec::new();
         for row in &self.rows {
-            if seen.contains(&&row.key) {
+            if seen.iter().any(|key| key.is_like(&row.key)) {
                 continue;
             }
             seen.push(&row.key);
-            let group: Vec<&Row> = self.rows.iter().filter(|r| r.key == row.key).collect();
+            let like = |r: &&Row| r.key.is_like(&row.key);
+            let group: Vec<&Row> = self.rows.iter().filter(like).collect();
             let mut refs: Vec<(&str, f64)> = Vec::new();
             for name in references {
                 let others = group.iter().filter(|r| {
@@ -181,7 +208,7 @@ impl Report {
                 let _ = write!(
                     out,
                     "  {:<20}{mid:>12}{p99:>12}{:>14}",
-                    row.system,
+                    row.name(),
                     rate(row.per_second)
                 );
                 for (_, reference) in &refs {
@@ -211,6 +238,7 @@ impl Report {
                     k.cores,
                     k.threads,
                     k.buffers,
+                    (k.hops, k.trust),
                 )
             };
             let row_id = id(row);
@@ -231,7 +259,7 @@ impl Report {
                 let _ = writeln!(
                     out,
                     "  {:<20}{} {:.2}",
-                    row.system,
+                    row.name(),
                     row.key.mode,
                     high / low
                 );

@@ -41,14 +41,19 @@ impl Way for Pipe {
 fn sockets(case: &Case, kind: SocketType) -> Result<[(OwnedFd, OwnedFd); 2]> {
     let (a, b) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
     for fd in [&a, &b] {
-        let want = (case.payload * 2).max(1 << 20);
-        // As much as root may ask for; else what the system's limit leaves.
-        if rustix::net::sockopt::set_socket_send_buffer_size_force(fd, want).is_err() {
-            rustix::net::sockopt::set_socket_send_buffer_size(fd, want)?;
-        }
+        widen(fd, case.payload)?;
     }
     let (a2, b2) = (a.try_clone()?, b.try_clone()?);
     Ok([(a, a2), (b, b2)])
+}
+
+/// Room for two payloads, at least 1 MiB: as much as root may ask for; else what the system's limit leaves.
+pub fn widen(fd: &OwnedFd, payload: usize) -> Result<()> {
+    let want = (payload * 2).max(1 << 20);
+    if rustix::net::sockopt::set_socket_send_buffer_size_force(fd, want).is_err() {
+        rustix::net::sockopt::set_socket_send_buffer_size(fd, want)?;
+    }
+    Ok(())
 }
 
 impl Way for SeqPacket {

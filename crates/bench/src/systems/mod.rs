@@ -5,7 +5,7 @@ mod fan;
 pub mod heaps;
 #[cfg(feature = "iceoryx2")]
 mod iceoryx2;
-mod kernel;
+pub mod kernel;
 pub mod line;
 pub mod netbufs;
 mod raw;

@@ -1,0 +1,308 @@
+//! `bulk-rtt`: a buffer is moved and passed back, one in flight; next to a socket that carries its bytes.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use tranship_bulk::{Buffer, Channel, Domain, Event, Pool};
+
+use super::{Level, join, levels};
+use crate::case::{Touch, Wait};
+use crate::clock;
+use crate::options::Common;
+use crate::party::{self, Member, Party};
+use crate::plan::{Cell, Outcome};
+use crate::plot::{self, Along};
+use crate::report::{Key, Row};
+use crate::stats::{Measured, Samples};
+use crate::systems::kernel;
+
+pub const SYSTEMS: [&str; 4] = ["bulk-shm", "bulk-local", "bulk-copy", "stream"];
+
+/// The stamp that ends a run.
+const STOP: u64 = u64::MAX;
+/// Most samples of a run.
+const SAMPLES: usize = 1 << 17;
+
+/// One cell.
+#[derive(Debug, Clone, Copy)]
+struct Case {
+    wait: Wait,
+    touch: Touch,
+    level: Level,
+    payload: usize,
+    cores: [usize; 2],
+    budget: std::time::Duration,
+}
+
+pub fn bench(
+    common: &Common,
+    modes: &[Wait],
+    touches: &[String],
+    given: &[Level],
+    payloads: &[usize],
+) -> Outcome {
+    let modes = match modes {
+        [] => &[Wait::Spin],
+        some => some,
+    };
+    let mut outcome = Outcome::default();
+    for wait in modes {
+        for (touch, name) in [(Touch::Untouched, "untouched"), (Touch::Word, "touched")] {
+            if !(touches.is_empty() || touches.iter().any(|t| t == name)) {
+                continue;
+            }
+            for payload in payloads {
+                let case = |level| Case {
+                    wait: *wait,
+                    touch,
+                    level,
+                    payload: *payload,
+                    cores: match wait {
+                        Wait::Spin => common.cores(),
+                        Wait::Block => common.blocking_cores(),
+                    },
+                    budget: common.budget(),
+                };
+                outcome.group(common.runs(), cells(common, name, levels(given), case));
+            }
+        }
+    }
+    outcome
+}
+
+fn cells(
+    common: &Common,
+    mode: &'static str,
+    given: &[Level],
+    case: impl Fn(Level) -> Case,
+) -> Vec<Cell<'static>> {
+    let mut out = Vec::new();
+    for system in SYSTEMS.into_iter().filter(|name| common.wants(name)) {
+        let levels = match system {
+            // It copies at every level.
+            "bulk-copy" | "stream" => &[Level::Full][..],
+            _ => given,
+        };
+        for level in levels {
+            let case = case(*level);
+            let blocks = if case.wait == Wait::Block {
+                "block"
+            } else {
+                ""
+            };
+            let key = Key {
+                mode,
+                op: blocks.to_owned(),
+                payload_bytes: Some(case.payload),
+                cores: Some(1 + usize::from(case.cores[0] != case.cores[1])),
+                trust: (system != "stream" && system != "bulk-copy").then(|| level.name()),
+                ..Key::default()
+            };
+            out.push(Cell {
+                system,
+                key,
+                measure: Box::new(move |number| once(system, case, number)),
+            });
+        }
+    }
+    out
+}
+
+fn once(system: &'static str, case: Case, number: u64) -> Result<Vec<Measured>> {
+    let member = |core, body: fn(&'static str, Case, &Party) -> Result<Vec<Measured>>| Member {
+        core,
+        body: Box::new(move |party: &Party| body(system, case, party)),
+    };
+    let members = match system {
+        "bulk-local" => vec![member(case.cores[0], both)],
+        "stream" => vec![member(case.cores[0], pour), member(case.cores[1], answer)],
+        _ => vec![member(case.cores[0], ping), member(case.cores[1], pong)],
+    };
+    Ok(party::run(number, members)?.into_iter().flatten().collect())
+}
+
+fn scheme(system: &str) -> &str {
+    system.strip_prefix("bulk-").unwrap_or(system)
+}
+
+/// Both domains in one process, each a thread on its core.
+fn both(system: &'static str, case: Case, party: &Party) -> Result<Vec<Measured>> {
+    let address = join::address(scheme(system), party.run, 0);
+    std::thread::scope(|scope| {
+        let there = address.clone();
+        let other = scope.spawn(move || {
+            party::pin(case.cores[1])?;
+            sink(&there, case)
+        });
+        let measured = source(&address, case)?;
+        match other.join() {
+            Ok(ended) => ended?,
+            Err(_) => bail!("the sink panicked"),
+        }
+        Ok(vec![measured])
+    })
+}
+
+fn ping(system: &'static str, case: Case, party: &Party) -> Result<Vec<Measured>> {
+    let measured = source(&join::address(scheme(system), party.run, 0), case)?;
+    party.barrier()?;
+    Ok(vec![measured])
+}
+
+fn pong(system: &'static str, case: Case, party: &Party) -> Result<Vec<Measured>> {
+    sink(&join::address(scheme(system), party.run, 0), case)?;
+    party.barrier()?;
+    Ok(Vec::new())
+}
+
+fn source(address: &str, case: Case) -> Result<Measured> {
+    let domain = Domain::new();
+    let channel = join::create(&domain, address, case.level.trust())?;
+    // As many as lie in a CPU's caches at once would be one; a few more, so that its allocator is in the path.
+    let pool = join::pool(&domain, &channel, 4, case.payload)?;
+    let measured = sample(case, |stamp| trip(&channel, &pool, case, stamp))?;
+    let last = pool.alloc()?;
+    let stop = STOP.to_le_bytes();
+    channel.move_(last, &stop).map_err(|e| e.code)?;
+    // It comes back when the other side has seen it, which may also be gone by then.
+    let _ = join::next(&channel, Wait::Block)?;
+    Ok(measured)
+}
+
+#[inline]
+fn trip(channel: &Channel, pool: &Pool, case: Case, stamp: u64) -> Result<()> {
+    let mut buffer = pool.alloc()?;
+    let bytes = stamp.to_le_bytes();
+    let meta: &[u8] = match case.touch {
+        Touch::Untouched => &bytes,
+        _ => {
+            buffer.write(0, &bytes)?;
+            &[]
+        }
+    };
+    channel.move_(buffer, meta).map_err(|e| e.code)?;
+    match join::next(channel, case.wait)? {
+        Event::Passed(_, back) => ensure!(back[..] == bytes, "sent {stamp}, got {back:?} back"),
+        other => bail!("instead of a buffer: {other:?}"),
+    }
+    Ok(())
+}
+
+fn sink(address: &str, case: Case) -> Result<()> {
+    let domain = Domain::new();
+    let channel = join::bind(&domain, address, case.level.trust())?;
+    join::assigned(&channel)?;
+    loop {
+        let Event::Moved(buffer, meta) = join::next(&channel, case.wait)? else {
+            bail!("instead of a buffer something else");
+        };
+        let mut bytes = [0; 8];
+        match meta[..] {
+            [] => read(&buffer, &mut bytes)?,
+            _ => bytes.copy_from_slice(&meta),
+        }
+        channel.pass(buffer, &bytes).map_err(|e| e.code)?;
+        if bytes == STOP.to_le_bytes() {
+            return Ok(());
+        }
+    }
+}
+
+#[inline]
+fn read(buffer: &Buffer, bytes: &mut [u8; 8]) -> Result<()> {
+    Ok(buffer.read(0, bytes)?)
+}
+
+/// Warms up for a quarter of the budget, then takes a sample of each trip.
+fn sample(case: Case, mut trip: impl FnMut(u64) -> Result<()>) -> Result<Measured> {
+    let mut samples = Samples::new(SAMPLES, 1);
+    let budget = clock::in_ticks(case.budget);
+    let begun = clock::ticks();
+    let mut stamp = 0;
+    while stamp < 8 || clock::ticks() - begun < budget / 4 {
+        stamp += 1;
+        trip(stamp)?;
+    }
+    let mut before = clock::ticks();
+    let end = before + budget;
+    loop {
+        stamp += 1;
+        trip(stamp)?;
+        let now = clock::ticks();
+        if !samples.push(now - before) || now > end {
+            return samples.finish("").context("no samples");
+        }
+        before = now;
+    }
+}
+
+/// Latency over the size of the buffer (the report's figure 5.5).
+pub fn picture(rows: &[Row], path: &std::path::Path) -> Result<()> {
+    let touched: Vec<Row> = rows
+        .iter()
+        .filter(|row| row.key.mode == "touched")
+        .cloned()
+        .collect();
+    let name = |row: &Row| {
+        let trust = row
+            .key
+            .trust
+            .map_or(String::new(), |trust| format!(", {trust}"));
+        let one = if row.key.cores == Some(1) {
+            ", one core"
+        } else {
+            ""
+        };
+        Some(format!("{}{trust}{one}", row.system))
+    };
+    let lines = plot::lines(&touched, name, plot::median_over_payload);
+    let title = "A buffer moved and passed back: latency over its size";
+    plot::save(path, title, Along::Bytes, &lines)
+}
+
+/// `stream`: the bytes go through a socket, eight come back.
+fn pour(_: &'static str, case: Case, party: &Party) -> Result<Vec<Measured>> {
+    let kind = SocketType::STREAM;
+    let (mine, theirs) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
+    kernel::widen(&mine, case.payload)?;
+    kernel::widen(&theirs, case.payload)?;
+    party.send(1, 0, &[theirs.as_fd()])?;
+    drop(theirs);
+    let socket = ready(mine, case.wait)?;
+    party.barrier()?;
+    let mut words = vec![1u64; case.payload / 8];
+    let mut back = [0u64];
+    let mut trip = |stamp: u64| -> Result<()> {
+        words[0] = stamp;
+        kernel::write_all(&socket, kernel::bytes(&words))?;
+        kernel::read_all(&socket, kernel::bytes_mut(&mut back))?;
+        ensure!(back[0] == stamp, "sent {stamp}, got {} back", back[0]);
+        Ok(())
+    };
+    let measured = sample(case, &mut trip)?;
+    trip(STOP)?;
+    party.barrier()?;
+    Ok(vec![measured])
+}
+
+fn answer(_: &'static str, case: Case, party: &Party) -> Result<Vec<Measured>> {
+    let theirs = party.recv(0)?.1.pop().context("the socket")?;
+    let socket = ready(theirs, case.wait)?;
+    party.barrier()?;
+    let mut words = vec![1u64; case.payload / 8];
+    loop {
+        kernel::read_all(&socket, kernel::bytes_mut(&mut words))?;
+        kernel::write_all(&socket, kernel::bytes(&words[..1]))?;
+        if words[0] == STOP {
+            break;
+        }
+    }
+    party.barrier()?;
+    Ok(Vec::new())
+}
+
+fn ready(socket: OwnedFd, wait: Wait) -> Result<OwnedFd> {
+    rustix::io::ioctl_fionbio(&socket, wait == Wait::Spin)?;
+    Ok(socket)
+}
