@@ -1,24 +1,36 @@
-//! A mapping whose pages are protected piece by piece, by its own domain against its own mistakes.
+//! A mapping whose pages are protected piece by piece, by its own domain against its own mistakes. It begins as one memfd,
+//! or as addresses into which pieces are put.
 //!
 //! What keeps *other* domains out are seals; what is taken away here can be had back by who owns the mapping.
 
 use crate::mapping::Owned;
-use crate::{MakeError, OutOfBounds, Sealing, View, make};
+use crate::{Draft, MakeError, OutOfBounds, Sealing, View, make};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::OnceLock;
 use tranship_sys::map::{self, Access};
 use tranship_sys::memfd;
+use tranship_sys::pagemap::Pagemap;
+
+/// From here on huge pages are asked for, bytes.
+pub const HUGE: usize = 2 << 20;
 
 /// Bytes of a memfd, of which pieces can be made inaccessible, readable or writable.
 ///
 /// Whoever touches a piece that it took away from itself faults.
 #[derive(Debug)]
-pub struct Guarded(Owned);
+pub struct Guarded(Owned, OnceLock<Option<Pagemap>>);
 
 impl Guarded {
     /// Maps the first `len` bytes with the most that pieces of it can ever have. The file must have been verified.
     pub fn map(fd: impl AsFd, len: usize, most: Access) -> io::Result<Guarded> {
-        Ok(Guarded(Owned::new(fd, most, len)?))
+        Ok(Guarded(Owned::new(fd, most, len)?, OnceLock::new()))
+    }
+
+    /// Addresses alone, aligned to `align`: a place for pieces.
+    pub fn reserve(len: usize, align: usize) -> io::Result<Guarded> {
+        Ok(Guarded(Owned::reserve(len, align)?, OnceLock::new()))
     }
 
     /// Makes `len` bytes of zeroed memory with this as its writer's mapping, and no seals: nobody else may be shown
@@ -44,8 +56,8 @@ impl Guarded {
         self.0.base.as_ptr()
     }
 
-    /// Protects a piece: whole pages. Blocks for as long as the kernel needs to change the page tables.
-    pub fn protect(&self, offset: usize, len: usize, access: Access) -> io::Result<()> {
+    /// Where a piece of whole pages begins.
+    fn piece(&self, offset: usize, len: usize) -> io::Result<NonNull<u8>> {
         let page = tranship_sys::page_size();
         let inside = offset.checked_add(len).is_some_and(|end| end <= self.len());
         if !inside || !offset.is_multiple_of(page) || !len.is_multiple_of(page) || len == 0 {
@@ -57,9 +69,66 @@ impl Guarded {
                 ),
             ));
         }
-        // SAFETY: inside our own mapping, as just checked; it stays mapped. A reference into it that needed more
-        // would fault, not read or write anything else.
-        unsafe { map::protect(self.0.base.add(offset), len, access) }
+        // SAFETY: inside our own mapping, as just checked.
+        Ok(unsafe { self.0.base.add(offset) })
+    }
+
+    /// Protects a piece: whole pages. Blocks for as long as the kernel needs to change the page tables.
+    pub fn protect(&self, offset: usize, len: usize, access: Access) -> io::Result<()> {
+        let at = self.piece(offset, len)?;
+        // SAFETY: inside our own mapping, which stays mapped. A reference into it that needed more would fault, not
+        // read or write anything else.
+        unsafe { map::protect(at, len, access) }
+    }
+
+    /// Puts a draft in the place of a piece, to be read and written, and gives it all its memory. Views of the piece
+    /// find zeros there from then on.
+    pub fn place_draft(&self, offset: usize, draft: &Draft) -> io::Result<()> {
+        let len = draft.len();
+        let at = self.piece(offset, len)?;
+        // SAFETY: a piece of our own mapping. References into it are promised not to be there by those who make them.
+        unsafe {
+            map::map_fixed(at, draft, Access::ReadWrite, len, 0)?;
+            if len >= HUGE {
+                // Best effort: the kernel may be built without huge pages.
+                let _ = map::hint(at, len, map::Hint::Huge);
+            }
+            // In one pass, instead of a fault a page.
+            match map::hint(at, len, map::Hint::PopulateWrite) {
+                Ok(()) => Ok(()),
+                Err(_) => memfd::fallocate(draft, len as u64),
+            }
+        }
+    }
+
+    /// Shows a file in the place of a piece: what is written there stays here. Views of the piece find its bytes from
+    /// then on. The file is [verified](crate::verify_as), or our own.
+    pub fn place_private(
+        &self,
+        offset: usize,
+        len: usize,
+        fd: impl AsFd,
+        access: Access,
+    ) -> io::Result<()> {
+        let at = self.piece(offset, len)?;
+        // SAFETY: as in `place_draft`.
+        unsafe { map::map_private_fixed(at, fd, access, len, 0) }
+    }
+
+    /// Leaves addresses alone in the place of a piece, where nothing can be touched.
+    pub fn clear(&self, offset: usize, len: usize) -> io::Result<()> {
+        let at = self.piece(offset, len)?;
+        // SAFETY: as in `place_draft`; whoever touches it now faults.
+        unsafe { map::make_void(at, len) }
+    }
+
+    /// Was a piece written since [`Guarded::place_private`]? The page tables say so; where they cannot be asked (no /proc,
+    /// or a process that became undumpable before it asked first) this is an error.
+    pub fn is_touched(&self, offset: usize, len: usize) -> io::Result<bool> {
+        let at = self.piece(offset, len)?;
+        let pagemap = self.1.get_or_init(|| Pagemap::open().ok());
+        let pagemap = pagemap.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        pagemap.is_touched(at, len)
     }
 
     /// A piece, for reading while others may write it. It must be readable now, else reading faults.

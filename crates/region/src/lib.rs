@@ -5,6 +5,7 @@
 //!
 //! NOT here: who may have which memory (`manager`), what counters mean (`ledger`), how rings run (`sync`).
 
+pub mod draft;
 pub mod guarded;
 pub mod layout;
 pub mod make;
@@ -13,6 +14,7 @@ pub mod verify;
 pub mod view;
 pub mod window;
 
+pub use draft::Draft;
 pub use guarded::Guarded;
 pub use make::{MakeError, Opts, make};
 pub use mapping::{RoMapping, RwMapping};

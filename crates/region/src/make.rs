@@ -63,6 +63,26 @@ pub(crate) fn make_open<M>(
     huge: bool,
     map: impl FnOnce(BorrowedFd<'_>) -> io::Result<M>,
 ) -> Result<(OwnedFd, M), MakeError> {
+    let at = |step| {
+        move |source| MakeError::Io {
+            step,
+            len_bytes: len,
+            source,
+        }
+    };
+    // Crash: until somebody is shown the descriptor the memory is ours alone and goes with us.
+    let fd = create(name, len)?;
+    if huge {
+        fill_huge(&fd, len).map_err(at("filling with huge pages"))?;
+    }
+    memfd::fallocate(&fd, len as u64).map_err(at("fallocate"))?;
+    let mapping = map(fd.as_fd()).map_err(at("mmap"))?;
+    crash::point("region::make::mapped");
+    Ok((fd, mapping))
+}
+
+/// A memfd that is to get `len` bytes, once there is room for them.
+pub(crate) fn create(name: &str, len: usize) -> Result<OwnedFd, MakeError> {
     let page_bytes = tranship_sys::page_size();
     if len == 0 || !len.is_multiple_of(page_bytes) || isize::try_from(len).is_err() {
         return Err(MakeError::Length {
@@ -71,26 +91,15 @@ pub(crate) fn make_open<M>(
         });
     }
     let need_bytes = len as u64;
-    let at = |step| {
-        move |source| MakeError::Io {
-            step,
-            len_bytes: len,
-            source,
-        }
-    };
     check_headroom(need_bytes, cgroup::headroom())?;
     if machine::free_bytes() < need_bytes {
         check_headroom(need_bytes, machine::available_bytes())?;
     }
-    // Crash: until somebody is shown the descriptor the memory is ours alone and goes with us.
-    let fd = memfd::create(name).map_err(at("memfd_create"))?;
-    if huge {
-        fill_huge(&fd, len).map_err(at("filling with huge pages"))?;
-    }
-    memfd::fallocate(&fd, need_bytes).map_err(at("fallocate"))?;
-    let mapping = map(fd.as_fd()).map_err(at("mmap"))?;
-    crash::point("region::make::mapped");
-    Ok((fd, mapping))
+    memfd::create(name).map_err(|source| MakeError::Io {
+        step: "memfd_create",
+        len_bytes: len,
+        source,
+    })
 }
 
 fn check_headroom(need_bytes: u64, free_bytes: Option<u64>) -> Result<(), MakeError> {

@@ -22,6 +22,16 @@ impl Owned {
         Ok(Owned { base, len, guard })
     }
 
+    /// Addresses alone, aligned to `align`, where nothing can be touched.
+    pub(crate) fn reserve(len: usize, align: usize) -> io::Result<Owned> {
+        let guard = ForkGuard::new()?;
+        let base = map::reserve(len, align)?;
+        let owned = Owned { base, len, guard };
+        // SAFETY: exactly the reservation just made, which nobody else knows.
+        unsafe { map::protect(base, len, map::Access::None)? };
+        Ok(owned)
+    }
+
     /// Moves the pages to where `other` has its own, which are unmapped in the same step. Gives itself back
     /// where that cannot be.
     fn take_place_of(mut self, other: &Owned) -> Result<(), Owned> {

@@ -12,6 +12,8 @@ pub enum Sealing {
     OneWriter,
     /// Everybody who was shown it; nobody can change its size or seal the others out.
     Shared,
+    /// Nobody, ever again.
+    Nobody,
 }
 
 impl Sealing {
@@ -21,6 +23,7 @@ impl Sealing {
         match self {
             Sealing::OneWriter => fixed | Seals::FUTURE_WRITE,
             Sealing::Shared => fixed,
+            Sealing::Nobody => fixed | Seals::WRITE,
         }
     }
 

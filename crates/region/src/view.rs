@@ -148,6 +148,12 @@ impl<'a> View<'a> {
         unsafe { copy::copy(self.base, to, self.len) };
     }
 
+    /// Writes all of it into a file: one copy, made by the kernel.
+    pub(crate) fn write_to(&self, fd: impl std::os::fd::AsFd) -> std::io::Result<()> {
+        // SAFETY: mapped and readable for as long as the view.
+        unsafe { tranship_sys::memfd::append(fd, self.base, self.len) }
+    }
+
     /// Copies all of it out.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = Vec::<u8>::with_capacity(self.len);

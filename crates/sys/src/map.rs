@@ -5,7 +5,7 @@
 
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::{NonNull, null_mut};
 
 /// What a mapping may be used for.
@@ -158,17 +158,40 @@ pub unsafe fn map_fixed(
     len: usize,
     offset: u64,
 ) -> io::Result<()> {
+    // SAFETY: passed on to the caller.
+    unsafe { map_at(addr, fd.as_fd(), access, len, offset, MapFlags::SHARED) }
+}
+
+/// As [`map_fixed`], privately: what is written there is this process's alone, and takes memory of its own.
+///
+/// # Safety
+/// As [`map_fixed`].
+pub unsafe fn map_private_fixed(
+    addr: NonNull<u8>,
+    fd: impl AsFd,
+    access: Access,
+    len: usize,
+    offset: u64,
+) -> io::Result<()> {
+    // Without NORESERVE the kernel counts what could be written, and refuses what it can never back.
+    // SAFETY: passed on to the caller.
+    unsafe { map_at(addr, fd.as_fd(), access, len, offset, MapFlags::PRIVATE) }
+}
+
+/// # Safety
+/// As [`map_fixed`].
+unsafe fn map_at(
+    addr: NonNull<u8>,
+    fd: BorrowedFd<'_>,
+    access: Access,
+    len: usize,
+    offset: u64,
+    kind: MapFlags,
+) -> io::Result<()> {
+    let flags = kind | MapFlags::FIXED;
     // SAFETY: the caller owns the range and nobody uses what is there.
-    let mapped = unsafe {
-        rustix::mm::mmap(
-            addr.as_ptr().cast(),
-            len,
-            access.prot(),
-            MapFlags::SHARED | MapFlags::FIXED,
-            fd.as_fd(),
-            offset,
-        )
-    };
+    let mapped =
+        unsafe { rustix::mm::mmap(addr.as_ptr().cast(), len, access.prot(), flags, fd, offset) };
     if let Err(error) = mapped {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE;
         // SAFETY: NOREPLACE touches nothing that is mapped; in a hole of our own reservation it restores it.
@@ -186,15 +209,31 @@ pub unsafe fn map_fixed(
     Ok(())
 }
 
+/// Replaces whatever is mapped in the range with nothing that can be touched: a reservation.
+///
+/// # Safety
+/// As [`map_fixed`].
+pub unsafe fn make_void(addr: NonNull<u8>, len: usize) -> io::Result<()> {
+    // SAFETY: passed on to the caller.
+    unsafe { make_anonymous(addr, len, ProtFlags::empty()) }
+}
+
 /// Replaces whatever is mapped in the range with zeros that can be read and never written. They take no memory.
 ///
 /// # Safety
 /// As [`map_fixed`].
 pub unsafe fn make_blank(addr: NonNull<u8>, len: usize) -> io::Result<()> {
+    // SAFETY: passed on to the caller.
+    unsafe { make_anonymous(addr, len, ProtFlags::READ) }
+}
+
+/// # Safety
+/// As [`map_fixed`].
+unsafe fn make_anonymous(addr: NonNull<u8>, len: usize, prot: ProtFlags) -> io::Result<()> {
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
     // SAFETY: the caller owns the range and nobody uses what is there.
     unsafe {
-        let raw = rustix::mm::mmap_anonymous(addr.as_ptr().cast(), len, ProtFlags::READ, flags)?;
+        let raw = rustix::mm::mmap_anonymous(addr.as_ptr().cast(), len, prot, flags)?;
         rustix::mm::madvise(raw, len, Advice::LinuxDontFork)?;
     }
     Ok(())

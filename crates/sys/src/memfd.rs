@@ -2,7 +2,7 @@
 
 use rustix::fs::{FallocateFlags, MemfdFlags, Mode};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 pub use rustix::fs::SealFlags as Seals;
 
@@ -50,6 +50,33 @@ pub fn fallocate(fd: impl AsFd, len: u64) -> io::Result<()> {
             Ok(()) => at += step,
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Writes `len` bytes of memory behind what was written before: one copy, made by the kernel, which takes memory for it as it
+/// goes. As [`fallocate`] at a cgroup's limit.
+///
+/// # Safety
+/// The range can be read; it may change meanwhile.
+pub unsafe fn append(fd: impl AsFd, mut from: *const u8, mut len: usize) -> io::Result<()> {
+    while len > 0 {
+        // SAFETY: what is left of the range, which can be read, says the caller. The kernel copes with changes.
+        let written = unsafe { libc::write(fd.as_fd().as_raw_fd(), from.cast(), len) };
+        match usize::try_from(written) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => {
+                // SAFETY: the kernel wrote no more than there was.
+                from = unsafe { from.add(written) };
+                len -= written;
+            }
+            Err(_) => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
         }
     }
     Ok(())
