@@ -36,7 +36,9 @@ pub use error::{
     AllocError, Code, DomainError, RecvError, SendError, SendFailure, StaleId, Violation,
 };
 pub use heap::Heap;
-pub use link::{Body, Inline, Listener, Message, Payload, Receiver, Sender, select};
+pub use link::{
+    Body, Inline, Listener, Message, Payload, PeerSocket, Receiver, Sender, SocketListener, select,
+};
 pub use options::{HeapOptions, LinkOptions, PoolOptions, Wait, WhenFull};
 pub use pool::{Pool, PoolStats};
 pub use tranship_proto::{

@@ -65,6 +65,20 @@ pub enum Event {
         role: Role,
         lines: u32,
     },
+    /// fds: 2 (one end of a socket pair, the peer's pidfd). Somebody handed in a socket at a name of ours.
+    SocketIncoming {
+        export: ExportId,
+        peer: DomainId,
+        peer_uid: u32,
+        peer_pid: u32,
+    },
+    /// fds: 1 (the exporter's pidfd). The answer to `ConnectSocket`: the socket is on its way.
+    SocketTaken {
+        req: Req,
+        peer: DomainId,
+        peer_uid: u32,
+        peer_pid: u32,
+    },
     /// fds: 2 (the exporter's half, the peer's pidfd). The answer to `Connect`.
     Opened {
         req: Req,
@@ -168,11 +182,12 @@ impl Event {
         match self {
             Event::Welcome { .. }
             | Event::Incoming { .. }
+            | Event::SocketTaken { .. }
             | Event::Accepted { .. }
             | Event::PoolOffer { .. }
             | Event::ChunkAdded { .. }
             | Event::WakeFd { .. } => 1,
-            Event::Opened { .. } => 2,
+            Event::Opened { .. } | Event::SocketIncoming { .. } => 2,
             Event::QueueJoined {
                 with_sent,
                 new_reader,

@@ -105,6 +105,14 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     )?)
 }
 
+/// Is it a Unix SEQPACKET socket? unix(7).
+pub fn is_unix_seqpacket(fd: impl AsFd) -> bool {
+    let fd = fd.as_fd();
+    let domain = rustix::net::sockopt::socket_domain(fd);
+    let kind = rustix::net::sockopt::socket_type(fd);
+    domain == Ok(AddressFamily::UNIX) && kind == Ok(SocketType::SEQPACKET)
+}
+
 fn seqpacket() -> io::Result<OwnedFd> {
     Ok(rustix::net::socket_with(
         AddressFamily::UNIX,

@@ -145,6 +145,14 @@ impl DomainCore {
                     conn.send(&Request::Reject { channel }, &[])?;
                 }
             }
+            Event::SocketIncoming { export, .. } => {
+                let mut exports = lock(&self.exports);
+                // Given up meanwhile: the socket is closed, which its other end sees.
+                if exports.contains_key(&export) || self.exporting.load(Ordering::Relaxed) > 0 {
+                    let entry = exports.entry(export).or_default();
+                    entry.incoming.push_back((event, fds));
+                }
+            }
             Event::Shrink { pool, target_bytes } => match self.heap(pool) {
                 Some(heap) => heap.set_target(target_bytes),
                 None => self.chore(Chore::Shrink(pool, target_bytes)),
@@ -171,6 +179,7 @@ impl DomainCore {
             | Event::ForwardAllowed { req, .. }
             | Event::Exported { req, .. }
             | Event::Opened { req, .. }
+            | Event::SocketTaken { req, .. }
             | Event::Accepted { req, .. }
             | Event::Assigned { req, .. }
             | Event::Resynced { req, .. }

@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tranship_manager::paths::Places;
-use tranship_proto::{ChannelClaim, Req, Request};
+use tranship_proto::{ChannelClaim, Event, Req, Request};
 use tranship_sys::{crash, process, socket};
 
 /// Between two attempts to reach a manager that is away.
@@ -232,22 +232,22 @@ impl DomainCore {
     fn export_again(&'static self, conn: &mut Conn) -> Result<(), DomainError> {
         let names: Vec<_> = {
             let mut exports = lock(&self.exports);
-            // Who connected by the old manager has to do it again. Names of which the answer was still to come are
+            // Who connected by the old manager has to do it again; sockets are as good as ever. Names of which the answer was still to come are
             // exported again by who asked.
             exports.retain(|_, entry| entry.what.is_some());
             exports
                 .iter_mut()
                 .filter_map(|(id, entry)| {
-                    entry.incoming.clear();
+                    let socket = |event: &Event| matches!(event, Event::SocketIncoming { .. });
+                    entry.incoming.retain(|(event, _)| socket(event));
                     entry.what.clone().map(|what| (*id, what))
                 })
                 .collect()
         };
         for (id, (name, role)) in names {
-            self.claim(conn, Claim::Export(id), &[], |req| Request::Export {
-                req,
-                name,
-                role,
+            self.claim(conn, Claim::Export(id), &[], |req| match role {
+                Some(role) => Request::Export { req, name, role },
+                None => Request::ExportSocket { req, name },
             })?;
         }
         Ok(())

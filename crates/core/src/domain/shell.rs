@@ -3,7 +3,7 @@
 use super::{DomainBuilder, DomainCore, lock};
 use crate::error::DomainError;
 use crate::heap::Heap;
-use crate::link::{End, Listener, Receiver, Sender};
+use crate::link::{End, Listener, PeerSocket, Receiver, Sender, SocketListener};
 use crate::options::{HeapOptions, LinkOptions, PoolOptions};
 use crate::pool::Pool;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -126,6 +126,22 @@ impl Domain {
                 "a sender where a receiver was asked for".into(),
             )),
         }
+    }
+
+    /// Exports a name at which others hand in sockets, for a protocol of one's own.
+    pub fn listen_socket(&self, name: &str) -> Result<SocketListener, DomainError> {
+        SocketListener::new(self.core(), name)
+    }
+
+    /// Hands one end of a new socket to who exports the name; the other is the result. Asks the manager, and does not
+    /// wait for the exporter.
+    ///
+    /// # Errors
+    /// `Refused` with `NoSuchName`, `Access`, `Role` (it is a name of links, or our own), or `Limit` (too many have
+    /// come that the exporter has not taken).
+    pub fn connect_socket(&self, name: &str) -> Result<PeerSocket, DomainError> {
+        self.core().check_fork()?;
+        crate::link::connect(self.core(), name)
     }
 
     /// Takes what the manager has sent and does the work that is due: maps and unmaps chunks, gives memory back,

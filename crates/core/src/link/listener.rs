@@ -5,6 +5,7 @@ use super::{Receiver, Sender};
 use crate::domain::{DomainCore, lock};
 use crate::error::DomainError;
 use crate::options::LinkOptions;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -28,37 +29,7 @@ impl Listener {
         role: Role,
         options: LinkOptions,
     ) -> Result<Listener, DomainError> {
-        checked_name(name)?;
-        let _asking = Asking::new(domain);
-        let export = domain.patiently(None, || {
-            let ((event, _), era) = domain.call_in_era(
-                |req| Request::Export {
-                    req,
-                    name: name.into(),
-                    role,
-                },
-                &[],
-                None,
-            )?;
-            let Event::Exported { export, .. } = event else {
-                return Err(DomainError::Protocol(
-                    "an answer to Export that is none".into(),
-                ));
-            };
-            // Connections that another thread's turn took in the meantime wait in the entry that it made.
-            let mut exports = lock(&domain.exports);
-            let entry = exports.entry(export).or_default();
-            entry.what = Some((name.into(), role));
-            entry.id.store(export.0, Ordering::Relaxed);
-            let id = entry.id.clone();
-            drop(exports);
-            if domain.era() != era {
-                // The manager that answered is gone, and the next one was perhaps not told of this name.
-                forget(domain, &id);
-                return Err(DomainError::ManagerAway);
-            }
-            Ok(id)
-        })?;
+        let export = export(domain, name, Some(role))?;
         Ok(Listener {
             domain,
             export,
@@ -116,12 +87,7 @@ impl Listener {
         loop {
             let seen = self.domain.wake();
             let turned = self.domain.turn();
-            let next = {
-                let mut exports = lock(&self.domain.exports);
-                let id = ExportId(self.export.load(Ordering::Relaxed)); // changes under that lock
-                exports.get_mut(&id).and_then(|e| e.incoming.pop_front())
-            };
-            if let Some(incoming) = next {
+            if let Some(incoming) = next_incoming(self.domain, &self.export) {
                 match self.domain.accept(&self.name, incoming, &self.options) {
                     // Who connected is gone again: the next one, please.
                     Err(DomainError::Refused(refusal)) => {
@@ -146,6 +112,61 @@ impl Listener {
             self.domain.wait_news(seen, deadline);
         }
     }
+}
+
+/// Offers a name, as an end of links or, without a role, for sockets. Its id is another one under another manager.
+pub(super) fn export(
+    domain: &'static DomainCore,
+    name: &str,
+    role: Option<Role>,
+) -> Result<Arc<AtomicU32>, DomainError> {
+    checked_name(name)?;
+    let _asking = Asking::new(domain);
+    domain.patiently(None, || {
+        let ((event, _), era) = domain.call_in_era(
+            |req| match role {
+                Some(role) => Request::Export {
+                    req,
+                    name: name.into(),
+                    role,
+                },
+                None => Request::ExportSocket {
+                    req,
+                    name: name.into(),
+                },
+            },
+            &[],
+            None,
+        )?;
+        let Event::Exported { export, .. } = event else {
+            return Err(DomainError::Protocol(
+                "an answer to Export that is none".into(),
+            ));
+        };
+        // Connections that another thread's turn took in the meantime wait in the entry that it made.
+        let mut exports = lock(&domain.exports);
+        let entry = exports.entry(export).or_default();
+        entry.what = Some((name.into(), role));
+        entry.id.store(export.0, Ordering::Relaxed);
+        let id = entry.id.clone();
+        drop(exports);
+        if domain.era() != era {
+            // The manager that answered is gone, and the next one was perhaps not told of this name.
+            forget(domain, &id);
+            return Err(DomainError::ManagerAway);
+        }
+        Ok(id)
+    })
+}
+
+/// The oldest connection to an export that nobody has taken yet.
+pub(super) fn next_incoming(
+    domain: &DomainCore,
+    export: &AtomicU32,
+) -> Option<(Event, Vec<OwnedFd>)> {
+    let mut exports = lock(&domain.exports);
+    let id = ExportId(export.load(Ordering::Relaxed)); // changes under that lock
+    exports.get_mut(&id).and_then(|e| e.incoming.pop_front())
 }
 
 /// While it lives, connections to names that are not on record yet are kept.
@@ -178,7 +199,7 @@ impl Drop for Listener {
     }
 }
 
-fn forget(domain: &'static DomainCore, id: &AtomicU32) {
+pub(super) fn forget(domain: &'static DomainCore, id: &AtomicU32) {
     let mut exports = lock(&domain.exports);
     let export = ExportId(id.load(Ordering::Relaxed)); // changes under that lock
     exports.remove(&export);

@@ -14,4 +14,5 @@ mod heaps;
 mod kit;
 mod links;
 mod poll;
+mod rendezvous;
 mod threads;

@@ -238,7 +238,8 @@ pub(crate) enum Stage {
 pub(crate) struct Export {
     pub name: String,
     pub domain: DomainId,
-    pub role: Role,
+    /// The exporter's role in the channels that are made here; `None`: sockets are handed in.
+    pub role: Option<Role>,
 }
 
 /// A `Connect` that waits for its name.

@@ -41,7 +41,14 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn export(&mut self, me: DomainId, req: Req, name: &str, role: Role) -> Done {
+    /// Without a role: sockets are handed in there.
+    pub(super) fn export(
+        &mut self,
+        me: DomainId,
+        req: Req,
+        name: &str,
+        role: Option<Role>,
+    ) -> Done {
         let (uid, gid) = self.check_named(me, name)?;
         if !self.config.may_export(uid, gid, name) {
             return Err(refusal(RefusalCode::Access, u64::from(uid), 0).into());
@@ -67,7 +74,7 @@ impl State {
         self.waiting = rest;
         let meant: std::collections::VecDeque<Waiting> = meant;
         for w in meant {
-            if w.role == role || w.domain == me {
+            if role != Some(w.role.opposite()) || w.domain == me {
                 self.release(w.half);
                 let refusal = refusal(RefusalCode::Role, 0, 0);
                 self.tell(
@@ -122,7 +129,7 @@ impl State {
         self.check_channels_limit(uid)?;
         let export = self.names.get(&name).copied();
         match export.and_then(|e| self.exports.get(&e)) {
-            Some(e) if e.role == role || e.domain == me => {
+            Some(e) if e.role != Some(role.opposite()) || e.domain == me => {
                 return Err(refusal(RefusalCode::Role, 0, 0).into());
             }
             None if !wait => return Err(refusal(RefusalCode::NoSuchName, 0, 0).into()),
@@ -145,6 +152,62 @@ impl State {
             Some(export) => self.incoming(export, w),
             None => self.waiting.push_back(w),
         }
+        Ok(())
+    }
+
+    /// Hands a socket to who exports the name; both learn who the other is. Nothing of it stays here.
+    pub(super) fn connect_socket(
+        &mut self,
+        me: DomainId,
+        req: Req,
+        name: &str,
+        fds: &mut Parcel,
+    ) -> Done {
+        let (uid, gid) = self.check_named(me, name)?;
+        if !self.config.may_bind(uid, gid, name) {
+            return Err(refusal(RefusalCode::Access, u64::from(uid), 0).into());
+        }
+        let found = self.names.get(name).copied();
+        let found = found.and_then(|id| Some((id, self.exports.get(&id)?)));
+        let Some((export, e)) = found else {
+            return Err(refusal(RefusalCode::NoSuchName, 0, 0).into());
+        };
+        if e.role.is_some() || e.domain == me {
+            return Err(refusal(RefusalCode::Role, 0, 0).into());
+        }
+        let Some(fd) = fds.fds.front().copied().filter(|f| f.facts.socket) else {
+            return Err(refusal(RefusalCode::BadDescriptor, 0, 0).into());
+        };
+        let exporter = e.domain;
+        let (Some(client), Some(d)) = (self.client_of(exporter), self.domains.get(&exporter))
+        else {
+            // It is away, and will export again when it is back.
+            return Err(refusal(RefusalCode::NoSuchName, 0, 0).into());
+        };
+        // Who connects faster than the exporter takes must not get it expelled.
+        if !self.has_room(client) {
+            return Err(refusal(RefusalCode::Limit, 0, 0).into());
+        }
+        let taken = Event::SocketTaken {
+            req,
+            peer: exporter,
+            peer_uid: d.uid,
+            peer_pid: d.pid,
+        };
+        let exporter_pidfd = d.pidfd;
+        let Some(d) = self.domains.get(&me) else {
+            return Err(no_such(me.0));
+        };
+        let incoming = Event::SocketIncoming {
+            export,
+            peer: me,
+            peer_uid: d.uid,
+            peer_pid: d.pid,
+        };
+        let pidfd = d.pidfd;
+        // The socket stays in the parcel and is closed with it; the queued message has its own hold.
+        self.tell(exporter, incoming, &[fd.token, pidfd]);
+        self.tell(me, taken, &[exporter_pidfd]);
         Ok(())
     }
 

@@ -1,0 +1,130 @@
+//! Sockets handed from domain to domain under a name.
+
+use crate::kit::*;
+use std::os::fd::AsFd;
+use tranship_core::{Domain, DomainError, PeerSocket, RefusalCode, Role, SocketListener};
+use tranship_sys::socket;
+
+fn code(result: Result<PeerSocket, DomainError>) -> RefusalCode {
+    match result {
+        Err(DomainError::Refused(refusal)) => refusal.code,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn next(listener: &SocketListener) -> PeerSocket {
+    loop {
+        if let Some(met) = listener.accept().expect("accept") {
+            return met;
+        }
+        std::thread::yield_now();
+    }
+}
+
+fn heard(met: &PeerSocket) -> Vec<u8> {
+    let mut bytes = [0; 16];
+    let got = socket::recvmsg(&met.socket, &mut bytes, false).expect("recvmsg");
+    bytes[..got.bytes].to_vec()
+}
+
+#[test]
+fn both_ends_learn_who_the_other_is() {
+    let _dog = dog();
+    let (a, b) = pair();
+    assert_eq!(code(b.connect_socket("door")), RefusalCode::NoSuchName);
+    let listener = a.listen_socket("door").expect("listen");
+    assert!(listener.accept().expect("accept").is_none());
+    assert_eq!(code(a.connect_socket("door")), RefusalCode::Role);
+    let near = b.connect_socket("door").expect("connect");
+    let far = next(&listener);
+    assert_eq!((near.domain, far.domain), (a.id(), b.id()));
+    assert_eq!(
+        (near.pid, far.pid),
+        (std::process::id(), std::process::id())
+    );
+    assert_eq!(near.uid, far.uid);
+    socket::sendmsg(&near.socket, b"hello", &[], true).expect("send");
+    socket::sendmsg(&far.socket, b"well met", &[near.process.as_fd()], true).expect("send");
+    assert_eq!(
+        (heard(&far), heard(&near)),
+        (b"hello".to_vec(), b"well met".to_vec())
+    );
+    drop(listener);
+    assert_eq!(code(b.connect_socket("door")), RefusalCode::NoSuchName);
+}
+
+#[test]
+fn names_of_links_and_of_sockets_are_not_mistaken() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let _links = a.listen("links", Role::Source).expect("listen");
+    let _door = a.listen_socket("door").expect("listen");
+    assert_eq!(code(b.connect_socket("links")), RefusalCode::Role);
+    match b.open_receiver("door") {
+        Err(DomainError::Refused(refusal)) => assert_eq!(refusal.code, RefusalCode::Role),
+        other => panic!("{other:?}"),
+    }
+    match b.listen_socket("links") {
+        Err(DomainError::Refused(refusal)) => assert_eq!(refusal.code, RefusalCode::NameTaken),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Who does not take what is handed in is not expelled for it: who hands in is refused.
+#[test]
+fn too_many_are_refused() {
+    let _dog = dog();
+    let (a, b) = bare_pair();
+    let door = a.listen_socket("door").expect("listen");
+    let mut handed = Vec::new();
+    let refused = loop {
+        match b.connect_socket("door") {
+            Ok(near) => handed.push(near),
+            Err(DomainError::Refused(refusal)) => break refusal.code,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert_eq!(refused, RefusalCode::Limit);
+    for _ in &handed {
+        next(&door);
+    }
+    assert!(door.accept().expect("accept").is_none());
+    b.connect_socket("door").expect("there is room again");
+    next(&door);
+}
+
+#[test]
+fn a_name_outlives_its_manager() {
+    let _dog = dog();
+    let dir = tempfile::tempdir().expect("dir");
+    let path = dir.path().join("m.sock");
+    let start = || {
+        let config = tranship_manager::Config::default();
+        tranship_manager::Embedded::start(config, Some(&path)).expect("manager")
+    };
+    let first = start();
+    let join = |name| {
+        let builder = Domain::builder().name(name).socket(&path);
+        builder.connect().expect("connect")
+    };
+    let (a, b) = (join("a"), join("b"));
+    let door = a.listen_socket("door").expect("listen");
+    let near = b.connect_socket("door").expect("connect");
+    let far = next(&door);
+    drop(first);
+    socket::sendmsg(&near.socket, b"still", &[], true).expect("send");
+    assert_eq!(heard(&far), b"still");
+    let _second = start();
+    let near = loop {
+        assert!(door.accept().expect("accept").is_none());
+        match b.connect_socket("door") {
+            Ok(near) => break near,
+            Err(DomainError::ManagerAway) => std::thread::yield_now(),
+            Err(DomainError::Refused(refusal)) if refusal.code == RefusalCode::NoSuchName => {}
+            Err(error) => panic!("{error}"),
+        }
+    };
+    let far = next(&door);
+    socket::sendmsg(&near.socket, b"again", &[], true).expect("send");
+    assert_eq!(heard(&far), b"again");
+}
