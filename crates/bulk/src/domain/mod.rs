@@ -4,17 +4,20 @@
 //! [`Guard`] collects it.
 
 mod close;
+mod counts;
 mod setup;
 mod state;
 mod transfer;
 mod turn;
 
 use crate::backend::{Backend, Copying, Frame, Listener, Local, SendError, Shm, Transport, Wait};
+use crate::completion::{Due, Ends};
 use crate::message::{Message, PoolInfo};
 use crate::{
-    Access, Agreement, ChannelState, Code, Completion, Direction, Role, Trust, Wish,
+    Access, Agreement, ChannelState, Code, Completion, Direction, Meta, Role, Trust, Wish,
     memory::Memory, spec::Assignment,
 };
+use counts::Counts;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,9 +31,9 @@ pub enum RawEvent {
     Bound(Result<Agreement, Code>),
     PoolAssigned(PoolInfo),
     PoolRemoved(u64),
-    Moved(u64, u32, Vec<u8>),
-    Passed(u64, u32, Vec<u8>),
-    Copied(u64, u32, Vec<u8>),
+    Moved(u64, u32, Meta),
+    Passed(u64, u32, Meta),
+    Copied(u64, u32, Meta),
     Released(u64, u32),
     TeardownBegun,
     Closed,
@@ -52,8 +55,8 @@ pub(crate) struct Slot {
     /// To whom its creator gave it last.
     pub lent: Option<Peer>,
     /// Copies by channel: taken and not released; sent and not released.
-    pub held: BTreeMap<u64, u32>,
-    pub out: BTreeMap<u64, u32>,
+    pub held: Counts,
+    pub out: Counts,
     /// By which channel the first of `held` came.
     pub first: Option<u64>,
     /// How its memory is protected now.
@@ -61,7 +64,7 @@ pub(crate) struct Slot {
     /// Its owner let the handle go; it goes back by itself as soon as it can.
     pub let_go: bool,
     /// As `let_go`, for copies.
-    pub copies_let_go: BTreeMap<u64, u32>,
+    pub copies_let_go: Counts,
 }
 
 #[derive(Debug)]
@@ -107,7 +110,10 @@ pub(crate) struct Channel {
     /// Answers that found no room.
     pub outbox: VecDeque<Frame>,
     pub sent: u64,
-    pub waiting: BTreeMap<u64, Completion>,
+    /// For the numbers of what was taken, between two looks.
+    pub taken: Vec<u64>,
+    /// What has ended of what was sent, by the numbers of its frames.
+    pub ends: Ends,
     pub bind: Option<Completion>,
     pub closing: Vec<Completion>,
     pub events: VecDeque<RawEvent>,
@@ -119,13 +125,14 @@ pub(crate) struct Channel {
 
 #[derive(Default)]
 pub(crate) struct State {
-    pub pools: HashMap<u64, Pool>,
+    pub pools: BTreeMap<u64, Pool>,
     pub channels: BTreeMap<u64, Channel>,
     pub next_channel: u64,
     /// Handles were let go that could not go back yet: see `give_back`.
     pub let_go: bool,
     /// To be done once the lock is let go.
     pub finished: Vec<(Completion, Result<(), Code>)>,
+    pub due: Vec<Due>,
     pub woken: Vec<Waker>,
 }
 
@@ -163,12 +170,17 @@ impl Drop for Guard<'_> {
         let Some(mut state) = self.0.take() else {
             return;
         };
+        if state.finished.is_empty() && state.due.is_empty() && state.woken.is_empty() {
+            return;
+        }
         let finished = std::mem::take(&mut state.finished);
+        let mut due = std::mem::take(&mut state.due);
         let woken = std::mem::take(&mut state.woken);
         drop(state);
         for (completion, result) in finished {
-            completion.finish(result);
+            completion.finish(result, &mut due);
         }
+        due.into_iter().for_each(Due::tell);
         woken.into_iter().for_each(Waker::wake);
     }
 }

@@ -18,11 +18,11 @@ impl Slot {
     }
 
     pub(crate) fn held(&self) -> u32 {
-        self.held.values().sum()
+        self.held.total()
     }
 
     pub(crate) fn out(&self) -> u32 {
-        self.out.values().sum()
+        self.out.total()
     }
 
     pub(crate) fn state(&self) -> BufferState {
@@ -41,18 +41,6 @@ impl Slot {
             BufferState::ReadOnlyOwned | BufferState::ReadOnly => Access::Read,
             BufferState::Invalid => Access::None,
         }
-    }
-}
-
-/// One more, or one less; what is at 0 is not there.
-pub(crate) fn count(map: &mut std::collections::BTreeMap<u64, u32>, channel: u64, up: bool) {
-    let value = map.entry(channel).or_default();
-    *value = match up {
-        true => value.saturating_add(1),
-        false => value.saturating_sub(1),
-    };
-    if *value == 0 {
-        map.remove(&channel);
     }
 }
 
@@ -119,8 +107,8 @@ impl State {
         let source = self.channels.get(&channel).map(|c| c.direction) == Some(Direction::Source);
         pool.slots.iter().all(|slot| {
             let counted = match source {
-                true => slot.out.contains_key(&channel),
-                false => slot.held.contains_key(&channel),
+                true => slot.out.of(channel) > 0,
+                false => slot.held.of(channel) > 0,
             };
             !(counted || leaves && slot.owned)
         })

@@ -3,7 +3,7 @@
 //! The order of the checks is fixed: state, direction, assigned, then the buffer, then the metadata. The state
 //! changes before the frame is sent and changes back if it cannot be.
 
-use super::{Channel, Peer, Pool, Shared, State, state::count};
+use super::{Channel, Peer, Pool, Shared, State};
 use crate::backend::Bytes;
 use crate::message::{Message, Transfer};
 use crate::{Access, BufferState, ChannelState, Code, Completion, Direction};
@@ -98,13 +98,13 @@ impl State {
         let data = pool.carried(index, carried)?;
         let frame = Message::transfer(Transfer::Copy, id, index, meta, data).frame(Vec::new())?;
         let (pool, at) = self.slot_mut(id, index)?;
-        count(&mut pool.slots[at].out, channel, true);
+        pool.slots[at].out.up(channel);
         let protected = pool.protect(index);
         let sent = protected.and_then(|()| self.send_counted(channel, &frame));
         if sent.is_err()
             && let Ok((pool, at)) = self.slot_mut(id, index)
         {
-            count(&mut pool.slots[at].out, channel, false);
+            pool.slots[at].out.down(channel);
             pool.protect(index)?;
         }
         sent
@@ -128,7 +128,7 @@ impl State {
             return Err(Code::PoolNotAssigned);
         }
         let (_, slot) = self.slot(id, index)?;
-        let held = slot.held.get(&channel).copied().unwrap_or(0);
+        let held = slot.held.of(channel);
         if held == 0 {
             return Err(Code::BufferNotACopy);
         }
@@ -140,9 +140,9 @@ impl State {
         let frame = message.frame(Vec::new())?;
         let (pool, at) = self.slot_mut(id, index)?;
         let slot = &mut pool.slots[at];
-        count(&mut slot.held, channel, false);
+        slot.held.down(channel);
         if held == 1 && slot.first == Some(channel) {
-            slot.first = slot.held.keys().next().copied();
+            slot.first = slot.held.first();
         }
         let protected = pool.protect(index);
         let sent = protected.and_then(|()| match over {
@@ -156,7 +156,7 @@ impl State {
         if sent.is_err()
             && let Ok((pool, at)) = self.slot_mut(id, index)
         {
-            count(&mut pool.slots[at].held, channel, true);
+            pool.slots[at].held.up(channel);
             pool.slots[at].first = first;
             pool.protect(index)?;
         }
@@ -207,9 +207,7 @@ impl State {
             .get_mut(&channel)
             .ok_or(Code::InvalidEndpoint)?;
         let number = end.send(frame)?;
-        let completion = Completion::default();
-        end.waiting.insert(number, completion.clone());
-        Ok(completion)
+        Ok(end.ends.completion(number))
     }
 
     /// A buffer that came back by itself while copies of it were held is free when the last of them is gone.
@@ -231,7 +229,7 @@ impl Message {
             how,
             pool,
             index,
-            meta: meta.to_vec(),
+            meta: meta.into(),
             data,
         }
     }

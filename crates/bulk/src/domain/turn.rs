@@ -1,10 +1,10 @@
 //! What a message does where it arrives. Whatever a peer may not say ends the channel.
 
-use super::{Assigned, Channel, Pool, RawEvent, Shared, Slot, State, state::count};
+use super::{Assigned, Channel, Pool, RawEvent, Shared, Slot, State};
 use crate::backend::{Bytes, Frame, RecvError};
 use crate::message::{Message, PoolInfo, Transfer, VERSION, code, number};
 use crate::{
-    Access, Agreement, BufferState, ChannelState, Code, Direction, Trust, memory::Memory,
+    Access, Agreement, BufferState, ChannelState, Code, Direction, Meta, Trust, memory::Memory,
     negotiate, spec::Assignment,
 };
 use std::os::fd::OwnedFd;
@@ -75,13 +75,10 @@ impl State {
         let Some(transport) = end.transport.as_mut() else {
             return Ok(None);
         };
-        let done = transport.done();
+        transport.done(&mut end.taken);
         let received = transport.recv();
-        for number in done {
-            if let Some(completion) = end.waiting.remove(&number) {
-                self.finished.push((completion, Ok(())));
-            }
-        }
+        end.ends.finish(&end.taken, &mut self.due);
+        end.taken.clear();
         match received {
             Ok(None) => Ok(None),
             Ok(frame) => Ok(Some(frame)),
@@ -206,7 +203,7 @@ impl State {
         channel: u64,
         how: Transfer,
         (id, index): (u64, u32),
-        meta: Vec<u8>,
+        meta: Meta,
         data: &[u8],
     ) -> Result<(), Violation> {
         let end = self.channels.get(&channel).ok_or(Violation)?;
@@ -229,7 +226,7 @@ impl State {
                 was == BufferState::Invalid && way
             }
             Transfer::Copy => was != BufferState::ReadWrite,
-            Transfer::Release => slot.out.contains_key(&channel),
+            Transfer::Release => slot.out.of(channel) > 0,
         };
         if !possible {
             return Err(Violation);
@@ -260,10 +257,10 @@ impl State {
                 slot.let_go = false;
             }
             Transfer::Copy => {
-                count(&mut slot.held, channel, true);
+                slot.held.up(channel);
                 slot.first.get_or_insert(channel);
             }
-            Transfer::Release => count(&mut slot.out, channel, false),
+            Transfer::Release => slot.out.down(channel),
         }
         // The kernel refuses only for want of memory for its tables; then the channel cannot go on.
         pool.protect(index).map_err(|_| Violation)?;
@@ -563,7 +560,7 @@ impl Channel {
     fn refused(&mut self) {
         self.transport = None;
         self.outbox.clear();
-        self.sent = 0;
+        (self.sent, self.ends) = (0, Default::default());
     }
 
     fn connected(&mut self, peer: u64, agreed: Agreement) {

@@ -360,15 +360,15 @@ impl World {
                 Event::PoolRemoved(pool) => raw::Event::PoolRemoved(real_pool(pool)),
                 Event::Moved(id, meta, _) => {
                     let (pool, index) = self.real(id);
-                    raw::Event::Moved(pool, index, vec![meta; META])
+                    raw::Event::Moved(pool, index, vec![meta; META].into())
                 }
                 Event::Copied(id, meta, _) => {
                     let (pool, index) = self.real(id);
-                    raw::Event::Copied(pool, index, vec![meta; META])
+                    raw::Event::Copied(pool, index, vec![meta; META].into())
                 }
                 Event::Passed(id, meta) => {
                     let (pool, index) = self.real(id);
-                    raw::Event::Passed(pool, index, vec![meta; META])
+                    raw::Event::Passed(pool, index, vec![meta; META].into())
                 }
                 Event::Released(id) => {
                     let (pool, index) = self.real(id);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tranship_bulk::backend::Backend;
 use tranship_bulk::{
     Buffer, BufferState, Channel, ChannelState, Code, Completion, Constraints, Direction, Domain,
-    EndOptions, Event, Mode, ReadBuffer, Role, Trust,
+    EndOptions, Event, Meta, Mode, ReadBuffer, Role, Trust,
 };
 use tranship_testkit::Watchdog;
 
@@ -90,7 +90,7 @@ fn event(end: &Channel) -> Event {
 }
 
 #[track_caller]
-fn moved(end: &Channel) -> (Buffer, Vec<u8>) {
+fn moved(end: &Channel) -> (Buffer, Meta) {
     loop {
         match event(end) {
             Event::Moved(buffer, meta) | Event::Passed(buffer, meta) => return (buffer, meta),
@@ -101,7 +101,7 @@ fn moved(end: &Channel) -> (Buffer, Vec<u8>) {
 }
 
 #[track_caller]
-fn copied(end: &Channel) -> (ReadBuffer, Vec<u8>) {
+fn copied(end: &Channel) -> (ReadBuffer, Meta) {
     loop {
         match event(end) {
             Event::Copied(copy, meta) => return (copy, meta),
@@ -198,7 +198,7 @@ fn meta_and_ends(backend: &Arc<dyn Backend>, trust: Trust) {
         let (buffer, meta) = moved(&p.sink);
         assert_eq!(
             (meta, bytes(&buffer)),
-            (vec![42, round, 0, 0], vec![123; PAGE])
+            (vec![42, round, 0, 0].into(), vec![123; PAGE])
         );
         done.push(p.sink.pass(buffer, &[43]).expect("pass"));
         let (mut buffer, meta) = moved(&p.source);
@@ -208,7 +208,7 @@ fn meta_and_ends(backend: &Arc<dyn Backend>, trust: Trust) {
         let (copy, meta) = copied(&p.sink);
         let mut first = [0; 1];
         copy.read(0, &mut first).expect("read");
-        assert_eq!((meta, first), (vec![44], [101]));
+        assert_eq!((meta, first), (vec![44].into(), [101]));
         let released = p.sink.release(copy).expect("release");
         assert!(matches!(event(&p.source), Event::Released(..)));
         p.until(|| released.result().is_some());
@@ -397,7 +397,7 @@ fn full_copy(backend: &Arc<dyn Backend>, trust: Trust) {
     let to = pool.alloc().expect("alloc");
     let _ = p.source.full_copy(&from, to, &[1]).expect("full copy");
     let (buffer, meta) = moved(&p.sink);
-    assert_eq!((bytes(&buffer), meta), (vec![9; PAGE], vec![1]));
+    assert_eq!((bytes(&buffer), meta), (vec![9; PAGE], vec![1].into()));
     from.write(0, &[8; PAGE]).expect("write");
     assert_eq!(bytes(&buffer), [9; PAGE]);
 }
@@ -465,7 +465,7 @@ fn passed_on(backend: &Arc<dyn Backend>, trust: Trust) {
     let (buffer, meta) = moved(&p.sink);
     let _ = onward.move_(buffer, &meta).expect("move");
     let (buffer, meta) = moved(&end);
-    assert_eq!((bytes(&buffer), meta), (vec![77; PAGE], vec![5, 6]));
+    assert_eq!((bytes(&buffer), meta), (vec![77; PAGE], vec![5, 6].into()));
     drop(buffer);
     drop(moved(&onward));
     drop(moved(&p.source));

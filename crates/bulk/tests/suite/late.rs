@@ -63,14 +63,12 @@ impl Transport for End {
         self.inner.recv()
     }
 
-    fn done(&mut self) -> Vec<u64> {
-        self.waiting.extend(self.inner.done());
-        let mut told = Vec::new();
+    fn done(&mut self, numbers: &mut Vec<u64>) {
+        self.inner.done(&mut self.waiting);
         while !self.waiting.is_empty() && self.random.one_in(3) {
             let at = self.random.below(self.waiting.len() as u64);
-            told.push(self.waiting.swap_remove(usize::try_from(at).unwrap_or(0)));
+            numbers.push(self.waiting.swap_remove(usize::try_from(at).unwrap_or(0)));
         }
-        told
     }
 
     fn waiter(&self) -> Arc<dyn Wait> {

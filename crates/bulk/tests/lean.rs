@@ -1,0 +1,102 @@
+//! Buffers that change hands take no memory from the heap, and leave nothing there.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use tranship_bulk::{Channel, Direction, Domain, EndOptions, Event, Trust};
+
+struct Counting;
+
+thread_local! {
+    /// By this thread; others have their own business.
+    static TAKEN: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: every call is handed on as it is.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        TAKEN.set(TAKEN.get() + 1);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+fn event(end: &Channel) -> Event {
+    loop {
+        if let Some(event) = end.poll_event().expect("event") {
+            return event;
+        }
+    }
+}
+
+fn pair(address: &str, trust: Trust) -> (Domain, Channel, Domain, Channel) {
+    let (a, b) = (Domain::new(), Domain::new());
+    let options = || EndOptions::new(trust).meta_bytes(40);
+    let source = a.create(address, Direction::Source, options());
+    let source = source.expect("create");
+    let (sink, _) = b.bind(address, options()).expect("bind");
+    source.turn().expect("turn");
+    assert!(matches!(event(&source), Event::Bound(Ok(_))));
+    assert!(matches!(event(&sink), Event::Bound(Ok(_))));
+    (a, source, b, sink)
+}
+
+/// Every kind of transfer, with metadata.
+fn round(pool: &tranship_bulk::Pool, source: &Channel, sink: &Channel) {
+    let meta = [7; 40];
+    let buffer = pool.alloc().expect("alloc");
+    let moved = source.move_(buffer, &meta).expect("move");
+    let Event::Moved(buffer, got) = event(sink) else {
+        panic!("not moved");
+    };
+    assert_eq!(got, meta);
+    let _ = sink.pass(buffer, &meta).expect("pass");
+    let Event::Passed(buffer, _) = event(source) else {
+        panic!("not passed");
+    };
+    assert_eq!(moved.result(), Some(Ok(())));
+    let _ = source.copy(&buffer, &meta).expect("copy");
+    let Event::Copied(copy, _) = event(sink) else {
+        panic!("not copied");
+    };
+    let _ = sink.release(copy).expect("release");
+    assert!(matches!(event(source), Event::Released(..)));
+}
+
+#[test]
+fn no_heap_in_steady_state() {
+    let _dog = tranship_testkit::Watchdog::new(std::time::Duration::from_secs(120));
+    for scheme in ["local", "shm"] {
+        for trust in [Trust::Full, Trust::Producer] {
+            let address = format!("{scheme}:lean-{}-{trust:?}", std::process::id());
+            let (a, source, _b, sink) = pair(&address, trust);
+            let pool = a.pool(4, 4096, false).expect("pool");
+            let asked = source.assign(pool.info().id).expect("assign");
+            while asked.result().is_none() {
+                let _ = (source.turn().expect("turn"), sink.turn().expect("turn"));
+            }
+            assert!(matches!(event(&sink), Event::PoolAssigned(_)));
+            // Queues grow to what they need.
+            for _ in 0..100 {
+                round(&pool, &source, &sink);
+            }
+            let before = TAKEN.get();
+            let rounds = match std::env::var("TRANSHIP_ROUNDS") {
+                Ok(rounds) => rounds.parse().expect("a number"),
+                Err(_) => 1000,
+            };
+            for _ in 0..rounds {
+                round(&pool, &source, &sink);
+            }
+            let taken = TAKEN.get() - before;
+            assert_eq!(taken, 0, "{scheme} {trust:?}: from the heap");
+        }
+    }
+}
