@@ -7,41 +7,61 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Lives as long as the test may block. It is not a bound on speed: choose it generously.
+/// Lives as long as the test may block. It is not a bound on speed: choose it generously, and in a long test tell it of
+/// every [`step`](Watchdog::step), so that a slow machine is no hang.
 #[derive(Debug)]
 pub struct Watchdog {
-    stop: Option<Sender<()>>,
+    steps: Option<Sender<String>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Watchdog {
-    /// Aborts the process when it is not dropped within `limit`.
+    /// Aborts the process when for `limit` it is neither dropped nor told of a step. It says which test that was (by the
+    /// thread it is made in), its last step, and where every thread stands.
     ///
     /// # Panics
     /// When no thread can be started.
     #[must_use]
     #[track_caller]
     pub fn new(limit: Duration) -> Self {
-        let (stop, stopped) = channel();
+        let (steps, told) = channel();
         let place = std::panic::Location::caller();
+        let test = std::thread::current()
+            .name()
+            .unwrap_or("(no name)")
+            .to_owned();
         let thread = std::thread::Builder::new()
             .name("watchdog".into())
             .spawn(move || {
-                if stopped.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
-                    bark(&format!("watchdog of {place}: not done after {limit:?}"));
+                let mut last = "the start".to_owned();
+                loop {
+                    match told.recv_timeout(limit) {
+                        Ok(step) => last = step,
+                        Err(RecvTimeoutError::Disconnected) => return,
+                        Err(RecvTimeoutError::Timeout) => bark(&format!(
+                            "watchdog of test {test} ({place}): nothing for {limit:?} after {last}"
+                        )),
+                    }
                 }
             })
             .expect("a thread for the watchdog");
         Self {
-            stop: Some(stop),
+            steps: Some(steps),
             thread: Some(thread),
+        }
+    }
+
+    /// Something was done; what follows may take the whole time again.
+    pub fn step(&self, what: impl std::fmt::Display) {
+        if let Some(steps) = &self.steps {
+            let _ = steps.send(what.to_string());
         }
     }
 }
 
 impl Drop for Watchdog {
     fn drop(&mut self) {
-        drop(self.stop.take());
+        drop(self.steps.take());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -51,8 +71,10 @@ impl Drop for Watchdog {
 fn bark(message: &str) -> ! {
     say(&format!("\n==== {message}\n"));
     let me = std::process::id();
-    for pid in std::iter::once(me).chain(crate::peer::living()) {
+    say(&kernel_view(me));
+    for (pid, stderr) in crate::peer::living() {
         say(&kernel_view(pid));
+        say(&stderr);
     }
     own_stacks();
     std::process::abort();

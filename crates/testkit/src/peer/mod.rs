@@ -6,9 +6,8 @@ mod launch;
 mod privilege;
 mod setup;
 
-use std::collections::BTreeSet;
-use std::io::Read as _;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Mutex;
 
 pub use control::Control;
@@ -41,14 +40,22 @@ pub enum Exit {
     Signal(i32),
 }
 
-static LIVING: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+/// With the descriptor that takes their stderr, if it is captured.
+static LIVING: Mutex<BTreeMap<u32, Option<RawFd>>> = Mutex::new(BTreeMap::new());
 
-/// Children that this process started and has not reaped (for the watchdog).
-pub(crate) fn living() -> Vec<u32> {
+/// Children that this process started and has not reaped, and what they wrote to stderr if that is captured (for the
+/// watchdog).
+pub(crate) fn living() -> Vec<(u32, String)> {
     LIVING
         .try_lock()
-        .map(|l| l.iter().copied().collect())
+        .map(|l| l.iter().map(|(pid, fd)| (*pid, written(*fd))).collect())
         .unwrap_or_default()
+}
+
+fn written(fd: Option<RawFd>) -> String {
+    let path = fd.map(|fd| format!("/proc/self/fd/{fd}"));
+    let bytes = path.and_then(|path| std::fs::read(path).ok());
+    String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
 }
 
 /// A running child. Dropping kills and reaps it.
@@ -66,7 +73,7 @@ impl Peer {
         LIVING
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .insert(pid);
+            .insert(pid, stderr.as_ref().map(AsRawFd::as_raw_fd));
         Self {
             pid,
             pidfd,
@@ -241,14 +248,7 @@ impl Peer {
     /// What the child wrote to stderr so far, when that was captured.
     #[must_use]
     pub fn stderr(&self) -> String {
-        let Some(fd) = &self.stderr else {
-            return String::new();
-        };
-        let mut text = String::new();
-        if let Ok(mut file) = std::fs::File::open(format!("/proc/self/fd/{}", fd.as_raw_fd())) {
-            let _ = file.read_to_string(&mut text);
-        }
-        text
+        written(self.stderr.as_ref().map(AsRawFd::as_raw_fd))
     }
 }
 

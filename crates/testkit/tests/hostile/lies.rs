@@ -411,9 +411,10 @@ pub fn play(stage: &Stage) {
         eprintln!("{:40} {reason}", lie.name);
         assert!(
             reason.contains(lie.reason),
-            "{}: {reason:?} instead of {:?}",
+            "{}: {reason:?} instead of {:?}\n{}",
             lie.name,
-            lie.reason
+            lie.reason,
+            liar.stderr()
         );
         assert!(!reason.is_empty());
         liar.expect::<()>();

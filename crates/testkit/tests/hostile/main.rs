@@ -31,20 +31,12 @@ mod shared;
 mod siege;
 mod stage;
 
-use std::time::Duration;
-
 use stage::{Scene, Stage};
-use tranship_testkit::Watchdog;
-
-fn dog() -> Watchdog {
-    Watchdog::new(Duration::from_secs(600))
-}
 
 macro_rules! scenes {
     ($($name:ident: $play:path, $scene:ident;)*) => {
         $(#[test]
         fn $name() {
-            let _dog = dog();
             if let Some(stage) = Stage::new(Scene::$scene) {
                 $play(&stage);
             }

@@ -602,9 +602,10 @@ pub fn play(stage: &Stage) {
         eprintln!("{:40} {said}", nuisance.name);
         assert!(
             said.contains(nuisance.reason),
-            "{}: {said:?} instead of {:?}",
+            "{}: {said:?} instead of {:?}\n{}",
             nuisance.name,
-            nuisance.reason
+            nuisance.reason,
+            pest.stderr()
         );
         stage.still_serving(nuisance.name);
         pest.kill();

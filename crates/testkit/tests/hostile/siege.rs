@@ -90,9 +90,6 @@ child!(
     }
 );
 
-/// How often to look again before a difference counts.
-const LOOKS: u32 = 1000;
-
 /// What the victims write of that which the attacker has.
 fn sums(stage: &Stage, inodes: &[u64]) -> BTreeSet<(u64, u64)> {
     let of = |peer: &Peer| match peer.ask(&Ask::Sums(inodes.to_vec())) {
@@ -111,6 +108,17 @@ fn written(peer: &Peer) -> Vec<Written> {
         Answer::Written(written) => written,
         other => panic!("{other:?}"),
     }
+}
+
+/// The objects that are not what they were.
+fn changed(given: &[Given], before: &BTreeSet<(u64, u64)>, after: &BTreeSet<(u64, u64)>) -> String {
+    let changed: BTreeSet<u64> = before
+        .symmetric_difference(after)
+        .map(|(i, _)| *i)
+        .collect();
+    let named = given.iter().filter(|g| changed.contains(&g.inode));
+    let names: Vec<&str> = named.map(|g| g.name.as_str()).collect();
+    format!("{names:?} changed")
 }
 
 pub fn play(stage: &Stage) {
@@ -133,15 +141,8 @@ pub fn play(stage: &Stage) {
     let mut attempts = Vec::new();
     let mut tried = |what: &str, order: &Order| {
         let outcome: Outcome = besieger.ask(order);
-        let mut after = sums(stage, &inodes);
-        // A victim that gets up for a moment writes that it is awake; what others wrote stays.
-        for _ in 0..LOOKS {
-            if after == before {
-                break;
-            }
-            after = sums(stage, &inodes);
-        }
-        let harm = (after != before).then(|| format!("{what}: {before:?} became {after:?}"));
+        let after = sums(stage, &inodes);
+        let harm = (after != before).then(|| changed(&given, &before, &after));
         let attempt = Attempt {
             attack: attack::all()[order.attack],
             outcome,

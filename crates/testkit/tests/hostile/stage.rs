@@ -2,8 +2,9 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use tranship_testkit::{Launch, Peer, Privilege, is_root, skipped};
+use tranship_testkit::{Launch, Peer, Privilege, Watchdog, is_root, skipped};
 
 use crate::cast::{self, Answer, Ask};
 
@@ -27,6 +28,7 @@ pub struct Stage {
     pub writer: Peer,
     pub third: Peer,
     path: PathBuf,
+    dog: Watchdog,
     _dir: tempfile::TempDir,
 }
 
@@ -37,6 +39,7 @@ impl Stage {
             skipped("two kinds of users need root to start them");
             return None;
         }
+        let dog = Watchdog::new(Duration::from_secs(300));
         let dir = tempfile::tempdir().unwrap();
         std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
         let path = dir.path().join("manager.sock");
@@ -63,6 +66,7 @@ impl Stage {
             writer,
             third,
             path,
+            dog,
             _dir: dir,
         };
         stage.still_serving("before anything");
@@ -76,7 +80,7 @@ impl Stage {
         }
     }
 
-    /// Starts the attacker.
+    /// Starts the attacker. What it writes to stderr (its seed) is shown when something fails.
     pub fn attacker(&self, launch: Launch) -> Peer {
         let privilege = match self.scene {
             Scene::RootOfFiles => Privilege::root_of_files(),
@@ -86,6 +90,7 @@ impl Stage {
         launch
             .privilege(privilege)
             .env(SOCKET, &self.path)
+            .capture_stderr()
             .start()
             .unwrap()
     }
@@ -101,6 +106,7 @@ impl Stage {
     /// Honest frames go on arriving whole, and the manager answers both honest domains.
     #[track_caller]
     pub fn still_serving(&self, after: &str) {
+        self.dog.step(after);
         let mut arrived = self.arrived(after);
         let goal = arrived + 20;
         while arrived < goal {
