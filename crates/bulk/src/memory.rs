@@ -7,9 +7,9 @@
 //! | none, or carried bytes | maps it | makes memory of its own, which only it can write |
 
 use crate::{Access, Code, PoolInfo, Trust};
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
-use tranship_region::{Guarded, RoMapping, Sealing, guarded, verify_as};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, OnceLock};
+use tranship_region::{Guarded, RoMapping, Sealing, View, guarded, verify_as};
 use tranship_sys::map;
 use tranship_sys::process::identity;
 
@@ -20,6 +20,8 @@ pub(crate) struct Memory {
     /// What is shown to others; None where bytes are carried.
     fd: Arc<OwnedFd>,
     buffer_bytes: usize,
+    /// All of it, readable whatever `map` allows: for carriers of bytes.
+    readable: OnceLock<RoMapping>,
 }
 
 fn length(info: &PoolInfo) -> Result<(usize, usize), Code> {
@@ -53,13 +55,15 @@ impl Memory {
             map,
             fd: Arc::new(fd),
             buffer_bytes,
+            readable: OnceLock::new(),
         })
     }
 
-    /// As [`Memory::make`], for a domain that did not create the pool: nothing is accessible yet.
-    pub(crate) fn make_own(info: &PoolInfo) -> Result<Memory, Code> {
+    /// As [`Memory::make`], for a domain that did not create the pool: nothing is accessible yet. It may be shown on
+    /// as the level prescribes.
+    pub(crate) fn make_own(info: &PoolInfo, trust: Trust) -> Result<Memory, Code> {
         let memory = Memory::make(info)?;
-        guarded::seal(&memory.fd, Sealing::OneWriter).map_err(|_| Code::Memory)?;
+        guarded::seal(&memory.fd, sealing(trust)).map_err(|_| Code::Memory)?;
         memory.close_all()?;
         Ok(memory)
     }
@@ -82,6 +86,7 @@ impl Memory {
             map,
             fd,
             buffer_bytes,
+            readable: OnceLock::new(),
         };
         if trust == Trust::Half {
             memory.close_all()?;
@@ -103,6 +108,20 @@ impl Memory {
 
     pub(crate) fn fd(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.fd)
+    }
+
+    /// The file behind it.
+    pub(crate) fn file(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// All of it, however its pieces are protected.
+    pub(crate) fn readable(&self) -> Result<View<'_>, Code> {
+        if let Some(map) = self.readable.get() {
+            return Ok(map.view());
+        }
+        let map = RoMapping::map(&*self.fd, self.map.len()).map_err(|_| Code::Memory)?;
+        Ok(self.readable.get_or_init(|| map).view())
     }
 
     /// Is this what we have already?

@@ -63,13 +63,11 @@ pub(crate) enum Message {
         pool: u64,
         index: u32,
         meta: Meta,
-        /// The buffer's bytes, where frames carry them.
-        data: Vec<u8>,
     },
 }
 
 /// How a transfer begins: a first byte that no other message has, which transfer, the length of the metadata (2
-/// bytes), the buffer's place (4 bytes), its pool (8 bytes), all little-endian. The metadata follows, then the bytes.
+/// bytes), the buffer's place (4 bytes), its pool (8 bytes), all little-endian. The metadata follows.
 struct Head {
     how: Transfer,
     meta_len: u16,
@@ -120,7 +118,6 @@ impl Message {
                 pool,
                 index,
                 meta,
-                data,
             } => {
                 let head = Head {
                     how: *how,
@@ -130,26 +127,28 @@ impl Message {
                 };
                 let mut bytes = FrameBytes::from_slice(&head.encode());
                 bytes.extend_from_slice(meta);
-                bytes.extend_from_slice(data);
                 bytes
             }
             other => postcard::to_allocvec(other)
                 .map_err(|_| Code::Memory)?
                 .into(),
         };
-        Ok(Frame { bytes, fds })
+        Ok(Frame {
+            bytes,
+            fds,
+            payload: None,
+        })
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<Message> {
         if bytes.first() == Some(&TRANSFER) {
-            let (head, rest) = Head::decode(bytes)?;
-            let (meta, data) = rest.split_at_checked(usize::from(head.meta_len))?;
-            return Some(Message::Transfer {
+            let (head, meta) = Head::decode(bytes)?;
+            let whole = meta.len() == usize::from(head.meta_len);
+            return whole.then(|| Message::Transfer {
                 how: head.how,
                 pool: head.pool,
                 index: head.index,
                 meta: meta.into(),
-                data: data.to_vec(),
             });
         }
         let (message, rest) = postcard::take_from_bytes(bytes).ok()?;
@@ -178,13 +177,12 @@ mod tests {
             pool: 7,
             index: 3,
             meta: vec![1, 2, 3].into(),
-            data: Vec::new(),
         };
         let frame = message.frame(Vec::new()).expect("frame");
         assert_eq!(Message::decode(&frame.bytes).as_ref(), Some(&message));
         let mut long = frame.bytes.clone();
         long.push(0);
-        assert_ne!(Message::decode(&long), Some(message));
+        assert_eq!(Message::decode(&long), None);
         for cut in 0..frame.bytes.len() {
             assert_eq!(Message::decode(&frame.bytes[..cut]), None);
         }

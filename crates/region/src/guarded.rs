@@ -146,6 +146,18 @@ impl Guarded {
         unsafe { bytes.copy_to(self.base().add(offset)) };
         Ok(())
     }
+
+    /// Takes what waits in a stream socket straight into a piece, without blocking; says how many bytes came. 0: the
+    /// end of the stream. Where the piece is not writable now the error says so (`EFAULT`), nothing faults.
+    pub fn receive(&self, offset: usize, len: usize, socket: impl AsFd) -> io::Result<usize> {
+        let inside = offset.checked_add(len).is_some_and(|end| end <= self.len());
+        if !inside {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        // SAFETY: in bounds, as just checked, and mapped as long as `self`. The kernel writes as another process
+        // would; no reference to it is made.
+        unsafe { tranship_sys::stream::recv_into(socket, self.base().add(offset), len) }
+    }
 }
 
 /// Seals what [`Guarded::make`] made, so that it can be shown.

@@ -26,6 +26,7 @@ pub mod pidfd;
 pub mod process;
 pub mod signals;
 pub mod socket;
+pub mod stream;
 pub mod syscalls;
 pub mod time;
 pub mod tun;

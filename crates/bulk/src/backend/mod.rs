@@ -4,6 +4,7 @@
 //! ownership, states and errors is done above them, once.
 
 mod local;
+mod payload;
 mod shm;
 mod stream;
 
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use local::Local;
+pub use payload::{Payload, Place};
 pub use shm::Shm;
 pub use stream::Copying;
 
@@ -26,6 +28,8 @@ pub struct Frame {
     pub bytes: FrameBytes,
     /// Memory that is shown with it; only where bytes are [`Bytes::Shared`].
     pub fds: Vec<Arc<OwnedFd>>,
+    /// A buffer's bytes, which go with it; only where they are [`Bytes::Carried`], and only on the way out.
+    pub payload: Option<Payload>,
 }
 
 /// A frame was not sent; nothing has changed.
@@ -50,8 +54,17 @@ pub enum RecvError {
 pub trait Transport: Send + Debug {
     /// Sends a frame; frames arrive whole, once, in order, or the connection ends.
     fn send(&mut self, frame: &Frame) -> Result<(), SendError>;
-    /// Takes the next frame, if one is there.
+    /// Takes the next frame, if one is there. With [`Bytes::Carried`], those of a buffer may follow it.
     fn recv(&mut self) -> Result<Option<Frame>, RecvError>;
+    /// How many bytes follow the frame that [`Transport::recv`] gave last, and have to be taken before the next one.
+    fn brings(&self) -> usize {
+        0
+    }
+    /// Takes those that are there, the next ones each time, to their place (of exactly that length); says whether all
+    /// have come. The frame counts as taken only then.
+    fn fill(&mut self, _place: &Place) -> Result<bool, RecvError> {
+        Ok(true)
+    }
     /// Adds frames of ours, by their number from 0, that the other end has taken since the last call; in any order,
     /// however late, each once.
     fn done(&mut self, numbers: &mut Vec<u64>);
@@ -82,7 +95,7 @@ pub trait Listener: Send + Debug {
 pub enum Bytes {
     /// Memory is shown to the other end.
     Shared,
-    /// Frames carry them.
+    /// Frames carry them ([`Payload`]): each end has memory of its own.
     Carried,
 }
 

@@ -206,7 +206,7 @@ impl End {
         if !says.is_empty() {
             self.first = Some(Frame {
                 bytes: says.into(),
-                fds: Vec::new(),
+                ..Frame::default()
             });
         }
         let (side, fd) = (!self.listens, fds.first().ok_or(RecvError::Violation)?);
@@ -312,6 +312,7 @@ impl End {
             return Ok(Some(Frame {
                 bytes: std::mem::take(&mut self.partial),
                 fds: shown,
+                payload: None,
             }));
         }
     }

@@ -1,6 +1,8 @@
-//! `copy:`: every frame, with the bytes of its buffer, goes through a Unix stream socket. The baseline.
+//! `copy:`: every frame, with the bytes of its buffer, is copied into a Unix stream socket and out of it. The baseline.
 
-use super::{Backend, Bytes, Frame, Listener, RecvError, SendError, Transport, Wait};
+use super::{
+    Backend, Bytes, Frame, FrameBytes, Listener, Place, RecvError, SendError, Transport, Wait,
+};
 use crate::Code;
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -12,13 +14,14 @@ use std::time::Duration;
 use tranship_sys::epoll::wait_readable;
 use tranship_sys::socket;
 
-/// Frames longer than this are a violation: 1 GiB of buffer, and what goes around it.
-const MAX_FRAME_BYTES: usize = (1 << 30) + (1 << 16);
+/// Frames longer than this, without the bytes of a buffer, are a violation.
+const MAX_FRAME_BYTES: usize = 1 << 16;
 /// Bytes that may wait for the socket to have room.
 const MAX_WAITING_BYTES: usize = 4 << 20;
 /// Frames received before the sender is told.
 const TELL_EVERY: u32 = 32;
-const HEADER: usize = 8;
+/// In front of each frame: its length, how many were taken, the length of the buffer's bytes that follow.
+const HEADER: usize = 16;
 
 /// The backend of abstract socket names on this machine.
 #[derive(Debug, Default)]
@@ -36,6 +39,9 @@ struct End {
     told: u64,
     /// Frames of theirs that were taken and not told yet.
     untold: u32,
+    /// Bytes of the buffer that belongs to the frame given last: how many there are, how many of them came.
+    brings: usize,
+    came: usize,
     hung_up: bool,
 }
 
@@ -124,6 +130,8 @@ impl End {
             taken: 0,
             told: 0,
             untold: 0,
+            brings: 0,
+            came: 0,
             hung_up: false,
         }))
     }
@@ -141,70 +149,70 @@ impl End {
         Ok(())
     }
 
-    /// Says how many frames were taken, in front of a frame or on its own (`len` 0).
-    fn put(&mut self, bytes: &[u8]) {
+    /// Says how many frames were taken, in front of a frame or on its own (`bytes` empty).
+    fn put(&mut self, bytes: &[u8], follows: usize) {
         let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         self.out.extend(len.to_le_bytes());
         self.out.extend(self.untold.to_le_bytes());
+        self.out.extend((follows as u64).to_le_bytes());
         self.out.extend(bytes);
         self.untold = 0;
     }
 
-    fn fill(&mut self) {
+    /// Reads a piece; false: nothing waits.
+    fn read(&mut self) -> bool {
         let mut piece = [0; 1 << 16];
         loop {
             match self.stream.read(&mut piece) {
-                Ok(0) => {
-                    self.hung_up = true;
-                    return;
+                Ok(n @ 1..) => {
+                    self.inward.extend_from_slice(&piece[..n]);
+                    return true;
                 }
-                Ok(n) => self.inward.extend_from_slice(&piece[..n]),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => {
+                Ok(0) | Err(_) => {
                     self.hung_up = true;
-                    return;
+                    return false;
                 }
             }
-            // Enough for one frame at a time, so that a fast sender is held back by the socket.
-            if self.inward.len() > MAX_WAITING_BYTES {
-                match self.whole() {
-                    Ok(None) => {}
-                    _ => return,
-                }
-            }
-        }
-    }
-
-    /// The length of the first frame, if all of it is here.
-    fn whole(&self) -> Result<Option<usize>, RecvError> {
-        let Some((header, rest)) = self.inward.split_at_checked(HEADER) else {
-            return Ok(None);
-        };
-        let len = header[..4]
-            .iter()
-            .rev()
-            .fold(0, |n, b| n << 8 | usize::from(*b));
-        match len {
-            len if len > MAX_FRAME_BYTES => Err(RecvError::Violation),
-            len if len > rest.len() => Ok(None),
-            len => Ok(Some(len)),
         }
     }
 
     /// Takes the first thing that waits; an empty one only said how much was taken.
-    fn take(&mut self) -> Result<Option<Vec<u8>>, RecvError> {
-        let Some(len) = self.whole()? else {
+    fn take(&mut self) -> Result<Option<FrameBytes>, RecvError> {
+        let Some((header, rest)) = self.inward.split_at_checked(HEADER) else {
             return Ok(None);
         };
-        let taken = self.inward[4..HEADER].iter().rev();
-        self.taken += taken.fold(0, |n, b| n << 8 | u64::from(*b));
+        let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b));
+        let (len, taken, brings) = (
+            number(&header[..4]),
+            number(&header[4..8]),
+            number(&header[8..]),
+        );
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        if len > MAX_FRAME_BYTES || len == 0 && brings > 0 {
+            return Err(RecvError::Violation);
+        }
+        let Some(bytes) = rest.get(..len).map(FrameBytes::from_slice) else {
+            return Ok(None);
+        };
+        self.taken += taken;
         if self.taken > self.sent {
             return Err(RecvError::Violation);
         }
-        let bytes = self.inward[HEADER..HEADER + len].to_vec();
+        self.brings = usize::try_from(brings).map_err(|_| RecvError::Violation)?;
+        self.came = 0;
         self.inward.drain(..HEADER + len);
         Ok(Some(bytes))
+    }
+
+    /// The frame, with its bytes, has been taken.
+    fn count(&mut self) {
+        self.untold += 1;
+        if self.untold >= TELL_EVERY {
+            self.put(&[], 0);
+            let _ = self.flush();
+        }
     }
 }
 
@@ -214,7 +222,12 @@ impl Transport for End {
         if frame.bytes.len() > MAX_FRAME_BYTES || self.out.len() > MAX_WAITING_BYTES {
             return Err(SendError::Full);
         }
-        self.put(&frame.bytes);
+        let payload = match &frame.payload {
+            Some(payload) => payload.view().map_err(|_| SendError::Full)?.to_vec(),
+            None => Vec::new(),
+        };
+        self.put(&frame.bytes, payload.len());
+        self.out.extend(payload);
         self.sent += 1;
         // The frame is on its way even if the other end is found to be gone now; that is learned by receiving.
         let _ = self.flush();
@@ -223,28 +236,24 @@ impl Transport for End {
 
     fn recv(&mut self) -> Result<Option<Frame>, RecvError> {
         let _ = self.flush();
+        if self.brings > 0 {
+            return Ok(None);
+        }
         loop {
             match self.take()? {
                 Some(bytes) if bytes.is_empty() => continue,
                 Some(bytes) => {
-                    self.untold += 1;
-                    if self.untold >= TELL_EVERY {
-                        self.put(&[]);
-                        let _ = self.flush();
+                    if self.brings == 0 {
+                        self.count();
                     }
-                    let fds = Vec::new();
                     return Ok(Some(Frame {
-                        bytes: bytes.into(),
-                        fds,
+                        bytes,
+                        ..Frame::default()
                     }));
                 }
                 None => {}
             }
-            let before = self.inward.len();
-            if !self.hung_up {
-                self.fill();
-            }
-            if self.inward.len() > before {
+            if !self.hung_up && self.read() {
                 continue;
             }
             if self.hung_up {
@@ -252,11 +261,43 @@ impl Transport for End {
             }
             // Nothing waits: a good moment to say what was taken.
             if self.untold > 0 && self.out.is_empty() {
-                self.put(&[]);
+                self.put(&[], 0);
                 let _ = self.flush();
             }
             return Ok(None);
         }
+    }
+
+    fn brings(&self) -> usize {
+        self.brings
+    }
+
+    fn fill(&mut self, place: &Place) -> Result<bool, RecvError> {
+        let _ = self.flush();
+        while self.came < self.brings {
+            let left = self.brings - self.came;
+            let got = match self.inward.len().min(left) {
+                0 if self.hung_up => return Err(RecvError::Gone),
+                0 => match place.receive(self.came, &self.stream) {
+                    Ok(got @ 1..) => got,
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                    Ok(0) | Err(_) => {
+                        self.hung_up = true;
+                        continue;
+                    }
+                },
+                got => {
+                    let written = place.write(self.came, &self.inward[..got]);
+                    written.map_err(|_| RecvError::Violation)?;
+                    self.inward.drain(..got);
+                    got
+                }
+            };
+            self.came += got;
+        }
+        self.brings = 0;
+        self.count();
+        Ok(true)
     }
 
     fn done(&mut self, numbers: &mut Vec<u64>) {

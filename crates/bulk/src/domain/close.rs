@@ -119,6 +119,7 @@ impl State {
     /// Of a pool that only its creator assigns, whatever the dead domain had is back as soon as the last channel to
     /// it has been drained. Of any other pool nobody can know that, and it stays away until the pool ends.
     pub(super) fn peer_gone(&mut self, channel: u64, why: Code) {
+        self.half_arrived(channel);
         self.begin_teardown(channel);
         let Some(end) = self.channels.get_mut(&channel) else {
             return;

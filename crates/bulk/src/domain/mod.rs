@@ -3,6 +3,7 @@
 //! One lock per domain. What calls back into the program (completions, wakers) happens after it is let go:
 //! [`Guard`] collects it.
 
+mod arrive;
 mod close;
 mod counts;
 mod setup;
@@ -107,6 +108,8 @@ pub(crate) struct Channel {
     pub peer_began: bool,
     pub finished: bool,
     pub peer_finished: bool,
+    /// A buffer whose bytes are on their way in.
+    pub arriving: Option<arrive::Arriving>,
     /// Answers that found no room.
     pub outbox: VecDeque<Frame>,
     pub sent: u64,

@@ -229,6 +229,7 @@ impl Channel {
             peer_began: false,
             finished: false,
             peer_finished: false,
+            arriving: None,
             outbox: VecDeque::new(),
             sent: 0,
             taken: Vec::new(),

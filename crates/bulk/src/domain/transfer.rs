@@ -4,7 +4,7 @@
 //! changes before the frame is sent and changes back if it cannot be.
 
 use super::{Channel, Peer, Pool, Shared, State};
-use crate::backend::Bytes;
+use crate::backend::{Bytes, Payload};
 use crate::message::{Message, Transfer};
 use crate::{Access, BufferState, ChannelState, Code, Completion, Direction};
 use tranship_region::View;
@@ -56,11 +56,12 @@ impl State {
         if meta.len() > meta_bytes {
             return Err(Code::InvalidArgument);
         }
-        let (how, data) = match from {
-            Direction::Source => (Transfer::Move, pool.carried(index, carried)?),
-            Direction::Sink => (Transfer::Pass, Vec::new()),
+        let (how, payload) = match from {
+            Direction::Source => (Transfer::Move, pool.payload(index, carried)),
+            Direction::Sink => (Transfer::Pass, None),
         };
-        let frame = Message::transfer(how, id, index, meta, data).frame(Vec::new())?;
+        let mut frame = Message::transfer(how, id, index, meta).frame(Vec::new())?;
+        frame.payload = payload;
         let (pool, at) = self.slot_mut(id, index)?;
         let lent = pool.slots[at].lent;
         pool.slots[at].owned = false;
@@ -95,8 +96,9 @@ impl State {
         if meta.len() > meta_bytes {
             return Err(Code::InvalidArgument);
         }
-        let data = pool.carried(index, carried)?;
-        let frame = Message::transfer(Transfer::Copy, id, index, meta, data).frame(Vec::new())?;
+        let payload = pool.payload(index, carried);
+        let mut frame = Message::transfer(Transfer::Copy, id, index, meta).frame(Vec::new())?;
+        frame.payload = payload;
         let (pool, at) = self.slot_mut(id, index)?;
         pool.slots[at].out.up(channel);
         let protected = pool.protect(index);
@@ -136,7 +138,7 @@ impl State {
             return Err(Code::BufferRefcount);
         }
         let first = slot.first;
-        let message = Message::transfer(Transfer::Release, id, index, &[], Vec::new());
+        let message = Message::transfer(Transfer::Release, id, index, &[]);
         let frame = message.frame(Vec::new())?;
         let (pool, at) = self.slot_mut(id, index)?;
         let slot = &mut pool.slots[at];
@@ -224,13 +226,12 @@ impl State {
 }
 
 impl Message {
-    fn transfer(how: Transfer, pool: u64, index: u32, meta: &[u8], data: Vec<u8>) -> Message {
+    fn transfer(how: Transfer, pool: u64, index: u32, meta: &[u8]) -> Message {
         Message::Transfer {
             how,
             pool,
             index,
             meta: meta.into(),
-            data,
         }
     }
 }
@@ -252,11 +253,9 @@ impl Pool {
             .map_err(|_| Code::BufferInvalid)
     }
 
-    fn carried(&self, index: u32, carried: bool) -> Result<Vec<u8>, Code> {
-        match carried {
-            true => Ok(self.view(index)?.to_vec()),
-            false => Ok(Vec::new()),
-        }
+    /// What goes with a frame that carries bytes.
+    fn payload(&self, index: u32, carried: bool) -> Option<Payload> {
+        carried.then(|| Payload::new(&self.memory, index))
     }
 }
 

@@ -1,33 +1,47 @@
 //! What a message does where it arrives. Whatever a peer may not say ends the channel.
 
+use super::arrive::Arrival;
 use super::{Assigned, Channel, Pool, RawEvent, Shared, Slot, State};
 use crate::backend::{Bytes, Frame, RecvError};
-use crate::message::{Message, PoolInfo, Transfer, VERSION, code, number};
+use crate::message::{Message, PoolInfo, VERSION, code, number};
 use crate::{
-    Access, Agreement, BufferState, ChannelState, Code, Direction, Meta, Trust, memory::Memory,
-    negotiate, spec::Assignment,
+    Access, Agreement, ChannelState, Code, Direction, Trust, memory::Memory, negotiate,
+    spec::Assignment,
 };
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use tranship_region::View;
 
 /// The peer broke a rule.
-struct Violation;
+pub(super) struct Violation;
+
+/// What a look at the carrier finds.
+enum Next {
+    Nothing,
+    /// Something without a message.
+    Learned,
+    /// A message, and how many bytes follow it.
+    Frame(Frame, usize),
+    /// More of a buffer's bytes, perhaps.
+    Bytes,
+}
 
 impl Shared {
     /// Takes at most one message of the channel; says whether it took one, or learned of the other end's end.
     pub(crate) fn turn(&self, channel: u64) -> Result<bool, Code> {
         let mut state = self.lock();
-        let Some(frame) = state.next_frame(channel)? else {
-            return Ok(false);
-        };
-        let Some(frame) = frame else {
-            return Ok(true);
+        let (frame, brings) = match state.next_frame(channel)? {
+            Next::Nothing => return Ok(false),
+            Next::Learned => return Ok(true),
+            Next::Bytes => return Ok(state.go_on(channel)),
+            Next::Frame(frame, brings) => (frame, brings),
         };
         let Some(message) = Message::decode(&frame.bytes) else {
             state.peer_gone(channel, Code::PeerViolation);
             return Ok(true);
         };
+        if brings > 0 {
+            return Ok(state.begin(channel, message, brings));
+        }
         // The program decides about pools with no lock held.
         let mut verdict = Ok(());
         if let Message::Assign(info) = &message {
@@ -54,14 +68,13 @@ impl Shared {
 }
 
 impl State {
-    fn wake(&mut self, channel: u64) {
+    pub(super) fn wake(&mut self, channel: u64) {
         if let Some(end) = self.channels.get_mut(&channel) {
             self.woken.append(&mut end.wakers);
         }
     }
 
-    /// `Some(None)`: something was learned without a message.
-    fn next_frame(&mut self, channel: u64) -> Result<Option<Option<Frame>>, Code> {
+    fn next_frame(&mut self, channel: u64) -> Result<Next, Code> {
         let end = self
             .channels
             .get_mut(&channel)
@@ -73,16 +86,32 @@ impl State {
         }
         end.flush();
         let Some(transport) = end.transport.as_mut() else {
-            return Ok(None);
+            return Ok(Next::Nothing);
         };
+        if end.arriving.is_some() {
+            return Ok(Next::Bytes);
+        }
         transport.done(&mut end.taken);
         let received = transport.recv();
         end.ends.finish(&end.taken, &mut self.due);
         end.taken.clear();
         match received {
-            Ok(None) => Ok(None),
-            Ok(frame) => Ok(Some(frame)),
-            Err(why) if end.is_open() => {
+            Ok(None) => Ok(Next::Nothing),
+            Ok(Some(frame)) => Ok(Next::Frame(frame, transport.brings())),
+            Err(why) => Ok(match self.carrier_failed(channel, why) {
+                true => Next::Learned,
+                false => Next::Nothing,
+            }),
+        }
+    }
+
+    /// Nothing more comes from the carrier; says whether something was learned by that.
+    pub(super) fn carrier_failed(&mut self, channel: u64, why: RecvError) -> bool {
+        let Some(end) = self.channels.get_mut(&channel) else {
+            return false;
+        };
+        match why {
+            why if end.is_open() => {
                 let why = match why {
                     RecvError::Gone => Code::PeerGone,
                     RecvError::Violation => Code::PeerViolation,
@@ -91,17 +120,17 @@ impl State {
                     // Whoever connected is gone before it was bound: somebody else may.
                     ChannelState::Initialized => {
                         end.refused();
-                        return Ok(None);
+                        return false;
                     }
                     ChannelState::Binding => self.bind_refused(channel, Code::InvalidEndpoint),
                     _ => self.peer_gone(channel, why),
                 }
                 self.wake(channel);
-                Ok(Some(None))
+                true
             }
-            Err(_) => {
+            _ => {
                 end.transport = None;
-                Ok(None)
+                false
             }
         }
     }
@@ -181,13 +210,17 @@ impl State {
                 pool,
                 index,
                 meta,
-                data,
             } => {
-                let open = matches!(end.state, ChannelState::Connected | ChannelState::Teardown);
-                if !open || meta.len() > end.meta_bytes as usize {
+                let what = Arrival {
+                    how,
+                    buffer: (pool, index),
+                    meta,
+                };
+                if what.brings_bytes() && end.backend.bytes() == Bytes::Carried {
                     return Err(Violation);
                 }
-                self.arrive(channel, how, (pool, index), meta, &data)
+                let fresh = self.may_arrive(channel, &what)?;
+                self.arrive(channel, what, fresh)
             }
             about_pool => match end.state {
                 ChannelState::Connected => self.take_about_pool(channel, about_pool, fds, verdict),
@@ -196,85 +229,6 @@ impl State {
                 _ => Err(Violation),
             },
         }
-    }
-
-    fn arrive(
-        &mut self,
-        channel: u64,
-        how: Transfer,
-        (id, index): (u64, u32),
-        meta: Meta,
-        data: &[u8],
-    ) -> Result<(), Violation> {
-        let end = self.channels.get(&channel).ok_or(Violation)?;
-        let needs = match how {
-            Transfer::Move | Transfer::Copy => Direction::Sink,
-            Transfer::Pass | Transfer::Release => Direction::Source,
-        };
-        let assigned = end.pools.get(&id).ok_or(Violation)?;
-        if end.direction != needs || !assigned.status.has_memory() {
-            return Err(Violation);
-        }
-        let carried = end.backend.bytes() == Bytes::Carried;
-        let pool = self.pools.get_mut(&id).ok_or(Violation)?;
-        let slot = pool.slots.get(index as usize).ok_or(Violation)?;
-        let (was, peer) = (slot.state(), end.peer);
-        let possible = match how {
-            // A buffer comes back from the one who has it; only what may be passed on comes from elsewhere.
-            Transfer::Move | Transfer::Pass => {
-                let way = !pool.creator || pool.info.forward || slot.lent == Some(peer);
-                was == BufferState::Invalid && way
-            }
-            Transfer::Copy => was != BufferState::ReadWrite,
-            Transfer::Release => slot.out.of(channel) > 0,
-        };
-        if !possible {
-            return Err(Violation);
-        }
-        let fresh = was == BufferState::Invalid;
-        let brings = match how {
-            Transfer::Move => true,
-            Transfer::Copy => fresh,
-            Transfer::Pass | Transfer::Release => false,
-        };
-        if brings && carried {
-            if data.len() != pool.memory.buffer_bytes() {
-                return Err(Violation);
-            }
-            pool.fill(index, View::from_slice(data))
-                .map_err(|_| Violation)?;
-        } else if brings && let Some(mirror) = &assigned.mirror {
-            let at = pool.memory.offset(index);
-            let bytes = mirror.view().sub(at..at + pool.memory.buffer_bytes());
-            let bytes = bytes.map_err(|_| Violation)?;
-            pool.fill(index, bytes).map_err(|_| Violation)?;
-        }
-        let slot = &mut pool.slots[index as usize];
-        match how {
-            Transfer::Move | Transfer::Pass => {
-                slot.owned = true;
-                slot.lent = None;
-                slot.let_go = false;
-            }
-            Transfer::Copy => {
-                slot.held.up(channel);
-                slot.first.get_or_insert(channel);
-            }
-            Transfer::Release => slot.out.down(channel),
-        }
-        // The kernel refuses only for want of memory for its tables; then the channel cannot go on.
-        pool.protect(index).map_err(|_| Violation)?;
-        let event = match how {
-            Transfer::Move => RawEvent::Moved(id, index, meta),
-            Transfer::Pass => RawEvent::Passed(id, index, meta),
-            Transfer::Copy => RawEvent::Copied(id, index, meta),
-            Transfer::Release => RawEvent::Released(id, index),
-        };
-        self.free_if_unused(id, index);
-        if let Some(end) = self.channels.get_mut(&channel) {
-            end.tell(event);
-        }
-        Ok(())
     }
 
     fn take_about_pool(
@@ -420,12 +374,17 @@ impl State {
         if known.is_some_and(|known| known.trust.is_some_and(|trust| trust != end.trust())) {
             return Err(Code::ChannelTrust);
         }
+        // Its bytes could not be brought here: it is known as memory that another domain alone can write.
+        let foreign = known.is_some_and(|known| !known.own_memory);
+        if foreign && end.trust() == Trust::Producer && end.backend.bytes() == Bytes::Carried {
+            return Err(Code::PoolMap);
+        }
         let mut assigned = Assigned::new(Assignment::Accepted, info, None);
-        let own = end.own_memory();
+        let (own, trust) = (end.own_memory(), end.trust());
         let fd = match known {
             Some(known) => Some(known.memory.fd()),
             None if own => {
-                let made = Memory::make_own(&info)?;
+                let made = Memory::make_own(&info, trust)?;
                 let fd = made.fd();
                 assigned.made = Some(made);
                 Some(fd)
@@ -579,24 +538,5 @@ impl Channel {
     /// Are bytes copied out of the other end's own memory?
     fn snapshots(&self) -> bool {
         self.trust() == Trust::None && self.backend.bytes() == Bytes::Shared
-    }
-}
-
-impl Pool {
-    /// Brings bytes in.
-    fn fill(&mut self, index: u32, bytes: View<'_>) -> Result<(), Code> {
-        if !self.own_memory {
-            return Ok(());
-        }
-        let slot = &mut self.slots[index as usize];
-        if slot.access != Access::ReadWrite {
-            self.memory.protect(index, Access::ReadWrite)?;
-            slot.access = Access::ReadWrite;
-        }
-        let at = self.memory.offset(index);
-        self.memory
-            .map
-            .write(at, bytes)
-            .map_err(|_| Code::BufferMap)
     }
 }

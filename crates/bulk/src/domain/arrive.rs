@@ -1,0 +1,239 @@
+//! A buffer that arrives: what may, where its bytes go, and what it is then.
+
+use super::turn::Violation;
+use super::{Pool, RawEvent, State};
+use crate::backend::Place;
+use crate::message::{Message, Transfer};
+use crate::{Access, BufferState, ChannelState, Code, Direction, Meta, Trust};
+use tranship_region::View;
+
+/// What a message says about a buffer.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub how: Transfer,
+    pub buffer: (u64, u32),
+    pub meta: Meta,
+}
+
+/// A buffer whose bytes have not all come.
+#[derive(Debug)]
+pub(crate) struct Arriving {
+    what: Arrival,
+    place: Place,
+}
+
+impl Arrival {
+    /// Do its bytes matter?
+    pub(super) fn brings_bytes(&self) -> bool {
+        matches!(self.how, Transfer::Move | Transfer::Copy)
+    }
+}
+
+impl State {
+    /// A message that bytes follow: says where they go. True if something was learned.
+    pub(super) fn begin(&mut self, channel: u64, message: Message, brings: usize) -> bool {
+        match self.place_for(channel, message, brings) {
+            Ok(arriving) => {
+                if let Some(end) = self.channels.get_mut(&channel) {
+                    end.arriving = Some(arriving);
+                }
+                self.go_on(channel)
+            }
+            Err(Violation) => {
+                self.peer_gone(channel, Code::PeerViolation);
+                self.wake(channel);
+                true
+            }
+        }
+    }
+
+    fn place_for(
+        &mut self,
+        channel: u64,
+        message: Message,
+        brings: usize,
+    ) -> Result<Arriving, Violation> {
+        let Message::Transfer {
+            how,
+            pool: id,
+            index,
+            meta,
+        } = message
+        else {
+            return Err(Violation);
+        };
+        let what = Arrival {
+            how,
+            buffer: (id, index),
+            meta,
+        };
+        let wanted = self.may_arrive(channel, &what)?;
+        let pool = self.pools.get_mut(&id).ok_or(Violation)?;
+        let len = pool.memory.buffer_bytes();
+        if !what.brings_bytes() || brings != len {
+            return Err(Violation);
+        }
+        let place = match wanted && pool.takes_bytes() {
+            true => {
+                pool.open(index).map_err(|_| Violation)?;
+                Place::new(&pool.memory, index)
+            }
+            false => Place::nowhere(len),
+        };
+        Ok(Arriving { what, place })
+    }
+
+    /// Takes more of the bytes that are arriving; says whether something was learned.
+    pub(super) fn go_on(&mut self, channel: u64) -> bool {
+        let Some(end) = self.channels.get_mut(&channel) else {
+            return false;
+        };
+        let (Some(arriving), Some(transport)) = (&end.arriving, &mut end.transport) else {
+            return false;
+        };
+        transport.done(&mut end.taken);
+        let filled = transport.fill(&arriving.place);
+        end.ends.finish(&end.taken, &mut self.due);
+        end.taken.clear();
+        match filled {
+            Ok(false) => return false,
+            Ok(true) => {}
+            Err(why) => {
+                self.half_arrived(channel);
+                return self.carrier_failed(channel, why);
+            }
+        }
+        if let Some(arriving) = end.arriving.take() {
+            // Once more: another channel may have brought something meanwhile.
+            let fine = self.may_arrive(channel, &arriving.what);
+            let taken = fine.and_then(|_| self.arrive(channel, arriving.what, false));
+            if taken.is_err() {
+                self.peer_gone(channel, Code::PeerViolation);
+            }
+        }
+        self.finish_where_clean();
+        self.give_back();
+        self.wake(channel);
+        true
+    }
+
+    /// The rest will never come.
+    pub(super) fn half_arrived(&mut self, channel: u64) {
+        let end = self.channels.get_mut(&channel);
+        let Some(arriving) = end.and_then(|end| end.arriving.take()) else {
+            return;
+        };
+        let (id, index) = arriving.what.buffer;
+        if let Ok((pool, _)) = self.slot_mut(id, index) {
+            // If the kernel refuses, this domain may touch what it should not: its own mistakes go unnoticed.
+            let _ = pool.protect(index);
+        }
+    }
+
+    /// May this come now? Says whether it was nowhere here, so that its bytes are wanted.
+    pub(super) fn may_arrive(&self, channel: u64, what: &Arrival) -> Result<bool, Violation> {
+        let end = self.channels.get(&channel).ok_or(Violation)?;
+        let open = matches!(end.state, ChannelState::Connected | ChannelState::Teardown);
+        if !open || what.meta.len() > end.meta_bytes as usize {
+            return Err(Violation);
+        }
+        let needs = match what.how {
+            Transfer::Move | Transfer::Copy => Direction::Sink,
+            Transfer::Pass | Transfer::Release => Direction::Source,
+        };
+        let (id, index) = what.buffer;
+        let assigned = end.pools.get(&id).ok_or(Violation)?;
+        if end.direction != needs || !assigned.status.has_memory() {
+            return Err(Violation);
+        }
+        let pool = self.pools.get(&id).ok_or(Violation)?;
+        let slot = pool.slots.get(index as usize).ok_or(Violation)?;
+        let (was, peer) = (slot.state(), end.peer);
+        let possible = match what.how {
+            // A buffer comes back from the one who has it; only what may be passed on comes from elsewhere.
+            Transfer::Move | Transfer::Pass => {
+                let way = !pool.creator || pool.info.forward || slot.lent == Some(peer);
+                was == BufferState::Invalid && way
+            }
+            Transfer::Copy => was != BufferState::ReadWrite,
+            Transfer::Release => slot.out.of(channel) > 0,
+        };
+        match possible {
+            true => Ok(was == BufferState::Invalid && what.brings_bytes()),
+            false => Err(Violation),
+        }
+    }
+
+    /// It is here. With `snapshot`, its bytes are still to be taken out of the other end's own memory, if it has such.
+    pub(super) fn arrive(
+        &mut self,
+        channel: u64,
+        what: Arrival,
+        snapshot: bool,
+    ) -> Result<(), Violation> {
+        let ((id, index), meta) = (what.buffer, what.meta);
+        let end = self.channels.get(&channel).ok_or(Violation)?;
+        let assigned = end.pools.get(&id).ok_or(Violation)?;
+        let pool = self.pools.get_mut(&id).ok_or(Violation)?;
+        if snapshot && let Some(mirror) = &assigned.mirror {
+            let at = pool.memory.offset(index);
+            let bytes = mirror.view().sub(at..at + pool.memory.buffer_bytes());
+            let bytes = bytes.map_err(|_| Violation)?;
+            pool.fill(index, bytes).map_err(|_| Violation)?;
+        }
+        let slot = pool.slots.get_mut(index as usize).ok_or(Violation)?;
+        match what.how {
+            Transfer::Move | Transfer::Pass => {
+                slot.owned = true;
+                slot.lent = None;
+                slot.let_go = false;
+            }
+            Transfer::Copy => {
+                slot.held.up(channel);
+                slot.first.get_or_insert(channel);
+            }
+            Transfer::Release => slot.out.down(channel),
+        }
+        // The kernel refuses only for want of memory for its tables; then the channel cannot go on.
+        pool.protect(index).map_err(|_| Violation)?;
+        let event = match what.how {
+            Transfer::Move => RawEvent::Moved(id, index, meta),
+            Transfer::Pass => RawEvent::Passed(id, index, meta),
+            Transfer::Copy => RawEvent::Copied(id, index, meta),
+            Transfer::Release => RawEvent::Released(id, index),
+        };
+        self.free_if_unused(id, index);
+        if let Some(end) = self.channels.get_mut(&channel) {
+            end.tell(event);
+        }
+        Ok(())
+    }
+}
+
+impl Pool {
+    /// Can this domain write the memory, so that bytes can be brought in?
+    fn takes_bytes(&self) -> bool {
+        self.own_memory || matches!(self.trust, Some(Trust::Full | Trust::Half))
+    }
+
+    /// Makes a buffer writable for bytes that arrive.
+    fn open(&mut self, index: u32) -> Result<(), Code> {
+        let slot = &mut self.slots[index as usize];
+        if slot.access != Access::ReadWrite {
+            self.memory.protect(index, Access::ReadWrite)?;
+            slot.access = Access::ReadWrite;
+        }
+        Ok(())
+    }
+
+    /// Brings bytes in.
+    fn fill(&mut self, index: u32, bytes: View<'_>) -> Result<(), Code> {
+        if !self.own_memory {
+            return Ok(());
+        }
+        self.open(index)?;
+        let at = self.memory.offset(index);
+        let written = self.memory.map.write(at, bytes);
+        written.map_err(|_| Code::BufferMap)
+    }
+}

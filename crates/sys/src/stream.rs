@@ -1,0 +1,132 @@
+//! Stream sockets: bytes between them and memory or files, and the options of TCP that tell when the other end is gone.
+//!
+//! Nothing here blocks, and nothing raises SIGPIPE.
+
+use rustix::net::{RecvFlags, SendFlags, sockopt};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
+
+/// Takes at most `len` bytes that wait in a socket to `to`; 0: the end of the stream.
+///
+/// # Safety
+/// The range is memory of this process's own of which no reference exists; the kernel checks that it is writable
+/// (`EFAULT`).
+pub unsafe fn recv_into(socket: impl AsFd, to: *mut u8, len: usize) -> io::Result<usize> {
+    loop {
+        // SAFETY: as the caller promises.
+        let got = unsafe {
+            libc::recv(
+                socket.as_fd().as_raw_fd(),
+                to.cast(),
+                len,
+                libc::MSG_DONTWAIT,
+            )
+        };
+        if let Ok(got) = usize::try_from(got) {
+            return Ok(got);
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+/// Takes at most `len` bytes that wait in a socket; 0: the end of the stream.
+pub fn recv(socket: impl AsFd, to: &mut [u8]) -> io::Result<usize> {
+    let got = rustix::io::retry_on_intr(|| {
+        rustix::net::recv(socket.as_fd(), &mut *to, RecvFlags::DONTWAIT)
+    });
+    Ok(got?.0)
+}
+
+/// Takes at most `len` bytes that wait in a socket, and forgets them; 0: the end of the stream, or nothing was wanted.
+pub fn discard(socket: impl AsFd, len: usize) -> io::Result<usize> {
+    let mut nowhere = [0; 1 << 14];
+    let len = len.min(nowhere.len());
+    recv(socket, &mut nowhere[..len])
+}
+
+/// Sends as many of the bytes as there is room for. With `more`, others are about to follow.
+pub fn send(socket: impl AsFd, bytes: &[u8], more: bool) -> io::Result<usize> {
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    let flags = if more { flags | SendFlags::MORE } else { flags };
+    let sent = rustix::io::retry_on_intr(|| rustix::net::send(socket.as_fd(), bytes, flags));
+    Ok(sent?)
+}
+
+/// Sends as many of a file's bytes from `offset` on as there is room for, as references to its pages: they must not
+/// change until the other end has them. The socket must not block. sendfile(2).
+pub fn send_file(socket: impl AsFd, file: impl AsFd, offset: u64, len: usize) -> io::Result<usize> {
+    let sent = rustix::io::retry_on_intr(|| {
+        let mut offset = offset;
+        rustix::fs::sendfile(socket.as_fd(), file.as_fd(), Some(&mut offset), len)
+    });
+    Ok(sent?)
+}
+
+/// Sends small segments at once, has the kernel ask after `idle` without a word whether the other machine is there, and
+/// end the connection when it has not answered for `limit`. tcp(7): `TCP_NODELAY`, `TCP_KEEPIDLE`, `TCP_USER_TIMEOUT`.
+pub fn watch(socket: impl AsFd, idle: Duration, limit: Duration) -> io::Result<()> {
+    let socket = socket.as_fd();
+    let idle = idle.max(Duration::from_secs(1));
+    sockopt::set_tcp_nodelay(socket, true)?;
+    sockopt::set_socket_keepalive(socket, true)?;
+    sockopt::set_tcp_keepidle(socket, idle)?;
+    sockopt::set_tcp_keepintvl(socket, idle)?;
+    let limit = u32::try_from(limit.as_millis()).unwrap_or(u32::MAX);
+    sockopt::set_tcp_user_timeout(socket, limit)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("listen");
+        let one = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
+        let (other, _) = listener.accept().expect("accept");
+        one.set_nonblocking(true).expect("nonblocking");
+        (one, other)
+    }
+
+    #[test]
+    fn a_files_bytes_and_plain_ones_arrive_in_order() {
+        let (one, other) = pair();
+        let file = crate::memfd::create("stream").expect("memfd");
+        rustix::io::pwrite(&file, b"0123456789", 0).expect("fill");
+        assert_eq!(send(&one, b"head ", true).expect("send"), 5);
+        assert_eq!(send_file(&one, &file, 3, 4).expect("send"), 4);
+        let mut got = [0; 9];
+        let mut at = 0;
+        while at < 9 {
+            crate::epoll::wait_readable(&other, None).expect("wait");
+            at += recv(&other, &mut got[at..]).expect("receive");
+        }
+        assert_eq!(&got, b"head 3456");
+        let nothing = recv(&other, &mut got).expect_err("nothing");
+        assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
+        drop(one);
+        crate::epoll::wait_readable(&other, None).expect("wait");
+        assert_eq!(discard(&other, 5).expect("the end"), 0);
+    }
+
+    #[test]
+    fn the_kernel_refuses_memory_that_is_not_writable() {
+        let (one, other) = pair();
+        assert_eq!(send(&one, b"x", false).expect("send"), 1);
+        crate::epoll::wait_readable(&other, None).expect("wait");
+        let fixed = b"constant";
+        // SAFETY: the kernel refuses it: it is not writable.
+        let refused = unsafe { recv_into(&other, fixed.as_ptr().cast_mut(), 1) };
+        assert_eq!(
+            refused.expect_err("read-only").raw_os_error(),
+            Some(libc::EFAULT)
+        );
+        watch(&one, Duration::from_secs(2), Duration::from_secs(9)).expect("options");
+        assert!(sockopt::tcp_nodelay(&one).expect("option"));
+    }
+}
