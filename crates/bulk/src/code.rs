@@ -63,11 +63,19 @@ pub enum Code {
     PeerViolation = 68,
     #[error("the system refused")]
     System = 69,
+    #[error(
+        "the manager admits no more memory to this process: its quota, or the total, is used up"
+    )]
+    Quota = 70,
+    #[error("there is no manager: start `tranship manager`, or name its socket in TRANSHIP_SOCKET")]
+    NoManager = 71,
+    #[error("the manager's rules do not let this user create, or bind to, that name")]
+    Access = 72,
 }
 
 impl Code {
     /// All of them.
-    pub const ALL: [Code; 27] = [
+    pub const ALL: [Code; 30] = [
         Code::Memory,
         Code::ChannelCreate,
         Code::ChannelBind,
@@ -95,6 +103,9 @@ impl Code {
         Code::PeerGone,
         Code::PeerViolation,
         Code::System,
+        Code::Quota,
+        Code::NoManager,
+        Code::Access,
     ];
 
     /// The code of a number that a peer sent.

@@ -12,6 +12,7 @@
 
 #![deny(unsafe_code)]
 
+mod account;
 pub mod backend;
 mod buffer;
 mod bytes;

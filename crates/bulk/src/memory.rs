@@ -6,6 +6,7 @@
 //! | producer | maps it, the only writer | maps the same memfd, read-only |
 //! | none, or carried bytes | maps it | makes memory of its own, which only it can write |
 
+use crate::account::{Account, Charge};
 use crate::{Access, Code, PoolInfo, Trust};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
@@ -22,6 +23,8 @@ pub(crate) struct Memory {
     buffer_bytes: usize,
     /// All of it, readable whatever `map` allows: for carriers of bytes.
     readable: OnceLock<RoMapping>,
+    /// For memory that this domain made.
+    _charge: Option<Charge>,
 }
 
 fn length(info: &PoolInfo) -> Result<(usize, usize), Code> {
@@ -47,8 +50,9 @@ fn sealing(trust: Trust) -> Sealing {
 
 impl Memory {
     /// New memory, not sealed: nobody is shown it yet.
-    pub(crate) fn make(info: &PoolInfo) -> Result<Memory, Code> {
+    pub(crate) fn make(info: &PoolInfo, account: &Arc<Account>) -> Result<Memory, Code> {
         let (buffer_bytes, len) = length(info)?;
+        let charge = account.charge(len as u64)?;
         let made = Guarded::make("tranship-bulk", len, buffer_bytes >= 2 << 20);
         let (fd, map) = made.map_err(|_| Code::Memory)?;
         Ok(Memory {
@@ -56,13 +60,18 @@ impl Memory {
             fd: Arc::new(fd),
             buffer_bytes,
             readable: OnceLock::new(),
+            _charge: Some(charge),
         })
     }
 
     /// As [`Memory::make`], for a domain that did not create the pool: nothing is accessible yet. It may be shown on
     /// as the level prescribes.
-    pub(crate) fn make_own(info: &PoolInfo, trust: Trust) -> Result<Memory, Code> {
-        let memory = Memory::make(info)?;
+    pub(crate) fn make_own(
+        info: &PoolInfo,
+        trust: Trust,
+        account: &Arc<Account>,
+    ) -> Result<Memory, Code> {
+        let memory = Memory::make(info, account)?;
         guarded::seal(&memory.fd, sealing(trust)).map_err(|_| Code::Memory)?;
         memory.close_all()?;
         Ok(memory)
@@ -87,6 +96,7 @@ impl Memory {
             fd,
             buffer_bytes,
             readable: OnceLock::new(),
+            _charge: None,
         };
         if trust == Trust::Half {
             memory.close_all()?;

@@ -72,10 +72,19 @@ impl EndOptions {
 }
 
 impl Domain {
-    /// A domain with nothing in it.
+    /// A domain with nothing in it. At the first `shm:` address the process joins a manager, as
+    /// [`tranship_core::Domain::connect`] does.
     #[must_use]
     pub fn new() -> Domain {
         Domain(Raw::new())
+    }
+
+    /// A domain that uses a membership which the program has: its names, and its quota.
+    ///
+    /// # Errors
+    /// `NoManager`; `Full` if the manager's limit of pools per user is reached.
+    pub fn over(domain: &tranship_core::Domain) -> Result<Domain, Code> {
+        Ok(Domain(Raw::over(domain)?))
     }
 
     /// Makes a further kind of address known.

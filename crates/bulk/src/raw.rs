@@ -3,6 +3,7 @@
 //! For tests that compare a domain with the model, and for bindings to languages without ownership. Programs in Rust
 //! use the handles of the crate's root, which make most of the errors impossible.
 
+use crate::account::Account;
 use crate::backend::Backend;
 use crate::domain::{RawEvent, Shared};
 use crate::{BufferState, ChannelState, Code, Completion, Direction, PoolInfo, Role, Wish};
@@ -27,7 +28,12 @@ impl Raw {
     /// A domain with nothing in it.
     #[must_use]
     pub fn new() -> Raw {
-        Raw(Arc::new(Shared::new()))
+        Raw(Arc::new(Shared::new(Account::process())))
+    }
+
+    /// As [`Domain::over`](crate::Domain::over).
+    pub fn over(domain: &tranship_core::Domain) -> Result<Raw, Code> {
+        Ok(Raw(Arc::new(Shared::new(Account::over(domain)?))))
     }
 
     /// Makes a further kind of address known: `scheme:name`.

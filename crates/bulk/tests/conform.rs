@@ -20,7 +20,7 @@ use tranship_testkit::Random;
 use world::World;
 
 /// Runs random sequences over one backend; a failure shrinks to the shortest that still fails.
-fn conforms(name: &str, backend: fn() -> Arc<dyn Backend>) {
+fn conforms(name: &str, backend: impl Fn() -> Arc<dyn Backend>) {
     let torture = std::env::var_os("TRANSHIP_TORTURE").is_some();
     let config = ProptestConfig {
         cases: if torture { 5000 } else { 60 },
@@ -56,7 +56,8 @@ fn local() {
 
 #[test]
 fn shm() {
-    conforms("shm", || Arc::new(Shm));
+    let manager = tranship_core::Domain::embedded().expect("a manager");
+    conforms("shm", || Arc::new(Shm::over(&manager).expect("joined")));
 }
 
 #[test]

@@ -36,8 +36,13 @@ fn event(end: &Channel) -> Event {
     }
 }
 
-fn pair(address: &str, trust: Trust) -> (Domain, Channel, Domain, Channel) {
-    let (a, b) = (Domain::new(), Domain::new());
+fn pair(
+    manager: &tranship_core::Domain,
+    address: &str,
+    trust: Trust,
+) -> (Domain, Channel, Domain, Channel) {
+    let member = || Domain::over(manager).expect("a member");
+    let (a, b) = (member(), member());
     let options = || EndOptions::new(trust).meta_bytes(40);
     let source = a.create(address, Direction::Source, options());
     let source = source.expect("create");
@@ -73,10 +78,11 @@ fn round(pool: &tranship_bulk::Pool, source: &Channel, sink: &Channel) {
 #[test]
 fn no_heap_in_steady_state() {
     let _dog = tranship_testkit::Watchdog::new(std::time::Duration::from_secs(120));
+    let manager = tranship_core::Domain::embedded().expect("a manager");
     for scheme in ["local", "shm"] {
         for trust in [Trust::Full, Trust::Producer] {
             let address = format!("{scheme}:lean-{}-{trust:?}", std::process::id());
-            let (a, source, _b, sink) = pair(&address, trust);
+            let (a, source, _b, sink) = pair(&manager, &address, trust);
             let pool = a.pool(4, 4096, false).expect("pool");
             let asked = source.assign(pool.info().id).expect("assign");
             while asked.result().is_none() {

@@ -4,7 +4,8 @@
 use std::time::Duration;
 use tranship_bulk::raw::{Event, Raw};
 use tranship_bulk::{Access, ChannelState, Code, Constraints, Direction, Role, Trust, Wish};
-use tranship_testkit::peer::Exit;
+use tranship_core::Domain as Manager;
+use tranship_testkit::peer::{Exit, Launch};
 use tranship_testkit::{Control, Peer, Watchdog, child};
 
 #[path = "conform/probe.rs"]
@@ -139,16 +140,27 @@ child!(
     }
 );
 
-fn start(trust: Trust, test: u8) -> (Peer, Peer) {
+/// A manager in this process, which the child joins.
+fn manager() -> Manager {
+    Manager::embedded().expect("a manager")
+}
+
+/// Starts a child as a member of that manager.
+fn member(launch: Launch, manager: &Manager) -> Peer {
+    let path = manager.socket_path().expect("its socket");
+    launch.env("TRANSHIP_SOCKET", path).start().expect("start")
+}
+
+fn start(manager: &Manager, trust: Trust, test: u8) -> (Peer, Peer) {
     let trust = Trust::ALL
         .iter()
         .position(|t| *t == trust)
         .expect("a level");
     let address = format!("shm:processes-{}-{trust}-{test}", std::process::id());
-    let one = agent1().start().expect("start");
+    let one = member(agent1(), manager);
     one.send(&(&address, trust, test)).expect("send");
     assert_eq!(one.expect::<String>(), "listening");
-    let two = agent2().start().expect("start");
+    let two = member(agent2(), manager);
     two.send(&(&address, trust, test)).expect("send");
     (one, two)
 }
@@ -156,8 +168,9 @@ fn start(trust: Trust, test: u8) -> (Peer, Peer) {
 #[test]
 fn data_arrives_with_and_without_trust() {
     let _dog = Watchdog::new(Duration::from_secs(120));
+    let manager = manager();
     for trust in [Trust::Full, Trust::Half, Trust::None] {
-        let (one, two) = start(trust, 0);
+        let (one, two) = start(&manager, trust, 0);
         assert_eq!(two.expect::<String>(), "done");
         assert_eq!(one.expect::<String>(), "done");
     }
@@ -166,9 +179,10 @@ fn data_arrives_with_and_without_trust() {
 #[test]
 fn what_is_not_allowed_faults() {
     let _dog = Watchdog::new(Duration::from_secs(120));
+    let manager = manager();
     for trust in [Trust::Half, Trust::None] {
         for test in 2..=6 {
-            let (one, two) = start(trust, test);
+            let (one, two) = start(&manager, trust, test);
             let breaks = if matches!(test, 3 | 4) { one } else { two };
             assert_eq!(
                 breaks.wait(),
@@ -200,15 +214,15 @@ child!(
 #[test]
 fn what_a_killed_process_had_comes_back() {
     let _dog = Watchdog::new(Duration::from_secs(120));
-    let probe = probe::Probe::new();
+    let (manager, probe) = (manager(), probe::Probe::new());
     for (number, trust) in Trust::ALL.into_iter().enumerate() {
         let address = format!("shm:killed-{}-{number}", std::process::id());
-        let raw = Raw::new();
+        let raw = Raw::over(&manager).expect("a member");
         let generic = wish(Role::Generic, trust);
         let channel = raw
             .create(&address, Direction::Source, generic, 0, None)
             .expect("create");
-        let peer = holder().start().expect("start");
+        let peer = member(holder(), &manager);
         peer.send(&(&address, number)).expect("send");
         next(&raw, channel, |event| {
             matches!(event, Event::Bound(Ok(_))).then_some(())
@@ -256,7 +270,9 @@ fn what_a_killed_process_had_comes_back() {
 fn pools_come_while_the_other_end_looks() {
     let _dog = Watchdog::new(Duration::from_secs(120));
     let address = format!("shm:looks-{}", std::process::id());
-    let (here, there) = (Raw::new(), Raw::new());
+    let manager = manager();
+    let member = || Raw::over(&manager).expect("a member");
+    let (here, there) = (member(), member());
     let generic = wish(Role::Generic, Trust::None);
     let channel = here
         .create(&address, Direction::Source, generic, 0, None)

@@ -65,7 +65,9 @@ impl Pair {
 
 /// Each backend, each level of trust.
 fn everywhere(test: impl Fn(&Arc<dyn Backend>, Trust)) {
-    let backends: [Arc<dyn Backend>; 3] = [Arc::new(Local), Arc::new(Shm), Arc::new(Copying)];
+    let manager = tranship_core::Domain::embedded().expect("a manager");
+    let shm = Shm::over(&manager).expect("joined");
+    let backends: [Arc<dyn Backend>; 3] = [Arc::new(Local), Arc::new(shm), Arc::new(Copying)];
     for backend in &backends {
         for trust in Trust::ALL {
             test(backend, trust);

@@ -16,7 +16,8 @@ fn local() {
 
 #[test]
 fn shm() {
-    cases::all(|| Arc::new(Shm) as Arc<dyn Backend>);
+    let manager = tranship_core::Domain::embedded().expect("a manager");
+    cases::all(|| Arc::new(Shm::over(&manager).expect("joined")) as Arc<dyn Backend>);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use anyhow::{Result, bail};
 use tranship_bulk::{Channel, Code, Completion, Direction, Domain, EndOptions, Event, Pool, Trust};
 
 use crate::case::Wait;
+use crate::party::Party;
 
 /// The longest metadata: a stamp.
 const META_BYTES: u32 = 8;
@@ -11,6 +12,11 @@ const META_BYTES: u32 = 8;
 /// An address of this run; `link` tells its channels apart.
 pub fn address(scheme: &str, run: u64, link: usize) -> String {
     format!("{scheme}:bench-{run:x}-{link}")
+}
+
+/// A domain; process 0 has the manager in it. All processes of the run call this at once.
+pub fn domain(me: usize, party: &Party) -> Result<Domain> {
+    Ok(Domain::over(&crate::systems::tranship::domain(me, party)?)?)
 }
 
 /// Creates the channel, as its source, and waits until somebody has bound.

@@ -133,9 +133,9 @@ fn both(system: &'static str, case: Case, party: &Party) -> Result<Vec<Measured>
         let there = address.clone();
         let other = scope.spawn(move || {
             party::pin(case.cores[1])?;
-            sink(&there, case)
+            sink(&Domain::new(), &there, case)
         });
-        let measured = source(&address, case)?;
+        let measured = source(&Domain::new(), &address, case)?;
         match other.join() {
             Ok(ended) => ended?,
             Err(_) => bail!("the sink panicked"),
@@ -145,22 +145,25 @@ fn both(system: &'static str, case: Case, party: &Party) -> Result<Vec<Measured>
 }
 
 fn ping(system: &'static str, case: Case, party: &Party) -> Result<Vec<Measured>> {
-    let measured = source(&join::address(scheme(system), party.run, 0), case)?;
+    let domain = join::domain(0, party)?;
+    let address = join::address(scheme(system), party.run, 0);
+    let measured = source(&domain, &address, case)?;
     party.barrier()?;
     Ok(vec![measured])
 }
 
 fn pong(system: &'static str, case: Case, party: &Party) -> Result<Vec<Measured>> {
-    sink(&join::address(scheme(system), party.run, 0), case)?;
+    let domain = join::domain(1, party)?;
+    let address = join::address(scheme(system), party.run, 0);
+    sink(&domain, &address, case)?;
     party.barrier()?;
     Ok(Vec::new())
 }
 
-fn source(address: &str, case: Case) -> Result<Measured> {
-    let domain = Domain::new();
-    let channel = join::create(&domain, address, case.level.trust())?;
+fn source(domain: &Domain, address: &str, case: Case) -> Result<Measured> {
+    let channel = join::create(domain, address, case.level.trust())?;
     // As many as lie in a CPU's caches at once would be one; a few more, so that its allocator is in the path.
-    let pool = join::pool(&domain, &channel, 4, case.payload)?;
+    let pool = join::pool(domain, &channel, 4, case.payload)?;
     let measured = sample(case, |stamp| trip(&channel, &pool, case, stamp))?;
     let last = pool.alloc()?;
     let stop = STOP.to_le_bytes();
@@ -189,9 +192,8 @@ fn trip(channel: &Channel, pool: &Pool, case: Case, stamp: u64) -> Result<()> {
     Ok(())
 }
 
-fn sink(address: &str, case: Case) -> Result<()> {
-    let domain = Domain::new();
-    let channel = join::bind(&domain, address, case.level.trust())?;
+fn sink(domain: &Domain, address: &str, case: Case) -> Result<()> {
+    let channel = join::bind(domain, address, case.level.trust())?;
     join::assigned(&channel)?;
     loop {
         let Event::Moved(buffer, meta) = join::next(&channel, case.wait)? else {

@@ -3,21 +3,24 @@
 //! Each end writes one half of a link and maps the other's read-only (`region::layout::link`), so that nobody can write
 //! what is the other's to say. A frame is one or more lines of a ring; whoever sleeps is woken, and only then is a
 //! system call made. A socket beside it makes the acquaintance, carries descriptors (the frame that they belong
-//! to says how many to take), and shows the other end's end. Who connects must have the same user id.
+//! to says how many to take), and shows the other end's end. The manager hands that socket over, by its rules of who may
+//! create and who may bind a name, and says whose process is at the other end.
 
 use super::{
     Backend, Bytes, Frame, FrameBytes, Listener, RecvError, SendError, Transport, Wait, stream,
 };
 use crate::Code;
+use crate::account::{Account, code};
 use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::time::Duration;
+use tranship_core::{PeerSocket, SocketListener};
 use tranship_region::layout::link::{LinkHalfRo, LinkHalfRw, Side};
 use tranship_sync::{Consumer, Lines, Producer, Publish, Push};
-use tranship_sys::{futex, process, socket};
+use tranship_sys::{futex, pidfd, socket};
 
 /// Lines of each ring.
 const LINES: u32 = 2048;
@@ -30,12 +33,23 @@ const EARLY: usize = 16;
 /// Empty looks between two looks at the socket.
 const LOOKS: u32 = 64;
 
-/// The backend of names on this machine.
-#[derive(Debug, Default)]
-pub struct Shm;
+/// The backend of the manager's names on this machine.
+#[derive(Debug)]
+pub struct Shm(pub(crate) Arc<Account>);
+
+impl Default for Shm {
+    /// By the process's own membership.
+    fn default() -> Shm {
+        Shm(Account::process())
+    }
+}
 
 #[derive(Debug)]
-struct Name(Arc<OwnedFd>);
+struct Name {
+    listener: SocketListener,
+    /// Readable when the manager has something to say.
+    news: Arc<OwnedFd>,
+}
 
 /// Both halves, once they are known.
 #[derive(Debug)]
@@ -49,6 +63,9 @@ struct Link {
 #[derive(Debug)]
 struct End {
     socket: Arc<OwnedFd>,
+    /// The other end's process, which may end while others still hold its socket.
+    process: OwnedFd,
+    pid: u32,
     listens: bool,
     /// Our half, until the other one is here.
     made: Option<LinkHalfRw>,
@@ -80,23 +97,30 @@ fn system(_: std::io::Error) -> Code {
     Code::System
 }
 
-fn full_name(name: &str) -> String {
-    format!("tranship-bulk/shm/{}/{name}", process::geteuid())
+impl Shm {
+    /// Over a membership that the program has.
+    ///
+    /// # Errors
+    /// As [`Domain::over`](crate::Domain::over).
+    pub fn over(domain: &tranship_core::Domain) -> Result<Shm, Code> {
+        Ok(Shm(Account::over(domain)?))
+    }
 }
 
 impl Backend for Shm {
     fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Code> {
-        let fd = socket::listen_abstract(&full_name(name)).map_err(|_| Code::InvalidEndpoint)?;
-        socket::set_nonblocking(&fd, true).map_err(system)?;
-        Ok(Box::new(Name(Arc::new(fd))))
+        let domain = self.0.domain()?;
+        let listener = domain.listen_socket(name).map_err(code)?;
+        let news = domain.as_fd().try_clone_to_owned().map_err(system)?;
+        Ok(Box::new(Name {
+            listener,
+            news: Arc::new(news),
+        }))
     }
 
     fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Code> {
-        let fd = socket::connect_abstract(&full_name(name)).map_err(|_| Code::InvalidEndpoint)?;
-        if !is_same_user(&fd) {
-            return Err(Code::InvalidEndpoint);
-        }
-        Ok(Box::new(End::new(fd, false)?))
+        let met = self.0.domain()?.connect_socket(name).map_err(code)?;
+        Ok(Box::new(End::new(met, false)?))
     }
 
     fn bytes(&self) -> Bytes {
@@ -104,34 +128,28 @@ impl Backend for Shm {
     }
 }
 
-fn is_same_user(fd: &OwnedFd) -> bool {
-    socket::peer_credentials(fd).is_ok_and(|peer| peer.uid == process::geteuid())
-}
-
 impl Listener for Name {
     fn accept(&mut self) -> Result<Option<Box<dyn Transport>>, Code> {
-        loop {
-            return match socket::accept(&*self.0) {
-                Ok(fd) if is_same_user(&fd) => Ok(Some(Box::new(End::new(fd, true)?))),
-                Ok(_) => continue,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
-                Err(error) => Err(system(error)),
-            };
+        match self.listener.accept().map_err(code)? {
+            Some(met) => Ok(Some(Box::new(End::new(met, true)?))),
+            None => Ok(None),
         }
     }
 
     fn waiter(&self) -> Arc<dyn Wait> {
-        stream::readable(&*self.0)
+        Arc::new(stream::Readable(Arc::clone(&self.news)))
     }
 }
 
 impl End {
     /// Makes our half and shows it.
-    fn new(fd: OwnedFd, listens: bool) -> Result<End, Code> {
+    fn new(met: PeerSocket, listens: bool) -> Result<End, Code> {
         let side = if listens { Side::Source } else { Side::Sink };
         let (memory, half) = LinkHalfRw::create(side, LINES).map_err(|_| Code::Memory)?;
         let mut end = End {
-            socket: Arc::new(fd),
+            socket: Arc::new(met.socket),
+            process: met.process,
+            pid: met.pid,
             listens,
             made: Some(half),
             unshown: Some(memory),
@@ -180,6 +198,8 @@ impl End {
 
     fn look_at_socket(&mut self) -> Result<Option<Shown>, RecvError> {
         let mut bytes = [0; 1 + MAX_FRAME_BYTES];
+        // Before the look: what it sent before it ended is found by it.
+        let dead = pidfd::is_dead(&self.process).unwrap_or(false);
         match socket::recvmsg(&*self.socket, &mut bytes, true) {
             Ok(got) if got.ctrunc || got.truncated => Err(RecvError::Violation),
             Ok(got) if got.bytes == 0 => {
@@ -187,7 +207,7 @@ impl End {
                 Ok(None)
             }
             Ok(got) => Ok(Some((bytes[1..got.bytes].to_vec(), got.fds))),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+            Err(error) if error.kind() == ErrorKind::WouldBlock && !dead => Ok(None),
             Err(_) => {
                 self.hung_up = true;
                 Ok(None)
@@ -444,7 +464,7 @@ impl Transport for End {
     }
 
     fn peer_process(&self) -> u32 {
-        socket::peer_credentials(&*self.socket).map_or(0, |peer| peer.pid)
+        self.pid
     }
 
     fn waiter(&self) -> Arc<dyn Wait> {

@@ -11,6 +11,7 @@ mod state;
 mod transfer;
 mod turn;
 
+use crate::account::Account;
 use crate::backend::{Backend, Copying, Frame, Listener, Local, SendError, Shm, Transport, Wait};
 use crate::completion::{Due, Ends};
 use crate::message::{Message, PoolInfo};
@@ -128,6 +129,7 @@ pub(crate) struct Channel {
 
 #[derive(Default)]
 pub(crate) struct State {
+    pub account: Arc<Account>,
     pub pools: BTreeMap<u64, Pool>,
     pub channels: BTreeMap<u64, Channel>,
     pub next_channel: u64,
@@ -195,7 +197,7 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Shared {
-    pub(crate) fn new() -> Shared {
+    pub(crate) fn new(account: Arc<Account>) -> Shared {
         static COUNT: AtomicU64 = AtomicU64::new(1);
         // Ordering: relaxed; only the numbers matter.
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -203,7 +205,7 @@ impl Shared {
         let seed = std::hash::Hasher::finish(&random);
         let built_in: [(&str, Arc<dyn Backend>); 3] = [
             ("local", Arc::new(Local)),
-            ("shm", Arc::new(Shm)),
+            ("shm", Arc::new(Shm(Arc::clone(&account)))),
             ("copy", Arc::new(Copying)),
         ];
         Shared {
@@ -212,7 +214,10 @@ impl Shared {
                 built_in.map(|(scheme, backend)| (scheme.to_owned(), backend)),
             )),
             next_pool: AtomicU64::new(1),
-            state: Mutex::new(State::default()),
+            state: Mutex::new(State {
+                account,
+                ..State::default()
+            }),
         }
     }
 

@@ -74,7 +74,8 @@ impl Shared {
             buffer_bytes,
             forward,
         };
-        let memory = Memory::make(&info)?;
+        let account = Arc::clone(&self.lock().account);
+        let memory = Memory::make(&info, &account)?;
         let mut pool = Pool::new(info, memory, true, true);
         pool.free = (0..buffers).rev().collect();
         self.lock().pools.insert(info.id, pool);

@@ -384,7 +384,7 @@ impl State {
         let fd = match known {
             Some(known) => Some(known.memory.fd()),
             None if own => {
-                let made = Memory::make_own(&info, trust)?;
+                let made = Memory::make_own(&info, trust, &self.account)?;
                 let fd = made.fd();
                 assigned.made = Some(made);
                 Some(fd)

@@ -115,7 +115,7 @@ fn bytes(buffer: &Buffer) -> Vec<u8> {
     buffer.view(|view| view.to_vec()).expect("view")
 }
 
-pub fn all(backend: fn() -> Arc<dyn Backend>) {
+pub fn all(backend: impl Fn() -> Arc<dyn Backend>) {
     let _dog = Watchdog::new(Duration::from_secs(300));
     for trust in Trust::ALL {
         let backend = &backend();

@@ -137,7 +137,7 @@ impl Domain {
     /// wait for the exporter.
     ///
     /// # Errors
-    /// `Refused` with `NoSuchName`, `Access`, `Role` (it is a name of links, or our own), or `Limit` (too many have
+    /// `Refused` with `NoSuchName`, `Access`, `Role` (it is a name of links), or `Limit` (too many have
     /// come that the exporter has not taken).
     pub fn connect_socket(&self, name: &str) -> Result<PeerSocket, DomainError> {
         self.core().check_fork()?;

@@ -172,7 +172,7 @@ impl State {
         let Some((export, e)) = found else {
             return Err(refusal(RefusalCode::NoSuchName, 0, 0).into());
         };
-        if e.role.is_some() || e.domain == me {
+        if e.role.is_some() {
             return Err(refusal(RefusalCode::Role, 0, 0).into());
         }
         let Some(fd) = fds.fds.front().copied().filter(|f| f.facts.socket) else {
