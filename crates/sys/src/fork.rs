@@ -6,6 +6,7 @@
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::io;
+use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -72,9 +73,18 @@ pub fn at_fork(
 }
 
 fn make_page() -> io::Result<&'static AtomicU32> {
+    let page = wiped_page()?;
+    // SAFETY: zero-filled and mapped for ever, so the word in it is valid; only this module uses it.
+    Ok(unsafe { page.cast::<AtomicU32>().as_ref() })
+}
+
+/// A page of private memory that a forked child finds full of zeros, whatever is in it here. It is never unmapped.
+///
+/// # Errors
+/// If the kernel has no memory, or cannot do that (Linux before 4.14).
+pub fn wiped_page() -> io::Result<NonNull<u8>> {
     let page = crate::page_size();
-    // SAFETY: a new private mapping at an address the kernel picks, never unmapped, zero-filled, so the word in it
-    // is valid for ever; only this module uses it.
+    // SAFETY: a new private mapping at an address the kernel picks.
     unsafe {
         let raw = rustix::mm::mmap_anonymous(
             std::ptr::null_mut(),
@@ -86,7 +96,7 @@ fn make_page() -> io::Result<&'static AtomicU32> {
             rustix::mm::munmap(raw, page)?;
             return Err(error.into());
         }
-        Ok(&*raw.cast::<AtomicU32>())
+        Ok(NonNull::new_unchecked(raw.cast()))
     }
 }
 

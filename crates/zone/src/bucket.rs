@@ -1,59 +1,140 @@
 //! A bucket: a stack of items of a fixed size.
 
-/// Items, the most recently freed on top.
-#[derive(Debug, Default)]
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::ptr::{self, NonNull};
+
+/// Buckets of two threads share no cache line, nor two lines that the processor fetches together.
+const ALIGN: usize = 128;
+
+/// Items, the most recently freed on top. All zeros: an empty one for none.
+#[derive(Debug)]
 pub(crate) struct Bucket {
-    items: Box<[u32]>,
-    len: usize,
+    /// Where the next item goes.
+    next: *mut u32,
+    first: *mut u32,
+    end: *mut u32,
 }
 
+// SAFETY: it owns its memory.
+unsafe impl Send for Bucket {}
+// SAFETY: shared, it is only read.
+unsafe impl Sync for Bucket {}
+
 impl Bucket {
+    /// An empty bucket for no items.
+    pub(crate) const fn none() -> Self {
+        let null = ptr::null_mut();
+        Self {
+            next: null,
+            first: null,
+            end: null,
+        }
+    }
+
     /// An empty bucket for `capacity` items.
     pub(crate) fn new(capacity: usize) -> Self {
+        if capacity == 0 {
+            return Self::none();
+        }
+        let layout = layout(capacity);
+        // SAFETY: the layout is not empty.
+        let first = unsafe { alloc(layout) }.cast::<u32>();
+        if first.is_null() {
+            handle_alloc_error(layout);
+        }
         Self {
-            items: vec![0; capacity].into(),
-            len: 0,
+            next: first,
+            first,
+            // SAFETY: one past the last.
+            end: unsafe { first.add(capacity) },
         }
     }
 
     #[inline(always)]
     pub(crate) fn pop(&mut self) -> Option<u32> {
-        let last = self.len.checked_sub(1)?;
-        debug_assert!(last < self.items.len());
-        // SAFETY: `len` is never more than there are items: `new`, `push` and `clear` see to that.
-        let item = unsafe { *self.items.get_unchecked(last) };
-        self.len = last;
-        Some(item)
+        if self.next == self.first {
+            return None;
+        }
+        // SAFETY: there is an item below `next`, which `push` wrote.
+        unsafe {
+            self.next = self.next.sub(1);
+            Some(self.next.read())
+        }
     }
 
     /// Whether there was room.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push(&mut self, item: u32) -> bool {
-        let Some(place) = self.items.get_mut(self.len) else {
+        if self.next == self.end {
             return false;
-        };
-        *place = item;
-        self.len += 1;
+        }
+        // SAFETY: below the end.
+        unsafe {
+            self.next.write(item);
+            self.next = self.next.add(1);
+        }
         true
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.len
+        self.items().len()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.len == 0
+        self.next == self.first
     }
 
     pub(crate) fn capacity(&self) -> usize {
-        self.items.len()
+        (self.end.addr() - self.first.addr()) / size_of::<u32>()
     }
 
     pub(crate) fn items(&self) -> &[u32] {
-        &self.items[..self.len]
+        let first = NonNull::new(self.first).unwrap_or(NonNull::dangling());
+        let len = (self.next.addr() - self.first.addr()) / size_of::<u32>();
+        // SAFETY: so many were pushed, from the first on.
+        unsafe { std::slice::from_raw_parts(first.as_ptr(), len) }
     }
 
     pub(crate) fn clear(&mut self) {
-        self.len = 0;
+        self.next = self.first;
+    }
+}
+
+impl Default for Bucket {
+    fn default() -> Self {
+        Self::none()
+    }
+}
+
+impl Drop for Bucket {
+    fn drop(&mut self) {
+        if !self.first.is_null() {
+            // SAFETY: allocated in `new`, with this layout.
+            unsafe { dealloc(self.first.cast(), layout(self.capacity())) };
+        }
+    }
+}
+
+fn layout(capacity: usize) -> Layout {
+    let bytes = (capacity * size_of::<u32>()).next_multiple_of(ALIGN);
+    Layout::from_size_align(bytes, ALIGN).expect("a few kilobytes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_in_first_out_up_to_its_capacity() {
+        let mut bucket = Bucket::new(3);
+        assert_eq!((bucket.pop(), bucket.capacity()), (None, 3));
+        assert!((7..10).all(|item| bucket.push(item)));
+        assert!(!bucket.push(10));
+        assert_eq!((bucket.items(), bucket.len()), (&[7, 8, 9][..], 3));
+        assert_eq!(bucket.pop(), Some(9));
+        bucket.clear();
+        assert!(bucket.is_empty() && bucket.pop().is_none());
+        let mut none = Bucket::none();
+        assert!(!none.push(1) && none.pop().is_none() && none.items().is_empty());
     }
 }

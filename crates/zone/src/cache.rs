@@ -12,11 +12,11 @@
 //! Either the owner sees `seen` cleared, or the thief sees it busy and waits for the end of a dozen instructions.
 
 use crate::bucket::Bucket;
+use crate::front::{Front, OwnFront};
 use crate::lock::{Guard, Lock};
 use std::cell::UnsafeCell;
-use std::hint::cold_path;
 use std::sync::Weak;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// What a cache's items go back to when its thread ends.
 pub(crate) trait Home: Send + Sync {
@@ -25,26 +25,17 @@ pub(crate) trait Home: Send + Sync {
 }
 
 /// The two buckets.
-#[derive(Debug, Default)]
-pub(crate) struct Buckets {
+pub(crate) struct Buckets<'a> {
     /// Used by both alloc and free, last in first out.
-    pub(crate) top: Bucket,
+    pub(crate) top: &'a mut Bucket,
     /// Full or empty, more or less: swapped with `top` when that runs empty or full.
-    pub(crate) spare: Bucket,
+    pub(crate) spare: &'a mut Bucket,
 }
 
-/// One thread's cache of one zone. Two cache lines, so that neighbours do not share.
-#[repr(align(128))]
+/// One thread's cache of one zone.
 pub(crate) struct Cache {
-    /// The control word for which the fast path may be taken; 0 for none.
-    seen: AtomicU64,
-    /// Twice the items handed out; odd while the owner is busy handing one out. Written by the owner only. A count
-    /// that is the busy mark as well saves a store; marks of one byte were measured to cost 2 ns more each, as they
-    /// defeat store forwarding.
-    allocs: AtomicU64,
-    /// The same for items taken back.
-    frees: AtomicU64,
-    buckets: UnsafeCell<Buckets>,
+    front: OwnFront,
+    spare: UnsafeCell<Bucket>,
     lock: Lock<()>,
     /// Allocations and frees when a period was last over, and for how many periods they have not changed.
     acts: AtomicU64,
@@ -57,14 +48,14 @@ pub(crate) struct Cache {
 impl std::fmt::Debug for Cache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Cache")
-            .field("allocs", &self.allocs)
-            .field("frees", &self.frees)
+            .field("allocs", &self.front.allocs())
+            .field("frees", &self.front.frees())
             .finish_non_exhaustive()
     }
 }
 
-// SAFETY: `buckets` is the only field that is not Sync by itself. The owner touches it while `busy` with `seen` found
-// equal to the control word, anyone else (and the owner too) while holding `lock` when the owner
+// SAFETY: the buckets are all that is not Sync by itself. The owner touches the front's while `busy` with `seen` found
+// equal to the control word, anyone else (and the owner too) touches them while holding `lock` when the owner
 // cannot be in its fast path, see `Shut::steal`.
 unsafe impl Sync for Cache {}
 // SAFETY: nothing in it belongs to a thread but by the protocol above.
@@ -76,31 +67,11 @@ pub(crate) struct Claim<'a> {
     _lock: Guard<'a, ()>,
 }
 
-/// The owner is busy from here on; returns the count.
-#[inline(always)]
-fn begin(count: &AtomicU64) -> u64 {
-    let before = count.load(Ordering::Relaxed);
-    count.store(before + 1, Ordering::Relaxed);
-    // Ordering: the busy mark before `seen`; the processor's half is the membarrier between `shut` and `steal`.
-    compiler_fence(Ordering::SeqCst);
-    before
-}
-
-/// The owner is busy no more.
-#[inline(always)]
-fn end(count: &AtomicU64, value: u64) {
-    // Ordering: pairs with the acquire in `steal` (what was done to the buckets is seen by the thief) and in `allocs`
-    // and `frees` (who sees a free counted sees the alloc that came before it).
-    count.store(value, Ordering::Release);
-}
-
 impl Cache {
-    pub(crate) fn new(home: Weak<dyn Home>) -> Self {
+    pub(crate) fn new(front: OwnFront, home: Weak<dyn Home>) -> Self {
         Self {
-            seen: AtomicU64::new(0),
-            allocs: AtomicU64::new(0),
-            frees: AtomicU64::new(0),
-            buckets: UnsafeCell::default(),
+            front,
+            spare: UnsafeCell::default(),
             lock: Lock::new(()),
             acts: AtomicU64::new(0),
             idle: AtomicU32::new(0),
@@ -109,76 +80,14 @@ impl Cache {
         }
     }
 
-    /// An item from the top bucket.
-    ///
-    /// # Safety
-    /// The calling thread owns this cache.
-    #[inline(always)]
-    pub(crate) unsafe fn pop(&self, control: &AtomicU64) -> Option<u32> {
-        let before = begin(&self.allocs);
-        if self.seen.load(Ordering::Relaxed) == control.load(Ordering::Relaxed) {
-            // SAFETY: nobody else touches the buckets: a thief that does has cleared `seen`, made this thread pass a
-            // fence after that, and then found it not busy; so this thread would have found `seen` cleared.
-            let buckets = unsafe { &mut *self.buckets.get() };
-            if let Some(item) = buckets.top.pop() {
-                end(&self.allocs, before + 2);
-                return Some(item);
-            }
-        }
-        cold_path();
-        end(&self.allocs, before);
-        None
-    }
-
-    /// Puts an item into the top bucket, if there is room.
-    ///
-    /// # Safety
-    /// The calling thread owns this cache.
-    #[inline(always)]
-    pub(crate) unsafe fn push(&self, control: &AtomicU64, item: u32) -> bool {
-        let before = begin(&self.frees);
-        if self.seen.load(Ordering::Relaxed) == control.load(Ordering::Relaxed) {
-            // SAFETY: as in `pop`.
-            let buckets = unsafe { &mut *self.buckets.get() };
-            if buckets.top.push(item) {
-                end(&self.frees, before + 2);
-                return true;
-            }
-        }
-        cold_path();
-        end(&self.frees, before);
-        false
-    }
-
-    /// The owner counts one item handed out in its slow path.
-    pub(crate) fn count_alloc(&self) {
-        // Ordering: pairs with `allocs`; one writer, so no read-modify-write.
-        self.allocs
-            .store(self.allocs.load(Ordering::Relaxed) + 2, Ordering::Release);
-    }
-
-    /// The owner counts one item taken back in its slow path.
-    pub(crate) fn count_free(&self) {
-        // Ordering: pairs with `frees`, as in `end`.
-        self.frees
-            .store(self.frees.load(Ordering::Relaxed) + 2, Ordering::Release);
-    }
-
-    /// Items handed out.
-    pub(crate) fn allocs(&self) -> u64 {
-        // Ordering: pairs with `end` and `count_alloc`.
-        self.allocs.load(Ordering::Acquire) / 2
-    }
-
-    /// Items taken back.
-    pub(crate) fn frees(&self) -> u64 {
-        // Ordering: pairs with `end` and `count_free`.
-        self.frees.load(Ordering::Acquire) / 2
+    /// What the owner's fast path touches.
+    pub(crate) fn front(&self) -> &Front {
+        &self.front
     }
 
     /// A period is over; for how many the owner has done nothing.
     pub(crate) fn period(&self) -> u32 {
-        let acts = self.allocs() + self.frees();
+        let acts = self.front.allocs() + self.front.frees();
         // Only whoever keeps time writes these.
         let idle = if self.acts.swap(acts, Ordering::Relaxed) == acts {
             self.idle.load(Ordering::Relaxed).saturating_add(1)
@@ -231,7 +140,7 @@ impl Cache {
     /// Locks the owner out of its slow path and, after a fence in its thread, out of the fast one.
     pub(crate) fn shut(&self) -> Shut<'_> {
         let lock = self.lock();
-        self.seen.store(0, Ordering::Relaxed);
+        self.front.seen.store(0, Ordering::Relaxed);
         Shut { cache: self, lock }
     }
 
@@ -253,10 +162,7 @@ impl<'a> Shut<'a> {
     /// Every running thread has passed a full fence since `shut`, or the caller owns the cache.
     pub(crate) unsafe fn steal(self) -> Option<Claim<'a>> {
         for round in 0..1 << 16 {
-            // Ordering: pairs with the release in `end`.
-            let marks = self.cache.allocs.load(Ordering::Acquire)
-                | self.cache.frees.load(Ordering::Acquire);
-            if marks & 1 == 0 {
+            if !self.cache.front.is_busy() {
                 return Some(Claim {
                     cache: self.cache,
                     _lock: self.lock,
@@ -277,18 +183,23 @@ impl<'a> Shut<'a> {
 }
 
 impl Claim<'_> {
-    pub(crate) fn buckets(&mut self) -> &mut Buckets {
+    pub(crate) fn buckets(&mut self) -> Buckets<'_> {
         // SAFETY: the lock is held. The owner holds it in its slow path and then is not in its fast one; a thief has
         // excluded the owner's fast path, see `steal`.
-        unsafe { &mut *self.cache.buckets.get() }
+        unsafe {
+            Buckets {
+                top: &mut *self.cache.front.top.get(),
+                spare: &mut *self.cache.spare.get(),
+            }
+        }
     }
 
     pub(crate) fn seen(&self) -> u64 {
-        self.cache.seen.load(Ordering::Relaxed)
+        self.cache.front.seen.load(Ordering::Relaxed)
     }
 
     /// Opens the fast path for as long as the control word is `control`. Only the owner may, at the end of its claim.
     pub(crate) fn set_seen(&mut self, control: u64) {
-        self.cache.seen.store(control, Ordering::Relaxed);
+        self.cache.front.seen.store(control, Ordering::Relaxed);
     }
 }

@@ -37,15 +37,26 @@ fn units_of(step: usize) -> u64 {
     (step as u64 - 4 * doubling as u64 + 1) << doubling
 }
 
-#[inline]
+#[inline(always)]
 fn index(bytes: u64) -> usize {
     if bytes <= PAGE {
-        #[allow(clippy::cast_possible_truncation, reason = "at most 64")]
-        let lines = bytes.div_ceil(LINE) as usize;
-        usize::from(CLASS_OF_LINES[lines])
+        small(bytes)
     } else {
-        SMALL - 1 + step_of(bytes.div_ceil(PAGE))
+        large(bytes)
     }
+}
+
+#[inline(always)]
+fn small(bytes: u64) -> usize {
+    #[allow(clippy::cast_possible_truncation, reason = "at most 64")]
+    let lines = bytes.div_ceil(LINE) as usize;
+    // SAFETY: up to a page, so as many lines as there are entries.
+    usize::from(unsafe { *CLASS_OF_LINES.get_unchecked(lines) })
+}
+
+#[inline(always)]
+fn large(bytes: u64) -> usize {
+    SMALL - 1 + step_of(bytes.div_ceil(PAGE))
 }
 
 /// The class of items of up to a page, by their length in lines: a load costs less than the steps.
@@ -93,7 +104,13 @@ impl Classes {
     #[must_use]
     pub fn class_of(&self, bytes: u64) -> Option<usize> {
         // A chunk is at least a page, so the smallest need one comparison only.
-        (bytes <= PAGE || bytes <= self.max_bytes).then(|| index(bytes))
+        if bytes <= PAGE {
+            Some(small(bytes))
+        } else if bytes <= self.max_bytes {
+            Some(large(bytes))
+        } else {
+            None
+        }
     }
 
     /// Bytes of an item of a class.

@@ -22,6 +22,8 @@ pub struct ZoneConfig {
     /// Whether the program's allocator is made of it. Then nobody keeps time for it (it is told by
     /// [`ItemZone::period_over`](crate::ItemZone::period_over)), and its locks are the innermost: others allocate under theirs.
     pub allocator: bool,
+    /// Whether a forked child finds all caches shut, by itself, so that it cannot get at what it has inherited.
+    pub shut_in_child: bool,
 }
 
 impl ZoneConfig {
@@ -36,6 +38,7 @@ impl ZoneConfig {
             depot_items: 2 * max,
             barrier: None,
             allocator: false,
+            shut_in_child: false,
         }
     }
 
@@ -58,6 +61,15 @@ impl ZoneConfig {
     pub fn with_depot(self, items: u32) -> Self {
         Self {
             depot_items: items,
+            ..self
+        }
+    }
+
+    /// The same with caches that are shut in a forked child.
+    #[must_use]
+    pub fn shut_in_child(self) -> Self {
+        Self {
+            shut_in_child: true,
             ..self
         }
     }

@@ -1,23 +1,35 @@
 //! The calling thread's caches: a table by zone index.
 //!
-//! The fast path reads one word of thread-local storage (three for zones of a high index) that needs no
-//! initialisation and no destructor; the owner of the caches is another thread-local, touched in slow paths only, whose
+//! The fast path reads one word of thread-local storage that needs no initialisation and no destructor (for zones of a high
+//! index, three more); the owner of the caches is another thread-local, touched in slow paths only, whose
 //! destructor gives everything back.
 
 use crate::cache::Cache;
+use crate::front::{Front, NOBODYS, OwnFront};
 use crate::own_work::OwnWork;
 use std::cell::{Cell, RefCell};
-use std::hint::cold_path;
 use std::ptr;
 use std::sync::Arc;
 
 /// Zones whose caches are found without reading where the table is.
 const DIRECT_ZONES: usize = 128;
 
+/// Where the calling thread's front for a zone is found.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place(usize);
+
+impl Place {
+    /// Of the zone of this index. All that have none of their own share the last, where there is always a shut one.
+    pub(crate) fn of(index: usize) -> Place {
+        Place(index.min(DIRECT_ZONES))
+    }
+}
+
 thread_local! {
-    static DIRECT: [Cell<*const Cache>; DIRECT_ZONES] = const { [const { Cell::new(ptr::null()) }; DIRECT_ZONES] };
-    static TABLE: Cell<(*const *const Cache, usize)> = const { Cell::new((ptr::null(), 0)) };
-    static OWNED: Owned = const { Owned { caches: RefCell::new(Caches { owned: Vec::new(), table: Vec::new() }) } };
+    static DIRECT: [Cell<*const Front>; DIRECT_ZONES + 1] =
+        const { [const { Cell::new(&raw const NOBODYS) }; DIRECT_ZONES + 1] };
+    static TABLE: Cell<(*const *const Front, usize)> = const { Cell::new((ptr::null(), 0)) };
+    static OWNED: Owned = const { Owned { caches: RefCell::new(Caches { owned: Vec::new(), table: Vec::new(), shut: None }) } };
 }
 
 thread_local! {
@@ -54,29 +66,31 @@ struct Owned {
 
 struct Caches {
     owned: Vec<Option<Arc<Cache>>>,
-    /// The same as plain pointers, for the fast path.
-    table: Vec<*const Cache>,
+    /// Their fronts as plain pointers, for the fast path.
+    table: Vec<*const Front>,
+    /// What the last place of `DIRECT` points to once zones of a high index are used: [`NOBODYS`] is written to by all
+    /// threads that come by, which would be too many.
+    shut: Option<OwnFront>,
 }
 
-/// Calls `work` with this thread's cache at `index`, or with `None`. It may belong to a zone that is gone: its `seen`
-/// is then no current zone's control word.
+/// This thread's front at `place`, or one that is always shut. It may belong to a zone that is gone: its `seen`
+/// is then no current zone's control word. Not to be kept: slow paths replace it.
 #[inline(always)]
-pub(crate) fn with<R>(index: usize, work: impl FnOnce(Option<&Cache>) -> R) -> R {
-    let cache = if index < DIRECT_ZONES {
-        DIRECT.with(|direct| direct[index].get())
-    } else {
-        cold_path();
-        let (table, len) = TABLE.get();
-        if index >= len {
-            return work(None);
-        }
-        // SAFETY: `TABLE` is the pointer and length of `OWNED`'s table, updated whenever that changes and emptied before
-        // it goes; `index` is below the length.
-        unsafe { *table.add(index) }
-    };
-    // SAFETY: the pointer is null or points into an `Arc` in `owned`, which only this thread's slow path replaces, and
-    // `work` is a fast path and does not get there.
-    work(unsafe { cache.as_ref() })
+pub(crate) fn front(place: Place) -> *const Front {
+    // SAFETY: a place is at most the last.
+    DIRECT.with(|direct| unsafe { direct.get_unchecked(place.0) }.get())
+}
+
+/// The same for a zone of a high index; `None`: there is none, or the zone has a place of its own.
+pub(crate) fn far_front(index: usize) -> Option<*const Front> {
+    let (table, len) = TABLE.get();
+    if index < DIRECT_ZONES || index >= len {
+        return None;
+    }
+    // SAFETY: `TABLE` is the pointer and length of `OWNED`'s table, updated whenever that changes and emptied before
+    // it goes; `index` is below the length.
+    let front = unsafe { *table.add(index) };
+    (!front.is_null()).then_some(front)
 }
 
 /// This thread's cache at `index`, whoever's it is.
@@ -86,9 +100,9 @@ pub(crate) fn get(index: usize) -> Option<Arc<Cache>> {
         .ok()?
 }
 
-/// The address of this thread's cache at `index`, or null. Allocates nothing.
-pub(crate) fn peek(index: usize) -> *const Cache {
-    with(index, |cache| cache.map_or(ptr::null(), ptr::from_ref))
+/// The address of this thread's front at `index`, or that of none of its own. Allocates nothing.
+pub(crate) fn peek(index: usize) -> *const Front {
+    far_front(index).unwrap_or_else(|| front(Place::of(index)))
 }
 
 /// Puts a cache into this thread's table; `false` if the thread is ending and can have none.
@@ -102,12 +116,14 @@ pub(crate) fn set(index: usize, cache: Arc<Cache>) -> bool {
             caches.owned.resize(index + 1, None);
             caches.table.resize(index + 1, ptr::null());
         }
-        caches.table[index] = Arc::as_ptr(&cache);
+        caches.table[index] = cache.front();
         let replaced = caches.owned[index].replace(cache);
         TABLE.set((caches.table.as_ptr(), caches.table.len()));
-        if index < DIRECT_ZONES {
-            DIRECT.with(|direct| direct[index].set(caches.table[index]));
-        }
+        let own = match index {
+            ..DIRECT_ZONES => caches.table[index],
+            _ => &raw const **caches.shut.get_or_insert_with(OwnFront::new),
+        };
+        DIRECT.with(|direct| direct[Place::of(index).0].set(own));
         replaced
     });
     replaced.is_ok()
@@ -117,7 +133,11 @@ impl Drop for Owned {
     fn drop(&mut self) {
         let _work = OwnWork::begin();
         TABLE.set((ptr::null(), 0));
-        DIRECT.with(|direct| direct.iter().for_each(|cache| cache.set(ptr::null())));
+        DIRECT.with(|direct| {
+            direct
+                .iter()
+                .for_each(|front| front.set(&raw const NOBODYS))
+        });
         let caches = std::mem::take(&mut self.caches.get_mut().owned);
         for cache in caches.into_iter().flatten() {
             if let Some(home) = cache.home.upgrade() {

@@ -303,6 +303,7 @@ extern "C" fn before_fork() {
     let other_kegs = kegs.partition_point(|(keg, _)| theirs(keg));
     ZONES.hold();
     crate::registry::hold();
+    crate::front::hold();
     for (zones, kegs) in [
         (&zones[..others], &kegs[..other_kegs]),
         (&zones[others..], &kegs[other_kegs..]),
@@ -351,6 +352,7 @@ fn after_fork(child: bool) {
                 .iter()
                 .for_each(|zone| zone.release(phase, child));
         }
+        crate::front::release();
         crate::registry::release();
         ZONES.release();
         HELD.release();

@@ -7,7 +7,7 @@ mod slow;
 use crate::cache::Cache;
 use crate::config::{Level, ZoneConfig, ZoneStats};
 use crate::depot::Depot;
-use crate::local;
+use crate::local::{self, Place};
 use crate::lock::Lock;
 use crate::reaper::{self, Managed};
 use crate::registry::Identity;
@@ -43,10 +43,17 @@ const PRESSURE: u64 = 1;
 const EPOCH: u64 = 2;
 const EPOCH_MASK: u64 = (1 << 24) - 1;
 
-pub(crate) struct Inner<B> {
+/// What fast paths read. In cache lines of its own, which change seldom.
+#[repr(align(128))]
+struct Hot {
     /// Caches whose `seen` equals this may be used by their owners without a lock. Changes with every request to all
     /// threads; they then flush, and adopt the new value (not under pressure: then nothing is cached).
     control: AtomicU64,
+    place: Place,
+}
+
+pub(crate) struct Inner<B> {
+    hot: Hot,
     identity: Identity,
     limit: AtomicU32,
     max: AtomicU32,
@@ -95,7 +102,10 @@ impl<B: Backend> Zone<B> {
     fn with(config: ZoneConfig, backend: B, managed: bool) -> Self {
         let identity = Identity::new();
         let inner = Arc::new_cyclic(|me| Inner {
-            control: AtomicU64::new(identity.number << 24),
+            hot: Hot {
+                control: AtomicU64::new(identity.number << 24),
+                place: Place::of(identity.index),
+            },
             identity,
             limit: AtomicU32::new(config.initial.min(config.max)),
             max: AtomicU32::new(config.max),
@@ -157,7 +167,7 @@ impl<B: Backend> Zone<B> {
     pub(crate) fn count_imported(&self, items: u64) {
         let counters = &self.inner.counters;
         counters.imported.fetch_add(items, Ordering::Relaxed);
-        // Ordering: as in `Cache::count_alloc`.
+        // Ordering: as in `Front::count_alloc`.
         counters.allocs.fetch_add(items, Ordering::Release);
     }
 
@@ -168,14 +178,13 @@ impl<B: Backend> Zone<B> {
 
     /// As [`alloc`](Self::alloc), out of the calling thread's cache or not at all; always `None` under pressure and once
     /// the zone is closed.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn alloc_cached(&self) -> Option<u32> {
-        let inner = &*self.inner;
-        // SAFETY: `with` passes a cache of the calling thread.
-        local::with(inner.identity.index, |cache| unsafe {
-            cache?.pop(&inner.control)
-        })
+        let hot = &self.inner.hot;
+        // SAFETY: the calling thread's, or always shut.
+        let item = unsafe { (*local::front(hot.place)).pop(&hot.control) };
+        item.or_else(|| self.inner.alloc_far())
     }
 
     /// Takes an item back, on any thread.
@@ -187,14 +196,13 @@ impl<B: Backend> Zone<B> {
     }
 
     /// As [`free`](Self::free), into the calling thread's cache; `false` if it has no room: nothing has changed then.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn free_cached(&self, item: u32) -> bool {
-        let inner = &*self.inner;
-        local::with(inner.identity.index, |cache| {
-            // SAFETY: `with` passes a cache of the calling thread.
-            cache.is_some_and(|cache| unsafe { cache.push(&inner.control, item) })
-        })
+        let hot = &self.inner.hot;
+        // SAFETY: as in `alloc_cached`.
+        let pushed = unsafe { (*local::front(hot.place)).push(&hot.control, item) };
+        pushed || self.inner.free_far(item)
     }
 
     /// Gives what is cached to the backend.
@@ -215,7 +223,7 @@ impl<B: Backend> Zone<B> {
     /// Whether pressure is set.
     #[must_use]
     pub fn pressure(&self) -> bool {
-        self.inner.control.load(Ordering::Relaxed) & PRESSURE != 0
+        self.inner.hot.control.load(Ordering::Relaxed) & PRESSURE != 0
     }
 
     /// Changes the most items of a bucket, and of the depot; what is cached goes to the backend.
@@ -243,7 +251,7 @@ impl<B: Backend> Zone<B> {
             .counters
             .released
             .fetch_add(items, Ordering::Relaxed);
-        // Ordering: as in `Cache::count_free`.
+        // Ordering: as in `Front::count_free`.
         self.inner
             .counters
             .frees
@@ -278,7 +286,7 @@ impl<B: Backend> Inner<B> {
             + members
                 .caches
                 .iter()
-                .map(|cache| cache.frees())
+                .map(|cache| cache.front().frees())
                 .sum::<u64>();
         let direct = counters.allocs.load(Ordering::Acquire);
         let allocs = members.allocs
@@ -286,7 +294,7 @@ impl<B: Backend> Inner<B> {
             + members
                 .caches
                 .iter()
-                .map(|cache| cache.allocs())
+                .map(|cache| cache.front().allocs())
                 .sum::<u64>();
         ZoneStats {
             allocs,

@@ -97,6 +97,7 @@ fn config(max: u32) -> ZoneConfig {
         depot_items: 2 * max,
         barrier: Some(membarrier),
         allocator: false,
+        shut_in_child: false,
     }
 }
 

@@ -92,9 +92,7 @@ impl Pool {
         patience: impl FnOnce() -> Patience,
     ) -> Result<CbufMut, AllocError> {
         let own = &*self.own;
-        if !own.fork.is_child()
-            && let Some(buf) = own.alloc_now(len)
-        {
+        if let Some(buf) = own.alloc_now(len) {
             return Ok(buf);
         }
         std::hint::cold_path();

@@ -8,7 +8,6 @@ use crate::domain::{DomainCore, PoolShape, lock};
 use crate::error::{DomainError, StaleId, Violation};
 use crate::options::PoolOptions;
 use std::collections::HashMap;
-use std::hint::cold_path;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -184,7 +183,8 @@ impl OwnPool {
                     let bytes = classes.bytes_of(class);
                     let config = ZoneConfig::for_item(bytes)
                         .capped((max_bytes / bytes).min(slots.into()))
-                        .with_barrier(tranship_sys::membarrier::private_expedited);
+                        .with_barrier(tranship_sys::membarrier::private_expedited)
+                        .shut_in_child();
                     Zone::new(
                         config,
                         Class {
@@ -326,19 +326,18 @@ impl OwnPool {
         let zone = unsafe { self.zones.get_unchecked(class) };
         let slot = match zone.alloc_cached() {
             Some(slot) => slot,
-            None => {
-                cold_path();
-                self.alloc_uncached(class)?
-            }
+            None => self.alloc_uncached(class)?,
         };
         #[allow(clippy::cast_possible_truncation)] // there are fewer than 255 classes
         Some(self.hand_out(slot, class as u8, len))
     }
 
-    /// While somebody waits for memory nothing is cached, so that nobody passes by here either.
+    /// While somebody waits for memory nothing is cached, so that nobody passes by here either. In a forked child
+    /// nothing is cached either: only here need it be asked.
     #[cold]
+    #[inline(never)]
     fn alloc_uncached(&self, class: usize) -> Option<u32> {
-        if self.contended.load(Ordering::Relaxed) {
+        if self.fork.is_child() || self.contended.load(Ordering::Relaxed) {
             return None;
         }
         self.zones[class].alloc()
@@ -437,8 +436,20 @@ impl OwnPool {
     /// A writable buffer goes, which nobody else can know.
     #[inline(always)]
     pub(crate) fn free_unfrozen(&self, slot: u32, class: u8) {
-        if !self.fork.is_child() {
-            self.free_private(slot, class);
+        match self.zones.get(usize::from(class)) {
+            Some(zone) if zone.free_cached(slot) => {}
+            zone => self.free_uncached(zone, slot),
+        }
+    }
+
+    /// A forked child comes here, for it finds all caches shut: it frees nothing of its parent's.
+    #[cold]
+    #[inline(never)]
+    fn free_uncached(&self, zone: Option<&Zone<Class>>, slot: u32) {
+        match zone {
+            _ if self.fork.is_child() => {}
+            Some(zone) => zone.free(slot),
+            None => self.free_huge(slot),
         }
     }
 

@@ -202,12 +202,21 @@ impl<O: Object> ItemZone<O> {
         self.zone.free(self.number(item));
     }
 
+    /// As [`alloc`](Self::alloc), out of the calling thread's cache or not at all, without the constructor; and the item's
+    /// number.
+    #[inline(always)]
+    #[must_use]
+    pub fn alloc_cached_numbered(&self) -> Option<(NonNull<u8>, u32)> {
+        let item = self.zone.alloc_cached()?;
+        Some((self.address(item), item))
+    }
+
     /// As [`free`](Self::free), into the calling thread's cache and without the destructor; `false` if it has no room:
     /// nothing has changed then. Who keeps the number in the item spares two loads that wait for each other.
     ///
     /// # Safety
     /// As for [`free`](Self::free), if it returns `true`; `number` is what [`ItemKeg::number_of`] says of the item.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub unsafe fn free_cached_numbered(&self, number: u32) -> bool {
         self.zone.free_cached(number)

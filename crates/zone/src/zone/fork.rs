@@ -3,7 +3,6 @@
 use super::{Backend, Inner};
 use crate::local;
 use crate::reaper::Phase;
-use std::sync::Arc;
 
 impl<B: Backend> Inner<B> {
     /// Takes the locks of a phase.
@@ -32,7 +31,7 @@ impl<B: Backend> Inner<B> {
                 Phase::Caches => {
                     let own = local::peek(self.identity.index);
                     for cache in &self.members.held().caches {
-                        if child && !std::ptr::eq(Arc::as_ptr(cache), own) {
+                        if child && !std::ptr::eq(cache.front(), own) {
                             cache.set_orphan();
                         }
                         cache.release();

@@ -115,6 +115,7 @@ impl<B: Backend> Inner<B> {
         };
         // Always succeeds: `next` is never None.
         let _ = self
+            .hot
             .control
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
     }
@@ -126,8 +127,8 @@ impl<B: Backend> Inner<B> {
         members.caches.retain(|cache| {
             let keep = !cache.is_orphan();
             if !keep {
-                members.allocs += cache.allocs();
-                members.frees += cache.frees();
+                members.allocs += cache.front().allocs();
+                members.frees += cache.front().frees();
             }
             keep
         });
@@ -137,7 +138,7 @@ impl<B: Backend> Inner<B> {
 /// Takes all items of a claimed cache.
 fn empty(claim: &mut Claim<'_>, items: &mut Vec<u32>) {
     let buckets = claim.buckets();
-    for bucket in [&mut buckets.top, &mut buckets.spare] {
+    for bucket in [buckets.top, buckets.spare] {
         items.extend_from_slice(bucket.items());
         bucket.clear();
     }
@@ -152,8 +153,8 @@ impl<B: Backend> Home for Inner<B> {
         members
             .caches
             .retain(|member| !std::ptr::eq(&**member, cache));
-        members.allocs += cache.allocs();
-        members.frees += cache.frees();
+        members.allocs += cache.front().allocs();
+        members.frees += cache.front().frees();
         drop(members);
         self.release_all(&items);
     }

@@ -3,6 +3,7 @@
 use super::{Backend, Inner, Members, PRESSURE};
 use crate::cache::{Cache, Claim, Home};
 use crate::depot::Depot;
+use crate::front::OwnFront;
 use crate::local;
 use crate::lock::Guard;
 use crate::reaper;
@@ -10,6 +11,24 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 impl<B: Backend> Inner<B> {
+    /// What `alloc_cached` does for a zone of a high index.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn alloc_far(&self) -> Option<u32> {
+        let front = local::far_front(self.identity.index)?;
+        // SAFETY: the calling thread's, and there until its slow path replaces it.
+        unsafe { (*front).pop(&self.hot.control) }
+    }
+
+    /// What `free_cached` does for a zone of a high index.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn free_far(&self, item: u32) -> bool {
+        // SAFETY: as in `alloc_far`.
+        local::far_front(self.identity.index)
+            .is_some_and(|front| unsafe { (*front).push(&self.hot.control, item) })
+    }
+
     #[cold]
     pub(super) fn alloc_slow(&self) -> Option<u32> {
         let item = self.obtain();
@@ -32,8 +51,8 @@ impl<B: Backend> Inner<B> {
         self.arm();
         match (item, &cache) {
             (None, _) => {}
-            (Some(_), Some(cache)) => cache.count_alloc(),
-            // Ordering: as in `Cache::count_alloc`.
+            (Some(_), Some(cache)) => cache.front().count_alloc(),
+            // Ordering: as in `Front::count_alloc`.
             (Some(_), None) => _ = self.counters.allocs.fetch_add(1, Ordering::Release),
         }
         item
@@ -50,8 +69,8 @@ impl<B: Backend> Inner<B> {
             return;
         }
         match &cache {
-            Some(cache) => cache.count_free(),
-            // Ordering: as in `Cache::count_free`.
+            Some(cache) => cache.front().count_free(),
+            // Ordering: as in `Front::count_free`.
             None => _ = self.counters.frees.fetch_add(1, Ordering::Release),
         }
         self.release(&[item]);
@@ -74,13 +93,13 @@ impl<B: Backend> Inner<B> {
             let buckets = claim.buckets();
             item = buckets.top.pop();
             if item.is_none() {
-                std::mem::swap(&mut buckets.top, &mut buckets.spare);
+                std::mem::swap(buckets.top, buckets.spare);
                 item = buckets.top.pop();
             }
             if item.is_none() {
                 let mut depot = self.depot();
                 if let Some(full) = depot.take_full() {
-                    depot.put(std::mem::replace(&mut buckets.top, full));
+                    depot.put(std::mem::replace(buckets.top, full));
                     item = buckets.top.pop();
                 }
             }
@@ -107,17 +126,17 @@ impl<B: Backend> Inner<B> {
         if caching {
             let buckets = claim.buckets();
             if !buckets.top.push(item) {
-                std::mem::swap(&mut buckets.top, &mut buckets.spare);
+                std::mem::swap(buckets.top, buckets.spare);
                 if !buckets.top.push(item) {
                     let mut depot = self.depot();
                     let empty = depot.take_empty(self.limit());
-                    depot.put(std::mem::replace(&mut buckets.top, empty));
+                    depot.put(std::mem::replace(buckets.top, empty));
                     drop(depot);
                     let pushed = buckets.top.push(item);
                     debug_assert!(pushed, "the limit is not 0 while caching");
                 }
             }
-            cache.count_free();
+            cache.front().count_free();
         }
         drop(claim);
         if !spill.is_empty() {
@@ -129,14 +148,14 @@ impl<B: Backend> Inner<B> {
     /// If all threads were asked to flush since this one last looked: does so, into `spill`, and adopts what was asked.
     /// Returns whether items may be cached.
     fn settle(&self, claim: &mut Claim<'_>, spill: &mut Vec<u32>) -> bool {
-        let control = self.control.load(Ordering::Relaxed);
+        let control = self.hot.control.load(Ordering::Relaxed);
         if claim.seen() == control {
             return true;
         }
         let limit = self.limit();
         let caching = control & PRESSURE == 0 && limit > 0;
         let buckets = claim.buckets();
-        for bucket in [&mut buckets.top, &mut buckets.spare] {
+        for bucket in [buckets.top, buckets.spare] {
             spill.extend_from_slice(bucket.items());
             if caching && bucket.capacity() == limit {
                 bucket.clear();
@@ -154,7 +173,7 @@ impl<B: Backend> Inner<B> {
 
     /// Asks the backend for a bucket's worth; keeps all but one.
     fn import(&self, cache: Option<&Cache>) -> Option<u32> {
-        let pressure = self.control.load(Ordering::Relaxed) & PRESSURE != 0;
+        let pressure = self.hot.control.load(Ordering::Relaxed) & PRESSURE != 0;
         let want = if pressure || cache.is_none() {
             1
         } else {
@@ -196,8 +215,12 @@ impl<B: Backend> Inner<B> {
         if local::Reclaiming::is_on() {
             return None;
         }
+        let front = match self.config.shut_in_child {
+            false => OwnFront::new(),
+            true => OwnFront::wiped()?,
+        };
         let home: Weak<dyn Home> = self.me.clone();
-        let cache = Arc::new(Cache::new(home));
+        let cache = Arc::new(Cache::new(front, home));
         if !local::set(index, cache.clone()) {
             return None;
         }
@@ -211,7 +234,7 @@ impl<B: Backend> Inner<B> {
             .released
             .fetch_add(items.len() as u64, Ordering::Relaxed);
         self.backend.release(items);
-        if self.control.load(Ordering::Relaxed) & PRESSURE != 0 {
+        if self.hot.control.load(Ordering::Relaxed) & PRESSURE != 0 {
             self.backend.pressure_free();
         }
     }

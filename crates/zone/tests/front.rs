@@ -1,0 +1,113 @@
+//! What a thread's fast path finds: its own cache, that of a zone of a high index, or in a forked child nothing.
+
+use std::sync::Mutex;
+use tranship_zone::{Backend, Level, Zone, ZoneConfig};
+
+#[derive(Default)]
+struct Store(Mutex<Vec<u32>>);
+
+impl Store {
+    fn of(items: std::ops::Range<u32>) -> Store {
+        Store(Mutex::new(items.collect()))
+    }
+}
+
+impl Backend for Store {
+    fn import(&self, out: &mut Vec<u32>, want: usize) {
+        let mut here = self.0.lock().expect("no panic in the store");
+        let rest = here.len().saturating_sub(want);
+        out.extend(here.drain(rest..));
+    }
+
+    fn release(&self, items: &[u32]) {
+        let mut here = self.0.lock().expect("no panic in the store");
+        here.extend_from_slice(items);
+    }
+}
+
+/// More zones than have a place of their own: each hands out its own items, from its cache.
+#[test]
+fn many_zones_do_not_mix_their_items() {
+    const ZONES: u32 = 300;
+    let zones: Vec<Zone<Store>> = (0..ZONES)
+        .map(|zone| {
+            let items = zone * 200..zone * 200 + 200;
+            Zone::new(ZoneConfig::for_item(64), Store::of(items))
+        })
+        .collect();
+    let work = || {
+        for round in 0..3 {
+            for (zone, first) in zones.iter().zip((0..).step_by(200)) {
+                let item = zone.alloc().expect("200 items");
+                assert!((first..first + 200).contains(&item), "{item} of {first}");
+                zone.free(item);
+                let again = zone.alloc_cached();
+                assert_eq!(again, Some(item), "cached, round {round}");
+                assert!(zone.free_cached(item), "room in the cache, round {round}");
+            }
+        }
+    };
+    work();
+    std::thread::scope(|scope| _ = scope.spawn(work));
+    for zone in &zones {
+        let stats = zone.stats();
+        assert_eq!((stats.allocs, stats.frees), (12, 12));
+        zone.drain(Level::All);
+        assert_eq!(zone.backend().0.lock().expect("no panic").len(), 200);
+    }
+}
+
+/// A zone may be dropped while threads have caches of it, and another takes its place in their tables.
+#[test]
+fn a_place_that_is_used_again_has_nothing_of_the_zone_before() {
+    for round in 0..200u32 {
+        let zone = Zone::new(ZoneConfig::for_item(64), Store::of(round..round + 1));
+        assert_eq!(zone.alloc_cached(), None);
+        assert_eq!(zone.alloc(), Some(round));
+        zone.free(round);
+        assert_eq!(zone.alloc_cached(), Some(round));
+    }
+}
+
+fn in_child(work: impl FnOnce() -> bool) -> i32 {
+    // SAFETY: the child calls what survives a fork, and ends with `_exit`, or by SIGALRM if it hangs.
+    let pid = unsafe { libc::fork() };
+    assert!(pid >= 0);
+    if pid == 0 {
+        // SAFETY: ends the process.
+        unsafe {
+            libc::alarm(60);
+            libc::_exit(i32::from(!work()));
+        }
+    }
+    let mut status = 0;
+    // SAFETY: our own child.
+    let waited = unsafe { libc::waitpid(pid, &raw mut status, 0) };
+    assert_eq!(waited, pid);
+    status
+}
+
+#[test]
+fn a_child_finds_shut_what_shall_be_shut_in_it() {
+    let config = ZoneConfig::for_item(64);
+    let open = Zone::new(config, Store::of(0..100));
+    let shut = Zone::new(config.shut_in_child(), Store::of(0..100));
+    let [kept, out] = [&open, &shut].map(|zone| zone.alloc().expect("100 items"));
+    for zone in [&open, &shut] {
+        let item = zone.alloc().expect("100 items");
+        zone.free(item);
+    }
+    let status = in_child(|| {
+        let open = open.alloc_cached().is_some() && open.free_cached(kept);
+        let shut = shut.alloc_cached().is_none() && !shut.free_cached(out);
+        // A zone of its own takes no harm from what was wiped.
+        let own = Zone::new(config.shut_in_child(), Store::of(0..100));
+        let item = own.alloc().expect("100 items");
+        own.free(item);
+        let cached = own.alloc_cached() == Some(item);
+        open && shut && cached
+    });
+    assert_eq!(status, 0);
+    assert!(shut.free_cached(out), "the parent's are as they were");
+    assert!(shut.alloc_cached().is_some());
+}
