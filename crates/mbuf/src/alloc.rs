@@ -10,7 +10,7 @@ use crate::layout::{
 };
 use crate::limits::Limits;
 use crate::seg::Seg;
-use crate::zones::{How, Inner, bury};
+use crate::zones::{Fresh, How, Inner, bury};
 use std::fmt;
 use std::io;
 use std::ptr::NonNull;
@@ -341,16 +341,18 @@ impl fmt::Debug for Cluster {
 
 /// Makes a fresh mbuf an empty one, without next, of that kind, beginning at `data`.
 #[inline(always)]
-pub(crate) fn begin(seg: Seg, kind: Kind, flags: Flags, data: *mut u8) {
+pub(crate) fn begin(fresh: Fresh, kind: Kind, flags: Flags, data: *mut u8) -> Seg {
+    let Fresh { seg, number } = fresh;
     seg.set_next(None);
     seg.set_nextpkt(None);
     seg.set_data(data);
     seg.set_len(0);
     seg.set_flags(flags.with_kind(kind));
     if flags.contains(Flags::PKTHDR) {
-        seg.set_pkt_len(0);
+        seg.set_number_only(number);
         ext::new_header(seg);
     }
+    seg
 }
 
 const CHOSEN: Flags = Flags(Flags::FREE.0 | Flags::PKTHDR.0);
@@ -358,8 +360,8 @@ const CHOSEN: Flags = Flags(Flags::FREE.0 | Flags::PKTHDR.0);
 impl Inner {
     #[inline(always)]
     pub(crate) fn get(&self, how: How, kind: Kind, flags: Flags) -> Result<Seg, NoBuffers> {
-        let seg = self.mbuf.alloc(how)?;
-        begin(seg, kind, flags & CHOSEN, std::ptr::null_mut());
+        let fresh = self.mbuf.alloc(how)?;
+        let seg = begin(fresh, kind, flags & CHOSEN, std::ptr::null_mut());
         seg.set_data(seg.start());
         Ok(seg)
     }
@@ -369,11 +371,10 @@ impl Inner {
         if self.pool.is_some() {
             return self.get_and_clget(how, ClusterSize::Std, kind, flags);
         }
-        let seg = self.packet.alloc(how)?;
+        let fresh = self.packet.alloc(how)?;
         // SAFETY: a packet's external part is filled in when it gets into its zone's cache.
-        let data = unsafe { (*seg.ext()).buf };
-        begin(seg, kind, flags & CHOSEN | Flags::EXT, data);
-        Ok(seg)
+        let data = unsafe { (*fresh.seg.ext()).buf };
+        Ok(begin(fresh, kind, flags & CHOSEN | Flags::EXT, data))
     }
 
     pub(crate) fn getjcl(
@@ -404,8 +405,8 @@ impl Inner {
     }
 
     pub(crate) fn mini(&self, how: How, kind: Kind, flags: Flags) -> Result<Seg, NoBuffers> {
-        let seg = self.mini.alloc(how)?;
-        begin(seg, kind, flags & CHOSEN, std::ptr::null_mut());
+        let fresh = self.mini.alloc(how)?;
+        let seg = begin(fresh, kind, flags & CHOSEN, std::ptr::null_mut());
         seg.set_data(seg.start());
         Ok(seg)
     }

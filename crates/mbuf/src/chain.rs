@@ -367,11 +367,7 @@ impl Drop for Chain {
     #[inline(always)]
     fn drop(&mut self) {
         // SAFETY: the chain's mbufs are its own, and it is not used again.
-        unsafe {
-            if !ext::free_packet(self.first) {
-                ext::free_chain(self.first);
-            }
-        }
+        unsafe { ext::free(self.first) };
     }
 }
 

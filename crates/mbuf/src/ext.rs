@@ -166,30 +166,28 @@ pub(crate) unsafe fn free_one(seg: Seg) -> Option<Seg> {
     next
 }
 
-/// The common case of freeing a chain: one packet with its own cluster, which nobody shares. Reads the first two cache
-/// lines of the mbuf; `false` for anything else, of which nothing has been done.
+/// Frees an mbuf and all behind it (`m_freem`); fast in the common case: one packet with its own cluster, which nobody
+/// shares. Of that it reads the first two cache lines of the mbuf.
 ///
 /// # Safety
 /// As [`free_chain`].
-#[inline(always)]
-pub(crate) unsafe fn free_packet(seg: Seg) -> bool {
-    let raw = seg.raw();
+#[inline(never)]
+pub(crate) unsafe fn free(first: Seg) {
+    let raw = first.raw();
     // SAFETY: live; a header and an external part are looked at only behind the flags that say they are there.
     unsafe {
         let both = Flags::EXT | Flags::PKTHDR;
-        if !(*raw).next.is_null() || (*raw).flags & both != both {
-            return false;
+        if (*raw).next.is_null() && (*raw).flags & both == both {
+            let (header, ext) = (&raw const (*raw).header, &raw const (*raw).ext);
+            // Ordering: as in `let_go`. Only a holder's own count is not 0.
+            if (*ext).kind == ExtKind::Packet
+                && (*ext).count.load(Ordering::Acquire) == 1
+                && (*header).is_bare()
+            {
+                return first.home().free(first);
+            }
         }
-        let (header, ext) = (&raw const (*raw).header, &raw const (*raw).ext);
-        // Ordering: as in `let_go`.
-        let plain = (*ext).kind == ExtKind::Packet
-            && (*ext).holder == raw
-            && (*ext).count.load(Ordering::Acquire) == 1
-            && (*header).is_bare();
-        if plain {
-            seg.home().free(seg);
-        }
-        plain
+        free_chain(first);
     }
 }
 
@@ -197,6 +195,7 @@ pub(crate) unsafe fn free_packet(seg: Seg) -> bool {
 ///
 /// # Safety
 /// As [`free_one`], for all of them.
+#[cold]
 #[inline(never)]
 pub(crate) unsafe fn free_chain(first: Seg) {
     let mut at = Some(first);

@@ -154,6 +154,7 @@ pub(crate) struct Owner {
 }
 
 const _: () = {
+    assert!(offset_of!(Raw, number) == 40 && offset_of!(Raw, pkt_len) == 44);
     assert!(offset_of!(Raw, header) == DAT);
     assert!(offset_of!(Raw, ext) == PKTDAT && size_of::<Ext>() == 32);
     assert!(offset_of!(Raw, owner) == 128 && size_of::<Raw>() == MINI_SIZE);

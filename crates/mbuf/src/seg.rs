@@ -129,6 +129,23 @@ impl Seg {
         unsafe { (*self.raw()).pkt_len = len }
     }
 
+    /// The number, which it has already, and an empty packet: in one store, so that none is left over that would be merged with
+    /// the header's. Merged they would lie across the header's words, and who reads those soon would wait for them.
+    #[inline(always)]
+    pub(crate) fn set_number_only(self, number: u32) {
+        // SAFETY: live, by `new`.
+        unsafe {
+            debug_assert_eq!((*self.raw()).number, number);
+            let both = u64::from(number)
+                << if cfg!(target_endian = "little") {
+                    0
+                } else {
+                    32
+                };
+            (&raw mut (*self.raw()).number).cast::<u64>().write(both);
+        }
+    }
+
     /// Where its header is or would be.
     #[inline(always)]
     pub(crate) fn header(self) -> *mut Header {

@@ -58,10 +58,10 @@ impl Mbufs {
 impl TaggedZone {
     /// An mbuf with a header that has the tag, zeroed.
     pub fn gethdr(&self) -> Result<Chain, NoBuffers> {
-        let seg = self.home.alloc(self.from.how)?;
+        let fresh = self.home.alloc(self.from.how)?;
         // SAFETY: a cached mbuf of this zone has a valid header with its tag, or without if the last user took it.
-        let mut tags = std::mem::take(unsafe { &mut (*seg.header()).tags });
-        begin(seg, Kind::DATA, Flags::PKTHDR, std::ptr::null_mut());
+        let mut tags = std::mem::take(unsafe { &mut (*fresh.seg.header()).tags });
+        let seg = begin(fresh, Kind::DATA, Flags::PKTHDR, std::ptr::null_mut());
         seg.set_data(seg.start());
         let mut chain = Chain::new(seg);
         match tags.find_mut(self.cookie, self.id) {
@@ -89,14 +89,14 @@ impl FileZone {
         if start.checked_add(len).is_none() {
             return Err(Error::TooLong { wanted: len, limit });
         }
-        let seg = self.home.alloc(self.from.how)?;
+        let fresh = self.home.alloc(self.from.how)?;
         let at = std::ptr::without_provenance_mut(start);
         // SAFETY: a cached mbuf of this zone has a valid external part, and nobody else refers to it.
         unsafe {
-            (*seg.ext()).buf = at;
-            (*seg.ext()).size = size;
+            (*fresh.seg.ext()).buf = at;
+            (*fresh.seg.ext()).size = size;
         }
-        begin(seg, Kind::DATA, Flags::PKTHDR | UNIT_FILE, at);
+        let seg = begin(fresh, Kind::DATA, Flags::PKTHDR | UNIT_FILE, at);
         seg.set_len(len);
         seg.set_pkt_len(len);
         Ok(Chain::new(seg))

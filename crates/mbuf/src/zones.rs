@@ -75,6 +75,12 @@ unsafe impl Send for Home {}
 // SAFETY: as above.
 unsafe impl Sync for Home {}
 
+/// An mbuf as it comes from its zone, and what that calls it.
+pub(crate) struct Fresh {
+    pub(crate) seg: Seg,
+    pub(crate) number: u32,
+}
+
 /// Makes a zone's mbufs what they are when they come from the keg.
 pub(crate) struct Mould {
     home: *const Home,
@@ -390,19 +396,35 @@ impl Home {
     }
 
     #[inline(always)]
-    pub(crate) fn alloc(&self, how: How) -> Result<Seg, NoBuffers> {
+    pub(crate) fn alloc(&self, how: How) -> Result<Fresh, NoBuffers> {
         if inject::fails() {
             return Err(self.none());
         }
-        match self.zone.alloc(()) {
-            // SAFETY: fresh from the zone, so the caller's alone.
-            Some(item) => Ok(unsafe { Seg::new(item.cast()) }),
-            None => self.alloc_slow(how),
+        match self.zone.alloc_cached_numbered() {
+            Some((item, number)) => Ok(Fresh {
+                // SAFETY: fresh from the zone, so the caller's alone.
+                seg: unsafe { Seg::new(item.cast()) },
+                number,
+            }),
+            None => self.alloc_uncached(how),
         }
     }
 
     #[cold]
     #[inline(never)]
+    fn alloc_uncached(&self, how: How) -> Result<Fresh, NoBuffers> {
+        let seg = match self.zone.alloc(()) {
+            // SAFETY: as in `alloc`.
+            Some(item) => unsafe { Seg::new(item.cast()) },
+            None => self.alloc_slow(how)?,
+        };
+        Ok(Fresh {
+            seg,
+            // SAFETY: written when it came into the zone.
+            number: unsafe { (*seg.raw()).number },
+        })
+    }
+
     fn alloc_slow(&self, how: How) -> Result<Seg, NoBuffers> {
         // Sleep where others' frees are seen; what is cached elsewhere may be what is missing.
         self.inner().drain(Level::All);
@@ -447,16 +469,36 @@ impl Home {
     pub(crate) unsafe fn free(&self, seg: Seg) {
         // SAFETY: says the caller; the number was written when the mbuf came into the zone, whose object has no
         // destructor.
-        unsafe {
-            if !self.zone.free_cached_numbered((*seg.raw()).number) {
-                self.zone.free(NonNull::new_unchecked(seg.raw().cast()));
-            }
+        if unsafe { !self.zone.free_cached_numbered((*seg.raw()).number) } {
+            // SAFETY: says the caller.
+            return unsafe { self.free_uncached(seg) };
         }
         // Ordering: after the mbuf went into the cache, see `starved`; the processor's half is the drain's fence.
         compiler_fence(Ordering::SeqCst);
         if self.starved.load(Ordering::Relaxed) > 0 {
-            self.zone.drain(Level::All);
+            self.feed();
         }
+    }
+
+    /// # Safety
+    /// As [`free`](Self::free).
+    #[cold]
+    #[inline(never)]
+    unsafe fn free_uncached(&self, seg: Seg) {
+        // SAFETY: says the caller.
+        unsafe { self.zone.free(NonNull::new_unchecked(seg.raw().cast())) };
+        // Ordering: as in `free`.
+        compiler_fence(Ordering::SeqCst);
+        if self.starved.load(Ordering::Relaxed) > 0 {
+            self.feed();
+        }
+    }
+
+    /// Somebody waits for what its mbufs have with them.
+    #[cold]
+    #[inline(never)]
+    fn feed(&self) {
+        self.zone.drain(Level::All);
     }
 
     /// Drops a packet's tags, but the one that belongs to its zone's mbufs.
