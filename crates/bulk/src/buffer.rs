@@ -28,30 +28,6 @@ impl Buffer {
         }
     }
 
-    /// Its pool's number.
-    #[must_use]
-    pub fn pool(&self) -> u64 {
-        self.at.0
-    }
-
-    /// Its place in the pool.
-    #[must_use]
-    pub fn index(&self) -> u32 {
-        self.at.1
-    }
-
-    /// Its length, bytes.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        length(&self.domain, self.at)
-    }
-
-    /// Never: a buffer has at least one page.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        false
-    }
-
     /// Alone ours, or with copies elsewhere.
     #[must_use]
     pub fn state(&self) -> BufferState {
@@ -63,17 +39,6 @@ impl Buffer {
     /// Copies bytes in. [`Code::BufferState`] while copies are out, and in a `producer` pool of somebody else.
     pub fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<(), Code> {
         self.domain.write_raw(self.at, offset, bytes)
-    }
-
-    /// Copies bytes out.
-    pub fn read(&self, offset: usize, to: &mut [u8]) -> Result<(), Code> {
-        self.domain.read_raw(self.at, offset, to)
-    }
-
-    /// Its bytes in place, while `with` runs; others may change them if they break the rules of a `full` or `half`
-    /// pool, or created a `producer` pool. `with` must not use the domain.
-    pub fn view<R>(&self, with: impl FnOnce(View<'_>) -> R) -> Result<R, Code> {
-        view(&self.domain, self.at, with)
     }
 }
 
@@ -108,40 +73,6 @@ impl ReadBuffer {
             memory: memory(domain, at.0),
         }
     }
-
-    /// Its pool's number.
-    #[must_use]
-    pub fn pool(&self) -> u64 {
-        self.at.0
-    }
-
-    /// Its place in the pool.
-    #[must_use]
-    pub fn index(&self) -> u32 {
-        self.at.1
-    }
-
-    /// Its length, bytes.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        length(&self.domain, self.at)
-    }
-
-    /// Never: a buffer has at least one page.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        false
-    }
-
-    /// Copies bytes out.
-    pub fn read(&self, offset: usize, to: &mut [u8]) -> Result<(), Code> {
-        self.domain.read_raw(self.at, offset, to)
-    }
-
-    /// As [`Buffer::view`].
-    pub fn view<R>(&self, with: impl FnOnce(View<'_>) -> R) -> Result<R, Code> {
-        view(&self.domain, self.at, with)
-    }
 }
 
 impl Drop for ReadBuffer {
@@ -152,6 +83,50 @@ impl Drop for ReadBuffer {
         }
     }
 }
+
+/// What both kinds of handles can do.
+macro_rules! readable {
+    ($name:ident) => {
+        impl $name {
+            /// Its pool's number.
+            #[must_use]
+            pub fn pool(&self) -> u64 {
+                self.at.0
+            }
+
+            /// Its place in the pool.
+            #[must_use]
+            pub fn index(&self) -> u32 {
+                self.at.1
+            }
+
+            /// Its length, bytes.
+            #[must_use]
+            pub fn len(&self) -> usize {
+                length(&self.domain, self.at)
+            }
+
+            /// Never: a buffer has at least one page.
+            #[must_use]
+            pub fn is_empty(&self) -> bool {
+                false
+            }
+
+            /// Copies bytes out.
+            pub fn read(&self, offset: usize, to: &mut [u8]) -> Result<(), Code> {
+                self.domain.read_raw(self.at, offset, to)
+            }
+
+            /// Its bytes in place, while `with` runs; others may change them if they break the rules of a `full` or `half`
+            /// pool, or created a `producer` pool. `with` must not use the domain.
+            pub fn view<R>(&self, with: impl FnOnce(View<'_>) -> R) -> Result<R, Code> {
+                view(&self.domain, self.at, with)
+            }
+        }
+    };
+}
+readable!(Buffer);
+readable!(ReadBuffer);
 
 /// What can be read, and so copied: [`Buffer`] and [`ReadBuffer`].
 pub trait Readable: sealed::Sealed {}
@@ -199,14 +174,13 @@ fn view<R>(
     (pool, index): (u64, u32),
     with: impl FnOnce(View<'_>) -> R,
 ) -> Result<R, Code> {
-    let state = domain.lock();
+    let mut state = domain.lock();
+    state.settle((pool, index));
     let (found, slot) = state.slot(pool, index)?;
     if slot.state() == BufferState::Invalid {
         return Err(Code::BufferInvalid);
     }
     let memory = Arc::clone(&found.memory);
     drop(state);
-    let (offset, len) = (memory.offset(index), memory.buffer_bytes());
-    let view = memory.map.view(offset, len);
-    view.map(with).map_err(|_| Code::BufferInvalid)
+    Ok(with(memory.view(index)?))
 }

@@ -40,7 +40,8 @@ fn readable(
     (id, index): (u64, u32),
     kept: Option<&Arc<Memory>>,
 ) -> Result<(*mut u8, usize), Code> {
-    let state = domain.lock();
+    let mut state = domain.lock();
+    state.settle((id, index));
     let (pool, slot) = state.slot(id, index)?;
     match slot.by_state() {
         crate::Access::None => Err(Code::BufferInvalid),
@@ -62,9 +63,10 @@ impl Buffer {
 
     /// Its bytes, to be written. [`Code::BufferState`] where others can write them too, and while copies are out.
     pub fn bytes_mut(&mut self) -> Result<&mut [u8], Code> {
-        let state = self.domain.lock();
-        let (pool, slot) = state.slot(self.at.0, self.at.1)?;
-        pool.is_writable(slot)?;
+        let mut state = self.domain.lock();
+        let (pool, at) = state.slot_mut(self.at.0, self.at.1)?;
+        pool.is_writable(&pool.slots[at])?;
+        pool.before_write(self.at.1, false)?;
         let (at, len) = place(pool, self.at.1, self.memory.as_ref())?;
         drop(state);
         // SAFETY: as in `bytes`; and nobody else reads it as a slice: copies are not out, and the handle is borrowed

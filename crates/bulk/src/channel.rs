@@ -92,22 +92,23 @@ impl Channel {
     }
 
     /// Gives the buffer to the sink. The metadata is copied.
-    pub fn move_(&self, mut buffer: Buffer, meta: &[u8]) -> Result<Completion, Refused<Buffer>> {
-        let sent = self.same(&buffer.domain);
-        let sent = sent.and_then(|()| self.domain.move_raw(self.id, buffer.at, meta));
-        match sent {
-            Ok(done) => {
-                buffer.live = false;
-                Ok(done)
-            }
-            Err(code) => Err(Refused { code, back: buffer }),
-        }
+    pub fn move_(&self, buffer: Buffer, meta: &[u8]) -> Result<Completion, Refused<Buffer>> {
+        self.give(Direction::Source, buffer, meta)
     }
 
     /// Gives the buffer to the source. Its bytes need not arrive.
-    pub fn pass(&self, mut buffer: Buffer, meta: &[u8]) -> Result<Completion, Refused<Buffer>> {
+    pub fn pass(&self, buffer: Buffer, meta: &[u8]) -> Result<Completion, Refused<Buffer>> {
+        self.give(Direction::Sink, buffer, meta)
+    }
+
+    fn give(
+        &self,
+        from: Direction,
+        mut buffer: Buffer,
+        meta: &[u8],
+    ) -> Result<Completion, Refused<Buffer>> {
         let sent = self.same(&buffer.domain);
-        let sent = sent.and_then(|()| self.domain.pass_raw(self.id, buffer.at, meta));
+        let sent = sent.and_then(|()| self.domain.give_raw(self.id, from, buffer.at, meta));
         match sent {
             Ok(done) => {
                 buffer.live = false;

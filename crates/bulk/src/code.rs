@@ -2,7 +2,7 @@
 
 /// Why an operation was refused. The numbers are stable.
 ///
-/// Those of the original interface that have a meaning here, under names of our own, and four more.
+/// Those of the original interface that have a meaning here, under names of our own, and seven more.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, thiserror::Error)]
 #[repr(u16)]
 pub enum Code {
@@ -71,11 +71,17 @@ pub enum Code {
     NoManager = 71,
     #[error("the manager's rules do not let this user create, or bind to, that name")]
     Access = 72,
+    /// A buffer that is protected by itself is a mapping, and one that is sealed a descriptor: fewer and larger buffers
+    /// need fewer, and both limits can be raised.
+    #[error(
+        "the pool's buffers need more mappings (vm.max_map_count) or descriptors (RLIMIT_NOFILE) than there are for pools"
+    )]
+    Limit = 73,
 }
 
 impl Code {
     /// All of them.
-    pub const ALL: [Code; 30] = [
+    pub const ALL: [Code; 31] = [
         Code::Memory,
         Code::ChannelCreate,
         Code::ChannelBind,
@@ -106,6 +112,7 @@ impl Code {
         Code::Quota,
         Code::NoManager,
         Code::Access,
+        Code::Limit,
     ];
 
     /// The code of a number that a peer sent.

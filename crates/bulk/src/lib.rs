@@ -29,6 +29,7 @@ mod party;
 mod pool;
 pub mod raw;
 pub mod spec;
+mod statistics;
 mod terms;
 
 pub use buffer::{Buffer, ReadBuffer, Readable};
@@ -36,11 +37,13 @@ pub use channel::{Channel, Event, Mode};
 pub use code::Code;
 pub use completion::{Completion, Ended};
 pub use error::Refused;
+pub use memory::SEAL_FROM_BYTES;
 pub use message::PoolInfo;
 pub use meta::Meta;
 pub use negotiate::{Agreement, Constraints, Wish};
 pub use party::{Domain, EndOptions};
 pub use pool::Pool;
+pub use statistics::Statistics;
 pub use terms::{Access, BufferState, ChannelState, Direction, Role, Trust};
 
 /// What the documentation shows must run.

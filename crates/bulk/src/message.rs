@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// Both ends must speak the same.
-pub(crate) const VERSION: u16 = 1;
+pub(crate) const VERSION: u16 = 2;
 /// The longest metadata of an operation, bytes.
 pub(crate) const MAX_META_BYTES: u32 = 2048;
 
@@ -45,11 +45,12 @@ pub(crate) enum Message {
         source: bool,
         answer: Result<Agreement, u16>,
     },
-    Assign(PoolInfo),
+    /// And whether each buffer is a sealed memfd by itself.
+    Assign(PoolInfo, bool),
     /// With the receiver's own memory, where each end has its own.
     AssignAnswer(u64, Result<(), u16>),
-    /// With the pool's memory.
-    Show(u64),
+    /// With the pool's memory, unless its buffers come one by one. Or why there is none.
+    Show(u64, Result<(), u16>),
     Shown(u64, Result<(), u16>),
     Remove(u64),
     RemoveAnswer(u64, Result<(), u16>),

@@ -2,7 +2,9 @@
 
 use crate::backend::Backend;
 use crate::raw::{Accept, Raw};
-use crate::{Channel, Code, Completion, Constraints, Direction, Pool, Role, Trust, Wish};
+use crate::{
+    Channel, Code, Completion, Constraints, Direction, Pool, Role, Statistics, Trust, Wish,
+};
 use std::sync::Arc;
 
 /// A party to bulk channels. A process may have several. Cloneable; when the last handle of it and of what is in it
@@ -108,6 +110,22 @@ impl Domain {
     pub fn bind(&self, address: &str, options: EndOptions) -> Result<(Channel, Completion), Code> {
         let (id, asked) = self.0.bind(address, options.wish, options.accept)?;
         Ok((self.channel(id), asked))
+    }
+
+    /// From which buffer size on this domain's pools send each buffer in a sealed memfd of its own, at level `none`; smaller
+    /// ones are copied out by the receiver. Counts for pools that are assigned for the first time from now on. 0: all;
+    /// `u64::MAX`: none. Without it, [`SEAL_FROM_BYTES`](crate::SEAL_FROM_BYTES) where the kernel gives memfds huge pages, else none.
+    ///
+    /// Such a pool takes a mapping and a descriptor for each of its buffers, in every domain that has it; where its creator's
+    /// process has no room for as many it is copied from after all, elsewhere the assignment is refused ([`Code::Limit`]).
+    pub fn seal_from(&self, bytes: u64) {
+        self.0.seal_from(bytes);
+    }
+
+    /// What it has counted. Does not block for longer than its operations.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        self.0.statistics()
     }
 
     /// A new pool. `buffer_bytes` is a multiple of the page size; with `forward`, whoever gets the pool may assign it

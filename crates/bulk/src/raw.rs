@@ -6,7 +6,9 @@
 use crate::account::Account;
 use crate::backend::Backend;
 use crate::domain::{RawEvent, Shared};
-use crate::{BufferState, ChannelState, Code, Completion, Direction, PoolInfo, Role, Wish};
+use crate::{
+    BufferState, ChannelState, Code, Completion, Direction, PoolInfo, Role, Statistics, Wish,
+};
 use std::sync::{Arc, PoisonError};
 
 pub use crate::domain::RawEvent as Event;
@@ -82,6 +84,17 @@ impl Raw {
         self.0.alloc(pool)
     }
 
+    /// As [`crate::Domain::seal_from`].
+    pub fn seal_from(&self, bytes: u64) {
+        self.0.seal_from(bytes);
+    }
+
+    /// As [`crate::Domain::statistics`].
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        self.0.statistics()
+    }
+
     /// Algorithm 6.
     pub fn assign(&self, channel: u64, pool: u64) -> Result<Completion, Code> {
         self.0.assign(channel, pool)
@@ -93,12 +106,12 @@ impl Raw {
 
     /// Algorithm 7.
     pub fn move_(&self, channel: u64, buffer: Buffer, meta: &[u8]) -> Result<Completion, Code> {
-        self.0.move_raw(channel, buffer, meta)
+        self.0.give_raw(channel, Direction::Source, buffer, meta)
     }
 
     /// Algorithm 8.
     pub fn pass(&self, channel: u64, buffer: Buffer, meta: &[u8]) -> Result<Completion, Code> {
-        self.0.pass_raw(channel, buffer, meta)
+        self.0.give_raw(channel, Direction::Sink, buffer, meta)
     }
 
     /// Algorithm 9.

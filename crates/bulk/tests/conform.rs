@@ -20,7 +20,8 @@ use tranship_testkit::Random;
 use world::World;
 
 /// Runs random sequences over one backend; a failure shrinks to the shortest that still fails.
-fn conforms(name: &str, backend: impl Fn() -> Arc<dyn Backend>) {
+/// From `seal_from` bytes on, buffers of level `none` are sealed instead of copied out.
+fn conforms(name: &str, seal_from: u64, backend: impl Fn() -> Arc<dyn Backend>) {
     let torture = std::env::var_os("TRANSHIP_TORTURE").is_some();
     let config = ProptestConfig {
         cases: if torture { 5000 } else { 60 },
@@ -35,7 +36,7 @@ fn conforms(name: &str, backend: impl Fn() -> Arc<dyn Backend>) {
         prop::collection::vec(ops::op(), 1..250),
     );
     let outcome = TestRunner::new(config).run(&sequences, |(trust, prepared, ops)| {
-        let mut world = World::new(ops::DOMAINS, backend());
+        let mut world = World::new(ops::DOMAINS, backend(), seal_from);
         if prepared {
             world.prepare(tranship_bulk::Trust::ALL[trust]);
         }
@@ -49,23 +50,45 @@ fn conforms(name: &str, backend: impl Fn() -> Arc<dyn Backend>) {
     }
 }
 
+const NEVER: u64 = u64::MAX;
+
+#[test]
+fn local_sealed() {
+    conforms("local, sealed", 0, || Arc::new(Local));
+}
+
+#[test]
+fn shm_sealed() {
+    let manager = tranship_core::Domain::embedded().expect("a manager");
+    conforms("shm, sealed", 0, || {
+        Arc::new(Shm::over(&manager).expect("joined"))
+    });
+}
+
+#[test]
+fn copy_sealed() {
+    conforms("copy, sealed", 0, || Arc::new(Copying));
+}
+
 #[test]
 fn local() {
-    conforms("local", || Arc::new(Local));
+    conforms("local", NEVER, || Arc::new(Local));
 }
 
 #[test]
 fn shm() {
     let manager = tranship_core::Domain::embedded().expect("a manager");
-    conforms("shm", || Arc::new(Shm::over(&manager).expect("joined")));
+    conforms("shm", NEVER, || {
+        Arc::new(Shm::over(&manager).expect("joined"))
+    });
 }
 
 #[test]
 fn copy() {
-    conforms("copy", || Arc::new(Copying));
+    conforms("copy", NEVER, || Arc::new(Copying));
 }
 
 #[test]
 fn late_and_out_of_order() {
-    conforms("late", || Arc::new(late::Late::default()));
+    conforms("late", NEVER, || Arc::new(late::Late::default()));
 }

@@ -37,7 +37,17 @@ impl Guarded {
     /// it before [`seal`].
     pub fn make(name: &str, len: usize, huge: bool) -> Result<(OwnedFd, Guarded), MakeError> {
         make::make_open(name, len, huge, |fd| {
-            Guarded::map(fd, len, Access::ReadWrite)
+            if !huge {
+                return Guarded::map(fd, len, Access::ReadWrite);
+            }
+            let whole = Guarded::reserve(len, HUGE)?;
+            // SAFETY: exactly the reservation just made, which nobody else knows.
+            unsafe {
+                map::map_fixed(whole.0.base, fd, Access::ReadWrite, len, 0)?;
+                // Best effort: the pages are there already, this maps them whole.
+                let _ = map::hint(whole.0.base, len, map::Hint::Huge);
+            }
+            Ok(whole)
         })
     }
 

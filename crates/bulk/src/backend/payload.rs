@@ -3,7 +3,7 @@
 use crate::Code;
 use crate::memory::Memory;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use tranship_region::View;
 
@@ -15,17 +15,20 @@ use tranship_region::View;
 #[derive(Clone, Debug)]
 pub struct Payload {
     memory: Arc<Memory>,
+    file: Arc<OwnedFd>,
     at: usize,
     len: usize,
 }
 
 impl Payload {
-    pub(crate) fn new(memory: &Arc<Memory>, index: u32) -> Payload {
-        Payload {
+    /// None for memory that is in pieces: each of them is one by itself.
+    pub(crate) fn new(memory: &Arc<Memory>, index: u32) -> Option<Payload> {
+        Some(Payload {
+            file: memory.fd()?,
             memory: Arc::clone(memory),
             at: memory.offset(index),
             len: memory.buffer_bytes(),
-        }
+        })
     }
 
     /// Length, bytes.
@@ -43,7 +46,7 @@ impl Payload {
     /// The memory file, and where in it the bytes begin: for `sendfile` and the like.
     #[must_use]
     pub fn file(&self) -> (BorrowedFd<'_>, u64) {
-        (self.memory.file(), self.at as u64)
+        (self.file.as_fd(), self.at as u64)
     }
 
     /// The bytes, through a mapping that is readable whatever the buffer's state.

@@ -5,7 +5,8 @@ use super::{Pool, RawEvent, State};
 use crate::backend::Place;
 use crate::message::{Message, Transfer};
 use crate::{Access, BufferState, ChannelState, Code, Direction, Meta, Trust};
-use tranship_region::View;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 /// What a message says about a buffer.
 #[derive(Debug)]
@@ -106,7 +107,7 @@ impl State {
         if let Some(arriving) = end.arriving.take() {
             // Once more: another channel may have brought something meanwhile.
             let fine = self.may_arrive(channel, &arriving.what);
-            let taken = fine.and_then(|_| self.arrive(channel, arriving.what, false));
+            let taken = fine.and_then(|_| self.arrive(channel, arriving.what, None));
             if taken.is_err() {
                 self.peer_gone(channel, Code::PeerViolation);
             }
@@ -164,22 +165,24 @@ impl State {
         }
     }
 
-    /// It is here. With `snapshot`, its bytes are still to be taken out of the other end's own memory, if it has such.
+    /// It is here. With `shown`, its bytes are still to be brought: they are in what was shown with it, or in the other end's
+    /// own memory.
     pub(super) fn arrive(
         &mut self,
         channel: u64,
         what: Arrival,
-        snapshot: bool,
+        shown: Option<&[Arc<OwnedFd>]>,
     ) -> Result<(), Violation> {
         let ((id, index), meta) = (what.buffer, what.meta);
         let end = self.channels.get(&channel).ok_or(Violation)?;
         let assigned = end.pools.get(&id).ok_or(Violation)?;
         let pool = self.pools.get_mut(&id).ok_or(Violation)?;
-        if snapshot && let Some(mirror) = &assigned.mirror {
-            let at = pool.memory.offset(index);
-            let bytes = mirror.view().sub(at..at + pool.memory.buffer_bytes());
-            let bytes = bytes.map_err(|_| Violation)?;
-            pool.fill(index, bytes).map_err(|_| Violation)?;
+        if let Some(fds) = shown {
+            let brought = pool.bring(index, assigned, fds, &mut self.statistics);
+            brought.map_err(|_| Violation)?;
+        }
+        if what.how == Transfer::Pass {
+            pool.loosen(index);
         }
         let slot = pool.slots.get_mut(index as usize).ok_or(Violation)?;
         match what.how {
@@ -217,23 +220,13 @@ impl Pool {
     }
 
     /// Makes a buffer writable for bytes that arrive.
-    fn open(&mut self, index: u32) -> Result<(), Code> {
+    pub(super) fn open(&mut self, index: u32) -> Result<(), Code> {
+        self.before_write(index, true)?;
         let slot = &mut self.slots[index as usize];
         if slot.access != Access::ReadWrite {
             self.memory.protect(index, Access::ReadWrite)?;
             slot.access = Access::ReadWrite;
         }
         Ok(())
-    }
-
-    /// Brings bytes in.
-    fn fill(&mut self, index: u32, bytes: View<'_>) -> Result<(), Code> {
-        if !self.own_memory {
-            return Ok(());
-        }
-        self.open(index)?;
-        let at = self.memory.offset(index);
-        let written = self.memory.map.write(at, bytes);
-        written.map_err(|_| Code::BufferMap)
     }
 }

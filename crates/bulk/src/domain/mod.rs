@@ -4,6 +4,7 @@
 //! [`Guard`] collects it.
 
 mod arrive;
+mod carry;
 mod close;
 mod counts;
 mod setup;
@@ -16,8 +17,10 @@ use crate::backend::{Backend, Copying, Frame, Listener, Local, SendError, Shm, T
 use crate::completion::{Due, Ends};
 use crate::message::{Message, PoolInfo};
 use crate::{
-    Access, Agreement, ChannelState, Code, Completion, Direction, Meta, Role, Trust, Wish,
-    memory::Memory, spec::Assignment,
+    Access, Agreement, ChannelState, Code, Completion, Direction, Meta, Role, Statistics, Trust,
+    Wish,
+    memory::{Memory, Pieces},
+    spec::Assignment,
 };
 use counts::Counts;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -73,8 +76,11 @@ pub(crate) struct Slot {
 pub(crate) struct Pool {
     pub info: PoolInfo,
     pub memory: Arc<Memory>,
-    /// The memory is this domain's own, and bytes that arrive are copied into it.
+    /// The memory is this domain's own, and bytes that arrive are copied into it, or shown in it.
     pub own_memory: bool,
+    /// Each buffer is a memfd by itself, sealed when it is sent; so `pieces`, once the level is fixed.
+    pub sealed: bool,
+    pub pieces: Option<Pieces>,
     pub creator: bool,
     pub trust: Option<Trust>,
     pub fixed: bool,
@@ -89,6 +95,8 @@ pub(crate) struct Assigned {
     pub info: PoolInfo,
     /// The other end's own memory.
     pub mirror: Option<RoMapping>,
+    /// Each buffer is to be a memfd by itself.
+    pub sealed: bool,
     /// Our own memory for it, until the pool is here.
     pub made: Option<Memory>,
     pub asked: Option<Completion>,
@@ -133,6 +141,9 @@ pub(crate) struct State {
     pub pools: BTreeMap<u64, Pool>,
     pub channels: BTreeMap<u64, Channel>,
     pub next_channel: u64,
+    pub statistics: Statistics,
+    /// From which buffer size on pools are sealed; None: where it pays.
+    pub seal_from: Option<u64>,
     /// Handles were let go that could not go back yet: see `give_back`.
     pub let_go: bool,
     /// To be done once the lock is let go.

@@ -1,7 +1,7 @@
 //! Channels, pools, assignment and removal: the asking side.
 
 use super::{Acceptor, Assigned, BTreeMap, Channel, Pool, Shared, Slot, State, VecDeque};
-use crate::backend::Backend;
+use crate::backend::{Backend, Bytes};
 use crate::message::{MAX_META_BYTES, Message, PoolInfo, VERSION};
 use crate::{ChannelState, Code, Completion, Direction, Wish, memory::Memory, spec::Assignment};
 use std::sync::{Arc, PoisonError};
@@ -129,12 +129,17 @@ impl Shared {
         if !agreed.constraints.allow(pool.memory.base(), buffers, bytes) {
             return Err(Code::InvalidArgument);
         }
-        end.send(&Message::Assign(pool.info).frame(Vec::new())?)?;
+        let shared = end.backend.bytes() == Bytes::Shared;
+        pool.choose(agreed.trust, state.seal_from, shared)?;
+        end.send(&Message::Assign(pool.info, pool.sealed).frame(Vec::new())?)?;
         pool.trust = Some(agreed.trust);
         let completion = Completion::default();
         end.pools.insert(
             id,
-            Assigned::new(Assignment::Asking, pool.info, Some(completion.clone())),
+            Assigned {
+                asked: Some(completion.clone()),
+                ..Assigned::new(Assignment::Asking, pool.info, pool.sealed)
+            },
         );
         Ok(completion)
     }
@@ -169,7 +174,9 @@ impl Shared {
     pub(crate) fn alloc(&self, id: u64) -> Result<u32, Code> {
         let mut state = self.lock();
         let pool = state.pools.get_mut(&id).ok_or(Code::PoolInvalid)?;
-        pool.free.pop().ok_or(Code::AllocCount)
+        let index = pool.free.pop().ok_or(Code::AllocCount)?;
+        pool.loosen(index);
+        Ok(index)
     }
 }
 
@@ -188,6 +195,8 @@ impl Pool {
             info,
             memory: Arc::new(memory),
             own_memory,
+            sealed: false,
+            pieces: None,
             creator,
             trust: None,
             fixed: false,
@@ -199,13 +208,14 @@ impl Pool {
 }
 
 impl Assigned {
-    pub(super) fn new(status: Assignment, info: PoolInfo, asked: Option<Completion>) -> Assigned {
+    pub(super) fn new(status: Assignment, info: PoolInfo, sealed: bool) -> Assigned {
         Assigned {
             status,
             info,
             mirror: None,
+            sealed,
             made: None,
-            asked,
+            asked: None,
         }
     }
 }

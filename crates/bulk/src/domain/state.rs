@@ -61,7 +61,10 @@ impl Pool {
         let slot = &self.slots[index as usize];
         let access = self.permitted(slot);
         if slot.access != access {
-            self.memory.protect(index, access)?;
+            match &mut self.pieces {
+                Some(pieces) => pieces.protect(&self.memory, index, access)?,
+                None => self.memory.protect(index, access)?,
+            }
             self.slots[index as usize].access = access;
         }
         Ok(())

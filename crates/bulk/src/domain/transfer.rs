@@ -3,10 +3,12 @@
 //! The order of the checks is fixed: state, direction, assigned, then the buffer, then the metadata. The state
 //! changes before the frame is sent and changes back if it cannot be.
 
-use super::{Channel, Peer, Pool, Shared, State};
-use crate::backend::{Bytes, Payload};
+use super::carry::Load;
+use super::{Channel, Peer, Shared, State};
+use crate::backend::Bytes;
 use crate::message::{Message, Transfer};
 use crate::{Access, BufferState, ChannelState, Code, Completion, Direction};
+use std::sync::Arc;
 use tranship_region::View;
 
 impl State {
@@ -46,7 +48,7 @@ impl State {
     ) -> Result<Completion, Code> {
         let end = self.check_channel(channel, id, from, true)?;
         let (peer, meta_bytes, carried) = end.terms();
-        let (pool, slot) = self.slot(id, index)?;
+        let (_, slot) = self.slot(id, index)?;
         if !slot.owned {
             return Err(Code::BufferNotOwned);
         }
@@ -56,11 +58,11 @@ impl State {
         if meta.len() > meta_bytes {
             return Err(Code::InvalidArgument);
         }
-        let (how, payload) = match from {
-            Direction::Source => (Transfer::Move, pool.payload(index, carried)),
-            Direction::Sink => (Transfer::Pass, None),
+        let (how, (fds, payload)) = match from {
+            Direction::Source => (Transfer::Move, self.load((id, index), carried)?),
+            Direction::Sink => (Transfer::Pass, Load::default()),
         };
-        let mut frame = Message::transfer(how, id, index, meta).frame(Vec::new())?;
+        let mut frame = Message::transfer(how, id, index, meta).frame(fds)?;
         frame.payload = payload;
         let (pool, at) = self.slot_mut(id, index)?;
         let lent = pool.slots[at].lent;
@@ -77,6 +79,9 @@ impl State {
             pool.protect(index)?;
         }
         let completion = sent?;
+        if from == Direction::Sink && !carried {
+            self.clear((id, index));
+        }
         self.finish_where_clean();
         Ok(completion)
     }
@@ -89,15 +94,15 @@ impl State {
     ) -> Result<Completion, Code> {
         let end = self.check_channel(channel, id, Direction::Source, false)?;
         let (_, meta_bytes, carried) = end.terms();
-        let (pool, slot) = self.slot(id, index)?;
+        let (_, slot) = self.slot(id, index)?;
         if slot.by_state() == Access::None {
             return Err(Code::BufferInvalid);
         }
         if meta.len() > meta_bytes {
             return Err(Code::InvalidArgument);
         }
-        let payload = pool.payload(index, carried);
-        let mut frame = Message::transfer(Transfer::Copy, id, index, meta).frame(Vec::new())?;
+        let (fds, payload) = self.load((id, index), carried)?;
+        let mut frame = Message::transfer(Transfer::Copy, id, index, meta).frame(fds)?;
         frame.payload = payload;
         let (pool, at) = self.slot_mut(id, index)?;
         pool.slots[at].out.up(channel);
@@ -163,6 +168,7 @@ impl State {
             pool.protect(index)?;
         }
         let completion = sent?;
+        self.clear((id, index));
         self.free_if_unused(id, index);
         self.finish_where_clean();
         Ok(completion)
@@ -189,13 +195,11 @@ impl State {
         if meta.len() > meta_bytes {
             return Err(Code::InvalidArgument);
         }
-        let bytes = source.view(from.1)?;
-        let at = target.memory.offset(to.1);
-        target
-            .memory
-            .map
-            .write(at, bytes)
-            .map_err(|_| Code::BufferMap)?;
+        let (source, target) = (Arc::clone(&source.memory), Arc::clone(&target.memory));
+        self.settle(from);
+        self.slot_mut(to.0, to.1)?.0.before_write(to.1, true)?;
+        let written = target.map.write(target.offset(to.1), source.view(from.1)?);
+        written.map_err(|_| Code::BufferMap)?;
         self.transfer_away(channel, to, Direction::Source, meta)
     }
 
@@ -244,40 +248,16 @@ impl Channel {
     }
 }
 
-impl Pool {
-    pub(crate) fn view(&self, index: u32) -> Result<View<'_>, Code> {
-        let (at, len) = (self.memory.offset(index), self.memory.buffer_bytes());
-        self.memory
-            .map
-            .view(at, len)
-            .map_err(|_| Code::BufferInvalid)
-    }
-
-    /// What goes with a frame that carries bytes.
-    fn payload(&self, index: u32, carried: bool) -> Option<Payload> {
-        carried.then(|| Payload::new(&self.memory, index))
-    }
-}
-
 impl Shared {
-    pub(crate) fn move_raw(
+    /// Moves, from the source, or passes, from the sink.
+    pub(crate) fn give_raw(
         &self,
         channel: u64,
+        from: Direction,
         buffer: (u64, u32),
         meta: &[u8],
     ) -> Result<Completion, Code> {
-        let mut state = self.lock();
-        state.transfer_away(channel, buffer, Direction::Source, meta)
-    }
-
-    pub(crate) fn pass_raw(
-        &self,
-        channel: u64,
-        buffer: (u64, u32),
-        meta: &[u8],
-    ) -> Result<Completion, Code> {
-        let mut state = self.lock();
-        state.transfer_away(channel, buffer, Direction::Sink, meta)
+        self.lock().transfer_away(channel, buffer, from, meta)
     }
 
     pub(crate) fn copy_raw(
@@ -310,14 +290,15 @@ impl Shared {
         offset: usize,
         bytes: &[u8],
     ) -> Result<(), Code> {
-        let state = self.lock();
-        let found = state.slot(id, index);
-        let (pool, slot) = found.map_err(|_| Code::BufferNotOwned)?;
-        pool.is_writable(slot)?;
+        let mut state = self.lock();
+        let found = state.slot_mut(id, index);
+        let (pool, at) = found.map_err(|_| Code::BufferNotOwned)?;
+        pool.is_writable(&pool.slots[at])?;
         let inside = offset.checked_add(bytes.len());
         if inside.is_none_or(|end| end > pool.memory.buffer_bytes()) {
             return Err(Code::InvalidArgument);
         }
+        pool.before_write(index, bytes.len() == pool.memory.buffer_bytes())?;
         let at = pool.memory.offset(index) + offset;
         let written = pool.memory.map.write(at, View::from_slice(bytes));
         written.map_err(|_| Code::InvalidArgument)
@@ -330,12 +311,13 @@ impl Shared {
         offset: usize,
         to: &mut [u8],
     ) -> Result<(), Code> {
-        let state = self.lock();
-        let (pool, slot) = state.slot(id, index)?;
-        if slot.by_state() == Access::None {
+        let mut state = self.lock();
+        let (pool, at) = state.slot_mut(id, index)?;
+        if pool.slots[at].by_state() == Access::None {
             return Err(Code::BufferInvalid);
         }
-        let view = pool.view(index)?;
+        pool.settle(index);
+        let view = pool.memory.view(index)?;
         let copied = view.copy_to_slice(offset, to);
         copied.map_err(|_| Code::InvalidArgument)
     }

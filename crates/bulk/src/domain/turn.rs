@@ -1,12 +1,11 @@
 //! What a message does where it arrives. Whatever a peer may not say ends the channel.
 
 use super::arrive::Arrival;
-use super::{Assigned, Channel, Pool, RawEvent, Shared, Slot, State};
+use super::{Assigned, Channel, Pool, RawEvent, Shared, State};
 use crate::backend::{Bytes, Frame, RecvError};
 use crate::message::{Message, PoolInfo, VERSION, code, number};
 use crate::{
-    Access, Agreement, ChannelState, Code, Direction, Trust, memory::Memory, negotiate,
-    spec::Assignment,
+    Agreement, ChannelState, Code, Direction, Trust, memory::Memory, negotiate, spec::Assignment,
 };
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -44,7 +43,7 @@ impl Shared {
         }
         // The program decides about pools with no lock held.
         let mut verdict = Ok(());
-        if let Message::Assign(info) = &message {
+        if let Message::Assign(info, _) = &message {
             let end = state.channels.get_mut(&channel);
             let acceptor = end.and_then(|end| end.acceptor.take());
             if let Some(mut acceptor) = acceptor {
@@ -220,7 +219,7 @@ impl State {
                     return Err(Violation);
                 }
                 let fresh = self.may_arrive(channel, &what)?;
-                self.arrive(channel, what, fresh)
+                self.arrive(channel, what, fresh.then_some(fds))
             }
             about_pool => match end.state {
                 ChannelState::Connected => self.take_about_pool(channel, about_pool, fds, verdict),
@@ -239,8 +238,8 @@ impl State {
         verdict: Result<(), Code>,
     ) -> Result<(), Violation> {
         match message {
-            Message::Assign(info) => {
-                let accepted = self.accept(channel, info, verdict);
+            Message::Assign(info, sealed) => {
+                let accepted = self.accept(channel, (info, sealed), verdict);
                 let end = self.channels.get_mut(&channel).ok_or(Violation)?;
                 let (answer, own) = match accepted {
                     Ok(own) => (Ok(()), own),
@@ -262,9 +261,10 @@ impl State {
                     }
                 }
             }
-            Message::Show(id) => {
+            Message::Show(id, can) => {
                 self.expect(channel, id, Assignment::Accepted)?;
-                let shown = self.open_shown(channel, id, fds);
+                let shown = can.map_err(code);
+                let shown = shown.and_then(|()| self.open_shown(channel, id, fds));
                 let end = self.channels.get_mut(&channel).ok_or(Violation)?;
                 end.answer(&Message::Shown(id, number(shown)));
                 match shown {
@@ -359,7 +359,7 @@ impl State {
     fn accept(
         &mut self,
         channel: u64,
-        info: PoolInfo,
+        (info, sealed): (PoolInfo, bool),
         verdict: Result<(), Code>,
     ) -> Result<Option<Arc<OwnedFd>>, Code> {
         let end = self.channels.get_mut(&channel).ok_or(Code::ChannelState)?;
@@ -368,7 +368,8 @@ impl State {
         }
         verdict.map_err(|_| Code::PoolVeto)?;
         let known = self.pools.get(&info.id);
-        if known.is_some_and(|known| known.info != info) {
+        let same = |known: &Pool| known.info == info && known.sealed == sealed;
+        if known.is_some_and(|known| !same(known)) || sealed && end.trust() != Trust::None {
             return Err(Code::PoolInvalid);
         }
         if known.is_some_and(|known| known.trust.is_some_and(|trust| trust != end.trust())) {
@@ -379,49 +380,52 @@ impl State {
         if foreign && end.trust() == Trust::Producer && end.backend.bytes() == Bytes::Carried {
             return Err(Code::PoolMap);
         }
-        let mut assigned = Assigned::new(Assignment::Accepted, info, None);
+        let mut assigned = Assigned::new(Assignment::Accepted, info, sealed);
         let (own, trust) = (end.own_memory(), end.trust());
         let fd = match known {
-            Some(known) => Some(known.memory.fd()),
+            Some(known) => known.memory.fd(),
             None if own => {
-                let made = Memory::make_own(&info, trust, &self.account)?;
+                let made = match sealed {
+                    true => Memory::reserve(&info, &self.account)?,
+                    false => Memory::make_own(&info, trust, &self.account)?,
+                };
                 let fd = made.fd();
                 assigned.made = Some(made);
-                Some(fd)
+                fd
             }
             None => None,
         };
         end.pools.insert(info.id, assigned);
-        Ok(fd.filter(|_| own && end.backend.bytes() == Bytes::Shared))
+        Ok(fd.filter(|_| own && !sealed && end.backend.bytes() == Bytes::Shared))
     }
 
     /// The other end said yes: the pool's trust is fixed, and its memory shown.
     fn show(&mut self, channel: u64, id: u64, fds: &[Arc<OwnedFd>]) -> Result<(), Violation> {
         let end = self.channels.get_mut(&channel).ok_or(Violation)?;
         let pool = self.pools.get_mut(&id).ok_or(Violation)?;
-        let mirror = match end.snapshots() {
+        let mirror = match end.snapshots() && !pool.sealed {
             true => {
                 let fd = fds.first().ok_or(Violation)?;
                 Some(Memory::open_mirror(&pool.info, fd).map_err(|_| Violation)?)
             }
             false => None,
         };
-        if pool.creator && !pool.fixed {
-            // Only our own memory can fail here; then the other end waits for a Show that is an empty one.
-            let sealed = pool.memory.seal(end.trust());
-            pool.fixed = sealed.is_ok();
-            for index in 0..pool.info.buffers {
-                let _ = pool.protect(index);
-            }
+        // Only our own memory can fail here; then the other end hears so.
+        let can = match pool.creator && !pool.fixed {
+            true => pool.fix(end.trust()),
+            false => Ok(()),
+        };
+        for index in 0..pool.info.buffers {
+            let _ = pool.protect(index);
         }
         let assigned = end.pools.get_mut(&id).ok_or(Violation)?;
         assigned.mirror = mirror;
         assigned.status = Assignment::Showing;
         let shown = match end.backend.bytes() {
-            Bytes::Shared if pool.fixed || !pool.creator => vec![pool.memory.fd()],
+            Bytes::Shared if can.is_ok() && !pool.sealed => pool.memory.fd().into_iter().collect(),
             _ => Vec::new(),
         };
-        end.answer_with(&Message::Show(id), shown);
+        end.answer_with(&Message::Show(id, number(can)), shown);
         Ok(())
     }
 
@@ -433,8 +437,9 @@ impl State {
         let assigned = end.pools.get_mut(&id).ok_or(Code::PoolInvalid)?;
         let info = assigned.info;
         let shared = end.backend.bytes() == Bytes::Shared;
+        let sealed = assigned.sealed;
         let shown = fds.first();
-        if shared && shown.is_none() {
+        if shared && shown.is_none() != sealed {
             return Err(Code::PoolMap);
         }
         if let (true, Some(fd)) = (snapshots, shown) {
@@ -456,22 +461,7 @@ impl State {
                 if !agreed.constraints.allow(memory.base(), buffers, bytes) {
                     return Err(Code::InvalidArgument);
                 }
-                let mut pool = Pool::new(info, memory, false, own);
-                pool.trust = Some(trust);
-                pool.fixed = true;
-                // How the memory begins (see `Memory`).
-                let closed = own || trust == Trust::Half;
-                for slot in &mut pool.slots {
-                    *slot = Slot::new(false);
-                    slot.access = match (closed, trust) {
-                        (true, _) => Access::None,
-                        (false, Trust::Full) => Access::ReadWrite,
-                        (false, _) => Access::Read,
-                    };
-                }
-                for index in 0..info.buffers {
-                    pool.protect(index)?;
-                }
+                let pool = Pool::of_another(info, memory, trust, (own, sealed))?;
                 self.pools.insert(id, pool);
             }
         }

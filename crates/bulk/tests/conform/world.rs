@@ -31,10 +31,11 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(domains: u8, backend: Arc<dyn Backend>) -> World {
+    pub fn new(domains: u8, backend: Arc<dyn Backend>, seal_from: u64) -> World {
         let domain = |_| {
             let raw = Raw::new();
             raw.add_backend("test", Arc::clone(&backend));
+            raw.seal_from(seal_from);
             Some(raw)
         };
         World {

@@ -31,7 +31,13 @@ fn address() -> String {
 fn domain(backend: &Arc<dyn Backend>) -> Domain {
     let domain = Domain::new();
     domain.add_backend("test", Arc::clone(backend));
+    domain.seal_from(SEAL_FROM.get());
     domain
+}
+
+thread_local! {
+    /// From which size on buffers of level `none` are sealed.
+    static SEAL_FROM: std::cell::Cell<u64> = const { std::cell::Cell::new(u64::MAX) };
 }
 
 /// Turns both until nothing moves.
@@ -116,6 +122,13 @@ fn bytes(buffer: &Buffer) -> Vec<u8> {
 }
 
 pub fn all(backend: impl Fn() -> Arc<dyn Backend>) {
+    for from in [u64::MAX, 0] {
+        SEAL_FROM.set(from);
+        each(&backend);
+    }
+}
+
+fn each(backend: &impl Fn() -> Arc<dyn Backend>) {
     let _dog = Watchdog::new(Duration::from_secs(300));
     for trust in Trust::ALL {
         let backend = &backend();

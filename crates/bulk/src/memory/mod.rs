@@ -5,26 +5,51 @@
 //! | full, half | maps it | maps the same memfd, writable |
 //! | producer | maps it, the only writer | maps the same memfd, read-only |
 //! | none, or carried bytes | maps it | makes memory of its own, which only it can write |
+//! | none, large buffers | each buffer a memfd by itself (`pieces`) | the same, of those it was sent |
+
+mod budget;
+mod pieces;
 
 use crate::account::{Account, Charge};
 use crate::{Access, Code, PoolInfo, Trust};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use budget::Budget;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use tranship_region::{Guarded, RoMapping, Sealing, View, guarded, verify_as};
 use tranship_sys::map;
 use tranship_sys::process::identity;
+use tranship_sys::{limits, memfd};
+
+pub(crate) use pieces::{Pieces, Sent};
+
+/// From this buffer size on a pool of level `none` sends each buffer in a sealed memfd of its own, unless its program says
+/// otherwise ([`crate::Domain::seal_from`]), and only where the kernel gives memfds huge pages. Smaller ones are copied out
+/// by the receiver, which is faster: `docs/bulk.md` has the measurements.
+pub const SEAL_FROM_BYTES: u64 = 4 << 20;
+
+/// Are buffers of this size to be sealed, each by itself? `from` is what the program says.
+pub(crate) fn seals(buffer_bytes: u64, from: Option<u64>) -> bool {
+    match from {
+        Some(from) => buffer_bytes >= from,
+        None => buffer_bytes >= SEAL_FROM_BYTES && limits::shmem_huge_pages(),
+    }
+}
 
 /// A pool's bytes here.
 #[derive(Debug)]
 pub(crate) struct Memory {
     pub(crate) map: Guarded,
-    /// What is shown to others; None where bytes are carried.
-    fd: Arc<OwnedFd>,
+    /// All of it, for others; None where there are pieces.
+    fd: Option<Arc<OwnedFd>>,
     buffer_bytes: usize,
+    budget: OnceLock<Budget>,
+    /// It is being made into pieces, or has been: it is one no more.
+    split: AtomicBool,
     /// All of it, readable whatever `map` allows: for carriers of bytes.
     readable: OnceLock<RoMapping>,
-    /// For memory that this domain made.
-    _charge: Option<Charge>,
+    /// For memory that this domain made; held until it is dropped.
+    charge: Option<Charge>,
 }
 
 fn length(info: &PoolInfo) -> Result<(usize, usize), Code> {
@@ -55,13 +80,55 @@ impl Memory {
         let charge = account.charge(len as u64)?;
         let made = Guarded::make("tranship-bulk", len, buffer_bytes >= 2 << 20);
         let (fd, map) = made.map_err(|_| Code::Memory)?;
-        Ok(Memory {
+        Ok(Memory::new(map, Some(Arc::new(fd)), buffer_bytes).charged(charge))
+    }
+
+    fn new(map: Guarded, fd: Option<Arc<OwnedFd>>, buffer_bytes: usize) -> Memory {
+        Memory {
             map,
-            fd: Arc::new(fd),
+            fd,
             buffer_bytes,
+            budget: OnceLock::new(),
+            split: AtomicBool::new(false),
             readable: OnceLock::new(),
-            _charge: Some(charge),
-        })
+            charge: None,
+        }
+    }
+
+    /// Addresses for pieces. What this domain writes in them, or makes to be written, is charged to it as if it did that to
+    /// all of them.
+    pub(crate) fn reserve(info: &PoolInfo, account: &Arc<Account>) -> Result<Memory, Code> {
+        let (buffer_bytes, len) = length(info)?;
+        let charge = account.charge(len as u64)?;
+        let align = match buffer_bytes {
+            guarded::HUGE.. => guarded::HUGE,
+            _ => tranship_sys::page_size(),
+        };
+        let map = Guarded::reserve(len, align).map_err(|_| Code::PoolMap)?;
+        Ok(Memory::new(map, None, buffer_bytes).charged(charge))
+    }
+
+    fn charged(mut self, charge: Charge) -> Memory {
+        self.charge = Some(charge);
+        self
+    }
+
+    /// One sealed piece by itself, to be read.
+    pub(crate) fn of_piece(fd: Arc<OwnedFd>, len: usize) -> Result<Memory, Code> {
+        let map = Guarded::reserve(len, tranship_sys::page_size()).map_err(|_| Code::Memory)?;
+        let placed = map.place_private(0, len, &*fd, map::Access::Read);
+        placed.map_err(|_| Code::Memory)?;
+        let memory = Memory::new(map, Some(fd), len);
+        memory.begin_to_split();
+        Ok(memory)
+    }
+
+    /// Sees to it that each of the buffers can be a mapping by itself and, if `sealed`, a descriptor.
+    pub(crate) fn take_budget(&self, buffers: u32, sealed: bool) -> Result<(), Code> {
+        if self.budget.get().is_none() {
+            let _ = self.budget.set(Budget::take(buffers, sealed)?);
+        }
+        Ok(())
     }
 
     /// As [`Memory::make`], for a domain that did not create the pool: nothing is accessible yet. It may be shown on
@@ -72,14 +139,15 @@ impl Memory {
         account: &Arc<Account>,
     ) -> Result<Memory, Code> {
         let memory = Memory::make(info, account)?;
-        guarded::seal(&memory.fd, sealing(trust)).map_err(|_| Code::Memory)?;
+        memory.seal(trust).map_err(|_| Code::Memory)?;
         memory.close_all()?;
         Ok(memory)
     }
 
     /// Seals what [`Memory::make`] made, as its trust level wants it.
     pub(crate) fn seal(&self, trust: Trust) -> Result<(), Code> {
-        guarded::seal(&self.fd, sealing(trust)).map_err(|_| Code::PoolMap)
+        let fd = self.fd.as_ref().ok_or(Code::PoolMap)?;
+        guarded::seal(fd, sealing(trust)).map_err(|_| Code::PoolMap)
     }
 
     /// Maps what the other end has shown, after looking whether it is what its level prescribes.
@@ -91,13 +159,7 @@ impl Memory {
             Trust::Producer | Trust::None => map::Access::Read,
         };
         let map = Guarded::map(&*fd, len, most).map_err(|_| Code::PoolMap)?;
-        let memory = Memory {
-            map,
-            fd,
-            buffer_bytes,
-            readable: OnceLock::new(),
-            _charge: None,
-        };
+        let memory = Memory::new(map, Some(fd), buffer_bytes);
         if trust == Trust::Half {
             memory.close_all()?;
         }
@@ -116,13 +178,8 @@ impl Memory {
         closed.map_err(|_| Code::PoolMap)
     }
 
-    pub(crate) fn fd(&self) -> Arc<OwnedFd> {
-        Arc::clone(&self.fd)
-    }
-
-    /// The file behind it.
-    pub(crate) fn file(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+    pub(crate) fn fd(&self) -> Option<Arc<OwnedFd>> {
+        self.fd.clone()
     }
 
     /// All of it, however its pieces are protected.
@@ -130,13 +187,19 @@ impl Memory {
         if let Some(map) = self.readable.get() {
             return Ok(map.view());
         }
-        let map = RoMapping::map(&*self.fd, self.map.len()).map_err(|_| Code::Memory)?;
+        if self.is_split() {
+            // One piece, which stays readable.
+            return self.view(0);
+        }
+        let fd = self.fd.as_ref().ok_or(Code::Memory)?;
+        let map = RoMapping::map(fd, self.map.len()).map_err(|_| Code::Memory)?;
         Ok(self.readable.get_or_init(|| map).view())
     }
 
     /// Is this what we have already?
     pub(crate) fn is_same(&self, fd: &OwnedFd) -> bool {
-        matches!((identity(&*self.fd), identity(fd)), (Ok(a), Ok(b)) if a == b)
+        let Some(own) = &self.fd else { return false };
+        matches!((identity(own), identity(fd)), (Ok(a), Ok(b)) if a == b)
     }
 
     pub(crate) fn base(&self) -> u64 {
@@ -161,5 +224,28 @@ impl Memory {
         let piece = (self.offset(index), self.buffer_bytes);
         let done = self.map.protect(piece.0, piece.1, access);
         done.map_err(|_| Code::BufferMap)
+    }
+
+    pub(crate) fn view(&self, index: u32) -> Result<View<'_>, Code> {
+        let view = self.map.view(self.offset(index), self.buffer_bytes);
+        view.map_err(|_| Code::BufferInvalid)
+    }
+
+    pub(crate) fn is_split(&self) -> bool {
+        // Ordering: relaxed; the domain's lock orders it.
+        self.split.load(Ordering::Relaxed)
+    }
+
+    fn begin_to_split(&self) {
+        // Ordering: relaxed; as above.
+        self.split.store(true, Ordering::Relaxed);
+    }
+
+    /// A buffer has memory elsewhere: gives back what it had in the whole.
+    fn forget(&self, index: u32) {
+        if let Some(fd) = &self.fd {
+            // What stays is memory too much until the pool ends.
+            let _ = memfd::punch(fd, self.offset(index) as u64, self.buffer_bytes as u64);
+        }
     }
 }

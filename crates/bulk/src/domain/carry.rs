@@ -1,0 +1,209 @@
+//! How a buffer's bytes get from one end to the other, and what is behind it in between.
+
+use super::{Assigned, Pool, Shared, Slot, State};
+use crate::backend::Payload;
+use crate::memory::{self, Memory, Pieces, Sent};
+use crate::message::PoolInfo;
+use crate::{Access, Code, Statistics, Trust};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// What goes with a transfer: the memory that is shown, and bytes where frames carry them.
+pub(super) type Load = (Vec<Arc<OwnedFd>>, Option<Payload>);
+
+impl Pool {
+    /// Decides about a pool whose trust is being fixed: does each buffer get a memfd of its own? Not where bytes are carried
+    /// first, nor where the process has no room for as many.
+    pub(super) fn choose(
+        &mut self,
+        trust: Trust,
+        from: Option<u64>,
+        shared: bool,
+    ) -> Result<(), Code> {
+        if self.trust.is_some() || self.fixed {
+            return Ok(());
+        }
+        if self.memory.is_split() && trust != Trust::None {
+            return Err(Code::ChannelTrust);
+        }
+        let (buffers, bytes) = (self.info.buffers, self.info.buffer_bytes);
+        self.sealed = trust == Trust::None
+            && (self.memory.is_split() || shared && memory::seals(bytes, from))
+            && self.memory.take_budget(buffers, true).is_ok();
+        self.take_budget(trust)
+    }
+
+    /// Room for as many mappings as the level can need.
+    pub(super) fn take_budget(&self, trust: Trust) -> Result<(), Code> {
+        match trust {
+            Trust::None | Trust::Half => self.memory.take_budget(self.info.buffers, self.sealed),
+            Trust::Producer | Trust::Full => Ok(()),
+        }
+    }
+
+    /// Fixes the level of a pool that this domain created: from now on its memory can be shown.
+    pub(super) fn fix(&mut self, trust: Trust) -> Result<(), Code> {
+        match self.sealed {
+            true => {
+                let free = self
+                    .free
+                    .iter()
+                    .copied()
+                    .collect::<std::collections::HashSet<_>>();
+                let keeps = |index: u32| !free.contains(&index);
+                self.pieces = Some(Pieces::split(&self.memory, self.info.buffers, keeps)?);
+            }
+            false => self.memory.seal(trust)?,
+        }
+        self.fixed = true;
+        Ok(())
+    }
+
+    /// A pool of another domain, with memory as it was shown or made; nothing of it is accessible that the level does
+    /// not give away.
+    pub(super) fn of_another(
+        info: PoolInfo,
+        memory: Memory,
+        trust: Trust,
+        (own_memory, sealed): (bool, bool),
+    ) -> Result<Pool, Code> {
+        let mut pool = Pool::new(info, memory, false, own_memory);
+        pool.trust = Some(trust);
+        pool.fixed = true;
+        pool.sealed = sealed;
+        pool.pieces = sealed.then(|| Pieces::new(info.buffers));
+        pool.take_budget(trust)?;
+        // How the memory begins (see `Memory`).
+        let closed = own_memory || trust == Trust::Half;
+        for slot in &mut pool.slots {
+            *slot = Slot::new(false);
+            slot.access = match (closed, trust) {
+                (true, _) => Access::None,
+                (false, Trust::Full) => Access::ReadWrite,
+                (false, _) => Access::Read,
+            };
+        }
+        for index in 0..info.buffers {
+            pool.protect(index)?;
+        }
+        Ok(pool)
+    }
+
+    /// What has to go with a move or a copy. The buffer stays as it is, but may be read-only until it is protected anew.
+    fn load(
+        &mut self,
+        index: u32,
+        carried: bool,
+        statistics: &mut Statistics,
+    ) -> Result<Load, Code> {
+        let Some(pieces) = &mut self.pieces else {
+            let payload = carried.then(|| Payload::new(&self.memory, index));
+            return Ok((Vec::new(), payload.flatten()));
+        };
+        let (fd, sent) = pieces.hand_over(&self.memory, index)?;
+        if sent != Sent::AsItWas {
+            self.slots[index as usize].access = Access::Read;
+        }
+        let counter = match sent {
+            Sent::Sealed => &mut statistics.sealed,
+            Sent::AsItWas => &mut statistics.sent_as_they_came,
+            Sent::Touched => &mut statistics.sealed_copies,
+            Sent::Refused => &mut statistics.seals_refused,
+        };
+        *counter += 1;
+        Ok(match carried {
+            true => {
+                let whole = Arc::new(Memory::of_piece(fd, self.memory.buffer_bytes())?);
+                (Vec::new(), Payload::new(&whole, 0))
+            }
+            false => (vec![fd], None),
+        })
+    }
+
+    /// Brings the bytes of a buffer that arrives: shown with it, or lying in the other end's own memory. An error is mostly
+    /// the other end's fault.
+    pub(super) fn bring(
+        &mut self,
+        index: u32,
+        assigned: &Assigned,
+        fds: &[Arc<OwnedFd>],
+        statistics: &mut Statistics,
+    ) -> Result<(), Code> {
+        if let Some(pieces) = &mut self.pieces {
+            pieces.take(&self.memory, index, fds.first().ok_or(Code::PeerViolation)?)?;
+            self.slots[index as usize].access = Access::Read;
+        } else if let Some(mirror) = &assigned.mirror {
+            let at = self.memory.offset(index);
+            let bytes = mirror.view().sub(at..at + self.memory.buffer_bytes());
+            let bytes = bytes.map_err(|_| Code::PeerViolation)?;
+            self.open(index)?;
+            let written = self.memory.map.write(at, bytes);
+            written.map_err(|_| Code::BufferMap)?;
+            statistics.snapshots += 1;
+        }
+        Ok(())
+    }
+
+    /// Makes ready to be written what this domain owns, `whole` or in part.
+    pub(crate) fn before_write(&mut self, index: u32, whole: bool) -> Result<(), Code> {
+        if let Some(pieces) = &mut self.pieces
+            && pieces.before_write(&self.memory, index, whole)?
+        {
+            self.slots[index as usize].access = Access::ReadWrite;
+        }
+        Ok(())
+    }
+
+    /// What is in the buffer is not specified.
+    pub(super) fn loosen(&mut self, index: u32) {
+        if let Some(pieces) = &mut self.pieces {
+            pieces.loosen(index);
+        }
+    }
+
+    /// Somebody looks at what is in the buffer.
+    pub(crate) fn settle(&mut self, index: u32) {
+        if let Some(pieces) = &mut self.pieces {
+            pieces.settle(index);
+        }
+    }
+
+    /// The buffer is not here any more, and will not come back with nothing: its memory goes.
+    pub(super) fn clear(&mut self, index: u32) {
+        if self.slots[index as usize].access == Access::None
+            && let Some(pieces) = &mut self.pieces
+        {
+            pieces.clear(&self.memory, index);
+        }
+    }
+}
+
+impl Shared {
+    pub(crate) fn seal_from(&self, bytes: u64) {
+        self.lock().seal_from = Some(bytes);
+    }
+
+    pub(crate) fn statistics(&self) -> Statistics {
+        self.lock().statistics
+    }
+}
+
+impl State {
+    pub(super) fn load(&mut self, at: (u64, u32), carried: bool) -> Result<Load, Code> {
+        let pool = self.pools.get_mut(&at.0).ok_or(Code::PoolInvalid)?;
+        pool.load(at.1, carried, &mut self.statistics)
+    }
+
+    pub(super) fn clear(&mut self, (pool, index): (u64, u32)) {
+        if let Ok((pool, _)) = self.slot_mut(pool, index) {
+            pool.clear(index);
+        }
+    }
+
+    /// As [`Pool::settle`].
+    pub(crate) fn settle(&mut self, (pool, index): (u64, u32)) {
+        if let Ok((pool, _)) = self.slot_mut(pool, index) {
+            pool.settle(index);
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! How many mappings and descriptors pools may take, in the whole process.
+//!
+//! A buffer that is protected or sealed by itself is a mapping of its own, and one that is sealed a descriptor too. The
+//! kernel has limits for both, and whoever meets one in the middle of a transfer can go neither on nor back. So a pool asks
+//! before its first buffer travels, for all that it can ever need.
+
+use crate::Code;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tranship_sys::{limits, process};
+
+/// Out of four parts of a process's mappings, for bulk pools; the rest is for everything else in it.
+const MAPPINGS_OF_FOUR: u64 = 3;
+/// Out of four parts of its descriptors.
+const DESCRIPTORS_OF_FOUR: u64 = 2;
+
+static MAPPINGS: AtomicU64 = AtomicU64::new(0);
+static DESCRIPTORS: AtomicU64 = AtomicU64::new(0);
+
+/// What a pool may take; given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    mappings: u64,
+    descriptors: u64,
+}
+
+impl Budget {
+    /// Room for buffers that are each a mapping and, if `sealed`, a descriptor. [`Code::Limit`] if there is none.
+    pub(crate) fn take(buffers: u32, sealed: bool) -> Result<Budget, Code> {
+        let mappings = u64::from(buffers);
+        let descriptors = if sealed { mappings } else { 0 };
+        let most = limits::max_mappings() / 4 * MAPPINGS_OF_FOUR;
+        add(&MAPPINGS, mappings, most)?;
+        let mut budget = Budget {
+            mappings,
+            descriptors: 0,
+        };
+        let most = process::nofile_soft() / 4 * DESCRIPTORS_OF_FOUR;
+        // An error drops what there is of the budget.
+        add(&DESCRIPTORS, descriptors, most)?;
+        budget.descriptors = descriptors;
+        Ok(budget)
+    }
+}
+
+fn add(count: &AtomicU64, more: u64, most: u64) -> Result<(), Code> {
+    // Ordering: relaxed; a count by itself.
+    let added = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |now| {
+        now.checked_add(more)
+            .filter(|sum| more == 0 || *sum <= most)
+    });
+    added.map(|_| ()).map_err(|_| Code::Limit)
+}
+
+impl Drop for Budget {
+    fn drop(&mut self) {
+        // Ordering: relaxed; a count by itself.
+        MAPPINGS.fetch_sub(self.mappings, Ordering::Relaxed);
+        // Ordering: relaxed; as above.
+        DESCRIPTORS.fetch_sub(self.descriptors, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_than_there_is_is_refused_and_leaves_nothing() {
+        let count = AtomicU64::new(0);
+        assert_eq!(add(&count, 10, 10), Ok(()));
+        assert_eq!(add(&count, 1, 10), Err(Code::Limit));
+        assert_eq!(add(&count, 0, 5), Ok(()));
+        assert_eq!(add(&count, u64::MAX, u64::MAX), Err(Code::Limit));
+        assert_eq!(count.into_inner(), 10);
+        let before = MAPPINGS.load(Ordering::Relaxed);
+        assert_eq!(Budget::take(u32::MAX, false).map(drop), Err(Code::Limit));
+        let descriptors = u32::try_from(process::nofile_soft()).unwrap_or(u32::MAX);
+        let many = Budget::take(descriptors / 4 * 3, true);
+        assert_eq!(many.map(drop), Err(Code::Limit));
+        assert_eq!(Budget::take(1, true).map(drop), Ok(()));
+        assert_eq!(MAPPINGS.load(Ordering::Relaxed), before);
+    }
+}

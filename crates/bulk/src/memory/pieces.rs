@@ -1,0 +1,253 @@
+//! A pool of which each buffer is a memfd of its own: how large buffers go between domains that do not trust each other.
+//!
+//! ```text
+//!            written by us alone          nobody writes it ever again; what we write is ours alone
+//! nothing ───► draft (mapped shared) ───► sealed (mapped privately)
+//!              ▲        sent: sealed         │ sent again untouched: as it is
+//!              └──────── overwritten ────────┘ sent again touched: a copy of it, sealed
+//! ```
+//!
+//! Pieces lie in their places in the pool's one range of addresses. A buffer that was moved away keeps its memfd here,
+//! out of reach: it costs nothing while the receiver has it, and is memory at hand when the buffer is passed back.
+
+use super::Memory;
+use crate::{Access, Code};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use tranship_region::{Draft, Sealing, verify_as};
+use tranship_sys::map;
+
+/// How a memfd shows in `/proc/PID/maps`.
+const NAME: &str = "tranship-bulk-piece";
+
+/// The memory behind each buffer.
+#[derive(Debug)]
+pub(crate) struct Pieces(Vec<Piece>);
+
+#[derive(Debug, Default)]
+struct Piece {
+    backing: Backing,
+    /// What is in it is not specified, and nobody has looked: it may become something else.
+    loose: bool,
+}
+
+#[derive(Debug, Default)]
+enum Backing {
+    /// Addresses alone.
+    #[default]
+    Nothing,
+    /// Nobody else has seen it.
+    Draft(Draft),
+    /// Seen privately; shared with whoever it was sent to or came from.
+    Sealed(Arc<OwnedFd>),
+}
+
+/// What sending a buffer took.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sent {
+    /// Its draft was sealed.
+    Sealed,
+    /// It went on as it came.
+    AsItWas,
+    /// It had been written since it came: copied.
+    Touched,
+    /// The kernel refused the seal: copied.
+    Refused,
+}
+
+impl Pieces {
+    /// Nothing behind any buffer.
+    pub(crate) fn new(buffers: u32) -> Pieces {
+        Pieces((0..buffers).map(|_| Piece::default()).collect())
+    }
+
+    /// Makes what is mapped in one piece into pieces, for its one owner. What `keeps` says keeps its bytes.
+    pub(crate) fn split(
+        memory: &Memory,
+        buffers: u32,
+        keeps: impl Fn(u32) -> bool,
+    ) -> Result<Pieces, Code> {
+        memory.begin_to_split();
+        let mut pieces = Pieces::new(buffers);
+        for index in 0..buffers {
+            let draft = match keeps(index) {
+                true => {
+                    let view = memory.view(index)?;
+                    Draft::copy_of(NAME, view)
+                }
+                false => Draft::make(NAME, memory.buffer_bytes()),
+            };
+            let draft = draft.map_err(|_| Code::Memory)?;
+            pieces.place(memory, index, draft)?;
+            memory.forget(index);
+        }
+        Ok(pieces)
+    }
+
+    fn piece(&mut self, index: u32) -> &mut Piece {
+        &mut self.0[index as usize]
+    }
+
+    fn place(&mut self, memory: &Memory, index: u32, draft: Draft) -> Result<(), Code> {
+        let placed = memory.map.place_draft(memory.offset(index), &draft);
+        placed.map_err(|error| refused(&error))?;
+        *self.piece(index) = Piece {
+            backing: Backing::Draft(draft),
+            loose: false,
+        };
+        Ok(())
+    }
+
+    /// New memory, all zeros, to be read and written.
+    fn renew(&mut self, memory: &Memory, index: u32) -> Result<(), Code> {
+        let draft = Draft::make(NAME, memory.buffer_bytes()).map_err(|_| Code::Memory)?;
+        self.place(memory, index, draft)
+    }
+
+    /// Protects a buffer against its own domain; one that has nothing behind it gets memory.
+    pub(crate) fn protect(
+        &mut self,
+        memory: &Memory,
+        index: u32,
+        access: Access,
+    ) -> Result<(), Code> {
+        let nothing = matches!(self.piece(index).backing, Backing::Nothing);
+        match (nothing, access) {
+            (true, Access::None) => return Ok(()),
+            (true, _) => {
+                self.renew(memory, index)?;
+                self.piece(index).loose = true;
+            }
+            (false, _) => {}
+        }
+        memory.protect(index, access)
+    }
+
+    /// A buffer's memfd as it is now, never to change: for the other end. Unless it went on as it was, it can only be read here
+    /// afterwards.
+    ///
+    /// Blocks for up to 160 ms where the kernel holds pages of it and so refuses the seal.
+    pub(crate) fn hand_over(
+        &mut self,
+        memory: &Memory,
+        index: u32,
+    ) -> Result<(Arc<OwnedFd>, Sent), Code> {
+        let piece = &mut self.0[index as usize];
+        let (offset, len) = (memory.offset(index), memory.buffer_bytes());
+        let map = &memory.map;
+        let (fd, sent) = match std::mem::take(&mut piece.backing) {
+            Backing::Nothing => return Err(Code::BufferInvalid),
+            Backing::Sealed(fd) => {
+                // Whoever cannot ask copies.
+                if !map.is_touched(offset, len).unwrap_or(true) {
+                    piece.backing = Backing::Sealed(Arc::clone(&fd));
+                    return Ok((fd, Sent::AsItWas));
+                }
+                let copied = copy(memory, index);
+                if copied.is_err() {
+                    piece.backing = Backing::Sealed(fd);
+                }
+                (copied?, Sent::Touched)
+            }
+            Backing::Draft(draft) => {
+                // The only mapping that could write it goes.
+                if let Err(error) = map.place_private(offset, len, &draft, map::Access::Read) {
+                    piece.backing = Backing::Draft(draft);
+                    return Err(refused(&error));
+                }
+                match draft.seal() {
+                    Ok(fd) => (Arc::new(fd), Sent::Sealed),
+                    Err((draft, _)) => {
+                        let copied = copy(memory, index);
+                        if copied.is_err() {
+                            let placed = map.place_draft(offset, &draft);
+                            piece.backing = Backing::Draft(draft);
+                            placed.map_err(|error| refused(&error))?;
+                        }
+                        (copied?, Sent::Refused)
+                    }
+                }
+            }
+        };
+        // Whatever happens now, these are the bytes.
+        piece.backing = Backing::Sealed(Arc::clone(&fd));
+        if sent != Sent::Sealed {
+            let shown = map.place_private(offset, len, &*fd, map::Access::Read);
+            shown.map_err(|error| refused(&error))?;
+        }
+        Ok((fd, sent))
+    }
+
+    /// Puts what the other end sent into its place, to be read, after looking whether it can never change.
+    pub(crate) fn take(
+        &mut self,
+        memory: &Memory,
+        index: u32,
+        fd: &Arc<OwnedFd>,
+    ) -> Result<(), Code> {
+        let (offset, len) = (memory.offset(index), memory.buffer_bytes());
+        verify_as(&**fd, len, Sealing::Nobody).map_err(|_| Code::BufferMap)?;
+        let access = map::Access::Read;
+        let placed = memory.map.place_private(offset, len, &**fd, access);
+        placed.map_err(|error| refused(&error))?;
+        *self.piece(index) = Piece {
+            backing: Backing::Sealed(Arc::clone(fd)),
+            loose: false,
+        };
+        Ok(())
+    }
+
+    /// What is in the buffer is not specified from now on.
+    pub(crate) fn loosen(&mut self, index: u32) {
+        self.piece(index).loose = true;
+    }
+
+    /// Somebody has looked at what is in the buffer: it stays.
+    pub(crate) fn settle(&mut self, index: u32) {
+        self.piece(index).loose = false;
+    }
+
+    /// The buffer is about to be written, `whole`, or by somebody who cannot count on what is in it: new memory then is
+    /// cheaper than a private copy of each page. Says whether it did that.
+    pub(crate) fn before_write(
+        &mut self,
+        memory: &Memory,
+        index: u32,
+        whole: bool,
+    ) -> Result<bool, Code> {
+        let piece = self.piece(index);
+        let anew = !matches!(piece.backing, Backing::Draft(_)) && (whole || piece.loose);
+        piece.loose = false;
+        if anew {
+            self.renew(memory, index)?;
+        }
+        Ok(anew)
+    }
+
+    /// Gives the buffer's memory back; nothing is behind it.
+    pub(crate) fn clear(&mut self, memory: &Memory, index: u32) {
+        // If the kernel has no memory for that, the memfd stays mapped, as inaccessible as before, until the pool ends.
+        if memory
+            .map
+            .clear(memory.offset(index), memory.buffer_bytes())
+            .is_ok()
+        {
+            *self.piece(index) = Piece::default();
+        }
+    }
+}
+
+fn copy(memory: &Memory, index: u32) -> Result<Arc<OwnedFd>, Code> {
+    let copy = Draft::copy_of(NAME, memory.view(index)?).map_err(|_| Code::Memory)?;
+    // Nobody has ever mapped it; the kernel itself may hold pages of it for a moment.
+    let sealed = copy.seal().map_err(|_| Code::System)?;
+    Ok(Arc::new(sealed))
+}
+
+fn refused(error: &io::Error) -> Code {
+    match error.kind() {
+        io::ErrorKind::OutOfMemory => Code::Memory,
+        _ => Code::BufferMap,
+    }
+}
