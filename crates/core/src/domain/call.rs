@@ -349,6 +349,12 @@ impl DomainCore {
     /// until there is news must not find any meanwhile.
     fn come_back(&'static self, conn: &mut Conn) -> Result<(), DomainError> {
         self.seen.store(self.wake(), Ordering::Relaxed); // under the lock, as everywhere
+        if conn.take_ended() {
+            for pool in lock(&self.pools).values() {
+                pool.stand_alone();
+            }
+            self.unwatched.store(true, Ordering::Relaxed);
+        }
         self.rejoin(conn)
     }
 

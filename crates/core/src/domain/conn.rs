@@ -36,6 +36,8 @@ pub(crate) struct Conn {
     broken: bool,
     /// The kernel has reported the break.
     reset: bool,
+    /// The last one was read to its end.
+    ended: bool,
     /// Counts connections that ended: answers to requests from before will not come.
     era: u64,
     /// Which manager it is or was.
@@ -60,6 +62,7 @@ impl Conn {
             fd: Some(fd),
             broken: false,
             reset: false,
+            ended: false,
             era: 0,
             instance,
             back_since: None,
@@ -95,6 +98,12 @@ impl Conn {
         self.claims.clear();
     }
 
+    /// Whether the last connection was read to its end, so that nothing that a manager said by it can still come. True
+    /// once per connection.
+    pub(crate) fn take_ended(&mut self) -> bool {
+        std::mem::take(&mut self.ended)
+    }
+
     pub(crate) fn era(&self) -> u64 {
         self.era
     }
@@ -106,6 +115,7 @@ impl Conn {
     pub(crate) fn up(&mut self, fd: OwnedFd, instance: u64) {
         self.fd = Some(fd);
         self.back_since = Some(std::time::Instant::now());
+        self.ended = false;
         (self.broken, self.reset) = (false, false);
         self.instance = instance;
     }
@@ -158,6 +168,7 @@ impl Conn {
         };
         if received.bytes == 0 {
             self.down();
+            self.ended = true;
             return Err(DomainError::ManagerAway);
         }
         let complaint = if received.ctrunc || received.truncated {

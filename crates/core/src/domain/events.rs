@@ -242,6 +242,13 @@ impl DomainCore {
             (Claim::Export(old), Event::Exported { export, .. }) => self.renamed(old, *export),
             (_, Event::Refused { refusal, .. }) => {
                 tracing::warn!(%refusal, ?claim, "a claim was refused");
+                if let Claim::Pool(pool) = claim
+                    && let Some(own) = lock(&self.pools).get(&pool)
+                {
+                    // A manager that does not know a pool adds nobody to its roster.
+                    own.stand_alone();
+                    self.unwatched.store(true, Ordering::Relaxed);
+                }
             }
             _ => {}
         }

@@ -34,6 +34,8 @@ pub(super) struct Gc {
     pub(super) sinks: HashMap<ChannelId, Sink>,
     /// Readers that the present manager has not named yet: only we can see that they died.
     pub(super) returning: HashSet<DomainId>,
+    /// The roster is whole whatever the board says (`OwnPool::stand_alone`).
+    pub(super) alone: bool,
 }
 
 /// The reading end of a queue on the roster.
@@ -59,7 +61,14 @@ impl Gc {
             refs_inodes: HashMap::new(),
             sinks: HashMap::new(),
             returning: HashSet::new(),
+            alone: false,
         }
+    }
+
+    /// Nobody tells us of deaths: neither of readers nor of those who take from queues.
+    pub(super) fn unname_all(&mut self) {
+        self.returning = self.processes.keys().copied().collect();
+        self.sinks.values_mut().for_each(|sink| sink.named = false);
     }
 
     pub(super) fn advance(&mut self, epoch: u64) {
@@ -182,11 +191,12 @@ impl OwnPool {
         gc.batch.clear();
         let candidates = std::mem::take(&mut gc.candidates);
         gc.roster.prefetch(&candidates);
+        let known = gc.alone.then(|| gc.roster.epoch());
         let verdict = gc.roster.collect(
             &candidates,
             &Own(self),
             &Own(self),
-            || self.board_epoch(),
+            || known.unwrap_or_else(|| self.board_epoch()),
             &mut gc.batch,
         );
         let (dead, alive): (&[u32], &[u32]) = match verdict {

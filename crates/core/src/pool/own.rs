@@ -260,9 +260,19 @@ impl OwnPool {
     /// changes, so that nobody takes the old place in the new board for ours.
     pub(crate) fn suspend(&self) {
         let mut gc = lock(&self.gc); // none runs
-        gc.returning = gc.processes.keys().copied().collect();
-        gc.sinks.values_mut().for_each(|sink| sink.named = false);
+        gc.unname_all();
+        gc.alone = false;
         self.board_entry.store(NO_ENTRY, Ordering::SeqCst);
+    }
+    /// No manager can add anybody to the roster until the next [`suspend`](OwnPool::suspend): the last connection was read
+    /// to its end, or the manager does not know the pool. A queue is opened only when its `QueueJoined` is in our socket
+    /// (`manager`, `writer_told`), so the roster has all that were: we collect with it whatever a board says.
+    pub(crate) fn stand_alone(&self) {
+        let mut gc = lock(&self.gc);
+        gc.unname_all();
+        gc.alone = true;
+        drop(gc);
+        self.waiters.memory_came_back();
     }
     /// The pool's place in the new board. Whatever roster events follow count from its first epoch: none under a new
     /// manager until all claims are in, and under the old one the whole roster again, to which the board's epoch
@@ -270,6 +280,7 @@ impl OwnPool {
     pub(crate) fn resume(&self, entry: u32) {
         let mut gc = lock(&self.gc);
         gc.roster.reset_epoch(FIRST_EPOCH);
+        gc.alone = false;
         self.board_entry.store(entry, Ordering::Release);
     }
     /// The chunks present: index, serial, a copy of the descriptor.

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 use tranship_region::layout::{RefsRo, TableRw};
-use tranship_sync::Point;
+use tranship_sync::{Point, Waited};
 use tranship_sys::futex;
 
 /// Who waits for memory of a pool.
@@ -294,7 +294,10 @@ impl OwnPool {
         } else {
             round
         };
-        let _ = tranship_sync::Futex::wait_any(&TIMED, &points, round);
-        self.domain.catch_up();
+        match tranship_sync::Futex::wait_any(&TIMED, &points, round) {
+            // Nobody may be there to tell us of deaths, or of a manager that is back.
+            Ok(Waited::TimedOut) => self.domain.turn_quietly(),
+            _ => self.domain.catch_up(),
+        }
     }
 }

@@ -5,6 +5,7 @@
 
 mod aggregates;
 mod alloc;
+mod alone;
 mod buffers;
 mod ends;
 mod facts;

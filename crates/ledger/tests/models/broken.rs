@@ -112,6 +112,20 @@ fn no_look_at_the_epoch() {
 }
 
 #[test]
+fn collecting_alone_before_the_end_was_read() {
+    early(&triangle("alone before the end").with(|c| {
+        (c.late, c.manager_dies, c.alone_before_the_end) = (0b110, true, true);
+    }));
+}
+
+#[test]
+fn a_go_ahead_before_the_writer_was_told() {
+    early(&triangle("assigned before told").with(|c| {
+        (c.late, c.manager_dies, c.assigned_before_told) = (0b110, true, true);
+    }));
+}
+
+#[test]
 fn a_look_at_the_epoch_only_before_the_pass() {
     early(&triangle("epoch before the pass").with(|c| {
         c.late = 0b110;

@@ -43,6 +43,8 @@ pub struct Config {
     /// Channels to which the pool is assigned at run time, bit by channel.
     pub late: u8,
     pub liar: Option<u8>,
+    /// The manager may die, and is not missed by the writer's collector.
+    pub manager_dies: bool,
     /// The writer is dead from some moment on and the manager gives the verdict.
     pub orphan: bool,
 
@@ -63,6 +65,8 @@ pub struct Config {
     pub leave_undrained: bool,
     pub sink_takes_early: bool,
     pub source_sends_early: bool,
+    pub assigned_before_told: bool,
+    pub alone_before_the_end: bool,
     /// Refusals on this channel count as wrong although there is a liar.
     pub blame_refusals_on: Option<u8>,
 }
@@ -88,6 +92,7 @@ impl Config {
             closable: 0,
             late: 0,
             liar: None,
+            manager_dies: false,
             orphan: false,
             pass: PASS_ORDER.to_vec(),
             // A model takes its steps one after the other: fences are in every gap.
@@ -111,6 +116,8 @@ impl Config {
             leave_undrained: false,
             sink_takes_early: false,
             source_sends_early: false,
+            assigned_before_told: false,
+            alone_before_the_end: false,
             blame_refusals_on: None,
         }
     }

@@ -57,6 +57,18 @@ fn the_writer_dies_and_the_manager_gives_the_verdict() {
 }
 
 #[test]
+fn the_manager_dies_between_every_two_steps() {
+    let dies = |c: &mut Config| (c.late, c.manager_dies) = (0b110, true);
+    holds(&Config::new("no manager", 3, &CYCLE[..3]).with(dies));
+    if torture() {
+        holds(&Config::new("no manager, deaths", 3, TRIANGLE).with(|c| {
+            dies(c);
+            (c.mortal, c.deaths) = (1 << B | 1 << C, 2);
+        }));
+    }
+}
+
+#[test]
 fn queues_leave() {
     holds(&Config::new("teardown", 3, TRIANGLE).with(|c| c.closable = 7));
     if torture() {

@@ -2,11 +2,20 @@
 
 use crate::config::{A, Config};
 use crate::explore::Steps;
-use crate::state::{Op, State, Use, status};
-use status::{ACCEPTED, ASSIGNED, CLOSED, GONE, LEAVING, ON, RAISED};
+use crate::state::{MANAGER, Op, State, Use, status};
+use status::{ACCEPTED, ASSIGNED, CLOSED, GONE, LEAVING, ON, RAISED, TOLD};
 
-/// Whether the board's epoch differs from the roster's: something is raised that the writer has not applied.
+fn is_dead(config: &Config, state: &State) -> bool {
+    config.manager_dies && !state.is_alive(MANAGER)
+}
+
+/// Whether the writer may not collect now: the board's epoch differs from the roster's, as something is raised that it has
+/// not applied. Once what a dead manager sent was read to its end, the board does not matter.
 pub fn is_stale(config: &Config, state: &State) -> bool {
+    if is_dead(config, state) {
+        let unread = |s: &u8| s & TOLD != 0 && s & (ON | GONE) == 0;
+        return state.queue.iter().any(unread) && !config.alone_before_the_end;
+    }
     let pending = |s: u8| s & GONE == 0 && ((s & RAISED != 0 && s & ON == 0) || s & LEAVING != 0);
     (0..config.channels.len()).any(|q| pending(state.queue[q]))
         || (0..usize::from(config.domains)).any(|d| state.reader[d] & (LEAVING | GONE) == LEAVING)
@@ -15,6 +24,12 @@ pub fn is_stale(config: &Config, state: &State) -> bool {
 pub fn steps(config: &Config, state: &State, out: &mut Steps) {
     let collecting = state.collector.iter().any(|c| c.active);
     let writes = state.is_alive(A) || config.orphan;
+    let dead = is_dead(config, state);
+    if config.manager_dies && !dead {
+        let mut next = *state;
+        next.alive &= !(1 << MANAGER);
+        out.push("the manager dies", 101, 0, next);
+    }
     for (q, &(source, sink)) in config.channels.iter().enumerate() {
         let number = u8::try_from(q).expect("few");
         let is = state.queue[q];
@@ -23,18 +38,28 @@ pub fn steps(config: &Config, state: &State, out: &mut Steps) {
             next.queue[q] = is & !also_off | bit;
             out.push(what, 101, number, next);
         };
-        if is & ACCEPTED == 0 && state.is_alive(sink) {
+        let told = if config.manager_dies { TOLD } else { RAISED };
+        let assigned_after = if config.assigned_before_told {
+            RAISED
+        } else {
+            told
+        };
+        if dead {
+            // Nothing more is said.
+        } else if is & ACCEPTED == 0 && state.is_alive(sink) {
             set("the sink accepts queue", ACCEPTED, 0);
         } else if is & ACCEPTED != 0 && is & RAISED == 0 {
             set("raises the epoch for queue", RAISED, 0);
-        } else if is & RAISED != 0 && is & ASSIGNED == 0 {
+        } else if is & assigned_after != 0 && is & ASSIGNED == 0 {
             set("tells both ends of queue", ASSIGNED, 0);
+        } else if is & RAISED != 0 && is & told == 0 {
+            set("tells the writer of queue", TOLD, 0);
         } else if must_leave(config, state, q, source, sink) {
             set("raises the epoch to take away queue", LEAVING, 0);
         }
         // The writer, or for an orphan the manager, between two collections.
         if writes && !collecting {
-            if is & RAISED != 0 && is & (ON | GONE) == 0 {
+            if is & told != 0 && is & (ON | GONE) == 0 {
                 let mut next = *state;
                 next.queue[q] |= ON;
                 let reader = &mut next.reader[usize::from(sink)];
@@ -56,7 +81,7 @@ pub fn steps(config: &Config, state: &State, out: &mut Steps) {
             next.reader[usize::from(d)] = bits;
             out.push(what, 101, d, next);
         };
-        if reader_must_leave(config, state, d) {
+        if !dead && reader_must_leave(config, state, d) {
             set("raises the epoch to take away reader", is | LEAVING);
         } else if writes && !collecting && is & LEAVING != 0 && is & GONE == 0 {
             set("the writer drops reader", is & !ON | GONE);
@@ -88,7 +113,11 @@ fn reader_must_leave(config: &Config, state: &State, d: u8) -> bool {
 
 /// Nobody does or holds anything, everything was taken and told: then everything must be collectable.
 pub fn check_quiescence(config: &Config, state: &mut State) {
-    if config.liar.is_some() || state.wrong.is_some() || state.collector.iter().any(|c| c.active) {
+    if config.liar.is_some()
+        || is_dead(config, state)
+        || state.wrong.is_some()
+        || state.collector.iter().any(|c| c.active)
+    {
         return;
     }
     let domains = 0..config.domains;

@@ -8,6 +8,8 @@ pub const D: usize = 4;
 pub const Q: usize = 4;
 pub const S: usize = 2;
 pub const CAP: usize = 2;
+/// The manager's bit of [`State::alive`].
+pub const MANAGER: u8 = 7;
 /// A value that a normalised counter cannot have.
 pub const NEVER: u8 = 0x80;
 
@@ -27,6 +29,8 @@ pub mod status {
     pub const LEAVING: u8 = 32;
     /// Off the writer's roster again.
     pub const GONE: u8 = 64;
+    /// The counters are in the writer's socket (where the manager may die; otherwise that is part of `RAISED`).
+    pub const TOLD: u8 = 128;
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -117,7 +121,7 @@ impl State {
             collector: [Collector::default(); 2],
             queue: [0; Q],
             reader: [0; D],
-            alive: (1 << config.domains) - 1,
+            alive: (1 << config.domains) - 1 | u8::from(config.manager_dies) << MANAGER,
             deaths: 0,
             wrong: None,
         };

@@ -106,6 +106,14 @@ impl State {
                 }
                 refs.extend(r.refs);
             }
+            let sinks = p.queues.values().map(|q| (q.sink, true));
+            let offered = self.offers.iter().filter(|((_, pool), _)| pool == id);
+            for (d, takes) in sinks.chain(offered.map(|(_, o)| (o.sink, false))) {
+                let reader = p.readers.get(&d);
+                if d != p.writer && !reader.is_some_and(|r| r.refs.is_some() || !takes) {
+                    return Err(format!("pool {id}: {d} reads it unseen: {reader:?}"));
+                }
+            }
             refs.push(p.table);
             refs.extend(p.chunks.values().map(|c| c.fd));
             refs.extend(p.queues.values().flat_map(|q| [q.sent, q.rcvd]));

@@ -171,7 +171,10 @@ impl State {
             });
             if fits {
                 self.take_up_reader(pool, reader, r.refs, r.mapped);
-                if r.over {
+                // One that is being offered the pool again is about to answer with the same counters.
+                let offered = |r: &Reader| r.offers > 0;
+                let record = self.pools.get(&pool).and_then(|p| p.readers.get(&reader));
+                if r.over && !record.is_some_and(offered) {
                     self.drop_reader(pool, reader);
                 }
             } else {

@@ -15,7 +15,7 @@ impl World {
     /// Joins or comes back, once the old connection is read to its end.
     fn join(&mut self, i: usize) -> bool {
         let p = &mut self.procs[i];
-        if p.client.is_some() || !p.socket.is_empty() {
+        if self.away || p.client.is_some() || !p.socket.is_empty() {
             return false;
         }
         p.down(&mut self.closed);
@@ -61,7 +61,7 @@ impl World {
                 slots: SLOTS,
                 chunk_bytes: CHUNK,
             };
-            all.push((Claim::Other, request, Some((2, own.table))));
+            all.push((Claim::Pool(pool), request, Some((2, own.table))));
             for (index, (serial, inode)) in &own.chunks {
                 let (index, serial) = (*index, *serial);
                 let request = Request::ClaimChunk {
@@ -149,6 +149,10 @@ impl World {
 
     /// `turn`: comes back, looks for deaths, gives up what is over. True if anything was done.
     pub fn looks(&mut self, i: usize) -> bool {
+        let p = &mut self.procs[i];
+        if p.client.is_none() && p.socket.is_empty() {
+            p.pools.values_mut().for_each(Own::stands_alone);
+        }
         if self.join(i) {
             return true;
         }

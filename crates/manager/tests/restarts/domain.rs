@@ -26,6 +26,7 @@ pub struct Proc {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Claim {
+    Pool(PoolId),
     Channel(ChannelId),
     Other,
 }
@@ -34,8 +35,11 @@ pub enum Claim {
 #[derive(Default)]
 pub struct Own {
     pub table: Inode,
-    /// Place in the present board; `None`: no collection.
+    /// Place in the present board; `None`: no collection by it.
     pub entry: Option<u32>,
+    /// No manager can add anybody to the roster: the last connection was read to its end, or the manager does not know
+    /// the pool. Then the roster is whole whatever a board says.
+    pub alone: bool,
     pub epoch: u64,
     pub queues: BTreeMap<ChannelId, QueueOf>,
     pub readers: BTreeMap<DomainId, ReaderOf>,
@@ -89,6 +93,15 @@ pub struct Assign {
     pub open: bool,
     /// Source: under way.
     pub asked: Option<Req>,
+}
+
+impl Own {
+    /// From here on only we can see that readers die.
+    pub fn stands_alone(&mut self) {
+        self.alone = true;
+        self.queues.values_mut().for_each(|q| q.named = false);
+        self.readers.values_mut().for_each(|r| r.named = false);
+    }
 }
 
 impl Proc {

@@ -25,7 +25,7 @@ impl World {
                 p.domain = Some(domain);
                 p.greeted = true;
                 for own in p.pools.values_mut() {
-                    own.entry = None;
+                    (own.entry, own.alone) = (None, false);
                     own.queues.values_mut().for_each(|q| q.named = false);
                     own.readers.values_mut().for_each(|r| r.named = false);
                 }
@@ -45,7 +45,7 @@ impl World {
                     p.pools.insert(pool, own);
                 }
                 if let Some(own) = p.pools.get_mut(&pool) {
-                    (own.entry, own.epoch) = (Some(entry), 1);
+                    (own.entry, own.epoch, own.alone) = (Some(entry), 1, false);
                 }
             }
             Event::Granted { pool, chunks, .. } => {
@@ -195,6 +195,11 @@ impl World {
                 p.links.retain(|_, l| l.made != Some(req));
                 for link in p.links.values_mut() {
                     link.assigned.retain(|_, a| a.asked != Some(req));
+                }
+                if let Some(Claim::Pool(pool)) = claim
+                    && let Some(own) = p.pools.get_mut(&pool)
+                {
+                    own.stands_alone();
                 }
                 if claim.is_some() {
                     self.count("claim refused");

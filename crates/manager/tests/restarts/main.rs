@@ -81,6 +81,9 @@ fn what_came_back_is_as_good_as_new() {
         let mut world = World::new(seed);
         for _ in 0..3 {
             world.run(from_env("TRANSHIP_STEPS").unwrap_or(600) as usize);
+            if world.rng.one_in(2) {
+                world.stands_alone();
+            }
             world.comes_to_rest();
         }
         for (k, v) in world.counts {
@@ -98,6 +101,7 @@ fn what_came_back_is_as_good_as_new() {
             "safe",
             "forwarded",
             "left alone",
+            "alone",
         ] {
             assert!(
                 counts.get(what).is_some_and(|n| *n > 0),

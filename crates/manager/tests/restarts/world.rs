@@ -17,6 +17,8 @@ pub struct World {
     /// Chunks that their writers gave back: nothing that is on its way lies in them.
     pub returned: BTreeSet<(PoolId, (u32, u32))>,
     pub counts: BTreeMap<&'static str, u64>,
+    /// There is no manager.
+    pub away: bool,
     next: u64,
     instance: u64,
     ids: IdStart,
@@ -49,6 +51,7 @@ impl World {
             dirty: BTreeSet::new(),
             returned: BTreeSet::new(),
             counts: BTreeMap::new(),
+            away: false,
             next: 1,
             instance: 1,
             ids,
@@ -115,7 +118,8 @@ impl World {
             let i = self.rng.below(self.procs.len());
             match self.rng.below(1000) {
                 0 | 1 => self.die(i),
-                2 | 3 => self.restart(),
+                2 | 3 if self.away || self.rng.one_in(2) => self.restart(),
+                2 | 3 => self.is_killed(),
                 4 => self.hang_up(i),
                 5..=30 => self.feed(Input::Tick),
                 31..=280 => drop(self.goes_out(i)),
@@ -159,6 +163,9 @@ impl World {
     }
 
     pub fn feed(&mut self, input: Input) {
+        if self.away {
+            return;
+        }
         let mut inputs = VecDeque::from([input]);
         while let Some(input) = inputs.pop_front() {
             for action in self.state.step(self.now, input) {
@@ -222,7 +229,8 @@ impl World {
                 || p.links.iter().any(|(c, l)| {
                     l.role == Role::Sink
                         && !l.leaving
-                        && l.assigned.get(&pool).is_some_and(|a| a.open)
+                        // Also before the sink has heard that it may: what was sent is counted as sent.
+                        && l.assigned.contains_key(&pool)
                         && self.dirty.contains(&(*c, pool))
                 })
         })
@@ -259,12 +267,9 @@ impl World {
         self.procs[i].outbox.clear();
     }
 
-    /// The manager is killed; another begins where the id file says.
-    fn restart(&mut self) {
-        self.count("restarted");
-        self.instance += 1;
-        self.now = Duration::ZERO;
-        self.state = State::new(config(), 1 << 30, self.instance, 1, self.ids);
+    /// The manager is killed.
+    fn is_killed(&mut self) {
+        self.away = true;
         self.watched.clear();
         for p in &mut self.procs {
             p.flight.clear();
@@ -273,8 +278,47 @@ impl World {
         }
     }
 
+    /// The manager is killed, unless it was before; another begins where the id file says.
+    fn restart(&mut self) {
+        self.count("restarted");
+        self.is_killed();
+        self.away = false;
+        self.instance += 1;
+        self.now = Duration::ZERO;
+        self.state = State::new(config(), 1 << 30, self.instance, 1, self.ids);
+    }
+
+    /// Without a manager, everybody reads what is there and looks: then every writer collects, by a roster on which
+    /// nobody is that died.
+    pub fn stands_alone(&mut self) {
+        self.is_killed();
+        for i in 0..self.procs.len() {
+            while self.hears(i) {
+                self.is_safe();
+            }
+            self.looks(i);
+            self.is_safe();
+        }
+        for p in &self.procs {
+            for (pool, own) in &p.pools {
+                assert!(own.alone, "pool {pool} of {:?} is suspended", p.domain);
+                let lives = |process| self.procs.iter().any(|p| p.id == process);
+                for (domain, r) in &own.readers {
+                    assert!(lives(r.process), "pool {pool}: reader {domain} is dead");
+                }
+                self.counts
+                    .entry("alone")
+                    .and_modify(|n| *n += 1)
+                    .or_insert(1);
+            }
+        }
+    }
+
     /// Everything on its way arrives, everybody looks, nobody starts anything new; then what stands is looked at.
     pub fn comes_to_rest(&mut self) {
+        if self.away {
+            self.restart();
+        }
         let mut quiet = 0;
         for round in 0.. {
             assert!(round < 10_000, "it never comes to rest");
@@ -316,6 +360,8 @@ impl World {
                     let lives = self.procs.iter().any(|p| p.id == r.process);
                     assert!(lives, "pool {pool}: reader {domain} is dead");
                 }
+                let collects = own.alone || own.entry.is_some();
+                assert!(collects, "pool {pool} of {:?} is suspended", p.domain);
             }
             for (channel, link) in &p.links {
                 let other = self.by_domain(link.peer).and_then(|o| o.links.get(channel));
@@ -336,7 +382,7 @@ impl World {
         for w in &self.procs {
             for (pool, own) in &w.pools {
                 let place = own.entry.and_then(|e| self.boards.get(&(w.board?, e)));
-                if place != Some(&(Some(*pool), own.epoch)) {
+                if !own.alone && place != Some(&(Some(*pool), own.epoch)) {
                     continue;
                 }
                 for s in &self.procs {

@@ -1,0 +1,178 @@
+//! Pools while no manager lives, or none that knows them: their writers collect all the same.
+
+use crate::kit::*;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use tranship_core::{Domain, Pool, Receiver, Role, Sender};
+use tranship_manager::{Config, Embedded};
+use tranship_proto::{Event, Refusal, RefusalCode, Request};
+use tranship_region::layout::BoardRw;
+use tranship_sys::socket;
+use tranship_testkit::{Control, child};
+
+const BUFFER: usize = 16 * KIB;
+
+fn bare(path: &Path, name: &str) -> Domain {
+    let builder = Domain::builder().name(name).socket(path);
+    builder.connect().expect("connect")
+}
+
+/// A manager, and a writer and a reader of a pool with room for four buffers.
+struct Set {
+    manager: Embedded,
+    path: PathBuf,
+    writer: Domain,
+    pool: Pool,
+    sender: Sender,
+    reader: Domain,
+    receiver: Receiver,
+    _dir: tempfile::TempDir,
+}
+
+fn set() -> Set {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("m.sock");
+    let manager = Embedded::start(Config::default(), Some(&path)).expect("a manager");
+    let (writer, reader) = (bare(&path, "writer"), bare(&path, "reader"));
+    let pool = pool(&writer, 1);
+    let (mut sender, mut receiver) = link(&writer, &reader, "link");
+    std::thread::scope(|s| {
+        let sent = s.spawn(|| sender.send(filled(&pool, BUFFER, 1)).expect("send"));
+        receiver.recv().expect("recv");
+        sent.join().expect("the source");
+    });
+    Set {
+        manager,
+        path,
+        writer,
+        pool,
+        sender,
+        reader,
+        receiver,
+        _dir: dir,
+    }
+}
+
+/// Far more messages than the pool has room for. Without collection this never ends.
+fn goes_round(pool: &Pool, sender: &mut Sender, receiver: &mut Receiver) {
+    for i in 0..40 {
+        sender.send(filled(pool, BUFFER, i)).expect("send");
+        assert_eq!(buf(receiver.recv().expect("recv")).to_vec()[0], i);
+    }
+}
+
+/// Welcomes whoever comes back.
+fn welcome(listener: &OwnedFd) -> OwnedFd {
+    let peer = socket::accept(listener).expect("accept");
+    let Some(Request::Hello {
+        resume: Some(domain),
+        ..
+    }) = request(&peer)
+    else {
+        panic!("no hello of somebody who comes back");
+    };
+    let (board, _map) = BoardRw::create(8, 77).expect("a board");
+    let event = Event::Welcome {
+        domain,
+        instance: 77,
+        resumed: true,
+        board_entries: 8,
+        total_bytes: 1 << 30,
+    };
+    let bytes = tranship_proto::encode(&event);
+    socket::sendmsg(&peer, &bytes, &[board.as_fd()], false).expect("welcome");
+    peer
+}
+
+fn request(peer: &OwnedFd) -> Option<Request> {
+    let mut bytes = vec![0; tranship_proto::MAX_MESSAGE_BYTES];
+    let got = socket::recvmsg(peer, &mut bytes, false).ok()?;
+    (got.bytes > 0).then(|| tranship_proto::decode(&bytes[..got.bytes]).expect("a request"))
+}
+
+#[test]
+fn a_manager_that_dies_before_it_knows_the_pool() {
+    let _dog = dog();
+    let mut set = set();
+    drop(set.manager);
+    goes_round(&set.pool, &mut set.sender, &mut set.receiver);
+    let listener = socket::listen(&set.path, 0o600).expect("listen");
+    let short_lived = std::thread::spawn(move || {
+        drop(welcome(&listener)); // whoever comes first,
+        drop(welcome(&listener)); // and the other
+    });
+    until(|| {
+        let _ = set.writer.turn();
+        let _ = set.reader.turn();
+        short_lived.is_finished()
+    });
+    goes_round(&set.pool, &mut set.sender, &mut set.receiver);
+}
+
+#[test]
+fn a_manager_that_refuses_the_pool() {
+    let _dog = dog();
+    let mut set = set();
+    drop(set.manager);
+    let listener = socket::listen(&set.path, 0o600).expect("listen");
+    let refuses = std::thread::spawn(move || {
+        let peer = welcome(&listener);
+        while let Some(request) = request(&peer) {
+            let Request::ClaimPool { req, .. } = request else {
+                continue;
+            };
+            let refusal = Refusal {
+                code: RefusalCode::Claim,
+                asked: 0,
+                available: 0,
+            };
+            let bytes = tranship_proto::encode(&Event::Refused { req, refusal });
+            socket::sendmsg(&peer, &bytes, &[], false).expect("refuse");
+            return peer;
+        }
+        peer
+    });
+    // The reader stays where it is.
+    until(|| {
+        let _ = set.writer.turn();
+        refuses.is_finished()
+    });
+    goes_round(&set.pool, &mut set.sender, &mut set.receiver);
+    drop(refuses.join());
+}
+
+child!(
+    fn holder(ctl: Control) {
+        let path: PathBuf = ctl.recv().unwrap().unwrap();
+        let domain = bare(&path, "holder");
+        let mut receiver = domain.open_receiver("held").unwrap();
+        let held: Vec<_> = (0..4).map(|_| buf(receiver.recv().unwrap())).collect();
+        ctl.send(&held.len()).unwrap();
+        let _end: Option<()> = ctl.recv().unwrap();
+    }
+);
+
+#[test]
+fn a_reader_that_dies_when_nobody_tells_of_it() {
+    let _dog = dog();
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("m.sock");
+    let manager = Embedded::start(Config::default(), Some(&path)).expect("a manager");
+    let writer = bare(&path, "writer");
+    let pool = pool(&writer, 1);
+    let listener = writer.listen("held", Role::Source).expect("listen");
+    let reader = holder().start().expect("a child");
+    reader.send(&path).expect("a child that listens");
+    let mut sender = listener.accept_sender().expect("accept");
+    for i in 0..4 {
+        sender.send(filled(&pool, BUFFER, i)).expect("send");
+    }
+    assert_eq!(reader.expect::<usize>(), 4);
+    drop(manager);
+    std::thread::scope(|s| {
+        let waits = s.spawn(|| filled(&pool, BUFFER, 5));
+        until(|| pool.stats().waiting > 0);
+        reader.kill();
+        assert_eq!(waits.join().expect("memory").to_vec()[0], 5);
+    });
+}
