@@ -19,12 +19,12 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    pub(crate) fn new(domain: &Arc<Shared>, at: (u64, u32)) -> Buffer {
+    pub(crate) fn new(domain: &Arc<Shared>, at: (u64, u32), memory: Option<Arc<Memory>>) -> Buffer {
         Buffer {
             domain: Arc::clone(domain),
             at,
             live: true,
-            memory: memory(domain, at.0),
+            memory,
         }
     }
 
@@ -64,13 +64,18 @@ pub struct ReadBuffer {
 }
 
 impl ReadBuffer {
-    pub(crate) fn new(domain: &Arc<Shared>, at: (u64, u32), channel: u64) -> ReadBuffer {
+    pub(crate) fn new(
+        domain: &Arc<Shared>,
+        at: (u64, u32),
+        channel: u64,
+        memory: Option<Arc<Memory>>,
+    ) -> ReadBuffer {
         ReadBuffer {
             domain: Arc::clone(domain),
             at,
             channel,
             live: true,
-            memory: memory(domain, at.0),
+            memory,
         }
     }
 }
@@ -153,12 +158,6 @@ pub(crate) mod sealed {
             (&self.domain, self.at)
         }
     }
-}
-
-fn memory(domain: &Shared, pool: u64) -> Option<Arc<Memory>> {
-    let state = domain.lock();
-    let pool = state.pools.get(&pool)?;
-    Some(Arc::clone(&pool.memory))
 }
 
 fn length(domain: &Shared, (pool, index): (u64, u32)) -> usize {

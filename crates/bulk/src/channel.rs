@@ -2,6 +2,7 @@
 
 use crate::buffer::{Buffer, ReadBuffer, Readable};
 use crate::domain::{RawEvent, Shared};
+use crate::memory::Memory;
 use crate::{Agreement, ChannelState, Code, Completion, Direction, Meta, PoolInfo, Refused, Role};
 use std::future::{Future, IntoFuture};
 use std::pin::{Pin, pin};
@@ -178,17 +179,8 @@ impl Channel {
 
     /// The oldest event, after turning until there is one or nothing is left to take.
     pub fn poll_event(&self) -> Result<Option<Event>, Code> {
-        loop {
-            let mut state = self.domain.lock();
-            let channel = state.channels.get_mut(&self.id);
-            let event = channel.ok_or(Code::InvalidEndpoint)?.events.pop_front();
-            drop(state);
-            match event {
-                Some(event) => return Ok(Some(self.with_handles(event))),
-                None if !self.turn()? => return Ok(None),
-                None => {}
-            }
-        }
+        let event = self.domain.next_event(self.id)?;
+        Ok(event.map(|(event, memory)| self.with_handles(event, memory)))
     }
 
     /// The next event, waiting at most `limit` for it.
@@ -235,8 +227,8 @@ impl Channel {
         }
     }
 
-    fn with_handles(&self, event: RawEvent) -> Event {
-        let buffer = |pool, index| Buffer::new(&self.domain, (pool, index));
+    fn with_handles(&self, event: RawEvent, memory: Option<Arc<Memory>>) -> Event {
+        let buffer = |pool, index| Buffer::new(&self.domain, (pool, index), memory.clone());
         match event {
             RawEvent::Bound(result) => Event::Bound(result),
             RawEvent::PoolAssigned(info) => Event::PoolAssigned(info),
@@ -244,7 +236,7 @@ impl Channel {
             RawEvent::Moved(pool, index, meta) => Event::Moved(buffer(pool, index), meta),
             RawEvent::Passed(pool, index, meta) => Event::Passed(buffer(pool, index), meta),
             RawEvent::Copied(pool, index, meta) => {
-                let copy = ReadBuffer::new(&self.domain, (pool, index), self.id);
+                let copy = ReadBuffer::new(&self.domain, (pool, index), self.id, memory);
                 Event::Copied(copy, meta)
             }
             RawEvent::Released(pool, index) => Event::Released(pool, index),

@@ -22,8 +22,9 @@ impl Pool {
 
     /// A free buffer, with whatever was in it. [`Code::AllocCount`] if none is free.
     pub fn alloc(&self) -> Result<Buffer, Code> {
-        let index = self.domain.alloc(self.info.id)?;
-        Ok(Buffer::new(&self.domain, (self.info.id, index)))
+        let (index, memory) = self.domain.alloc(self.info.id)?;
+        let at = (self.info.id, index);
+        Ok(Buffer::new(&self.domain, at, Some(memory)))
     }
 
     /// How many buffers are free.

@@ -81,7 +81,7 @@ impl Raw {
 
     /// Takes a free buffer.
     pub fn alloc(&self, pool: u64) -> Result<u32, Code> {
-        self.0.alloc(pool)
+        Ok(self.0.alloc(pool)?.0)
     }
 
     /// As [`crate::Domain::seal_from`].

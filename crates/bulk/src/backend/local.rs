@@ -27,6 +27,7 @@ struct Pipe {
     to: [Direction; 2],
     gone: [bool; 2],
     news: u64,
+    sleepers: usize,
 }
 
 #[derive(Debug, Default)]
@@ -42,8 +43,12 @@ impl Shared {
 
     fn tell(&self, mut pipe: MutexGuard<'_, Pipe>) {
         pipe.news += 1;
+        let wakes = pipe.sleepers > 0;
         drop(pipe);
-        self.changed.notify_all();
+        // Costs a system call, whether somebody waits or not.
+        if wakes {
+            self.changed.notify_all();
+        }
     }
 }
 
@@ -51,6 +56,8 @@ impl Shared {
 struct End {
     shared: Arc<Shared>,
     side: usize,
+    /// The news up to which all has been looked at.
+    seen: u64,
 }
 
 #[derive(Debug)]
@@ -73,6 +80,7 @@ struct Name {
     name: String,
     door: Arc<Door>,
     accepted: Option<Arc<Shared>>,
+    seen: u64,
 }
 
 static NAMES: Mutex<Option<HashMap<String, Arc<Door>>>> = Mutex::new(None);
@@ -82,10 +90,10 @@ fn names<T>(with: impl FnOnce(&mut HashMap<String, Arc<Door>>) -> T) -> T {
     with(names.get_or_insert_default())
 }
 
-fn waiting(shared: &Arc<Shared>) -> Arc<dyn Wait> {
+fn waiting(shared: &Arc<Shared>, seen: u64) -> Arc<dyn Wait> {
     Arc::new(Waiting {
         shared: Arc::clone(shared),
-        seen: Mutex::new(0),
+        seen: Mutex::new(seen),
     })
 }
 
@@ -101,6 +109,7 @@ impl Backend for Local {
                 name: name.to_owned(),
                 door,
                 accepted: None,
+                seen: 0,
             })),
             false => Err(Code::InvalidEndpoint),
         }
@@ -116,7 +125,11 @@ impl Backend for Local {
         *pipe = Some(Arc::clone(&shared));
         drop(pipe);
         door.bell.tell(door.bell.lock());
-        Ok(Box::new(End { shared, side: 1 }))
+        Ok(Box::new(End {
+            shared,
+            side: 1,
+            seen: 0,
+        }))
     }
 
     fn bytes(&self) -> Bytes {
@@ -126,6 +139,8 @@ impl Backend for Local {
 
 impl Listener for Name {
     fn accept(&mut self) -> Result<Option<Box<dyn Transport>>, Code> {
+        // Before the look: what comes after it is news.
+        self.seen = self.door.bell.lock().news;
         let pipe = self
             .door
             .pipe
@@ -142,11 +157,15 @@ impl Listener for Name {
             return Ok(None);
         }
         self.accepted = Some(Arc::clone(&shared));
-        Ok(Some(Box::new(End { shared, side: 0 })))
+        Ok(Some(Box::new(End {
+            shared,
+            side: 0,
+            seen: 0,
+        })))
     }
 
     fn waiter(&self) -> Arc<dyn Wait> {
-        waiting(&self.door.bell)
+        waiting(&self.door.bell, self.seen)
     }
 }
 
@@ -203,13 +222,15 @@ impl Transport for End {
 
     fn done(&mut self, numbers: &mut Vec<u64>) {
         let mut pipe = self.shared.lock();
+        // The frames are looked at after it.
+        self.seen = pipe.news;
         let there = &mut pipe.to[1 - self.side];
         numbers.extend(there.told..there.taken);
         there.told = there.taken;
     }
 
     fn waiter(&self) -> Arc<dyn Wait> {
-        waiting(&self.shared)
+        waiting(&self.shared, self.seen)
     }
 }
 
@@ -226,12 +247,14 @@ impl Drop for End {
 impl Wait for Waiting {
     fn wait(&self, limit: Duration) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let pipe = self.shared.lock();
+        let mut pipe = self.shared.lock();
+        pipe.sleepers += 1;
         let waited = self
             .shared
             .changed
             .wait_timeout_while(pipe, limit, |pipe| pipe.news == *seen);
-        let (pipe, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let (mut pipe, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        pipe.sleepers -= 1;
         *seen = pipe.news;
     }
 }

@@ -23,13 +23,24 @@ pub use stream::Copying;
 pub type FrameBytes = smallvec::SmallVec<[u8; 64]>;
 
 /// One message.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Frame {
     pub bytes: FrameBytes,
     /// Memory that is shown with it; only where bytes are [`Bytes::Shared`].
     pub fds: Vec<Arc<OwnedFd>>,
     /// A buffer's bytes, which go with it; only where they are [`Bytes::Carried`], and only on the way out.
     pub payload: Option<Payload>,
+}
+
+impl Clone for Frame {
+    fn clone(&self) -> Frame {
+        Frame {
+            // As a block; a derived clone goes byte by byte.
+            bytes: FrameBytes::from_slice(&self.bytes),
+            fds: self.fds.clone(),
+            payload: self.payload.clone(),
+        }
+    }
 }
 
 /// A frame was not sent; nothing has changed.
@@ -66,7 +77,7 @@ pub trait Transport: Send + Debug {
         Ok(true)
     }
     /// Adds frames of ours, by their number from 0, that the other end has taken since the last call; in any order,
-    /// however late, each once.
+    /// however late, each once. Looked for before each [`Transport::recv`]; a carrier may have none for some looks.
     fn done(&mut self, numbers: &mut Vec<u64>);
     /// The process at the other end, as the kernel says; 0: this one, or nobody knows.
     fn peer_process(&self) -> u32 {

@@ -11,6 +11,7 @@ use super::{
 };
 use crate::Code;
 use crate::account::{Account, code};
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -30,8 +31,11 @@ const LINE_BYTES: usize = 56;
 const MAX_FRAME_BYTES: usize = 4096;
 /// Frames that may wait until the acquaintance is made.
 const EARLY: usize = 16;
+/// Looks without one at what the other end has taken, unless that many frames are out.
+const HEAD_LOOKS: u32 = 32;
+const MANY: usize = 64;
 /// Empty looks between two looks at the socket.
-const LOOKS: u32 = 64;
+const LOOKS: u32 = 1024;
 
 /// The backend of the manager's names on this machine.
 #[derive(Debug)]
@@ -81,6 +85,9 @@ struct End {
     ends: VecDeque<(u64, u64)>,
     pushed: u64,
     sent: u64,
+    /// How far the other end was, and how many looks it is until the next look at that.
+    head_seen: u64,
+    head_looks: Cell<u32>,
     /// Of the frame that is arriving: bytes so far, how many there will be, and descriptors.
     partial: FrameBytes,
     expects: Option<(usize, usize)>,
@@ -161,6 +168,8 @@ impl End {
             ends: VecDeque::new(),
             pushed: 0,
             sent: 0,
+            head_seen: 0,
+            head_looks: Cell::new(0),
             partial: FrameBytes::new(),
             expects: None,
             looks: 0,
@@ -249,7 +258,7 @@ impl End {
     }
 
     fn push(&mut self, frame: &Frame) -> Result<(), SendError> {
-        let Some(link) = self.link.clone() else {
+        let Some(link) = &self.link else {
             return Err(SendError::Full);
         };
         let lines = Lines::new(link.own.lines()).map_err(|_| SendError::Gone)?;
@@ -277,15 +286,20 @@ impl End {
                 _ => 0,
             };
             let words = line(first, piece);
+            // With the last line the other end is looked at.
+            let publish = match (number + 1) * LINE_BYTES < frame.bytes.len() {
+                true => Publish::Release,
+                false => Publish::SeqCst,
+            };
             // Crash: whoever dies between two lines leaves a frame that is never whole, and is never used.
-            if self.producer.push(lines, Publish::Release, words) == Push::Full {
+            if self.producer.push(lines, publish, words) == Push::Full {
                 return Err(SendError::Gone);
             }
             self.pushed += 1;
         }
         self.ends.push_back((self.pushed, self.sent));
         self.sent += 1;
-        link.wake_other();
+        link.wake_if_asleep();
         Ok(())
     }
 
@@ -324,11 +338,9 @@ impl End {
                 return Err(RecvError::Violation);
             }
             // Ordering: release, partner: the producer's acquire load: our loads of the lines come before their
-            // reuse.
-            link.own
-                .head()
-                .store(self.consumer.head(), Ordering::Release);
-            link.wake_other();
+            // reuse. SeqCst: as in `Publish::SeqCst`, before the load of `asleep`.
+            link.own.head().swap(self.consumer.head(), Ordering::SeqCst);
+            link.wake_if_asleep();
             return Ok(Some(Frame {
                 bytes: std::mem::take(&mut self.partial),
                 fds: shown,
@@ -365,8 +377,15 @@ impl Link {
     fn wake_other(&self) {
         // Ordering: partner: the fence in `wait`. Either it sees what was published, or we see that it sleeps.
         fence(Ordering::SeqCst);
-        // Ordering: relaxed; ordered by the fence.
-        if self.other.asleep().load(Ordering::Relaxed) != 0 {
+        self.wake_if_asleep();
+    }
+
+    /// As `wake_other`, after a SeqCst swap of what there is to see.
+    #[inline]
+    fn wake_if_asleep(&self) {
+        // Ordering: SeqCst, after the swap in the single total order; partner: the fence in `wait`. Either it sees
+        // what was published, or we see that it sleeps.
+        if self.other.asleep().load(Ordering::SeqCst) != 0 {
             // Ordering: release, partner: the sleeper's acquire load before it looks again.
             self.own.wake().fetch_add(1, Ordering::Release);
             let _ = futex::wake(self.own.wake(), u32::MAX >> 1);
@@ -415,47 +434,34 @@ impl Transport for End {
         if let Some(first) = self.first.take() {
             return Ok(Some(first));
         }
-        let Some(link) = self.link.clone() else {
+        let Some(link) = self.link.take() else {
             return match self.hung_up {
                 true => Err(RecvError::Gone),
                 false => Ok(None),
             };
         };
-        if let Some(frame) = self.pop(&link)? {
-            return Ok(Some(frame));
-        }
-        // Ordering: acquire, partner: the other end's release store after its last line.
-        let mut over = link.other.closed().load(Ordering::Acquire) != 0 || self.hung_up;
-        self.looks = self.looks.wrapping_add(1);
-        // Before its first line the other end may have ended without a link to say so in.
-        let now = self.looks.is_multiple_of(LOOKS) || self.consumer.head() == 0;
-        // Ordering: relaxed; a hint of our own.
-        if !over && (link.suspect.swap(false, Ordering::Relaxed) || now) {
-            // The end of the socket is the other end's. Descriptors may come just ahead of their line.
-            match self.look_at_socket()? {
-                Some(_) if self.ahead.len() >= EARLY => return Err(RecvError::Violation),
-                Some(shown) => self.ahead.push_back(shown),
-                None => over = self.hung_up,
-            }
-        }
-        if !over {
-            return Ok(None);
-        }
-        // What it published before it ended.
-        match self.pop(&link)? {
-            Some(frame) => Ok(Some(frame)),
-            None => Err(RecvError::Gone),
-        }
+        let received = self.recv_over(&link);
+        self.link = Some(link);
+        received
     }
 
     fn done(&mut self, numbers: &mut Vec<u64>) {
         let Some(link) = &self.link else {
             return;
         };
+        // The line of the other end's head is not fetched at each look: it takes part in every message then.
+        if self.ends.len() < MANY && self.head_looks.get() > 0 {
+            self.head_looks.set(self.head_looks.get() - 1);
+            return;
+        }
+        if self.ends.is_empty() {
+            return;
+        }
+        self.head_looks.set(HEAD_LOOKS);
         // Ordering: acquire, partner: the consumer's release store.
-        let head = link.other.head().load(Ordering::Acquire);
+        self.head_seen = link.other.head().load(Ordering::Acquire);
         while let Some((end, number)) = self.ends.front() {
-            if *end > head {
+            if *end > self.head_seen {
                 break;
             }
             numbers.push(*number);
@@ -468,13 +474,46 @@ impl Transport for End {
     }
 
     fn waiter(&self) -> Arc<dyn Wait> {
+        // What has been taken meanwhile lets nobody sleep, and is looked at next.
+        self.head_looks.set(0);
         match &self.link {
             Some(link) => Arc::new(Sleeper {
                 link: Arc::clone(link),
-                // Ordering: relaxed; a hint.
-                head: link.other.head().load(Ordering::Relaxed),
+                head: self.head_seen,
             }),
             None => stream::readable(&*self.socket),
+        }
+    }
+}
+
+impl End {
+    fn recv_over(&mut self, link: &Link) -> Result<Option<Frame>, RecvError> {
+        if let Some(frame) = self.pop(link)? {
+            return Ok(Some(frame));
+        }
+        // Ordering: acquire, partner: the other end's release store after its last line.
+        let mut over = link.other.closed().load(Ordering::Acquire) != 0 || self.hung_up;
+        self.looks = self.looks.wrapping_add(1);
+        // Before its first line the other end may have ended without a link to say so in.
+        let now = self.looks.is_multiple_of(LOOKS) || self.consumer.head() == 0;
+        // Ordering: relaxed; a hint of our own.
+        let suspect = link.suspect.load(Ordering::Relaxed);
+        if !over && (suspect || now) {
+            link.suspect.store(false, Ordering::Relaxed);
+            // The end of the socket is the other end's. Descriptors may come just ahead of their line.
+            match self.look_at_socket()? {
+                Some(_) if self.ahead.len() >= EARLY => return Err(RecvError::Violation),
+                Some(shown) => self.ahead.push_back(shown),
+                None => over = self.hung_up,
+            }
+        }
+        if !over {
+            return Ok(None);
+        }
+        // What it published before it ended.
+        match self.pop(link)? {
+            Some(frame) => Ok(Some(frame)),
+            None => Err(RecvError::Gone),
         }
     }
 }

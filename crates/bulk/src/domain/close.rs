@@ -1,6 +1,6 @@
 //! Teardown, and the death of the other end.
 
-use super::{RawEvent, Shared, State};
+use super::{Channel, RawEvent, Shared, State};
 use crate::message::Message;
 use crate::{Access, ChannelState, Code, Completion, Direction, spec::Assignment};
 
@@ -50,6 +50,7 @@ impl State {
             return;
         };
         end.state = ChannelState::Teardown;
+        self.closing = true;
         let (mut given_up, mut kept) = (Vec::new(), Vec::new());
         for (id, assigned) in &mut end.pools {
             if let Some(asked) = assigned.asked.take() {
@@ -67,6 +68,8 @@ impl State {
         }
         for id in given_up {
             self.unfix_trust(id);
+            // It may have left its other channels while it was wanted here.
+            self.drop_pool_if_unused(id);
         }
         for id in kept {
             self.learn_way(channel, id);
@@ -76,12 +79,16 @@ impl State {
     /// Every channel that is being closed and has nothing of this domain any more hears so; those on which both
     /// ends have said so are over.
     pub(super) fn finish_where_clean(&mut self) {
+        if !self.closing {
+            return;
+        }
         let torn: Vec<u64> = self
             .channels
             .iter()
             .filter(|(_, end)| end.state == ChannelState::Teardown)
             .map(|(id, _)| *id)
             .collect();
+        self.closing = !torn.is_empty();
         for channel in torn {
             let Some(end) = self.channels.get(&channel) else {
                 continue;
@@ -133,8 +140,8 @@ impl State {
         let closing = std::mem::take(&mut end.closing);
         let all = closing.into_iter();
         self.finished.extend(all.map(|c| (c, Err(why))));
-        let mut channels = self.channels.values();
-        let last = !channels.any(|c| c.is_open() && c.peer == peer && c.transport.is_some());
+        let is_other = |c: &Channel| c.is_open() && c.peer == peer && c.transport.is_some();
+        let last = !self.channels.values().any(is_other);
         let mut back = Vec::new();
         for (id, pool) in &mut self.pools {
             if pool.info.forward {

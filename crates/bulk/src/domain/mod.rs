@@ -5,8 +5,10 @@
 
 mod arrive;
 mod carry;
+mod channels;
 mod close;
 mod counts;
+mod poll;
 mod setup;
 mod state;
 mod transfer;
@@ -22,6 +24,7 @@ use crate::{
     memory::{Memory, Pieces},
     spec::Assignment,
 };
+use channels::Channels;
 use counts::Counts;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::{Deref, DerefMut};
@@ -139,11 +142,13 @@ pub(crate) struct Channel {
 pub(crate) struct State {
     pub account: Arc<Account>,
     pub pools: BTreeMap<u64, Pool>,
-    pub channels: BTreeMap<u64, Channel>,
+    pub channels: Channels,
     pub next_channel: u64,
     pub statistics: Statistics,
     /// From which buffer size on pools are sealed; None: where it pays.
     pub seal_from: Option<u64>,
+    /// A channel may be closing: see `finish_where_clean`.
+    pub closing: bool,
     /// Handles were let go that could not go back yet: see `give_back`.
     pub let_go: bool,
     /// To be done once the lock is let go.

@@ -88,8 +88,8 @@ impl Shared {
         if !pool.creator {
             return Err(Code::PoolInvalid);
         }
-        let mut open = state.channels.values().filter(|c| c.is_open());
-        let used = open.any(|c| c.pools.contains_key(&id));
+        let uses = |c: &Channel| c.is_open() && c.pools.contains_key(&id);
+        let used = state.channels.values().any(uses);
         if used || pool.slots.iter().any(|slot| slot.held() > 0) {
             return Err(Code::PoolInUse);
         }
@@ -171,12 +171,12 @@ impl Shared {
     }
 
     /// A free buffer of a pool that this domain created.
-    pub(crate) fn alloc(&self, id: u64) -> Result<u32, Code> {
+    pub(crate) fn alloc(&self, id: u64) -> Result<(u32, Arc<Memory>), Code> {
         let mut state = self.lock();
         let pool = state.pools.get_mut(&id).ok_or(Code::PoolInvalid)?;
         let index = pool.free.pop().ok_or(Code::AllocCount)?;
         pool.loosen(index);
-        Ok(index)
+        Ok((index, Arc::clone(&pool.memory)))
     }
 }
 
@@ -184,7 +184,7 @@ impl State {
     fn add_channel(&mut self, channel: Channel) -> u64 {
         let id = self.next_channel;
         self.next_channel += 1;
-        self.channels.insert(id, channel);
+        self.channels.push(id, channel);
         id
     }
 }

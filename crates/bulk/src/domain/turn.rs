@@ -1,7 +1,7 @@
 //! What a message does where it arrives. Whatever a peer may not say ends the channel.
 
 use super::arrive::Arrival;
-use super::{Assigned, Channel, Pool, RawEvent, Shared, State};
+use super::{Assigned, Channel, Guard, Pool, RawEvent, Shared, State};
 use crate::backend::{Bytes, Frame, RecvError};
 use crate::message::{Message, PoolInfo, VERSION, code, number};
 use crate::{
@@ -27,19 +27,31 @@ enum Next {
 impl Shared {
     /// Takes at most one message of the channel; says whether it took one, or learned of the other end's end.
     pub(crate) fn turn(&self, channel: u64) -> Result<bool, Code> {
-        let mut state = self.lock();
+        Ok(self.turn_with(self.lock(), channel)?.1)
+    }
+
+    /// As [`Shared::turn`], with the lock taken; whoever waits for something hears of it when the lock is let go.
+    pub(super) fn turn_with<'a>(
+        &'a self,
+        mut state: Guard<'a>,
+        channel: u64,
+    ) -> Result<(Guard<'a>, bool), Code> {
         let (frame, brings) = match state.next_frame(channel)? {
-            Next::Nothing => return Ok(false),
-            Next::Learned => return Ok(true),
-            Next::Bytes => return Ok(state.go_on(channel)),
+            Next::Nothing => return Ok((state, false)),
+            Next::Learned => return Ok((state, true)),
+            Next::Bytes => {
+                let learned = state.go_on(channel);
+                return Ok((state, learned));
+            }
             Next::Frame(frame, brings) => (frame, brings),
         };
         let Some(message) = Message::decode(&frame.bytes) else {
             state.peer_gone(channel, Code::PeerViolation);
-            return Ok(true);
+            return Ok((state, true));
         };
         if brings > 0 {
-            return Ok(state.begin(channel, message, brings));
+            let learned = state.begin(channel, message, brings);
+            return Ok((state, learned));
         }
         // The program decides about pools with no lock held.
         let mut verdict = Ok(());
@@ -62,7 +74,7 @@ impl Shared {
         state.finish_where_clean();
         state.give_back();
         state.wake(channel);
-        Ok(true)
+        Ok((state, true))
     }
 }
 
