@@ -30,6 +30,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "features",
         &[
+            "tranship-block",
             "tranship-bulk",
             "tranship-mbuf",
             "tranship-zcopy",

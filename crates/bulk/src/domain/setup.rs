@@ -178,6 +178,15 @@ impl Shared {
         pool.loosen(index);
         Ok((index, Arc::clone(&pool.memory)))
     }
+
+    /// A certain buffer, if it is free.
+    pub(crate) fn alloc_at(&self, id: u64, index: u32) -> Result<(), Code> {
+        let mut state = self.lock();
+        let pool = state.pools.get_mut(&id).ok_or(Code::PoolInvalid)?;
+        let place = pool.free.iter().position(|free| *free == index);
+        pool.free.remove(place.ok_or(Code::AllocCount)?);
+        Ok(())
+    }
 }
 
 impl State {

@@ -16,6 +16,8 @@ const ALSO: &[&str] = &[
     "crates/cli/src/demo/",
     // Who has a buffer is what this crate keeps, so that slices of it are proved there.
     "crates/bulk/src/bytes.rs",
+    "crates/block/src/disk/step.rs",
+    "crates/block/src/disk/uring.rs",
     // It shows how a reader trusts a writer.
     "crates/tranship/examples/03_aggregate.rs",
 ];

@@ -1,0 +1,147 @@
+//! Opening a file or a block device.
+
+use super::{Access, DiskOptions};
+use rustix::fs::{FlockOperation, OFlags};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Why a disk cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("{path}: {error}")]
+    System { path: PathBuf, error: io::Error },
+    #[error("{0} is neither a file nor a block device")]
+    Kind(PathBuf),
+    #[error("{0} is in use by another server")]
+    InUse(PathBuf),
+    #[error(
+        "{path} has {has} bytes, not {wants}: an existing one is not cut, and a device has the size that it has"
+    )]
+    Size { path: PathBuf, has: u64, wants: u64 },
+    #[error("{0} has no bytes: say its size")]
+    Empty(PathBuf),
+    #[error(
+        "{0} cannot be read and written without the page cache: its file system, or its size, does not allow it"
+    )]
+    Direct(PathBuf),
+}
+
+/// What was opened.
+pub(super) struct Opened {
+    pub file: File,
+    pub size: u64,
+    pub direct: bool,
+}
+
+/// How long a server that ends may keep the file.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two looks whether it is gone.
+const ROUND: Duration = Duration::from_millis(5);
+
+pub(super) fn open(path: &Path, options: &DiskOptions) -> Result<Opened, OpenError> {
+    let system = |error| OpenError::System {
+        path: path.to_owned(),
+        error,
+    };
+    let (file, size) = plain(path, options)?;
+    if size == 0 {
+        return Err(OpenError::Empty(path.to_owned()));
+    }
+    // Whole blocks only: the last one would make the file longer.
+    let whole = size.is_multiple_of(super::ALIGN);
+    let without = (options.access != Access::Buffered && whole)
+        .then(|| open_file(path, options, OFlags::DIRECT));
+    let (file, direct) = match (without, options.access) {
+        (Some(Ok(direct)), _) if takes_direct(&direct) => (direct, true),
+        (_, Access::Direct) => return Err(OpenError::Direct(path.to_owned())),
+        (tried, _) => {
+            if tried.is_some() || !whole {
+                tracing::info!("{}: through the page cache", path.display());
+            }
+            (file, false)
+        }
+    };
+    lock(&file, options.read_only)
+        .map_err(system)?
+        .then_some(())
+        .ok_or_else(|| OpenError::InUse(path.to_owned()))?;
+    Ok(Opened { file, size, direct })
+}
+
+fn open_file(path: &Path, options: &DiskOptions, flags: OFlags) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(!options.read_only)
+        .create(!options.read_only && options.size.is_some())
+        .custom_flags(i32::try_from(flags.bits()).unwrap_or(0))
+        .open(path)
+}
+
+/// Through the page cache, with the wanted size.
+fn plain(path: &Path, options: &DiskOptions) -> Result<(File, u64), OpenError> {
+    let system = |error| OpenError::System {
+        path: path.to_owned(),
+        error,
+    };
+    let mut file = open_file(path, options, OFlags::empty()).map_err(system)?;
+    let kind = file.metadata().map_err(system)?.file_type();
+    if !kind.is_file() && !kind.is_block_device() {
+        return Err(OpenError::Kind(path.to_owned()));
+    }
+    let has = file.seek(SeekFrom::End(0)).map_err(system)?;
+    match options.size {
+        Some(wants) if wants > has && kind.is_file() && !options.read_only => {
+            file.set_len(wants).map_err(system)?;
+            // A length that a crash takes back would take flushed writes with it.
+            file.sync_all().map_err(system)?;
+            Ok((file, wants))
+        }
+        Some(wants) if wants != has => Err(OpenError::Size {
+            path: path.to_owned(),
+            has,
+            wants,
+        }),
+        _ => Ok((file, has)),
+    }
+}
+
+/// Does it do what its flag says? Some file systems accept the flag and refuse to read.
+fn takes_direct(file: &File) -> bool {
+    let mut page = crate::Data::heap(crate::BLOCK_BYTES);
+    let (then, done) = std::sync::mpsc::channel();
+    let step = super::step::Step {
+        action: super::step::Action::Read,
+        offset: 0,
+        len: page.len(),
+        at: 0,
+        data: std::mem::replace(&mut page, crate::Data::None),
+        then: Box::new(move |_, result| {
+            let _ = then.send(result.is_ok());
+        }),
+    };
+    step.run(std::os::fd::AsFd::as_fd(file));
+    done.recv().unwrap_or(false)
+}
+
+/// One server at a time writes; the lock lasts as long as anything of the kernel still works on the file, also after
+/// its server was killed, so that nothing of an earlier server comes after what a later one does.
+fn lock(file: &File, shared: bool) -> io::Result<bool> {
+    let how = match shared {
+        true => FlockOperation::NonBlockingLockShared,
+        false => FlockOperation::NonBlockingLockExclusive,
+    };
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match rustix::fs::flock(file, how) {
+            Ok(()) => return Ok(true),
+            Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < until => {
+                std::thread::sleep(ROUND);
+            }
+            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}

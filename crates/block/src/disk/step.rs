@@ -1,0 +1,100 @@
+//! One step of the kernel's: what a job on a disk is made of.
+
+#![allow(
+    unsafe_code,
+    reason = "memory that the kernel fills while jobs wait; every call that takes its address is here or in `uring`"
+)]
+
+use crate::Data;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// What the kernel is to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Action {
+    Read,
+    /// Durable: on the disk when it is done.
+    Write {
+        durable: bool,
+    },
+    Sync,
+    Punch,
+    Zero,
+}
+
+/// Called with the step's data, and with the number of bytes.
+pub(super) type Then = Box<dyn FnOnce(Data, io::Result<usize>) + Send>;
+
+/// A step, and what follows.
+pub(super) struct Step {
+    pub action: Action,
+    pub offset: u64,
+    pub len: usize,
+    /// The first byte of `data` that is meant.
+    pub at: usize,
+    pub data: Data,
+    pub then: Then,
+}
+
+impl Step {
+    /// The memory that the kernel is to read or write: mapped, of `len` bytes, for as long as this step is not dropped. A
+    /// short piece of it is not referred to by anything else: the step owns its data.
+    pub(super) fn memory(&mut self) -> io::Result<*mut u8> {
+        let wrong = || io::Error::from(io::ErrorKind::InvalidInput);
+        let end = self.at.checked_add(self.len).ok_or_else(wrong)?;
+        if end > self.data.len() {
+            return Err(wrong());
+        }
+        let first = self.data.pointer().ok_or_else(wrong)?;
+        Ok(first.wrapping_add(self.at))
+    }
+
+    /// Does it on this thread; blocks.
+    pub(super) fn run(mut self, fd: BorrowedFd<'_>) {
+        let result = self.call(fd);
+        (self.then)(self.data, result);
+    }
+
+    fn call(&mut self, fd: BorrowedFd<'_>) -> io::Result<usize> {
+        let raw = fd.as_raw_fd();
+        let offset = i64::try_from(self.offset).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let length = i64::try_from(self.len).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let done = match self.action {
+            Action::Read => {
+                let memory = self.memory()?;
+                // SAFETY: `memory` promises `len` bytes, which nothing in this process refers to; the kernel writes them.
+                unsafe { libc::pread(raw, memory.cast(), self.len, offset) }
+            }
+            Action::Write { durable } => {
+                let piece = libc::iovec {
+                    iov_base: self.memory()?.cast(),
+                    iov_len: self.len,
+                };
+                let flags = if durable { libc::RWF_DSYNC } else { 0 };
+                // SAFETY: as above; the kernel reads them.
+                unsafe { libc::pwritev2(raw, &raw const piece, 1, offset, flags) }
+            }
+            // SAFETY: takes no memory.
+            Action::Sync => (unsafe { libc::fdatasync(raw) }) as isize,
+            Action::Punch | Action::Zero => {
+                let mode = self.action.fallocate();
+                // SAFETY: takes no memory.
+                (unsafe { libc::fallocate(raw, mode, offset, length) }) as isize
+            }
+        };
+        match usize::try_from(done) {
+            Ok(done) => Ok(done),
+            Err(_) => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+impl Action {
+    /// The mode of `fallocate(2)`.
+    pub(super) fn fallocate(self) -> i32 {
+        match self {
+            Action::Punch => libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE,
+            _ => libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE,
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! What can go wrong with a request, as it travels.
+
+use serde::{Deserialize, Serialize};
+
+/// Why a request was not done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
+pub enum Fault {
+    #[error("{len} bytes at {offset} reach beyond the {size} bytes there are")]
+    Bounds { offset: u64, len: u64, size: u64 },
+    #[error("the store is read-only")]
+    ReadOnly,
+    #[error("no space is left on the server's disk")]
+    NoSpace,
+    /// With the system's error number.
+    #[error("input or output error {0} of the server's disk")]
+    Io(i32),
+    /// The block at this offset is not what its checksum says.
+    #[error("the block at {0} is not what its checksum says")]
+    Corrupt(u64),
+    #[error("not supported by the server's disk")]
+    Unsupported,
+    #[error("a request that cannot be")]
+    Invalid,
+    /// Whether it was done is not known.
+    #[error("the server is gone")]
+    Gone,
+    /// The server's machine went down while writes that it had acknowledged were not flushed.
+    #[error("the server's machine went down with writes that were not flushed")]
+    Lost,
+}
+
+impl From<std::io::Error> for Fault {
+    fn from(error: std::io::Error) -> Fault {
+        match error.raw_os_error() {
+            Some(libc::ENOSPC | libc::EDQUOT) => Fault::NoSpace,
+            Some(libc::EOPNOTSUPP | libc::ENOSYS) => Fault::Unsupported,
+            Some(number) => Fault::Io(number),
+            None => Fault::Io(libc::EIO),
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Serves a store over channels, to any number of clients.
+//!
+//! Each channel is created at the service's address, and anew as soon as somebody has bound it. Who provides the
+//! buffers depends on who serves: a [`Direct`] front is the slave, its clients bring their pools, and the disk works on
+//! their buffers; a [`Forwarding`] front is the master of its clients and of its server, so that the same buffers go
+//! both ways, and come back to it whoever of the others dies.
+
+mod session;
+
+use crate::{Cache, Cached, Endpoint, Kind, Lane, Store, remote};
+use session::{Fences, Session};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tranship_bulk::{Channel, Code, Direction, Domain, EndOptions, Event, PoolInfo, Role};
+
+/// The longest single wait.
+const ROUND: Duration = Duration::from_millis(100);
+/// The longest buffers that a client may bring in one pool, bytes together.
+const MAX_POOL_BYTES: u64 = 64 << 20;
+/// The most pools that a client may bring on one channel.
+const MAX_POOLS: usize = 8;
+
+/// Where a front's requests go.
+pub trait Behind: Send + Sync + 'static {
+    /// Does it provide the buffers?
+    fn is_master(&self) -> bool;
+    /// What serves one channel, whose domain this is.
+    fn serve(&self, kind: Kind, domain: &Domain) -> Result<Served, Code>;
+}
+
+/// What serves one channel.
+pub struct Served {
+    pub(crate) store: Arc<dyn Store>,
+    /// Whose buffers go to the client.
+    pub(crate) lane: Option<LaneGuard>,
+}
+
+impl std::fmt::Debug for Served {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Served({:?})", self.store)
+    }
+}
+
+/// Ends the lane when its client is gone.
+#[derive(Debug)]
+pub(crate) struct LaneGuard(pub(crate) Arc<Lane>);
+
+impl Drop for LaneGuard {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+/// A store that works on its clients' buffers.
+#[derive(Debug)]
+pub struct Direct(pub Arc<dyn Store>);
+
+impl Behind for Direct {
+    fn is_master(&self) -> bool {
+        false
+    }
+
+    fn serve(&self, _: Kind, _: &Domain) -> Result<Served, Code> {
+        Ok(Served {
+            store: Arc::clone(&self.0),
+            lane: None,
+        })
+    }
+}
+
+/// A server elsewhere: each client's channel has its own to it.
+#[derive(Debug)]
+pub struct Forwarding {
+    server: Endpoint,
+    cache: Option<Arc<Cache>>,
+    safety: Arc<remote::Safety>,
+}
+
+impl Forwarding {
+    /// To this server, with this cache in front.
+    #[must_use]
+    pub fn new(server: &Endpoint, cache: Option<&Arc<Cache>>) -> Forwarding {
+        Forwarding {
+            server: server.clone(),
+            cache: cache.map(Arc::clone),
+            safety: Arc::default(),
+        }
+    }
+
+    /// As a store of this process, over channels of its own.
+    #[must_use]
+    pub fn store(&self) -> Arc<dyn Store> {
+        let remote = remote::Remote::sharing(&self.server, &self.safety);
+        match &self.cache {
+            Some(cache) => Arc::new(Cached::new(cache, remote)),
+            None => Arc::new(remote),
+        }
+    }
+}
+
+impl Behind for Forwarding {
+    fn is_master(&self) -> bool {
+        true
+    }
+
+    fn serve(&self, kind: Kind, domain: &Domain) -> Result<Served, Code> {
+        let lane = remote::lane_in(kind, &self.server, domain, &self.safety);
+        let guard = LaneGuard(Arc::clone(&lane));
+        Ok(Served {
+            store: match &self.cache {
+                Some(cache) => Arc::new(Cached::new(cache, lane)),
+                None => lane,
+            },
+            lane: Some(guard),
+        })
+    }
+}
+
+/// A service at an address. Dropping it ends it, and its clients' channels.
+#[derive(Debug)]
+pub struct Front {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Front {
+    /// Begins to serve; an error if the address cannot be had.
+    pub fn start(at: &Endpoint, behind: Arc<dyn Behind>) -> Result<Front, Code> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let fences = Arc::new(Fences::default());
+        let mut front = Front {
+            stop: Arc::clone(&stop),
+            threads: Vec::new(),
+        };
+        for kind in Kind::ALL {
+            let first = door(at, kind, &*behind)?;
+            let shared = (at.clone(), Arc::clone(&behind), Arc::clone(&stop));
+            let fences = Arc::clone(&fences);
+            let thread = std::thread::Builder::new().name("block-door".into());
+            let thread = thread.spawn(move || {
+                let (at, behind, stop) = shared;
+                admit(&at, kind, &behind, &stop, &fences, first);
+            });
+            front.threads.push(thread.map_err(|_| Code::System)?);
+        }
+        Ok(front)
+    }
+}
+
+impl Drop for Front {
+    fn drop(&mut self) {
+        // Ordering: release, partner: the threads' acquire loads.
+        self.stop.store(true, Ordering::Release);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A channel that waits for somebody.
+fn door(at: &Endpoint, kind: Kind, behind: &dyn Behind) -> Result<(Domain, Channel), Code> {
+    let domain = at.domain();
+    let mut pools = 0;
+    let options = EndOptions::new(at.trust())
+        .meta_bytes(crate::wire::META_BYTES)
+        .role(match behind.is_master() {
+            true => Role::Master,
+            false => Role::Slave,
+        })
+        .accept(move |info: &PoolInfo| {
+            let bytes = u64::from(info.buffers).checked_mul(info.buffer_bytes);
+            pools += 1;
+            match bytes.is_some_and(|bytes| bytes <= MAX_POOL_BYTES) && pools <= MAX_POOLS {
+                true => Ok(()),
+                false => Err(Code::PoolVeto),
+            }
+        });
+    let direction = match kind {
+        Kind::Read => Direction::Source,
+        Kind::Write => Direction::Sink,
+    };
+    let channel = domain.create(&at.channel(kind), direction, options)?;
+    Ok((domain, channel))
+}
+
+/// Lets clients in until the end.
+fn admit(
+    at: &Endpoint,
+    kind: Kind,
+    behind: &Arc<dyn Behind>,
+    stop: &Arc<AtomicBool>,
+    fences: &Arc<Fences>,
+    first: (Domain, Channel),
+) {
+    let mut clients: Vec<JoinHandle<()>> = Vec::new();
+    let mut next = Some(first);
+    // Ordering: acquire, partner: the front's end.
+    while !stop.load(Ordering::Acquire) {
+        clients.retain(|client| !client.is_finished());
+        let (domain, channel) = match next.take().map_or_else(|| door(at, kind, &**behind), Ok) {
+            Ok(door) => door,
+            Err(code) => {
+                tracing::warn!("{at}: {code}; trying again");
+                std::thread::sleep(ROUND);
+                continue;
+            }
+        };
+        let bound = loop {
+            if stop.load(Ordering::Acquire) {
+                break false;
+            }
+            match channel.wait_event(ROUND) {
+                Ok(Some(Event::Bound(Ok(_)))) => break true,
+                Ok(_) => {}
+                Err(code) => {
+                    tracing::warn!("{at}: {code}");
+                    break false;
+                }
+            }
+        };
+        if !bound {
+            continue;
+        }
+        let (behind, stop) = (Arc::clone(behind), Arc::clone(stop));
+        let fences = Arc::clone(fences);
+        let thread = std::thread::Builder::new().name("block-client".into());
+        let thread = thread.spawn(move || {
+            let ended = behind
+                .serve(kind, &domain)
+                .and_then(|served| Session::new(kind, channel, served, fences).run(&stop));
+            tracing::debug!("a client's channel is over: {ended:?}");
+        });
+        match thread {
+            Ok(thread) => clients.push(thread),
+            Err(error) => tracing::error!("no thread for a client: {error}"),
+        }
+    }
+    for client in clients {
+        let _ = client.join();
+    }
+}

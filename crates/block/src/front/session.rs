@@ -1,0 +1,240 @@
+//! One client's channel: takes questions, answers each with the buffer that it came with.
+
+use super::{ROUND, Served};
+use crate::data::Lent;
+use crate::remote::give;
+use crate::wire::{self, Ask, Say, VERSION};
+use crate::{Data, Fault, Job, Kind, Op, Store};
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use tranship_bulk::{Buffer, Channel, Code, Event};
+
+/// Whether a channel may still begin anything. Held while it begins something.
+type Fence = Arc<Mutex<bool>>;
+
+/// The newest channel of each client's session. When a client comes back, nothing that waits in its former channel is
+/// begun any more: it asks again, and a late first write must not come after what was written since.
+#[derive(Debug, Default)]
+pub(super) struct Fences(Mutex<HashMap<u64, Fence>>);
+
+impl Fences {
+    /// This channel is the session's now; the former one begins nothing any more.
+    fn replace(&self, session: u64, fence: &Fence) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let former = all.insert(session, Arc::clone(fence));
+        if let Some(former) = former.filter(|former| !Arc::ptr_eq(former, fence)) {
+            *former.lock().unwrap_or_else(PoisonError::into_inner) = false;
+        }
+    }
+
+    fn forget(&self, session: u64, fence: &Fence) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.get(&session).is_some_and(|now| Arc::ptr_eq(now, fence)) {
+            all.remove(&session);
+        }
+    }
+}
+
+/// What answers are given through, also by the store's threads.
+struct Answers {
+    kind: Kind,
+    channel: Channel,
+    /// For which there was no room.
+    late: Mutex<VecDeque<(Buffer, Say)>>,
+}
+
+impl Answers {
+    fn give(&self, buffer: Buffer, say: Say) {
+        let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+        if !late.is_empty() {
+            return late.push_back((buffer, say));
+        }
+        match give(self.kind, &self.channel, buffer, &say) {
+            Err(refused) if refused.code == Code::Full => late.push_back((refused.back, say)),
+            // Nobody is there for it any more; the buffer goes with the channel.
+            _ => {}
+        }
+    }
+
+    fn give_late(&self) {
+        let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Some((buffer, say)) = late.pop_front() {
+            match give(self.kind, &self.channel, buffer, &say) {
+                Err(refused) if refused.code == Code::Full => {
+                    return late.push_front((refused.back, say));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// One client's channel.
+pub(super) struct Session {
+    kind: Kind,
+    served: Served,
+    answers: Arc<Answers>,
+    fences: Arc<Fences>,
+    fence: Fence,
+    session: Option<u64>,
+    /// Of a hello that waits until the store knows itself.
+    hello: Option<Buffer>,
+}
+
+impl Session {
+    pub(super) fn new(
+        kind: Kind,
+        channel: Channel,
+        served: Served,
+        fences: Arc<Fences>,
+    ) -> Session {
+        let answers = Answers {
+            kind,
+            channel,
+            late: Mutex::default(),
+        };
+        Session {
+            kind,
+            served,
+            answers: Arc::new(answers),
+            fences,
+            fence: Arc::new(Mutex::new(true)),
+            session: None,
+            hello: None,
+        }
+    }
+
+    /// Serves until the channel is over.
+    pub(super) fn run(mut self, stop: &AtomicBool) -> Result<(), Code> {
+        let ended = self.provide(stop).and_then(|()| self.attend(stop));
+        self.answers.channel.abandon();
+        if let Some(session) = self.session {
+            self.fences.forget(session, &self.fence);
+        }
+        ended
+    }
+
+    /// As the master: the pools, and then their buffers.
+    fn provide(&self, stop: &AtomicBool) -> Result<(), Code> {
+        let Some(lane) = &self.served.lane else {
+            return Ok(());
+        };
+        let channel = &self.answers.channel;
+        for pool in lane.0.pools()? {
+            let asked = channel.assign(pool.info().id)?;
+            while asked.result().is_none() {
+                let ended = matches!(
+                    channel.wait_event(ROUND)?,
+                    Some(Event::Gone(_) | Event::Closed)
+                );
+                if ended || stop.load(Ordering::Acquire) {
+                    return Err(Code::PeerGone);
+                }
+            }
+            asked.result().unwrap_or(Err(Code::PeerGone))?;
+        }
+        for buffer in lane.0.lend() {
+            self.answers.give(buffer, Say::Credit);
+        }
+        Ok(())
+    }
+
+    fn attend(&mut self, stop: &AtomicBool) -> Result<(), Code> {
+        let channel = self.answers.channel.clone();
+        // Ordering: acquire, partner: the front's end.
+        while !stop.load(Ordering::Acquire) {
+            let mut next = channel.wait_event(ROUND)?;
+            while let Some(event) = next {
+                match event {
+                    Event::Moved(buffer, meta) | Event::Passed(buffer, meta) => {
+                        self.asked(buffer, &meta)?;
+                    }
+                    Event::Gone(_) | Event::Closed => return Ok(()),
+                    Event::Copied(..) => return Err(Code::PeerViolation),
+                    _ => {}
+                }
+                next = channel.poll_event()?;
+            }
+            self.served.store.kick();
+            self.welcome();
+            self.answers.give_late();
+        }
+        Ok(())
+    }
+
+    fn asked(&mut self, buffer: Buffer, meta: &[u8]) -> Result<(), Code> {
+        match wire::decode::<Ask>(meta) {
+            Some(Ask::Hello { version, session }) => {
+                if version != VERSION {
+                    self.answers.give(buffer, Say::Version(VERSION));
+                    return Ok(());
+                }
+                self.fences.replace(session, &self.fence);
+                self.session = Some(session);
+                self.hello = Some(buffer);
+                Ok(())
+            }
+            Some(Ask::Do(request)) => {
+                let fits = matches!(
+                    (self.kind, request.op),
+                    (Kind::Read, Op::Read)
+                        | (
+                            Kind::Write,
+                            Op::Write | Op::Flush | Op::Trim | Op::Zero { .. }
+                        )
+                );
+                // Whoever writes without checksums would have them checked by nobody.
+                let summed =
+                    request.op != Op::Write || request.len == 0 || !request.sums.is_empty();
+                if !fits || !summed || self.session.is_none() {
+                    self.answers.give(buffer, Say::Done(Err(Fault::Invalid)));
+                    return Ok(());
+                }
+                self.begin(request, buffer);
+                Ok(())
+            }
+            None => Err(Code::PeerViolation),
+        }
+    }
+
+    /// Answers a hello as soon as the store knows itself.
+    fn welcome(&mut self) {
+        if self
+            .served
+            .lane
+            .as_ref()
+            .is_some_and(|lane| !lane.0.is_known())
+        {
+            return;
+        }
+        let Some(buffer) = self.hello.take() else {
+            return;
+        };
+        let say = match self.served.store.info() {
+            Ok(info) => Say::Welcome(info),
+            Err(fault) => Say::Done(Err(fault)),
+        };
+        self.answers.give(buffer, say);
+    }
+
+    fn begin(&self, request: crate::Request, buffer: Buffer) {
+        let open = self.fence.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*open {
+            return;
+        }
+        let answers = Arc::clone(&self.answers);
+        self.served.store.submit(Job {
+            request,
+            data: Data::Bulk(Lent::new(buffer, None)),
+            done: Box::new(move |data, result| {
+                if let Data::Bulk(lent) = data
+                    && let (Some(buffer), _) = lent.take()
+                {
+                    answers.give(buffer, Say::Done(result));
+                }
+            }),
+        });
+        drop(open);
+    }
+}

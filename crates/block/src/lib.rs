@@ -1,0 +1,40 @@
+//! A block service over bulk channels: the application of "Bulk Transfer over Shared Memory" (chapter 7), for real disks.
+//!
+//! * [`Store`]: where blocks are. [`Disk`] is a file or a device, [`Remote`] a server's blocks over channels, [`Cached`]
+//!   either of them with a cache in front.
+//! * [`front`]: what serves a store over channels, to any number of clients.
+//! * [`nbd`]: what serves it to programs that speak the NBD protocol.
+//!
+//! A server is a disk behind a front; the proxy of a machine is a remote store, cached, behind both fronts.
+//!
+//! NOT here: buffers, their ownership, and how they travel (`bulk`); file systems; the command line (`cli`).
+
+#![deny(unsafe_code)]
+
+mod blocking;
+mod cache;
+mod data;
+mod disk;
+mod endpoint;
+mod fault;
+pub mod front;
+pub mod nbd;
+mod remote;
+mod store;
+mod sum;
+mod wire;
+
+pub use blocking::Blocking;
+pub use cache::{Cache, Cached};
+pub use data::Data;
+pub use disk::{Access, Disk, DiskOptions, OpenError};
+pub use endpoint::{Endpoint, Kind};
+pub use fault::Fault;
+pub use remote::{Lane, Remote};
+pub use store::{Done, Info, Job, Op, Request, Store};
+pub use sum::{BLOCK_BYTES, sums};
+
+/// What the documentation shows must run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/block.md")]
+struct Documentation;

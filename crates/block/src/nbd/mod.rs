@@ -1,0 +1,170 @@
+//! Serves a store to programs that speak the NBD protocol: fixed newstyle, over Unix and TCP sockets, without TLS.
+//!
+//! Reads, writes, flush, FUA, trim, zeroes, structured replies, block sizes, any number of connections. A client that
+//! breaks the protocol loses its connection and nothing else.
+
+mod handshake;
+mod replies;
+mod stream;
+mod transmit;
+mod wire;
+
+pub use stream::Address;
+
+use crate::Store;
+use replies::Replies;
+use std::collections::HashMap;
+use std::io::{self, ErrorKind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use stream::{Listener, Stream};
+
+/// The most connections at a time; whoever comes then is sent away.
+const MAX_CLIENTS: usize = 256;
+/// The longest single wait.
+const ROUND: Duration = Duration::from_millis(100);
+
+/// An export at an address. Dropping it ends it, and its clients' connections.
+#[derive(Debug)]
+pub struct Export {
+    shared: Arc<Shared>,
+    address: Address,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    store: Arc<dyn Store>,
+    name: String,
+    stop: AtomicBool,
+    /// To end them with.
+    clients: Mutex<HashMap<u64, Arc<Replies>>>,
+}
+
+impl Export {
+    /// Begins to serve the store under a name; the empty name is always an export's, too. The store is asked what
+    /// there is only when the first client comes.
+    pub fn start(at: &Address, name: &str, store: Arc<dyn Store>) -> io::Result<Export> {
+        let listener = Listener::new(at)?;
+        let address = listener.address(at);
+        let shared = Arc::new(Shared {
+            store,
+            name: name.to_owned(),
+            stop: AtomicBool::new(false),
+            clients: Mutex::default(),
+        });
+        let own = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("nbd-door".into());
+        let thread = thread.spawn(move || admit(&own, &listener))?;
+        Ok(Export {
+            shared,
+            address,
+            thread: Some(thread),
+        })
+    }
+
+    /// Where it is, with the port's number.
+    #[must_use]
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+}
+
+impl Drop for Export {
+    fn drop(&mut self) {
+        // Ordering: release, partner: the threads' acquire loads.
+        self.shared.stop.store(true, Ordering::Release);
+        self.shared.lock().values().for_each(|client| client.cut());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        if let Address::Unix(path) = &self.address {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Arc<Replies>>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Lets clients in until the end.
+fn admit(shared: &Arc<Shared>, listener: &Listener) {
+    let limit = rustix::event::Timespec {
+        tv_sec: 0,
+        tv_nsec: i64::from(ROUND.subsec_nanos()),
+    };
+    let mut number = 0;
+    // Ordering: acquire, partner: the export's end.
+    while !shared.stop.load(Ordering::Acquire) {
+        let mut wait = [rustix::event::PollFd::new(
+            listener,
+            rustix::event::PollFlags::IN,
+        )];
+        // Whatever it says, the next look decides.
+        let _ = rustix::event::poll(&mut wait, Some(&limit));
+        let stream = match listener.accept() {
+            Ok(stream) => stream,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
+            Err(error) => {
+                tracing::warn!("a client cannot be let in: {error}");
+                std::thread::sleep(ROUND);
+                continue;
+            }
+        };
+        number += 1;
+        if let Err(error) = begin(shared, number, stream) {
+            tracing::warn!("a client cannot be served: {error}");
+        }
+    }
+}
+
+fn begin(shared: &Arc<Shared>, number: u64, stream: Stream) -> io::Result<()> {
+    let replies = Arc::new(Replies::new(stream.try_clone()?));
+    let mut clients = shared.lock();
+    if clients.len() >= MAX_CLIENTS {
+        return Err(io::Error::other(format!("{MAX_CLIENTS} are here already")));
+    }
+    clients.insert(number, Arc::clone(&replies));
+    drop(clients);
+    let own = Arc::clone(shared);
+    let thread = std::thread::Builder::new().name("nbd-client".into());
+    let thread = thread.spawn(move || {
+        if let Err(error) = serve(&own, stream, &replies) {
+            tracing::info!("a client is gone: {error}");
+        }
+        replies.drain();
+        replies.finish();
+        replies.cut();
+        own.lock().remove(&number);
+    });
+    if let Err(error) = thread {
+        shared.lock().remove(&number);
+        return Err(error);
+    }
+    Ok(())
+}
+
+fn serve(shared: &Shared, mut stream: Stream, replies: &Arc<Replies>) -> io::Result<()> {
+    let gone = |_| io::Error::from(ErrorKind::NotConnected);
+    let info = shared.store.info().map_err(gone)?;
+    let Some(agreed) = handshake::shake(&mut stream, &shared.name, &info)? else {
+        return Ok(());
+    };
+    let writer = Arc::clone(replies);
+    let thread = std::thread::Builder::new().name("nbd-replies".into());
+    thread.spawn(move || writer.write())?;
+    let client = transmit::Client {
+        store: Arc::clone(&shared.store),
+        info,
+        agreed,
+        replies: Arc::clone(replies),
+    };
+    let served = client.serve(stream);
+    shared.store.kick();
+    served
+}

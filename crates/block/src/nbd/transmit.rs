@@ -1,0 +1,297 @@
+//! The transmission phase: requests become jobs of the store, many at a time.
+
+use super::handshake::Agreed;
+use super::replies::Replies;
+use super::stream::Stream;
+use super::wire::{self, Command, MAX_BYTES, REQUEST_BYTES};
+use crate::{Data, Done, Fault, Info, Job, Op, Request, Store, sum};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// How often bytes that were damaged on their way are read again.
+const ATTEMPTS: u32 = 3;
+
+/// One client.
+pub(super) struct Client {
+    pub store: Arc<dyn Store>,
+    pub info: Info,
+    pub agreed: Agreed,
+    pub replies: Arc<Replies>,
+}
+
+/// A request that may be several jobs: answered when the last is done.
+struct Whole {
+    replies: Arc<Replies>,
+    cookie: u64,
+    offset: u64,
+    charged: usize,
+    left: AtomicUsize,
+    fault: Mutex<Option<Fault>>,
+    reply: Reply,
+}
+
+/// How it is answered.
+enum Reply {
+    /// With a result.
+    Simple,
+    /// With a result and the bytes, which are gathered here behind the reply's head.
+    Bytes(Mutex<Vec<u8>>),
+    /// With chunks, as they come.
+    Chunks,
+}
+
+impl Client {
+    /// Serves until the client goes; an error is a client that broke the protocol, or its connection.
+    pub(super) fn serve(&self, stream: Stream) -> io::Result<()> {
+        let mut from = BufReader::with_capacity(64 << 10, stream);
+        loop {
+            if from.buffer().len() < REQUEST_BYTES {
+                self.store.kick();
+                if from.fill_buf()?.is_empty() {
+                    return Ok(());
+                }
+            }
+            let mut bytes = [0; REQUEST_BYTES];
+            from.read_exact(&mut bytes)?;
+            let request = wire::Request::decode(&bytes);
+            let request = request.ok_or_else(|| broken("no request"))?;
+            if request.command == Command::Disconnect {
+                self.store.kick();
+                return Ok(());
+            }
+            self.one(&request, &mut from)?;
+        }
+    }
+
+    fn one(&self, request: &wire::Request, from: &mut impl Read) -> io::Result<()> {
+        let with_bytes = matches!(request.command, Command::Read | Command::Write);
+        let charged = if with_bytes { request.len as usize } else { 0 };
+        if request.command == Command::Write && request.len > MAX_BYTES {
+            return Err(broken("a write that is too long"));
+        }
+        self.store.kick();
+        if !self.replies.begin(charged) {
+            self.replies.end(charged);
+            return Err(ErrorKind::BrokenPipe.into());
+        }
+        let reply = match (request.command, self.agreed.structured) {
+            (Command::Read, true) => Reply::Chunks,
+            (Command::Read, false) if request.len <= MAX_BYTES => {
+                let room = vec![0; wire::SIMPLE_BYTES + request.len as usize];
+                Reply::Bytes(Mutex::new(room))
+            }
+            _ => Reply::Simple,
+        };
+        let whole = Arc::new(Whole {
+            replies: Arc::clone(&self.replies),
+            cookie: request.cookie,
+            offset: request.offset,
+            charged,
+            // This function's own part.
+            left: AtomicUsize::new(1),
+            fault: Mutex::new(None),
+            reply,
+        });
+        let result = match self.check(request) {
+            Ok(op) => self.begin(&whole, request, op, from)?,
+            Err(fault) => {
+                if request.command == Command::Write {
+                    skip(from, request.len as usize)?;
+                }
+                Err(fault)
+            }
+        };
+        whole.part(result);
+        Ok(())
+    }
+
+    fn check(&self, request: &wire::Request) -> Result<Op, Fault> {
+        let op = match request.command {
+            Command::Read => Op::Read,
+            Command::Write => Op::Write,
+            Command::Flush => Op::Flush,
+            Command::Trim => Op::Trim,
+            Command::Zero => Op::Zero {
+                punch: !request.keep_space,
+            },
+            Command::Disconnect | Command::Other(_) => return Err(Fault::Invalid),
+        };
+        if request.strange || op == Op::Read && request.len > MAX_BYTES {
+            return Err(Fault::Invalid);
+        }
+        if op == Op::Flush && (request.offset, request.len) != (0, 0) {
+            return Err(Fault::Invalid);
+        }
+        Request::new(op, request.offset, request.len).check(&self.info)?;
+        Ok(op)
+    }
+
+    /// Begins all jobs of a request. An error of the outer kind is one of the connection.
+    fn begin(
+        &self,
+        whole: &Arc<Whole>,
+        asked: &wire::Request,
+        op: Op,
+        from: &mut impl Read,
+    ) -> io::Result<Result<(), Fault>> {
+        let mut request = Request::new(op, asked.offset, asked.len);
+        request.durable = asked.durable;
+        if !matches!(op, Op::Read | Op::Write) {
+            self.submit(whole, request, Data::None);
+            return Ok(Ok(()));
+        }
+        let len = asked.len as usize;
+        let mut at = 0;
+        while at < len {
+            let piece = self.store.piece(len - at);
+            let mut data = match self.store.data(op, piece) {
+                Ok(data) => data,
+                Err(fault) => {
+                    if op == Op::Write {
+                        skip(from, len - at)?;
+                    }
+                    return Ok(Err(fault));
+                }
+            };
+            let mut part = request.clone();
+            part.offset += at as u64;
+            part.len = u32::try_from(piece).unwrap_or(0);
+            if op == Op::Write {
+                if let Err(error) = data.fill_from(from, piece) {
+                    // What is under way already is answered into the void.
+                    whole.part(Err(Fault::Gone));
+                    return Err(error);
+                }
+                if self.store.is_checked() {
+                    match sum::sums_of(part.offset, &data, piece) {
+                        Ok(sums) => part.sums = sums,
+                        Err(fault) => {
+                            skip(from, len - at - piece)?;
+                            return Ok(Err(fault));
+                        }
+                    }
+                }
+            }
+            match op {
+                Op::Read => read(
+                    Arc::clone(&self.store),
+                    Arc::clone(whole),
+                    part,
+                    data,
+                    ATTEMPTS,
+                ),
+                _ => self.submit(whole, part, data),
+            }
+            at += piece;
+        }
+        Ok(Ok(()))
+    }
+
+    fn submit(&self, whole: &Arc<Whole>, request: Request, data: Data) {
+        whole.left.fetch_add(1, Ordering::AcqRel);
+        let whole = Arc::clone(whole);
+        let done: Done = Box::new(move |data, result| {
+            drop(data);
+            whole.part(result.map(drop));
+        });
+        self.store.submit(Job {
+            request,
+            data,
+            done,
+        });
+    }
+}
+
+/// Reads a part of a request, and again if it was damaged.
+fn read(store: Arc<dyn Store>, whole: Arc<Whole>, request: Request, data: Data, attempts: u32) {
+    whole.left.fetch_add(1, Ordering::AcqRel);
+    let asked = request.clone();
+    let own = Arc::clone(&store);
+    let done: Done = Box::new(move |data, result| {
+        let checked = own.is_checked();
+        let taken = result.and_then(|sums| whole.take(&asked, &data, checked.then_some(&sums)));
+        if matches!(taken, Err(Fault::Corrupt(_))) && attempts > 1 {
+            read(
+                Arc::clone(&own),
+                Arc::clone(&whole),
+                asked,
+                data,
+                attempts - 1,
+            );
+            own.kick();
+            return whole.part(Ok(()));
+        }
+        drop(data);
+        whole.part(taken);
+    });
+    store.submit(Job {
+        request,
+        data,
+        done,
+    });
+}
+
+impl Whole {
+    /// Takes what was read, as it will be sent, and looks at just that.
+    fn take(&self, part: &Request, data: &Data, sums: Option<&Vec<u32>>) -> Result<(), Fault> {
+        let len = part.len as usize;
+        let check = |bytes: &[u8]| match sums {
+            Some(sums) => sum::check(part.offset, bytes, sums),
+            None => Ok(()),
+        };
+        match &self.reply {
+            Reply::Simple => Err(Fault::Invalid),
+            Reply::Bytes(whole) => {
+                let at = wire::SIMPLE_BYTES
+                    + usize::try_from(part.offset - self.offset).map_err(|_| Fault::Invalid)?;
+                let mut whole = whole.lock().unwrap_or_else(PoisonError::into_inner);
+                let place = whole.get_mut(at..at + len).ok_or(Fault::Invalid)?;
+                data.read(0, place)?;
+                check(place)
+            }
+            Reply::Chunks => {
+                let mut chunk = wire::data_head(self.cookie, false, part.offset, len);
+                chunk.resize(wire::DATA_HEAD_BYTES + len, 0);
+                data.read(0, &mut chunk[wire::DATA_HEAD_BYTES..])?;
+                check(&chunk[wire::DATA_HEAD_BYTES..])?;
+                self.replies.give(chunk);
+                Ok(())
+            }
+        }
+    }
+
+    /// A part is done; with the last of them the request is.
+    fn part(&self, result: Result<(), Fault>) {
+        let mut fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
+        *fault = fault.or(result.err());
+        let result = fault.map_or(Ok(()), Err);
+        drop(fault);
+        // Ordering: acquire and release: the last sees what the others left.
+        if self.left.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return;
+        }
+        match &self.reply {
+            Reply::Chunks => self.replies.give(wire::end_chunk(self.cookie, result)),
+            Reply::Bytes(whole) if result.is_ok() => {
+                let mut whole = whole.lock().unwrap_or_else(PoisonError::into_inner);
+                whole[..wire::SIMPLE_BYTES].copy_from_slice(&wire::simple(self.cookie, result));
+                self.replies.give(std::mem::take(&mut whole));
+            }
+            _ => self.replies.give(wire::simple(self.cookie, result)),
+        }
+        self.replies.end(self.charged);
+    }
+}
+
+fn broken(what: &str) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, what)
+}
+
+fn skip(from: &mut impl Read, len: usize) -> io::Result<()> {
+    let gone = io::copy(&mut from.take(len as u64), &mut io::sink())?;
+    match gone == len as u64 {
+        true => Ok(()),
+        false => Err(ErrorKind::UnexpectedEof.into()),
+    }
+}

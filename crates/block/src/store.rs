@@ -1,0 +1,128 @@
+//! What every place where blocks are can do.
+
+use crate::{Data, Fault};
+use serde::{Deserialize, Serialize};
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// What a store says about itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Info {
+    /// Length, bytes.
+    pub size: u64,
+    /// Are all writes refused?
+    pub read_only: bool,
+    /// Which run of the kernel holds what was written and not flushed.
+    pub boot: u128,
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Op {
+    /// Fills the data.
+    Read,
+    /// Stores the data.
+    Write,
+    /// Everything that was written and acknowledged before is on the disk when this is acknowledged.
+    Flush,
+    /// The bytes are not needed any more; what they are then is not said.
+    Trim,
+    /// The bytes are zero afterwards; with `punch` the space may be given up.
+    Zero { punch: bool },
+}
+
+/// A request.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Request {
+    pub op: Op,
+    /// Where, bytes from the beginning; 0 for a flush.
+    pub offset: u64,
+    /// How many bytes; 0 for a flush.
+    pub len: u32,
+    /// On the disk when it is acknowledged.
+    pub durable: bool,
+    /// Of a write: the checksums of its pieces, or none where data goes through no other process.
+    pub sums: Vec<u32>,
+}
+
+impl Request {
+    /// A request without checksums that is not durable by itself.
+    #[must_use]
+    pub fn new(op: Op, offset: u64, len: u32) -> Request {
+        Request {
+            op,
+            offset,
+            len,
+            durable: false,
+            sums: Vec::new(),
+        }
+    }
+
+    /// May it be done on such a store?
+    pub fn check(&self, info: &Info) -> Result<(), Fault> {
+        let writes = !matches!(self.op, Op::Read | Op::Flush);
+        let (offset, len, size) = (self.offset, u64::from(self.len), info.size);
+        match self.offset.checked_add(len) {
+            Some(end) if end <= size => {}
+            _ => return Err(Fault::Bounds { offset, len, size }),
+        }
+        match writes && info.read_only {
+            true => Err(Fault::ReadOnly),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Called once, on any thread, with the data that came with the job. It must not block. Of a read: the checksums.
+pub type Done = Box<dyn FnOnce(Data, Result<Vec<u32>, Fault>) + Send>;
+
+/// A request with its memory and what follows it.
+pub struct Job {
+    pub request: Request,
+    /// Of a read and a write: at least `len` bytes.
+    pub data: Data,
+    pub done: Done,
+}
+
+impl Debug for Job {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Job({:?})", self.request)
+    }
+}
+
+/// Where blocks are. Jobs run at the same time and end in any order; writes that overlap leave one of them.
+pub trait Store: Send + Sync + Debug {
+    /// What there is. Blocks until a server has been reached.
+    fn info(&self) -> Result<Info, Fault>;
+    /// Is the data checked on its way, so that whoever writes gives checksums and whoever reads looks at them?
+    fn is_checked(&self) -> bool;
+    /// Memory for a read or a write of at most `len` bytes. Blocks while all is in use.
+    fn data(&self, op: Op, len: usize) -> Result<Data, Fault>;
+    /// How many of `len` bytes go into one request best.
+    fn piece(&self, len: usize) -> usize;
+    /// Begins a job. Does not block for the job; it may begin only with the next `kick`.
+    fn submit(&self, job: Job);
+    /// Begins what was submitted.
+    fn kick(&self);
+}
+
+impl<S: Store + ?Sized> Store for Arc<S> {
+    fn info(&self) -> Result<Info, Fault> {
+        (**self).info()
+    }
+    fn is_checked(&self) -> bool {
+        (**self).is_checked()
+    }
+    fn data(&self, op: Op, len: usize) -> Result<Data, Fault> {
+        (**self).data(op, len)
+    }
+    fn piece(&self, len: usize) -> usize {
+        (**self).piece(len)
+    }
+    fn submit(&self, job: Job) {
+        (**self).submit(job);
+    }
+    fn kick(&self) {
+        (**self).kick();
+    }
+}

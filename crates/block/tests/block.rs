@@ -1,0 +1,8 @@
+//! Stores against a byte array: random operations on the disk itself, over channels, through a proxy, through its cache.
+
+#[path = "block/kit.rs"]
+mod kit;
+#[path = "block/model.rs"]
+mod model;
+#[path = "block/rules.rs"]
+mod rules;

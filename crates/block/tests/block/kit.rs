@@ -1,0 +1,93 @@
+//! Services in this process.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use tempfile::TempDir;
+use tranship_block::front::{Direct, Forwarding, Front};
+use tranship_block::{Access, Cache, Cached, Disk, DiskOptions, Endpoint, Remote, Store};
+use tranship_bulk::Trust;
+use tranship_testkit::Watchdog;
+
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+pub fn watchdog() -> Watchdog {
+    Watchdog::new(PATIENCE)
+}
+
+/// An address that nobody else has.
+pub fn endpoint(scheme: &str, trust: Trust) -> Endpoint {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("{scheme}:block-test-{}-{count}", std::process::id());
+    Endpoint::new(&name, trust)
+}
+
+/// A file of its own, on the file system of the build folder: those of `/tmp` are often in memory.
+pub struct File {
+    _dir: TempDir,
+    pub path: PathBuf,
+}
+
+pub fn file() -> File {
+    let near = std::env::current_exe().expect("this test's path");
+    let near = near.parent().expect("a folder");
+    let dir = tempfile::tempdir_in(near).expect("a folder");
+    let path = dir.path().join("disk");
+    File { _dir: dir, path }
+}
+
+pub fn disk(file: &File, size: u64, access: Access, threads: bool) -> Arc<Disk> {
+    let options = DiskOptions {
+        size: Some(size),
+        access,
+        threads,
+        ..DiskOptions::default()
+    };
+    Disk::open(&file.path, &options).expect("a disk")
+}
+
+/// A served disk.
+pub struct Service {
+    pub at: Endpoint,
+    pub front: Option<Front>,
+    file: File,
+}
+
+impl Service {
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+}
+
+pub fn serve(scheme: &str, trust: Trust, size: u64) -> Service {
+    let file = file();
+    let disk = disk(&file, size, Access::Auto, false);
+    let at = endpoint(scheme, trust);
+    let front = Front::start(&at, Arc::new(Direct(disk))).expect("a front");
+    Service {
+        at,
+        front: Some(front),
+        file,
+    }
+}
+
+/// A proxy for local clients.
+pub fn proxy(server: &Endpoint, scheme: &str, cache: Option<&Arc<Cache>>) -> (Endpoint, Front) {
+    let at = endpoint(scheme, server.trust());
+    let behind = Forwarding::new(server, cache);
+    let front = Front::start(&at, Arc::new(behind)).expect("a front");
+    (at, front)
+}
+
+pub fn connect(at: &Endpoint) -> Remote {
+    let remote = Remote::new(at);
+    remote.wait(PATIENCE).expect("the server");
+    remote
+}
+
+#[allow(dead_code)]
+pub fn cached(at: &Endpoint, bytes: u64) -> impl Store {
+    Cached::new(&Cache::new(bytes), connect(at))
+}

@@ -1,0 +1,165 @@
+//! Random operations against a byte array.
+
+use crate::kit;
+use tranship_block::{Access, Blocking, Cache, Store};
+use tranship_bulk::Trust;
+use tranship_testkit::Random;
+
+const SIZE: u64 = 1 << 20;
+
+/// Random places and lengths: whole blocks, parts of blocks, the end.
+fn range(random: &mut Random) -> (u64, usize) {
+    let longest = [1, 100, 4096, 20_000, 300_000][usize::try_from(random.below(5)).expect("small")];
+    let mut offset = random.below(SIZE);
+    let mut len = random.below(longest) + 1;
+    if random.one_in(2) {
+        (offset, len) = (offset & !4095, (len + 4095) & !4095);
+    }
+    let len = len.min(SIZE - offset);
+    (offset, usize::try_from(len).expect("small"))
+}
+
+fn bytes(random: &mut Random, len: usize) -> Vec<u8> {
+    let salt = random.next();
+    (0..len as u64)
+        .map(|n| (n.wrapping_mul(salt | 1) >> 29).to_le_bytes()[0])
+        .collect()
+}
+
+/// Runs `steps` operations, and compares everything at the end.
+fn run(name: &str, store: impl Store, steps: u32) {
+    let mut random = Random::printed(name);
+    let store = Blocking(store);
+    let mut model = vec![0; usize::try_from(SIZE).expect("small")];
+    for _ in 0..steps {
+        let (offset, len) = range(&mut random);
+        let at = usize::try_from(offset).expect("small");
+        let long = u32::try_from(len).expect("small");
+        match random.below(10) {
+            0..4 => {
+                let new = bytes(&mut random, len);
+                let durable = random.one_in(8);
+                store.write_at(offset, &new, durable).expect("writing");
+                model[at..at + len].copy_from_slice(&new);
+            }
+            4..8 => {
+                let mut read = vec![0xaa; len];
+                store.read_at(offset, &mut read).expect("reading");
+                assert!(read == model[at..at + len], "{len} bytes at {offset}");
+            }
+            8 => {
+                let punch = random.one_in(2);
+                store.zero(offset, long, punch).expect("writing zeroes");
+                model[at..at + len].fill(0);
+            }
+            _ if random.one_in(2) => store.flush().expect("flushing"),
+            _ => {
+                store.trim(offset, long).expect("trimming");
+                // What is there now may be anything: it is decided again.
+                store
+                    .write_at(offset, &model[at..at + len], false)
+                    .expect("writing");
+            }
+        }
+    }
+    let mut all = vec![0; model.len()];
+    store.read_at(0, &mut all).expect("reading all");
+    assert!(all == model, "the whole");
+}
+
+#[test]
+fn a_disk_without_the_page_cache() {
+    let _dog = kit::watchdog();
+    let file = kit::file();
+    run("direct", kit::disk(&file, SIZE, Access::Auto, false), 300);
+}
+
+#[test]
+fn a_disk_through_the_page_cache() {
+    let _dog = kit::watchdog();
+    let file = kit::file();
+    run(
+        "buffered",
+        kit::disk(&file, SIZE, Access::Buffered, false),
+        300,
+    );
+}
+
+#[test]
+fn a_disk_on_threads() {
+    let _dog = kit::watchdog();
+    let file = kit::file();
+    run("threads", kit::disk(&file, SIZE, Access::Auto, true), 300);
+}
+
+#[test]
+fn over_threads_of_one_process_at_every_level() {
+    let _dog = kit::watchdog();
+    for trust in [Trust::Full, Trust::Half, Trust::None] {
+        let service = kit::serve("local", trust, SIZE);
+        run("local", kit::connect(&service.at), 100);
+    }
+}
+
+#[test]
+fn over_shared_memory() {
+    let _dog = kit::watchdog();
+    let service = kit::serve("shm", Trust::Full, SIZE);
+    run("shm", kit::connect(&service.at), 200);
+}
+
+#[test]
+fn over_a_socket_that_carries_bytes() {
+    let _dog = kit::watchdog();
+    let service = kit::serve("copy", Trust::None, SIZE);
+    run("copy", kit::connect(&service.at), 100);
+}
+
+#[test]
+fn through_a_proxy_without_and_with_a_cache() {
+    let _dog = kit::watchdog();
+    // Shared memory on both sides; and a server elsewhere, whose bytes are carried.
+    for (server, trust) in [
+        ("shm", Trust::Full),
+        ("copy", Trust::Full),
+        ("shm", Trust::None),
+    ] {
+        let service = kit::serve(server, trust, SIZE);
+        let (at, _front) = kit::proxy(&service.at, "shm", None);
+        run("proxy", kit::connect(&at), 100);
+        // A quarter of the blocks: most are thrown out.
+        let cache = Cache::new(SIZE / 4);
+        let (at, _front) = kit::proxy(&service.at, "shm", Some(&cache));
+        let all = u32::try_from(SIZE).expect("small");
+        Blocking(kit::connect(&at))
+            .zero(0, all, true)
+            .expect("zeroes");
+        run("cached proxy", kit::connect(&at), 200);
+        let (hits, misses) = cache.hits_and_misses();
+        assert!(hits > 0 && misses > 0, "{hits} hits, {misses} misses");
+    }
+}
+
+#[test]
+fn a_cache_that_holds_everything_asks_once() {
+    let _dog = kit::watchdog();
+    let service = kit::serve("local", Trust::Full, SIZE);
+    let cache = Cache::new(SIZE);
+    let store = Blocking(tranship_block::Cached::new(
+        &cache,
+        kit::connect(&service.at),
+    ));
+    let mut all = vec![0; usize::try_from(SIZE).expect("small")];
+    store.read_at(0, &mut all).expect("reading");
+    let (_, first) = cache.hits_and_misses();
+    store.read_at(0, &mut all).expect("reading");
+    let (_, second) = cache.hits_and_misses();
+    assert_eq!(first, second, "misses");
+    // What is written through is kept, too.
+    store.write_at(8192, &[7; 4096], false).expect("writing");
+    store.read_at(8192, &mut all[..4096]).expect("reading");
+    assert_eq!(
+        (cache.hits_and_misses().1, all[..4096] == [7; 4096]),
+        (second, true)
+    );
+}
