@@ -232,12 +232,12 @@ impl Lane {
                 question.buffer = free.find_map(Vec::pop);
             }
             match self.ask_one(state, &channel, question) {
-                Ok(()) => {}
-                Err((back, None | Some(Code::Full | Code::PeerGone | Code::ChannelState))) => {
+                None => {}
+                Some((back, None | Some(Code::Full | Code::PeerGone | Code::ChannelState))) => {
                     state.queue.push_front(back);
                     return;
                 }
-                Err((refused, Some(code))) => state.refused.push((refused, code)),
+                Some((refused, Some(code))) => state.refused.push((refused, code)),
             }
         }
     }
@@ -248,9 +248,9 @@ impl Lane {
         state: &mut State,
         channel: &Channel,
         mut question: Question,
-    ) -> Result<(), (Question, Option<Code>)> {
+    ) -> Option<(Question, Option<Code>)> {
         let Some(buffer) = question.buffer.take() else {
-            return Err((question, None));
+            return Some((question, None));
         };
         let place = (buffer.pool(), buffer.index());
         let meta = wire::encode(&question.ask);
@@ -261,11 +261,11 @@ impl Lane {
         match sent {
             Ok(_) => {
                 state.away.insert(place, question);
-                Ok(())
+                None
             }
             Err(refused) => {
                 question.buffer = Some(refused.back);
-                Err((question, Some(refused.code)))
+                Some((question, Some(refused.code)))
             }
         }
     }

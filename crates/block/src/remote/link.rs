@@ -166,8 +166,8 @@ impl Lane {
         let mut hello = self.question(&mut state, ask, Box::new(|_, _| {}));
         hello.buffer = Some(buffer);
         match self.ask_one(&mut state, &link.channel, hello) {
-            Ok(()) => link.greeted = true,
-            Err((hello, _)) => state.reserve = hello.buffer,
+            None => link.greeted = true,
+            Some((hello, _)) => state.reserve = hello.buffer,
         }
         Ok(())
     }

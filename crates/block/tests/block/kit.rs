@@ -1,13 +1,14 @@
 //! Services in this process.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tempfile::TempDir;
 use tranship_block::front::{Direct, Forwarding, Front};
 use tranship_block::{Access, Cache, Cached, Disk, DiskOptions, Endpoint, Remote, Store};
-use tranship_bulk::Trust;
+use tranship_bulk::{Domain, Trust};
+use tranship_core::Domain as Member;
 use tranship_testkit::Watchdog;
 
 pub const PATIENCE: Duration = Duration::from_secs(120);
@@ -20,8 +21,15 @@ pub fn watchdog() -> Watchdog {
 pub fn endpoint(scheme: &str, trust: Trust) -> Endpoint {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    let name = format!("{scheme}:block-test-{}-{count}", std::process::id());
-    Endpoint::new(&name, trust)
+    let name = format!("{scheme}:block-{}-{count}", std::process::id());
+    let member = manager();
+    Endpoint::new(&name, trust).with_domains(|| Domain::over(member).expect("a member"))
+}
+
+/// The manager of this process's tests: names of `shm:` are its.
+pub fn manager() -> &'static Member {
+    static MANAGER: OnceLock<Member> = OnceLock::new();
+    MANAGER.get_or_init(|| Member::embedded().expect("a manager"))
 }
 
 /// A file of its own, on the file system of the build folder: those of `/tmp` are often in memory.

@@ -97,7 +97,7 @@ fn over_threads_of_one_process_at_every_level() {
     let _dog = kit::watchdog();
     for trust in [Trust::Full, Trust::Half, Trust::None] {
         let service = kit::serve("local", trust, SIZE);
-        run("local", kit::connect(&service.at), 100);
+        run("local", kit::connect(&service.at), 60);
     }
 }
 
