@@ -128,7 +128,7 @@ fn files_that_cannot_be_served_are_refused() {
     let odd = Disk::open(&file.path, &DiskOptions::default()).expect("a disk");
     let odd = Blocking(odd);
     odd.write_at(4990, &[2; 10], false).expect("writing");
-    assert_eq!(odd.write_at(4991, &[2; 10], false).is_err(), true);
+    assert!(odd.write_at(4991, &[2; 10], false).is_err());
     drop(odd);
     assert_eq!(std::fs::metadata(&file.path).expect("there").len(), 5000);
     std::fs::write(&file.path, []).expect("a file");
