@@ -30,8 +30,9 @@ impl Pool {
     /// This buffer, if it is free: one that came back by itself when its holder died, with what was in it when it was
     /// sent. [`Code::AllocCount`] if it is not free.
     pub fn take(&self, index: u32) -> Result<Buffer, Code> {
-        self.domain.alloc_at(self.info.id, index)?;
-        Ok(Buffer::new(&self.domain, (self.info.id, index)))
+        let memory = self.domain.alloc_at(self.info.id, index)?;
+        let at = (self.info.id, index);
+        Ok(Buffer::new(&self.domain, at, Some(memory)))
     }
 
     /// How many buffers are free.

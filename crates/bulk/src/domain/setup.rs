@@ -180,12 +180,12 @@ impl Shared {
     }
 
     /// A certain buffer, if it is free.
-    pub(crate) fn alloc_at(&self, id: u64, index: u32) -> Result<(), Code> {
+    pub(crate) fn alloc_at(&self, id: u64, index: u32) -> Result<Arc<Memory>, Code> {
         let mut state = self.lock();
         let pool = state.pools.get_mut(&id).ok_or(Code::PoolInvalid)?;
         let place = pool.free.iter().position(|free| *free == index);
         pool.free.remove(place.ok_or(Code::AllocCount)?);
-        Ok(())
+        Ok(Arc::clone(&pool.memory))
     }
 }
 
