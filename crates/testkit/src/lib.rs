@@ -1,6 +1,6 @@
 //! Everything that tests with several real processes are made of: children that talk over a socket
 //! instead of sleeping, a watchdog, counts of what a process holds, weak and strong privileges,
-//! attempts to break isolation, containers, a system-call counter, payloads that show their own reuse.
+//! attempts to break isolation, containers, hosts with weather between them, a system-call counter, payloads that show their own reuse.
 //!
 //! NOT here: anything that the product runs, any knowledge of tranship's protocol (the tests bring it),
 //! speed measurements (`bench`).
@@ -26,6 +26,7 @@
 mod artifact;
 pub mod attack;
 pub mod container;
+pub mod lab;
 pub mod payload;
 pub mod peer;
 mod random;
