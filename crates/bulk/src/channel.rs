@@ -172,6 +172,12 @@ impl Channel {
         self.domain.abandon(self.id);
     }
 
+    /// In words, why the other end is gone, where the carrier knows more than that.
+    #[must_use]
+    pub fn why(&self) -> Option<String> {
+        self.domain.why(self.id)
+    }
+
     /// Takes at most one message; false: none was there.
     pub fn turn(&self) -> Result<bool, Code> {
         self.domain.turn(self.id)

@@ -165,6 +165,12 @@ impl Raw {
         state.channels.get(&channel).map(|channel| channel.state)
     }
 
+    /// In words, why the other end is gone, where the carrier knows more than that.
+    #[must_use]
+    pub fn why(&self, channel: u64) -> Option<String> {
+        self.0.why(channel)
+    }
+
     #[must_use]
     pub fn direction_and_role(&self, channel: u64) -> Option<(Direction, Role)> {
         let state = self.0.lock();

@@ -7,6 +7,8 @@ mod late;
 mod ops;
 #[path = "conform/probe.rs"]
 mod probe;
+#[path = "suite/prompt.rs"]
+mod prompt;
 #[path = "spec/setup.rs"]
 mod setup;
 #[path = "conform/world.rs"]
@@ -91,4 +93,23 @@ fn copy() {
 #[test]
 fn late_and_out_of_order() {
     conforms("late", NEVER, || Arc::new(late::Late::default()));
+}
+
+#[test]
+fn tcp_plain() {
+    // One port for all runs.
+    let net: Arc<dyn Backend> = Arc::new(prompt::Prompt::plain());
+    conforms("tcp+plain", NEVER, || Arc::clone(&net));
+}
+
+#[test]
+fn tcp_tls() {
+    let net: Arc<dyn Backend> = Arc::new(prompt::Prompt::tls());
+    conforms("tcp", NEVER, || Arc::clone(&net));
+}
+
+#[test]
+fn tcp_tls_sealed() {
+    let net: Arc<dyn Backend> = Arc::new(prompt::Prompt::tls());
+    conforms("tcp, sealed", 0, || Arc::clone(&net));
 }

@@ -5,6 +5,8 @@
 mod cases;
 #[path = "suite/late.rs"]
 mod late;
+#[path = "suite/prompt.rs"]
+mod prompt;
 
 use std::sync::Arc;
 use tranship_bulk::backend::{Backend, Copying, Local, Shm};
@@ -28,4 +30,14 @@ fn copy() {
 #[test]
 fn late_and_out_of_order() {
     cases::all(|| Arc::new(late::Late::default()) as Arc<dyn Backend>);
+}
+
+#[test]
+fn tcp_plain() {
+    cases::all(|| Arc::new(prompt::Prompt::plain()) as Arc<dyn Backend>);
+}
+
+#[test]
+fn tcp_tls() {
+    cases::all(|| Arc::new(prompt::Prompt::tls()) as Arc<dyn Backend>);
 }

@@ -2,6 +2,7 @@
 //!
 //! Nothing here blocks, and nothing raises SIGPIPE.
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{RecvFlags, SendFlags, sockopt};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -64,6 +65,55 @@ pub fn send_file(socket: impl AsFd, file: impl AsFd, offset: u64, len: usize) ->
         rustix::fs::sendfile(socket.as_fd(), file.as_fd(), Some(&mut offset), len)
     });
     Ok(sent?)
+}
+
+/// Does something wait to be taken, or is the stream at its end?
+pub fn has_input(socket: impl AsFd) -> bool {
+    crate::epoll::wait_readable(socket, Some(Duration::ZERO)).unwrap_or(true)
+}
+
+/// Waits until a socket has something to be taken (or, with `room`, has room), or a bell rings (is readable); at most
+/// `limit`. A signal ends it early.
+pub fn wait(
+    socket: Option<impl AsFd>,
+    room: bool,
+    bell: impl AsFd,
+    limit: Duration,
+) -> io::Result<()> {
+    let flags = if room {
+        PollFlags::IN | PollFlags::OUT
+    } else {
+        PollFlags::IN
+    };
+    let bell = PollFd::from_borrowed_fd(bell.as_fd(), PollFlags::IN);
+    match &socket {
+        Some(socket) => wait_any(
+            &mut [bell, PollFd::from_borrowed_fd(socket.as_fd(), flags)],
+            limit,
+        ),
+        None => wait_any(&mut [bell], limit),
+    }
+}
+
+/// Waits until one of many sockets has room, or a bell rings; at most `limit`.
+pub fn wait_for_room<S: AsFd>(sockets: &[S], bell: impl AsFd, limit: Duration) -> io::Result<()> {
+    let mut all = vec![PollFd::from_borrowed_fd(bell.as_fd(), PollFlags::IN)];
+    let rooms = sockets
+        .iter()
+        .map(|socket| PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::OUT));
+    all.extend(rooms);
+    wait_any(&mut all, limit)
+}
+
+fn wait_any(fds: &mut [PollFd<'_>], limit: Duration) -> io::Result<()> {
+    let limit = Timespec {
+        tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: limit.subsec_nanos().into(),
+    };
+    match rustix::event::poll(fds, Some(&limit)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Sends small segments at once, has the kernel ask after `idle` without a word whether the other machine is there, and

@@ -4,6 +4,8 @@
 //! ownership, states and errors is done above them, once.
 
 mod local;
+#[cfg(feature = "net")]
+pub mod net;
 mod payload;
 mod shm;
 mod stream;
@@ -15,6 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use local::Local;
+#[cfg(feature = "net")]
+pub use net::Net;
 pub use payload::{Payload, Place};
 pub use shm::Shm;
 pub use stream::Copying;
@@ -82,6 +86,10 @@ pub trait Transport: Send + Debug {
     /// The process at the other end, as the kernel says; 0: this one, or nobody knows.
     fn peer_process(&self) -> u32 {
         0
+    }
+    /// In words, why [`Transport::recv`] says that nothing more will come.
+    fn why(&self) -> Option<String> {
+        None
     }
     /// What to wait on for [`Transport::recv`] and [`Transport::done`] to have something new.
     fn waiter(&self) -> Arc<dyn Wait>;

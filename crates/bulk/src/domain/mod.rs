@@ -134,8 +134,9 @@ pub(crate) struct Channel {
     pub events: VecDeque<RawEvent>,
     pub wakers: Vec<Waker>,
     pub acceptor: Option<Acceptor>,
-    /// Why it ended.
+    /// Why it ended; and in words, where the carrier has some.
     pub failure: Option<Code>,
+    pub why: Option<String>,
 }
 
 #[derive(Default)]
@@ -219,16 +220,23 @@ impl Shared {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let random = std::hash::BuildHasher::build_hasher(&std::hash::RandomState::new());
         let seed = std::hash::Hasher::finish(&random);
-        let built_in: [(&str, Arc<dyn Backend>); 3] = [
+        let built_in: Vec<(&str, Arc<dyn Backend>)> = vec![
             ("local", Arc::new(Local)),
             ("shm", Arc::new(Shm(Arc::clone(&account)))),
             ("copy", Arc::new(Copying)),
+            #[cfg(feature = "net")]
+            ("tcp", Arc::new(crate::backend::net::BuiltIn::tls())),
+            #[cfg(feature = "net")]
+            ("tcp+plain", Arc::new(crate::backend::net::BuiltIn::plain())),
         ];
         Shared {
             id: (seed << 16) ^ (u64::from(std::process::id()) << 24) ^ count,
-            backends: Mutex::new(HashMap::from(
-                built_in.map(|(scheme, backend)| (scheme.to_owned(), backend)),
-            )),
+            backends: Mutex::new(
+                built_in
+                    .into_iter()
+                    .map(|(scheme, backend)| (scheme.to_owned(), backend))
+                    .collect(),
+            ),
             next_pool: AtomicU64::new(1),
             state: Mutex::new(State {
                 account,
@@ -247,6 +255,10 @@ impl Shared {
         // Ordering: relaxed; only the numbers matter.
         let count = self.next_pool.fetch_add(1, Ordering::Relaxed);
         self.id.rotate_left(20) ^ count
+    }
+
+    pub(crate) fn why(&self, channel: u64) -> Option<String> {
+        self.lock().channels.get(&channel)?.why.clone()
     }
 
     pub(crate) fn waiter(&self, channel: u64) -> Option<Arc<dyn Wait>> {

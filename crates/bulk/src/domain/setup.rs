@@ -260,6 +260,7 @@ impl Channel {
             wakers: Vec::new(),
             acceptor: None,
             failure: None,
+            why: None,
         }
     }
 }

@@ -121,6 +121,7 @@ impl State {
         let Some(end) = self.channels.get_mut(&channel) else {
             return false;
         };
+        end.why = end.transport.as_ref().and_then(|transport| transport.why());
         match why {
             why if end.is_open() => {
                 let why = match why {

@@ -1,0 +1,154 @@
+//! An authority of one's own and certificates that it signs, for a start; whoever has an authority uses that.
+
+use super::{CA_FILE, CERT_FILE, KEY_FILE};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose,
+};
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+/// The authority's key, in its own directory and nowhere else.
+pub const CA_KEY_FILE: &str = "ca-key.pem";
+/// Clocks may differ by so much.
+const SLACK: Duration = Duration::from_secs(3600);
+
+/// PEM text of a certificate and of its key.
+#[derive(Clone, Debug)]
+pub struct Issued {
+    pub cert: String,
+    pub key: String,
+}
+
+fn params(names: &[String], common: &str, life: Duration) -> Result<CertificateParams, String> {
+    let made = CertificateParams::new(names.to_vec());
+    let mut params = made.map_err(|error| format!("{names:?}: {error}"))?;
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, common);
+    let now = SystemTime::now();
+    params.not_before = (now - SLACK).into();
+    params.not_after = (now + life).into();
+    Ok(params)
+}
+
+fn key() -> Result<KeyPair, String> {
+    KeyPair::generate().map_err(|error| error.to_string())
+}
+
+/// An authority: its certificate and its key.
+///
+/// # Errors
+/// In words.
+pub fn authority(name: &str, life: Duration) -> Result<Issued, String> {
+    let mut params = params(&[], name, life)?;
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    let key = key()?;
+    let cert = params
+        .self_signed(&key)
+        .map_err(|error| error.to_string())?;
+    Ok(Issued {
+        cert: cert.pem(),
+        key: key.serialize_pem(),
+    })
+}
+
+/// A certificate for a machine or a program: for connecting, and for being connected to under these names and addresses.
+///
+/// # Errors
+/// In words: an authority that cannot be used, a name that no certificate can be for.
+pub fn issue(
+    authority: &Issued,
+    name: &str,
+    addresses: &[String],
+    life: Duration,
+) -> Result<Issued, String> {
+    let ca =
+        KeyPair::from_pem(&authority.key).map_err(|error| format!("{CA_KEY_FILE}: {error}"))?;
+    let issuer = Issuer::from_ca_cert_pem(&authority.cert, ca);
+    let issuer = issuer.map_err(|error| format!("{CA_FILE}: {error}"))?;
+    let names: Vec<String> = std::iter::once(name.to_owned())
+        .chain(addresses.iter().cloned())
+        .collect();
+    let mut params = params(&names, name, life)?;
+    params.use_authority_key_identifier_extension = true;
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![
+        ExtendedKeyUsagePurpose::ServerAuth,
+        ExtendedKeyUsagePurpose::ClientAuth,
+    ];
+    let key = key()?;
+    let cert = params
+        .signed_by(&key, &issuer)
+        .map_err(|error| error.to_string())?;
+    Ok(Issued {
+        cert: cert.pem(),
+        key: key.serialize_pem(),
+    })
+}
+
+/// Makes an authority in a directory: `ca.pem` and `ca-key.pem`, which nobody else may read.
+///
+/// # Errors
+/// In words; nothing is overwritten.
+pub fn init(directory: &Path, name: &str, life: Duration) -> Result<(), String> {
+    let made = authority(name, life)?;
+    make_directory(directory)?;
+    write(&directory.join(CA_KEY_FILE), &made.key)?;
+    write(&directory.join(CA_FILE), &made.cert)
+}
+
+/// Makes credentials in a directory, signed by the authority in another: `ca.pem`, `cert.pem` and `key.pem`, all of
+/// mode 600.
+///
+/// # Errors
+/// In words; nothing is overwritten.
+pub fn issue_into(
+    authority: &Path,
+    name: &str,
+    addresses: &[String],
+    life: Duration,
+    to: &Path,
+) -> Result<(), String> {
+    let read = |name: &str| {
+        let path = authority.join(name);
+        std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))
+    };
+    let ca = Issued {
+        cert: read(CA_FILE)?,
+        key: read(CA_KEY_FILE)?,
+    };
+    let made = issue(&ca, name, addresses, life)?;
+    make_directory(to)?;
+    write(&to.join(KEY_FILE), &made.key)?;
+    write(&to.join(CERT_FILE), &made.cert)?;
+    match std::fs::read_to_string(to.join(CA_FILE)) {
+        Ok(there) if there == ca.cert => Ok(()),
+        _ => write(&to.join(CA_FILE), &ca.cert),
+    }
+}
+
+fn make_directory(path: &Path) -> Result<(), String> {
+    use std::os::unix::fs::DirBuilderExt;
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true).mode(0o700);
+    builder
+        .create(path)
+        .map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    let opened = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path);
+    let written = opened.and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        file.sync_all()
+    });
+    written.map_err(|error| format!("{}: {error}", path.display()))
+}

@@ -1,0 +1,237 @@
+//! Connecting: the first time, and again when a connection was lost.
+
+use super::address::Address;
+use super::line::Line;
+use super::patient::Patient;
+use super::session::{Over, Session};
+use super::tls::Talk;
+use super::wire::{Answer, HELLO_BYTES, Hello, Malformed, Secret, Status};
+use super::{Security, Settings, keeper, number, tls};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tranship_sys::stream;
+
+/// The first pause after a failure; it doubles up to the last.
+const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(640)];
+/// So many refusals in a row say that the process is gone: somebody who keeps a session keeps its port.
+const REFUSALS: u32 = 4;
+
+/// How to reach the other end of a session again.
+#[derive(Debug)]
+pub(super) struct Caller {
+    settings: Arc<Settings>,
+    address: Address,
+    /// The process that has the session.
+    process: Secret,
+}
+
+/// Why there is no connection.
+enum Failure {
+    /// Nobody listens there.
+    Refused(String),
+    Failed(String),
+}
+
+impl Failure {
+    fn why(self) -> String {
+        match self {
+            Failure::Refused(why) | Failure::Failed(why) => why,
+        }
+    }
+}
+
+/// Makes a session with who listens there. Blocks for at most the time of an acquaintance.
+pub(super) fn connect(settings: &Arc<Settings>, address: Address) -> Result<Arc<Session>, String> {
+    let hello = Hello {
+        again: false,
+        session: tls::random()?,
+        taken: 0,
+        name: address.name.clone(),
+    };
+    let (line, answer, peer, who) = dial(settings, &address, &hello).map_err(Failure::why)?;
+    let id = hello.session;
+    let caller = Caller {
+        settings: Arc::clone(settings),
+        address,
+        process: answer.process,
+    };
+    let session = Session::new(
+        id,
+        settings.timing,
+        peer,
+        number(who.as_deref()),
+        Some(caller),
+        None,
+    );
+    let session = session.map_err(|error| error.to_string())?;
+    session.attach(&mut session.lock(), line, answer.taken);
+    keeper::keep(Arc::clone(&session)).map_err(|error| error.to_string())?;
+    Ok(session)
+}
+
+type Met = (Line, Answer, String, Option<Arc<[u8]>>);
+
+fn dial(settings: &Settings, address: &Address, hello: &Hello) -> Result<Met, Failure> {
+    let until = Instant::now() + settings.timing.acquaintance;
+    let looked_up = address.places();
+    let places = looked_up
+        .map_err(|error| Failure::Failed(format!("{:?} is not found: {error}", address.host)))?;
+    let mut last = Failure::Failed(format!("{:?} has no address", address.host));
+    for place in places {
+        match meet(settings, address, place, hello, until) {
+            Ok(met) => return Ok(met),
+            Err(why) => last = why,
+        }
+    }
+    Err(last)
+}
+
+fn meet(
+    settings: &Settings,
+    address: &Address,
+    place: SocketAddr,
+    hello: &Hello,
+    until: Instant,
+) -> Result<Met, Failure> {
+    let failed = |why: String| Failure::Failed(format!("{place}: {why}"));
+    settings.security.allows(place).map_err(failed)?;
+    let left = until.saturating_duration_since(Instant::now());
+    let left = left.max(Duration::from_millis(1));
+    let socket = TcpStream::connect_timeout(&place, left).map_err(|error| {
+        let why = format!("{place}: {error}");
+        match error.kind() {
+            ErrorKind::ConnectionRefused => Failure::Refused(why),
+            _ => Failure::Failed(why),
+        }
+    })?;
+    let timing = &settings.timing;
+    let watched = stream::watch(&socket, timing.beat, timing.silence);
+    watched.map_err(|error| failed(error.to_string()))?;
+    let mut patient = Patient::new(&socket, until);
+    let mut secured = match &settings.security {
+        Security::Plain { .. } => None,
+        Security::Tls(credentials) => Some(
+            credentials
+                .connect(&address.host, &mut patient)
+                .map_err(failed)?,
+        ),
+    };
+    let mut answer = [0; HELLO_BYTES];
+    let said = match &mut secured {
+        None => say(&mut patient, hello, &mut answer),
+        Some(tls) => {
+            let socket = &mut patient;
+            say(&mut Talk { tls, socket }, hello, &mut answer)
+        }
+    };
+    said.map_err(|error| failed(tls::explain(&error)))?;
+    let answer = Answer::decode(&answer).map_err(|malformed| {
+        failed(match malformed {
+            Malformed::Nonsense => "that is no tranship, or it speaks TLS and we do not".to_owned(),
+            Malformed::Version(other) => format!("it speaks version {other}"),
+        })
+    })?;
+    let refused = match answer.status {
+        Status::Welcome | Status::UnknownSession => None,
+        Status::NoSuchName => Some(format!("nobody waits there as {:?}", address.name)),
+        Status::OtherVersion => Some("it does not speak our version".to_owned()),
+        Status::Busy => Some("it has too many connections".to_owned()),
+    };
+    if let Some(why) = refused {
+        return Err(failed(why));
+    }
+    let who = secured.as_ref().and_then(|tls| tls::peer(tls));
+    let line = Line::new(socket, secured).map_err(|error| failed(error.to_string()))?;
+    Ok((line, answer, place.to_string(), who))
+}
+
+fn say(
+    to: &mut (impl Read + Write),
+    hello: &Hello,
+    answer: &mut [u8; HELLO_BYTES],
+) -> std::io::Result<()> {
+    to.write_all(&hello.encode())?;
+    to.flush()?;
+    to.read_exact(answer)
+}
+
+/// Makes another connection for a session, on a thread of its own. `dialing` has been set.
+pub(super) fn dial_again(session: &Arc<Session>) {
+    let called = Arc::clone(session);
+    let started = keeper::thread("tranship-dial", move || {
+        redial(&called);
+        called.lock().dialing = false;
+    });
+    if started.is_err() {
+        // Tried again at the next look.
+        session.lock().dialing = false;
+    }
+}
+
+fn redial(session: &Session) {
+    let Some(caller) = &session.caller else {
+        return;
+    };
+    let (mut pause, mut refusals) = (PAUSES[0], 0);
+    loop {
+        let inner = session.lock();
+        // The keeper ends it when its time is over.
+        if inner.over.is_some() || inner.line.is_some() || patience_is_over(session, &inner) {
+            return;
+        }
+        let hello = Hello {
+            again: true,
+            session: session.id,
+            taken: inner.taken,
+            name: caller.address.name.clone(),
+        };
+        drop(inner);
+        let met = dial(&caller.settings, &caller.address, &hello);
+        let mut inner = session.lock();
+        let gone = |why: String| Over {
+            violation: false,
+            why,
+        };
+        match met {
+            Ok((line, answer, _, _)) => {
+                let known = answer.status == Status::Welcome && answer.process == caller.process;
+                return match known {
+                    true => session.attach(&mut inner, line, answer.taken),
+                    false => {
+                        let why = match answer.process == caller.process {
+                            true => format!("{} has given the channel up", session.peer),
+                            false => format!(
+                                "{}: another process is there now; the one with the channel is gone",
+                                session.peer
+                            ),
+                        };
+                        session.end(&mut inner, gone(why));
+                    }
+                };
+            }
+            Err(Failure::Refused(why)) => {
+                refusals += 1;
+                if refusals >= REFUSALS {
+                    let why = format!("{why}: the process there is gone");
+                    return session.end(&mut inner, gone(why));
+                }
+            }
+            Err(Failure::Failed(why)) => {
+                refusals = 0;
+                if let Some((_, last)) = &mut inner.lost {
+                    *last = why;
+                }
+            }
+        }
+        drop(inner);
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(PAUSES[1]);
+    }
+}
+
+fn patience_is_over(session: &Session, inner: &super::flow::Inner) -> bool {
+    let since = inner.lost.as_ref().map(|(since, _)| since.elapsed());
+    since.is_some_and(|since| since > session.timing.grace)
+}

@@ -1,0 +1,95 @@
+//! The thread that does what time brings, for all sessions of the process: beats, silence, connecting again, farewells,
+//! and output that waits for room while the program does something else. It starts with the first session, blocks all
+//! signals, and sleeps when there is no session. A forked child has none: its sessions are its parent's.
+
+use super::session::Session;
+use std::io;
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+use tranship_sys::{eventfd, signals, stream};
+
+/// The shortest and the longest time between two looks.
+const LOOKS: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(250)];
+const IDLE: Duration = Duration::from_secs(3600);
+
+#[derive(Debug)]
+struct Keeper {
+    sessions: Mutex<Vec<Arc<Session>>>,
+    bell: OwnedFd,
+}
+
+static KEEPER: OnceLock<Keeper> = OnceLock::new();
+
+/// Starts a thread that no signal disturbs.
+pub(super) fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let mask = signals::block_all()?;
+    let thread = std::thread::Builder::new().name(name.to_owned());
+    let started = thread.stack_size(256 << 10).spawn(run);
+    signals::restore(&mask);
+    started.map(drop)
+}
+
+/// Looks after a session until it has ended and the program has let go of it.
+pub(super) fn keep(session: Arc<Session>) -> io::Result<()> {
+    static START: Mutex<()> = Mutex::new(());
+    let starting = START.lock().unwrap_or_else(PoisonError::into_inner);
+    if KEEPER.get().is_none() {
+        let bell = eventfd::create()?;
+        let keeper = KEEPER.get_or_init(|| Keeper {
+            sessions: Mutex::default(),
+            bell,
+        });
+        thread("tranship-net", || run(keeper))?;
+    }
+    drop(starting);
+    if let Some(keeper) = KEEPER.get() {
+        let mut sessions = keeper
+            .sessions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        sessions.push(session);
+    }
+    wake();
+    Ok(())
+}
+
+/// Something is to be looked at now.
+pub(super) fn wake() {
+    if let Some(keeper) = KEEPER.get() {
+        // It fails only if it is rung already.
+        let _ = eventfd::signal(&keeper.bell);
+    }
+}
+
+fn run(keeper: &'static Keeper) {
+    let mut blocked: Vec<Arc<TcpStream>> = Vec::new();
+    loop {
+        let all = || {
+            keeper
+                .sessions
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        };
+        let sessions = all().clone();
+        let mut pause = IDLE;
+        blocked.clear();
+        for session in &sessions {
+            if !session.tick(Instant::now()) {
+                all().retain(|other| !Arc::ptr_eq(session, other));
+                continue;
+            }
+            pause = pause.min((session.timing.beat / 4).clamp(LOOKS[0], LOOKS[1]));
+            let mut inner = session.lock();
+            inner.watched = inner.is_blocked();
+            if inner.watched {
+                blocked.extend(inner.line.as_ref().map(|line| line.socket()));
+            }
+        }
+        drop(sessions);
+        // Whatever the kernel says, everything is looked at again.
+        let _ = stream::wait_for_room(&blocked, &keeper.bell, pause);
+        let _ = eventfd::drain(&keeper.bell);
+    }
+}

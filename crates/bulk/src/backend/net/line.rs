@@ -1,0 +1,179 @@
+//! One TCP connection, with or without TLS: bytes of frames, and bytes of buffers straight between it and pool memory.
+//!
+//! Nothing here blocks: `WouldBlock` says that there is no room, or that nothing waits.
+
+use crate::backend::{Payload, Place};
+use std::io::{self, BufRead, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use tranship_sys::stream;
+
+/// Buffers up to this are sent by copying; larger ones as references to their pages. Measured on a server that answers
+/// requests with values of 4 KiB to 256 KiB: the two meet between 4 KiB and 16 KiB.
+const COPY_BYTES: usize = 16 << 10;
+/// The most of a buffer that is encrypted from one copy, if others may write it meanwhile: one record of TLS.
+const RECORD_BYTES: usize = 16 << 10;
+/// Encrypted bytes that may wait for the socket to have room.
+const ENCRYPTED_BYTES: usize = 256 << 10;
+
+/// A connection after the acquaintance.
+#[derive(Debug)]
+pub(super) struct Line {
+    socket: Arc<TcpStream>,
+    tls: Option<Box<rustls::Connection>>,
+}
+
+impl Line {
+    pub(super) fn new(socket: TcpStream, tls: Option<Box<rustls::Connection>>) -> io::Result<Line> {
+        socket.set_nonblocking(true)?;
+        let mut tls = tls;
+        if let Some(tls) = &mut tls {
+            tls.set_buffer_limit(Some(ENCRYPTED_BYTES));
+        }
+        let socket = Arc::new(socket);
+        Ok(Line { socket, tls })
+    }
+
+    /// For waiting.
+    pub(super) fn socket(&self) -> Arc<TcpStream> {
+        Arc::clone(&self.socket)
+    }
+
+    /// Sends some bytes; with `more`, others follow at once.
+    pub(super) fn send(&mut self, bytes: &[u8], more: bool) -> io::Result<usize> {
+        let Some(tls) = &mut self.tls else {
+            return stream::send(&*self.socket, bytes, more);
+        };
+        loop {
+            let taken = tls.writer().write(bytes)?;
+            if taken > 0 && more {
+                return Ok(taken);
+            }
+            match push(tls, &self.socket) {
+                // What was taken goes out with the next push.
+                Err(error) if taken == 0 || error.kind() != ErrorKind::WouldBlock => {
+                    return Err(error);
+                }
+                _ if taken > 0 => return Ok(taken),
+                _ => {}
+            }
+        }
+    }
+
+    /// Sends some of a buffer's bytes, from `at` on.
+    pub(super) fn send_payload(&mut self, payload: &Payload, at: usize) -> io::Result<usize> {
+        let left = payload.len() - at;
+        if self.tls.is_none() && payload.len() > COPY_BYTES {
+            let (file, start) = payload.file();
+            return stream::send_file(&*self.socket, file, start + at as u64, left);
+        }
+        let view = payload.view().map_err(io::Error::other)?;
+        let mut copy = [0; RECORD_BYTES];
+        let copy = &mut copy[..left.min(RECORD_BYTES)];
+        view.copy_to_slice(at, copy).map_err(io::Error::other)?;
+        self.send(copy, left > RECORD_BYTES)
+    }
+
+    /// Sends what waits encrypted.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        match &mut self.tls {
+            Some(tls) => push(tls, &self.socket),
+            None => Ok(()),
+        }
+    }
+
+    /// Does something wait encrypted?
+    pub(super) fn has_output(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.wants_write())
+    }
+
+    /// Takes some bytes; 0: the end.
+    pub(super) fn recv(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let Some(tls) = &mut self.tls else {
+            return stream::recv(&*self.socket, to);
+        };
+        loop {
+            match tls.reader().read(to) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                other => return at_end(other),
+            }
+            pull(tls, &self.socket)?;
+        }
+    }
+
+    /// Takes some bytes to their place, from `at` on; 0: the end.
+    pub(super) fn recv_to(&mut self, place: &Place, at: usize) -> io::Result<usize> {
+        let Some(tls) = &mut self.tls else {
+            return place.receive(at, &*self.socket);
+        };
+        let left = place.len() - at;
+        loop {
+            let mut reader = tls.reader();
+            match reader.fill_buf() {
+                Ok([]) => return Ok(0),
+                Ok(bytes) => {
+                    let some = bytes.len().min(left);
+                    place.write(at, &bytes[..some]).map_err(io::Error::other)?;
+                    reader.consume(some);
+                    return Ok(some);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return at_end(Err(error)),
+            }
+            pull(tls, &self.socket)?;
+        }
+    }
+
+    /// Says that nothing more will come, as TLS wants it said.
+    pub(super) fn close(&mut self) {
+        if let Some(tls) = &mut self.tls {
+            tls.send_close_notify();
+            // Best effort: the session's own farewell has been said.
+            let _ = push(tls, &self.socket);
+        }
+        let _ = self.socket.shutdown(std::net::Shutdown::Write);
+    }
+}
+
+/// An end without TLS's own farewell is the end of the connection, as any other.
+fn at_end(got: io::Result<usize>) -> io::Result<usize> {
+    match got {
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(0),
+        other => other,
+    }
+}
+
+/// Sends what TLS has to say. What does not fit stays.
+fn push(tls: &mut rustls::Connection, socket: &TcpStream) -> io::Result<()> {
+    let mut socket = socket;
+    while tls.wants_write() {
+        match tls.write_tls(&mut socket) {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Takes what waits in the socket, and decrypts it.
+fn pull(tls: &mut rustls::Connection, socket: &TcpStream) -> io::Result<()> {
+    let mut socket = socket;
+    loop {
+        match tls.read_tls(&mut socket) {
+            // The reader says what kind of an end it is.
+            Ok(_) => break,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    if let Err(error) = tls.process_new_packets() {
+        // What is wrong is told to the other end, if it still listens.
+        let _ = push(tls, socket);
+        return Err(io::Error::new(ErrorKind::InvalidData, error));
+    }
+    match push(tls, socket) {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
+        other => other,
+    }
+}

@@ -1,0 +1,62 @@
+//! A socket during the acquaintance: it blocks, but the whole acquaintance has one limit, however slowly its bytes come.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+/// A socket that gives up at a time.
+pub(super) struct Patient<'a> {
+    socket: &'a TcpStream,
+    until: Instant,
+}
+
+impl<'a> Patient<'a> {
+    pub(super) fn new(socket: &'a TcpStream, until: Instant) -> Patient<'a> {
+        Patient { socket, until }
+    }
+
+    fn left(&self) -> io::Result<Duration> {
+        match self.until.saturating_duration_since(Instant::now()) {
+            left if left < Duration::from_millis(1) => Err(io::Error::new(
+                ErrorKind::TimedOut,
+                "the acquaintance took too long",
+            )),
+            left => Ok(left),
+        }
+    }
+}
+
+/// A time-out of the socket is one of ours, or nearly.
+fn try_again<T>(result: io::Result<T>) -> Option<io::Result<T>> {
+    match result {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => None,
+        Err(error) if error.kind() == ErrorKind::Interrupted => None,
+        other => Some(other),
+    }
+}
+
+impl Read for Patient<'_> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        loop {
+            self.socket.set_read_timeout(Some(self.left()?))?;
+            if let Some(got) = try_again((&mut &*self.socket).read(to)) {
+                return got;
+            }
+        }
+    }
+}
+
+impl Write for Patient<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            self.socket.set_write_timeout(Some(self.left()?))?;
+            if let Some(sent) = try_again((&mut &*self.socket).write(bytes)) {
+                return sent;
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

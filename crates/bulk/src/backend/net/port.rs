@@ -1,0 +1,409 @@
+//! One listening port for all channels of a process that are named at it.
+//!
+//! Each connection makes its acquaintance on a thread of its own, of which there are at most [`MAX_STRANGERS`]; a
+//! connection beyond that is closed at once.
+
+use super::line::Line;
+use super::patient::Patient;
+use super::session::Session;
+use super::tls::Talk;
+use super::wire::{Answer, HELLO_BYTES, Hello, Malformed, Secret, Status};
+use super::{Security, Settings, keeper, number, tls};
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+use tranship_sys::{epoll, eventfd, stream};
+
+/// Connections whose acquaintance is being made.
+const MAX_STRANGERS: usize = 64;
+/// Of them from one address.
+const MAX_STRANGERS_OF_ONE: usize = 16;
+/// Sessions of a port.
+const MAX_SESSIONS: usize = 4096;
+/// Clients that wait at one name.
+const MAX_WAITING: usize = 64;
+/// A name that was just taken may be offered again: so long a client waits for that.
+const BETWEEN: Duration = Duration::from_secs(1);
+
+/// A port.
+#[derive(Debug)]
+pub(super) struct Port {
+    pub(super) address: SocketAddr,
+    settings: Arc<Settings>,
+    stop: OwnedFd,
+    book: Mutex<Book>,
+    /// A name was offered.
+    offered: Condvar,
+}
+
+/// A session, and the certificate of who has it.
+type Known = (Weak<Session>, Option<Arc<[u8]>>);
+
+#[derive(Debug, Default)]
+struct Book {
+    doors: HashMap<String, Arc<Door>>,
+    /// Names that were taken, until when they may come back.
+    recent: HashMap<String, Instant>,
+    sessions: HashMap<Secret, Known>,
+    strangers: HashMap<IpAddr, usize>,
+}
+
+/// Where those who connect to a name wait.
+#[derive(Debug)]
+pub(super) struct Door {
+    waiting: Mutex<Option<VecDeque<Arc<Session>>>>,
+    pub(super) bell: OwnedFd,
+}
+
+impl Door {
+    fn lock(&self) -> MutexGuard<'_, Option<VecDeque<Arc<Session>>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn take(&self) -> Option<Arc<Session>> {
+        // It is rung at each arrival; there may be several.
+        let _ = eventfd::drain(&self.bell);
+        self.lock().as_mut()?.pop_front()
+    }
+
+    /// Gives back a session that cannot wait here.
+    fn put(&self, session: Arc<Session>) -> Result<(), Arc<Session>> {
+        match &mut *self.lock() {
+            Some(waiting) if waiting.len() < MAX_WAITING => waiting.push_back(session),
+            _ => return Err(session),
+        }
+        // It fails only if it is rung already.
+        let _ = eventfd::signal(&self.bell);
+        Ok(())
+    }
+}
+
+impl Port {
+    pub(super) fn open(settings: &Arc<Settings>, at: SocketAddr) -> Result<Arc<Port>, String> {
+        let failed = |error: io::Error| format!("{at}: {error}");
+        settings
+            .security
+            .allows(at)
+            .map_err(|why| format!("{at}: {why}"))?;
+        let listener = TcpListener::bind(at).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let port = Arc::new(Port {
+            address: listener.local_addr().map_err(failed)?,
+            settings: Arc::clone(settings),
+            stop: eventfd::create().map_err(failed)?,
+            book: Mutex::default(),
+            offered: Condvar::new(),
+        });
+        let stop = port.stop.try_clone().map_err(failed)?;
+        let weak = Arc::downgrade(&port);
+        keeper::thread("tranship-port", move || listen(&listener, &stop, &weak)).map_err(failed)?;
+        Ok(port)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Offers a name; None: it is offered already.
+    pub(super) fn offer(&self, name: &str) -> io::Result<Option<Arc<Door>>> {
+        let door = Arc::new(Door {
+            waiting: Mutex::new(Some(VecDeque::new())),
+            bell: eventfd::create()?,
+        });
+        let mut book = self.lock();
+        if book.doors.contains_key(name) {
+            return Ok(None);
+        }
+        book.doors.insert(name.to_owned(), Arc::clone(&door));
+        drop(book);
+        self.offered.notify_all();
+        Ok(Some(door))
+    }
+
+    /// The name is no longer offered; who waited there is told.
+    pub(super) fn withdraw(&self, name: &str, door: &Door) {
+        let mut book = self.lock();
+        book.doors.remove(name);
+        let now = Instant::now();
+        book.recent.retain(|_, until| *until > now);
+        book.recent.insert(name.to_owned(), now + BETWEEN);
+        drop(book);
+        let waiting = door.lock().take();
+        for session in waiting.into_iter().flatten() {
+            session.leave();
+        }
+    }
+
+    fn refuse(&self, why: String) {
+        let refused = self.settings.refused.lock();
+        let mut refused = refused.unwrap_or_else(PoisonError::into_inner);
+        *refused = (refused.0 + 1, Some(why));
+    }
+
+    fn door(&self, name: &str, until: Instant) -> Option<Arc<Door>> {
+        let mut book = self.lock();
+        loop {
+            if let Some(door) = book.doors.get(name) {
+                return Some(Arc::clone(door));
+            }
+            let until = until.min(*book.recent.get(name)?);
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return None;
+            }
+            let waited = self.offered.wait_timeout(book, left);
+            book = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn remember(&self, session: &Arc<Session>, who: Option<Arc<[u8]>>) -> bool {
+        let mut book = self.lock();
+        book.sessions
+            .retain(|_, (session, _)| session.strong_count() > 0);
+        let room = book.sessions.len() < MAX_SESSIONS && !book.sessions.contains_key(&session.id);
+        if room {
+            let weak = Arc::downgrade(session);
+            book.sessions.insert(session.id, (weak, who));
+        }
+        room
+    }
+
+    /// Lets a stranger in, if there are not too many.
+    fn admit(&self, from: IpAddr) -> bool {
+        let mut book = self.lock();
+        let all: usize = book.strangers.values().sum();
+        let own = book.strangers.entry(from).or_default();
+        let room = all < MAX_STRANGERS && *own < MAX_STRANGERS_OF_ONE;
+        *own += usize::from(room);
+        room
+    }
+
+    fn dismiss(&self, from: IpAddr) {
+        let mut book = self.lock();
+        if let Some(own) = book.strangers.get_mut(&from) {
+            *own = own.saturating_sub(1);
+            if *own == 0 {
+                book.strangers.remove(&from);
+            }
+        }
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        // It fails only if it is rung already.
+        let _ = eventfd::signal(&self.stop);
+    }
+}
+
+fn listen(listener: &TcpListener, stop: &OwnedFd, port: &Weak<Port>) {
+    loop {
+        // Whatever the kernel says, both are looked at.
+        let _ = stream::wait(Some(listener), false, stop, Duration::from_secs(3600));
+        let Some(port) = port.upgrade() else {
+            return;
+        };
+        match listener.accept() {
+            Ok((socket, from)) => welcome(&port, socket, from),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            // No descriptors, no memory: connections wait in the kernel's queue meanwhile.
+            Err(_) => {
+                let _ = epoll::wait_readable(stop, Some(Duration::from_millis(50)));
+            }
+        }
+    }
+}
+
+fn welcome(port: &Arc<Port>, socket: TcpStream, from: SocketAddr) {
+    if !port.admit(from.ip()) {
+        return port.refuse(format!("{from}: too many connections that say nothing"));
+    }
+    let own = Arc::clone(port);
+    let started = keeper::thread("tranship-greet", move || {
+        if let Err(why) = greet(&own, socket, from) {
+            own.refuse(format!("{from}: {why}"));
+        }
+        own.dismiss(from.ip());
+    });
+    if let Err(error) = started {
+        port.dismiss(from.ip());
+        port.refuse(format!("{from}: {error}"));
+    }
+}
+
+/// Makes the acquaintance of who has connected.
+fn greet(port: &Arc<Port>, socket: TcpStream, from: SocketAddr) -> Result<(), String> {
+    let failed = |error: io::Error| tls::explain(&error);
+    let timing = &port.settings.timing;
+    let until = Instant::now() + timing.acquaintance;
+    socket.set_nonblocking(false).map_err(failed)?;
+    stream::watch(&socket, timing.beat, timing.silence).map_err(failed)?;
+    let mut patient = Patient::new(&socket, until);
+    let mut secured = match &port.settings.security {
+        Security::Plain { .. } => None,
+        Security::Tls(credentials) => Some(credentials.accept(&mut patient)?),
+    };
+    let who = secured.as_ref().and_then(|tls| tls::peer(tls));
+    let hello = match &mut secured {
+        None => hear(&mut patient),
+        Some(tls) => {
+            let socket = &mut patient;
+            hear(&mut Talk { tls, socket })
+        }
+    };
+    let mut meeting = Meeting {
+        port,
+        from,
+        until,
+        who,
+    };
+    let decided = match hello.map_err(failed)? {
+        Ok(hello) => meeting.decide(&hello),
+        Err(Malformed::Version(other)) => {
+            Decided::refused(Status::OtherVersion, format!("it speaks version {other}"))
+        }
+        Err(Malformed::Nonsense) => return Err("that is no tranship".to_owned()),
+    };
+    let (status, taken) = match &decided {
+        Decided::Refused(status, _) => (*status, 0),
+        Decided::New(..) => (Status::Welcome, 0),
+        Decided::Again(_, taken, ..) => (Status::Welcome, *taken),
+    };
+    let answer = Answer {
+        status,
+        process: port.settings.process,
+        taken,
+    };
+    let mut patient = Patient::new(&socket, until);
+    let said = match &mut secured {
+        None => tell(&mut patient, &answer),
+        Some(tls) => {
+            let socket = &mut patient;
+            tell(&mut Talk { tls, socket }, &answer)
+        }
+    };
+    match decided {
+        Decided::Refused(_, why) => Err(why),
+        Decided::New(door, session) => {
+            said.map_err(failed)?;
+            let line = Line::new(socket, secured).map_err(failed)?;
+            session.attach(&mut session.lock(), line, 0);
+            keeper::keep(Arc::clone(&session)).map_err(failed)?;
+            door.put(session).map_err(|session| {
+                session.leave();
+                "too many wait at that name, or it was just taken".to_owned()
+            })
+        }
+        Decided::Again(session, _, theirs, lines) => {
+            said.map_err(failed)?;
+            let line = Line::new(socket, secured).map_err(failed)?;
+            let mut inner = session.lock();
+            // Somebody quicker may have come meanwhile.
+            if inner.lines == lines && inner.over.is_none() {
+                session.attach(&mut inner, line, theirs);
+            }
+            Ok(())
+        }
+    }
+}
+
+enum Decided {
+    Refused(Status, String),
+    New(Arc<Door>, Arc<Session>),
+    /// How many frames were taken here, and there; and which connection it had.
+    Again(Arc<Session>, u64, u64, u64),
+}
+
+impl Decided {
+    fn refused(status: Status, why: impl Into<String>) -> Decided {
+        Decided::Refused(status, why.into())
+    }
+}
+
+struct Meeting<'a> {
+    port: &'a Arc<Port>,
+    from: SocketAddr,
+    until: Instant,
+    who: Option<Arc<[u8]>>,
+}
+
+impl Meeting<'_> {
+    fn decide(&mut self, hello: &Hello) -> Decided {
+        match hello.again {
+            true => self.again(hello),
+            false => self.new_session(hello),
+        }
+    }
+
+    fn new_session(&mut self, hello: &Hello) -> Decided {
+        let Some(door) = self.port.door(&hello.name, self.until) else {
+            let why = format!("nobody waits as {:?}", hello.name);
+            return Decided::refused(Status::NoSuchName, why);
+        };
+        let session = Session::new(
+            hello.session,
+            self.port.settings.timing,
+            self.from.to_string(),
+            number(self.who.as_deref()),
+            None,
+            Some(Arc::clone(self.port)),
+        );
+        match session {
+            Ok(session) if self.port.remember(&session, self.who.take()) => {
+                Decided::New(door, session)
+            }
+            _ => Decided::refused(Status::Busy, "too many sessions"),
+        }
+    }
+
+    fn again(&self, hello: &Hello) -> Decided {
+        let book = self.port.lock();
+        let known = book.sessions.get(&hello.session);
+        let known = known.and_then(|(session, who)| Some((session.upgrade()?, who.clone())));
+        drop(book);
+        let unknown =
+            || Decided::refused(Status::UnknownSession, "it knows a session that we do not");
+        let Some((session, who)) = known else {
+            return unknown();
+        };
+        // Whoever has the number must be who had it.
+        if who != self.who {
+            return unknown();
+        }
+        let mut inner = session.lock();
+        if inner.over.is_some() {
+            return unknown();
+        }
+        // From here on nothing is taken over the old connection, so that the number holds.
+        session.lose(&mut inner, format!("{} connects again", session.peer));
+        let (taken, lines) = (inner.taken, inner.lines);
+        drop(inner);
+        Decided::Again(session, taken, hello.taken, lines)
+    }
+}
+
+fn hear(from: &mut impl Read) -> io::Result<Result<Hello, Malformed>> {
+    let mut fixed = [0; HELLO_BYTES];
+    from.read_exact(&mut fixed)?;
+    let (mut hello, len) = match Hello::decode(&fixed) {
+        Ok(hello) => hello,
+        Err(malformed) => return Ok(Err(malformed)),
+    };
+    let mut name = vec![0; len];
+    from.read_exact(&mut name)?;
+    match String::from_utf8(name) {
+        Ok(name) => {
+            hello.name = name;
+            Ok(Ok(hello))
+        }
+        Err(_) => Ok(Err(Malformed::Nonsense)),
+    }
+}
+
+fn tell(to: &mut impl Write, answer: &Answer) -> io::Result<()> {
+    to.write_all(&answer.encode())?;
+    to.flush()
+}

@@ -1,0 +1,479 @@
+//! One channel's session between two processes: frames in order, each once, over one TCP connection after the other.
+//!
+//! What was sent stays here until the other end's program has taken it: the frame's bytes, and a reference to its
+//! buffer. When the connection is lost, who connected makes another one, both say how many frames their programs have
+//! taken, and everything after that is sent again. Nothing is received ahead of the program but the bytes that one look
+//! finds: what was not taken is simply sent again.
+//!
+//! Here: what the program and time ask of it. The records themselves are in `flow`.
+
+use super::Timing;
+use super::dial::Caller;
+use super::flow::{Given, Inner, Look, Outgoing, Waits};
+use super::line::Line;
+use super::port::Port;
+use super::wire::{Header, Kind, MAX_FRAME_BYTES, Secret};
+use crate::backend::{Frame, FrameBytes, Place, RecvError, SendError};
+use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tranship_sys::eventfd;
+
+/// Frames that may be under way, or waiting to be.
+const WINDOW: usize = 1024;
+
+/// A session.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) id: Secret,
+    pub(super) timing: Timing,
+    /// The other end, for messages.
+    pub(super) peer: String,
+    /// The other end, told apart from others.
+    pub(super) peer_number: u32,
+    /// How to make another connection, if that is ours to do.
+    pub(super) caller: Option<Caller>,
+    /// Stays open as long as the session.
+    _port: Option<Arc<Port>>,
+    /// Rung when something is new that the socket does not show.
+    pub(super) bell: OwnedFd,
+    inner: Mutex<Inner>,
+}
+
+/// How it ended.
+#[derive(Clone, Debug)]
+pub(super) struct Over {
+    pub violation: bool,
+    pub why: String,
+}
+
+fn broken(rule: impl Into<String>) -> Over {
+    Over {
+        violation: true,
+        why: rule.into(),
+    }
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}
+
+impl Session {
+    pub(super) fn new(
+        id: Secret,
+        timing: Timing,
+        peer: String,
+        peer_number: u32,
+        caller: Option<Caller>,
+        port: Option<Arc<Port>>,
+    ) -> io::Result<Arc<Session>> {
+        let now = Instant::now();
+        Ok(Arc::new(Session {
+            id,
+            timing,
+            peer,
+            peer_number,
+            caller,
+            _port: port,
+            bell: eventfd::create()?,
+            inner: Mutex::new(Inner::new(now)),
+        }))
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Something is new that the socket does not show.
+    pub(super) fn ring(&self, inner: &mut Inner) {
+        inner.news = true;
+        // It fails only if it is rung already.
+        let _ = eventfd::signal(&self.bell);
+    }
+
+    pub(super) fn end(&self, inner: &mut Inner, over: Over) {
+        if inner.over.is_none() {
+            inner.over = Some(over);
+            inner.line = None;
+            inner.drop_output();
+        }
+        self.ring(inner);
+    }
+
+    /// The connection is no more.
+    pub(super) fn lose(&self, inner: &mut Inner, why: String) {
+        if inner.line.take().is_none() {
+            return;
+        }
+        inner.lost = Some((Instant::now(), why));
+        inner.begin_anew();
+        self.ring(inner);
+        super::keeper::wake();
+    }
+
+    fn failed(&self, inner: &mut Inner, error: &io::Error) {
+        match error.kind() {
+            // Only what TLS does not accept: someone else has written into the connection, or something broke it.
+            ErrorKind::InvalidData => {
+                let why = format!("{} sent what TLS refuses: {error}", self.peer);
+                self.lose(inner, why);
+            }
+            _ => self.lose(
+                inner,
+                format!("the connection to {} broke: {error}", self.peer),
+            ),
+        }
+    }
+
+    /// The other end has closed the connection.
+    fn closed(&self, inner: &mut Inner) {
+        let closed = || format!("{} closed the connection", self.peer);
+        let why = inner.why_mute.take().unwrap_or_else(closed);
+        self.lose(inner, why);
+    }
+
+    /// Goes on over a new connection; the other end's program has taken `taken` frames of ours.
+    pub(super) fn attach(&self, inner: &mut Inner, line: Line, taken: u64) {
+        let all = inner.first + inner.out.len() as u64;
+        if taken < inner.first || taken > all {
+            let why = format!(
+                "{} says that it has taken {taken} frames, of which {} to {all} can be",
+                self.peer, inner.first
+            );
+            return self.end(inner, broken(why));
+        }
+        inner.renew(line);
+        inner.forget(taken);
+        self.flush(inner);
+        self.ring(inner);
+    }
+
+    /// Puts what waits into the socket, as far as there is room; says whether all of it went.
+    pub(super) fn flush(&self, inner: &mut Inner) -> bool {
+        match inner.write() {
+            Ok(()) => true,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => false,
+            Err(error) => {
+                // What came before the end may still be there to be taken: the end is found by reading.
+                inner.mute = true;
+                let why = format!(
+                    "the connection to {} takes nothing more: {error}",
+                    self.peer
+                );
+                inner.why_mute = Some(why);
+                self.ring(inner);
+                true
+            }
+        }
+    }
+
+    /// Applies what a record says besides its frame. False: the session is over.
+    fn apply(&self, inner: &mut Inner, header: &Header) -> bool {
+        let sent = inner.first + inner.next as u64;
+        if header.taken < inner.first || header.taken > sent {
+            let why = format!(
+                "{} says that it has taken {} frames, of which {} to {sent} can be",
+                self.peer, header.taken, inner.first
+            );
+            self.end(inner, broken(why));
+            return false;
+        }
+        inner.forget(header.taken);
+        if header.number != inner.taken {
+            let why = format!(
+                "{} sent frame {} where {} is next",
+                self.peer, header.number, inner.taken
+            );
+            self.end(inner, broken(why));
+            return false;
+        }
+        if header.kind == Kind::Bye {
+            let why = format!("{} has ended the channel", self.peer);
+            let over = Over {
+                violation: false,
+                why,
+            };
+            self.end(inner, over);
+            return false;
+        }
+        true
+    }
+
+    /// The next frame's record, with everything before it applied. None: not yet, or the session is over.
+    fn next_record(&self, inner: &mut Inner) -> Option<(Header, FrameBytes)> {
+        loop {
+            match inner.look() {
+                Err(rule) => {
+                    let why = format!("{} sent {rule}", self.peer);
+                    self.end(inner, broken(why));
+                    return None;
+                }
+                Ok(Look::Record(header, bytes)) => {
+                    if !self.apply(inner, &header) {
+                        return None;
+                    }
+                    if header.kind == Kind::Frame {
+                        return Some((header, bytes));
+                    }
+                }
+                Ok(Look::Incomplete) => match inner.read() {
+                    Ok(0) => {
+                        self.closed(inner);
+                        return None;
+                    }
+                    Ok(_) => {}
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => return None,
+                    Err(error) => {
+                        self.failed(inner, &error);
+                        return None;
+                    }
+                },
+            }
+        }
+    }
+
+    fn gone(inner: &Inner) -> Option<RecvError> {
+        inner.over.as_ref().map(|over| match over.violation {
+            true => RecvError::Violation,
+            false => RecvError::Gone,
+        })
+    }
+
+    pub(super) fn send(&self, frame: &Frame) -> Result<(), SendError> {
+        let mut inner = self.lock();
+        let inner = &mut *inner;
+        if inner.over.is_some() {
+            return Err(SendError::Gone);
+        }
+        let len = frame.bytes.len();
+        if inner.out.len() >= WINDOW || len == 0 || len > MAX_FRAME_BYTES {
+            return Err(SendError::Full);
+        }
+        inner.out.push_back(Outgoing {
+            bytes: frame.bytes.clone(),
+            payload: frame.payload.clone(),
+        });
+        if !self.flush(inner) && !inner.watched {
+            inner.watched = true;
+            super::keeper::wake();
+        }
+        Ok(())
+    }
+
+    pub(super) fn recv(&self) -> Result<Option<Frame>, RecvError> {
+        let mut inner = self.lock();
+        let inner = &mut *inner;
+        self.flush(inner);
+        if inner.given.is_some() {
+            return Ok(None);
+        }
+        if let Some((header, bytes)) = self.next_record(inner) {
+            match header.payload_bytes {
+                0 => inner.count(),
+                payload_bytes => {
+                    inner.given = Some(Given::new(header.frame_bytes, payload_bytes));
+                }
+            }
+            return Ok(Some(Frame {
+                bytes,
+                ..Frame::default()
+            }));
+        }
+        if let Some(gone) = Session::gone(inner) {
+            return Err(gone);
+        }
+        // Nothing waits: a good moment to say what was taken.
+        if inner.untold > 0 {
+            inner.news_due = true;
+            self.flush(inner);
+        }
+        Ok(None)
+    }
+
+    pub(super) fn brings(&self) -> usize {
+        let inner = self.lock();
+        let given = inner.given.as_ref();
+        given.map_or(0, |given| given.payload_bytes)
+    }
+
+    pub(super) fn fill(&self, place: &Place) -> Result<bool, RecvError> {
+        let mut inner = self.lock();
+        let inner = &mut *inner;
+        self.flush(inner);
+        loop {
+            if let Some(gone) = Session::gone(inner) {
+                return Err(gone);
+            }
+            match &inner.given {
+                None => return Ok(true),
+                Some(given) if given.again => {
+                    let (frame_bytes, payload_bytes) = (given.frame_bytes, given.payload_bytes);
+                    let Some((header, _)) = self.next_record(inner) else {
+                        match inner.over {
+                            Some(_) => continue,
+                            None => return Ok(false),
+                        }
+                    };
+                    if (header.frame_bytes, header.payload_bytes) != (frame_bytes, payload_bytes) {
+                        let why = format!("{} sent another frame the second time", self.peer);
+                        self.end(inner, broken(why));
+                    } else if let Some(given) = &mut inner.given {
+                        given.again = false;
+                    }
+                }
+                Some(given) if given.came == given.payload_bytes => {
+                    inner.given = None;
+                    inner.count();
+                    self.flush(inner);
+                    return Ok(true);
+                }
+                Some(_) => match inner.fill_some(place) {
+                    Ok(0) => {
+                        self.closed(inner);
+                        return Ok(false);
+                    }
+                    Ok(_) => {}
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                    Err(error) => {
+                        self.failed(inner, &error);
+                        return Ok(false);
+                    }
+                },
+            }
+        }
+    }
+
+    pub(super) fn done(&self, numbers: &mut Vec<u64>) {
+        let mut inner = self.lock();
+        numbers.extend(inner.told..inner.first);
+        inner.told = inner.first;
+    }
+
+    /// The program lets go of it: what was sent still goes out, and a farewell.
+    pub(super) fn leave(&self) {
+        let mut inner = self.lock();
+        inner.left = Some(Instant::now());
+        inner.given = None;
+        self.flush(&mut inner);
+        drop(inner);
+        super::keeper::wake();
+    }
+
+    /// What time brings: beats, silence, the end of patience. Says whether the session is to be kept.
+    pub(super) fn tick(self: &Arc<Session>, now: Instant) -> bool {
+        let mut inner = self.lock();
+        let inner = &mut *inner;
+        if let Some(left) = inner.left {
+            let late = now.saturating_duration_since(left) > self.timing.linger;
+            if late || inner.over.is_some() || self.is_finished(inner) {
+                inner.line = None;
+                return false;
+            }
+        }
+        if inner.over.is_some() {
+            return true;
+        }
+        if inner.line.is_some() {
+            self.look_around(inner, now);
+        }
+        if let (None, Some((since, why))) = (&inner.line, &inner.lost) {
+            let gone_for = now.saturating_duration_since(*since);
+            if gone_for > self.timing.grace {
+                let why = format!(
+                    "{why}; no connection for {} (at most {})",
+                    seconds(gone_for),
+                    seconds(self.timing.grace)
+                );
+                let over = Over {
+                    violation: false,
+                    why,
+                };
+                self.end(inner, over);
+            } else if let (Some(_), false) = (&self.caller, inner.dialing) {
+                inner.dialing = true;
+                super::dial::dial_again(self);
+            }
+        }
+        true
+    }
+
+    /// The connection is there: is the other end, too?
+    fn look_around(&self, inner: &mut Inner, now: Instant) {
+        if now.saturating_duration_since(inner.said) >= self.timing.beat {
+            inner.news_due = true;
+        }
+        self.flush(inner);
+        // While the program has not taken what came, nothing more can be heard; that is not silence.
+        // A program that looks itself is not disturbed.
+        let quiet = now.saturating_duration_since(inner.heard) >= self.timing.beat / 4;
+        if quiet && inner.left.is_none() && self.peek(inner) {
+            inner.heard = now;
+        }
+        let silent = now.saturating_duration_since(inner.heard);
+        if inner.line.is_some() && silent > self.timing.silence {
+            let why = format!(
+                "{} has been silent for {} (at most {})",
+                self.peer,
+                seconds(silent),
+                seconds(self.timing.silence)
+            );
+            self.lose(inner, why);
+        }
+    }
+
+    /// Everything has been said; what the other end still says is passed over until it has heard that. True: it has.
+    fn is_finished(&self, inner: &mut Inner) -> bool {
+        if !inner.said_bye || !self.flush(inner) {
+            return false;
+        }
+        if let Some(line) = &mut inner.line
+            && !inner.parting
+        {
+            line.close();
+            inner.parting = true;
+        }
+        loop {
+            match inner.pass_over() {
+                Ok(0) => return true,
+                Ok(_) => {}
+                Err(error) => return error.kind() != ErrorKind::WouldBlock,
+            }
+        }
+    }
+
+    /// Applies what came before the next frame; says whether something waits for the program.
+    fn peek(&self, inner: &mut Inner) -> bool {
+        loop {
+            match inner.waits() {
+                Waits::Program => {
+                    self.ring(inner);
+                    return true;
+                }
+                Waits::Record => match inner.look() {
+                    Ok(Look::Record(header, _)) => {
+                        if !self.apply(inner, &header) {
+                            return false;
+                        }
+                        // It may say that frames were taken.
+                        self.ring(inner);
+                    }
+                    // Learned, and said, by the program's own look.
+                    _ => return true,
+                },
+                Waits::Nothing => match inner.read() {
+                    Ok(0) => {
+                        self.closed(inner);
+                        return false;
+                    }
+                    Ok(_) => {}
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
+                    Err(error) => {
+                        self.failed(inner, &error);
+                        return false;
+                    }
+                },
+            }
+        }
+    }
+}

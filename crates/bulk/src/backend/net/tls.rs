@@ -1,0 +1,219 @@
+//! Who is who: both ends show a certificate that the same authority has signed. TLS 1.3 by rustls, nothing older.
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What both ends must speak inside TLS.
+const PROTOCOL: &[u8] = b"tranship-bulk/1";
+
+/// The authority's certificate, in a directory of credentials.
+pub const CA_FILE: &str = "ca.pem";
+/// Our certificate, and those between it and the authority.
+pub const CERT_FILE: &str = "cert.pem";
+/// Our key. Nobody but its owner may have access to the file.
+pub const KEY_FILE: &str = "key.pem";
+
+/// Who we are, and whom we believe.
+#[derive(Clone, Debug)]
+pub struct Credentials {
+    client: Arc<ClientConfig>,
+    server: Arc<ServerConfig>,
+    chain: Vec<CertificateDer<'static>>,
+    verifier: Arc<dyn ClientCertVerifier>,
+}
+
+impl Credentials {
+    /// Reads `ca.pem`, `cert.pem` and `key.pem`, as `tranship cert issue` writes them.
+    ///
+    /// # Errors
+    /// In words: which file cannot be used, and why. A key that others than its owner may read is refused.
+    pub fn load(directory: &Path) -> Result<Credentials, String> {
+        let key = directory.join(KEY_FILE);
+        let about =
+            |path: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let mode = std::fs::metadata(&key).map_err(|error| about(&key, &error))?;
+        let mode = mode.permissions().mode() & 0o777;
+        if mode & 0o077 != 0 {
+            let why = format!("others may use this key (mode {mode:03o}); make it 600");
+            return Err(about(&key, &why));
+        }
+        let read = |name: &str| {
+            let path = directory.join(name);
+            std::fs::read(&path).map_err(|error| about(&path, &error))
+        };
+        let (ca, cert, key) = (read(CA_FILE)?, read(CERT_FILE)?, read(KEY_FILE)?);
+        Credentials::new(&ca, &cert, &key)
+            .map_err(|error| format!("{}: {error}", directory.display()))
+    }
+
+    /// The same, of PEM text.
+    pub fn new(ca: &[u8], cert: &[u8], key: &[u8]) -> Result<Credentials, String> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let certificates = |what: &str, pem: &[u8]| {
+            let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+            match all {
+                Ok(all) if !all.is_empty() => Ok(all),
+                Ok(_) => Err(format!("{what}: no certificate in it")),
+                Err(error) => Err(format!("{what}: {error}")),
+            }
+        };
+        let mut roots = RootCertStore::empty();
+        for ca in certificates(CA_FILE, ca)? {
+            roots
+                .add(ca)
+                .map_err(|error| format!("{CA_FILE}: {error}"))?;
+        }
+        let roots = Arc::new(roots);
+        let chain = certificates(CERT_FILE, cert)?;
+        let key = PrivateKeyDer::from_pem_slice(key);
+        let key = key.map_err(|error| format!("{KEY_FILE}: {error}"))?;
+        let own = |error: rustls::Error| format!("{CERT_FILE} and {KEY_FILE}: {error}");
+        let versions = &[&rustls::version::TLS13];
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
+        let builder = builder.with_protocol_versions(versions).map_err(own)?;
+        let mut client = builder
+            .with_root_certificates(Arc::clone(&roots))
+            .with_client_auth_cert(chain.clone(), key.clone_key())
+            .map_err(own)?;
+        client.alpn_protocols = vec![PROTOCOL.to_vec()];
+        client.resumption = rustls::client::Resumption::disabled();
+        let verifier = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider));
+        let verifier = verifier.build().map_err(|error| error.to_string())?;
+        let builder = ServerConfig::builder_with_provider(provider);
+        let builder = builder.with_protocol_versions(versions).map_err(own)?;
+        let mut server = builder
+            .with_client_cert_verifier(Arc::clone(&verifier))
+            .with_single_cert(chain.clone(), key)
+            .map_err(own)?;
+        server.alpn_protocols = vec![PROTOCOL.to_vec()];
+        server.send_tls13_tickets = 0;
+        Ok(Credentials {
+            client: Arc::new(client),
+            server: Arc::new(server),
+            chain,
+            verifier,
+        })
+    }
+
+    /// Would we be let in by ourselves, now?
+    ///
+    /// # Errors
+    /// In words: another authority's, expired.
+    pub fn verify(&self) -> Result<(), String> {
+        let (own, between) = self.chain.split_first().ok_or("no certificate")?;
+        let seen = self
+            .verifier
+            .verify_client_cert(own, between, UnixTime::now());
+        seen.map_err(|error| format!("{CERT_FILE}: {error}"))
+            .map(drop)
+    }
+
+    /// Shows itself as a client, to a server that must have a certificate for `host`.
+    pub(super) fn connect(
+        &self,
+        host: &str,
+        socket: &mut (impl Read + Write),
+    ) -> Result<Box<rustls::Connection>, String> {
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|_| format!("{host:?} is no name that a certificate can be for"))?;
+        let made = ClientConnection::new(Arc::clone(&self.client), name);
+        let made = made.map_err(|error| error.to_string())?;
+        shake(made.into(), socket)
+    }
+
+    /// Shows itself as a server, to a client that must have a certificate.
+    pub(super) fn accept(
+        &self,
+        socket: &mut (impl Read + Write),
+    ) -> Result<Box<rustls::Connection>, String> {
+        let made = ServerConnection::new(Arc::clone(&self.server));
+        shake(made.map_err(|error| error.to_string())?.into(), socket)
+    }
+}
+
+fn shake(
+    made: rustls::Connection,
+    socket: &mut (impl Read + Write),
+) -> Result<Box<rustls::Connection>, String> {
+    let mut made = Box::new(made);
+    while made.is_handshaking() {
+        made.complete_io(socket).map_err(|error| explain(&error))?;
+    }
+    match made.alpn_protocol() == Some(PROTOCOL) {
+        true => Ok(made),
+        false => Err("the other end speaks TLS, but not our protocol in it".to_owned()),
+    }
+}
+
+/// Talks through TLS during the acquaintance.
+pub(super) struct Talk<'a, S> {
+    pub tls: &'a mut rustls::Connection,
+    pub socket: &'a mut S,
+}
+
+impl<S: Read + Write> Read for Talk<'_, S> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.tls.reader().read(to) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                other => return other,
+            }
+            self.tls.complete_io(self.socket)?;
+        }
+    }
+}
+
+impl<S: Read + Write> Write for Talk<'_, S> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.tls.writer().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        while self.tls.wants_write() {
+            self.tls.write_tls(self.socket)?;
+        }
+        Ok(())
+    }
+}
+
+/// What an error of TLS says about whose fault it is.
+pub(super) fn explain(error: &io::Error) -> String {
+    use rustls::{CertificateError as Bad, Error};
+    let inner = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<Error>());
+    match inner {
+        Some(Error::InvalidCertificate(Bad::UnknownIssuer | Bad::BadSignature)) => {
+            format!("its certificate is not of our authority ({CA_FILE})")
+        }
+        Some(Error::InvalidCertificate(Bad::Expired | Bad::ExpiredContext { .. })) => {
+            format!("its certificate has expired ({error})")
+        }
+        Some(Error::InvalidCertificate(_)) => format!("its certificate is refused: {error}"),
+        Some(Error::NoCertificatesPresented) => "it shows no certificate".to_owned(),
+        Some(Error::AlertReceived(alert)) => format!("it refuses us: {alert:?}"),
+        _ => error.to_string(),
+    }
+}
+
+/// What tells the other end's certificate apart from others.
+pub(super) fn peer(connection: &rustls::Connection) -> Option<Arc<[u8]>> {
+    let shown = connection.peer_certificates()?.first()?;
+    Some(Arc::from(&**shown))
+}
+
+/// Fills in what nobody guesses.
+pub(super) fn random<const N: usize>() -> Result<[u8; N], String> {
+    let mut bytes = [0; N];
+    let provider = rustls::crypto::ring::default_provider();
+    let filled = provider.secure_random.fill(&mut bytes);
+    filled.map_err(|_| "the kernel gives no random numbers".to_owned())?;
+    Ok(bytes)
+}

@@ -1,0 +1,216 @@
+//! Who is let in.
+
+use crate::{DAY, credentials, issued, open, pair, timing};
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+use tranship_bulk::backend::net::{Credentials, certificate};
+use tranship_bulk::backend::{Backend, Net};
+use tranship_bulk::{Code, last_detail};
+use tranship_testkit::Watchdog;
+
+fn net(credentials: Credentials) -> Net {
+    Net::tls(credentials, timing()).expect("net")
+}
+
+/// The client is refused, or refuses; says what both know.
+fn refused(server: &Net, client: &Net) -> (String, String) {
+    let at = open(server);
+    let _name = server.listen(&format!("{at}/x")).expect("listen");
+    let (before, _) = server.refused();
+    let code = client.connect(&format!("{at}/x")).err();
+    assert_eq!(code, Some(Code::InvalidEndpoint));
+    let here = last_detail().expect("words");
+    loop {
+        if let (count, Some(why)) = server.refused()
+            && count > before
+        {
+            return (here, why);
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn both_ends_must_be_of_the_same_authority() {
+    let _dog = Watchdog::new(Duration::from_secs(120));
+    let (here, there) = refused(&net(credentials()), &net(credentials()));
+    assert!(here.contains("not of our authority"), "{here}");
+    assert!(there.contains("refuses us"), "{there}");
+    // A server that everybody may be fooled by: the client is the one with the foreign authority.
+    let (ca, other) = (
+        certificate::authority("one", DAY).expect("authority"),
+        certificate::authority("two", DAY).expect("authority"),
+    );
+    let own = certificate::issue(&other, "x", &["127.0.0.1".to_owned()], DAY).expect("issue");
+    let stranger = Credentials::new(ca.cert.as_bytes(), own.cert.as_bytes(), own.key.as_bytes());
+    let server = net(issued(&ca, "server", &["127.0.0.1"]));
+    let (here, there) = refused(&server, &net(stranger.expect("credentials")));
+    assert!(here.contains("refuses us"), "{here}");
+    assert!(there.contains("not of our authority"), "{there}");
+    // Who belongs there is still let in.
+    let at = open(&server);
+    let _p = pair(&server, at, at, "honest");
+}
+
+#[test]
+fn certificates_expire() {
+    let _dog = Watchdog::new(Duration::from_secs(120));
+    let ca = certificate::authority("tests", DAY).expect("authority");
+    let addresses = ["127.0.0.1".to_owned()];
+    // Valid from an hour ago for no time at all.
+    let old = certificate::issue(&ca, "old", &addresses, Duration::ZERO).expect("issue");
+    let old = Credentials::new(ca.cert.as_bytes(), old.cert.as_bytes(), old.key.as_bytes());
+    let old = old.expect("credentials");
+    // Certificates count in seconds.
+    while old.verify().is_ok() {
+        std::thread::yield_now();
+    }
+    let why = old.verify().expect_err("expired");
+    assert!(why.contains("xpired"), "{why}");
+    let (old, good) = (net(old), net(issued(&ca, "x", &["127.0.0.1"])));
+    let (here, there) = refused(&good, &old);
+    assert!(
+        there.contains("expired") && here.contains("refuses us"),
+        "{here} {there}"
+    );
+    let (here, there) = refused(&old, &good);
+    assert!(
+        here.contains("expired") && there.contains("refuses us"),
+        "{here} {there}"
+    );
+}
+
+#[test]
+fn a_certificate_is_for_a_name() {
+    let _dog = Watchdog::new(Duration::from_secs(120));
+    let ca = certificate::authority("tests", DAY).expect("authority");
+    let elsewhere = net(issued(&ca, "elsewhere", &["10.1.2.3"]));
+    let (here, _) = refused(&elsewhere, &net(issued(&ca, "x", &["127.0.0.1"])));
+    assert!(here.contains("its certificate is refused"), "{here}");
+}
+
+#[test]
+fn without_a_certificate_or_without_tls_nobody_comes_in() {
+    let _dog = Watchdog::new(Duration::from_secs(120));
+    let server = net(credentials());
+    let plain = Net::plain(timing()).expect("net");
+    let (_, there) = refused(&server, &plain);
+    assert!(there.contains("127.0.0.1"), "{there}");
+    let (here, there) = refused(&plain, &server);
+    assert!(there.contains("no tranship"), "{here} {there}");
+    let at = open(&server);
+    // TLS, but nothing to show.
+    let ca = rustls::RootCertStore::empty();
+    let config = rustls::ClientConfig::builder_with_provider(std::sync::Arc::new(
+        rustls::crypto::ring::default_provider(),
+    ));
+    let config = config
+        .with_safe_default_protocol_versions()
+        .expect("versions");
+    let mut config = config.with_root_certificates(ca).with_no_client_auth();
+    config
+        .dangerous()
+        .set_certificate_verifier(std::sync::Arc::new(Believer));
+    config.alpn_protocols = vec![b"tranship-bulk/1".to_vec()];
+    let name = rustls::pki_types::ServerName::try_from("127.0.0.1").expect("name");
+    let mut tls = rustls::ClientConnection::new(std::sync::Arc::new(config), name).expect("tls");
+    let mut socket = std::net::TcpStream::connect(at).expect("connect");
+    let (before, _) = server.refused();
+    while tls.complete_io(&mut socket).is_ok_and(|(read, _)| read > 0) {}
+    while server.refused().0 == before {
+        std::thread::yield_now();
+    }
+    let (_, why) = server.refused();
+    assert!(
+        why.as_ref()
+            .is_some_and(|why| why.contains("shows no certificate")),
+        "{why:?}"
+    );
+}
+
+/// Believes any server.
+#[derive(Debug)]
+struct Believer;
+
+impl rustls::client::danger::ServerCertVerifier for Believer {
+    fn verify_server_cert(
+        &self,
+        _: &rustls::pki_types::CertificateDer<'_>,
+        _: &[rustls::pki_types::CertificateDer<'_>],
+        _: &rustls::pki_types::ServerName<'_>,
+        _: &[u8],
+        _: rustls::pki_types::UnixTime,
+    ) -> Result<rustls::client::danger::ServerCertVerified, rustls::Error> {
+        Ok(rustls::client::danger::ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &rustls::pki_types::CertificateDer<'_>,
+        _: &rustls::DigitallySignedStruct,
+    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        Ok(rustls::client::danger::HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &rustls::pki_types::CertificateDer<'_>,
+        _: &rustls::DigitallySignedStruct,
+    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        Ok(rustls::client::danger::HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
+        rustls::crypto::ring::default_provider()
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}
+
+#[test]
+fn credentials_are_files_that_nobody_else_reads() {
+    let folder = tempfile::tempdir().expect("folder");
+    let (ca, own) = (folder.path().join("ca"), folder.path().join("own"));
+    certificate::init(&ca, "tests", DAY).expect("init");
+    let again = certificate::init(&ca, "tests", DAY).expect_err("again");
+    assert!(again.contains("exists"), "{again}");
+    certificate::issue_into(&ca, "camera", &["10.0.0.1".to_owned()], DAY, &own).expect("issue");
+    for file in ["ca.pem", "cert.pem", "key.pem"] {
+        let mode = std::fs::metadata(own.join(file))
+            .expect(file)
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o600, "{file}");
+    }
+    let loaded = Credentials::load(&own).expect("credentials");
+    loaded.verify().expect("valid");
+    let key = own.join("key.pem");
+    std::fs::set_permissions(&key, PermissionsExt::from_mode(0o640)).expect("mode");
+    let open = Credentials::load(&own).expect_err("others may read it");
+    assert!(open.contains("640"), "{open}");
+    std::fs::set_permissions(&key, PermissionsExt::from_mode(0o600)).expect("mode");
+    // Another one's key.
+    certificate::issue_into(&ca, "x", &[], DAY, &folder.path().join("x")).expect("issue");
+    std::fs::copy(folder.path().join("x/key.pem"), &key).expect("copy");
+    let foreign = Credentials::load(&own).expect_err("not its key");
+    assert!(foreign.contains("cert.pem and key.pem"), "{foreign}");
+    std::fs::remove_file(own.join("ca.pem")).expect("remove");
+    let missing = Credentials::load(&own).expect_err("no authority");
+    assert!(missing.contains("ca.pem"), "{missing}");
+}
+
+#[test]
+fn without_tls_it_stays_on_this_machine() {
+    let net = Net::plain(timing()).expect("net");
+    for address in ["192.0.2.1:1/x", "[2001:db8::1]:1/x"] {
+        assert_eq!(net.connect(address).err(), Some(Code::InvalidEndpoint));
+        let why = last_detail().expect("words");
+        assert!(why.contains("trusted-network"), "{why}");
+        assert!(net.listen(address).is_err());
+    }
+    let anywhere = Net::plain_on_trusted_network(timing()).expect("net");
+    assert!(anywhere.listen("0.0.0.0:0/x").is_ok());
+    assert!(net.listen("0.0.0.0:0/x").is_err());
+}

@@ -1,0 +1,227 @@
+//! Strangers that say anything, and clients that know the protocol and break it. Each costs itself its connection.
+
+use crate::{assigned, domain, moved, next, open, pair, timing};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+use tranship_bulk::backend::net::Timing;
+use tranship_bulk::backend::{Backend, Net, RecvError};
+use tranship_bulk::{Direction, EndOptions, Trust};
+use tranship_testkit::{Random, Watchdog};
+
+fn hello(again: bool, session: [u8; 16], taken: u64, name: &str) -> Vec<u8> {
+    let mut out = b"tranship\x01\x00".to_vec();
+    out.extend([
+        if again { 2 } else { 1 },
+        u8::try_from(name.len()).expect("short"),
+    ]);
+    out.extend(session);
+    out.extend(taken.to_le_bytes());
+    out.extend(name.as_bytes());
+    out
+}
+
+fn record(kind: u8, frame: &[u8], payload: u64, number: u64, taken: u64) -> Vec<u8> {
+    let mut out = vec![kind, 0];
+    out.extend(u16::try_from(frame.len()).expect("short").to_le_bytes());
+    out.extend([0; 4]);
+    for word in [payload, number, taken] {
+        out.extend(word.to_le_bytes());
+    }
+    out.extend(frame);
+    out
+}
+
+/// Says something and reads until the other side closes.
+fn say(at: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+    let mut socket = TcpStream::connect(at).expect("connect");
+    // The other side may have closed already.
+    let _ = socket.write_all(bytes);
+    let _ = socket.shutdown(std::net::Shutdown::Write);
+    let mut answer = Vec::new();
+    let _ = socket.read_to_end(&mut answer);
+    answer
+}
+
+/// A connection that has made its acquaintance.
+fn met(at: SocketAddr, session: [u8; 16], name: &str) -> TcpStream {
+    let mut socket = TcpStream::connect(at).expect("connect");
+    socket
+        .write_all(&hello(false, session, 0, name))
+        .expect("hello");
+    let mut answer = [0; 36];
+    socket.read_exact(&mut answer).expect("answer");
+    assert_eq!(answer[10], 0, "welcome");
+    socket
+}
+
+#[test]
+fn strangers_may_say_anything() {
+    let _dog = Watchdog::new(Duration::from_secs(300));
+    let mut random = Random::printed("strangers");
+    for net in crate::both() {
+        let at = open(&net);
+        let p = pair(&net, at, at, "honest");
+        let pool = assigned(&p, 2, 4096);
+        let whole = hello(false, [1; 16], 0, "honest");
+        for round in 0..60 {
+            let mut bytes = whole.clone();
+            match round % 3 {
+                0 => {
+                    bytes = (0..random.below(300))
+                        .map(|_| random.next().to_le_bytes()[0])
+                        .collect()
+                }
+                1 => bytes.truncate(usize::try_from(random.below(40)).expect("small")),
+                _ => {
+                    let at = usize::try_from(random.below(12)).expect("small");
+                    bytes[at] ^= 1 << random.below(8);
+                }
+            }
+            let answer = say(at, &bytes);
+            // An answer is a refusal, or TLS that was not understood.
+            assert!(answer.get(10).is_none_or(|status| *status != 0) || answer[0] != b't');
+        }
+        // The honest ones have not noticed.
+        p.source
+            .move_(pool.alloc().expect("alloc"), &[])
+            .expect("move");
+        drop(next(&[&p.source, &p.sink], &p.sink, moved));
+    }
+}
+
+#[test]
+fn those_who_say_nothing_are_few_and_do_not_stay() {
+    let _dog = Watchdog::new(Duration::from_secs(300));
+    let timing = Timing {
+        acquaintance: Duration::from_secs(2),
+        ..timing()
+    };
+    let net = Net::plain(timing).expect("net");
+    let at = open(&net);
+    let slow: Vec<_> = (0..40)
+        .map(|_| TcpStream::connect(at).expect("connect"))
+        .collect();
+    // All are closed: the first ones when their time is over, the others at once. One byte now and then is no help.
+    let mut open: Vec<_> = slow.into_iter().collect();
+    while !open.is_empty() {
+        open.retain_mut(|socket| {
+            let _ = socket.write(b"t");
+            socket.set_nonblocking(true).expect("option");
+            let closed = |e: std::io::Error| e.kind() != std::io::ErrorKind::WouldBlock;
+            !socket.read(&mut [0]).map_or_else(closed, |got| got == 0)
+        });
+        std::thread::yield_now();
+    }
+    assert!(net.refused().0 >= 40);
+    let _p = pair(&net, at, at, "honest");
+}
+
+#[test]
+fn what_cannot_be_ends_the_session_with_words() {
+    let _dog = Watchdog::new(Duration::from_secs(300));
+    let net = Net::plain(timing()).expect("net");
+    let at = open(&net);
+    let good = record(1, b"frame", 0, 0, 0);
+    for (number, (what, lie)) in (b'a'..).zip([
+        ("no such record", vec![9; 64]),
+        ("a frame that is too long", {
+            let mut long = good.clone();
+            long[2..4].copy_from_slice(&4097u16.to_le_bytes());
+            long
+        }),
+        (
+            "a buffer that is too large",
+            record(1, b"frame", (1 << 30) + 1, 0, 0),
+        ),
+        ("the second frame first", record(1, b"frame", 0, 1, 0)),
+        (
+            "the first frame twice",
+            [good.clone(), good.clone()].concat(),
+        ),
+        ("more taken than sent", record(2, b"", 0, 0, 1)),
+        ("a beat with a frame", record(2, b"x", 0, 0, 0)),
+        ("zeros that are none", {
+            let mut not = good.clone();
+            not[5] = 1;
+            not
+        }),
+    ]) {
+        let session = [number; 16];
+        let mut listener = net.listen(&format!("{at}/lies")).expect("listen");
+        let mut socket = met(at, session, "lies");
+        socket.write_all(&lie).expect("lie");
+        let mut end = loop {
+            if let Some(end) = listener.accept().expect("accept") {
+                break end;
+            }
+            std::thread::yield_now();
+        };
+        let why = loop {
+            match end.recv() {
+                Ok(Some(frame)) => assert_eq!(&frame.bytes[..], b"frame", "{what}"),
+                Ok(None) => std::thread::yield_now(),
+                Err(RecvError::Violation) => break end.why().expect("words"),
+                Err(RecvError::Gone) => panic!("{what}: gone, {:?}", end.why()),
+            }
+        };
+        assert!(why.contains("127.0.0.1"), "{what}: {why}");
+        // It does not come back either.
+        let answer = say(at, &hello(true, session, 0, "lies"));
+        assert_eq!(answer.get(10), Some(&3), "{what}");
+        drop((end, listener));
+    }
+}
+
+#[test]
+fn a_session_is_gone_on_with_only_by_who_knows_it() {
+    let _dog = Watchdog::new(Duration::from_secs(300));
+    let net = Net::plain(timing()).expect("net");
+    let at = open(&net);
+    let mut listener = net.listen(&format!("{at}/mine")).expect("listen");
+    let session = *b"fedcba9876543210";
+    let first = met(at, session, "mine");
+    // The same number again, as if it were new; one that nobody has; and more frames taken than there are.
+    assert_eq!(say(at, &hello(false, session, 0, "mine")).get(10), Some(&4));
+    assert_eq!(say(at, &hello(true, [5; 16], 0, "mine")).get(10), Some(&3));
+    let mut end = loop {
+        if let Some(end) = listener.accept().expect("accept") {
+            break end;
+        }
+    };
+    assert!(end.recv().is_ok());
+    assert_eq!(say(at, &hello(true, session, 7, "mine")).get(10), Some(&0));
+    while end.recv().is_ok() {
+        std::thread::yield_now();
+    }
+    let why = end.why().expect("words");
+    assert!(why.contains("has taken 7 frames"), "{why}");
+    drop(first);
+}
+
+/// A domain behind the network is as careful as any: frames that decode but cannot be.
+#[test]
+fn a_buffer_that_nobody_expects_ends_the_channel() {
+    let _dog = Watchdog::new(Duration::from_secs(300));
+    let net = Net::plain(timing()).expect("net");
+    let at = open(&net);
+    let honest = domain(&net);
+    let options = EndOptions::new(Trust::Full);
+    let sink = honest
+        .create(&format!("net:{at}/bytes"), Direction::Sink, options)
+        .expect("create");
+    let mut socket = met(at, [3; 16], "bytes");
+    // A frame that says nothing that decodes, with bytes behind it.
+    socket
+        .write_all(&record(1, &[0xf0; 20], 4096, 0, 0))
+        .expect("lie");
+    socket.write_all(&[0; 4096]).expect("bytes");
+    let mut rest = Vec::new();
+    socket
+        .set_read_timeout(Some(Duration::from_millis(20)))
+        .expect("option");
+    while socket.read_to_end(&mut rest).is_err() {
+        let _ = sink.turn();
+    }
+    let _p = pair(&net, at, at, "honest");
+}
