@@ -121,7 +121,7 @@ impl State {
             collector: [Collector::default(); 2],
             queue: [0; Q],
             reader: [0; D],
-            alive: (1 << config.domains) - 1 | u8::from(config.manager_dies) << MANAGER,
+            alive: ((1 << config.domains) - 1) | (u8::from(config.manager_dies) << MANAGER),
             deaths: 0,
             wrong: None,
         };
