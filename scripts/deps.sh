@@ -13,6 +13,11 @@ needs=(
     "unshare:util-linux:the test of two containers"
     "git:git:runs with our allocator under it"
     "sqlite3:sqlite3:runs with our allocator under it"
+    "qemu-img:qemu-utils:uses the block service's NBD export"
+    "nbdcopy:libnbd-bin:uses the block service's NBD export"
+    "fusermount3:fuse3:shows the NBD export as a file"
+    "mkfs.ext4:e2fsprogs:makes and checks file systems on the NBD export"
+    "nbdkit:nbdkit:the block service is measured against it"
 )
 
 missing=()

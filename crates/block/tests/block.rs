@@ -1,8 +1,12 @@
 //! Stores against a byte array: random operations on the disk itself, over channels, through a proxy, through its cache.
 
+#[path = "block/export.rs"]
+mod export;
 #[path = "block/kit.rs"]
 mod kit;
 #[path = "block/model.rs"]
 mod model;
+#[path = "block/nbd.rs"]
+mod nbd;
 #[path = "block/rules.rs"]
 mod rules;

@@ -1,5 +1,7 @@
 //! The command line: one definition for parsing, help, completions and man pages.
 
+pub(crate) mod block;
+
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::path::PathBuf;
@@ -31,6 +33,8 @@ pub(crate) enum Command {
     Recv(RecvArgs),
     /// Runs a program whose whole heap is charged to it and limited: tranship run --quota 256MiB -- PROGRAM ARGS.
     Run(RunArgs),
+    /// Serves a disk's blocks over bulk channels, and to NBD clients.
+    Block(block::BlockArgs),
     /// Lists names, and the channels made under them.
     Ls(ViewArgs),
     /// Domains, pools, channels; who holds what.

@@ -1,5 +1,6 @@
 //! One module a command.
 
+mod block;
 mod connect;
 mod generate;
 mod manager;
@@ -22,6 +23,7 @@ pub(crate) fn run(args: Args) -> Result<Answer> {
         Command::Send(args) => send::run(&args),
         Command::Recv(args) => recv::run(&args),
         Command::Run(args) => run::run(&args),
+        Command::Block(args) => block::run(&args),
         Command::Ls(args) => view::ls(&args),
         Command::Stat(args) => view::stat(&args),
         Command::Doctor(args) => doctor::run(&args),

@@ -93,17 +93,16 @@ impl Client {
             fault: Mutex::new(None),
             reply,
         });
-        let result = match self.check(request) {
-            Ok(op) => self.begin(&whole, request, op, from)?,
-            Err(fault) => {
-                if request.command == Command::Write {
-                    skip(from, request.len as usize)?;
-                }
-                Err(fault)
+        let begun = match self.check(request) {
+            Ok(op) => self.begin(&whole, request, op, from),
+            Err(fault) if request.command == Command::Write => {
+                skip(from, request.len as usize).map(|()| Err(fault))
             }
+            Err(fault) => Ok(Err(fault)),
         };
-        whole.part(result);
-        Ok(())
+        // Also of a connection that broke: what is under way is answered into the void.
+        whole.part(*begun.as_ref().unwrap_or(&Err(Fault::Gone)));
+        begun.map(drop)
     }
 
     fn check(&self, request: &wire::Request) -> Result<Op, Fault> {
@@ -158,11 +157,7 @@ impl Client {
             part.offset += at as u64;
             part.len = u32::try_from(piece).unwrap_or(0);
             if op == Op::Write {
-                if let Err(error) = data.fill_from(from, piece) {
-                    // What is under way already is answered into the void.
-                    whole.part(Err(Fault::Gone));
-                    return Err(error);
-                }
+                data.fill_from(from, piece)?;
                 if self.store.is_checked() {
                     match sum::sums_of(part.offset, &data, piece) {
                         Ok(sums) => part.sums = sums,

@@ -9,6 +9,8 @@ use tranship_bulk::{Buffer, Channel, Code, Completion, EndOptions, Event, Role};
 
 /// Between two attempts to connect: at first, and at most.
 const PAUSES: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(500)];
+/// A pause that people want to know of.
+const LONG: Duration = Duration::from_millis(100);
 /// A server that has not welcomed us by then is tried anew.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The longest single wait.
@@ -44,7 +46,8 @@ impl Lane {
             if self.is_stopped() {
                 break;
             }
-            if !said {
+            // A server that admits somebody else at the moment is away for a moment.
+            if !said && pause >= LONG {
                 tracing::warn!("{}: {ended}; trying again", self.server);
                 said = true;
             }

@@ -1,0 +1,185 @@
+//! NBD: what a client may do, and what it may not.
+
+use crate::kit;
+use crate::nbd::{self, Client, FLUSH, READ, TRIM, WRITE, ZERO};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tranship_block::Access;
+use tranship_block::nbd::{Address, Export};
+use tranship_bulk::Trust;
+use tranship_testkit::Random;
+
+const SIZE: u64 = 1 << 20;
+
+struct Served {
+    path: PathBuf,
+    export: Export,
+    _file: kit::File,
+}
+
+fn serve() -> Served {
+    let file = kit::file();
+    let path = file.path.with_extension("sock");
+    let disk = kit::disk(&file, SIZE, Access::Auto, false);
+    let export = Export::start(&Address::Unix(path.clone()), "films", disk).expect("an export");
+    Served {
+        path,
+        export,
+        _file: file,
+    }
+}
+
+#[test]
+fn what_is_written_is_read_at_any_place_and_length() {
+    let _dog = kit::watchdog();
+    let served = serve();
+    let mut client = Client::connect(&served.path).expect("connecting");
+    assert_eq!(client.size, SIZE);
+    for (offset, len) in [(0, 1), (511, 2), (4095, 4098), (SIZE - 700_000, 700_000)] {
+        let bytes = vec![0x5b; usize::try_from(len).expect("small")];
+        let long = u32::try_from(len).expect("small");
+        assert_eq!(client.ask(WRITE, offset, long, &bytes).expect("writing"), 0);
+        let mut read = vec![0; bytes.len()];
+        assert_eq!(client.read(offset, &mut read).expect("reading"), 0);
+        assert!(read == bytes, "{len} bytes at {offset}");
+    }
+    assert_eq!(client.ask(ZERO, 4095, 2, &[]).expect("zeroes"), 0);
+    assert_eq!(client.ask(TRIM, 0, 4096, &[]).expect("trimming"), 0);
+    assert_eq!(client.ask(FLUSH, 0, 0, &[]).expect("flushing"), 0);
+    let mut read = [1; 2];
+    assert_eq!(client.read(4096, &mut read).expect("reading"), 0);
+    assert_eq!(read, [0, 0x5b]);
+}
+
+#[test]
+fn many_requests_at_once_over_several_connections() {
+    let _dog = kit::watchdog();
+    let service = kit::serve("shm", Trust::Full, SIZE);
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = Address::Unix(dir.path().join("s"));
+    let remote = Arc::new(kit::connect(&service.at));
+    let export = Export::start(&at, "", remote).expect("an export");
+    let Address::Unix(path) = export.address() else {
+        unreachable!("a Unix socket")
+    };
+    std::thread::scope(|scope| {
+        for number in 0..4u8 {
+            scope.spawn(move || {
+                let mut client = Client::connect(path).expect("connecting");
+                let base = u64::from(number) * SIZE / 4;
+                // More than there are buffers.
+                for n in 0..200 {
+                    let bytes = [number + 1; 512];
+                    client
+                        .send(WRITE, 1, base + n * 512, 512, &bytes)
+                        .expect("writing");
+                }
+                for _ in 0..200 {
+                    assert_eq!(client.reply().expect("a reply").0, 0);
+                }
+                let mut all = vec![0; 200 * 512];
+                assert_eq!(client.read(base, &mut all).expect("reading"), 0);
+                assert!(all.iter().all(|byte| *byte == number + 1));
+            });
+        }
+    });
+}
+
+#[test]
+fn wrong_requests_are_errors_and_the_connection_goes_on() {
+    let _dog = kit::watchdog();
+    let served = serve();
+    let mut client = Client::connect(&served.path).expect("connecting");
+    let (invalid, page) = (22, [7; 4096]);
+    assert_eq!(client.ask(READ, SIZE, 1, &[]).expect("read"), invalid);
+    assert_eq!(
+        client.ask(READ, u64::MAX, u32::MAX, &[]).expect("read"),
+        invalid
+    );
+    assert_eq!(
+        client.ask(READ, 0, (32 << 20) + 1, &[]).expect("read"),
+        invalid
+    );
+    assert_eq!(
+        client.ask(WRITE, SIZE - 4095, 4096, &page).expect("write"),
+        invalid
+    );
+    assert_eq!(client.ask(FLUSH, 1, 0, &[]).expect("flush"), invalid);
+    assert_eq!(client.ask(77, 0, 0, &[]).expect("unknown"), invalid);
+    client
+        .send(READ, 1 << 9, 0, 512, &[])
+        .expect("a strange flag");
+    assert_eq!(client.reply().expect("a reply").0, invalid);
+    let mut read = [9; 4096];
+    assert_eq!(client.read(SIZE - 4096, &mut read).expect("reading"), 0);
+    assert_eq!(read, [0; 4096], "nothing of the write that was refused");
+    // Nothing is known any more after what is no request.
+    client.stream.write_all(&[0; 28]).expect("sent");
+    assert_eq!(client.stream.read(&mut [0; 1]).expect("the end"), 0);
+}
+
+#[test]
+fn garbage_costs_a_client_its_connection_and_nobody_else_anything() {
+    let _dog = kit::watchdog();
+    let served = serve();
+    let mut random = Random::printed("nbd garbage");
+    // A handshake and requests as they should be, to be damaged.
+    let mut right = 3u32.to_be_bytes().to_vec();
+    for (option, data) in [
+        (8u32, &b""[..]),
+        (3, b""),
+        (6, b"\0\0\0\0\0\x01\0\x03"),
+        (7, b"\0\0\0\0\0\0"),
+    ] {
+        right.extend(b"IHAVEOPT");
+        right.extend(option.to_be_bytes());
+        right.extend(u32::try_from(data.len()).expect("short").to_be_bytes());
+        right.extend(data);
+    }
+    right.extend(nbd::request(WRITE, 0, 1, 8192, 4096));
+    right.extend([0; 4096]);
+    right.extend(nbd::request(READ, 0, 2, 8192, 4096));
+    right.extend(nbd::request(FLUSH, 0, 3, 0, 0));
+    let mut whole = Client::connect(&served.path).expect("connecting");
+    let marked = [0xee; 4096];
+    assert_eq!(
+        whole
+            .ask(WRITE, SIZE - 4096, 4096, &marked)
+            .expect("writing"),
+        0
+    );
+    for _ in 0..300 {
+        let mut bytes = right.clone();
+        let below =
+            |random: &mut Random, n: usize| usize::try_from(random.below(n as u64)).expect("small");
+        // Most damage in the first bytes, where lengths and magic numbers are; never in what makes a write elsewhere.
+        for _ in 0..1 + below(&mut random, 4) {
+            let at = below(&mut random, 140);
+            bytes[at] = random.next().to_le_bytes()[0];
+        }
+        if random.one_in(2) {
+            bytes.truncate(below(&mut random, bytes.len()));
+        }
+        let mut stream = UnixStream::connect(&served.path).expect("connecting");
+        // It may hang up in the middle.
+        let _ = stream.write_all(&bytes);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let _ = stream.read_to_end(&mut Vec::new());
+    }
+    let mut read = [0; 4096];
+    assert_eq!(whole.read(SIZE - 4096, &mut read).expect("reading"), 0);
+    assert_eq!(read, marked);
+    assert!(matches!(served.export.address(), Address::Unix(_)));
+}
+
+#[test]
+fn an_export_that_ends_hangs_up_and_its_place_is_free() {
+    let _dog = kit::watchdog();
+    let served = serve();
+    let mut client = Client::connect(&served.path).expect("connecting");
+    drop(served.export);
+    assert_eq!(client.stream.read(&mut [0; 1]).expect("the end"), 0);
+    assert!(!served.path.exists());
+}

@@ -1,0 +1,137 @@
+//! `tranship block`.
+
+use super::{parse_size, parse_time};
+use clap::{Args as ClapArgs, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+#[derive(ClapArgs, Debug)]
+pub(crate) struct BlockArgs {
+    #[command(subcommand)]
+    pub action: BlockAction,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum BlockAction {
+    /// Exports a file or a block device.
+    Serve(ServeArgs),
+    /// Serves this machine's programs with the blocks of a server elsewhere.
+    Proxy(ProxyArgs),
+    /// Measures a service: operations a second, bytes a second, latencies. Writing destroys what is there.
+    Bench(BenchArgs),
+}
+
+#[derive(ClapArgs, Debug)]
+pub(crate) struct ServeArgs {
+    /// Where clients connect: shm:NAME on this machine, or another bulk address.
+    pub address: String,
+    /// The file or block device.
+    pub file: PathBuf,
+    /// Makes the file, or makes it longer.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub size: Option<u64>,
+    /// Refuse writes; several servers may then have the file.
+    #[arg(long)]
+    pub read_only: bool,
+    /// Whether the page cache is used.
+    #[arg(long, value_name = "HOW", default_value = "auto")]
+    pub access: AccessArg,
+    /// Threads instead of io_uring, also where that is allowed.
+    #[arg(long)]
+    pub threads: bool,
+    #[command(flatten)]
+    pub channels: ChannelArgs,
+    #[command(flatten)]
+    pub nbd: NbdArgs,
+}
+
+#[derive(ClapArgs, Debug)]
+pub(crate) struct ProxyArgs {
+    /// The server's address.
+    #[arg(long, value_name = "ADDRESS")]
+    pub server: String,
+    /// Where this machine's programs connect: shm:NAME.
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<String>,
+    /// The most that the block cache holds; 0: none. It must see all writes.
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_cache)]
+    pub cache: u64,
+    #[command(flatten)]
+    pub channels: ChannelArgs,
+    #[command(flatten)]
+    pub nbd: NbdArgs,
+}
+
+#[derive(ClapArgs, Debug)]
+pub(crate) struct NbdArgs {
+    /// Serve NBD clients, too: unix:PATH or tcp:HOST:PORT.
+    #[arg(long, value_name = "ADDRESS")]
+    pub nbd: Option<tranship_block::nbd::Address>,
+    /// The name of the NBD export; the empty name is always one.
+    #[arg(long, value_name = "NAME", default_value = "")]
+    pub export: String,
+}
+
+#[derive(ClapArgs, Debug)]
+pub(crate) struct ChannelArgs {
+    /// What the other ends of the channels are kept from; both ends must say the same.
+    #[arg(long, value_name = "LEVEL", default_value = "full")]
+    pub trust: TrustArg,
+}
+
+#[derive(ClapArgs, Debug)]
+pub(crate) struct BenchArgs {
+    /// The service: a server or a proxy.
+    pub address: String,
+    /// Bytes of a request, at most 256KiB.
+    #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = parse_request)]
+    pub request: u32,
+    /// Requests under way at a time.
+    #[arg(long, value_name = "N", default_value = "16", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub depth: u32,
+    /// How long each part runs.
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_time)]
+    pub time: std::time::Duration,
+    /// Write, too. What is there is destroyed.
+    #[arg(long)]
+    pub write: bool,
+    /// One object with all results instead of a table.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub channels: ChannelArgs,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum AccessArg {
+    /// Without it where the file system can do so.
+    Auto,
+    /// Without it, or not at all.
+    Direct,
+    /// With it.
+    Buffered,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum TrustArg {
+    /// Both ends can write each buffer; it is agreed who does.
+    Full,
+    /// As full, but mistakes fault.
+    Half,
+    /// Each end writes only memory that no other can.
+    None,
+}
+
+/// As a size; 0 is one.
+fn parse_cache(text: &str) -> Result<u64, String> {
+    match text {
+        "0" => Ok(0),
+        text => parse_size(text),
+    }
+}
+
+fn parse_request(text: &str) -> Result<u32, String> {
+    match parse_size(text)? {
+        size @ 1..=0x4_0000 => u32::try_from(size).map_err(|error| error.to_string()),
+        _ => Err("at most 256KiB".to_owned()),
+    }
+}

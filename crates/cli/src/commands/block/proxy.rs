@@ -1,0 +1,34 @@
+//! `tranship block proxy`.
+
+use super::{endpoint, export, say, signals, until_signalled};
+use crate::args::block::ProxyArgs;
+use crate::exit::Answer;
+use anyhow::{Context, Result, bail};
+use std::sync::Arc;
+use tranship_block::Cache;
+use tranship_block::front::{Forwarding, Front};
+
+pub(super) fn run(args: &ProxyArgs) -> Result<Answer> {
+    if args.listen.is_none() && args.nbd.nbd.is_none() {
+        bail!("nobody could connect: --listen or --nbd says where");
+    }
+    let signals = signals()?;
+    let server = endpoint(&args.server, &args.channels);
+    let cache = (args.cache > 0).then(|| Cache::new(args.cache));
+    let behind = Arc::new(Forwarding::new(&server, cache.as_ref()));
+    let at = args.listen.as_ref().map(|at| endpoint(at, &args.channels));
+    let front = at
+        .as_ref()
+        .map(|at| Front::start(at, Arc::clone(&behind) as _));
+    let _front = front
+        .transpose()
+        .with_context(|| format!("serving at {}", args.listen.as_deref().unwrap_or_default()))?;
+    let _export = export(&args.nbd, || behind.store())?;
+    say(&format!("forwarding to {server}"))?;
+    until_signalled(signals);
+    if let Some(cache) = cache {
+        let (hits, misses) = cache.hits_and_misses();
+        tracing::info!("{hits} reads from the cache, {misses} from the server");
+    }
+    Ok(Answer::Yes)
+}

@@ -1,0 +1,40 @@
+//! `tranship block serve`.
+
+use super::{endpoint, export, say, signals, until_signalled};
+use crate::args::block::{AccessArg, ServeArgs};
+use crate::exit::Answer;
+use crate::output::size;
+use anyhow::{Context, Result};
+use std::sync::Arc;
+use tranship_block::front::{Direct, Front};
+use tranship_block::{Access, Disk, DiskOptions, Store};
+
+pub(super) fn run(args: &ServeArgs) -> Result<Answer> {
+    let signals = signals()?;
+    let options = DiskOptions {
+        size: args.size,
+        read_only: args.read_only,
+        access: match args.access {
+            AccessArg::Auto => Access::Auto,
+            AccessArg::Direct => Access::Direct,
+            AccessArg::Buffered => Access::Buffered,
+        },
+        threads: args.threads,
+    };
+    let disk = Disk::open(&args.file, &options)?;
+    let info = disk.info()?;
+    let at = endpoint(&args.address, &args.channels);
+    let store: Arc<dyn Store> = Arc::clone(&disk) as _;
+    let front = Front::start(&at, Arc::new(Direct(Arc::clone(&store))));
+    let _front = front.with_context(|| format!("serving at {at}"))?;
+    let _export = export(&args.nbd, || store)?;
+    let read_only = if info.read_only { ", read-only" } else { "" };
+    say(&format!(
+        "serving {} at {at}: {}, {}{read_only}",
+        args.file.display(),
+        size(info.size),
+        disk.describe()
+    ))?;
+    until_signalled(signals);
+    Ok(Answer::Yes)
+}

@@ -1,0 +1,10 @@
+//! The block service as processes: real NBD clients, and kills.
+
+#[path = "block/clients.rs"]
+mod clients;
+#[path = "block/kills.rs"]
+mod kills;
+#[path = "block/kit.rs"]
+mod kit;
+#[path = "../../block/tests/block/nbd.rs"]
+mod nbd;

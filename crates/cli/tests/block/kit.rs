@@ -1,0 +1,127 @@
+//! Processes of the program, with a manager and a folder of their own.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use tranship_testkit::Watchdog;
+
+/// Generous: not a bound on speed.
+pub fn watchdog() -> Watchdog {
+    Watchdog::new(Duration::from_secs(600))
+}
+
+/// A process that does not outlive its test.
+pub struct Running(pub Child);
+
+impl Running {
+    pub fn kill(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A manager, and a folder on a real disk.
+pub struct Home {
+    dir: tempfile::TempDir,
+    _manager: Running,
+}
+
+impl Home {
+    pub fn new() -> Home {
+        let near = Path::new(env!("CARGO_BIN_EXE_tranship"));
+        let dir = tempfile::tempdir_in(near.parent().expect("a folder")).expect("a folder");
+        let socket = dir.path().join("m");
+        let manager = Command::new(env!("CARGO_BIN_EXE_tranship"))
+            .args(["manager", "--socket"])
+            .arg(&socket)
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("a manager");
+        let home = Home {
+            dir,
+            _manager: Running(manager),
+        };
+        // Its first answer says that it is there.
+        let there = || {
+            let mut stat = home.command(&["stat"]);
+            let stat = stat.stderr(Stdio::null()).stdout(Stdio::null());
+            stat.status().expect("stat").success()
+        };
+        while !there() {
+            std::thread::yield_now();
+        }
+        home
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tranship"));
+        command
+            .args(arguments)
+            .current_dir(self.dir.path())
+            .env("TRANSHIP_SOCKET", self.path("m"))
+            .env_remove("RUST_LOG")
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Starts a service, and waits until it says that it is there.
+    pub fn start(&self, arguments: &[&str]) -> Running {
+        let mut command = self.command(&[&["block"], arguments].concat());
+        started(command.stdout(Stdio::piped()).spawn().expect("starting"))
+    }
+}
+
+/// Waits for a service's last line about itself; what else it says is thrown away.
+pub fn started(mut child: Child) -> Running {
+    let out = child.stdout.take().expect("its output");
+    let running = Running(child);
+    let mut out = BufReader::new(out);
+    let mut line = String::new();
+    while !line.starts_with("serving") && !line.starts_with("forwarding") {
+        line.clear();
+        assert!(
+            out.read_line(&mut line).expect("its output") > 0,
+            "it ended at once"
+        );
+    }
+    std::thread::spawn(move || out.read_to_end(&mut Vec::new()));
+    running
+}
+
+/// Are these programs here?
+pub fn have(programs: &[&str]) -> bool {
+    let missing = programs.iter().find(|program| {
+        let found = Command::new("sh")
+            .args(["-c", &format!("command -v {program}")])
+            .output();
+        !found.is_ok_and(|found| found.status.success())
+    });
+    if let Some(missing) = missing {
+        tranship_testkit::skipped(format!("no {missing} here; scripts/deps.sh installs it"));
+    }
+    missing.is_none()
+}
+
+/// Runs it, which must succeed; gives its output.
+pub fn run(command: &mut Command) -> Vec<u8> {
+    let output = command.stdin(Stdio::null()).output().expect("running");
+    assert!(
+        output.status.success(),
+        "{command:?}: {}\n{}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    output.stdout
+}
