@@ -2,9 +2,13 @@
 //!
 //! Without a manager everything is allowed up to the limit of the environment. A manager that appears is told what is in
 //! use already; as far as it admits less, the rest is owed, and asked for together with whatever is asked for next.
+//!
+//! The allocator's own tables count like the heap that they are for. They grow while something else is charged, so they are not
+//! asked for by themselves, but with what is charged next.
 
 use crate::environment::Environment;
 use crate::link::{Gone, Link, News};
+use crate::meta;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tranship_sys::{process, time};
 use tranship_zone::lock::{Guard, Lock};
@@ -22,6 +26,7 @@ static BOOKS: Lock<Books> = Lock::new(Books::new());
 static PRESSED: AtomicBool = AtomicBool::new(false);
 
 struct Books {
+    /// Without the tables.
     used: u64,
     admitted: u64,
     target: u64,
@@ -36,7 +41,7 @@ struct Books {
 /// What the account says, bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
-    /// Memory that the heap has from the kernel: in use, cached, or free for the next allocation.
+    /// Memory that the heap has from the kernel: in use, cached, or free for the next allocation; and its tables.
     pub used_bytes: u64,
     /// What the manager has admitted; 0 without one.
     pub admitted_bytes: u64,
@@ -47,13 +52,12 @@ pub struct Usage {
 /// `bytes` more are going to be used. `false`: they were refused. May wait for the manager.
 pub(crate) fn charge(bytes: u64) -> bool {
     let mut books = BOOKS.lock();
-    let used = books.used + bytes;
     let max = books.environment().map_or(u64::MAX, |e| e.max_bytes);
-    if used > max {
+    if books.total() + bytes > max {
         return false;
     }
-    books.used = used;
-    let allowed = books.link_up() && used <= books.admitted || books.ask();
+    books.used += bytes;
+    let allowed = books.link_up() && books.total() <= books.admitted || books.ask();
     if !allowed {
         books.used -= bytes;
     }
@@ -86,7 +90,7 @@ pub(crate) fn listen() -> bool {
 pub(crate) fn usage() -> Usage {
     let books = BOOKS.lock();
     Usage {
-        used_bytes: books.used,
+        used_bytes: books.total(),
         admitted_bytes: books.admitted,
         managed: books.link.is_some(),
     }
@@ -142,6 +146,11 @@ impl Books {
         self.environment.as_ref()
     }
 
+    /// What there is to be admitted.
+    fn total(&self) -> u64 {
+        self.used + meta::counted_bytes()
+    }
+
     fn step(&self) -> u64 {
         (self.used / 8).clamp(LEAST_STEP, MOST_STEP)
     }
@@ -156,7 +165,7 @@ impl Books {
         if self.link.is_none() {
             self.reach();
         }
-        let (used, step) = (self.used, self.step());
+        let (used, step) = (self.total(), self.step());
         let Some(link) = &mut self.link else {
             return true;
         };
@@ -189,7 +198,7 @@ impl Books {
         if self.name.is_empty() {
             self.name = process::command_name();
         }
-        let used = self.used;
+        let used = self.total();
         let Some((socket, max)) = self
             .environment()
             .and_then(|e| Some((e.socket.clone()?, e.max_bytes)))
@@ -222,14 +231,14 @@ impl Books {
                 self.target = *target;
             }
         }
-        if self.used > self.target {
+        if self.total() > self.target {
             PRESSED.store(true, Ordering::Relaxed);
         }
     }
 
     /// Gives back what is admitted and not used, but for a step; under pressure, all of it.
     fn give_back(&mut self) {
-        let spare = self.admitted.saturating_sub(self.used);
+        let spare = self.admitted.saturating_sub(self.total());
         let pressed = self.admitted > self.target;
         let keep = if pressed { 0 } else { self.step() };
         if spare <= 2 * keep || spare == 0 {

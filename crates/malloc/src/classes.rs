@@ -1,12 +1,12 @@
 //! Size classes: multiples of 16 bytes, four steps per doubling, so that at most a fifth of an item is wasted.
 
-/// Bytes of the largest class; what is larger is taken as pages.
-pub(crate) const MAX_BYTES: usize = 32 << 10;
+/// Bytes of the largest class; what is larger is a mapping of its own.
+pub(crate) const MAX_BYTES: usize = 1 << 20;
 /// How many there are.
-pub(crate) const COUNT: usize = 40;
+pub(crate) const COUNT: usize = 60;
 
-/// Up to here a class is found by multiples of 16 bytes, above it by multiples of 256.
-const FINE: usize = 1024;
+/// Above it each item is a slab by itself.
+pub(crate) const LARGEST_CUT: usize = 32 << 10;
 
 /// Bytes of the items of each class.
 pub(crate) const BYTES: [u32; COUNT] = {
@@ -26,30 +26,13 @@ pub(crate) const BYTES: [u32; COUNT] = {
     bytes
 };
 
-static FINE_CLASS: [u8; FINE / 16 + 1] = table(16);
-static COARSE_CLASS: [u8; MAX_BYTES / 256 + 1] = table(256);
-
-const fn table<const N: usize>(unit: usize) -> [u8; N] {
-    let mut classes = [0; N];
-    let (mut at, mut class) = (1, 0);
-    while at < N {
-        while (BYTES[class] as usize) < at * unit {
-            class += 1;
-        }
-        classes[at] = class.to_le_bytes()[0];
-        at += 1;
-    }
-    classes
-}
-
 /// The smallest class that holds `bytes`, at most [`MAX_BYTES`].
 #[inline]
 pub(crate) fn class_of(bytes: usize) -> usize {
-    if bytes <= FINE {
-        FINE_CLASS[bytes.div_ceil(16)].into()
-    } else {
-        COARSE_CLASS[bytes.div_ceil(256)].into()
-    }
+    let last = bytes.saturating_sub(1);
+    // The first two bits below the highest choose among the four of a doubling; up to 128 bytes there are steps of 16.
+    let doubling = (last | 64).ilog2() as usize;
+    (last >> (doubling - 2)) + 4 * (doubling - 6)
 }
 
 /// The smallest class whose items hold `bytes` and are aligned to `align` (a power of two); `None` if there is none.
@@ -90,8 +73,9 @@ mod tests {
     #[test]
     fn aligned_classes_are_aligned() {
         for align in (0..13).map(|i| 1usize << i) {
-            for bytes in (0..=MAX_BYTES).step_by(7) {
-                let class = class_aligned(bytes, align).expect("32 KiB is a multiple of a page");
+            for bytes in (0..=MAX_BYTES).step_by(61) {
+                let class =
+                    class_aligned(bytes, align).expect("the largest is a multiple of a page");
                 let size = BYTES[class] as usize;
                 assert!(
                     size >= bytes && size.is_multiple_of(align),

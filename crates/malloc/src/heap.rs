@@ -1,4 +1,4 @@
-//! The process's heap: zones for small sizes, pages for middle ones, mappings for large ones.
+//! The process's heap: zones up to a megabyte, mappings above, and pages for what must be aligned to more than one.
 
 use crate::classes::{self, COUNT};
 use crate::inside::{Inside, is_inside};
@@ -18,8 +18,11 @@ const MAX_PAGES_BYTES: usize = 1 << 20;
 /// What an allocation may be aligned to without being a mapping.
 const MAX_ALIGN: usize = 64 << 10;
 
-/// A thread's bucket of one class holds no more.
+/// A thread's bucket of one class holds no more; of classes whose items are larger, one.
 const BUCKET_BYTES: u64 = 32 << 10;
+
+/// What lies between threads of one class of larger items.
+const DEPOT_BYTES: u64 = 1 << 20;
 
 /// Free pages keep their memory up to this, or an eighth of what is in use.
 const SPARE_PAGES: u64 = 512;
@@ -48,7 +51,8 @@ pub(crate) fn alloc(bytes: usize, align: usize) -> Option<NonNull<u8>> {
     if bytes <= classes::MAX_BYTES
         && align <= 16
         && let Some(heap) = heap()
-        && let Some(item) = heap.zones[classes::class_of(bytes)].alloc_cached()
+        && let Some(zone) = heap.zones.get(classes::class_of(bytes))
+        && let Some(item) = zone.alloc_cached()
     {
         return Some(item);
     }
@@ -240,7 +244,7 @@ impl Heap {
         let arena = Arc::new(Arena::new(window::Charged::reserve()?)?);
         let zones = std::array::from_fn(|class| {
             let bytes = u64::from(classes::BYTES[class]);
-            let keg = ItemKeg::new(&arena, bytes, 16).expect("40 kegs of items of up to 32 KiB");
+            let keg = ItemKeg::new(&arena, bytes, 16).expect("60 kegs of items of up to 1 MiB");
             assert_eq!(usize::from(keg.tag()), class + 1, "tags are classes");
             ItemZone::new(&keg, Bytes, options(bytes))
         });
@@ -317,11 +321,15 @@ impl Heap {
 
 fn options(bytes: u64) -> ItemOptions {
     let config = ZoneConfig::for_item(bytes);
-    let max = u32::try_from((BUCKET_BYTES / bytes).clamp(2, 254)).unwrap_or(254);
+    let max = |least| u32::try_from((BUCKET_BYTES / bytes).clamp(least, 254)).unwrap_or(254);
+    let (max, depot_items) = match bytes > classes::LARGEST_CUT as u64 {
+        false => (max(2), 4 * max(2)),
+        true => (1, u32::try_from((DEPOT_BYTES / bytes).max(2)).unwrap_or(2)),
+    };
     let cache = ZoneConfig {
-        initial: (max / 4).max(2),
+        initial: max.min(64),
         max,
-        depot_items: 2 * max,
+        depot_items,
         allocator: true,
         ..config
     };

@@ -4,7 +4,7 @@
 //!   malloc, Vec, Box          fast path: the calling thread's buckets, nothing else
 //!        │
 //!   ┌────▼────┬──────────┬─────────────┐
-//!   │ zones   │ pages    │ mappings    │  up to 32 KiB; up to 1 MiB; above
+//!   │ zones   │ pages    │ mappings    │  up to 1 MiB; the same, aligned to more than a page; above
 //!   │   └── kegs ── arena│             │
 //!   └────┬────┴─────┬────┴──────┬──────┘
 //!        └──────────┴───────────┤

@@ -13,6 +13,8 @@ const BLOCK: usize = 64 << 10;
 /// Tried first; less where a limit of the process forbids it.
 const WINDOW: usize = 4 << 30;
 const LEAST_WINDOW: usize = 16 << 20;
+/// Tables of more blocks are maps of the whole window, of which little is touched: not counted.
+const MOST_COUNTED: usize = 16;
 /// Powers of two from 16 bytes to half a block.
 const CLASSES: usize = 12;
 
@@ -24,6 +26,8 @@ const MORE: u8 = 0xfd;
 /// Tells our addresses from others without the lock. 0: there is no window yet.
 static BASE: AtomicUsize = AtomicUsize::new(0);
 static LEN: AtomicUsize = AtomicUsize::new(0);
+/// Bytes of blocks in use. Written under the lock.
+static COUNTED: AtomicUsize = AtomicUsize::new(0);
 static STATE: Lock<State> = Lock::new(State {
     kinds: NonNull::dangling(),
     blocks: 0,
@@ -64,6 +68,12 @@ pub(crate) fn alloc(bytes: usize, align: usize) -> Option<NonNull<u8>> {
         return state.take_blocks(bytes.div_ceil(BLOCK), FIRST);
     }
     state.take_item(class_of(bytes))
+}
+
+/// What the tables take, bytes, but for the largest: the page map and the states of pages, 5 bytes for each page of the heap.
+pub(crate) fn counted_bytes() -> u64 {
+    // Relaxed: a figure.
+    COUNTED.load(Ordering::Relaxed) as u64
 }
 
 /// Whether the memory of such an allocation is all zeros.
@@ -238,6 +248,9 @@ impl State {
         for block in first + 1..first + count {
             self.set(block, MORE);
         }
+        if count <= MOST_COUNTED {
+            COUNTED.fetch_add(count * BLOCK, Ordering::Relaxed);
+        }
         Some(self.at(first))
     }
 
@@ -261,6 +274,9 @@ impl State {
         }
         for block in first..first + count {
             self.set(block, FREE);
+        }
+        if count <= MOST_COUNTED {
+            COUNTED.fetch_sub(count * BLOCK, Ordering::Relaxed);
         }
         self.free_blocks += count;
     }

@@ -127,11 +127,12 @@ fn memory_goes_back_after_a_spike_while_it_is_freed() {
     let (high, after): (u64, u64) = peer.ask(&(0usize, 300usize));
     assert!(high > before + 280 * MIB, "there was a spike: {high}");
     let left = stage.only_heap().admitted_bytes;
-    // An eighth of what is used may stay for the next allocation, and a step of what was admitted.
+    // An eighth of what is used may stay for the next allocation, and tables and caches.
     let slack = before / 8 + 24 * MIB;
     assert!(after < before + slack, "{before} before, {after} after");
+    // Two steps of what was admitted, each an eighth, stay too.
     assert!(
-        left < charged + slack,
+        left < charged + slack + before / 4,
         "{charged} charged before, {left} after"
     );
 }

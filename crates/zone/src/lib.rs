@@ -54,6 +54,7 @@ mod cache;
 mod classes;
 mod config;
 mod depot;
+mod direct;
 mod front;
 pub mod item;
 mod keg;

@@ -5,29 +5,14 @@
 //! destructor gives everything back.
 
 use crate::cache::Cache;
-use crate::front::{Front, NOBODYS, OwnFront};
+use crate::direct::{self, Place, ZONES};
+use crate::front::{Front, OwnFront};
 use crate::own_work::OwnWork;
 use std::cell::{Cell, RefCell};
 use std::ptr;
 use std::sync::Arc;
 
-/// Zones whose caches are found without reading where the table is.
-const DIRECT_ZONES: usize = 128;
-
-/// Where the calling thread's front for a zone is found.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Place(usize);
-
-impl Place {
-    /// Of the zone of this index. All that have none of their own share the last, where there is always a shut one.
-    pub(crate) fn of(index: usize) -> Place {
-        Place(index.min(DIRECT_ZONES))
-    }
-}
-
 thread_local! {
-    static DIRECT: [Cell<*const Front>; DIRECT_ZONES + 1] =
-        const { [const { Cell::new(&raw const NOBODYS) }; DIRECT_ZONES + 1] };
     static TABLE: Cell<(*const *const Front, usize)> = const { Cell::new((ptr::null(), 0)) };
     static OWNED: Owned = const { Owned { caches: RefCell::new(Caches { owned: Vec::new(), table: Vec::new(), shut: None }) } };
 }
@@ -68,7 +53,7 @@ struct Caches {
     owned: Vec<Option<Arc<Cache>>>,
     /// Their fronts as plain pointers, for the fast path.
     table: Vec<*const Front>,
-    /// What the last place of `DIRECT` points to once zones of a high index are used: [`NOBODYS`] is written to by all
+    /// What the last of the direct places has once zones of a high index are used: [`NOBODYS`](crate::front::NOBODYS) is written to by all
     /// threads that come by, which would be too many.
     shut: Option<OwnFront>,
 }
@@ -77,14 +62,13 @@ struct Caches {
 /// is then no current zone's control word. Not to be kept: slow paths replace it.
 #[inline(always)]
 pub(crate) fn front(place: Place) -> *const Front {
-    // SAFETY: a place is at most the last.
-    DIRECT.with(|direct| unsafe { direct.get_unchecked(place.0) }.get())
+    direct::get(place)
 }
 
 /// The same for a zone of a high index; `None`: there is none, or the zone has a place of its own.
 pub(crate) fn far_front(index: usize) -> Option<*const Front> {
     let (table, len) = TABLE.get();
-    if index < DIRECT_ZONES || index >= len {
+    if index < ZONES || index >= len {
         return None;
     }
     // SAFETY: `TABLE` is the pointer and length of `OWNED`'s table, updated whenever that changes and emptied before
@@ -120,10 +104,10 @@ pub(crate) fn set(index: usize, cache: Arc<Cache>) -> bool {
         let replaced = caches.owned[index].replace(cache);
         TABLE.set((caches.table.as_ptr(), caches.table.len()));
         let own = match index {
-            ..DIRECT_ZONES => caches.table[index],
+            ..ZONES => caches.table[index],
             _ => &raw const **caches.shut.get_or_insert_with(OwnFront::new),
         };
-        DIRECT.with(|direct| direct[Place::of(index).0].set(own));
+        direct::set(Place::of(index), own);
         replaced
     });
     replaced.is_ok()
@@ -133,11 +117,7 @@ impl Drop for Owned {
     fn drop(&mut self) {
         let _work = OwnWork::begin();
         TABLE.set((ptr::null(), 0));
-        DIRECT.with(|direct| {
-            direct
-                .iter()
-                .for_each(|front| front.set(&raw const NOBODYS))
-        });
+        direct::reset();
         let caches = std::mem::take(&mut self.caches.get_mut().owned);
         for cache in caches.into_iter().flatten() {
             if let Some(home) = cache.home.upgrade() {

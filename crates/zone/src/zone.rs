@@ -7,7 +7,8 @@ mod slow;
 use crate::cache::Cache;
 use crate::config::{Level, ZoneConfig, ZoneStats};
 use crate::depot::Depot;
-use crate::local::{self, Place};
+use crate::direct::Place;
+use crate::local;
 use crate::lock::Lock;
 use crate::reaper::{self, Managed};
 use crate::registry::Identity;
@@ -176,15 +177,14 @@ impl<B: Backend> Zone<B> {
         self.inner.closed.load(Ordering::Relaxed)
     }
 
-    /// As [`alloc`](Self::alloc), out of the calling thread's cache or not at all; always `None` under pressure and once
-    /// the zone is closed.
+    /// As [`alloc`](Self::alloc), out of the calling thread's cache or not at all; always `None` under pressure, once
+    /// the zone is closed, and if there were 128 zones before it (whose caches `alloc` looks for elsewhere).
     #[inline(always)]
     #[must_use]
     pub fn alloc_cached(&self) -> Option<u32> {
         let hot = &self.inner.hot;
         // SAFETY: the calling thread's, or always shut.
-        let item = unsafe { (*local::front(hot.place)).pop(&hot.control) };
-        item.or_else(|| self.inner.alloc_far())
+        unsafe { (*local::front(hot.place)).pop(&hot.control) }
     }
 
     /// Takes an item back, on any thread.
@@ -201,8 +201,7 @@ impl<B: Backend> Zone<B> {
     pub fn free_cached(&self, item: u32) -> bool {
         let hot = &self.inner.hot;
         // SAFETY: as in `alloc_cached`.
-        let pushed = unsafe { (*local::front(hot.place)).push(&hot.control, item) };
-        pushed || self.inner.free_far(item)
+        unsafe { (*local::front(hot.place)).push(&hot.control, item) }
     }
 
     /// Gives what is cached to the backend.

@@ -11,24 +11,6 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 impl<B: Backend> Inner<B> {
-    /// What `alloc_cached` does for a zone of a high index.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn alloc_far(&self) -> Option<u32> {
-        let front = local::far_front(self.identity.index)?;
-        // SAFETY: the calling thread's, and there until its slow path replaces it.
-        unsafe { (*front).pop(&self.hot.control) }
-    }
-
-    /// What `free_cached` does for a zone of a high index.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn free_far(&self, item: u32) -> bool {
-        // SAFETY: as in `alloc_far`.
-        local::far_front(self.identity.index)
-            .is_some_and(|front| unsafe { (*front).push(&self.hot.control, item) })
-    }
-
     #[cold]
     pub(super) fn alloc_slow(&self) -> Option<u32> {
         let item = self.obtain();
@@ -39,6 +21,12 @@ impl<B: Backend> Inner<B> {
     }
 
     pub(super) fn obtain(&self) -> Option<u32> {
+        if let Some(front) = local::far_front(self.identity.index)
+            // SAFETY: the calling thread's, and there until its slow path replaces it.
+            && let Some(item) = unsafe { (*front).pop(&self.hot.control) }
+        {
+            return Some(item);
+        }
         if self.closed.load(Ordering::Relaxed) {
             return None;
         }
@@ -60,6 +48,12 @@ impl<B: Backend> Inner<B> {
 
     #[cold]
     pub(super) fn free_slow(&self, item: u32) {
+        if let Some(front) = local::far_front(self.identity.index)
+            // SAFETY: as in `obtain`.
+            && unsafe { (*front).push(&self.hot.control, item) }
+        {
+            return;
+        }
         // Once the item is handed over, whoever waited for the last one may drop the zone.
         let _keep = self.me.upgrade();
         let cache = self.cache();
