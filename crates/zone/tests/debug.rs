@@ -1,5 +1,8 @@
 //! The debug mode catches each kind of wrong use, and says who.
 
+mod common;
+
+use common::watchdog;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -54,6 +57,7 @@ fn a_double_free_is_caught_and_both_are_named() {
 
 #[test]
 fn a_use_after_free_is_caught_when_the_item_leaves_quarantine() {
+    let _watchdog = watchdog();
     for keeps in [false, true] {
         let keg = keg();
         let text = if keeps {
@@ -179,6 +183,7 @@ fn without_debugging_a_double_free_is_caught_at_the_latest_by_the_keg() {
 
 #[test]
 fn a_debugged_zone_has_its_whole_limit() {
+    let _watchdog = watchdog();
     let keg = keg();
     let options = ItemOptions::named("z")
         .max(10)
@@ -210,6 +215,7 @@ fn a_debugged_zone_has_its_whole_limit() {
 
 #[test]
 fn the_limit_warns_now_and_then_and_wants_its_action_done() {
+    let _watchdog = watchdog();
     let keg = keg();
     let (warned, acted) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let alarm = Alarm::default()

@@ -1,8 +1,11 @@
 //! Items in memory: constructors that fail, zones that share a keg, limits and who sleeps at them.
 
+mod common;
+
+use common::watchdog;
 use std::collections::HashSet;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tranship_zone::arena::Arena;
@@ -18,23 +21,9 @@ fn plain(keg: &Arc<ItemKeg>) -> ItemZone<Bytes> {
     ItemZone::new(keg, Bytes, ItemOptions::named("plain"))
 }
 
-/// Ends the process if `work` does not end: a hanging test must not hang the run.
 fn watched<R>(work: impl FnOnce() -> R) -> R {
-    let done = Arc::new(AtomicBool::new(false));
-    let seen = done.clone();
-    std::thread::spawn(move || {
-        for _ in 0..1200 {
-            std::thread::sleep(Duration::from_millis(100));
-            if seen.load(Ordering::Relaxed) {
-                return;
-            }
-        }
-        eprintln!("a test hangs");
-        std::process::abort();
-    });
-    let result = work();
-    done.store(true, Ordering::Relaxed);
-    result
+    let _watchdog = watchdog();
+    work()
 }
 
 /// Counts what happens, and refuses when told to.

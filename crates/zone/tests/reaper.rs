@@ -1,5 +1,8 @@
 //! The thread that keeps time.
 
+mod common;
+
+use common::watchdog;
 use std::sync::Arc;
 use std::time::Duration;
 use tranship_zone::reaper::{self, Driver};
@@ -11,6 +14,7 @@ fn threads() -> usize {
 
 #[test]
 fn nobody_calls_and_the_memory_goes_back_and_the_thread_sleeps_and_wakes() {
+    let _watchdog = watchdog();
     reaper::set_period(Duration::from_millis(2));
     let arena = Arc::new(Arena::private(1 << 30).expect("arena"));
     let keg = ItemKeg::new(&arena, 2048, 16).expect("keg");

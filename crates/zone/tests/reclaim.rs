@@ -1,5 +1,8 @@
 //! Reclamation, with time kept by hand.
 
+mod common;
+
+use common::watchdog;
 use std::ptr::NonNull;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -34,6 +37,7 @@ fn spike(zone: &ItemZone<Bytes>, items: usize) {
 
 #[test]
 fn after_a_spike_the_memory_goes_back_without_a_call() {
+    let _watchdog = watchdog();
     let _alone = alone();
     for file in [false, true] {
         let (arena, keg, zone) = if file {
@@ -65,6 +69,7 @@ fn after_a_spike_the_memory_goes_back_without_a_call() {
 
 #[test]
 fn what_is_needed_again_and_again_stays() {
+    let _watchdog = watchdog();
     let _alone = alone();
     let (arena, _keg, zone) = make(4096);
     for _ in 0..30 {
@@ -85,6 +90,7 @@ fn what_is_needed_again_and_again_stays() {
 
 #[test]
 fn a_thread_that_sleeps_is_robbed_after_a_while_and_one_that_works_is_not() {
+    let _watchdog = watchdog();
     let _alone = alone();
     let (_arena, keg, zone) = make(256);
     let (to_main, from_other) = channel();
@@ -127,6 +133,7 @@ fn a_thread_that_sleeps_is_robbed_after_a_while_and_one_that_works_is_not() {
 
 #[test]
 fn buckets_shrink_when_nobody_meets() {
+    let _watchdog = watchdog();
     let _alone = alone();
     let (_arena, _keg, zone) = make(64);
     let start = zone.stats().zone.bucket_items;
@@ -160,6 +167,7 @@ fn buckets_shrink_when_nobody_meets() {
 
 #[test]
 fn all_zones_are_listed_and_can_be_drained() {
+    let _watchdog = watchdog();
     let _alone = alone();
     let (arena, _keg, zone) = make(128);
     spike(&zone, 1000);

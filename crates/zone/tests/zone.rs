@@ -1,28 +1,14 @@
 //! Zones under threads: every item has one owner at a time, and none gets lost.
 
+mod common;
+
+use common::watchdog;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
-use std::time::Duration;
 use tranship_zone::{Backend, Level, Zone, ZoneConfig};
 
 const SEED: u64 = 0x5eed_2004;
-
-/// Ends the process if a test hangs.
-fn watchdog() -> impl Drop {
-    struct Done(#[allow(dead_code, reason = "dropped to end the wait")] mpsc::Sender<()>);
-    impl Drop for Done {
-        fn drop(&mut self) {}
-    }
-    let (done, wait) = mpsc::channel();
-    thread::spawn(move || {
-        if wait.recv_timeout(Duration::from_secs(120)) == Err(mpsc::RecvTimeoutError::Timeout) {
-            eprintln!("watchdog: a test hangs");
-            std::process::abort();
-        }
-    });
-    Done(done)
-}
 
 fn membarrier() -> bool {
     const REGISTER: libc::c_int = 1 << 4;
