@@ -1,6 +1,6 @@
 //! Moves large data between isolated processes without copying it.
 //!
-//! This is the crate that programs name; it re-exports `tranship-core`, and `tranship-mbuf` as [`mbuf`].
+//! This is the crate that programs name; it re-exports `tranship-core`, `tranship-mbuf` as [`mbuf`], `tranship-malloc` as [`malloc`].
 //!
 //! NOT here: any code of its own.
 
@@ -8,6 +8,11 @@ pub use tranship_core::*;
 /// A manager inside a program of one's own: configuration and entry points.
 pub mod manager {
     pub use tranship_manager::*;
+}
+
+/// A `#[global_allocator]` whose heap the manager admits, limits and rebalances like a pool.
+pub mod malloc {
+    pub use tranship_malloc::*;
 }
 
 /// Network buffers: chains of mbufs with clusters, external storage, tags, packet queues.
