@@ -28,6 +28,7 @@ lint:
 
 bench-build:
 	$(CARGO) build --release -p tranship-bench --all-features
+	$(CARGO) build --release -p tranship-preload
 
 bench: bench-build
 	@scripts/bench.sh $(BENCH)

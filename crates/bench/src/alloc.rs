@@ -82,16 +82,19 @@ pub fn library(name: &str, preload: Option<Preload>) -> Option<Option<PathBuf>> 
     };
     let found = find(&preload);
     if found.is_none() {
-        let Preload { file, package } = preload;
-        eprintln!("SKIPPED: {name}: no {file} here: apt-get install {package}");
+        let Preload { file, get } = preload;
+        eprintln!("SKIPPED: {name}: no {file} here: {get}");
     }
     found.map(Some)
 }
 
-/// The library's path on this machine.
+/// The library's path: beside this program, or where this machine has its libraries.
 fn find(preload: &Preload) -> Option<PathBuf> {
     let triple = format!("{}-linux-gnu", std::env::consts::ARCH);
+    let program = std::env::current_exe().ok()?;
+    let beside = program.parent()?.to_str()?.to_owned();
     [
+        beside,
         format!("/usr/lib/{triple}"),
         format!("/lib/{triple}"),
         "/usr/lib64".into(),

@@ -10,6 +10,7 @@ mod clock;
 mod collect;
 mod demo;
 mod machine;
+mod malloc;
 mod mbuf;
 mod messages;
 mod netpath;
@@ -41,7 +42,10 @@ fn main() -> ExitCode {
     machine::begin();
     if !matches!(
         bench,
-        Bench::AllocChild { .. } | Bench::ZoneChild { .. } | Bench::MbumaChild { .. }
+        Bench::AllocChild { .. }
+            | Bench::ZoneChild { .. }
+            | Bench::MallocChild { .. }
+            | Bench::MbumaChild { .. }
     ) {
         clock::calibrate();
     }
@@ -112,6 +116,24 @@ fn run(bench: Bench) -> Result<bool> {
             sample_ms,
         } => {
             zone::child(&system, &work, bytes, [core, other_core], sample_ms)?;
+            Ok(true)
+        }
+        Bench::Malloc { common, payload } => {
+            common.check(&malloc::names())?;
+            let outcome = malloc::bench(&common, &payload);
+            say("malloc", &common, outcome, &["glibc", report::FASTEST])
+        }
+        Bench::MallocChild {
+            system,
+            work,
+            bytes,
+            buffers,
+            core,
+            other_core,
+            sample_ms,
+        } => {
+            let cores = [core, other_core];
+            malloc::child(&system, &work, bytes, buffers, cores, sample_ms)?;
             Ok(true)
         }
         Bench::MbumaFig7 {

@@ -66,6 +66,14 @@ pub enum Bench {
         #[arg(long, value_delimiter = ',', value_parser = size)]
         payload: Vec<usize>,
     },
+    /// Whole allocators, preloaded: one thread, two, mixed loads and the memory that they take.
+    Malloc {
+        #[command(flatten)]
+        common: Common,
+        /// Sizes in bytes [default: 64 to 4K, 16K, 64K, 256K, 1M].
+        #[arg(long, value_delimiter = ',', value_parser = size)]
+        payload: Vec<usize>,
+    },
     /// Resident memory over time around a spike of network buffers, with and without reclamation (takes 7 s a system).
     MbumaFig7 {
         #[command(flatten)]
@@ -123,6 +131,17 @@ pub enum Bench {
         system: String,
         bytes: usize,
         core: usize,
+        sample_ms: u64,
+    },
+    /// One run of malloc, in a process with the allocator under test.
+    #[command(hide = true)]
+    MallocChild {
+        system: String,
+        work: String,
+        bytes: usize,
+        buffers: usize,
+        core: usize,
+        other_core: usize,
         sample_ms: u64,
     },
     /// One run of mbuma-fig7, in a process of its own.

@@ -36,17 +36,26 @@ pub struct Key {
     pub trust: Option<&'static str>,
 }
 
-/// One row: the median over the runs of each run's median, 99th percentile and rate.
+/// One row: the median over the runs of each run's median, 99th percentile and rate; 0, and left out of the JSON, of what
+/// was counted and not timed.
 #[derive(Debug, Clone, Serialize)]
 pub struct Row {
     pub system: String,
     #[serde(flatten)]
     pub key: Key,
+    #[serde(skip_serializing_if = "is_none")]
     pub median_ns: f64,
+    #[serde(skip_serializing_if = "is_none")]
     pub p99_ns: f64,
+    #[serde(skip_serializing_if = "is_none")]
     pub per_second: f64,
     #[serde(flatten)]
     pub facts: Facts,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's way")]
+fn is_none(measured: &f64) -> bool {
+    *measured == 0.0
 }
 
 impl Row {
@@ -89,6 +98,7 @@ fn bytes(n: usize) -> String {
 
 fn time(ns: f64) -> String {
     match ns {
+        0.0 => "-".to_owned(),
         ns if ns < 1e3 => format!("{ns:.1} ns"),
         ns if ns < 1e6 => format!("{:.2} us", ns / 1e3),
         ns => format!("{:.2} ms", ns / 1e6),
@@ -97,6 +107,7 @@ fn time(ns: f64) -> String {
 
 fn rate(n: f64) -> String {
     match n {
+        0.0 => "-".to_owned(),
         n if n >= 1e6 => format!("{:.2} M/s", n / 1e6),
         n if n >= 1e3 => format!("{:.1} k/s", n / 1e3),
         n => format!("{n:.1} /s"),
@@ -314,6 +325,17 @@ mod tests {
         let want = serde_json::json!({"system": "raw", "mode": "spin", "payload_bytes": 64,
             "median_ns": 400.0, "p99_ns": 800.0, "per_second": 2_500_000.0});
         assert_eq!(json["rows"][0], want);
+    }
+
+    #[test]
+    fn what_was_not_timed_has_no_times() {
+        let mut counted = row("exact-size", 64, 0.0);
+        counted.per_second = 0.0;
+        counted.facts.insert("wasted_bytes_per_packet", 7.0);
+        let json = serde_json::to_value(counted).unwrap();
+        let want = serde_json::json!({"system": "exact-size", "mode": "spin", "payload_bytes": 64,
+            "wasted_bytes_per_packet": 7.0});
+        assert_eq!(json, want);
     }
 
     #[test]

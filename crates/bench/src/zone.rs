@@ -126,7 +126,7 @@ pub fn child(system: &str, work: &str, bytes: usize, cores: [usize; 2], ms: u64)
     Ok(())
 }
 
-fn single(heap: &dyn Heap, core: usize, budget: u64, held: usize) -> Result<Measured> {
+pub fn single(heap: &dyn Heap, core: usize, budget: u64, held: usize) -> Result<Measured> {
     party::pin(core)?;
     let mut samples = Samples::new(1 << 18, BATCH);
     let begun = clock::ticks();
@@ -173,7 +173,7 @@ fn double(heap: &dyn Heap, cores: [usize; 2], budget: u64) -> Result<Measured> {
 }
 
 /// One thread allocates and writes a word, the other reads it and frees.
-fn cross(heap: &dyn Heap, cores: [usize; 2], budget: u64) -> Result<Measured> {
+pub fn cross(heap: &dyn Heap, cores: [usize; 2], budget: u64) -> Result<Measured> {
     let ring = &Ring::new();
     let stop = &AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -8,11 +8,11 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use crate::alloc::{Allocator, measure};
 use crate::stats::Measured;
 
-/// A library to preload, and the Debian package that has it.
+/// A library to preload, and how to get it.
 #[derive(Debug, Clone, Copy)]
 pub struct Preload {
     pub file: &'static str,
-    pub package: &'static str,
+    pub get: &'static str,
 }
 
 /// An allocator in the list of all.
@@ -58,25 +58,37 @@ macro_rules! whose {
     };
 }
 
-const fn library(file: &'static str, package: &'static str) -> Option<Preload> {
-    Some(Preload { file, package })
+const fn library(file: &'static str, get: &'static str) -> Option<Preload> {
+    Some(Preload { file, get })
 }
 
 whose!(Glibc, "glibc", None);
 whose!(
     Jemalloc,
     "jemalloc",
-    library("libjemalloc.so.2", "libjemalloc2")
+    library("libjemalloc.so.2", "apt-get install libjemalloc2")
 );
 whose!(
     Tcmalloc,
     "tcmalloc",
-    library("libtcmalloc_minimal.so.4", "libtcmalloc-minimal4")
+    library(
+        "libtcmalloc_minimal.so.4",
+        "apt-get install libtcmalloc-minimal4"
+    )
 );
 whose!(
     Mimalloc,
     "mimalloc",
-    library("libmimalloc.so.2", "libmimalloc2.0")
+    library("libmimalloc.so.2", "apt-get install libmimalloc2.0")
+);
+
+whose!(
+    Ours,
+    "tranship",
+    library(
+        "libtranship_malloc.so",
+        "cargo build --release -p tranship-preload"
+    )
 );
 
 pub struct Malloc<W> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use tranship_zone::{Arena, Bytes, ItemKeg, ItemOptions, ItemZone};
 
-use super::allocators::{Glibc, Jemalloc, Mimalloc, Preload, Tcmalloc, Whose};
+use super::allocators::{Glibc, Jemalloc, Mimalloc, Ours, Preload, Tcmalloc, Whose};
 
 /// A heap of items of one size.
 pub trait Heap: Sync {
@@ -44,6 +44,17 @@ pub fn all() -> Vec<HeapEntry> {
             preload: None,
             open: |bytes| Ok(Box::new(Stack { bytes })),
         },
+    ]
+}
+
+/// Whole allocators, ours too, each preloaded.
+pub fn mallocs() -> Vec<HeapEntry> {
+    vec![
+        malloc::<Ours>(),
+        malloc::<Glibc>(),
+        malloc::<Jemalloc>(),
+        malloc::<Tcmalloc>(),
+        malloc::<Mimalloc>(),
     ]
 }
 
