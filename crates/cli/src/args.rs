@@ -39,6 +39,9 @@ pub(crate) enum Command {
     Ls(ViewArgs),
     /// Domains, pools, channels; who holds what.
     Stat(ViewArgs),
+    /// Certificates for channels between machines: an authority of one's own, and what it signs.
+    #[command(subcommand)]
+    Cert(CertAction),
     /// What this machine offers, what is missing, what that costs and what to do about it.
     Doctor(DoctorArgs),
     /// Prints a completion script for a shell.
@@ -174,6 +177,41 @@ pub(crate) struct RunArgs {
     /// The program and its arguments. It must be linked dynamically, and not run as another user (set-uid).
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     pub command: Vec<std::ffi::OsString>,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum CertAction {
+    /// Makes an authority: ca.pem, which everybody gets, and ca-key.pem, which stays where it is.
+    Init {
+        /// Where; it is made if it is not there (mode 700). Nothing is overwritten.
+        dir: PathBuf,
+        /// What the authority is called.
+        #[arg(long, default_value = "tranship authority")]
+        name: String,
+        /// How many days it is valid.
+        #[arg(long, default_value = "3650", value_parser = clap::value_parser!(u32).range(1..=36500))]
+        days: u32,
+    },
+    /// Makes credentials for a machine or a program: ca.pem, cert.pem and key.pem, mode 600, to be carried there safely.
+    ///
+    /// Who has them is let in everywhere, and can be connected to as NAME and under each --address: tcp:NAME:7700/video.
+    /// Programs look for them in the directory $TRANSHIP_TLS, else ~/.config/tranship/tls, else /etc/tranship/tls.
+    Issue {
+        /// Its name, as others connect to it: a DNS name or an IP address.
+        name: String,
+        /// A further name or address that others connect to; may be given several times.
+        #[arg(long, value_name = "HOST")]
+        address: Vec<String>,
+        /// The authority's directory, as `cert init` made it.
+        #[arg(long, value_name = "DIR")]
+        ca: PathBuf,
+        /// Where to put them; default: a directory NAME here. Nothing is overwritten.
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+        /// How many days they are valid.
+        #[arg(long, default_value = "365", value_parser = clap::value_parser!(u32).range(1..=36500))]
+        days: u32,
+    },
 }
 
 #[derive(ClapArgs, Debug)]

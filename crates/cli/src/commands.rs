@@ -1,6 +1,7 @@
 //! One module a command.
 
 mod block;
+mod cert;
 mod connect;
 mod generate;
 mod manager;
@@ -26,6 +27,7 @@ pub(crate) fn run(args: Args) -> Result<Answer> {
         Command::Block(args) => block::run(&args),
         Command::Ls(args) => view::ls(&args),
         Command::Stat(args) => view::stat(&args),
+        Command::Cert(action) => cert::run(&action),
         Command::Doctor(args) => doctor::run(&args),
         Command::Completions { shell } => generate::completions(shell),
         Command::Man { dir } => generate::man(&dir),

@@ -7,6 +7,7 @@ mod kernel;
 mod limits;
 mod manager;
 mod memory;
+mod network;
 mod proc;
 
 use crate::args::DoctorArgs;
@@ -20,13 +21,14 @@ use std::io::{self, Write};
 /// Looks at everything; the answer is no when something that tranship cannot do without is missing.
 pub(crate) fn run(args: &DoctorArgs) -> Result<Answer> {
     let socket = args.connect.socket.as_deref();
-    let topics: [(&str, Vec<Finding>); 6] = [
+    let topics: [(&str, Vec<Finding>); 7] = [
         ("kernel", kernel::look()),
         ("limits", limits::look()),
         ("memory", memory::look()),
         ("huge pages", huge::look()),
         ("isolation", isolation::look()),
         ("manager", manager::look(socket)),
+        ("network", network::look()),
     ];
     let worst = topics
         .iter()

@@ -239,3 +239,55 @@ fn run_puts_a_program_under_the_manager_with_a_limit() {
     let missing = run(&["run", "--library", "/no/such.so", "--", "true"]);
     assert_eq!(missing.status.code(), Some(2));
 }
+
+#[test]
+fn certificates_are_made_and_the_doctor_finds_them() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let (ca, out) = (at("ca"), at("camera"));
+    let must = |arguments: &[&str]| {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    };
+    must(&["cert", "init", &ca]);
+    must(&[
+        "cert",
+        "issue",
+        "camera.local",
+        "--address",
+        "10.0.0.1",
+        "--ca",
+        &ca,
+        "--out",
+        &out,
+    ]);
+    for file in [
+        "ca/ca-key.pem",
+        "ca/ca.pem",
+        "camera/key.pem",
+        "camera/cert.pem",
+        "camera/ca.pem",
+    ] {
+        let mode = std::fs::metadata(at(file))
+            .expect(file)
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o600, "{file}");
+    }
+    assert!(!Path::new(&at("camera/ca-key.pem")).exists());
+    let again = run(&["cert", "init", &ca]);
+    assert_eq!(again.status.code(), Some(2));
+    assert!(
+        text(&again.stderr).contains("ca-key.pem"),
+        "{}",
+        text(&again.stderr)
+    );
+    let found = |directory: &str| {
+        let mut doctor = tranship(&["doctor"]);
+        doctor.env("TRANSHIP_TLS", directory);
+        text(&doctor.output().expect("doctor").stdout)
+    };
+    assert!(found(&out).contains("camera: usable"));
+    assert!(found(&ca).contains("key.pem"));
+}

@@ -1,0 +1,29 @@
+//! Channels between machines: are there credentials, and do they do?
+
+use super::finding::Finding;
+use tranship_bulk::backend::net::{Credentials, default_credentials};
+
+pub(super) fn look() -> Vec<Finding> {
+    let name = "TLS credentials";
+    let directory = match default_credentials() {
+        Ok(directory) => directory,
+        Err(why) => {
+            return vec![Finding::weak(
+                name,
+                why,
+                "no tcp: channels with other machines",
+                "tranship cert init, then tranship cert issue for each machine",
+            )];
+        }
+    };
+    let usable = Credentials::load(&directory).and_then(|credentials| credentials.verify());
+    vec![match usable {
+        Ok(()) => Finding::ok(name, format!("{}: usable", directory.display())),
+        Err(why) => Finding::weak(
+            name,
+            why,
+            "tcp: channels are refused",
+            "tranship cert issue makes new ones",
+        ),
+    }]
+}
