@@ -353,6 +353,10 @@ fn drink(receiver: &mut Receiver, frames: tranship_core::PoolId, facts: &Facts) 
         {
             facts.wrong(format!("{} changed while it was held", buf.id()));
         }
+        // What was wrong ends the channel here, so that nobody waits for another end of it.
+        if let Some(wrong) = &*facts.wrong.lock().unwrap() {
+            return format!("wrong: {wrong}");
+        }
         if let Err(error) = receiver.send_control(b"taken", 0)
             && let SendFailure::Violation(violation) = error.failure
         {

@@ -257,6 +257,11 @@ lies! {
     a_living_id_and_more_bytes_than_it_has: ELSEWHERE, |l, c| {
         l.may_forward(c);
         let mut frame = l.frame();
+        // What lies last in its chunk has all that is left of it.
+        while l.prey().capacity(CbufId(frame[2])) == CHUNK - frame[3] % CHUNK {
+            l.prey().release(CbufId(frame[2]));
+            frame = l.frame();
+        }
         frame[4] = CHUNK - frame[3] % CHUNK;
         c.push(frame)
     };

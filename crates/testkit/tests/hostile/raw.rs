@@ -392,6 +392,12 @@ impl Prey {
         let _ = futex::wake(self.refs.wake(), u32::MAX >> 1);
     }
 
+    /// Bytes of the slot that an id names.
+    pub fn capacity(&self, id: CbufId) -> u64 {
+        let slot = self.table.slot(id.slot()).unwrap();
+        slot.length().load(Ordering::Acquire)
+    }
+
     pub fn generation(&self, id: CbufId) -> u32 {
         self.table
             .slot(id.slot())
