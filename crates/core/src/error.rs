@@ -365,7 +365,7 @@ impl<T> std::fmt::Debug for SendError<T> {
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum RecvError {
-    /// Everything was taken and the sender is gone.
+    /// Everything was taken and the sender is gone; or what it sent next went with the domain that had written it.
     #[error("the sender of channel {0} is gone and everything it sent was taken")]
     PeerGone(ChannelId),
     /// The sender broke a rule.

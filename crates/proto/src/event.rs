@@ -184,10 +184,9 @@ impl Event {
             | Event::Incoming { .. }
             | Event::SocketTaken { .. }
             | Event::Accepted { .. }
-            | Event::PoolOffer { .. }
             | Event::ChunkAdded { .. }
             | Event::WakeFd { .. } => 1,
-            Event::Opened { .. } | Event::SocketIncoming { .. } => 2,
+            Event::Opened { .. } | Event::SocketIncoming { .. } | Event::PoolOffer { .. } => 2,
             Event::QueueJoined {
                 with_sent,
                 new_reader,

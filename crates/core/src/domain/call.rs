@@ -15,8 +15,7 @@ use tranship_sys::futex;
 pub(crate) const ROUND: Duration = Duration::from_millis(100);
 /// How long a manager may be away before a call that needs it fails.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How much later than we others may come back to a manager: longer than it waits for them itself (2 s from its start).
-/// What they have not claimed by then is gone.
+/// How long after we came back to a manager a refusal may only mean that others have not come back yet. A patience, no proof.
 const OTHERS: Duration = Duration::from_secs(3);
 /// Between two looks whether it is back.
 const NAP: Duration = Duration::from_millis(20);

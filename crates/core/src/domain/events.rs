@@ -358,11 +358,12 @@ impl DomainCore {
         let (foreign, fresh) = match existing {
             Some(foreign) => (foreign, false),
             None => {
-                let table = fds
-                    .into_iter()
-                    .next()
-                    .ok_or_else(|| DomainError::Protocol("an offer without a table".into()))?;
-                (Arc::new(ForeignPool::open(self, shape, table)?), true)
+                let [table, process] = <[OwnedFd; 2]>::try_from(fds)
+                    .map_err(|_| DomainError::Protocol("an offer without a table".into()))?;
+                (
+                    Arc::new(ForeignPool::open(self, shape, table, process)?),
+                    true,
+                )
             }
         };
         let rcvd = link.accept_foreign(&foreign)?;

@@ -618,6 +618,12 @@ impl Receiver {
     #[cold]
     fn violated(&mut self, violation: Violation) -> RecvError {
         tracing::warn!(channel = %self.link.channel, peer = %self.link.peer, %violation, "the sender broke a rule");
+        self.hang_up();
+        RecvError::Violation(violation)
+    }
+
+    /// Nothing more is taken, whatever comes.
+    fn hang_up(&mut self) {
         self.link.peer_gone(Gone::Violated);
         self.drained = true;
         let _ = self.link.domain.tell(
@@ -626,7 +632,6 @@ impl Receiver {
             },
             &[],
         );
-        RecvError::Violation(violation)
     }
 
     /// The source sent before the manager told us that it may: honest ones do only when our news is on its way.
@@ -670,12 +675,8 @@ impl Receiver {
             };
             match asked {
                 Ok(()) => {}
-                // While others may still be coming back to a new manager it need not be a lie.
-                Err(DomainError::Refused(refusal))
-                    if !domain.is_just_back()
-                        && (refusal.code == RefusalCode::NoSuchId || self.source_is_gone()) =>
-                {
-                    break;
+                Err(DomainError::Refused(refusal)) if self.never_comes(pool, refusal.code) => {
+                    return self.lost();
                 }
                 Err(error) => {
                     self.pending = Some(words);
@@ -692,16 +693,7 @@ impl Receiver {
                 return self.take(words);
             }
         }
-        if domain.is_just_back() {
-            // Its writer may still have to show it to the new manager.
-            self.pending = Some(words);
-            return Err(away(DomainError::ManagerAway));
-        }
-        if self.source_is_gone() {
-            // It died with a manager that had still to show us the chunk: nobody has it any more, nobody lied.
-            return self.lost();
-        }
-        // The pool's writer names a chunk that the manager has never passed on.
+        // The manager has shown us all that the pool's writer has shown it, which is all that an honest one uses.
         Err(self.violated(Violation::Chunk {
             index: missing.index,
             serial: missing.serial,
@@ -713,9 +705,32 @@ impl Receiver {
         matches!(self.link.gone(), Gone::Closed | Gone::Died)
     }
 
-    /// What is left of a dead source cannot be received: the link ends, as it does after the last message.
+    /// The manager refuses to show us a pool. Its writer may be on its way back to a manager that was restarted, however
+    /// long that takes; only if it is dead nobody has the chunk any more, and nobody lied.
+    fn never_comes(&self, pool: PoolId, why: RefusalCode) -> bool {
+        let foreign = |i: &In| match &i.assignment.side {
+            Assigned::Foreign(foreign) => foreign.writer_is_dead(),
+            Assigned::Own(_) => false,
+        };
+        match why {
+            RefusalCode::NoSuchId | RefusalCode::NotYours
+                if self.ins.iter().any(|i| i.pool == pool && foreign(i)) =>
+            {
+                true
+            }
+            // It knows the pool, and there is nobody left who would make us a reader of it.
+            RefusalCode::NotYours => !self.link.domain.is_just_back() && self.source_is_gone(),
+            _ => false,
+        }
+    }
+
+    /// Memory of what comes next went with the domain that wrote it: the link ends, as it does after the last message.
     #[cold]
     fn lost(&mut self) -> Result<Option<Message>, RecvError> {
+        if !self.source_is_gone() {
+            self.hang_up();
+            return Err(RecvError::PeerGone(self.link.channel));
+        }
         for _ in 0..self.lines.count() {
             let _ = self.consumer.try_pop(self.lines);
         }

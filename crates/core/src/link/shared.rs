@@ -23,7 +23,7 @@ pub(crate) enum Gone {
     Closed = 1,
     /// Its process ended.
     Died = 2,
-    /// It broke a rule; we closed.
+    /// We closed: it broke a rule, or sent what nobody has any more.
     Violated = 3,
 }
 

@@ -21,6 +21,8 @@ pub(crate) struct ForeignPool {
     /// The domain's, at hand.
     fork: ForkGuard,
     pub(crate) shape: PoolShape,
+    /// The writer's process.
+    process: OwnedFd,
     window: Window,
     chunk_shift: u32,
     table: TableRo,
@@ -51,6 +53,7 @@ impl ForeignPool {
         domain: &'static DomainCore,
         shape: PoolShape,
         table: OwnedFd,
+        process: OwnedFd,
     ) -> Result<ForeignPool, DomainError> {
         let table_inode = crate::domain::inode(&table);
         let table = TableRo::open(&table, shape.slots, shape.max_bytes, shape.chunk_bytes)?;
@@ -61,6 +64,7 @@ impl ForeignPool {
             domain,
             fork: domain.fork,
             shape,
+            process,
             window,
             chunk_shift: shape.chunk_bytes.trailing_zeros(),
             table,
@@ -77,6 +81,11 @@ impl ForeignPool {
     #[inline]
     pub(crate) fn pool_id(&self) -> PoolId {
         self.shape.pool
+    }
+
+    /// Whether the writer's process has ended: what the manager does not know of the pool, nobody will tell it any more.
+    pub(crate) fn writer_is_dead(&self) -> bool {
+        tranship_sys::pidfd::is_dead(&self.process).unwrap_or(false)
     }
 
     pub(crate) fn refs_fd(&self) -> Result<OwnedFd, DomainError> {

@@ -36,6 +36,9 @@ impl State {
             return Err(refusal(RefusalCode::PeerGone, u64::from(sink.0), 0).into());
         }
         let (writer, table) = (p.writer, p.table);
+        let Some(process) = self.domains.get(&writer).map(|d| d.pidfd) else {
+            return Err(no_such(pool.0));
+        };
         let (max_bytes, slots, chunk_bytes) = (p.max_bytes, p.slots, p.chunk_bytes);
         if joined {
             // The source has lost our answer with its connection, and sent nothing by it: once more from the start.
@@ -69,7 +72,7 @@ impl State {
             chunk_bytes,
             known,
         };
-        self.tell(sink, offer, &[table]);
+        self.tell(sink, offer, &[table, process]);
         if sink != writer && !self.shown_all(pool, sink) {
             self.start_feed(pool, sink, None);
         }

@@ -137,7 +137,8 @@ impl State {
         let r = p
             .readers
             .get(&me)
-            .filter(|r| r.queues + r.offers > 0)
+            // One whose source died while no manager was there has no queue, and may have messages.
+            .filter(|r| r.queues + r.offers > 0 || r.proved)
             .ok_or(not_yours(id.0))?;
         let waiting = r.feed.as_ref().map_or(0, |f| f.reqs.len());
         if waiting >= MAX_RESYNCS {

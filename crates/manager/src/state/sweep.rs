@@ -171,28 +171,30 @@ impl State {
         self.sweep_piece();
     }
 
+    /// The counters of a pool whose writer has died, with those that were claimed and not taken up before it did. `None` while a
+    /// queue is there of which only one side came back: its source may still be on its way, with buffers in hand.
     fn orphan_counters(&self, id: PoolId) -> Option<Counters> {
         let p = self.pools.get(&id).filter(|p| p.orphan)?;
+        let settled = p.queues.values().map(|q| (q.sent, q.rcvd));
+        let (refs, queues) = self.claimed(id, p.slots)?;
         Some(Counters {
             slots: p.slots,
             table: Some(p.table),
-            refs: p.readers.values().filter_map(|r| r.refs).collect(),
-            queues: p.queues.values().map(|q| (q.sent, q.rcvd)).collect(),
+            refs: p
+                .readers
+                .values()
+                .filter_map(|r| r.refs)
+                .chain(refs)
+                .collect(),
+            queues: settled.chain(queues).collect(),
         })
     }
 
-    /// The counters of a pool that nobody claims to write, if all that could show something alive are there: a queue of
-    /// which only one side came back counts as alive, and so does all while a domain is still claiming.
-    fn claimed_counters(&self, id: PoolId) -> Option<Counters> {
-        if self.now < GRACE
-            || self.pools.contains_key(&id)
-            || self.domains.values().any(|d| d.claiming.is_some())
-        {
-            return None;
-        }
+    /// References and queues of a pool that were claimed and are not taken up, if each can be read.
+    #[allow(clippy::type_complexity)]
+    fn claimed(&self, id: PoolId, slots: u32) -> Option<(Vec<FdToken>, Vec<(FdToken, FdToken)>)> {
         let of = (id, DomainId(0))..=(id, DomainId(u32::MAX));
         let readers: Vec<_> = self.claims.readers.range(of).map(|(_, r)| r).collect();
-        let slots = readers.first()?.slots;
         if readers.iter().any(|r| r.slots != slots) {
             return None;
         }
@@ -208,10 +210,25 @@ impl State {
                 queues.push((right(a, format::SENT)?, right(other, format::RCVD)?));
             }
         }
+        Some((readers.iter().map(|r| r.refs).collect(), queues))
+    }
+
+    /// The counters of a pool that nobody claims to write, if all that could show something alive are there: a queue of
+    /// which only one side came back counts as alive, and so does all while a domain is still claiming.
+    fn claimed_counters(&self, id: PoolId) -> Option<Counters> {
+        if self.now < GRACE
+            || self.pools.contains_key(&id)
+            || self.domains.values().any(|d| d.claiming.is_some())
+        {
+            return None;
+        }
+        let of = (id, DomainId(0))..=(id, DomainId(u32::MAX));
+        let slots = self.claims.readers.range(of).next()?.1.slots;
+        let (refs, queues) = self.claimed(id, slots)?;
         Some(Counters {
             slots,
             table: None,
-            refs: readers.iter().map(|r| r.refs).collect(),
+            refs,
             queues,
         })
     }

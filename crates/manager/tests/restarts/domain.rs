@@ -6,7 +6,6 @@ use super::*;
 #[derive(Default)]
 pub struct Proc {
     pub id: u64,
-    pub dead: bool,
     pub client: Option<ClientId>,
     pub domain: Option<DomainId>,
     pub board: Option<FdToken>,

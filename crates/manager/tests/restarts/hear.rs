@@ -127,12 +127,16 @@ impl World {
                 index,
                 serial,
             } => {
+                let mut had = false;
                 if let Some(f) = p.foreign.get_mut(&pool) {
                     assert!(
                         !f.held.contains(&(index, serial)),
                         "a chunk is taken away that is in use"
                     );
-                    f.mapped.remove(&(index, serial));
+                    had = f.mapped.remove(&(index, serial));
+                }
+                if had {
+                    self.may_take_away(i, pool, (index, serial));
                 }
                 let request = Request::Unmapped {
                     pool,
@@ -145,10 +149,13 @@ impl World {
                 let linked = p.links.values().any(|l| l.assigned.contains_key(&pool));
                 if let Some(f) = p.foreign.get_mut(&pool) {
                     assert!(f.held.is_empty(), "a pool is taken away that is in use");
-                    f.mapped.clear();
+                    let had = std::mem::take(&mut f.mapped);
                     (f.spoken_of, f.given_up) = (false, false);
                     if !linked {
                         p.foreign.remove(&pool);
+                    }
+                    for key in had {
+                        self.may_take_away(i, pool, key);
                     }
                 }
             }

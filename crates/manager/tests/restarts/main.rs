@@ -72,7 +72,7 @@ fn what_came_back_is_as_good_as_new() {
     let runs = match given {
         Some(_) => 1,
         None if torture => 3000,
-        None => 60,
+        None => 30,
     };
     let mut counts = BTreeMap::new();
     for n in 0..runs {
@@ -80,6 +80,7 @@ fn what_came_back_is_as_good_as_new() {
         println!("TRANSHIP_SEED={seed}");
         let mut world = World::new(seed);
         for _ in 0..3 {
+            world.gets_busy(50);
             world.run(from_env("TRANSHIP_STEPS").unwrap_or(600) as usize);
             if world.rng.one_in(2) {
                 world.stands_alone();
@@ -102,6 +103,7 @@ fn what_came_back_is_as_good_as_new() {
             "forwarded",
             "left alone",
             "alone",
+            "taken away",
         ] {
             assert!(
                 counts.get(what).is_some_and(|n| *n > 0),

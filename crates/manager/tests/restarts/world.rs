@@ -19,6 +19,8 @@ pub struct World {
     pub counts: BTreeMap<&'static str, u64>,
     /// There is no manager.
     pub away: bool,
+    /// Steps for which the manager counts as new.
+    fresh_for: usize,
     next: u64,
     instance: u64,
     ids: IdStart,
@@ -52,6 +54,7 @@ impl World {
             returned: BTreeSet::new(),
             counts: BTreeMap::new(),
             away: false,
+            fresh_for: 0,
             next: 1,
             instance: 1,
             ids,
@@ -105,17 +108,49 @@ impl World {
         }
     }
 
+    /// Something to lose: everybody acts, and all that is said arrives at once.
+    pub fn gets_busy(&mut self, steps: usize) {
+        if self.away {
+            self.restart();
+        }
+        for _ in 0..steps {
+            self.comes_to_be();
+            let i = self.rng.below(self.procs.len());
+            self.acts(i);
+            let mut moved = true;
+            while moved {
+                moved = false;
+                for i in 0..self.procs.len() {
+                    while self.goes_out(i) || self.comes_in(i) || self.hears(i) {
+                        moved = true;
+                    }
+                }
+            }
+            self.is_safe();
+        }
+    }
+
+    fn comes_to_be(&mut self) {
+        if self.procs.len() < 4 {
+            let id = self.fresh();
+            self.procs.push(Proc {
+                id,
+                ..Proc::default()
+            });
+        }
+    }
+
     pub fn run(&mut self, steps: usize) {
         for _ in 0..steps {
             self.now += Duration::from_millis(self.rng.below(40) as u64);
-            if self.procs.len() < 4 {
-                let id = self.fresh();
-                self.procs.push(Proc {
-                    id,
-                    ..Proc::default()
-                });
-            }
+            self.comes_to_be();
             let i = self.rng.below(self.procs.len());
+            // While some are back at a new manager and others are not, deaths matter most.
+            self.fresh_for = self.fresh_for.saturating_sub(1);
+            if self.fresh_for > 0 && self.rng.one_in(80) {
+                self.die(i);
+                continue;
+            }
             match self.rng.below(1000) {
                 0 | 1 => self.die(i),
                 2 | 3 if self.away || self.rng.one_in(2) => self.restart(),
@@ -208,13 +243,22 @@ impl World {
                 epoch,
                 ..
             } => drop(self.boards.insert((board, entry), (pool, epoch))),
-            Action::ReadOrphan { pool, slots, .. } => {
-                let live = if self.is_in_use(pool) {
-                    (0..16).collect()
-                } else {
-                    Vec::new()
-                };
-                let live = Some(live);
+            Action::ReadOrphan {
+                pool,
+                slots,
+                refs,
+                queues,
+                ..
+            } => {
+                // What is there to be seen, and no more.
+                let held = refs
+                    .iter()
+                    .any(|refs| self.is_held(pool, self.inode_of[refs]));
+                let live = held
+                    || queues
+                        .iter()
+                        .any(|(_, rcvd)| self.is_taken(pool, self.inode_of[rcvd]));
+                let live = Some(if live { (0..16).collect() } else { Vec::new() });
                 inputs.push_back(Input::OrphanRead { pool, slots, live });
             }
             Action::ReserveIds { next, next_pool } => self.ids = IdStart { next, next_pool },
@@ -222,18 +266,42 @@ impl World {
         }
     }
 
-    /// Whether somebody holds buffers of a pool, or may still receive some.
-    fn is_in_use(&self, pool: PoolId) -> bool {
-        self.procs.iter().filter(|p| !p.dead).any(|p| {
-            p.foreign.get(&pool).is_some_and(|f| !f.held.is_empty())
-                || p.links.iter().any(|(c, l)| {
-                    l.role == Role::Sink
-                        && !l.leaving
-                        // Also before the sink has heard that it may: what was sent is counted as sent.
-                        && l.assigned.contains_key(&pool)
-                        && self.dirty.contains(&(*c, pool))
-                })
+    /// Whether these references of a pool are of somebody who holds buffers.
+    fn is_held(&self, pool: PoolId, refs: Inode) -> bool {
+        self.procs.iter().any(|p| {
+            p.foreign
+                .get(&pool)
+                .is_some_and(|f| f.refs == refs && !f.held.is_empty())
         })
+    }
+
+    /// Whether there may be something in the queue with these counters, also before the sink has heard that it may take it:
+    /// what was sent is counted as sent.
+    fn is_taken(&self, pool: PoolId, rcvd: Inode) -> bool {
+        self.procs.iter().any(|p| {
+            p.links.iter().any(|(c, l)| {
+                l.role == Role::Sink
+                    && !l.leaving
+                    && l.assigned.get(&pool).is_some_and(|a| a.counts == rcvd)
+                    && self.dirty.contains(&(*c, pool))
+            })
+        })
+    }
+
+    /// Nothing that a domain may still take lies in a chunk that is taken away from it.
+    pub fn may_take_away(&mut self, i: usize, pool: PoolId, key: (u32, u32)) {
+        self.count("taken away");
+        let link = self.procs[i].links.iter().find(|(c, l)| {
+            l.role == Role::Sink
+                && !l.leaving
+                && l.assigned.contains_key(&pool)
+                && self.dirty.contains(&(**c, pool))
+        });
+        assert!(
+            link.is_none() || self.returned.contains(&(pool, key)),
+            "chunk {key:?} of pool {pool} is taken away, and something may come by channel {}",
+            link.unwrap().0
+        );
     }
 
     fn die(&mut self, i: usize) {
@@ -282,6 +350,7 @@ impl World {
     fn restart(&mut self) {
         self.count("restarted");
         self.is_killed();
+        self.fresh_for = 150;
         self.away = false;
         self.instance += 1;
         self.now = Duration::ZERO;
