@@ -165,6 +165,19 @@ fn run(bench: Bench) -> Result<bool> {
             }
             say("bulk-rtt", &common, outcome, &["bulk-copy", "stream"])
         }
+        Bench::Trust {
+            common,
+            mode,
+            payload,
+            svg,
+        } => {
+            common.check(&bulk::trust::SYSTEMS)?;
+            let outcome = bulk::trust::bench(&common, &mode, &payload);
+            if let Some(path) = svg {
+                bulk::trust::picture(&outcome.rows, &path)?;
+            }
+            say("trust", &common, outcome, &["copy", "stream"])
+        }
         Bench::Netpath { common } => {
             common.check(&netpath::SYSTEMS.map(|(name, _)| name))?;
             say(

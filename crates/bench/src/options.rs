@@ -120,6 +120,20 @@ pub enum Bench {
         #[arg(long, value_name = "FILE")]
         svg: Option<std::path::PathBuf>,
     },
+    /// What each level of trust costs: a buffer moved and passed back, all of its bytes written and read, or none.
+    Trust {
+        #[command(flatten)]
+        common: Common,
+        /// Whether all bytes are written and read [default: untouched, then touched].
+        #[arg(long, value_parser = ["untouched", "touched"])]
+        mode: Vec<String>,
+        /// Buffer sizes, multiples of the page.
+        #[arg(long, value_delimiter = ',', value_parser = pages, default_values = ["4K", "8K", "16K", "64K", "256K", "1M", "4M", "16M"])]
+        payload: Vec<usize>,
+        /// Draw a plot into this file.
+        #[arg(long, value_name = "FILE")]
+        svg: Option<std::path::PathBuf>,
+    },
     /// iperf3 through a forwarder and against an echo server of mbufs, in network namespaces (as root).
     Netpath {
         #[command(flatten)]

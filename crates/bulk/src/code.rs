@@ -8,7 +8,7 @@
 pub enum Code {
     #[error("no memory")]
     Memory = 1,
-    #[error("the endpoint cannot be made")]
+    #[error("the endpoint cannot be made: the system refused")]
     ChannelCreate = 3,
     #[error("the two ends cannot agree on role, trust or constraints")]
     ChannelBind = 4,

@@ -13,6 +13,9 @@ use tranship_bulk::{ChannelState, Code, Constraints, Direction, Role, Trust, Wis
 use tranship_sys::memfd::{self, Seals};
 use tranship_testkit::Random;
 
+#[path = "liars/sealed.rs"]
+mod sealed;
+
 const PAGE: usize = 4096;
 
 type Lie = Arc<Mutex<dyn FnMut(&mut Frame) + Send>>;

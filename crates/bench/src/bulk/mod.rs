@@ -1,7 +1,8 @@
-//! `bulk-rtt`: buffers that change their owner, over each backend and at each level of trust.
+//! `bulk-rtt`, `trust`: buffers that change their owner, over each backend and at each level of trust.
 
 mod join;
 pub mod rtt;
+pub mod trust;
 
 use clap::ValueEnum;
 use tranship_bulk::Trust;

@@ -55,6 +55,14 @@ fn system(_: std::io::Error) -> Code {
     Code::System
 }
 
+/// The system's fault, unless it is this, which the name's is.
+fn unless(kind: ErrorKind) -> impl Fn(std::io::Error) -> Code {
+    move |error| match error.kind() == kind {
+        true => Code::InvalidEndpoint,
+        false => Code::System,
+    }
+}
+
 #[derive(Debug)]
 struct Name(Arc<UnixListener>);
 
@@ -72,14 +80,15 @@ impl Wait for Readable {
 impl Backend for Copying {
     fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Code> {
         let address = abstract_name("copy", name)?;
-        let listener = UnixListener::bind_addr(&address).map_err(|_| Code::InvalidEndpoint)?;
+        let listener = UnixListener::bind_addr(&address).map_err(unless(ErrorKind::AddrInUse))?;
         listener.set_nonblocking(true).map_err(system)?;
         Ok(Box::new(Name(Arc::new(listener))))
     }
 
     fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Code> {
         let address = abstract_name("copy", name)?;
-        let stream = UnixStream::connect_addr(&address).map_err(|_| Code::InvalidEndpoint)?;
+        let nobody = unless(ErrorKind::ConnectionRefused);
+        let stream = UnixStream::connect_addr(&address).map_err(nobody)?;
         End::over(stream)
     }
 

@@ -156,7 +156,6 @@ impl State {
                     slot.lent = None;
                     slot.owned = true;
                     slot.let_go = true;
-                    pool.loosen(index);
                     back.push((*id, index));
                 }
                 // Best effort: if the kernel refuses, the buffer stays as inaccessible as it was.

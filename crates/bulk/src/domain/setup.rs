@@ -32,7 +32,11 @@ impl Shared {
         let mut channel = Channel::new(backend, direction, wish, true);
         channel.meta_bytes = meta_bytes;
         channel.acceptor = acceptor;
-        channel.listener = Some(channel.backend.listen(name)?);
+        let listener = channel.backend.listen(name).map_err(|code| match code {
+            Code::System => Code::ChannelCreate,
+            other => other,
+        });
+        channel.listener = Some(listener?);
         Ok(self.lock().add_channel(channel))
     }
 
