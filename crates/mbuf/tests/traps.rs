@@ -13,6 +13,7 @@ use tranship_mbuf::{
     MLEN, MbufOptions, Mbufs, NoBuffers, PERSISTENT, Routine, SendTag, Tag, What, inject,
 };
 use tranship_testkit::Watchdog;
+use tranship_zone::reaper::{self, Driver};
 
 fn mbufs() -> Mbufs {
     limited(Limits::NONE)
@@ -106,6 +107,56 @@ fn a_packet_is_recycled_as_a_unit_whoever_goes_last() {
     all_back(&mbufs);
 }
 
+/// Two let go at the same moment: whichever was last, the unit is whole when it is used again.
+#[test]
+fn a_packet_that_two_let_go_at_once_is_whole_again() {
+    let _dog = Watchdog::new(Duration::from_secs(60));
+    let mbufs = mbufs();
+    let whole = || {
+        let again = mbufs.getcl().expect("packet"); // what this thread freed last
+        assert_eq!(again.last().references(), 1);
+    };
+    let barrier = &Barrier::new(2);
+    let (give, take) = std::sync::mpsc::channel::<Chain>();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            for shadow in take {
+                barrier.wait();
+                drop(shadow);
+                whole();
+            }
+        });
+        for _ in 0..3000 {
+            let packet = mbufs.getcl().expect("packet");
+            let shadow = packet.copypacket().expect("mini");
+            give.send(shadow).expect("the other runs");
+            barrier.wait();
+            drop(packet);
+            whole();
+        }
+        drop(give);
+    });
+    all_back(&mbufs);
+}
+
+/// Also on the shortest way of freeing.
+#[test]
+fn what_a_header_owns_goes_with_the_packet() {
+    let mbufs = mbufs();
+    let dropped = Arc::new(AtomicUsize::new(0));
+    for packets in 1..20 {
+        let mut chain = match packets % 3 {
+            0 => mbufs.gethdr().expect("mbuf"),
+            _ => mbufs.getcl().expect("packet"),
+        };
+        let owned = Counted(Vec::new(), dropped.clone());
+        chain.header_mut().expect("packet").send_tag = Some(SendTag::new(1, owned));
+        drop(chain);
+        assert_eq!(dropped.load(Ordering::SeqCst), packets);
+    }
+    all_back(&mbufs);
+}
+
 #[test]
 fn a_failing_init_fails_the_packet_and_nothing_else() {
     let limits = Limits {
@@ -132,6 +183,8 @@ fn a_failing_init_fails_the_packet_and_nothing_else() {
 #[test]
 fn who_waits_at_a_limit_gets_what_is_freed() {
     let _dog = Watchdog::new(Duration::from_secs(60));
+    // Nobody takes a cluster out of an idle cache: it must not get there.
+    reaper::set_driver(Driver::Nobody);
     let limits = Limits {
         clusters: 1,
         ..Limits::NONE
