@@ -107,38 +107,6 @@ fn a_packet_is_recycled_as_a_unit_whoever_goes_last() {
     all_back(&mbufs);
 }
 
-/// Two let go at the same moment: whichever was last, the unit is whole when it is used again.
-#[test]
-fn a_packet_that_two_let_go_at_once_is_whole_again() {
-    let _dog = Watchdog::new(Duration::from_secs(60));
-    let mbufs = mbufs();
-    let whole = || {
-        let again = mbufs.getcl().expect("packet"); // what this thread freed last
-        assert_eq!(again.last().references(), 1);
-    };
-    let barrier = &Barrier::new(2);
-    let (give, take) = std::sync::mpsc::channel::<Chain>();
-    thread::scope(|scope| {
-        scope.spawn(move || {
-            for shadow in take {
-                barrier.wait();
-                drop(shadow);
-                whole();
-            }
-        });
-        for _ in 0..3000 {
-            let packet = mbufs.getcl().expect("packet");
-            let shadow = packet.copypacket().expect("mini");
-            give.send(shadow).expect("the other runs");
-            barrier.wait();
-            drop(packet);
-            whole();
-        }
-        drop(give);
-    });
-    all_back(&mbufs);
-}
-
 /// Also on the shortest way of freeing.
 #[test]
 fn what_a_header_owns_goes_with_the_packet() {
