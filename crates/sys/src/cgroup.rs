@@ -20,6 +20,15 @@ static PROBE: Mutex<Option<Probe>> = Mutex::new(None);
 ///
 /// Page cache that was not used lately counts as free, as the kernel takes it first.
 pub fn headroom() -> Option<u64> {
+    ask(Probe::headroom)
+}
+
+/// The smallest limit of the cgroups that we are in, whatever is in use. None: there is none, or it cannot be known.
+pub fn limit() -> Option<u64> {
+    ask(|probe| probe.levels.iter().filter_map(Level::limit).min())
+}
+
+fn ask(what: impl Fn(&Probe) -> Option<u64>) -> Option<u64> {
     let mut slot = PROBE.lock().unwrap_or_else(|poison| poison.into_inner());
     let stale = slot.as_ref().is_none_or(Probe::is_stale);
     if stale {
@@ -28,7 +37,7 @@ pub fn headroom() -> Option<u64> {
             *slot = Some(fresh);
         }
     }
-    slot.as_ref()?.headroom()
+    what(slot.as_ref()?)
 }
 
 #[derive(Debug)]
@@ -89,8 +98,12 @@ impl Level {
         })
     }
 
+    fn limit(&self) -> Option<u64> {
+        number(&read(&self.limit).ok()?)
+    }
+
     fn headroom(&self) -> Option<u64> {
-        let limit = limit(&read(&self.limit).ok()?)?;
+        let limit = self.limit()?;
         let usage: u64 = read(&self.usage).ok()?.trim().parse().ok()?;
         let key = match self.version {
             Version::One => "total_inactive_file ",
@@ -107,7 +120,7 @@ impl Level {
 }
 
 /// "max", and what version 1 says for it, are no limit.
-fn limit(text: &str) -> Option<u64> {
+fn number(text: &str) -> Option<u64> {
     let bytes: u64 = text.trim().parse().ok()?;
     (bytes < 1 << 62).then_some(bytes)
 }
@@ -138,9 +151,9 @@ mod tests {
 
     #[test]
     fn numbers_are_read() {
-        assert_eq!(limit("max\n"), None);
-        assert_eq!(limit("9223372036854771712\n"), None);
-        assert_eq!(limit("1048576\n"), Some(1_048_576));
+        assert_eq!(number("max\n"), None);
+        assert_eq!(number("9223372036854771712\n"), None);
+        assert_eq!(number("1048576\n"), Some(1_048_576));
         let stat = "file 7\ninactive_file 5\nactive_file 6\n";
         assert_eq!(field(stat, "inactive_file "), Some(5));
         assert_eq!(field(stat, "absent "), None);
@@ -154,11 +167,11 @@ mod tests {
         write("memory.current", "900\n").expect("write");
         write("memory.stat", "anon 1\ninactive_file 50\n").expect("write");
         let level = Level::open(Version::Two, dir.path()).expect("level");
-        assert_eq!(level.headroom(), Some(150));
+        assert_eq!((level.headroom(), level.limit()), (Some(150), Some(1000)));
         write("memory.max", "max\n").expect("write");
-        assert_eq!(level.headroom(), None);
+        assert_eq!((level.headroom(), level.limit()), (None, None));
         write("memory.max", "100\n").expect("write");
-        assert_eq!(level.headroom(), Some(0));
+        assert_eq!((level.headroom(), level.limit()), (Some(0), Some(100)));
     }
 
     #[test]

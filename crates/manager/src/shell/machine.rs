@@ -13,7 +13,8 @@ pub(super) fn random() -> u64 {
     }
 }
 
-/// Half of what the machine, or our cgroup, has.
+/// Half of what the machine, or our cgroup, has: not of what is free now, for a manager that is started again on a busy
+/// machine has to take up what there was.
 pub(super) fn half_of_memory() -> u64 {
     let machine = std::fs::read_to_string("/proc/meminfo")
         .ok()
@@ -22,6 +23,6 @@ pub(super) fn half_of_memory() -> u64 {
             line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
         })
         .map_or(1 << 30, |kib| kib * 1024);
-    let cgroup = tranship_sys::cgroup::headroom().unwrap_or(u64::MAX);
+    let cgroup = tranship_sys::cgroup::limit().unwrap_or(u64::MAX);
     machine.min(cgroup) / 2
 }

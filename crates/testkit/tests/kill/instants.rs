@@ -23,10 +23,11 @@ fn kills() -> u64 {
 
 #[test]
 fn at_random_instants() {
-    let _dog = Watchdog::new(Duration::from_secs(60 + kills()));
+    let dog = Watchdog::new(Duration::from_secs(180));
     let mut random = Random::printed("at_random_instants");
     let mut stage = Stage::new(&mut random);
     for n in 0..kills() {
+        dog.step(format_args!("{n} kills"));
         let victim = ROLES[usize::try_from(random.below(4)).unwrap_or(0)];
         let began = Instant::now();
         random.instant(Duration::from_millis(3));
@@ -51,6 +52,7 @@ fn at_random_instants() {
             began.elapsed()
         );
     }
+    dog.step("all kills");
     stage.flows();
     stage.whole_quota();
     stage.ends();
