@@ -4,6 +4,7 @@
 //! correctness (though every run checks what arrives), and micro benches of single functions.
 
 mod alloc;
+mod block;
 mod bulk;
 mod case;
 mod clock;
@@ -185,6 +186,15 @@ fn run(bench: Bench) -> Result<bool> {
                 &common,
                 netpath::bench(&common)?,
                 &["heap", "kernel"],
+            )
+        }
+        Bench::Block { common } => {
+            common.check(&block::SYSTEMS)?;
+            say(
+                "block",
+                &common,
+                block::bench(&common)?,
+                &["nbdkit", "qemu-nbd"],
             )
         }
         Bench::Mbuf { common } => {

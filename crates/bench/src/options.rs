@@ -134,6 +134,11 @@ pub enum Bench {
         #[arg(long, value_name = "FILE")]
         svg: Option<std::path::PathBuf>,
     },
+    /// The block service's NBD exports against nbdkit and qemu-nbd.
+    Block {
+        #[command(flatten)]
+        common: Common,
+    },
     /// iperf3 through a forwarder and against an echo server of mbufs, in network namespaces (as root).
     Netpath {
         #[command(flatten)]

@@ -8,3 +8,5 @@ mod kills;
 mod kit;
 #[path = "../../block/tests/block/nbd.rs"]
 mod nbd;
+#[path = "block/net.rs"]
+mod net;

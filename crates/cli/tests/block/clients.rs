@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use tranship_testkit::{Random, skipped};
 
-const TOOLS: [&str; 7] = [
+pub const TOOLS: [&str; 7] = [
     "qemu-img",
     "qemu-io",
     "nbdinfo",
