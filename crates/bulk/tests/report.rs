@@ -84,16 +84,19 @@ impl Pair {
 
     /// The next buffer at the sink, with what was said with it.
     fn moved(&self, link: Link) -> (Buffer, u64) {
-        next(self.sides(link).1, link.sink)
+        let (from, to) = self.sides(link);
+        next((to, link.sink), (from, link.source))
     }
 
     /// The next buffer that is back at the source.
     fn passed(&self, link: Link) -> (Buffer, u64) {
-        next(self.sides(link).0, link.source)
+        let (from, to) = self.sides(link);
+        next((from, link.source), (to, link.sink))
     }
 }
 
-fn next(raw: &Raw, channel: u64) -> (Buffer, u64) {
+/// The other end is turned too: it may have more to send than there was room for.
+fn next((raw, channel): (&Raw, u64), other: (&Raw, u64)) -> (Buffer, u64) {
     loop {
         while let Some(event) = raw.poll_event(channel) {
             if let Event::Moved(pool, index, meta) | Event::Passed(pool, index, meta) = event {
@@ -103,6 +106,7 @@ fn next(raw: &Raw, channel: u64) -> (Buffer, u64) {
             }
         }
         raw.turn(channel).expect("turn");
+        other.0.turn(other.1).expect("turn");
     }
 }
 
