@@ -77,22 +77,20 @@ pub fn has_input(socket: impl AsFd) -> bool {
 pub fn wait(
     socket: Option<impl AsFd>,
     room: bool,
-    bell: impl AsFd,
+    bell: Option<impl AsFd>,
     limit: Duration,
 ) -> io::Result<()> {
-    let flags = if room {
-        PollFlags::IN | PollFlags::OUT
-    } else {
-        PollFlags::IN
+    let flags = match room {
+        true => PollFlags::IN | PollFlags::OUT,
+        false => PollFlags::IN,
     };
-    let bell = PollFd::from_borrowed_fd(bell.as_fd(), PollFlags::IN);
-    match &socket {
-        Some(socket) => wait_any(
-            &mut [bell, PollFd::from_borrowed_fd(socket.as_fd(), flags)],
-            limit,
-        ),
-        None => wait_any(&mut [bell], limit),
-    }
+    let socket = socket.as_ref().map(|fd| (fd.as_fd(), flags));
+    let bell = bell.as_ref().map(|fd| (fd.as_fd(), PollFlags::IN));
+    let all = socket.into_iter().chain(bell);
+    let mut all: Vec<_> = all
+        .map(|(fd, flags)| PollFd::from_borrowed_fd(fd, flags))
+        .collect();
+    wait_any(&mut all, limit)
 }
 
 /// Waits until one of many sockets has room, or a bell rings; at most `limit`.

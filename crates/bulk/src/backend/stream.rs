@@ -70,6 +70,17 @@ struct Name(Arc<UnixListener>);
 #[derive(Debug)]
 pub(super) struct Readable(pub(super) Arc<OwnedFd>);
 
+/// Waits for a socket to be readable, or to have room for what waits.
+#[derive(Debug)]
+struct Room(OwnedFd);
+
+impl Wait for Room {
+    fn wait(&self, limit: Duration) {
+        // As above.
+        let _ = tranship_sys::stream::wait(Some(&self.0), true, None::<&OwnedFd>, limit);
+    }
+}
+
 impl Wait for Readable {
     fn wait(&self, limit: Duration) {
         // Whatever the kernel says, the caller looks again.
@@ -319,6 +330,9 @@ impl Transport for End {
     }
 
     fn waiter(&self) -> Arc<dyn Wait> {
-        readable(&self.stream)
+        match self.stream.as_fd().try_clone_to_owned() {
+            Ok(fd) if !self.out.is_empty() => Arc::new(Room(fd)),
+            _ => readable(&self.stream),
+        }
     }
 }

@@ -253,7 +253,9 @@ impl Model {
         }
         let last = !self.channels.values().any(|c| {
             let ends = c.ends.iter().flatten();
-            let open = |end: &super::End| end.domain == domain && end.state != ChannelState::Closed;
+            // Before it is bound nobody knows whose the other end is.
+            let bound = [ChannelState::Connected, ChannelState::Teardown];
+            let open = |end: &super::End| end.domain == domain && bound.contains(&end.state);
             ends.clone().any(|end| Some(end.domain) == peer) && ends.clone().any(open)
         });
         let mut back = Vec::new();

@@ -169,6 +169,60 @@ impl rustls::client::danger::ServerCertVerifier for Believer {
     }
 }
 
+/// Says hello over TLS with this certificate, and gives the answer's status.
+fn greet(
+    at: std::net::SocketAddr,
+    own: &certificate::Issued,
+    protocol: Option<&[u8]>,
+    hello: &[u8],
+) -> Option<u8> {
+    use rustls::pki_types::pem::PemObject;
+    use std::io::{Read, Write};
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider);
+    let config = config
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_root_certificates(rustls::RootCertStore::empty());
+    let cert = rustls::pki_types::CertificateDer::from_pem_slice(own.cert.as_bytes());
+    let key = rustls::pki_types::PrivateKeyDer::from_pem_slice(own.key.as_bytes());
+    let mut config = config
+        .with_client_auth_cert(vec![cert.expect("certificate")], key.expect("key"))
+        .expect("config");
+    config
+        .dangerous()
+        .set_certificate_verifier(std::sync::Arc::new(Believer));
+    config.alpn_protocols = protocol.map(<[u8]>::to_vec).into_iter().collect();
+    let name = rustls::pki_types::ServerName::try_from("127.0.0.1").expect("name");
+    let tls = rustls::ClientConnection::new(std::sync::Arc::new(config), name).expect("tls");
+    let socket = std::net::TcpStream::connect(at).expect("connect");
+    let mut line = rustls::StreamOwned::new(tls, socket);
+    line.write_all(hello).ok()?;
+    let mut answer = [0; 36];
+    line.read_exact(&mut answer).ok()?;
+    Some(answer[10])
+}
+
+#[test]
+fn a_session_belongs_to_the_certificate_that_began_it() {
+    let _dog = Watchdog::new(Duration::from_secs(120));
+    let ca = certificate::authority("tests", DAY).expect("authority");
+    let server = net(issued(&ca, "server", &["127.0.0.1"]));
+    let at = open(&server);
+    let _name = server.listen(&format!("{at}/x")).expect("listen");
+    let [one, other] =
+        ["one", "other"].map(|name| certificate::issue(&ca, name, &[], DAY).expect("issue"));
+    let hello = |again| crate::liars::hello(again, [9; 16], 0, "x");
+    let ours = Some(&b"tranship-bulk/1"[..]);
+    let greeted = |own, protocol, again| greet(at, own, protocol, &hello(again));
+    assert_eq!(greeted(&one, ours, false), Some(0), "welcome");
+    assert_eq!(greeted(&other, ours, true), Some(3), "unknown to others");
+    assert_eq!(greeted(&one, ours, true), Some(0), "welcome again");
+    for protocol in [None, Some(&b"http/1.1"[..])] {
+        assert_eq!(greeted(&one, protocol, true), None, "{protocol:?}");
+    }
+}
+
 #[test]
 fn credentials_are_files_that_nobody_else_reads() {
     let folder = tempfile::tempdir().expect("folder");

@@ -9,7 +9,7 @@ use tranship_bulk::backend::{Backend, Net, RecvError};
 use tranship_bulk::{Direction, EndOptions, Trust};
 use tranship_testkit::{Random, Watchdog};
 
-fn hello(again: bool, session: [u8; 16], taken: u64, name: &str) -> Vec<u8> {
+pub fn hello(again: bool, session: [u8; 16], taken: u64, name: &str) -> Vec<u8> {
     let mut out = b"tranship\x01\x00".to_vec();
     out.extend([
         if again { 2 } else { 1 },

@@ -12,7 +12,7 @@ struct State {
     /// Connections are refused: closed as soon as they are made.
     shut: AtomicBool,
     /// Bytes until the next cut; 0: none is planned.
-    fuse: AtomicU64,
+    fuse: Mutex<u64>,
     living: Mutex<Vec<TcpStream>>,
     connections: AtomicU64,
 }
@@ -68,7 +68,7 @@ impl Relay {
 
     /// Ends all connections when so many more bytes have passed.
     pub fn cut_after(&self, bytes: u64) {
-        self.state.fuse.store(bytes, Ordering::Relaxed);
+        *self.state.fuse.lock().expect("fuse") = bytes;
     }
 
     /// Lets nothing pass from now on, or everything again.
@@ -92,16 +92,22 @@ fn pass(mut from: TcpStream, mut to: TcpStream, state: &State) {
         while state.held.load(Ordering::Relaxed) {
             std::thread::yield_now();
         }
-        let fuse = state.fuse.load(Ordering::Relaxed);
-        let some = match fuse {
+        // Both directions burn one fuse; what does not pass any more is the last.
+        let mut fuse = state.fuse.lock().expect("fuse");
+        let some = match *fuse {
             0 => got,
             left => got.min(usize::try_from(left).unwrap_or(got)),
         };
+        let burns = *fuse > 0;
+        *fuse = fuse.saturating_sub(some as u64);
+        let burnt = burns && *fuse == 0;
+        drop(fuse);
         if to.write_all(&piece[..some]).is_err() {
             break;
         }
-        if fuse > 0 && state.fuse.fetch_sub(some as u64, Ordering::Relaxed) == some as u64 {
+        if burnt {
             state.cut();
+            break;
         }
     }
     let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));

@@ -2,7 +2,7 @@
 
 use super::address::Address;
 use super::line::Line;
-use super::patient::Patient;
+use super::patient::{self, Patient};
 use super::session::{Over, Session};
 use super::tls::Talk;
 use super::wire::{Answer, HELLO_BYTES, Hello, Malformed, Secret, Status};
@@ -106,17 +106,33 @@ fn meet(
             _ => Failure::Failed(why),
         }
     })?;
+    introduce(settings, address, &socket, hello, until)
+        .and_then(|(secured, answer)| {
+            let who = secured.as_ref().and_then(|tls| tls::peer(tls));
+            let line = socket.try_clone().and_then(|own| Line::new(own, secured));
+            let line = line.map_err(|error| error.to_string())?;
+            Ok((line, answer, place.to_string(), who))
+        })
+        .map_err(|why| {
+            patient::part(&socket);
+            failed(why)
+        })
+}
+
+fn introduce(
+    settings: &Settings,
+    address: &Address,
+    socket: &TcpStream,
+    hello: &Hello,
+    until: Instant,
+) -> Result<(Option<Box<rustls::Connection>>, Answer), String> {
     let timing = &settings.timing;
-    let watched = stream::watch(&socket, timing.beat, timing.silence);
-    watched.map_err(|error| failed(error.to_string()))?;
-    let mut patient = Patient::new(&socket, until);
+    let watched = stream::watch(socket, timing.beat, timing.silence);
+    watched.map_err(|error| error.to_string())?;
+    let mut patient = Patient::new(socket, until);
     let mut secured = match &settings.security {
         Security::Plain { .. } => None,
-        Security::Tls(credentials) => Some(
-            credentials
-                .connect(&address.host, &mut patient)
-                .map_err(failed)?,
-        ),
+        Security::Tls(credentials) => Some(credentials.connect(&address.host, &mut patient)?),
     };
     let mut answer = [0; HELLO_BYTES];
     let said = match &mut secured {
@@ -126,12 +142,10 @@ fn meet(
             say(&mut Talk { tls, socket }, hello, &mut answer)
         }
     };
-    said.map_err(|error| failed(tls::explain(&error)))?;
-    let answer = Answer::decode(&answer).map_err(|malformed| {
-        failed(match malformed {
-            Malformed::Nonsense => "that is no tranship, or it speaks TLS and we do not".to_owned(),
-            Malformed::Version(other) => format!("it speaks version {other}"),
-        })
+    said.map_err(|error| tls::explain(&error))?;
+    let answer = Answer::decode(&answer).map_err(|malformed| match malformed {
+        Malformed::Nonsense => "that is no tranship, or it speaks TLS and we do not".to_owned(),
+        Malformed::Version(other) => format!("it speaks version {other}"),
     })?;
     let refused = match answer.status {
         Status::Welcome | Status::UnknownSession => None,
@@ -139,12 +153,10 @@ fn meet(
         Status::OtherVersion => Some("it does not speak our version".to_owned()),
         Status::Busy => Some("it has too many connections".to_owned()),
     };
-    if let Some(why) = refused {
-        return Err(failed(why));
+    match refused {
+        Some(why) => Err(why),
+        None => Ok((secured, answer)),
     }
-    let who = secured.as_ref().and_then(|tls| tls::peer(tls));
-    let line = Line::new(socket, secured).map_err(|error| failed(error.to_string()))?;
-    Ok((line, answer, place.to_string(), who))
 }
 
 fn say(

@@ -75,8 +75,11 @@ pub(super) struct Inner {
     pub(super) said_bye: bool,
     /// The last byte is in the socket.
     pub(super) parting: bool,
-    /// The keeper waits for room in the socket.
+    /// The keeper knows that output waits for room.
     pub(super) watched: bool,
+    /// When the program looked last; it is looking now, or sleeps until there is something.
+    pub(super) looked: Instant,
+    pub(super) sleeps: bool,
     /// The connection takes nothing more, but may still give.
     pub(super) mute: bool,
     pub(super) why_mute: Option<String>,
@@ -134,6 +137,8 @@ impl Inner {
             said_bye: false,
             parting: false,
             watched: false,
+            looked: now,
+            sleeps: false,
             mute: false,
             why_mute: None,
         }

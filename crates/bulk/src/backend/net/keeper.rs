@@ -2,17 +2,18 @@
 //! and output that waits for room while the program does something else. It starts with the first session, blocks all
 //! signals, and sleeps when there is no session. A forked child has none: its sessions are its parent's.
 
-use super::session::Session;
+use super::session::{self, Session};
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tranship_sys::{eventfd, signals, stream};
 
 /// The shortest and the longest time between two looks.
 const LOOKS: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(250)];
-const IDLE: Duration = Duration::from_secs(3600);
+const FOREVER: Duration = Duration::from_secs(3600);
 
 #[derive(Debug)]
 struct Keeper {
@@ -23,12 +24,15 @@ struct Keeper {
 static KEEPER: OnceLock<Keeper> = OnceLock::new();
 
 /// Starts a thread that no signal disturbs.
-pub(super) fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+pub(super) fn thread(
+    name: &str,
+    run: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
     let mask = signals::block_all()?;
     let thread = std::thread::Builder::new().name(name.to_owned());
     let started = thread.stack_size(256 << 10).spawn(run);
     signals::restore(&mask);
-    started.map(drop)
+    started
 }
 
 /// Looks after a session until it has ended and the program has let go of it.
@@ -73,7 +77,7 @@ fn run(keeper: &'static Keeper) {
                 .unwrap_or_else(PoisonError::into_inner)
         };
         let sessions = all().clone();
-        let mut pause = IDLE;
+        let mut pause = FOREVER;
         blocked.clear();
         for session in &sessions {
             if !session.tick(Instant::now()) {
@@ -83,8 +87,10 @@ fn run(keeper: &'static Keeper) {
             pause = pause.min((session.timing.beat / 4).clamp(LOOKS[0], LOOKS[1]));
             let mut inner = session.lock();
             inner.watched = inner.is_blocked();
-            if inner.watched {
+            if Session::is_stuck(&inner, Instant::now()) {
                 blocked.extend(inner.line.as_ref().map(|line| line.socket()));
+            } else if inner.watched {
+                pause = pause.min(session::IDLE);
             }
         }
         drop(sessions);

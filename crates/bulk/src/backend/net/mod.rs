@@ -316,9 +316,12 @@ impl Wait for Waiting {
             Some(line) => (Some(line.socket()), inner.is_blocked()),
             None => (None, false),
         };
+        inner.sleeps = true;
         drop(inner);
         // Whatever the kernel says, the caller looks again.
-        let _ = stream::wait(socket.as_deref(), room, &session.bell, limit);
+        let _ = stream::wait(socket.as_deref(), room, Some(&session.bell), limit);
+        let mut inner = session.lock();
+        (inner.sleeps, inner.looked) = (false, std::time::Instant::now());
     }
 }
 

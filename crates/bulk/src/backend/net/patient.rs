@@ -60,3 +60,15 @@ impl Write for Patient<'_> {
         Ok(())
     }
 }
+
+/// Ends an acquaintance that came to nothing so that the other end hears why: a socket that is closed with bytes unread
+/// takes what was said last along with it.
+pub(super) fn part(socket: &TcpStream) {
+    const LONGEST: Duration = Duration::from_millis(500);
+    let until = Instant::now() + LONGEST;
+    // All of it is a courtesy.
+    let _ = socket.shutdown(std::net::Shutdown::Write);
+    let mut patient = Patient::new(socket, until);
+    let mut nowhere = [0; 4096];
+    while matches!(patient.read(&mut nowhere), Ok(1..)) {}
+}

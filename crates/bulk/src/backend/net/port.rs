@@ -4,7 +4,7 @@
 //! connection beyond that is closed at once.
 
 use super::line::Line;
-use super::patient::Patient;
+use super::patient::{self, Patient};
 use super::session::Session;
 use super::tls::Talk;
 use super::wire::{Answer, HELLO_BYTES, Hello, Malformed, Secret, Status};
@@ -14,6 +14,7 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tranship_sys::{epoll, eventfd, stream};
 
@@ -34,6 +35,7 @@ pub(super) struct Port {
     pub(super) address: SocketAddr,
     settings: Arc<Settings>,
     stop: OwnedFd,
+    listens: Mutex<Option<JoinHandle<()>>>,
     book: Mutex<Book>,
     /// A name was offered.
     offered: Condvar,
@@ -94,12 +96,15 @@ impl Port {
             address: listener.local_addr().map_err(failed)?,
             settings: Arc::clone(settings),
             stop: eventfd::create().map_err(failed)?,
+            listens: Mutex::new(None),
             book: Mutex::default(),
             offered: Condvar::new(),
         });
         let stop = port.stop.try_clone().map_err(failed)?;
         let weak = Arc::downgrade(&port);
-        keeper::thread("tranship-port", move || listen(&listener, &stop, &weak)).map_err(failed)?;
+        let run = move || listen(&listener, &stop, &weak);
+        let started = keeper::thread("tranship-port", run).map_err(failed)?;
+        *port.listens.lock().unwrap_or_else(PoisonError::into_inner) = Some(started);
         Ok(port)
     }
 
@@ -196,13 +201,21 @@ impl Drop for Port {
     fn drop(&mut self) {
         // It fails only if it is rung already.
         let _ = eventfd::signal(&self.stop);
+        let listens = self.listens.get_mut();
+        let listens = listens.unwrap_or_else(PoisonError::into_inner).take();
+        // So that the address is free once this is gone. The thread itself may be the last to have held it.
+        if let Some(listens) = listens
+            && listens.thread().id() != std::thread::current().id()
+        {
+            let _ = listens.join();
+        }
     }
 }
 
 fn listen(listener: &TcpListener, stop: &OwnedFd, port: &Weak<Port>) {
     loop {
         // Whatever the kernel says, both are looked at.
-        let _ = stream::wait(Some(listener), false, stop, Duration::from_secs(3600));
+        let _ = stream::wait(Some(listener), false, Some(stop), Duration::from_secs(3600));
         let Some(port) = port.upgrade() else {
             return;
         };
@@ -223,8 +236,12 @@ fn welcome(port: &Arc<Port>, socket: TcpStream, from: SocketAddr) {
     }
     let own = Arc::clone(port);
     let started = keeper::thread("tranship-greet", move || {
+        let parting = socket.try_clone();
         if let Err(why) = greet(&own, socket, from) {
             own.refuse(format!("{from}: {why}"));
+            if let Ok(socket) = parting {
+                patient::part(&socket);
+            }
         }
         own.dismiss(from.ip());
     });

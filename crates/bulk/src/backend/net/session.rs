@@ -23,6 +23,9 @@ use tranship_sys::eventfd;
 /// Frames that may be under way, or waiting to be.
 const WINDOW: usize = 1024;
 
+/// A program that has not looked for so long does something else: the keeper sends what waits.
+pub(super) const IDLE: Duration = Duration::from_millis(10);
+
 /// A session.
 #[derive(Debug)]
 pub(super) struct Session {
@@ -265,6 +268,9 @@ impl Session {
         let mut inner = self.lock();
         let inner = &mut *inner;
         self.flush(inner);
+        if inner.watched {
+            inner.looked = Instant::now();
+        }
         if inner.given.is_some() {
             return Ok(None);
         }
@@ -348,6 +354,12 @@ impl Session {
         let mut inner = self.lock();
         numbers.extend(inner.told..inner.first);
         inner.told = inner.first;
+    }
+
+    /// Does output wait for room, and for nobody who looks after it?
+    pub(super) fn is_stuck(inner: &Inner, now: Instant) -> bool {
+        let looks = inner.sleeps || now.saturating_duration_since(inner.looked) < IDLE;
+        inner.is_blocked() && !(looks && inner.left.is_none())
     }
 
     /// The program lets go of it: what was sent still goes out, and a farewell.

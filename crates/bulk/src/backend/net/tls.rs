@@ -144,7 +144,11 @@ fn shake(
 ) -> Result<Box<rustls::Connection>, String> {
     let mut made = Box::new(made);
     while made.is_handshaking() {
-        made.complete_io(socket).map_err(|error| explain(&error))?;
+        if let Err(error) = made.complete_io(socket) {
+            // What is wrong is told to the other end, in as many writes as that takes.
+            while made.wants_write() && made.write_tls(socket).is_ok_and(|sent| sent > 0) {}
+            return Err(explain(&error));
+        }
     }
     match made.alpn_protocol() == Some(PROTOCOL) {
         true => Ok(made),
