@@ -114,6 +114,17 @@ impl Listener for Name {
     }
 }
 
+impl Drop for Name {
+    fn drop(&mut self) {
+        // Those who were not accepted are told by the carrier.
+        let mut pairs = self.pairs.lock().expect("pairs");
+        for known in pairs.remove(&self.name).into_iter().flatten() {
+            // Ordering: release, partner: the acquire in `is_under_way`.
+            known.gone[0].store(true, Ordering::Release);
+        }
+    }
+}
+
 impl End {
     /// Does the other end know of something that has not come here?
     fn is_under_way(&self) -> bool {
