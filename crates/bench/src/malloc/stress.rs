@@ -136,7 +136,7 @@ impl Random {
         let mut mixed = self.0;
         mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed >> 32) * end >> 32
+        ((mixed >> 32) * end) >> 32
     }
 }
 
