@@ -249,11 +249,12 @@ fn one_region_in_pieces() {
         let link = p.link(trust, false);
         let all = p.pool(link, 16, PAGE);
         for round in 0..rounds(1000) {
-            for (buffer, byte) in all.iter().zip(round as u8..) {
+            let byte = |at: usize| u8::try_from((round + at) % 251).unwrap_or(0);
+            for (buffer, byte) in all.iter().zip((0..).map(byte)) {
                 p.a.write(*buffer, 0, &[byte; PAGE]).expect("write");
                 p.a.move_(link.source, *buffer, &[]).expect("move");
             }
-            for (wanted, byte) in all.iter().zip(round as u8..) {
+            for (wanted, byte) in all.iter().zip((0..).map(byte)) {
                 let (buffer, _) = p.moved(link);
                 assert_eq!(buffer, *wanted);
                 if round % 2 == 0 {
