@@ -179,6 +179,58 @@ fn run(bench: Bench) -> Result<bool> {
             }
             say("trust", &common, outcome, &["copy", "stream"])
         }
+        Bench::BulkThroughput {
+            common,
+            mode,
+            trust,
+            payload,
+            buffers,
+            svg,
+        } => {
+            common.check(&bulk::hops::SYSTEMS)?;
+            let pipelined = ["pipelined".to_owned()];
+            let grid = bulk::hops::Grid {
+                systems: &bulk::hops::SYSTEMS,
+                modes: if mode.is_empty() { &pipelined } else { &mode },
+                levels: &trust,
+                hops: &[0],
+                payloads: &payload,
+                buffers,
+                placements: &[common.cores()],
+            };
+            let outcome = bulk::hops::bench(&common, &grid);
+            if let Some(path) = svg {
+                bulk::hops::throughput_picture(&outcome.rows, &path)?;
+            }
+            say("bulk-throughput", &common, outcome, &["bulk-copy"])
+        }
+        Bench::Hops {
+            common,
+            mode,
+            trust,
+            hops,
+            payload,
+            buffers,
+            svg,
+        } => {
+            common.check(&bulk::hops::SYSTEMS)?;
+            let [one, two] = common.cores();
+            let both = [[one, one], [one, two]];
+            let grid = bulk::hops::Grid {
+                systems: &bulk::hops::SYSTEMS[..1],
+                modes: &mode,
+                levels: &trust,
+                hops: &hops,
+                payloads: &payload,
+                buffers,
+                placements: if one == two { &both[..1] } else { &both },
+            };
+            let outcome = bulk::hops::bench(&common, &grid);
+            if let Some(path) = svg {
+                bulk::hops::picture(&outcome.rows, &path)?;
+            }
+            say("hops", &common, outcome, &[])
+        }
         Bench::Netpath { common } => {
             common.check(&netpath::SYSTEMS.map(|(name, _)| name))?;
             say(

@@ -134,10 +134,53 @@ pub enum Bench {
         #[arg(long, value_name = "FILE")]
         svg: Option<std::path::PathBuf>,
     },
+    /// Bulk buffers one after the other to another domain and back, over each backend.
+    BulkThroughput {
+        #[command(flatten)]
+        common: Common,
+        /// Whether the end of each operation is waited for [default: pipelined].
+        #[arg(long, value_parser = crate::bulk::hops::MODES)]
+        mode: Vec<String>,
+        /// Levels of trust [default: all].
+        #[arg(long, value_enum, value_delimiter = ',')]
+        trust: Vec<Level>,
+        /// Buffer sizes, multiples of the page.
+        #[arg(long, value_delimiter = ',', value_parser = pages, default_values = ["4K", "64K", "1M"])]
+        payload: Vec<usize>,
+        /// Buffers that may be out at once.
+        #[arg(long, default_value_t = 64)]
+        buffers: usize,
+        /// Draw a plot into this file.
+        #[arg(long, value_name = "FILE")]
+        svg: Option<std::path::PathBuf>,
+    },
     /// The block service's NBD exports against nbdkit and qemu-nbd.
     Block {
         #[command(flatten)]
         common: Common,
+    },
+    /// Bulk buffers through a row of domains and back, over shared memory: processor time for each.
+    Hops {
+        #[command(flatten)]
+        common: Common,
+        /// Whether the end of each operation is waited for [default: both].
+        #[arg(long, value_parser = crate::bulk::hops::MODES)]
+        mode: Vec<String>,
+        /// Levels of trust [default: all].
+        #[arg(long, value_enum, value_delimiter = ',')]
+        trust: Vec<Level>,
+        /// Domains between the first and the last.
+        #[arg(long, value_delimiter = ',', default_values = ["0", "1", "2"])]
+        hops: Vec<usize>,
+        /// The size of a buffer, a multiple of the page.
+        #[arg(long, value_delimiter = ',', value_parser = pages, default_values = ["4K"])]
+        payload: Vec<usize>,
+        /// Buffers that may be out at once.
+        #[arg(long, default_value_t = 64)]
+        buffers: usize,
+        /// Draw a plot into this file.
+        #[arg(long, value_name = "FILE")]
+        svg: Option<std::path::PathBuf>,
     },
     /// iperf3 through a forwarder and against an echo server of mbufs, in network namespaces (as root).
     Netpath {

@@ -1,5 +1,6 @@
 //! A channel's handle: what a program sends, and what it learns.
 
+use crate::aggregate::Aggregate;
 use crate::buffer::{Buffer, ReadBuffer, Readable};
 use crate::domain::{RawEvent, Shared};
 use crate::memory::Memory;
@@ -32,6 +33,10 @@ pub enum Event {
     Passed(Buffer, Meta),
     /// A copy, with its metadata.
     Copied(ReadBuffer, Meta),
+    /// Buffers and their ownership, sent as one ([`Channel::move_aggregate`]), with the metadata.
+    MovedAll(Aggregate, Meta),
+    /// Copies that were sent as one.
+    CopiedAll(Aggregate<ReadBuffer>, Meta),
     /// A copy that we had sent is back; its buffer.
     Released(u64, u32),
     /// The other end wants to close: let go what came over the channel.
@@ -226,7 +231,7 @@ impl Channel {
         }
     }
 
-    fn same(&self, domain: &Arc<Shared>) -> Result<(), Code> {
+    pub(crate) fn same(&self, domain: &Arc<Shared>) -> Result<(), Code> {
         match Arc::ptr_eq(&self.domain, domain) {
             true => Ok(()),
             false => Err(Code::BufferNotOwned),
@@ -245,6 +250,12 @@ impl Channel {
                 let copy = ReadBuffer::new(&self.domain, (pool, index), self.id, memory);
                 Event::Copied(copy, meta)
             }
+            RawEvent::Aggregate {
+                copies,
+                buffers,
+                pieces,
+                meta,
+            } => self.aggregate(copies, buffers, pieces, meta),
             RawEvent::Released(pool, index) => Event::Released(pool, index),
             RawEvent::TeardownBegun => Event::TeardownBegun,
             RawEvent::Closed => Event::Closed,

@@ -13,6 +13,7 @@
 #![deny(unsafe_code)]
 
 mod account;
+mod aggregate;
 pub mod backend;
 mod buffer;
 mod bytes;
@@ -26,13 +27,17 @@ mod memory;
 mod message;
 mod meta;
 pub mod negotiate;
+mod parcel;
 mod party;
 mod pool;
 pub mod raw;
+mod relay;
 pub mod spec;
 mod statistics;
 mod terms;
+mod waiting;
 
+pub use aggregate::{Aggregate, MAX_PIECES, Mapping, Piece};
 pub use buffer::{Buffer, ReadBuffer, Readable};
 pub use channel::{Channel, Event, Mode};
 pub use code::Code;
@@ -43,10 +48,13 @@ pub use memory::SEAL_FROM_BYTES;
 pub use message::PoolInfo;
 pub use meta::Meta;
 pub use negotiate::{Agreement, Constraints, Wish};
+pub use parcel::{Incoming, LENGTH_BYTES, Outgoing};
 pub use party::{Domain, EndOptions};
 pub use pool::Pool;
+pub use relay::{Relay, Side};
 pub use statistics::Statistics;
 pub use terms::{Access, BufferState, ChannelState, Direction, Role, Trust};
+pub use waiting::wait_any;
 
 /// What the documentation shows must run.
 #[cfg(doctest)]

@@ -1,6 +1,7 @@
 //! What the two libraries say to each other. A pure codec; whatever does not decode is a violation.
 
 use crate::backend::{Frame, FrameBytes};
+use crate::domain::Piece;
 use crate::{Agreement, Code, Meta, Wish};
 use serde::{Deserialize, Serialize};
 use std::os::fd::OwnedFd;
@@ -57,6 +58,12 @@ pub(crate) enum Message {
     RemoveDecision(u64, bool),
     Teardown,
     Finished,
+    /// What the parts since the last one make.
+    Aggregate {
+        copies: bool,
+        pieces: Vec<Piece>,
+        meta: Vec<u8>,
+    },
     /// Not encoded as the others are, but see [`Head`]: what is said most.
     #[serde(skip)]
     Transfer {
@@ -64,25 +71,29 @@ pub(crate) enum Message {
         pool: u64,
         index: u32,
         meta: Meta,
+        /// Of an aggregate, which is told with its last message.
+        part: bool,
     },
 }
 
-/// How a transfer begins: a first byte that no other message has, which transfer, the length of the metadata (2
+/// How a transfer begins: a first byte that no other message has, which transfer ([`PART`] is set for parts), the length of the metadata (2
 /// bytes), the buffer's place (4 bytes), its pool (8 bytes), all little-endian. The metadata follows.
 struct Head {
     how: Transfer,
+    part: bool,
     meta_len: u16,
     index: u32,
     pool: u64,
 }
 
 const TRANSFER: u8 = 0xf0;
+const PART: u8 = 0x10;
 const HEAD_BYTES: usize = 16;
 
 impl Head {
     fn encode(&self) -> [u8; HEAD_BYTES] {
         let mut out = [0; HEAD_BYTES];
-        (out[0], out[1]) = (TRANSFER, self.how as u8);
+        (out[0], out[1]) = (TRANSFER, self.how as u8 | if self.part { PART } else { 0 });
         out[2..4].copy_from_slice(&self.meta_len.to_le_bytes());
         out[4..8].copy_from_slice(&self.index.to_le_bytes());
         out[8..].copy_from_slice(&self.pool.to_le_bytes());
@@ -93,7 +104,8 @@ impl Head {
         let (head, rest) = bytes.split_first_chunk::<HEAD_BYTES>()?;
         let [_, how, a, b, c, d, e, f, pool @ ..] = *head;
         let head = Head {
-            how: *Transfer::ALL.get(usize::from(how))?,
+            how: *Transfer::ALL.get(usize::from(how & !PART))?,
+            part: how & PART != 0,
             meta_len: u16::from_le_bytes([a, b]),
             index: u32::from_le_bytes([c, d, e, f]),
             pool: u64::from_le_bytes(pool),
@@ -119,9 +131,11 @@ impl Message {
                 pool,
                 index,
                 meta,
+                part,
             } => {
                 let head = Head {
                     how: *how,
+                    part: *part,
                     meta_len: u16::try_from(meta.len()).map_err(|_| Code::InvalidArgument)?,
                     index: *index,
                     pool: *pool,
@@ -150,6 +164,7 @@ impl Message {
                 pool: head.pool,
                 index: head.index,
                 meta: meta.into(),
+                part: head.part,
             });
         }
         let (message, rest) = postcard::take_from_bytes(bytes).ok()?;
@@ -178,6 +193,7 @@ mod tests {
             pool: 7,
             index: 3,
             meta: vec![1, 2, 3].into(),
+            part: false,
         };
         let frame = message.frame(Vec::new()).expect("frame");
         assert_eq!(Message::decode(&frame.bytes).as_ref(), Some(&message));

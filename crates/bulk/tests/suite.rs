@@ -5,6 +5,8 @@
 mod cases;
 #[path = "suite/late.rs"]
 mod late;
+#[path = "suite/parts.rs"]
+mod parts;
 #[path = "suite/prompt.rs"]
 mod prompt;
 

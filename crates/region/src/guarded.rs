@@ -125,6 +125,21 @@ impl Guarded {
         unsafe { map::map_private_fixed(at, fd, access, len, 0) }
     }
 
+    /// Shows a part of a file, from the byte `begin` of it on, in the place of a piece: whole pages, shared with whoever
+    /// else maps it. The file is [verified](crate::verify_as), or our own.
+    pub fn place_shared(
+        &self,
+        offset: usize,
+        fd: impl AsFd,
+        access: Access,
+        len: usize,
+        begin: u64,
+    ) -> io::Result<()> {
+        let at = self.piece(offset, len)?;
+        // SAFETY: as in `place_draft`.
+        unsafe { map::map_fixed(at, fd, access, len, begin) }
+    }
+
     /// Leaves addresses alone in the place of a piece, where nothing can be touched.
     pub fn clear(&self, offset: usize, len: usize) -> io::Result<()> {
         let at = self.piece(offset, len)?;

@@ -35,6 +35,23 @@ fn wait(
     }
 }
 
+/// Waits until one of these can be read or hangs up; false when the time is over. A signal ends it early.
+pub fn wait_any_readable(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -> io::Result<bool> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let timeout = timeout.map(|t| Timespec {
+        tv_sec: i64::try_from(t.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: t.subsec_nanos().into(),
+    });
+    let polled = fds
+        .iter()
+        .map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN));
+    match poll(&mut polled.collect::<Vec<_>>(), timeout.as_ref()) {
+        Ok(n) => Ok(n > 0),
+        Err(Errno::INTR) => Ok(true),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// What to wait for, level-triggered. Hang-ups and errors are always reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Interest {

@@ -1,5 +1,7 @@
-//! `bulk-rtt`, `trust`: buffers that change their owner, over each backend and at each level of trust.
+//! `bulk-rtt`, `bulk-throughput`, `hops`, `trust`: buffers that change their owner, over each backend and at each
+//! level of trust.
 
+pub mod hops;
 mod join;
 pub mod rtt;
 pub mod trust;

@@ -151,7 +151,9 @@ impl Session {
                         self.asked(buffer, &meta)?;
                     }
                     Event::Gone(_) | Event::Closed => return Ok(()),
-                    Event::Copied(..) => return Err(Code::PeerViolation),
+                    Event::Copied(..) | Event::MovedAll(..) | Event::CopiedAll(..) => {
+                        return Err(Code::PeerViolation);
+                    }
                     _ => {}
                 }
                 next = channel.poll_event()?;

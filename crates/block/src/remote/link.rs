@@ -138,7 +138,9 @@ impl Lane {
             Event::TeardownBegun => return Err(Code::ChannelState),
             Event::PoolAssigned(info) => self.lock().theirs.push(info.id),
             Event::PoolRemoved(_) | Event::Released(..) => {}
-            Event::Copied(..) => return Err(Code::PeerViolation),
+            Event::Copied(..) | Event::MovedAll(..) | Event::CopiedAll(..) => {
+                return Err(Code::PeerViolation);
+            }
         }
         Ok(())
     }

@@ -3,8 +3,10 @@
 use super::{Backend, Bytes, Frame, Listener, RecvError, SendError, Transport, Wait};
 use crate::Code;
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
+use tranship_sys::eventfd;
 
 /// Frames that may wait in one direction.
 const DEPTH: usize = 1024;
@@ -28,15 +30,29 @@ struct Pipe {
     gone: [bool; 2],
     news: u64,
     sleepers: usize,
+    /// Whose descriptor is to be told.
+    armed: [bool; 2],
+    /// Whose has been, and was not seen to.
+    rung: [bool; 2],
 }
 
 #[derive(Debug, Default)]
 struct Shared {
     pipe: Mutex<Pipe>,
     changed: Condvar,
+    /// Made when somebody first waits with it.
+    bells: [OnceLock<OwnedFd>; 2],
 }
 
 impl Shared {
+    /// What the bell told has been seen to.
+    fn quiet(&self, pipe: &mut Pipe, side: usize) {
+        if let (Some(bell), true) = (self.bells[side].get(), pipe.rung[side]) {
+            pipe.rung[side] = false;
+            let _ = eventfd::drain(bell);
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Pipe> {
         self.pipe.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -44,7 +60,17 @@ impl Shared {
     fn tell(&self, mut pipe: MutexGuard<'_, Pipe>) {
         pipe.news += 1;
         let wakes = pipe.sleepers > 0;
+        let armed = std::mem::take(&mut pipe.armed);
+        for (rung, armed) in pipe.rung.iter_mut().zip(armed) {
+            *rung |= armed;
+        }
         drop(pipe);
+        for (bell, armed) in self.bells.iter().zip(armed) {
+            if let (Some(bell), true) = (bell.get(), armed) {
+                // It fails only if it is no bell.
+                let _ = eventfd::signal(bell);
+            }
+        }
         // Costs a system call, whether somebody waits or not.
         if wakes {
             self.changed.notify_all();
@@ -63,6 +89,7 @@ struct End {
 #[derive(Debug)]
 struct Waiting {
     shared: Arc<Shared>,
+    side: usize,
     seen: Mutex<u64>,
 }
 
@@ -90,9 +117,10 @@ fn names<T>(with: impl FnOnce(&mut HashMap<String, Arc<Door>>) -> T) -> T {
     with(names.get_or_insert_default())
 }
 
-fn waiting(shared: &Arc<Shared>, seen: u64) -> Arc<dyn Wait> {
+fn waiting(shared: &Arc<Shared>, side: usize, seen: u64) -> Arc<dyn Wait> {
     Arc::new(Waiting {
         shared: Arc::clone(shared),
+        side,
         seen: Mutex::new(seen),
     })
 }
@@ -165,7 +193,7 @@ impl Listener for Name {
     }
 
     fn waiter(&self) -> Arc<dyn Wait> {
-        waiting(&self.door.bell, self.seen)
+        waiting(&self.door.bell, 0, self.seen)
     }
 }
 
@@ -223,14 +251,17 @@ impl Transport for End {
     fn done(&mut self, numbers: &mut Vec<u64>) {
         let mut pipe = self.shared.lock();
         // The frames are looked at after it.
-        self.seen = pipe.news;
+        if self.seen != pipe.news {
+            self.seen = pipe.news;
+            self.shared.quiet(&mut pipe, self.side);
+        }
         let there = &mut pipe.to[1 - self.side];
         numbers.extend(there.told..there.taken);
         there.told = there.taken;
     }
 
     fn waiter(&self) -> Arc<dyn Wait> {
-        waiting(&self.shared, self.seen)
+        waiting(&self.shared, self.side, self.seen)
     }
 }
 
@@ -256,5 +287,27 @@ impl Wait for Waiting {
         let (mut pipe, _) = waited.unwrap_or_else(PoisonError::into_inner);
         pipe.sleepers -= 1;
         *seen = pipe.news;
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        let bell = &self.shared.bells[self.side];
+        if bell.get().is_none() {
+            // Without descriptors left there is none.
+            let _ = bell.set(eventfd::create().ok()?);
+        }
+        bell.get().map(AsFd::as_fd)
+    }
+
+    fn arm(&self) -> bool {
+        let seen = *self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pipe = self.shared.lock();
+        pipe.armed[self.side] = pipe.news == seen;
+        pipe.armed[self.side]
+    }
+
+    fn disarm(&self) {
+        let mut pipe = self.shared.lock();
+        pipe.armed[self.side] = false;
+        self.shared.quiet(&mut pipe, self.side);
     }
 }

@@ -12,7 +12,7 @@ mod stream;
 
 use crate::Code;
 use std::fmt::Debug;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -99,6 +99,16 @@ pub trait Transport: Send + Debug {
 pub trait Wait: Send + Sync + Debug {
     /// Waits for news since the last call, at most `limit`; may come back early.
     fn wait(&self, limit: Duration);
+    /// What becomes readable with news after [`Wait::arm`]. None: there is no such thing, look now and then.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+    /// Has the descriptor told of news from now on; false: there are news already.
+    fn arm(&self) -> bool {
+        true
+    }
+    /// Takes that back. A connection that receives does it by itself.
+    fn disarm(&self) {}
 }
 
 /// A name that somebody may connect to, once.

@@ -62,6 +62,9 @@ struct Link {
     other: LinkHalfRo,
     /// Somebody slept a whole round for nothing: time to look at the socket.
     suspect: AtomicBool,
+    /// The other end is to tell news through the socket.
+    armed: AtomicBool,
+    socket: Arc<OwnedFd>,
 }
 
 #[derive(Debug)]
@@ -96,6 +99,11 @@ struct End {
     ahead: VecDeque<Shown>,
     hung_up: bool,
 }
+
+/// How an end sleeps (`region::layout::link`), and what wakes it through the socket.
+const ON_WORD: u32 = 1;
+const ON_DESCRIPTOR: u32 = 2;
+const WAKE: &[u8] = b"W";
 
 /// What a message of the socket says, and the descriptors that came with it.
 type Shown = (Vec<u8>, Vec<OwnedFd>);
@@ -205,7 +213,19 @@ impl End {
         }
     }
 
+    /// The next message of the socket, those apart that only wake. Of these it takes at most a few: more wait for the
+    /// next look.
     fn look_at_socket(&mut self) -> Result<Option<Shown>, RecvError> {
+        for _ in 0..EARLY {
+            match self.receive()? {
+                Some((bytes, fds)) if bytes == WAKE && fds.is_empty() => {}
+                other => return Ok(other.map(|(bytes, fds)| (bytes[1..].to_vec(), fds))),
+            }
+        }
+        Ok(None)
+    }
+
+    fn receive(&mut self) -> Result<Option<Shown>, RecvError> {
         let mut bytes = [0; 1 + MAX_FRAME_BYTES];
         // Before the look: what it sent before it ended is found by it.
         let dead = pidfd::is_dead(&self.process).unwrap_or(false);
@@ -215,7 +235,7 @@ impl End {
                 self.hung_up = true;
                 Ok(None)
             }
-            Ok(got) => Ok(Some((bytes[1..got.bytes].to_vec(), got.fds))),
+            Ok(got) => Ok(Some((bytes[..got.bytes].to_vec(), got.fds))),
             Err(error) if error.kind() == ErrorKind::WouldBlock && !dead => Ok(None),
             Err(_) => {
                 self.hung_up = true;
@@ -248,6 +268,8 @@ impl End {
             own,
             other,
             suspect: AtomicBool::new(false),
+            armed: AtomicBool::new(false),
+            socket: Arc::clone(&self.socket),
         }));
         while let Some(frame) = self.early.pop_front() {
             if self.push(&frame).is_err() {
@@ -385,11 +407,38 @@ impl Link {
     fn wake_if_asleep(&self) {
         // Ordering: SeqCst, after the swap in the single total order; partner: the fence in `wait`. Either it sees
         // what was published, or we see that it sleeps.
-        if self.other.asleep().load(Ordering::SeqCst) != 0 {
-            // Ordering: release, partner: the sleeper's acquire load before it looks again.
-            self.own.wake().fetch_add(1, Ordering::Release);
-            let _ = futex::wake(self.own.wake(), u32::MAX >> 1);
+        match self.other.asleep().load(Ordering::SeqCst) {
+            0 => {}
+            ON_DESCRIPTOR => {
+                // If it is full it is readable.
+                let _ = socket::sendmsg(&*self.socket, WAKE, &[], true);
+            }
+            _ => {
+                // Ordering: release, partner: the sleeper's acquire load before it looks again.
+                self.own.wake().fetch_add(1, Ordering::Release);
+                let _ = futex::wake(self.own.wake(), u32::MAX >> 1);
+            }
         }
+    }
+
+    /// Says that we sleep, and looks once more: is there nothing to see?
+    fn fall_asleep(&self, how: u32, head: u64) -> bool {
+        // Ordering: relaxed; the fence orders it before the look.
+        self.own.asleep().store(how, Ordering::Relaxed);
+        // Ordering: partner: the swap and load in `wake_if_asleep`.
+        fence(Ordering::SeqCst);
+        // Ordering: acquire, as in `done` and `recv`.
+        !(self.has_line()
+            || self.other.head().load(Ordering::Acquire) != head
+            || self.other.closed().load(Ordering::Acquire) != 0)
+    }
+
+    fn disarm(&self) {
+        // Ordering: relaxed; words of our own, a late clear costs the other end a needless wake-up.
+        self.own.asleep().store(0, Ordering::Relaxed);
+        self.armed.store(false, Ordering::Relaxed);
+        // What the socket said about it is to be taken.
+        self.suspect.store(true, Ordering::Relaxed);
     }
 
     /// Does a line wait, as far as our shared head says?
@@ -488,6 +537,10 @@ impl Transport for End {
 
 impl End {
     fn recv_over(&mut self, link: &Link) -> Result<Option<Frame>, RecvError> {
+        // Ordering: relaxed; a word of our own.
+        if link.armed.load(Ordering::Relaxed) {
+            link.disarm();
+        }
         if let Some(frame) = self.pop(link)? {
             return Ok(Some(frame));
         }
@@ -540,15 +593,7 @@ impl Wait for Sleeper {
         let link = &self.link;
         // Ordering: acquire, partner: the waker's release increment.
         let seen = link.other.wake().load(Ordering::Acquire);
-        // Ordering: relaxed; the fence orders it before the look.
-        link.own.asleep().store(1, Ordering::Relaxed);
-        // Ordering: partner: the fence in `wake_other`.
-        fence(Ordering::SeqCst);
-        // Ordering: acquire, as in `done` and `recv`.
-        let news = link.has_line()
-            || link.other.head().load(Ordering::Acquire) != self.head
-            || link.other.closed().load(Ordering::Acquire) != 0;
-        if !news {
+        if link.fall_asleep(ON_WORD, self.head) {
             // Whatever the kernel says, the caller looks again.
             let woken = futex::wait(link.other.wake_ptr(), seen, Some(limit));
             if !matches!(woken, Ok(futex::Woken::Woken)) {
@@ -558,5 +603,19 @@ impl Wait for Sleeper {
         }
         // Ordering: relaxed; a late clear costs the other end a needless wake-up.
         link.own.asleep().store(0, Ordering::Relaxed);
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.link.socket.as_fd())
+    }
+
+    fn arm(&self) -> bool {
+        // Ordering: relaxed; a word of our own.
+        self.link.armed.store(true, Ordering::Relaxed);
+        self.link.fall_asleep(ON_DESCRIPTOR, self.head)
+    }
+
+    fn disarm(&self) {
+        self.link.disarm();
     }
 }

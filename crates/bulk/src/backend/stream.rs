@@ -6,7 +6,7 @@ use super::{
 use crate::Code;
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::sync::Arc;
@@ -85,6 +85,10 @@ impl Wait for Readable {
     fn wait(&self, limit: Duration) {
         // Whatever the kernel says, the caller looks again.
         let _ = wait_readable(&*self.0, Some(limit));
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.0.as_fd())
     }
 }
 

@@ -14,6 +14,8 @@ pub(crate) struct Arrival {
     pub how: Transfer,
     pub buffer: (u64, u32),
     pub meta: Meta,
+    /// One of an aggregate's.
+    pub part: bool,
 }
 
 /// A buffer whose bytes have not all come.
@@ -59,6 +61,7 @@ impl State {
             pool: id,
             index,
             meta,
+            part,
         } = message
         else {
             return Err(Violation);
@@ -67,6 +70,7 @@ impl State {
             how,
             buffer: (id, index),
             meta,
+            part,
         };
         let wanted = self.may_arrive(channel, &what)?;
         let pool = self.pools.get_mut(&id).ok_or(Violation)?;
@@ -138,6 +142,10 @@ impl State {
         if !open || what.meta.len() > end.meta_bytes as usize {
             return Err(Violation);
         }
+        // Parts are moved or copied, and their metadata comes with the last message.
+        if what.part && !(what.brings_bytes() && what.meta.is_empty()) {
+            return Err(Violation);
+        }
         let needs = match what.how {
             Transfer::Move | Transfer::Copy => Direction::Sink,
             Transfer::Pass | Transfer::Release => Direction::Source,
@@ -199,6 +207,9 @@ impl State {
         }
         // The kernel refuses only for want of memory for its tables; then the channel cannot go on.
         pool.protect(index).map_err(|_| Violation)?;
+        if what.part {
+            return self.keep_part(channel, what.how, (id, index));
+        }
         let event = match what.how {
             Transfer::Move => RawEvent::Moved(id, index, meta),
             Transfer::Pass => RawEvent::Passed(id, index, meta),

@@ -127,6 +127,7 @@ impl State {
     /// it has been drained. Of any other pool nobody can know that, and it stays away until the pool ends.
     pub(super) fn peer_gone(&mut self, channel: u64, why: Code) {
         self.half_arrived(channel);
+        self.drop_parts(channel);
         self.begin_teardown(channel);
         let Some(end) = self.channels.get_mut(&channel) else {
             return;

@@ -3,6 +3,7 @@
 //! One lock per domain. What calls back into the program (completions, wakers) happens after it is let go:
 //! [`Guard`] collects it.
 
+mod aggregate;
 mod arrive;
 mod carry;
 mod channels;
@@ -24,6 +25,7 @@ use crate::{
     memory::{Memory, Pieces},
     spec::Assignment,
 };
+pub use aggregate::{MAX_PIECES, Piece};
 use channels::Channels;
 use counts::Counts;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -43,6 +45,13 @@ pub enum RawEvent {
     Passed(u64, u32, Meta),
     Copied(u64, u32, Meta),
     Released(u64, u32),
+    /// Buffers that came as one, moved or as copies.
+    Aggregate {
+        copies: bool,
+        buffers: Vec<(u64, u32)>,
+        pieces: Vec<Piece>,
+        meta: Meta,
+    },
     TeardownBegun,
     Closed,
     /// These came back.
@@ -67,6 +76,8 @@ pub(crate) struct Slot {
     pub out: Counts,
     /// By which channel the first of `held` came.
     pub first: Option<u64>,
+    /// How often it is shown in the mapping of an aggregate.
+    pub mapped: u32,
     /// How its memory is protected now.
     pub access: Access,
     /// Its owner let the handle go; it goes back by itself as soon as it can.
@@ -120,6 +131,8 @@ pub(crate) struct Channel {
     pub peer_began: bool,
     pub finished: bool,
     pub peer_finished: bool,
+    /// Parts of an aggregate that has not come whole.
+    pub parts: Vec<(crate::message::Transfer, (u64, u32))>,
     /// A buffer whose bytes are on their way in.
     pub arriving: Option<arrive::Arriving>,
     /// Answers that found no room.

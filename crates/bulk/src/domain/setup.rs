@@ -254,6 +254,7 @@ impl Channel {
             finished: false,
             peer_finished: false,
             arriving: None,
+            parts: Vec::new(),
             outbox: VecDeque::new(),
             sent: 0,
             taken: Vec::new(),

@@ -7,12 +7,12 @@ use super::carry::Load;
 use super::{Channel, Peer, Shared, State};
 use crate::backend::Bytes;
 use crate::message::{Message, Transfer};
-use crate::{Access, BufferState, ChannelState, Code, Completion, Direction};
+use crate::{Access, BufferState, ChannelState, Code, Completion, Direction, Meta};
 use std::sync::Arc;
 use tranship_region::View;
 
 impl State {
-    fn check_channel(
+    pub(super) fn check_channel(
         &self,
         channel: u64,
         pool: u64,
@@ -52,7 +52,7 @@ impl State {
         if !slot.owned {
             return Err(Code::BufferNotOwned);
         }
-        if slot.state() != BufferState::ReadWrite {
+        if slot.state() != BufferState::ReadWrite || slot.mapped > 0 {
             return Err(Code::BufferState);
         }
         if meta.len() > meta_bytes {
@@ -98,6 +98,9 @@ impl State {
         if slot.by_state() == Access::None {
             return Err(Code::BufferInvalid);
         }
+        if slot.mapped > 0 {
+            return Err(Code::BufferState);
+        }
         if meta.len() > meta_bytes {
             return Err(Code::InvalidArgument);
         }
@@ -141,6 +144,9 @@ impl State {
         }
         if !slot.owned && held == 1 && slot.first == Some(channel) && slot.out() > 0 {
             return Err(Code::BufferRefcount);
+        }
+        if slot.mapped > 0 {
+            return Err(Code::BufferState);
         }
         let first = slot.first;
         let message = Message::transfer(Transfer::Release, id, index, &[]);
@@ -236,13 +242,25 @@ impl Message {
             pool,
             index,
             meta: meta.into(),
+            part: false,
+        }
+    }
+
+    /// One of an aggregate's.
+    pub(super) fn part(how: Transfer, pool: u64, index: u32) -> Message {
+        Message::Transfer {
+            how,
+            pool,
+            index,
+            meta: Meta::default(),
+            part: true,
         }
     }
 }
 
 impl Channel {
     /// Who is there, how long metadata may be, and whether frames carry bytes.
-    fn terms(&self) -> (Peer, usize, bool) {
+    pub(super) fn terms(&self) -> (Peer, usize, bool) {
         let carried = self.backend.bytes() == Bytes::Carried;
         (self.peer, self.meta_bytes as usize, carried)
     }

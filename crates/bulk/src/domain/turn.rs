@@ -210,6 +210,11 @@ impl State {
                 }
                 Ok(())
             }
+            Message::Aggregate {
+                copies,
+                pieces,
+                meta,
+            } => self.take_aggregate(channel, copies, pieces, meta.into()),
             Message::Finished => {
                 if end.state != ChannelState::Teardown || !end.peer_began || end.peer_finished {
                     return Err(Violation);
@@ -222,11 +227,13 @@ impl State {
                 pool,
                 index,
                 meta,
+                part,
             } => {
                 let what = Arrival {
                     how,
                     buffer: (pool, index),
                     meta,
+                    part,
                 };
                 if what.brings_bytes() && end.backend.bytes() == Bytes::Carried {
                     return Err(Violation);

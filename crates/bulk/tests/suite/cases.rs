@@ -1,5 +1,6 @@
 //! The cases, each over two domains of one process.
 
+use crate::parts;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
@@ -15,20 +16,20 @@ const PAGE: usize = 4096;
 const LONG: Duration = Duration::from_secs(60);
 
 /// Two domains, and a connected channel from the first to the second.
-struct Pair {
-    a: Domain,
-    b: Domain,
-    source: Channel,
-    sink: Channel,
+pub struct Pair {
+    pub a: Domain,
+    pub b: Domain,
+    pub source: Channel,
+    pub sink: Channel,
 }
 
-fn address() -> String {
+pub fn address() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     format!("test:suite-{}-{count}", std::process::id())
 }
 
-fn domain(backend: &Arc<dyn Backend>) -> Domain {
+pub fn domain(backend: &Arc<dyn Backend>) -> Domain {
     let domain = Domain::new();
     domain.add_backend("test", Arc::clone(backend));
     domain.seal_from(SEAL_FROM.get());
@@ -41,7 +42,7 @@ thread_local! {
 }
 
 /// Turns both until nothing moves.
-fn settle(ends: &[&Channel]) {
+pub fn settle(ends: &[&Channel]) {
     let mut idle = 0;
     while idle < 3 {
         let moved = ends.iter().filter(|end| end.turn() == Ok(true)).count();
@@ -64,24 +65,24 @@ fn pair_with(backend: &Arc<dyn Backend>, creator: EndOptions, binder: EndOptions
     Pair { a, b, source, sink }
 }
 
-fn pair(backend: &Arc<dyn Backend>, trust: Trust) -> Pair {
+pub fn pair(backend: &Arc<dyn Backend>, trust: Trust) -> Pair {
     let options = || EndOptions::new(trust).meta_bytes(64);
     pair_with(backend, options(), options())
 }
 
 impl Pair {
-    fn settle(&self) {
+    pub fn settle(&self) {
         settle(&[&self.source, &self.sink]);
     }
 
     /// Turns both until it is so.
-    fn until(&self, so: impl Fn() -> bool) {
+    pub fn until(&self, so: impl Fn() -> bool) {
         while !so() {
             self.settle();
         }
     }
 
-    fn assigned(&self, by: &Channel, domain: &Domain, buffers: u32) -> tranship_bulk::Pool {
+    pub fn assigned(&self, by: &Channel, domain: &Domain, buffers: u32) -> tranship_bulk::Pool {
         let pool = domain.pool(buffers, PAGE as u64, false).expect("pool");
         let asked = by.assign(pool.info().id).expect("assign");
         self.settle();
@@ -91,7 +92,7 @@ impl Pair {
 }
 
 #[track_caller]
-fn event(end: &Channel) -> Event {
+pub fn event(end: &Channel) -> Event {
     end.wait_event(LONG).expect("event").expect("an event")
 }
 
@@ -117,7 +118,7 @@ fn copied(end: &Channel) -> (ReadBuffer, Meta) {
     }
 }
 
-fn bytes(buffer: &Buffer) -> Vec<u8> {
+pub fn bytes(buffer: &Buffer) -> Vec<u8> {
     buffer.view(|view| view.to_vec()).expect("view")
 }
 
@@ -140,8 +141,14 @@ fn each(backend: &impl Fn() -> Arc<dyn Backend>) {
         slices(backend, trust);
         full_copy(backend, trust);
         receive_master(backend, trust);
+        parts::aggregates(backend, trust);
+        parts::all_or_nothing(backend, trust);
+        parts::mapped(backend, trust);
+        parts::messages(backend, trust);
+        parts::woken(backend, trust);
         if trust != Trust::Producer {
             passed_on(backend, trust);
+            parts::relayed(backend, trust);
         }
     }
     let backend = &backend();

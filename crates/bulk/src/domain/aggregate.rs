@@ -1,0 +1,257 @@
+//! Several buffers as one operation: all checks come first, then everything changes at once.
+//!
+//! On the way an aggregate is one transfer for each buffer, marked as a part, and a message that says which pieces of
+//! them it is made of. The sender puts all of them in line together; the receiver tells nothing before the last.
+
+use super::turn::Violation;
+use super::{RawEvent, Shared, State};
+use crate::message::{Message, Transfer};
+use crate::{Access, BufferState, Code, Completion, Direction, Meta};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// The most pieces of an aggregate.
+pub const MAX_PIECES: usize = 64;
+
+/// A piece of an aggregate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Piece {
+    /// Which of the aggregate's buffers.
+    pub buffer: u32,
+    /// Where in it the piece begins, bytes.
+    pub offset: u64,
+    /// Its length, bytes; may be 0.
+    pub len: u64,
+}
+
+impl Piece {
+    pub(crate) fn is_inside(&self, bytes: usize) -> bool {
+        let end = self.offset.checked_add(self.len);
+        end.is_some_and(|end| end <= bytes as u64)
+    }
+}
+
+impl State {
+    /// Moves the buffers, or copies them, with the pieces that are made of them.
+    fn send_aggregate(
+        &mut self,
+        channel: u64,
+        how: Transfer,
+        buffers: &[(u64, u32)],
+        pieces: &[Piece],
+        meta: &[u8],
+    ) -> Result<Completion, Code> {
+        let fits = (1..=MAX_PIECES).contains(&pieces.len()) && buffers.len() <= pieces.len();
+        let each: BTreeSet<_> = buffers.iter().collect();
+        let mut used = vec![false; buffers.len()];
+        for (id, index) in buffers {
+            let gives_back = how == Transfer::Move;
+            self.check_channel(channel, *id, Direction::Source, gives_back)?;
+            let (_, slot) = self.slot(*id, *index)?;
+            if how == Transfer::Move && !slot.owned {
+                return Err(Code::BufferNotOwned);
+            }
+            if slot.by_state() == Access::None {
+                return Err(Code::BufferInvalid);
+            }
+            if how == Transfer::Move && slot.state() != BufferState::ReadWrite || slot.mapped > 0 {
+                return Err(Code::BufferState);
+            }
+        }
+        for piece in pieces {
+            let at = piece.buffer as usize;
+            let (id, index) = buffers.get(at).ok_or(Code::InvalidArgument)?;
+            let (pool, _) = self.slot(*id, *index)?;
+            if !piece.is_inside(pool.memory.buffer_bytes()) {
+                return Err(Code::InvalidArgument);
+            }
+            used[at] = true;
+        }
+        let whole = fits && each.len() == buffers.len() && used.iter().all(|used| *used);
+        let end = self.channels.get(&channel).ok_or(Code::InvalidEndpoint)?;
+        let (peer, meta_bytes, carried) = end.terms();
+        if !whole || meta.len() > meta_bytes {
+            return Err(Code::InvalidArgument);
+        }
+        let end = self.channels.get_mut(&channel).ok_or(Code::ChannelState)?;
+        if !end.flush() {
+            return Err(Code::Full);
+        }
+        let mut frames = Vec::with_capacity(buffers.len() + 1);
+        let frames = self
+            .load_all(buffers, carried, how, &mut frames)
+            .and_then(|()| {
+                let last = Message::Aggregate {
+                    copies: how == Transfer::Copy,
+                    pieces: pieces.to_vec(),
+                    meta: meta.to_vec(),
+                };
+                frames.push(last.frame(Vec::new())?);
+                Ok(frames)
+            });
+        let mut done = 0;
+        let changed = frames.and_then(|frames| {
+            for (id, index) in buffers {
+                let (pool, at) = self.slot_mut(*id, *index)?;
+                match how {
+                    Transfer::Copy => pool.slots[at].out.up(channel),
+                    _ => pool.slots[at].owned = false,
+                }
+                done += 1;
+                pool.protect(*index)?;
+            }
+            Ok(frames)
+        });
+        let frames = match changed {
+            Ok(frames) => frames,
+            Err(code) => {
+                for (number, (id, index)) in buffers.iter().enumerate() {
+                    let (pool, at) = self.slot_mut(*id, *index)?;
+                    match how {
+                        _ if number >= done => {}
+                        Transfer::Copy => pool.slots[at].out.down(channel),
+                        _ => pool.slots[at].owned = true,
+                    }
+                    pool.protect(*index)?;
+                }
+                return Err(code);
+            }
+        };
+        if how == Transfer::Move {
+            for (id, index) in buffers {
+                let (pool, at) = self.slot_mut(*id, *index)?;
+                if pool.creator {
+                    pool.slots[at].lent = Some(peer);
+                }
+            }
+        }
+        let end = self.channels.get_mut(&channel).ok_or(Code::ChannelState)?;
+        end.outbox.extend(frames);
+        let number = end.sent + end.outbox.len() as u64 - 1;
+        end.flush();
+        let completion = end.ends.completion(number);
+        self.finish_where_clean();
+        Ok(completion)
+    }
+
+    fn load_all(
+        &mut self,
+        buffers: &[(u64, u32)],
+        carried: bool,
+        how: Transfer,
+        frames: &mut Vec<crate::backend::Frame>,
+    ) -> Result<(), Code> {
+        for (id, index) in buffers {
+            let (fds, payload) = self.load((*id, *index), carried)?;
+            let part = Message::part(how, *id, *index);
+            let mut frame = part.frame(fds)?;
+            frame.payload = payload;
+            frames.push(frame);
+        }
+        Ok(())
+    }
+
+    /// A part has arrived: it is told with the others.
+    pub(super) fn keep_part(
+        &mut self,
+        channel: u64,
+        how: Transfer,
+        buffer: (u64, u32),
+    ) -> Result<(), Violation> {
+        let end = self.channels.get_mut(&channel).ok_or(Violation)?;
+        if end.parts.len() >= MAX_PIECES {
+            return Err(Violation);
+        }
+        end.parts.push((how, buffer));
+        Ok(())
+    }
+
+    /// All parts are here, and this is what they make.
+    pub(super) fn take_aggregate(
+        &mut self,
+        channel: u64,
+        copies: bool,
+        pieces: Vec<Piece>,
+        meta: Meta,
+    ) -> Result<(), Violation> {
+        let end = self.channels.get(&channel).ok_or(Violation)?;
+        let how = if copies {
+            Transfer::Copy
+        } else {
+            Transfer::Move
+        };
+        let fits = (1..=MAX_PIECES).contains(&pieces.len());
+        let alike = end.parts.iter().all(|(is, _)| *is == how);
+        if !fits || !alike || meta.len() > end.meta_bytes as usize {
+            return Err(Violation);
+        }
+        let mut used = vec![false; end.parts.len()];
+        for piece in &pieces {
+            let at = piece.buffer as usize;
+            let (_, (id, index)) = end.parts.get(at).ok_or(Violation)?;
+            let (pool, _) = self.slot(*id, *index).map_err(|_| Violation)?;
+            if !piece.is_inside(pool.memory.buffer_bytes()) {
+                return Err(Violation);
+            }
+            used[at] = true;
+        }
+        if !used.into_iter().all(|used| used) {
+            return Err(Violation);
+        }
+        let end = self.channels.get_mut(&channel).ok_or(Violation)?;
+        let buffers = std::mem::take(&mut end.parts);
+        let buffers = buffers.into_iter().map(|(_, buffer)| buffer).collect();
+        end.tell(RawEvent::Aggregate {
+            copies,
+            buffers,
+            pieces,
+            meta,
+        });
+        Ok(())
+    }
+
+    /// The rest of an aggregate will never come: its parts are let go.
+    pub(super) fn drop_parts(&mut self, channel: u64) {
+        let end = self.channels.get_mut(&channel);
+        let parts = end.map(|end| std::mem::take(&mut end.parts));
+        for (how, (id, index)) in parts.unwrap_or_default() {
+            match how {
+                Transfer::Copy => self.let_copy_go(channel, id, index),
+                _ => self.let_go(id, index),
+            }
+        }
+    }
+}
+
+impl Shared {
+    pub(crate) fn aggregate_raw(
+        &self,
+        channel: u64,
+        copies: bool,
+        buffers: &[(u64, u32)],
+        pieces: &[Piece],
+        meta: &[u8],
+    ) -> Result<Completion, Code> {
+        let how = if copies {
+            Transfer::Copy
+        } else {
+            Transfer::Move
+        };
+        let mut state = self.lock();
+        state.send_aggregate(channel, how, buffers, pieces, meta)
+    }
+
+    /// Buffers are shown in a mapping elsewhere, or no longer.
+    pub(crate) fn mapped(&self, buffers: &[(u64, u32)], on: bool) {
+        let mut state = self.lock();
+        for (id, index) in buffers {
+            if let Ok((pool, at)) = state.slot_mut(*id, *index) {
+                let mapped = &mut pool.slots[at].mapped;
+                *mapped = match on {
+                    true => mapped.saturating_add(1),
+                    false => mapped.saturating_sub(1),
+                };
+            }
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Handing on: what arrives on one channel goes out on another, and what comes back goes back.
+//!
+//! Nothing waits for the answer to anything: all that has arrived is handed on in one turn, so that a chain of domains is a
+//! pipeline. A forwarder that waits for each operation's end before it takes the next buffer has one buffer in flight
+//! over all hops instead.
+
+use crate::channel::{Channel, Event};
+use crate::{Aggregate, Buffer, Code, Completion, Meta, ReadBuffer, Refused, wait_any};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Where an event came from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    /// The channel that data comes by.
+    Up,
+    /// The one that it goes on by.
+    Down,
+}
+
+/// Something on its way through.
+#[derive(Debug)]
+enum Load {
+    Move(Buffer, Meta),
+    Copy(ReadBuffer, Meta),
+    All(Aggregate, Meta),
+    Pass(Buffer, Meta),
+}
+
+/// A forwarder between two channels of one domain. Pools that arrive and may be passed on are assigned on.
+///
+/// What finds no room waits here, in order, and nothing more is taken from where it came: the source is held back by its
+/// own channel.
+#[derive(Debug)]
+pub struct Relay {
+    up: Channel,
+    down: Channel,
+    /// Waiting for room, or for their pool to be assigned.
+    onward: VecDeque<Load>,
+    back: VecDeque<Load>,
+    /// Copies that were handed on, until they come back.
+    held: Vec<ReadBuffer>,
+    assigning: Vec<Completion>,
+}
+
+/// Events of one side in one turn, at most: then the other has its turn.
+const BATCH: usize = 256;
+
+impl Relay {
+    /// Between the sink end of one channel and the source end of another. [`Code::ChannelDirection`] if they are not,
+    /// [`Code::InvalidArgument`] if they are of two domains.
+    pub fn new(up: &Channel, down: &Channel) -> Result<Relay, Code> {
+        use crate::Direction::{Sink, Source};
+        if !std::sync::Arc::ptr_eq(&up.domain, &down.domain) {
+            return Err(Code::InvalidArgument);
+        }
+        let direction = |end: &Channel| end.direction_and_role().map(|(direction, _)| direction);
+        match (direction(up), direction(down)) {
+            (Some(Sink), Some(Source)) => Ok(Relay {
+                up: up.clone(),
+                down: down.clone(),
+                onward: VecDeque::new(),
+                back: VecDeque::new(),
+                held: Vec::new(),
+                assigning: Vec::new(),
+            }),
+            _ => Err(Code::ChannelDirection),
+        }
+    }
+
+    /// Hands on all that has arrived; says how much. Does not block. What is neither a buffer nor a pool is the
+    /// program's: it gets it in `other`.
+    pub fn turn(&mut self, other: impl FnMut(Side, Event)) -> Result<usize, Code> {
+        self.turn_with(|_, _| {}, other)
+    }
+
+    /// As [`Relay::turn`], with a look at each buffer that was moved here, and its metadata, on its way.
+    pub fn turn_with(
+        &mut self,
+        mut look: impl FnMut(&mut Buffer, &mut Meta),
+        mut other: impl FnMut(Side, Event),
+    ) -> Result<usize, Code> {
+        let mut handed = self.send()?;
+        for _ in 0..BATCH {
+            if !self.onward.is_empty() {
+                break;
+            }
+            let load = match self.up.poll_event()? {
+                None => break,
+                Some(Event::Moved(mut buffer, mut meta)) => {
+                    look(&mut buffer, &mut meta);
+                    Load::Move(buffer, meta)
+                }
+                Some(Event::Copied(copy, meta)) => Load::Copy(copy, meta),
+                Some(Event::MovedAll(whole, meta)) => Load::All(whole, meta),
+                Some(Event::PoolAssigned(info)) if info.forward => {
+                    self.assigning.push(self.down.assign(info.id)?);
+                    continue;
+                }
+                Some(event) => {
+                    other(Side::Up, event);
+                    continue;
+                }
+            };
+            handed += self.hand_on(load, Side::Down)?;
+        }
+        for _ in 0..BATCH {
+            if !self.back.is_empty() {
+                break;
+            }
+            match self.down.poll_event()? {
+                None => break,
+                Some(Event::Passed(buffer, meta)) => {
+                    handed += self.hand_on(Load::Pass(buffer, meta), Side::Up)?;
+                }
+                Some(Event::Released(pool, index)) => {
+                    let found = |copy: &ReadBuffer| (copy.pool(), copy.index()) == (pool, index);
+                    match self.held.iter().position(found) {
+                        // Letting it go releases it.
+                        Some(at) => drop(self.held.swap_remove(at)),
+                        None => other(Side::Down, Event::Released(pool, index)),
+                    }
+                    handed += 1;
+                }
+                Some(event) => other(Side::Down, event),
+            }
+        }
+        Ok(handed)
+    }
+
+    /// Waits until there may be something to hand on, at most `limit`. Blocks.
+    pub fn wait(&self, limit: Duration) -> bool {
+        wait_any(&[&self.up, &self.down], limit)
+    }
+
+    /// How many buffers wait here for room.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.onward.len() + self.back.len()
+    }
+
+    /// Sends what waits, both ways.
+    fn send(&mut self) -> Result<usize, Code> {
+        let mut sent = 0;
+        self.assigning.retain(|asked| asked.result().is_none());
+        while let Some(load) = self.onward.pop_front() {
+            match self.hand_on(load, Side::Down)? {
+                0 => break,
+                n => sent += n,
+            }
+        }
+        while let Some(load) = self.back.pop_front() {
+            match self.hand_on(load, Side::Up)? {
+                0 => break,
+                n => sent += n,
+            }
+        }
+        Ok(sent)
+    }
+
+    /// Sends one, or keeps it as the next one of its side: 0.
+    fn hand_on(&mut self, load: Load, to: Side) -> Result<usize, Code> {
+        let (code, load) = match load {
+            Load::Move(buffer, meta) => match self.down.move_(buffer, &meta) {
+                Ok(_) => return Ok(1),
+                Err(Refused { code, back }) => (code, Load::Move(back, meta)),
+            },
+            Load::Pass(buffer, meta) => match self.up.pass(buffer, &meta) {
+                Ok(_) => return Ok(1),
+                Err(Refused { code, back }) => (code, Load::Pass(back, meta)),
+            },
+            Load::All(whole, meta) => match self.down.move_aggregate(whole, &meta) {
+                Ok(_) => return Ok(1),
+                Err(Refused { code, back }) => (code, Load::All(back, meta)),
+            },
+            Load::Copy(copy, meta) => match self.down.copy(&copy, &meta) {
+                Ok(_) => {
+                    self.held.push(copy);
+                    return Ok(1);
+                }
+                Err(code) => (code, Load::Copy(copy, meta)),
+            },
+        };
+        // A pool that arrived just now is not known further down yet.
+        let soon = code == Code::PoolNotAssigned && !self.assigning.is_empty();
+        if code != Code::Full && !soon {
+            return Err(code);
+        }
+        match to {
+            Side::Down => self.onward.push_front(load),
+            Side::Up => self.back.push_front(load),
+        }
+        Ok(0)
+    }
+}
