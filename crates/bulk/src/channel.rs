@@ -225,7 +225,13 @@ impl Channel {
             }
             match (self.turn(), self.domain.waiter(self.id)) {
                 (Ok(true), _) => {}
-                (_, Some(waiter)) => waiter.wait(ROUND),
+                (_, Some(waiter)) => {
+                    // An end that the turn has seen without a message.
+                    if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                        return output;
+                    }
+                    waiter.wait(ROUND);
+                }
                 (_, None) => std::thread::yield_now(),
             }
         }

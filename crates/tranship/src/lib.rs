@@ -1,6 +1,7 @@
 //! Moves large data between isolated processes without copying it.
 //!
-//! This is the crate that programs name; it re-exports `tranship-core`, `tranship-mbuf` as [`mbuf`], `tranship-malloc` as [`malloc`].
+//! This is the crate that programs name; it re-exports `tranship-core`, `tranship-mbuf` as [`mbuf`], `tranship-malloc` as [`malloc`],
+//! `tranship-bulk` as [`bulk`].
 //!
 //! NOT here: any code of its own.
 
@@ -8,6 +9,11 @@ pub use tranship_core::*;
 /// A manager inside a program of one's own: configuration and entry points.
 pub mod manager {
     pub use tranship_manager::*;
+}
+
+/// Bulk channels: buffers that change their owner, at four levels of trust, over one interface.
+pub mod bulk {
+    pub use tranship_bulk::*;
 }
 
 /// A `#[global_allocator]` whose heap the manager admits, limits and rebalances like a pool.
