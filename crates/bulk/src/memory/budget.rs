@@ -4,7 +4,7 @@
 //! kernel has limits for both, and whoever meets one in the middle of a transfer can go neither on nor back. So a pool asks
 //! before its first buffer travels, for all that it can ever need.
 
-use crate::Code;
+use crate::{Code, detail};
 use std::sync::atomic::{AtomicU64, Ordering};
 use tranship_sys::{limits, process};
 
@@ -48,7 +48,12 @@ fn add(count: &AtomicU64, more: u64, most: u64) -> Result<(), Code> {
         now.checked_add(more)
             .filter(|sum| more == 0 || *sum <= most)
     });
-    added.map(|_| ()).map_err(|_| Code::Limit)
+    added.map(|_| ()).map_err(|now| {
+        let why = format!(
+            "{more} mappings or descriptors more than the {now} in use, of {most} for pools"
+        );
+        detail::say(Code::Limit, why)
+    })
 }
 
 impl Drop for Budget {
