@@ -212,7 +212,12 @@ fn start(
         }
         "tranship-proxy" => {
             run(tranship, &["manager", "--socket", "manager"])?;
-            wait(|| UnixStream::connect(dir.join("manager")).is_ok())?;
+            wait(|| {
+                let mut stat = Command::new(tranship);
+                stat.args(["stat", "--socket", "manager"]).current_dir(dir);
+                let stat = stat.stdout(Stdio::null()).stderr(Stdio::null()).status();
+                stat.is_ok_and(|status| status.success())
+            })?;
             let served = format!("unix:{plain}x");
             run(
                 tranship,
