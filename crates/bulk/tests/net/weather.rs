@@ -126,7 +126,7 @@ fn everything_arrives_in_any_weather() {
         return skipped(why);
     }
     let rounds = if std::env::var_os("TRANSHIP_TORTURE").is_some() {
-        2000
+        300
     } else {
         40
     };
