@@ -95,7 +95,6 @@ pub fn connect(at: &Endpoint) -> Remote {
     remote
 }
 
-#[allow(dead_code)]
 pub fn cached(at: &Endpoint, bytes: u64) -> impl Store {
     Cached::new(&Cache::new(bytes), connect(at))
 }

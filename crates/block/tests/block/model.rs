@@ -8,14 +8,14 @@ use tranship_testkit::Random;
 const SIZE: u64 = 1 << 20;
 
 /// Random places and lengths: whole blocks, parts of blocks, the end.
-fn range(random: &mut Random) -> (u64, usize) {
+fn range(random: &mut Random, size: u64) -> (u64, usize) {
     let longest = [1, 100, 4096, 20_000, 300_000][usize::try_from(random.below(5)).expect("small")];
-    let mut offset = random.below(SIZE);
+    let mut offset = random.below(size);
     let mut len = random.below(longest) + 1;
     if random.one_in(2) {
         (offset, len) = (offset & !4095, (len + 4095) & !4095);
     }
-    let len = len.min(SIZE - offset);
+    let len = len.min(size - offset);
     (offset, usize::try_from(len).expect("small"))
 }
 
@@ -29,10 +29,11 @@ fn bytes(random: &mut Random, len: usize) -> Vec<u8> {
 /// Runs `steps` operations, and compares everything at the end.
 fn run(name: &str, store: impl Store, steps: u32) {
     let mut random = Random::printed(name);
+    let size = store.info().expect("what there is").size;
     let store = Blocking(store);
-    let mut model = vec![0; usize::try_from(SIZE).expect("small")];
+    let mut model = vec![0; usize::try_from(size).expect("small")];
     for _ in 0..steps {
-        let (offset, len) = range(&mut random);
+        let (offset, len) = range(&mut random, size);
         let at = usize::try_from(offset).expect("small");
         let long = u32::try_from(len).expect("small");
         match random.below(10) {
@@ -137,6 +138,21 @@ fn through_a_proxy_without_and_with_a_cache() {
         run("cached proxy", kit::connect(&at), 200);
         let (hits, misses) = cache.hits_and_misses();
         assert!(hits > 0 && misses > 0, "{hits} hits, {misses} misses");
+    }
+}
+
+/// Few blocks, so that every one of them is known when it is written to, in part or as a whole.
+#[test]
+fn a_cache_forgets_what_is_written_over() {
+    let _dog = kit::watchdog();
+    let size = 64 << 10;
+    let service = kit::serve("local", Trust::Full, size);
+    for bytes in [size, size / 2] {
+        let all = u32::try_from(size).expect("small");
+        Blocking(kit::connect(&service.at))
+            .zero(0, all, true)
+            .expect("zeroes");
+        run("small cache", kit::cached(&service.at, bytes), 300);
     }
 }
 
