@@ -4,7 +4,7 @@
 //! membership. What pools they have by then is charged at once. Who uses `local:`, `copy:` or the network only needs no
 //! manager, and is charged by none.
 
-use crate::Code;
+use crate::{Code, detail};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tranship_core::{Domain, DomainError, Heap, HeapOptions, RefusalCode};
 
@@ -116,10 +116,10 @@ impl Drop for Charge {
     }
 }
 
-/// What a program learns of a refusal; the log says the rest.
+/// What a program learns of a refusal; `last_detail` says the rest.
 pub(crate) fn code(error: DomainError) -> Code {
-    tracing::debug!(%error, "the manager");
-    match error {
+    let why = error.to_string();
+    let code = match error {
         DomainError::NoManager { .. } | DomainError::ManagerAway => Code::NoManager,
         DomainError::Refused(refusal) => match refusal.code {
             RefusalCode::Quota | RefusalCode::Total => Code::Quota,
@@ -133,7 +133,8 @@ pub(crate) fn code(error: DomainError) -> Code {
         },
         DomainError::BadArgument { .. } => Code::InvalidEndpoint,
         _ => Code::System,
-    }
+    };
+    detail::say(code, why)
 }
 
 #[cfg(test)]

@@ -101,6 +101,9 @@ fn each_end_pays_for_what_it_makes() {
         }
         assert_eq!(charged(&member), copies << 20, "{trust:?}");
         assert_eq!(a.pool(16, 1 << 20, false).map(drop), Err(Code::Quota));
+        // With numbers.
+        let why = tranship_bulk::last_detail().expect("why");
+        assert!(why.contains("16777216"), "{why}");
         drop((a, b, source, sink, pool, asked));
         assert_eq!(charged(&member), 0, "{trust:?}");
     }

@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::time::Duration;
 use tranship_core::{PeerSocket, SocketListener};
 use tranship_region::layout::link::{LinkHalfRo, LinkHalfRw, Side};
@@ -64,6 +64,9 @@ struct Link {
     suspect: AtomicBool,
     /// The other end is to tell news through the socket.
     armed: AtomicBool,
+    /// Sleeps of our own so far, and the sleep of the other end that we ended last.
+    sleeps: AtomicU32,
+    ended: AtomicU32,
     socket: Arc<OwnedFd>,
 }
 
@@ -100,9 +103,10 @@ struct End {
     hung_up: bool,
 }
 
-/// How an end sleeps (`region::layout::link`), and what wakes it through the socket.
-const ON_WORD: u32 = 1;
-const ON_DESCRIPTOR: u32 = 2;
+/// How an end sleeps: the lowest bit of its `asleep`. The others number its sleeps, from 1, so that one that was woken and
+/// did not run yet is not woken again. What wakes it through the socket.
+const ON_WORD: u32 = 0;
+const ON_DESCRIPTOR: u32 = 1;
 const WAKE: &[u8] = b"W";
 
 /// What a message of the socket says, and the descriptors that came with it.
@@ -269,6 +273,8 @@ impl End {
             other,
             suspect: AtomicBool::new(false),
             armed: AtomicBool::new(false),
+            sleeps: AtomicU32::new(0),
+            ended: AtomicU32::new(0),
             socket: Arc::clone(&self.socket),
         }));
         while let Some(frame) = self.early.pop_front() {
@@ -407,8 +413,12 @@ impl Link {
     fn wake_if_asleep(&self) {
         // Ordering: SeqCst, after the swap in the single total order; partner: the fence in `wait`. Either it sees
         // what was published, or we see that it sleeps.
-        match self.other.asleep().load(Ordering::SeqCst) {
-            0 => {}
+        let asleep = self.other.asleep().load(Ordering::SeqCst);
+        // Ordering: relaxed; whoever ends a sleep has published before, so one end of it is enough for all.
+        if asleep == 0 || self.ended.swap(asleep, Ordering::Relaxed) == asleep {
+            return;
+        }
+        match asleep & 1 {
             ON_DESCRIPTOR => {
                 // If it is full it is readable.
                 let _ = socket::sendmsg(&*self.socket, WAKE, &[], true);
@@ -423,8 +433,12 @@ impl Link {
 
     /// Says that we sleep, and looks once more: is there nothing to see?
     fn fall_asleep(&self, how: u32, head: u64) -> bool {
+        // Ordering: relaxed; only the numbers matter. It wraps past 0, which says that we are awake.
+        let number = (self.sleeps.fetch_add(1, Ordering::Relaxed) % (u32::MAX >> 1)) + 1;
         // Ordering: relaxed; the fence orders it before the look.
-        self.own.asleep().store(how, Ordering::Relaxed);
+        self.own
+            .asleep()
+            .store((number << 1) | how, Ordering::Relaxed);
         // Ordering: partner: the swap and load in `wake_if_asleep`.
         fence(Ordering::SeqCst);
         // Ordering: acquire, as in `done` and `recv`.
