@@ -37,7 +37,8 @@ pub(crate) static NOBODYS: Front = Front::shut();
 #[inline(always)]
 fn begin(count: &AtomicU64) -> u64 {
     let before = count.load(Ordering::Relaxed);
-    count.store(before + 1, Ordering::Relaxed);
+    // Wrapping: that of `NOBODYS`, which many threads change at once, may be anything.
+    count.store(before.wrapping_add(1), Ordering::Relaxed);
     // Ordering: the busy mark before `seen`; the processor's half is the membarrier between `shut` and `steal`.
     compiler_fence(Ordering::SeqCst);
     before

@@ -118,3 +118,20 @@ fn a_child_finds_shut_what_shall_be_shut_in_it() {
     assert!(shut.free_cached(out), "the parent's are as they were");
     assert!(shut.alloc_cached().is_some());
 }
+
+/// Threads that have no cache yet all look into the same front that is nobody's, whose count they spoil for each other.
+#[test]
+fn threads_begin_together() {
+    let _dog = watchdog();
+    let zone = Zone::new(ZoneConfig::for_item(64), Store::of(0..4096));
+    for _ in 0..2000 {
+        let barrier = std::sync::Barrier::new(4);
+        std::thread::scope(|scope| {
+            let begins = || {
+                barrier.wait();
+                zone.free(zone.alloc().expect("an item"));
+            };
+            (0..4).for_each(|_| drop(scope.spawn(begins)));
+        });
+    }
+}
