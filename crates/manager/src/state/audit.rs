@@ -140,7 +140,7 @@ impl State {
                 self.money
             ));
         }
-        if granted + stranded > self.total_bytes {
+        if granted + stranded > self.total_bytes.max(self.money.claimed) {
             return Err(format!(
                 "{granted} granted, {stranded} stranded of {}",
                 self.total_bytes

@@ -178,8 +178,15 @@ impl State {
                     return Err(refusal(RefusalCode::Claim, u64::from(serial), 0).into());
                 }
                 if p.unshown() == 0 {
-                    let n = self.admit_one(id)?;
-                    self.add_granted(id, n);
+                    // The memory is there, and its readers use it, whatever is left of quota and total (others may have come
+                    // earlier and been granted it, or the total is a smaller one now): refused, it would only be
+                    // forgotten. Nothing more is granted until enough has come back.
+                    let over = self.admit_one(id).is_err();
+                    self.add_granted(id, 1);
+                    if over {
+                        let sum = self.money.granted + self.money.stranded;
+                        self.money.claimed = self.money.claimed.max(sum);
+                    }
                 }
                 if let Err(e) = self.add_chunk(me, req, id, key, fds) {
                     self.sub_granted(id, 1);

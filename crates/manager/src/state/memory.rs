@@ -12,6 +12,8 @@ use tranship_proto::{DomainId, Event, PoolId, RefusalCode, Req};
 pub(super) struct Money {
     pub granted: u64,
     pub stranded: u64,
+    /// The highest sum of both that claims alone led to: only they may exceed the total.
+    pub claimed: u64,
 }
 
 /// A pool is asked to shrink no more often than this.
