@@ -1,5 +1,6 @@
 //! The process's heap: zones up to a megabyte, mappings above, and pages for what must be aligned to more than one.
 
+use crate::budget::{Budget, Sizes};
 use crate::classes::{self, COUNT};
 use crate::inside::{Inside, is_inside};
 use crate::{account, fork, huge, inside, meta, window};
@@ -18,19 +19,17 @@ const MAX_PAGES_BYTES: usize = 1 << 20;
 /// What an allocation may be aligned to without being a mapping.
 const MAX_ALIGN: usize = 64 << 10;
 
-/// A thread's bucket of one class holds no more; of classes whose items are larger, one.
-const BUCKET_BYTES: u64 = 32 << 10;
-
-/// What lies between threads of one class of larger items.
-const DEPOT_BYTES: u64 = 1 << 20;
-
-/// Free pages keep their memory up to this, or an eighth of what is in use.
-const SPARE_PAGES: u64 = 512;
+/// Free pages keep their memory up to an eighth of what is in use, or what was in use lately, as far as that is between these.
+const LEAST_SPARE_PAGES: u64 = 512;
+const MOST_SPARE_PAGES: u64 = 4096;
 const TICK_NS: u64 = 250_000_000;
 
 pub(crate) struct Heap {
     arena: Arc<Arena>,
     zones: [ItemZone<Bytes>; COUNT],
+    budget: Budget,
+    /// The most pages that were in use lately: less by a quarter after each period.
+    peak_pages: AtomicU64,
     next_tick: AtomicU64,
 }
 
@@ -122,8 +121,12 @@ unsafe fn free_slow(address: NonNull<u8>) {
         0 => unsafe { huge::free(address) },
         // SAFETY: as above.
         PAGES_TAG => unsafe { heap.arena.free_pages(address) },
-        // SAFETY: as above.
-        tag => unsafe { heap.zones[usize::from(tag) - 1].free(address) },
+        tag => {
+            let class = usize::from(tag) - 1;
+            // SAFETY: as above.
+            unsafe { heap.zones[class].free(address) };
+            heap.ran_full(class);
+        }
     }
     heap.trim();
     heap.tick();
@@ -246,17 +249,20 @@ impl Heap {
             let bytes = u64::from(classes::BYTES[class]);
             let keg = ItemKeg::new(&arena, bytes, 16).expect("60 kegs of items of up to 1 MiB");
             assert_eq!(usize::from(keg.tag()), class + 1, "tags are classes");
-            ItemZone::new(&keg, Bytes, options(bytes))
+            ItemZone::new(&keg, Bytes, options(class))
         });
         Ok(Heap {
             arena,
             zones,
+            budget: Budget::new(),
+            peak_pages: AtomicU64::new(0),
             next_tick: AtomicU64::new(0),
         })
     }
 
     fn obtain(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
         if let Some(class) = classes::class_aligned(bytes, align) {
+            self.budget.ran_empty(class);
             return self.zones[class].alloc(());
         }
         if bytes.max(align) > MAX_PAGES_BYTES || align > MAX_ALIGN {
@@ -278,11 +284,30 @@ impl Heap {
 
     /// Free pages keep little memory, whoever comes next or does not.
     fn trim(&self) {
-        let stats = self.arena.stats();
-        let spare = stats.committed_pages - stats.used_pages;
-        if spare > SPARE_PAGES.max(stats.used_pages / 8) {
-            self.arena.purge();
+        let (used, spare) = self.arena.used_and_spare();
+        let peak = self.peak_pages.load(Ordering::Relaxed).max(used);
+        self.peak_pages.store(peak, Ordering::Relaxed);
+        let keep = peak.clamp(LEAST_SPARE_PAGES, MOST_SPARE_PAGES);
+        let keep = keep.max(used / 8);
+        if spare > keep {
+            // An eighth more, so as not to come here for each page.
+            self.arena.trim(keep - keep / 8);
         }
+    }
+
+    /// A bucket of this class ran full: if that happens all the time they should hold more.
+    fn ran_full(&self, class: usize) {
+        if self.budget.ran_full(class) {
+            let zone = &self.zones[class];
+            let threads = zone.stats().zone.threads;
+            if let Some(sizes) = self.budget.grow(class, threads, self.used_bytes()) {
+                zone.resize_caches(sizes.bucket_items, sizes.depot_items);
+            }
+        }
+    }
+
+    fn used_bytes(&self) -> u64 {
+        self.arena.used_and_spare().0 * PAGE
     }
 
     /// What is due every now and then: memory of what is long free, caches, news from the manager.
@@ -302,10 +327,17 @@ impl Heap {
         if account::listen() {
             return self.reclaim();
         }
-        for zone in &self.zones {
+        let used = self.used_bytes();
+        for (class, zone) in self.zones.iter().enumerate() {
+            if let Some(sizes) = self.budget.period(class, used) {
+                zone.resize_caches(sizes.bucket_items, sizes.depot_items);
+                zone.drain(Level::All);
+            }
             zone.period_over();
             zone.keg().reap();
         }
+        let peak = self.peak_pages.load(Ordering::Relaxed);
+        self.peak_pages.store(peak - peak / 4, Ordering::Relaxed);
         self.arena.age();
     }
 
@@ -319,19 +351,14 @@ impl Heap {
     }
 }
 
-fn options(bytes: u64) -> ItemOptions {
-    let config = ZoneConfig::for_item(bytes);
-    let max = |least| u32::try_from((BUCKET_BYTES / bytes).clamp(least, 254)).unwrap_or(254);
-    let (max, depot_items) = match bytes > classes::LARGEST_CUT as u64 {
-        false => (max(2), 4 * max(2)),
-        true => (1, u32::try_from((DEPOT_BYTES / bytes).max(2)).unwrap_or(2)),
-    };
+fn options(class: usize) -> ItemOptions {
+    let first = Sizes::first(class);
     let cache = ZoneConfig {
-        initial: max.min(64),
-        max,
-        depot_items,
+        initial: first.bucket_items,
+        max: first.bucket_items,
+        depot_items: first.depot_items,
         allocator: true,
-        ..config
+        ..ZoneConfig::for_item(u64::from(classes::BYTES[class]))
     };
     ItemOptions {
         cache: Some(cache),

@@ -31,6 +31,7 @@
 //! (the manager's).
 
 mod account;
+mod budget;
 mod classes;
 mod environment;
 mod fork;

@@ -10,7 +10,7 @@ mod pages;
 
 pub use memory::{File, Memory, Private};
 
-use crate::lock::Lock;
+use crate::lock::{Guard, Lock};
 use crate::runs::{PAGE, Run};
 use map::{Entry, PageMap};
 use pages::Pages;
@@ -58,6 +58,9 @@ pub struct Arena {
     pages: Lock<Pages>,
     tags: Lock<[u64; 4]>,
     period: AtomicU64,
+    /// Pages in use, and free pages with memory, as they were when the lock was last released.
+    used: AtomicU64,
+    spare: AtomicU64,
     given_back: AtomicU64,
     failures: AtomicU64,
     memory: Box<dyn Memory>,
@@ -102,6 +105,8 @@ impl Arena {
             pages: Lock::new(pages),
             tags: Lock::new(tags),
             period: AtomicU64::new(0),
+            used: AtomicU64::new(0),
+            spare: AtomicU64::new(0),
             given_back: AtomicU64::new(0),
             failures: AtomicU64::new(0),
             memory: Box::new(memory),
@@ -213,14 +218,28 @@ impl Arena {
     /// Gives the memory back that free pages have had for at least one period; who keeps time calls it once a period.
     /// Returns how many pages.
     pub fn age(&self) -> u64 {
-        let given = self.pages.lock().age(|range| self.memory.decommit(range));
+        let mut pages = self.pages.lock();
+        let given = pages.age(|range| self.memory.decommit(range));
+        self.note(pages);
         self.given_back.fetch_add(given, Ordering::Relaxed);
         given
     }
 
     /// Gives the memory of all free pages back, at once. Returns how many pages.
     pub fn purge(&self) -> u64 {
-        let given = self.pages.lock().purge(|range| self.memory.decommit(range));
+        let mut pages = self.pages.lock();
+        let given = pages.purge(|range| self.memory.decommit(range));
+        self.note(pages);
+        self.given_back.fetch_add(given, Ordering::Relaxed);
+        given
+    }
+
+    /// Gives memory of free pages back, of those that were freed first first, until about `keep` of them have some. Returns
+    /// how many pages.
+    pub fn trim(&self, keep: u64) -> u64 {
+        let mut pages = self.pages.lock();
+        let given = pages.trim(keep, |range| self.memory.decommit(range));
+        self.note(pages);
         self.given_back.fetch_add(given, Ordering::Relaxed);
         given
     }
@@ -235,6 +254,23 @@ impl Arena {
             given_back_pages: self.given_back.load(Ordering::Relaxed),
             failures: self.failures.load(Ordering::Relaxed),
         }
+    }
+
+    /// Pages in use, and free pages with memory: without the lock, so as they were a moment ago.
+    #[must_use]
+    pub fn used_and_spare(&self) -> (u64, u64) {
+        // Relaxed: figures.
+        (
+            self.used.load(Ordering::Relaxed),
+            self.spare.load(Ordering::Relaxed),
+        )
+    }
+
+    /// Says how much there is now, and gives the lock back.
+    fn note(&self, pages: Guard<'_, Pages>) {
+        let (used, committed) = pages.counts();
+        self.used.store(used, Ordering::Relaxed);
+        self.spare.store(committed - used, Ordering::Relaxed);
     }
 
     /// A period is over, if that was not said already; returns whether free pages have memory.
@@ -290,12 +326,14 @@ impl Arena {
             )
         };
         if let Some(run) = attempt(&mut state) {
+            self.note(state);
             return Some(run);
         }
         // What lies around free may be what is missing.
         let given = state.purge(|range| self.memory.decommit(range));
         self.given_back.fetch_add(given, Ordering::Relaxed);
         let run = (given > 0).then(|| attempt(&mut state)).flatten();
+        self.note(state);
         if run.is_none() {
             self.failures.fetch_add(1, Ordering::Relaxed);
         }
@@ -303,7 +341,9 @@ impl Arena {
     }
 
     pub(crate) fn free_run(&self, run: Run) {
-        self.pages.lock().free(run);
+        let mut pages = self.pages.lock();
+        pages.free(run);
+        self.note(pages);
     }
 
     /// A tag for a keg; `None` if all 254 are taken.

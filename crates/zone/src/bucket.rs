@@ -76,6 +76,15 @@ impl Bucket {
         true
     }
 
+    /// Takes all items of one that is smaller than the room left.
+    pub(crate) fn take_all(&mut self, from: &mut Bucket) {
+        for &item in from.items() {
+            let pushed = self.push(item);
+            debug_assert!(pushed, "there is room");
+        }
+        from.clear();
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.items().len()
     }

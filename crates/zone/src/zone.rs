@@ -237,6 +237,14 @@ impl<B: Backend> Zone<B> {
         inner.drain_to(Level::All);
     }
 
+    /// Buckets of so many items from now on, as they are next exchanged, and a depot of so many; what is cached stays.
+    pub(crate) fn resize_caches(&self, bucket_items: u32, depot_items: u32) {
+        let inner = &*self.inner;
+        inner.max.store(bucket_items, Ordering::Relaxed);
+        inner.limit.store(bucket_items, Ordering::Relaxed);
+        inner.keep.store(depot_items, Ordering::Relaxed);
+    }
+
     /// No more allocations; what is freed goes to the backend. When `outstanding` is 0, nothing is lost by dropping it.
     pub fn close(&self) {
         self.inner.closed.store(true, Ordering::Relaxed);

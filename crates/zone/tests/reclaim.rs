@@ -188,3 +188,69 @@ fn all_zones_are_listed_and_can_be_drained() {
             .all(|report| report.name != "spiky")
     );
 }
+
+/// Of an allocator: nobody grows and shrinks its caches but who keeps its time.
+#[test]
+fn caches_that_were_enlarged_hold_what_goes_to_and_fro_and_give_it_back_when_drained() {
+    let _watchdog = watchdog();
+    let arena = Arc::new(Arena::private(64 << 20).expect("arena"));
+    let keg = ItemKeg::new(&arena, 4096, 16).expect("keg");
+    let cache = tranship_zone::ZoneConfig {
+        initial: 4,
+        max: 4,
+        depot_items: 4,
+        allocator: true,
+        ..tranship_zone::ZoneConfig::for_item(4096)
+    };
+    let options = ItemOptions {
+        cache: Some(cache),
+        ..ItemOptions::named("sized")
+    };
+    let zone = ItemZone::new(&keg, Bytes, options);
+    let imported = |rounds| {
+        let before = zone.stats().zone.imported;
+        (0..rounds).for_each(|_| spike(&zone, 32));
+        zone.stats().zone.imported - before
+    };
+    imported(2);
+    assert!(imported(10) >= 10 * (32 - 3 * 4), "12 fit");
+    zone.resize_caches(32, 8);
+    imported(3);
+    assert_eq!(imported(10), 0);
+    assert!(zone.stats().zone.depot <= 8);
+    // The depot holds buckets of both sizes while they change.
+    zone.resize_caches(4, 4);
+    zone.drain(Level::All);
+    assert_eq!(zone.stats().items, 0);
+    assert!(imported(10) >= 10 * (32 - 3 * 4));
+}
+
+#[test]
+fn free_pages_lose_their_memory_in_the_order_in_which_they_were_freed() {
+    let arena = Arena::private(64 << 20).expect("arena");
+    let runs: Vec<_> = (0..8)
+        .map(|_| arena.alloc_pages(16).expect("room"))
+        .collect();
+    // SAFETY: ours; nobody uses them afterwards.
+    let free = |at: usize| unsafe {
+        runs[at].write(1);
+        arena.free_pages(runs[at]);
+    };
+    // SAFETY: the window is mapped with and without memory, and nobody writes there.
+    let has_memory = |at: usize| unsafe { runs[at].read_volatile() == 1 };
+    free(6);
+    assert_eq!(arena.age(), 0);
+    (0..6).for_each(free);
+    assert_eq!(arena.used_and_spare(), (16, 112));
+    assert_eq!(arena.trim(200), 0);
+    assert_eq!(arena.trim(80), 32, "run 6, then run 0");
+    assert_eq!(arena.used_and_spare(), (16, 80));
+    assert_eq!([6, 0, 1, 5].map(has_memory), [false, false, true, true]);
+    assert_eq!(arena.trim(79), 16, "whole runs");
+    assert_eq!(arena.age(), 0, "what was old is gone already");
+    assert_eq!((arena.trim(0), arena.used_and_spare()), (64, (16, 0)));
+    let stats = arena.stats();
+    assert_eq!((stats.used_pages, stats.committed_pages), (16, 16));
+    free(7);
+    assert_eq!((arena.purge(), arena.used_and_spare()), (16, (0, 0)));
+}

@@ -4,6 +4,7 @@
 //! [`Pages::age`]), so that going to and fro costs no system calls.
 
 use crate::runs::{PAGE, Run, RunAllocator};
+use std::collections::VecDeque;
 use std::ops::Range;
 
 const ABSENT: u8 = 0;
@@ -16,8 +17,8 @@ pub(super) struct Pages {
     runs: RunAllocator,
     state: Vec<u8>,
     /// What was freed in this period, and in the one before; may have been used again.
-    fresh: Vec<Run>,
-    old: Vec<Run>,
+    fresh: VecDeque<Run>,
+    old: VecDeque<Run>,
     used: u64,
     committed: u64,
 }
@@ -29,8 +30,8 @@ impl Pages {
         Self {
             runs,
             state: vec![ABSENT; pages],
-            fresh: Vec::new(),
-            old: Vec::new(),
+            fresh: VecDeque::new(),
+            old: VecDeque::new(),
             used: 0,
             committed: 0,
         }
@@ -80,14 +81,14 @@ impl Pages {
         self.runs.free(run);
         self.used -= u64::from(run.pages);
         self.mark(run, FRESH);
-        self.fresh.push(run);
+        self.fresh.push_back(run);
     }
 
     /// One period has passed: takes the memory of what was free all through the one before.
     pub(super) fn age(&mut self, decommit: impl FnMut(Range<u64>)) -> u64 {
         let old = std::mem::take(&mut self.old);
         self.fresh.shrink_to_fit();
-        let given = self.give(old, |state| state == OLD, decommit);
+        let given = self.give(old.into(), |state| state == OLD, decommit);
         self.old = std::mem::take(&mut self.fresh);
         for at in 0..self.old.len() {
             let run = self.old[at];
@@ -104,7 +105,34 @@ impl Pages {
     pub(super) fn purge(&mut self, decommit: impl FnMut(Range<u64>)) -> u64 {
         let mut all = std::mem::take(&mut self.old);
         all.append(&mut self.fresh);
-        self.give(all, |state| state == OLD || state == FRESH, decommit)
+        self.give(all.into(), |state| state == OLD || state == FRESH, decommit)
+    }
+
+    /// Takes the memory of free pages, of what was freed first first, until at most `keep` have some; returns how many they were.
+    pub(super) fn trim(&mut self, keep: u64, decommit: impl FnMut(Range<u64>)) -> u64 {
+        let mut surplus = (self.committed - self.used).saturating_sub(keep);
+        let mut first = Vec::new();
+        let free = |state| state == OLD || state == FRESH;
+        for age in [0, 1] {
+            let runs = if age == 0 { &self.old } else { &self.fresh };
+            let mut taken = 0;
+            for run in runs {
+                if surplus == 0 {
+                    break;
+                }
+                // A run may have been used again since, or be in the list twice; then it counts too often, and less is taken.
+                let pages: u32 = self.pieces(*run, free).map(|piece| piece.pages).sum();
+                surplus = surplus.saturating_sub(u64::from(pages));
+                taken += 1;
+            }
+            let runs = if age == 0 {
+                &mut self.old
+            } else {
+                &mut self.fresh
+            };
+            first.extend(runs.drain(..taken));
+        }
+        self.give(first, free, decommit)
     }
 
     fn give(
@@ -150,7 +178,19 @@ impl Pages {
     fn pieces(&self, run: Run, which: impl Fn(u8) -> bool) -> impl Iterator<Item = Run> {
         let end = run.first_page + run.pages;
         let mut at = run.first_page;
+        // Nearly always all are alike, which is found out many at a time.
+        let states = &self.state[range_of(run)];
+        let alike = states
+            .iter()
+            .fold(true, |alike, state| alike & (*state == states[0]));
+        if alike && !which(states[0]) {
+            at = end;
+        }
         std::iter::from_fn(move || {
+            if alike && at < end {
+                at = end;
+                return Some(run);
+            }
             let is = |page: u32| which(self.state[page as usize]);
             let first_page = (at..end).find(|&page| is(page))?;
             let stop = (first_page..end).find(|&page| !is(page)).unwrap_or(end);

@@ -269,6 +269,13 @@ impl<O: Object> ItemZone<O> {
         self.zone.period_over()
     }
 
+    /// Buckets of so many items, and a depot of so many, from now on: for who keeps a budget of what all zones of an allocator
+    /// cache ([`ZoneConfig::allocator`]). Buckets change as they are next exchanged; what is cached stays, so drain after
+    /// making them smaller.
+    pub fn resize_caches(&self, bucket_items: u32, depot_items: u32) {
+        self.zone.resize_caches(bucket_items, depot_items);
+    }
+
     /// No more allocations, sleepers are refused, and what is freed goes to the keg.
     pub fn close(&self) {
         if !std::thread::panicking() {

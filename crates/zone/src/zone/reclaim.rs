@@ -90,6 +90,9 @@ impl<B: Backend> Inner<B> {
     /// Buckets grow when threads meet at the depot; they shrink by one in a period in which none did, and half way to
     /// where they began when all is drained.
     fn shrink_buckets(&self, drained: bool) {
+        if self.config.allocator {
+            return; // who keeps its time also says how large they are
+        }
         let contended = self.counters.contended.load(Ordering::Relaxed);
         let before = self.last_contended.swap(contended, Ordering::Relaxed);
         let (limit, initial) = (

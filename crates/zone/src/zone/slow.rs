@@ -54,11 +54,15 @@ impl<B: Backend> Inner<B> {
         {
             return;
         }
-        // Once the item is handed over, whoever waited for the last one may drop the zone.
-        let _keep = self.me.upgrade();
+        // Once the item is handed over, whoever waited for the last one may drop the zone (but not an allocator's).
+        let _keep = (!self.config.allocator).then(|| self.me.upgrade());
         let cache = self.cache();
-        if cache.as_ref().is_some_and(|cache| self.stash(cache, item)) {
-            self.trim(self.keep.load(Ordering::Relaxed) as usize);
+        if let Some(cache) = &cache
+            && let Some(surplus) = self.stash(cache, item)
+        {
+            if surplus {
+                self.trim(self.keep.load(Ordering::Relaxed) as usize);
+            }
             self.arm();
             return;
         }
@@ -92,8 +96,14 @@ impl<B: Backend> Inner<B> {
             }
             if item.is_none() {
                 let mut depot = self.depot();
-                if let Some(full) = depot.take_full() {
-                    depot.put(std::mem::replace(buckets.top, full));
+                if let Some(mut full) = depot.take_full() {
+                    // One of before they grew: its items are taken, and it is not.
+                    if full.capacity() < buckets.top.capacity() {
+                        buckets.top.take_all(&mut full);
+                    } else {
+                        std::mem::swap(buckets.top, &mut full);
+                    }
+                    depot.put(full);
                     item = buckets.top.pop();
                 }
             }
@@ -111,9 +121,11 @@ impl<B: Backend> Inner<B> {
         })
     }
 
-    /// Puts an item into this thread's buckets; `false` if nothing may be cached. Counts it.
-    fn stash(&self, cache: &Cache, item: u32) -> bool {
+    /// Puts an item into this thread's buckets, and counts it; `None` if nothing may be cached. Says whether the depot got more
+    /// than it keeps.
+    fn stash(&self, cache: &Cache, item: u32) -> Option<bool> {
         let mut spill = Vec::new();
+        let mut surplus = false;
         // SAFETY: `self.cache` returned a cache of this thread.
         let mut claim = unsafe { cache.claim() };
         let caching = self.settle(&mut claim, &mut spill);
@@ -123,8 +135,14 @@ impl<B: Backend> Inner<B> {
                 std::mem::swap(buckets.top, buckets.spare);
                 if !buckets.top.push(item) {
                     let mut depot = self.depot();
-                    let empty = depot.take_empty(self.limit());
-                    depot.put(std::mem::replace(buckets.top, empty));
+                    let mut full = depot.take_empty(self.limit());
+                    std::mem::swap(buckets.top, &mut full);
+                    if full.capacity() < buckets.top.capacity() {
+                        // They have grown since.
+                        buckets.top.take_all(&mut full);
+                    }
+                    depot.put(full);
+                    surplus = depot.items() > self.keep.load(Ordering::Relaxed) as usize;
                     drop(depot);
                     let pushed = buckets.top.push(item);
                     debug_assert!(pushed, "the limit is not 0 while caching");
@@ -136,7 +154,7 @@ impl<B: Backend> Inner<B> {
         if !spill.is_empty() {
             self.release(&spill);
         }
-        caching
+        caching.then_some(surplus)
     }
 
     /// If all threads were asked to flush since this one last looked: does so, into `spill`, and adopts what was asked.

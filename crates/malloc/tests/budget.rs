@@ -1,0 +1,48 @@
+//! What a size caches grows with its use, stays within bounds, and goes back when it is not used any more.
+
+use std::ptr::NonNull;
+use std::time::Duration;
+use tranship_malloc::{alloc, free, stats};
+use tranship_testkit::Watchdog;
+
+fn rounds(count: usize, blocks: usize, bytes: usize) {
+    for _ in 0..count {
+        let all: Vec<NonNull<u8>> = (0..blocks)
+            .map(|_| alloc(bytes, 16).expect("memory"))
+            .collect();
+        for block in all {
+            // SAFETY: ours, of at least a byte; freed once.
+            unsafe {
+                block.write(1);
+                free(block);
+            }
+        }
+    }
+}
+
+fn kept() -> u64 {
+    let stats = stats();
+    stats.used_bytes + stats.spare_bytes
+}
+
+#[test]
+fn what_a_busy_size_caches_is_bounded_and_goes_back_once_others_work() {
+    let _dog = Watchdog::new(Duration::from_secs(120));
+    rounds(1, 1, 100);
+    let (bytes, blocks) = (64 << 10, 64);
+    rounds(2000, blocks, bytes);
+    // At most: the budget, what caches begin with, and free pages.
+    assert!(kept() < 32 << 20, "{} bytes", kept());
+    assert!(
+        stats().used_bytes >= 2 << 20,
+        "{} bytes: its caches did not grow",
+        stats().used_bytes
+    );
+    // A size that has nothing to do with it, and never needs what is free.
+    while kept() > 1 << 20 {
+        rounds(1, 2000, 48);
+    }
+    // Far more than any cache: what it leaves is bounded too.
+    rounds(1, 400, 1 << 20);
+    assert!(kept() < 40 << 20, "{} bytes", kept());
+}
