@@ -2,22 +2,15 @@
 
 use crate::buffer::sealed::Sealed;
 use crate::channel::{Channel, Event};
-use crate::domain::Shared;
-use crate::{Buffer, Code, Completion, Meta, ReadBuffer, Readable, Refused};
+use crate::list::List;
+use crate::{Buffer, Code, Completion, Mapping, Meta, Piece, ReadBuffer, Readable, Refused};
 use std::sync::Arc;
-use tranship_region::{Guarded, View};
-use tranship_sys::map::Access;
-
-pub use crate::domain::{MAX_PIECES, Piece};
 
 /// Pieces of buffers, in an order of their own. It has the buffers: of those that are owned, or of copies that were received.
 ///
 /// A buffer may be in several pieces. Dropping it lets its buffers go.
 #[derive(Debug)]
-pub struct Aggregate<B: Readable = Buffer> {
-    buffers: Vec<B>,
-    pieces: Vec<Piece>,
-}
+pub struct Aggregate<B: Readable = Buffer>(List<B>);
 
 impl<B: Readable> Default for Aggregate<B> {
     fn default() -> Aggregate<B> {
@@ -29,42 +22,39 @@ impl<B: Readable> Aggregate<B> {
     /// Of nothing.
     #[must_use]
     pub fn new() -> Aggregate<B> {
-        Aggregate {
-            buffers: Vec::new(),
-            pieces: Vec::new(),
-        }
+        Aggregate(List::default())
     }
 
     pub(crate) fn of(buffers: Vec<B>, pieces: Vec<Piece>) -> Aggregate<B> {
-        Aggregate { buffers, pieces }
+        Aggregate(List { buffers, pieces })
     }
 
     /// The pieces, in their order.
     #[must_use]
     pub fn pieces(&self) -> &[Piece] {
-        &self.pieces
+        &self.0.pieces
     }
 
     /// The buffers, as [`Piece::buffer`] counts them.
     #[must_use]
     pub fn buffers(&self) -> &[B] {
-        &self.buffers
+        &self.0.buffers
     }
 
     /// To be written, where they are owned.
     pub fn buffers_mut(&mut self) -> &mut [B] {
-        &mut self.buffers
+        &mut self.0.buffers
     }
 
     /// Length of all pieces together, bytes.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
-        self.pieces.iter().map(|piece| piece.len).sum()
+        self.0.len_bytes()
     }
 
     /// Adds a piece of a further buffer in front of the piece `at`, or at the end; gives the buffer's number.
     /// [`Code::InvalidArgument`] for a piece that is not in the buffer, a place that is not in the list, a buffer of another
-    /// domain, and above [`MAX_PIECES`].
+    /// domain, and above [`MAX_PIECES`](crate::MAX_PIECES).
     pub fn insert(
         &mut self,
         at: usize,
@@ -72,158 +62,69 @@ impl<B: Readable> Aggregate<B> {
         offset: u64,
         len: u64,
     ) -> Result<u32, Refused<B>> {
-        let number = u32::try_from(self.buffers.len()).unwrap_or(u32::MAX);
-        let piece = Piece {
-            buffer: number,
-            offset,
-            len,
-        };
         let (domain, _) = buffer.place();
         let same = |first: &B| Arc::ptr_eq(first.place().0, domain);
-        let fits = at <= self.pieces.len()
-            && self.pieces.len() < MAX_PIECES
-            && piece.is_inside(bytes_of(&buffer))
-            && self.buffers.first().is_none_or(same);
-        if !fits {
-            let code = Code::InvalidArgument;
-            return Err(Refused { code, back: buffer });
-        }
-        self.buffers.push(buffer);
-        self.pieces.insert(at, piece);
-        Ok(number)
+        let inserted = match self.0.buffers.first().is_none_or(same) {
+            true => {
+                let bytes = bytes_of(&buffer);
+                self.0.insert(at, buffer, (offset, len), bytes)
+            }
+            false => Err(buffer),
+        };
+        let code = Code::InvalidArgument;
+        inserted.map_err(|back| Refused { code, back })
     }
 
     /// As [`Aggregate::insert`], of a buffer that is in it already.
     pub fn insert_again(&mut self, at: usize, piece: Piece) -> Result<(), Code> {
-        let found = self.buffers.get(piece.buffer as usize);
-        let inside = found.is_some_and(|buffer| piece.is_inside(bytes_of(buffer)));
-        if !inside || at > self.pieces.len() || self.pieces.len() >= MAX_PIECES {
-            return Err(Code::InvalidArgument);
-        }
-        self.pieces.insert(at, piece);
-        Ok(())
+        let found = self.0.buffers.get(piece.buffer as usize);
+        let bytes = found.map_or(0, bytes_of);
+        self.0.insert_again(at, piece, bytes)
     }
 
     /// A whole buffer at the end.
     pub fn push(&mut self, buffer: B) -> Result<u32, Refused<B>> {
         let len = bytes_of(&buffer) as u64;
-        self.insert(self.pieces.len(), buffer, 0, len)
+        self.insert(self.pieces().len(), buffer, 0, len)
     }
 
     /// Takes a piece out; with the last piece of a buffer the buffer comes out too, and those after it count one less.
     pub fn remove(&mut self, at: usize) -> Result<Option<B>, Code> {
-        if at >= self.pieces.len() {
-            return Err(Code::InvalidArgument);
-        }
-        let gone = self.pieces.remove(at).buffer;
-        if self.pieces.iter().any(|piece| piece.buffer == gone) {
-            return Ok(None);
-        }
-        for piece in &mut self.pieces {
-            piece.buffer -= u32::from(piece.buffer > gone);
-        }
-        Ok(Some(self.buffers.remove(gone as usize)))
+        self.0.remove(at)
     }
 
     /// The buffers again, without the pieces.
     #[must_use]
     pub fn into_buffers(self) -> Vec<B> {
-        self.buffers
+        self.0.buffers
     }
 
     /// All its bytes, one piece after the other.
     pub fn to_vec(&self) -> Result<Vec<u8>, Code> {
-        let mut out = Vec::new();
-        for piece in &self.pieces {
-            let (domain, at) = self.buffers[piece.buffer as usize].place();
-            let (offset, len) = (as_usize(piece.offset)?, as_usize(piece.len)?);
-            let begun = out.len();
-            out.resize(begun + len, 0);
-            domain.read_raw(at, offset, &mut out[begun..])?;
+        match self.0.buffers.first() {
+            Some(first) => first.place().0.read_pieces(&self.places(), self.pieces()),
+            None => Ok(Vec::new()),
         }
-        Ok(out)
     }
 
     /// Shows its bytes in one contiguous range, for reading. Each piece must be whole pages of its buffer
-    /// ([`Code::InvalidArgument`]), and the memory must be the pool's own ([`Code::BufferMap`]: `none` pools whose buffers are
-    /// sealed each by itself cannot). As long as it is shown none of the buffers can be sent, copied or given back:
-    /// [`Code::BufferState`].
+    /// ([`Code::InvalidArgument`]). As long as it is shown none of the buffers can be sent, copied or given back
+    /// ([`Code::BufferState`]); one that is let go is so when the mapping is.
+    ///
+    /// In a `none` pool whose buffers are sealed each by itself, what came from elsewhere and is owned is copied first.
     pub fn map(&self) -> Result<Mapping, Code> {
-        let page = tranship_sys::page_size() as u64;
-        let whole = |piece: &Piece| {
-            piece.offset.is_multiple_of(page) && piece.len.is_multiple_of(page) && piece.len > 0
-        };
-        let (Some(first), true) = (self.buffers.first(), self.pieces.iter().all(whole)) else {
-            return Err(Code::InvalidArgument);
-        };
-        let len = as_usize(self.len_bytes())?;
-        let window = Guarded::reserve(len, as_usize(page)?).map_err(|_| Code::Memory)?;
-        let mut at = 0;
-        for piece in &self.pieces {
-            let (domain, (id, index)) = self.buffers[piece.buffer as usize].place();
-            let (fd, begin) = {
-                let state = domain.lock();
-                let (pool, slot) = state.slot(id, index)?;
-                if slot.by_state() == crate::Access::None {
-                    return Err(Code::BufferInvalid);
-                }
-                let fd = pool.whole().ok_or(Code::BufferMap)?;
-                (fd, pool.memory.offset(index) as u64 + piece.offset)
-            };
-            let len = as_usize(piece.len)?;
-            let placed = window.place_shared(at, &*fd, Access::Read, len, begin);
-            placed.map_err(|_| Code::BufferMap)?;
-            at += len;
-        }
-        let domain = Arc::clone(first.place().0);
-        let buffers: Vec<_> = self.buffers.iter().map(|buffer| buffer.place().1).collect();
-        domain.mapped(&buffers, true);
-        Ok(Mapping {
-            domain,
-            buffers,
-            window,
-        })
+        let first = self.0.buffers.first().ok_or(Code::InvalidArgument)?;
+        Mapping::new(first.place().0, &self.places(), self.pieces())
+    }
+
+    fn places(&self) -> Vec<(u64, u32)> {
+        self.0.buffers.iter().map(|b| b.place().1).collect()
     }
 }
 
 fn bytes_of(buffer: &impl Sealed) -> usize {
-    let (domain, (id, index)) = buffer.place();
-    let state = domain.lock();
-    state
-        .slot(id, index)
-        .map_or(0, |(pool, _)| pool.memory.buffer_bytes())
-}
-
-fn as_usize(n: u64) -> Result<usize, Code> {
-    usize::try_from(n).map_err(|_| Code::InvalidArgument)
-}
-
-/// An aggregate's bytes in one range.
-#[derive(Debug)]
-pub struct Mapping {
-    domain: Arc<Shared>,
-    buffers: Vec<(u64, u32)>,
-    window: Guarded,
-}
-
-impl Mapping {
-    /// The bytes; others may change them where the pool's level lets them.
-    pub fn view(&self) -> Result<View<'_>, Code> {
-        let all = self.window.view(0, self.window.len());
-        all.map_err(|_| Code::BufferInvalid)
-    }
-
-    /// Where they begin.
-    #[must_use]
-    pub fn address(&self) -> usize {
-        self.window.base().addr()
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        self.domain.mapped(&self.buffers, false);
-    }
+    let (domain, at) = buffer.place();
+    domain.lock().bytes_of(at)
 }
 
 impl Channel {
@@ -236,7 +137,7 @@ impl Channel {
     ) -> Result<Completion, Refused<Aggregate>> {
         match self.send_pieces(&aggregate, false, meta) {
             Ok(done) => {
-                for buffer in &mut aggregate.buffers {
+                for buffer in aggregate.buffers_mut() {
                     buffer.live = false;
                 }
                 Ok(done)
@@ -290,11 +191,11 @@ impl Channel {
         copies: bool,
         meta: &[u8],
     ) -> Result<Completion, Code> {
-        if let Some(first) = aggregate.buffers.first() {
+        if let Some(first) = aggregate.buffers().first() {
             self.same(first.place().0)?;
         }
-        let buffers: Vec<_> = aggregate.buffers.iter().map(|b| b.place().1).collect();
+        let (buffers, pieces) = (aggregate.places(), aggregate.pieces());
         self.domain
-            .aggregate_raw(self.id, copies, &buffers, &aggregate.pieces, meta)
+            .aggregate_raw(self.id, copies, &buffers, pieces, meta)
     }
 }

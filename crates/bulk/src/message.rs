@@ -1,8 +1,7 @@
 //! What the two libraries say to each other. A pure codec; whatever does not decode is a violation.
 
 use crate::backend::{Frame, FrameBytes};
-use crate::domain::Piece;
-use crate::{Agreement, Code, Meta, Wish};
+use crate::{Agreement, Code, Meta, Piece, Wish};
 use serde::{Deserialize, Serialize};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

@@ -6,8 +6,10 @@
 use crate::account::Account;
 use crate::backend::Backend;
 use crate::domain::{RawEvent, Shared};
+use crate::list::List;
 use crate::{
-    BufferState, ChannelState, Code, Completion, Direction, PoolInfo, Role, Statistics, Wish,
+    BufferState, ChannelState, Code, Completion, Direction, Mapping, Piece, PoolInfo, Role,
+    Statistics, Wish,
 };
 use std::sync::{Arc, PoisonError};
 
@@ -15,6 +17,17 @@ pub use crate::domain::RawEvent as Event;
 
 /// A buffer: its pool and its place in it.
 pub type Buffer = (u64, u32);
+
+/// Pieces of buffers, as [`crate::Aggregate`], which has nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Aggregate(List<Buffer>);
+
+impl Aggregate {
+    /// Takes a piece out.
+    pub fn remove(&mut self, at: usize) -> Result<(), Code> {
+        self.0.remove(at).map(|_| ())
+    }
+}
 
 /// A domain, everything in it named by numbers. Cloneable; the last one to go ends it, as a death does.
 #[derive(Clone, Debug)]
@@ -133,6 +146,68 @@ impl Raw {
         meta: &[u8],
     ) -> Result<Completion, Code> {
         self.0.full_copy_raw(channel, from, to, meta)
+    }
+
+    /// A piece of a buffer in front of the piece `at` of an aggregate. [`Code::InvalidArgument`] for a piece that is not in the
+    /// buffer, or a place that is not in the list.
+    pub fn insert(
+        &self,
+        aggregate: &mut Aggregate,
+        at: usize,
+        buffer: Buffer,
+        (offset, len): (u64, u64),
+    ) -> Result<(), Code> {
+        let list = &mut aggregate.0;
+        let bytes = self.0.lock().bytes_of(buffer);
+        match list.buffers.iter().position(|known| *known == buffer) {
+            Some(known) => {
+                let buffer = u32::try_from(known).unwrap_or(u32::MAX);
+                let piece = Piece {
+                    buffer,
+                    offset,
+                    len,
+                };
+                list.insert_again(at, piece, bytes)
+            }
+            None => {
+                let inserted = list.insert(at, buffer, (offset, len), bytes);
+                inserted.map(|_| ()).map_err(|_| Code::InvalidArgument)
+            }
+        }
+    }
+
+    /// Moves all buffers of an aggregate, as one operation.
+    pub fn move_all(
+        &self,
+        channel: u64,
+        aggregate: &Aggregate,
+        meta: &[u8],
+    ) -> Result<Completion, Code> {
+        let List { buffers, pieces } = &aggregate.0;
+        self.0.aggregate_raw(channel, false, buffers, pieces, meta)
+    }
+
+    /// Copies all of them.
+    pub fn copy_all(
+        &self,
+        channel: u64,
+        aggregate: &Aggregate,
+        meta: &[u8],
+    ) -> Result<Completion, Code> {
+        let List { buffers, pieces } = &aggregate.0;
+        self.0.aggregate_raw(channel, true, buffers, pieces, meta)
+    }
+
+    /// The bytes of an aggregate's pieces.
+    pub fn read_all(&self, aggregate: &Aggregate) -> Result<Vec<u8>, Code> {
+        let List { buffers, pieces } = &aggregate.0;
+        self.0.read_pieces(buffers, pieces)
+    }
+
+    /// As [`Aggregate::map`](crate::Aggregate::map).
+    pub fn map(&self, aggregate: &Aggregate) -> Result<Mapping, Code> {
+        let List { buffers, pieces } = &aggregate.0;
+        Mapping::new(&self.0, buffers, pieces)
     }
 
     /// Asks to close; done when both ends have given everything back.

@@ -1,6 +1,8 @@
 //! Every backend does what the model says: the same results, errors, traces, states, permissions (tried by touching
 //! the memory) and bytes, for random sequences of right and wrong operations.
 
+#[path = "conform/gathered.rs"]
+mod gathered;
 #[path = "suite/late.rs"]
 mod late;
 #[path = "spec/ops.rs"]

@@ -120,9 +120,21 @@ impl Guarded {
         fd: impl AsFd,
         access: Access,
     ) -> io::Result<()> {
+        self.place_private_part(offset, fd, access, len, 0)
+    }
+
+    /// As [`Guarded::place_private`], from the byte `begin` of the file on, whole pages.
+    pub fn place_private_part(
+        &self,
+        offset: usize,
+        fd: impl AsFd,
+        access: Access,
+        len: usize,
+        begin: u64,
+    ) -> io::Result<()> {
         let at = self.piece(offset, len)?;
         // SAFETY: as in `place_draft`.
-        unsafe { map::map_private_fixed(at, fd, access, len, 0) }
+        unsafe { map::map_private_fixed(at, fd, access, len, begin) }
     }
 
     /// Shows a part of a file, from the byte `begin` of it on, in the place of a piece: whole pages, shared with whoever

@@ -6,30 +6,8 @@
 use super::turn::Violation;
 use super::{RawEvent, Shared, State};
 use crate::message::{Message, Transfer};
-use crate::{Access, BufferState, Code, Completion, Direction, Meta};
-use serde::{Deserialize, Serialize};
+use crate::{Access, BufferState, Code, Completion, Direction, MAX_PIECES, Meta, Piece};
 use std::collections::BTreeSet;
-
-/// The most pieces of an aggregate.
-pub const MAX_PIECES: usize = 64;
-
-/// A piece of an aggregate.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Piece {
-    /// Which of the aggregate's buffers.
-    pub buffer: u32,
-    /// Where in it the piece begins, bytes.
-    pub offset: u64,
-    /// Its length, bytes; may be 0.
-    pub len: u64,
-}
-
-impl Piece {
-    pub(crate) fn is_inside(&self, bytes: usize) -> bool {
-        let end = self.offset.checked_add(self.len);
-        end.is_some_and(|end| end <= bytes as u64)
-    }
-}
 
 impl State {
     /// Moves the buffers, or copies them, with the pieces that are made of them.
@@ -44,10 +22,12 @@ impl State {
         let fits = (1..=MAX_PIECES).contains(&pieces.len()) && buffers.len() <= pieces.len();
         let each: BTreeSet<_> = buffers.iter().collect();
         let mut used = vec![false; buffers.len()];
-        for (id, index) in buffers {
-            let gives_back = how == Transfer::Move;
-            self.check_channel(channel, *id, Direction::Source, gives_back)?;
-            let (_, slot) = self.slot(*id, *index)?;
+        let gives_back = how == Transfer::Move;
+        for piece in pieces {
+            let at = piece.buffer as usize;
+            let (id, index) = *buffers.get(at).ok_or(Code::InvalidArgument)?;
+            self.check_channel(channel, id, Direction::Source, gives_back)?;
+            let (pool, slot) = self.slot(id, index)?;
             if how == Transfer::Move && !slot.owned {
                 return Err(Code::BufferNotOwned);
             }
@@ -57,11 +37,6 @@ impl State {
             if how == Transfer::Move && slot.state() != BufferState::ReadWrite || slot.mapped > 0 {
                 return Err(Code::BufferState);
             }
-        }
-        for piece in pieces {
-            let at = piece.buffer as usize;
-            let (id, index) = buffers.get(at).ok_or(Code::InvalidArgument)?;
-            let (pool, _) = self.slot(*id, *index)?;
             if !piece.is_inside(pool.memory.buffer_bytes()) {
                 return Err(Code::InvalidArgument);
             }
@@ -241,17 +216,53 @@ impl Shared {
         state.send_aggregate(channel, how, buffers, pieces, meta)
     }
 
-    /// Buffers are shown in a mapping elsewhere, or no longer.
-    pub(crate) fn mapped(&self, buffers: &[(u64, u32)], on: bool) {
-        let mut state = self.lock();
-        for (id, index) in buffers {
-            if let Ok((pool, at)) = state.slot_mut(*id, *index) {
-                let mapped = &mut pool.slots[at].mapped;
-                *mapped = match on {
-                    true => mapped.saturating_add(1),
-                    false => mapped.saturating_sub(1),
-                };
+    /// The bytes of pieces of buffers that are here, one after the other.
+    pub(crate) fn read_pieces(
+        &self,
+        buffers: &[(u64, u32)],
+        pieces: &[Piece],
+    ) -> Result<Vec<u8>, Code> {
+        let mut out = Vec::new();
+        for piece in pieces {
+            let at = buffers.get(piece.buffer as usize);
+            let at = at.ok_or(Code::InvalidArgument)?;
+            let as_usize = |n: u64| usize::try_from(n).map_err(|_| Code::InvalidArgument);
+            let (offset, len) = (as_usize(piece.offset)?, as_usize(piece.len)?);
+            if !piece.is_inside(self.lock().bytes_of(*at)) {
+                return Err(Code::InvalidArgument);
             }
+            let begun = out.len();
+            out.resize(begun + len, 0);
+            self.read_raw(*at, offset, &mut out[begun..])?;
+        }
+        Ok(out)
+    }
+}
+
+impl State {
+    /// A buffer's length; 0: it is not known here.
+    pub(crate) fn bytes_of(&self, (id, index): (u64, u32)) -> usize {
+        let slot = self.slot(id, index);
+        slot.map_or(0, |(pool, _)| pool.memory.buffer_bytes())
+    }
+
+    /// Buffers are shown in a mapping elsewhere, or no longer: what was let go meanwhile goes then.
+    pub(crate) fn mapped(&mut self, buffers: &[(u64, u32)], on: bool) {
+        for (id, index) in buffers {
+            let Ok((pool, at)) = self.slot_mut(*id, *index) else {
+                continue;
+            };
+            let mapped = &mut pool.slots[at].mapped;
+            match on {
+                true => *mapped = mapped.saturating_add(1),
+                false => {
+                    *mapped = mapped.saturating_sub(1);
+                    self.free_if_unused(*id, *index);
+                }
+            }
+        }
+        if !on {
+            self.give_back();
         }
     }
 }

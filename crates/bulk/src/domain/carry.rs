@@ -7,6 +7,8 @@ use crate::message::PoolInfo;
 use crate::{Access, Code, Statistics, Trust};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use tranship_region::Guarded;
+use tranship_sys::map;
 
 /// What goes with a transfer: the memory that is shown, and bytes where frames carry them.
 pub(super) type Load = (Vec<Arc<OwnedFd>>, Option<Payload>);
@@ -152,6 +154,27 @@ impl Pool {
             self.slots[index as usize].access = Access::ReadWrite;
         }
         Ok(())
+    }
+
+    /// Shows a part of a buffer that is here at a place of another range, for reading: what is written to the buffer while
+    /// it stays here is seen there.
+    pub(crate) fn show_in(
+        &mut self,
+        index: u32,
+        (window, at): (&Guarded, usize),
+        (begin, len): (u64, usize),
+    ) -> Result<(), Code> {
+        let slot = &self.slots[index as usize];
+        if let Some(pieces) = &mut self.pieces {
+            if slot.owned {
+                pieces.unseal(&self.memory, index, slot.access)?;
+            }
+            return pieces.show_in(index, (window, at), (begin, len));
+        }
+        let fd = self.memory.fd().ok_or(Code::BufferMap)?;
+        let begin = self.memory.offset(index) as u64 + begin;
+        let placed = window.place_shared(at, &*fd, map::Access::Read, len, begin);
+        placed.map_err(|_| Code::BufferMap)
     }
 
     /// What is in the buffer is not specified.

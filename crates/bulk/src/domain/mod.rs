@@ -20,12 +20,11 @@ use crate::backend::{Backend, Copying, Frame, Listener, Local, SendError, Shm, T
 use crate::completion::{Due, Ends};
 use crate::message::{Message, PoolInfo};
 use crate::{
-    Access, Agreement, ChannelState, Code, Completion, Direction, Meta, Role, Statistics, Trust,
-    Wish,
+    Access, Agreement, ChannelState, Code, Completion, Direction, Meta, Piece, Role, Statistics,
+    Trust, Wish,
     memory::{Memory, Pieces},
     spec::Assignment,
 };
-pub use aggregate::{MAX_PIECES, Piece};
 use channels::Channels;
 use counts::Counts;
 use std::collections::{BTreeMap, HashMap, VecDeque};

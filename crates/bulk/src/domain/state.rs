@@ -46,14 +46,6 @@ impl Slot {
 }
 
 impl Pool {
-    /// The file that all its buffers lie in here; None where each has one of its own.
-    pub(crate) fn whole(&self) -> Option<std::sync::Arc<std::os::fd::OwnedFd>> {
-        match self.pieces {
-            Some(_) => None,
-            None => self.memory.fd(),
-        }
-    }
-
     /// What the memory of a buffer in this state is to allow.
     pub(crate) fn permitted(&self, slot: &Slot) -> Access {
         match self.trust {

@@ -195,6 +195,9 @@ impl State {
         }
         let (target, slot) = self.slot(to.0, to.1)?;
         target.is_writable(slot)?;
+        if slot.mapped > 0 {
+            return Err(Code::BufferState);
+        }
         if source.info.buffer_bytes != target.info.buffer_bytes {
             return Err(Code::AllocSize);
         }
@@ -228,6 +231,7 @@ impl State {
             && pool.creator
             && pool.slots[at].let_go
             && pool.slots[at].state() == BufferState::ReadWrite
+            && pool.slots[at].mapped == 0
         {
             pool.slots[at].let_go = false;
             pool.free.push(index);

@@ -15,7 +15,7 @@ use crate::{Access, Code};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use tranship_region::{Draft, Sealing, verify_as};
+use tranship_region::{Draft, Guarded, Sealing, verify_as};
 use tranship_sys::map;
 
 /// How a memfd shows in `/proc/PID/maps`.
@@ -102,7 +102,25 @@ impl Pieces {
     /// New memory, all zeros, to be read and written.
     fn renew(&mut self, memory: &Memory, index: u32) -> Result<(), Code> {
         let draft = Draft::make(NAME, memory.buffer_bytes()).map_err(|_| Code::Memory)?;
-        self.place(memory, index, draft)
+        let placed = self.place(memory, index, draft);
+        if placed.is_err() {
+            self.place_again(memory, index);
+        }
+        placed
+    }
+
+    /// Puts back what was to be replaced, by what there was no memory for.
+    fn place_again(&mut self, memory: &Memory, index: u32) {
+        let (offset, len) = (memory.offset(index), memory.buffer_bytes());
+        // Where even that is refused the buffer can be touched and holds zeros, as it might.
+        let _ = match &self.piece(index).backing {
+            Backing::Sealed(fd) => {
+                let write = map::Access::ReadWrite;
+                memory.map.place_private(offset, len, &**fd, write)
+            }
+            Backing::Draft(_) => Ok(()),
+            Backing::Nothing => memory.map.clear(offset, len),
+        };
     }
 
     /// Protects a buffer against its own domain; one that has nothing behind it gets memory.
@@ -223,6 +241,39 @@ impl Pieces {
             self.renew(memory, index)?;
         }
         Ok(anew)
+    }
+
+    /// What this domain owns lies in memory that it alone has seen again, so that it can be shown beside its place. The
+    /// bytes stay.
+    pub(crate) fn unseal(
+        &mut self,
+        memory: &Memory,
+        index: u32,
+        access: Access,
+    ) -> Result<(), Code> {
+        if !matches!(self.piece(index).backing, Backing::Sealed(_)) {
+            return Ok(());
+        }
+        let draft = Draft::copy_of(NAME, memory.view(index)?).map_err(|_| Code::Memory)?;
+        self.place(memory, index, draft)?;
+        memory.protect(index, access)
+    }
+
+    /// Shows a part of a buffer at a place of another range, for reading.
+    pub(crate) fn show_in(
+        &mut self,
+        index: u32,
+        (window, at): (&Guarded, usize),
+        (begin, len): (u64, usize),
+    ) -> Result<(), Code> {
+        let read = map::Access::Read;
+        let placed = match &self.piece(index).backing {
+            Backing::Nothing => return Err(Code::BufferInvalid),
+            Backing::Draft(draft) => window.place_shared(at, draft, read, len, begin),
+            // Older kernels refuse to share what is sealed; nobody writes it, so it is the same.
+            Backing::Sealed(fd) => window.place_private_part(at, &**fd, read, len, begin),
+        };
+        placed.map_err(|error| refused(&error))
     }
 
     /// Gives the buffer's memory back; nothing is behind it.

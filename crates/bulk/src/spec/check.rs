@@ -13,6 +13,7 @@ impl Model {
             self.exclusive(*id)?;
             self.reachable(*id)?;
             self.closed(*id)?;
+            self.shown(*id)?;
         }
         self.both_ends()
     }
@@ -29,8 +30,11 @@ impl Model {
 
     /// A buffer in transit is in exactly one queue, once; any other is in none.
     fn one_place(&self, id: BufferId) -> Result<(), String> {
-        let carries =
-            |m: &Message| matches!(*m, Message::Move(b, _) | Message::Pass(b, _) if b == id);
+        let carries = |m: &Message| match m {
+            Message::Move(b, _) | Message::Pass(b, _) => *b == id,
+            Message::All(false, pieces, _) => pieces.iter().any(|p| p.buffer == id),
+            _ => false,
+        };
         for channel in self.channels.keys() {
             let sides = [Direction::Source, Direction::Sink];
             let found: usize = sides
@@ -58,11 +62,11 @@ impl Model {
             if !both_live(Direction::Source) || !both_live(Direction::Sink) {
                 continue;
             }
-            let there = self.queued(
-                *channel,
-                Direction::Sink,
-                |m| matches!(*m, Message::Copy(b, _) if b == id),
-            );
+            let there = self.queued(*channel, Direction::Sink, |m| match m {
+                Message::Copy(b, _) => *b == id,
+                Message::All(true, pieces, _) => pieces.iter().any(|p| p.buffer == id),
+                _ => false,
+            });
             let back = self.queued(*channel, Direction::Source, |m| *m == Message::Release(id));
             if usize::from(copies.out) != usize::from(copies.held) + there + back {
                 return Err(format!(
@@ -131,6 +135,16 @@ impl Model {
         for domain in self.domains() {
             if self.access(id, domain) != Access::None && !self.has_pool(id.pool, domain) {
                 return Err(format!("domain {domain} has {id:?} without its pool"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What is shown in a mapping is here.
+    fn shown(&self, id: BufferId) -> Result<(), String> {
+        for domain in self.domains() {
+            if self.mapped(id, domain) && self.access(id, domain) == Access::None {
+                return Err(format!("domain {domain} shows {id:?}, which is not here"));
             }
         }
         Ok(())

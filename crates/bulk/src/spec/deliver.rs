@@ -100,12 +100,13 @@ impl Model {
                 vec![Event::Passed(id, meta)]
             }
             Message::Copy(id, meta) => {
-                let Some(buffer) = self.buffers.get_mut(&id) else {
-                    return Vec::new();
-                };
-                buffer.copies.entry(channel).or_default().held += 1;
-                buffer.first.entry(domain).or_insert(channel);
-                vec![Event::Copied(id, meta, buffer.data)]
+                self.hold(id, domain, channel);
+                let data = self.buffers.get(&id).and_then(|buffer| buffer.data);
+                vec![Event::Copied(id, meta, data)]
+            }
+            Message::All(copies, pieces, meta) => {
+                self.take_all(domain, channel, copies, &pieces);
+                vec![Event::All(copies, pieces, meta)]
             }
             Message::Release(id) => {
                 if let Some(buffer) = self.buffers.get_mut(&id)
@@ -135,7 +136,16 @@ impl Model {
         }
     }
 
-    fn arrive(&mut self, id: BufferId, domain: Domain) -> Option<u8> {
+    /// One more copy of it is here.
+    pub(super) fn hold(&mut self, id: BufferId, domain: Domain, channel: ChannelId) {
+        if let Some(buffer) = self.buffers.get_mut(&id) {
+            buffer.copies.entry(channel).or_default().held += 1;
+            buffer.first.entry(domain).or_insert(channel);
+        }
+    }
+
+    /// It is the domain's.
+    pub(super) fn arrive(&mut self, id: BufferId, domain: Domain) -> Option<u8> {
         let is_creator = self.pools.get(&id.pool).map(|p| p.creator) == Some(domain);
         let buffer = self.buffers.get_mut(&id)?;
         buffer.place = Place::At(domain);

@@ -16,302 +16,26 @@
 //! * **Release** goes through the queue like everything else; the owner writes again when it has arrived.
 //! * **Trust** says what the kernel allows whatever the state ([`Model::permitted`]).
 //! * **A buffer stays itself**: the receiver's is the sender's under the same name, wherever its bytes lie.
+//! * **Aggregates** are lists of pieces, moved and copied as one: all checks come first, then everything changes, and
+//!   they arrive as one. A buffer that is shown in a mapping of one goes nowhere ([`Model::mapped`]).
 //! * **Removal, teardown, death, writes, destruction** have rules. A pool leaves a channel only when nothing that
 //!   travelled over it is out; the channel by which it came to a domain it leaves last.
 
+mod aggregate;
 mod check;
 mod deliver;
+mod op;
 mod setup;
 mod transfer;
+mod types;
 
-use crate::{Access, Agreement, ChannelState, Code, Direction, Trust, negotiate::Wish};
-use std::collections::{BTreeMap, VecDeque};
-
-/// A domain.
-pub type Domain = u8;
-/// A channel.
-pub type ChannelId = u8;
-/// A pool.
-pub type PoolId = u8;
-
-/// A buffer: its pool and its place in it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct BufferId {
-    pub pool: PoolId,
-    pub index: u8,
-}
-
-/// Where the ownership of a buffer is.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Place {
-    /// This domain owns it.
-    At(Domain),
-    /// It was moved or passed over the channel and has not been taken.
-    Transit(ChannelId),
-    /// Its owner died, and nobody can know who else has it. It comes back with the end of its pool.
-    Stranded,
-}
-
-/// The copies of a buffer over one channel.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Copies {
-    /// Sent and not known to be released, at the source.
-    pub out: u8,
-    /// Taken and not released, at the sink.
-    pub held: u8,
-}
-
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Buffer {
-    pub place: Place,
-    /// What is in it; None: not specified (after a pass).
-    pub data: Option<u8>,
-    pub copies: BTreeMap<ChannelId, Copies>,
-    /// Over which channel each holder of copies got the first of those that it holds.
-    pub first: BTreeMap<Domain, ChannelId>,
-    /// To whom the pool's creator gave it last, until it comes back.
-    pub lent: Option<Domain>,
-}
-
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Pool {
-    pub creator: Domain,
-    /// Fixed by the first assignment that the other end accepts; until then, that of the one under way.
-    pub trust: Option<Trust>,
-    pub fixed: bool,
-    /// May others than the creator assign it?
-    pub forward: bool,
-    pub buffer_bytes: u64,
-    /// By which channel it came to each domain first.
-    pub came_by: BTreeMap<Domain, ChannelId>,
-}
-
-/// Where the assignment of a pool to a channel stands, at one end.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Assignment {
-    /// Asked, not answered.
-    Asking,
-    /// Said yes, memory not shown yet.
-    Accepted,
-    /// Yes was said, memory shown, not confirmed.
-    Showing,
-    Assigned,
-    /// We want to remove it.
-    Removing,
-    /// We said yes to its removal.
-    Agreed,
-}
-
-impl Assignment {
-    /// Is the pool's memory there?
-    pub(crate) fn has_memory(self) -> bool {
-        matches!(self, Self::Assigned | Self::Removing | Self::Agreed)
-    }
-}
-
-/// One end of a channel.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct End {
-    pub domain: Domain,
-    pub state: ChannelState,
-    pub pools: BTreeMap<PoolId, Assignment>,
-    /// Refuses the pools that the other end assigns.
-    pub vetoes: bool,
-    /// The other end is in teardown too: nothing new is on its way here.
-    pub peer_began: bool,
-    /// In teardown: has said that it holds nothing any more.
-    pub finished: bool,
-    /// In teardown: has heard so.
-    pub peer_finished: bool,
-    /// What is on its way here.
-    pub queue: VecDeque<Message>,
-}
-
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Channel {
-    pub creator: Domain,
-    pub creator_direction: Direction,
-    pub wish: Wish,
-    pub agreed: Option<Agreement>,
-    /// Source and sink; None: not bound.
-    pub ends: [Option<End>; 2],
-}
-
-/// What travels.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Message {
-    Bind(Wish),
-    BindAnswer(Result<Agreement, Code>),
-    Assign(PoolId),
-    AssignAnswer(PoolId, Result<(), Code>),
-    Show(PoolId),
-    Shown(PoolId),
-    Remove(PoolId),
-    RemoveAnswer(PoolId, Result<(), Code>),
-    /// The remover's last word.
-    RemoveDecision(PoolId, bool),
-    Move(BufferId, u8),
-    Copy(BufferId, u8),
-    Pass(BufferId, u8),
-    Release(BufferId),
-    Teardown,
-    Finished,
-}
-
-/// Everything that a domain can do.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Op {
-    /// Algorithm 3.
-    Create {
-        domain: Domain,
-        direction: Direction,
-        wish: Wish,
-    },
-    /// Algorithm 4.
-    Bind {
-        domain: Domain,
-        channel: ChannelId,
-        wish: Wish,
-    },
-    /// Algorithm 5.
-    NewPool {
-        domain: Domain,
-        buffers: u8,
-        buffer_bytes: u64,
-        forward: bool,
-    },
-    DestroyPool {
-        domain: Domain,
-        pool: PoolId,
-    },
-    /// From here on this end refuses (or accepts) pools.
-    Veto {
-        domain: Domain,
-        channel: ChannelId,
-        veto: bool,
-    },
-    /// Algorithm 6.
-    Assign {
-        domain: Domain,
-        channel: ChannelId,
-        pool: PoolId,
-    },
-    Remove {
-        domain: Domain,
-        channel: ChannelId,
-        pool: PoolId,
-    },
-    Write {
-        domain: Domain,
-        buffer: BufferId,
-        data: u8,
-    },
-    /// Algorithm 7.
-    Move {
-        domain: Domain,
-        channel: ChannelId,
-        buffer: BufferId,
-        meta: u8,
-    },
-    /// Algorithm 8.
-    Pass {
-        domain: Domain,
-        channel: ChannelId,
-        buffer: BufferId,
-        meta: u8,
-    },
-    /// Algorithm 9.
-    Copy {
-        domain: Domain,
-        channel: ChannelId,
-        buffer: BufferId,
-        meta: u8,
-    },
-    /// Algorithm 10.
-    Release {
-        domain: Domain,
-        channel: ChannelId,
-        buffer: BufferId,
-    },
-    /// Section 5.1.11: the bytes of `from` into `to`, which is then moved.
-    FullCopy {
-        domain: Domain,
-        channel: ChannelId,
-        from: BufferId,
-        to: BufferId,
-        meta: u8,
-    },
-    Close {
-        domain: Domain,
-        channel: ChannelId,
-    },
-    /// The domain ends, whatever it is doing.
-    Kill {
-        domain: Domain,
-    },
-    /// The domain takes the next message of the channel, or learns that the other end is gone.
-    Deliver {
-        domain: Domain,
-        channel: ChannelId,
-    },
-}
-
-impl Op {
-    /// Who does it.
-    #[must_use]
-    pub fn domain(&self) -> Domain {
-        match *self {
-            Op::Create { domain, .. }
-            | Op::Bind { domain, .. }
-            | Op::NewPool { domain, .. }
-            | Op::DestroyPool { domain, .. }
-            | Op::Veto { domain, .. }
-            | Op::Assign { domain, .. }
-            | Op::Remove { domain, .. }
-            | Op::Write { domain, .. }
-            | Op::Move { domain, .. }
-            | Op::Pass { domain, .. }
-            | Op::Copy { domain, .. }
-            | Op::Release { domain, .. }
-            | Op::FullCopy { domain, .. }
-            | Op::Close { domain, .. }
-            | Op::Kill { domain }
-            | Op::Deliver { domain, .. } => domain,
-        }
-    }
-}
-
-/// What a domain learns from a message.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Event {
-    Bound(Result<Agreement, Code>),
-    /// The other end's pool is here.
-    PoolAssigned(PoolId),
-    /// What became of our own assignment.
-    AssignDone(PoolId, Result<(), Code>),
-    PoolRemoved(PoolId),
-    RemoveDone(PoolId, Result<(), Code>),
-    Moved(BufferId, u8, Option<u8>),
-    Copied(BufferId, u8, Option<u8>),
-    Passed(BufferId, u8),
-    Released(BufferId),
-    /// The other end wants to close.
-    TeardownBegun,
-    /// The other end is dead; these of our buffers came back.
-    Gone(Vec<BufferId>),
-}
-
-/// What a step gave.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Outcome {
-    Done,
-    Channel(ChannelId),
-    Pool(PoolId),
-    /// Deliver: nothing waits.
-    Nothing,
-    /// Deliver: a message was taken, and the domain learned this from it.
-    Took(Vec<Event>),
-}
+use crate::{Access, Code, Direction, Trust};
+pub use op::{Event, Op, Outcome};
+use std::collections::BTreeMap;
+pub use types::{
+    Aggregate, Assignment, Buffer, BufferId, Channel, ChannelId, Copies, Domain, End, Message,
+    Piece, Place, Pool, PoolId,
+};
 
 /// The state of everything.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -320,6 +44,10 @@ pub struct Model {
     pub channels: BTreeMap<ChannelId, Channel>,
     pub pools: BTreeMap<PoolId, Pool>,
     pub buffers: BTreeMap<BufferId, Buffer>,
+    /// What each domain has gathered, by numbers of its own; those of no piece are not listed.
+    pub aggregates: BTreeMap<(Domain, u8), Aggregate>,
+    /// What is mapped of them, oldest first.
+    pub mappings: BTreeMap<(Domain, u8), Vec<Aggregate>>,
     next_channel: ChannelId,
     next_pool: PoolId,
 }
@@ -333,6 +61,8 @@ impl Model {
             channels: BTreeMap::new(),
             pools: BTreeMap::new(),
             buffers: BTreeMap::new(),
+            aggregates: BTreeMap::new(),
+            mappings: BTreeMap::new(),
             next_channel: 0,
             next_pool: 0,
         }
@@ -415,6 +145,26 @@ impl Model {
                 to,
                 meta,
             } => self.full_copy(domain, channel, from, to, meta),
+            Op::Insert {
+                domain,
+                aggregate,
+                at,
+                piece,
+            } => self.insert((domain, aggregate), at, piece),
+            Op::TakeOut {
+                domain,
+                aggregate,
+                at,
+            } => self.take_out((domain, aggregate), at),
+            Op::SendAll {
+                domain,
+                aggregate,
+                channel,
+                copies,
+                meta,
+            } => self.send_all((domain, aggregate), channel, copies, meta),
+            Op::Map { domain, aggregate } => self.map((domain, aggregate)),
+            Op::Unmap { domain, aggregate } => self.unmap((domain, aggregate)),
             Op::Close { domain, channel } => self.close(domain, channel),
             Op::Kill { domain } => self.kill(domain),
             Op::Deliver { domain, channel } => self.deliver(domain, channel),

@@ -1,10 +1,11 @@
 //! Channels, pools, assignment, removal, closing, death.
 
 use super::{
-    Assignment, BTreeMap, Buffer, BufferId, Channel, ChannelId, Domain, End, Message, Model,
-    Outcome, Place, Pool, PoolId, VecDeque,
+    Assignment, Buffer, BufferId, Channel, ChannelId, Domain, End, Message, Model, Outcome, Place,
+    Pool, PoolId,
 };
 use crate::{Access, ChannelState, Code, Direction, negotiate::Wish};
+use std::collections::{BTreeMap, VecDeque};
 
 impl Model {
     pub(super) fn create(
@@ -311,14 +312,21 @@ impl Model {
 
     pub(super) fn kill(&mut self, domain: Domain) -> Result<Outcome, Code> {
         self.alive[usize::from(domain)] = false;
+        self.aggregates.retain(|(of, _), _| *of != domain);
+        self.mappings.retain(|(of, _), _| *of != domain);
         for channel in self.channels.values_mut() {
             for end in channel.ends.iter_mut().flatten() {
                 if end.domain == domain {
                     for message in end.queue.drain(..) {
-                        if let Message::Move(id, _) | Message::Pass(id, _) = message
-                            && let Some(buffer) = self.buffers.get_mut(&id)
-                        {
-                            buffer.place = Place::Stranded;
+                        let moved = match message {
+                            Message::Move(id, _) | Message::Pass(id, _) => vec![id],
+                            Message::All(false, all, _) => all.iter().map(|p| p.buffer).collect(),
+                            _ => Vec::new(),
+                        };
+                        for id in moved {
+                            if let Some(buffer) = self.buffers.get_mut(&id) {
+                                buffer.place = Place::Stranded;
+                            }
                         }
                     }
                 }

@@ -7,7 +7,7 @@ use crate::{Access, ChannelState, Code, Direction};
 
 impl Model {
     /// State, direction and assignment, in this order.
-    fn check_channel(
+    pub(super) fn check_channel(
         &self,
         domain: Domain,
         channel: ChannelId,
@@ -35,13 +35,23 @@ impl Model {
         Ok(())
     }
 
-    fn check_owned(&self, domain: Domain, buffer: BufferId) -> Result<(), Code> {
+    /// May the domain give it away?
+    pub(super) fn check_owned(&self, domain: Domain, buffer: BufferId) -> Result<(), Code> {
         if self.buffers.get(&buffer).map(|b| b.place) != Some(Place::At(domain)) {
             return Err(Code::BufferNotOwned);
         }
-        match self.access(buffer, domain) {
-            Access::ReadWrite => Ok(()),
+        match (self.access(buffer, domain), self.mapped(buffer, domain)) {
+            (Access::ReadWrite, false) => Ok(()),
             _ => Err(Code::BufferState),
+        }
+    }
+
+    /// May the domain copy it?
+    pub(super) fn check_here(&self, domain: Domain, buffer: BufferId) -> Result<(), Code> {
+        match (self.access(buffer, domain), self.mapped(buffer, domain)) {
+            (Access::None, _) => Err(Code::BufferInvalid),
+            (_, true) => Err(Code::BufferState),
+            (_, false) => Ok(()),
         }
     }
 
@@ -88,9 +98,7 @@ impl Model {
         meta: u8,
     ) -> Result<Outcome, Code> {
         self.check_channel(domain, channel, buffer, Direction::Source, false)?;
-        if self.access(buffer, domain) == Access::None {
-            return Err(Code::BufferInvalid);
-        }
+        self.check_here(domain, buffer)?;
         if let Some(found) = self.buffers.get_mut(&buffer) {
             found.copies.entry(channel).or_default().out += 1;
         }
@@ -125,6 +133,9 @@ impl Model {
         let first = found.first.get(&domain) == Some(&channel) && held == 1;
         if !owned && first && self.out(buffer, domain) > 0 {
             return Err(Code::BufferRefcount);
+        }
+        if self.mapped(buffer, domain) {
+            return Err(Code::BufferState);
         }
         self.drop_copy(domain, channel, buffer);
         if !over {

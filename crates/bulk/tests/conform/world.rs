@@ -1,8 +1,9 @@
 //! Domains over a backend, and the model of them, in step.
 
+use crate::gathered::Gathered;
 use crate::probe::Probe;
 use crate::setup::wish;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tranship_bulk::backend::Backend;
@@ -12,11 +13,11 @@ use tranship_bulk::spec::{
 };
 use tranship_bulk::{Access, BufferState, Code, Completion, Direction, Trust};
 
-type Done = Result<(), String>;
+pub type Done = Result<(), String>;
 
 /// Where the metadata of the model's one byte is repeated to.
-const META: usize = 5;
-const BUFFER: usize = 4096;
+pub const META: usize = 5;
+pub const BUFFER: usize = 4096;
 
 pub struct World {
     model: Model,
@@ -27,6 +28,7 @@ pub struct World {
     pools: BTreeMap<PoolId, u64>,
     asked: HashMap<(Domain, ChannelId, PoolId), Completion>,
     transfers: Vec<Completion>,
+    gathered: Gathered,
     probe: Probe,
 }
 
@@ -47,6 +49,7 @@ impl World {
             pools: BTreeMap::new(),
             asked: HashMap::new(),
             transfers: Vec::new(),
+            gathered: Gathered::default(),
             probe: Probe::new(),
         }
     }
@@ -177,6 +180,10 @@ impl World {
             Op::FullCopy {
                 channel, from, to, ..
             } => no_channel(channel) || no_pool(from.pool) || no_pool(to.pool),
+            Op::Insert { piece, .. } => no_pool(piece.buffer.pool),
+            Op::SendAll { channel, .. } => no_channel(channel),
+            Op::Map { aggregate, .. } => self.gathered.maps(&(domain, aggregate)) >= 2,
+            Op::TakeOut { .. } | Op::Unmap { .. } => false,
         }
     }
 
@@ -294,9 +301,47 @@ impl World {
                 let (from, to) = (self.real(from), self.real(to));
                 domain.full_copy(channel_of(channel), from, to, &[meta; META])?
             }
+            Op::SendAll {
+                aggregate,
+                channel,
+                copies,
+                meta,
+                ..
+            } => {
+                let whole = self.gathered.get((op.domain(), aggregate));
+                match copies {
+                    true => domain.copy_all(channel_of(channel), &whole, &[meta; META])?,
+                    false => domain.move_all(channel_of(channel), &whole, &[meta; META])?,
+                }
+            }
+            Op::Insert {
+                aggregate,
+                at,
+                piece,
+                ..
+            } => {
+                let (buffer, part) = (self.real(piece.buffer), (piece.offset, piece.len));
+                let whole = self.gathered.at((op.domain(), aggregate));
+                domain.insert(whole, usize::from(at), buffer, part)?;
+                return Ok(());
+            }
+            Op::TakeOut { aggregate, at, .. } => {
+                let whole = self.gathered.at((op.domain(), aggregate));
+                whole.remove(usize::from(at))?;
+                return Ok(());
+            }
+            Op::Map { aggregate, .. } => {
+                self.gathered.map((op.domain(), aggregate), &domain)?;
+                return Ok(());
+            }
+            Op::Unmap { aggregate, .. } => {
+                self.gathered.unmap((op.domain(), aggregate))?;
+                return Ok(());
+            }
             Op::Close { channel, .. } => domain.close(channel_of(channel))?,
             Op::Kill { .. } => {
                 drop(domain);
+                self.gathered.end_of(op.domain());
                 self.domains[at] = None;
                 return Ok(());
             }
@@ -332,6 +377,12 @@ impl World {
         let Ok(outcome) = expected else {
             return Ok(());
         };
+        // What is one message of the model is some of the carrier's.
+        for _ in 0..parts(outcome) {
+            if !raw.turn(real)? {
+                return Err(Failure::Differs("a part is missing".into()));
+            }
+        }
         let told = match outcome {
             Outcome::Took(told) => told.clone(),
             _ => Vec::new(),
@@ -375,6 +426,10 @@ impl World {
                     let (pool, index) = self.real(id);
                     raw::Event::Released(pool, index)
                 }
+                Event::All(copies, pieces, meta) => {
+                    self.gathered
+                        .event(copies, &pieces, meta, |id| self.real(id))
+                }
                 Event::TeardownBegun => raw::Event::TeardownBegun,
                 Event::Gone(back) => {
                     let mut back: Vec<_> = back.iter().map(|id| self.real(*id)).collect();
@@ -386,7 +441,7 @@ impl World {
         let mut got = Vec::new();
         while let Some(event) = raw.poll_event(real) {
             if event != raw::Event::Closed {
-                got.push(event);
+                got.push(Gathered::normal(event));
             }
         }
         if got != wanted {
@@ -430,6 +485,8 @@ impl World {
             for id in self.model.buffers.keys() {
                 self.compare_buffer(domain, raw, *id)?;
             }
+            self.gathered
+                .compare(domain, raw, &self.model, &self.probe)?;
         }
         Ok(())
     }
@@ -515,6 +572,19 @@ impl World {
             }
         }
     }
+}
+
+/// How many messages of the carrier come before the last one of what was taken.
+fn parts(outcome: &Outcome) -> usize {
+    let Outcome::Took(told) = outcome else {
+        return 0;
+    };
+    let all = told.iter().find_map(|event| match event {
+        Event::All(_, pieces, _) => Some(pieces),
+        _ => None,
+    });
+    let ids = all.into_iter().flatten().map(|piece| piece.buffer);
+    ids.collect::<BTreeSet<_>>().len()
 }
 
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use crate::setup::wish;
 use proptest::prelude::*;
-use tranship_bulk::spec::{BufferId, Op};
+use tranship_bulk::spec::{BufferId, Op, Piece};
 use tranship_bulk::{Direction, Trust};
 
 pub const DOMAINS: u8 = 4;
@@ -17,6 +17,19 @@ pub fn op() -> impl Strategy<Value = Op> {
     let buffer = (0..3u8, 0..2u8).prop_map(|(pool, index)| BufferId { pool, index });
     let at = (domain.clone(), channel.clone());
     let transfer = (domain.clone(), channel.clone(), buffer.clone(), any::<u8>());
+    let gathered = (domain.clone(), 0..2u8);
+    // Whole pages mostly, so that it can be mapped.
+    let part = prop_oneof![
+        4 => Just((0u64, 4096u64)),
+        1 => Just((100, 10)),
+        1 => Just((4096, 0)),
+        1 => Just((1, 4096)),
+    ];
+    let piece = (buffer.clone(), part).prop_map(|(buffer, (offset, len))| Piece {
+        buffer,
+        offset,
+        len,
+    });
     let direction = prop_oneof![Just(Direction::Source), Just(Direction::Sink)];
     prop_oneof![
         40 => at.clone().prop_map(|(domain, channel)| Op::Deliver { domain, channel }),
@@ -40,6 +53,14 @@ pub fn op() -> impl Strategy<Value = Op> {
         12 => transfer.prop_map(|(domain, channel, buffer, _)| Op::Release { domain, channel, buffer }),
         2 => (at.clone(), buffer.clone(), buffer)
             .prop_map(|((domain, channel), from, to)| Op::FullCopy { domain, channel, from, to, meta: 0 }),
+        10 => (gathered.clone(), 0..4u8, piece)
+            .prop_map(|((domain, aggregate), at, piece)| Op::Insert { domain, aggregate, at, piece }),
+        3 => (gathered.clone(), 0..4u8)
+            .prop_map(|((domain, aggregate), at)| Op::TakeOut { domain, aggregate, at }),
+        10 => (gathered.clone(), channel.clone(), any::<bool>(), any::<u8>())
+            .prop_map(|((domain, aggregate), channel, copies, meta)| Op::SendAll { domain, aggregate, channel, copies, meta }),
+        3 => gathered.clone().prop_map(|(domain, aggregate)| Op::Map { domain, aggregate }),
+        3 => gathered.prop_map(|(domain, aggregate)| Op::Unmap { domain, aggregate }),
         1 => at.prop_map(|(domain, channel)| Op::Close { domain, channel }),
         1 => (domain, 0..20u8).prop_map(|(domain, often)| match often {
             0 => Op::Kill { domain },

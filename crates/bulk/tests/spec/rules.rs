@@ -1,7 +1,7 @@
 //! Each rule once, by name: the gaps of the published specification, and what an error looks like.
 
 use crate::setup::{channel, does, pool, settle, wish};
-use tranship_bulk::spec::{BufferId, Event, Model, Op, Outcome, Place};
+use tranship_bulk::spec::{BufferId, Event, Model, Op, Outcome, Piece, Place};
 use tranship_bulk::{Access, ChannelState, Code, Trust};
 
 const B: BufferId = BufferId { pool: 0, index: 0 };
@@ -371,4 +371,113 @@ fn refused_binds_leave_the_creator_waiting() {
         .each_ref()
         .map(|e| e.as_ref().map(|e| e.state));
     assert_eq!(states, [Some(ChannelState::Connected); 2]);
+}
+
+/// Two buffers, as one aggregate of domain 0.
+fn gathered() -> Model {
+    let mut model = Model::new(2);
+    let c = channel(&mut model, 0, 1, Trust::None);
+    pool(&mut model, 0, 2, false, &[(0, c)]);
+    for (at, index) in [(0, 0), (1, 1), (1, 0)] {
+        let piece = Piece {
+            buffer: BufferId { pool: 0, index },
+            offset: 0,
+            len: 4096,
+        };
+        let (domain, aggregate) = (0, 0);
+        does(
+            &mut model,
+            Op::Insert {
+                domain,
+                aggregate,
+                at,
+                piece,
+            },
+        );
+    }
+    model
+}
+
+fn sends(copies: bool) -> Op {
+    Op::SendAll {
+        domain: 0,
+        aggregate: 0,
+        channel: 0,
+        copies,
+        meta: 7,
+    }
+}
+
+#[test]
+fn an_aggregate_goes_whole_or_not_at_all() {
+    let mut model = gathered();
+    does(&mut model, copies(0, 0));
+    let before = model.clone();
+    assert_eq!(model.step(&sends(false)), Err(Code::BufferState));
+    assert_eq!(model, before);
+    settle(&mut model);
+    does(&mut model, releases(1, 0));
+    settle(&mut model);
+    does(&mut model, sends(false));
+    let both = [0, 1].map(|index| BufferId { pool: 0, index });
+    assert!(both.map(|b| model.buffers[&b].place) == [Place::Transit(0); 2]);
+    let deliver = Op::Deliver {
+        domain: 1,
+        channel: 0,
+    };
+    let Outcome::Took(told) = does(&mut model, deliver) else {
+        panic!("nothing came");
+    };
+    let [Event::All(false, pieces, 7)] = &told[..] else {
+        panic!("{told:?}");
+    };
+    let order: Vec<u8> = pieces.iter().map(|piece| piece.buffer.index).collect();
+    assert_eq!(order, [0, 0, 1]);
+    assert!(both.map(|b| model.access(b, 1)) == [Access::ReadWrite; 2]);
+    assert_eq!(model.step(&sends(false)), Err(Code::BufferNotOwned));
+    assert_eq!(model.step(&sends(true)), Err(Code::BufferInvalid));
+}
+
+#[test]
+fn what_is_mapped_goes_nowhere() {
+    let mut model = gathered();
+    let (domain, aggregate) = (0, 0);
+    does(&mut model, Op::Map { domain, aggregate });
+    assert!(model.mapped(B, 0) && !model.mapped(B, 1));
+    for op in [moves(0, 0), copies(0, 0), sends(false), sends(true)] {
+        assert_eq!(model.step(&op), Err(Code::BufferState), "{op:?}");
+    }
+    let write = Op::Write {
+        domain,
+        buffer: B,
+        data: 3,
+    };
+    does(&mut model, write);
+    does(&mut model, Op::Unmap { domain, aggregate });
+    assert_eq!(
+        model.step(&Op::Unmap { domain, aggregate }),
+        Err(Code::InvalidArgument)
+    );
+    does(&mut model, sends(true));
+    // The sink's copies are shown too, and are not released meanwhile.
+    settle(&mut model);
+    let piece = Piece {
+        buffer: B,
+        offset: 0,
+        len: 4096,
+    };
+    let (domain, at) = (1, 0);
+    does(
+        &mut model,
+        Op::Insert {
+            domain,
+            aggregate,
+            at,
+            piece,
+        },
+    );
+    does(&mut model, Op::Map { domain, aggregate });
+    assert_eq!(model.step(&releases(1, 0)), Err(Code::BufferState));
+    does(&mut model, Op::Unmap { domain, aggregate });
+    does(&mut model, releases(1, 0));
 }

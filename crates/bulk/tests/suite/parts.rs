@@ -143,11 +143,7 @@ pub fn mapped(backend: &Arc<dyn Backend>, trust: Trust) {
         len: PAGE as u64,
     };
     whole.insert_again(2, again).expect("again");
-    let mapping = match whole.map() {
-        // Each buffer is sealed by itself there.
-        Err(Code::BufferMap) if trust == Trust::None => return,
-        mapping => mapping.expect("map"),
-    };
+    let mapping = whole.map().expect("map");
     let expected = [[1; PAGE], [2; PAGE], [1; PAGE]].concat();
     assert_eq!(mapping.view().expect("view").to_vec(), expected);
     // A change is seen through it.
@@ -168,7 +164,36 @@ pub fn mapped(backend: &Arc<dyn Backend>, trust: Trust) {
     whole.insert_again(0, odd).expect("odd");
     assert_eq!(whole.map().expect_err("no page"), Code::InvalidArgument);
     let _ = p.source.move_aggregate(whole, &[]).expect("move");
-    assert!(matches!(next(&p), Event::MovedAll(..)));
+    let Event::MovedAll(whole, _) = next(&p) else {
+        panic!("not moved");
+    };
+    // Whoever got them can show them too, from a page on; what is let go meanwhile goes back when it is no more shown.
+    let mut there = Aggregate::new();
+    let mut buffers = whole.into_buffers().into_iter();
+    let (first, second) = (buffers.next().expect("two"), buffers.next().expect("two"));
+    there.push(second).expect("push");
+    let mapping = there.map().expect("map");
+    assert_eq!(mapping.view().expect("view").to_vec(), [2; PAGE]);
+    if trust != Trust::Producer {
+        there.buffers_mut()[0].write(1, &[8]).expect("write");
+        assert_eq!(mapping.view().expect("view").to_vec()[1], 8);
+    }
+    drop((there, first));
+    p.settle();
+    drop(event(&p.source));
+    assert_eq!(pool.free(), 1);
+    drop(mapping);
+    p.settle();
+    drop(event(&p.source));
+    assert_eq!(pool.free(), 2);
+    // Nor is it given out again.
+    let mut whole = Aggregate::new();
+    whole.push(filled(&pool, 1)).expect("push");
+    let mapping = whole.map().expect("map");
+    drop(whole);
+    assert_eq!(pool.free(), 1);
+    drop(mapping);
+    assert_eq!(pool.free(), 2);
 }
 
 /// Messages of no byte, of one, of a buffer and around it, of many buffers.
