@@ -31,5 +31,5 @@ pub use producer::{Producer, Publish, Push, RingViolation};
 pub use spin::{Spin, Turn};
 pub use wait::{
     Asleep, Futex, MAX_WORDS, Point, ROUND, SETTLE, Slept, Waited, Waker, arm, disarm,
-    fence_then_notify, notify, sleep,
+    fence_then_notify, notify, sleep, sleep_once,
 };

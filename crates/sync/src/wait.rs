@@ -202,6 +202,25 @@ pub fn sleep<F: Futex, T>(
     result
 }
 
+/// One wait, at most that long, and no look at the clock: for who has been kept waiting briefly so far, where two readings
+/// of it would cost a tenth of the wait. `None`: nothing yet, for whatever reason; go on with [`sleep`].
+///
+/// Every waker must fence ([`Waker::Fences`]).
+pub fn sleep_once<F: Futex, T>(
+    futex: &F,
+    points: &mut [Point<'_>],
+    limit: Duration,
+    mut ready: impl FnMut() -> Option<T>,
+) -> Result<Option<T>, F::Error> {
+    arm(points, Asleep::Futex);
+    let mut result = Ok(ready());
+    if let Ok(None) = result {
+        result = futex.wait_any(points, limit).map(|_| ready());
+    }
+    disarm(points);
+    result
+}
+
 /// The waker's second half, after a publish that fenced ([`Publish::SeqCst`](crate::Publish::SeqCst)): looks
 /// whether the peer sleeps, and if so increments our word and calls `wake`, which wakes all on the word
 /// (`Asleep::Futex`) or writes to the peer's descriptor (`Asleep::Descriptor`).

@@ -15,9 +15,9 @@ use loom::{
     thread,
 };
 use tranship_sync::{
-    Consumer, Futex, Line, Lines, Point, Producer, Publish, Push, Slept, Waited, Waker,
+    Consumer, Futex, Line, Lines, Point, Producer, Publish, Push, ROUND, Slept, Waited, Waker,
     atomic::{AtomicU32, AtomicU64, Ordering},
-    fence_then_notify, notify, sleep,
+    fence_then_notify, notify, sleep, sleep_once,
 };
 
 /// A futex that waits without a time limit. As in the kernel, a word is compared under the lock under which wakers look for waiters.
@@ -87,6 +87,26 @@ fn a_sleeper_is_woken() {
             wait_for(futex, &mut [Point::peer(&side.wake, &side.asleep)], || {
                 side.reached(value)
             });
+        }
+        waker.join().unwrap();
+    });
+}
+
+/// The wait without a clock has no round of its own to save it: a wake-up that is lost would leave it in the kernel.
+#[test]
+fn a_sleeper_of_single_waits_is_woken() {
+    model::explore(3, || {
+        let shared = Arc::new((ModelFutex::default(), Side::default()));
+        let theirs = Arc::clone(&shared);
+        let waker = thread::spawn(move || {
+            theirs.1.publish(&theirs.0, 1);
+            theirs.1.publish(&theirs.0, 2);
+        });
+        let (futex, side) = &*shared;
+        for value in 1..=2 {
+            let points = &mut [Point::peer(&side.wake, &side.asleep)];
+            let ready = || side.reached(value).then_some(());
+            while sleep_once(futex, points, ROUND, ready).unwrap().is_none() {}
         }
         waker.join().unwrap();
     });

@@ -14,7 +14,7 @@ use std::{
 
 use tranship_sync::{
     Asleep, Futex, MAX_WORDS, Point, ROUND, SETTLE, Slept, Waited, Waker, arm, disarm,
-    fence_then_notify, notify, sleep,
+    fence_then_notify, notify, sleep, sleep_once,
 };
 
 /// Returns at once from every wait, and remembers it.
@@ -71,6 +71,18 @@ fn waits_in_rounds() {
         );
         assert_eq!(slept.unwrap(), Slept::Ready(4));
         assert_eq!(*futex.waits.borrow(), [(1, first), (1, ROUND), (1, ROUND)]);
+        assert_eq!(asleep.load(Ordering::Relaxed), 0);
+    }
+}
+
+#[test]
+fn waits_once() {
+    for (looks, waits, result) in [(0, 0, Some(1)), (1, 1, Some(2)), (2, 1, None)] {
+        let (wake, asleep, futex) = (AtomicU32::new(0), AtomicU32::new(0), Record::default());
+        let mut points = [Point::peer(&wake, &asleep)];
+        let slept = sleep_once(&futex, &mut points, ROUND, after(looks));
+        assert_eq!(slept.unwrap(), result);
+        assert_eq!(*futex.waits.borrow(), vec![(1, ROUND); waits]);
         assert_eq!(asleep.load(Ordering::Relaxed), 0);
     }
 }

@@ -227,45 +227,54 @@ impl Receiver {
     /// The next message, waiting as the link's [`Wait`] says, for ever.
     #[inline(always)]
     pub fn recv(&mut self) -> Result<Message, RecvError> {
-        if self.looks_at_lines() {
-            if self.wait != Wait::Sleep {
-                self.spin_a_little();
+        loop {
+            if self.looks_at_lines() {
+                if self.wait != Wait::Sleep {
+                    self.spin_a_little();
+                }
+                if let Some(taken) = self.take_direct() {
+                    // SAFETY: `take_direct` counted a reference for exactly one handle.
+                    let body = Body::Buf(unsafe { taken.into_buf() });
+                    return Ok(Message {
+                        meta: taken.meta,
+                        body,
+                    });
+                }
+                if let Some((meta, inline)) = self.take_inline() {
+                    return Ok(Message {
+                        meta,
+                        body: Body::Inline(inline),
+                    });
+                }
             }
-            if let Some(taken) = self.take_direct() {
-                // SAFETY: `take_direct` counted a reference for exactly one handle.
-                let body = Body::Buf(unsafe { taken.into_buf() });
-                return Ok(Message {
-                    meta: taken.meta,
-                    body,
-                });
-            }
-            if let Some((meta, inline)) = self.take_inline() {
-                return Ok(Message {
-                    meta,
-                    body: Body::Inline(inline),
-                });
+            std::hint::cold_path();
+            if let Some(message) = self.recv_slow(None).map_err(|e| *e)? {
+                return Ok(*message);
             }
         }
-        std::hint::cold_path();
-        self.recv_slow(None).map(|message| *message).map_err(|e| *e)
     }
 
     /// The next message, waiting at most that long.
     pub fn recv_timeout(&mut self, timeout: Duration) -> Result<Message, RecvError> {
         let deadline = Instant::now().checked_add(timeout);
-        self.recv_slow(deadline)
-            .map(|message| *message)
-            .map_err(|e| *e)
+        loop {
+            if let Some(message) = self.recv_slow(deadline).map_err(|e| *e)? {
+                return Ok(*message);
+            }
+        }
     }
 
+    /// The next message the long way, or else a wait, after which the short way may do.
     #[inline(never)]
-    fn recv_slow(&mut self, deadline: Option<Instant>) -> Result<Box<Message>, Box<RecvError>> {
-        loop {
-            if let Some(message) = self.try_recv_slow()? {
-                return Ok(message);
-            }
+    fn recv_slow(
+        &mut self,
+        deadline: Option<Instant>,
+    ) -> Result<Option<Box<Message>>, Box<RecvError>> {
+        let message = self.try_recv_slow()?;
+        if message.is_none() {
             self.wait_ready(deadline)?;
         }
+        Ok(message)
     }
 
     /// Whether the next message is the next line's, and ours to take.

@@ -47,7 +47,7 @@ const BRIEF: Duration = Duration::from_millis(20);
 /// How long to sleep before looking whether manager and peer are still there.
 pub(crate) const LOOK: Duration = Duration::from_millis(250);
 
-/// Sleeps until `ready`, the manager has news, or the deadline; true if there may be something to do.
+/// Sleeps until `ready`, the manager has news, the deadline, or for no reason: the caller looks.
 ///
 /// After a round without either it looks for deaths by itself, for the manager may be away.
 pub(crate) fn sleep_on(
@@ -56,30 +56,30 @@ pub(crate) fn sleep_on(
     deadline: Option<Instant>,
     flowing: bool,
     ready: impl Fn() -> bool,
-) -> bool {
-    let now = Instant::now();
-    let by = |limit: Duration| deadline.map_or(now + limit, |d| d.min(now + limit));
+) {
     let ready = || (ready() || link.domain.has_news()).then_some(());
-    let mut slept = Ok(Slept::TimedOut);
     if flowing {
         // On the link alone: a wait on two words costs the kernel twice as much.
         let kernel = Kernel {
             timed: deadline.is_some() || !link.domain.has_helper(),
         };
-        let mut points = [Point::peer(link.their_wake(), link.own.asleep())];
-        slept = tranship_sync::sleep(&kernel, &mut points, waker, Some(by(BRIEF)), ready);
+        let limit = deadline.map_or(BRIEF, |d| {
+            BRIEF.min(d.saturating_duration_since(Instant::now()))
+        });
+        let mut point = [Point::peer(link.their_wake(), link.own.asleep())];
+        if let Ok(Some(())) = tranship_sync::sleep_once(&kernel, &mut point, limit, ready) {
+            return;
+        }
     }
-    let over = flowing && deadline.is_some_and(|d| d <= now + BRIEF);
-    if !over && !matches!(slept, Ok(Slept::Ready(()))) {
-        let mut points = [
-            Point::peer(link.their_wake(), link.own.asleep()),
-            Point::always(link.domain.wake_word()),
-        ];
-        slept = tranship_sync::sleep(&TIMED, &mut points, waker, Some(by(LOOK)), ready);
-    }
+    let look = Instant::now() + LOOK;
+    let mut points = [
+        Point::peer(link.their_wake(), link.own.asleep()),
+        Point::always(link.domain.wake_word()),
+    ];
+    let until = deadline.map_or(look, |d| d.min(look));
+    let slept = tranship_sync::sleep(&TIMED, &mut points, waker, Some(until), ready);
     if !matches!(slept, Ok(Slept::Ready(()))) {
         link.look_for_death();
         link.domain.turn_quietly();
     }
-    deadline.is_none_or(|d| Instant::now() < d)
 }
