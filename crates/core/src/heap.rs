@@ -97,7 +97,7 @@ impl Heap {
             bytes: bytes.saturating_add(debt),
             least_bytes: least_bytes.saturating_add(debt),
         };
-        let answer = self.domain.call(make, &[], None)?.0;
+        let answer = self.domain.call_if_prompt(make, &[], None)?.0;
         let Event::Admitted { bytes: got, .. } = answer else {
             return Err(DomainError::Protocol(format!(
                 "{answer:?} where memory was asked for"

@@ -1,4 +1,4 @@
-//! The C library's `errno`, for code that C programs call.
+//! The C library's `errno`, for code that C programs call, and numbers in it that have no name in `std`.
 
 /// What it is now.
 pub fn get() -> i32 {
@@ -16,3 +16,7 @@ pub fn set(value: i32) {
 pub const NO_MEMORY: i32 = libc::ENOMEM;
 /// `EINVAL`.
 pub const INVALID: i32 = libc::EINVAL;
+/// `EMFILE`: this process has as many descriptors as it may.
+pub const NO_DESCRIPTORS: i32 = libc::EMFILE;
+/// `ETOOMANYREFS`: too many descriptors of this user are on their way through sockets.
+pub const TOO_MANY_IN_FLIGHT: i32 = libc::ETOOMANYREFS;

@@ -49,10 +49,40 @@ impl DomainCore {
     ) -> Result<(Parcel, u64), DomainError> {
         let started = Instant::now();
         let asked = self.ask(make, fds)?;
-        match self.answer(asked, deadline)? {
-            Some(parcel) => Ok((parcel, asked.era)),
-            None => self.give_up(asked, started),
+        match self.answer(asked, deadline) {
+            Ok(Some(parcel)) => Ok((parcel, asked.era)),
+            Ok(None) => self.give_up(asked, started),
+            Err(error) => {
+                self.forget(asked);
+                Err(error)
+            }
         }
+    }
+
+    /// The same for what can be done without: waits no longer than [`PATIENCE`], and not at all for a manager that somebody
+    /// else waited for so long already and that has said nothing since.
+    ///
+    /// # Errors
+    /// `TimedOut`: an answer that comes after all is undone.
+    pub(crate) fn call_if_prompt(
+        &'static self,
+        make: impl FnMut(Req) -> Request,
+        fds: &[BorrowedFd<'_>],
+        deadline: Option<Instant>,
+    ) -> Result<Parcel, DomainError> {
+        let patience = Instant::now() + PATIENCE;
+        if lock(&self.conn).stalled {
+            self.turn_quietly();
+            if lock(&self.conn).stalled {
+                return Err(DomainError::TimedOut { waited_ms: 0 });
+            }
+        }
+        let deadline = deadline.map_or(patience, |d| d.min(patience));
+        let outcome = self.call(make, fds, Some(deadline));
+        if matches!(outcome, Err(DomainError::TimedOut { .. })) && Instant::now() >= patience {
+            lock(&self.conn).stalled = true;
+        }
+        outcome
     }
 
     /// Sends a request that has an answer.
@@ -73,10 +103,26 @@ impl DomainCore {
         match once() {
             // Perhaps it is back already and nobody has looked.
             Err(DomainError::ManagerAway) => {
-                self.turn()?;
+                self.look_for_manager()?;
                 once()
             }
             asked => asked,
+        }
+    }
+
+    /// Takes the manager's news. One that was found and has still to answer is given [`PATIENCE`].
+    fn look_for_manager(&'static self) -> Result<(), DomainError> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.turn() {
+                Err(DomainError::ManagerAway) if lock(&self.conn).is_greeting() => {}
+                done => return done,
+            }
+            if Instant::now() >= deadline {
+                lock(&self.conn).stalled = true;
+                return Err(DomainError::ManagerAway);
+            }
+            let _ = futex::wait(self.wake_word(), self.wake(), Some(NAP));
         }
     }
 
@@ -122,8 +168,12 @@ impl DomainCore {
     /// Nobody waits for this answer any more.
     pub(crate) fn forget(&self, asked: Asked) {
         let mut conn = lock(&self.conn);
-        if conn.era() == asked.era {
-            conn.forget(asked.req);
+        if conn.era() != asked.era {
+            return;
+        }
+        match conn.take_reply(asked.req) {
+            Some(parcel) => drop(self.undo(&mut conn, parcel)),
+            None => conn.forget(asked.req),
         }
     }
 
@@ -310,6 +360,7 @@ impl DomainCore {
             return self.come_back(&mut conn);
         }
         loop {
+            conn.flush();
             // Ordering: Acquire pairs with the manager's Release of `wake` after the datagram went
             // into our socket: what was announced up to here is found by the loop below.
             let wake = self.wake();
@@ -331,7 +382,12 @@ impl DomainCore {
                         return self.come_back(&mut conn);
                     }
                     Err(error) => {
-                        self.manager_left();
+                        if conn.is_up() {
+                            // It waits until there is room for it: who sleeps until there is news must not find it meanwhile.
+                            self.seen.store(wake, Ordering::Relaxed); // under the lock
+                        } else {
+                            self.manager_left();
+                        }
                         return Err(error);
                     }
                 }

@@ -1,12 +1,14 @@
 //! The manager's socket: sending requests, taking events, remembering replies.
 
+use super::greeting::Greeting;
 use crate::error::DomainError;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use tranship_proto::{
     ChannelId, DomainId, Event, ExportId, MAX_MESSAGE_BYTES, PoolId, Req, Request, StatRecord,
 };
-use tranship_sys::socket;
+use tranship_sys::{errno, socket};
 
 /// An event with its descriptors.
 pub(crate) type Parcel = (Event, Vec<OwnedFd>);
@@ -27,11 +29,21 @@ pub(crate) enum Claim {
     Done,
 }
 
-/// The connection. One thread at a time works with it, and never waits while it does, except for
-/// room in the socket's send buffer.
+/// Requests that may wait for room in the socket. Their number has its bound in what there is to be asked or told about;
+/// this one is for a manager that hangs for days.
+const MAX_OUTGOING: usize = 1 << 16;
+
+/// The connection. One thread at a time works with it, and never waits while it does: a manager that hangs keeps only those
+/// waiting who want something of it.
 pub(crate) struct Conn {
     /// `None` while the manager is away.
     fd: Option<OwnedFd>,
+    /// What the socket had no room for yet, oldest first.
+    outgoing: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
+    /// Of a manager that has not answered yet.
+    pub(super) greeting: Option<Greeting>,
+    /// Somebody waited in vain as long as one may for what can be done without, and nothing has come since.
+    pub(super) stalled: bool,
     /// Nothing can be sent any more; what the manager had sent before is still to be taken.
     broken: bool,
     /// The kernel has reported the break.
@@ -60,6 +72,9 @@ impl Conn {
     pub(crate) fn new(fd: OwnedFd, instance: u64) -> Conn {
         Conn {
             fd: Some(fd),
+            outgoing: VecDeque::new(),
+            greeting: None,
+            stalled: false,
             broken: false,
             reset: false,
             ended: false,
@@ -91,6 +106,8 @@ impl Conn {
             self.era += 1;
         }
         (self.broken, self.reset) = (false, false);
+        self.outgoing.clear();
+        self.greeting = None;
         self.replies.clear();
         self.forgotten.clear();
         self.early.clear();
@@ -116,8 +133,18 @@ impl Conn {
         self.fd = Some(fd);
         self.back_since = Some(std::time::Instant::now());
         self.ended = false;
-        (self.broken, self.reset) = (false, false);
+        (self.broken, self.reset, self.stalled) = (false, false, false);
         self.instance = instance;
+    }
+
+    /// Nothing more is to come or to go; what has come is still to be taken.
+    pub(crate) fn hang_up(&mut self) {
+        if let Some(fd) = &self.fd {
+            // Fails if the other end did the same.
+            let _ = socket::shutdown(fd);
+        }
+        self.broken = true;
+        self.outgoing.clear();
     }
 
     pub(crate) fn next_req(&mut self) -> Req {
@@ -125,7 +152,7 @@ impl Conn {
         Req(self.next_req)
     }
 
-    /// Sends one request. A broken connection is "away", not an error of the caller.
+    /// Sends one request, or keeps it until there is room. A broken connection is "away", not an error of the caller.
     pub(crate) fn send(
         &mut self,
         request: &Request,
@@ -136,23 +163,69 @@ impl Conn {
             return Err(DomainError::ManagerAway);
         };
         let bytes = tranship_proto::encode(request);
-        match socket::sendmsg(fd.as_fd(), &bytes, fds, false) {
-            Ok(_) => Ok(()),
-            Err(error) => {
-                tracing::debug!(%error, "the manager's socket broke");
-                // What it said before it went is still to be heard: a roster that lacks it would be wrong.
-                self.broken = true;
+        if self.outgoing.is_empty() {
+            match socket::sendmsg(fd.as_fd(), &bytes, fds, true) {
+                Ok(()) => return Ok(()),
+                Err(error) if has_no_room(&error) => {}
+                Err(error) => return Err(self.broke(&error)),
+            }
+        }
+        let fds = fds.iter().map(BorrowedFd::try_clone_to_owned);
+        match fds.collect::<io::Result<Vec<_>>>() {
+            Ok(fds) if self.outgoing.len() < MAX_OUTGOING => {
+                self.outgoing.push_back((bytes, fds));
+                Ok(())
+            }
+            // Left out it may not be: the next connection begins with all that there is.
+            _ => {
+                tracing::warn!("no room to keep what the manager does not read");
+                self.hang_up();
                 Err(DomainError::ManagerAway)
             }
         }
     }
 
-    /// The next event, without waiting. `Err(ManagerAway)` when the connection ended.
+    /// Sends what waits for room, as far as there is some.
+    pub(crate) fn flush(&mut self) {
+        while let (Some(fd), Some((bytes, fds))) = (&self.fd, self.outgoing.front()) {
+            let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+            match socket::sendmsg(fd.as_fd(), bytes, &fds, true) {
+                Ok(()) => drop(self.outgoing.pop_front()),
+                Err(error) if has_no_room(&error) => return,
+                Err(error) => drop(self.broke(&error)),
+            }
+        }
+    }
+
+    /// The same, waiting for room at most that long.
+    pub(crate) fn flush_for(&mut self, limit: std::time::Duration) {
+        let deadline = std::time::Instant::now() + limit;
+        self.flush();
+        while let (Some(fd), false) = (&self.fd, self.outgoing.is_empty()) {
+            let left = deadline.saturating_duration_since(std::time::Instant::now());
+            if left.is_zero() || tranship_sys::epoll::wait_writable(fd, Some(left)).is_err() {
+                return;
+            }
+            self.flush();
+        }
+    }
+
+    fn broke(&mut self, error: &io::Error) -> DomainError {
+        tracing::debug!(%error, "the manager's socket broke");
+        // What it said before it went is still to be heard: a roster that lacks it would be wrong.
+        self.broken = true;
+        self.outgoing.clear();
+        DomainError::ManagerAway
+    }
+
+    /// The next event, without waiting. `Err(ManagerAway)` when the connection ended; `Err(System)` when this process has no
+    /// room for its descriptors: it comes when there is.
     pub(crate) fn receive(&mut self) -> Result<Option<Parcel>, DomainError> {
         let Some(fd) = &self.fd else {
             return Err(DomainError::ManagerAway);
         };
-        let received = match socket::recvmsg(fd.as_fd(), &mut self.buffer, true) {
+        // Whole or not at all: who lost one part of the roster would have to forget the rest.
+        let received = match socket::recvmsg_whole(fd.as_fd(), &mut self.buffer) {
             Ok(received) => received,
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(None),
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => return Ok(None),
@@ -161,17 +234,22 @@ impl Conn {
                 (self.broken, self.reset) = (true, true);
                 return self.receive();
             }
+            Err(source) if source.raw_os_error() == Some(errno::NO_DESCRIPTORS) => {
+                let call = "recvmsg of the manager's descriptors";
+                return Err(DomainError::System { call, source });
+            }
             Err(_) => {
                 self.down();
                 return Err(DomainError::ManagerAway);
             }
         };
+        self.stalled = false;
         if received.bytes == 0 {
             self.down();
             self.ended = true;
             return Err(DomainError::ManagerAway);
         }
-        let complaint = if received.ctrunc || received.truncated {
+        let complaint = if received.truncated {
             Some("a truncated message".to_string())
         } else {
             match tranship_proto::decode::<Event>(&self.buffer[..received.bytes]) {
@@ -188,6 +266,11 @@ impl Conn {
         };
         self.down();
         Err(DomainError::Protocol(complaint.unwrap_or_default()))
+    }
+
+    /// Whether a manager was found that has not answered yet, and may soon.
+    pub(crate) fn is_greeting(&self) -> bool {
+        self.greeting.is_some() && !self.stalled
     }
 
     /// Keeps a reply for the thread that waits for it. True if nobody does any more; the reply is
@@ -260,4 +343,10 @@ impl Conn {
             self.forgotten.push(req);
         }
     }
+}
+
+/// Later there may be: the other end has not read yet what is in the socket, or on its way to others (unix(7): ETOOMANYREFS).
+fn has_no_room(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock
+        || error.raw_os_error() == Some(errno::TOO_MANY_IN_FLIGHT)
 }

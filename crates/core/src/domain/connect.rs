@@ -1,9 +1,10 @@
 //! Joining a manager: find one, start one if there is none, say hello.
 
 use super::conn::Conn;
+use super::greeting::{Greeting, PATIENCE};
 use super::{Domain, DomainCore};
 use crate::error::DomainError;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -11,13 +12,9 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32};
 use std::time::{Duration, Instant};
 use tranship_manager::paths::Places;
 use tranship_manager::{Config, Embedded};
-use tranship_proto::{DomainId, Event, PROTOCOL_VERSION, Request};
-use tranship_region::layout::BoardRo;
 use tranship_sys::fork::ForkGuard;
 use tranship_sys::{process, socket};
 
-/// How long an answer to `Hello` may take before the manager counts as hung.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// Library descriptors live above what programs that use select() can bear.
 pub(crate) const FD_FLOOR: i32 = 1024;
 
@@ -148,7 +145,7 @@ impl DomainBuilder {
     fn join(self, fd: OwnedFd, embedded: Option<Embedded>) -> Result<Domain, DomainError> {
         let name = self.name.clone().unwrap_or_else(program_name);
         let fd = self.lift(fd);
-        let (fd, welcome) = hello(fd, &name, None)?;
+        let (fd, welcome) = Greeting::say(fd, &name, None)?.wait()?;
         let poller =
             tranship_sys::epoll::Epoll::new().map_err(DomainError::system("epoll_create"))?;
         let core: &'static DomainCore = Box::leak(Box::new(DomainCore {
@@ -186,80 +183,6 @@ impl DomainBuilder {
             process::dup_above(fd, FD_FLOOR)
         } else {
             fd
-        }
-    }
-}
-
-/// The manager's answer to `Hello`.
-pub(super) struct Welcome {
-    pub(super) domain: DomainId,
-    pub(super) resumed: bool,
-    pub(super) instance: u64,
-    pub(super) board: BoardRo,
-}
-
-/// Says hello on a fresh connection and waits for the answer.
-pub(super) fn hello(
-    fd: OwnedFd,
-    name: &str,
-    resume: Option<DomainId>,
-) -> Result<(OwnedFd, Welcome), DomainError> {
-    let dumpable = process::is_dumpable().unwrap_or(true);
-    let name: String = name.chars().filter(|c| !c.is_control()).take(16).collect();
-    let request = Request::Hello {
-        version: PROTOCOL_VERSION,
-        name,
-        resume,
-        dumpable,
-    };
-    socket::sendmsg(fd.as_fd(), &tranship_proto::encode(&request), &[], false)
-        .map_err(DomainError::system("sendmsg to the manager"))?;
-    let mut conn = Conn::new(fd, 0);
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        match conn.receive()? {
-            Some((
-                Event::Welcome {
-                    domain,
-                    instance,
-                    resumed,
-                    board_entries,
-                    ..
-                },
-                fds,
-            )) => {
-                let board = fds
-                    .first()
-                    .ok_or_else(|| DomainError::Protocol("a welcome without a board".into()))?;
-                let board = BoardRo::open(board, board_entries, instance)?;
-                let fd = conn.into_fd().ok_or(DomainError::ManagerAway)?;
-                return Ok((
-                    fd,
-                    Welcome {
-                        domain,
-                        resumed,
-                        instance,
-                        board,
-                    },
-                ));
-            }
-            Some((Event::Expelled { refusal }, _)) => return Err(refusal.into()),
-            Some(_) => {
-                return Err(DomainError::Protocol(
-                    "something else than a welcome".into(),
-                ));
-            }
-            None => {
-                let left = deadline.saturating_duration_since(Instant::now());
-                if left.is_zero() {
-                    return Err(DomainError::TimedOut {
-                        waited_ms: super::millis(PATIENCE),
-                    });
-                }
-                if let Some(fd) = conn.fd() {
-                    let _ = tranship_sys::epoll::wait_readable(fd, Some(left));
-                }
-            }
         }
     }
 }

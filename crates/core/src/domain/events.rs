@@ -1,6 +1,6 @@
 //! What each event of the manager does to the domain's state. Runs under the socket's lock.
 
-use super::conn::{Claim, Conn};
+use super::conn::{Claim, Conn, Parcel};
 use super::{Chore, DomainCore, lock};
 use crate::error::DomainError;
 use crate::link::Gone;
@@ -165,8 +165,8 @@ impl DomainCore {
             }
             Event::Expelled { refusal } => {
                 tracing::warn!(%refusal, "expelled by the manager");
-
-                conn.down();
+                // Read to its end like any other, for then the roster is whole.
+                conn.hang_up();
             }
             Event::Stat { req, record } => conn.keep_record(req, record),
             Event::Welcome { .. } => return Err(DomainError::Protocol("a second welcome".into())),
@@ -204,13 +204,23 @@ impl DomainCore {
         if !conn.keep_reply(req, (event, fds)) {
             return Ok(());
         }
-        // The thread that asked has given up. A channel that opened after all is closed again.
-        if let Some((Event::Opened { channel, .. } | Event::Accepted { channel, .. }, _)) =
-            conn.take_reply(req)
-        {
-            conn.send(&Request::CloseChannel { channel }, &[])?;
+        match conn.take_reply(req) {
+            Some(parcel) => self.undo(conn, parcel),
+            None => Ok(()),
         }
-        Ok(())
+    }
+
+    /// The thread that asked has given up: what the manager did for it is undone.
+    pub(super) fn undo(&self, conn: &mut Conn, (event, _): Parcel) -> Result<(), DomainError> {
+        let request = match event {
+            Event::Opened { channel, .. } | Event::Accepted { channel, .. } => {
+                Request::CloseChannel { channel }
+            }
+            Event::Granted { pool, chunks, .. } => Request::Ungrant { pool, chunks },
+            Event::Admitted { heap, bytes, .. } => Request::GiveBack { heap, bytes },
+            _ => return Ok(()),
+        };
+        conn.send(&request, &[])
     }
 
     /// The answer to something that we claimed.
@@ -371,7 +381,8 @@ impl DomainCore {
         let refs = if known && !fresh {
             None
         } else {
-            Some(foreign.refs_fd()?)
+            let fd = foreign.refs_fd().try_clone();
+            Some(fd.map_err(DomainError::system("fcntl"))?)
         };
         if fresh {
             lock(&self.foreign).insert(shape.pool, foreign);

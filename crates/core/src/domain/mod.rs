@@ -4,6 +4,7 @@ mod call;
 mod conn;
 mod connect;
 mod events;
+mod greeting;
 mod helper;
 mod resume;
 mod shell;

@@ -4,11 +4,12 @@
 //! answers to claims (a channel's comes only once its other end has claimed it too): they are events like others.
 
 use super::conn::{Claim, Conn};
-use super::connect::{FD_FLOOR, hello};
+use super::connect::FD_FLOOR;
+use super::greeting::{Greeting, Welcome};
 use super::{DomainCore, lock};
 use crate::error::DomainError;
 use crate::link::Gone;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tranship_manager::paths::Places;
@@ -17,6 +18,8 @@ use tranship_sys::{crash, process, socket};
 
 /// Between two attempts to reach a manager that is away.
 const PAUSE: Duration = Duration::from_millis(50);
+/// How long the answer to a hello is waited for on the spot.
+const AT_ONCE: Duration = Duration::from_millis(20);
 /// Entries in one message.
 const PIECE: usize = 700;
 
@@ -30,11 +33,34 @@ impl DomainCore {
         self.unwatched.store(true, Ordering::Relaxed); // only a hint where to look
     }
 
-    /// Tries to reach a manager; a failed attempt is `ManagerAway`, and the next follows after a pause.
+    /// Tries to reach a manager; a failed attempt, or an answer that is still to come, is `ManagerAway`, and the next try
+    /// follows after a pause. Waits for no longer than a manager that is well takes.
     pub(super) fn rejoin(&'static self, conn: &mut Conn) -> Result<(), DomainError> {
         if self.is_closed() {
             return Ok(());
         }
+        let mut greeting = match conn.greeting.take() {
+            Some(greeting) => greeting,
+            None => self.greet(conn)?,
+        };
+        match greeting.look() {
+            Ok(Some(welcome)) => {
+                let (fd, welcome) = greeting.into_fd(welcome)?;
+                self.welcomed(conn, fd, welcome)
+            }
+            Ok(None) => {
+                conn.greeting = Some(greeting);
+                Err(DomainError::ManagerAway)
+            }
+            Err(error) => {
+                tracing::debug!(%error, "the manager did not welcome us");
+                Err(DomainError::ManagerAway)
+            }
+        }
+    }
+
+    /// Finds a manager and says hello.
+    fn greet(&'static self, conn: &mut Conn) -> Result<Greeting, DomainError> {
         let now = Instant::now();
         if conn
             .last_attempt
@@ -53,7 +79,7 @@ impl DomainCore {
         };
         let Some(fd) = candidates
             .iter()
-            .find_map(|path| socket::connect(path).ok())
+            .find_map(|path| socket::connect_now(path).ok())
         else {
             return Err(DomainError::ManagerAway);
         };
@@ -63,10 +89,23 @@ impl DomainCore {
             fd
         };
         crash::point("resume.before_hello");
-        let (fd, welcome) = hello(fd, &self.name, Some(self.id())).map_err(|error| {
-            tracing::debug!(%error, "the manager did not welcome us");
+        let greeting = Greeting::say(fd, &self.name, Some(self.id())).map_err(|error| {
+            tracing::debug!(%error, "a manager that cannot be greeted");
             DomainError::ManagerAway
         })?;
+        if let Some(fd) = greeting.fd() {
+            self.poll_manager(fd);
+        }
+        greeting.pause(AT_ONCE);
+        Ok(greeting)
+    }
+
+    fn welcomed(
+        &'static self,
+        conn: &mut Conn,
+        fd: OwnedFd,
+        welcome: Welcome,
+    ) -> Result<(), DomainError> {
         if !welcome.resumed {
             // Another process got our id meanwhile. What we have lives on by its mappings, but a new manager
             // cannot know it by its old names.
@@ -83,8 +122,12 @@ impl DomainCore {
         self.set_board(welcome.board);
         self.seen.store(0, std::sync::atomic::Ordering::Relaxed);
         conn.up(fd, welcome.instance);
-        self.poll_again(conn);
-        self.claim_all(conn)
+        let claimed = self.claim_all(conn);
+        if claimed.is_err() && conn.is_up() {
+            // What is not claimed counts as given up: all of it is claimed again by the next connection.
+            conn.hang_up();
+        }
+        claimed
     }
 
     fn claim_all(&'static self, conn: &mut Conn) -> Result<(), DomainError> {
@@ -158,7 +201,7 @@ impl DomainCore {
         for pool in &foreign {
             pool.set_spoken_of(false);
             self.unwatched.store(true, Ordering::Relaxed);
-            let fd = pool.refs_fd()?;
+            let fd = pool.refs_fd();
             let (id, slots) = (pool.shape.pool, pool.shape.slots);
             let mapped = pool.mapped();
             let mut rest = mapped.as_slice();
@@ -221,8 +264,13 @@ impl DomainCore {
         fds: &[BorrowedFd<'_>],
         make: impl FnOnce(Req) -> Request,
     ) -> Result<(), DomainError> {
-        while let Some((event, fds)) = conn.receive()? {
-            self.handle(conn, event, fds)?;
+        loop {
+            match conn.receive() {
+                Ok(Some((event, fds))) => self.handle(conn, event, fds)?,
+                // No room for its descriptors: `turn` takes it later.
+                Ok(None) | Err(DomainError::System { .. }) => break,
+                Err(error) => return Err(error),
+            }
         }
         let req = conn.next_req();
         conn.expect_claim(req, claim);

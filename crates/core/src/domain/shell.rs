@@ -10,8 +10,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use tranship_proto::{DomainId, Request, Role, StatRecord};
 use tranship_sys::epoll::Interest;
+
+/// How long a goodbye may wait for a manager that does not read. Without it the process's end is one.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// A protection domain: this process's membership with a manager. Clone it freely; threads may share it.
 ///
@@ -220,6 +224,7 @@ impl DomainCore {
         self.closed.store(true, Ordering::Release);
         let mut conn = lock(&self.conn);
         let _ = conn.send(&Request::Goodbye, &[]);
+        conn.flush_for(FAREWELL);
         if let Some(fd) = conn.fd() {
             let _ = self.poller.remove(fd);
         }
@@ -240,11 +245,9 @@ impl DomainCore {
         }
     }
 
-    pub(super) fn poll_again(&self, conn: &super::conn::Conn) {
+    pub(super) fn poll_manager(&self, fd: BorrowedFd<'_>) {
         // The old socket left the set when it was closed.
-        if let Some(fd) = conn.fd() {
-            let _ = self.poller.add(fd, 0, Interest::Read);
-        }
+        let _ = self.poller.add(fd, 0, Interest::Read);
     }
 
     pub(crate) fn poll_also(&self, fd: &OwnedFd) -> Result<(), DomainError> {

@@ -679,7 +679,7 @@ impl Receiver {
                 domain.turn()
             } else {
                 domain
-                    .call(|req| Request::Resync { req, pool }, &[], None)
+                    .call_if_prompt(|req| Request::Resync { req, pool }, &[], None)
                     .map(|_| ())
             };
             match asked {

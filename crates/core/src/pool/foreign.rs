@@ -88,10 +88,8 @@ impl ForeignPool {
         tranship_sys::pidfd::is_dead(&self.process).unwrap_or(false)
     }
 
-    pub(crate) fn refs_fd(&self) -> Result<OwnedFd, DomainError> {
-        self.refs_fd
-            .try_clone()
-            .map_err(DomainError::system("fcntl"))
+    pub(crate) fn refs_fd(&self) -> &OwnedFd {
+        &self.refs_fd
     }
 
     /// Maps a chunk that the manager passed on, after checking it.

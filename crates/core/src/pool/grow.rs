@@ -4,7 +4,9 @@ use super::own::{OwnPool, Resizing};
 use crate::domain::lock;
 use crate::error::DomainError;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 use tranship_proto::{Event, RefusalCode, Request};
 use tranship_sys::crash;
 
@@ -20,8 +22,9 @@ pub(super) enum Growth {
 }
 
 impl OwnPool {
-    /// Makes chunks until a run of that many pages fits.
-    pub(super) fn grow_for(&self, pages: u32) -> Growth {
+    /// Makes chunks until a run of that many pages fits. A manager that does not answer is waited for until the deadline,
+    /// and never for long.
+    pub(super) fn grow_for(&self, pages: u32, deadline: Option<Instant>) -> Growth {
         let mut resizing = lock(&self.resizing);
         let plan = lock(&self.store).runs.plan_growth(pages);
         let plan = match plan {
@@ -31,14 +34,14 @@ impl OwnPool {
         };
         let want = u32::try_from(plan.len()).unwrap_or(u32::MAX);
         let pool = self.id;
-        let granted = match self.domain.call(
+        let granted = match self.domain.call_if_prompt(
             |req| Request::Grant {
                 req,
                 pool,
                 chunks: want,
             },
             &[],
-            None,
+            deadline,
         ) {
             Ok((Event::Granted { chunks, .. }, _)) => chunks.min(want),
             Ok(_) => 0,
@@ -72,7 +75,10 @@ impl OwnPool {
                     },
                     &[],
                 );
-                return if matches!(error, DomainError::ManagerAway) {
+                return if matches!(
+                    error,
+                    DomainError::ManagerAway | DomainError::TimedOut { .. }
+                ) {
                     Growth::Away
                 } else {
                     Growth::Exhausted
@@ -99,9 +105,9 @@ impl OwnPool {
         resizing.next_serial = serial.wrapping_add(1).max(1);
         let pool = self.id;
         // On record before it is shown: whoever rejoins a manager in between claims it, and is corrected below.
-        let kept = fd.try_clone().map_err(DomainError::system("fcntl"))?;
-        lock(&self.chunk_fds).insert(index, (serial, kept));
-        let shown = self.domain.call(
+        let fd = Arc::new(fd);
+        lock(&self.chunk_fds).insert(index, (serial, fd.clone()));
+        let shown = self.domain.call_if_prompt(
             |req| Request::ShowChunk {
                 req,
                 pool,

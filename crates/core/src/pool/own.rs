@@ -44,7 +44,7 @@ pub(crate) struct OwnPool {
     pub(super) window: Window,
     pub(super) chunk_shift: u32,
     /// What a new manager is shown: serial and descriptor by window index. Held for moments only.
-    pub(super) chunk_fds: Mutex<HashMap<u32, (u32, OwnedFd)>>,
+    pub(super) chunk_fds: Mutex<HashMap<u32, (u32, Arc<OwnedFd>)>>,
     /// Serial of the chunk at each window index; 0: none.
     pub(super) serials: Box<[AtomicU32]>,
     pub(super) table_fd: OwnedFd,
@@ -283,13 +283,12 @@ impl OwnPool {
         gc.alone = false;
         self.board_entry.store(entry, Ordering::Release);
     }
-    /// The chunks present: index, serial, a copy of the descriptor.
-    pub(crate) fn chunks(&self) -> Vec<(u32, u32, OwnedFd)> {
+    /// The chunks present: index, serial, descriptor.
+    pub(crate) fn chunks(&self) -> Vec<(u32, u32, Arc<OwnedFd>)> {
         let fds = lock(&self.chunk_fds);
-        let copies = fds
-            .iter()
-            .filter_map(|(index, (serial, fd))| Some((*index, *serial, fd.try_clone().ok()?)));
-        copies.collect()
+        let all = fds.iter();
+        all.map(|(index, (serial, fd))| (*index, *serial, fd.clone()))
+            .collect()
     }
     pub(crate) fn slot_count(&self) -> u32 {
         u32::try_from(self.slots.len()).unwrap_or(u32::MAX)

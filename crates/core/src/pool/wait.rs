@@ -75,6 +75,15 @@ pub(crate) enum Patience {
     Forever,
 }
 
+impl Patience {
+    fn deadline(self) -> Option<Instant> {
+        match self {
+            Patience::Until(deadline) => Some(deadline),
+            Patience::None | Patience::Forever => None,
+        }
+    }
+}
+
 impl OwnPool {
     /// A buffer, the long way: collection, growth, reclaiming from other classes, waiting.
     #[inline(never)]
@@ -101,7 +110,7 @@ impl OwnPool {
         }
         self.domain.catch_up();
         if self.waiters.count() == 0
-            && let Some(buf) = self.attempt(len)
+            && let Some(buf) = self.attempt(len, patience.deadline())
         {
             return Ok(buf);
         }
@@ -152,12 +161,12 @@ impl OwnPool {
     }
 
     /// Everything short of waiting.
-    fn attempt(&self, len: usize) -> Option<CbufMut> {
+    fn attempt(&self, len: usize, deadline: Option<Instant>) -> Option<CbufMut> {
         if let Some(buf) = self.take(len) {
             return Some(buf);
         }
         let pages = self.pages_for(len);
-        let growth = self.grow_for(pages);
+        let growth = self.grow_for(pages, deadline);
         if growth == Growth::More
             && let Some(buf) = self.take(len)
         {
@@ -179,7 +188,7 @@ impl OwnPool {
         }
         self.take(len).or_else(|| {
             // Reclaiming may have freed whole chunks elsewhere in the window, but not one long enough hole.
-            if self.grow_for(pages) == Growth::More {
+            if self.grow_for(pages, deadline) == Growth::More {
                 self.take(len)
             } else {
                 None
@@ -241,7 +250,7 @@ impl OwnPool {
                     quota_bytes,
                 });
             }
-            if let Some(buf) = self.attempt(len) {
+            if let Some(buf) = self.attempt(len, patience.deadline()) {
                 return Ok(buf);
             }
             if left.is_zero() {

@@ -2,7 +2,7 @@
 
 use super::{Control, Creds, FDS_SPACE, space};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// One message.
 #[derive(Debug)]
@@ -29,6 +29,28 @@ const CONTROL: usize = FDS_SPACE + space(size_of::<libc::ucred>()) + space(size_
 /// An end that is closed with messages unread gives its peer one `ECONNRESET`, ahead of what that peer still has
 /// to read; it is passed over here, so nothing that was sent is lost, and the end shows as 0 bytes.
 pub fn recvmsg(fd: impl AsFd, buf: &mut [u8], dontwait: bool) -> io::Result<Received> {
+    let flags = if dontwait { libc::MSG_DONTWAIT } else { 0 };
+    receive(fd.as_fd(), buf, flags)
+}
+
+/// As [`recvmsg`] without waiting, but a message comes whole or not at all: one with descriptors for which this process has
+/// no room (or more than [`MAX_FDS`](super::MAX_FDS)) stays where it is. One thread at a time.
+///
+/// # Errors
+/// `EMFILE` when there was no room, as open(2) has it.
+pub fn recvmsg_whole(fd: impl AsFd, buf: &mut [u8]) -> io::Result<Received> {
+    // The kernel makes the descriptors anew at each look (unix(7): MSG_PEEK).
+    let received = receive(fd.as_fd(), buf, libc::MSG_DONTWAIT | libc::MSG_PEEK)?;
+    if received.ctrunc {
+        return Err(io::Error::from_raw_os_error(libc::EMFILE));
+    }
+    if received.bytes > 0 {
+        rustix::net::recv(fd.as_fd(), &mut [0u8; 0], rustix::net::RecvFlags::DONTWAIT)?;
+    }
+    Ok(received)
+}
+
+fn receive(fd: BorrowedFd<'_>, buf: &mut [u8], flags: i32) -> io::Result<Received> {
     let mut control = Control([0u8; CONTROL]);
     let mut iov = libc::iovec {
         iov_base: buf.as_mut_ptr().cast(),
@@ -38,13 +60,13 @@ pub fn recvmsg(fd: impl AsFd, buf: &mut [u8], dontwait: bool) -> io::Result<Rece
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = &raw mut iov;
     message.msg_iovlen = 1;
-    let flags = libc::MSG_CMSG_CLOEXEC | if dontwait { libc::MSG_DONTWAIT } else { 0 };
+    let flags = flags | libc::MSG_CMSG_CLOEXEC;
     let mut was_reset = false;
     let bytes = loop {
         message.msg_control = control.0.as_mut_ptr().cast();
         message.msg_controllen = CONTROL;
         // SAFETY: the kernel writes into `buf` and `control` only, within the lengths given.
-        let got = unsafe { libc::recvmsg(fd.as_fd().as_raw_fd(), &raw mut message, flags) };
+        let got = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut message, flags) };
         if let Ok(bytes) = usize::try_from(got) {
             break bytes;
         }

@@ -54,6 +54,46 @@ fn too_long_and_too_many_are_said_and_nothing_leaks() {
     assert_eq!(status, 0);
 }
 
+#[test]
+fn a_message_comes_whole_or_stays() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    // In a child, for the limit is the process's.
+    let status = crate::process::tests::in_child(|| {
+        let (a, b) = pair().expect("pair");
+        let limit = getrlimit(Resource::Nofile);
+        sendmsg(&a, b"two", &[a.as_fd(), b.as_fd()], false).expect("send");
+        sendmsg(&a, b"none", &[], false).expect("send");
+        let (before, mut buf) = (open_fds(), [0; 10]);
+        for room in [0, 1] {
+            // Numbers are given from the lowest, and all below this one are taken.
+            let low = Rlimit {
+                current: Some(u64::try_from(lowest_free()).expect("a number") + room),
+                maximum: limit.maximum,
+            };
+            setrlimit(Resource::Nofile, low).expect("setrlimit");
+            let error = recvmsg_whole(&b, &mut buf).expect_err("no room");
+            assert_eq!(error.raw_os_error(), Some(crate::errno::NO_DESCRIPTORS));
+            setrlimit(Resource::Nofile, limit).expect("setrlimit");
+            assert_eq!(open_fds(), before);
+        }
+        let got = recvmsg_whole(&b, &mut buf).expect("room");
+        assert_eq!((&buf[..got.bytes], got.fds.len()), (&b"two"[..], 2));
+        drop(got);
+        let got = recvmsg_whole(&b, &mut buf).expect("the next");
+        assert_eq!((&buf[..got.bytes], got.fds.len()), (&b"none"[..], 0));
+        let error = recvmsg_whole(&b, &mut buf).expect_err("nothing");
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        drop(a);
+        assert_eq!(recvmsg_whole(&b, &mut buf).expect("the end").bytes, 0);
+        0
+    });
+    assert_eq!(status, 0);
+}
+
+fn lowest_free() -> RawFd {
+    eventfd::create().expect("eventfd").as_raw_fd()
+}
+
 /// What a stranger may send: more descriptors than we do.
 fn send_many(fd: &OwnedFd, n: usize) {
     let fds = vec![fd.as_raw_fd(); n];

@@ -1,0 +1,113 @@
+//! Hello, and the manager's answer, which a manager that hangs never gives.
+
+use super::conn::Conn;
+use crate::error::DomainError;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+use tranship_proto::{DomainId, Event, PROTOCOL_VERSION, Request};
+use tranship_region::layout::BoardRo;
+use tranship_sys::{epoll, process, socket};
+
+/// How long the answer may take before the manager counts as hung.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A connection on which hello was said.
+pub(super) struct Greeting {
+    conn: Box<Conn>,
+    deadline: Instant,
+}
+
+/// The manager's answer to `Hello`.
+pub(super) struct Welcome {
+    pub(super) domain: DomainId,
+    pub(super) resumed: bool,
+    pub(super) instance: u64,
+    pub(super) board: BoardRo,
+}
+
+impl Greeting {
+    /// Says hello on a fresh connection.
+    pub(super) fn say(
+        fd: OwnedFd,
+        name: &str,
+        resume: Option<DomainId>,
+    ) -> Result<Greeting, DomainError> {
+        let dumpable = process::is_dumpable().unwrap_or(true);
+        let name: String = name.chars().filter(|c| !c.is_control()).take(16).collect();
+        let request = Request::Hello {
+            version: PROTOCOL_VERSION,
+            name,
+            resume,
+            dumpable,
+        };
+        socket::sendmsg(fd.as_fd(), &tranship_proto::encode(&request), &[], true)
+            .map_err(DomainError::system("sendmsg to the manager"))?;
+        Ok(Greeting {
+            conn: Box::new(Conn::new(fd, 0)),
+            deadline: Instant::now() + PATIENCE,
+        })
+    }
+
+    /// Waits for the answer.
+    pub(super) fn wait(mut self) -> Result<(OwnedFd, Welcome), DomainError> {
+        loop {
+            if let Some(welcome) = self.look()? {
+                return self.into_fd(welcome);
+            }
+            self.pause(PATIENCE);
+        }
+    }
+
+    /// Waits for the answer, or anything else, at most that long.
+    pub(super) fn pause(&self, limit: Duration) {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if let Some(fd) = self.fd() {
+            let _ = epoll::wait_readable(fd, Some(left.min(limit)));
+        }
+    }
+
+    /// The answer, if it has come; an error when none will, or none in time.
+    pub(super) fn look(&mut self) -> Result<Option<Welcome>, DomainError> {
+        match self.conn.receive()? {
+            Some((
+                Event::Welcome {
+                    domain,
+                    instance,
+                    resumed,
+                    board_entries,
+                    ..
+                },
+                fds,
+            )) => {
+                let board = fds
+                    .first()
+                    .ok_or_else(|| DomainError::Protocol("a welcome without a board".into()))?;
+                let board = BoardRo::open(board, board_entries, instance)?;
+                Ok(Some(Welcome {
+                    domain,
+                    resumed,
+                    instance,
+                    board,
+                }))
+            }
+            Some((Event::Expelled { refusal }, _)) => Err(refusal.into()),
+            Some(_) => Err(DomainError::Protocol(
+                "something else than a welcome".into(),
+            )),
+            None if Instant::now() >= self.deadline => Err(DomainError::TimedOut {
+                waited_ms: super::millis(PATIENCE),
+            }),
+            None => Ok(None),
+        }
+    }
+
+    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.conn.fd()
+    }
+
+    /// The connection that goes on with this answer.
+    pub(super) fn into_fd(self, welcome: Welcome) -> Result<(OwnedFd, Welcome), DomainError> {
+        let fd = self.conn.into_fd().ok_or(DomainError::ManagerAway)?;
+        Ok((fd, welcome))
+    }
+}

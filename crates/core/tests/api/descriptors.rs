@@ -1,0 +1,174 @@
+//! A process that has as many descriptors as it may when the manager sends it some.
+
+use crate::kit::*;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tranship_core::{Code, Domain, DomainError};
+use tranship_manager::{Config, Embedded, Forward};
+use tranship_testkit::{Control, child};
+
+const BUFFER: usize = 16 * KIB;
+
+/// Does something with room for so many more descriptors.
+fn with_room_for<T>(descriptors: u64, what: impl FnOnce() -> T) -> T {
+    let before = getrlimit(Resource::Nofile);
+    // The kernel gives the lowest numbers that are free, all below this one when those here are taken.
+    let plugs: Vec<_> = (0..descriptors)
+        .map(|_| std::fs::File::open("/dev/null").expect("/dev/null"))
+        .collect();
+    let open = std::fs::read_dir("/proc/self/fd").expect("/proc").count() as u64;
+    let mut low: Vec<_> = Vec::new();
+    // Fills the holes below the limit.
+    let limit = Rlimit {
+        current: Some(open + 64),
+        maximum: before.maximum,
+    };
+    setrlimit(Resource::Nofile, limit).expect("setrlimit");
+    while let Ok(file) = std::fs::File::open("/dev/null") {
+        low.push(file);
+    }
+    drop(plugs);
+    let done = what();
+    drop(low);
+    setrlimit(Resource::Nofile, before).expect("setrlimit");
+    done
+}
+
+fn bare(path: &std::path::Path, name: &str) -> Domain {
+    let builder = Domain::builder().name(name).socket(path);
+    builder.connect().expect("connect")
+}
+
+child!(
+    /// A writer, one that forwards and a reader, of whom the manager tells the writer when it has no room for the reader's
+    /// counters; and then the manager dies. In a process of its own, for its limit is the process's.
+    fn scene(ctl: Control) {
+        let room: u64 = ctl.recv().unwrap().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("m.sock");
+        let config = Config {
+            forward: Forward::Readers,
+            ..Config::default()
+        };
+        let manager = Embedded::start(config.clone(), Some(&path)).unwrap();
+        let writer = bare(&path, "writer");
+        let forwarder = bare(&path, "forwarder");
+        let reader = bare(&path, "reader");
+        let pool = pool(&writer, 1);
+        let (mut first, mut inward) = link(&writer, &forwarder, "x");
+        let (mut outward, mut last) = link(&forwarder, &reader, "y");
+        let got = std::thread::scope(|s| {
+            let sent = s.spawn(|| first.send(filled(&pool, BUFFER, 1)).unwrap());
+            let got = buf(inward.recv().unwrap());
+            sent.join().unwrap();
+            got
+        });
+        // The writer looks the other way from here on, so what concerns it stays in its socket.
+        let held = std::thread::scope(|s| {
+            s.spawn(|| outward.send(got).unwrap());
+            buf(last.recv().unwrap())
+        });
+        drop(manager);
+        with_room_for(room, || {
+            let error = writer.turn().unwrap_err();
+            let DomainError::System { source, .. } = &error else {
+                panic!("{error}");
+            };
+            assert_eq!(source.raw_os_error(), Some(libc::EMFILE));
+            assert_eq!(error.code(), Code::System);
+        });
+        let all_but_the_held = || {
+            let mut all: Vec<_> = std::iter::from_fn(|| pool.try_alloc(BUFFER).ok()).collect();
+            all.iter_mut().for_each(|buf| buf.fill(9));
+            assert_eq!(all.len(), 3);
+            assert_eq!(held.to_vec(), [1; BUFFER], "reused while somebody reads it");
+        };
+        // Without a manager, and with one that only the writer has come back to.
+        until(|| !writer.is_managed() || writer.turn().is_err());
+        all_but_the_held();
+        let manager = Embedded::start(config, Some(&path)).unwrap();
+        until(|| {
+            let _ = writer.turn();
+            writer.is_managed()
+        });
+        for _ in 0..100 {
+            let _ = writer.turn();
+            all_but_the_held();
+        }
+        // And in the end nothing is lost.
+        let mut held = Some(held);
+        until(|| {
+            let _ = (writer.turn(), forwarder.turn(), reader.turn());
+            if reader.is_managed() {
+                held = None;
+            }
+            let all: Vec<_> = (0..4).map(|_| pool.try_alloc(BUFFER)).collect();
+            all.iter().all(Result::is_ok)
+        });
+        drop((inward, first, last, outward, manager));
+        ctl.send(&()).unwrap();
+    }
+);
+
+#[test]
+fn the_roster_waits_for_room() {
+    let _dog = dog();
+    for room in 0..3 {
+        let child = scene().start().expect("a child");
+        child.send(&room).expect("a child that listens");
+        child.expect::<()>();
+    }
+}
+
+child!(
+    /// A process that comes back to a manager with room for its socket and the board alone.
+    fn returning(ctl: Control) {
+        let room: u64 = ctl.recv().unwrap().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("m.sock");
+        let manager = Embedded::start(Config::default(), Some(&path)).unwrap();
+        let (writer, reader) = (bare(&path, "writer"), bare(&path, "reader"));
+        let pool = pool(&writer, 8);
+        let (mut sender, mut receiver) = link(&writer, &reader, "x");
+        let held = std::thread::scope(|s| {
+            let sent = s.spawn(|| {
+                for i in 0..8 {
+                    sender.send(filled(&pool, CHUNK, i)).unwrap();
+                }
+            });
+            let held: Vec<_> = (0..8).map(|_| buf(receiver.recv().unwrap())).collect();
+            sent.join().unwrap();
+            held
+        });
+        drop(manager);
+        let manager = Embedded::start(Config::default(), Some(&path)).unwrap();
+        with_room_for(room, || {
+            for _ in 0..20 {
+                let _ = (writer.turn(), reader.turn());
+                std::thread::yield_now();
+            }
+        });
+        until(|| {
+            let _ = (writer.turn(), reader.turn());
+            writer.is_managed() && reader.is_managed()
+        });
+        // Whatever the manager makes of the claims it has said by then.
+        for _ in 0..3 {
+            let _ = (writer.stat().unwrap(), reader.stat().unwrap());
+        }
+        for (i, held) in (0..).zip(&held) {
+            assert_eq!(held.to_vec(), [i; CHUNK], "a chunk in use was given up");
+        }
+        drop((held, manager, sender, receiver, pool));
+        ctl.send(&()).unwrap();
+    }
+);
+
+#[test]
+fn who_comes_back_without_room_keeps_what_it_has() {
+    let _dog = dog();
+    for room in [0, 1, 2, 3, 5, 8] {
+        let child = returning().start().expect("a child");
+        child.send(&room).expect("a child that listens");
+        child.expect::<()>();
+    }
+}
