@@ -9,6 +9,7 @@
 
 use crate::flags::Flags;
 use crate::header::Header;
+use crate::inject;
 use crate::layout::{ClusterSize, Ext, ExtKind, OWNER_WORDS};
 use crate::seg::Seg;
 use std::mem::{align_of, size_of};
@@ -234,7 +235,11 @@ unsafe fn let_go(seg: Seg) {
     if count.load(Ordering::Acquire) == 1 {
         // SAFETY: ours was the last reference.
         unsafe { free_storage(seg, holder) };
-    } else if count.fetch_sub(1, Ordering::AcqRel) == 1 {
+        return;
+    }
+    inject::found_shared();
+    // Ordering: as above.
+    if count.fetch_sub(1, Ordering::AcqRel) == 1 {
         count.store(1, Ordering::Relaxed); // what a unit has in its cache
         // SAFETY: ours was the last reference.
         unsafe { free_storage(seg, holder) };

@@ -1,15 +1,16 @@
-//! A test's hook: the n-th allocation of the calling thread fails.
+//! A test's hooks: the n-th allocation of the calling thread fails; something happens in the middle of letting storage go.
 //!
 //! Without the feature `inject` none of it is there and no allocation pays for it.
 
 #[cfg(feature = "inject")]
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 #[cfg(feature = "inject")]
 thread_local! {
     /// 0: nothing fails; n: the n-th allocation from now fails.
     static COUNTDOWN: Cell<u64> = const { Cell::new(0) };
     static ASKED: Cell<u64> = const { Cell::new(0) };
+    static MEANWHILE: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
 }
 
 /// Makes the `n`-th allocation from now on this thread fail (1: the next one), once; 0: none.
@@ -38,4 +39,20 @@ pub(crate) fn fails() -> bool {
     }
     #[cfg(not(feature = "inject"))]
     false
+}
+
+/// The next time this thread lets go of storage that it has found shared, this happens before it says so: as another thread
+/// could do it in the same moment.
+#[cfg(feature = "inject")]
+pub fn meanwhile(happens: impl FnOnce() + 'static) {
+    MEANWHILE.set(Some(Box::new(happens)));
+}
+
+/// Storage was found shared.
+#[inline(always)]
+pub(crate) fn found_shared() {
+    #[cfg(feature = "inject")]
+    if let Some(happens) = MEANWHILE.take() {
+        happens();
+    }
 }

@@ -1,6 +1,6 @@
 //! What has gone wrong in other implementations, one test each.
 //!
-//! NOT here: the chain routines over random sequences (`model.rs`), other domains (`cross.rs`).
+//! NOT here: the chain routines over random sequences (`model`), other domains (`cross.rs`).
 
 use std::io::Write as _;
 use std::os::fd::AsFd as _;

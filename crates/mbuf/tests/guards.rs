@@ -1,0 +1,154 @@
+//! Checks that no sequence of operations on healthy chains reaches: each is removed by a mutation, and then something here fails.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::io::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tranship_core::{Domain, PoolOptions};
+use tranship_mbuf::{Chain, Error, Limits, MbufOptions, Mbufs, inject};
+use tranship_testkit::Watchdog;
+
+/// Counts the tags that are there, by their length.
+struct Counting;
+static TAGS: AtomicUsize = AtomicUsize::new(0);
+const TAG_BYTES: usize = 12_345;
+
+fn is_tag(layout: Layout) -> bool {
+    (TAG_BYTES..TAG_BYTES + 64).contains(&layout.size())
+}
+
+// SAFETY: all of it is `System`'s.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        TAGS.fetch_add(usize::from(is_tag(layout)), Ordering::Relaxed);
+        // SAFETY: passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        TAGS.fetch_sub(usize::from(is_tag(layout)), Ordering::Relaxed);
+        // SAFETY: passed on.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+fn mbufs() -> Mbufs {
+    let options = MbufOptions::new().limits(Limits::NONE);
+    options.window_bytes(256 << 20).build().expect("allocator")
+}
+
+/// A packet over a file that ends before it does.
+fn beyond_the_end(mbufs: &Mbufs) -> Chain {
+    let fd = rustix::fs::memfd_create("short", rustix::fs::MemfdFlags::CLOEXEC).expect("memfd");
+    let mut file = std::fs::File::from(fd);
+    file.write_all(&[1; 30]).expect("write");
+    let mut chain = mbufs.mini().expect("mini");
+    let attached = chain.attach_file(Arc::new(file), 0, 300);
+    attached.map_err(|(error, _)| error).expect("vacant");
+    chain
+}
+
+#[test]
+fn what_was_to_be_filled_from_a_file_that_is_too_short_is_freed() {
+    let mbufs = mbufs();
+    let mut chain = beyond_the_end(&mbufs);
+    let before = mbufs.stats().outstanding();
+    assert!(matches!(chain.pullup(40), Err(Error::File { .. })));
+    assert_eq!(mbufs.stats().outstanding(), before, "pullup");
+    assert!(matches!(chain.copyup(40, 8), Err(Error::File { .. })));
+    assert_eq!(mbufs.stats().outstanding(), before, "copyup");
+    assert!(chain.pulldown(10..200).is_err());
+    assert_eq!(mbufs.stats().outstanding(), before, "pulldown");
+    assert!(chain.dup().is_err() && chain.defrag().is_err() && chain.unshare().is_err());
+    assert!(chain.make_readable().is_err() && chain.make_writable(0..100).is_err());
+    assert!(chain.collapse(1).is_ok() && chain.fragment(50).is_err());
+    chain.sanity().expect("sane");
+    assert_eq!(chain.len(), 300);
+    drop(chain);
+    assert_eq!(mbufs.stats().outstanding(), 0);
+}
+
+/// Both find the packet shared, and both say that they let go.
+#[test]
+fn a_packet_that_two_let_go_at_once_is_the_next_ones_own() {
+    for packet_last in [true, false] {
+        let mbufs = mbufs();
+        let mut packet = mbufs.getcl().expect("packet");
+        packet.append(&[1; 100]).expect("room");
+        let shadow = packet.copypacket().expect("mini");
+        let (one, other) = match packet_last {
+            true => (packet, shadow),
+            false => (shadow, packet),
+        };
+        inject::meanwhile(move || drop(other));
+        drop(one);
+        assert_eq!(mbufs.stats().outstanding(), 0);
+        let mut again = mbufs.getcl().expect("packet");
+        assert_eq!(again.last().references(), 1);
+        again.append(&[2; 100]).expect("room in place");
+        assert_eq!(again.count(), 1);
+        let copies = [(); 3].map(|()| again.copypacket().expect("mini"));
+        assert_eq!(again.last().references(), 4);
+        drop(again);
+        assert_eq!(copies[2].to_vec().expect("mapped"), [2; 100]);
+        drop(copies);
+        assert_eq!(mbufs.stats().outstanding(), 0);
+    }
+}
+
+/// The mbuf is alone, its buffer is not.
+#[test]
+fn a_buffer_that_others_know_is_not_written_in_place() {
+    let domain = Domain::builder().name("one").embedded().expect("embedded");
+    let pool = domain.create_pool(PoolOptions::new(1 << 20)).expect("pool");
+    let mbufs = Mbufs::over_pool(&pool).expect("mbufs");
+    let mut chain = mbufs.getcl().expect("packet");
+    chain.append(&[1; 1000]).expect("room");
+    chain.trim_front(100);
+    assert!(chain.is_writable() && chain.leading_space() == 100);
+    let (aggregate, copied) = chain.to_aggregate(&pool).expect("memory");
+    assert_eq!((copied, chain.last().references()), (0, 1));
+    assert!(!chain.is_writable());
+    assert_eq!((chain.leading_space(), chain.trailing_space()), (0, 0));
+    assert!(chain.iter_mut().all(|bytes| bytes.is_none()));
+    chain.push_front(b"header").expect("mbuf");
+    chain.append(b"trailer").expect("mbuf");
+    chain.pulldown(6..20).expect("copied").fill(9);
+    assert_eq!(aggregate.to_vec(), [1; 900]);
+    assert!(chain.count() > 3);
+}
+
+#[test]
+fn what_cached_mbufs_keep_goes_when_they_do() {
+    let _dog = Watchdog::new(Duration::from_secs(60));
+    let mbufs = mbufs();
+    let fd = rustix::fs::memfd_create("kept", rustix::fs::MemfdFlags::CLOEXEC).expect("memfd");
+    let file = Arc::new(std::fs::File::from(fd));
+    let (pieces, tagged) = (
+        mbufs.file_zone(file.clone(), "pieces"),
+        mbufs.tagged_zone(7, 1, TAG_BYTES),
+    );
+    let before = Arc::strong_count(&file);
+    let out: Vec<_> = (0..10)
+        .map(|_| {
+            (
+                pieces.get(0, 10).expect("mini"),
+                tagged.gethdr().expect("mbuf"),
+            )
+        })
+        .collect();
+    assert!(Arc::strong_count(&file) >= before + 10 && TAGS.load(Ordering::Relaxed) >= 10);
+    drop(out);
+    assert!(Arc::strong_count(&file) > before, "they stay in the caches");
+    // The zones' own thread may have items in its hands just now.
+    while mbufs.stats().memory_bytes > 0 {
+        mbufs.reclaim();
+        std::thread::yield_now();
+    }
+    assert_eq!(Arc::strong_count(&file), before);
+    assert_eq!(TAGS.load(Ordering::Relaxed), 0);
+}
