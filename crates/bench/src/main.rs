@@ -22,6 +22,7 @@ mod peer;
 mod plan;
 mod plot;
 mod report;
+mod scaling;
 mod spike;
 mod stats;
 mod systems;

@@ -1,4 +1,5 @@
-//! `zone`: item zones against the malloc family: one thread, two threads, and items freed on another thread.
+//! `zone`: item zones against the malloc family: one thread, two threads, how much more two do than one beside what the machine
+//! allows, and items freed on another thread.
 //!
 //! Each run is a fresh process of this program with the allocator under test preloaded.
 
@@ -15,6 +16,7 @@ use crate::options::Common;
 use crate::party;
 use crate::plan::{Cell, Outcome};
 use crate::report::Key;
+use crate::scaling;
 use crate::stats::{Measured, Samples};
 use crate::systems::heaps::{self, Heap, HeapEntry};
 
@@ -36,7 +38,7 @@ struct Work {
     threads: usize,
 }
 
-const WORKS: [Work; 4] = [
+const WORKS: [Work; 5] = [
     Work {
         name: "one",
         mode: "hot",
@@ -52,6 +54,12 @@ const WORKS: [Work; 4] = [
     Work {
         name: "two",
         mode: "hot",
+        buffers: Some(1),
+        threads: 2,
+    },
+    Work {
+        name: "scaling",
+        mode: "scaling",
         buffers: Some(1),
         threads: 2,
     },
@@ -98,6 +106,10 @@ pub fn bench(common: &Common, sizes: &[usize]) -> Outcome {
                         &common.sample_ms().min(20).to_string(),
                     ]
                     .map(str::to_owned);
+                    if work.name == "scaling" {
+                        let said: scaling::Said = alloc::run_child(&arguments, library.as_ref())?;
+                        return Ok(vec![with_ratios(said)]);
+                    }
                     alloc::run_child(&arguments, library.as_ref())
                 }),
             });
@@ -120,10 +132,28 @@ pub fn child(system: &str, work: &str, bytes: usize, cores: [usize; 2], ms: u64)
         "many" => single(&*heap, cores[0], budget, HELD)?,
         "two" => double(&*heap, cores, budget)?,
         "cross" => cross(&*heap, cores, budget)?,
+        "scaling" => {
+            // A round takes 2 ms.
+            let said = scaling::measure(&*heap, &*heaps::raw(bytes), cores, 1 + ms / 2)?;
+            println!("{}", serde_json::to_string(&said)?);
+            return Ok(());
+        }
         _ => bail!("no work {work}"),
     };
     println!("{}", serde_json::to_string(&[measured])?);
     Ok(())
+}
+
+fn with_ratios(said: scaling::Said) -> Measured {
+    let facts = [
+        ("times_one_thread", said.times_one_thread),
+        ("raw_times_one_thread", said.raw_times_one_thread),
+        ("of_raw", said.of_raw),
+    ];
+    Measured {
+        facts: facts.into_iter().collect(),
+        ..said.measured
+    }
 }
 
 pub fn single(heap: &dyn Heap, core: usize, budget: u64, held: usize) -> Result<Measured> {

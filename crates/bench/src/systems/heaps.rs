@@ -42,9 +42,14 @@ pub fn all() -> Vec<HeapEntry> {
         HeapEntry {
             name: "raw",
             preload: None,
-            open: |bytes| Ok(Box::new(Stack { bytes })),
+            open: |bytes| Ok(raw(bytes)),
         },
     ]
+}
+
+/// A stack in each thread.
+pub fn raw(bytes: usize) -> Box<dyn Heap> {
+    Box::new(Stack { bytes })
 }
 
 /// Whole allocators, ours too, each preloaded.
