@@ -161,6 +161,7 @@ fn run(bench: Bench) -> Result<bool> {
             svg,
         } => {
             common.check(&bulk::rtt::SYSTEMS)?;
+            let _credentials = bulk::Credentials::make()?;
             let outcome = bulk::rtt::bench(&common, &wait, &mode, &trust, &payload);
             if let Some(path) = svg {
                 bulk::rtt::picture(&outcome.rows, &path)?;
@@ -189,6 +190,7 @@ fn run(bench: Bench) -> Result<bool> {
             svg,
         } => {
             common.check(&bulk::hops::SYSTEMS)?;
+            let _credentials = bulk::Credentials::make()?;
             let pipelined = ["pipelined".to_owned()];
             let grid = bulk::hops::Grid {
                 systems: &bulk::hops::SYSTEMS,
@@ -203,7 +205,12 @@ fn run(bench: Bench) -> Result<bool> {
             if let Some(path) = svg {
                 bulk::hops::throughput_picture(&outcome.rows, &path)?;
             }
-            say("bulk-throughput", &common, outcome, &["bulk-copy"])
+            say(
+                "bulk-throughput",
+                &common,
+                outcome,
+                &["bulk-copy", "bulk-tcp+plain"],
+            )
         }
         Bench::Hops {
             common,
@@ -241,14 +248,26 @@ fn run(bench: Bench) -> Result<bool> {
                 &["heap", "kernel"],
             )
         }
-        Bench::Block { common } => {
+        Bench::Block {
+            common,
+            access,
+            mode,
+            payload,
+            depth,
+            svg,
+        } => {
             common.check(&block::SYSTEMS)?;
-            say(
-                "block",
-                &common,
-                block::bench(&common)?,
-                &["nbdkit", "qemu-nbd"],
-            )
+            let grid = block::Grid {
+                access: &access,
+                modes: &mode,
+                payloads: &payload,
+                depths: &depth,
+            };
+            let outcome = block::bench(&common, &grid)?;
+            if let Some(path) = svg {
+                block::picture(&outcome.rows, &path)?;
+            }
+            say("block", &common, outcome, &["nbdkit", "qemu-nbd"])
         }
         Bench::Mbuf { common } => {
             common.check(&mbuf::systems())?;
@@ -286,6 +305,7 @@ fn say(name: &'static str, common: &Common, outcome: Outcome, refs: &[&str]) -> 
         bench: name,
         machine,
         rows: outcome.rows,
+        verdicts: outcome.verdicts,
     };
     let text = if common.json {
         serde_json::to_string(&report)? + "\n"

@@ -158,6 +158,21 @@ pub enum Bench {
     Block {
         #[command(flatten)]
         common: Common,
+        /// With the page cache, or without it [default: both].
+        #[arg(long, value_enum, value_delimiter = ',')]
+        access: Vec<crate::block::Access>,
+        /// What is asked [default: all].
+        #[arg(long, value_delimiter = ',', value_parser = crate::block::MODES)]
+        mode: Vec<String>,
+        /// Bytes of a request, multiples of the page.
+        #[arg(long, value_delimiter = ',', value_parser = pages, default_values = ["4K", "64K", "1M"])]
+        payload: Vec<usize>,
+        /// Requests under way at a time.
+        #[arg(long, value_delimiter = ',', default_values = ["1", "16"])]
+        depth: Vec<usize>,
+        /// Draw a plot into this file: of the first mode, at the largest depth.
+        #[arg(long, value_name = "FILE")]
+        svg: Option<std::path::PathBuf>,
     },
     /// Bulk buffers through a row of domains and back, over shared memory: processor time for each.
     Hops {

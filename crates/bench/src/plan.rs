@@ -20,6 +20,8 @@ pub struct Cell<'a> {
 pub struct Outcome {
     pub rows: Vec<Row>,
     pub failures: usize,
+    /// What the bench concludes, in words.
+    pub verdicts: Vec<String>,
 }
 
 impl Outcome {

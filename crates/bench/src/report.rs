@@ -31,6 +31,9 @@ pub struct Key {
     /// Domains between the first and the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hops: Option<usize>,
+    /// Requests under way at a time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub depth: Option<usize>,
     /// The level of trust of a bulk channel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trust: Option<&'static str>,
@@ -86,9 +89,13 @@ pub struct Report {
     pub bench: &'static str,
     pub machine: Machine,
     pub rows: Vec<Row>,
+    /// What the bench itself concludes, in words.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub verdicts: Vec<String>,
 }
 
-fn bytes(n: usize) -> String {
+/// A size, for people.
+pub fn bytes(n: usize) -> String {
     match n {
         n if n >= 1 << 20 && n.is_multiple_of(1 << 20) => format!("{} MiB", n >> 20),
         n if n >= 1 << 10 && n.is_multiple_of(1 << 10) => format!("{} KiB", n >> 10),
@@ -150,6 +157,7 @@ impl Key {
         say(self.threads, "thread", "threads");
         say(self.cores, "core", "cores");
         say(self.hops, "hop", "hops");
+        say(self.depth, "under way", "under way");
         match self.payload_bytes {
             Some(n) => format!("{}, {out}", bytes(n)),
             None => out,
@@ -232,6 +240,9 @@ impl Report {
             }
         }
         out.push_str(&self.flatness(cost));
+        if !self.verdicts.is_empty() {
+            let _ = writeln!(out, "\n{}", self.verdicts.join("\n"));
+        }
         out
     }
 
@@ -249,7 +260,7 @@ impl Report {
                     k.cores,
                     k.threads,
                     k.buffers,
-                    (k.hops, k.trust),
+                    (k.hops, k.depth, k.trust),
                 )
             };
             let row_id = id(row);
@@ -314,6 +325,7 @@ mod tests {
             bench: "roundtrip",
             machine: Machine::look([0, 1], 3, 60),
             rows,
+            verdicts: Vec::new(),
         }
     }
 

@@ -3,6 +3,8 @@
 
 #[path = "net/certificates.rs"]
 mod certificates;
+#[path = "net/descriptor.rs"]
+mod descriptor;
 #[path = "net/liars.rs"]
 mod liars;
 #[path = "net/lost.rs"]

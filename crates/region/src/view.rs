@@ -154,6 +154,17 @@ impl<'a> View<'a> {
         unsafe { tranship_sys::memfd::append(fd, self.base, self.len) }
     }
 
+    /// Sends as much of `head`, and then of all of it, into a stream socket as there is room for, without blocking and
+    /// without a copy of ours; says how many bytes in all.
+    pub fn send_after(
+        &self,
+        head: &[u8],
+        socket: impl std::os::fd::AsFd,
+    ) -> std::io::Result<usize> {
+        // SAFETY: mapped and readable for as long as the view.
+        unsafe { tranship_sys::stream::send_with(socket, head, self.base, self.len) }
+    }
+
     /// Copies all of it out.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = Vec::<u8>::with_capacity(self.len);

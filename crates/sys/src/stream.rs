@@ -57,6 +57,45 @@ pub fn send(socket: impl AsFd, bytes: &[u8], more: bool) -> io::Result<usize> {
     Ok(sent?)
 }
 
+/// Sends as many of `head`, and then of the `len` bytes at `from`, as there is room for: in one call, without a copy in
+/// between. Says how many in all.
+///
+/// # Safety
+/// The range is mapped memory. Others may write it meanwhile: the kernel reads it as another process would.
+pub unsafe fn send_with(
+    socket: impl AsFd,
+    head: &[u8],
+    from: *const u8,
+    len: usize,
+) -> io::Result<usize> {
+    let pieces = [
+        libc::iovec {
+            iov_base: head.as_ptr().cast_mut().cast(),
+            iov_len: head.len(),
+        },
+        libc::iovec {
+            iov_base: from.cast_mut().cast(),
+            iov_len: len,
+        },
+    ];
+    // SAFETY: all zeros is a message of nothing to nobody in particular.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = pieces.as_ptr().cast_mut();
+    message.msg_iovlen = pieces.len();
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    loop {
+        // SAFETY: the first piece is a slice, the second as the caller promises; the kernel only reads both.
+        let sent = unsafe { libc::sendmsg(socket.as_fd().as_raw_fd(), &raw const message, flags) };
+        if let Ok(sent) = usize::try_from(sent) {
+            return Ok(sent);
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
 /// Sends as many of a file's bytes from `offset` on as there is room for, as references to its pages: they must not
 /// change until the other end has them. The socket must not block. sendfile(2).
 pub fn send_file(socket: impl AsFd, file: impl AsFd, offset: u64, len: usize) -> io::Result<usize> {
@@ -128,6 +167,12 @@ pub fn watch(socket: impl AsFd, idle: Duration, limit: Duration) -> io::Result<(
     Ok(())
 }
 
+/// Has a connection that stays on this machine send as fast as the other end takes: algorithms that pace for a network
+/// make it wait for timers. tcp(7): `TCP_CONGESTION`; every kernel has `reno`.
+pub fn hurry(socket: impl AsFd) -> io::Result<()> {
+    Ok(sockopt::set_tcp_congestion(socket.as_fd(), "reno")?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,6 +200,14 @@ mod tests {
             at += recv(&other, &mut got[at..]).expect("receive");
         }
         assert_eq!(&got, b"head 3456");
+        let from = b"and more";
+        // SAFETY: a constant.
+        let sent = unsafe { send_with(&one, b"all ", from.as_ptr(), 3) };
+        assert_eq!(sent.expect("send"), 7);
+        crate::epoll::wait_readable(&other, None).expect("wait");
+        let mut all = [0; 9];
+        assert_eq!(recv(&other, &mut all).expect("receive"), 7);
+        assert_eq!(&all[..7], b"all and");
         let nothing = recv(&other, &mut got).expect_err("nothing");
         assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
         drop(one);
@@ -176,5 +229,7 @@ mod tests {
         );
         watch(&one, Duration::from_secs(2), Duration::from_secs(9)).expect("options");
         assert!(sockopt::tcp_nodelay(&one).expect("option"));
+        hurry(&one).expect("option");
+        assert_eq!(sockopt::tcp_congestion(&one).expect("option"), "reno");
     }
 }

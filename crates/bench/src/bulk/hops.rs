@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::time::{ClockId, clock_gettime};
-use tranship_bulk::{Channel, Completion, Domain, Event, Relay};
+use tranship_bulk::{Buffer, Channel, Code, Completion, Domain, Event, Relay};
 
-use super::{Level, join, levels};
+use super::{Level, given_to, has_levels, join, levels};
 use crate::case::Wait;
 use crate::clock;
 use crate::options::Common;
@@ -21,7 +21,13 @@ use crate::plot::{self, Along};
 use crate::report::{Key, Row};
 use crate::stats::{Facts, Measured};
 
-pub const SYSTEMS: [&str; 3] = ["bulk-shm", "bulk-local", "bulk-copy"];
+pub const SYSTEMS: [&str; 5] = [
+    "bulk-shm",
+    "bulk-local",
+    "bulk-copy",
+    "bulk-tcp+plain",
+    "bulk-tcp",
+];
 /// The two ways of forwarding.
 pub const MODES: [&str; 2] = ["pipelined", "stop-and-wait"];
 
@@ -89,12 +95,7 @@ fn row(
     let mut cells = Vec::new();
     let wanted = |name: &&&'static str| common.wants(name);
     for system in grid.systems.iter().filter(wanted).copied() {
-        let levels = match system {
-            // It copies at every level.
-            "bulk-copy" => &[Level::Full][..],
-            _ => levels(grid.levels),
-        };
-        for level in levels {
+        for level in given_to(system, levels(grid.levels)) {
             let case = Case {
                 pipelined: mode == "pipelined",
                 level: *level,
@@ -110,7 +111,7 @@ fn row(
                 buffers: Some(case.buffers),
                 cores: Some(1 + usize::from(cores[0] != cores[1])),
                 hops: Some(hops),
-                trust: (system != "bulk-copy").then(|| level.name()),
+                trust: has_levels(system).then(|| level.name()),
                 ..Key::default()
             };
             cells.push(Cell {
@@ -300,6 +301,20 @@ fn ended(channel: &Channel, operation: Completion) -> Result<()> {
     Ok(channel.block_on(operation)?)
 }
 
+/// Moves a buffer; waits for room where the carrier has none.
+fn send(channel: &Channel, buffer: Buffer, stamp: u64) -> Result<Completion> {
+    let mut buffer = buffer;
+    loop {
+        match channel.move_(buffer, &stamp.to_le_bytes()) {
+            Ok(operation) => return Ok(operation),
+            Err(refused) if refused.code == Code::Full => buffer = refused.back,
+            Err(refused) => return Err(refused.code.into()),
+        }
+        channel.turn()?;
+        std::thread::yield_now();
+    }
+}
+
 fn source(channel: &Channel, pool: &tranship_bulk::Pool, case: Case) -> Result<Measured> {
     let budget = clock::in_ticks(case.budget);
     let begun = clock::ticks();
@@ -319,9 +334,7 @@ fn source(channel: &Channel, pool: &tranship_bulk::Pool, case: Case) -> Result<M
             }
             sent += 1;
             let stamp = if stopping { STOP } else { sent };
-            let operation = channel
-                .move_(buffer, &stamp.to_le_bytes())
-                .map_err(|e| e.code)?;
+            let operation = send(channel, buffer, stamp)?;
             if !case.pipelined {
                 ended(channel, operation)?;
             }

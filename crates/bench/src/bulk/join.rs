@@ -1,6 +1,10 @@
 //! How the sides of a bulk bench come together: by an address that nobody else has.
 
+use std::path::PathBuf;
+use std::time::Duration;
+
 use anyhow::{Result, bail};
+use tranship_bulk::backend::net::{CREDENTIALS_VARIABLE, certificate};
 use tranship_bulk::{Channel, Code, Completion, Direction, Domain, EndOptions, Event, Pool, Trust};
 
 use crate::case::Wait;
@@ -9,9 +13,46 @@ use crate::party::Party;
 /// The longest metadata: a stamp.
 const META_BYTES: u32 = 8;
 
+/// Ports of this machine that benches use, each run another one.
+const PORTS: [u64; 2] = [21_000, 9_000];
+
 /// An address of this run; `link` tells its channels apart.
 pub fn address(scheme: &str, run: u64, link: usize) -> String {
-    format!("{scheme}:bench-{run:x}-{link}")
+    let name = format!("bench-{run:x}-{link}");
+    match scheme {
+        "tcp" | "tcp+plain" => {
+            let port = PORTS[0] + (run * 8 + link as u64) % PORTS[1];
+            format!("{scheme}:127.0.0.1:{port}/{name}")
+        }
+        _ => format!("{scheme}:{name}"),
+    }
+}
+
+/// Certificates for the time of a bench, where `tcp:` finds them.
+#[derive(Debug)]
+pub struct Credentials(PathBuf);
+
+impl Credentials {
+    /// Makes them. The program must not have started any thread yet.
+    pub fn make() -> Result<Credentials> {
+        let place = std::env::temp_dir().join(format!("tranship-bench-{}", std::process::id()));
+        let (made, life) = (Credentials(place), Duration::from_secs(3600));
+        let (authority, own) = (made.0.join("authority"), made.0.join("own"));
+        let names = ["127.0.0.1".to_owned()];
+        let issued = certificate::init(&authority, "bench", life)
+            .and_then(|()| certificate::issue_into(&authority, "bench", &names, life, &own));
+        issued.map_err(anyhow::Error::msg)?;
+        // SAFETY: nobody else reads the environment meanwhile: there is no other thread.
+        unsafe { std::env::set_var(CREDENTIALS_VARIABLE, own) };
+        Ok(made)
+    }
+}
+
+impl Drop for Credentials {
+    fn drop(&mut self) {
+        // At worst a few files stay.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }
 
 /// A domain; process 0 has the manager in it. All processes of the run call this at once.
@@ -77,7 +118,7 @@ pub fn next(channel: &Channel, wait: Wait) -> Result<Event> {
     loop {
         let event = match wait {
             Wait::Spin => channel.poll_event()?,
-            Wait::Block => channel.wait_event(std::time::Duration::from_secs(1))?,
+            Wait::Block => channel.wait_event(Duration::from_secs(1))?,
         };
         match event {
             Some(event) => return Ok(event),

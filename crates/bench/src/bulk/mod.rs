@@ -4,7 +4,10 @@
 pub mod hops;
 mod join;
 pub mod rtt;
+mod trip;
 pub mod trust;
+
+pub use join::Credentials;
 
 use clap::ValueEnum;
 use tranship_bulk::Trust;
@@ -45,5 +48,18 @@ pub fn levels(given: &[Level]) -> &[Level] {
     match given {
         [] => &Level::ALL,
         some => some,
+    }
+}
+
+/// Backends that carry bytes cost the same at every level: they are measured at one.
+pub fn has_levels(system: &str) -> bool {
+    matches!(system, "bulk-shm" | "bulk-local")
+}
+
+/// The levels to measure a system at.
+pub fn given_to<'a>(system: &str, given: &'a [Level]) -> &'a [Level] {
+    match has_levels(system) {
+        true => given,
+        false => &[Level::Full],
     }
 }

@@ -1,31 +1,26 @@
 //! `bulk-rtt`: a buffer is moved and passed back, one in flight; next to a socket that carries its bytes.
 
-use std::os::fd::{AsFd, OwnedFd};
-
-use anyhow::{Context, Result, bail, ensure};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use anyhow::{Result, bail, ensure};
 use tranship_bulk::{Buffer, Channel, Domain, Event, Pool};
 
-use super::{Level, join, levels};
+use super::trip::{STOP, Stream, sample};
+use super::{Level, given_to, has_levels, join, levels};
 use crate::case::{Touch, Wait};
-use crate::clock;
 use crate::options::Common;
 use crate::party::{self, Member, Party};
 use crate::plan::{Cell, Outcome};
 use crate::plot::{self, Along};
 use crate::report::{Key, Row};
-use crate::stats::{Measured, Samples};
-use crate::systems::kernel;
+use crate::stats::Measured;
 
-pub const SYSTEMS: [&str; 4] = ["bulk-shm", "bulk-local", "bulk-copy", "stream"];
-
-/// The stamp that ends a run.
-const STOP: u64 = u64::MAX;
-/// Most samples of a run.
-const SAMPLES: usize = 1 << 17;
-
-/// A budget of at least that long is for a profiler that looks on: the run does not end when the samples are full.
-const LONG: std::time::Duration = std::time::Duration::from_secs(1);
+pub const SYSTEMS: [&str; 6] = [
+    "bulk-shm",
+    "bulk-local",
+    "bulk-copy",
+    "bulk-tcp+plain",
+    "bulk-tcp",
+    "stream",
+];
 
 /// One cell.
 #[derive(Debug, Clone, Copy)]
@@ -36,6 +31,17 @@ struct Case {
     payload: usize,
     cores: [usize; 2],
     budget: std::time::Duration,
+}
+
+impl Case {
+    fn stream(&self) -> Stream {
+        Stream {
+            wait: self.wait,
+            touched: false,
+            payload: self.payload,
+            budget: self.budget,
+        }
+    }
 }
 
 pub fn bench(
@@ -55,7 +61,8 @@ pub fn bench(
             if !(touches.is_empty() || touches.iter().any(|t| t == name)) {
                 continue;
             }
-            for payload in payloads {
+            // All sizes in turn: whether they are alike is what is asked.
+            let all = payloads.iter().flat_map(|payload| {
                 let case = |level| Case {
                     wait: *wait,
                     touch,
@@ -67,8 +74,9 @@ pub fn bench(
                     },
                     budget: common.budget(),
                 };
-                outcome.group(common.runs(), cells(common, name, levels(given), case));
-            }
+                cells(common, name, levels(given), case)
+            });
+            outcome.group(common.runs(), all.collect());
         }
     }
     outcome
@@ -83,9 +91,8 @@ fn cells(
     let mut out = Vec::new();
     for system in SYSTEMS.into_iter().filter(|name| common.wants(name)) {
         let levels = match system {
-            // It copies at every level.
-            "bulk-copy" | "stream" => &[Level::Full][..],
-            _ => given,
+            "stream" => &[Level::Full][..],
+            _ => given_to(system, given),
         };
         for level in levels {
             let case = case(*level);
@@ -99,7 +106,7 @@ fn cells(
                 op: blocks.to_owned(),
                 payload_bytes: Some(case.payload),
                 cores: Some(1 + usize::from(case.cores[0] != case.cores[1])),
-                trust: (system != "stream" && system != "bulk-copy").then(|| level.name()),
+                trust: has_levels(system).then(|| level.name()),
                 ..Key::default()
             };
             out.push(Cell {
@@ -119,7 +126,14 @@ fn once(system: &'static str, case: Case, number: u64) -> Result<Vec<Measured>> 
     };
     let members = match system {
         "bulk-local" => vec![member(case.cores[0], both)],
-        "stream" => vec![member(case.cores[0], pour), member(case.cores[1], answer)],
+        "stream" => vec![
+            member(case.cores[0], |_, case, party| {
+                Ok(vec![case.stream().pour(party)?])
+            }),
+            member(case.cores[1], |_, case, party| {
+                case.stream().answer(party).map(|()| Vec::new())
+            }),
+        ],
         _ => vec![member(case.cores[0], ping), member(case.cores[1], pong)],
     };
     Ok(party::run(number, members)?.into_iter().flatten().collect())
@@ -167,7 +181,7 @@ fn source(domain: &Domain, address: &str, case: Case) -> Result<Measured> {
     let channel = join::create(domain, address, case.level.trust())?;
     // As many as lie in a CPU's caches at once would be one; a few more, so that its allocator is in the path.
     let pool = join::pool(domain, &channel, 4, case.payload)?;
-    let measured = sample(case, |stamp| trip(&channel, &pool, case, stamp))?;
+    let measured = sample(case.budget, |stamp| trip(&channel, &pool, case, stamp))?;
     let last = pool.alloc()?;
     let stop = STOP.to_le_bytes();
     channel.move_(last, &stop).map_err(|e| e.code)?;
@@ -219,30 +233,6 @@ fn read(buffer: &Buffer, bytes: &mut [u8; 8]) -> Result<()> {
     Ok(buffer.read(0, bytes)?)
 }
 
-/// Warms up for a quarter of the budget, then takes a sample of each trip.
-fn sample(case: Case, mut trip: impl FnMut(u64) -> Result<()>) -> Result<Measured> {
-    let mut samples = Samples::new(SAMPLES, 1);
-    let budget = clock::in_ticks(case.budget);
-    let begun = clock::ticks();
-    let mut stamp = 0;
-    while stamp < 8 || clock::ticks() - begun < budget / 4 {
-        stamp += 1;
-        trip(stamp)?;
-    }
-    let mut before = clock::ticks();
-    let end = before + budget;
-    loop {
-        stamp += 1;
-        trip(stamp)?;
-        let now = clock::ticks();
-        let full = !samples.push(now - before);
-        if full && case.budget < LONG || now > end {
-            return samples.finish("").context("no samples");
-        }
-        before = now;
-    }
-}
-
 /// Latency over the size of the buffer (the report's figure 5.5).
 pub fn picture(rows: &[Row], path: &std::path::Path) -> Result<()> {
     let touched: Vec<Row> = rows
@@ -265,50 +255,4 @@ pub fn picture(rows: &[Row], path: &std::path::Path) -> Result<()> {
     let lines = plot::lines(&touched, name, plot::median_over_payload);
     let title = "A buffer moved and passed back: latency over its size";
     plot::save(path, title, Along::Bytes, &lines)
-}
-
-/// `stream`: the bytes go through a socket, eight come back.
-fn pour(_: &'static str, case: Case, party: &Party) -> Result<Vec<Measured>> {
-    let kind = SocketType::STREAM;
-    let (mine, theirs) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
-    kernel::widen(&mine, case.payload)?;
-    kernel::widen(&theirs, case.payload)?;
-    party.send(1, 0, &[theirs.as_fd()])?;
-    drop(theirs);
-    let socket = ready(mine, case.wait)?;
-    party.barrier()?;
-    let mut words = vec![1u64; case.payload / 8];
-    let mut back = [0u64];
-    let mut trip = |stamp: u64| -> Result<()> {
-        words[0] = stamp;
-        kernel::write_all(&socket, kernel::bytes(&words))?;
-        kernel::read_all(&socket, kernel::bytes_mut(&mut back))?;
-        ensure!(back[0] == stamp, "sent {stamp}, got {} back", back[0]);
-        Ok(())
-    };
-    let measured = sample(case, &mut trip)?;
-    trip(STOP)?;
-    party.barrier()?;
-    Ok(vec![measured])
-}
-
-fn answer(_: &'static str, case: Case, party: &Party) -> Result<Vec<Measured>> {
-    let theirs = party.recv(0)?.1.pop().context("the socket")?;
-    let socket = ready(theirs, case.wait)?;
-    party.barrier()?;
-    let mut words = vec![1u64; case.payload / 8];
-    loop {
-        kernel::read_all(&socket, kernel::bytes_mut(&mut words))?;
-        kernel::write_all(&socket, kernel::bytes(&words[..1]))?;
-        if words[0] == STOP {
-            break;
-        }
-    }
-    party.barrier()?;
-    Ok(Vec::new())
-}
-
-fn ready(socket: OwnedFd, wait: Wait) -> Result<OwnedFd> {
-    rustix::io::ioctl_fionbio(&socket, wait == Wait::Spin)?;
-    Ok(socket)
 }

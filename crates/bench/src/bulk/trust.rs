@@ -1,26 +1,24 @@
 //! `trust`: what a level of trust costs. A buffer is moved and passed back over shared memory, one in flight, with none or
 //! all of its bytes written by the one side and read by the other; next to ways that copy.
 
-use std::os::fd::{AsFd, OwnedFd};
-
-use anyhow::{Context, Result, bail, ensure};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use anyhow::{Result, bail, ensure};
 use tranship_bulk::{Buffer, Domain, Event, Trust};
 
 use super::join;
+use super::trip::{STOP, Stream, sample};
 use crate::case::Wait;
-use crate::clock;
 use crate::options::Common;
 use crate::party::{self, Member, Party};
 use crate::plan::{Cell, Outcome};
 use crate::plot::{self, Along};
-use crate::report::{Key, Row};
-use crate::stats::{Measured, Samples};
-use crate::systems::kernel;
+use crate::report::{Key, Row, bytes};
+use crate::stats::Measured;
 use crate::touch;
 
-/// `none` by copying out of the sender's memory, and by sealing each buffer; the other levels; what copies.
-pub const SYSTEMS: [&str; 7] = [
+/// `none` as it is, always by copying out of the sender's memory, and always by sealing each buffer; the other levels;
+/// what copies.
+pub const SYSTEMS: [&str; 8] = [
+    "none",
     "none-snapshot",
     "none-sealed",
     "producer",
@@ -30,10 +28,6 @@ pub const SYSTEMS: [&str; 7] = [
     "stream",
 ];
 
-/// The stamp that ends a run.
-const STOP: u64 = u64::MAX;
-/// Most samples of a run.
-const SAMPLES: usize = 1 << 16;
 /// So that the allocator is in the path, and no more memory than that.
 const BUFFERS: usize = 2;
 
@@ -65,11 +59,21 @@ impl Case {
 
     fn domain(&self, me: usize, party: &Party) -> Result<Domain> {
         let domain = join::domain(me, party)?;
-        domain.seal_from(match self.system {
-            "none-sealed" => 0,
-            _ => u64::MAX,
-        });
+        match self.system {
+            "none-sealed" => domain.seal_from(0),
+            "none-snapshot" => domain.seal_from(u64::MAX),
+            _ => {}
+        }
         Ok(domain)
+    }
+
+    fn stream(&self) -> Stream {
+        Stream {
+            wait: Wait::Spin,
+            touched: self.touched,
+            payload: self.payload,
+            budget: self.budget,
+        }
     }
 }
 
@@ -103,13 +107,63 @@ pub fn bench(common: &Common, touches: &[String], payloads: &[usize]) -> Outcome
             outcome.group(common.runs(), cells.collect());
         }
     }
+    outcome.verdicts = verdicts(&outcome.rows);
     outcome
+}
+
+/// What level `none` promises: faster than a socket from some size on, never much slower than the backend that copies.
+fn verdicts(rows: &[Row]) -> Vec<String> {
+    let mut out = Vec::new();
+    for mode in ["untouched", "touched"] {
+        let of = |system: &str| -> Vec<(usize, f64)> {
+            let own = rows
+                .iter()
+                .filter(|row| row.system == system && row.key.mode == mode);
+            own.filter_map(|row| Some((row.key.payload_bytes?, row.median_ns)))
+                .collect()
+        };
+        let against = |reference: &str| -> Vec<(usize, f64)> {
+            let reference = of(reference);
+            let pairs = of("none").into_iter().filter_map(|(bytes, own)| {
+                let other = reference.iter().find(|(other, _)| *other == bytes)?;
+                Some((bytes, own / other.1))
+            });
+            pairs.collect()
+        };
+        let socket = against("stream");
+        if let Some((largest, _)) = socket.last() {
+            let slower = socket.iter().rposition(|(_, ratio)| *ratio >= 1.0);
+            let from = socket.get(slower.map_or(0, |at| at + 1));
+            out.push(match from {
+                Some((from, _)) => format!(
+                    "{mode}: none is faster than a Unix stream from {} on",
+                    bytes(*from)
+                ),
+                None => format!(
+                    "{mode}: none is not faster than a Unix stream at {}",
+                    bytes(*largest)
+                ),
+            });
+        }
+        let worst = against("copy");
+        if let Some((at, ratio)) = worst.iter().max_by(|a, b| a.1.total_cmp(&b.1)) {
+            let kept = if *ratio <= 1.1 { "kept" } else { "MISSED" };
+            out.push(format!(
+                "{mode}: none is at most {ratio:.2} times the copy backend, at {} (the aim is 1.10: {kept})",
+                bytes(*at)
+            ));
+        }
+    }
+    out
 }
 
 fn once(case: Case, number: u64) -> Result<Vec<Measured>> {
     type Side = fn(Case, &Party) -> Result<Vec<Measured>>;
     let sides: [Side; 2] = match case.system {
-        "stream" => [pour, answer],
+        "stream" => [
+            |case, party| Ok(vec![case.stream().pour(party)?]),
+            |case, party| case.stream().answer(party).map(|()| Vec::new()),
+        ],
         _ => [source, sink],
     };
     let member = |at: usize| Member {
@@ -143,7 +197,7 @@ fn source(case: Case, party: &Party) -> Result<Vec<Measured>> {
             other => bail!("instead of a buffer: {other:?}"),
         }
     };
-    let measured = sample(case, trip)?;
+    let measured = sample(case.budget, trip)?;
     let last = pool.alloc()?;
     channel
         .move_(last, &STOP.to_le_bytes())
@@ -185,87 +239,51 @@ fn sink(case: Case, party: &Party) -> Result<Vec<Measured>> {
     }
 }
 
-/// Warms up for a quarter of the budget, then takes a sample of each trip.
-fn sample(case: Case, mut trip: impl FnMut(u64) -> Result<()>) -> Result<Measured> {
-    let mut samples = Samples::new(SAMPLES, 1);
-    let budget = clock::in_ticks(case.budget);
-    let begun = clock::ticks();
-    let mut stamp = 0;
-    while stamp < 8 || clock::ticks() - begun < budget / 4 {
-        stamp += 1;
-        trip(stamp)?;
-    }
-    let mut before = clock::ticks();
-    let end = before + budget;
-    loop {
-        stamp += 1;
-        trip(stamp)?;
-        let now = clock::ticks();
-        if !samples.push(now - before) || now > end {
-            return samples.finish("").context("no samples");
-        }
-        before = now;
-    }
-}
-
-/// `stream`: the bytes go through a socket, eight come back.
-fn pour(case: Case, party: &Party) -> Result<Vec<Measured>> {
-    let kind = SocketType::STREAM;
-    let (mine, theirs) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
-    kernel::widen(&mine, case.payload)?;
-    kernel::widen(&theirs, case.payload)?;
-    party.send(1, 0, &[theirs.as_fd()])?;
-    drop(theirs);
-    let socket = spinning(mine)?;
-    party.barrier()?;
-    let mut words = vec![1u64; case.payload / 8];
-    let mut back = [0u64];
-    let mut trip = |stamp: u64| -> Result<()> {
-        match case.touched {
-            // SAFETY: our own vector of words, that many bytes.
-            true => unsafe { touch::fill(words.as_mut_ptr().cast(), case.payload, stamp) },
-            false => words[0] = stamp,
-        }
-        kernel::write_all(&socket, kernel::bytes(&words))?;
-        kernel::read_all(&socket, kernel::bytes_mut(&mut back))?;
-        ensure!(back[0] == stamp, "sent {stamp}, got {} back", back[0]);
-        Ok(())
-    };
-    let measured = sample(case, &mut trip)?;
-    trip(STOP)?;
-    Ok(vec![measured])
-}
-
-fn answer(case: Case, party: &Party) -> Result<Vec<Measured>> {
-    let theirs = party.recv(0)?.1.pop().context("the socket")?;
-    let socket = spinning(theirs)?;
-    party.barrier()?;
-    let mut words = vec![1u64; case.payload / 8];
-    loop {
-        kernel::read_all(&socket, kernel::bytes_mut(&mut words))?;
-        let stamp = words[0];
-        if case.touched {
-            // SAFETY: our own vector of words, that many bytes.
-            let sum = unsafe { touch::sum(words.as_ptr().cast(), case.payload) };
-            let expected = touch::expected(case.payload, stamp);
-            ensure!(sum == expected, "bytes of message {stamp} changed");
-        }
-        kernel::write_all(&socket, kernel::bytes(&words[..1]))?;
-        if stamp == STOP {
-            return Ok(Vec::new());
-        }
-    }
-}
-
-fn spinning(socket: OwnedFd) -> Result<OwnedFd> {
-    rustix::io::ioctl_fionbio(&socket, true)?;
-    Ok(socket)
-}
-
 /// Latency over the size of the buffer, all bytes written and read.
 pub fn picture(rows: &[Row], path: &std::path::Path) -> Result<()> {
     let name = |row: &Row| (row.key.mode == "touched").then(|| row.system.clone());
     let lines = plot::lines(rows, name, plot::median_over_payload);
     let title = "Written, moved, read, passed back: what trust costs, over the buffer's size";
     plot::save(path, title, Along::Bytes, &lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(system: &str, payload: usize, ns: f64) -> Row {
+        let key = Key {
+            mode: "touched",
+            payload_bytes: Some(payload),
+            ..Key::default()
+        };
+        let run = Measured {
+            op: String::new(),
+            median_ns: ns,
+            p99_ns: ns,
+            per_second: 1e9 / ns,
+            facts: Default::default(),
+        };
+        Row::of(system, key, &[run])
+    }
+
+    #[test]
+    fn verdicts_name_the_size_and_the_worst_ratio() {
+        let rows = [
+            row("none", 4096, 10.0),
+            row("stream", 4096, 5.0),
+            row("copy", 4096, 20.0),
+            row("none", 8192, 10.0),
+            row("stream", 8192, 11.0),
+            row("copy", 8192, 8.0),
+        ];
+        let said = verdicts(&rows);
+        assert_eq!(said.len(), 2, "{said:?}");
+        assert!(said[0].ends_with("from 8 KiB on"), "{said:?}");
+        assert!(
+            said[1].contains("1.25") && said[1].contains("MISSED"),
+            "{said:?}"
+        );
+        assert!(verdicts(&rows[..3])[0].contains("is not faster"));
+    }
 }

@@ -64,6 +64,8 @@ pub(super) struct Inner {
     pub(super) taken: u64,
     pub(super) untold: u32,
     pub(super) given: Option<Given>,
+    /// The program's last look found nothing.
+    pub(super) empty_look: bool,
     /// There may be something that the socket does not show.
     pub(super) news: bool,
     pub(super) heard: Instant,
@@ -80,6 +82,8 @@ pub(super) struct Inner {
     /// When the program looked last; it is looking now, or sleeps until there is something.
     pub(super) looked: Instant,
     pub(super) sleeps: bool,
+    /// The descriptor tells of room in the socket, too.
+    pub(super) room_asked: bool,
     /// The connection takes nothing more, but may still give.
     pub(super) mute: bool,
     pub(super) why_mute: Option<String>,
@@ -128,6 +132,7 @@ impl Inner {
             taken: 0,
             untold: 0,
             given: None,
+            empty_look: false,
             news: false,
             heard: now,
             said: now,
@@ -139,6 +144,7 @@ impl Inner {
             watched: false,
             looked: now,
             sleeps: false,
+            room_asked: false,
             mute: false,
             why_mute: None,
         }
@@ -239,15 +245,10 @@ impl Inner {
                 });
                 continue;
             };
-            let (head, payload) = (writing.head.len(), &writing.payload);
-            let all = head + payload.as_ref().map_or(0, Payload::len);
+            let payload = writing.payload.as_ref();
+            let all = writing.head.len() + payload.map_or(0, Payload::len);
             while writing.at < all {
-                writing.at += match payload {
-                    Some(payload) if writing.at >= head => {
-                        line.send_payload(payload, writing.at - head)?
-                    }
-                    payload => line.send(&writing.head[writing.at..], payload.is_some())?,
-                };
+                writing.at += line.send_record(&writing.head, payload, writing.at)?;
             }
             match writing.kind {
                 Kind::Frame => self.next += 1,

@@ -2,17 +2,19 @@
 //!
 //! Nothing here blocks: `WouldBlock` says that there is no room, or that nothing waits.
 
+use super::wire::{HEADER_BYTES, MAX_FRAME_BYTES};
 use crate::backend::{Payload, Place};
 use std::io::{self, BufRead, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use tranship_sys::stream;
 
-/// Buffers up to this are sent by copying; larger ones as references to their pages. Measured on a server that answers
+/// Buffers up to this are sent by the kernel's copy, together with their frame; larger ones as references to their pages. Measured on a server that answers
 /// requests with values of 4 KiB to 256 KiB: the two meet between 4 KiB and 16 KiB.
 const COPY_BYTES: usize = 16 << 10;
-/// The most of a buffer that is encrypted from one copy, if others may write it meanwhile: one record of TLS.
+/// What is encrypted at once: one record of TLS. More than the head of a record of ours.
 const RECORD_BYTES: usize = 16 << 10;
+const _: () = assert!(RECORD_BYTES > HEADER_BYTES + MAX_FRAME_BYTES);
 /// Encrypted bytes that may wait for the socket to have room.
 const ENCRYPTED_BYTES: usize = 256 << 10;
 
@@ -26,6 +28,10 @@ pub(super) struct Line {
 impl Line {
     pub(super) fn new(socket: TcpStream, tls: Option<Box<rustls::Connection>>) -> io::Result<Line> {
         socket.set_nonblocking(true)?;
+        if socket.peer_addr().is_ok_and(|peer| peer.ip().is_loopback()) {
+            // Where a sandbox does not allow it, it is only slower.
+            let _ = stream::hurry(&socket);
+        }
         let mut tls = tls;
         if let Some(tls) = &mut tls {
             tls.set_buffer_limit(Some(ENCRYPTED_BYTES));
@@ -60,18 +66,41 @@ impl Line {
         }
     }
 
-    /// Sends some of a buffer's bytes, from `at` on.
-    pub(super) fn send_payload(&mut self, payload: &Payload, at: usize) -> io::Result<usize> {
-        let left = payload.len() - at;
-        if self.tls.is_none() && payload.len() > COPY_BYTES {
-            let (file, start) = payload.file();
-            return stream::send_file(&*self.socket, file, start + at as u64, left);
+    /// Sends some of a record: of its head, and of the buffer's bytes that follow, from `at` on.
+    pub(super) fn send_record(
+        &mut self,
+        head: &[u8],
+        payload: Option<&Payload>,
+        at: usize,
+    ) -> io::Result<usize> {
+        let rest = head.get(at..).unwrap_or_default();
+        let Some(payload) = payload else {
+            return self.send(rest, false);
+        };
+        if self.tls.is_none() && payload.len() <= COPY_BYTES {
+            let all = payload.view().map_err(io::Error::other)?;
+            let view = all.sub(at.saturating_sub(head.len())..all.len());
+            let view = view.map_err(io::Error::other)?;
+            return view.send_after(rest, &*self.socket);
         }
+        let done = at.saturating_sub(head.len());
+        let left = payload.len() - done;
+        if self.tls.is_none() {
+            if !rest.is_empty() {
+                return self.send(rest, true);
+            }
+            let (file, start) = payload.file();
+            return stream::send_file(&*self.socket, file, start + done as u64, left);
+        }
+        // A copy, as what is encrypted must not change meanwhile, and others may write there at some levels of trust.
+        let mut record = [0; RECORD_BYTES];
+        let (front, back) = record.split_at_mut(rest.len());
+        front.copy_from_slice(rest);
+        let taken = left.min(back.len());
         let view = payload.view().map_err(io::Error::other)?;
-        let mut copy = [0; RECORD_BYTES];
-        let copy = &mut copy[..left.min(RECORD_BYTES)];
-        view.copy_to_slice(at, copy).map_err(io::Error::other)?;
-        self.send(copy, left > RECORD_BYTES)
+        let copied = view.copy_to_slice(done, &mut back[..taken]);
+        copied.map_err(io::Error::other)?;
+        self.send(&record[..rest.len() + taken], taken < left)
     }
 
     /// Sends what waits encrypted.

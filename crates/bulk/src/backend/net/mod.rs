@@ -34,6 +34,7 @@ use port::{Door, Port};
 use session::Session;
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -312,6 +313,7 @@ impl Wait for Waiting {
             let _ = eventfd::drain(&session.bell);
             return;
         }
+        session.tell(&mut inner);
         let (socket, room) = match &inner.line {
             Some(line) => (Some(line.socket()), inner.is_blocked()),
             None => (None, false),
@@ -322,6 +324,23 @@ impl Wait for Waiting {
         let _ = stream::wait(socket.as_deref(), room, Some(&session.bell), limit);
         let mut inner = session.lock();
         (inner.sleeps, inner.looked) = (false, std::time::Instant::now());
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.0.ready.as_fd())
+    }
+
+    fn arm(&self) -> bool {
+        let session = &self.0;
+        let mut inner = session.lock();
+        if std::mem::take(&mut inner.news) || inner.over.is_some() {
+            // As above.
+            let _ = eventfd::drain(&session.bell);
+            return false;
+        }
+        session.tell(&mut inner);
+        session.ask_for_room(&mut inner);
+        true
     }
 }
 

@@ -18,6 +18,7 @@ use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use tranship_sys::epoll::{Epoll, Interest};
 use tranship_sys::eventfd;
 
 /// Frames that may be under way, or waiting to be.
@@ -41,6 +42,8 @@ pub(super) struct Session {
     _port: Option<Arc<Port>>,
     /// Rung when something is new that the socket does not show.
     pub(super) bell: OwnedFd,
+    /// Readable when the bell rings, the socket has something, or it has room that was asked for.
+    pub(super) ready: Epoll,
     inner: Mutex<Inner>,
 }
 
@@ -72,6 +75,8 @@ impl Session {
         port: Option<Arc<Port>>,
     ) -> io::Result<Arc<Session>> {
         let now = Instant::now();
+        let (bell, ready) = (eventfd::create()?, Epoll::new()?);
+        ready.add(&bell, 0, Interest::Read)?;
         Ok(Arc::new(Session {
             id,
             timing,
@@ -79,7 +84,8 @@ impl Session {
             peer_number,
             caller,
             _port: port,
-            bell: eventfd::create()?,
+            bell,
+            ready,
             inner: Mutex::new(Inner::new(now)),
         }))
     }
@@ -98,15 +104,40 @@ impl Session {
     pub(super) fn end(&self, inner: &mut Inner, over: Over) {
         if inner.over.is_none() {
             inner.over = Some(over);
-            inner.line = None;
+            self.drop_line(inner);
             inner.drop_output();
         }
         self.ring(inner);
     }
 
+    /// Lets go of the connection, if there is one.
+    fn drop_line(&self, inner: &mut Inner) -> bool {
+        let Some(line) = inner.line.take() else {
+            return false;
+        };
+        // The keeper may hold the socket for a moment: it fails only if it was never watched.
+        let _ = self.ready.remove(&*line.socket());
+        inner.room_asked = false;
+        true
+    }
+
+    /// Has the descriptor tell of room, too, for as long as output waits for some.
+    pub(super) fn ask_for_room(&self, inner: &mut Inner) {
+        let blocked = inner.is_blocked();
+        if let Some(line) = inner.line.as_ref().filter(|_| blocked != inner.room_asked) {
+            let interest = match blocked {
+                true => Interest::ReadWrite,
+                false => Interest::Read,
+            };
+            // What the descriptor does not tell the keeper sees.
+            let _ = self.ready.modify(&*line.socket(), 1, interest);
+            inner.room_asked = blocked;
+        }
+    }
+
     /// The connection is no more.
     pub(super) fn lose(&self, inner: &mut Inner, why: String) {
-        if inner.line.take().is_none() {
+        if !self.drop_line(inner) {
             return;
         }
         inner.lost = Some((Instant::now(), why));
@@ -146,8 +177,14 @@ impl Session {
             );
             return self.end(inner, broken(why));
         }
+        self.drop_line(inner);
+        let watched = self.ready.add(&*line.socket(), 1, Interest::Read);
         inner.renew(line);
         inner.forget(taken);
+        if let Err(error) = watched {
+            let why = format!("the connection to {} cannot be watched: {error}", self.peer);
+            return self.lose(inner, why);
+        }
         self.flush(inner);
         self.ring(inner);
     }
@@ -281,6 +318,7 @@ impl Session {
                     inner.given = Some(Given::new(header.frame_bytes, payload_bytes));
                 }
             }
+            inner.empty_look = false;
             return Ok(Some(Frame {
                 bytes,
                 ..Frame::default()
@@ -289,12 +327,19 @@ impl Session {
         if let Some(gone) = Session::gone(inner) {
             return Err(gone);
         }
-        // Nothing waits: a good moment to say what was taken.
+        // What is sent next says what was taken; who looks again first, or sleeps, has nothing to send.
+        if std::mem::replace(&mut inner.empty_look, true) {
+            self.tell(inner);
+        }
+        Ok(None)
+    }
+
+    /// Says what was taken, if that has not been said.
+    pub(super) fn tell(&self, inner: &mut Inner) {
         if inner.untold > 0 {
             inner.news_due = true;
             self.flush(inner);
         }
-        Ok(None)
     }
 
     pub(super) fn brings(&self) -> usize {
@@ -379,7 +424,7 @@ impl Session {
         if let Some(left) = inner.left {
             let late = now.saturating_duration_since(left) > self.timing.linger;
             if late || inner.over.is_some() || self.is_finished(inner) {
-                inner.line = None;
+                self.drop_line(inner);
                 return false;
             }
         }
@@ -412,7 +457,7 @@ impl Session {
 
     /// The connection is there: is the other end, too?
     fn look_around(&self, inner: &mut Inner, now: Instant) {
-        if now.saturating_duration_since(inner.said) >= self.timing.beat {
+        if inner.untold > 0 || now.saturating_duration_since(inner.said) >= self.timing.beat {
             inner.news_due = true;
         }
         self.flush(inner);

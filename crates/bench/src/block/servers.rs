@@ -1,0 +1,248 @@
+//! The servers, each with the same image, for as long as the bench runs.
+
+use std::io::Write;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use tranship_block::Endpoint;
+use tranship_bulk::Trust;
+
+use super::{Access, SIZE, SYSTEMS, nbd};
+use crate::options::Common;
+
+/// How long a server may take to be there.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Where a system is asked.
+#[derive(Debug)]
+pub enum Place {
+    /// A port of this machine.
+    Nbd(u16),
+    Channel(Endpoint),
+}
+
+/// Processes that end with the bench.
+#[derive(Debug)]
+pub struct Servers {
+    children: Vec<Child>,
+    places: Vec<(&'static str, Place)>,
+}
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        for child in self.children.iter_mut().rev() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// What starts them.
+struct Starter<'a> {
+    tranship: PathBuf,
+    dir: &'a Path,
+    access: Access,
+    children: Vec<Child>,
+    member: Option<tranship_core::Domain>,
+}
+
+impl Servers {
+    /// Each of those that are wanted, and can be had.
+    pub fn start(common: &Common, access: Access, dir: &Path) -> Result<Servers> {
+        let near = dir.parent().context("a folder")?;
+        let mut starter = Starter {
+            tranship: near.join("tranship"),
+            dir,
+            access,
+            children: Vec::new(),
+            member: None,
+        };
+        ensure!(
+            starter.tranship.exists(),
+            "no {}: build it with `cargo build --release -p tranship-cli`",
+            starter.tranship.display()
+        );
+        let mut servers = Servers {
+            children: Vec::new(),
+            places: Vec::new(),
+        };
+        for system in SYSTEMS {
+            // nbdkit's file plugin always goes through the page cache.
+            if !common.wants(system) || access == Access::Direct && system == "nbdkit" {
+                continue;
+            }
+            if let Some(missing) = missing(system) {
+                eprintln!("SKIPPED: {system}: no {missing} here; scripts/deps.sh installs it");
+                continue;
+            }
+            let place = starter.place(system);
+            servers.children.append(&mut starter.children);
+            servers.places.push((system, place?));
+        }
+        Ok(servers)
+    }
+
+    pub fn places(&self) -> impl Iterator<Item = (&'static str, &Place)> {
+        self.places.iter().map(|(system, place)| (*system, place))
+    }
+}
+
+fn missing(system: &str) -> Option<&str> {
+    let program = match system {
+        "nbdkit" | "qemu-nbd" => system,
+        _ => return None,
+    };
+    let asked = Command::new(program).arg("--version").output();
+    asked.is_err().then_some(program)
+}
+
+impl Starter<'_> {
+    fn run(&mut self, program: &Path, arguments: &[&str]) -> Result<()> {
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .current_dir(self.dir)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
+        command.env("TRANSHIP_SOCKET", self.socket());
+        let child = command.spawn();
+        self.children
+            .push(child.with_context(|| format!("starting {}", program.display()))?);
+        Ok(())
+    }
+
+    fn tranship(&mut self, arguments: &[&str]) -> Result<()> {
+        let program = self.tranship.clone();
+        self.run(&program, arguments)
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.dir.join(format!("manager-{:?}", self.access))
+    }
+
+    /// An image of its own for each: writers lock it.
+    fn image(&self, system: &str) -> Result<String> {
+        let name = format!("{system}.image");
+        let mut file = std::fs::File::create(self.dir.join(&name))?;
+        let mut piece = vec![0u8; 1 << 20];
+        for number in 0..SIZE >> 20 {
+            for (word, at) in piece.chunks_exact_mut(8).zip(0u64..) {
+                let mixed = (number << 32 | at).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                word.copy_from_slice(&mixed.to_le_bytes());
+            }
+            file.write_all(&piece)?;
+        }
+        file.sync_all()?;
+        Ok(name)
+    }
+
+    /// Membership of the bench itself; starts the manager.
+    fn member(&mut self) -> Result<tranship_core::Domain> {
+        if let Some(member) = &self.member {
+            return Ok(member.clone());
+        }
+        let socket = self.socket();
+        self.tranship(&["manager", "--socket", &socket.display().to_string()])?;
+        let mut member = None;
+        wait(|| {
+            let builder = tranship_core::Domain::builder().name("block-bench");
+            member = builder.socket(&socket).connect().ok();
+            member.is_some()
+        })?;
+        let member = member.context("a member")?;
+        self.member = Some(member.clone());
+        Ok(member)
+    }
+
+    fn serve(&mut self, at: &str, system: &str, more: &[&str]) -> Result<()> {
+        let image = self.image(system)?;
+        let access = match self.access {
+            Access::Buffered => "buffered",
+            Access::Direct => "direct",
+        };
+        let arguments = ["block", "serve", at, &image, "--access", access];
+        self.tranship(&[&arguments, more].concat())
+    }
+
+    fn proxy(&mut self, server: &str, more: &[&str]) -> Result<()> {
+        let arguments = ["block", "proxy", "--server", server, "--cache", "0"];
+        self.tranship(&[&arguments, more].concat())
+    }
+
+    fn place(&mut self, system: &str) -> Result<Place> {
+        let port = free_port()?;
+        let nbd = format!("tcp:127.0.0.1:{port}");
+        let export = ["--nbd", &nbd];
+        let network =
+            || -> Result<String> { Ok(format!("tcp+plain:127.0.0.1:{}/bench", free_port()?)) };
+        match system {
+            "tranship" => self.serve("local:bench", system, &export)?,
+            "tranship-proxy" => {
+                self.member()?;
+                self.serve("shm:bench-proxy", system, &[])?;
+                self.proxy("shm:bench-proxy", &export)?;
+            }
+            "tranship-net-proxy" => {
+                let network = network()?;
+                self.serve(&network, system, &[])?;
+                self.proxy(&network, &export)?;
+            }
+            "channel" => {
+                let member = self.member()?;
+                self.serve("shm:bench-channel", system, &[])?;
+                return Ok(Place::Channel(endpoint("shm:bench-channel", member)));
+            }
+            "channel-net-proxy" => {
+                let (member, network) = (self.member()?, network()?);
+                self.serve(&network, system, &[])?;
+                self.proxy(&network, &["--listen", "shm:bench-proxied"])?;
+                return Ok(Place::Channel(endpoint("shm:bench-proxied", member)));
+            }
+            "nbdkit" => {
+                let (image, port) = (self.image(system)?, port.to_string());
+                let program = Path::new("nbdkit");
+                self.run(
+                    program,
+                    &["-f", "-i", "127.0.0.1", "-p", &port, "file", &image],
+                )?;
+            }
+            _ => {
+                let (image, port) = (self.image(system)?, port.to_string());
+                let how = match self.access {
+                    Access::Direct => ["--cache=none", "--aio=native"],
+                    Access::Buffered => ["--cache=writeback", "--aio=threads"],
+                };
+                let place = ["-b", "127.0.0.1", "-p", &port, "-f", "raw", "-t", "-e", "4"];
+                let arguments = [&place[..], &how, &[&image]].concat();
+                self.run(Path::new("qemu-nbd"), &arguments)?;
+            }
+        }
+        wait(|| nbd::connect(port).is_ok())?;
+        Ok(Place::Nbd(port))
+    }
+}
+
+fn endpoint(at: &str, member: tranship_core::Domain) -> Endpoint {
+    Endpoint::new(at, Trust::Full).with_domains(move || {
+        // Without its manager the address is not found, which says enough.
+        tranship_bulk::Domain::over(&member).unwrap_or_default()
+    })
+}
+
+/// One that was free a moment ago.
+fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+/// Looks until it is so.
+fn wait(mut there: impl FnMut() -> bool) -> Result<()> {
+    let since = Instant::now();
+    while !there() {
+        ensure!(since.elapsed() < PATIENCE, "not there after {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Ok(())
+}
