@@ -94,6 +94,13 @@ impl Account {
     }
 }
 
+impl Charge {
+    /// More, for the same account.
+    pub(crate) fn more(&self, bytes: u64) -> Result<Charge, Code> {
+        self.account.charge(bytes)
+    }
+}
+
 impl Books {
     fn join(&mut self, domain: Domain) -> Result<(), Code> {
         let options = HeapOptions::new(MOST_BYTES).name("bulk pools");

@@ -12,10 +12,27 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 /// One end of a channel. Cloneable; methods may be called from any thread, and do not block unless they say so.
+///
+/// Dropping the last handle of one that nobody has bound ends it; of one that is over, the domain forgets it as soon as
+/// what came over it has been let go. One that is connected stays with its domain: [`Channel::close`] it before.
 #[derive(Clone, Debug)]
 pub struct Channel {
     pub(crate) domain: Arc<Shared>,
     pub(crate) id: u64,
+    _watched: Arc<Watched>,
+}
+
+/// What the handles of an end share.
+#[derive(Debug)]
+struct Watched {
+    domain: Arc<Shared>,
+    id: u64,
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.domain.unwatch(self.id);
+    }
 }
 
 /// What the program learns. Dropping one that carries a buffer lets the buffer go.
@@ -57,6 +74,19 @@ pub enum Mode {
 }
 
 impl Channel {
+    pub(crate) fn new(domain: &Arc<Shared>, id: u64) -> Channel {
+        let domain = Arc::clone(domain);
+        let watched = Watched {
+            domain: Arc::clone(&domain),
+            id,
+        };
+        Channel {
+            domain,
+            id,
+            _watched: Arc::new(watched),
+        }
+    }
+
     /// Where it stands.
     #[must_use]
     pub fn state(&self) -> ChannelState {

@@ -74,7 +74,7 @@ pub enum Code {
     /// A buffer that is protected by itself is a mapping, and one that is sealed a descriptor: fewer and larger buffers
     /// need fewer, and both limits can be raised.
     #[error(
-        "the pool's buffers need more mappings (vm.max_map_count) or descriptors (RLIMIT_NOFILE) than there are for pools"
+        "buffers need more mappings (vm.max_map_count) or descriptors (RLIMIT_NOFILE) than there are for them"
     )]
     Limit = 73,
 }

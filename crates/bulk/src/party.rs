@@ -122,6 +122,12 @@ impl Domain {
         self.0.seal_from(bytes);
     }
 
+    /// How many ends of channels it has, those apart that are over and forgotten.
+    #[must_use]
+    pub fn channels(&self) -> usize {
+        self.0.0.lock().channels.values().count()
+    }
+
     /// What it has counted. Does not block for longer than its operations.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
@@ -140,9 +146,6 @@ impl Domain {
     }
 
     fn channel(&self, id: u64) -> Channel {
-        Channel {
-            domain: Arc::clone(&self.0.0),
-            id,
-        }
+        Channel::new(&self.0.0, id)
     }
 }

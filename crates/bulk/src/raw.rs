@@ -215,6 +215,13 @@ impl Raw {
         self.0.close(channel)
     }
 
+    /// Forgets an end that is over; its number is [`Code::InvalidEndpoint`] from then on. [`Code::ChannelState`] if it is not
+    /// over; [`Code::PoolInUse`] while copies that went over it are out or here, or buffers are owned whose memory would
+    /// go with it.
+    pub fn forget(&self, channel: u64) -> Result<(), Code> {
+        self.0.forget(channel)
+    }
+
     pub fn write(&self, buffer: Buffer, offset: usize, bytes: &[u8]) -> Result<(), Code> {
         self.0.write_raw(buffer, offset, bytes)
     }

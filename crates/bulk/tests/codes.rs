@@ -9,8 +9,10 @@ use tranship_bulk::backend::{
     Backend, Bytes, Copying, Frame, Listener, Local, Place, RecvError, SendError, Shm, Transport,
     Wait,
 };
-use tranship_bulk::raw::Raw;
-use tranship_bulk::{BufferState, Code, Completion, Constraints, Direction, Role, Trust, Wish};
+use tranship_bulk::raw::{Event, Raw};
+use tranship_bulk::{
+    BufferState, ChannelState, Code, Completion, Constraints, Direction, Role, Trust, Wish,
+};
 use tranship_sys::{limits, memfd};
 
 const PAGE: u64 = 4096;
@@ -194,6 +196,9 @@ fn every_code_where_it_has_a_meaning() {
             too_many_buffers(&stage);
         }
         too_many_mappings(&stage);
+        if name == "shm" {
+            shown_later(&stage);
+        }
         if !without.contains(&Code::System) {
             too_many_descriptors(&stage);
         }
@@ -362,6 +367,7 @@ fn too_many_mappings(stage: &Stage) {
     assert_eq!(state, Some(BufferState::ReadWrite));
     p.a.move_(p.source, middle, &[])
         .expect("there is room again");
+    arrives_later(stage);
     // Where each end has its own memory it is that which cannot be made.
     match stage.backend.bytes() {
         Bytes::Shared => stage.see(Code::PoolMap, asked.and_then(|ended| ended)),
@@ -369,6 +375,59 @@ fn too_many_mappings(stage: &Stage) {
             assert_eq!(asked, Ok(Err(Code::Memory)));
             known_by_another_way(stage);
         }
+    }
+}
+
+/// What cannot be taken for want of something here waits for it, and blames nobody.
+fn arrives_later(stage: &Stage) {
+    let p = stage.pair(Trust::Half);
+    let pool = p.pool(3, false);
+    let [_, middle, _] = [0; 3].map(|_| p.own(pool));
+    let settled = |wanted: fn(&Event) -> bool| {
+        p.settle();
+        let told: Vec<Event> = std::iter::from_fn(|| p.b.poll_event(p.sink)).collect();
+        told.iter().any(wanted)
+    };
+    settled(|_| true);
+    p.a.move_(p.source, middle, &[]).expect("move");
+    let crowd = Crowd::new(0);
+    let refused = [0; 3].map(|_| p.b.turn(p.sink));
+    let (state, told) = (p.b.channel_state(p.sink), p.b.poll_event(p.sink));
+    drop(crowd);
+    assert_eq!(refused, [Err(Code::BufferMap); 3]);
+    assert_eq!((state, told), (Some(ChannelState::Connected), None));
+    assert_eq!(p.b.buffer_state(middle), Some(BufferState::Invalid));
+    assert!(settled(|event| matches!(event, Event::Moved(..))));
+}
+
+/// As above, of descriptors that come with buffers.
+fn shown_later(stage: &Stage) {
+    let p = stage.pair(Trust::None);
+    p.a.seal_from(0);
+    let pool = p.pool(2, false);
+    let (own, other) = (p.own(pool), p.own(pool));
+    p.settle();
+    while p.b.poll_event(p.sink).is_some() {}
+    for buffer in [own, other] {
+        p.a.write(buffer, 0, b"shown").expect("write");
+        p.a.move_(p.source, buffer, &[]).expect("move");
+    }
+    let mut all = all_descriptors();
+    let refused = [0; 3].map(|_| p.b.turn(p.sink));
+    // One place is enough.
+    all.truncate(all.len() - 1);
+    let one = p.b.turn(p.sink);
+    let next = p.b.turn(p.sink);
+    let state = p.b.channel_state(p.sink);
+    drop(all);
+    assert_eq!(refused, [Err(Code::Limit); 3]);
+    assert_eq!((one, next), (Ok(true), Err(Code::Limit)));
+    assert_eq!(state, Some(ChannelState::Connected));
+    p.settle();
+    for buffer in [own, other] {
+        let mut bytes = [0; 5];
+        p.b.read(buffer, 0, &mut bytes).expect("read");
+        assert_eq!(&bytes, b"shown");
     }
 }
 

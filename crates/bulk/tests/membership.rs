@@ -109,6 +109,66 @@ fn each_end_pays_for_what_it_makes() {
     }
 }
 
+/// What is written over a sealed buffer is memory of whoever writes it, until it goes on.
+#[test]
+fn who_writes_over_a_sealed_buffer_pays_for_that() {
+    const MIB: u64 = 1 << 20;
+    let _dog = Watchdog::new(Duration::from_secs(120));
+    let member = manager("total = \"9MiB\"\n");
+    let (a, b) = (bulk(&member), bulk(&member));
+    for domain in [&a, &b] {
+        domain.seal_from(0);
+    }
+    let options = || EndOptions::new(Trust::None);
+    let source = a.create("shm:over", Direction::Source, options());
+    let source = source.expect("create");
+    let (sink, _) = b.bind("shm:over", options()).expect("bind");
+    let settle = || {
+        for _ in 0..64 {
+            let _ = (source.turn().expect("turn"), sink.turn().expect("turn"));
+        }
+    };
+    settle();
+    let pool = a.pool(4, MIB, false).expect("pool");
+    let asked = source.assign(pool.info().id).expect("assign");
+    settle();
+    assert_eq!(asked.result(), Some(Ok(())));
+    assert_eq!(charged(&member), 8 * MIB);
+    // Two buffers whose copies have come back.
+    let mut both = [0; 2].map(|_| {
+        let mut buffer = pool.alloc().expect("alloc");
+        buffer.write(0, b"first").expect("write");
+        let _ = source.copy(&buffer, &[]).expect("copy");
+        let copy = until([&sink, &source], |event| match event {
+            Event::Copied(copy, _) => Some(copy.index()),
+            _ => None,
+        });
+        assert_eq!(copy, buffer.index());
+        settle();
+        buffer
+    });
+    assert_eq!(charged(&member), 8 * MIB);
+    both[0].write(0, b"over").expect("write");
+    both[0].write(9, b"once more").expect("write");
+    assert_eq!(charged(&member), 9 * MIB);
+    // There is no more; nothing is written, and what is there can be read and sent.
+    assert_eq!(both[1].write(0, b"over"), Err(Code::Quota));
+    assert_eq!(both[1].bytes_mut().map(|_| ()), Err(Code::Quota));
+    assert_eq!(&both[1].bytes().expect("bytes")[..5], b"first");
+    let [first, second] = both;
+    // With the private pages goes what they cost: what is sent lies in new memory, in the place of the old.
+    let _ = source.move_(first, &[]).expect("move");
+    assert_eq!(charged(&member), 8 * MIB);
+    let _ = source.move_(second, &[]).expect("move");
+    let first = |event: &Event| match event {
+        Event::Moved(buffer, _) => buffer.bytes().ok().map(|bytes| bytes[..5].to_vec()),
+        _ => None,
+    };
+    assert_eq!(until([&sink, &source], first), b"overt");
+    assert_eq!(until([&sink, &source], first), b"first");
+    assert_eq!(charged(&member), 8 * MIB);
+}
+
 child!(
     fn lonely(ctl: Control) {
         let domain = Domain::new();

@@ -229,6 +229,23 @@ unsafe fn get_option<T>(fd: BorrowedFd<'_>, option: i32, value: &mut T) -> io::R
     }
 }
 
+/// Did the kernel refuse for want of something that may be there again later: memory, room for descriptors on their way, or in
+/// the table of this process or of all?
+pub fn is_shortage(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::ENOMEM | libc::ENOBUFS | libc::ETOOMANYREFS | libc::EMFILE | libc::ENFILE)
+    )
+}
+
+/// Could this process have as many descriptors more, now?
+pub fn has_room_for(fds: usize, like: impl AsFd) -> bool {
+    let taken: io::Result<Vec<OwnedFd>> = (0..fds)
+        .map(|_| like.as_fd().try_clone_to_owned())
+        .collect();
+    taken.is_ok()
+}
+
 /// Room for control messages, aligned as `cmsghdr` wants it.
 #[repr(C, align(8))]
 struct Control<const N: usize>([u8; N]);

@@ -56,9 +56,13 @@ pub enum SendError {
     Gone,
 }
 
-/// Nothing more will come.
+/// Nothing comes; and apart from [`RecvError::NotNow`], nothing more will.
 #[derive(Debug)]
 pub enum RecvError {
+    /// There is something, and this process has no means to take it (memory, descriptors): it waits for them.
+    NotNow(Code),
+    /// For want of them something that came was lost.
+    Lost(Code),
     /// The other end is gone, and all that it sent has been taken.
     Gone,
     /// What came is nothing that the other end may send.

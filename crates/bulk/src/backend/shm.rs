@@ -234,6 +234,10 @@ impl End {
         // Before the look: what it sent before it ended is found by it.
         let dead = pidfd::is_dead(&self.process).unwrap_or(false);
         match socket::recvmsg(&*self.socket, &mut bytes, true) {
+            // The kernel says the same of too many descriptors and of too few places for them.
+            Ok(got) if got.ctrunc && !socket::has_room_for(1, &*self.socket) => {
+                Err(RecvError::Lost(Code::Limit))
+            }
             Ok(got) if got.ctrunc || got.truncated => Err(RecvError::Violation),
             Ok(got) if got.bytes == 0 => {
                 self.hung_up = true;
@@ -241,6 +245,7 @@ impl End {
             }
             Ok(got) => Ok(Some((bytes[..got.bytes].to_vec(), got.fds))),
             Err(error) if error.kind() == ErrorKind::WouldBlock && !dead => Ok(None),
+            Err(error) if socket::is_shortage(&error) => Err(RecvError::NotNow(Code::Memory)),
             Err(_) => {
                 self.hung_up = true;
                 Ok(None)
@@ -305,6 +310,7 @@ impl End {
             match socket::sendmsg(&*self.socket, b"F", &fds, true) {
                 Ok(()) => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Err(SendError::Full),
+                Err(error) if socket::is_shortage(&error) => return Err(SendError::Full),
                 Err(_) => return Err(SendError::Gone),
             }
         }
@@ -335,10 +341,16 @@ impl End {
     fn pop(&mut self, link: &Link) -> Result<Option<Frame>, RecvError> {
         let lines = Lines::new(link.other.lines()).map_err(|_| RecvError::Violation)?;
         loop {
+            // One that is whole waits for its descriptors.
+            if let Some((len, fds)) = self.expects
+                && self.partial.len() == len
+            {
+                return self.whole(link, fds).map(Some);
+            }
             let Some(words) = self.consumer.try_pop(lines) else {
                 return Ok(None);
             };
-            let (len, fds) = match self.expects {
+            let (len, _) = match self.expects {
                 Some(expects) => expects,
                 None => {
                     let len = usize::try_from(words[0] >> 40).unwrap_or(usize::MAX);
@@ -352,29 +364,33 @@ impl End {
             };
             let missing = (len - self.partial.len()).min(LINE_BYTES);
             self.partial.extend_from_slice(&piece(&words)[..missing]);
-            if self.partial.len() < len {
-                continue;
-            }
-            self.expects = None;
-            let mut shown = Vec::new();
-            if fds > 0 {
-                // They were sent before the line.
-                let (_, all) = self.take_shown()?.ok_or(RecvError::Violation)?;
-                shown.extend(all.into_iter().map(Arc::new));
-            }
-            if shown.len() != fds {
-                return Err(RecvError::Violation);
-            }
-            // Ordering: release, partner: the producer's acquire load: our loads of the lines come before their
-            // reuse. SeqCst: as in `Publish::SeqCst`, before the load of `asleep`.
-            link.own.head().swap(self.consumer.head(), Ordering::SeqCst);
-            link.wake_if_asleep();
-            return Ok(Some(Frame {
-                bytes: std::mem::take(&mut self.partial),
-                fds: shown,
-                payload: None,
-            }));
         }
+    }
+
+    /// The frame whose lines have all come, with its descriptors.
+    fn whole(&mut self, link: &Link, fds: usize) -> Result<Frame, RecvError> {
+        let mut shown = Vec::new();
+        if fds > 0 {
+            if self.ahead.is_empty() && !socket::has_room_for(fds, &*self.socket) {
+                return Err(RecvError::NotNow(Code::Limit));
+            }
+            // They were sent before the line.
+            let (_, all) = self.take_shown()?.ok_or(RecvError::Violation)?;
+            shown.extend(all.into_iter().map(Arc::new));
+        }
+        if shown.len() != fds {
+            return Err(RecvError::Violation);
+        }
+        self.expects = None;
+        // Ordering: release, partner: the producer's acquire load: our loads of the lines come before their
+        // reuse. SeqCst: as in `Publish::SeqCst`, before the load of `asleep`.
+        link.own.head().swap(self.consumer.head(), Ordering::SeqCst);
+        link.wake_if_asleep();
+        Ok(Frame {
+            bytes: std::mem::take(&mut self.partial),
+            fds: shown,
+            payload: None,
+        })
     }
 }
 

@@ -305,6 +305,9 @@ impl Transport for End {
                 0 => match place.receive(self.came, &self.stream) {
                     Ok(got @ 1..) => got,
                     Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                    Err(error) if socket::is_shortage(&error) => {
+                        return Err(RecvError::NotNow(Code::Memory));
+                    }
                     Ok(0) | Err(_) => {
                         self.hung_up = true;
                         continue;

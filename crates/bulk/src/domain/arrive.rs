@@ -1,15 +1,15 @@
 //! A buffer that arrives: what may, where its bytes go, and what it is then.
 
-use super::turn::Violation;
+use super::turn::{Fault, Violation};
 use super::{Pool, RawEvent, State};
-use crate::backend::Place;
+use crate::backend::{Frame, Place, RecvError};
 use crate::message::{Message, Transfer};
 use crate::{Access, BufferState, ChannelState, Code, Direction, Meta, Trust};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// What a message says about a buffer.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Arrival {
     pub how: Transfer,
     pub buffer: (u64, u32),
@@ -23,6 +23,8 @@ pub(crate) struct Arrival {
 pub(crate) struct Arriving {
     what: Arrival,
     place: Place,
+    /// All of them are here.
+    filled: bool,
 }
 
 impl Arrival {
@@ -34,7 +36,12 @@ impl Arrival {
 
 impl State {
     /// A message that bytes follow: says where they go. True if something was learned.
-    pub(super) fn begin(&mut self, channel: u64, message: Message, brings: usize) -> bool {
+    pub(super) fn begin(
+        &mut self,
+        channel: u64,
+        (message, frame): (Message, Frame),
+        brings: usize,
+    ) -> Result<bool, Code> {
         match self.place_for(channel, message, brings) {
             Ok(arriving) => {
                 if let Some(end) = self.channels.get_mut(&channel) {
@@ -42,10 +49,14 @@ impl State {
                 }
                 self.go_on(channel)
             }
-            Err(Violation) => {
+            Err(Fault::Peer) => {
                 self.peer_gone(channel, Code::PeerViolation);
                 self.wake(channel);
-                true
+                Ok(true)
+            }
+            Err(Fault::Own(code)) => {
+                self.hold_back(channel, frame);
+                Err(code)
             }
         }
     }
@@ -55,7 +66,7 @@ impl State {
         channel: u64,
         message: Message,
         brings: usize,
-    ) -> Result<Arriving, Violation> {
+    ) -> Result<Arriving, Fault> {
         let Message::Transfer {
             how,
             pool: id,
@@ -64,7 +75,7 @@ impl State {
             part,
         } = message
         else {
-            return Err(Violation);
+            return Err(Fault::Peer);
         };
         let what = Arrival {
             how,
@@ -76,50 +87,68 @@ impl State {
         let pool = self.pools.get_mut(&id).ok_or(Violation)?;
         let len = pool.memory.buffer_bytes();
         if !what.brings_bytes() || brings != len {
-            return Err(Violation);
+            return Err(Fault::Peer);
         }
         let place = match wanted && pool.takes_bytes() {
             true => {
-                pool.open(index).map_err(|_| Violation)?;
+                pool.open(index).map_err(Fault::Own)?;
                 Place::new(&pool.memory, index)
             }
             false => Place::nowhere(len),
         };
-        Ok(Arriving { what, place })
+        let filled = false;
+        Ok(Arriving {
+            what,
+            place,
+            filled,
+        })
     }
 
     /// Takes more of the bytes that are arriving; says whether something was learned.
-    pub(super) fn go_on(&mut self, channel: u64) -> bool {
+    pub(super) fn go_on(&mut self, channel: u64) -> Result<bool, Code> {
         let Some(end) = self.channels.get_mut(&channel) else {
-            return false;
+            return Ok(false);
         };
-        let (Some(arriving), Some(transport)) = (&end.arriving, &mut end.transport) else {
-            return false;
+        let (Some(arriving), Some(transport)) = (&mut end.arriving, &mut end.transport) else {
+            return Ok(false);
         };
-        transport.done(&mut end.taken);
-        let filled = transport.fill(&arriving.place);
-        end.ends.finish(&end.taken, &mut self.due);
-        end.taken.clear();
-        match filled {
-            Ok(false) => return false,
-            Ok(true) => {}
-            Err(why) => {
-                self.half_arrived(channel);
-                return self.carrier_failed(channel, why);
+        if !arriving.filled {
+            transport.done(&mut end.taken);
+            let filled = transport.fill(&arriving.place);
+            end.ends.finish(&end.taken, &mut self.due);
+            end.taken.clear();
+            match filled {
+                Ok(false) => return Ok(false),
+                Ok(true) => arriving.filled = true,
+                Err(RecvError::NotNow(code)) => return Err(code),
+                Err(why) => {
+                    self.half_arrived(channel);
+                    return Ok(self.carrier_failed(channel, why));
+                }
             }
         }
         if let Some(arriving) = end.arriving.take() {
             // Once more: another channel may have brought something meanwhile.
             let fine = self.may_arrive(channel, &arriving.what);
-            let taken = fine.and_then(|_| self.arrive(channel, arriving.what, None));
-            if taken.is_err() {
-                self.peer_gone(channel, Code::PeerViolation);
+            let taken = match fine {
+                Ok(_) => self.arrive(channel, arriving.what.clone(), None),
+                Err(Violation) => Err(Fault::Peer),
+            };
+            match taken {
+                Ok(()) => {}
+                Err(Fault::Peer) => self.peer_gone(channel, Code::PeerViolation),
+                Err(Fault::Own(code)) => {
+                    if let Some(end) = self.channels.get_mut(&channel) {
+                        end.arriving = Some(arriving);
+                    }
+                    return Err(code);
+                }
             }
         }
         self.finish_where_clean();
         self.give_back();
         self.wake(channel);
-        true
+        Ok(true)
     }
 
     /// The rest will never come.
@@ -180,19 +209,20 @@ impl State {
         channel: u64,
         what: Arrival,
         shown: Option<&[Arc<OwnedFd>]>,
-    ) -> Result<(), Violation> {
+    ) -> Result<(), Fault> {
         let ((id, index), meta) = (what.buffer, what.meta);
         let end = self.channels.get(&channel).ok_or(Violation)?;
         let assigned = end.pools.get(&id).ok_or(Violation)?;
         let pool = self.pools.get_mut(&id).ok_or(Violation)?;
         if let Some(fds) = shown {
             let brought = pool.bring(index, assigned, fds, &mut self.statistics);
-            brought.map_err(|_| Violation)?;
-        }
-        if what.how == Transfer::Pass {
-            pool.loosen(index);
+            brought.map_err(|code| match code {
+                Code::PeerViolation => Fault::Peer,
+                own => Fault::Own(own),
+            })?;
         }
         let slot = pool.slots.get_mut(index as usize).ok_or(Violation)?;
+        let (lent, let_go, first) = (slot.lent, slot.let_go, slot.first);
         match what.how {
             Transfer::Move | Transfer::Pass => {
                 slot.owned = true;
@@ -205,10 +235,22 @@ impl State {
             }
             Transfer::Release => slot.out.down(channel),
         }
-        // The kernel refuses only for want of memory for its tables; then the channel cannot go on.
-        pool.protect(index).map_err(|_| Violation)?;
+        // The kernel refuses only for want of memory for its tables, or if there are too many mappings.
+        if let Err(code) = pool.protect(index) {
+            let slot = &mut pool.slots[index as usize];
+            match what.how {
+                Transfer::Move | Transfer::Pass => slot.owned = false,
+                Transfer::Copy => slot.held.down(channel),
+                Transfer::Release => slot.out.up(channel),
+            }
+            (slot.lent, slot.let_go, slot.first) = (lent, let_go, first);
+            return Err(Fault::Own(code));
+        }
+        if what.how == Transfer::Pass {
+            pool.loosen(index);
+        }
         if what.part {
-            return self.keep_part(channel, what.how, (id, index));
+            return Ok(self.keep_part(channel, what.how, (id, index))?);
         }
         let event = match what.how {
             Transfer::Move => RawEvent::Moved(id, index, meta),

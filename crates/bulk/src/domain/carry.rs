@@ -69,12 +69,15 @@ impl Pool {
         trust: Trust,
         (own_memory, sealed): (bool, bool),
     ) -> Result<Pool, Code> {
+        // Before anything is made for each of them: a pool that is only addresses can say that it has any number.
+        if matches!(trust, Trust::None | Trust::Half) {
+            memory.take_budget(info.buffers, sealed)?;
+        }
         let mut pool = Pool::new(info, memory, false, own_memory);
         pool.trust = Some(trust);
         pool.fixed = true;
         pool.sealed = sealed;
-        pool.pieces = sealed.then(|| Pieces::new(info.buffers));
-        pool.take_budget(trust)?;
+        pool.pieces = sealed.then(|| Pieces::new(info.buffers, false));
         // How the memory begins (see `Memory`).
         let closed = own_memory || trust == Trust::Half;
         for slot in &mut pool.slots {
@@ -122,8 +125,8 @@ impl Pool {
         })
     }
 
-    /// Brings the bytes of a buffer that arrives: shown with it, or lying in the other end's own memory. An error is mostly
-    /// the other end's fault.
+    /// Brings the bytes of a buffer that arrives: shown with it, or lying in the other end's own memory.
+    /// [`Code::PeerViolation`] is the other end's fault, any other error our own.
     pub(super) fn bring(
         &mut self,
         index: u32,

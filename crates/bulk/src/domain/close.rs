@@ -226,6 +226,7 @@ impl State {
         self.let_go |= !pool.creator;
         self.free_if_unused(id, index);
         self.give_back();
+        self.forget_unwatched();
     }
 
     /// A handle of a copy was let go.
@@ -237,5 +238,6 @@ impl State {
             self.let_go = true;
         }
         self.give_back();
+        self.forget_unwatched();
     }
 }

@@ -9,6 +9,7 @@ mod carry;
 mod channels;
 mod close;
 mod counts;
+mod forget;
 mod poll;
 mod setup;
 mod state;
@@ -132,6 +133,8 @@ pub(crate) struct Channel {
     pub peer_finished: bool,
     /// Parts of an aggregate that has not come whole.
     pub parts: Vec<(crate::message::Transfer, (u64, u32))>,
+    /// A message that could not be taken yet, for want of something here.
+    pub held_back: Option<Frame>,
     /// A buffer whose bytes are on their way in.
     pub arriving: Option<arrive::Arriving>,
     /// Answers that found no room.
@@ -146,6 +149,8 @@ pub(crate) struct Channel {
     pub events: VecDeque<RawEvent>,
     pub wakers: Vec<Waker>,
     pub acceptor: Option<Acceptor>,
+    /// No handle of it is left.
+    pub unwatched: bool,
     /// Why it ended; and in words, where the carrier has some.
     pub failure: Option<Code>,
     pub why: Option<String>,
@@ -156,7 +161,6 @@ pub(crate) struct State {
     pub account: Arc<Account>,
     pub pools: BTreeMap<u64, Pool>,
     pub channels: Channels,
-    pub next_channel: u64,
     pub statistics: Statistics,
     /// From which buffer size on pools are sealed; None: where it pays.
     pub seal_from: Option<u64>,
@@ -164,10 +168,13 @@ pub(crate) struct State {
     pub closing: bool,
     /// Handles were let go that could not go back yet: see `give_back`.
     pub let_go: bool,
+    /// Ends without a handle may be over: see `forget_unwatched`.
+    pub unwatched: bool,
     /// To be done once the lock is let go.
     pub finished: Vec<(Completion, Result<(), Code>)>,
     pub due: Vec<Due>,
     pub woken: Vec<Waker>,
+    pub buried: Vec<Channel>,
 }
 
 /// A domain.
@@ -204,13 +211,19 @@ impl Drop for Guard<'_> {
         let Some(mut state) = self.0.take() else {
             return;
         };
-        if state.finished.is_empty() && state.due.is_empty() && state.woken.is_empty() {
+        if state.finished.is_empty()
+            && state.due.is_empty()
+            && state.woken.is_empty()
+            && state.buried.is_empty()
+        {
             return;
         }
         let finished = std::mem::take(&mut state.finished);
         let mut due = std::mem::take(&mut state.due);
         let woken = std::mem::take(&mut state.woken);
+        let buried = std::mem::take(&mut state.buried);
         drop(state);
+        drop(buried);
         for (completion, result) in finished {
             completion.finish(result, &mut due);
         }

@@ -101,6 +101,7 @@ impl Shared {
         for channel in state.channels.values_mut() {
             channel.pools.remove(&id);
         }
+        state.forget_unwatched();
         Ok(())
     }
 
@@ -195,10 +196,7 @@ impl Shared {
 
 impl State {
     fn add_channel(&mut self, channel: Channel) -> u64 {
-        let id = self.next_channel;
-        self.next_channel += 1;
-        self.channels.push(id, channel);
-        id
+        self.channels.push(channel)
     }
 }
 
@@ -253,6 +251,7 @@ impl Channel {
             peer_began: false,
             finished: false,
             peer_finished: false,
+            held_back: None,
             arriving: None,
             parts: Vec::new(),
             outbox: VecDeque::new(),
@@ -264,6 +263,7 @@ impl Channel {
             events: VecDeque::new(),
             wakers: Vec::new(),
             acceptor: None,
+            unwatched: false,
             failure: None,
             why: None,
         }

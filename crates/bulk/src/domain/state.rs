@@ -1,5 +1,6 @@
 //! What a domain can derive from what it knows: the same rules as the model's, seen from one place.
 
+use super::forget::is_here;
 use super::{Pool, Slot, State};
 use crate::{Access, BufferState, ChannelState, Code, Direction, Trust, spec::Assignment};
 
@@ -154,8 +155,7 @@ impl State {
         let Some(pool) = self.pools.get(&id) else {
             return;
         };
-        let here = |slot: &Slot| slot.by_state() != Access::None;
-        if !used && !pool.creator && !pool.slots.iter().any(here) {
+        if !used && !pool.creator && !pool.slots.iter().any(is_here) {
             self.pools.remove(&id);
         }
     }

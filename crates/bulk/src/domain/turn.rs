@@ -13,6 +13,19 @@ use std::sync::Arc;
 /// The peer broke a rule.
 pub(super) struct Violation;
 
+/// Why a message cannot be taken.
+pub(super) enum Fault {
+    Peer,
+    /// For want of something here: nothing has changed, and it can be taken later.
+    Own(Code),
+}
+
+impl From<Violation> for Fault {
+    fn from(_: Violation) -> Fault {
+        Fault::Peer
+    }
+}
+
 /// What a look at the carrier finds.
 enum Next {
     Nothing,
@@ -25,7 +38,8 @@ enum Next {
 }
 
 impl Shared {
-    /// Takes at most one message of the channel; says whether it took one, or learned of the other end's end.
+    /// Takes at most one message of the channel; says whether it took one, or learned of the other end's end. An error is this
+    /// domain's own: nothing was taken, and the message waits.
     pub(crate) fn turn(&self, channel: u64) -> Result<bool, Code> {
         Ok(self.turn_with(self.lock(), channel)?.1)
     }
@@ -40,7 +54,7 @@ impl Shared {
             Next::Nothing => return Ok((state, false)),
             Next::Learned => return Ok((state, true)),
             Next::Bytes => {
-                let learned = state.go_on(channel);
+                let learned = state.go_on(channel)?;
                 return Ok((state, learned));
             }
             Next::Frame(frame, brings) => (frame, brings),
@@ -50,7 +64,7 @@ impl Shared {
             return Ok((state, true));
         };
         if brings > 0 {
-            let learned = state.begin(channel, message, brings);
+            let learned = state.begin(channel, (message, frame), brings)?;
             return Ok((state, learned));
         }
         // The program decides about pools with no lock held.
@@ -67,9 +81,13 @@ impl Shared {
                 }
             }
         }
-        let taken = state.take(self.id, channel, message, &frame.fds, verdict);
-        if taken.is_err() {
-            state.peer_gone(channel, Code::PeerViolation);
+        match state.take(self.id, channel, message, &frame.fds, verdict) {
+            Ok(()) => {}
+            Err(Fault::Peer) => state.peer_gone(channel, Code::PeerViolation),
+            Err(Fault::Own(code)) => {
+                state.hold_back(channel, frame);
+                return Err(code);
+            }
         }
         state.finish_where_clean();
         state.give_back();
@@ -103,16 +121,27 @@ impl State {
             return Ok(Next::Bytes);
         }
         transport.done(&mut end.taken);
-        let received = transport.recv();
+        let received = match end.held_back.take() {
+            Some(frame) => Ok(Some(frame)),
+            None => transport.recv(),
+        };
         end.ends.finish(&end.taken, &mut self.due);
         end.taken.clear();
         match received {
             Ok(None) => Ok(Next::Nothing),
             Ok(Some(frame)) => Ok(Next::Frame(frame, transport.brings())),
+            Err(RecvError::NotNow(code)) => Err(code),
             Err(why) => Ok(match self.carrier_failed(channel, why) {
                 true => Next::Learned,
                 false => Next::Nothing,
             }),
+        }
+    }
+
+    /// A message for which something is missing here: it is looked at again next.
+    pub(super) fn hold_back(&mut self, channel: u64, frame: Frame) {
+        if let Some(end) = self.channels.get_mut(&channel) {
+            end.held_back = Some(frame);
         }
     }
 
@@ -126,6 +155,7 @@ impl State {
             why if end.is_open() => {
                 let why = match why {
                     RecvError::Gone => Code::PeerGone,
+                    RecvError::NotNow(code) | RecvError::Lost(code) => code,
                     RecvError::Violation => Code::PeerViolation,
                 };
                 match end.state {
@@ -165,14 +195,14 @@ impl State {
         message: Message,
         fds: &[Arc<OwnedFd>],
         verdict: Result<(), Code>,
-    ) -> Result<(), Violation> {
+    ) -> Result<(), Fault> {
         let end = self.channels.get_mut(&channel).ok_or(Violation)?;
         match message {
             Message::Bind {
                 version,
                 domain,
                 wish,
-            } => end.take_bind(own, version, domain, wish),
+            } => Ok(end.take_bind(own, version, domain, wish)?),
             Message::BindAnswer {
                 domain,
                 meta_bytes,
@@ -180,7 +210,7 @@ impl State {
                 answer,
             } => {
                 if end.state != ChannelState::Binding {
-                    return Err(Violation);
+                    return Err(Fault::Peer);
                 }
                 match answer {
                     Ok(agreed) => {
@@ -206,7 +236,7 @@ impl State {
                         self.begin_teardown(channel);
                     }
                     ChannelState::Teardown if !end.peer_began => end.peer_began = true,
-                    _ => return Err(Violation),
+                    _ => return Err(Fault::Peer),
                 }
                 Ok(())
             }
@@ -214,10 +244,10 @@ impl State {
                 copies,
                 pieces,
                 meta,
-            } => self.take_aggregate(channel, copies, pieces, meta.into()),
+            } => Ok(self.take_aggregate(channel, copies, pieces, meta.into())?),
             Message::Finished => {
                 if end.state != ChannelState::Teardown || !end.peer_began || end.peer_finished {
-                    return Err(Violation);
+                    return Err(Fault::Peer);
                 }
                 end.peer_finished = true;
                 Ok(())
@@ -236,7 +266,7 @@ impl State {
                     part,
                 };
                 if what.brings_bytes() && end.backend.bytes() == Bytes::Carried {
-                    return Err(Violation);
+                    return Err(Fault::Peer);
                 }
                 let fresh = self.may_arrive(channel, &what)?;
                 self.arrive(channel, what, fresh.then_some(fds))
@@ -245,7 +275,7 @@ impl State {
                 ChannelState::Connected => self.take_about_pool(channel, about_pool, fds, verdict),
                 // It was sent before the other end knew.
                 ChannelState::Teardown => Ok(()),
-                _ => Err(Violation),
+                _ => Err(Fault::Peer),
             },
         }
     }
@@ -256,7 +286,7 @@ impl State {
         message: Message,
         fds: &[Arc<OwnedFd>],
         verdict: Result<(), Code>,
-    ) -> Result<(), Violation> {
+    ) -> Result<(), Fault> {
         match message {
             Message::Assign(info, sealed) => {
                 let accepted = self.accept(channel, (info, sealed), verdict);
@@ -349,7 +379,7 @@ impl State {
                 }
                 Ok(())
             }
-            _ => Err(Violation),
+            _ => Err(Fault::Peer),
         }
     }
 
@@ -420,13 +450,17 @@ impl State {
     }
 
     /// The other end said yes: the pool's trust is fixed, and its memory shown.
-    fn show(&mut self, channel: u64, id: u64, fds: &[Arc<OwnedFd>]) -> Result<(), Violation> {
+    fn show(&mut self, channel: u64, id: u64, fds: &[Arc<OwnedFd>]) -> Result<(), Fault> {
         let end = self.channels.get_mut(&channel).ok_or(Violation)?;
         let pool = self.pools.get_mut(&id).ok_or(Violation)?;
         let mirror = match end.snapshots() && !pool.sealed {
             true => {
                 let fd = fds.first().ok_or(Violation)?;
-                Some(Memory::open_mirror(&pool.info, fd).map_err(|_| Violation)?)
+                let mirror = Memory::open_mirror(&pool.info, fd);
+                Some(mirror.map_err(|code| match code {
+                    Code::PoolMap => Fault::Peer,
+                    own => Fault::Own(own),
+                })?)
             }
             false => None,
         };

@@ -113,6 +113,12 @@ impl Memory {
         self
     }
 
+    /// Asks for as much again as one buffer has; None: nobody is charged for this memory.
+    fn charge_more(&self) -> Result<Option<Charge>, Code> {
+        let more = |charge: &Charge| charge.more(self.buffer_bytes as u64);
+        self.charge.as_ref().map(more).transpose()
+    }
+
     /// One sealed piece by itself, to be read.
     pub(crate) fn of_piece(fd: Arc<OwnedFd>, len: usize) -> Result<Memory, Code> {
         let map = Guarded::reserve(len, tranship_sys::page_size()).map_err(|_| Code::Memory)?;
@@ -166,11 +172,11 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Maps the other end's own memory, to take snapshots of.
+    /// Maps the other end's own memory, to take snapshots of. [`Code::PoolMap`] if it is not what it should be.
     pub(crate) fn open_mirror(info: &PoolInfo, fd: &OwnedFd) -> Result<RoMapping, Code> {
         let (_, len) = length(info)?;
         verify_as(fd, len, Sealing::OneWriter).map_err(|_| Code::PoolMap)?;
-        RoMapping::map(fd, len).map_err(|_| Code::PoolMap)
+        RoMapping::map(fd, len).map_err(|_| Code::Memory)
     }
 
     fn close_all(&self) -> Result<(), Code> {

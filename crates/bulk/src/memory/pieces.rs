@@ -11,6 +11,7 @@
 //! out of reach: it costs nothing while the receiver has it, and is memory at hand when the buffer is passed back.
 
 use super::Memory;
+use crate::account::Charge;
 use crate::{Access, Code};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -23,13 +24,21 @@ const NAME: &str = "tranship-bulk-piece";
 
 /// The memory behind each buffer.
 #[derive(Debug)]
-pub(crate) struct Pieces(Vec<Piece>);
+pub(crate) struct Pieces {
+    all: Vec<Piece>,
+    /// The pool is this domain's own: it pays for what its buffers lie in, whoever made that last.
+    creator: bool,
+}
 
 #[derive(Debug, Default)]
 struct Piece {
     backing: Backing,
     /// What is in it is not specified, and nobody has looked: it may become something else.
     loose: bool,
+    /// What was admitted for the buffer with its pool pays for the backing; else for what is written over it.
+    paid: bool,
+    /// And this for what is written over a backing that is paid for.
+    over: Option<Charge>,
 }
 
 #[derive(Debug, Default)]
@@ -58,8 +67,11 @@ pub(crate) enum Sent {
 
 impl Pieces {
     /// Nothing behind any buffer.
-    pub(crate) fn new(buffers: u32) -> Pieces {
-        Pieces((0..buffers).map(|_| Piece::default()).collect())
+    pub(crate) fn new(buffers: u32, creator: bool) -> Pieces {
+        Pieces {
+            all: (0..buffers).map(|_| Piece::default()).collect(),
+            creator,
+        }
     }
 
     /// Makes what is mapped in one piece into pieces, for its one owner. What `keeps` says keeps its bytes.
@@ -69,7 +81,7 @@ impl Pieces {
         keeps: impl Fn(u32) -> bool,
     ) -> Result<Pieces, Code> {
         memory.begin_to_split();
-        let mut pieces = Pieces::new(buffers);
+        let mut pieces = Pieces::new(buffers, true);
         for index in 0..buffers {
             let draft = match keeps(index) {
                 true => {
@@ -86,7 +98,7 @@ impl Pieces {
     }
 
     fn piece(&mut self, index: u32) -> &mut Piece {
-        &mut self.0[index as usize]
+        &mut self.all[index as usize]
     }
 
     fn place(&mut self, memory: &Memory, index: u32, draft: Draft) -> Result<(), Code> {
@@ -95,6 +107,8 @@ impl Pieces {
         *self.piece(index) = Piece {
             backing: Backing::Draft(draft),
             loose: false,
+            paid: true,
+            over: None,
         };
         Ok(())
     }
@@ -151,7 +165,7 @@ impl Pieces {
         memory: &Memory,
         index: u32,
     ) -> Result<(Arc<OwnedFd>, Sent), Code> {
-        let piece = &mut self.0[index as usize];
+        let piece = &mut self.all[index as usize];
         let (offset, len) = (memory.offset(index), memory.buffer_bytes());
         let map = &memory.map;
         let (fd, sent) = match std::mem::take(&mut piece.backing) {
@@ -160,6 +174,7 @@ impl Pieces {
                 // Whoever cannot ask copies.
                 if !map.is_touched(offset, len).unwrap_or(true) {
                     piece.backing = Backing::Sealed(Arc::clone(&fd));
+                    piece.over = None;
                     return Ok((fd, Sent::AsItWas));
                 }
                 let copied = copy(memory, index);
@@ -194,10 +209,13 @@ impl Pieces {
             let shown = map.place_private(offset, len, &*fd, map::Access::Read);
             shown.map_err(|error| refused(&error))?;
         }
+        // What was written over the old one went with it.
+        (piece.paid, piece.over) = (true, None);
         Ok((fd, sent))
     }
 
-    /// Puts what the other end sent into its place, to be read, after looking whether it can never change.
+    /// Puts what the other end sent into its place, to be read, after looking whether it can never change:
+    /// [`Code::PeerViolation`] if it can.
     pub(crate) fn take(
         &mut self,
         memory: &Memory,
@@ -205,13 +223,15 @@ impl Pieces {
         fd: &Arc<OwnedFd>,
     ) -> Result<(), Code> {
         let (offset, len) = (memory.offset(index), memory.buffer_bytes());
-        verify_as(&**fd, len, Sealing::Nobody).map_err(|_| Code::BufferMap)?;
+        verify_as(&**fd, len, Sealing::Nobody).map_err(|_| Code::PeerViolation)?;
         let access = map::Access::Read;
         let placed = memory.map.place_private(offset, len, &**fd, access);
         placed.map_err(|error| refused(&error))?;
         *self.piece(index) = Piece {
             backing: Backing::Sealed(Arc::clone(fd)),
             loose: false,
+            paid: self.creator,
+            over: None,
         };
         Ok(())
     }
@@ -227,7 +247,8 @@ impl Pieces {
     }
 
     /// The buffer is about to be written, `whole`, or by somebody who cannot count on what is in it: new memory then is
-    /// cheaper than a private copy of each page. Says whether it did that.
+    /// cheaper than a private copy of each page. Says whether it did that. Else such copies are charged for, all at once, if
+    /// nothing that was admitted pays for them: [`Code::Quota`].
     pub(crate) fn before_write(
         &mut self,
         memory: &Memory,
@@ -235,11 +256,15 @@ impl Pieces {
         whole: bool,
     ) -> Result<bool, Code> {
         let piece = self.piece(index);
-        let anew = !matches!(piece.backing, Backing::Draft(_)) && (whole || piece.loose);
-        piece.loose = false;
+        let sealed = !matches!(piece.backing, Backing::Draft(_));
+        let anew = sealed && (whole || piece.loose);
         if anew {
             self.renew(memory, index)?;
+        } else if sealed && piece.paid && piece.over.is_none() {
+            // Each page that is written is copied.
+            piece.over = memory.charge_more()?;
         }
+        self.piece(index).loose = false;
         Ok(anew)
     }
 

@@ -130,7 +130,7 @@ impl Model {
         self.end(channel, direction).map(|end| end.state) == Some(ChannelState::Connected)
     }
 
-    fn forget_end(&mut self, channel: ChannelId, direction: Direction) {
+    pub(super) fn forget_end(&mut self, channel: ChannelId, direction: Direction) {
         if let Some(found) = self.channels.get_mut(&channel) {
             found.ends[direction as usize] = None;
         }

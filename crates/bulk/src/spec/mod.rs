@@ -166,6 +166,7 @@ impl Model {
             Op::Map { domain, aggregate } => self.map((domain, aggregate)),
             Op::Unmap { domain, aggregate } => self.unmap((domain, aggregate)),
             Op::Close { domain, channel } => self.close(domain, channel),
+            Op::Forget { domain, channel } => self.forget(domain, channel),
             Op::Kill { domain } => self.kill(domain),
             Op::Deliver { domain, channel } => self.deliver(domain, channel),
         }

@@ -121,6 +121,11 @@ pub enum Op {
         domain: Domain,
         channel: ChannelId,
     },
+    /// The domain forgets an end that is over.
+    Forget {
+        domain: Domain,
+        channel: ChannelId,
+    },
     /// The domain ends, whatever it is doing.
     Kill {
         domain: Domain,
@@ -156,6 +161,7 @@ impl Op {
             | Op::Map { domain, .. }
             | Op::Unmap { domain, .. }
             | Op::Close { domain, .. }
+            | Op::Forget { domain, .. }
             | Op::Kill { domain }
             | Op::Deliver { domain, .. } => domain,
         }

@@ -310,6 +310,42 @@ impl Model {
         }
     }
 
+    /// Possible when nothing that went over it is out or here; what it alone kept of another's pool goes with it.
+    pub(super) fn forget(&mut self, domain: Domain, channel: ChannelId) -> Result<Outcome, Code> {
+        let (direction, end) = self.own(channel, domain)?;
+        if end.is_open() {
+            return Err(Code::ChannelState);
+        }
+        let pools: Vec<PoolId> = end.pools.keys().copied().collect();
+        let others = |id: PoolId| {
+            let others = self.channels.keys().filter(|other| **other != channel);
+            let mut others = others.filter_map(|other| self.own(*other, domain).ok());
+            let leaves = |end: &End| end.state == ChannelState::Teardown && end.finished;
+            let assigned = Some(&Assignment::Assigned);
+            others.any(|(_, end)| end.pools.get(&id) == assigned && !leaves(end))
+        };
+        for id in &pools {
+            let only = self.pools[id].creator != domain && !others(*id);
+            let of_pool = self.buffers.iter().filter(|(b, _)| b.pool == *id);
+            let needed = of_pool.into_iter().any(|(_, buffer)| {
+                let copies = buffer.copies.get(&channel).copied().unwrap_or_default();
+                let count = match direction {
+                    Direction::Source => copies.out,
+                    Direction::Sink => copies.held,
+                };
+                count > 0 || only && buffer.place == Place::At(domain)
+            });
+            if needed {
+                return Err(Code::PoolInUse);
+            }
+        }
+        for id in pools {
+            self.forget_way(domain, channel, id);
+        }
+        self.forget_end(channel, direction);
+        Ok(Outcome::Done)
+    }
+
     pub(super) fn kill(&mut self, domain: Domain) -> Result<Outcome, Code> {
         self.alive[usize::from(domain)] = false;
         self.aggregates.retain(|(of, _), _| *of != domain);

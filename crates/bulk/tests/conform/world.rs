@@ -162,9 +162,12 @@ impl World {
             Op::Assign { channel, pool, .. } | Op::Remove { channel, pool, .. } => {
                 no_channel(channel) || no_pool(pool)
             }
-            Op::Veto { channel, .. } | Op::Close { channel, .. } | Op::Deliver { channel, .. } => {
-                no_channel(channel)
+            Op::Veto { channel, .. } => {
+                no_channel(channel) || self.model.direction(channel, domain).is_none()
             }
+            Op::Close { channel, .. }
+            | Op::Forget { channel, .. }
+            | Op::Deliver { channel, .. } => no_channel(channel),
             Op::Move {
                 channel, buffer, ..
             }
@@ -339,6 +342,11 @@ impl World {
                 return Ok(());
             }
             Op::Close { channel, .. } => domain.close(channel_of(channel))?,
+            Op::Forget { channel, .. } => {
+                // Its number stays here, to be refused.
+                domain.forget(channel_of(channel))?;
+                return Ok(());
+            }
             Op::Kill { .. } => {
                 drop(domain);
                 self.gathered.end_of(op.domain());

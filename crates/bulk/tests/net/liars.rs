@@ -162,7 +162,7 @@ fn what_cannot_be_ends_the_session_with_words() {
                 Ok(Some(frame)) => assert_eq!(&frame.bytes[..], b"frame", "{what}"),
                 Ok(None) => std::thread::yield_now(),
                 Err(RecvError::Violation) => break end.why().expect("words"),
-                Err(RecvError::Gone) => panic!("{what}: gone, {:?}", end.why()),
+                Err(other) => panic!("{what}: {other:?}, {:?}", end.why()),
             }
         };
         assert!(why.contains("127.0.0.1"), "{what}: {why}");

@@ -25,6 +25,7 @@ fn choices(model: &Model, limits: &Limits) -> Vec<Op> {
             ops.push(Op::Deliver { domain, channel });
             if limits.channel_ops {
                 ops.push(Op::Close { domain, channel });
+                ops.push(Op::Forget { domain, channel });
                 for pool in model.pools.keys() {
                     let pool = *pool;
                     ops.push(Op::Assign {

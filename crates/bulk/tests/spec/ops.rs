@@ -61,6 +61,7 @@ pub fn op() -> impl Strategy<Value = Op> {
             .prop_map(|((domain, aggregate), channel, copies, meta)| Op::SendAll { domain, aggregate, channel, copies, meta }),
         3 => gathered.clone().prop_map(|(domain, aggregate)| Op::Map { domain, aggregate }),
         3 => gathered.prop_map(|(domain, aggregate)| Op::Unmap { domain, aggregate }),
+        3 => at.clone().prop_map(|(domain, channel)| Op::Forget { domain, channel }),
         1 => at.prop_map(|(domain, channel)| Op::Close { domain, channel }),
         1 => (domain, 0..20u8).prop_map(|(domain, often)| match often {
             0 => Op::Kill { domain },

@@ -156,6 +156,7 @@ fn each(backend: &impl Fn() -> Arc<dyn Backend>) {
     vetoes(backend);
     constraints(backend);
     refusals(backend);
+    forgotten(backend);
     a_full_channel_changes_nothing(backend);
 }
 
@@ -502,6 +503,59 @@ fn passed_on(backend: &Arc<dyn Backend>, trust: Trust) {
     drop(last);
     settle(&[&end, &onward, &p.sink, &p.source]);
     assert_eq!(own.state(), BufferState::ReadWrite);
+}
+
+/// Ends that are over go with their handles, and with them what they had; a name that nobody bound is free again.
+fn forgotten(backend: &Arc<dyn Backend>) {
+    let (a, b) = (domain(backend), domain(backend));
+    let address = address();
+    let options = || EndOptions::new(Trust::Half);
+    for round in 0..3 {
+        // The same name: the end before this one is gone.
+        let source = a.create(&address, Direction::Source, options());
+        drop(source.expect("create"));
+        let source = a.create(&address, Direction::Source, options());
+        let source = source.expect("create again");
+        let (sink, _) = b.bind(&address, options()).expect("bind");
+        settle(&[&source, &sink]);
+        assert!(matches!(event(&sink), Event::Bound(Ok(_))));
+        let pool = a.pool(3, PAGE as u64, false).expect("pool");
+        let asked = source.assign(pool.info().id).expect("assign");
+        settle(&[&source, &sink]);
+        assert_eq!(asked.result(), Some(Ok(())));
+        for _ in 0..2 {
+            let _ = source
+                .move_(pool.alloc().expect("alloc"), &[])
+                .expect("move");
+        }
+        let copied_one = pool.alloc().expect("alloc");
+        let _ = source.copy(&copied_one, &[]).expect("copy");
+        let (taken, _) = moved(&sink);
+        settle(&[&source, &sink]);
+        assert_eq!(b.channels(), 1, "round {round}");
+        // The other end dies, as far as this one sees.
+        source.abandon();
+        settle(&[&sink]);
+        assert_eq!(sink.state(), ChannelState::Closed);
+        // What was not looked at goes with the handle; what the program has keeps the end, and its memory.
+        drop(sink);
+        assert_eq!((b.channels(), taken.len()), (1, PAGE));
+        drop(taken);
+        assert_eq!(b.channels(), 0);
+        drop(source);
+        assert_eq!(a.channels(), 0);
+        pool.destroy().expect("destroy");
+    }
+    // A bind that was refused leaves nothing either.
+    let source = a.create(&address, Direction::Source, options());
+    let source = source.expect("create");
+    let (sink, asked) = b
+        .bind(&address, EndOptions::new(Trust::Full))
+        .expect("bind");
+    settle(&[&source, &sink]);
+    assert_eq!(asked.result(), Some(Err(Code::ChannelBind)));
+    drop(sink);
+    assert_eq!(b.channels(), 0);
 }
 
 fn negotiation(backend: &Arc<dyn Backend>) {
