@@ -34,6 +34,7 @@ routines! {
     Collapse = "m_collapse",
     Unshare = "m_unshare",
     Fragment = "m_fragment",
+    Unmap = "mb_mapped_to_unmapped",
     Copydata = "m_copydata",
     Copyback = "m_copyback",
     Append = "m_append",

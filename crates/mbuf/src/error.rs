@@ -43,8 +43,8 @@ pub enum Error {
     /// The mbuf has data or storage already.
     #[error("the mbuf has data or external storage already")]
     Occupied,
-    /// A piece of a file could not be read.
-    #[error("reading {len} bytes at {offset} of a file segment")]
+    /// A piece of a file could not be read or written.
+    #[error("reading or writing {len} bytes at {offset} of a file segment: {source}")]
     File {
         /// Where in the file.
         offset: u64,

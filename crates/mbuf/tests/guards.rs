@@ -66,8 +66,19 @@ fn what_was_to_be_filled_from_a_file_that_is_too_short_is_freed() {
     assert!(chain.dup().is_err() && chain.defrag().is_err() && chain.unshare().is_err());
     assert!(chain.make_readable().is_err() && chain.make_writable(0..100).is_err());
     assert!(chain.collapse(1).is_ok() && chain.fragment(50).is_err());
+    let full = Arc::new(std::fs::File::open("/dev/null").expect("only to be read"));
+    assert!(matches!(
+        chain.move_to_file(full.clone(), 0),
+        Err(Error::File { .. })
+    ));
+    let error = chain.move_to_file(full.clone(), u64::MAX - 10);
+    assert!(matches!(error, Err(Error::TooLong { limit: 10, .. })));
+    assert_eq!(Arc::strong_count(&full), 1);
+    chain.truncate(40);
+    assert!(chain.compress_unmapped().is_err(), "30 of them are there");
     chain.sanity().expect("sane");
-    assert_eq!(chain.len(), 300);
+    assert_eq!((chain.len(), chain.count()), (40, 1));
+    assert_eq!(mbufs.stats().outstanding(), before);
     drop(chain);
     assert_eq!(mbufs.stats().outstanding(), 0);
 }
@@ -120,6 +131,19 @@ fn a_buffer_that_others_know_is_not_written_in_place() {
     chain.pulldown(6..20).expect("copied").fill(9);
     assert_eq!(aggregate.to_vec(), [1; 900]);
     assert!(chain.count() > 3);
+}
+
+#[test]
+fn a_piece_that_others_refer_to_is_not_compressed() {
+    let mbufs = mbufs();
+    let mut chain = beyond_the_end(&mbufs);
+    chain.truncate(30);
+    let copy = chain.copypacket().expect("mini");
+    assert_eq!(chain.compress_unmapped().expect("nothing to do"), 0);
+    drop(copy);
+    assert_eq!(chain.compress_unmapped().expect("memory"), 1);
+    assert!(chain.last().file().is_none() && chain.is_writable());
+    assert_eq!(chain.to_vec().expect("mapped"), [1; 30]);
 }
 
 #[test]

@@ -12,6 +12,13 @@ pub fn describe(mbufs: &Mbufs, before: &Calls) -> String {
         // Writing to a string does not fail.
         let _ = writeln!(text, "{count:>12}  {name}");
     }
-    let _ = write!(text, "{}", mbufs.stats());
+    let stats = mbufs.stats();
+    for (name, zone) in [
+        ("m_get, m_gethdr", &stats.mbufs),
+        ("m_getcl", &stats.packets),
+    ] {
+        let _ = writeln!(text, "{:>12}  {name}, since the start", zone.allocs);
+    }
+    let _ = write!(text, "{stats}");
     text
 }

@@ -9,6 +9,7 @@ mod pulldown;
 mod repack;
 mod split;
 mod trim;
+mod unmapped;
 
 use crate::chain::Chain;
 use crate::error::Error;

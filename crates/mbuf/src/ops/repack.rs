@@ -140,7 +140,7 @@ impl Chain {
     }
 
     /// Header and record's end move to a chain with the same bytes, which this one becomes.
-    fn become_copy(&mut self, copy: Chain) {
+    pub(super) fn become_copy(&mut self, copy: Chain) {
         let last = copy.first().last();
         last.set_flags(last.flags() | self.first().last().flags() & Flags::EOR);
         if self.is_packet() {

@@ -202,7 +202,7 @@ fn difference(chain: &Chain, bytes: &[u8], model: &[u8]) -> String {
     format!("byte {at:?} differs in {chain:?}")
 }
 
-fn tempfile() -> File {
+pub(crate) fn tempfile() -> File {
     let fd = rustix::fs::memfd_create("model", rustix::fs::MemfdFlags::CLOEXEC).expect("memfd");
     File::from(fd)
 }

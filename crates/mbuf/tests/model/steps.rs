@@ -1,9 +1,10 @@
 //! One operation on chains, and the same on what they should be.
 
 use bytes::{Buf as _, BufMut as _};
-use tranship_mbuf::{Error, Flags, MCLBYTES, MHLEN, MLEN, PacketQueue, Tag};
+use std::sync::Arc;
+use tranship_mbuf::{Error, Flags, MCLBYTES, MHLEN, MLEN, Mbuf, PacketQueue, Tag};
 
-use crate::bench::{Bench, Header, Model, filled};
+use crate::bench::{Bench, Header, Model, filled, tempfile};
 use crate::ops::Op;
 
 impl Bench {
@@ -212,6 +213,25 @@ impl Bench {
                 assert_eq!(bytes, model.bytes);
                 let mut reader = chain.reader().expect("readable");
                 assert_eq!(reader.copy_to_bytes(total), model.bytes);
+            }
+            Op::CompressUnmapped => {
+                let small = |bench: &Bench| {
+                    let own = |mbuf: &Mbuf<'_>| mbuf.file().is_some() && mbuf.references() == 1;
+                    let chain = &bench.chains[at].0;
+                    chain.iter().filter(|m| own(m) && m.len() <= MHLEN).count()
+                };
+                let result = self.each_failure(|bench| bench.chains[at].0.compress_unmapped());
+                result.expect("memory");
+                assert_eq!(small(self), 0);
+            }
+            Op::MoveToFile => {
+                let file = Arc::new(tempfile());
+                let result =
+                    self.each_failure(|bench| bench.chains[at].0.move_to_file(file.clone(), 100));
+                result.expect("memory");
+                let chain = &self.chains[at].0;
+                assert_eq!((chain.count(), Arc::strong_count(&file)), (1, 2));
+                assert_eq!(chain.last().file().expect("a piece").1, 100);
             }
             Op::MakeWritable(offset, len) => {
                 let range = *offset..offset + len;
