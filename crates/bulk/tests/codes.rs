@@ -1,6 +1,9 @@
 //! Every error code is seen on every backend where it has a meaning. One test alone, because it uses up what the process
 //! may have.
 
+#[path = "suite/prompt.rs"]
+mod prompt;
+
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -165,7 +168,7 @@ fn every_code_where_it_has_a_meaning() {
     }
     let manager = tranship_core::Domain::embedded().expect("a manager");
     let shm = Shm::over(&manager).expect("joined");
-    let all: [(&str, Arc<dyn Backend>, &[Code]); 3] = [
+    let all: [(&str, Arc<dyn Backend>, &[Code]); 5] = [
         // Names of a process take no descriptor, and ask nobody.
         (
             "local",
@@ -180,6 +183,17 @@ fn every_code_where_it_has_a_meaning() {
             &[Code::ChannelCreate, Code::System, Code::Limit],
         ),
         ("copy", Arc::new(Copying), &[Code::Limit]),
+        // All names of a port share its descriptors.
+        (
+            "tcp+plain",
+            Arc::new(prompt::Prompt::plain()),
+            &[Code::ChannelCreate, Code::System, Code::Limit],
+        ),
+        (
+            "tcp",
+            Arc::new(prompt::Prompt::tls()),
+            &[Code::ChannelCreate, Code::System, Code::Limit],
+        ),
     ];
     // See `membership.rs`: what the manager says, which only `shm` asks.
     let managers = [Code::Quota, Code::NoManager, Code::Access];

@@ -1,5 +1,8 @@
 //! What the original implementation got wrong, one test each; over every backend.
 
+#[path = "suite/prompt.rs"]
+mod prompt;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tranship_bulk::backend::{Backend, Bytes, Copying, Local, Shm};
@@ -67,7 +70,13 @@ impl Pair {
 fn everywhere(test: impl Fn(&Arc<dyn Backend>, Trust)) {
     let manager = tranship_core::Domain::embedded().expect("a manager");
     let shm = Shm::over(&manager).expect("joined");
-    let backends: [Arc<dyn Backend>; 3] = [Arc::new(Local), Arc::new(shm), Arc::new(Copying)];
+    let backends: [Arc<dyn Backend>; 5] = [
+        Arc::new(Local),
+        Arc::new(shm),
+        Arc::new(Copying),
+        Arc::new(prompt::Prompt::plain()),
+        Arc::new(prompt::Prompt::tls()),
+    ];
     for backend in &backends {
         for trust in Trust::ALL {
             test(backend, trust);
