@@ -146,10 +146,8 @@ fn each(backend: &impl Fn() -> Arc<dyn Backend>) {
         parts::mapped(backend, trust);
         parts::messages(backend, trust);
         parts::woken(backend, trust);
-        if trust != Trust::Producer {
-            passed_on(backend, trust);
-            parts::relayed(backend, trust);
-        }
+        passed_on(backend, trust);
+        parts::relayed(backend, trust);
     }
     let backend = &backend();
     negotiation(backend);

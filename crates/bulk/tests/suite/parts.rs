@@ -186,6 +186,37 @@ pub fn mapped(backend: &Arc<dyn Backend>, trust: Trust) {
     p.settle();
     drop(event(&p.source));
     assert_eq!(pool.free(), 2);
+    // From a page on, in another order than they lie.
+    let large = p.a.pool(2, 2 * PAGE as u64, false).expect("pool");
+    let asked = p.source.assign(large.info().id).expect("assign");
+    p.settle();
+    assert_eq!(asked.result(), Some(Ok(())));
+    let mut whole = Aggregate::new();
+    for byte in [10, 20] {
+        let mut buffer = large.alloc().expect("alloc");
+        buffer.write(0, &[byte; PAGE]).expect("write");
+        buffer.write(PAGE, &[byte + 1; PAGE]).expect("write");
+        whole
+            .insert(0, buffer, PAGE as u64, PAGE as u64)
+            .expect("insert");
+    }
+    let first = Piece {
+        buffer: 0,
+        offset: 0,
+        len: PAGE as u64,
+    };
+    whole.insert_again(1, first).expect("again");
+    let shown = |whole: &Aggregate| whole.map().expect("map").view().expect("view").to_vec();
+    assert_eq!(shown(&whole), [[21; PAGE], [10; PAGE], [11; PAGE]].concat());
+    let _ = p.source.move_aggregate(whole, &[]).expect("move");
+    let whole = loop {
+        match next(&p) {
+            Event::MovedAll(whole, _) => break whole,
+            other => drop(other),
+        }
+    };
+    assert_eq!(shown(&whole), [[21; PAGE], [10; PAGE], [11; PAGE]].concat());
+    drop(whole);
     // Nor is it given out again.
     let mut whole = Aggregate::new();
     whole.push(filled(&pool, 1)).expect("push");
