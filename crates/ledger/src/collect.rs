@@ -39,10 +39,20 @@ impl Batch {
 /// Kept between batches, so that collecting does not allocate.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    /// `rcvd` of one buffer as the pass saw it, per queue.
+    seen: Seen,
+    /// Candidates that the first pass found dead,
+    pending: Vec<u32>,
+    /// and the generations they had.
+    were: Vec<u32>,
+}
+
+/// What a pass saw of its slots.
+#[derive(Debug, Default)]
+struct Seen {
+    /// `rcvd` of all slots in the first queue, then in the next.
     rcvd: Vec<u32>,
-    /// Candidates that the pass found dead, with the generation they had.
-    pending: Vec<(u32, u32)>,
+    /// The verdict: a slot each.
+    alive: Vec<bool>,
 }
 
 /// Counters on a cache line.
@@ -59,7 +69,7 @@ impl<R: Words, C: Words> Roster<R, C> {
     /// * `epoch_now`: the board's epoch of this pool. It must be an acquire load.
     ///
     /// Costs per candidate that is dead: two words per queue and one per reader, all that twice, and the generation;
-    /// one fence a batch.
+    /// one fence a batch. Call it with dozens of candidates: some costs are those of a call.
     ///
     /// # Errors
     /// [`StaleRoster`]; then `batch` and all generations are as before.
@@ -80,9 +90,8 @@ impl<R: Words, C: Words> Roster<R, C> {
         E: FnMut() -> u64,
     {
         let mut scratch = std::mem::take(&mut self.scratch);
-        scratch.pending.clear();
-        scratch.rcvd.resize(self.queues.len(), 0);
         let (dead, alive) = (batch.dead.len(), batch.alive.len());
+        let mut bumped = false;
         let mut result = Ok(());
         for step in COLLECTION {
             match step {
@@ -97,28 +106,34 @@ impl<R: Words, C: Words> Roster<R, C> {
                     }
                 }
                 CollectStep::Pass => {
-                    scratch.pending.reserve(candidates.len());
-                    for &slot in candidates {
-                        if self.pass(slot, own, &mut scratch.rcvd) {
+                    scratch.pending.clear();
+                    scratch.were.clear();
+                    self.pass(candidates, own, &mut scratch.seen);
+                    for (&slot, &alive) in candidates.iter().zip(&scratch.seen.alive) {
+                        if alive {
                             batch.alive.push(slot);
                         } else {
-                            scratch.pending.push((slot, generations.load(slot)));
+                            scratch.pending.push(slot);
+                            scratch.were.push(generations.load(slot));
                         }
                     }
                 }
                 CollectStep::Bump => {
-                    for &(slot, generation) in &scratch.pending {
-                        debug_assert!(is_published(generation), "slot {slot} was never sent");
-                        generations.store(slot, next_free(generation));
+                    for (&slot, &was) in scratch.pending.iter().zip(&scratch.were) {
+                        debug_assert!(is_published(was), "slot {slot} was never sent");
+                        generations.store(slot, next_free(was));
                     }
+                    bumped = true;
                 }
                 // Ordering: partner of the fence in `receive_forwarded`. Of a receiver's (ref++, read generation)
                 // and our (store generation, read ref) at least one sees the other.
                 CollectStep::Fence => fence(Ordering::SeqCst),
                 CollectStep::LookAgain => {
-                    for &(slot, generation) in &scratch.pending {
-                        if self.pass(slot, own, &mut scratch.rcvd) {
-                            generations.store(slot, generation);
+                    self.pass(&scratch.pending, own, &mut scratch.seen);
+                    for (i, &alive) in scratch.seen.alive.iter().enumerate() {
+                        let slot = scratch.pending[i];
+                        if alive {
+                            generations.store(slot, scratch.were[i]);
                             batch.alive.push(slot);
                         } else {
                             batch.dead.push(slot);
@@ -130,8 +145,10 @@ impl<R: Words, C: Words> Roster<R, C> {
         if result.is_err() {
             batch.dead.truncate(dead);
             batch.alive.truncate(alive);
-            for &(slot, generation) in &scratch.pending {
-                generations.store(slot, generation);
+            if bumped {
+                for (&slot, &was) in scratch.pending.iter().zip(&scratch.were) {
+                    generations.store(slot, was);
+                }
             }
         }
         self.scratch = scratch;
@@ -151,37 +168,46 @@ impl<R: Words, C: Words> Roster<R, C> {
         }
     }
 
-    /// One pass over a buffer's words: whether it is alive. `rcvd` has a place for each queue.
+    /// One pass: which of `slots` are alive. Kind of word by kind of word, each over all slots: so every slot's are read in
+    /// the order of the phases, and the view's place is looked up once.
     #[inline(always)]
-    fn pass<O: Words + ?Sized>(&self, slot: u32, own: &O, rcvd: &mut [u32]) -> bool {
-        let mut alive = false;
+    fn pass<O: Words + ?Sized>(&self, slots: &[u32], own: &O, seen: &mut Seen) {
+        let Seen { rcvd, alive } = seen;
+        alive.clear();
+        alive.resize(slots.len(), false);
+        rcvd.resize(slots.len() * self.queues.len(), 0);
+        if slots.is_empty() {
+            return;
+        }
         for phase in PASS_ORDER {
             match phase {
                 Phase::Received => {
-                    for (queue, seen) in self.queues.iter().zip(&mut *rcvd) {
-                        *seen = queue.rcvd.load(slot);
+                    for (queue, seen) in self.queues.iter().zip(rcvd.chunks_mut(slots.len())) {
+                        let seen = seen.iter_mut();
+                        queue.rcvd.load_each(slots, seen, |seen, now| *seen = now);
                     }
                 }
-                Phase::References => alive |= self.is_held(slot, own),
+                Phase::References => {
+                    for reader in &self.readers {
+                        let alive = alive.iter_mut();
+                        reader
+                            .refs
+                            .load_each(slots, alive, |alive, now| *alive |= now != 0);
+                    }
+                    own.load_each(slots, alive.iter_mut(), |alive, now| *alive |= now != 0);
+                }
                 // Equal queue by queue: a sum would let a queue with more receipts than sends, which a liar can
                 // make, hide a message on another.
                 Phase::Sent => {
-                    for (queue, seen) in self.queues.iter().zip(&*rcvd) {
-                        alive |= queue.sent.load(slot) != *seen;
+                    for (queue, seen) in self.queues.iter().zip(rcvd.chunks(slots.len())) {
+                        let both = alive.iter_mut().zip(seen);
+                        let unequal =
+                            |(alive, seen): (&mut bool, &u32), now| *alive |= now != *seen;
+                        queue.sent.load_each(slots, both, unequal);
                     }
                 }
             }
         }
-        alive
-    }
-
-    /// Whether anybody has a reference now.
-    #[inline]
-    fn is_held<O: Words + ?Sized>(&self, slot: u32, own: &O) -> bool {
-        self.readers
-            .iter()
-            .any(|reader| reader.refs.load(slot) != 0)
-            || own.load(slot) != 0
     }
 
     /// Whether somebody holds the buffer or it is on its way: one pass, nothing written. For the manager, about
@@ -193,10 +219,11 @@ impl<R: Words, C: Words> Roster<R, C> {
 
     /// The first of `slots` that is alive, if any: a chunk without one may be unmapped by its readers.
     pub fn first_alive(&self, slots: impl IntoIterator<Item = u32>) -> Option<u32> {
-        let mut rcvd = vec![0; self.queues.len()];
-        slots
-            .into_iter()
-            .find(|&slot| self.pass(slot, &NoWords, &mut rcvd))
+        let mut seen = Seen::default();
+        slots.into_iter().find(|&slot| {
+            self.pass(&[slot], &NoWords, &mut seen);
+            seen.alive == [true]
+        })
     }
 }
 

@@ -9,6 +9,19 @@ pub trait Words {
     /// The word of `slot`.
     // Ordering: must be (at least) an acquire load; its partners are the release stores of `transfer.rs`.
     fn load(&self, slot: u32) -> u32;
+    /// Loads the words of many slots, in their order, each beside what belongs to it. A view whose words lie side by side
+    /// says so with a loop that has their place at hand: every load is an acquire, after which nothing else stays known.
+    #[inline(always)]
+    fn load_each<T>(
+        &self,
+        slots: &[u32],
+        beside: impl Iterator<Item = T>,
+        mut take: impl FnMut(T, u32),
+    ) {
+        for (&slot, t) in slots.iter().zip(beside) {
+            take(t, self.load(slot));
+        }
+    }
     /// The word of `slot` will be loaded soon. A hint.
     fn prefetch(&self, slot: u32) {
         let _ = slot;

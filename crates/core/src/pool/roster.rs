@@ -41,6 +41,21 @@ impl View {
     }
 
     #[inline(always)]
+    fn load_each<T>(
+        &self,
+        otherwise: u32,
+        slots: &[u32],
+        beside: impl Iterator<Item = T>,
+        mut take: impl FnMut(T, u32),
+    ) {
+        let View { words, count } = *self;
+        let view = View { words, count }; // in registers
+        for (&slot, t) in slots.iter().zip(beside) {
+            take(t, view.load(slot, otherwise));
+        }
+    }
+
+    #[inline(always)]
     fn prefetch(&self, slot: u32) {
         tranship_sync::prefetch_read(self.words.wrapping_add(slot as usize).cast());
     }
@@ -104,6 +119,15 @@ impl Words for Counts {
     fn load(&self, slot: u32) -> u32 {
         self.view.load(slot, self.otherwise)
     }
+    #[inline(always)]
+    fn load_each<T>(
+        &self,
+        slots: &[u32],
+        beside: impl Iterator<Item = T>,
+        take: impl FnMut(T, u32),
+    ) {
+        self.view.load_each(self.otherwise, slots, beside, take);
+    }
     fn prefetch(&self, slot: u32) {
         self.view.prefetch(slot);
     }
@@ -138,6 +162,15 @@ impl Words for Refs {
     #[inline(always)]
     fn load(&self, slot: u32) -> u32 {
         self.view.load(slot, 1)
+    }
+    #[inline(always)]
+    fn load_each<T>(
+        &self,
+        slots: &[u32],
+        beside: impl Iterator<Item = T>,
+        take: impl FnMut(T, u32),
+    ) {
+        self.view.load_each(1, slots, beside, take);
     }
     fn prefetch(&self, slot: u32) {
         self.view.prefetch(slot);
