@@ -228,6 +228,14 @@ pub enum Violation {
         /// What it says.
         bytes: u8,
     },
+    /// Bits of a line that this version does not use.
+    #[error("word {word} of its line has {bits:#x} where version 1 has zeros")]
+    Reserved {
+        /// Which word of the line.
+        word: u8,
+        /// Those of its bits that should be zero and are not.
+        bits: u64,
+    },
     /// A pool that is not assigned to this channel.
     #[error("pool {pool} is not assigned to this channel")]
     NotAssigned {

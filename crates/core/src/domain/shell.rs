@@ -230,6 +230,7 @@ impl DomainCore {
         }
         conn.down();
         drop(conn);
+        crate::pool::decay();
         // An embedded manager ends with its domain.
         drop(lock(&self.embedded).take());
     }

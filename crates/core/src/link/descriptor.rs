@@ -1,5 +1,5 @@
-//! Ring lines as `docs/format.md` describes them: words in, fields out, every field that is used checked. Bits that are to be
-//! zero are not looked at.
+//! Ring lines as `docs/format.md` describes them: words in, fields out, every field checked. Bits that are to be zero are, so
+//! that a later version may use them.
 
 use super::message::Inline;
 use crate::error::Violation;
@@ -65,18 +65,22 @@ pub(crate) fn reference_line(reference: Reference, aggregate: bool, meta: u64) -
 /// Meta and reference of a line that names a plain buffer; `None` for any other line. Loads each word once.
 #[inline(always)]
 pub(crate) fn buffer(first: u64, line: &Line) -> Option<(u64, Reference)> {
-    if (first >> 32) & 0xff != OP_BUFFER {
+    if first >> 32 != OP_BUFFER {
         return None;
     }
     // Ordering: relaxed, after the acquire of word 0.
     let word = |i: usize| line.words[i].load(Ordering::Relaxed);
+    let serial = word(5);
+    if serial >> 32 | word(6) | word(7) != 0 {
+        return None;
+    }
     // Trust: id, offset and length are checked against the pool by the receiver.
     #[allow(clippy::cast_possible_truncation)] // the low half is meant
     let reference = Reference {
         id: CbufId(word(2)),
         offset: word(3),
         length: word(4),
-        serial: word(5) as u32,
+        serial: serial as u32,
     };
     Some((word(1), reference))
 }
@@ -84,7 +88,7 @@ pub(crate) fn buffer(first: u64, line: &Line) -> Option<(u64, Reference)> {
 /// Meta and bytes of a line with inline bytes; `None` for any other line, or a wrong one. Loads each word once.
 #[inline(always)]
 pub(crate) fn inline(first: u64, line: &Line) -> Option<(u64, Inline)> {
-    let len = (first >> 40) & 0xff;
+    let len = first >> 40;
     if (first >> 32) & 0xff != OP_INLINE || len > INLINE_BYTES as u64 {
         return None;
     }
@@ -107,6 +111,10 @@ pub(crate) fn parse(words: &[u64; 8]) -> Result<Descriptor, Violation> {
     let op = (words[0] >> 32) & 0xff;
     match op {
         OP_BUFFER | OP_AGGREGATE => {
+            zero(0, words[0] >> 40 << 40)?;
+            zero(5, words[5] >> 32 << 32)?;
+            zero(6, words[6])?;
+            zero(7, words[7])?;
             // Trust: id, offset and length are checked against the pool by the receiver.
             #[allow(clippy::cast_possible_truncation)] // the low half is meant
             let reference = Reference {
@@ -127,6 +135,7 @@ pub(crate) fn parse(words: &[u64; 8]) -> Result<Descriptor, Violation> {
             if usize::from(len) > INLINE_BYTES {
                 return Err(Violation::InlineLength { bytes: len });
             }
+            zero(0, words[0] >> 48 << 48)?;
             let [_, _, words @ ..] = *words;
             Ok(Descriptor::Inline(Inline {
                 words: words.map(u64::to_le),
@@ -135,6 +144,13 @@ pub(crate) fn parse(words: &[u64; 8]) -> Result<Descriptor, Violation> {
         }
         #[allow(clippy::cast_possible_truncation)] // masked to 8 bits
         other => Err(Violation::Operation { op: other as u8 }),
+    }
+}
+
+fn zero(word: u8, bits: u64) -> Result<(), Violation> {
+    match bits {
+        0 => Ok(()),
+        _ => Err(Violation::Reserved { word, bits }),
     }
 }
 
@@ -172,13 +188,21 @@ mod tests {
     proptest::proptest! {
         /// The fast ways take only what the whole way takes, and take it the same.
         #[test]
-        fn any_line_means_one_thing(words: [u64; 8], op in 0..5u64, len in 0..64u64) {
-            let first = (op << 32) | (len << 40) | (words[0] >> 48 << 48);
+        fn any_line_means_one_thing(words: [u64; 8], op in 0..5u64, len in 0..64u64, tidy in 0..5usize) {
+            let mut words = words;
+            let mut first = (op << 32) | (len << 40) | (words[0] >> 48 << 48);
+            if tidy > 0 {
+                first = (op << 32) | if op == OP_INLINE { len << 40 } else { 0 };
+            }
+            if tidy > 1 && op != OP_INLINE {
+                (words[5], words[6], words[7]) = (words[5] & 0xffff_ffff, 0, 0);
+                // One of them after all, in one word.
+                words[3 + tidy] |= u64::from(tidy > 2) << 40;
+            }
             let line = Line::default();
             for (word, value) in line.words.iter().zip(words) {
                 word.store(value, Ordering::Relaxed);
             }
-            let mut words = words;
             words[0] = first;
             let whole = parse(&words).ok();
             let quick = buffer(first, &line).map(|(_, reference)| Descriptor::Buffer(reference));
@@ -187,6 +211,38 @@ mod tests {
                 Some(Descriptor::Buffer(_)) => assert_eq!((quick, short), (whole, None)),
                 Some(Descriptor::Inline(_)) => assert_eq!((quick, short), (None, whole)),
                 Some(Descriptor::Aggregate(_)) | None => assert_eq!((quick, short), (None, None)),
+            }
+        }
+    }
+
+    #[test]
+    fn reserved_bits_are_violations() {
+        let reference = Reference {
+            id: CbufId(u64::MAX),
+            offset: u64::MAX,
+            length: u64::MAX,
+            serial: u32::MAX,
+        };
+        let lines = [
+            inline_line(&[0xff; INLINE_BYTES], u64::MAX),
+            reference_line(reference, false, u64::MAX),
+            reference_line(reference, true, u64::MAX),
+        ];
+        // Bits of word 0 above the operation, and of the last three words.
+        let reserved = |op: usize| match op {
+            0 => vec![(0, 48..64)],
+            _ => vec![(0, 40..64), (5, 32..64), (6, 0..64), (7, 0..64)],
+        };
+        for (op, good) in lines.iter().enumerate() {
+            assert!(parse(good).is_ok());
+            for (word, bits) in reserved(op) {
+                for bit in bits {
+                    let mut line = *good;
+                    line[word] |= 1 << bit;
+                    let word = u8::try_from(word).expect("8 words");
+                    let bits = 1 << bit;
+                    assert_eq!(parse(&line), Err(Violation::Reserved { word, bits }));
+                }
             }
         }
     }

@@ -261,16 +261,19 @@ impl ForeignPool {
         if self.fork.is_child() {
             return; // the counters belong to the parent and are not even mapped here
         }
-        // Ordering: release, so that our reads of the buffer are over when the writer sees the count (its
-        // Acquire in the collector); SeqCst, for the load of `relinquish` must not come before it
-        // (partner: the writer stores `relinquish`, fences, looks again).
-        let before = self.word(slot).fetch_sub(1, Ordering::SeqCst);
-        if before == 1 {
-            tranship_sync::fence_after_rmw();
-            if self.table.relinquish().load(Ordering::Acquire) != 0 {
-                self.wake_writer();
+        // With the last reference went what kept the pool, but for our look at it.
+        super::visits::visit(self, || {
+            // Ordering: release, so that our reads of the buffer are over when the writer sees the count (its
+            // Acquire in the collector); SeqCst, for the load of `relinquish` must not come before it
+            // (partner: the writer stores `relinquish`, fences, looks again).
+            let before = self.word(slot).fetch_sub(1, Ordering::SeqCst);
+            if before == 1 {
+                tranship_sync::fence_after_rmw();
+                if self.table.relinquish().load(Ordering::Acquire) != 0 {
+                    self.wake_writer();
+                }
             }
-        }
+        });
     }
 
     #[cold]

@@ -1,12 +1,9 @@
-//! Pools that are over, for a while: handles point to their pool without counting, and a thread that has just let the
-//! last one go may still be a few instructions from its last look at the pool.
+//! Pools that are over and that somebody is still in: handles point to their pool without counting.
 
-use super::{ForeignPool, OwnPool};
+use super::{ForeignPool, OwnPool, visits};
+use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
-/// How long a pool is kept when nobody can name it any more.
-const REST: Duration = Duration::from_secs(1);
 /// How often somebody who buries a pool tries to; a forked child may find the lock held for ever.
 const TRIES: u32 = 1000;
 
@@ -19,40 +16,85 @@ pub(crate) enum Grave {
 }
 
 impl Grave {
-    /// Whether nobody has it but we. A forked child keeps what it inherited: it cannot look.
+    /// Whether nobody has it but we, and nobody is in it. A forked child keeps what it inherited: it cannot look.
     fn is_alone(&self) -> bool {
         match self {
-            Grave::Own(pool) => !pool.domain.fork.is_child() && Arc::strong_count(pool) == 1,
+            Grave::Own(pool) => {
+                !pool.domain.fork.is_child() && is_last(pool) && visits::nobody(Arc::as_ptr(pool))
+            }
             Grave::Foreign(pool) => {
-                !pool.domain.fork.is_child() && Arc::strong_count(pool) == 1 && pool.nothing_held()
+                !pool.domain.fork.is_child()
+                    && is_last(pool)
+                    && pool.nothing_held()
+                    && visits::nobody(Arc::as_ptr(pool))
             }
         }
     }
 }
 
-static GRAVES: Mutex<Vec<(Instant, Grave)>> = Mutex::new(Vec::new());
+/// Whether ours is the only counted handle.
+fn is_last<T>(pool: &Arc<T>) -> bool {
+    let last = Arc::strong_count(pool) == 1;
+    // Ordering: Acquire pairs with the Release with which the others went: what was counted under them is seen.
+    fence(Ordering::Acquire);
+    last
+}
 
-/// Keeps a pool until it is alone and has rested.
+static GRAVES: Mutex<Vec<Grave>> = Mutex::new(Vec::new());
+
+/// Keeps a pool until it is alone.
 pub(crate) fn bury(grave: Grave) {
     for _ in 0..TRIES {
         if let Ok(mut graves) = GRAVES.try_lock() {
-            return graves.push((Instant::now(), grave));
+            return graves.push(grave);
         }
         std::thread::yield_now();
     }
     std::mem::forget(grave);
 }
 
-/// Frees those that have rested; called from `turn`, of any domain.
+/// Frees those that are; called from `turn`, of any domain.
 pub(crate) fn decay() {
     let Ok(mut graves) = GRAVES.try_lock() else {
         return;
     };
-    let over: Vec<_> = graves
-        .extract_if(.., |(since, grave)| {
-            since.elapsed() >= REST && grave.is_alone()
-        })
-        .collect();
+    let over: Vec<_> = graves.extract_if(.., |grave| grave.is_alone()).collect();
     drop(graves);
     drop(over); // unmaps, without the lock
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::pool::visits;
+    use crate::{Domain, PoolOptions};
+    use std::sync::{Arc, Barrier};
+
+    #[test]
+    fn a_pool_is_not_freed_under_somebody() {
+        let domain = Domain::embedded().expect("a domain");
+        let pool = domain.create_pool(PoolOptions::new(1 << 20));
+        let pool = pool.expect("a pool");
+        let own = Arc::downgrade(&pool.own_arc());
+        let (at, turns) = (own.as_ptr().addr(), 100);
+        let [inside, over] = [(); 2].map(|()| Barrier::new(2));
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                let at = std::ptr::without_provenance::<crate::pool::OwnPool>(at);
+                visits::visit(at, || {
+                    inside.wait();
+                    over.wait();
+                });
+            });
+            inside.wait();
+            drop(pool);
+            for _ in 0..turns {
+                domain.turn().expect("turn");
+            }
+            assert!(own.upgrade().is_some());
+            over.wait();
+        });
+        while own.upgrade().is_some() {
+            domain.turn().expect("turn");
+        }
+    }
 }

@@ -9,6 +9,7 @@ mod own;
 mod roster;
 mod shrink;
 mod slots;
+mod visits;
 mod wait;
 
 pub(crate) use foreign::{ForeignPool, Missing};

@@ -484,8 +484,11 @@ impl OwnPool {
             LetGo::Left => {}
             LetGo::Unsent => self.free_private(slot, class),
             LetGo::ToQueue => {
-                self.sent.push(slot);
-                self.news_for_waiters();
+                // Once queued it is the collector's, and with it all that kept the pool.
+                super::visits::visit(self, || {
+                    self.sent.push(slot);
+                    self.news_for_waiters();
+                });
             }
         }
     }

@@ -23,7 +23,6 @@ fn words(file: &File, at: u64, slots: &Range<u32>) -> io::Result<Vec<u32>> {
 }
 
 struct Slot {
-    generation: u32,
     offset: u64,
     length: u64,
 }
@@ -39,7 +38,6 @@ fn slots(table: &File, slots: &Range<u32>) -> io::Result<Vec<Slot>> {
     Ok(raw
         .chunks_exact(32)
         .map(|c| Slot {
-            generation: u32::from_le_bytes([c[0], c[1], c[2], c[3]]),
             offset: word(c, 8),
             length: word(c, 16),
         })
@@ -93,10 +91,8 @@ impl Orphan {
             .filter(|(_, a)| **a)
             .map(|(s, _)| s)
         {
-            // Odd: nobody but the writer could name it. What a dead writer's table says is bounded below.
-            if slot.generation % 2 == 1 {
-                continue;
-            }
+            // Whatever its generation: a collector that died between its bump and its second look left it odd, though
+            // somebody had it after all. What a dead writer's table says of the place is bounded.
             let first = slot.offset / self.chunk_bytes;
             let last = slot.offset.saturating_add(slot.length.saturating_sub(1)) / self.chunk_bytes;
             let last = last.min(first.saturating_add(1 << 20));
@@ -133,4 +129,41 @@ pub(super) fn taken(half: &File) -> io::Result<u64> {
     let mut raw = [0u8; 8];
     half.read_exact_at(&mut raw, HEAD_AT)?;
     Ok(u64::from_le_bytes(raw))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn file(front: u64, words: &[u32]) -> Arc<File> {
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(&vec![0; usize::try_from(front).expect("small")])
+            .expect("write");
+        let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+        file.write_all(&bytes).expect("write");
+        Arc::new(file)
+    }
+
+    /// One slot in each of four chunks: nobody has it; somebody reads it; the same, and its writer died as it looked at it the
+    /// second time; it is on its way.
+    #[test]
+    fn what_somebody_has_lives_whatever_its_generation() {
+        let chunk_bytes = 1u32 << 16;
+        let table: Vec<u32> = [(2, 0), (2, 1), (3, 2), (2, 3)]
+            .iter()
+            .flat_map(|(generation, chunk)| [*generation, 1, chunk * chunk_bytes, 0, 4096, 0, 0, 0])
+            .collect();
+        let orphan = Orphan {
+            slots: 0..4,
+            chunk_bytes: chunk_bytes.into(),
+            table: Some(file(TABLE_AT, &table)),
+            refs: vec![file(REFS_AT, &[0, 1, 1, 0])],
+            queues: vec![(
+                file(COUNTS_AT, &[7, 7, 7, 8]),
+                file(COUNTS_AT, &[7, 7, 7, 7]),
+            )],
+        };
+        assert_eq!(orphan.live_chunks().expect("files"), [1, 2, 3]);
+    }
 }
