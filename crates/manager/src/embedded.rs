@@ -5,9 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 
-/// Names of the directories that embedded managers make; a process id follows.
+/// Names of the directories that embedded managers make; a process id and a number follow.
 const PREFIX: &str = "embedded-";
+/// The same for those on their way out.
+const DEAD: &str = "dead-";
 const SOCKET: &str = "manager.sock";
+/// Directories that somebody may take for a dead one's before they are locked.
+const TRIES: u32 = 100;
 
 /// A manager that runs in a thread until this is dropped.
 #[derive(Debug)]
@@ -21,21 +25,17 @@ pub struct Embedded {
 impl Embedded {
     /// Starts one at a path, or at a fresh one of its own.
     pub fn start(config: Config, path: Option<&Path>) -> Result<Embedded, ManagerError> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let (path, dir) = match path {
-            Some(path) => (path.to_owned(), None),
+        let mode = config.socket_mode.unwrap_or(0o600);
+        let (listener, path, dir) = match path {
+            Some(path) => (Listener::bind(path, mode)?, path.to_owned(), None),
             None => {
                 let base = crate::paths::user_dir()
                     .map_err(ManagerError::at("a directory for the socket"))?;
                 remove_dead(&base);
-                let n = NEXT.fetch_add(1, Ordering::Relaxed);
-                let dir = base.join(format!("{PREFIX}{}-{n}", tranship_sys::process::getpid()));
-                crate::paths::own_dir(&dir)
-                    .map_err(ManagerError::at("a directory for the socket"))?;
-                (dir.join(SOCKET), Some(dir))
+                let (listener, dir) = bind_fresh(&base, mode)?;
+                (listener, dir.join(SOCKET), Some(dir))
             }
         };
-        let listener = Listener::bind(&path, config.socket_mode.unwrap_or(0o600))?;
         let stop = Shutdown::new().map_err(ManagerError::at("eventfd"))?;
         let stopped = stop.clone();
         let thread = std::thread::Builder::new()
@@ -60,22 +60,51 @@ impl Embedded {
     }
 }
 
-/// Removes the directories of embedded managers whose processes were killed: those that nobody holds the lock of.
+/// A name that no other thread or process has.
+fn fresh(base: &Path, prefix: &str) -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let n = NEXT.fetch_add(1, Ordering::Relaxed);
+    base.join(format!("{prefix}{}-{n}", tranship_sys::process::getpid()))
+}
+
+/// Listens in a directory of its own. One that is moved away before it is locked (see [`remove_dead`]) is not missed.
+fn bind_fresh(base: &Path, mode: u32) -> Result<(Listener, PathBuf), ManagerError> {
+    let mut tries = 0..TRIES;
+    loop {
+        let dir = fresh(base, PREFIX);
+        let bound = crate::paths::own_dir(&dir)
+            .map_err(ManagerError::at("a directory for the socket"))
+            .and_then(|()| Listener::bind(&dir.join(SOCKET), mode));
+        match bound {
+            Ok(listener) => return Ok((listener, dir)),
+            Err(error) if tries.next().is_none() => return Err(error),
+            Err(_) => {}
+        }
+    }
+}
+
+/// Removes the directories of embedded managers whose processes were killed: those of which nobody holds the lock.
+// Crash: what was moved away and not removed is found by the next one.
 fn remove_dead(base: &Path) {
-    let alive = |name: &str| {
-        let pid = name
-            .strip_prefix(PREFIX)
-            .and_then(|rest| rest.split('-').next());
-        pid.is_none_or(|pid| Path::new("/proc").join(pid).exists())
-    };
     for entry in std::fs::read_dir(base).into_iter().flatten().flatten() {
-        if entry.file_name().to_str().is_none_or(alive) {
+        let name = entry.file_name();
+        let ours = |name: &str| name.starts_with(PREFIX) || name.starts_with(DEAD);
+        if !name.to_str().is_some_and(ours) {
             continue;
         }
-        // It may be of another pid namespace; then the lock tells.
         let lock = std::fs::File::open(entry.path().join(SOCKET).with_added_extension("lock"));
-        if lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
-            let _ = std::fs::remove_dir_all(entry.path());
+        let is_dead = match &lock {
+            Ok(lock) => lock.try_lock().is_ok(),
+            // Killed, or stopped for a moment, before it had one.
+            Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+        };
+        // Moved first, so that who was about to lock it does not find it any more, or what it makes there is not removed.
+        let away = fresh(base, DEAD);
+        if is_dead && std::fs::rename(entry.path(), &away).is_ok() {
+            let _ = match lock {
+                Ok(_) => std::fs::remove_dir_all(away),
+                Err(_) => std::fs::remove_dir(away),
+            };
         }
     }
 }
@@ -101,22 +130,55 @@ mod tests {
     #[test]
     fn what_killed_processes_left_goes_and_the_rest_stays() {
         let base = tempfile::tempdir().expect("a folder");
-        let make = |name: &str| {
+        let make = |name: &str, files: &[&str]| {
             let dir = base.path().join(name);
             std::fs::create_dir(&dir).expect("a folder");
-            (
-                File::create(dir.join("manager.sock.lock")).expect("a lock"),
-                dir,
-            )
+            for file in files {
+                File::create(dir.join(file)).expect("a file");
+            }
+            dir
         };
-        // No process has such a number.
-        let (_, dead) = make("embedded-4194305-0");
-        let (held, locked) = make("embedded-4194305-1");
-        held.lock().expect("locking");
-        let (_, ours) = make(&format!("embedded-{}-0", std::process::id()));
-        let (_, other) = make("something");
+        const LOCK: &str = "manager.sock.lock";
+        let dead = [
+            make("embedded-4194305-0", &[LOCK, "ids", SOCKET]),
+            // Its number is another process's by now.
+            make(&format!("embedded-{}-999999", std::process::id()), &[LOCK]),
+            make("embedded-4194305-2", &[]),
+            make("dead-4194305-3", &[LOCK, "ids"]),
+        ];
+        let alive = make("embedded-4194305-4", &[LOCK]);
+        let lock = File::open(alive.join(LOCK)).expect("a lock");
+        lock.lock().expect("locking");
+        let other = make("something", &[]);
         remove_dead(base.path());
-        assert!(!dead.exists());
-        assert!(locked.exists() && ours.exists() && other.exists());
+        assert!(dead.iter().all(|dir| !dir.exists()));
+        assert!(alive.exists() && other.exists());
+        drop(lock);
+        remove_dead(base.path());
+        let left = std::fs::read_dir(base.path()).expect("a folder").count();
+        assert!(!alive.exists() && left == 1);
+    }
+
+    /// Several start while several sweep: everyone gets a directory, keeps it, and nothing stays behind.
+    #[test]
+    fn who_starts_while_others_sweep_keeps_its_directory() {
+        let base = tempfile::tempdir().expect("a folder");
+        std::thread::scope(|s| {
+            for _ in 0..4 {
+                s.spawn(|| {
+                    for _ in 0..100 {
+                        remove_dead(base.path());
+                        let (listener, dir) = bind_fresh(base.path(), 0o600).expect("a place");
+                        remove_dead(base.path());
+                        let path = dir.join(SOCKET);
+                        tranship_sys::socket::connect_now(&path).expect("somebody listens");
+                        drop(listener); // as if killed: the directory stays
+                    }
+                });
+            }
+        });
+        remove_dead(base.path());
+        let left = std::fs::read_dir(base.path()).expect("a folder").count();
+        assert_eq!(left, 0);
     }
 }

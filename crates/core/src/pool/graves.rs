@@ -71,6 +71,7 @@ mod tests {
 
     #[test]
     fn a_pool_is_not_freed_under_somebody() {
+        let _dog = tranship_testkit::Watchdog::new(std::time::Duration::from_secs(120));
         let domain = Domain::embedded().expect("a domain");
         let pool = domain.create_pool(PoolOptions::new(1 << 20));
         let pool = pool.expect("a pool");
@@ -90,8 +91,9 @@ mod tests {
             for _ in 0..turns {
                 domain.turn().expect("turn");
             }
-            assert!(own.upgrade().is_some());
+            let is_there = own.upgrade().is_some();
             over.wait();
+            assert!(is_there);
         });
         while own.upgrade().is_some() {
             domain.turn().expect("turn");
