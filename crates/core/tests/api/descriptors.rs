@@ -2,6 +2,7 @@
 
 use crate::kit::*;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::path::PathBuf;
 use tranship_core::{Code, Domain, DomainError};
 use tranship_manager::{Config, Embedded, Forward};
 use tranship_testkit::{Control, child};
@@ -120,12 +121,9 @@ fn the_roster_waits_for_room() {
 }
 
 child!(
-    /// A process that comes back to a manager with room for its socket and the board alone.
+    /// A process that comes back to a manager with hardly any room.
     fn returning(ctl: Control) {
-        let room: u64 = ctl.recv().unwrap().unwrap();
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("m.sock");
-        let manager = Embedded::start(Config::default(), Some(&path)).unwrap();
+        let (path, room): (PathBuf, u64) = ctl.recv().unwrap().unwrap();
         let (writer, reader) = (bare(&path, "writer"), bare(&path, "reader"));
         let pool = pool(&writer, 8);
         let (mut sender, mut receiver) = link(&writer, &reader, "x");
@@ -139,8 +137,8 @@ child!(
             sent.join().unwrap();
             held
         });
-        drop(manager);
-        let manager = Embedded::start(Config::default(), Some(&path)).unwrap();
+        ctl.send(&()).unwrap();
+        let _another: () = ctl.recv().unwrap().unwrap();
         with_room_for(room, || {
             for _ in 0..20 {
                 let _ = (writer.turn(), reader.turn());
@@ -153,12 +151,11 @@ child!(
         });
         // Whatever the manager makes of the claims it has said by then.
         for _ in 0..3 {
-            let _ = (writer.stat().unwrap(), reader.stat().unwrap());
+            until(|| writer.stat().is_ok() && reader.stat().is_ok());
         }
         for (i, held) in (0..).zip(&held) {
             assert_eq!(held.to_vec(), [i; CHUNK], "a chunk in use was given up");
         }
-        drop((held, manager, sender, receiver, pool));
         ctl.send(&()).unwrap();
     }
 );
@@ -167,8 +164,17 @@ child!(
 fn who_comes_back_without_room_keeps_what_it_has() {
     let _dog = dog();
     for room in [0, 1, 2, 3, 5, 8] {
+        // Here, for a manager has room.
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("m.sock");
+        let manager = Embedded::start(Config::default(), Some(&path)).expect("a manager");
         let child = returning().start().expect("a child");
-        child.send(&room).expect("a child that listens");
+        child.send(&(&path, room)).expect("a child that listens");
         child.expect::<()>();
+        drop(manager);
+        let manager = Embedded::start(Config::default(), Some(&path)).expect("a manager");
+        child.send(&()).expect("a child that listens");
+        child.expect::<()>();
+        drop(manager);
     }
 }
