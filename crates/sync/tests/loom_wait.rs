@@ -73,9 +73,9 @@ fn wait_for(futex: &ModelFutex, points: &mut [Point<'_>], ready: impl Fn() -> bo
     assert_eq!(slept, Ok(Slept::Ready(())));
 }
 
-#[test]
-fn a_sleeper_is_woken() {
-    model::explore(3, || {
+/// One thread publishes twice, the other waits for each.
+fn wakes_twice(wait: fn(&ModelFutex, &Side, u32)) {
+    model::explore(3, move || {
         let shared = Arc::new((ModelFutex::default(), Side::default()));
         let theirs = Arc::clone(&shared);
         let waker = thread::spawn(move || {
@@ -83,32 +83,28 @@ fn a_sleeper_is_woken() {
             theirs.1.publish(&theirs.0, 2);
         });
         let (futex, side) = &*shared;
-        for value in 1..=2 {
-            wait_for(futex, &mut [Point::peer(&side.wake, &side.asleep)], || {
-                side.reached(value)
-            });
-        }
+        wait(futex, side, 1);
+        wait(futex, side, 2);
         waker.join().unwrap();
+    });
+}
+
+#[test]
+fn a_sleeper_is_woken() {
+    wakes_twice(|futex, side, value| {
+        wait_for(futex, &mut [Point::peer(&side.wake, &side.asleep)], || {
+            side.reached(value)
+        });
     });
 }
 
 /// The wait without a clock has no round of its own to save it: a wake-up that is lost would leave it in the kernel.
 #[test]
 fn a_sleeper_of_single_waits_is_woken() {
-    model::explore(3, || {
-        let shared = Arc::new((ModelFutex::default(), Side::default()));
-        let theirs = Arc::clone(&shared);
-        let waker = thread::spawn(move || {
-            theirs.1.publish(&theirs.0, 1);
-            theirs.1.publish(&theirs.0, 2);
-        });
-        let (futex, side) = &*shared;
-        for value in 1..=2 {
-            let points = &mut [Point::peer(&side.wake, &side.asleep)];
-            let ready = || side.reached(value).then_some(());
-            while sleep_once(futex, points, ROUND, ready).unwrap().is_none() {}
-        }
-        waker.join().unwrap();
+    wakes_twice(|futex, side, value| {
+        let points = &mut [Point::peer(&side.wake, &side.asleep)];
+        let ready = || side.reached(value).then_some(());
+        while sleep_once(futex, points, ROUND, ready).unwrap().is_none() {}
     });
 }
 
