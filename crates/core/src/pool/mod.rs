@@ -1,10 +1,12 @@
 //! Pools: one's own ([`OwnPool`], behind the public [`Pool`]) and those of others that we read ([`ForeignPool`]).
 
 mod collect;
+mod create;
 mod foreign;
 mod graves;
 mod grow;
 mod handle;
+mod lookup;
 mod own;
 mod roster;
 mod shrink;

@@ -3,24 +3,21 @@
 use super::collect::Gc;
 use super::slots::{HUGE, LetGo, Slot};
 use super::wait::Waiters;
-use crate::cbuf::{Cbuf, CbufMut, Tag};
+use crate::cbuf::{CbufMut, Tag};
 use crate::domain::{DomainCore, PoolShape, lock};
-use crate::error::{DomainError, StaleId, Violation};
 use crate::options::PoolOptions;
 use std::collections::HashMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use tranship_ledger::generation;
-use tranship_proto::{CbufId, Event, PoolId, Request};
+use tranship_proto::{CbufId, PoolId};
 use tranship_region::Window;
 use tranship_region::layout::{Slot as TableSlot, TableRw};
 use tranship_sync::SlotQueue;
 use tranship_sys::ForkGuard;
-use tranship_zone::{
-    Backend, Classes, Keg, Run, RunAllocator, SlabShape, SlotNumbers, Zone, ZoneConfig,
-};
+use tranship_zone::{Backend, Classes, Keg, Run, RunAllocator, SlotNumbers, Zone};
 
 /// The writer's side of a pool: memory, slot table, allocator, collector.
 pub(crate) struct OwnPool {
@@ -28,7 +25,7 @@ pub(crate) struct OwnPool {
     /// The domain's, at hand.
     pub(super) fork: ForkGuard,
     pub(super) id: PoolId,
-    base: NonNull<u8>,
+    pub(super) base: NonNull<u8>,
     /// Set while somebody waits for memory: then nobody passes the queue.
     pub(super) contended: AtomicBool,
     pub(super) classes: Classes,
@@ -94,150 +91,11 @@ pub(super) struct Class {
 }
 
 /// A pool's epoch in a board that it is new in.
-const FIRST_EPOCH: u64 = 1;
+pub(super) const FIRST_EPOCH: u64 = 1;
 /// The place in the board of a pool that has none at the moment.
 const NO_ENTRY: u32 = u32::MAX;
 
-/// The largest pool: fewer than 2^32 pages, also when it is rounded up to whole chunks.
-const MAX_BYTES: u64 = (1 << 44) - (64 << 20);
-
 impl OwnPool {
-    pub(crate) fn create(
-        domain: &'static DomainCore,
-        options: PoolOptions,
-    ) -> Result<Arc<OwnPool>, DomainError> {
-        let chunk = options.chunk();
-        let bad = |what, value, min, max| DomainError::BadArgument {
-            what,
-            value,
-            min,
-            max,
-        };
-        if !chunk.is_power_of_two() || !((64 << 10)..=(64 << 20)).contains(&chunk) {
-            return Err(bad(
-                "the chunk size in bytes (a power of two)",
-                chunk,
-                64 << 10,
-                64 << 20,
-            ));
-        }
-        if options.max_bytes == 0 || options.max_bytes > MAX_BYTES {
-            return Err(bad(
-                "the pool's maximum in bytes",
-                options.max_bytes,
-                1,
-                MAX_BYTES,
-            ));
-        }
-        let max_bytes = options.max_bytes.next_multiple_of(chunk);
-        let slots = options.slot_count();
-        let slot_limit = u64::from(tranship_proto::SLOT_LIMIT);
-        let slots = u32::try_from(slots)
-            .ok()
-            .filter(|s| (1..=tranship_proto::SLOT_LIMIT).contains(s))
-            .ok_or(bad("slots", slots, 1, slot_limit))?;
-        let chunks = max_bytes / chunk;
-        let chunks =
-            u32::try_from(chunks).map_err(|_| bad("chunks", chunks, 1, u32::MAX.into()))?;
-        if !tranship_proto::check_name(&options.name) {
-            return Err(bad(
-                "the length of the pool's name in bytes (no control characters)",
-                options.name.len() as u64,
-                1,
-                64,
-            ));
-        }
-
-        let (table_fd, table) = TableRw::create(slots, max_bytes, chunk)?;
-        let shown = table_fd.try_clone().map_err(DomainError::system("fcntl"))?;
-        let ((event, _), era) = domain.call_in_era(
-            |req| Request::CreatePool {
-                req,
-                name: options.name.clone(),
-                max_bytes,
-                slots,
-                chunk_bytes: chunk,
-            },
-            &[shown.as_fd()],
-            None,
-        )?;
-        let Event::PoolCreated {
-            pool: id, entry, ..
-        } = event
-        else {
-            return Err(DomainError::Protocol(
-                "an answer to CreatePool that is none".into(),
-            ));
-        };
-        let window = crate::pool::reserve(max_bytes, chunk)?;
-        let classes = Classes::new(chunk);
-        let (sent, taker) = SlotQueue::new(slots);
-        let pool = Arc::new_cyclic(|me: &Weak<OwnPool>| OwnPool {
-            domain,
-            fork: domain.fork,
-            id,
-            base: crate::pool::base(&window),
-            contended: AtomicBool::new(false),
-            zones: (0..classes.count())
-                .map(|class| {
-                    let bytes = classes.bytes_of(class);
-                    let config = ZoneConfig::for_item(bytes)
-                        .capped((max_bytes / bytes).min(slots.into()))
-                        .with_barrier(tranship_sys::membarrier::private_expedited)
-                        .shut_in_child();
-                    Zone::new(
-                        config,
-                        Class {
-                            pool: me.clone(),
-                            class,
-                        },
-                    )
-                })
-                .collect(),
-            slots: (0..slots).map(|_| Slot::default()).collect(),
-            table,
-            sent,
-            gc: Mutex::new(Gc::new(taker, classes.count())),
-            store: Mutex::new(Store {
-                runs: RunAllocator::new(chunks, chunk),
-                kegs: (0..classes.count())
-                    .map(|class| Keg::new(SlabShape::new(classes.bytes_of(class), chunk)))
-                    .collect(),
-                numbers: SlotNumbers::new(slots),
-                huge: HashMap::new(),
-            }),
-            classes,
-            waiters: Waiters::default(),
-            resizing: Mutex::new(Resizing {
-                next_serial: 1,
-                last_look: None,
-                peak_chunks: [0; 2],
-            }),
-            chunk_fds: Mutex::default(),
-            window,
-            chunk_shift: chunk.trailing_zeros(),
-            serials: (0..chunks).map(|_| AtomicU32::new(0)).collect(),
-            table_fd,
-            board_entry: AtomicU32::new(entry),
-            handles: AtomicU32::new(1), // the caller's: another thread's turn takes down what has none
-            shrink_target: AtomicU64::new(u64::MAX),
-            options,
-            max_bytes,
-            counters: Counters::default(),
-            me: me.clone(),
-        });
-        // A pool's board entry starts there.
-        lock(&pool.gc).roster.reset_epoch(FIRST_EPOCH);
-        lock(&domain.pools).insert(id, pool.clone());
-        if domain.era() != era {
-            // The manager that made it is gone, and the next one was perhaps not told of it.
-            lock(&domain.pools).remove(&id);
-            let _ = domain.tell(&Request::DestroyPool { pool: id }, &[]);
-            return Err(DomainError::ManagerAway);
-        }
-        Ok(pool)
-    }
-
     pub(crate) fn id(&self) -> PoolId {
         self.id
     }
@@ -416,7 +274,7 @@ impl OwnPool {
     }
 
     #[inline(always)]
-    fn generation(&self, slot: u32) -> u32 {
+    pub(super) fn generation(&self, slot: u32) -> u32 {
         self.entry(slot).generation.load(Ordering::Relaxed) // own word
     }
 
@@ -546,81 +404,6 @@ impl OwnPool {
     #[inline(always)]
     pub(crate) fn queue_sent(&self, slot: u32) {
         self.sent.push(slot);
-    }
-
-    /// A buffer of ours that another domain sends back. Under the collector's lock: while it is held, an even
-    /// generation that matches cannot become odd.
-    pub(crate) fn take_back(
-        &self,
-        id: CbufId,
-        offset: u64,
-        length: u64,
-    ) -> Result<Cbuf, Violation> {
-        let slot = id.slot();
-        let slots = self.slot_count();
-        let private = self
-            .slots
-            .get(slot as usize)
-            .ok_or(Violation::Slot { slot, slots })?;
-        let _gc = lock(&self.gc);
-        let now = self.generation(slot);
-        if now != id.generation() || !generation::is_published(now) {
-            return Err(Violation::Dead { id, now });
-        }
-        let start = private.offset();
-        let capacity = self.entry(slot).length.load(Ordering::Relaxed);
-        let inside = offset
-            .checked_sub(start)
-            .and_then(|at| at.checked_add(length))
-            .is_some_and(|end| end <= capacity);
-        if !inside {
-            return Err(Violation::Range {
-                offset,
-                length,
-                max_bytes: self.max_bytes,
-            });
-        }
-        private.hold();
-        #[allow(clippy::cast_possible_truncation)]
-        let len = length as usize;
-        // SAFETY: the reference was just counted; the range is inside the slot's memory.
-        Ok(unsafe {
-            Cbuf::own(
-                self.at(offset),
-                len,
-                NonNull::from(self),
-                Tag::own(slot, private.class(), 0),
-            )
-        })
-    }
-
-    /// A buffer of ours by its id, whole, if it was sent and is not collected yet. Under the collector's lock, as
-    /// `take_back`.
-    pub(crate) fn lookup(&self, id: CbufId) -> Result<Cbuf, StaleId> {
-        let slot = id.slot();
-        let stale = StaleId { id, pool: self.id };
-        if self.fork.is_child() || id.pool() != self.id || slot >= self.slot_count() {
-            return Err(stale);
-        }
-        let _gc = lock(&self.gc);
-        let now = self.generation(slot);
-        if now != id.generation() || !generation::is_published(now) {
-            return Err(stale);
-        }
-        let private = self.private(slot);
-        let length = self.entry(slot).length.load(Ordering::Relaxed); // own word
-        private.hold();
-        #[allow(clippy::cast_possible_truncation)] // 64-bit only
-        let len = length as usize;
-        // SAFETY: the reference was just counted; an entry's length is what its slot has.
-        Ok(unsafe {
-            Cbuf::own(
-                self.at(private.offset()),
-                len,
-                NonNull::from(self),
-                Tag::own(slot, private.class(), 0),
-            )
-        })
     }
 
     /// Slots of `huge` buffers carry this class.

@@ -1,0 +1,192 @@
+//! The short way of a message: a plain buffer of the pool that was assigned first, or inline bytes. Anything else is left
+//! for the long way.
+
+use super::Receiver;
+use super::take::In;
+use crate::cbuf::{Cbuf, Tag};
+use crate::link::descriptor;
+use crate::link::message::Inline;
+use crate::link::shared::Assigned;
+use crate::pool::ForeignPool;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+use tranship_proto::PoolId;
+use tranship_sys::crash;
+
+/// Counters on a cache line.
+const COUNTERS_AHEAD: u32 = 16;
+
+/// What the fast path needs of a pool, without a way through three structures.
+#[derive(Clone, Copy)]
+pub(super) struct AtHand {
+    pub(super) pool: PoolId,
+    pub(super) slots: u32,
+    pub(super) forwarded: bool,
+    pub(super) foreign: NonNull<ForeignPool>,
+    pub(super) rcvd: NonNull<AtomicU32>,
+}
+
+// SAFETY: it points into an assignment that `ins` beside it keeps, and that is Send and Sync.
+unsafe impl Send for AtHand {}
+
+// SAFETY: as above.
+unsafe impl Sync for AtHand {}
+
+impl AtHand {
+    pub(super) fn of(entry: &In) -> Option<AtHand> {
+        let Assigned::Foreign(foreign) = &entry.assignment.side else {
+            return None;
+        };
+        let counts = entry.assignment.counts.counts();
+        (counts.len() >= foreign.shape.slots as usize).then(|| AtHand {
+            pool: entry.pool,
+            slots: foreign.shape.slots,
+            forwarded: entry.forwarded,
+            foreign: NonNull::from(&**foreign),
+            rcvd: NonNull::from(counts).cast(),
+        })
+    }
+}
+
+/// Where the next message's buffer will be, if it is as far from the last one's as that was from the one before: the
+/// collector hands slots out in their old order.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Guess {
+    pub(super) last: usize,
+    pub(super) step: usize,
+}
+
+impl Guess {
+    #[inline(always)]
+    pub(super) fn next(self) -> *const u8 {
+        std::ptr::without_provenance(self.last.wrapping_add(self.step))
+    }
+    #[inline(always)]
+    pub(super) fn saw(&mut self, ptr: *const u8) {
+        self.step = ptr.addr().wrapping_sub(self.last);
+        self.last = ptr.addr();
+    }
+}
+
+/// What the fast path took, in plain words: moving them costs nothing, which moving a handle with a destructor does.
+#[derive(Clone, Copy)]
+pub(super) struct Taken {
+    pub(super) meta: u64,
+    pub(super) ptr: NonNull<u8>,
+    pub(super) len: usize,
+    pub(super) pool: NonNull<ForeignPool>,
+    pub(super) tag: Tag,
+}
+
+impl Taken {
+    /// # Safety
+    /// Once per reference counted.
+    #[inline(always)]
+    pub(super) unsafe fn into_buf(self) -> Cbuf {
+        // SAFETY: the caller counted the reference; the range was checked against the window.
+        unsafe { Cbuf::foreign(self.ptr, self.len, self.pool, self.tag) }
+    }
+}
+
+impl Receiver {
+    /// Whether the next message is the next line's, and ours to take.
+    #[inline(always)]
+    pub(super) fn looks_at_lines(&self) -> bool {
+        self.pending.is_none() && !self.fork.is_child()
+    }
+
+    /// The next line's bytes, if it is an inline message. After `looks_at_lines`, as `take_direct`.
+    #[inline(always)]
+    pub(super) fn take_inline(&mut self) -> Option<(u64, Inline)> {
+        let (first, line) = self.consumer.peek(self.lines)?;
+        let taken = descriptor::inline(first, line)?;
+        self.consumer.advance();
+        self.give_back_line();
+        Some(taken)
+    }
+
+    /// The flags of received handles.
+    #[inline(always)]
+    pub(super) fn flags(&self) -> u64 {
+        if self.trusted { Tag::TRUSTED } else { 0 }
+    }
+
+    /// A plain buffer of the pool that was assigned first, if the next line is one: no call, no lock, nothing but the
+    /// checks. `None` leaves the line for the long way, which believes nothing of what was seen here.
+    #[inline(always)]
+    pub(super) fn take_direct(&mut self) -> Option<Taken> {
+        let (first, line) = self.consumer.peek(self.lines)?;
+        // Needs nothing of the line, so it is under way before the line is here.
+        tranship_sync::prefetch_read(self.guess.next());
+        let (meta, reference) = descriptor::buffer(first, line)?;
+        let at_hand = self
+            .at_hand
+            .as_ref()
+            .filter(|at_hand| at_hand.pool == reference.id.pool())?;
+        let slot = reference.id.slot();
+        // SAFETY: `ins` keeps the assignment, which keeps the pool.
+        let foreign = unsafe { at_hand.foreign.as_ref() };
+        if slot >= at_hand.slots
+            || !foreign.is_here(reference.offset, reference.length, reference.serial)
+        {
+            return None;
+        }
+        let ptr = foreign.at(reference.offset);
+        // Its miss begins now; the locked instruction below would hold it up.
+        tranship_sync::prefetch_read(ptr.as_ptr());
+        self.guess.saw(ptr.as_ptr());
+        foreign.retain(slot);
+        let generation = reference.id.generation();
+        // The generation after the reference, as in `reference`.
+        if at_hand.forwarded
+            && !(foreign.is_alive(slot, generation).is_ok()
+                && foreign.owns(slot, reference.offset, reference.length))
+        {
+            foreign.release(slot);
+            return None;
+        }
+        crash::point("recv.after_ref");
+        // SAFETY: `ins` keeps the counters, of which there are as many as slots.
+        let rcvd = unsafe { at_hand.rcvd.add(slot as usize).as_ref() };
+        // Ordering, Crash: as in `count`.
+        rcvd.store(
+            rcvd.load(Ordering::Relaxed).wrapping_add(1),
+            Ordering::Release,
+        );
+        crash::point("recv.after_rcvd");
+        // The collector has read the counters since they were last written here: the next line of each is asked back
+        // before a locked instruction has to wait for it.
+        let ahead = slot.wrapping_add(COUNTERS_AHEAD) as usize;
+        tranship_sync::prefetch_write(at_hand.rcvd.as_ptr().wrapping_add(ahead).cast());
+        foreign.prefetch_count(ahead);
+        #[allow(clippy::cast_possible_truncation)] // below the window's length, a usize
+        let len = reference.length as usize;
+        let pool = at_hand.foreign;
+        self.consumer.advance();
+        self.give_back_line();
+        Some(Taken {
+            meta,
+            ptr,
+            len,
+            pool,
+            tag: Tag::foreign(slot, generation, self.flags()),
+        })
+    }
+
+    /// The line is the source's again.
+    #[inline(always)]
+    pub(super) fn give_back_line(&self) {
+        // Ordering: Release pairs with the source's Acquire: the line was read, `rcvd` was counted.
+        // Crash: a death between `rcvd` and the head only takes the queue off the roster.
+        self.link
+            .own
+            .head()
+            .store(self.consumer.head(), Ordering::Release);
+        crash::point("recv.after_head");
+        let link = &*self.link;
+        // A source that sleeps on a full ring knows that we do not fence here (Waker::Lazy).
+        tranship_sync::notify(link.their_asleep(), link.own.wake(), |how| {
+            link.wake_peer(how)
+        });
+    }
+}

@@ -1,0 +1,158 @@
+//! Making a pool: its table, its place with the manager, its window and zones.
+
+use super::collect::Gc;
+use super::own::{Class, Counters, FIRST_EPOCH, OwnPool, Resizing, Store};
+use super::slots::Slot;
+use super::wait::Waiters;
+use crate::domain::{DomainCore, lock};
+use crate::error::DomainError;
+use crate::options::PoolOptions;
+use std::collections::HashMap;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::{Arc, Mutex, Weak};
+use tranship_proto::{Event, Request};
+use tranship_region::layout::TableRw;
+use tranship_sync::SlotQueue;
+use tranship_zone::{Classes, Keg, RunAllocator, SlabShape, SlotNumbers, Zone, ZoneConfig};
+
+/// The largest pool: fewer than 2^32 pages, also when it is rounded up to whole chunks.
+const MAX_BYTES: u64 = (1 << 44) - (64 << 20);
+
+impl OwnPool {
+    pub(crate) fn create(
+        domain: &'static DomainCore,
+        options: PoolOptions,
+    ) -> Result<Arc<OwnPool>, DomainError> {
+        let chunk = options.chunk();
+        let bad = |what, value, min, max| DomainError::BadArgument {
+            what,
+            value,
+            min,
+            max,
+        };
+        if !chunk.is_power_of_two() || !((64 << 10)..=(64 << 20)).contains(&chunk) {
+            return Err(bad(
+                "the chunk size in bytes (a power of two)",
+                chunk,
+                64 << 10,
+                64 << 20,
+            ));
+        }
+        if options.max_bytes == 0 || options.max_bytes > MAX_BYTES {
+            return Err(bad(
+                "the pool's maximum in bytes",
+                options.max_bytes,
+                1,
+                MAX_BYTES,
+            ));
+        }
+        let max_bytes = options.max_bytes.next_multiple_of(chunk);
+        let slots = options.slot_count();
+        let slot_limit = u64::from(tranship_proto::SLOT_LIMIT);
+        let slots = u32::try_from(slots)
+            .ok()
+            .filter(|s| (1..=tranship_proto::SLOT_LIMIT).contains(s))
+            .ok_or(bad("slots", slots, 1, slot_limit))?;
+        let chunks = max_bytes / chunk;
+        let chunks =
+            u32::try_from(chunks).map_err(|_| bad("chunks", chunks, 1, u32::MAX.into()))?;
+        if !tranship_proto::check_name(&options.name) {
+            return Err(bad(
+                "the length of the pool's name in bytes (no control characters)",
+                options.name.len() as u64,
+                1,
+                64,
+            ));
+        }
+
+        let (table_fd, table) = TableRw::create(slots, max_bytes, chunk)?;
+        let shown = table_fd.try_clone().map_err(DomainError::system("fcntl"))?;
+        let ((event, _), era) = domain.call_in_era(
+            |req| Request::CreatePool {
+                req,
+                name: options.name.clone(),
+                max_bytes,
+                slots,
+                chunk_bytes: chunk,
+            },
+            &[shown.as_fd()],
+            None,
+        )?;
+        let Event::PoolCreated {
+            pool: id, entry, ..
+        } = event
+        else {
+            return Err(DomainError::Protocol(
+                "an answer to CreatePool that is none".into(),
+            ));
+        };
+        let window = crate::pool::reserve(max_bytes, chunk)?;
+        let classes = Classes::new(chunk);
+        let (sent, taker) = SlotQueue::new(slots);
+        let pool = Arc::new_cyclic(|me: &Weak<OwnPool>| OwnPool {
+            domain,
+            fork: domain.fork,
+            id,
+            base: crate::pool::base(&window),
+            contended: AtomicBool::new(false),
+            zones: (0..classes.count())
+                .map(|class| {
+                    let bytes = classes.bytes_of(class);
+                    let config = ZoneConfig::for_item(bytes)
+                        .capped((max_bytes / bytes).min(slots.into()))
+                        .with_barrier(tranship_sys::membarrier::private_expedited)
+                        .shut_in_child();
+                    Zone::new(
+                        config,
+                        Class {
+                            pool: me.clone(),
+                            class,
+                        },
+                    )
+                })
+                .collect(),
+            slots: (0..slots).map(|_| Slot::default()).collect(),
+            table,
+            sent,
+            gc: Mutex::new(Gc::new(taker, classes.count())),
+            store: Mutex::new(Store {
+                runs: RunAllocator::new(chunks, chunk),
+                kegs: (0..classes.count())
+                    .map(|class| Keg::new(SlabShape::new(classes.bytes_of(class), chunk)))
+                    .collect(),
+                numbers: SlotNumbers::new(slots),
+                huge: HashMap::new(),
+            }),
+            classes,
+            waiters: Waiters::default(),
+            resizing: Mutex::new(Resizing {
+                next_serial: 1,
+                last_look: None,
+                peak_chunks: [0; 2],
+            }),
+            chunk_fds: Mutex::default(),
+            window,
+            chunk_shift: chunk.trailing_zeros(),
+            serials: (0..chunks).map(|_| AtomicU32::new(0)).collect(),
+            table_fd,
+            board_entry: AtomicU32::new(entry),
+            handles: AtomicU32::new(1), // the caller's: another thread's turn takes down what has none
+            shrink_target: AtomicU64::new(u64::MAX),
+            options,
+            max_bytes,
+            counters: Counters::default(),
+            me: me.clone(),
+        });
+        // A pool's board entry starts there.
+        lock(&pool.gc).roster.reset_epoch(FIRST_EPOCH);
+        lock(&domain.pools).insert(id, pool.clone());
+        if domain.era() != era {
+            // The manager that made it is gone, and the next one was perhaps not told of it.
+            lock(&domain.pools).remove(&id);
+            let _ = domain.tell(&Request::DestroyPool { pool: id }, &[]);
+            return Err(DomainError::ManagerAway);
+        }
+        Ok(pool)
+    }
+}
