@@ -1,6 +1,8 @@
 //! Every backend does what the model says: the same results, errors, traces, states, permissions (tried by touching
 //! the memory) and bytes, for random sequences of right and wrong operations.
 
+#[path = "spec/aim.rs"]
+mod aim;
 #[path = "conform/gathered.rs"]
 mod gathered;
 #[path = "suite/late.rs"]
@@ -37,14 +39,15 @@ fn conforms(name: &str, seal_from: u64, backend: impl Fn() -> Arc<dyn Backend>) 
     let sequences = (
         0..4usize,
         any::<bool>(),
-        prop::collection::vec(ops::op(), 1..250),
+        prop::collection::vec(aim::shot(), 1..250),
     );
     let outcome = TestRunner::new(config).run(&sequences, |(trust, prepared, ops)| {
         let mut world = World::new(ops::DOMAINS, backend(), seal_from);
         if prepared {
             world.prepare(tranship_bulk::Trust::ALL[trust]);
         }
-        for op in ops {
+        for shot in ops {
+            let op = world.aimed(&shot);
             world.step(&op).map_err(TestCaseError::fail)?;
         }
         world.end().map_err(TestCaseError::fail)

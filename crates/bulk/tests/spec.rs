@@ -2,6 +2,8 @@
 //!
 //! `TRANSHIP_TORTURE=1` makes both larger.
 
+#[path = "spec/aim.rs"]
+mod aim;
 #[path = "spec/explore.rs"]
 mod explore;
 #[path = "spec/ops.rs"]

@@ -1,5 +1,6 @@
 //! Domains over a backend, and the model of them, in step.
 
+use crate::aim::{Shot, aimed};
 use crate::gathered::Gathered;
 use crate::probe::Probe;
 use crate::setup::wish;
@@ -52,6 +53,11 @@ impl World {
             gathered: Gathered::default(),
             probe: Probe::new(),
         }
+    }
+
+    /// The operation that is meant here.
+    pub fn aimed(&self, shot: &Shot) -> Op {
+        aimed(&self.model, shot)
     }
 
     fn must(&mut self, op: Op) {

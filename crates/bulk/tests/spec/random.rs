@@ -1,6 +1,7 @@
 //! Long random runs; a failure shrinks. The seed is printed; `TRANSHIP_SEED` repeats it.
 
-use crate::ops::{DOMAINS, op};
+use crate::aim::{aimed, shot};
+use crate::ops::DOMAINS;
 use crate::setup::{channel, pool};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -42,13 +43,14 @@ proptest! {
     #[test]
     fn whatever_is_tried_the_invariants_hold(
         prepared in any::<bool>(),
-        ops in proptest::collection::vec(op(), 1..500),
+        ops in proptest::collection::vec(shot(), 1..500),
     ) {
         let mut model = match prepared {
             true => start(),
             false => Model::new(DOMAINS),
         };
-        for op in ops {
+        for shot in ops {
+            let op = aimed(&model, &shot);
             let before = model.clone();
             let frozen: Vec<_> = before.buffers.iter()
                 .filter(|(_, b)| b.copies.values().any(|c| c.out > 0))
