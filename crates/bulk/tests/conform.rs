@@ -30,7 +30,7 @@ use world::World;
 fn conforms(name: &str, seal_from: u64, backend: impl Fn() -> Arc<dyn Backend>) {
     let torture = std::env::var_os("TRANSHIP_TORTURE").is_some();
     let config = ProptestConfig {
-        cases: if torture { 5000 } else { 60 },
+        cases: if torture { 5000 } else { 120 },
         rng_seed: RngSeed::Fixed(Random::printed(name).seed()),
         failure_persistence: None,
         max_shrink_iters: 20_000,

@@ -3,6 +3,7 @@
 
 use crate::ops::op;
 use proptest::prelude::*;
+use std::collections::BTreeSet;
 use tranship_bulk::spec::{BufferId, ChannelId, Domain, Model, Op, Piece};
 use tranship_bulk::{Access, ChannelState, Direction};
 
@@ -52,12 +53,20 @@ pub fn aimed(model: &Model, (op, aim): &Shot) -> Op {
     if !aim {
         return op;
     }
+    if let Some(possible) = possible(model, &op) {
+        return possible;
+    }
     let has = |domain, least| move |id| model.access(id, domain) >= least;
     match &mut op {
         Op::Deliver { domain, channel } => {
             let waits = |id: &ChannelId| {
-                let mut ends = model.channels[id].ends.iter().flatten();
-                ends.any(|end| end.domain == *domain && !end.queue.is_empty())
+                let ends = || model.channels[id].ends.iter().flatten();
+                // A death is there to be learned too.
+                let dead = ends().any(|end| !model.alive[usize::from(end.domain)]);
+                ends().any(|end| {
+                    let learns = dead && end.state != ChannelState::Closed;
+                    end.domain == *domain && (learns || !end.queue.is_empty())
+                })
             };
             let all: Vec<_> = model.channels.keys().copied().filter(waits).collect();
             *channel = pick(&all, *channel, *channel);
@@ -126,8 +135,14 @@ pub fn aimed(model: &Model, (op, aim): &Shot) -> Op {
             at,
         } => {
             *aggregate = gathered(model, *domain, *aggregate);
-            let pieces = model.aggregates.get(&(*domain, *aggregate));
-            *at %= u8::try_from(pieces.map_or(1, Vec::len)).unwrap_or(1);
+            let Some(pieces) = model.aggregates.get(&(*domain, *aggregate)) else {
+                return op;
+            };
+            // What is not here any more goes first.
+            let here = |piece: &Piece| model.access(piece.buffer, *domain) != Access::None;
+            let gone = pieces.iter().position(|piece| !here(piece));
+            let len = u8::try_from(pieces.len()).unwrap_or(1);
+            *at = gone.map_or(*at % len, |gone| u8::try_from(gone).unwrap_or(0));
         }
         Op::SendAll {
             domain,
@@ -156,6 +171,70 @@ pub fn aimed(model: &Model, (op, aim): &Shot) -> Op {
         _ => {}
     }
     op
+}
+
+/// The same by whichever domain, over whichever channel, so that it can be done; half of those that are rarely possible.
+fn possible(model: &Model, op: &Op) -> Option<Op> {
+    let domains = 0..u8::try_from(model.alive.len()).unwrap_or(0);
+    let numbers = |domain| (0..2).map(move |aggregate| (domain, aggregate));
+    let keys = || domains.clone().flat_map(numbers);
+    let ends = || {
+        let all = |id: ChannelId| domains.clone().map(move |domain| (domain, id));
+        model.channels.keys().copied().flat_map(all)
+    };
+    let (number, all): (u8, Vec<Op>) = match *op {
+        Op::SendAll {
+            domain,
+            aggregate,
+            channel,
+            copies,
+            meta,
+        } => {
+            let over = |(domain, aggregate)| {
+                model.channels.keys().map(move |channel| Op::SendAll {
+                    domain,
+                    aggregate,
+                    channel: *channel,
+                    copies,
+                    meta,
+                })
+            };
+            (
+                domain + aggregate + channel,
+                keys().flat_map(over).collect(),
+            )
+        }
+        Op::Forget { domain, channel } if domain % 2 == 0 => {
+            let of = |(domain, channel)| Op::Forget { domain, channel };
+            (domain / 2 + channel, ends().map(of).collect())
+        }
+        Op::Map { domain, aggregate } if domain % 2 == 0 => {
+            let of = |(domain, aggregate)| Op::Map { domain, aggregate };
+            (domain / 2 + aggregate, keys().map(of).collect())
+        }
+        Op::Unmap { domain, aggregate } => {
+            let of = |(domain, aggregate)| Op::Unmap { domain, aggregate };
+            (domain + aggregate, keys().map(of).collect())
+        }
+        _ => return None,
+    };
+    let fine = |op: &Op| model.clone().step(op).is_ok();
+    let mut all: Vec<Op> = all.into_iter().filter(fine).collect();
+    // Those of several buffers first.
+    let buffers = |op: &Op| match op {
+        Op::SendAll {
+            domain, aggregate, ..
+        } => {
+            let pieces = model.aggregates.get(&(*domain, *aggregate));
+            let ids = pieces.into_iter().flatten().map(|piece| piece.buffer);
+            ids.collect::<BTreeSet<_>>().len()
+        }
+        _ => 0,
+    };
+    let most = all.iter().map(buffers).max()?;
+    all.retain(|op| buffers(op) == most);
+    let at = usize::from(number) % all.len();
+    Some(all.swap_remove(at))
 }
 
 /// An aggregate of the domain that has pieces.

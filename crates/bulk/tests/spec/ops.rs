@@ -55,15 +55,15 @@ pub fn op() -> impl Strategy<Value = Op> {
             .prop_map(|((domain, channel), from, to)| Op::FullCopy { domain, channel, from, to, meta: 0 }),
         10 => (gathered.clone(), 0..4u8, piece)
             .prop_map(|((domain, aggregate), at, piece)| Op::Insert { domain, aggregate, at, piece }),
-        3 => (gathered.clone(), 0..4u8)
+        8 => (gathered.clone(), 0..4u8)
             .prop_map(|((domain, aggregate), at)| Op::TakeOut { domain, aggregate, at }),
         10 => (gathered.clone(), channel.clone(), any::<bool>(), any::<u8>())
             .prop_map(|((domain, aggregate), channel, copies, meta)| Op::SendAll { domain, aggregate, channel, copies, meta }),
-        3 => gathered.clone().prop_map(|(domain, aggregate)| Op::Map { domain, aggregate }),
-        3 => gathered.prop_map(|(domain, aggregate)| Op::Unmap { domain, aggregate }),
-        3 => at.clone().prop_map(|(domain, channel)| Op::Forget { domain, channel }),
+        6 => gathered.clone().prop_map(|(domain, aggregate)| Op::Map { domain, aggregate }),
+        6 => gathered.prop_map(|(domain, aggregate)| Op::Unmap { domain, aggregate }),
+        4 => at.clone().prop_map(|(domain, channel)| Op::Forget { domain, channel }),
         1 => at.prop_map(|(domain, channel)| Op::Close { domain, channel }),
-        1 => (domain, 0..20u8).prop_map(|(domain, often)| match often {
+        1 => (domain, 0..8u8).prop_map(|(domain, often)| match often {
             0 => Op::Kill { domain },
             _ => Op::Deliver { domain, channel: 0 },
         }),
