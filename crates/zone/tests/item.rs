@@ -350,6 +350,33 @@ fn sleepers_are_served_in_the_order_in_which_they_came() {
 }
 
 #[test]
+fn raising_the_limit_serves_who_sleeps() {
+    watched(|| {
+        let zone = Arc::new(ItemZone::new(
+            &keg(128),
+            Bytes,
+            ItemOptions::named("z").max(1),
+        ));
+        let item = zone.alloc(()).expect("room");
+        let sleeper = std::thread::spawn({
+            let zone = zone.clone();
+            move || {
+                let item = zone.request((), Request::wait(Wait::Forever));
+                // SAFETY: once.
+                unsafe { zone.free(item.expect("served")) };
+            }
+        });
+        while zone.stats().sleepers == 0 {
+            std::thread::yield_now();
+        }
+        zone.set_max(2);
+        sleeper.join().expect("sleeper");
+        // SAFETY: once.
+        unsafe { zone.free(item) };
+    });
+}
+
+#[test]
 fn closing_refuses_who_sleeps() {
     watched(|| {
         let keg = keg(128);
