@@ -74,7 +74,8 @@ pub enum Bench {
         #[arg(long, value_delimiter = ',', value_parser = size)]
         payload: Vec<usize>,
     },
-    /// Resident memory over time around a spike of network buffers, with and without reclamation (takes 7 s a system).
+    /// Resident memory over time around a spike of network buffers, with and without reclamation (one run unless
+    /// told otherwise; 7 s each, of each system).
     MbumaFig7 {
         #[command(flatten)]
         common: Common,
@@ -262,6 +263,11 @@ pub struct Common {
 impl Common {
     pub fn runs(&self) -> usize {
         self.runs.unwrap_or(if self.quick { 3 } else { 11 }).max(1)
+    }
+
+    /// For benches whose runs are long.
+    pub fn runs_or(&self, default: usize) -> usize {
+        self.runs.unwrap_or(default).max(1)
     }
 
     pub fn sample_ms(&self) -> u64 {

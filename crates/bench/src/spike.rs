@@ -41,6 +41,9 @@ pub struct Series {
     pub after_2s_bytes: f64,
     /// `after_2s_bytes` over `before_bytes`.
     pub after_2s_ratio: f64,
+    /// That of all runs; what is shown is the one in the middle.
+    #[serde(default)]
+    pub after_2s_ratios: Vec<f64>,
     /// Milliseconds from the start, resident bytes.
     pub points: Vec<(f64, f64)>,
 }
@@ -57,15 +60,31 @@ pub fn bench(common: &Common, packets: usize, svg: Option<&std::path::Path>) -> 
     common.check(&netbufs::NAMES)?;
     let mut rows = Vec::new();
     let mut failures = 0;
-    for name in netbufs::NAMES.into_iter().filter(|name| common.wants(name)) {
-        let arguments = ["mbuma-child", name, &packets.to_string()].map(str::to_owned);
-        match alloc::run_child::<Series>(&arguments, None) {
-            Ok(series) => rows.push(series),
-            Err(error) => {
-                failures += 1;
-                eprintln!("FAILED: {name}: {error:#}");
+    let names = netbufs::NAMES.into_iter();
+    let mut all: Vec<(&str, Vec<Series>)> = names
+        .filter(|name| common.wants(name))
+        .map(|name| (name, Vec::new()))
+        .collect();
+    for _ in 0..common.runs_or(1) {
+        for (name, seen) in &mut all {
+            let arguments = ["mbuma-child", name, &packets.to_string()].map(str::to_owned);
+            match alloc::run_child::<Series>(&arguments, None) {
+                Ok(series) => seen.push(series),
+                Err(error) => {
+                    failures += 1;
+                    eprintln!("FAILED: {name}: {error:#}");
+                }
             }
         }
+    }
+    for (_, mut seen) in all {
+        seen.sort_by(|a, b| a.after_2s_ratio.total_cmp(&b.after_2s_ratio));
+        let ratios = seen.iter().map(|series| series.after_2s_ratio).collect();
+        let middle = seen.len() / 2;
+        rows.extend(seen.into_iter().nth(middle).map(|series| Series {
+            after_2s_ratios: ratios,
+            ..series
+        }));
     }
     if let Some(path) = svg {
         std::fs::write(path, picture::draw(&rows))
@@ -93,7 +112,7 @@ pub fn bench(common: &Common, packets: usize, svg: Option<&std::path::Path>) -> 
         for row in &rows {
             let mib = |bytes: f64| format!("{:.1} MiB", bytes / f64::from(1 << 20));
             println!(
-                "  {:<10}{:>12}{:>12}{:>12}{:>12.2}{:>12}{:>10}",
+                "  {:<10}{:>12}{:>12}{:>12}{:>12.3}{:>12}{:>10}",
                 row.system,
                 mib(row.before_bytes),
                 mib(row.peak_bytes),
@@ -252,6 +271,7 @@ fn watch(bufs: &dyn NetBufs, system: &str, packets: usize) -> Result<Series> {
         before_bytes,
         peak_bytes: points.iter().fold(0.0, |most, (_, bytes)| bytes.max(most)),
         after_2s_bytes,
+        after_2s_ratios: Vec::new(),
         after_2s_ratio: (after_2s_bytes / before_bytes * 1e3).round() / 1e3,
         points,
     })

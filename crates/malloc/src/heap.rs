@@ -285,8 +285,11 @@ impl Heap {
     /// Free pages keep little memory, whoever comes next or does not.
     fn trim(&self) {
         let (used, spare) = self.arena.used_and_spare();
-        let peak = self.peak_pages.load(Ordering::Relaxed).max(used);
-        self.peak_pages.store(peak, Ordering::Relaxed);
+        let mut peak = self.peak_pages.load(Ordering::Relaxed);
+        if used > peak {
+            peak = used;
+            self.peak_pages.store(peak, Ordering::Relaxed);
+        }
         let keep = peak.clamp(LEAST_SPARE_PAGES, MOST_SPARE_PAGES);
         let keep = keep.max(used / 8);
         if spare > keep {
