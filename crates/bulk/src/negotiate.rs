@@ -103,6 +103,15 @@ pub fn negotiate(creator: Wish, binder: Wish) -> Result<Agreement, Code> {
     })
 }
 
+/// Can `negotiate` have given this to one who asked for that? What a creator says is not believed without it.
+pub(crate) fn is_answer(binder: Wish, agreed: Agreement) -> bool {
+    let role = agreed.creator_role.other();
+    role != Role::Generic
+        && (binder.role == role || binder.role == Role::Generic)
+        && agreed.trust == binder.trust
+        && binder.constraints.and(agreed.constraints) == Some(agreed.constraints)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -137,6 +146,44 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn only_what_was_asked_for_is_an_answer() {
+        for binder_role in Role::ALL {
+            for creator_role in Role::ALL {
+                for trust in Trust::ALL {
+                    let asked = wish(binder_role, Trust::None);
+                    let agreed = negotiate(wish(creator_role, trust), asked);
+                    assert!(agreed.is_err() || is_answer(asked, agreed.expect("just seen")));
+                    let said = Agreement {
+                        creator_role,
+                        trust,
+                        constraints: Constraints::default(),
+                    };
+                    let fits = trust == Trust::None
+                        && creator_role != Role::Generic
+                        && creator_role != binder_role;
+                    assert_eq!(is_answer(asked, said), fits, "{asked:?}, {said:?}");
+                }
+            }
+        }
+        let small = Constraints {
+            max_buffer_bytes: 4096,
+            ..Constraints::default()
+        };
+        let asked = Wish {
+            constraints: small,
+            ..wish(Role::Slave, Trust::Full)
+        };
+        let mut said = Agreement {
+            creator_role: Role::Master,
+            trust: Trust::Full,
+            constraints: small,
+        };
+        assert!(is_answer(asked, said));
+        said.constraints.max_buffer_bytes = 8192;
+        assert!(!is_answer(asked, said));
     }
 
     #[test]

@@ -215,6 +215,11 @@ impl Raw {
         self.0.close(channel)
     }
 
+    /// Ends this end at once, giving nothing back: the other end sees a death.
+    pub fn abandon(&self, channel: u64) {
+        self.0.abandon(channel);
+    }
+
     /// Forgets an end that is over; its number is [`Code::InvalidEndpoint`] from then on. [`Code::ChannelState`] if it is not
     /// over; [`Code::PoolInUse`] while copies that went over it are out or here, or buffers are owned whose memory would
     /// go with it.

@@ -13,6 +13,8 @@ use tranship_bulk::{ChannelState, Code, Constraints, Direction, Role, Trust, Wis
 use tranship_sys::memfd::{self, Seals};
 use tranship_testkit::Random;
 
+#[path = "liars/bent.rs"]
+mod bent;
 #[path = "liars/sealed.rs"]
 mod sealed;
 

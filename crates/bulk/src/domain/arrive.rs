@@ -58,6 +58,21 @@ impl State {
                 self.hold_back(channel, frame);
                 Err(code)
             }
+            Err(Fault::Later) => {
+                self.hold_back(channel, frame);
+                Ok(false)
+            }
+        }
+    }
+
+    /// Is nothing on its way into the buffer over another channel? Else that would go on writing what is here by then.
+    pub(super) fn is_free(&self, channel: u64, what: &Arrival) -> Result<(), Fault> {
+        let (id, index) = what.buffer;
+        let slot = self.slot(id, index);
+        let arriving = slot.map_err(|_| Fault::Peer)?.1.arriving;
+        match arriving.is_none_or(|by| by == channel) {
+            true => Ok(()),
+            false => Err(Fault::Later),
         }
     }
 
@@ -84,6 +99,7 @@ impl State {
             part,
         };
         let wanted = self.may_arrive(channel, &what)?;
+        self.is_free(channel, &what)?;
         let pool = self.pools.get_mut(&id).ok_or(Violation)?;
         let len = pool.memory.buffer_bytes();
         if !what.brings_bytes() || brings != len {
@@ -92,6 +108,7 @@ impl State {
         let place = match wanted && pool.takes_bytes() {
             true => {
                 pool.open(index).map_err(Fault::Own)?;
+                pool.slots[index as usize].arriving = Some(channel);
                 Place::new(&pool.memory, index)
             }
             false => Place::nowhere(len),
@@ -143,12 +160,25 @@ impl State {
                     }
                     return Err(code);
                 }
+                // Checked when it began.
+                Err(Fault::Later) => {}
             }
+            self.arrived(channel, &arriving.what);
         }
         self.finish_where_clean();
         self.give_back();
         self.wake(channel);
         Ok(true)
+    }
+
+    /// Nothing is on its way into the buffer over this channel any more.
+    fn arrived(&mut self, channel: u64, what: &Arrival) {
+        let (id, index) = what.buffer;
+        if let Ok((pool, at)) = self.slot_mut(id, index)
+            && pool.slots[at].arriving == Some(channel)
+        {
+            pool.slots[at].arriving = None;
+        }
     }
 
     /// The rest will never come.
@@ -158,6 +188,7 @@ impl State {
             return;
         };
         let (id, index) = arriving.what.buffer;
+        self.arrived(channel, &arriving.what);
         if let Ok((pool, _)) = self.slot_mut(id, index) {
             // If the kernel refuses, this domain may touch what it should not: its own mistakes go unnoticed.
             let _ = pool.protect(index);

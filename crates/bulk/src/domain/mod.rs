@@ -78,6 +78,8 @@ pub(crate) struct Slot {
     pub first: Option<u64>,
     /// How often it is shown in the mapping of an aggregate.
     pub mapped: u32,
+    /// The channel by which its bytes are on their way in.
+    pub arriving: Option<u64>,
     /// How its memory is protected now.
     pub access: Access,
     /// Its owner let the handle go; it goes back by itself as soon as it can.

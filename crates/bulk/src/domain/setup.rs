@@ -1,5 +1,6 @@
 //! Channels, pools, assignment and removal: the asking side.
 
+use super::turn::MOST_POOLS;
 use super::{Acceptor, Assigned, BTreeMap, Channel, Pool, Shared, Slot, State, VecDeque};
 use crate::backend::{Backend, Bytes};
 use crate::message::{MAX_META_BYTES, Message, PoolInfo, VERSION};
@@ -119,6 +120,9 @@ impl Shared {
         let pool = state.pools.get_mut(&id).ok_or(Code::PoolInvalid)?;
         if end.pools.contains_key(&id) {
             return Err(Code::PoolAlreadyAssigned);
+        }
+        if end.pools.len() >= MOST_POOLS {
+            return Err(Code::Limit);
         }
         let agreed = end.agreed.ok_or(Code::ChannelState)?;
         if pool.trust.is_some_and(|trust| trust != agreed.trust) {

@@ -14,6 +14,7 @@ impl Slot {
             first: None,
             access: Access::ReadWrite,
             mapped: 0,
+            arriving: None,
             let_go: false,
             copies_let_go: Default::default(),
         }

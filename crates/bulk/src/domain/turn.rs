@@ -10,6 +10,13 @@ use crate::{
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+/// Pools of one channel, at most: no end can be asked more at once than once for each.
+pub(super) const MOST_POOLS: usize = 1024;
+/// Answers that wait for room.
+const MOST_ANSWERS: usize = 2 * MOST_POOLS;
+/// Events that wait for the program, before it is looked at what they are.
+const MOST_EVENTS: usize = 1 << 16;
+
 /// The peer broke a rule.
 pub(super) struct Violation;
 
@@ -18,6 +25,8 @@ pub(super) enum Fault {
     Peer,
     /// For want of something here: nothing has changed, and it can be taken later.
     Own(Code),
+    /// The same buffer is on its way in over another channel.
+    Later,
 }
 
 impl From<Violation> for Fault {
@@ -88,6 +97,10 @@ impl Shared {
                 state.hold_back(channel, frame);
                 return Err(code);
             }
+            Err(Fault::Later) => {
+                state.hold_back(channel, frame);
+                return Ok((state, false));
+            }
         }
         state.finish_where_clean();
         state.give_back();
@@ -114,6 +127,7 @@ impl State {
             end.transport = listener.accept()?;
         }
         end.flush();
+        let (asks, flooded) = (end.outbox.len() > MOST_ANSWERS, end.is_flooded());
         let Some(transport) = end.transport.as_mut() else {
             return Ok(Next::Nothing);
         };
@@ -123,6 +137,9 @@ impl State {
         transport.done(&mut end.taken);
         let received = match end.held_back.take() {
             Some(frame) => Ok(Some(frame)),
+            // It asks, and does not take the answers.
+            None if asks => Err(RecvError::Violation),
+            None if flooded => Ok(None),
             None => transport.recv(),
         };
         end.ends.finish(&end.taken, &mut self.due);
@@ -209,7 +226,8 @@ impl State {
                 source,
                 answer,
             } => {
-                if end.state != ChannelState::Binding {
+                let wrong = answer.is_ok_and(|agreed| !negotiate::is_answer(end.wish, agreed));
+                if end.state != ChannelState::Binding || wrong {
                     return Err(Fault::Peer);
                 }
                 match answer {
@@ -269,6 +287,7 @@ impl State {
                     return Err(Fault::Peer);
                 }
                 let fresh = self.may_arrive(channel, &what)?;
+                self.is_free(channel, &what)?;
                 self.arrive(channel, what, fresh.then_some(fds))
             }
             about_pool => match end.state {
@@ -416,6 +435,9 @@ impl State {
         if end.pools.contains_key(&info.id) {
             return Err(Code::PoolAlreadyAssigned);
         }
+        if end.pools.len() >= MOST_POOLS {
+            return Err(Code::Limit);
+        }
         verdict.map_err(|_| Code::PoolVeto)?;
         let known = self.pools.get(&info.id);
         let same = |known: &Pool| known.info == info && known.sealed == sealed;
@@ -529,6 +551,21 @@ impl State {
 }
 
 impl Channel {
+    /// Is there more to be told than the other end may leave here unasked for? What there can be one of for each buffer does
+    /// not count, nor what answers our own operations.
+    fn is_flooded(&self) -> bool {
+        let all = self.events.len();
+        if all < MOST_EVENTS || !all.is_multiple_of(1024) {
+            return false;
+        }
+        let unasked = |event: &&RawEvent| match event {
+            RawEvent::Copied(..) | RawEvent::PoolAssigned(_) | RawEvent::PoolRemoved(_) => true,
+            RawEvent::Aggregate { copies, .. } => *copies,
+            _ => false,
+        };
+        self.events.iter().filter(unasked).count() >= MOST_EVENTS / 2
+    }
+
     fn take_bind(
         &mut self,
         own: u64,

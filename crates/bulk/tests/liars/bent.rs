@@ -1,0 +1,234 @@
+//! What comes to an honest end is bent on its way: answers that nobody can have given, bytes that come twice at once, questions
+//! without end.
+
+use crate::PAGE;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use tranship_bulk::backend::{
+    Backend, Bytes, Copying, Frame, Listener, Local, Place, RecvError, SendError, Transport, Wait,
+};
+use tranship_bulk::raw::{Event, Raw};
+use tranship_bulk::{ChannelState, Code, Constraints, Direction, Role, Trust, Wish};
+
+type Bend = Arc<Mutex<dyn FnMut(&mut Frame) + Send>>;
+
+/// Frames are bent where they are taken; no bytes come while `holds` is set.
+struct Bent {
+    inner: Arc<dyn Backend>,
+    bend: Bend,
+    holds: Arc<AtomicBool>,
+}
+
+struct End {
+    inner: Box<dyn Transport>,
+    bend: Bend,
+    holds: Arc<AtomicBool>,
+}
+
+impl std::fmt::Debug for Bent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Bent")
+    }
+}
+
+impl std::fmt::Debug for End {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "End")
+    }
+}
+
+impl Backend for Bent {
+    fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Code> {
+        self.inner.listen(name)
+    }
+
+    fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Code> {
+        Ok(Box::new(End {
+            inner: self.inner.connect(name)?,
+            bend: Arc::clone(&self.bend),
+            holds: Arc::clone(&self.holds),
+        }))
+    }
+
+    fn bytes(&self) -> Bytes {
+        self.inner.bytes()
+    }
+}
+
+impl Transport for End {
+    fn send(&mut self, frame: &Frame) -> Result<(), SendError> {
+        self.inner.send(frame)
+    }
+
+    fn recv(&mut self) -> Result<Option<Frame>, RecvError> {
+        let mut frame = self.inner.recv()?;
+        if let Some(frame) = &mut frame {
+            (self.bend.lock().expect("bend"))(frame);
+        }
+        Ok(frame)
+    }
+
+    fn brings(&self) -> usize {
+        self.inner.brings()
+    }
+
+    fn fill(&mut self, place: &Place) -> Result<bool, RecvError> {
+        match self.holds.load(Ordering::Relaxed) {
+            true => Ok(false),
+            false => self.inner.fill(place),
+        }
+    }
+
+    fn done(&mut self, numbers: &mut Vec<u64>) {
+        self.inner.done(numbers);
+    }
+
+    fn waiter(&self) -> Arc<dyn Wait> {
+        self.inner.waiter()
+    }
+}
+
+fn wish(role: Role, trust: Trust) -> Wish {
+    Wish {
+        role,
+        trust,
+        constraints: Constraints::default(),
+    }
+}
+
+fn straight() -> Bend {
+    Arc::new(Mutex::new(|_: &mut Frame| {}))
+}
+
+/// Past a number of variable length.
+fn skip(bytes: &[u8], at: usize) -> usize {
+    let more = bytes[at..].iter().take_while(|byte| **byte >= 0x80);
+    at + more.count() + 1
+}
+
+/// Whoever binds gets the level and the role that it asked for, or no channel: else a creator could have it show memory as it
+/// never would.
+#[test]
+fn a_creator_cannot_choose_another_level_or_role() {
+    for (name, at, said, ends) in [
+        ("as-it-was", 0, 0, ChannelState::Connected),
+        ("level", 1, 3, ChannelState::Closed),
+        ("role", 0, 1, ChannelState::Closed),
+        ("generic", 0, 2, ChannelState::Closed),
+    ] {
+        let bend = move |frame: &mut Frame| {
+            // The answer to a bind: its domain, how long metadata may be, which end, that it agrees; then role and level.
+            if frame.bytes.first() == Some(&1) {
+                let head = skip(&frame.bytes, skip(&frame.bytes, 1));
+                assert_eq!(frame.bytes[head + 1], 0, "it agrees");
+                frame.bytes[head + 2 + at] = said;
+            }
+        };
+        let (creator, binder) = (Raw::new(), Raw::new());
+        creator.add_backend("test", Arc::new(Local));
+        binder.add_backend(
+            "test",
+            Arc::new(Bent {
+                inner: Arc::new(Local),
+                bend: Arc::new(Mutex::new(bend)),
+                holds: Arc::default(),
+            }),
+        );
+        let address = format!("test:bent-{name}");
+        let there = creator
+            .create(
+                &address,
+                Direction::Source,
+                wish(Role::Master, Trust::None),
+                0,
+                None,
+            )
+            .expect("create");
+        let (here, bound) = binder
+            .bind(&address, wish(Role::Slave, Trust::None), None)
+            .expect("bind");
+        creator.turn(there).expect("turn");
+        binder.turn(here).expect("turn");
+        assert_eq!(binder.channel_state(here), Some(ends), "{name}");
+        let connected = ends == ChannelState::Connected;
+        assert_eq!(bound.result() == Some(Ok(())), connected, "{name}");
+    }
+}
+
+/// While a buffer's bytes are on their way in over one channel, no other brings them too: what is here must not change any more.
+#[test]
+fn bytes_of_a_buffer_come_by_one_way_at_a_time() {
+    let holds = Arc::new(AtomicBool::new(false));
+    let (a, b) = (Raw::new(), Raw::new());
+    let slow = Bent {
+        inner: Arc::new(Copying),
+        bend: straight(),
+        holds: Arc::clone(&holds),
+    };
+    a.add_backend("slow", Arc::new(Copying));
+    b.add_backend("slow", Arc::new(slow));
+    let connect = |scheme: &str| {
+        let address = format!("{scheme}:twice-{}", std::process::id());
+        let generic = wish(Role::Generic, Trust::None);
+        let source = a.create(&address, Direction::Source, generic, 0, None);
+        let source = source.expect("create");
+        let (sink, bound) = b.bind(&address, generic, None).expect("bind");
+        while bound.result().is_none() {
+            let _ = (a.turn(source), b.turn(sink));
+        }
+        (source, sink)
+    };
+    let (slow, fast) = (connect("slow"), connect("copy"));
+    let pool = a.new_pool(1, PAGE as u64, false).expect("pool");
+    for (source, sink) in [slow, fast] {
+        let asked = a.assign(source, pool).expect("assign");
+        while asked.result().is_none() {
+            let _ = (a.turn(source), b.turn(sink));
+        }
+        assert_eq!(asked.result(), Some(Ok(())));
+    }
+    let own = (pool, a.alloc(pool).expect("alloc"));
+    a.write(own, 0, &[3; PAGE]).expect("write");
+    let told = |sink| {
+        let _ = (a.turn(slow.0), a.turn(fast.0));
+        while b.turn(sink).expect("turn") {}
+        let events = std::iter::from_fn(|| b.poll_event(sink));
+        events
+            .filter(|event| matches!(event, Event::Copied(..)))
+            .count()
+    };
+    holds.store(true, Ordering::Relaxed);
+    for (source, _) in [slow, fast] {
+        a.copy(source, own, &[]).expect("copy");
+    }
+    // The first has begun; the second waits for it.
+    assert_eq!((told(slow.1), told(fast.1)), (0, 0));
+    assert_eq!(told(fast.1), 0);
+    holds.store(false, Ordering::Relaxed);
+    assert_eq!((told(slow.1), told(fast.1)), (1, 1));
+    let mut bytes = [0; PAGE];
+    b.read(own, 0, &mut bytes).expect("read");
+    assert_eq!(bytes, [3; PAGE]);
+    for (_, sink) in [slow, fast] {
+        b.release(sink, own).expect("release");
+    }
+    // If the first way ends, the second goes on.
+    holds.store(true, Ordering::Relaxed);
+    for (source, sink) in [slow, fast] {
+        while a.turn(source).expect("turn") {}
+        a.copy(source, own, &[]).expect("copy");
+        assert_eq!(told(sink), 0);
+    }
+    b.forget(slow.1).expect_err("it is open");
+    drop_end(&a, &b, slow, &holds);
+    assert_eq!(told(fast.1), 1);
+}
+
+/// The source of a channel ends while its bytes are held back.
+fn drop_end(a: &Raw, b: &Raw, (source, sink): (u64, u64), holds: &AtomicBool) {
+    a.abandon(source);
+    holds.store(false, Ordering::Relaxed);
+    while b.channel_state(sink) != Some(ChannelState::Closed) {
+        b.turn(sink).expect("turn");
+    }
+}
