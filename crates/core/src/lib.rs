@@ -39,7 +39,7 @@ pub use heap::Heap;
 pub use link::{
     Body, Inline, Listener, Message, Payload, PeerSocket, Receiver, Sender, SocketListener, select,
 };
-pub use options::{HeapOptions, LinkOptions, PoolOptions, Wait, WhenFull};
+pub use options::{HeapOptions, LinkOptions, Offer, PoolOptions, Wait, WhenFull};
 pub use pool::{Pool, PoolStats};
 pub use tranship_proto::{
     CbufId, ChannelId, DomainId, PoolId, Refusal, RefusalCode, Role, StatRecord,

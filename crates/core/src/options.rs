@@ -1,6 +1,8 @@
 //! What a caller may choose, with defaults that need no thought.
 
+use std::sync::Arc;
 use std::time::Duration;
+use tranship_proto::{DomainId, PoolId};
 
 /// A pool to be made.
 #[derive(Clone, Debug)]
@@ -112,6 +114,37 @@ pub enum WhenFull {
     DropNew,
 }
 
+/// A pool that a sender wants to send from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Offer {
+    /// The pool.
+    pub pool: PoolId,
+    /// Who writes it: the sender, or somebody whose buffers it forwards.
+    pub writer: DomainId,
+    /// Its largest size: address space that a receiver reserves, bytes.
+    pub max_bytes: u64,
+    /// Its buffers: four bytes of counters each are charged to a receiver, and four more for each link.
+    pub slots: u32,
+    /// Its chunk size, bytes.
+    pub chunk_bytes: u64,
+}
+
+/// A receiver's answer to offers.
+#[derive(Clone)]
+pub(crate) struct Consent(Arc<dyn Fn(&Offer) -> bool + Send + Sync>);
+
+impl Consent {
+    pub(crate) fn to(&self, offer: &Offer) -> bool {
+        (self.0)(offer)
+    }
+}
+
+impl std::fmt::Debug for Consent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Consent")
+    }
+}
+
 /// A link to be made.
 #[derive(Clone, Debug)]
 pub struct LinkOptions {
@@ -119,6 +152,7 @@ pub struct LinkOptions {
     pub(crate) wait: Wait,
     pub(crate) when_full: WhenFull,
     pub(crate) timeout: Option<Duration>,
+    pub(crate) consent: Option<Consent>,
 }
 
 impl Default for LinkOptions {
@@ -128,6 +162,7 @@ impl Default for LinkOptions {
             wait: Wait::default(),
             when_full: WhenFull::default(),
             timeout: None,
+            consent: None,
         }
     }
 }
@@ -155,6 +190,13 @@ impl LinkOptions {
     /// How long opening waits for the name to be exported; default: for ever.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
+        self
+    }
+    /// Which pools a receiver takes; default: all. One that is refused fails at the sender as
+    /// [`Refused`](crate::DomainError::Refused) with `PeerGone`. Called while the domain takes the manager's news: it decides by
+    /// what it is told, and must not call into the domain.
+    pub fn accept_pools(mut self, wanted: impl Fn(&Offer) -> bool + Send + Sync + 'static) -> Self {
+        self.consent = Some(Consent(Arc::new(wanted)));
         self
     }
 }

@@ -4,11 +4,14 @@ use super::conn::{Claim, Conn, Parcel};
 use super::{Chore, DomainCore, lock};
 use crate::error::DomainError;
 use crate::link::Gone;
+use crate::options::Offer;
 use crate::pool::ForeignPool;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tranship_proto::{ChannelId, DomainId, Event, ExportId, GoneReason, PoolId, Req, Request};
+use tranship_proto::{
+    ChannelId, DomainId, Event, ExportId, GoneReason, PoolId, Refusal, RefusalCode, Req, Request,
+};
 use tranship_sys::crash;
 
 /// The numbers of a pool as an offer states them.
@@ -358,6 +361,21 @@ impl DomainCore {
                 "an offer for channel {channel}, which is not ours"
             )));
         };
+        let offer = Offer {
+            pool: shape.pool,
+            writer: shape.writer,
+            max_bytes: shape.max_bytes,
+            slots: shape.slots,
+            chunk_bytes: shape.chunk_bytes,
+        };
+        // Offered again after the manager's answer was lost it is not asked about again.
+        if link.find(shape.pool).is_none() && !link.wants(&offer) {
+            return Err(DomainError::Refused(Refusal {
+                code: RefusalCode::Access,
+                asked: shape.max_bytes,
+                available: 0,
+            }));
+        }
         if let Some(own) = lock(&self.pools).get(&shape.pool).cloned() {
             return Ok((link.accept_own(&own)?, None));
         }

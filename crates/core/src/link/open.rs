@@ -142,6 +142,7 @@ impl DomainCore {
                 process,
                 half,
                 theirs,
+                options.consent.clone(),
             );
             let end = self.finish(link, options)?;
             // The manager that made the channel is gone, and the next one was perhaps not told of it.
@@ -201,6 +202,7 @@ impl DomainCore {
             placeholder,
             own,
             theirs,
+            options.consent.clone(),
         ));
         lock(&self.links).insert(channel, link.clone());
         let answer = self.call(

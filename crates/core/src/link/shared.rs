@@ -2,6 +2,7 @@
 
 use crate::domain::{DomainCore, lock};
 use crate::error::DomainError;
+use crate::options::{Consent, Offer};
 use crate::pool::{ForeignPool, OwnPool};
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
@@ -83,6 +84,7 @@ pub(crate) struct LinkShared {
     /// Whether the manager watches the peer for us. One that came back does so when both ends are back; until then a
     /// peer that dies is seen by our own descriptor of its process only.
     pub(crate) watched: AtomicBool,
+    consent: Option<Consent>,
 }
 
 impl Assigned {
@@ -111,6 +113,7 @@ impl LinkShared {
         peer_process: OwnedFd,
         own: (OwnedFd, LinkHalfRw),
         (theirs, their_inode): (LinkHalfRo, u64),
+        consent: Option<Consent>,
     ) -> LinkShared {
         LinkShared {
             domain,
@@ -133,6 +136,7 @@ impl LinkShared {
             own_wake: Mutex::new(None),
             leaving: AtomicBool::new(false),
             watched: AtomicBool::new(true),
+            consent,
         }
     }
 
@@ -237,6 +241,13 @@ impl LinkShared {
     pub(crate) fn remove(&self, pool: PoolId) {
         lock(&self.assigned).retain(|a| a.pool != pool);
         self.assigned_version.fetch_add(1, Ordering::Release);
+    }
+
+    /// Sink: whether a pool is wanted here.
+    pub(crate) fn wants(&self, offer: &Offer) -> bool {
+        self.consent
+            .as_ref()
+            .is_none_or(|consent| consent.to(offer))
     }
 
     /// Sink: makes `rcvd` counters for a pool that the source offers.

@@ -403,3 +403,23 @@ fn who_does_not_wait_is_told_that_the_receiver_has_not_consented_yet() {
         matches!(receiver.try_recv(), Err(RecvError::PeerGone(_)))
     });
 }
+
+#[test]
+fn a_receiver_may_refuse_a_pool() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let (small, large) = (pool(&a, 1), pool(&a, 2));
+    let writer = a.id();
+    let options = LinkOptions::new()
+        .accept_pools(move |offer| offer.writer == writer && offer.max_bytes <= CHUNK as u64);
+    let (mut sender, mut receiver) = link_with(&a, &b, "picky", options);
+    let error = sender.send(filled(&large, 100, 1)).expect_err("too large");
+    let SendFailure::Assign(why) = &error.failure else {
+        panic!("{error}");
+    };
+    assert!(why.is_refusal(RefusalCode::PeerGone), "{why}");
+    // The link goes on with what is wanted.
+    sender.send(filled(&small, 100, 2)).expect("send");
+    assert_eq!(buf(receiver.recv().expect("recv")).to_vec(), [2; 100]);
+    assert!(sender.assign(&large).is_err());
+}
