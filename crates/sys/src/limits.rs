@@ -11,11 +11,11 @@ pub fn max_mappings() -> u64 {
     })
 }
 
-/// Does the kernel give memfds huge pages, at once (`within_size`, `always`) or where they are asked for (`advise`)?
+/// Does the kernel give memfds huge pages without being asked for each (`within_size`, `always`, `force`)?
 pub fn shmem_huge_pages() -> bool {
     let path = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
     let text = std::fs::read_to_string(path).unwrap_or_default();
-    ["[always]", "[within_size]", "[advise]", "[force]"]
+    ["[always]", "[within_size]", "[force]"]
         .iter()
         .any(|on| text.contains(on))
 }

@@ -1,6 +1,7 @@
 //! A program that asks a block service over bulk channels, so many requests under way. Requests that are longer than
 //! the largest buffer go as several.
 
+use std::collections::VecDeque;
 use std::sync::mpsc;
 use std::time::Instant;
 
@@ -8,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 use tranship_block::{Data, Endpoint, Fault, Job, Op, Remote, Request, Store, sums};
 
 use super::Work;
+use super::servers::PATIENCE;
 use crate::clock;
 use crate::stats::{Measured, Samples};
 
@@ -18,71 +20,90 @@ struct Slot {
     left: usize,
 }
 
-/// Of which slot, and a part's memory with its answer.
-type Answer = (usize, Data, Result<Vec<u32>, Fault>, Request);
+/// What goes in one buffer.
+#[derive(Clone, Copy)]
+struct Part {
+    slot: usize,
+    offset: u64,
+    len: usize,
+}
+
+/// A part's memory with its answer.
+type Answer = (Part, Data, Result<Vec<u32>, Fault>);
+
+/// Parts under way: as many as there are buffers of each size.
+const PARTS: usize = 16;
 
 pub fn measure(endpoint: &Endpoint, work: Work) -> Result<Measured> {
     let remote = Remote::new(endpoint);
-    remote.wait(super::servers::PATIENCE)?;
+    remote.wait(PATIENCE)?;
     let (tell, told) = mpsc::channel::<Answer>();
     let op = if work.write { Op::Write } else { Op::Read };
     let bytes = vec![0x5a; work.bytes];
     let mut read = vec![0; work.bytes];
     let mut slots = vec![Slot { begun: 0, left: 0 }; work.depth];
     let mut asked = 0u64;
-    let mut ask = |slot: usize, slots: &mut [Slot]| -> Result<()> {
-        let offset = work.offset(asked);
+    // Parts that wait: there are fewer buffers of the largest size than parts of all requests.
+    let mut waiting = VecDeque::new();
+    let mut ask = |slot: usize, slots: &mut [Slot], waiting: &mut VecDeque<Part>| {
+        let (offset, mut at) = (work.offset(asked), 0);
         asked += 1;
         slots[slot].begun = clock::ticks();
-        let mut at = 0;
         while at < work.bytes {
-            let piece = remote.piece(work.bytes - at);
-            let mut data = remote.data(op, piece)?;
-            let len = u32::try_from(piece)?;
-            let mut request = Request::new(op, offset + at as u64, len);
+            let len = remote.piece(work.bytes - at);
+            let offset = offset + at as u64;
+            waiting.push_back(Part { slot, offset, len });
+            slots[slot].left += 1;
+            at += len;
+        }
+    };
+    for slot in 0..work.depth {
+        ask(slot, &mut slots, &mut waiting);
+    }
+    let mut samples = Samples::new(1 << 18, 1);
+    let (since, mut under_way, mut taken) = (Instant::now(), work.depth, 0u64);
+    let (mut out, mut enough) = (0, true);
+    while under_way > 0 {
+        while out < PARTS
+            && let Some(part) = waiting.pop_front()
+        {
+            let mut data = remote.data(op, part.len)?;
+            let mut request = Request::new(op, part.offset, u32::try_from(part.len)?);
             if work.write {
-                data.write(0, &bytes[at..at + piece])?;
-                request.sums = sums(request.offset, &bytes[at..at + piece]);
+                data.write(0, &bytes[..part.len])?;
+                request.sums = sums(part.offset, &bytes[..part.len]);
             }
-            let (tell, again) = (tell.clone(), request.clone());
+            let tell = tell.clone();
             let done = Box::new(move |data, result| {
                 // Nobody waits for it any more where the bench has failed.
-                let _ = tell.send((slot, data, result, again));
+                let _ = tell.send((part, data, result));
             });
             remote.submit(Job {
                 request,
                 data,
                 done,
             });
-            slots[slot].left += 1;
-            at += piece;
+            out += 1;
         }
         remote.kick();
-        Ok(())
-    };
-    for slot in 0..work.depth {
-        ask(slot, &mut slots)?;
-    }
-    let mut samples = Samples::new(1 << 18, 1);
-    let (since, mut under_way, mut taken) = (Instant::now(), work.depth, 0u64);
-    let mut enough = true;
-    while under_way > 0 {
-        let (slot, data, result, request) = told.recv()?;
+        let (part, data, result) = told.recv_timeout(PATIENCE)?;
+        out -= 1;
         let said = result?;
         if !work.write {
-            let piece = &mut read[..request.len as usize];
+            let piece = &mut read[..part.len];
             data.read(0, piece)?;
-            ensure!(sums(request.offset, piece) == said, "damaged on the way");
+            ensure!(sums(part.offset, piece) == said, "damaged on the way");
         }
         drop(data);
-        slots[slot].left -= 1;
-        if slots[slot].left > 0 {
+        let slot = &mut slots[part.slot];
+        slot.left -= 1;
+        if slot.left > 0 {
             continue;
         }
-        enough &= samples.push(clock::ticks() - slots[slot].begun);
+        enough &= samples.push(clock::ticks() - slot.begun);
         taken += 1;
         match enough && since.elapsed() < work.budget {
-            true => ask(slot, &mut slots)?,
+            true => ask(part.slot, &mut slots, &mut waiting),
             false => under_way -= 1,
         }
     }

@@ -328,7 +328,9 @@ fn source(channel: &Channel, pool: &tranship_bulk::Pool, case: Case) -> Result<M
             if from.is_none() && now - begun > budget / 4 {
                 from = Some((now, cpu_ns(), back));
             }
-            if to.is_none() && now - begun > budget / 4 * 5 {
+            // On a machine that is busy with others, later: when something has come back.
+            let some = from.is_some_and(|(_, _, first)| back > first);
+            if to.is_none() && some && now - begun > budget / 4 * 5 {
                 to = Some((now, cpu_ns(), back));
                 stopping = true;
             }

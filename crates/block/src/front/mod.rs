@@ -225,12 +225,19 @@ fn admit(
         }
         let (behind, stop) = (Arc::clone(behind), Arc::clone(stop));
         let fences = Arc::clone(fences);
+        let own = channel.clone();
         let thread = std::thread::Builder::new().name("block-client".into());
         let thread = thread.spawn(move || {
             let ended = behind
                 .serve(kind, &domain)
                 .and_then(|served| Session::new(kind, channel, served, fences).run(&stop));
-            tracing::debug!("a client's channel is over: {ended:?}");
+            match ended {
+                Ok(()) => tracing::debug!("{kind:?}: a client is gone"),
+                Err(code) => {
+                    let why = own.why().unwrap_or_default();
+                    tracing::warn!("{kind:?}: a client's channel is over: {code} {why}");
+                }
+            }
         });
         match thread {
             Ok(thread) => clients.push(thread),

@@ -43,6 +43,8 @@ pub struct Lane {
     pub(super) safety: Arc<Safety>,
     /// The same at each connection: see [`Ask::Hello`].
     pub(super) session: u64,
+    /// Its buffers are those of a front's client: it must be the master.
+    pub(super) forwards: bool,
     own: Weak<Lane>,
     state: Mutex<State>,
     changed: Condvar,
@@ -98,6 +100,7 @@ impl Lane {
         server: &Endpoint,
         domain: Domain,
         safety: Arc<Safety>,
+        forwards: bool,
     ) -> Arc<Lane> {
         let random = std::hash::BuildHasher::build_hasher(&std::hash::RandomState::new());
         let lane = Arc::new_cyclic(|own| Lane {
@@ -107,6 +110,7 @@ impl Lane {
             domain,
             safety,
             session: std::hash::Hasher::finish(&random),
+            forwards,
             state: Mutex::default(),
             changed: Condvar::new(),
             stopped: AtomicBool::new(false),

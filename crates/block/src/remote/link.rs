@@ -115,6 +115,14 @@ impl Lane {
                     .direction_and_role()
                     .ok_or(Code::ChannelState)?;
                 link.master = role == Role::Master;
+                if self.forwards && !link.master {
+                    // Both would bring the buffers. Said at each attempt: it may be replaced by a server.
+                    tracing::error!(
+                        "{} is a proxy itself: a proxy that has clients of its own goes to a server",
+                        self.server
+                    );
+                    return Err(Code::ChannelBind);
+                }
                 let mut state = self.lock();
                 state.master = Some(link.master);
                 if link.master {
@@ -184,16 +192,13 @@ impl Lane {
         let said = wire::decode::<Say>(meta);
         let (mut question, result) = match (question, said) {
             (None, Some(Say::Credit)) if !link.master => {
-                match state.reserve {
-                    None => state.reserve = Some(buffer),
-                    Some(_) => lane::put(&mut state, buffer),
-                }
+                keep(&mut state, buffer);
                 drop(state);
                 self.tell();
                 return Ok(());
             }
             (Some(question), Some(Say::Welcome(info))) if lane::request(&question).is_none() => {
-                state.reserve = Some(buffer);
+                keep(&mut state, buffer);
                 self.safety.met(&info);
                 state.info = Some(info);
                 state.channel = Some(link.channel.clone());
@@ -208,7 +213,7 @@ impl Lane {
             (Some(question), Some(Say::Version(version))) => {
                 tracing::error!("{}: speaks version {version}, not {VERSION}", self.server);
                 drop(question);
-                state.reserve = Some(buffer);
+                keep(&mut state, buffer);
                 return Err(Code::ChannelBind);
             }
             (Some(question), Some(Say::Done(result))) if lane::request(&question).is_some() => {
@@ -307,6 +312,15 @@ impl Lane {
         for question in failed {
             question.end(Err(Fault::Gone));
         }
+    }
+}
+
+/// Takes a buffer to say hello with, next time; if there is one, others can use it. One that were let go would go back to
+/// a master that asks what it is.
+fn keep(state: &mut State, buffer: Buffer) {
+    match state.reserve {
+        None => state.reserve = Some(buffer),
+        Some(_) => lane::put(state, buffer),
     }
 }
 

@@ -31,7 +31,7 @@ impl Remote {
 
     /// As [`Remote::new`], and keeps account of what is not flushed together with others.
     pub(crate) fn sharing(server: &Endpoint, safety: &Arc<Safety>) -> Remote {
-        let lane = |kind| Lane::start(kind, server, server.domain(), Arc::clone(safety));
+        let lane = |kind| Lane::start(kind, server, server.domain(), Arc::clone(safety), false);
         Remote {
             lanes: Kind::ALL.map(lane),
         }
@@ -93,5 +93,5 @@ pub(crate) fn lane_in(
     domain: &Domain,
     safety: &Arc<Safety>,
 ) -> Arc<Lane> {
-    Lane::start(kind, server, domain.clone(), Arc::clone(safety))
+    Lane::start(kind, server, domain.clone(), Arc::clone(safety), true)
 }
