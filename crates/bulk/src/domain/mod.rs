@@ -4,6 +4,7 @@
 //! [`Guard`] collects it.
 
 mod aggregate;
+mod agree;
 mod arrive;
 mod carry;
 mod channels;

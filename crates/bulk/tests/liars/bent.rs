@@ -17,12 +17,16 @@ struct Bent {
     inner: Arc<dyn Backend>,
     bend: Bend,
     holds: Arc<AtomicBool>,
+    /// The last frame comes for ever, and nothing that is sent is taken.
+    asks: Arc<AtomicBool>,
 }
 
 struct End {
     inner: Box<dyn Transport>,
     bend: Bend,
     holds: Arc<AtomicBool>,
+    asks: Arc<AtomicBool>,
+    last: Option<Frame>,
 }
 
 impl std::fmt::Debug for Bent {
@@ -47,6 +51,8 @@ impl Backend for Bent {
             inner: self.inner.connect(name)?,
             bend: Arc::clone(&self.bend),
             holds: Arc::clone(&self.holds),
+            asks: Arc::clone(&self.asks),
+            last: None,
         }))
     }
 
@@ -57,13 +63,20 @@ impl Backend for Bent {
 
 impl Transport for End {
     fn send(&mut self, frame: &Frame) -> Result<(), SendError> {
-        self.inner.send(frame)
+        match self.asks.load(Ordering::Relaxed) {
+            true => Err(SendError::Full),
+            false => self.inner.send(frame),
+        }
     }
 
     fn recv(&mut self) -> Result<Option<Frame>, RecvError> {
+        if self.asks.load(Ordering::Relaxed) {
+            return Ok(self.last.clone());
+        }
         let mut frame = self.inner.recv()?;
         if let Some(frame) = &mut frame {
             (self.bend.lock().expect("bend"))(frame);
+            self.last = Some(frame.clone());
         }
         Ok(frame)
     }
@@ -132,6 +145,7 @@ fn a_creator_cannot_choose_another_level_or_role() {
                 inner: Arc::new(Local),
                 bend: Arc::new(Mutex::new(bend)),
                 holds: Arc::default(),
+                asks: Arc::default(),
             }),
         );
         let address = format!("test:bent-{name}");
@@ -164,6 +178,7 @@ fn bytes_of_a_buffer_come_by_one_way_at_a_time() {
         inner: Arc::new(Copying),
         bend: straight(),
         holds: Arc::clone(&holds),
+        asks: Arc::default(),
     };
     a.add_backend("slow", Arc::new(Copying));
     b.add_backend("slow", Arc::new(slow));
@@ -230,5 +245,123 @@ fn drop_end(a: &Raw, b: &Raw, (source, sink): (u64, u64), holds: &AtomicBool) {
     holds.store(false, Ordering::Relaxed);
     while b.channel_state(sink) != Some(ChannelState::Closed) {
         b.turn(sink).expect("turn");
+    }
+}
+
+/// Whoever asks and never takes an answer is not answered for ever.
+#[test]
+fn questions_without_end_end_the_channel() {
+    let asks = Arc::new(AtomicBool::new(false));
+    let (a, b) = (Raw::new(), Raw::new());
+    let bent = Bent {
+        inner: Arc::new(Local),
+        bend: straight(),
+        holds: Arc::default(),
+        asks: Arc::clone(&asks),
+    };
+    a.add_backend("test", Arc::new(Local));
+    b.add_backend("test", Arc::new(bent));
+    let generic = wish(Role::Generic, Trust::Half);
+    let source = a.create("test:asks", Direction::Source, generic, 0, None);
+    let source = source.expect("create");
+    let (sink, _) = b.bind("test:asks", generic, None).expect("bind");
+    let settle = || {
+        for _ in 0..16 {
+            let _ = (a.turn(source), b.turn(sink));
+        }
+    };
+    settle();
+    let pool = a.new_pool(1, PAGE as u64, false).expect("pool");
+    let asked = a.assign(source, pool).expect("assign");
+    settle();
+    assert_eq!(asked.result(), Some(Ok(())));
+    let asked = a.remove(source, pool).expect("remove");
+    settle();
+    assert_eq!(asked.result(), Some(Ok(())));
+    // The last that came was the decision; now it is a question.
+    let _ = a.assign(source, pool).expect("assign");
+    b.turn(sink).expect("turn");
+    asks.store(true, Ordering::Relaxed);
+    let mut turns = 0;
+    while b.channel_state(sink) == Some(ChannelState::Connected) {
+        b.turn(sink).expect("turn");
+        turns += 1;
+        assert!(turns < 10_000, "it answers on");
+    }
+    assert!(turns > 1024, "ended after {turns} questions");
+    assert_eq!(b.channel_state(sink), Some(ChannelState::Closed));
+}
+
+/// Copies that nobody looks at stay with who sends them, from some number on.
+#[test]
+fn what_nobody_takes_waits_with_its_sender() {
+    let (a, b) = (Raw::new(), Raw::new());
+    for raw in [&a, &b] {
+        raw.add_backend("test", Arc::new(Local));
+    }
+    let generic = wish(Role::Generic, Trust::Full);
+    let source = a.create("test:flood", Direction::Source, generic, 0, None);
+    let source = source.expect("create");
+    let (sink, _) = b.bind("test:flood", generic, None).expect("bind");
+    let settle = || {
+        for _ in 0..16 {
+            let _ = (a.turn(source), b.turn(sink));
+        }
+    };
+    settle();
+    let pool = a.new_pool(1, PAGE as u64, false).expect("pool");
+    let asked = a.assign(source, pool).expect("assign");
+    settle();
+    assert_eq!(asked.result(), Some(Ok(())));
+    let own = (pool, a.alloc(pool).expect("alloc"));
+    let mut sent = 0;
+    while a.copy(source, own, &[]).is_ok() {
+        sent += 1;
+        b.turn(sink).expect("turn");
+        a.turn(source).expect("turn");
+        assert!(sent < 1 << 18, "it takes them all");
+    }
+    assert_eq!(b.turn(sink), Ok(false));
+    // Nothing is lost.
+    let copies = || {
+        let events = std::iter::from_fn(|| b.poll_event(sink));
+        events
+            .filter(|event| matches!(event, Event::Copied(..)))
+            .count()
+    };
+    let mut got = 0;
+    loop {
+        let now = copies();
+        got += now;
+        let mut turned = false;
+        while b.turn(sink).expect("turn") {
+            turned = true;
+        }
+        if now == 0 && !turned {
+            break;
+        }
+    }
+    assert_eq!(got, sent);
+}
+
+#[test]
+fn a_channel_has_so_many_pools_at_most() {
+    let (a, b) = (Raw::new(), Raw::new());
+    for raw in [&a, &b] {
+        raw.add_backend("test", Arc::new(Local));
+    }
+    let generic = wish(Role::Generic, Trust::Full);
+    let source = a.create("test:pools", Direction::Source, generic, 0, None);
+    let source = source.expect("create");
+    let (sink, _) = b.bind("test:pools", generic, None).expect("bind");
+    let _ = (a.turn(source), b.turn(sink));
+    for number in 0..=1024 {
+        let pool = a.new_pool(1, PAGE as u64, false).expect("pool");
+        let asked = a.assign(source, pool);
+        match number {
+            0..1024 => drop(asked.expect("assign")),
+            _ => assert_eq!(asked.map(drop), Err(Code::Limit)),
+        }
+        while a.turn(source).expect("turn") || b.turn(sink).expect("turn") {}
     }
 }

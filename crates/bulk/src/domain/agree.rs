@@ -1,0 +1,261 @@
+//! What a message about a pool does where it arrives: assignment in two phases, removal.
+
+use super::turn::{Fault, MOST_POOLS, Violation};
+use super::{Assigned, Pool, RawEvent, State};
+use crate::backend::Bytes;
+use crate::message::{Message, PoolInfo, code, number};
+use crate::{Code, Trust, memory::Memory, spec::Assignment};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+impl State {
+    pub(super) fn take_about_pool(
+        &mut self,
+        channel: u64,
+        message: Message,
+        fds: &[Arc<OwnedFd>],
+        verdict: Result<(), Code>,
+    ) -> Result<(), Fault> {
+        match message {
+            Message::Assign(info, sealed) => {
+                let accepted = self.accept(channel, (info, sealed), verdict);
+                let end = self.channels.get_mut(&channel).ok_or(Violation)?;
+                let (answer, own) = match accepted {
+                    Ok(own) => (Ok(()), own),
+                    Err(code) => (Err(code), None),
+                };
+                let fds = own.into_iter().collect();
+                end.answer_with(&Message::AssignAnswer(info.id, number(answer)), fds);
+                Ok(())
+            }
+            Message::AssignAnswer(id, answer) => {
+                self.expect(channel, id, Assignment::Asking)?;
+                match answer {
+                    Ok(()) => self.show(channel, id, fds),
+                    Err(number) => {
+                        self.asked(channel, id, Err(code(number)));
+                        self.unassign(channel, id);
+                        self.unfix_trust(id);
+                        Ok(())
+                    }
+                }
+            }
+            Message::Show(id, can) => {
+                self.expect(channel, id, Assignment::Accepted)?;
+                let shown = can.map_err(code);
+                let shown = shown.and_then(|()| self.open_shown(channel, id, fds));
+                let end = self.channels.get_mut(&channel).ok_or(Violation)?;
+                end.answer(&Message::Shown(id, number(shown)));
+                match shown {
+                    Ok(()) => self.learn_way(channel, id),
+                    Err(_) => self.unassign(channel, id),
+                }
+                Ok(())
+            }
+            Message::Shown(id, answer) => {
+                self.expect(channel, id, Assignment::Showing)?;
+                let result = answer.map_err(code);
+                self.asked(channel, id, result);
+                match result {
+                    Ok(()) => self.set_status(channel, id, Assignment::Assigned),
+                    Err(_) => self.unassign(channel, id),
+                }
+                Ok(())
+            }
+            Message::Remove(id) => {
+                let fine = self.status(channel, id) == Some(Assignment::Assigned)
+                    && self.is_clean(channel, id);
+                if fine {
+                    self.set_status(channel, id, Assignment::Agreed);
+                    self.forget_way(channel, id);
+                }
+                let answer = match fine {
+                    true => Ok(()),
+                    false => Err(Code::PoolInUse),
+                };
+                let end = self.channels.get_mut(&channel).ok_or(Violation)?;
+                end.answer(&Message::RemoveAnswer(id, number(answer)));
+                Ok(())
+            }
+            Message::RemoveAnswer(id, answer) => {
+                self.expect(channel, id, Assignment::Removing)?;
+                let commit = answer.is_ok() && self.is_clean(channel, id);
+                let result = match (answer, commit) {
+                    (Err(number), _) => Err(code(number)),
+                    (Ok(()), true) => Ok(()),
+                    (Ok(()), false) => Err(Code::PoolInUse),
+                };
+                self.asked(channel, id, result);
+                if answer.is_ok() {
+                    let end = self.channels.get_mut(&channel).ok_or(Violation)?;
+                    end.answer(&Message::RemoveDecision(id, commit));
+                }
+                match commit {
+                    true => self.unassign(channel, id),
+                    false => self.set_status(channel, id, Assignment::Assigned),
+                }
+                Ok(())
+            }
+            Message::RemoveDecision(id, commit) => {
+                self.expect(channel, id, Assignment::Agreed)?;
+                if commit {
+                    self.unassign(channel, id);
+                    let end = self.channels.get_mut(&channel).ok_or(Violation)?;
+                    end.tell(RawEvent::PoolRemoved(id));
+                } else {
+                    self.set_status(channel, id, Assignment::Assigned);
+                    self.learn_way(channel, id);
+                }
+                Ok(())
+            }
+            _ => Err(Fault::Peer),
+        }
+    }
+
+    fn expect(&self, channel: u64, id: u64, status: Assignment) -> Result<(), Violation> {
+        match self.status(channel, id) == Some(status) {
+            true => Ok(()),
+            false => Err(Violation),
+        }
+    }
+
+    fn set_status(&mut self, channel: u64, id: u64, status: Assignment) {
+        let end = self.channels.get_mut(&channel);
+        if let Some(assigned) = end.and_then(|end| end.pools.get_mut(&id)) {
+            assigned.status = status;
+        }
+    }
+
+    /// What we asked about a pool has an answer.
+    fn asked(&mut self, channel: u64, id: u64, result: Result<(), Code>) {
+        let end = self.channels.get_mut(&channel);
+        let assigned = end.and_then(|end| end.pools.get_mut(&id));
+        let asked = assigned.and_then(|assigned| assigned.asked.take());
+        self.finished.extend(asked.map(|asked| (asked, result)));
+    }
+
+    /// Decides about a pool that the other end assigns; gives our own memory, where each end has its own.
+    fn accept(
+        &mut self,
+        channel: u64,
+        (info, sealed): (PoolInfo, bool),
+        verdict: Result<(), Code>,
+    ) -> Result<Option<Arc<OwnedFd>>, Code> {
+        let end = self.channels.get_mut(&channel).ok_or(Code::ChannelState)?;
+        if end.pools.contains_key(&info.id) {
+            return Err(Code::PoolAlreadyAssigned);
+        }
+        if end.pools.len() >= MOST_POOLS {
+            return Err(Code::Limit);
+        }
+        verdict.map_err(|_| Code::PoolVeto)?;
+        let known = self.pools.get(&info.id);
+        let same = |known: &Pool| known.info == info && known.sealed == sealed;
+        if known.is_some_and(|known| !same(known)) || sealed && end.trust() != Trust::None {
+            return Err(Code::PoolInvalid);
+        }
+        if known.is_some_and(|known| known.trust.is_some_and(|trust| trust != end.trust())) {
+            return Err(Code::ChannelTrust);
+        }
+        // Its bytes could not be brought here: it is known as memory that another domain alone can write.
+        let foreign = known.is_some_and(|known| !known.own_memory);
+        if foreign && end.trust() == Trust::Producer && end.backend.bytes() == Bytes::Carried {
+            return Err(Code::PoolMap);
+        }
+        let mut assigned = Assigned::new(Assignment::Accepted, info, sealed);
+        let (own, trust) = (end.own_memory(), end.trust());
+        let fd = match known {
+            Some(known) => known.memory.fd(),
+            None if own => {
+                let made = match sealed {
+                    true => Memory::reserve(&info, &self.account)?,
+                    false => Memory::make_own(&info, trust, &self.account)?,
+                };
+                let fd = made.fd();
+                assigned.made = Some(made);
+                fd
+            }
+            None => None,
+        };
+        end.pools.insert(info.id, assigned);
+        Ok(fd.filter(|_| own && !sealed && end.backend.bytes() == Bytes::Shared))
+    }
+
+    /// The other end said yes: the pool's trust is fixed, and its memory shown.
+    fn show(&mut self, channel: u64, id: u64, fds: &[Arc<OwnedFd>]) -> Result<(), Fault> {
+        let end = self.channels.get_mut(&channel).ok_or(Violation)?;
+        let pool = self.pools.get_mut(&id).ok_or(Violation)?;
+        let mirror = match end.snapshots() && !pool.sealed {
+            true => {
+                let fd = fds.first().ok_or(Violation)?;
+                let mirror = Memory::open_mirror(&pool.info, fd);
+                Some(mirror.map_err(|code| match code {
+                    Code::PoolMap => Fault::Peer,
+                    own => Fault::Own(own),
+                })?)
+            }
+            false => None,
+        };
+        // Only our own memory can fail here; then the other end hears so.
+        let can = match pool.creator && !pool.fixed {
+            true => pool.fix(end.trust()),
+            false => Ok(()),
+        };
+        for index in 0..pool.info.buffers {
+            let _ = pool.protect(index);
+        }
+        let assigned = end.pools.get_mut(&id).ok_or(Violation)?;
+        assigned.mirror = mirror;
+        assigned.status = Assignment::Showing;
+        let shown = match end.backend.bytes() {
+            Bytes::Shared if can.is_ok() && !pool.sealed => pool.memory.fd().into_iter().collect(),
+            _ => Vec::new(),
+        };
+        end.answer_with(&Message::Show(id, number(can)), shown);
+        Ok(())
+    }
+
+    /// Maps what was shown, or puts our own memory to use.
+    fn open_shown(&mut self, channel: u64, id: u64, fds: &[Arc<OwnedFd>]) -> Result<(), Code> {
+        let end = self.channels.get_mut(&channel).ok_or(Code::ChannelState)?;
+        let (own, snapshots, trust) = (end.own_memory(), end.snapshots(), end.trust());
+        let agreed = end.agreed.ok_or(Code::ChannelState)?;
+        let assigned = end.pools.get_mut(&id).ok_or(Code::PoolInvalid)?;
+        let info = assigned.info;
+        let shared = end.backend.bytes() == Bytes::Shared;
+        let sealed = assigned.sealed;
+        let shown = fds.first();
+        if shared && shown.is_none() != sealed {
+            return Err(Code::PoolMap);
+        }
+        if let (true, Some(fd)) = (snapshots, shown) {
+            assigned.mirror = Some(Memory::open_mirror(&info, fd)?);
+        }
+        match (self.pools.get(&id), shown) {
+            // The same pool by another way must be the same memory.
+            (Some(known), Some(fd)) if !own && !known.memory.is_same(fd) => {
+                return Err(Code::PoolMap);
+            }
+            (Some(_), _) => {}
+            (None, _) => {
+                let memory = match (assigned.made.take(), shown) {
+                    (Some(made), _) => made,
+                    (None, Some(fd)) => Memory::open(&info, trust, Arc::clone(fd))?,
+                    (None, None) => return Err(Code::PoolMap),
+                };
+                let (buffers, bytes) = (u64::from(info.buffers), info.buffer_bytes);
+                if !agreed.constraints.allow(memory.base(), buffers, bytes) {
+                    return Err(Code::InvalidArgument);
+                }
+                let pool = Pool::of_another(info, memory, trust, (own, sealed))?;
+                self.pools.insert(id, pool);
+            }
+        }
+        let end = self.channels.get_mut(&channel).ok_or(Code::ChannelState)?;
+        if let Some(assigned) = end.pools.get_mut(&id) {
+            assigned.status = Assignment::Assigned;
+        }
+        end.tell(RawEvent::PoolAssigned(info));
+        Ok(())
+    }
+}
