@@ -9,6 +9,8 @@ mod late;
 mod parts;
 #[path = "suite/prompt.rs"]
 mod prompt;
+#[path = "suite/terms.rs"]
+mod terms;
 
 use std::sync::Arc;
 use tranship_bulk::backend::{Backend, Copying, Local, Shm};
