@@ -164,6 +164,13 @@ impl Heap for Stack {
     }
 
     fn pairs(&self, count: usize, held: usize) {
+        // Long enough to share no line with another thread's, whoever the heap is.
+        FREE.with(|free| {
+            let mut free = free.borrow_mut();
+            if free.capacity() == 0 {
+                free.reserve(1024);
+            }
+        });
         let take = || self.take().expect("malloc: out of memory");
         // SAFETY: `pairs` gives each back once.
         pairs(count, held, take, |item| unsafe { self.give(item) });
