@@ -31,6 +31,8 @@ fn at_random_instants() {
         let victim = ROLES[usize::try_from(random.below(4)).unwrap_or(0)];
         let began = Instant::now();
         random.instant(Duration::from_millis(3));
+        // Before: what the others make of it comes next.
+        eprintln!("{n}: {victim:?} is killed");
         stage.kill(victim);
         // The manager's absence is felt, and half of the others' too, before there is a new one.
         if victim == Role::Manager || random.one_in(2) {
@@ -47,10 +49,7 @@ fn at_random_instants() {
             stage.whole_quota();
         }
         stage.pair_goes_on();
-        eprintln!(
-            "{n}: {victim:?} killed; went on after {:?}",
-            began.elapsed()
-        );
+        eprintln!("{n}: went on after {:?}", began.elapsed());
     }
     dog.step("all kills");
     stage.flows();
