@@ -116,6 +116,11 @@ impl<W: Whose> Allocator for Malloc<W> {
     }
 
     #[inline]
+    fn address(held: &mut Self::Held) -> *mut u8 {
+        held.as_ptr().cast()
+    }
+
+    #[inline]
     fn free(&mut self, held: Self::Held) -> Result<()> {
         // SAFETY: it came from `alloc`, and is given back once.
         unsafe { libc::free(held.as_ptr()) };
@@ -137,6 +142,10 @@ impl Allocator for Mmap {
         let prot = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping where the kernel chooses replaces nothing.
         Ok(unsafe { mmap_anonymous(std::ptr::null_mut(), self.0, prot, MapFlags::PRIVATE)? })
+    }
+
+    fn address(held: &mut Self::Held) -> *mut u8 {
+        held.cast()
     }
 
     fn free(&mut self, held: Self::Held) -> Result<()> {

@@ -33,6 +33,11 @@ impl Allocator for Zones {
     }
 
     #[inline]
+    fn address(held: &mut CbufMut) -> *mut u8 {
+        held.as_mut_ptr()
+    }
+
+    #[inline]
     fn free(&mut self, held: CbufMut) -> Result<()> {
         drop(held);
         Ok(())
