@@ -8,6 +8,7 @@ mod alloc;
 mod alone;
 mod buffers;
 mod descriptors;
+mod early;
 mod ends;
 mod facts;
 mod fork;
