@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use std::os::fd::AsFd;
 use tranship_manager::{Config, Embedded};
-use tranship_proto::{Event, Request};
+use tranship_proto::{ChannelClaim, Event, Request, Role};
 use tranship_region::{Opts, make};
 
 /// The writer gave a chunk back and put a new one in its place, and its connection broke before the manager read of it.
@@ -78,4 +78,53 @@ fn a_younger_chunk_takes_an_older_one_s_place() {
         panic!("{records:?}");
     };
     assert_eq!((sums.granted_bytes, sums.stranded_bytes), (CHUNK, CHUNK));
+}
+
+fn inode(fd: &std::os::fd::OwnedFd) -> u64 {
+    use std::os::unix::fs::MetadataExt as _;
+    let file = std::fs::File::from(fd.try_clone().unwrap());
+    file.metadata().unwrap().ino()
+}
+
+/// What was claimed over a connection that broke before `ClaimDone` is claimed again, from the start.
+#[test]
+fn a_claimant_that_was_interrupted_begins_again() {
+    watchdog();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("m.sock");
+    let manager = Embedded::start(Config::default(), Some(&path)).unwrap();
+    let mut writer = Client::join(&path, "writer");
+    let mut reader = Client::join(&path, "reader");
+    let pool = writer.create_pool(4);
+    let chan = open_channel(&mut writer, &mut reader, "n");
+    let assigned = assign(&mut writer, &mut reader, chan.id, pool.id);
+    let (domain, peer) = (reader.domain, writer.domain);
+    drop(manager);
+    let _manager = Embedded::start(Config::default(), Some(&path)).unwrap();
+    for _ in 0..3 {
+        let mut reader = Client::join_as(&path, "reader", Some(domain));
+        assert!(reader.resumed);
+        let claim = ChannelClaim {
+            channel: chan.id,
+            role: Role::Sink,
+            peer,
+            lines: 16,
+            peer_inode: inode(&chan.source_half.0),
+        };
+        let req = reader.req();
+        reader.send(
+            &Request::ClaimChannel { req, claim },
+            &[chan.sink_half.0.as_fd()],
+        );
+        let (req, channel) = (reader.req(), chan.id);
+        let claim = Request::ClaimAssign {
+            req,
+            channel,
+            pool: pool.id,
+        };
+        reader.send(&claim, &[assigned.rcvd.0.as_fd()]);
+        reader.sync();
+        let refused = |(e, _): &(Event, _)| matches!(e, Event::Refused { .. });
+        assert!(!reader.inbox.iter().any(refused), "{:?}", reader.inbox);
+    }
 }
