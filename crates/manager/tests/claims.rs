@@ -128,3 +128,53 @@ fn a_claimant_that_was_interrupted_begins_again() {
         assert!(!reader.inbox.iter().any(refused), "{:?}", reader.inbox);
     }
 }
+
+/// A new manager has less to give than there is already: what is there is taken up, and nothing more is granted.
+#[test]
+fn chunks_that_are_there_are_taken_up_beyond_the_total() {
+    watchdog();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("m.sock");
+    let manager = Embedded::start(Config::default(), Some(&path)).unwrap();
+    let mut writer = Client::join(&path, "writer");
+    let mut pool = writer.create_pool(4);
+    writer.grant(pool.id, 3).unwrap();
+    for index in 0..3 {
+        writer.show_chunk(&mut pool, index, index + 1);
+    }
+    drop(manager);
+    let config = Config {
+        total: Some(2 * CHUNK),
+        ..Config::default()
+    };
+    let _manager = Embedded::start(config, Some(&path)).unwrap();
+    let mut writer = Client::join_as(&path, "writer", Some(writer.domain));
+    let req = writer.req();
+    let claim = Request::ClaimPool {
+        req,
+        pool: pool.id,
+        name: "pool".into(),
+        max_bytes: pool.max_bytes,
+        slots: SLOTS,
+        chunk_bytes: CHUNK,
+    };
+    writer.send(&claim, &[pool.table_fd.as_fd()]);
+    for (index, serial, fd, _) in &pool.chunks {
+        let claim = Request::ClaimChunk {
+            req: writer.req(),
+            pool: pool.id,
+            index: *index,
+            serial: *serial,
+        };
+        writer.send(&claim, &[fd.as_fd()]);
+    }
+    let req = writer.req();
+    writer.send(&Request::ClaimDone { req }, &[]);
+    for serial in 1..=3 {
+        writer.wait(|e| {
+            assert!(!matches!(e, Event::Refused { .. }), "{e:?}");
+            matches!(e, Event::ChunkReady { serial: s, .. } if *s == serial).then_some(())
+        });
+    }
+    assert!(writer.grant(pool.id, 1).is_err());
+}
