@@ -38,7 +38,7 @@ impl Domain {
         }
     }
 
-    fn core(&self) -> &'static DomainCore {
+    pub(crate) fn core(&self) -> &'static DomainCore {
         self.shared.core
     }
 

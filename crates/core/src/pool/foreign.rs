@@ -101,8 +101,14 @@ impl ForeignPool {
                 self.serials.len()
             )));
         };
-        if known.load(Ordering::Relaxed) == serial {
+        let here = known.load(Ordering::Relaxed);
+        if here >= serial {
             return Ok(()); // a resync repeats what is here
+        }
+        if here != 0 {
+            // That the older one went we have still to hear: perhaps from a manager to whom we have not said yet that we have it.
+            // Refused, the younger one's buffers would be taken for lies of their writer.
+            self.empty(index, known);
         }
         self.window.attach_ro(index, &fd)?;
         // Ordering: Release pairs with the Acquire in `check`: whoever sees the serial sees the mapping.
@@ -116,10 +122,14 @@ impl ForeignPool {
         if let Some(known) = self.serials.get(index as usize)
             && known.load(Ordering::Relaxed) == serial
         {
-            known.store(0, Ordering::Release);
-            // SAFETY: the place shows zeros from here on, which any view of a buffer that a liar made us keep bears.
-            let _ = unsafe { self.window.detach(index) };
+            self.empty(index, known);
         }
+    }
+
+    fn empty(&self, index: u32, known: &AtomicU32) {
+        known.store(0, Ordering::Release);
+        // SAFETY: the place shows zeros from here on, which any view of a buffer that a liar made us keep bears.
+        let _ = unsafe { self.window.detach(index) };
     }
 
     pub(crate) fn detach_all(&self) {
@@ -351,5 +361,58 @@ impl ForeignPool {
     pub(crate) fn nothing_held(&self) -> bool {
         (0..self.shape.slots)
             .all(|slot| self.refs.refs()[slot as usize].load(Ordering::Acquire) == 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Domain;
+    use tranship_proto::DomainId;
+    use tranship_region::Opts;
+    use tranship_region::layout::TableRw;
+
+    const CHUNK: u64 = 64 << 10;
+
+    /// A manager that was restarted may show it a chunk before it has been told what was at its place.
+    #[test]
+    fn a_younger_chunk_takes_the_place_of_an_older_one() {
+        let domain = Domain::embedded().expect("a domain");
+        let shape = PoolShape {
+            pool: PoolId(7),
+            writer: DomainId(1),
+            max_bytes: 4 * CHUNK,
+            slots: 16,
+            chunk_bytes: CHUNK,
+        };
+        let (table, _ours) = TableRw::create(16, 4 * CHUNK, CHUNK).expect("a table");
+        let process = tranship_sys::pidfd::open(std::process::id()).expect("this process");
+        let pool = ForeignPool::open(domain.core(), shape, table, process).expect("a pool");
+        let writer = crate::pool::reserve(4 * CHUNK, CHUNK).expect("a window");
+        let chunks = [0, 1].map(|at| {
+            let fd = writer
+                .make_chunk(at, "chunk", Opts::default())
+                .expect("a chunk");
+            let first = writer
+                .base()
+                .wrapping_add(at as usize * writer.chunk_bytes());
+            // SAFETY: of a chunk that was just made there for writing.
+            unsafe { first.write_volatile(if at == 0 { 5 } else { 6 }) };
+            fd
+        });
+        let show = |which: usize, serial| {
+            let fd = chunks[which].try_clone().expect("a descriptor");
+            pool.attach(1, serial, fd).expect("attached");
+            // SAFETY: attached.
+            let first = unsafe { pool.at(CHUNK).read_volatile() };
+            (pool.mapped(), first)
+        };
+        assert_eq!(show(0, 5), (vec![(1, 5)], 5));
+        assert_eq!(show(1, 6), (vec![(1, 6)], 6));
+        // What was said of the older one comes late: nothing happens.
+        pool.detach(1, 5);
+        assert_eq!(show(0, 5), (vec![(1, 6)], 6));
+        pool.detach(1, 6);
+        assert_eq!(pool.mapped(), []);
     }
 }
