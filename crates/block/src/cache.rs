@@ -259,13 +259,16 @@ impl<S: Store> Cached<S> {
         let cache = Arc::clone(&self.cache);
         let counts = cache.counts(&blocks(&request));
         let asked = request.clone();
-        let then: Done = Box::new(move |data, result| {
-            if let Ok(sums) = &result {
+        let checked = self.below.is_checked();
+        let then: Done = Box::new(move |data, mut result| {
+            if let Ok(sums) = &mut result {
                 let mut bytes = vec![0; asked.len as usize];
+                let read = data.read(0, &mut bytes).is_ok();
+                if !checked {
+                    *sums = sum::sums(asked.offset, &bytes);
+                }
                 // Checked here too: a block that was damaged on its way would stay damaged.
-                if data.read(0, &mut bytes).is_ok()
-                    && sum::check(asked.offset, &bytes, sums).is_ok()
-                {
+                if read && (!checked || sum::check(asked.offset, &bytes, sums).is_ok()) {
                     cache.keep(&asked, &bytes, sums, &counts);
                 }
             }

@@ -1,7 +1,8 @@
 //! The memory of one request: a pool's buffer, which goes on to the next channel or to the disk as it is, or memory of
 //! this process.
 
-use crate::{BLOCK_BYTES, Fault, Lane};
+use crate::memory::Heap;
+use crate::{Fault, Lane};
 use std::io::Read;
 use std::sync::Weak;
 use tranship_bulk::Buffer;
@@ -47,27 +48,16 @@ impl Drop for Lent {
     }
 }
 
-/// Memory of this process that begins at a page, as direct input and output wants it.
-#[derive(Debug)]
-pub struct Heap {
-    bytes: Vec<u8>,
-    start: usize,
-    len: usize,
-}
-
-impl Heap {
-    fn new(len: usize) -> Heap {
-        let bytes = vec![0; len + BLOCK_BYTES];
-        let start = bytes.as_ptr().align_offset(BLOCK_BYTES);
-        Heap { bytes, start, len }
-    }
-}
-
 impl Data {
     /// Zeroes, of this process.
     #[must_use]
     pub fn heap(len: usize) -> Data {
-        Data::Heap(Heap::new(len))
+        Data::Heap(Heap::zeroed(len))
+    }
+
+    /// Memory of this process, with whatever an earlier request left in it: for those who fill all that they use.
+    pub(crate) fn used(len: usize) -> Data {
+        Data::Heap(Heap::used(len))
     }
 
     /// How many bytes there is room for.
@@ -75,7 +65,7 @@ impl Data {
     pub fn len(&self) -> usize {
         match self {
             Data::None => 0,
-            Data::Heap(heap) => heap.len,
+            Data::Heap(heap) => heap.len(),
             Data::Bulk(lent) => lent.buffer.as_ref().map_or(0, Buffer::len),
         }
     }
@@ -150,15 +140,15 @@ impl Data {
     pub(crate) fn slice(&self) -> Option<&[u8]> {
         match self {
             Data::None => Some(&[]),
-            Data::Heap(heap) => heap.bytes.get(heap.start..heap.start + heap.len),
+            Data::Heap(heap) => Some(heap.bytes()),
             Data::Bulk(_) => self.buffer()?.bytes().ok(),
         }
     }
 
-    fn slice_mut(&mut self) -> Option<&mut [u8]> {
+    pub(crate) fn slice_mut(&mut self) -> Option<&mut [u8]> {
         match self {
             Data::None => Some(&mut []),
-            Data::Heap(heap) => heap.bytes.get_mut(heap.start..heap.start + heap.len),
+            Data::Heap(heap) => Some(heap.bytes_mut()),
             Data::Bulk(_) => self.buffer_mut()?.bytes_mut().ok(),
         }
     }
@@ -167,7 +157,7 @@ impl Data {
     pub(crate) fn pointer(&mut self) -> Option<*mut u8> {
         match self {
             Data::None => None,
-            Data::Heap(heap) => Some(heap.bytes[heap.start..].as_mut_ptr()),
+            Data::Heap(heap) => Some(heap.bytes_mut().as_mut_ptr()),
             // The pool's mapping was made for writing, or the kernel refuses to write there.
             Data::Bulk(_) => self.buffer()?.view(|view| view.as_ptr().cast_mut()).ok(),
         }

@@ -73,7 +73,8 @@ impl Request {
     }
 }
 
-/// Called once, on any thread, with the data that came with the job. It must not block. Of a read: the checksums.
+/// Called once, on any thread, with the data that came with the job. It must not block. Of a read from a
+/// store that is checked: the checksums.
 pub type Done = Box<dyn FnOnce(Data, Result<Vec<u32>, Fault>) + Send>;
 
 /// A request with its memory and what follows it.

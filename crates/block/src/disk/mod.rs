@@ -130,12 +130,11 @@ impl Disk {
 
     fn read(self: &Arc<Self>, request: Request, data: Data, done: Done) {
         let len = request.len as usize;
-        let sum = move |data: Data, result: Result<(), Fault>| {
-            let sums = result.and_then(|()| sum::sums_of(request.offset, &data, len));
-            done(data, sums);
+        let end = move |data: Data, result: Result<(), Fault>| {
+            done(data, result.map(|()| Vec::new()));
         };
         let Some(whole) = self.around(&request) else {
-            return self.whole(Action::Read, request.offset, len, data, Box::new(sum));
+            return self.whole(Action::Read, request.offset, len, data, Box::new(end));
         };
         self.read_around(&whole, move |scratch, result| {
             let mut data = data;
@@ -144,7 +143,7 @@ impl Disk {
                 let bytes = scratch.slice().and_then(|b| b.get(from..from + len));
                 data.write(0, bytes.ok_or(Fault::Invalid)?)
             });
-            sum(data, copied);
+            end(data, copied);
         });
     }
 
@@ -154,7 +153,7 @@ impl Disk {
         then: impl FnOnce(Data, Result<(), Fault>) + Send + 'static,
     ) {
         let len = usize::try_from(whole.end - whole.start).unwrap_or(0);
-        let scratch = Data::heap(len);
+        let scratch = Data::used(len);
         self.whole(Action::Read, whole.start, len, scratch, Box::new(then));
     }
 
@@ -407,7 +406,7 @@ impl Store for Disk {
     }
 
     fn data(&self, _: Op, len: usize) -> Result<Data, Fault> {
-        Ok(Data::heap(len))
+        Ok(Data::used(len))
     }
 
     fn piece(&self, len: usize) -> usize {

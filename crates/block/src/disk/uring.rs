@@ -96,8 +96,8 @@ impl Drop for Ring {
         let steps = self.shared.lock();
         self.shared.push(&end);
         drop(steps);
-        // Ordering: relaxed, as in `submit`.
-        self.shared.unseen.store(true, Ordering::Relaxed);
+        // Ordering: release, as in `submit`.
+        self.shared.unseen.store(true, Ordering::Release);
         self.shared.kick();
         // The last handle may go on the ring's own thread, in what follows a step.
         if let Some(thread) = self.thread.take()
@@ -124,8 +124,8 @@ impl Shared {
         steps.running.insert(number, step);
         self.push(&entry.user_data(number));
         drop(steps);
-        // Ordering: relaxed; whoever kicks has submitted on the same thread, or does no harm.
-        self.unseen.store(true, Ordering::Relaxed);
+        // Ordering: release, partner: the acquire in `kick`.
+        self.unseen.store(true, Ordering::Release);
     }
 
     fn entry(&self, step: &mut Step) -> io::Result<squeue::Entry> {
@@ -170,14 +170,12 @@ impl Shared {
     }
 
     fn kick(&self) {
-        // Ordering: relaxed, as in `submit`.
-        while self.unseen.swap(false, Ordering::Relaxed) {
-            let steps = self.lock();
-            let submitted = self.ring.submit();
-            drop(steps);
-            if submitted.is_err() {
+        // Without the lock: what lies in the page cache is copied in this call, while others submit and take what is done.
+        // Ordering: acquire, partner: the release in `submit`, whose entry this call then counts.
+        while self.unseen.swap(false, Ordering::Acquire) {
+            if self.ring.submit().is_err() {
                 // Interrupted, or too much is done and not taken: again.
-                self.unseen.store(true, Ordering::Relaxed);
+                self.unseen.store(true, Ordering::Release);
                 std::thread::yield_now();
             }
         }

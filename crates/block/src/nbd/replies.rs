@@ -1,34 +1,108 @@
 //! What goes back to one client: in one piece each, without ever blocking whoever has it ready.
+//!
+//! Who has a reply ready sends it, and what others put behind it meanwhile; when the socket has no room, the connection's
+//! writer goes on.
 
 use super::stream::Stream;
-use rustix::net::SendFlags;
+use crate::memory::Heap;
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use std::collections::VecDeque;
-use std::io::{self, Write};
+use std::io::IoSlice;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Bytes of requests that may be under way, and of replies that wait, before no more requests are taken.
 const MAX_BYTES: usize = 64 << 20;
 /// The same for their number.
 const MAX_COUNT: usize = 1024;
+/// Pieces of memory that go out in one system call.
+const PIECES: usize = 16;
+
+/// A head, and the first bytes of memory as the disk has filled it.
+#[derive(Debug)]
+pub(super) struct Reply {
+    head: Vec<u8>,
+    parts: Vec<(Heap, usize)>,
+    /// Bytes that are gone.
+    sent: usize,
+    /// Of a request's last: what the request was charged.
+    ends: Option<usize>,
+}
+
+impl Reply {
+    pub(super) fn new(head: Vec<u8>, parts: Vec<(Heap, usize)>) -> Reply {
+        Reply {
+            head,
+            parts,
+            sent: 0,
+            ends: None,
+        }
+    }
+
+    fn is_sent(&self) -> bool {
+        let parts: usize = self.parts.iter().map(|(_, len)| *len).sum();
+        self.sent >= self.head.len() + parts
+    }
+
+    /// Sends what the socket takes at once.
+    fn send(&mut self, to: &Stream, flags: SendFlags) -> Result<(), Errno> {
+        let mut pieces = [IoSlice::new(&[]); PIECES];
+        let (mut count, mut gone) = (0, self.sent);
+        let parts = self.parts.iter().map(|(heap, len)| &heap.bytes()[..*len]);
+        for piece in std::iter::once(&self.head[..]).chain(parts) {
+            let left = &piece[gone.min(piece.len())..];
+            gone -= piece.len() - left.len();
+            if !left.is_empty() && count < PIECES {
+                pieces[count] = IoSlice::new(left);
+                count += 1;
+            }
+        }
+        let flags = flags | SendFlags::NOSIGNAL;
+        let mut none = SendAncillaryBuffer::default();
+        self.sent += sendmsg(to, &pieces[..count], &mut none, flags)?;
+        Ok(())
+    }
+}
 
 #[derive(Debug)]
 pub(super) struct Replies {
     stream: Stream,
     state: Mutex<State>,
-    changed: Condvar,
+    /// Something ended, or broke.
+    room: Condvar,
+    /// There is something for the writer.
+    work: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// What waits for the socket to have room; of the first so many bytes are gone.
-    waiting: VecDeque<Vec<u8>>,
-    gone: usize,
-    /// The writer is at the first of them.
-    writing: bool,
+    waiting: VecDeque<Reply>,
+    /// Somebody is at it: who put the first of them there, or the writer.
+    sending: bool,
+    /// The socket has no room: it is the writer's turn.
+    full: bool,
     bytes: usize,
     count: usize,
     broken: bool,
     ended: bool,
+}
+
+impl State {
+    /// A reply is sent, or nobody is there for it any more.
+    fn settle(&mut self, reply: &Reply) {
+        if let Some(bytes) = reply.ends {
+            self.bytes -= bytes;
+            self.count -= 1;
+        }
+    }
+
+    /// Nothing is sent any more.
+    fn break_off(&mut self) {
+        self.broken = true;
+        for reply in std::mem::take(&mut self.waiting) {
+            self.settle(&reply);
+        }
+    }
 }
 
 impl Replies {
@@ -36,7 +110,8 @@ impl Replies {
         Replies {
             stream,
             state: Mutex::default(),
-            changed: Condvar::new(),
+            room: Condvar::new(),
+            work: Condvar::new(),
         }
     }
 
@@ -44,101 +119,170 @@ impl Replies {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A request begins, with so many bytes; waits while too much is under way. False: the connection is broken.
+    /// A request begins, with so many bytes; waits while too much is under way. False: the connection is broken, and
+    /// the request did not begin.
     pub(super) fn begin(&self, bytes: usize) -> bool {
         let full = |state: &mut State| {
             !state.broken
                 && state.count > 0
                 && (state.count >= MAX_COUNT || state.bytes + bytes > MAX_BYTES)
         };
-        let waited = self.changed.wait_while(self.lock(), full);
+        let waited = self.room.wait_while(self.lock(), full);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        if state.broken {
+            return false;
+        }
         state.bytes += bytes;
         state.count += 1;
-        !state.broken
+        true
     }
 
-    /// It is over, its reply given.
-    pub(super) fn end(&self, bytes: usize) {
-        let mut state = self.lock();
-        state.bytes -= bytes;
-        state.count -= 1;
-        drop(state);
-        self.changed.notify_all();
-    }
-
-    /// Waits until nothing is under way.
+    /// Waits until nothing is under way, and nothing waits that can be sent.
     pub(super) fn drain(&self) {
         let busy = |state: &mut State| {
-            state.count > 0 || !state.broken && (state.writing || !state.waiting.is_empty())
+            state.count > 0 || !state.broken && (state.sending || !state.waiting.is_empty())
         };
-        drop(self.changed.wait_while(self.lock(), busy));
+        drop(self.room.wait_while(self.lock(), busy));
+    }
+
+    /// The last reply of a request that was charged so much. It is over when the reply is sent.
+    pub(super) fn end(&self, mut reply: Reply, charged: usize) {
+        reply.ends = Some(charged);
+        self.give(reply);
     }
 
     /// Sends it now if there is room, else leaves it to the writer.
-    pub(super) fn give(&self, whole: Vec<u8>) {
+    pub(super) fn give(&self, reply: Reply) {
         let mut state = self.lock();
         if state.broken {
+            state.settle(&reply);
+            drop(state);
+            return self.room.notify_all();
+        }
+        state.waiting.push_back(reply);
+        if state.sending {
             return;
         }
-        let mut at = 0;
-        if state.waiting.is_empty() && !state.writing {
-            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-            match rustix::net::send(&self.stream, &whole, flags) {
-                Ok(sent) if sent == whole.len() => return,
-                Ok(sent) => at = sent,
-                // The writer finds out what it is.
-                Err(_) => {}
+        state.sending = true;
+        self.send(state, SendFlags::DONTWAIT);
+    }
+
+    /// Sends what waits until there is nothing, or no room. The sender is who has set `sending`.
+    fn send<'a>(&'a self, mut state: MutexGuard<'a, State>, flags: SendFlags) {
+        while let Some(mut reply) = state.waiting.pop_front() {
+            drop(state);
+            let result = match reply.send(&self.stream, flags) {
+                Err(Errno::INTR) => Ok(()),
+                other => other,
+            };
+            let is_sent = reply.is_sent();
+            if is_sent {
+                // Its memory is the next one's, who need not wait for the lock.
+                reply.parts.clear();
             }
-            state.gone = at;
+            state = self.lock();
+            match result {
+                Ok(()) if is_sent => state.settle(&reply),
+                _ if state.broken => state.settle(&reply),
+                Ok(()) => state.waiting.push_front(reply),
+                Err(Errno::AGAIN) => {
+                    state.waiting.push_front(reply);
+                    state.full = true;
+                    drop(state);
+                    return self.work.notify_one();
+                }
+                Err(_) => {
+                    state.settle(&reply);
+                    state.break_off();
+                    self.work.notify_one();
+                }
+            }
+            self.room.notify_all();
         }
-        state.waiting.push_back(whole);
+        (state.sending, state.full) = (false, false);
         drop(state);
-        self.changed.notify_all();
+        self.room.notify_all();
     }
 
     /// The writer's thread: until the end.
     pub(super) fn write(&self) {
         loop {
-            let idle =
-                |state: &mut State| state.waiting.is_empty() && !state.ended && !state.broken;
-            let waited = self.changed.wait_while(self.lock(), idle);
-            let mut state = waited.unwrap_or_else(PoisonError::into_inner);
-            let Some(first) = state.waiting.pop_front() else {
+            let idle = |state: &mut State| !(state.full || state.ended || state.broken);
+            let waited = self.work.wait_while(self.lock(), idle);
+            let state = waited.unwrap_or_else(PoisonError::into_inner);
+            if state.broken || !state.full {
                 return;
-            };
-            let gone = std::mem::take(&mut state.gone);
-            state.writing = true;
-            drop(state);
-            let written = self.write_all(&first[gone..]);
-            let mut state = self.lock();
-            state.writing = false;
-            if written.is_err() {
-                state.broken = true;
-                state.waiting.clear();
             }
-            drop(state);
-            self.changed.notify_all();
+            self.send(state, SendFlags::empty());
         }
-    }
-
-    fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
-        self.stream.try_clone()?.write_all(bytes)
     }
 
     /// Nothing more comes from the client, and nothing more is to go there.
     pub(super) fn finish(&self) {
         self.lock().ended = true;
-        self.changed.notify_all();
+        self.work.notify_one();
     }
 
     /// The connection is of no use any more.
     pub(super) fn cut(&self) {
-        let mut state = self.lock();
-        state.broken = true;
-        state.waiting.clear();
-        drop(state);
+        self.lock().break_off();
         self.stream.shutdown();
-        self.changed.notify_all();
+        self.work.notify_one();
+        self.room.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    const REPLY: usize = 1 << 20;
+
+    fn reply(number: u8) -> Reply {
+        let mut heap = Heap::used(REPLY);
+        heap.bytes_mut().fill(number);
+        Reply::new(vec![number; 16], vec![(heap, REPLY)])
+    }
+
+    /// Whoever asks and takes no answer is not served any more, before that costs more memory than was said.
+    #[test]
+    fn replies_that_nobody_takes_hold_up_further_requests() {
+        let _dog = tranship_testkit::Watchdog::new(std::time::Duration::from_secs(60));
+        let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+        let replies = Replies::new(Stream::Unix(ours));
+        let over = AtomicBool::new(false);
+        let most = u8::try_from(2 * MAX_BYTES / REPLY).expect("few");
+        std::thread::scope(|scope| {
+            scope.spawn(|| replies.write());
+            scope.spawn(|| {
+                for number in 0..most {
+                    assert!(replies.begin(REPLY));
+                    replies.end(reply(number), REPLY);
+                }
+                over.store(true, Ordering::Release);
+            });
+            let held_up = loop {
+                if over.load(Ordering::Acquire) {
+                    break false;
+                }
+                if replies.lock().bytes + REPLY > MAX_BYTES {
+                    break true;
+                }
+                std::thread::yield_now();
+            };
+            let mut bytes = vec![0; 16 + REPLY];
+            for number in 0..most {
+                theirs.read_exact(&mut bytes).expect("a reply");
+                assert!(bytes.iter().all(|byte| *byte == number), "{number}");
+            }
+            replies.drain();
+            replies.finish();
+            assert!(held_up, "all of {most} were taken");
+        });
+        let state = replies.lock();
+        assert_eq!((state.bytes, state.count), (0, 0));
     }
 }

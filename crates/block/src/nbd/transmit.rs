@@ -1,9 +1,10 @@
 //! The transmission phase: requests become jobs of the store, many at a time.
 
 use super::handshake::Agreed;
-use super::replies::Replies;
+use super::replies::{Replies, Reply};
 use super::stream::Stream;
 use super::wire::{self, Command, MAX_BYTES, REQUEST_BYTES};
+use crate::memory::Heap;
 use crate::{Data, Done, Fault, Info, Job, Op, Request, Store, sum};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,19 +25,22 @@ pub(super) struct Client {
 struct Whole {
     replies: Arc<Replies>,
     cookie: u64,
-    offset: u64,
     charged: usize,
     left: AtomicUsize,
     fault: Mutex<Option<Fault>>,
-    reply: Reply,
+    form: Form,
+    /// What was read and goes out with the answer.
+    parts: Mutex<Vec<(u64, Part)>>,
 }
 
+/// Bytes as they are sent: the first so many of this memory, which nobody else can write.
+type Part = (Heap, usize);
+
 /// How it is answered.
-enum Reply {
-    /// With a result.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// With a result, and with all bytes of a read behind it.
     Simple,
-    /// With a result and the bytes, which are gathered here behind the reply's head.
-    Bytes(Mutex<Vec<u8>>),
     /// With chunks, as they come.
     Chunks,
 }
@@ -72,26 +76,21 @@ impl Client {
         }
         self.store.kick();
         if !self.replies.begin(charged) {
-            self.replies.end(charged);
             return Err(ErrorKind::BrokenPipe.into());
         }
-        let reply = match (request.command, self.agreed.structured) {
-            (Command::Read, true) => Reply::Chunks,
-            (Command::Read, false) if request.len <= MAX_BYTES => {
-                let room = vec![0; wire::SIMPLE_BYTES + request.len as usize];
-                Reply::Bytes(Mutex::new(room))
-            }
-            _ => Reply::Simple,
+        let form = match request.command == Command::Read && self.agreed.structured {
+            true => Form::Chunks,
+            false => Form::Simple,
         };
         let whole = Arc::new(Whole {
             replies: Arc::clone(&self.replies),
             cookie: request.cookie,
-            offset: request.offset,
             charged,
             // This function's own part.
             left: AtomicUsize::new(1),
             fault: Mutex::new(None),
-            reply,
+            form,
+            parts: Mutex::default(),
         });
         let begun = match self.check(request) {
             Ok(op) => self.begin(&whole, request, op, from),
@@ -205,20 +204,26 @@ fn read(store: Arc<dyn Store>, whole: Arc<Whole>, request: Request, data: Data, 
     let own = Arc::clone(&store);
     let done: Done = Box::new(move |data, result| {
         let checked = own.is_checked();
-        let taken = result.and_then(|sums| whole.take(&asked, &data, checked.then_some(&sums)));
-        if matches!(taken, Err(Fault::Corrupt(_))) && attempts > 1 {
-            read(
-                Arc::clone(&own),
-                Arc::clone(&whole),
-                asked,
-                data,
-                attempts - 1,
-            );
-            own.kick();
-            return whole.part(Ok(()));
-        }
-        drop(data);
-        whole.part(taken);
+        let taken = match result {
+            Ok(sums) => whole.take(&asked, data, checked.then_some(&sums)),
+            Err(fault) => Err((fault, data)),
+        };
+        let result = match taken {
+            Err((Fault::Corrupt(_), data)) if attempts > 1 => {
+                read(
+                    Arc::clone(&own),
+                    Arc::clone(&whole),
+                    asked,
+                    data,
+                    attempts - 1,
+                );
+                own.kick();
+                Ok(())
+            }
+            Err((fault, _)) => Err(fault),
+            Ok(()) => Ok(()),
+        };
+        whole.part(result);
     });
     store.submit(Job {
         request,
@@ -228,32 +233,22 @@ fn read(store: Arc<dyn Store>, whole: Arc<Whole>, request: Request, data: Data, 
 }
 
 impl Whole {
-    /// Takes what was read, as it will be sent, and looks at just that.
-    fn take(&self, part: &Request, data: &Data, sums: Option<&Vec<u32>>) -> Result<(), Fault> {
-        let len = part.len as usize;
-        let check = |bytes: &[u8]| match sums {
-            Some(sums) => sum::check(part.offset, bytes, sums),
+    /// Takes what was read, as it will be sent, and looks at just that. Gives the memory back with a fault.
+    fn take(&self, asked: &Request, data: Data, sums: Option<&[u32]>) -> Result<(), (Fault, Data)> {
+        let len = asked.len as usize;
+        let part = own(data, len, |bytes| match sums {
+            Some(sums) => sum::check(asked.offset, bytes, sums),
             None => Ok(()),
-        };
-        match &self.reply {
-            Reply::Simple => Err(Fault::Invalid),
-            Reply::Bytes(whole) => {
-                let at = wire::SIMPLE_BYTES
-                    + usize::try_from(part.offset - self.offset).map_err(|_| Fault::Invalid)?;
-                let mut whole = whole.lock().unwrap_or_else(PoisonError::into_inner);
-                let place = whole.get_mut(at..at + len).ok_or(Fault::Invalid)?;
-                data.read(0, place)?;
-                check(place)
-            }
-            Reply::Chunks => {
-                let mut chunk = wire::data_head(self.cookie, false, part.offset, len);
-                chunk.resize(wire::DATA_HEAD_BYTES + len, 0);
-                data.read(0, &mut chunk[wire::DATA_HEAD_BYTES..])?;
-                check(&chunk[wire::DATA_HEAD_BYTES..])?;
-                self.replies.give(chunk);
-                Ok(())
-            }
+        })?;
+        // An answer of one chunk needs no other that says that it was the last.
+        if self.form == Form::Chunks && len < self.charged {
+            let head = wire::data_head(self.cookie, false, asked.offset, len);
+            self.replies.give(Reply::new(head, vec![(part, len)]));
+        } else {
+            let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+            parts.push((asked.offset, (part, len)));
         }
+        Ok(())
     }
 
     /// A part is done; with the last of them the request is.
@@ -266,16 +261,42 @@ impl Whole {
         if self.left.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
         }
-        match &self.reply {
-            Reply::Chunks => self.replies.give(wire::end_chunk(self.cookie, result)),
-            Reply::Bytes(whole) if result.is_ok() => {
-                let mut whole = whole.lock().unwrap_or_else(PoisonError::into_inner);
-                whole[..wire::SIMPLE_BYTES].copy_from_slice(&wire::simple(self.cookie, result));
-                self.replies.give(std::mem::take(&mut whole));
-            }
-            _ => self.replies.give(wire::simple(self.cookie, result)),
+        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut parts = std::mem::take(&mut *parts);
+        parts.sort_by_key(|(offset, _)| *offset);
+        if result.is_err() {
+            parts.clear();
         }
-        self.replies.end(self.charged);
+        let head = match (self.form, parts.first()) {
+            (Form::Simple, _) => wire::simple(self.cookie, result),
+            (Form::Chunks, Some((offset, (_, len)))) => {
+                wire::data_head(self.cookie, true, *offset, *len)
+            }
+            (Form::Chunks, None) => wire::end_chunk(self.cookie, result),
+        };
+        let parts = parts.into_iter().map(|(_, part)| part).collect();
+        self.replies.end(Reply::new(head, parts), self.charged);
+    }
+}
+
+/// The first bytes of `data` as memory that nobody else can write: as it is where it is that, and a copy otherwise, so
+/// that a pool's buffer does not wait for a slow client. Looked at as it will be sent.
+fn own(
+    data: Data,
+    len: usize,
+    check: impl FnOnce(&[u8]) -> Result<(), Fault>,
+) -> Result<Heap, (Fault, Data)> {
+    if let Data::Heap(heap) = data {
+        return match check(&heap.bytes()[..len]) {
+            Ok(()) => Ok(heap),
+            Err(fault) => Err((fault, Data::Heap(heap))),
+        };
+    }
+    let mut heap = Heap::used(len);
+    let read = data.read(0, heap.bytes_mut());
+    match read.and_then(|()| check(heap.bytes())) {
+        Ok(()) => Ok(heap),
+        Err(fault) => Err((fault, data)),
     }
 }
 

@@ -145,10 +145,6 @@ pub(super) fn simple(cookie: u64, result: Result<(), Fault>) -> Vec<u8> {
     .concat()
 }
 
-pub(super) const SIMPLE_BYTES: usize = 16;
-/// Before the bytes of a chunk of data.
-pub(super) const DATA_HEAD_BYTES: usize = 28;
-
 fn chunk(cookie: u64, done: bool, kind: u16, len: usize) -> Vec<u8> {
     let len = u32::try_from(len).unwrap_or(u32::MAX);
     [
@@ -208,9 +204,9 @@ mod tests {
 
     #[test]
     fn replies_have_the_lengths_that_they_say() {
-        assert_eq!(simple(7, Ok(())).len(), SIMPLE_BYTES);
+        assert_eq!(simple(7, Ok(())).len(), 16);
         assert_eq!(simple(7, Err(Fault::ReadOnly))[4..8], 1u32.to_be_bytes());
-        assert_eq!(data_head(7, true, 0, 5).len(), DATA_HEAD_BYTES);
+        assert_eq!(data_head(7, true, 0, 5).len(), 28);
         for result in [Ok(()), Err(Fault::Lost)] {
             let whole = end_chunk(7, result);
             let says = u32::from_be_bytes([whole[16], whole[17], whole[18], whole[19]]);
