@@ -8,5 +8,7 @@ mod kit;
 mod model;
 #[path = "block/nbd.rs"]
 mod nbd;
+#[path = "block/promises.rs"]
+mod promises;
 #[path = "block/rules.rs"]
 mod rules;
