@@ -93,18 +93,22 @@ fn remove_dead(base: &Path) {
             continue;
         }
         let lock = std::fs::File::open(entry.path().join(SOCKET).with_added_extension("lock"));
-        let is_dead = match &lock {
-            Ok(lock) => lock.try_lock().is_ok(),
-            // Killed, or stopped for a moment, before it had one.
-            Err(error) => error.kind() == std::io::ErrorKind::NotFound,
-        };
-        // Moved first, so that who was about to lock it does not find it any more, or what it makes there is not removed.
-        let away = fresh(base, DEAD);
-        if is_dead && std::fs::rename(entry.path(), &away).is_ok() {
-            let _ = match lock {
-                Ok(_) => std::fs::remove_dir_all(away),
-                Err(_) => std::fs::remove_dir(away),
-            };
+        match lock {
+            // Moved first, still locked: who was about to lock it does not find it any more, and what it makes is not removed.
+            Ok(lock) if lock.try_lock().is_ok() => {
+                let away = fresh(base, DEAD);
+                if std::fs::rename(entry.path(), &away).is_ok() {
+                    let _ = std::fs::remove_dir_all(away);
+                }
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let _ = match name.to_str().is_some_and(|name| name.starts_with(DEAD)) {
+                    true => std::fs::remove_dir_all(entry.path()),
+                    // Its process was killed before it made a lock, or is about to: only as long as it is empty.
+                    false => std::fs::remove_dir(entry.path()),
+                };
+            }
+            _ => {}
         }
     }
 }
