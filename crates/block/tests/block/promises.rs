@@ -1,14 +1,16 @@
-//! What is promised of bytes that are damaged on their way, and of a flush.
+//! What is promised of bytes that are damaged on their way, of a flush, and of what a server that is gone had not
+//! answered.
 
 use crate::kit;
 use crate::nbd::Client;
 use std::fs::File;
 use std::os::fd::AsRawFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use tranship_block::front::{Direct, Front};
 use tranship_block::nbd::{Address, Export};
 use tranship_block::{
-    Access, Blocking, Cache, Cached, Data, Disk, Done, Fault, Info, Job, Op, Store, sums,
+    Access, Blocking, Cache, Cached, Data, Disk, Done, Fault, Info, Job, Op, Request, Store, sums,
 };
 use tranship_bulk::Trust;
 
@@ -168,8 +170,79 @@ fn what_was_flushed_is_on_the_disk() {
         let disk = kit::disk(&file, 8 << 20, Access::Buffered, threads);
         flushes(disk.clone(), &file, &format!("threads: {threads}"));
         let at = kit::endpoint("shm", Trust::Full);
-        let behind = Arc::new(tranship_block::front::Direct(disk));
-        let _front = tranship_block::front::Front::start(&at, behind).expect("a front");
+        let behind = Arc::new(Direct(disk));
+        let _front = Front::start(&at, behind).expect("a front");
         flushes(Arc::new(kit::connect(&at)), &file, "over shared memory");
+    }
+}
+
+/// A server that takes requests and answers none.
+#[derive(Debug)]
+struct Mute {
+    info: Info,
+    taken: Mutex<Vec<Job>>,
+}
+
+impl Store for Mute {
+    fn info(&self) -> Result<Info, Fault> {
+        Ok(self.info)
+    }
+    fn is_checked(&self) -> bool {
+        false
+    }
+    fn data(&self, _: Op, _: usize) -> Result<Data, Fault> {
+        Err(Fault::Invalid)
+    }
+    fn piece(&self, len: usize) -> usize {
+        len
+    }
+    fn submit(&self, job: Job) {
+        self.taken.lock().expect("no panic").push(job);
+    }
+    fn kick(&self) {}
+}
+
+#[test]
+fn what_a_server_has_taken_and_not_answered_is_asked_again() {
+    let _dog = kit::watchdog();
+    let file = kit::file();
+    let disk = kit::disk(&file, SIZE, Access::Auto, false);
+    let mute = Arc::new(Mute {
+        info: disk.info().expect("it knows"),
+        taken: Mutex::default(),
+    });
+    let at = kit::endpoint("shm", Trust::Full);
+    let behind: Arc<dyn Store> = Arc::clone(&mute) as Arc<dyn Store>;
+    let front = Front::start(&at, Arc::new(Direct(behind))).expect("a front");
+    let remote = kit::connect(&at);
+    let (tell, told) = mpsc::channel();
+    for number in 0..16u8 {
+        let mut data = remote.data(Op::Write, 4096).expect("memory");
+        data.write(0, &[number + 1; 4096]).expect("in bounds");
+        let offset = u64::from(number) * 4096;
+        let mut request = Request::new(Op::Write, offset, 4096);
+        request.sums = sums(offset, &[number + 1; 4096]);
+        let tell = tell.clone();
+        remote.submit(Job {
+            request,
+            data,
+            done: Box::new(move |_, result| tell.send((number, result)).expect("we wait")),
+        });
+    }
+    while mute.taken.lock().expect("no panic").len() < 16 {
+        std::thread::yield_now();
+    }
+    drop(front);
+    assert!(told.try_recv().is_err(), "nobody has answered");
+    let _front = Front::start(&at, Arc::new(Direct(disk))).expect("a front");
+    // Not even as a server that is gone: nobody else would ask again.
+    let mut answered: Vec<_> = told.iter().take(16).collect();
+    answered.sort_by_key(|(number, _)| *number);
+    let wants: Vec<_> = (0..16).map(|number| (number, Ok(Vec::new()))).collect();
+    assert_eq!(answered, wants);
+    let mut all = vec![0; 16 * 4096];
+    Blocking(remote).read_at(0, &mut all).expect("reading");
+    for (number, block) in (1u8..).zip(all.chunks(4096)) {
+        assert!(block.iter().all(|byte| *byte == number), "block {number}");
     }
 }
