@@ -221,8 +221,8 @@ impl Raw {
     }
 
     /// Forgets an end that is over; its number is [`Code::InvalidEndpoint`] from then on. [`Code::ChannelState`] if it is not
-    /// over; [`Code::PoolInUse`] while copies that went over it are out or here, or buffers are owned whose memory would
-    /// go with it.
+    /// over; [`Code::PoolInUse`] while copies that went over it are here, or out of a pool that stays, or buffers are
+    /// owned whose memory would go with it.
     pub fn forget(&self, channel: u64) -> Result<(), Code> {
         self.0.forget(channel)
     }

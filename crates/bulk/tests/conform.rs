@@ -3,6 +3,8 @@
 
 #[path = "spec/aim.rs"]
 mod aim;
+#[path = "spec/deaths.rs"]
+mod deaths;
 #[path = "conform/gathered.rs"]
 mod gathered;
 #[path = "suite/late.rs"]
@@ -21,6 +23,7 @@ mod world;
 use proptest::prelude::*;
 use proptest::test_runner::{RngSeed, TestRunner};
 use std::sync::Arc;
+use tranship_bulk::Trust;
 use tranship_bulk::backend::{Backend, Copying, Local, Shm};
 use tranship_testkit::Random;
 use world::World;
@@ -44,7 +47,7 @@ fn conforms(name: &str, seal_from: u64, backend: impl Fn() -> Arc<dyn Backend>) 
     let outcome = TestRunner::new(config).run(&sequences, |(trust, prepared, ops)| {
         let mut world = World::new(ops::DOMAINS, backend(), seal_from);
         if prepared {
-            world.prepare(tranship_bulk::Trust::ALL[trust]);
+            world.prepare(Trust::ALL[trust]);
         }
         for shot in ops {
             let op = world.aimed(&shot);
@@ -58,6 +61,29 @@ fn conforms(name: &str, seal_from: u64, backend: impl Fn() -> Arc<dyn Backend>) 
 }
 
 const NEVER: u64 = u64::MAX;
+
+#[test]
+fn where_a_dead_creator_copied_to_nobody_writes() {
+    let manager = tranship_core::Domain::embedded().expect("a manager");
+    let backends: [Arc<dyn Backend>; 5] = [
+        Arc::new(Local),
+        Arc::new(Shm::over(&manager).expect("joined")),
+        Arc::new(Copying),
+        Arc::new(prompt::Prompt::plain()),
+        Arc::new(prompt::Prompt::tls()),
+    ];
+    let sealed = |b| Trust::ALL.map(|trust| [(b, 0, trust), (b, NEVER, trust)]);
+    let ways = backends.iter().flat_map(sealed).flatten();
+    for (backend, seal_from, trust) in ways {
+        let mut world = World::new(ops::DOMAINS, Arc::clone(backend), seal_from);
+        world.prepare(trust);
+        // Each step compares what every domain may do.
+        for op in deaths::a_creator_that_copied_on_dies() {
+            world.step(&op).expect("as the model");
+        }
+        world.end().expect("as the model");
+    }
+}
 
 #[test]
 fn local_sealed() {

@@ -4,6 +4,8 @@
 
 #[path = "spec/aim.rs"]
 mod aim;
+#[path = "spec/deaths.rs"]
+mod deaths;
 #[path = "spec/explore.rs"]
 mod explore;
 #[path = "spec/ops.rs"]

@@ -124,7 +124,8 @@ impl State {
     /// Nothing more comes from the other end: it is dead, or broke the rules.
     ///
     /// Of a pool that only its creator assigns, whatever the dead domain had is back as soon as the last channel to
-    /// it has been drained. Of any other pool nobody can know that, and it stays away until the pool ends.
+    /// it has been drained. Of any other pool nobody can know that, and it stays away until the pool ends; nor of a dead
+    /// domain's own, which it may have copied on to anybody.
     pub(super) fn peer_gone(&mut self, channel: u64, why: Code) {
         self.half_arrived(channel);
         self.drop_parts(channel);
@@ -145,7 +146,7 @@ impl State {
         let last = !self.channels.values().any(is_other);
         let mut back = Vec::new();
         for (id, pool) in &mut self.pools {
-            if pool.info.forward {
+            if pool.info.forward || !pool.creator {
                 continue;
             }
             for index in 0..pool.info.buffers {
@@ -153,7 +154,7 @@ impl State {
                 if source {
                     slot.out.clear(channel);
                 }
-                if last && pool.creator && slot.lent == Some(peer) && !slot.owned {
+                if last && slot.lent == Some(peer) && !slot.owned {
                     slot.lent = None;
                     slot.owned = true;
                     slot.let_go = true;

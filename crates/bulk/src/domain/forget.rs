@@ -8,7 +8,7 @@ use crate::{Access, ChannelState, Code};
 
 impl State {
     /// Forgets an end that is over. [`Code::ChannelState`] if it is not; [`Code::PoolInUse`] while copies that went over it are
-    /// out or here, or buffers are owned whose memory would go with it.
+    /// here, or out of a pool that stays, or buffers are owned whose memory would go with it.
     fn forget(&mut self, channel: u64) -> Result<(), Code> {
         let end = self.channels.get(&channel).ok_or(Code::InvalidEndpoint)?;
         if end.is_open() {
@@ -26,7 +26,9 @@ impl State {
             let only = !pool.creator && !others.any(|(_, other)| keeps(other));
             let needed = pool.slots.iter().any(|slot| {
                 let here = slot.owned && !slot.let_go;
-                slot.out.of(channel) + slot.held.of(channel) > 0 || only && here
+                // Copies that are out bind only what can still be used or go back.
+                let bound = !only && slot.out.of(channel) > 0;
+                bound || slot.held.of(channel) > 0 || only && here
             });
             if needed {
                 return Err(Code::PoolInUse);

@@ -254,7 +254,8 @@ impl Model {
     ///
     /// Of a pool that only its creator assigns, whatever the dead domain had is back as soon as the last channel to
     /// it has been drained: it can have given it to nobody else. Of any other pool nobody can know that: what it had
-    /// is stranded, and what it had copies of stays read-only, until the pool ends.
+    /// is stranded, and what it had copies of stays read-only, until the pool ends. Nor of one whose creator is the dead
+    /// one: it assigned it to whom it liked.
     fn peer_gone(&mut self, domain: Domain, channel: ChannelId, direction: Direction) -> Outcome {
         let peer = self.end(channel, direction.other()).map(|end| end.domain);
         let mut told = self.begin_teardown(domain, channel, direction);
@@ -271,7 +272,7 @@ impl Model {
         let mut back = Vec::new();
         for (id, buffer) in &mut self.buffers {
             let pool = &self.pools[&id.pool];
-            if pool.forward {
+            if pool.forward || pool.creator != domain {
                 continue;
             }
             if direction == Direction::Source
@@ -282,7 +283,7 @@ impl Model {
                     buffer.copies.remove(&channel);
                 }
             }
-            if last && pool.creator == domain && buffer.lent.is_some() && buffer.lent == peer {
+            if last && buffer.lent.is_some() && buffer.lent == peer {
                 buffer.lent = None;
                 buffer.place = Place::At(domain);
                 buffer.data = None;

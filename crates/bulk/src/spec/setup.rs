@@ -310,7 +310,8 @@ impl Model {
         }
     }
 
-    /// Possible when nothing that went over it is out or here; what it alone kept of another's pool goes with it.
+    /// Possible when nothing that went over it is here, or out of a pool that stays; what it alone kept of another's pool
+    /// goes with it.
     pub(super) fn forget(&mut self, domain: Domain, channel: ChannelId) -> Result<Outcome, Code> {
         let (direction, end) = self.own(channel, domain)?;
         if end.is_open() {
@@ -329,11 +330,11 @@ impl Model {
             let of_pool = self.buffers.iter().filter(|(b, _)| b.pool == *id);
             let needed = of_pool.into_iter().any(|(_, buffer)| {
                 let copies = buffer.copies.get(&channel).copied().unwrap_or_default();
-                let count = match direction {
-                    Direction::Source => copies.out,
-                    Direction::Sink => copies.held,
+                let bound = match direction {
+                    Direction::Source => copies.out > 0 && !only,
+                    Direction::Sink => copies.held > 0,
                 };
-                count > 0 || only && buffer.place == Place::At(domain)
+                bound || only && buffer.place == Place::At(domain)
             });
             if needed {
                 return Err(Code::PoolInUse);

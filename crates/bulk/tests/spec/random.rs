@@ -1,12 +1,13 @@
 //! Long random runs; a failure shrinks. The seed is printed; `TRANSHIP_SEED` repeats it.
 
 use crate::aim::{aimed, shot};
+use crate::deaths;
 use crate::ops::DOMAINS;
-use crate::setup::{channel, pool};
+use crate::setup::{channel, does, pool};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use tranship_bulk::Trust;
-use tranship_bulk::spec::{BufferId, Model};
+use tranship_bulk::spec::{BufferId, End, Message, Model, Op};
+use tranship_bulk::{Access, Code, Trust};
 use tranship_testkit::Random;
 
 /// Five channels with a circle, two pools on most of them.
@@ -37,6 +38,26 @@ fn cases() -> u32 {
     }
 }
 
+/// Does a living domain count a copy of it as out, hold one, or have one on its way? What the dead had out binds nobody.
+fn is_copied(model: &Model, id: BufferId) -> bool {
+    let Some(buffer) = model.buffers.get(&id) else {
+        return false;
+    };
+    buffer.copies.iter().any(|(channel, copies)| {
+        let [source, sink] = model.channels[channel].ends.each_ref().map(|end| {
+            let end = end.as_ref();
+            end.filter(|end| model.alive[usize::from(end.domain)])
+        });
+        let brings = |message: &Message| match message {
+            Message::Copy(b, _) => *b == id,
+            Message::All(true, pieces, _) => pieces.iter().any(|piece| piece.buffer == id),
+            _ => false,
+        };
+        let arrives = |end: &End| copies.held > 0 || end.queue.iter().any(brings);
+        copies.out > 0 && source.is_some() || sink.is_some_and(arrives)
+    })
+}
+
 proptest! {
     #![proptest_config(config())]
 
@@ -53,19 +74,34 @@ proptest! {
             let op = aimed(&model, &shot);
             let before = model.clone();
             let frozen: Vec<_> = before.buffers.iter()
-                .filter(|(_, b)| b.copies.values().any(|c| c.out > 0))
+                .filter(|(id, _)| is_copied(&before, **id))
                 .map(|(id, b)| (*id, b.data)).collect();
             match model.step(&op) {
                 Err(_) => prop_assert_eq!(&model, &before, "a refused {:?} changed something", op),
                 Ok(_) => model.check().map_err(|e| TestCaseError::fail(format!("after {op:?}: {e}")))?,
             }
-            let still = |id: &BufferId| model.buffers.get(id)
-                .filter(|b| b.copies.values().any(|c| c.out > 0));
-            for (id, data) in frozen {
-                if let Some(now) = still(&id) {
-                    prop_assert_eq!(now.data, data, "{:?} changed while copied by {:?}", id, op);
+            for (id, data) in frozen.into_iter().filter(|(id, _)| is_copied(&model, *id)) {
+                // What came back from the dead is not specified.
+                if let Some(now) = model.buffers[&id].data {
+                    prop_assert_eq!(Some(now), data, "{:?} changed while copied by {:?}", id, op);
                 }
             }
         }
     }
+}
+
+#[test]
+fn where_a_dead_creator_copied_to_nobody_writes() {
+    let mut model = start();
+    for op in deaths::a_creator_that_copied_on_dies() {
+        does(&mut model, op);
+    }
+    let access = [0, 2].map(|domain| model.access(deaths::LENT, domain));
+    assert_eq!(access, [Access::Read; 2]);
+    let writes = Op::Write {
+        domain: 0,
+        buffer: deaths::LENT,
+        data: 9,
+    };
+    assert_eq!(model.step(&writes), Err(Code::BufferState));
 }

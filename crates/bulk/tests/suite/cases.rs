@@ -155,6 +155,7 @@ fn each(backend: &impl Fn() -> Arc<dyn Backend>) {
     terms::constraints(backend);
     terms::refusals(backend);
     terms::forgotten(backend);
+    terms::copied_to_a_dead_creator(backend);
     terms::a_full_channel_changes_nothing(backend);
 }
 

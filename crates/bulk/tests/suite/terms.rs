@@ -62,6 +62,28 @@ pub fn forgotten(backend: &Arc<dyn Backend>) {
     assert_eq!(b.channels(), 0);
 }
 
+/// What was copied to a creator that died stays read-only, as others may have it from there; the end goes with its handle.
+pub fn copied_to_a_dead_creator(backend: &Arc<dyn Backend>) {
+    let p = pair(backend, Trust::Half);
+    let pool = p.assigned(&p.sink, &p.b, 1);
+    let own = pool.alloc().expect("alloc");
+    let _ = p.sink.pass(own, &[]).expect("pass");
+    let (buffer, _) = moved(&p.source);
+    let _ = p.source.copy(&buffer, &[]).expect("copy");
+    p.settle();
+    p.sink.abandon();
+    p.until(|| p.source.state() == ChannelState::Closed);
+    assert_eq!(buffer.state(), BufferState::ReadOnlyOwned);
+    let (a, source) = (p.a, p.source);
+    drop(source);
+    assert_eq!(
+        (a.channels(), buffer.state()),
+        (1, BufferState::ReadOnlyOwned)
+    );
+    drop(buffer);
+    assert_eq!(a.channels(), 0);
+}
+
 pub fn negotiation(backend: &Arc<dyn Backend>) {
     for creator_trust in Trust::ALL {
         for binder_trust in Trust::ALL {
