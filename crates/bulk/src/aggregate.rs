@@ -109,7 +109,8 @@ impl<B: Readable> Aggregate<B> {
 
     /// Shows its bytes in one contiguous range, for reading. Each piece must be whole pages of its buffer
     /// ([`Code::InvalidArgument`]). As long as it is shown none of the buffers can be sent, copied or given back
-    /// ([`Code::BufferState`]); one that is let go is so when the mapping is.
+    /// ([`Code::BufferState`]); one that is let go is so when the mapping is. A pool that was never assigned has no level yet,
+    /// and may get other memory with it: [`Code::PoolNotAssigned`].
     ///
     /// In a `none` pool whose buffers are sealed each by itself, what came from elsewhere and is owned is copied first.
     pub fn map(&self) -> Result<Mapping, Code> {

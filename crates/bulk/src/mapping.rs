@@ -40,6 +40,12 @@ impl Mapping {
                 return Err(Code::BufferInvalid);
             }
         }
+        for (id, index) in buffers {
+            // Its memory becomes another one with its level, if that is `none` and sealed.
+            if !state.slot(*id, *index)?.0.fixed {
+                return Err(Code::PoolNotAssigned);
+            }
+        }
         let mut at = 0;
         for piece in pieces {
             let (id, index) = *buffers

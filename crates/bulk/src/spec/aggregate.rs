@@ -132,6 +132,11 @@ impl Model {
                 return Err(Code::BufferInvalid);
             }
         }
+        // A pool's memory may become another one with its level.
+        let fixed = |buffer: BufferId| self.pools.get(&buffer.pool).is_some_and(|p| p.fixed);
+        if !buffers(&pieces).into_iter().all(fixed) {
+            return Err(Code::PoolNotAssigned);
+        }
         self.mappings.entry(key).or_default().push(pieces);
         Ok(Outcome::Done)
     }

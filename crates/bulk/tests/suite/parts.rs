@@ -133,6 +133,12 @@ pub fn all_or_nothing(backend: &Arc<dyn Backend>, trust: Trust) {
 /// One range over pieces; what is shown there stays.
 pub fn mapped(backend: &Arc<dyn Backend>, trust: Trust) {
     let p = pair(backend, trust);
+    // Without a level a pool may still get other memory.
+    let early = p.a.pool(1, PAGE as u64, false).expect("pool");
+    let mut whole = Aggregate::new();
+    whole.push(filled(&early, 1)).expect("push");
+    assert_eq!(whole.map().expect_err("no level"), Code::PoolNotAssigned);
+    drop(whole);
     let pool = p.assigned(&p.source, &p.a, 2);
     let mut whole = Aggregate::new();
     whole.push(filled(&pool, 1)).expect("push");
