@@ -110,6 +110,8 @@ impl State {
             }
             if end.finished && end.peer_finished {
                 end.state = ChannelState::Closed;
+                // What it said last came after all that was sent to it; and it may forget its end before that is told.
+                end.ends.over(Ok(()), &mut self.due);
                 end.pools.clear();
                 end.tell(RawEvent::Closed);
                 let done = std::mem::take(&mut end.closing);
