@@ -64,9 +64,6 @@ impl Waiters {
     }
 }
 
-/// How long a caller that would wait looks for what comes back before it does anything about it.
-const SOON: Duration = Duration::from_micros(5);
-
 /// How long a caller is ready to wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Patience {
@@ -112,12 +109,6 @@ impl OwnPool {
             });
         }
         self.domain.catch_up();
-        if self.waiters.count() == 0
-            && patience != Patience::None
-            && let Some(buf) = self.take_soon(len, started)
-        {
-            return Ok(buf);
-        }
         if self.waiters.count() == 0
             && let Some(buf) = self.attempt(len, patience.deadline())
         {
@@ -167,21 +158,6 @@ impl OwnPool {
             .iter()
             .for_each(|zone| zone.set_pressure(contended));
         self.waiters.want_memory(&self.table, contended);
-    }
-
-    /// A buffer that a reader on another processor is about to give back: cheaper than to ask the manager for what it has
-    /// not, and to empty all caches, if the pool has all that it may have. Else it is little beside the making of a chunk.
-    fn take_soon(&self, len: usize, started: Instant) -> Option<CbufMut> {
-        while lock(&self.store).runs.present() > 0 {
-            if let Some(buf) = self.take(len) {
-                return Some(buf);
-            }
-            if started.elapsed() >= SOON {
-                break;
-            }
-            std::hint::spin_loop();
-        }
-        None
     }
 
     /// Everything short of waiting.
