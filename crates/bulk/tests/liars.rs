@@ -115,9 +115,13 @@ impl Pair {
     }
 }
 
-/// Memory that is not as it should be.
-fn bad_memory() -> Vec<(&'static str, OwnedFd)> {
-    let fixed = Seals::SHRINK | Seals::GROW | Seals::SEAL;
+/// Memory that is not as it should be at this level, each time for one reason; the last is.
+fn bad_memory(trust: Trust) -> Vec<(&'static str, OwnedFd)> {
+    let one_writer = match trust {
+        Trust::Producer | Trust::None => Seals::FUTURE_WRITE,
+        Trust::Full | Trust::Half => Seals::empty(),
+    };
+    let fixed = Seals::SHRINK | Seals::GROW | Seals::SEAL | one_writer;
     let make = |len: u64, backed: bool, seals: Seals| {
         let fd = memfd::create("liar").expect("memfd");
         match backed {
@@ -130,17 +134,18 @@ fn bad_memory() -> Vec<(&'static str, OwnedFd)> {
     let pages = 2 * PAGE as u64;
     vec![
         ("no seals", make(pages, true, Seals::empty())),
-        (
-            "it may shrink",
-            make(pages, true, Seals::GROW | Seals::SEAL),
-        ),
-        (
-            "more may be sealed",
-            make(pages, true, Seals::SHRINK | Seals::GROW),
-        ),
+        ("it may shrink", make(pages, true, fixed - Seals::SHRINK)),
+        ("more may be sealed", make(pages, true, fixed - Seals::SEAL)),
         ("too short", make(PAGE as u64, true, fixed)),
         ("too long", make(2 * pages, true, fixed)),
         ("nothing behind it", make(pages, false, fixed)),
+        ("what is behind it lies beyond its end", {
+            let fd = make(pages, false, Seals::empty());
+            let beyond = rustix::fs::FallocateFlags::KEEP_SIZE;
+            rustix::fs::fallocate(&fd, beyond, pages, pages).expect("fallocate");
+            memfd::add_seals(&fd, fixed).expect("seals");
+            fd
+        }),
         (
             "not memory",
             std::fs::File::open("/proc/self/status")
@@ -148,13 +153,20 @@ fn bad_memory() -> Vec<(&'static str, OwnedFd)> {
                 .into(),
         ),
         ("sealed for all", make(pages, true, fixed | Seals::WRITE)),
+        (
+            "sealed for others",
+            make(pages, true, fixed ^ Seals::FUTURE_WRITE),
+        ),
+        (GOOD, make(pages, true, fixed)),
     ]
 }
+
+const GOOD: &str = "as it should be";
 
 #[test]
 fn memory_is_checked_before_it_is_believed() {
     for trust in Trust::ALL {
-        for (what, fd) in bad_memory() {
+        for (what, fd) in bad_memory(trust) {
             let fd = Arc::new(fd);
             let shown = Arc::clone(&fd);
             let lie = Arc::new(Mutex::new(move |frame: &mut Frame| {
@@ -166,6 +178,10 @@ fn memory_is_checked_before_it_is_believed() {
             let pool = pair.liar.new_pool(2, PAGE as u64, false).expect("pool");
             let asked = pair.liar.assign(pair.ends.1, pool).expect("assign");
             pair.settle();
+            if what == GOOD {
+                assert_eq!(asked.result(), Some(Ok(())), "{trust:?}");
+                continue;
+            }
             assert_eq!(
                 asked.result(),
                 Some(Err(Code::PoolMap)),

@@ -89,10 +89,13 @@ pub fn verify_as(fd: impl AsFd, len: usize, sealing: Sealing) -> Result<(), Veri
         });
     }
     // Once more: the seals that freeze the size and the execute bits may have come after the first look.
-    check_facts(memfd::facts(fd).map_err(at("fstat"))?, len)
+    check_size(memfd::facts(fd.as_fd()).map_err(at("fstat"))?, len)?;
+    // Memory beyond the end, laid there before the seals, would count for what is missing inside: this discards it.
+    memfd::set_len(fd.as_fd(), len as u64).map_err(at("ftruncate"))?;
+    check_backing(memfd::facts(fd).map_err(at("fstat"))?)
 }
 
-fn check_facts(facts: memfd::Facts, len: usize) -> Result<(), VerifyError> {
+fn check_size(facts: memfd::Facts, len: usize) -> Result<(), VerifyError> {
     if facts.mode & 0o111 != 0 {
         return Err(VerifyError::Executable { mode: facts.mode });
     }
@@ -102,6 +105,10 @@ fn check_facts(facts: memfd::Facts, len: usize) -> Result<(), VerifyError> {
             expected_bytes: len as u64,
         });
     }
+    Ok(())
+}
+
+fn check_backing(facts: memfd::Facts) -> Result<(), VerifyError> {
     let backed_bytes = facts.blocks.saturating_mul(512);
     if backed_bytes < facts.size {
         return Err(VerifyError::Sparse {

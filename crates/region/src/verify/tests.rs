@@ -88,7 +88,7 @@ fn an_execute_bit_is_found() {
     let mut facts = memfd::facts(&fd).expect("facts");
     for bit in [0o100, 0o010, 0o001] {
         facts.mode = bit;
-        let error = check_facts(facts, LEN).expect_err("executable");
+        let error = check_size(facts, LEN).expect_err("executable");
         assert!(matches!(error, VerifyError::Executable { mode } if mode == bit));
     }
 }
@@ -117,6 +117,41 @@ fn missing_memory_is_found() {
                 if backed_bytes == filled as u64 && size_bytes == LEN as u64)
         );
     }
+}
+
+/// Memory beyond the end counts as the file's; only what lies inside is worth anything.
+#[test]
+fn memory_beyond_the_end_does_not_count() {
+    for sealing in [Sealing::OneWriter, Sealing::Shared, Sealing::Nobody] {
+        let len = LEN as u64;
+        let fd = by_hand(GOOD, 0, 0, len, Seals::empty());
+        rustix::fs::fallocate(&fd, FallocateFlags::KEEP_SIZE, len, len).expect("fallocate");
+        memfd::add_seals(&fd, sealing.added()).expect("seals");
+        let facts = memfd::facts(&fd).expect("facts");
+        assert_eq!((facts.size, facts.blocks * 512), (len, len));
+        let error = verify_as(&fd, LEN, sealing).expect_err("sparse");
+        assert!(
+            matches!(error, VerifyError::Sparse { backed_bytes: 0, size_bytes } if size_bytes == len)
+        );
+    }
+}
+
+/// Who shows it so keeps it from being looked at.
+#[test]
+fn a_descriptor_that_is_only_for_reading_is_refused() {
+    let (fd, _map) = make("test", LEN, Opts::default()).expect("make");
+    rustix::fs::fchmod(&fd, Mode::from_bits_truncate(0o400)).expect("chmod");
+    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    let read = rustix::fs::OFlags::RDONLY;
+    let again = rustix::fs::open(path.as_str(), read, Mode::empty()).expect("open");
+    let error = verify(&again, LEN).expect_err("only for reading");
+    assert!(matches!(
+        error,
+        VerifyError::Io {
+            step: "ftruncate",
+            ..
+        }
+    ));
 }
 
 #[test]
