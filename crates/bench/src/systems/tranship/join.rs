@@ -47,6 +47,15 @@ pub fn pool_of(buffers: usize, payload: usize) -> PoolOptions {
         .slots(u32::try_from(buffers).unwrap_or(u32::MAX).max(64))
 }
 
+/// Gives the pool all its memory before anything is measured: a manager that shares a core with a side that spins takes a
+/// millisecond for each chunk.
+pub fn grow(pool: &Pool, case: &Case) -> Result<()> {
+    let all: Result<Vec<_>, _> = (0..case.buffers)
+        .map(|_| pool.alloc(case.payload))
+        .collect();
+    all.map(drop).context("all buffers of the pool")
+}
+
 /// How both ends of a link wait.
 pub fn options(wait: Wait) -> LinkOptions {
     LinkOptions::new().wait(match wait {

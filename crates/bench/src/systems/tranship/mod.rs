@@ -53,6 +53,7 @@ impl Peer for Tranship {
             join::look(&mut receiver)?;
             join::show(&mut sender, &pool)?;
         }
+        join::grow(&pool, case)?;
         Ok(Self {
             sender,
             receiver,
