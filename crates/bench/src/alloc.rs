@@ -14,7 +14,6 @@ use crate::party;
 use crate::plan::{Cell, Outcome};
 use crate::report::Key;
 use crate::stats::{Measured, Samples};
-use crate::systems::allocators::{self, AllocEntry, Preload};
 
 /// Pairs of alloc and free that one sample covers.
 const BATCH: u32 = 64;
@@ -34,6 +33,13 @@ const SIZES: [usize; 9] = [
 /// Set in the child: nanoseconds in a tick, so that it need not find out again.
 const NS_PER_TICK: &str = "TRANSHIP_BENCH_NS_PER_TICK";
 
+/// A library to preload, and how to get it.
+#[derive(Debug, Clone, Copy)]
+pub struct Preload {
+    pub file: &'static str,
+    pub get: &'static str,
+}
+
 /// What can be taken and given back.
 pub trait Allocator: Sized {
     const NAME: &'static str;
@@ -48,14 +54,28 @@ pub trait Allocator: Sized {
     fn free(&mut self, held: Self::Held) -> Result<()>;
 }
 
-pub fn bench(common: &Common, sizes: &[usize]) -> Outcome {
+/// An allocator in the list of all.
+#[derive(Debug, Clone, Copy)]
+pub struct AllocEntry {
+    pub name: &'static str,
+    pub preload: Option<Preload>,
+    pub measure: fn(usize, u64) -> Result<Vec<Measured>>,
+}
+
+/// The list's entry of an allocator.
+pub const fn entry<A: Allocator>() -> AllocEntry {
+    AllocEntry {
+        name: A::NAME,
+        preload: A::PRELOAD,
+        measure: measure::<A>,
+    }
+}
+
+pub fn bench(common: &Common, systems: &[AllocEntry], sizes: &[usize]) -> Outcome {
     let sizes = if sizes.is_empty() { &SIZES[..] } else { sizes };
     let mut outcome = Outcome::default();
     let mut ready = Vec::new();
-    for entry in allocators::all()
-        .into_iter()
-        .filter(|e| common.wants(e.name))
-    {
+    for entry in systems.iter().filter(|e| common.wants(e.name)) {
         if let Some(library) = library(entry.name, entry.preload) {
             ready.push((entry, library));
         }
@@ -151,10 +171,16 @@ pub fn run_child<T: serde::de::DeserializeOwned>(
 }
 
 /// The process's side: measures, and prints what it measured.
-pub fn child(system: &str, bytes: usize, core: usize, sample_ms: u64) -> Result<()> {
+pub fn child(
+    systems: &[AllocEntry],
+    system: &str,
+    bytes: usize,
+    core: usize,
+    sample_ms: u64,
+) -> Result<()> {
     adopt_clock();
     party::pin(core)?;
-    let entry = allocators::all().into_iter().find(|e| e.name == system);
+    let entry = systems.iter().find(|e| e.name == system);
     let entry = entry.with_context(|| format!("no allocator {system}"))?;
     check_preload(entry.preload)?;
     let measured = (entry.measure)(bytes, sample_ms)?;

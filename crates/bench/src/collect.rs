@@ -12,7 +12,6 @@ use crate::party::{self, Member, Party};
 use crate::plan::{Cell, Outcome};
 use crate::report::Key;
 use crate::stats::{Measured, Samples};
-use crate::systems;
 
 const BUFFERS: [usize; 5] = [8, 64, 256, 1024, 4096];
 const RECEIVERS: [usize; 4] = [1, 2, 4, 8];
@@ -70,7 +69,7 @@ pub const fn entry<C: Collect>() -> CollectEntry {
     }
 }
 
-pub fn bench(common: &Common) -> Outcome {
+pub fn bench(common: &Common, systems: &[CollectEntry]) -> Outcome {
     let mut outcome = Outcome::default();
     for receivers in RECEIVERS {
         for buffers in BUFFERS {
@@ -85,13 +84,11 @@ pub fn bench(common: &Common) -> Outcome {
                 receivers: Some(receivers),
                 ..Key::default()
             };
-            let wanted = systems::with_collect()
-                .into_iter()
-                .filter(|e| common.wants(e.name));
+            let wanted = systems.iter().filter(|e| common.wants(e.name));
             let cells = wanted.map(|entry| Cell {
                 system: entry.name,
                 key: key.clone(),
-                measure: Box::new(move |number| once(entry, size, common, number)),
+                measure: Box::new(move |number| once(*entry, size, common, number)),
             });
             outcome.group(common.runs(), cells.collect());
         }

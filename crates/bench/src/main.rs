@@ -7,6 +7,7 @@ mod alloc;
 mod block;
 mod bulk;
 mod case;
+mod cli;
 mod clock;
 mod collect;
 mod demo;
@@ -34,8 +35,9 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Parser;
 
+use cli::{Bench, Cli};
 use machine::Machine;
-use options::{Bench, Cli, Common};
+use options::Common;
 use plan::Outcome;
 use report::Report;
 
@@ -85,14 +87,17 @@ fn run(bench: Bench) -> Result<bool> {
             say("stream", &common, outcome, &["raw", "iceoryx2"])
         }
         Bench::Ops { common } => {
-            let names: Vec<_> = systems::with_ops().iter().map(|e| e.name).collect();
+            let all = systems::with_ops();
+            let names: Vec<_> = all.iter().map(|e| e.name).collect();
             known(&common, &names)?;
-            say("ops", &common, ops::bench(&common), &["raw", "iceoryx2"])
+            let outcome = ops::bench(&common, &all);
+            say("ops", &common, outcome, &["raw", "iceoryx2"])
         }
         Bench::Alloc { common, payload } => {
-            let names: Vec<_> = systems::allocators::all().iter().map(|e| e.name).collect();
+            let all = systems::allocators::all();
+            let names: Vec<_> = all.iter().map(|e| e.name).collect();
             common.check(&names)?;
-            let outcome = alloc::bench(&common, &payload);
+            let outcome = alloc::bench(&common, &all, &payload);
             say("alloc", &common, outcome, &["glibc", report::FASTEST])
         }
         Bench::AllocChild {
@@ -101,7 +106,8 @@ fn run(bench: Bench) -> Result<bool> {
             core,
             sample_ms,
         } => {
-            alloc::child(&system, bytes, core, sample_ms)?;
+            let all = systems::allocators::all();
+            alloc::child(&all, &system, bytes, core, sample_ms)?;
             Ok(true)
         }
         Bench::Zone { common, payload } => {
@@ -148,9 +154,11 @@ fn run(bench: Bench) -> Result<bool> {
             Ok(true)
         }
         Bench::Collect { common } => {
-            let names: Vec<_> = systems::with_collect().iter().map(|e| e.name).collect();
+            let all = systems::with_collect();
+            let names: Vec<_> = all.iter().map(|e| e.name).collect();
             known(&common, &names)?;
-            say("collect", &common, collect::bench(&common), &["iceoryx2"])
+            let outcome = collect::bench(&common, &all);
+            say("collect", &common, outcome, &["iceoryx2"])
         }
         Bench::BulkRtt {
             common,
@@ -279,9 +287,11 @@ fn run(bench: Bench) -> Result<bool> {
             )
         }
         Bench::Demo { common } => {
-            let names: Vec<_> = systems::with_fan().iter().map(|e| e.name).collect();
+            let all = systems::with_fan();
+            let names: Vec<_> = all.iter().map(|e| e.name).collect();
             common.check(&names)?;
-            say("demo", &common, demo::bench(&common), &["pipe", "stream"])
+            let outcome = demo::bench(&common, &all);
+            say("demo", &common, outcome, &["pipe", "stream"])
         }
     }
 }

@@ -10,7 +10,6 @@ use crate::peer::{Peer, Role};
 use crate::plan::{Cell, Outcome};
 use crate::report::Key;
 use crate::stats::{Measured, Samples};
-use crate::systems;
 
 /// Operations of one kind in a row; a sender has at least twice as many buffers.
 pub const BATCH: u32 = 32;
@@ -56,7 +55,7 @@ pub const fn entry<P: Ops>() -> OpsEntry {
     }
 }
 
-pub fn bench(common: &Common) -> Outcome {
+pub fn bench(common: &Common, systems: &[OpsEntry]) -> Outcome {
     let case = Case {
         pattern: Pattern::Stream,
         wait: Wait::Spin,
@@ -73,9 +72,7 @@ pub fn bench(common: &Common) -> Outcome {
         buffers: Some(BUFFERS),
         ..Key::default()
     };
-    let wanted = systems::with_ops()
-        .into_iter()
-        .filter(|e| common.wants(e.name));
+    let wanted = systems.iter().filter(|e| common.wants(e.name));
     let cells = wanted.map(|e| {
         let case = &case;
         let member = move |role: Role| Member {

@@ -5,31 +5,7 @@ use std::ptr::NonNull;
 use anyhow::{Context, Result};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-use crate::alloc::{Allocator, measure};
-use crate::stats::Measured;
-
-/// A library to preload, and how to get it.
-#[derive(Debug, Clone, Copy)]
-pub struct Preload {
-    pub file: &'static str,
-    pub get: &'static str,
-}
-
-/// An allocator in the list of all.
-#[derive(Debug, Clone, Copy)]
-pub struct AllocEntry {
-    pub name: &'static str,
-    pub preload: Option<Preload>,
-    pub measure: fn(usize, u64) -> Result<Vec<Measured>>,
-}
-
-const fn entry<A: Allocator>() -> AllocEntry {
-    AllocEntry {
-        name: A::NAME,
-        preload: A::PRELOAD,
-        measure: measure::<A>,
-    }
-}
+use crate::alloc::{AllocEntry, Allocator, Preload, entry};
 
 pub fn all() -> Vec<AllocEntry> {
     vec![

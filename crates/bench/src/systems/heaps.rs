@@ -8,7 +8,8 @@ use std::sync::Arc;
 use anyhow::Result;
 use tranship_zone::{Arena, Bytes, ItemKeg, ItemOptions, ItemZone};
 
-use super::allocators::{Glibc, Jemalloc, Mimalloc, Ours, Preload, Tcmalloc, Whose};
+use super::allocators::{Glibc, Jemalloc, Mimalloc, Ours, Tcmalloc, Whose};
+use crate::alloc::Preload;
 
 /// A heap of items of one size.
 pub trait Heap: Sync {

@@ -1,0 +1,303 @@
+//! The command line: which benches there are, and what each can vary.
+
+use clap::{Parser, Subcommand};
+
+use crate::block::{self, Access};
+use crate::bulk::{Level, hops};
+use crate::case::Wait;
+use crate::options::Common;
+
+/// Measures tranship and its peers side by side on this machine.
+#[derive(Debug, Parser)]
+#[command(name = "tranship-bench", version)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub bench: Bench,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Bench {
+    /// One message to and fro between two processes.
+    Roundtrip {
+        #[command(flatten)]
+        common: Common,
+        /// How the sides wait [default: spin, then block].
+        #[arg(long, value_enum)]
+        mode: Vec<Wait>,
+        /// Payload sizes, e.g. 64,4K,64K,1M.
+        #[arg(long, value_delimiter = ',', value_parser = size, default_values = ["64", "4K", "64K", "1M"])]
+        payload: Vec<usize>,
+        /// Buffers of each sender.
+        #[arg(long, default_value_t = 256)]
+        buffers: usize,
+    },
+    /// One way between two processes, as fast as it goes, both sides busy-polling.
+    Stream {
+        #[command(flatten)]
+        common: Common,
+        /// How much of the payload is written and read [default: untouched, then touched].
+        #[arg(long, value_parser = ["untouched", "touched"])]
+        mode: Vec<String>,
+        /// Payload sizes, e.g. 64,4K,64K,1M.
+        #[arg(long, value_delimiter = ',', value_parser = size, default_values = ["64", "4K", "64K", "1M"])]
+        payload: Vec<usize>,
+        /// Buffers of each sender; no more than 16 MiB of them when all bytes are touched.
+        #[arg(long, default_value_t = 64)]
+        buffers: usize,
+    },
+    /// Each operation by itself: alloc, send, receive, free.
+    Ops {
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Alloc and free in one thread, against malloc and mmap; memory untouched.
+    Alloc {
+        #[command(flatten)]
+        common: Common,
+        /// Sizes in bytes [default: 64 to 4K, and 1 to 256 pages].
+        #[arg(long, value_delimiter = ',', value_parser = size)]
+        payload: Vec<usize>,
+    },
+    /// Item zones against malloc: one thread, two threads, and items freed on another thread than they came from.
+    Zone {
+        #[command(flatten)]
+        common: Common,
+        /// Sizes in bytes [default: 64, 256, 1K, 4K, 16K, 64K].
+        #[arg(long, value_delimiter = ',', value_parser = size)]
+        payload: Vec<usize>,
+    },
+    /// Whole allocators, preloaded: one thread, two, mixed loads and the memory that they take.
+    Malloc {
+        #[command(flatten)]
+        common: Common,
+        /// Sizes in bytes [default: 64 to 4K, 16K, 64K, 256K, 1M].
+        #[arg(long, value_delimiter = ',', value_parser = size)]
+        payload: Vec<usize>,
+    },
+    /// Resident memory over time around a spike of network buffers, with and without reclamation (one run unless
+    /// told otherwise; 7 s each, of each system).
+    MbumaFig7 {
+        #[command(flatten)]
+        common: Common,
+        /// Packets of the spike.
+        #[arg(long, default_value_t = 65536)]
+        packets: usize,
+        /// Draw a plot into this file.
+        #[arg(long, value_name = "FILE")]
+        svg: Option<std::path::PathBuf>,
+    },
+    /// Alloc with the collection of used buffers, against pool size and number of receivers.
+    Collect {
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Packets allocated and freed against DPDK's, and what packets of real sizes cost.
+    Mbuf {
+        #[command(flatten)]
+        common: Common,
+    },
+    /// One producer, four consumers that read every byte: large frames, each way of moving them.
+    Demo {
+        #[command(flatten)]
+        common: Common,
+    },
+    /// A bulk buffer moved and passed back between two domains, over each backend, against a socket that carries its bytes.
+    BulkRtt {
+        #[command(flatten)]
+        common: Common,
+        /// How the sides wait [default: spin].
+        #[arg(long, value_enum)]
+        wait: Vec<Wait>,
+        /// Whether 8 bytes of the buffer are written and read, or travel as metadata [default: untouched, then touched].
+        #[arg(long, value_parser = ["untouched", "touched"])]
+        mode: Vec<String>,
+        /// Levels of trust [default: all].
+        #[arg(long, value_enum, value_delimiter = ',')]
+        trust: Vec<Level>,
+        /// Buffer sizes, multiples of the page.
+        #[arg(long, value_delimiter = ',', value_parser = pages, default_values = ["4K", "16K", "64K", "256K", "1M", "4M"])]
+        payload: Vec<usize>,
+        /// Draw a plot into this file.
+        #[arg(long, value_name = "FILE")]
+        svg: Option<std::path::PathBuf>,
+    },
+    /// What each level of trust costs: a buffer moved and passed back, all of its bytes written and read, or none.
+    Trust {
+        #[command(flatten)]
+        common: Common,
+        /// Whether all bytes are written and read [default: untouched, then touched].
+        #[arg(long, value_parser = ["untouched", "touched"])]
+        mode: Vec<String>,
+        /// Buffer sizes, multiples of the page.
+        #[arg(long, value_delimiter = ',', value_parser = pages, default_values = ["4K", "8K", "16K", "64K", "256K", "1M", "4M", "16M"])]
+        payload: Vec<usize>,
+        /// Draw a plot into this file.
+        #[arg(long, value_name = "FILE")]
+        svg: Option<std::path::PathBuf>,
+    },
+    /// Bulk buffers one after the other to another domain and back, over each backend.
+    BulkThroughput {
+        #[command(flatten)]
+        common: Common,
+        /// Whether the end of each operation is waited for [default: pipelined].
+        #[arg(long, value_parser = hops::MODES)]
+        mode: Vec<String>,
+        /// Levels of trust [default: all].
+        #[arg(long, value_enum, value_delimiter = ',')]
+        trust: Vec<Level>,
+        /// Buffer sizes, multiples of the page.
+        #[arg(long, value_delimiter = ',', value_parser = pages, default_values = ["4K", "64K", "1M"])]
+        payload: Vec<usize>,
+        /// Buffers that may be out at once.
+        #[arg(long, default_value_t = 64)]
+        buffers: usize,
+        /// Draw a plot into this file.
+        #[arg(long, value_name = "FILE")]
+        svg: Option<std::path::PathBuf>,
+    },
+    /// The block service's NBD exports against nbdkit and qemu-nbd.
+    Block {
+        #[command(flatten)]
+        common: Common,
+        /// With the page cache, or without it [default: both].
+        #[arg(long, value_enum, value_delimiter = ',')]
+        access: Vec<Access>,
+        /// What is asked [default: all].
+        #[arg(long, value_delimiter = ',', value_parser = block::MODES)]
+        mode: Vec<String>,
+        /// Bytes of a request, multiples of the page.
+        #[arg(long, value_delimiter = ',', value_parser = pages, default_values = ["4K", "64K", "1M"])]
+        payload: Vec<usize>,
+        /// Requests under way at a time.
+        #[arg(long, value_delimiter = ',', default_values = ["1", "16"])]
+        depth: Vec<usize>,
+        /// Draw a plot into this file: of the first mode, at the largest depth.
+        #[arg(long, value_name = "FILE")]
+        svg: Option<std::path::PathBuf>,
+    },
+    /// Bulk buffers through a row of domains and back, over shared memory: processor time for each.
+    Hops {
+        #[command(flatten)]
+        common: Common,
+        /// Whether the end of each operation is waited for [default: both].
+        #[arg(long, value_parser = hops::MODES)]
+        mode: Vec<String>,
+        /// Levels of trust [default: all].
+        #[arg(long, value_enum, value_delimiter = ',')]
+        trust: Vec<Level>,
+        /// Domains between the first and the last.
+        #[arg(long, value_delimiter = ',', default_values = ["0", "1", "2"])]
+        hops: Vec<usize>,
+        /// The size of a buffer, a multiple of the page.
+        #[arg(long, value_delimiter = ',', value_parser = pages, default_values = ["4K"])]
+        payload: Vec<usize>,
+        /// Buffers that may be out at once.
+        #[arg(long, default_value_t = 64)]
+        buffers: usize,
+        /// Draw a plot into this file.
+        #[arg(long, value_name = "FILE")]
+        svg: Option<std::path::PathBuf>,
+    },
+    /// iperf3 through a forwarder and against an echo server of mbufs, in network namespaces (as root).
+    Netpath {
+        #[command(flatten)]
+        common: Common,
+    },
+    /// One run of alloc, in a process with the allocator under test.
+    #[command(hide = true)]
+    AllocChild {
+        system: String,
+        bytes: usize,
+        core: usize,
+        sample_ms: u64,
+    },
+    /// One run of malloc, in a process with the allocator under test.
+    #[command(hide = true)]
+    MallocChild {
+        system: String,
+        work: String,
+        bytes: usize,
+        buffers: usize,
+        core: usize,
+        other_core: usize,
+        sample_ms: u64,
+    },
+    /// One run of mbuma-fig7, in a process of its own.
+    #[command(hide = true)]
+    MbumaChild { system: String, packets: usize },
+    /// One run of zone, in a process with the allocator under test.
+    #[command(hide = true)]
+    ZoneChild {
+        system: String,
+        work: String,
+        bytes: usize,
+        core: usize,
+        other_core: usize,
+        sample_ms: u64,
+    },
+}
+
+/// `64`, `4K`, `1M`: bytes, a multiple of 8.
+fn size(text: &str) -> Result<usize, String> {
+    let (digits, unit) = match text.chars().last() {
+        Some('k' | 'K') => (&text[..text.len() - 1], 1 << 10),
+        Some('m' | 'M') => (&text[..text.len() - 1], 1 << 20),
+        _ => (text, 1),
+    };
+    let n: usize = digits.parse().map_err(|_| format!("not a size: {text}"))?;
+    match n.checked_mul(unit) {
+        Some(n) if (8..=1 << 30).contains(&n) && n.is_multiple_of(8) => Ok(n),
+        _ => Err(format!("{text}: a size is a multiple of 8 from 8 to 1024M")),
+    }
+}
+
+/// A [`size`] that is a multiple of the page.
+fn pages(text: &str) -> Result<usize, String> {
+    let page = rustix::param::page_size();
+    match size(text) {
+        Ok(n) if !n.is_multiple_of(page) => Err(format!("{text}: not a multiple of {page} bytes")),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        assert_eq!(size("64"), Ok(64));
+        assert_eq!(size("4K"), Ok(4096));
+        assert_eq!(size("1M"), Ok(1 << 20));
+        for bad in ["", "K", "7", "12x", "2048M", "99999999999999999999"] {
+            assert!(size(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_sound() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+        let cli = Cli::parse_from([
+            "b",
+            "roundtrip",
+            "--cores",
+            "1",
+            "--only",
+            "raw,pipe",
+            "--quick",
+        ]);
+        let Bench::Roundtrip { common, .. } = cli.bench else {
+            panic!("{cli:?}")
+        };
+        assert_eq!((common.cores(), common.runs()), ([1, 1], 3));
+        assert!(common.check(&["raw", "pipe"]).is_ok());
+        assert!(
+            common
+                .check(&["raw"])
+                .unwrap_err()
+                .to_string()
+                .contains("pipe")
+        );
+    }
+}
