@@ -5,45 +5,24 @@ mod wire;
 
 pub(crate) use wire::consume;
 
-use super::input::Input;
-use super::worker::{Finished, Start, Worker};
+use super::plan::{Plan, Reached};
+use super::worker::{Start, Worker};
 use crate::args::{ConsumerRole, Transport};
 use anyhow::{Context, Result, bail};
 use std::fs::File;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// As much as the kernel lets an unprivileged user have.
 const BUFFER: usize = 1 << 20;
 /// Frames that may wait for one consumer.
 const QUEUE: usize = 2;
-
-/// What is common to all ways of moving frames.
-#[derive(Debug)]
-pub(crate) struct Plan<'a> {
-    pub input: &'a Input,
-    pub frame: usize,
-    pub time: Duration,
-    /// The writer's output.
-    pub output: &'a Path,
-}
-
-/// What one way of moving frames reached.
-#[derive(Debug)]
-pub(crate) struct Reached {
-    pub over: Transport,
-    pub seconds: f64,
-    pub consumers: Vec<Finished>,
-    /// CPU time of the producer, microseconds.
-    pub producer_cpu_us: u64,
-}
 
 /// A frame on its way to four consumers.
 struct Frame {

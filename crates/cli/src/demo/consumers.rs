@@ -2,6 +2,7 @@
 
 mod compress;
 mod hash;
+mod intruder;
 mod stats;
 mod writer;
 
@@ -58,7 +59,7 @@ pub(crate) fn make(role: ConsumerRole, total: u64, output: Option<&Path>) -> Res
         ConsumerRole::Hash => Box::new(hash::Hash::new(total)),
         ConsumerRole::Zstd => Box::new(compress::Compress::new()?),
         ConsumerRole::Stats => Box::new(stats::Statistics::new()),
-        ConsumerRole::Intruder => Box::new(crate::demo::passing::Intruder::default()),
+        ConsumerRole::Intruder => Box::new(intruder::Intruder::default()),
         ConsumerRole::Writer => {
             let path = output.context("the writer needs --output")?;
             let file = File::create(path).with_context(|| format!("opening {}", path.display()))?;

@@ -6,18 +6,16 @@
 
 mod consume;
 mod counted;
-mod intruder;
 mod lane;
 mod memory;
 mod trouble;
 
 pub(crate) use consume::{consume, join, may_be_counted};
 pub(crate) use counted::{Counted, counted};
-pub(crate) use intruder::Intruder;
 use memory::Held;
 pub(crate) use trouble::{Trouble, trouble};
 
-use super::baseline::{Plan, Reached};
+use super::plan::{Plan, Reached};
 use super::worker::{Finished, Start, Worker};
 use crate::args::{ConsumerRole, Transport};
 use anyhow::{Context, Result};

@@ -2,9 +2,9 @@
 
 mod passing;
 
-use super::baseline::Reached;
 use super::consumers::Outcome;
 use super::input::Input;
+use super::plan::Reached;
 use super::plot::{self, Curve, Plot};
 use super::table::{Live, mib};
 use crate::args::DemoArgs;

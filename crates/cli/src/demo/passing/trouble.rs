@@ -4,8 +4,8 @@
 use super::lane::Lane;
 use super::{LAST_PATIENCE, Producer};
 use crate::args::{ConsumerRole, Transport};
-use crate::demo::baseline::Reached;
 use crate::demo::consumers::Outcome;
+use crate::demo::plan::Reached;
 use crate::demo::worker::Worker;
 use anyhow::{Context, Result};
 use rustix::process::Signal;
