@@ -89,6 +89,9 @@ pub struct Config {
     /// How often orphaned pools are looked at.
     #[serde(deserialize_with = "duration")]
     pub orphan_interval: Duration,
+    /// How long after its start a manager awaits those who were there before it, until it counts them as gone.
+    #[serde(deserialize_with = "duration")]
+    pub grace: Duration,
     /// Permission bits of the socket file.
     pub socket_mode: Option<u32>,
     /// Limits per uid.
@@ -112,6 +115,7 @@ impl Default for Config {
             forward: Forward::default(),
             idle_exit: None,
             orphan_interval: Duration::from_millis(250),
+            grace: Duration::from_secs(2),
             socket_mode: None,
             limits: Limits::default(),
             connect: Vec::new(),

@@ -45,6 +45,8 @@ pub(super) struct ClaimedAssign {
     pub fd: FdToken,
     pub facts: Facts,
     pub req: Req,
+    /// A sink that was told that it counts.
+    pub open_said: bool,
 }
 
 #[derive(Debug)]
@@ -386,6 +388,7 @@ impl State {
             fd: fd.token,
             facts: fd.facts,
             req,
+            open_said: false,
         };
         self.claims.assigns.insert(key, claimed);
         self.settle(&Claimed::Assign(channel, pool));

@@ -95,6 +95,7 @@ impl State {
         let mut written = Vec::new();
         for (pool, p) in &mut self.pools {
             p.forwarders.remove(&id);
+            p.named.remove(&id);
             if p.writer == id && !p.orphan {
                 written.push(*pool);
             }

@@ -1,7 +1,7 @@
 //! Taking up what was claimed once all sides of it are there.
 
 use super::claims::EndKey;
-use super::model::{Channel, Opening, Queue, Reader, Stage};
+use super::model::{Brought, Channel, Opening, Queue, Reader, Stage};
 use super::types::{FdToken, Then};
 use super::{State, format, refusal};
 use std::collections::BTreeSet;
@@ -264,7 +264,30 @@ impl State {
         }
     }
 
+    /// A sink that was not told before the last manager ended may take from a queue that is on its writer's roster all the
+    /// same, with the very counters that the sink has. Its source may never be back to claim the other side, and until the
+    /// sink has taken what it had sent, nothing of that is reused.
+    fn open_brought(&mut self, channel: ChannelId, pool: PoolId) {
+        let key = (channel, pool, false);
+        let Some(a) = self.claims.assigns.get(&key).filter(|a| !a.open_said) else {
+            return;
+        };
+        let Some(p) = self.pools.get(&pool).filter(|_| self.ready_pool(pool)) else {
+            return;
+        };
+        let (sink, inode) = (a.domain, a.facts.inode);
+        let proved = sink == p.writer || p.readers.get(&sink).is_some_and(|r| r.proved);
+        if !proved || p.brought.get(&channel) != Some(&Brought { sink, inode }) {
+            return;
+        }
+        if let Some(a) = self.claims.assigns.get_mut(&key) {
+            a.open_said = true;
+        }
+        self.tell(sink, Event::PoolOpen { channel, pool }, &[]);
+    }
+
     fn settle_assign(&mut self, channel: ChannelId, pool: PoolId) {
+        self.open_brought(channel, pool);
         let (from, to) = ((channel, pool, true), (channel, pool, false));
         let (Some(a), Some(b)) = (self.claims.assigns.get(&from), self.claims.assigns.get(&to))
         else {

@@ -6,14 +6,12 @@ use super::{State, format};
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 use std::time::Duration;
-use tranship_proto::{DomainId, Event, PoolId};
+use tranship_proto::{ChannelId, DomainId, Event, PoolId};
 
 /// Words that are read for one tick: 4 MiB, about 1 ms.
 const WORDS: u32 = 1 << 20;
 /// Between two pieces of a pass.
 const PAUSE: Duration = Duration::from_millis(10);
-/// After its start a manager gives a pool's writer this long to come back before it calls the pool dead.
-const GRACE: Duration = Duration::from_secs(2);
 /// Of a slot table's entry.
 const TABLE_WORDS: usize = 8;
 
@@ -49,7 +47,10 @@ impl State {
         if self.pools.values().any(|p| p.orphan) {
             return Some(next);
         }
-        self.unclaimed().next().is_some().then(|| next.max(GRACE))
+        self.unclaimed()
+            .next()
+            .is_some()
+            .then(|| next.max(self.config.grace))
     }
 
     /// Pools that are read, and that nobody claims to write.
@@ -68,7 +69,7 @@ impl State {
         if self.sweep.rest.is_empty() {
             self.sweep.begun = self.now;
             let mut pools: BTreeSet<PoolId> = BTreeSet::new();
-            if self.now >= GRACE {
+            if self.now >= self.config.grace {
                 pools.extend(self.unclaimed());
             }
             pools.extend(self.pools.iter().filter(|(_, p)| p.orphan).map(|(k, _)| *k));
@@ -104,9 +105,13 @@ impl State {
         self.sweep.last = self.now;
         while let Some(id) = self.sweep.rest.front().copied() {
             let orphan = self.pools.get(&id).filter(|p| p.orphan);
+            // Nobody else was ever shown it, or all of them are gone.
             let silent = |p: &super::Pool| {
-                // Nobody else was ever shown it, or all of them are gone.
-                p.chunks.is_empty() || (p.readers.is_empty() && p.queues.is_empty())
+                p.chunks.is_empty()
+                    || (p.readers.is_empty()
+                        && p.queues.is_empty()
+                        && !self.claims.names_pool(id)
+                        && !self.is_awaited(id))
             };
             if orphan.is_some_and(silent) {
                 self.sweep_next_pool();
@@ -171,10 +176,18 @@ impl State {
         self.sweep_piece();
     }
 
-    /// The counters of a pool whose writer has died, with those that were claimed and not taken up before it did. `None` while a
-    /// queue is there of which only one side came back: its source may still be on its way, with buffers in hand.
+    /// The counters of a pool whose writer has died, with those that were claimed and not taken up before it did. `None` while
+    /// they may not be all: what is said to be dead has to be so for each of its readers that is told.
+    ///
+    /// Something can still come to a reader by a queue only, and who has claimed all that it has has claimed its queues: of
+    /// the last one on any way to it the source is back too, or it counts as alive (`claimed`), and so on along that way. So
+    /// nobody who has not come yet matters, only who is in the midst of its claims. Readers that the writer named are
+    /// awaited for a while all the same, so that what they map stays inside the total.
     fn orphan_counters(&self, id: PoolId) -> Option<Counters> {
         let p = self.pools.get(&id).filter(|p| p.orphan)?;
+        if self.is_awaited(id) {
+            return None;
+        }
         let settled = p.queues.values().map(|q| (q.sent, q.rcvd));
         let (refs, queues) = self.claimed(id, p.slots)?;
         Some(Counters {
@@ -190,7 +203,31 @@ impl State {
         })
     }
 
-    /// References and queues of a pool that were claimed and are not taken up, if each can be read.
+    /// Whether somebody who claims to read a pool has still something to claim, or a reader whom its writer named may be
+    /// on its way.
+    fn is_awaited(&self, id: PoolId) -> bool {
+        let named = |d: &DomainId| self.pools.get(&id).is_some_and(|p| p.named.contains_key(d));
+        let claims = |d: &DomainId| self.claims.readers.contains_key(&(id, *d));
+        let claiming = |d: &super::Domain| d.claiming.as_ref().is_some_and(|c| !c.same);
+        let busy = |(id, d): (&DomainId, &super::Domain)| claiming(d) && (named(id) || claims(id));
+        let late = |p: &super::Pool| {
+            let here = |d: &DomainId| p.readers.contains_key(d) || claims(d);
+            self.now < self.config.grace && !p.named.keys().all(here)
+        };
+        self.domains.iter().any(busy) || self.pools.get(&id).is_some_and(late)
+    }
+
+    /// Whether the other end of a channel is back, has claimed all that it has, and lives: what it has not claimed of it, it has
+    /// not. Only of channels that were taken up: an id alone can be stolen.
+    fn other_end_is_back(&self, channel: ChannelId, is_source: bool) -> bool {
+        let c = self.channels.get(&channel).filter(|c| !c.source_gone);
+        let other = c.map(|c| if is_source { c.sink } else { c.source });
+        let other = other.and_then(|d| self.domains.get(&d));
+        other.is_some_and(|d| d.claiming.is_none())
+    }
+
+    /// References and queues of a pool that were claimed and are not taken up, if each can be read. A queue of which one side is
+    /// missing cannot, unless its other end has it not: a source that was not told that it may send has sent nothing.
     #[allow(clippy::type_complexity)]
     fn claimed(&self, id: PoolId, slots: u32) -> Option<(Vec<FdToken>, Vec<(FdToken, FdToken)>)> {
         let of = (id, DomainId(0))..=(id, DomainId(u32::MAX));
@@ -205,7 +242,12 @@ impl State {
         };
         let mut queues = Vec::new();
         for ((channel, _, is_source), a) in self.claims.assigns.iter().filter(|(k, _)| k.1 == id) {
-            let other = self.claims.assigns.get(&(*channel, id, !is_source))?;
+            let Some(other) = self.claims.assigns.get(&(*channel, id, !is_source)) else {
+                if self.other_end_is_back(*channel, *is_source) {
+                    continue;
+                }
+                return None;
+            };
             if *is_source {
                 queues.push((right(a, format::SENT)?, right(other, format::RCVD)?));
             }
@@ -213,13 +255,9 @@ impl State {
         Some((readers.iter().map(|r| r.refs).collect(), queues))
     }
 
-    /// The counters of a pool that nobody claims to write, if all that could show something alive are there: a queue of
-    /// which only one side came back counts as alive, and so does all while a domain is still claiming.
+    /// The counters of a pool that nobody claims to write, if all that could show something alive are there (as above).
     fn claimed_counters(&self, id: PoolId) -> Option<Counters> {
-        if self.now < GRACE
-            || self.pools.contains_key(&id)
-            || self.domains.values().any(|d| d.claiming.is_some())
-        {
+        if self.now < self.config.grace || self.pools.contains_key(&id) || self.is_awaited(id) {
             return None;
         }
         let of = (id, DomainId(0))..=(id, DomainId(u32::MAX));

@@ -1,5 +1,8 @@
 //! A client of the manager's protocol, written from `docs/protocol.md`, over a real socket.
-#![allow(dead_code)] // each test file uses a part of it
+#![allow(dead_code, unused_imports)] // each test file uses a part of it
+
+pub mod claim;
+pub use claim::*;
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,7 +12,7 @@ use tranship_proto::{
     ChannelId, DomainId, Event, PROTOCOL_VERSION, PoolId, RefusalCode, Req, Request, Role, decode,
     encode,
 };
-use tranship_region::layout::{BoardRo, CountsRw, LinkHalfRw, RefsRw, Side, TableRw, Way};
+use tranship_region::layout::{BoardRo, CountsRw, LinkHalfRw, RefsRw, Side, TableRw};
 use tranship_region::{Opts, RwMapping, make};
 use tranship_sys::socket;
 
@@ -19,7 +22,7 @@ pub const SLOTS: u32 = 64;
 /// Ends the test process if a test hangs.
 pub fn watchdog() {
     std::thread::spawn(|| {
-        std::thread::sleep(Duration::from_secs(120));
+        std::thread::sleep(Duration::from_secs(600));
         eprintln!("watchdog: a test hangs");
         std::process::abort();
     });
@@ -300,14 +303,28 @@ pub struct Assigned {
     pub refs: Option<(OwnedFd, RefsRw)>,
 }
 
+/// Both sides' counters of an assignment that is still to be made.
+pub struct Counts {
+    pub sent: (OwnedFd, CountsRw),
+    pub rcvd: (OwnedFd, CountsRw),
+}
+
+impl Counts {
+    pub fn new() -> Counts {
+        Counts {
+            sent: CountsRw::create(tranship_region::layout::Way::Sent, SLOTS).expect("sent"),
+            rcvd: CountsRw::create(tranship_region::layout::Way::Rcvd, SLOTS).expect("rcvd"),
+        }
+    }
+}
+
 pub fn assign(
     source: &mut Client,
     sink: &mut Client,
     channel: ChannelId,
     pool: PoolId,
 ) -> Assigned {
-    let sent = CountsRw::create(Way::Sent, SLOTS).expect("sent");
-    let rcvd = CountsRw::create(Way::Rcvd, SLOTS).expect("rcvd");
+    let Counts { sent, rcvd } = Counts::new();
     let req = source.req();
     source.send(&Request::Assign { req, channel, pool }, &[sent.0.as_fd()]);
     let (known, _) = sink.wait(|e| match e {

@@ -1,0 +1,7 @@
+//! What clients claim after their connection or their manager ended, over a real socket.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod next;
+mod orphans;
+mod same;

@@ -1,0 +1,246 @@
+//! What was there before a manager is claimed from it by all who have a side of it.
+
+use crate::common::*;
+use std::os::fd::AsFd;
+use tranship_manager::{Config, Forward};
+use tranship_proto::{ChannelClaim, Event, RefusalCode, Request, Role};
+use tranship_region::layout::{LinkHalfRw, RefsRw, Side};
+
+fn config() -> Config {
+    Config {
+        total: Some(8 * CHUNK),
+        forward: Forward::Readers,
+        ..Config::default()
+    }
+}
+
+fn joined(e: &Event) -> bool {
+    matches!(e, Event::QueueJoined { .. })
+}
+
+#[test]
+fn what_was_shown_is_claimed_from_a_new_manager() {
+    let mut house = House::new(config());
+    let (mut a, mut b) = (house.join("a"), house.join("b"));
+    let mut pool = a.create_pool(4);
+    a.grant(pool.id, 2).unwrap();
+    a.show_chunk(&mut pool, 0, 7);
+    let way = Way::new(&mut a, &mut b, "n", pool.id);
+    let instance = a.instance;
+    house.restart();
+    (b, a) = (house.back(&b), house.back(&a));
+    assert!(a.instance != instance);
+    // The reader first: it claims chunk 7, and one that its writer will not know.
+    b.claim_reader(&pool, &way, &[(0, 7), (1, 3)]);
+    b.claim_end(&way);
+    b.claim_assign(&way, pool.id);
+    b.claim_done();
+    a.claim_pool(&pool);
+    a.claim_roster(&pool, &[&way], &[&way]);
+    a.claim_end(&way);
+    a.claim_assign(&way, pool.id);
+    a.claim_done();
+    let ((epoch, new_reader), _) = a.wait(|e| match e {
+        Event::QueueJoined {
+            epoch, new_reader, ..
+        } => Some((*epoch, *new_reader)),
+        _ => None,
+    });
+    assert_eq!((epoch, new_reader), (2, true));
+    assert_eq!(a.sums(), (CHUNK, CHUNK));
+    let (index, serial) = (1, 3);
+    b.wait(|e| match e {
+        Event::ChunkGone {
+            index: i,
+            serial: s,
+            ..
+        } => ((*i, *s) == (index, serial)).then_some(()),
+        _ => None,
+    });
+    // New things work again, and new ids are new.
+    let other = a.create_pool(2);
+    assert_ne!(other.id, pool.id);
+    let next = open_channel(&mut a, &mut b, "n");
+    assert_ne!(next.id, way.chan.id);
+    assign(&mut a, &mut b, next.id, pool.id);
+}
+
+/// A new manager has less to give than there is already: what is there is taken up, and nothing more is granted.
+#[test]
+fn chunks_that_are_there_are_taken_up_beyond_the_total() {
+    let mut house = House::new(config());
+    let mut writer = house.join("writer");
+    let mut pool = writer.create_pool(4);
+    writer.grant(pool.id, 3).unwrap();
+    for index in 0..3 {
+        writer.show_chunk(&mut pool, index, index + 1);
+    }
+    house.restart_with(Config {
+        total: Some(2 * CHUNK),
+        ..config()
+    });
+    writer = house.back(&writer);
+    writer.claim_pool(&pool);
+    writer.claim_done();
+    for serial in 1..=3 {
+        writer.wait(|e| {
+            assert!(!matches!(e, Event::Refused { .. }), "{e:?}");
+            matches!(e, Event::ChunkReady { serial: s, .. } if *s == serial).then_some(())
+        });
+    }
+    assert!(writer.grant(pool.id, 1).is_err());
+}
+
+#[test]
+fn a_stolen_id_is_no_use_without_the_memory() {
+    let mut house = House::new(config());
+    let (mut a, mut b) = (house.join("a"), house.join("b"));
+    let mut pool = a.create_pool(4);
+    a.grant(pool.id, 1).unwrap();
+    a.show_chunk(&mut pool, 0, 7);
+    let way = Way::new(&mut a, &mut b, "n", pool.id);
+    house.restart();
+    // The owner is back; the thief was quicker than the reader, and makes everything that it can make.
+    let (mut a, mut thief) = (house.back(&a), house.back(&b));
+    a.claim_pool(&pool);
+    a.claim_end(&way);
+    a.claim_done();
+    // Its own half under the channel's name: not what the source has mapped, however well it guesses the source's.
+    let (half, _) = LinkHalfRw::create(Side::Sink, 16).unwrap();
+    let req = thief.req();
+    let claim = ChannelClaim {
+        channel: way.chan.id,
+        role: Role::Sink,
+        peer: a.domain,
+        lines: 16,
+        peer_inode: inode(&way.chan.source_half.0),
+    };
+    thief.send(&Request::ClaimChannel { req, claim }, &[half.as_fd()]);
+    assert_eq!(thief.refused(req), RefusalCode::Claim);
+    // Counters of a reader that the writer has never named: not taken up, so no chunk is ever shown.
+    let (refs, _) = RefsRw::create(SLOTS).unwrap();
+    let req = thief.req();
+    let reader = Request::ClaimReader {
+        req,
+        pool: pool.id,
+        slots: SLOTS,
+        table: inode(&pool.table_fd),
+        mapped: vec![(0, 7)],
+    };
+    thief.send(&reader, &[refs.as_fd()]);
+    thief.claim_done();
+    let req = thief.req();
+    thief.send(&Request::Resync { req, pool: pool.id }, &[]);
+    assert_eq!(thief.refused(req), RefusalCode::NotYours);
+}
+
+/// A writer's roster changes only once it has said everything that is on it.
+#[test]
+fn nobody_joins_a_pool_that_its_writer_still_claims() {
+    let mut house = House::new(config());
+    let (mut writer, mut reader) = (house.join("writer"), house.join("reader"));
+    let pool = writer.create_pool(1);
+    let way = Way::new(&mut writer, &mut reader, "n", pool.id);
+    let other = open_channel(&mut writer, &mut reader, "other");
+    house.restart();
+    (writer, reader) = (house.back(&writer), house.back(&reader));
+    writer.claim_pool(&pool);
+    writer.claim_roster(&pool, &[&way], &[&way]);
+    writer.claim_end(&way);
+    writer.claim_assign(&way, pool.id);
+    writer.sync();
+    reader.claim_reader(&pool, &way, &[]);
+    reader.claim_end(&way);
+    reader.claim_assign(&way, pool.id);
+    reader.claim_done();
+    assert!(!writer.has_heard(joined));
+    writer.claim_done();
+    assert!(writer.has_heard(joined));
+    drop(other);
+}
+
+/// The sink closed, and the manager that heard it did not live to tell the writer.
+#[test]
+fn a_queue_that_its_sink_has_not_leaves_the_roster() {
+    let mut house = House::new(config());
+    let (mut writer, mut reader) = (house.join("writer"), house.join("reader"));
+    let pool = writer.create_pool(1);
+    let way = Way::new(&mut writer, &mut reader, "n", pool.id);
+    house.restart();
+    (writer, reader) = (house.back(&writer), house.back(&reader));
+    writer.claim_pool(&pool);
+    writer.claim_roster(&pool, &[&way], &[&way]);
+    writer.claim_end(&way);
+    writer.claim_done();
+    reader.claim_reader(&pool, &way, &[]);
+    reader.claim_done();
+    let channel = way.chan.id;
+    writer
+        .wait(|e| matches!(e, Event::QueueLeft { channel: c, .. } if *c == channel).then_some(()));
+}
+
+/// The same of a reader that is offered the pool anew before its claim of it is heard: it shows the counters of the roster.
+#[test]
+fn a_reader_is_proved_by_its_answer_to_an_offer_too() {
+    let mut house = House::new(config());
+    let (mut writer, mut reader) = (house.join("writer"), house.join("reader"));
+    let pool = writer.create_pool(1);
+    let way = Way::new(&mut writer, &mut reader, "n", pool.id);
+    house.restart();
+    (writer, reader) = (house.back(&writer), house.back(&reader));
+    writer.claim_pool(&pool);
+    writer.claim_roster(&pool, &[&way], &[&way]);
+    writer.claim_done();
+    reader.claim_done();
+    let next = open_channel(&mut writer, &mut reader, "next");
+    let sent = Counts::new();
+    let req = writer.req();
+    let assign = Request::Assign {
+        req,
+        channel: next.id,
+        pool: pool.id,
+    };
+    writer.send(&assign, &[sent.sent.0.as_fd()]);
+    reader.wait(|e| matches!(e, Event::PoolOffer { .. }).then_some(()));
+    let accept = Request::AcceptPool {
+        channel: next.id,
+        pool: pool.id,
+        with_refs: true,
+    };
+    reader.send(&accept, &[sent.rcvd.0.as_fd(), way.refs().0.as_fd()]);
+    let channel = way.chan.id;
+    writer
+        .wait(|e| matches!(e, Event::QueueLeft { channel: c, .. } if *c == channel).then_some(()));
+}
+
+/// The source was told that it may send, the sink not yet that it may take, when the manager ended; and then the source.
+#[test]
+fn a_sink_takes_what_a_dead_source_had_sent() {
+    for stranger in [false, true] {
+        let mut house = House::new(config());
+        let mut writer = house.join("writer");
+        let (mut middle, mut last) = (house.join("middle"), house.join("last"));
+        let pool = writer.create_pool(1);
+        let first = Way::new(&mut writer, &mut middle, "first", pool.id);
+        let second = Way::new(&mut middle, &mut last, "second", pool.id);
+        house.restart();
+        (writer, last) = (house.back(&writer), house.back(&last));
+        last.claim_reader(&pool, &second, &[]);
+        last.claim_end(&second);
+        last.claim_assign(&second, pool.id);
+        last.claim_done();
+        writer.claim_pool(&pool);
+        // Not if the writer has other counters on its roster than the sink shows.
+        let queue = if stranger { &first } else { &second };
+        writer.claim_roster(&pool, &[&first, &second], &[queue]);
+        writer.claim_done();
+        let open = |e: &Event| matches!(e, Event::PoolOpen { .. });
+        assert_eq!(last.has_heard(open), !stranger);
+        // It takes all, and leaves.
+        let channel = second.chan.id;
+        last.send(&Request::CloseChannel { channel }, &[]);
+        last.sync();
+        let left = |e: &Event| matches!(e, Event::QueueLeft { .. });
+        assert_eq!(writer.has_heard(left), !stranger);
+    }
+}

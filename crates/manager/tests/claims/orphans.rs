@@ -1,0 +1,240 @@
+//! Pools whose writers end before all of their readers are back at a new manager.
+
+use crate::common::*;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tranship_manager::{Config, Forward};
+use tranship_proto::{Event, PoolId, Request};
+
+/// For ever, as far as a test goes.
+const LONG: Duration = Duration::from_secs(1 << 30);
+
+fn house(grace: Duration) -> House {
+    House::new(Config {
+        grace,
+        forward: Forward::Readers,
+        orphan_interval: Duration::from_millis(1),
+        ..Config::default()
+    })
+}
+
+/// A pool of one chunk with a reader, and perhaps one to whom that one passes on; their manager has ended.
+struct Left {
+    house: House,
+    writer: Client,
+    reader: Client,
+    pool: Pool,
+    way: Way,
+}
+
+fn left(grace: Duration) -> Left {
+    let mut house = house(grace);
+    let (mut writer, mut reader) = (house.join("writer"), house.join("reader"));
+    let mut pool = writer.create_pool(1);
+    writer.grant(pool.id, 1).unwrap();
+    writer.show_chunk(&mut pool, 0, 1);
+    let way = Way::new(&mut writer, &mut reader, "way", pool.id);
+    house.restart();
+    Left {
+        house,
+        writer,
+        reader,
+        pool,
+        way,
+    }
+}
+
+impl Left {
+    /// The writer claims all that it has, and ends.
+    fn writer_comes_and_goes(&self) {
+        let mut writer = self.house.back(&self.writer);
+        writer.claim_pool(&self.pool);
+        writer.claim_roster(&self.pool, &[&self.way], &[&self.way]);
+        writer.claim_done();
+        writer.goes();
+    }
+
+    fn reader_holds(&self, buffers: u32) {
+        let refs = &self.way.refs().1;
+        refs.get(3).unwrap().store(buffers, Ordering::Release);
+    }
+
+    fn reader_claims(&self, reader: &mut Client) {
+        reader.claim_reader(&self.pool, &self.way, &[(0, 1)]);
+    }
+}
+
+/// Passes over all orphans take place: each of these pools is given back by one.
+fn passes(house: &House) {
+    for _ in 0..3 {
+        let (mut writer, mut reader) = (house.join("w"), house.join("r"));
+        let mut pool = writer.create_pool(1);
+        writer.grant(pool.id, 1).unwrap();
+        writer.show_chunk(&mut pool, 0, 1);
+        let way = Way::new(&mut writer, &mut reader, "marker", pool.id);
+        way.refs().1.get(0).unwrap().store(1, Ordering::Release);
+        writer.goes();
+        reader.sync();
+        way.refs().1.get(0).unwrap().store(0, Ordering::Release);
+        gone(&mut reader, pool.id);
+        reader.goes();
+    }
+}
+
+fn gone(reader: &mut Client, pool: PoolId) {
+    reader.wait(|e| matches!(e, Event::PoolGone { pool: p } if *p == pool).then_some(()));
+}
+
+/// Memory comes back to the total.
+fn until_free(house: &House) {
+    let mut guest = house.join("guest");
+    while guest.sums() != (0, 0) {
+        std::thread::yield_now();
+    }
+}
+
+/// What claimed counters hold counts, though their claim was never taken up.
+#[test]
+fn a_claimed_reference_keeps_a_dead_writer_s_memory() {
+    let left = left(Duration::ZERO);
+    let mut reader = left.house.back(&left.reader);
+    left.reader_holds(1);
+    left.reader_claims(&mut reader);
+    reader.sync();
+    left.writer_comes_and_goes();
+    reader.claim_done();
+    passes(&left.house);
+    assert_eq!(reader.sums().0, CHUNK);
+    left.reader_holds(0);
+    gone(&mut reader, left.pool.id);
+    until_free(&left.house);
+}
+
+/// What is on its way to a reader by a queue whose source may still come back counts.
+#[test]
+fn a_queue_with_one_side_counts_as_alive() {
+    let left = left(Duration::ZERO);
+    let mut reader = left.house.back(&left.reader);
+    left.reader_claims(&mut reader);
+    reader.claim_end(&left.way);
+    reader.claim_assign(&left.way, left.pool.id);
+    reader.sync();
+    left.writer_comes_and_goes();
+    reader.claim_done();
+    passes(&left.house);
+    assert_eq!(reader.sums().0, CHUNK);
+    let channel = left.way.chan.id;
+    reader.send(&Request::CloseChannel { channel }, &[]);
+    gone(&mut reader, left.pool.id);
+    until_free(&left.house);
+}
+
+/// Of what it will claim next something may be alive.
+#[test]
+fn a_reader_in_the_midst_of_its_claims_is_awaited() {
+    let left = left(Duration::ZERO);
+    let mut reader = left.house.back(&left.reader);
+    left.reader_claims(&mut reader);
+    reader.sync();
+    left.writer_comes_and_goes();
+    passes(&left.house);
+    assert_eq!(reader.sums().0, CHUNK);
+    reader.claim_done();
+    gone(&mut reader, left.pool.id);
+    until_free(&left.house);
+}
+
+/// What it maps stays in the total, as far as may be known.
+#[test]
+fn a_reader_that_the_writer_named_is_awaited() {
+    let left = left(LONG);
+    left.writer_comes_and_goes();
+    passes(&left.house);
+    let mut reader = left.house.back(&left.reader);
+    assert_eq!(reader.sums().0, CHUNK);
+    left.reader_claims(&mut reader);
+    reader.claim_done();
+    until_free(&left.house);
+}
+
+/// But not for ever.
+#[test]
+fn a_reader_that_does_not_come_back_holds_nothing() {
+    let left = left(Duration::ZERO);
+    left.writer_comes_and_goes();
+    until_free(&left.house);
+}
+
+/// Nor one that has come and ended.
+#[test]
+fn a_reader_that_has_ended_is_not_awaited() {
+    let left = left(LONG);
+    let mut reader = left.house.back(&left.reader);
+    left.reader_claims(&mut reader);
+    reader.claim_done();
+    let mut writer = left.house.back(&left.writer);
+    writer.claim_pool(&left.pool);
+    writer.claim_roster(&left.pool, &[&left.way], &[]);
+    writer.claim_done();
+    reader.goes();
+    writer.goes();
+    until_free(&left.house);
+}
+
+/// The writer ended while no manager was there: its readers give up what it had.
+#[test]
+fn a_pool_that_nobody_claims_to_write_is_given_up() {
+    let left = left(Duration::ZERO);
+    let mut reader = left.house.back(&left.reader);
+    left.reader_holds(1);
+    left.reader_claims(&mut reader);
+    passes(&left.house);
+    left.reader_holds(0);
+    passes(&left.house);
+    let told = |e: &Event| matches!(e, Event::PoolGone { .. });
+    // It may have something to claim yet.
+    assert!(!reader.has_heard(told));
+    reader.claim_done();
+    gone(&mut reader, left.pool.id);
+}
+
+/// A source that goes on was never told that it may send from a pool, and its sink has made its counters for it.
+#[test]
+fn a_queue_that_never_opened_keeps_nothing() {
+    let mut house = house(Duration::ZERO);
+    let mut writer = house.join("writer");
+    let (mut middle, mut last) = (house.join("middle"), house.join("last"));
+    let mut pool = writer.create_pool(1);
+    writer.grant(pool.id, 1).unwrap();
+    writer.show_chunk(&mut pool, 0, 1);
+    let first = Way::new(&mut writer, &mut middle, "first", pool.id);
+    let second = Way::new(&mut middle, &mut last, "second", pool.id);
+    house.restart();
+    let mut writer = house.back(&writer);
+    (middle, last) = (house.back(&middle), house.back(&last));
+    middle.claim_reader(&pool, &first, &[(0, 1)]);
+    middle.claim_end(&second);
+    middle.sync();
+    last.claim_reader(&pool, &second, &[(0, 1)]);
+    last.claim_end(&second);
+    last.claim_assign(&second, pool.id);
+    last.claim_done();
+    writer.claim_pool(&pool);
+    writer.claim_roster(&pool, &[&first, &second], &[&first]);
+    writer.claim_done();
+    writer.goes();
+    // Until it is known that the source has not sent anything.
+    passes(&house);
+    assert_eq!(last.sums().0, CHUNK);
+    middle.claim_done();
+    gone(&mut last, pool.id);
+    let (index, serial) = (0, 1);
+    let unmapped = Request::Unmapped {
+        pool: pool.id,
+        index,
+        serial,
+    };
+    last.send(&unmapped, &[]);
+    gone(&mut middle, pool.id);
+    until_free(&house);
+}

@@ -1,0 +1,158 @@
+//! A domain that comes back to the manager that it left, and claims what is known, or otherwise than it is known.
+
+use crate::common::*;
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
+use tranship_manager::Config;
+use tranship_proto::{Event, Request};
+use tranship_region::{Opts, make};
+
+/// The writer gave a chunk back and put a new one in its place, and its connection broke before the manager read of it.
+#[test]
+fn a_younger_chunk_takes_an_older_one_s_place() {
+    let house = House::new(Config::default());
+    let (mut writer, mut reader) = (house.join("writer"), house.join("reader"));
+    let mut pool = writer.create_pool(4);
+    writer.grant(pool.id, 1).unwrap();
+    writer.show_chunk(&mut pool, 0, 7);
+    let _way = Way::new(&mut writer, &mut reader, "n", pool.id);
+    reader.wait(|e| matches!(e, Event::ChunkAdded { serial: 7, .. }).then_some(()));
+    pool.chunks.clear();
+
+    let mut writer = house.back(&writer);
+    writer.claim_pool(&pool);
+    let bytes = usize::try_from(CHUNK).expect("small");
+    let (young, _map) = make("chunk", bytes, Opts::default()).expect("a chunk");
+    writer.claim_chunk(pool.id, 0, 8, &young);
+    let ready = |e: &Event| matches!(e, Event::ChunkReady { serial: 8, .. }).then_some(());
+    let old = writer.claim_chunk(pool.id, 0, 7, &young);
+    // An older one than is known is none.
+    writer.refused(old);
+    writer.wait(ready);
+    for serial in [7, 8] {
+        let heard = |e: &Event| match *e {
+            Event::ChunkGone { serial, .. } => Some(serial),
+            Event::ChunkAdded { serial, .. } => Some(serial),
+            _ => None,
+        };
+        assert_eq!(reader.wait(heard).0, serial);
+    }
+    writer.claim_done();
+    // One chunk of quota and total, and one that the reader has still to unmap.
+    assert_eq!(writer.sums(), (CHUNK, CHUNK));
+}
+
+/// What was claimed over a connection that broke before `ClaimDone` is claimed again, from the start.
+#[test]
+fn a_claimant_that_was_interrupted_begins_again() {
+    let mut house = House::new(Config::default());
+    let (mut writer, mut reader) = (house.join("writer"), house.join("reader"));
+    let pool = writer.create_pool(4);
+    let way = Way::new(&mut writer, &mut reader, "n", pool.id);
+    house.restart();
+    for _ in 0..3 {
+        reader = house.back(&reader);
+        reader.claim_end(&way);
+        reader.claim_assign(&way, pool.id);
+        assert!(!reader.has_heard(|e| matches!(e, Event::Refused { .. })));
+    }
+}
+
+/// A claim that waits for the other end is answered over the connection that its claimant has by then.
+#[test]
+fn who_waits_for_the_other_end_is_answered_where_it_is() {
+    let mut house = House::new(Config::default());
+    let (mut source, mut sink) = (house.join("source"), house.join("sink"));
+    let pool = source.create_pool(1);
+    let way = Way::new(&mut source, &mut sink, "n", pool.id);
+    house.restart();
+    sink = house.back(&sink);
+    sink.claim_end(&way);
+    sink.claim_done();
+    sink = house.back(&sink);
+    // Another number than the first time.
+    sink.req();
+    let waits = sink.claim_end(&way);
+    sink.claim_done();
+    source = house.back(&source);
+    source.claim_end(&way);
+    sink.claimed(waits);
+}
+
+/// The board that a writer has left shows it, so that whoever still collects by it stops.
+#[test]
+fn an_old_board_allows_no_collection() {
+    let house = House::new(Config::default());
+    let mut writer = house.join("writer");
+    let pool = writer.create_pool(1);
+    let back = house.back(&writer);
+    let old = writer.board.as_ref().unwrap();
+    let epoch = old.epoch(pool.entry).unwrap().load(Ordering::Acquire);
+    assert_eq!(epoch, u64::MAX);
+    drop(back);
+}
+
+/// A sink that may have missed it hears once more that it may take.
+#[test]
+fn a_returning_sink_hears_that_its_pools_are_open() {
+    let house = House::new(Config::default());
+    let (mut writer, mut reader) = (house.join("writer"), house.join("reader"));
+    let pool = writer.create_pool(1);
+    let way = Way::new(&mut writer, &mut reader, "n", pool.id);
+    reader = house.back(&reader);
+    reader.claim_reader(&pool, &way, &[]);
+    reader.claim_end(&way);
+    let claim = reader.claim_assign(&way, pool.id);
+    reader.claimed(claim);
+    let open = |e: &Event| matches!(e, Event::PoolOpen { .. });
+    assert!(reader.has_heard(open));
+}
+
+/// A chunk that is shown again while a reader has still to be sent it is answered when it was, over the new connection.
+#[test]
+fn who_waits_for_a_chunk_is_answered_where_it_is() {
+    let house = House::new(Config::default());
+    let (mut writer, mut reader) = (house.join("writer"), house.join("reader"));
+    let mut pool = writer.create_pool(1);
+    let _way = Way::new(&mut writer, &mut reader, "n", pool.id);
+    writer.grant(pool.id, 1).unwrap();
+    // The reader's socket fills up: what comes next waits.
+    let ask = |reader: &mut Client| {
+        let req = reader.req();
+        reader.send(&Request::Resync { req, pool: pool.id }, &[]);
+    };
+    let answered = |writer: &mut Client, pool: &Pool| {
+        let bytes = usize::try_from(CHUNK).expect("small");
+        let (fd, map) = make("chunk", bytes, Opts::default()).expect("a chunk");
+        let req = writer.req();
+        let show = Request::ShowChunk {
+            req,
+            pool: pool.id,
+            index: 0,
+            serial: 1,
+        };
+        writer.send(&show, &[fd.as_fd()]);
+        (fd, map)
+    };
+    for _ in 0..600 {
+        ask(&mut reader);
+    }
+    writer.sync();
+    let (fd, map) = answered(&mut writer, &pool);
+    pool.chunks.push((0, 1, fd, map));
+    let ready = |e: &Event| matches!(e, Event::ChunkReady { serial: 1, .. });
+    if writer.has_heard(ready) {
+        panic!("the reader's socket has room for more than was asked");
+    }
+    writer = house.back(&writer);
+    (0..40).for_each(|_| _ = writer.req());
+    writer.claim_pool(&pool);
+    writer.claim_done();
+    assert!(!writer.has_heard(ready));
+    reader.sync();
+    let answer = |e: &Event| match e {
+        Event::ChunkReady { req, serial: 1, .. } => Some(*req),
+        _ => None,
+    };
+    assert!(writer.wait(answer).0.0 > 40);
+}

@@ -1,0 +1,200 @@
+//! A manager that dies and is started again, and what its clients claim then.
+
+use super::*;
+use tranship_manager::{Config, Embedded};
+use tranship_proto::ChannelClaim;
+
+/// The place of a manager, and whoever is it at the moment.
+pub struct House {
+    manager: Option<Embedded>,
+    config: Config,
+    pub path: std::path::PathBuf,
+    _dir: tempfile::TempDir,
+}
+
+impl House {
+    pub fn new(config: Config) -> House {
+        watchdog();
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("m.sock");
+        let manager = Some(Embedded::start(config.clone(), Some(&path)).expect("a manager"));
+        House {
+            manager,
+            config,
+            path,
+            _dir: dir,
+        }
+    }
+
+    pub fn join(&self, name: &str) -> Client {
+        Client::join(&self.path, name)
+    }
+
+    /// The manager ends, and the next one knows nothing.
+    pub fn restart(&mut self) {
+        self.restart_with(self.config.clone());
+    }
+
+    pub fn restart_with(&mut self, config: Config) {
+        drop(self.manager.take());
+        self.manager = Some(Embedded::start(config, Some(&self.path)).expect("a manager"));
+    }
+
+    /// The same domain over a new connection.
+    pub fn back(&self, old: &Client) -> Client {
+        let back = Client::join_as(&self.path, "back", Some(old.domain));
+        assert!(back.resumed);
+        back
+    }
+}
+
+/// A channel with its pool, as both of its ends know it.
+pub struct Way {
+    pub chan: Chan,
+    pub source: DomainId,
+    pub sink: DomainId,
+    pub counts: Assigned,
+}
+
+impl Way {
+    /// Opens a channel and assigns a pool to it.
+    pub fn new(source: &mut Client, sink: &mut Client, name: &str, pool: PoolId) -> Way {
+        let chan = open_channel(source, sink, name);
+        let counts = assign(source, sink, chan.id, pool);
+        Way {
+            chan,
+            source: source.domain,
+            sink: sink.domain,
+            counts,
+        }
+    }
+
+    pub fn refs(&self) -> &(OwnedFd, RefsRw) {
+        self.counts.refs.as_ref().expect("the reader's first way")
+    }
+
+    fn on_roster(&self) -> (ChannelId, DomainId, u64) {
+        (self.chan.id, self.sink, inode(&self.counts.rcvd.0))
+    }
+}
+
+pub fn inode(fd: &OwnedFd) -> u64 {
+    use std::os::unix::fs::MetadataExt as _;
+    let file = std::fs::File::from(fd.try_clone().expect("a descriptor"));
+    file.metadata().expect("fstat").ino()
+}
+
+impl Client {
+    pub fn claim_pool(&mut self, pool: &Pool) {
+        let claim = Request::ClaimPool {
+            req: self.req(),
+            pool: pool.id,
+            name: "pool".into(),
+            max_bytes: pool.max_bytes,
+            slots: SLOTS,
+            chunk_bytes: CHUNK,
+        };
+        self.send(&claim, &[pool.table_fd.as_fd()]);
+        for (index, serial, fd, _) in &pool.chunks {
+            self.claim_chunk(pool.id, *index, *serial, fd);
+        }
+    }
+
+    pub fn claim_chunk(&mut self, pool: PoolId, index: u32, serial: u32, fd: &OwnedFd) -> Req {
+        let req = self.req();
+        let claim = Request::ClaimChunk {
+            req,
+            pool,
+            index,
+            serial,
+        };
+        self.send(&claim, &[fd.as_fd()]);
+        req
+    }
+
+    /// The writer's roster: these ways' sinks as readers, and these ways.
+    pub fn claim_roster(&mut self, pool: &Pool, readers: &[&Way], queues: &[&Way]) {
+        let reader = |w: &&Way| (w.sink, inode(&w.refs().0));
+        let claim = Request::ClaimRoster {
+            req: self.req(),
+            pool: pool.id,
+            readers: readers.iter().map(reader).collect(),
+            queues: queues.iter().map(|w| w.on_roster()).collect(),
+        };
+        self.send(&claim, &[]);
+    }
+
+    pub fn claim_reader(&mut self, pool: &Pool, way: &Way, mapped: &[(u32, u32)]) {
+        let claim = Request::ClaimReader {
+            req: self.req(),
+            pool: pool.id,
+            slots: SLOTS,
+            table: inode(&pool.table_fd),
+            mapped: mapped.to_vec(),
+        };
+        self.send(&claim, &[way.refs().0.as_fd()]);
+    }
+
+    /// This client's end of a channel.
+    pub fn claim_end(&mut self, way: &Way) -> Req {
+        let halves = (&way.chan.source_half.0, &way.chan.sink_half.0);
+        let (role, peer, (own, other)) = match self.domain == way.source {
+            true => (Role::Source, way.sink, halves),
+            false => (Role::Sink, way.source, (halves.1, halves.0)),
+        };
+        let req = self.req();
+        let claim = ChannelClaim {
+            channel: way.chan.id,
+            role,
+            peer,
+            lines: 16,
+            peer_inode: inode(other),
+        };
+        self.send(&Request::ClaimChannel { req, claim }, &[own.as_fd()]);
+        req
+    }
+
+    /// This client's counters of an assignment.
+    pub fn claim_assign(&mut self, way: &Way, pool: PoolId) -> Req {
+        let (req, channel) = (self.req(), way.chan.id);
+        let claim = Request::ClaimAssign { req, channel, pool };
+        let counts = &way.counts;
+        let own = match self.domain == way.source {
+            true => &counts.sent.0,
+            false => &counts.rcvd.0,
+        };
+        self.send(&claim, &[own.as_fd()]);
+        req
+    }
+
+    /// Everything is claimed, and the manager has heard it.
+    pub fn claim_done(&mut self) {
+        let done = self.req();
+        self.send(&Request::ClaimDone { req: done }, &[]);
+        self.claimed(done);
+    }
+
+    pub fn claimed(&mut self, req: Req) {
+        self.wait(|e| matches!(e, Event::Claimed { req: r } if *r == req).then_some(()));
+    }
+
+    /// Ends the domain, as the end of its process does.
+    pub fn goes(mut self) {
+        self.send(&Request::Goodbye, &[]);
+        assert_eq!(self.expelled(), None);
+    }
+
+    /// Whether such an event is among what has come.
+    pub fn has_heard(&mut self, what: impl Fn(&Event) -> bool) -> bool {
+        self.sync();
+        self.inbox.iter().any(|(e, _)| what(e))
+    }
+
+    /// What the manager says is granted and stranded.
+    pub fn sums(&mut self) -> (u64, u64) {
+        match &self.sync()[0] {
+            tranship_proto::StatRecord::Manager(m) => (m.granted_bytes, m.stranded_bytes),
+            other => panic!("{other:?}"),
+        }
+    }
+}
