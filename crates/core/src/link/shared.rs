@@ -94,6 +94,13 @@ impl Assigned {
             Assigned::Foreign(pool) => (pool.shape.pool, pool.shape.slots),
         }
     }
+    /// Whether the process that writes the pool has ended.
+    pub(crate) fn writer_is_dead(&self) -> bool {
+        match self {
+            Assigned::Own(_) => false,
+            Assigned::Foreign(pool) => pool.writer_is_dead(),
+        }
+    }
     pub(crate) fn domain_is(&self, domain: &'static DomainCore) -> bool {
         match self {
             Assigned::Own(pool) => std::ptr::eq(pool.domain, domain),

@@ -37,12 +37,14 @@ impl Receiver {
         pool: PoolId,
     ) -> Result<Option<Message>, RecvError> {
         let turned = self.link.domain.turn();
-        if self
-            .link
-            .find(pool)
-            .is_some_and(|a| a.open.load(Ordering::Acquire))
-        {
-            return self.take(words);
+        if let Some(assignment) = self.link.find(pool) {
+            // The news may have gone with its manager. Nobody collects for a dead writer, so there is no roster to be on.
+            if assignment.side.writer_is_dead() {
+                self.link.open_pool(pool);
+            }
+            if assignment.open.load(Ordering::Acquire) {
+                return self.take(words);
+            }
         }
         self.pending = Some(words);
         match turned {
@@ -107,10 +109,7 @@ impl Receiver {
     /// The manager refuses to show us a pool. Its writer may be on its way back to a manager that was restarted, however
     /// long that takes; only if it is dead nobody has the chunk any more, and nobody lied.
     pub(super) fn never_comes(&self, pool: PoolId, why: RefusalCode) -> bool {
-        let foreign = |i: &In| match &i.assignment.side {
-            Assigned::Foreign(foreign) => foreign.writer_is_dead(),
-            Assigned::Own(_) => false,
-        };
+        let foreign = |i: &In| i.assignment.side.writer_is_dead();
         match why {
             RefusalCode::NoSuchId | RefusalCode::NotYours
                 if self.ins.iter().any(|i| i.pool == pool && foreign(i)) =>
