@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering;
 use tranship_proto::{Event, MAX_MESSAGE_BYTES, Refusal, RefusalCode, Request, decode, encode};
 use tranship_region::layout::BoardRw;
 use tranship_sys::epoll::{Interest, Ready};
-use tranship_sys::futex;
 use tranship_sys::socket::{self, Received};
+use tranship_sys::{crash, futex};
 
 /// A message on its way out, with its own hold on its descriptors.
 #[derive(Debug)]
@@ -265,6 +265,9 @@ impl Shell {
         let mut blocked = false;
         while let Some(out) = conn.queue.front() {
             let fds: Vec<BorrowedFd<'_>> = out.fds.iter().map(|f| f.as_fd()).collect();
+            // Crash: of what belongs together one client may have heard and another not: the next manager says it again to
+            // who claims.
+            crash::point("manager.before_send");
             match socket::sendmsg(&conn.fd, &out.bytes, &fds, true) {
                 Ok(()) => {
                     conn.queue.pop_front();

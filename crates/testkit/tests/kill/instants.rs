@@ -7,7 +7,7 @@ use tranship_testkit::{Random, Watchdog};
 use crate::stage::{ROLES, Role, Stage};
 
 /// Kills of one run: as many as fit into a normal test, as `TRANSHIP_KILLS` says, or as the torture asks for.
-fn kills() -> u64 {
+pub fn kills() -> u64 {
     if let Some(kills) = std::env::var("TRANSHIP_KILLS")
         .ok()
         .and_then(|n| n.parse().ok())

@@ -17,4 +17,5 @@ mod points;
 mod receiver;
 mod seat;
 mod stage;
+mod together;
 mod writer;

@@ -32,6 +32,7 @@ const POINTS: &[Point] = &[
     ("grow.after_show", Role::Forwarder, &[1]),
     ("manager.before_action", Role::Manager, &[1, 2, 3, 5, 8, 13, 21, 34, 55, 60, 70, 89, 100, 144, 233, 377]),
     ("manager.before_rename", Role::Manager, &[1]),
+    ("manager.before_send", Role::Manager, &[1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144]),
     ("manager.between_words", Role::Manager, &[1, 2, 3, 5, 9, 17]),
     ("reader.before_unmapped", Role::Forwarder, &[1, 2]),
     ("reader.before_unmapped", Role::Receiver, &[1, 2, 4]),

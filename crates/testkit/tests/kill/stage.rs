@@ -154,6 +154,13 @@ impl Stage {
         self.parties[role as usize] = peer;
     }
 
+    /// One of which nothing was waited for takes part after all.
+    pub fn joins(&self, role: Role) {
+        // Once for having joined, once for the order to go.
+        self.of(role).expect::<Done>();
+        self.of(role).expect::<Done>();
+    }
+
     /// The same, but it is killed at any instant of its beginning.
     pub fn stillborn(&mut self, role: Role, random: &mut Random, longest: Duration) {
         let peer = self.start(role, None);
