@@ -45,7 +45,7 @@ impl Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         if self.live {
-            self.domain.lock().let_go(self.at.0, self.at.1);
+            self.domain.let_go(self.at);
         }
     }
 }
@@ -83,8 +83,7 @@ impl ReadBuffer {
 impl Drop for ReadBuffer {
     fn drop(&mut self) {
         if self.live {
-            let mut state = self.domain.lock();
-            state.let_copy_go(self.channel, self.at.0, self.at.1);
+            self.domain.let_copy_go(self.channel, self.at);
         }
     }
 }

@@ -13,8 +13,9 @@ use std::time::Duration;
 
 /// One end of a channel. Cloneable; methods may be called from any thread, and do not block unless they say so.
 ///
-/// Dropping the last handle of one that nobody has bound ends it; of one that is over, the domain forgets it as soon as
-/// what came over it has been let go. One that is connected stays with its domain: [`Channel::close`] it before.
+/// Dropping the last handle closes it, as [`Channel::close`]: what was sent still arrives, what comes is let go, and the
+/// domain forgets the end when it is over and what came over it has been let go. The domain sees to that while the program
+/// uses it: turns another channel, drops a buffer, wants one of a pool that has none left.
 #[derive(Clone, Debug)]
 pub struct Channel {
     pub(crate) domain: Arc<Shared>,
@@ -202,7 +203,8 @@ impl Channel {
         self.domain.close(self.id)
     }
 
-    /// Ends this end at once, giving nothing back: the other end sees a death.
+    /// Ends this end at once, giving nothing back: the other end sees a death. What is out is ours again, whatever the other end
+    /// is doing with it: for ends that break rules or answer no more. Others deserve [`Channel::close`], or just dropping it.
     pub fn abandon(&self) {
         self.domain.abandon(self.id);
     }

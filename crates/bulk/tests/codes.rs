@@ -367,17 +367,23 @@ fn too_many_mappings(stage: &Stage) {
     let (p, shared) = (stage.pair(Trust::Half), stage.pair(Trust::Full));
     let pool = p.pool(3, false);
     // The one in the middle splits a mapping in three.
-    let [_, middle, _] = [0; 3].map(|_| p.own(pool));
+    let [first, middle, _] = [0; 3].map(|_| p.own(pool));
+    p.a.write(middle, 0, b"kept").expect("write");
     let fresh = shared.a.new_pool(1, PAGE, false).expect("pool");
     let crowd = Crowd::new(0);
     let refused = p.a.move_(p.source, middle, &[]).map(drop);
     let state = p.a.buffer_state(middle);
+    let overwritten = p.a.full_copy(p.source, first, middle, &[]).map(drop);
     let asked = shared
         .a
         .assign(shared.source, fresh)
         .map(|asked| shared.ended(&asked));
     drop(crowd);
     stage.see(Code::BufferMap, refused);
+    stage.see(Code::BufferMap, overwritten);
+    let mut kept = [0; 4];
+    p.a.read(middle, 0, &mut kept).expect("read");
+    assert_eq!(&kept, b"kept");
     assert_eq!(state, Some(BufferState::ReadWrite));
     p.a.move_(p.source, middle, &[])
         .expect("there is room again");

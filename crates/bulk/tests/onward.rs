@@ -60,7 +60,7 @@ child!(
         while !gone {
             let turned = relay.turn(|side, event| match (side, event) {
                 (Side::Up, Event::Gone(_)) => gone = true,
-                (_, Event::Bound(Ok(_))) => {}
+                (_, Event::Bound(Ok(_)) | Event::TeardownBegun) => {}
                 (side, event) => panic!("{side:?}: {event:?}"),
             });
             if turned.expect("turn") == 0 && !gone {

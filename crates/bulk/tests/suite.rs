@@ -5,6 +5,8 @@
 mod cases;
 #[path = "suite/late.rs"]
 mod late;
+#[path = "suite/left.rs"]
+mod left;
 #[path = "suite/parts.rs"]
 mod parts;
 #[path = "suite/prompt.rs"]

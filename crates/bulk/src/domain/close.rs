@@ -38,8 +38,12 @@ impl Shared {
             _ => {
                 end.transport = None;
                 end.state = ChannelState::Closed;
+                let asked = end.bind.take();
+                let given_up = asked.map(|asked| (asked, Err(Code::ChannelState)));
+                state.finished.extend(given_up);
             }
         }
+        state.wake(channel);
     }
 }
 
@@ -217,7 +221,7 @@ impl State {
     }
 
     /// A handle of a buffer that this domain owns was let go.
-    pub(crate) fn let_go(&mut self, id: u64, index: u32) {
+    pub(super) fn let_go(&mut self, id: u64, index: u32) {
         let Ok((pool, at)) = self.slot_mut(id, index) else {
             return;
         };
@@ -233,7 +237,7 @@ impl State {
     }
 
     /// A handle of a copy was let go.
-    pub(crate) fn let_copy_go(&mut self, channel: u64, id: u64, index: u32) {
+    pub(super) fn let_copy_go(&mut self, channel: u64, id: u64, index: u32) {
         if let Ok((pool, at)) = self.slot_mut(id, index)
             && pool.slots[at].by_state() != Access::None
         {

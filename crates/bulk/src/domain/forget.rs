@@ -1,10 +1,15 @@
-//! Ends of channels that are over go, when nobody has them any more and nothing that came over them is here.
+//! Ends of channels that nobody has any more: they are closed, and go when they are over and nothing that came over
+//! them is here.
 //!
 //! What a pool of another domain had here goes with the last channel that had it; and buffers of a dead domain that were
 //! let go, which can go back to nobody.
 
-use super::{Channel, RawEvent, Shared, State};
+use super::{Channel, Guard, RawEvent, Shared, State};
+use crate::message::Message;
 use crate::{Access, ChannelState, Code};
+
+/// Messages of one channel that are taken by the way.
+const MOST_AT_ONCE: usize = 64;
 
 impl State {
     /// Forgets an end that is over. [`Code::ChannelState`] if it is not; [`Code::PoolInUse`] while copies that went over it are
@@ -67,6 +72,11 @@ impl State {
         }
     }
 
+    fn any_to_tend(&self) -> bool {
+        let mut all = self.channels.values();
+        all.any(|end| end.unwatched && end.is_open())
+    }
+
     /// What nobody will be told any more is let go.
     fn let_events_go(&mut self, channel: u64) {
         let Some(end) = self.channels.get_mut(&channel) else {
@@ -105,13 +115,73 @@ impl Shared {
             return;
         };
         end.unwatched = true;
-        // Nobody can take in who would bind.
-        if end.state == ChannelState::Initialized {
-            (end.listener, end.transport) = (None, None);
-            end.state = ChannelState::Closed;
+        let asked = end.bind.take();
+        match end.state {
+            // Nobody can take in who would bind, or hear the answer.
+            ChannelState::Initialized | ChannelState::Binding => {
+                (end.listener, end.transport) = (None, None);
+                end.state = ChannelState::Closed;
+            }
+            ChannelState::Connected => {
+                end.answer(&Message::Teardown);
+                state.begin_teardown(channel);
+            }
+            _ => {}
+        }
+        let given_up = asked.map(|asked| (asked, Err(Code::ChannelState)));
+        state.finished.extend(given_up);
+        state.let_events_go(channel);
+        state.finish_where_clean();
+        (state.unwatched, state.tends) = (true, true);
+        state.forget_unwatched();
+        drop(self.tend(state));
+    }
+
+    /// Does for ends that nobody has any more what their programs would: takes what still comes, and lets it go. Whoever
+    /// uses the domain does it, where it has nothing else to do.
+    pub(super) fn tend<'a>(&'a self, mut state: Guard<'a>) -> Guard<'a> {
+        if !std::mem::take(&mut state.tends) {
+            return state;
+        }
+        let left = |(_, end): &(&u64, &Channel)| end.unwatched && end.is_open();
+        let all: Vec<u64> = state
+            .channels
+            .iter()
+            .filter(left)
+            .map(|(id, _)| *id)
+            .collect();
+        for channel in all {
+            for _ in 0..MOST_AT_ONCE {
+                let took;
+                (state, took) = match self.turn_with(state, channel) {
+                    Ok(turned) => turned,
+                    // For want of something here: later.
+                    Err(_) => (self.lock(), false),
+                };
+                state.let_events_go(channel);
+                if !took {
+                    break;
+                }
+            }
         }
         state.unwatched = true;
         state.forget_unwatched();
+        state.tends = state.any_to_tend();
+        state
+    }
+
+    /// A handle of a buffer that this domain owns was let go.
+    pub(crate) fn let_go(&self, (pool, index): (u64, u32)) {
+        let mut state = self.lock();
+        state.let_go(pool, index);
+        drop(self.tend(state));
+    }
+
+    /// A handle of a copy was let go.
+    pub(crate) fn let_copy_go(&self, channel: u64, (pool, index): (u64, u32)) {
+        let mut state = self.lock();
+        state.let_copy_go(channel, pool, index);
+        drop(self.tend(state));
     }
 }
 

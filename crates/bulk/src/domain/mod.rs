@@ -173,6 +173,8 @@ pub(crate) struct State {
     pub let_go: bool,
     /// Ends without a handle may be over: see `forget_unwatched`.
     pub unwatched: bool,
+    /// Or are not over yet: see `Shared::tend`.
+    pub tends: bool,
     /// To be done once the lock is let go.
     pub finished: Vec<(Completion, Result<(), Code>)>,
     pub due: Vec<Due>,

@@ -27,6 +27,7 @@ impl Shared {
             let took;
             (state, took) = self.turn_with(state, channel)?;
             if !took {
+                drop(self.tend(state));
                 return Ok(None);
             }
         }

@@ -88,7 +88,7 @@ impl Shared {
     }
 
     pub(crate) fn destroy_pool(&self, id: u64) -> Result<(), Code> {
-        let mut state = self.lock();
+        let mut state = self.tend(self.lock());
         let pool = state.pools.get(&id).ok_or(Code::PoolInvalid)?;
         if !pool.creator {
             return Err(Code::PoolInvalid);
@@ -182,6 +182,13 @@ impl Shared {
     /// A free buffer of a pool that this domain created.
     pub(crate) fn alloc(&self, id: u64) -> Result<(u32, Arc<Memory>), Code> {
         let mut state = self.lock();
+        if state
+            .pools
+            .get(&id)
+            .is_some_and(|pool| pool.free.is_empty())
+        {
+            state = self.tend(state);
+        }
         let pool = state.pools.get_mut(&id).ok_or(Code::PoolInvalid)?;
         let index = pool.free.pop().ok_or(Code::AllocCount)?;
         pool.loosen(index);

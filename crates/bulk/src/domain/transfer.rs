@@ -206,10 +206,26 @@ impl State {
         }
         let (source, target) = (Arc::clone(&source.memory), Arc::clone(&target.memory));
         self.settle(from);
+        self.settle(to);
+        // Whether it can be sent is known only after it was written.
+        let mut before = Vec::new();
+        let room = before.try_reserve_exact(target.buffer_bytes());
+        room.map_err(|_| Code::Memory)?;
+        before.resize(target.buffer_bytes(), 0);
+        let saved = target.view(to.1)?.copy_to_slice(0, &mut before);
+        saved.map_err(|_| Code::BufferMap)?;
         self.slot_mut(to.0, to.1)?.0.before_write(to.1, true)?;
-        let written = target.map.write(target.offset(to.1), source.view(from.1)?);
-        written.map_err(|_| Code::BufferMap)?;
-        self.transfer_away(channel, to, Direction::Source, meta)
+        let fill = |bytes| {
+            let written = target.map.write(target.offset(to.1), bytes);
+            written.map_err(|_| Code::BufferMap)
+        };
+        fill(source.view(from.1)?)?;
+        let sent = self.transfer_away(channel, to, Direction::Source, meta);
+        if sent.is_err() {
+            self.slot_mut(to.0, to.1)?.0.before_write(to.1, true)?;
+            fill(View::from_slice(&before))?;
+        }
+        sent
     }
 
     fn send_counted(

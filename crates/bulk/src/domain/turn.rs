@@ -48,7 +48,11 @@ impl Shared {
     /// Takes at most one message of the channel; says whether it took one, or learned of the other end's end. An error is this
     /// domain's own: nothing was taken, and the message waits.
     pub(crate) fn turn(&self, channel: u64) -> Result<bool, Code> {
-        Ok(self.turn_with(self.lock(), channel)?.1)
+        let (state, took) = self.turn_with(self.lock(), channel)?;
+        if !took {
+            drop(self.tend(state));
+        }
+        Ok(took)
     }
 
     /// As [`Shared::turn`], with the lock taken; whoever waits for something hears of it when the lock is let go.

@@ -1,6 +1,6 @@
 //! The cases, each over two domains of one process.
 
-use crate::{parts, terms};
+use crate::{left, parts, terms};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
@@ -148,6 +148,10 @@ fn each(backend: &impl Fn() -> Arc<dyn Backend>) {
         parts::woken(backend, trust);
         passed_on(backend, trust);
         parts::relayed(backend, trust);
+        left::by_the_source(backend, trust);
+        left::by_the_sink(backend, trust);
+        left::while_something_is_held(backend, trust);
+        terms::a_full_channel_changes_nothing(backend, trust);
     }
     let backend = &backend();
     terms::negotiation(backend);
@@ -156,7 +160,7 @@ fn each(backend: &impl Fn() -> Arc<dyn Backend>) {
     terms::refusals(backend);
     terms::forgotten(backend);
     terms::copied_to_a_dead_creator(backend);
-    terms::a_full_channel_changes_nothing(backend);
+    left::before_it_is_bound(backend);
 }
 
 /// The report's tests 0 and 1.

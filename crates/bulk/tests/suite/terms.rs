@@ -1,6 +1,6 @@
 //! What the ends agree on, what they refuse, and what is left of them when they are over: on every backend.
 
-use crate::cases::{address, copied, domain, event, moved, pair, pair_with, settle};
+use crate::cases::{address, bytes, copied, domain, event, moved, pair, pair_with, settle};
 use std::sync::Arc;
 use tranship_bulk::backend::Backend;
 use tranship_bulk::{
@@ -267,8 +267,8 @@ pub fn refusals(backend: &Arc<dyn Backend>) {
 }
 
 /// What does not fit comes back, and goes later.
-pub fn a_full_channel_changes_nothing(backend: &Arc<dyn Backend>) {
-    let p = pair(backend, Trust::Half);
+pub fn a_full_channel_changes_nothing(backend: &Arc<dyn Backend>, trust: Trust) {
+    let p = pair(backend, trust);
     let pool = p.assigned(&p.source, &p.a, 2);
     let own = pool.alloc().expect("alloc");
     let mut sent = 0u32;
@@ -285,6 +285,14 @@ pub fn a_full_channel_changes_nothing(backend: &Arc<dyn Backend>) {
     assert_eq!(
         (other.code, other.back.state()),
         (Code::Full, BufferState::ReadWrite)
+    );
+    // Not even the bytes of what was to take the others'.
+    let mut other = other.back;
+    other.write(0, &[3; PAGE]).expect("write");
+    let other = p.source.full_copy(&own, other, &[]).expect_err("full");
+    assert_eq!(
+        (other.code, other.back.state(), bytes(&other.back)),
+        (Code::Full, BufferState::ReadWrite, vec![3; PAGE])
     );
     for _ in 0..sent {
         drop(copied(&p.sink));
