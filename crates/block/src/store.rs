@@ -101,7 +101,7 @@ pub trait Store: Send + Sync + Debug {
     fn data(&self, op: Op, len: usize) -> Result<Data, Fault>;
     /// How many of `len` bytes go into one request best.
     fn piece(&self, len: usize) -> usize;
-    /// Begins a job. Does not block for the job; it may begin only with the next `kick`.
+    /// Begins a job. Does not wait for a disk or a server; the job may be done at once, or begin only with the next `kick`.
     fn submit(&self, job: Job);
     /// Begins what was submitted.
     fn kick(&self);

@@ -3,6 +3,7 @@
 //! A buffer's memory is what the disk reads and writes; the only requests that are copied are those that do not begin
 //! and end at a block while the page cache is not used: their blocks are read, changed and written as a whole.
 
+mod at_once;
 mod open;
 mod overlap;
 mod step;
@@ -12,6 +13,7 @@ mod uring;
 pub use open::OpenError;
 
 use crate::{BLOCK_BYTES, Data, Done, Fault, Info, Job, Op, Request, Store, sum};
+use at_once::AtOnce;
 use overlap::Overlaps;
 use std::fs::File;
 use std::io;
@@ -53,7 +55,8 @@ pub struct DiskOptions {
 #[derive(Debug)]
 pub struct Disk {
     info: Info,
-    direct: bool,
+    /// Through the page cache only.
+    at_once: Option<AtOnce>,
     engine: Engine,
     writes: Mutex<Overlaps<Job>>,
     /// A flush failed: what the kernel could not write it has forgotten, and no later flush may say that it is there.
@@ -83,7 +86,7 @@ impl Disk {
                 read_only: options.read_only,
                 boot: boot(),
             },
-            direct: opened.direct,
+            at_once: (!opened.direct).then(|| AtOnce::new(&file)),
             engine,
             writes: Mutex::default(),
             failed: AtomicBool::new(false),
@@ -96,12 +99,16 @@ impl Disk {
     /// How it is read and written, for the log.
     #[must_use]
     pub fn describe(&self) -> &'static str {
-        match (&self.engine, self.direct) {
+        match (&self.engine, self.is_direct()) {
             (Engine::Ring(_), true) => "io_uring, without the page cache",
             (Engine::Ring(_), false) => "io_uring, through the page cache",
             (Engine::Threads(_), true) => "threads, without the page cache",
             (Engine::Threads(_), false) => "threads, through the page cache",
         }
+    }
+
+    fn is_direct(&self) -> bool {
+        self.at_once.is_none()
     }
 
     fn begin(self: &Arc<Self>, job: Job) {
@@ -125,7 +132,7 @@ impl Disk {
         let end = request.offset + u64::from(request.len);
         let aligned = request.offset.is_multiple_of(ALIGN) && end.is_multiple_of(ALIGN);
         let whole = request.offset / ALIGN * ALIGN..end.next_multiple_of(ALIGN);
-        (self.direct && !aligned).then_some(whole)
+        (self.is_direct() && !aligned).then_some(whole)
     }
 
     fn read(self: &Arc<Self>, request: Request, data: Data, done: Done) {
@@ -413,7 +420,7 @@ impl Store for Disk {
         len.min(1 << 20)
     }
 
-    fn submit(&self, job: Job) {
+    fn submit(&self, mut job: Job) {
         let Some(own) = self.own.get().and_then(Weak::upgrade) else {
             return (job.done)(job.data, Err(Fault::Gone));
         };
@@ -434,11 +441,18 @@ impl Store for Disk {
             (Ok(()), Op::Flush) => own.begin(job),
             // Nothing to do; a length of zero would be an error of the kernel's.
             (Ok(()), _) if len == 0 => (job.done)(job.data, Ok(Vec::new())),
-            (Ok(()), Op::Read) => own.begin(job),
+            (Ok(()), Op::Read) => match &self.at_once {
+                Some(at_once) if at_once.read(&mut job) => (job.done)(job.data, Ok(Vec::new())),
+                _ => own.begin(job),
+            },
             (Ok(()), _) => {
                 let begun = self.lock().begin(blocks(&job.request), job);
-                if let Some(job) = begun {
-                    own.begin(job);
+                let Some(mut job) = begun else { return };
+                match &self.at_once {
+                    Some(at_once) if at_once.write(&mut job) => {
+                        own.after_write(&job.request, job.done)(job.data, Ok(()));
+                    }
+                    _ => own.begin(job),
                 }
             }
         }

@@ -89,6 +89,36 @@ impl Step {
     }
 }
 
+/// Copies between the first `len` bytes of `data` and the page cache, on this thread. A read waits for no disk; false: it
+/// would have had to, or something is wrong, and any part of it may be done.
+pub(super) fn copy(
+    action: Action,
+    fd: BorrowedFd<'_>,
+    offset: u64,
+    data: &mut Data,
+    len: usize,
+) -> bool {
+    let (true, Some(memory)) = (len <= data.len(), data.pointer()) else {
+        return false;
+    };
+    let Ok(offset) = i64::try_from(offset) else {
+        return false;
+    };
+    let piece = libc::iovec {
+        iov_base: memory.cast(),
+        iov_len: len,
+    };
+    let (raw, piece) = (fd.as_raw_fd(), &raw const piece);
+    let done = match action {
+        // SAFETY: `data` has `len` bytes, which nothing else in this process refers to; the kernel writes them.
+        Action::Read => unsafe { libc::preadv2(raw, piece, 1, offset, libc::RWF_NOWAIT) },
+        // SAFETY: as above; the kernel reads them.
+        Action::Write { .. } => unsafe { libc::pwritev2(raw, piece, 1, offset, 0) },
+        Action::Sync | Action::Punch | Action::Zero => return false,
+    };
+    usize::try_from(done) == Ok(len)
+}
+
 impl Action {
     /// The mode of `fallocate(2)`.
     pub(super) fn fallocate(self) -> i32 {

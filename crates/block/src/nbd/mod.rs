@@ -4,6 +4,7 @@
 //! breaks the protocol loses its connection and nothing else.
 
 mod handshake;
+mod incoming;
 mod replies;
 mod stream;
 mod transmit;

@@ -1,7 +1,7 @@
 //! What goes back to one client: in one piece each, without ever blocking whoever has it ready.
 //!
 //! Who has a reply ready sends it, and what others put behind it meanwhile; when the socket has no room, the connection's
-//! writer goes on.
+//! writer goes on. While more requests are at hand, short replies to them wait for each other.
 
 use super::stream::Stream;
 use crate::memory::Heap;
@@ -16,7 +16,9 @@ const MAX_BYTES: usize = 64 << 20;
 /// The same for their number.
 const MAX_COUNT: usize = 1024;
 /// Pieces of memory that go out in one system call.
-const PIECES: usize = 16;
+const PIECES: usize = 64;
+/// Replies that are held back go when they are so many bytes.
+const HELD_BYTES: usize = 64 << 10;
 
 /// A head, and the first bytes of memory as the disk has filled it.
 #[derive(Debug)]
@@ -39,29 +41,57 @@ impl Reply {
         }
     }
 
-    fn is_sent(&self) -> bool {
+    /// Bytes that are still to be sent.
+    fn left(&self) -> usize {
         let parts: usize = self.parts.iter().map(|(_, len)| *len).sum();
-        self.sent >= self.head.len() + parts
+        self.head.len() + parts - self.sent
     }
 
-    /// Sends what the socket takes at once.
-    fn send(&mut self, to: &Stream, flags: SendFlags) -> Result<(), Errno> {
-        let mut pieces = [IoSlice::new(&[]); PIECES];
-        let (mut count, mut gone) = (0, self.sent);
+    /// The pieces of memory that are still to be sent.
+    fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         let parts = self.parts.iter().map(|(heap, len)| &heap.bytes()[..*len]);
-        for piece in std::iter::once(&self.head[..]).chain(parts) {
+        let mut gone = self.sent;
+        let all = std::iter::once(&self.head[..]).chain(parts);
+        all.filter_map(move |piece| {
             let left = &piece[gone.min(piece.len())..];
             gone -= piece.len() - left.len();
-            if !left.is_empty() && count < PIECES {
-                pieces[count] = IoSlice::new(left);
-                count += 1;
-            }
-        }
-        let flags = flags | SendFlags::NOSIGNAL;
-        let mut none = SendAncillaryBuffer::default();
-        self.sent += sendmsg(to, &pieces[..count], &mut none, flags)?;
-        Ok(())
+            (!left.is_empty()).then_some(left)
+        })
     }
+}
+
+/// Sends what the socket takes at once. Gives back what the requests that are over with it were charged, and their number.
+fn send(
+    waiting: &mut VecDeque<Reply>,
+    to: &Stream,
+    flags: SendFlags,
+) -> Result<(usize, usize), Errno> {
+    let mut pieces = [IoSlice::new(&[]); PIECES];
+    let mut count = 0;
+    for (piece, place) in waiting.iter().flat_map(Reply::pieces).zip(&mut pieces) {
+        *place = IoSlice::new(piece);
+        count += 1;
+    }
+    let flags = flags | SendFlags::NOSIGNAL;
+    let mut none = SendAncillaryBuffer::default();
+    let mut sent = match sendmsg(to, &pieces[..count], &mut none, flags) {
+        Err(Errno::INTR) => 0,
+        other => other?,
+    };
+    let mut over = (0, 0);
+    while let Some(first) = waiting.front_mut() {
+        let part = sent.min(first.left());
+        first.sent += part;
+        sent -= part;
+        if first.left() > 0 {
+            break;
+        }
+        if let Some(bytes) = first.ends {
+            over = (over.0 + bytes, over.1 + 1);
+        }
+        waiting.pop_front();
+    }
+    Ok(over)
 }
 
 #[derive(Debug)]
@@ -77,6 +107,8 @@ pub(super) struct Replies {
 #[derive(Debug, Default)]
 struct State {
     waiting: VecDeque<Reply>,
+    /// Replies are held back, this many bytes of them.
+    held: Option<usize>,
     /// Somebody is at it: who put the first of them there, or the writer.
     sending: bool,
     /// The socket has no room: it is the writer's turn.
@@ -88,6 +120,10 @@ struct State {
 }
 
 impl State {
+    fn has_room(&self, bytes: usize) -> bool {
+        self.broken || self.count == 0 || self.count < MAX_COUNT && self.bytes + bytes <= MAX_BYTES
+    }
+
     /// A reply is sent, or nobody is there for it any more.
     fn settle(&mut self, reply: &Reply) {
         if let Some(bytes) = reply.ends {
@@ -119,16 +155,18 @@ impl Replies {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A request begins, with so many bytes; waits while too much is under way. False: the connection is broken, and
-    /// the request did not begin.
-    pub(super) fn begin(&self, bytes: usize) -> bool {
-        let full = |state: &mut State| {
-            !state.broken
-                && state.count > 0
-                && (state.count >= MAX_COUNT || state.bytes + bytes > MAX_BYTES)
-        };
-        let waited = self.room.wait_while(self.lock(), full);
-        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+    /// A request begins, with so many bytes; waits while too much is under way, and calls `before` it does. False: the
+    /// connection is broken, and the request did not begin.
+    pub(super) fn begin(&self, bytes: usize, before: impl FnOnce()) -> bool {
+        let mut state = self.lock();
+        if !state.has_room(bytes) {
+            drop(state);
+            before();
+            let waited = self
+                .room
+                .wait_while(self.lock(), |state| !state.has_room(bytes));
+            state = waited.unwrap_or_else(PoisonError::into_inner);
+        }
         if state.broken {
             return false;
         }
@@ -137,8 +175,23 @@ impl Replies {
         true
     }
 
+    /// From now on replies wait for `release`, unless they are many bytes.
+    pub(super) fn hold(&self) {
+        self.lock().held.get_or_insert(0);
+    }
+
+    /// Sends what was held back.
+    pub(super) fn release(&self) {
+        let mut state = self.lock();
+        if state.held.take().is_some_and(|bytes| bytes > 0) && !state.sending {
+            state.sending = true;
+            self.send(state, SendFlags::DONTWAIT);
+        }
+    }
+
     /// Waits until nothing is under way, and nothing waits that can be sent.
     pub(super) fn drain(&self) {
+        self.release();
         let busy = |state: &mut State| {
             state.count > 0 || !state.broken && (state.sending || !state.waiting.is_empty())
         };
@@ -159,7 +212,15 @@ impl Replies {
             drop(state);
             return self.room.notify_all();
         }
+        let bytes = reply.left();
         state.waiting.push_back(reply);
+        if let Some(held) = &mut state.held {
+            *held += bytes;
+            if *held < HELD_BYTES {
+                return;
+            }
+            *held = 0;
+        }
         if state.sending {
             return;
         }
@@ -169,30 +230,25 @@ impl Replies {
 
     /// Sends what waits until there is nothing, or no room. The sender is who has set `sending`.
     fn send<'a>(&'a self, mut state: MutexGuard<'a, State>, flags: SendFlags) {
-        while let Some(mut reply) = state.waiting.pop_front() {
+        while !state.waiting.is_empty() {
+            let mut taken = std::mem::take(&mut state.waiting);
             drop(state);
-            let result = match reply.send(&self.stream, flags) {
-                Err(Errno::INTR) => Ok(()),
-                other => other,
-            };
-            let is_sent = reply.is_sent();
-            if is_sent {
-                // Its memory is the next one's, who need not wait for the lock.
-                reply.parts.clear();
-            }
+            // Without the lock: also the memory that is free now is the next one's.
+            let result = send(&mut taken, &self.stream, flags);
             state = self.lock();
+            let over = result.unwrap_or_default();
+            state.bytes -= over.0;
+            state.count -= over.1;
+            taken.append(&mut state.waiting);
+            state.waiting = taken;
             match result {
-                Ok(()) if is_sent => state.settle(&reply),
-                _ if state.broken => state.settle(&reply),
-                Ok(()) => state.waiting.push_front(reply),
-                Err(Errno::AGAIN) => {
-                    state.waiting.push_front(reply);
+                Err(Errno::AGAIN) if !state.broken => {
                     state.full = true;
                     drop(state);
                     return self.work.notify_one();
                 }
-                Err(_) => {
-                    state.settle(&reply);
+                Ok(_) if !state.broken => {}
+                _ => {
                     state.break_off();
                     self.work.notify_one();
                 }
@@ -259,7 +315,7 @@ mod tests {
             scope.spawn(|| replies.write());
             scope.spawn(|| {
                 for number in 0..most {
-                    assert!(replies.begin(REPLY));
+                    assert!(replies.begin(REPLY, || ()));
                     replies.end(reply(number), REPLY);
                 }
                 over.store(true, Ordering::Release);

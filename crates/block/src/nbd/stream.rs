@@ -1,6 +1,6 @@
 //! A connection, over a Unix or a TCP socket.
 
-use std::io::{self, Read, Write};
+use std::io::{self, IoSliceMut, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -143,6 +143,13 @@ impl Read for Stream {
         match self {
             Stream::Unix(stream) => stream.read(to),
             Stream::Tcp(stream) => stream.read(to),
+        }
+    }
+
+    fn read_vectored(&mut self, to: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        match self {
+            Stream::Unix(stream) => stream.read_vectored(to),
+            Stream::Tcp(stream) => stream.read_vectored(to),
         }
     }
 }

@@ -1,12 +1,13 @@
 //! The transmission phase: requests become jobs of the store, many at a time.
 
 use super::handshake::Agreed;
+use super::incoming::Incoming;
 use super::replies::{Replies, Reply};
 use super::stream::Stream;
 use super::wire::{self, Command, MAX_BYTES, REQUEST_BYTES};
 use crate::memory::Heap;
 use crate::{Data, Done, Fault, Info, Job, Op, Request, Store, sum};
-use std::io::{self, BufRead, BufReader, ErrorKind, Read};
+use std::io::{self, ErrorKind, Read};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -48,11 +49,11 @@ enum Form {
 impl Client {
     /// Serves until the client goes; an error is a client that broke the protocol, or its connection.
     pub(super) fn serve(&self, stream: Stream) -> io::Result<()> {
-        let mut from = BufReader::with_capacity(64 << 10, stream);
+        let mut from = Incoming::new(stream);
         loop {
-            if from.buffer().len() < REQUEST_BYTES {
-                self.store.kick();
-                if from.fill_buf()?.is_empty() {
+            while from.here() < REQUEST_BYTES {
+                self.before_waiting();
+                if !from.wait()? {
                     return Ok(());
                 }
             }
@@ -64,8 +65,24 @@ impl Client {
                 self.store.kick();
                 return Ok(());
             }
+            // Where others follow, the answers go together. What goes on to another process is not answered here.
+            let bytes = if request.command == Command::Write {
+                request.len
+            } else {
+                0
+            };
+            match from.here() > bytes as usize && !self.store.is_checked() {
+                true => self.replies.hold(),
+                false => self.before_waiting(),
+            }
             self.one(&request, &mut from)?;
         }
+    }
+
+    /// Nothing that is ready or that was asked for waits with this thread.
+    fn before_waiting(&self) {
+        self.replies.release();
+        self.store.kick();
     }
 
     fn one(&self, request: &wire::Request, from: &mut impl Read) -> io::Result<()> {
@@ -74,8 +91,7 @@ impl Client {
         if request.command == Command::Write && request.len > MAX_BYTES {
             return Err(broken("a write that is too long"));
         }
-        self.store.kick();
-        if !self.replies.begin(charged) {
+        if !self.replies.begin(charged, || self.before_waiting()) {
             return Err(ErrorKind::BrokenPipe.into());
         }
         let form = match request.command == Command::Read && self.agreed.structured {

@@ -1,0 +1,70 @@
+//! What lies in the page cache is only copied: whoever asks does it, as waking another thread costs more.
+
+use super::step::{self, Action};
+use crate::{Job, Op};
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// The longest request that is not handed on, bytes.
+const MAX_BYTES: u32 = 1 << 20;
+/// A write that took so long had to wait: the kernel holds up who writes faster than its disks do.
+const HELD_UP: Duration = Duration::from_millis(5);
+/// Writes that are handed on after that.
+const HANDED_ON: u32 = 64;
+
+#[derive(Debug)]
+pub(super) struct AtOnce {
+    file: Arc<File>,
+    /// Writes that are still to be handed on.
+    held_up: AtomicU32,
+}
+
+impl AtOnce {
+    /// For a file that is read and written through the page cache.
+    pub(super) fn new(file: &Arc<File>) -> AtOnce {
+        AtOnce {
+            file: Arc::clone(file),
+            held_up: AtomicU32::new(0),
+        }
+    }
+
+    /// Is it a read, and done? Else it was not, or not all of it, and may begin anew.
+    pub(super) fn read(&self, job: &mut Job) -> bool {
+        let request = &job.request;
+        if request.len > MAX_BYTES {
+            return false;
+        }
+        let (offset, len) = (request.offset, request.len as usize);
+        step::copy(Action::Read, self.file.as_fd(), offset, &mut job.data, len)
+    }
+
+    /// The same of a write of whole blocks: of others, the rest of a block may have to be read first.
+    pub(super) fn write(&self, job: &mut Job) -> bool {
+        let request = &job.request;
+        let (offset, len) = (request.offset, u64::from(request.len));
+        let whole = offset.is_multiple_of(super::ALIGN) && len.is_multiple_of(super::ALIGN);
+        if request.op != Op::Write || request.durable || !whole || request.len > MAX_BYTES {
+            return false;
+        }
+        // Ordering: relaxed; it says nothing of anything else.
+        let one_less = |left: u32| left.checked_sub(1);
+        let relaxed = Ordering::Relaxed;
+        if self
+            .held_up
+            .fetch_update(relaxed, relaxed, one_less)
+            .is_ok()
+        {
+            return false;
+        }
+        let (action, since) = (Action::Write { durable: false }, Instant::now());
+        let len = request.len as usize;
+        let done = step::copy(action, self.file.as_fd(), offset, &mut job.data, len);
+        if since.elapsed() > HELD_UP {
+            self.held_up.store(HANDED_ON, relaxed);
+        }
+        done
+    }
+}
