@@ -34,8 +34,18 @@ pub(super) struct Gc {
     pub(super) sinks: HashMap<ChannelId, Sink>,
     /// Readers that the present manager has not named yet: only we can see that they died.
     pub(super) returning: HashSet<DomainId>,
-    /// The roster is whole whatever the board says (`OwnPool::stand_alone`).
-    pub(super) alone: bool,
+    pub(super) standing: Standing,
+}
+
+/// What tells that the roster is whole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Standing {
+    /// Its epoch is the one that the board shows.
+    Managed,
+    /// Whatever the board says (`OwnPool::stand_alone`).
+    Alone,
+    /// That the board of the next manager does not have the pool yet (`OwnPool::suspend`).
+    Unlisted,
 }
 
 /// The reading end of a queue on the roster.
@@ -61,7 +71,7 @@ impl Gc {
             refs_inodes: HashMap::new(),
             sinks: HashMap::new(),
             returning: HashSet::new(),
-            alone: false,
+            standing: Standing::Managed,
         }
     }
 
@@ -191,12 +201,16 @@ impl OwnPool {
         gc.batch.clear();
         let candidates = std::mem::take(&mut gc.candidates);
         gc.roster.prefetch(&candidates);
-        let known = gc.alone.then(|| gc.roster.epoch());
+        let (standing, known) = (gc.standing, gc.roster.epoch());
         let verdict = gc.roster.collect(
             &candidates,
             &Own(self),
             &Own(self),
-            || known.unwrap_or_else(|| self.board_epoch()),
+            || match standing {
+                Standing::Managed => self.board_epoch(),
+                Standing::Unlisted if self.is_listed() => u64::MAX,
+                Standing::Alone | Standing::Unlisted => known,
+            },
             &mut gc.batch,
         );
         let (dead, alive): (&[u32], &[u32]) = match verdict {

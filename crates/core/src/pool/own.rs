@@ -1,6 +1,6 @@
 //! A pool of one's own: the writer's side.
 
-use super::collect::Gc;
+use super::collect::{Gc, Standing};
 use super::slots::{HUGE, LetGo, Slot};
 use super::wait::Waiters;
 use crate::cbuf::{CbufMut, Tag};
@@ -114,12 +114,16 @@ impl OwnPool {
             chunk_bytes: self.chunk_bytes(),
         }
     }
-    /// Another board is about to be looked at: no collection until the pool's place in it is known. Before the board
-    /// changes, so that nobody takes the old place in the new board for ours.
+    /// Another board is about to be looked at: no collection by it until the pool's place in it is known. Before the board
+    /// changes, so that nobody takes the old place in the new board for ours. Who stood alone goes on as long as the new board
+    /// does not have the pool at all: a manager that hangs meanwhile has added nobody.
     pub(crate) fn suspend(&self) {
         let mut gc = lock(&self.gc); // none runs
         gc.unname_all();
-        gc.alone = false;
+        gc.standing = match gc.standing {
+            Standing::Alone => Standing::Unlisted,
+            Standing::Managed | Standing::Unlisted => Standing::Managed,
+        };
         self.board_entry.store(NO_ENTRY, Ordering::SeqCst);
     }
     /// No manager can add anybody to the roster until the next [`suspend`](OwnPool::suspend): the last connection was read
@@ -128,7 +132,7 @@ impl OwnPool {
     pub(crate) fn stand_alone(&self) {
         let mut gc = lock(&self.gc);
         gc.unname_all();
-        gc.alone = true;
+        gc.standing = Standing::Alone;
         drop(gc);
         self.waiters.memory_came_back();
     }
@@ -138,7 +142,7 @@ impl OwnPool {
     pub(crate) fn resume(&self, entry: u32) {
         let mut gc = lock(&self.gc);
         gc.roster.reset_epoch(FIRST_EPOCH);
-        gc.alone = false;
+        gc.standing = Standing::Managed;
         self.board_entry.store(entry, Ordering::Release);
     }
     /// The chunks present: index, serial, descriptor.
@@ -163,6 +167,13 @@ impl OwnPool {
             .board()
             .epoch(self.board_entry.load(Ordering::Relaxed))
             .map_or(u64::MAX, |e| e.load(Ordering::Acquire))
+    }
+    /// Whether the board has the pool. Ordering: Acquire pairs with the manager's Release, which comes before it tells a sink
+    /// that it may take.
+    pub(super) fn is_listed(&self) -> bool {
+        let (board, id) = (self.domain.board(), u64::from(self.id.0));
+        let pools = (0..).map_while(|i| board.pool(i));
+        pools.map(|p| p.load(Ordering::Acquire)).any(|p| p == id)
     }
     pub(crate) fn quota_bytes(&self) -> u64 {
         if self.domain.fork.is_child() {

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tranship_core::{Code, Domain, Pool, Receiver, Role, Sender};
 use tranship_manager::{Config, Embedded};
-use tranship_proto::{Event, Request};
+use tranship_proto::{Event, PoolId, Req, Request};
 use tranship_region::layout::BoardRw;
 use tranship_sys::socket;
 
@@ -70,17 +70,56 @@ fn hang(path: &Path) -> OwnedFd {
     socket::listen(path, 0o600).expect("listen")
 }
 
-/// Takes one connection, welcomes who comes back by it, and takes up its pools; after that nothing is read.
-fn welcome_one(listener: &OwnedFd) -> (OwnedFd, impl Sized) {
-    let peer = socket::accept(listener).expect("accept");
-    let say = |event: &Event, fd: Option<&OwnedFd>| {
+/// A connection of somebody who is back. Nothing more is read of it.
+struct Back {
+    peer: OwnedFd,
+    board: Option<BoardRw>,
+    /// Its claim of a pool, if it has one: request, pool, size.
+    claim: Option<(Req, PoolId, u64)>,
+}
+
+impl Back {
+    fn say(&self, event: &Event, fd: Option<&OwnedFd>) {
         let fds: Vec<_> = fd.into_iter().map(AsFd::as_fd).collect();
-        socket::sendmsg(&peer, &tranship_proto::encode(event), &fds, false).expect("sendmsg");
+        socket::sendmsg(&self.peer, &tranship_proto::encode(event), &fds, false).expect("sendmsg");
+    }
+
+    /// The pool gets its place in the board.
+    fn list(&self) {
+        let Some((_, pool, bytes)) = self.claim else {
+            return;
+        };
+        let entry = self.board.as_ref().and_then(|map| map.entry(0));
+        let entry = entry.expect("a board");
+        entry.quota.store(bytes, Ordering::Release);
+        entry.epoch.store(1, Ordering::Release);
+        entry.pool.store(pool.0.into(), Ordering::Release);
+    }
+
+    fn answer(&self) {
+        self.list();
+        if let Some((req, pool, quota_bytes)) = self.claim {
+            let event = Event::PoolCreated {
+                req,
+                pool,
+                entry: 0,
+                quota_bytes,
+            };
+            self.say(&event, None);
+        }
+    }
+}
+
+/// Takes one connection and welcomes who comes back by it.
+fn welcome_one(listener: &OwnedFd) -> Back {
+    let mut back = Back {
+        peer: socket::accept(listener).expect("accept"),
+        board: None,
+        claim: None,
     };
     let mut bytes = vec![0; tranship_proto::MAX_MESSAGE_BYTES];
-    let mut board = None;
     loop {
-        let got = socket::recvmsg(&peer, &mut bytes, false).expect("a request");
+        let got = socket::recvmsg(&back.peer, &mut bytes, false).expect("a request");
         match tranship_proto::decode(&bytes[..got.bytes]).expect("a request") {
             Request::Hello {
                 resume: Some(domain),
@@ -94,30 +133,37 @@ fn welcome_one(listener: &OwnedFd) -> (OwnedFd, impl Sized) {
                     board_entries: 8,
                     total_bytes: 1 << 30,
                 };
-                say(&event, Some(&fd));
-                board = Some((fd, map));
+                back.say(&event, Some(&fd));
+                back.board = Some(map);
             }
             Request::ClaimPool {
                 req,
                 pool,
-                max_bytes: quota_bytes,
+                max_bytes,
                 ..
-            } => {
-                let entry = board.as_ref().and_then(|(_, map)| map.entry(0));
-                let entry = entry.expect("a board");
-                entry.quota.store(quota_bytes, Ordering::Release);
-                entry.epoch.store(1, Ordering::Release);
-                let event = Event::PoolCreated {
-                    req,
-                    pool,
-                    entry: 0,
-                    quota_bytes,
-                };
-                say(&event, None);
-            }
-            Request::ClaimDone { .. } => return (peer, board),
+            } => back.claim = Some((req, pool, max_bytes)),
+            Request::ClaimDone { .. } => return back,
             _ => {}
         }
+    }
+}
+
+impl Left {
+    /// Writer and reader come back to a manager that does nothing from then on.
+    fn both_come_back(&self, hung: &OwnedFd) -> [Back; 2] {
+        let both = std::thread::scope(|s| {
+            let both = s.spawn(|| [welcome_one(hung), welcome_one(hung)]);
+            until(|| {
+                let _ = (self.writer.turn(), self.reader.turn());
+                both.is_finished()
+            });
+            both.join().expect("the manager")
+        });
+        until(|| {
+            let _ = (self.writer.turn(), self.reader.turn());
+            self.writer.is_managed() && self.reader.is_managed()
+        });
+        both
     }
 }
 
@@ -150,18 +196,8 @@ fn one_that_reads_nothing() {
     let _dog = dog();
     let left = left();
     let hung = hang(&left.path);
-    let peers = std::thread::scope(|s| {
-        let both = s.spawn(|| (welcome_one(&hung), welcome_one(&hung)));
-        until(|| {
-            let _ = (left.writer.turn(), left.reader.turn());
-            both.is_finished()
-        });
-        both.join().expect("the manager")
-    });
-    until(|| {
-        let _ = (left.writer.turn(), left.reader.turn());
-        left.writer.is_managed() && left.reader.is_managed()
-    });
+    let peers = left.both_come_back(&hung);
+    peers.iter().for_each(Back::answer);
     // Nobody answers what is asked while everything is said that can be.
     for _ in 0..2000 {
         drop(left.writer.open_sender_with(
@@ -177,14 +213,8 @@ fn one_that_does_not_answer() {
     let _dog = dog();
     let mut left = left();
     let hung = hang(&left.path);
-    let peers = std::thread::scope(|s| {
-        let both = s.spawn(|| (welcome_one(&hung), welcome_one(&hung)));
-        until(|| {
-            let _ = (left.writer.turn(), left.reader.turn());
-            both.is_finished()
-        });
-        both.join().expect("the manager")
-    });
+    let peers = left.both_come_back(&hung);
+    peers.iter().for_each(Back::answer);
     // No second chunk is to be had of it: the first one's buffers are all there are.
     let held: Vec<_> = (0..4).map(|i| filled(&left.pool, BUFFER, i)).collect();
     let brief = Duration::from_millis(1);
@@ -198,6 +228,33 @@ fn one_that_does_not_answer() {
         drop(held);
         assert_eq!(waits.join().expect("memory").to_vec()[0], 5);
     });
+    left.goes_round();
+    drop(peers);
+}
+
+/// It hangs between its welcome and its word of what it was shown.
+#[test]
+fn one_that_does_not_say_that_it_has_the_pool() {
+    let _dog = dog();
+    let mut left = left();
+    let hung = hang(&left.path);
+    let peers = left.both_come_back(&hung);
+    left.goes_round();
+    // It has the pool, and may have told a reader so: no collection before its word of that is heard.
+    peers.iter().for_each(Back::list);
+    let brief = Duration::from_millis(1);
+    let mut sent = 0;
+    let error = loop {
+        match left.pool.alloc_timeout(BUFFER, brief) {
+            Ok(buf) => left.sender.send(buf.freeze()).expect("send"),
+            Err(error) => break error,
+        }
+        drop(left.receiver.recv().expect("recv"));
+        sent += 1;
+        assert!(sent < 40, "collected by an old roster");
+    };
+    assert_eq!(error.code(), Code::OutOfMemory);
+    peers.iter().for_each(Back::answer);
     left.goes_round();
     drop(peers);
 }
