@@ -20,3 +20,4 @@ mod links;
 mod poll;
 mod rendezvous;
 mod threads;
+mod unopened;
