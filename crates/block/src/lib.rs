@@ -18,6 +18,7 @@ mod disk;
 mod endpoint;
 mod fault;
 pub mod front;
+mod lack;
 mod memory;
 pub mod nbd;
 mod remote;

@@ -4,6 +4,8 @@
 mod export;
 #[path = "block/kit.rs"]
 mod kit;
+#[path = "block/lack.rs"]
+mod lack;
 #[path = "block/model.rs"]
 mod model;
 #[path = "block/nbd.rs"]

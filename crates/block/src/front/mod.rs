@@ -7,6 +7,7 @@
 
 mod session;
 
+use crate::lack::Patience;
 use crate::{Cache, Cached, Endpoint, Kind, Lane, Store, remote};
 use session::{Fences, Session};
 use std::sync::Arc;
@@ -207,11 +208,12 @@ fn admit(
                 continue;
             }
         };
+        let mut patience = Patience::default();
         let bound = loop {
             if stop.load(Ordering::Acquire) {
                 break false;
             }
-            match channel.wait_event(ROUND) {
+            match patience.event(at, &channel, ROUND) {
                 Ok(Some(Event::Bound(Ok(_)))) => break true,
                 Ok(_) => {}
                 Err(code) => {

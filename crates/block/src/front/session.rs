@@ -2,12 +2,14 @@
 
 use super::{ROUND, Served};
 use crate::data::Lent;
+use crate::lack::{Patience, passes};
 use crate::remote::give;
 use crate::wire::{self, Ask, Say, VERSION};
 use crate::{Data, Fault, Job, Kind, Op, Store, sum};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tranship_bulk::{Buffer, Channel, Code, Event};
 
 /// Whether a channel may still begin anything. Held while it begins something.
@@ -40,7 +42,7 @@ impl Fences {
 struct Answers {
     kind: Kind,
     channel: Channel,
-    /// For which there was no room.
+    /// For which there was no room, or something was missing here.
     late: Mutex<VecDeque<(Buffer, Say)>>,
 }
 
@@ -51,22 +53,25 @@ impl Answers {
             return late.push_back((buffer, say));
         }
         match give(self.kind, &self.channel, buffer, &say) {
-            Err(refused) if refused.code == Code::Full => late.push_back((refused.back, say)),
+            Err(refused) if passes(refused.code) => late.push_back((refused.back, say)),
             // Nobody is there for it any more; the buffer goes with the channel.
             _ => {}
         }
     }
 
-    fn give_late(&self) {
+    /// Says what they still wait for.
+    fn give_late(&self) -> Option<Code> {
         let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some((buffer, say)) = late.pop_front() {
             match give(self.kind, &self.channel, buffer, &say) {
-                Err(refused) if refused.code == Code::Full => {
-                    return late.push_front((refused.back, say));
+                Err(refused) if passes(refused.code) => {
+                    late.push_front((refused.back, say));
+                    return Some(refused.code);
                 }
                 _ => {}
             }
         }
+        None
     }
 }
 
@@ -142,9 +147,11 @@ impl Session {
 
     fn attend(&mut self, stop: &AtomicBool) -> Result<(), Code> {
         let channel = self.answers.channel.clone();
+        let mut patience = Patience::default();
+        let who = format!("{:?}: a client's channel", self.kind);
         // Ordering: acquire, partner: the front's end.
         while !stop.load(Ordering::Acquire) {
-            let mut next = channel.wait_event(ROUND)?;
+            let mut next = patience.event(&who, &channel, ROUND)?;
             while let Some(event) = next {
                 match event {
                     Event::Moved(buffer, meta) | Event::Passed(buffer, meta) => {
@@ -156,11 +163,13 @@ impl Session {
                     }
                     _ => {}
                 }
-                next = channel.poll_event()?;
+                next = patience.event(&who, &channel, Duration::ZERO)?;
             }
             self.served.store.kick();
             self.welcome();
-            self.answers.give_late();
+            if let Some(code) = self.answers.give_late() {
+                patience.say(&who, code);
+            }
         }
         Ok(())
     }

@@ -6,6 +6,7 @@
 
 use super::Safety;
 use crate::data::Lent;
+use crate::lack::passes;
 use crate::wire::{self, Ask, MAX_BUFFER_BYTES};
 use crate::{Data, Done, Endpoint, Fault, Info, Job, Kind, Op, Request, Store};
 use std::collections::{HashMap, VecDeque};
@@ -225,11 +226,10 @@ impl Lane {
         }
     }
 
-    /// Asks what waits, as far as there is room. The channel's thread does it, and whoever submits.
-    pub(super) fn ask(&self, state: &mut State) {
-        let Some(channel) = state.channel.clone() else {
-            return;
-        };
+    /// Asks what waits, as far as there is room. The channel's thread does it, and whoever submits. Says what this process
+    /// lacks for the rest.
+    pub(super) fn ask(&self, state: &mut State) -> Option<Code> {
+        let channel = state.channel.clone()?;
         while let Some(mut question) = state.queue.pop_front() {
             if question.buffer.is_none() {
                 let mut free = state.free.iter_mut();
@@ -237,13 +237,18 @@ impl Lane {
             }
             match self.ask_one(state, &channel, question) {
                 None => {}
-                Some((back, None | Some(Code::Full | Code::PeerGone | Code::ChannelState))) => {
+                Some((back, None | Some(Code::PeerGone | Code::ChannelState))) => {
                     state.queue.push_front(back);
-                    return;
+                    return None;
+                }
+                Some((back, Some(code))) if passes(code) => {
+                    state.queue.push_front(back);
+                    return Some(code);
                 }
                 Some((refused, Some(code))) => state.refused.push((refused, code)),
             }
         }
+        None
     }
 
     /// Gives the question back if it cannot be asked now, and says why; None: there is no buffer for it.

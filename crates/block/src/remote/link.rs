@@ -1,6 +1,7 @@
 //! The life of a lane: connecting, taking answers, and beginning again when the server is gone.
 
 use super::lane::{self, Lane, Question, State};
+use crate::lack::Patience;
 use crate::wire::{self, Ask, Say, VERSION};
 use crate::{Fault, Kind, Op};
 use std::sync::atomic::Ordering;
@@ -72,17 +73,17 @@ impl Lane {
 
     /// Takes what comes until the connection is over; says why.
     fn attend(&self, link: &mut Link) -> Code {
+        let mut patience = Patience::default();
         while !self.is_stopped() {
-            let event = match link.channel.wait_event(ROUND) {
+            let mut next = match patience.event(&self.server, &link.channel, ROUND) {
                 Ok(event) => event,
                 Err(code) => return code,
             };
-            let mut next = event;
             while let Some(event) = next {
                 if let Err(code) = self.take(link, event) {
                     return code;
                 }
-                next = match link.channel.poll_event() {
+                next = match patience.event(&self.server, &link.channel, Duration::ZERO) {
                     Ok(event) => event,
                     Err(code) => return code,
                 };
@@ -91,10 +92,13 @@ impl Lane {
                 return code;
             }
             let mut state = self.lock();
-            self.ask(&mut state);
+            let waits_for = self.ask(&mut state);
             let refused = std::mem::take(&mut state.refused);
             let connected = state.channel.is_some();
             drop(state);
+            if let Some(code) = waits_for {
+                patience.say(&self.server, code);
+            }
             for (question, code) in refused {
                 tracing::error!("{}: a request cannot be sent: {code}", self.server);
                 question.end(Err(Fault::Invalid));
