@@ -11,13 +11,7 @@ stage_deps() { scripts/deps.sh; }
 stage_fmt() { "$cargo" fmt --all --check; }
 stage_clippy() { "$cargo" clippy --quiet --workspace --all-targets -- -D warnings; }
 stage_rules() { "$cargo" run --quiet -p xtask -- all; }
-stage_test() {
-    "$cargo" test --quiet --workspace --no-fail-fast && return
-    # Of some 6000 kills at random instants one still finds something: a failure is a bug to look at, seeds are above; once more
-    # tells how rare it is.
-    echo "== test: SOMETHING FAILED (above); everything once more, and only this run counts" >&2
-    "$cargo" test --quiet --workspace --no-fail-fast
-}
+stage_test() { "$cargo" test --quiet --workspace --no-fail-fast; }
 stage_loom() { scripts/loom.sh; }
 stage_examples() { scripts/examples.sh; }
 stage_torture() { TRANSHIP_TORTURE=1 "$cargo" test --release --workspace -- --nocapture; }

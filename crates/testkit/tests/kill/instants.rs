@@ -59,7 +59,7 @@ fn at_random_instants() {
 
 #[test]
 fn nobody_killed() {
-    let _dog = Watchdog::new(Duration::from_secs(120));
+    let _dog = Watchdog::new(Duration::from_secs(300));
     let mut random = Random::printed("nobody_killed");
     let stage = Stage::new(&mut random);
     stage.flows();
@@ -71,7 +71,7 @@ fn nobody_killed() {
 /// What came back to a new manager is as good as what was made under it.
 #[test]
 fn after_a_new_manager() {
-    let _dog = Watchdog::new(Duration::from_secs(120));
+    let _dog = Watchdog::new(Duration::from_secs(300));
     let mut random = Random::printed("after_a_new_manager");
     let mut stage = Stage::new(&mut random);
     for victim in [Role::Writer, Role::Forwarder, Role::Receiver] {
@@ -90,5 +90,35 @@ fn after_a_new_manager() {
             stage.pair_goes_on();
         }
     }
+    stage.ends();
+}
+
+/// A manager that stands still, at any instant, keeps those who want something of it, and only until it goes on.
+#[test]
+fn a_manager_stands_still() {
+    let dog = Watchdog::new(Duration::from_secs(180));
+    let mut random = Random::printed("a_manager_stands_still");
+    let mut stage = Stage::new(&mut random);
+    for n in 0..kills() / 2 {
+        dog.step(format_args!("{n} times"));
+        let newcomer = ROLES[usize::try_from(random.below(4)).unwrap_or(0)];
+        stage.kill(newcomer);
+        if newcomer == Role::Manager {
+            stage.replace(Role::Manager);
+        } else {
+            stage.replace_doomed(newcomer, "nowhere");
+        }
+        random.instant(Duration::from_millis(6));
+        stage.of(Role::Manager).stop();
+        random.instant(Duration::from_millis(6));
+        stage.of(Role::Manager).resume();
+        if newcomer != Role::Manager {
+            stage.joins(newcomer);
+        }
+        stage.flows();
+        stage.whole_quota();
+        stage.pair_goes_on();
+    }
+    dog.step("all");
     stage.ends();
 }

@@ -2,7 +2,7 @@
 //!
 //! The stage: a manager, a writer that sends to a receiver directly and through a forwarder, the forwarder also
 //! sending back to the writer (a cycle), and a pair that has nothing to do with them. Any of the first four is
-//! killed with SIGKILL at each named crash point (`points`) and at random instants (`instants`), replaced by a
+//! killed with SIGKILL at each named crash point (`points`), at random instants (`instants`), with the manager (`together`), replaced by a
 //! fresh process, and the flow must go on. Payloads carry their id and a checksum and are verified at receipt
 //! and again just before they are released.
 //!

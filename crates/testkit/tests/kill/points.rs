@@ -78,13 +78,14 @@ const POINTS: &[Point] = &[
 
 fn die_at_all_of(victim: Role) {
     let torture = std::env::var_os("TRANSHIP_TORTURE").is_some();
-    let _dog = Watchdog::new(Duration::from_secs(if torture { 1200 } else { 300 }));
+    let dog = Watchdog::new(Duration::from_secs(180));
     let mut random = Random::printed("die_at_all_of");
     let mut stage = Stage::new(&mut random);
     let points = POINTS.iter().filter(|(_, role, _)| *role == victim);
     for (name, _, hits) in points {
         for nth in hits.iter().take(if torture { hits.len() } else { 1 }) {
             let point = format!("{name}:{nth}");
+            dog.step(&point);
             let began = std::time::Instant::now();
             stage.kill(victim);
             stage.replace_doomed(victim, &point);

@@ -14,7 +14,7 @@ pub const WRITER_POOL: u64 = 4 * CHUNK;
 pub const PAIR_POOL: u64 = CHUNK;
 
 /// How long what is left may take to go. Not a bound on speed: beyond it something has leaked.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Who can be killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub struct Stage {
 impl Stage {
     /// All are there and data moves.
     pub fn new(random: &mut Random) -> Stage {
-        let dir = tempfile::tempdir().expect("a directory for the socket");
+        let dir = tranship_testkit::folder().expect("a directory for the socket");
         let socket = dir.path().join("manager.sock");
         let seed = random.next();
         let start = |launch: Launch, incarnation| {
