@@ -184,7 +184,10 @@ child!(
 #[test]
 fn without_a_manager_there_are_no_names() {
     let _dog = Watchdog::new(Duration::from_secs(120));
-    let nowhere = tempfile::tempdir().expect("a folder").path().join("m.sock");
+    let nowhere = tranship_testkit::folder()
+        .expect("a folder")
+        .path()
+        .join("m.sock");
     let peer = lonely().env("TRANSHIP_SOCKET", nowhere).start();
     let peer = peer.expect("start");
     assert_eq!(peer.expect::<String>(), "done");

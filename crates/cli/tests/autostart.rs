@@ -22,7 +22,7 @@ impl Home {
             eprintln!("SKIPPED: a manager of the system runs here");
             return None;
         }
-        Some(Home(tempfile::tempdir().expect("a folder")))
+        Some(Home(tranship_testkit::folder().expect("a folder")))
     }
 
     fn path(&self, name: &str) -> PathBuf {

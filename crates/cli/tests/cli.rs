@@ -94,7 +94,7 @@ fn a_full_disk_is_an_error() {
 
 #[test]
 fn configurations_are_checked_with_the_line() {
-    let dir = tempfile::tempdir().expect("a folder");
+    let dir = tranship_testkit::folder().expect("a folder");
     let file = dir.path().join("manager.toml");
     let check = || run(&["manager", "check-config", file.to_str().expect("a path")]);
     std::fs::write(&file, run(&["manager", "default-config"]).stdout).expect("writing");
@@ -113,7 +113,7 @@ fn configurations_are_checked_with_the_line() {
 
 #[test]
 fn man_pages_and_completions_for_every_shell() {
-    let dir = tempfile::tempdir().expect("a folder");
+    let dir = tranship_testkit::folder().expect("a folder");
     assert_eq!(
         run(&["man", dir.path().to_str().expect("a path")])
             .status
@@ -138,7 +138,7 @@ fn a_demo_consumer_is_locked_down_and_still_works() {
         input.extend(4u64.to_le_bytes());
         input.extend(bytes);
     }
-    let dir = tempfile::tempdir().expect("a folder");
+    let dir = tranship_testkit::folder().expect("a folder");
     let (frames, written) = (dir.path().join("frames"), dir.path().join("written"));
     std::fs::write(&frames, &input).expect("writing");
     for role in ["hash", "zstd", "stats", "writer"] {
@@ -180,7 +180,7 @@ fn a_demo_consumer_is_locked_down_and_still_works() {
 #[test]
 fn the_manager_serves_a_socket_that_systemd_made() {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socket};
-    let dir = tempfile::tempdir().expect("a folder");
+    let dir = tranship_testkit::folder().expect("a folder");
     let path = dir.path().join("manager.sock");
     let made = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).expect("a socket");
     bind(&made, &SocketAddrUnix::new(&path).expect("an address")).expect("binding");
@@ -205,7 +205,7 @@ fn the_manager_serves_a_socket_that_systemd_made() {
 #[test]
 fn run_puts_a_program_under_the_manager_with_a_limit() {
     let library = tranship_testkit::artifact("tranship-preload", "libtranship_malloc.so");
-    let dir = tempfile::tempdir().expect("a folder");
+    let dir = tranship_testkit::folder().expect("a folder");
     let socket = dir.path().join("manager.sock");
     let socket = socket.to_str().expect("text");
     let daemon = [
@@ -243,7 +243,7 @@ fn run_puts_a_program_under_the_manager_with_a_limit() {
 #[test]
 fn certificates_are_made_and_the_doctor_finds_them() {
     use std::os::unix::fs::PermissionsExt;
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tranship_testkit::folder().expect("a folder");
     let at = |name: &str| folder.path().join(name).display().to_string();
     let (ca, out) = (at("ca"), at("camera"));
     let must = |arguments: &[&str]| {

@@ -50,7 +50,7 @@ struct Manager {
 
 impl Manager {
     fn start() -> Self {
-        let dir = tempfile::tempdir().expect("a folder");
+        let dir = tranship_testkit::folder().expect("a folder");
         let socket = dir.path().join("m.sock");
         let child = tranship(&["manager"], &socket).spawn().expect("a manager");
         let manager = Self {
@@ -212,7 +212,7 @@ fn stat_shows_who_waits_under_a_name() {
 
 #[test]
 fn a_daemon_listens_when_its_starter_returns() {
-    let dir = tempfile::tempdir().expect("a folder");
+    let dir = tranship_testkit::folder().expect("a folder");
     let socket = dir.path().join("m.sock");
     let daemonize = || {
         let mut command = tranship(&["manager", "--daemonize", "--idle-exit", "100ms"], &socket);

@@ -18,7 +18,7 @@ struct Limited {
 fn limited(limits: Limits) -> Limited {
     use std::os::unix::fs::PermissionsExt;
     watchdog();
-    let dir = tempfile::tempdir().unwrap();
+    let dir = tranship_testkit::folder().unwrap();
     std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
     let path = dir.path().join("m.sock");
     let config = Config {

@@ -381,7 +381,7 @@ fn who_never_reads_is_expelled_and_may_come_back() {
 #[test]
 fn a_second_manager_is_refused_and_a_stale_socket_replaced() {
     watchdog();
-    let dir = tempfile::tempdir().unwrap();
+    let dir = tranship_testkit::folder().unwrap();
     let path = dir.path().join("m.sock");
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     assert!(path.exists());

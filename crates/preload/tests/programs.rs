@@ -72,7 +72,7 @@ fn git_makes_packs_and_checks_a_repository() {
         return skipped("no git");
     }
     let stage = Stage::new(4096 * MIB);
-    let dir = tempfile::tempdir().expect("a folder");
+    let dir = tranship_testkit::folder().expect("a folder");
     let git = |args: &[&str]| {
         let mut git = stage.command("git");
         git.args([
@@ -120,7 +120,7 @@ fn sqlite_fills_and_checks_a_database() {
         return skipped("no sqlite3");
     }
     let stage = Stage::new(4096 * MIB);
-    let dir = tempfile::tempdir().expect("a folder");
+    let dir = tranship_testkit::folder().expect("a folder");
     let script = "
         create table t(id integer primary key, word text, blob blob);
         with recursive n(i) as (select 1 union all select i + 1 from n where i < 20000)

@@ -26,6 +26,7 @@
 mod artifact;
 pub mod attack;
 pub mod container;
+mod folder;
 pub mod lab;
 pub mod payload;
 pub mod peer;
@@ -35,6 +36,7 @@ mod watchdog;
 
 pub use artifact::artifact;
 pub use container::{Cgroup, Container};
+pub use folder::folder;
 pub use peer::{Control, Exit, Launch, Peer, PeerError, Privilege};
 pub use random::Random;
 pub use resource::Held;

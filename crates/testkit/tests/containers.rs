@@ -65,7 +65,7 @@ child!(
 );
 
 fn look(container: Container, users: bool) {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = tranship_testkit::folder().unwrap();
     std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
     let socket = dir.path().join("socket");
     let listener = UnixListener::bind(&socket).unwrap();

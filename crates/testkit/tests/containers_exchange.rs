@@ -96,7 +96,7 @@ child!(
 );
 
 fn exchange(container: &Container, uid: u32) {
-    let dir = tempfile::tempdir().expect("dir");
+    let dir = tranship_testkit::folder().expect("dir");
     std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).expect("mode");
     let config = Config {
         socket_mode: Some(0o777),

@@ -199,7 +199,7 @@ fn held(source: &Peer, sink: &Peer) -> (usize, BTreeMap<String, usize>) {
 #[test]
 fn the_manager_is_killed_again_and_again() {
     let _dog = Watchdog::new(Duration::from_secs(240));
-    let dir = tempfile::tempdir().unwrap();
+    let dir = tranship_testkit::folder().unwrap();
     let path = dir.path().join("manager.sock");
     let mut daemon = start_manager(&path);
     let (source, sink) = (source().start().unwrap(), sink().start().unwrap());

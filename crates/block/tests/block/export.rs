@@ -58,7 +58,7 @@ fn what_is_written_is_read_at_any_place_and_length() {
 fn many_requests_at_once_over_several_connections() {
     let _dog = kit::watchdog();
     let service = kit::serve("shm", Trust::Full, SIZE);
-    let dir = tempfile::tempdir().expect("a folder");
+    let dir = tranship_testkit::folder().expect("a folder");
     let at = Address::Unix(dir.path().join("s"));
     let remote = Arc::new(kit::connect(&service.at));
     let export = Export::start(&at, "", remote).expect("an export");

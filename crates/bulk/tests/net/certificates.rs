@@ -225,7 +225,7 @@ fn a_session_belongs_to_the_certificate_that_began_it() {
 
 #[test]
 fn credentials_are_files_that_nobody_else_reads() {
-    let folder = tempfile::tempdir().expect("folder");
+    let folder = tranship_testkit::folder().expect("folder");
     let (ca, own) = (folder.path().join("ca"), folder.path().join("own"));
     certificate::init(&ca, "tests", DAY).expect("init");
     let again = certificate::init(&ca, "tests", DAY).expect_err("again");

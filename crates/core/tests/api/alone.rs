@@ -30,7 +30,7 @@ struct Set {
 }
 
 fn set() -> Set {
-    let dir = tempfile::tempdir().expect("a folder");
+    let dir = tranship_testkit::folder().expect("a folder");
     let path = dir.path().join("m.sock");
     let manager = Embedded::start(Config::default(), Some(&path)).expect("a manager");
     let (writer, reader) = (bare(&path, "writer"), bare(&path, "reader"));
@@ -155,7 +155,7 @@ child!(
 #[test]
 fn a_reader_that_dies_when_nobody_tells_of_it() {
     let _dog = dog();
-    let dir = tempfile::tempdir().expect("a folder");
+    let dir = tranship_testkit::folder().expect("a folder");
     let path = dir.path().join("m.sock");
     let manager = Embedded::start(Config::default(), Some(&path)).expect("a manager");
     let writer = bare(&path, "writer");

@@ -44,7 +44,7 @@ child!(
     /// counters; and then the manager dies. In a process of its own, for its limit is the process's.
     fn scene(ctl: Control) {
         let room: u64 = ctl.recv().unwrap().unwrap();
-        let dir = tempfile::tempdir().unwrap();
+        let dir = tranship_testkit::folder().unwrap();
         let path = dir.path().join("m.sock");
         let config = Config {
             forward: Forward::Readers,
@@ -165,7 +165,7 @@ fn who_comes_back_without_room_keeps_what_it_has() {
     let _dog = dog();
     for room in [0, 1, 2, 3, 5, 8] {
         // Here, for a manager has room.
-        let dir = tempfile::tempdir().expect("a folder");
+        let dir = tranship_testkit::folder().expect("a folder");
         let path = dir.path().join("m.sock");
         let manager = Embedded::start(Config::default(), Some(&path)).expect("a manager");
         let child = returning().start().expect("a child");

@@ -104,7 +104,7 @@ fn manager(path: &Path) -> Embedded {
 #[test]
 fn a_new_manager_is_told_what_a_heap_holds() {
     let _dog = dog();
-    let dir = tempfile::tempdir().expect("dir");
+    let dir = tranship_testkit::folder().expect("dir");
     let path = dir.path().join("socket");
     let first = manager(&path);
     let a = Domain::builder().name("a").socket(&path).connect();

@@ -25,7 +25,7 @@ struct Left {
 }
 
 fn left() -> Left {
-    let dir = tempfile::tempdir().expect("a folder");
+    let dir = tranship_testkit::folder().expect("a folder");
     let path = dir.path().join("m.sock");
     let manager = Embedded::start(Config::default(), Some(&path)).expect("a manager");
     let join = |name| {

@@ -98,7 +98,7 @@ fn too_many_are_refused() {
 #[test]
 fn a_name_outlives_its_manager() {
     let _dog = dog();
-    let dir = tempfile::tempdir().expect("dir");
+    let dir = tranship_testkit::folder().expect("dir");
     let path = dir.path().join("m.sock");
     let start = || {
         let config = tranship_manager::Config::default();

@@ -42,7 +42,7 @@ fn it_takes_what_a_dead_writer_had_sent() {
     let _dog = dog();
     let manager = Domain::builder().name("a").embedded().expect("embedded");
     let manager = manager.socket_path().expect("socket");
-    let dir = tempfile::tempdir().expect("a folder");
+    let dir = tranship_testkit::folder().expect("a folder");
     let path = dir.path().join("between.sock");
     let listener = socket::listen(&path, 0o600).expect("listen");
     let between = manager.clone();

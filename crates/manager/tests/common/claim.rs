@@ -15,7 +15,7 @@ pub struct House {
 impl House {
     pub fn new(config: Config) -> House {
         watchdog();
-        let dir = tempfile::tempdir().expect("a folder");
+        let dir = tranship_testkit::folder().expect("a folder");
         let path = dir.path().join("m.sock");
         let manager = Some(Embedded::start(config.clone(), Some(&path)).expect("a manager"));
         House {

@@ -31,7 +31,7 @@ pub struct Stage {
 
 impl Stage {
     pub fn new(total: u64) -> Stage {
-        let dir = tempfile::tempdir().expect("a folder");
+        let dir = tranship_testkit::folder().expect("a folder");
         let path = dir.path().join("manager.sock");
         let mut stage = Stage {
             path,

@@ -27,6 +27,7 @@ mod cursors;
 mod lies;
 mod pest;
 mod raw;
+mod requests;
 mod shared;
 mod siege;
 mod stage;

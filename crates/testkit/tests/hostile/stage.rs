@@ -40,7 +40,7 @@ impl Stage {
             return None;
         }
         let dog = Watchdog::new(Duration::from_secs(300));
-        let dir = tempfile::tempdir().unwrap();
+        let dir = tranship_testkit::folder().unwrap();
         std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
         let path = dir.path().join("manager.sock");
         let victim = |launch: Launch| {

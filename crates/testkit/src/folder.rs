@@ -1,0 +1,56 @@
+//! Folders of tests. A run that is killed leaves its own behind; the next one takes them away.
+
+use std::io;
+use std::path::Path;
+use std::sync::Once;
+use tempfile::TempDir;
+
+/// Followed by the process that uses it.
+const PREFIX: &str = "tranship-test-";
+
+/// A folder that goes with its handle.
+///
+/// # Errors
+/// Of the file system.
+pub fn folder() -> io::Result<TempDir> {
+    static SWEPT: Once = Once::new();
+    let base = std::env::temp_dir();
+    SWEPT.call_once(|| sweep(&base));
+    let prefix = format!("{PREFIX}{}-", std::process::id());
+    tempfile::Builder::new().prefix(&prefix).tempdir_in(base)
+}
+
+/// Removes the folders of processes that are gone.
+fn sweep(base: &Path) {
+    for entry in std::fs::read_dir(base).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let rest = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+        let pid = rest.and_then(|rest| rest.split_once('-')?.0.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_dead_left_goes_and_the_rest_stays() {
+        let base = folder().expect("a folder");
+        let make = |name: String| {
+            let path = base.path().join(name);
+            std::fs::create_dir(&path).expect("a folder");
+            std::fs::write(path.join("file"), "").expect("a file");
+            path
+        };
+        // Beyond the highest process id that there can be.
+        let dead = make(format!("{PREFIX}4194305-x"));
+        let ours = make(format!("{PREFIX}{}-x", std::process::id()));
+        let others = [make(format!("{PREFIX}x")), make("4194305-x".into())];
+        sweep(base.path());
+        assert!(!dead.exists() && ours.exists());
+        assert!(others.iter().all(|path| path.exists()));
+    }
+}
