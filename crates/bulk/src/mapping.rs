@@ -5,6 +5,7 @@ use crate::domain::Shared;
 use crate::list::Piece;
 use std::sync::Arc;
 use tranship_region::{Guarded, View};
+use tranship_sys::map::Within;
 
 /// An aggregate's bytes in one range, for reading. As long as it is there none of its buffers can be sent, copied or
 /// given back ([`Code::BufferState`]), nor becomes free.
@@ -31,7 +32,7 @@ impl Mapping {
         let len = pieces
             .iter()
             .try_fold(0usize, |sum, piece| sum.checked_add(as_usize(piece.len)?));
-        let window = Guarded::reserve(len.ok_or(Code::InvalidArgument)?, page);
+        let window = Guarded::reserve(len.ok_or(Code::InvalidArgument)?, Within::ANYWHERE);
         let window = window.map_err(|_| Code::Memory)?;
         let mut state = domain.lock();
         for (id, index) in buffers {

@@ -2,8 +2,9 @@
 
 use crate::{Code, Role, Trust};
 use serde::{Deserialize, Serialize};
+use tranship_sys::map::Within;
 
-/// What a channel asks of the pools assigned to it.
+/// What a channel asks of the pools assigned to it, and a domain of one that it makes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Constraints {
     /// A pool's buffers start at multiples of it, bytes; a power of two.
@@ -12,9 +13,9 @@ pub struct Constraints {
     pub min_buffer_bytes: u64,
     /// The largest buffers.
     pub max_buffer_bytes: u64,
-    /// Pools lie at or above this address, in the domain that says so.
+    /// Pools lie at or above this address, at both ends.
     pub min_address: u64,
-    /// Pools end at or below this address, in the domain that says so.
+    /// Pools end at or below this address, at both ends.
     pub max_address: u64,
 }
 
@@ -47,6 +48,16 @@ impl Constraints {
             && both.min_buffer_bytes <= both.max_buffer_bytes
             && both.min_address < both.max_address;
         possible.then_some(both)
+    }
+
+    /// Where pools have to lie; addresses that there are not here are none.
+    pub(crate) fn within(&self) -> Within {
+        let address = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
+        Within {
+            align: address(self.align_bytes),
+            from: address(self.min_address),
+            to: address(self.max_address),
+        }
     }
 
     /// Do buffers of this size at this address fit?

@@ -137,7 +137,21 @@ impl Domain {
     /// A new pool. `buffer_bytes` is a multiple of the page size; with `forward`, whoever gets the pool may assign it
     /// on.
     pub fn pool(&self, buffers: u32, buffer_bytes: u64, forward: bool) -> Result<Pool, Code> {
-        let id = self.0.new_pool(buffers, buffer_bytes, forward)?;
+        self.pool_within(buffers, buffer_bytes, forward, &Constraints::default())
+    }
+
+    /// As [`Domain::pool`], where and with buffers as a channel may want them. [`Code::InvalidArgument`] for buffers of another
+    /// size, [`Code::PoolMap`] if no addresses are free there.
+    pub fn pool_within(
+        &self,
+        buffers: u32,
+        buffer_bytes: u64,
+        forward: bool,
+        within: &Constraints,
+    ) -> Result<Pool, Code> {
+        let id = self
+            .0
+            .new_pool_within(buffers, buffer_bytes, forward, within)?;
         let info = self.0.pool(id).ok_or(Code::PoolInvalid)?;
         Ok(Pool {
             domain: Arc::clone(&self.0.0),

@@ -8,8 +8,8 @@ use crate::backend::Backend;
 use crate::domain::{RawEvent, Shared};
 use crate::list::List;
 use crate::{
-    BufferState, ChannelState, Code, Completion, Direction, Mapping, Piece, PoolInfo, Role,
-    Statistics, Wish,
+    BufferState, ChannelState, Code, Completion, Constraints, Direction, Mapping, Piece, PoolInfo,
+    Role, Statistics, Wish,
 };
 use std::sync::{Arc, PoisonError};
 
@@ -85,7 +85,19 @@ impl Raw {
 
     /// Algorithm 5. All buffers are free.
     pub fn new_pool(&self, buffers: u32, buffer_bytes: u64, forward: bool) -> Result<u64, Code> {
-        self.0.new_pool(buffers, buffer_bytes, forward)
+        let anywhere = Constraints::default();
+        self.0.new_pool(buffers, buffer_bytes, forward, &anywhere)
+    }
+
+    /// As [`crate::Domain::pool_within`].
+    pub fn new_pool_within(
+        &self,
+        buffers: u32,
+        buffer_bytes: u64,
+        forward: bool,
+        within: &Constraints,
+    ) -> Result<u64, Code> {
+        self.0.new_pool(buffers, buffer_bytes, forward, within)
     }
 
     pub fn destroy_pool(&self, pool: u64) -> Result<(), Code> {

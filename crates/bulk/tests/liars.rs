@@ -15,6 +15,8 @@ use tranship_testkit::Random;
 
 #[path = "liars/bent.rs"]
 mod bent;
+#[path = "liars/claims.rs"]
+mod claims;
 #[path = "liars/sealed.rs"]
 mod sealed;
 

@@ -3,12 +3,16 @@
 
 #[path = "suite/cases.rs"]
 mod cases;
+#[path = "suite/ends.rs"]
+mod ends;
 #[path = "suite/late.rs"]
 mod late;
 #[path = "suite/left.rs"]
 mod left;
 #[path = "suite/parts.rs"]
 mod parts;
+#[path = "suite/placed.rs"]
+mod placed;
 #[path = "suite/prompt.rs"]
 mod prompt;
 #[path = "suite/terms.rs"]

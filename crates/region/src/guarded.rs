@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::OnceLock;
-use tranship_sys::map::{self, Access};
+use tranship_sys::map::{self, Access, Within};
 use tranship_sys::memfd;
 use tranship_sys::pagemap::Pagemap;
 
@@ -28,25 +28,47 @@ impl Guarded {
         Ok(Guarded(Owned::new(fd, most, len)?, OnceLock::new()))
     }
 
-    /// Addresses alone, aligned to `align`: a place for pieces.
-    pub fn reserve(len: usize, align: usize) -> io::Result<Guarded> {
-        Ok(Guarded(Owned::reserve(len, align)?, OnceLock::new()))
+    /// As [`Guarded::map`], where it has to lie.
+    pub fn map_within(
+        fd: impl AsFd,
+        len: usize,
+        most: Access,
+        within: Within,
+    ) -> io::Result<Guarded> {
+        if within == Within::ANYWHERE {
+            return Guarded::map(fd, len, most);
+        }
+        let whole = Guarded::reserve(len, within)?;
+        // SAFETY: exactly the reservation just made, which nobody else knows.
+        unsafe { map::map_fixed(whole.0.base, fd, most, len, 0)? };
+        Ok(whole)
+    }
+
+    /// Addresses alone: a place for pieces.
+    pub fn reserve(len: usize, within: Within) -> io::Result<Guarded> {
+        Ok(Guarded(Owned::reserve(len, within)?, OnceLock::new()))
     }
 
     /// Makes `len` bytes of zeroed memory with this as its writer's mapping, and no seals: nobody else may be shown
     /// it before [`seal`].
     pub fn make(name: &str, len: usize, huge: bool) -> Result<(OwnedFd, Guarded), MakeError> {
+        Guarded::make_within(name, len, huge, Within::ANYWHERE)
+    }
+
+    /// As [`Guarded::make`], where it has to lie.
+    pub fn make_within(
+        name: &str,
+        len: usize,
+        huge: bool,
+        within: Within,
+    ) -> Result<(OwnedFd, Guarded), MakeError> {
         make::make_open(name, len, huge, |fd| {
             if !huge {
-                return Guarded::map(fd, len, Access::ReadWrite);
+                return Guarded::map_within(fd, len, Access::ReadWrite, within);
             }
-            let whole = Guarded::reserve(len, HUGE)?;
-            // SAFETY: exactly the reservation just made, which nobody else knows.
-            unsafe {
-                map::map_fixed(whole.0.base, fd, Access::ReadWrite, len, 0)?;
-                // Best effort: the pages are there already, this maps them whole.
-                let _ = map::hint(whole.0.base, len, map::Hint::Huge);
-            }
+            let whole = Guarded::map_within(fd, len, Access::ReadWrite, within.aligned(HUGE))?;
+            // SAFETY: our own mapping. Best effort: the pages are there already, this maps them whole.
+            let _ = unsafe { map::hint(whole.0.base, len, map::Hint::Huge) };
             Ok(whole)
         })
     }

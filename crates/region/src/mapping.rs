@@ -22,10 +22,10 @@ impl Owned {
         Ok(Owned { base, len, guard })
     }
 
-    /// Addresses alone, aligned to `align`, where nothing can be touched.
-    pub(crate) fn reserve(len: usize, align: usize) -> io::Result<Owned> {
+    /// Addresses alone, where nothing can be touched.
+    pub(crate) fn reserve(len: usize, within: map::Within) -> io::Result<Owned> {
         let guard = ForkGuard::new()?;
-        let base = map::reserve(len, align)?;
+        let base = map::reserve_within(len, within)?;
         let owned = Owned { base, len, guard };
         // SAFETY: exactly the reservation just made, which nobody else knows.
         unsafe { map::protect(base, len, map::Access::None)? };

@@ -68,6 +68,66 @@ pub fn reserve(len: usize, align: usize) -> io::Result<NonNull<u8>> {
     }
 }
 
+/// Where a mapping has to lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Within {
+    /// Begins at a multiple of it, a power of two.
+    pub align: usize,
+    /// Begins there or behind.
+    pub from: usize,
+    /// Ends there or before.
+    pub to: usize,
+}
+
+impl Within {
+    pub const ANYWHERE: Within = Within {
+        align: 1,
+        from: 0,
+        to: usize::MAX,
+    };
+
+    /// As it is, and aligned to at least so much.
+    #[must_use]
+    pub fn aligned(self, align: usize) -> Within {
+        let align = self.align.max(align);
+        Within { align, ..self }
+    }
+}
+
+/// Places in a range that [`reserve_within`] tries, at most.
+const PROBES: usize = 4096;
+/// User addresses end there, or behind.
+const TOP: usize = 1 << 47;
+
+/// As [`reserve`], within a range, where there are free addresses at one of the places that it tries.
+pub fn reserve_within(len: usize, within: Within) -> io::Result<NonNull<u8>> {
+    let page = crate::page_size();
+    let align = within.align.max(page);
+    if (within.from, within.to) == (0, usize::MAX) {
+        return reserve(len, align);
+    }
+    if len == 0 || !len.is_multiple_of(page) || !align.is_power_of_two() {
+        return Err(invalid("reserve: length or alignment"));
+    }
+    let none = || io::Error::new(io::ErrorKind::AddrNotAvailable, "no free addresses there");
+    let last = within.to.min(TOP).checked_sub(len).ok_or_else(none)?;
+    let first = within.from.max(align).checked_next_multiple_of(align);
+    let first = first.filter(|first| *first <= last).ok_or_else(none)?;
+    let step = len.max((last - first) / PROBES).next_multiple_of(align);
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE;
+    for at in (first..=last).step_by(step) {
+        let addr = std::ptr::with_exposed_provenance_mut(at);
+        // SAFETY: NOREPLACE touches nothing that is mapped.
+        let raw = unsafe { rustix::mm::mmap_anonymous(addr, len, ProtFlags::READ, flags) };
+        // Taken, or below what a process may map.
+        let Ok(raw) = raw else { continue };
+        // SAFETY: exactly the mapping just made, which nobody else knows.
+        unsafe { rustix::mm::madvise(raw, len, Advice::LinuxDontFork)? };
+        return non_null(raw);
+    }
+    Err(none())
+}
+
 /// Reserves addresses for private memory: `len` zeros that can be read and written, aligned to `align` (a power of two,
 /// at least a page). A page takes memory when it is first written, until [`discard`]; a forked child gets a copy.
 pub fn reserve_private(len: usize, align: usize) -> io::Result<NonNull<u8>> {

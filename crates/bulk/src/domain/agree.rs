@@ -158,6 +158,12 @@ impl State {
             return Err(Code::ChannelTrust);
         }
         // Its bytes could not be brought here: it is known as memory that another domain alone can write.
+        let constraints = end.agreed.ok_or(Code::ChannelState)?.constraints;
+        let (buffers, bytes) = (u64::from(info.buffers), info.buffer_bytes);
+        let fits = |known: &Pool| constraints.allow(known.memory.base(), buffers, bytes);
+        if known.is_some_and(|known| !fits(known)) {
+            return Err(Code::InvalidArgument);
+        }
         let foreign = known.is_some_and(|known| !known.own_memory);
         if foreign && end.trust() == Trust::Producer && end.backend.bytes() == Bytes::Carried {
             return Err(Code::PoolMap);
@@ -168,8 +174,8 @@ impl State {
             Some(known) => known.memory.fd(),
             None if own => {
                 let made = match sealed {
-                    true => Memory::reserve(&info, &self.account)?,
-                    false => Memory::make_own(&info, trust, &self.account)?,
+                    true => Memory::reserve(&info, &self.account, constraints.within())?,
+                    false => Memory::make_own(&info, trust, &self.account, constraints.within())?,
                 };
                 let fd = made.fd();
                 assigned.made = Some(made);
@@ -240,7 +246,10 @@ impl State {
             (None, _) => {
                 let memory = match (assigned.made.take(), shown) {
                     (Some(made), _) => made,
-                    (None, Some(fd)) => Memory::open(&info, trust, Arc::clone(fd))?,
+                    (None, Some(fd)) => {
+                        let within = agreed.constraints.within();
+                        Memory::open(&info, trust, Arc::clone(fd), within)?
+                    }
                     (None, None) => return Err(Code::PoolMap),
                 };
                 let (buffers, bytes) = (u64::from(info.buffers), info.buffer_bytes);

@@ -4,7 +4,9 @@ use super::turn::MOST_POOLS;
 use super::{Acceptor, Assigned, BTreeMap, Channel, Pool, Shared, Slot, State, VecDeque};
 use crate::backend::{Backend, Bytes};
 use crate::message::{MAX_META_BYTES, Message, PoolInfo, VERSION};
-use crate::{ChannelState, Code, Completion, Direction, Wish, memory::Memory, spec::Assignment};
+use crate::{
+    ChannelState, Code, Completion, Constraints, Direction, Wish, memory::Memory, spec::Assignment,
+};
 use std::sync::{Arc, PoisonError};
 
 impl Shared {
@@ -72,6 +74,7 @@ impl Shared {
         buffers: u32,
         buffer_bytes: u64,
         forward: bool,
+        within: &Constraints,
     ) -> Result<u64, Code> {
         let info = PoolInfo {
             id: self.new_pool_id(),
@@ -80,7 +83,13 @@ impl Shared {
             forward,
         };
         let account = Arc::clone(&self.lock().account);
-        let memory = Memory::make(&info, &account)?;
+        if !within.align_bytes.is_power_of_two() {
+            return Err(Code::InvalidArgument);
+        }
+        let memory = Memory::make(&info, &account, within.within())?;
+        if !within.allow(memory.base(), u64::from(buffers), buffer_bytes) {
+            return Err(Code::InvalidArgument);
+        }
         let mut pool = Pool::new(info, memory, true, true);
         pool.free = (0..buffers).rev().collect();
         self.lock().pools.insert(info.id, pool);

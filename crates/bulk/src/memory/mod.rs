@@ -13,11 +13,12 @@ mod pieces;
 use crate::account::{Account, Charge};
 use crate::{Access, Code, PoolInfo, Trust};
 use budget::Budget;
+use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use tranship_region::{Guarded, RoMapping, Sealing, View, guarded, verify_as};
-use tranship_sys::map;
+use tranship_region::{Guarded, MakeError, RoMapping, Sealing, View, guarded, verify_as};
+use tranship_sys::map::{self, Within};
 use tranship_sys::process::identity;
 use tranship_sys::{limits, memfd};
 
@@ -75,11 +76,20 @@ fn sealing(trust: Trust) -> Sealing {
 
 impl Memory {
     /// New memory, not sealed: nobody is shown it yet.
-    pub(crate) fn make(info: &PoolInfo, account: &Arc<Account>) -> Result<Memory, Code> {
+    pub(crate) fn make(
+        info: &PoolInfo,
+        account: &Arc<Account>,
+        within: Within,
+    ) -> Result<Memory, Code> {
         let (buffer_bytes, len) = length(info)?;
         let charge = account.charge(len as u64)?;
-        let made = Guarded::make("tranship-bulk", len, buffer_bytes >= 2 << 20);
-        let (fd, map) = made.map_err(|_| Code::Memory)?;
+        let huge = buffer_bytes >= guarded::HUGE;
+        let made = Guarded::make_within("tranship-bulk", len, huge, within);
+        let nowhere = |error: &std::io::Error| error.kind() == ErrorKind::AddrNotAvailable;
+        let (fd, map) = made.map_err(|error| match error {
+            MakeError::Io { source, .. } if nowhere(&source) => Code::PoolMap,
+            _ => Code::Memory,
+        })?;
         Ok(Memory::new(map, Some(Arc::new(fd)), buffer_bytes).charged(charge))
     }
 
@@ -97,14 +107,18 @@ impl Memory {
 
     /// Addresses for pieces. What this domain writes in them, or makes to be written, is charged to it as if it did that to
     /// all of them.
-    pub(crate) fn reserve(info: &PoolInfo, account: &Arc<Account>) -> Result<Memory, Code> {
+    pub(crate) fn reserve(
+        info: &PoolInfo,
+        account: &Arc<Account>,
+        within: Within,
+    ) -> Result<Memory, Code> {
         let (buffer_bytes, len) = length(info)?;
         let charge = account.charge(len as u64)?;
-        let align = match buffer_bytes {
-            guarded::HUGE.. => guarded::HUGE,
-            _ => tranship_sys::page_size(),
+        let within = match buffer_bytes {
+            guarded::HUGE.. => within.aligned(guarded::HUGE),
+            _ => within,
         };
-        let map = Guarded::reserve(len, align).map_err(|_| Code::PoolMap)?;
+        let map = Guarded::reserve(len, within).map_err(|_| Code::PoolMap)?;
         Ok(Memory::new(map, None, buffer_bytes).charged(charge))
     }
 
@@ -121,7 +135,7 @@ impl Memory {
 
     /// One sealed piece by itself, to be read.
     pub(crate) fn of_piece(fd: Arc<OwnedFd>, len: usize) -> Result<Memory, Code> {
-        let map = Guarded::reserve(len, tranship_sys::page_size()).map_err(|_| Code::Memory)?;
+        let map = Guarded::reserve(len, Within::ANYWHERE).map_err(|_| Code::Memory)?;
         let placed = map.place_private(0, len, &*fd, map::Access::Read);
         placed.map_err(|_| Code::Memory)?;
         let memory = Memory::new(map, Some(fd), len);
@@ -143,8 +157,9 @@ impl Memory {
         info: &PoolInfo,
         trust: Trust,
         account: &Arc<Account>,
+        within: Within,
     ) -> Result<Memory, Code> {
-        let memory = Memory::make(info, account)?;
+        let memory = Memory::make(info, account, within)?;
         memory.seal(trust).map_err(|_| Code::Memory)?;
         memory.close_all()?;
         Ok(memory)
@@ -157,14 +172,19 @@ impl Memory {
     }
 
     /// Maps what the other end has shown, after looking whether it is what its level prescribes.
-    pub(crate) fn open(info: &PoolInfo, trust: Trust, fd: Arc<OwnedFd>) -> Result<Memory, Code> {
+    pub(crate) fn open(
+        info: &PoolInfo,
+        trust: Trust,
+        fd: Arc<OwnedFd>,
+        within: Within,
+    ) -> Result<Memory, Code> {
         let (buffer_bytes, len) = length(info)?;
         verify_as(&*fd, len, sealing(trust)).map_err(|_| Code::PoolMap)?;
         let most = match trust {
             Trust::Full | Trust::Half => map::Access::ReadWrite,
             Trust::Producer | Trust::None => map::Access::Read,
         };
-        let map = Guarded::map(&*fd, len, most).map_err(|_| Code::PoolMap)?;
+        let map = Guarded::map_within(&*fd, len, most, within).map_err(|_| Code::PoolMap)?;
         let memory = Memory::new(map, Some(fd), buffer_bytes);
         if trust == Trust::Half {
             memory.close_all()?;

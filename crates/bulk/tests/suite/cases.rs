@@ -1,11 +1,12 @@
 //! The cases, each over two domains of one process.
 
-use crate::{left, parts, terms};
+use crate::{ends, left, parts, placed, terms};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 use tranship_bulk::backend::Backend;
+use tranship_bulk::raw::Raw;
 use tranship_bulk::{
     Buffer, BufferState, Channel, ChannelState, Code, Completion, Direction, Domain, EndOptions,
     Event, Meta, Mode, ReadBuffer, Role, Trust,
@@ -47,6 +48,15 @@ pub fn settle(ends: &[&Channel]) {
     while idle < 3 {
         let moved = ends.iter().filter(|end| end.turn() == Ok(true)).count();
         idle = if moved > 0 { 0 } else { idle + 1 };
+    }
+}
+
+/// As [`settle`], of ends by number.
+pub fn settle_raw(a: &Raw, source: u64, b: &Raw, sink: u64) {
+    let mut idle = 0;
+    while idle < 3 {
+        let moved = a.turn(source) == Ok(true) || b.turn(sink) == Ok(true);
+        idle = if moved { 0 } else { idle + 1 };
     }
 }
 
@@ -148,6 +158,8 @@ fn each(backend: &impl Fn() -> Arc<dyn Backend>) {
         parts::woken(backend, trust);
         passed_on(backend, trust);
         parts::relayed(backend, trust);
+        ends::of_every_operation(backend, trust);
+        placed::placed(backend, trust, SEAL_FROM.get());
         left::by_the_source(backend, trust);
         left::by_the_sink(backend, trust);
         left::while_something_is_held(backend, trust);
