@@ -55,8 +55,8 @@ pub enum Event {
     MovedAll(Aggregate, Meta),
     /// Copies that were sent as one.
     CopiedAll(Aggregate<ReadBuffer>, Meta),
-    /// A copy that we had sent is back; its buffer.
-    Released(u64, u32),
+    /// A copy that we had sent is back: its buffer, and the metadata.
+    Released(u64, u32, Meta),
     /// The other end wants to close: let go what came over the channel.
     TeardownBegun,
     /// Closed, with everything given back.
@@ -163,11 +163,20 @@ impl Channel {
     }
 
     /// Gives a copy back that came over this channel.
-    pub fn release(&self, mut copy: ReadBuffer) -> Result<Completion, Refused<ReadBuffer>> {
+    pub fn release(&self, copy: ReadBuffer) -> Result<Completion, Refused<ReadBuffer>> {
+        self.release_with(copy, &[])
+    }
+
+    /// As [`Channel::release`], with metadata.
+    pub fn release_with(
+        &self,
+        mut copy: ReadBuffer,
+        meta: &[u8],
+    ) -> Result<Completion, Refused<ReadBuffer>> {
         let sent = self
             .same(&copy.domain)
             .and_then(|()| match copy.channel == self.id {
-                true => self.domain.release_raw(self.id, copy.at),
+                true => self.domain.release_raw(self.id, copy.at, meta),
                 false => Err(Code::BufferNotACopy),
             });
         match sent {
@@ -294,7 +303,7 @@ impl Channel {
                 pieces,
                 meta,
             } => self.aggregate(copies, buffers, pieces, meta),
-            RawEvent::Released(pool, index) => Event::Released(pool, index),
+            RawEvent::Released(pool, index, meta) => Event::Released(pool, index, meta),
             RawEvent::TeardownBegun => Event::TeardownBegun,
             RawEvent::Closed => Event::Closed,
             RawEvent::Gone(back) => Event::Gone(back.len()),

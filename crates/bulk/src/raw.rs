@@ -146,7 +146,17 @@ impl Raw {
 
     /// Algorithm 10.
     pub fn release(&self, channel: u64, buffer: Buffer) -> Result<Completion, Code> {
-        self.0.release_raw(channel, buffer)
+        self.0.release_raw(channel, buffer, &[])
+    }
+
+    /// And says something with it.
+    pub fn release_with(
+        &self,
+        channel: u64,
+        buffer: Buffer,
+        meta: &[u8],
+    ) -> Result<Completion, Code> {
+        self.0.release_raw(channel, buffer, meta)
     }
 
     /// The bytes of `from` into `to`, which is moved.

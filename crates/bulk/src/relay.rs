@@ -25,6 +25,7 @@ enum Load {
     Copy(ReadBuffer, Meta),
     All(Aggregate, Meta),
     Pass(Buffer, Meta),
+    Release(ReadBuffer, Meta),
 }
 
 /// A forwarder between two channels of one domain. Pools that arrive and may be passed on are assigned on.
@@ -113,14 +114,18 @@ impl Relay {
                 Some(Event::Passed(buffer, meta)) => {
                     handed += self.hand_on(Load::Pass(buffer, meta), Side::Up)?;
                 }
-                Some(Event::Released(pool, index)) => {
+                Some(Event::Released(pool, index, meta)) => {
                     let found = |copy: &ReadBuffer| (copy.pool(), copy.index()) == (pool, index);
                     match self.held.iter().position(found) {
-                        // Letting it go releases it.
-                        Some(at) => drop(self.held.swap_remove(at)),
-                        None => other(Side::Down, Event::Released(pool, index)),
+                        Some(at) => {
+                            let copy = self.held.swap_remove(at);
+                            handed += self.hand_on(Load::Release(copy, meta), Side::Up)?;
+                        }
+                        None => {
+                            other(Side::Down, Event::Released(pool, index, meta));
+                            handed += 1;
+                        }
                     }
-                    handed += 1;
                 }
                 Some(event) => other(Side::Down, event),
             }
@@ -168,6 +173,15 @@ impl Relay {
             Load::Pass(buffer, meta) => match self.up.pass(buffer, &meta) {
                 Ok(_) => return Ok(1),
                 Err(Refused { code, back }) => (code, Load::Pass(back, meta)),
+            },
+            Load::Release(copy, meta) => match self.up.release_with(copy, &meta) {
+                Ok(_) => return Ok(1),
+                // Other copies of it are out: let go, it follows the last of them.
+                Err(Refused {
+                    code: Code::BufferRefcount,
+                    ..
+                }) => return Ok(1),
+                Err(Refused { code, back }) => (code, Load::Release(back, meta)),
             },
             Load::All(whole, meta) => match self.down.move_aggregate(whole, &meta) {
                 Ok(_) => return Ok(1),

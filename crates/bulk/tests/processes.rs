@@ -151,12 +151,23 @@ fn member(launch: Launch, manager: &Manager) -> Peer {
     launch.env("TRANSHIP_SOCKET", path).start().expect("start")
 }
 
-fn start(manager: &Manager, trust: Trust, test: u8) -> (Peer, Peer) {
+/// Addresses of every backend that connects processes.
+const SCHEMES: [&str; 3] = ["shm", "copy", "tcp+plain"];
+
+fn start(manager: &Manager, scheme: &str, trust: Trust, test: u8) -> (Peer, Peer) {
     let trust = Trust::ALL
         .iter()
         .position(|t| *t == trust)
         .expect("a level");
-    let address = format!("shm:processes-{}-{trust}-{test}", std::process::id());
+    let name = format!("processes-{}-{trust}-{test}", std::process::id());
+    let address = match scheme {
+        "tcp+plain" => {
+            // Free a moment ago.
+            let port = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
+            format!("{scheme}:{}/{name}", port.local_addr().expect("address"))
+        }
+        _ => format!("{scheme}:{name}"),
+    };
     let one = member(agent1(), manager);
     one.send(&(&address, trust, test)).expect("send");
     assert_eq!(one.expect::<String>(), "listening");
@@ -169,10 +180,12 @@ fn start(manager: &Manager, trust: Trust, test: u8) -> (Peer, Peer) {
 fn data_arrives_with_and_without_trust() {
     let _dog = Watchdog::new(Duration::from_secs(120));
     let manager = manager();
-    for trust in [Trust::Full, Trust::Half, Trust::None] {
-        let (one, two) = start(&manager, trust, 0);
-        assert_eq!(two.expect::<String>(), "done");
-        assert_eq!(one.expect::<String>(), "done");
+    for scheme in SCHEMES {
+        for trust in [Trust::Full, Trust::Half, Trust::None] {
+            let (one, two) = start(&manager, scheme, trust, 0);
+            assert_eq!(two.expect::<String>(), "done");
+            assert_eq!(one.expect::<String>(), "done");
+        }
     }
 }
 
@@ -180,15 +193,17 @@ fn data_arrives_with_and_without_trust() {
 fn what_is_not_allowed_faults() {
     let _dog = Watchdog::new(Duration::from_secs(120));
     let manager = manager();
-    for trust in [Trust::Half, Trust::None] {
-        for test in 2..=6 {
-            let (one, two) = start(&manager, trust, test);
-            let breaks = if matches!(test, 3 | 4) { one } else { two };
-            assert_eq!(
-                breaks.wait(),
-                Exit::Signal(libc::SIGSEGV),
-                "test {test} with {trust:?}"
-            );
+    for scheme in SCHEMES {
+        for trust in [Trust::Half, Trust::None] {
+            for test in 2..=6 {
+                let (one, two) = start(&manager, scheme, trust, test);
+                let breaks = if matches!(test, 3 | 4) { one } else { two };
+                assert_eq!(
+                    breaks.wait(),
+                    Exit::Signal(libc::SIGSEGV),
+                    "test {test} over {scheme} with {trust:?}"
+                );
+            }
         }
     }
 }

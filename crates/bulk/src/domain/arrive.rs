@@ -287,7 +287,7 @@ impl State {
             Transfer::Move => RawEvent::Moved(id, index, meta),
             Transfer::Pass => RawEvent::Passed(id, index, meta),
             Transfer::Copy => RawEvent::Copied(id, index, meta),
-            Transfer::Release => RawEvent::Released(id, index),
+            Transfer::Release => RawEvent::Released(id, index, meta),
         };
         self.free_if_unused(id, index);
         if let Some(end) = self.channels.get_mut(&channel) {

@@ -197,7 +197,7 @@ impl State {
         }
         for (channel, n, buffer) in copies {
             for _ in 0..n {
-                if self.release(channel, buffer).is_err() {
+                if self.release(channel, buffer, &[]).is_err() {
                     self.let_go = true;
                     break;
                 }

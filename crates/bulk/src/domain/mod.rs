@@ -45,7 +45,7 @@ pub enum RawEvent {
     Moved(u64, u32, Meta),
     Passed(u64, u32, Meta),
     Copied(u64, u32, Meta),
-    Released(u64, u32),
+    Released(u64, u32, Meta),
     /// Buffers that came as one, moved or as copies.
     Aggregate {
         copies: bool,

@@ -1,7 +1,7 @@
 //! What a domain can derive from what it knows: the same rules as the model's, seen from one place.
 
 use super::forget::is_here;
-use super::{Pool, Slot, State};
+use super::{Channel, Pool, Slot, State};
 use crate::{Access, BufferState, ChannelState, Code, Direction, Trust, spec::Assignment};
 
 impl Slot {
@@ -135,7 +135,10 @@ impl State {
             return;
         }
         let mut others = self.channels.iter().filter(|(other, _)| **other != channel);
-        let next = others.find(|(_, c)| c.is_open() && !c.finished && c.is_assigned(id));
+        // What we want to take off is on it until that is decided.
+        let on = [Some(Assignment::Assigned), Some(Assignment::Removing)];
+        let status = |c: &Channel| c.pools.get(&id).map(|assigned| assigned.status);
+        let next = others.find(|(_, c)| c.is_open() && !c.finished && on.contains(&status(c)));
         let next = next.map(|(other, _)| *other);
         if let Some(pool) = self.pools.get_mut(&id) {
             pool.came_by = next;

@@ -124,8 +124,10 @@ impl State {
         &mut self,
         channel: u64,
         (id, index): (u64, u32),
+        meta: &[u8],
     ) -> Result<Completion, Code> {
         let end = self.channels.get(&channel).ok_or(Code::InvalidEndpoint)?;
+        let (_, meta_bytes, _) = end.terms();
         let over = end.state == ChannelState::Closed;
         if !over && !matches!(end.state, ChannelState::Connected | ChannelState::Teardown) {
             return Err(Code::ChannelState);
@@ -148,8 +150,11 @@ impl State {
         if slot.mapped > 0 {
             return Err(Code::BufferState);
         }
+        if meta.len() > meta_bytes {
+            return Err(Code::InvalidArgument);
+        }
         let first = slot.first;
-        let message = Message::transfer(Transfer::Release, id, index, &[]);
+        let message = Message::transfer(Transfer::Release, id, index, meta);
         let frame = message.frame(Vec::new())?;
         let (pool, at) = self.slot_mut(id, index)?;
         let slot = &mut pool.slots[at];
@@ -307,8 +312,13 @@ impl Shared {
         self.lock().copy(channel, buffer, meta)
     }
 
-    pub(crate) fn release_raw(&self, channel: u64, buffer: (u64, u32)) -> Result<Completion, Code> {
-        self.lock().release(channel, buffer)
+    pub(crate) fn release_raw(
+        &self,
+        channel: u64,
+        buffer: (u64, u32),
+        meta: &[u8],
+    ) -> Result<Completion, Code> {
+        self.lock().release(channel, buffer, meta)
     }
 
     pub(crate) fn full_copy_raw(

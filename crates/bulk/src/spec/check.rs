@@ -67,7 +67,11 @@ impl Model {
                 Message::All(true, pieces, _) => pieces.iter().any(|p| p.buffer == id),
                 _ => false,
             });
-            let back = self.queued(*channel, Direction::Source, |m| *m == Message::Release(id));
+            let back = self.queued(
+                *channel,
+                Direction::Source,
+                |m| matches!(m, Message::Release(b, _) if *b == id),
+            );
             if usize::from(copies.out) != usize::from(copies.held) + there + back {
                 return Err(format!(
                     "{id:?} over {channel}: {} copies out, {} held, {there} on their way, {back} coming back",

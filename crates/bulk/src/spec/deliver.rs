@@ -108,7 +108,7 @@ impl Model {
                 self.take_all(domain, channel, copies, &pieces);
                 vec![Event::All(copies, pieces, meta)]
             }
-            Message::Release(id) => {
+            Message::Release(id, meta) => {
                 if let Some(buffer) = self.buffers.get_mut(&id)
                     && let Some(copies) = buffer.copies.get_mut(&channel)
                 {
@@ -117,7 +117,7 @@ impl Model {
                         buffer.copies.remove(&channel);
                     }
                 }
-                vec![Event::Released(id)]
+                vec![Event::Released(id, meta)]
             }
             about_pool if self.is_connected(channel, direction) => {
                 self.take_about_pool(domain, channel, direction, about_pool)

@@ -137,7 +137,8 @@ impl Model {
                 domain,
                 channel,
                 buffer,
-            } => self.release(domain, channel, buffer),
+                meta,
+            } => self.release(domain, channel, buffer, meta),
             Op::FullCopy {
                 domain,
                 channel,

@@ -77,6 +77,7 @@ pub enum Op {
         domain: Domain,
         channel: ChannelId,
         buffer: BufferId,
+        meta: u8,
     },
     /// Section 5.1.11: the bytes of `from` into `to`, which is then moved.
     FullCopy {
@@ -181,7 +182,7 @@ pub enum Event {
     Moved(BufferId, u8, Option<u8>),
     Copied(BufferId, u8, Option<u8>),
     Passed(BufferId, u8),
-    Released(BufferId),
+    Released(BufferId, u8),
     /// Copied, or moved, as one.
     All(bool, Aggregate, u8),
     /// The other end wants to close.

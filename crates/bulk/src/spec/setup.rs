@@ -451,8 +451,10 @@ impl Model {
         if self.came_by(domain, pool) != Some(channel) {
             return;
         }
-        let assigned = Some(&Assignment::Assigned);
-        let has = |end: &End| end.is_open() && !end.finished && end.pools.get(&pool) == assigned;
+        // What we want to take off is on it until that is decided.
+        let on = [Some(&Assignment::Assigned), Some(&Assignment::Removing)];
+        let on = |end: &End| on.contains(&end.pools.get(&pool));
+        let has = |end: &End| end.is_open() && !end.finished && on(end);
         let others = self.channels.keys().filter(|id| **id != channel).copied();
         let mut others = others.filter(|id| self.own(*id, domain).is_ok_and(|(_, e)| has(e)));
         let next = others.next();

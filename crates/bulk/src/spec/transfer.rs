@@ -111,6 +111,7 @@ impl Model {
         domain: Domain,
         channel: ChannelId,
         buffer: BufferId,
+        meta: u8,
     ) -> Result<Outcome, Code> {
         let (direction, end) = self.own(channel, domain)?;
         let over = end.state == ChannelState::Closed;
@@ -139,7 +140,7 @@ impl Model {
         }
         self.drop_copy(domain, channel, buffer);
         if !over {
-            self.send(channel, Direction::Sink, Message::Release(buffer));
+            self.send(channel, Direction::Sink, Message::Release(buffer, meta));
         }
         self.finish_where_clean(domain);
         Ok(Outcome::Done)

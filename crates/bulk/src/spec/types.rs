@@ -142,7 +142,7 @@ pub enum Message {
     Move(BufferId, u8),
     Copy(BufferId, u8),
     Pass(BufferId, u8),
-    Release(BufferId),
+    Release(BufferId, u8),
     /// Moved, or copied, as one.
     All(bool, Aggregate, u8),
     Teardown,

@@ -298,8 +298,11 @@ impl World {
                 ..
             } => domain.copy(channel_of(channel), self.real(buffer), &[meta; META])?,
             Op::Release {
-                channel, buffer, ..
-            } => domain.release(channel_of(channel), self.real(buffer))?,
+                channel,
+                buffer,
+                meta,
+                ..
+            } => domain.release_with(channel_of(channel), self.real(buffer), &[meta; META])?,
             Op::FullCopy {
                 channel,
                 from,
@@ -436,9 +439,9 @@ impl World {
                     let (pool, index) = self.real(id);
                     raw::Event::Passed(pool, index, vec![meta; META].into())
                 }
-                Event::Released(id) => {
+                Event::Released(id, meta) => {
                     let (pool, index) = self.real(id);
-                    raw::Event::Released(pool, index)
+                    raw::Event::Released(pool, index, vec![meta; META].into())
                 }
                 Event::All(copies, pieces, meta) => {
                     self.gathered

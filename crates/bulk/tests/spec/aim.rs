@@ -108,6 +108,7 @@ pub fn aimed(model: &Model, (op, aim): &Shot) -> Op {
             domain,
             channel,
             buffer,
+            ..
         } => {
             let all = buffers(model, |id| model.held(id, *domain) > 0);
             *buffer = pick(&all, number(*buffer), *buffer);

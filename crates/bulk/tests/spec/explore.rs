@@ -64,6 +64,7 @@ fn choices(model: &Model, limits: &Limits) -> Vec<Op> {
                     domain,
                     channel,
                     buffer,
+                    meta,
                 });
             }
         }

@@ -50,7 +50,7 @@ pub fn op() -> impl Strategy<Value = Op> {
         8 => transfer.clone().prop_map(|(domain, channel, buffer, meta)| Op::Move { domain, channel, buffer, meta }),
         8 => transfer.clone().prop_map(|(domain, channel, buffer, meta)| Op::Pass { domain, channel, buffer, meta }),
         12 => transfer.clone().prop_map(|(domain, channel, buffer, meta)| Op::Copy { domain, channel, buffer, meta }),
-        12 => transfer.prop_map(|(domain, channel, buffer, _)| Op::Release { domain, channel, buffer }),
+        12 => transfer.prop_map(|(domain, channel, buffer, meta)| Op::Release { domain, channel, buffer, meta }),
         2 => (at.clone(), buffer.clone(), buffer)
             .prop_map(|((domain, channel), from, to)| Op::FullCopy { domain, channel, from, to, meta: 0 }),
         10 => (gathered.clone(), 0..4u8, piece)

@@ -6,7 +6,7 @@ use crate::ops::DOMAINS;
 use crate::setup::{channel, does, pool};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use tranship_bulk::spec::{BufferId, End, Message, Model, Op};
+use tranship_bulk::spec::{BufferId, End, Event, Message, Model, Op, Outcome};
 use tranship_bulk::{Access, Code, Trust};
 use tranship_testkit::Random;
 
@@ -104,4 +104,70 @@ fn where_a_dead_creator_copied_to_nobody_writes() {
         data: 9,
     };
     assert_eq!(model.step(&writes), Err(Code::BufferState));
+}
+
+#[test]
+fn what_was_lent_is_back_with_the_last_channel() {
+    let mut model = start();
+    let mut told = Vec::new();
+    for op in deaths::a_domain_with_two_channels_dies() {
+        if let Outcome::Took(events) = does(&mut model, op) {
+            told.extend(events.into_iter().filter(|e| matches!(e, Event::Gone(_))));
+        }
+    }
+    assert_eq!(told, [Event::Gone(vec![]), Event::Gone(vec![deaths::LENT])]);
+}
+
+#[test]
+fn assignments_that_meet_are_refused_both() {
+    let mut model = start();
+    let mut ends = Vec::new();
+    for op in deaths::both_ends_assign_at_once() {
+        if let Outcome::Took(events) = does(&mut model, op) {
+            ends.extend(events.into_iter().filter_map(|event| match event {
+                Event::AssignDone(2, result) => Some(result),
+                _ => None,
+            }));
+        }
+    }
+    let refused = Err(Code::PoolAlreadyAssigned);
+    assert_eq!(ends, [Ok(()), refused, refused, Ok(())]);
+}
+
+#[test]
+fn each_rare_sequence_does_what_it_is_there_for() {
+    let ends: [&[Option<Code>]; 5] = [
+        &[],
+        &[],
+        &[],
+        &[Some(Code::PoolInUse), None, None, None],
+        &[Some(Code::PoolInUse), Some(Code::PoolInUse), None],
+    ];
+    for (ops, wanted) in deaths::all().into_iter().zip(ends) {
+        let mut model = start();
+        let mut got = Vec::new();
+        for op in ops {
+            let done = model.step(&op);
+            model.check().expect("the invariants");
+            if matches!(op, Op::Forget { .. } | Op::DestroyPool { .. }) {
+                got.push(done.err());
+            }
+        }
+        assert_eq!(got, wanted);
+    }
+}
+
+#[test]
+fn a_buffer_that_came_meanwhile_keeps_its_pool() {
+    let mut model = Model::new(2);
+    let mut ends = Vec::new();
+    for op in deaths::a_removal_that_a_death_overtakes(Trust::Producer) {
+        if let Outcome::Took(events) = does(&mut model, op) {
+            ends.extend(events.into_iter().filter_map(|event| match event {
+                Event::RemoveDone(_, result) => Some(result),
+                _ => None,
+            }));
+        }
+    }
+    assert_eq!(ends, [Err(Code::PoolInUse)]);
 }

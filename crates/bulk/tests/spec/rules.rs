@@ -29,6 +29,7 @@ fn releases(domain: u8, channel: u8) -> Op {
         domain,
         channel,
         buffer: B,
+        meta: 7,
     }
 }
 

@@ -1,13 +1,15 @@
 //! Each operation's end, by looking, by callback and by awaiting: on every backend.
 
-use crate::cases::{Pair, address, copied, domain, moved, pair, settle};
+use crate::cases::{Pair, address, copied, domain, event, moved, pair, settle};
 use std::future::{Future, IntoFuture};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use tranship_bulk::backend::Backend;
-use tranship_bulk::{Aggregate, Buffer, Code, Completion, Direction, EndOptions, Pool, Trust};
+use tranship_bulk::{
+    Aggregate, Buffer, Code, Completion, Direction, EndOptions, Event, Pool, Trust,
+};
 
 #[derive(Default)]
 struct Count(AtomicUsize);
@@ -77,8 +79,12 @@ pub fn of_every_operation(backend: &Arc<dyn Backend>, trust: Trust) {
     let done = p.source.copy(&own, &[3]).expect("copy");
     three_ways("copy", done, Ok(()), both);
     let (copy, _) = copied(&p.sink);
-    let done = p.sink.release(copy).expect("release");
+    let done = p.sink.release_with(copy, &[9]).expect("release");
     three_ways("release", done, Ok(()), both);
+    let Event::Released(of, 0.., said) = event(&p.source) else {
+        panic!("not released");
+    };
+    assert_eq!((of, &said[..]), (own.pool(), &[9][..]));
     let done = p.source.full_copy(&own, alloc(&pool), &[4]);
     three_ways("full copy", done.expect("full copy"), Ok(()), both);
     let mut whole = Aggregate::new();

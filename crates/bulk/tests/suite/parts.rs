@@ -323,14 +323,22 @@ pub fn relayed(backend: &Arc<dyn Backend>, trust: Trust) {
     // A copy is released all the way.
     let own = filled(&pool, 9);
     let _ = p.source.copy(&own, &[]).expect("copy");
-    let mut copied = false;
-    while own.state() != BufferState::ReadWrite || !copied {
+    let mut said = None;
+    while said.is_none() {
         relay
             .turn(|side, event| panic!("{side:?}: {event:?}"))
             .expect("turn");
-        copied |= matches!(end.poll_event().expect("event"), Some(Event::Copied(..)));
-        p.source.turn().expect("turn");
+        if let Some(Event::Copied(copy, _)) = end.poll_event().expect("event") {
+            let _ = end.release_with(copy, b"read").expect("release");
+        }
+        if let Some(Event::Released(_, _, meta)) = p.source.poll_event().expect("event") {
+            said = Some(meta);
+        }
     }
+    assert_eq!(
+        (own.state(), said),
+        (BufferState::ReadWrite, Some(b"read".to_vec().into()))
+    );
 }
 
 /// Whoever sleeps is woken, whichever of its channels something comes by, through descriptors too.
