@@ -28,7 +28,8 @@ enum Load {
     Release(ReadBuffer, Meta),
 }
 
-/// A forwarder between two channels of one domain. Pools that arrive and may be passed on are assigned on.
+/// A forwarder between two channels of one domain. Pools that arrive and may be passed on are assigned on; one that is refused
+/// further down is taken off up here, so that a veto goes all the way.
 ///
 /// What finds no room waits here, in order, and nothing more is taken from where it came: the source is held back by its
 /// own channel.
@@ -41,7 +42,9 @@ pub struct Relay {
     back: VecDeque<Load>,
     /// Copies that were handed on, until they come back.
     held: Vec<ReadBuffer>,
-    assigning: Vec<Completion>,
+    assigning: Vec<(u64, Completion)>,
+    /// Pools that were refused, and the removal that was asked for.
+    refused: Vec<(u64, Option<Completion>)>,
 }
 
 /// Events of one side in one turn, at most: then the other has its turn.
@@ -64,6 +67,7 @@ impl Relay {
                 back: VecDeque::new(),
                 held: Vec::new(),
                 assigning: Vec::new(),
+                refused: Vec::new(),
             }),
             _ => Err(Code::ChannelDirection),
         }
@@ -95,7 +99,10 @@ impl Relay {
                 Some(Event::Copied(copy, meta)) => Load::Copy(copy, meta),
                 Some(Event::MovedAll(whole, meta)) => Load::All(whole, meta),
                 Some(Event::PoolAssigned(info)) if info.forward => {
-                    self.assigning.push(self.down.assign(info.id)?);
+                    match self.down.assign(info.id) {
+                        Ok(asked) => self.assigning.push((info.id, asked)),
+                        Err(_) => self.refused.push((info.id, None)),
+                    }
                     continue;
                 }
                 Some(event) => {
@@ -147,7 +154,7 @@ impl Relay {
     /// Sends what waits, both ways.
     fn send(&mut self) -> Result<usize, Code> {
         let mut sent = 0;
-        self.assigning.retain(|asked| asked.result().is_none());
+        self.take_off_refused();
         while let Some(load) = self.onward.pop_front() {
             match self.hand_on(load, Side::Down)? {
                 0 => break,
@@ -161,6 +168,37 @@ impl Relay {
             }
         }
         Ok(sent)
+    }
+
+    /// Pools that do not go on are taken off the channel that they came by, as soon as nothing of them is here.
+    fn take_off_refused(&mut self) {
+        let refused = &mut self.refused;
+        self.assigning.retain(|(id, asked)| match asked.result() {
+            None => true,
+            Some(Ok(())) => false,
+            Some(Err(_)) => {
+                refused.push((*id, None));
+                false
+            }
+        });
+        let up = &self.up;
+        refused.retain_mut(|(id, asked)| {
+            match asked.as_ref().map(Completion::result) {
+                Some(None) => return true,
+                Some(Some(Ok(()))) => return false,
+                Some(Some(Err(_))) | None => {}
+            }
+            *asked = match up.remove(*id) {
+                Ok(asked) => Some(asked),
+                Err(Code::PoolInUse | Code::Full) => None,
+                Err(_) => return false,
+            };
+            true
+        });
+    }
+
+    fn is_refused(&self, id: u64) -> bool {
+        self.refused.iter().any(|(refused, _)| *refused == id)
     }
 
     /// Sends one, or keeps it as the next one of its side: 0.
@@ -195,6 +233,15 @@ impl Relay {
                 Err(code) => (code, Load::Copy(copy, meta)),
             },
         };
+        let id = match &load {
+            Load::Move(buffer, _) | Load::Pass(buffer, _) => buffer.pool(),
+            Load::Copy(copy, _) | Load::Release(copy, _) => copy.pool(),
+            Load::All(whole, _) => whole.buffers().first().map_or(0, Buffer::pool),
+        };
+        // Let go, it goes back.
+        if code == Code::PoolNotAssigned && to == Side::Down && self.is_refused(id) {
+            return Ok(1);
+        }
         // A pool that arrived just now is not known further down yet.
         let soon = code == Code::PoolNotAssigned && !self.assigning.is_empty();
         if code != Code::Full && !soon {

@@ -158,6 +158,35 @@ fn a_pool_of_which_its_creator_holds_copies_stays() -> Vec<Op> {
     ]
 }
 
+/// What is about to go back by the channel that it came by is not assigned on.
+fn a_pool_that_is_leaving_is_not_passed_on() -> Vec<Op> {
+    let takes = |domain, channel| Op::Deliver { domain, channel };
+    let assigns = |domain, channel| Op::Assign {
+        domain,
+        channel,
+        pool: 2,
+    };
+    vec![
+        Op::NewPool {
+            domain: 0,
+            buffers: 2,
+            buffer_bytes: 4096,
+            forward: true,
+        },
+        assigns(0, 0),
+        takes(1, 0),
+        takes(0, 0),
+        takes(1, 0),
+        takes(0, 0),
+        Op::Close {
+            domain: 0,
+            channel: 0,
+        },
+        takes(1, 0),
+        assigns(1, 1),
+    ]
+}
+
 /// From nothing: domain 1 takes a pool off one of two channels, its creator passes a buffer over it, agrees, and dies; the death
 /// is learned by the other channel first, which is forgotten. The buffer keeps the pool on the one that is left.
 pub fn a_removal_that_a_death_overtakes(trust: Trust) -> Vec<Op> {
@@ -221,12 +250,13 @@ pub fn a_removal_that_a_death_overtakes(trust: Trust) -> Vec<Op> {
 }
 
 /// All of the others.
-pub fn all() -> [Vec<Op>; 5] {
+pub fn all() -> [Vec<Op>; 6] {
     [
         a_creator_that_copied_on_dies(),
         a_domain_with_two_channels_dies(),
         both_ends_assign_at_once(),
         an_end_with_copies_out_is_not_forgotten(),
         a_pool_of_which_its_creator_holds_copies_stays(),
+        a_pool_that_is_leaving_is_not_passed_on(),
     ]
 }

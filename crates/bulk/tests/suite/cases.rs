@@ -158,6 +158,7 @@ fn each(backend: &impl Fn() -> Arc<dyn Backend>) {
         parts::woken(backend, trust);
         passed_on(backend, trust);
         parts::relayed(backend, trust);
+        parts::vetoed_further_down(backend, trust);
         ends::of_every_operation(backend, trust);
         placed::placed(backend, trust, SEAL_FROM.get());
         left::by_the_source(backend, trust);

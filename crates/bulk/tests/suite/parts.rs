@@ -7,7 +7,7 @@ use std::time::Duration;
 use tranship_bulk::backend::Backend;
 use tranship_bulk::{
     Aggregate, Buffer, BufferState, Code, Direction, EndOptions, Event, Incoming, MAX_PIECES,
-    Outgoing, Piece, Pool, Relay, Trust, wait_any,
+    Outgoing, Piece, Pool, PoolInfo, Relay, Trust, wait_any,
 };
 
 const PAGE: usize = 4096;
@@ -339,6 +339,62 @@ pub fn relayed(backend: &Arc<dyn Backend>, trust: Trust) {
         (own.state(), said),
         (BufferState::ReadWrite, Some(b"read".to_vec().into()))
     );
+}
+
+/// A pool that the last of three domains does not want is off the first one's channel too.
+pub fn vetoed_further_down(backend: &Arc<dyn Backend>, trust: Trust) {
+    let p = pair(backend, trust);
+    let c = domain(backend);
+    let address = crate::cases::address();
+    let options = || EndOptions::new(trust).meta_bytes(64);
+    let onward = p.b.create(&address, Direction::Source, options());
+    let onward = onward.expect("create");
+    let small = options().accept(|info: &PoolInfo| match info.buffers {
+        0..=2 => Ok(()),
+        _ => Err(Code::PoolVeto),
+    });
+    let (end, _) = c.bind(&address, small).expect("bind");
+    settle(&[&onward, &end]);
+    for end in [&onward, &end] {
+        assert!(matches!(event(end), Event::Bound(Ok(_))));
+    }
+    let mut relay = Relay::new(&p.sink, &onward).expect("relay");
+    let (fine, large) = (
+        p.a.pool(2, PAGE as u64, true),
+        p.a.pool(3, PAGE as u64, true),
+    );
+    let (fine, large) = (fine.expect("pool"), large.expect("pool"));
+    for pool in [&fine, &large] {
+        let asked = p.source.assign(pool.info().id).expect("assign");
+        p.settle();
+        assert_eq!(asked.result(), Some(Ok(())));
+    }
+    // Sent before anybody knew: it comes back.
+    let early = filled(&large, 1);
+    let _ = p.source.move_(early, &[]).expect("move");
+    let _ = p.source.move_(filled(&fine, 2), &[]).expect("move");
+    let (mut removed, mut got) = (false, false);
+    while !(removed && got) {
+        let turned = relay.turn(|side, event| panic!("{side:?}: {event:?}"));
+        turned.expect("turn");
+        match end.poll_event().expect("event") {
+            Some(Event::Moved(buffer, _)) => got = bytes(&buffer) == [2; PAGE],
+            Some(Event::PoolAssigned(info)) => assert_eq!(info.id, fine.info().id),
+            _ => {}
+        }
+        if let Some(Event::PoolRemoved(id)) = p.source.poll_event().expect("event") {
+            removed = id == large.info().id;
+        }
+    }
+    assert_eq!(large.free(), 3);
+    assert_eq!(
+        p.source
+            .move_(filled(&large, 1), &[])
+            .expect_err("off")
+            .code,
+        Code::PoolNotAssigned
+    );
+    large.destroy().expect("destroy");
 }
 
 /// Whoever sleeps is woken, whichever of its channels something comes by, through descriptors too.
