@@ -135,7 +135,7 @@ pub(crate) fn code(error: DomainError) -> Code {
             | RefusalCode::NameTaken
             | RefusalCode::Role
             | RefusalCode::BadName => Code::InvalidEndpoint,
-            RefusalCode::Limit => Code::Full,
+            RefusalCode::Limit | RefusalCode::NoDescriptors => Code::Full,
             _ => Code::System,
         },
         DomainError::BadArgument { .. } => Code::InvalidEndpoint,

@@ -2,7 +2,7 @@
 
 mod block;
 mod cert;
-mod connect;
+pub(crate) mod connect;
 mod generate;
 mod manager;
 mod recv;

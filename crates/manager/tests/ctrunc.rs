@@ -1,12 +1,13 @@
-//! Descriptors that did not arrive: MSG_CTRUNC closes a connection. Its own program, because it uses the process's
-//! descriptors up.
+//! Descriptors that did not arrive: those that a request does not prescribe end a connection, those for which the manager has
+//! no room are a refusal. Its own program, because it uses the process's descriptors up.
 
 mod common;
 use common::*;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::os::fd::{AsFd, OwnedFd};
 use tranship_manager::{Config, Embedded};
-use tranship_proto::{RefusalCode, Request, encode};
+use tranship_proto::{Event, PROTOCOL_VERSION, RefusalCode, Request, encode};
+use tranship_region::layout::TableRw;
 
 fn open_descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
@@ -26,9 +27,74 @@ fn exhaust() -> (Rlimit, Vec<OwnedFd>) {
     (before, all)
 }
 
+/// One test, because the descriptors are the process's.
 #[test]
-fn lost_descriptors_close_the_connection() {
+fn descriptors_that_are_lost() {
+    no_room_is_a_refusal();
+    a_surplus_ends_the_connection();
+}
+
+fn no_room_is_a_refusal() {
     watchdog();
+    let m = Embedded::start(Config::default(), None).unwrap();
+    let mut good = Client::join(m.path(), "good");
+    let mut sink = Client::join(m.path(), "sink");
+    let mut new = Client::raw(m.path());
+    let pool = good.create_pool(1);
+    let chan = open_channel(&mut good, &mut sink, "n");
+    let counts = Counts::new();
+    let assign = Request::Assign {
+        req: good.req(),
+        channel: chan.id,
+        pool: pool.id,
+    };
+    good.send(&assign, &[counts.sent.0.as_fd()]);
+    sink.wait(|e| matches!(e, Event::PoolOffer { .. }).then_some(()));
+    let (table, _map) = TableRw::create(SLOTS, CHUNK, CHUNK).unwrap();
+    let create = |req| Request::CreatePool {
+        req,
+        name: "another".into(),
+        max_bytes: CHUNK,
+        slots: SLOTS,
+        chunk_bytes: CHUNK,
+    };
+
+    let (before, mut all) = exhaust();
+    all.push(rustix::io::dup(&table).unwrap()); // the place of `null`
+    let req = good.req();
+    good.send(&create(req), &[table.as_fd()]);
+    assert_eq!(good.refused(req), RefusalCode::NoDescriptors);
+    // Whoever asked for what cannot be answered hears why.
+    let accept = Request::AcceptPool {
+        channel: chan.id,
+        pool: pool.id,
+        with_refs: true,
+    };
+    let refs = table.as_fd(); // another object would do as well
+    sink.send(&accept, &[counts.rcvd.0.as_fd(), refs]);
+    let Request::Assign { req, .. } = assign else {
+        unreachable!()
+    };
+    assert_eq!(good.refused(req), RefusalCode::NoDescriptors);
+    let hello = Request::Hello {
+        version: PROTOCOL_VERSION,
+        name: "new".into(),
+        resume: None,
+        dumpable: true,
+    };
+    new.send(&hello, &[]);
+    assert_eq!(new.expelled(), Some(RefusalCode::NoDescriptors));
+    drop(all);
+    setrlimit(Resource::Nofile, before).unwrap();
+    // Once more, and it is done.
+    let req = good.req();
+    good.send(&create(req), &[table.as_fd()]);
+    good.wait(|e| matches!(e, Event::PoolCreated { .. }).then_some(()));
+    good.send(&assign, &[counts.sent.0.as_fd()]);
+    sink.wait(|e| matches!(e, Event::PoolOffer { .. }).then_some(()));
+}
+
+fn a_surplus_ends_the_connection() {
     let m = Embedded::start(Config::default(), None).unwrap();
     let mut good = Client::join(m.path(), "good");
     let mut lost = Client::join(m.path(), "lost");

@@ -56,6 +56,9 @@ pub enum RefusalCode {
     /// A name is empty, too long, or has control characters in it.
     #[error("a name has 1 to {MAX_NAME_BYTES} bytes and no control characters")]
     BadName = 16,
+    /// The manager has no descriptors left; later it may have.
+    #[error("the manager has no descriptors left for it")]
+    NoDescriptors = 17,
 }
 
 /// A refusal: what, and the two numbers that explain it (bytes, counts, ids or versions, by the code).
@@ -81,6 +84,7 @@ fn numbers(code: RefusalCode, asked: u64, available: u64) -> String {
         C::NameTaken => format!(" (by domain {available})"),
         C::NoSuchName | C::Role => String::new(),
         C::PeerGone | C::NoSuchId | C::NotYours | C::Claim => format!(" (id {asked})"),
+        C::NoDescriptors => format!(": it holds {asked}, and may hold {available}"),
         C::BadName => format!("; this one has {asked} bytes"),
         C::BadDescriptor | C::BadArgument | C::State => {
             format!(" (asked {asked}, allowed {available})")

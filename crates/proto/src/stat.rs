@@ -35,6 +35,10 @@ pub struct ManagerStat {
     pub granted_bytes: u64,
     /// Returned by writers but still mapped by readers.
     pub stranded_bytes: u64,
+    /// Descriptors that it holds for its clients.
+    pub descriptors: u64,
+    /// And how many it may hold.
+    pub max_descriptors: u64,
 }
 
 /// A domain.

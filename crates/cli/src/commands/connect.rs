@@ -9,7 +9,7 @@ pub(super) fn join(args: &ConnectArgs, name: &str) -> Result<Domain, DomainError
 }
 
 /// Only looks: no manager, no answer.
-pub(super) fn look(args: &ConnectArgs) -> Result<Domain, DomainError> {
+pub(crate) fn look(args: &ConnectArgs) -> Result<Domain, DomainError> {
     with_socket(args, "tranship-stat")
         .autostart(false)
         .connect()

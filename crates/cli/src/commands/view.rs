@@ -105,12 +105,14 @@ pub(crate) fn stat_tables(records: &[StatRecord], out: &mut impl Write) -> io::R
         match record {
             StatRecord::Manager(m) => writeln!(
                 out,
-                "manager pid {}, up {} s: granted {} of {}, stranded {}\n",
+                "manager pid {}, up {} s: granted {} of {}, stranded {}, {} of {} descriptors\n",
                 m.pid,
                 m.uptime_s,
                 size(m.granted_bytes),
                 size(m.total_bytes),
-                size(m.stranded_bytes)
+                size(m.stranded_bytes),
+                m.descriptors,
+                m.max_descriptors
             )?,
             StatRecord::Domain(d) => domains.row(domain_row(d)),
             StatRecord::Pool(p) => pools.row(vec![
@@ -290,6 +292,8 @@ mod tests {
                 total_bytes: 1 << 30,
                 granted_bytes: 64 << 20,
                 stranded_bytes: 0,
+                descriptors: 30,
+                max_descriptors: 900,
             }),
             StatRecord::Domain(domain(writer, "camera")),
             StatRecord::Domain(domain(reader, "")),

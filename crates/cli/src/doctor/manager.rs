@@ -1,8 +1,11 @@
 //! Where a manager's socket would be, and whether one listens there.
 
 use super::finding::Finding;
+use crate::args::ConnectArgs;
+use crate::commands::connect;
 use crate::commands::sockets::{self, Listening};
 use std::path::Path;
+use tranship::StatRecord;
 use tranship_manager::paths::SOCKET_ENV;
 
 pub(super) fn look(given: Option<&Path>) -> Vec<Finding> {
@@ -11,8 +14,11 @@ pub(super) fn look(given: Option<&Path>) -> Vec<Finding> {
     let mut anyone = false;
     for place in &places {
         let listening = sockets::probe(&place.path);
-        anyone |= listening == Listening::Yes;
         found.push(finding(place, &listening));
+        if listening == Listening::Yes && !anyone {
+            anyone = true;
+            found.extend(descriptors(&place.path));
+        }
     }
     if !anyone {
         let named = given.is_some() || std::env::var_os(SOCKET_ENV).is_some_and(|p| !p.is_empty());
@@ -32,6 +38,32 @@ pub(super) fn look(given: Option<&Path>) -> Vec<Finding> {
     found
 }
 
+/// How near the manager is to having no descriptors left for anybody. Nothing if it does not let us in.
+fn descriptors(path: &Path) -> Option<Finding> {
+    let args = ConnectArgs {
+        socket: Some(path.to_owned()),
+    };
+    let records = connect::look(&args).ok()?.stat().ok()?;
+    let (held, most) = records.iter().find_map(|record| match record {
+        StatRecord::Manager(m) => Some((m.descriptors, m.max_descriptors)),
+        _ => None,
+    })?;
+    Some(judged(held, most))
+}
+
+fn judged(held: u64, most: u64) -> Finding {
+    let value = format!("{held} of {most} that the manager may hold");
+    if held < most / 4 * 3 {
+        return Finding::ok("descriptors", value);
+    }
+    Finding::weak(
+        "descriptors",
+        value,
+        "when they are used up, new pools, chunks and links are refused until some come back",
+        "raise the manager's limit of open files (LimitNOFILE= of its unit, `ulimit -n`), or use larger chunks",
+    )
+}
+
 fn finding(place: &sockets::Place, listening: &Listening) -> Finding {
     let path = place.path.display();
     match listening {
@@ -49,5 +81,19 @@ fn finding(place: &sockets::Place, listening: &Listening) -> Finding {
             "this user cannot use that manager",
             "look at the file's owner and mode, and at the rules in the manager's configuration",
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::finding::State;
+
+    #[test]
+    fn a_manager_that_is_nearly_full_is_said_to_be() {
+        assert_eq!(judged(10, 1000).state, State::Ok);
+        let full = judged(900, 1000);
+        assert_eq!(full.state, State::Weak);
+        assert!(full.value.contains("900 of 1000"));
     }
 }

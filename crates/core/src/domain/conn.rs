@@ -147,6 +147,12 @@ impl Conn {
         self.outgoing.clear();
     }
 
+    /// The same, and no other manager is looked for before that time.
+    pub(crate) fn hang_up_until(&mut self, then: std::time::Instant) {
+        self.hang_up();
+        self.last_attempt = Some(then);
+    }
+
     pub(crate) fn next_req(&mut self) -> Req {
         self.next_req = self.next_req.wrapping_add(1).max(1);
         Req(self.next_req)

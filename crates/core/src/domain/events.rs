@@ -14,6 +14,9 @@ use tranship_proto::{
 };
 use tranship_sys::crash;
 
+/// Until a manager that had no descriptors left is tried again.
+const FULL: std::time::Duration = std::time::Duration::from_secs(1);
+
 /// The numbers of a pool as an offer states them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PoolShape {
@@ -255,6 +258,11 @@ impl DomainCore {
             (Claim::Export(old), Event::Exported { export, .. }) => self.renamed(old, *export),
             (_, Event::Refused { refusal, .. }) => {
                 tracing::warn!(%refusal, ?claim, "a claim was refused");
+                if refusal.code == RefusalCode::NoDescriptors {
+                    // It may have some later: all is claimed again then.
+                    conn.hang_up_until(std::time::Instant::now() + FULL);
+                    return;
+                }
                 if let Claim::Pool(pool) = claim
                     && let Some(own) = lock(&self.pools).get(&pool)
                 {

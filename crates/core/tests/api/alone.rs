@@ -109,29 +109,51 @@ fn a_manager_that_dies_before_it_knows_the_pool() {
     goes_round(&set.pool, &mut set.sender, &mut set.receiver);
 }
 
+/// Welcomes a writer and refuses its pool.
+fn refuse(listener: &OwnedFd, code: RefusalCode) -> OwnedFd {
+    let peer = welcome(listener);
+    while let Some(request) = request(&peer) {
+        let Request::ClaimPool { req, .. } = request else {
+            continue;
+        };
+        let refusal = Refusal {
+            code,
+            asked: 0,
+            available: 0,
+        };
+        let bytes = tranship_proto::encode(&Event::Refused { req, refusal });
+        socket::sendmsg(&peer, &bytes, &[], false).expect("refuse");
+        break;
+    }
+    peer
+}
+
+/// What has no room for it now may have later.
+#[test]
+fn a_manager_that_has_no_descriptors_left_is_asked_again() {
+    let _dog = dog();
+    let mut set = set();
+    drop(set.manager);
+    let listener = socket::listen(&set.path, 0o600).expect("listen");
+    let full = std::thread::spawn(move || {
+        let first = refuse(&listener, RefusalCode::NoDescriptors);
+        (first, refuse(&listener, RefusalCode::Claim))
+    });
+    until(|| {
+        let _ = set.writer.turn();
+        full.is_finished()
+    });
+    goes_round(&set.pool, &mut set.sender, &mut set.receiver);
+    drop(full.join());
+}
+
 #[test]
 fn a_manager_that_refuses_the_pool() {
     let _dog = dog();
     let mut set = set();
     drop(set.manager);
     let listener = socket::listen(&set.path, 0o600).expect("listen");
-    let refuses = std::thread::spawn(move || {
-        let peer = welcome(&listener);
-        while let Some(request) = request(&peer) {
-            let Request::ClaimPool { req, .. } = request else {
-                continue;
-            };
-            let refusal = Refusal {
-                code: RefusalCode::Claim,
-                asked: 0,
-                available: 0,
-            };
-            let bytes = tranship_proto::encode(&Event::Refused { req, refusal });
-            socket::sendmsg(&peer, &bytes, &[], false).expect("refuse");
-            return peer;
-        }
-        peer
-    });
+    let refuses = std::thread::spawn(move || refuse(&listener, RefusalCode::Claim));
     // The reader stays where it is.
     until(|| {
         let _ = set.writer.turn();

@@ -139,7 +139,21 @@ impl Shell {
 
     fn message(&mut self, client: ClientId, buf: &[u8], r: Received) {
         let bytes = &buf[..r.bytes.min(buf.len())];
+        let decoded = decode::<Request>(bytes);
         let refused = if r.ctrunc {
+            // Descriptors were left out. Only those that the message prescribes are missing for want of room here.
+            let lacks = |request: &Request| {
+                let hello = matches!(request, Request::Hello { .. }) && r.pidfd.is_none();
+                r.fds.len() < request.fds() || (hello && r.fds.is_empty())
+            };
+            if let Some(request) = decoded.as_ref().ok().filter(|request| lacks(request)) {
+                let request = request.clone();
+                tracing::warn!(
+                    open = self.fds.len(),
+                    "no descriptors left, a request is refused"
+                );
+                return self.feed(Input::Crippled { client, request });
+            }
             Some(violation(
                 RefusalCode::BadDescriptor,
                 r.fds.len(),
@@ -154,7 +168,7 @@ impl Shell {
         } else {
             None
         };
-        let request = match (refused, decode::<Request>(bytes)) {
+        let request = match (refused, decoded) {
             (Some(refusal), _) => return self.feed(Input::Violation { client, refusal }),
             (None, Err(_)) => {
                 let refusal = violation(RefusalCode::BadArgument, bytes.len(), 0);
@@ -168,14 +182,14 @@ impl Shell {
         // A surplus is closed before anything is looked at.
         let surplus = r.fds.len() != request.fds();
         let mut fds = Vec::new();
-        for fd in r.fds {
+        for file in r.fds.into_iter().map(File::from) {
             let facts = if surplus {
                 Default::default()
             } else {
-                facts::look(&fd)
+                facts::look(&file)
             };
             fds.push(Fd {
-                token: self.keep(fd),
+                token: self.keep(file.into()),
                 facts,
             });
         }

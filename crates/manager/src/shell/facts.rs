@@ -2,27 +2,24 @@
 
 use crate::state::{Facts, Header};
 use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 
 /// Magic of every shared object but the chunk (`docs/format.md`).
 const MAGIC: u64 = 0x0050_4948_534e_4152;
 const VERSION: u32 = 1;
 
-pub(super) fn look(fd: &OwnedFd) -> Facts {
-    let Some(file) = fd.try_clone().ok().map(File::from) else {
-        return Facts::default();
-    };
+pub(super) fn look(file: &File) -> Facts {
     let Ok(meta) = file.metadata() else {
         return Facts::default();
     };
     let sealed = usize::try_from(meta.len())
-        .is_ok_and(|len| len > 0 && tranship_region::verify(fd.as_fd(), len).is_ok());
+        .is_ok_and(|len| len > 0 && tranship_region::verify(file.as_fd(), len).is_ok());
     Facts {
         sealed,
         size: meta.len(),
         // Only of a verified memfd: reading anything else could block.
-        header: if sealed { header(&file) } else { None },
+        header: if sealed { header(file) } else { None },
         socket: meta.file_type().is_socket(),
         inode: meta.ino(),
     }

@@ -2,7 +2,7 @@
 
 use super::types::{Action, FdToken, Then};
 use super::{State, refusal};
-use tranship_proto::{ChannelId, DomainId, Event, GoneReason, PoolId, RefusalCode};
+use tranship_proto::{ChannelId, DomainId, Event, GoneReason, PoolId, Refusal, RefusalCode};
 
 impl State {
     /// What needs a connection: heaps, exports, waiting and half-made channels, offers.
@@ -111,11 +111,14 @@ impl State {
 
     /// An offer will not be answered: the source hears of it, the sink's answer will be ignored.
     pub(super) fn cancel_offer(&mut self, key: (ChannelId, PoolId)) {
+        self.refuse_offer(key, refusal(RefusalCode::PeerGone, u64::from(key.1.0), 0));
+    }
+
+    pub(super) fn refuse_offer(&mut self, key: (ChannelId, PoolId), refusal: Refusal) {
         let Some(offer) = self.offers.remove(&key) else {
             return;
         };
         self.release(offer.sent);
-        let refusal = refusal(RefusalCode::PeerGone, u64::from(key.1.0), 0);
         self.tell(
             offer.source,
             Event::Refused {

@@ -61,9 +61,7 @@ impl State {
             (checked, _, _) => {
                 self.out
                     .extend(pidfd.into_iter().chain(board).map(Action::Close));
-                let why = checked
-                    .err()
-                    .unwrap_or(refusal(RefusalCode::BadDescriptor, 1, 0));
+                let why = checked.err().unwrap_or(self.no_descriptors());
                 self.expel.push((client, Some(why)));
             }
         }

@@ -127,6 +127,7 @@ impl State {
                 fds,
             } => self.request(client, request, fds),
             Input::Violation { client, refusal } => self.expel.push((client, Some(refusal))),
+            Input::Crippled { client, request } => self.crippled(client, &request),
             Input::HungUp { client } => self.connection_ends(client),
             Input::Sent { client } => self.sent(client),
             Input::ProcessDied { domain } => {
@@ -227,10 +228,13 @@ impl State {
         fds: &mut Parcel,
     ) -> Done {
         use Request as R;
-        let held = self.held_by.get(&uid).copied().unwrap_or(0);
-        let full = held >= self.config.limits.descriptors || self.held.len() >= self.max_held;
-        if !fds.fds.is_empty() && full {
-            return Err(refusal(RefusalCode::Limit, u64::from(held) + 1, u64::from(held)).into());
+        if !fds.fds.is_empty()
+            && let Some(refusal) = self.too_many_held(uid)
+        {
+            if let R::AcceptPool { channel, pool, .. } = request {
+                self.refuse_accept(me, (channel, pool), refusal);
+            }
+            return Err(refusal.into());
         }
         match request {
             R::Hello { .. } => Err(Fail::Expel(refusal(RefusalCode::State, 0, 0))),
@@ -354,6 +358,40 @@ impl State {
                 queues,
             } => self.claim_roster(me, req, pool, &readers, &queues),
         }
+    }
+
+    /// A request came whole but for its descriptors, for which this process has no room: who asked may ask again.
+    fn crippled(&mut self, client: ClientId, request: &Request) {
+        let refusal = self.no_descriptors();
+        let domain = self.clients.get(&client).and_then(|c| c.domain);
+        match (request, request.req(), domain) {
+            (_, Some(req), Some(_)) => self.push(client, Event::Refused { req, refusal }, &[]),
+            (&Request::AcceptPool { channel, pool, .. }, _, Some(me)) => {
+                self.refuse_accept(me, (channel, pool), refusal);
+            }
+            _ => self.expel.push((client, Some(refusal))),
+        }
+    }
+
+    /// A sink's answer cannot be taken: its source hears why.
+    fn refuse_accept(&mut self, me: DomainId, key: (ChannelId, PoolId), refusal: Refusal) {
+        if self.offers.get(&key).is_some_and(|o| o.sink == me) {
+            self.refuse_offer(key, refusal);
+        }
+    }
+
+    fn too_many_held(&self, uid: u32) -> Option<Refusal> {
+        if self.held.len() >= self.max_held {
+            return Some(self.no_descriptors());
+        }
+        let held = self.held_by.get(&uid).copied().unwrap_or(0);
+        let (asked, have) = (u64::from(held) + 1, u64::from(held));
+        (held >= self.config.limits.descriptors).then(|| refusal(RefusalCode::Limit, asked, have))
+    }
+
+    fn no_descriptors(&self) -> Refusal {
+        let (held, most) = (self.held.len() as u64, self.max_held as u64);
+        refusal(RefusalCode::NoDescriptors, held, most)
     }
 
     /// Becomes the owner of a descriptor on behalf of a user.

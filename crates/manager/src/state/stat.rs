@@ -92,6 +92,8 @@ impl State {
                 total_bytes: self.total_bytes,
                 granted_bytes: self.money.granted,
                 stranded_bytes: self.money.stranded,
+                descriptors: self.held.len() as u64,
+                max_descriptors: self.max_held as u64,
             })),
             Item::Domain(id) => self.domain_record(id),
             Item::Pool(id) => self.pool_record(id),

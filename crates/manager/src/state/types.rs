@@ -90,6 +90,13 @@ pub enum Input {
         /// Which rule.
         refusal: Refusal,
     },
+    /// A message came without descriptors that it prescribes, as the manager's process had no room for them.
+    Crippled {
+        /// From whom.
+        client: ClientId,
+        /// What.
+        request: Request,
+    },
     /// The connection is closed.
     HungUp {
         /// Whose.
