@@ -5,6 +5,8 @@
 mod certificates;
 #[path = "net/descriptor.rs"]
 mod descriptor;
+#[path = "net/floods.rs"]
+mod floods;
 #[path = "net/liars.rs"]
 mod liars;
 #[path = "net/lost.rs"]

@@ -21,7 +21,7 @@ pub fn hello(again: bool, session: [u8; 16], taken: u64, name: &str) -> Vec<u8> 
     out
 }
 
-fn record(kind: u8, frame: &[u8], payload: u64, number: u64, taken: u64) -> Vec<u8> {
+pub fn record(kind: u8, frame: &[u8], payload: u64, number: u64, taken: u64) -> Vec<u8> {
     let mut out = vec![kind, 0];
     out.extend(u16::try_from(frame.len()).expect("short").to_le_bytes());
     out.extend([0; 4]);
@@ -44,7 +44,7 @@ fn say(at: SocketAddr, bytes: &[u8]) -> Vec<u8> {
 }
 
 /// A connection that has made its acquaintance.
-fn met(at: SocketAddr, session: [u8; 16], name: &str) -> TcpStream {
+pub fn met(at: SocketAddr, session: [u8; 16], name: &str) -> TcpStream {
     let mut socket = TcpStream::connect(at).expect("connect");
     socket
         .write_all(&hello(false, session, 0, name))

@@ -144,7 +144,7 @@ fn a_partition_longer_than_the_grace_ends_the_channel_with_words() {
 }
 
 /// Beats often, and is silent only after what no loaded machine keeps a thread waiting.
-fn calm() -> Timing {
+pub fn calm() -> Timing {
     Timing {
         silence: Duration::from_secs(8),
         ..timing()
@@ -152,7 +152,7 @@ fn calm() -> Timing {
 }
 
 /// Longer than any silence.
-fn long(mut meanwhile: impl FnMut()) {
+pub fn long(mut meanwhile: impl FnMut()) {
     let since = std::time::Instant::now();
     while since.elapsed() < calm().silence + Duration::from_secs(2) {
         meanwhile();

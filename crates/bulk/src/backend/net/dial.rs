@@ -169,17 +169,14 @@ fn say(
     to.read_exact(answer)
 }
 
-/// Makes another connection for a session, on a thread of its own. `dialing` has been set.
-pub(super) fn dial_again(session: &Arc<Session>) {
+/// Makes another connection for a session, on a thread of its own, which says when it is not dialing any more.
+pub(super) fn dial_again(session: &Arc<Session>) -> std::io::Result<()> {
     let called = Arc::clone(session);
     let started = keeper::thread("tranship-dial", move || {
         redial(&called);
         called.lock().dialing = false;
     });
-    if started.is_err() {
-        // Tried again at the next look.
-        session.lock().dialing = false;
-    }
+    started.map(drop)
 }
 
 fn redial(session: &Session) {

@@ -14,6 +14,9 @@ const TELL_EVERY: u32 = 32;
 /// Bytes of frames that one look takes; more of them may belong to a buffer, and have to be copied.
 const LOOK_BYTES: usize = 2 * (HEADER_BYTES + MAX_FRAME_BYTES);
 
+/// So many bytes go out in one turn, however fast the other end takes them.
+const WRITE_BYTES: usize = 32 << 20;
+
 /// Frames of ours.
 #[derive(Debug)]
 pub(super) struct Outgoing {
@@ -225,8 +228,9 @@ impl Inner {
         }
     }
 
-    /// Puts records into the socket until nothing is left, or there is no room.
+    /// Puts records into the socket until nothing is left, there is no room, or it is somebody else's turn.
     pub(super) fn write(&mut self) -> io::Result<()> {
+        let mut bytes = 0;
         loop {
             let Some(line) = self.line.as_mut().filter(|_| !self.mute) else {
                 return Ok(());
@@ -248,7 +252,12 @@ impl Inner {
             let payload = writing.payload.as_ref();
             let all = writing.head.len() + payload.map_or(0, Payload::len);
             while writing.at < all {
-                writing.at += line.send_record(&writing.head, payload, writing.at)?;
+                if bytes >= WRITE_BYTES {
+                    return Err(ErrorKind::WouldBlock.into());
+                }
+                let sent = line.send_record(&writing.head, payload, writing.at)?;
+                writing.at += sent;
+                bytes += sent;
             }
             match writing.kind {
                 Kind::Frame => self.next += 1,

@@ -80,16 +80,21 @@ fn run(keeper: &'static Keeper) {
         let mut pause = FOREVER;
         blocked.clear();
         for session in &sessions {
-            if !session.tick(Instant::now()) {
+            let Some(mut inner) = session.try_lock() else {
+                // Its program has it, perhaps for long: the others are not to wait for that.
+                pause = pause.min(session::IDLE);
+                continue;
+            };
+            if !session.tick(&mut inner, Instant::now()) {
+                drop(inner);
                 all().retain(|other| !Arc::ptr_eq(session, other));
                 continue;
             }
             pause = pause.min((session.timing.beat / 4).clamp(LOOKS[0], LOOKS[1]));
-            let mut inner = session.lock();
             inner.watched = inner.is_blocked();
             if Session::is_stuck(&inner, Instant::now()) {
                 blocked.extend(inner.line.as_ref().map(|line| line.socket()));
-            } else if inner.watched {
+            } else if inner.watched || inner.left.is_some() {
                 pause = pause.min(session::IDLE);
             }
         }

@@ -5,24 +5,27 @@
 //! taken, and everything after that is sent again. Nothing is received ahead of the program but the bytes that one look
 //! finds: what was not taken is simply sent again.
 //!
-//! Here: what the program and time ask of it. The records themselves are in `flow`.
+//! Here: what the program asks of it; what time does is in `tick`, the records themselves are in `flow`.
 
 use super::Timing;
 use super::dial::Caller;
-use super::flow::{Given, Inner, Look, Outgoing, Waits};
+use super::flow::{Given, Inner, Look, Outgoing};
 use super::line::Line;
 use super::port::Port;
 use super::wire::{Header, Kind, MAX_FRAME_BYTES, Secret};
 use crate::backend::{Frame, FrameBytes, Place, RecvError, SendError};
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 use tranship_sys::epoll::{Epoll, Interest};
 use tranship_sys::eventfd;
 
 /// Frames that may be under way, or waiting to be.
 const WINDOW: usize = 1024;
+
+/// Records without a frame that one look takes: an honest end sends one for many frames.
+pub(super) const MOST_RECORDS: usize = 256;
 
 /// A program that has not looked for so long does something else: the keeper sends what waits.
 pub(super) const IDLE: Duration = Duration::from_millis(10);
@@ -61,7 +64,7 @@ fn broken(rule: impl Into<String>) -> Over {
     }
 }
 
-fn seconds(time: Duration) -> String {
+pub(super) fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
 }
 
@@ -94,6 +97,15 @@ impl Session {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// None: the program has it just now.
+    pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, Inner>> {
+        match self.inner.try_lock() {
+            Ok(inner) => Some(inner),
+            Err(TryLockError::Poisoned(inner)) => Some(inner.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
     /// Something is new that the socket does not show.
     pub(super) fn ring(&self, inner: &mut Inner) {
         inner.news = true;
@@ -111,7 +123,7 @@ impl Session {
     }
 
     /// Lets go of the connection, if there is one.
-    fn drop_line(&self, inner: &mut Inner) -> bool {
+    pub(super) fn drop_line(&self, inner: &mut Inner) -> bool {
         let Some(line) = inner.line.take() else {
             return false;
         };
@@ -146,7 +158,7 @@ impl Session {
         super::keeper::wake();
     }
 
-    fn failed(&self, inner: &mut Inner, error: &io::Error) {
+    pub(super) fn failed(&self, inner: &mut Inner, error: &io::Error) {
         match error.kind() {
             // Only what TLS does not accept: someone else has written into the connection, or something broke it.
             ErrorKind::InvalidData => {
@@ -161,7 +173,7 @@ impl Session {
     }
 
     /// The other end has closed the connection.
-    fn closed(&self, inner: &mut Inner) {
+    pub(super) fn closed(&self, inner: &mut Inner) {
         let closed = || format!("{} closed the connection", self.peer);
         let why = inner.why_mute.take().unwrap_or_else(closed);
         self.lose(inner, why);
@@ -209,7 +221,7 @@ impl Session {
     }
 
     /// Applies what a record says besides its frame. False: the session is over.
-    fn apply(&self, inner: &mut Inner, header: &Header) -> bool {
+    pub(super) fn apply(&self, inner: &mut Inner, header: &Header) -> bool {
         let sent = inner.first + inner.next as u64;
         if header.taken < inner.first || header.taken > sent {
             let why = format!(
@@ -242,7 +254,13 @@ impl Session {
 
     /// The next frame's record, with everything before it applied. None: not yet, or the session is over.
     fn next_record(&self, inner: &mut Inner) -> Option<(Header, FrameBytes)> {
+        let mut records = 0;
         loop {
+            if records == MOST_RECORDS {
+                // More may wait: the program is to look again.
+                self.ring(inner);
+                return None;
+            }
             match inner.look() {
                 Err(rule) => {
                     let why = format!("{} sent {rule}", self.peer);
@@ -256,6 +274,7 @@ impl Session {
                     if header.kind == Kind::Frame {
                         return Some((header, bytes));
                     }
+                    records += 1;
                 }
                 Ok(Look::Incomplete) => match inner.read() {
                     Ok(0) => {
@@ -351,6 +370,8 @@ impl Session {
     pub(super) fn fill(&self, place: &Place) -> Result<bool, RecvError> {
         let mut inner = self.lock();
         let inner = &mut *inner;
+        // Whoever takes large buffers all the time leaves the keeper no moment to say so.
+        inner.news_due |= inner.said.elapsed() >= self.timing.beat;
         self.flush(inner);
         loop {
             if let Some(gone) = Session::gone(inner) {
@@ -415,122 +436,5 @@ impl Session {
         self.flush(&mut inner);
         drop(inner);
         super::keeper::wake();
-    }
-
-    /// What time brings: beats, silence, the end of patience. Says whether the session is to be kept.
-    pub(super) fn tick(self: &Arc<Session>, now: Instant) -> bool {
-        let mut inner = self.lock();
-        let inner = &mut *inner;
-        if let Some(left) = inner.left {
-            let late = now.saturating_duration_since(left) > self.timing.linger;
-            if late || inner.over.is_some() || self.is_finished(inner) {
-                self.drop_line(inner);
-                return false;
-            }
-        }
-        if inner.over.is_some() {
-            return true;
-        }
-        if inner.line.is_some() {
-            self.look_around(inner, now);
-        }
-        if let (None, Some((since, why))) = (&inner.line, &inner.lost) {
-            let gone_for = now.saturating_duration_since(*since);
-            if gone_for > self.timing.grace {
-                let why = format!(
-                    "{why}; no connection for {} (at most {})",
-                    seconds(gone_for),
-                    seconds(self.timing.grace)
-                );
-                let over = Over {
-                    violation: false,
-                    why,
-                };
-                self.end(inner, over);
-            } else if let (Some(_), false) = (&self.caller, inner.dialing) {
-                inner.dialing = true;
-                super::dial::dial_again(self);
-            }
-        }
-        true
-    }
-
-    /// The connection is there: is the other end, too?
-    fn look_around(&self, inner: &mut Inner, now: Instant) {
-        if inner.untold > 0 || now.saturating_duration_since(inner.said) >= self.timing.beat {
-            inner.news_due = true;
-        }
-        self.flush(inner);
-        // While the program has not taken what came, nothing more can be heard; that is not silence.
-        // A program that looks itself is not disturbed.
-        let quiet = now.saturating_duration_since(inner.heard) >= self.timing.beat / 4;
-        if quiet && inner.left.is_none() && self.peek(inner) {
-            inner.heard = now;
-        }
-        let silent = now.saturating_duration_since(inner.heard);
-        if inner.line.is_some() && silent > self.timing.silence {
-            let why = format!(
-                "{} has been silent for {} (at most {})",
-                self.peer,
-                seconds(silent),
-                seconds(self.timing.silence)
-            );
-            self.lose(inner, why);
-        }
-    }
-
-    /// Everything has been said; what the other end still says is passed over until it has heard that. True: it has.
-    fn is_finished(&self, inner: &mut Inner) -> bool {
-        if !inner.said_bye || !self.flush(inner) {
-            return false;
-        }
-        if let Some(line) = &mut inner.line
-            && !inner.parting
-        {
-            line.close();
-            inner.parting = true;
-        }
-        loop {
-            match inner.pass_over() {
-                Ok(0) => return true,
-                Ok(_) => {}
-                Err(error) => return error.kind() != ErrorKind::WouldBlock,
-            }
-        }
-    }
-
-    /// Applies what came before the next frame; says whether something waits for the program.
-    fn peek(&self, inner: &mut Inner) -> bool {
-        loop {
-            match inner.waits() {
-                Waits::Program => {
-                    self.ring(inner);
-                    return true;
-                }
-                Waits::Record => match inner.look() {
-                    Ok(Look::Record(header, _)) => {
-                        if !self.apply(inner, &header) {
-                            return false;
-                        }
-                        // It may say that frames were taken.
-                        self.ring(inner);
-                    }
-                    // Learned, and said, by the program's own look.
-                    _ => return true,
-                },
-                Waits::Nothing => match inner.read() {
-                    Ok(0) => {
-                        self.closed(inner);
-                        return false;
-                    }
-                    Ok(_) => {}
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
-                    Err(error) => {
-                        self.failed(inner, &error);
-                        return false;
-                    }
-                },
-            }
-        }
     }
 }

@@ -1,0 +1,130 @@
+//! What time brings to a session, by the keeper's hand: beats, silence, the end of patience, farewells. Nothing here takes
+//! longer for an end that never stops talking.
+
+use super::flow::{Inner, Look, Waits};
+use super::session::{MOST_RECORDS, Over, Session, seconds};
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Pieces of what comes after a farewell that one look takes.
+const MOST_PIECES: usize = 128;
+
+impl Session {
+    /// What time brings: beats, silence, the end of patience. Says whether the session is to be kept.
+    pub(super) fn tick(self: &Arc<Session>, inner: &mut Inner, now: Instant) -> bool {
+        if let Some(left) = inner.left {
+            let late = now.saturating_duration_since(left) > self.timing.linger;
+            if late || inner.over.is_some() || self.is_finished(inner) {
+                self.drop_line(inner);
+                return false;
+            }
+        }
+        if inner.over.is_some() {
+            return true;
+        }
+        if inner.line.is_some() {
+            self.look_around(inner, now);
+        }
+        if let (None, Some((since, why))) = (&inner.line, &inner.lost) {
+            let gone_for = now.saturating_duration_since(*since);
+            if gone_for > self.timing.grace {
+                let why = format!(
+                    "{why}; no connection for {} (at most {})",
+                    seconds(gone_for),
+                    seconds(self.timing.grace)
+                );
+                let over = Over {
+                    violation: false,
+                    why,
+                };
+                self.end(inner, over);
+            } else if let (Some(_), false) = (&self.caller, inner.dialing) {
+                // Where no thread can be started now, it is tried again at the next look.
+                inner.dialing = super::dial::dial_again(self).is_ok();
+            }
+        }
+        true
+    }
+
+    /// The connection is there: is the other end, too?
+    fn look_around(&self, inner: &mut Inner, now: Instant) {
+        if inner.untold > 0 || now.saturating_duration_since(inner.said) >= self.timing.beat {
+            inner.news_due = true;
+        }
+        self.flush(inner);
+        // While the program has not taken what came, nothing more can be heard; that is not silence.
+        // A program that looks itself is not disturbed.
+        let quiet = now.saturating_duration_since(inner.heard) >= self.timing.beat / 4;
+        if quiet && inner.left.is_none() && self.peek(inner) {
+            inner.heard = now;
+        }
+        let silent = now.saturating_duration_since(inner.heard);
+        if inner.line.is_some() && silent > self.timing.silence {
+            let why = format!(
+                "{} has been silent for {} (at most {})",
+                self.peer,
+                seconds(silent),
+                seconds(self.timing.silence)
+            );
+            self.lose(inner, why);
+        }
+    }
+
+    /// Everything has been said; what the other end still says is passed over until it has heard that. True: it has.
+    fn is_finished(&self, inner: &mut Inner) -> bool {
+        if !inner.said_bye || !self.flush(inner) {
+            return false;
+        }
+        if let Some(line) = &mut inner.line
+            && !inner.parting
+        {
+            line.close();
+            inner.parting = true;
+        }
+        for _ in 0..MOST_PIECES {
+            match inner.pass_over() {
+                Ok(0) => return true,
+                Ok(_) => {}
+                Err(error) => return error.kind() != ErrorKind::WouldBlock,
+            }
+        }
+        false
+    }
+
+    /// Applies what came before the next frame; says whether something waits for the program.
+    fn peek(&self, inner: &mut Inner) -> bool {
+        for _ in 0..MOST_RECORDS {
+            match inner.waits() {
+                Waits::Program => {
+                    self.ring(inner);
+                    return true;
+                }
+                Waits::Record => match inner.look() {
+                    Ok(Look::Record(header, _)) => {
+                        if !self.apply(inner, &header) {
+                            return false;
+                        }
+                        // It may say that frames were taken.
+                        self.ring(inner);
+                    }
+                    // Learned, and said, by the program's own look.
+                    _ => return true,
+                },
+                Waits::Nothing => match inner.read() {
+                    Ok(0) => {
+                        self.closed(inner);
+                        return false;
+                    }
+                    Ok(_) => {}
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
+                    Err(error) => {
+                        self.failed(inner, &error);
+                        return false;
+                    }
+                },
+            }
+        }
+        true
+    }
+}

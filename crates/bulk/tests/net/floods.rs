@@ -1,0 +1,62 @@
+//! Ends that never stop talking: they have the program's attention, and that of the thread which keeps all sessions, for
+//! a bounded time each.
+
+use crate::liars::{met, record};
+use crate::lost::{calm, long};
+use crate::relay::Relay;
+use crate::{open, pair};
+use std::io::Write;
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tranship_bulk::backend::{Backend, Net};
+use tranship_testkit::Watchdog;
+
+/// Beats without a frame, as fast as the socket takes them, until it is closed or told to stop.
+fn talk(mut socket: &TcpStream, bytes: &[u8], stop: &AtomicBool) {
+    let many = bytes.repeat((64 << 10) / bytes.len());
+    // Ordering: relaxed; a flag by itself.
+    while !stop.load(Ordering::Relaxed) && socket.write_all(&many).is_ok() {}
+}
+
+/// One talks to a name that nobody looks at, one to a channel that has been let go, one to a program that looks: another
+/// channel of the process has its beats meanwhile, and every look comes to an end.
+#[test]
+fn who_talks_without_end_holds_nobody_up() {
+    let _dog = Watchdog::new(Duration::from_secs(300));
+    let net = Net::plain(calm()).expect("net");
+    let at = open(&net);
+    let relay = Relay::new(at);
+    let honest = pair(&net, at, relay.at, "honest");
+    let names = ["waits", "left", "looks"].map(|name| {
+        let listener = net.listen(&format!("{at}/{name}")).expect("listen");
+        (name, listener)
+    });
+    let stop = AtomicBool::new(false);
+    let beat = record(2, b"", 0, 0, 0);
+    let [waits, left, looks] = [1, 2, 3].map(|n: u8| met(at, [n; 16], names[usize::from(n) - 1].0));
+    let [_waits, mut leaves, mut looked] = names.map(|(_, listener)| listener);
+    let accept = |listener: &mut Box<dyn tranship_bulk::backend::Listener>| loop {
+        if let Some(end) = listener.accept().expect("accept") {
+            return end;
+        }
+        std::thread::yield_now();
+    };
+    drop(accept(&mut leaves));
+    let mut looked = accept(&mut looked);
+    std::thread::scope(|scope| {
+        for socket in [&waits, &left, &looks] {
+            scope.spawn(|| talk(socket, &beat, &stop));
+        }
+        long(|| {
+            assert!(looked.recv().expect("it is there").is_none());
+            std::thread::yield_now();
+        });
+        stop.store(true, Ordering::Relaxed);
+        for socket in [&waits, &left, &looks] {
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+    });
+    assert_eq!(relay.connections(), 1, "beats were missed");
+    drop(honest);
+}
