@@ -7,7 +7,6 @@ use crate::backend::{FrameBytes, Payload, Place};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::time::Instant;
-use tranship_sys::stream;
 
 /// Frames received before the sender is told.
 const TELL_EVERY: u32 = 32;
@@ -310,7 +309,7 @@ impl Inner {
         if self.given.is_some() {
             let here = self.start < self.inward.len();
             let line = self.line.as_ref();
-            let there = || line.is_some_and(|line| stream::has_input(&*line.socket()));
+            let there = || line.is_some_and(Line::has_input);
             return match here || there() {
                 true => Waits::Program,
                 false => Waits::Nothing,

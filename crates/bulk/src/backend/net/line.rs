@@ -6,6 +6,7 @@ use super::wire::{HEADER_BYTES, MAX_FRAME_BYTES};
 use crate::backend::{Payload, Place};
 use std::io::{self, BufRead, ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::ops::Range;
 use std::sync::Arc;
 use tranship_sys::stream;
 
@@ -17,12 +18,22 @@ const RECORD_BYTES: usize = 16 << 10;
 const _: () = assert!(RECORD_BYTES > HEADER_BYTES + MAX_FRAME_BYTES);
 /// Encrypted bytes that may wait for the socket to have room.
 const ENCRYPTED_BYTES: usize = 256 << 10;
+/// Encrypted bytes that are taken from the socket at once; rustls by itself takes 4 KiB, a quarter of a record.
+const TAKEN_BYTES: usize = 128 << 10;
 
 /// A connection after the acquaintance.
 #[derive(Debug)]
 pub(super) struct Line {
     socket: Arc<TcpStream>,
-    tls: Option<Box<rustls::Connection>>,
+    tls: Option<Secured>,
+}
+
+/// TLS, and what was taken from the socket for it and waits to be decrypted.
+#[derive(Debug)]
+struct Secured {
+    tls: Box<rustls::Connection>,
+    taken: Box<[u8]>,
+    waits: Range<usize>,
 }
 
 impl Line {
@@ -32,10 +43,14 @@ impl Line {
             // Where a sandbox does not allow it, it is only slower.
             let _ = stream::hurry(&socket);
         }
-        let mut tls = tls;
-        if let Some(tls) = &mut tls {
+        let tls = tls.map(|mut tls| {
             tls.set_buffer_limit(Some(ENCRYPTED_BYTES));
-        }
+            Secured {
+                tls,
+                taken: vec![0; TAKEN_BYTES].into(),
+                waits: 0..0,
+            }
+        });
         let socket = Arc::new(socket);
         Ok(Line { socket, tls })
     }
@@ -47,7 +62,7 @@ impl Line {
 
     /// Sends some bytes; with `more`, others follow at once.
     pub(super) fn send(&mut self, bytes: &[u8], more: bool) -> io::Result<usize> {
-        let Some(tls) = &mut self.tls else {
+        let Some(Secured { tls, .. }) = &mut self.tls else {
             return stream::send(&*self.socket, bytes, more);
         };
         loop {
@@ -106,38 +121,45 @@ impl Line {
     /// Sends what waits encrypted.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         match &mut self.tls {
-            Some(tls) => push(tls, &self.socket),
+            Some(Secured { tls, .. }) => push(tls, &self.socket),
             None => Ok(()),
         }
     }
 
     /// Does something wait encrypted?
     pub(super) fn has_output(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| tls.wants_write())
+        let waits = |Secured { tls, .. }: &Secured| tls.wants_write();
+        self.tls.as_ref().is_some_and(waits)
+    }
+
+    /// Is there something to be taken, or the end?
+    pub(super) fn has_input(&self) -> bool {
+        let waits = |secured: &Secured| !secured.waits.is_empty();
+        self.tls.as_ref().is_some_and(waits) || stream::has_input(&*self.socket)
     }
 
     /// Takes some bytes; 0: the end.
     pub(super) fn recv(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        let Some(tls) = &mut self.tls else {
+        let Some(secured) = &mut self.tls else {
             return stream::recv(&*self.socket, to);
         };
         loop {
-            match tls.reader().read(to) {
+            match secured.tls.reader().read(to) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 other => return at_end(other),
             }
-            pull(tls, &self.socket)?;
+            secured.pull(&self.socket)?;
         }
     }
 
     /// Takes some bytes to their place, from `at` on; 0: the end.
     pub(super) fn recv_to(&mut self, place: &Place, at: usize) -> io::Result<usize> {
-        let Some(tls) = &mut self.tls else {
+        let Some(secured) = &mut self.tls else {
             return place.receive(at, &*self.socket);
         };
         let left = place.len() - at;
         loop {
-            let mut reader = tls.reader();
+            let mut reader = secured.tls.reader();
             match reader.fill_buf() {
                 Ok([]) => return Ok(0),
                 Ok(bytes) => {
@@ -149,13 +171,13 @@ impl Line {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) => return at_end(Err(error)),
             }
-            pull(tls, &self.socket)?;
+            secured.pull(&self.socket)?;
         }
     }
 
     /// Says that nothing more will come, as TLS wants it said.
     pub(super) fn close(&mut self) {
-        if let Some(tls) = &mut self.tls {
+        if let Some(Secured { tls, .. }) = &mut self.tls {
             tls.send_close_notify();
             // Best effort: the session's own farewell has been said.
             let _ = push(tls, &self.socket);
@@ -185,24 +207,24 @@ fn push(tls: &mut rustls::Connection, socket: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes what waits in the socket, and decrypts it.
-fn pull(tls: &mut rustls::Connection, socket: &TcpStream) -> io::Result<()> {
-    let mut socket = socket;
-    loop {
-        match tls.read_tls(&mut socket) {
-            // The reader says what kind of an end it is.
-            Ok(_) => break,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+impl Secured {
+    /// Takes what waits in the socket, and decrypts some of it.
+    fn pull(&mut self, socket: &TcpStream) -> io::Result<()> {
+        if self.waits.is_empty() {
+            let got = stream::recv(socket, &mut self.taken)?;
+            self.waits = 0..got;
         }
-    }
-    if let Err(error) = tls.process_new_packets() {
-        // What is wrong is told to the other end, if it still listens.
-        let _ = push(tls, socket);
-        return Err(io::Error::new(ErrorKind::InvalidData, error));
-    }
-    match push(tls, socket) {
-        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
-        other => other,
+        // It takes a part of a record at a time; of nothing at all, that it is the end.
+        let some = self.tls.read_tls(&mut &self.taken[self.waits.clone()])?;
+        self.waits.start += some;
+        if let Err(error) = self.tls.process_new_packets() {
+            // What is wrong is told to the other end, if it still listens.
+            let _ = push(&mut self.tls, socket);
+            return Err(io::Error::new(ErrorKind::InvalidData, error));
+        }
+        match push(&mut self.tls, socket) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
+            other => other,
+        }
     }
 }
