@@ -31,6 +31,8 @@ const LINES: u32 = 2048;
 const LINE_BYTES: usize = 56;
 /// The longest frame, bytes: metadata and what is around it.
 const MAX_FRAME_BYTES: usize = 4096;
+/// Descriptors of a frame, and of a message of the socket: more are not ours to keep.
+const MAX_FDS: usize = 1;
 /// Frames that may wait until the acquaintance is made.
 const EARLY: usize = 16;
 /// Looks without one at what the other end has taken, unless that many frames are out.
@@ -219,7 +221,9 @@ impl End {
             Ok(got) if got.ctrunc && !socket::has_room_for(1, &*self.socket) => {
                 Err(RecvError::Lost(Code::Limit))
             }
-            Ok(got) if got.ctrunc || got.truncated => Err(RecvError::Violation),
+            Ok(got) if got.ctrunc || got.truncated || got.fds.len() > MAX_FDS => {
+                Err(RecvError::Violation)
+            }
             Ok(got) if got.bytes == 0 => {
                 self.hung_up = true;
                 Ok(None)
@@ -336,7 +340,7 @@ impl End {
                 None => {
                     let len = usize::try_from(words[0] >> 40).unwrap_or(usize::MAX);
                     let fds = usize::try_from((words[0] >> 32) & 0xff).unwrap_or(usize::MAX);
-                    if len == 0 || len > MAX_FRAME_BYTES || fds > socket::MAX_FDS {
+                    if len == 0 || len > MAX_FRAME_BYTES || fds > MAX_FDS {
                         return Err(RecvError::Violation);
                     }
                     self.expects = Some((len, fds));

@@ -256,6 +256,23 @@ fn credentials_are_files_that_nobody_else_reads() {
 }
 
 #[test]
+fn an_address_of_ipv6_is_one_too() {
+    let _dog = Watchdog::new(Duration::from_secs(120));
+    let ca = certificate::authority("tests", DAY).expect("authority");
+    let net = net(issued(&ca, "six", &["::1"]));
+    let at = match net.open("[::1]:0".parse().expect("address")) {
+        Ok(at) => at,
+        Err(why) => return tranship_testkit::skipped(why),
+    };
+    let p = pair(&net, at, at, "six");
+    let pool = crate::assigned(&p, 1, 4096);
+    let buffer = pool.alloc().expect("alloc");
+    p.source.move_(buffer, b"six").expect("move");
+    let (_, meta) = crate::next(&[&p.source, &p.sink], &p.sink, crate::moved);
+    assert_eq!(meta, b"six");
+}
+
+#[test]
 fn without_tls_it_stays_on_this_machine() {
     let net = Net::plain(timing()).expect("net");
     for address in ["192.0.2.1:1/x", "[2001:db8::1]:1/x"] {

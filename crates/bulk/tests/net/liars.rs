@@ -2,12 +2,12 @@
 
 use crate::{assigned, domain, moved, next, open, pair, timing};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 use tranship_bulk::backend::net::Timing;
-use tranship_bulk::backend::{Backend, Net, RecvError};
-use tranship_bulk::{Direction, EndOptions, Trust};
-use tranship_testkit::{Random, Watchdog};
+use tranship_bulk::backend::{Backend, Frame, Net, RecvError};
+use tranship_bulk::{Code, Direction, EndOptions, Trust, last_detail};
+use tranship_testkit::{Control, Random, Watchdog, child};
 
 pub fn hello(again: bool, session: [u8; 16], taken: u64, name: &str) -> Vec<u8> {
     let mut out = b"tranship\x01\x00".to_vec();
@@ -115,6 +115,251 @@ fn those_who_say_nothing_are_few_and_do_not_stay() {
     }
     assert!(net.refused().0 >= 40);
     let _p = pair(&net, at, at, "honest");
+}
+
+/// A connection from another address of this machine.
+fn from(address: [u8; 4], at: SocketAddr) -> TcpStream {
+    use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("socket");
+    bind(&socket, &SocketAddr::from((address, 0))).expect("bind");
+    connect(&socket, &at).expect("connect");
+    socket.into()
+}
+
+/// Not more than so many from one address, nor in all: the others are sent away at once, with words about it.
+#[test]
+fn strangers_are_so_many_at_most() {
+    let _dog = Watchdog::new(Duration::from_secs(300));
+    for (hosts, each, most) in [(1, 20, 16), (10, 10, 64)] {
+        let net = Net::plain(timing()).expect("net");
+        let at = open(&net);
+        let all = hosts * each;
+        let _silent: Vec<_> = (0..all)
+            .map(|n| from([127, 0, 1, 1 + n / each], at))
+            .collect();
+        let away = u64::from(all - most);
+        while net.refused().0 < away {
+            std::thread::yield_now();
+        }
+        let (count, why) = net.refused();
+        let why = why.expect("words");
+        assert!(
+            count == away && why.contains("too many connections"),
+            "{count}: {why}"
+        );
+    }
+}
+
+/// Nobody takes them; they do not pile up.
+#[test]
+fn so_many_wait_at_a_name() {
+    let _dog = Watchdog::new(Duration::from_secs(300));
+    let net = Net::plain(timing()).expect("net");
+    let at = open(&net);
+    let _listener = net.listen(&format!("{at}/busy")).expect("listen");
+    let _waiting: Vec<_> = (0..64u8).map(|n| met(at, [n; 16], "busy")).collect();
+    assert_eq!(
+        say(at, &hello(false, [64; 16], 0, "busy")).get(10),
+        Some(&4)
+    );
+    let (_, why) = net.refused();
+    assert!(why.is_some_and(|why| why.contains("64 clients wait")));
+}
+
+/// What was taken stays taken.
+#[test]
+fn a_count_does_not_go_back() {
+    let _dog = Watchdog::new(Duration::from_secs(300));
+    let net = Net::plain(timing()).expect("net");
+    let at = open(&net);
+    let mut listener = net.listen(&format!("{at}/counts")).expect("listen");
+    let mut socket = met(at, [1; 16], "counts");
+    let mut end = loop {
+        if let Some(end) = listener.accept().expect("accept") {
+            break end;
+        }
+        std::thread::yield_now();
+    };
+    let frame = Frame {
+        bytes: b"frame".as_slice().into(),
+        ..Frame::default()
+    };
+    end.send(&frame).expect("send");
+    for taken in [1, 0] {
+        socket.write_all(&record(2, b"", 0, 0, taken)).expect("say");
+    }
+    let why = loop {
+        match end.recv() {
+            Ok(_) => std::thread::yield_now(),
+            Err(RecvError::Violation) => break end.why().expect("words"),
+            Err(other) => panic!("{other:?}, {:?}", end.why()),
+        }
+    };
+    assert!(why.contains("taken 0 frames, of which 1 to 1"), "{why}");
+}
+
+fn answer(status: u8, process: u8, taken: u64) -> Vec<u8> {
+    let mut out = b"tranship\x01\x00".to_vec();
+    out.extend([status, 0]);
+    out.extend([process; 16]);
+    out.extend(taken.to_le_bytes());
+    out
+}
+
+/// Whoever listens lies to who connects.
+#[test]
+fn a_server_may_say_anything() {
+    let _dog = Watchdog::new(Duration::from_secs(300));
+    let net = Net::plain(timing()).expect("net");
+    for (what, says, words) in [
+        ("nothing", Vec::new(), ""),
+        ("half an answer", answer(0, 7, 0)[..20].to_vec(), ""),
+        ("nonsense", vec![b'x'; 36], "no tranship"),
+        (
+            "another version",
+            {
+                let mut other = answer(0, 7, 0);
+                other[8] = 9;
+                other
+            },
+            "version 9",
+        ),
+        ("no such status", answer(99, 7, 0), "no tranship"),
+        ("no such name", answer(1, 7, 0), "nobody waits"),
+        ("an old session", answer(3, 7, 0), "somebody else"),
+        ("busy", answer(4, 7, 0), "too many"),
+    ] {
+        let server = TcpListener::bind("127.0.0.1:0").expect("listen");
+        let at = server.local_addr().expect("address");
+        let refused = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let (mut socket, _) = server.accept().expect("accept");
+                let mut heard = [0; 37];
+                socket.read_exact(&mut heard).expect("hello");
+                socket.write_all(&says).expect("answer");
+            });
+            net.connect(&format!("{at}/x")).err()
+        });
+        assert_eq!(refused, Some(Code::InvalidEndpoint), "{what}");
+        let why = last_detail().expect("words");
+        assert!(
+            why.contains(&at.to_string()) && why.contains(words),
+            "{what}: {why}"
+        );
+    }
+    // Welcome, but it has taken what was never sent: at once, and later.
+    for (taken, then) in [(1, Vec::new()), (0, record(2, b"", 0, 0, 1))] {
+        let server = TcpListener::bind("127.0.0.1:0").expect("listen");
+        let at = server.local_addr().expect("address");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let (mut socket, _) = server.accept().expect("accept");
+                let mut heard = [0; 37];
+                socket.read_exact(&mut heard).expect("hello");
+                socket.write_all(&answer(0, 7, taken)).expect("answer");
+                socket.write_all(&then).expect("more");
+                let _ = socket.read_to_end(&mut Vec::new());
+            });
+            let mut end = net.connect(&format!("{at}/x")).expect("connect");
+            while end.recv().is_ok() {
+                std::thread::yield_now();
+            }
+            let why = end.why().expect("words");
+            assert!(why.contains("taken 1 frames"), "{why}");
+        });
+    }
+}
+
+/// The connection is lost; who is there when it is made again must be the same, and know the session.
+#[test]
+fn who_is_found_again_is_looked_at() {
+    let _dog = Watchdog::new(Duration::from_secs(300));
+    let net = Net::plain(timing()).expect("net");
+    for (status, process, words) in [
+        (3, 7, "has given the channel up"),
+        (3, 8, "another process is there"),
+        (0, 8, "another process is there"),
+    ] {
+        let server = TcpListener::bind("127.0.0.1:0").expect("listen");
+        let at = server.local_addr().expect("address");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for (status, process) in [(0, 7), (status, process)] {
+                    let (mut socket, _) = server.accept().expect("accept");
+                    let mut heard = [0; 37];
+                    socket.read_exact(&mut heard).expect("hello");
+                    socket
+                        .write_all(&answer(status, process, 0))
+                        .expect("answer");
+                }
+            });
+            let mut end = net.connect(&format!("{at}/x")).expect("connect");
+            while end.recv().is_ok() {
+                std::thread::yield_now();
+            }
+            let why = end.why().expect("words");
+            assert!(why.contains(words), "{why}");
+        });
+    }
+}
+
+child!(
+    /// Opens a port, and then everything that may be opened; lets go of it when it is told to.
+    fn exhausted(ctl: Control) {
+        let net = Net::plain(timing()).expect("net");
+        let at = open(&net);
+        let _name = net.listen(&format!("{at}/open")).expect("listen");
+        let limit = rustix::process::Rlimit {
+            current: Some(64),
+            maximum: Some(64),
+        };
+        rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).expect("limit");
+        let all = || std::iter::from_fn(|| std::fs::File::open("/dev/null").ok());
+        let all: Vec<_> = all().collect();
+        ctl.send(&at).expect("control");
+        let () = ctl.recv().expect("control").expect("connected");
+        let used = |who| {
+            let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+            // SAFETY: room for what the kernel fills in.
+            unsafe { libc::getrusage(who, usage.as_mut_ptr()) };
+            // SAFETY: plain numbers.
+            let usage = unsafe { usage.assume_init() };
+            let time = |t: libc::timeval| t.tv_sec * 1_000_000 + t.tv_usec;
+            time(usage.ru_utime) + time(usage.ru_stime)
+        };
+        // One thread spins: any other that does gets as much of the processors.
+        let before = used(libc::RUSAGE_SELF);
+        let own = used(libc::RUSAGE_THREAD);
+        let spins = || used(libc::RUSAGE_THREAD) - own;
+        while spins() < 300_000 {}
+        let others = used(libc::RUSAGE_SELF) - before - spins();
+        ctl.send(&others).expect("control");
+        let () = ctl.recv().expect("control").expect("again");
+        drop(all);
+        let _ = ctl.recv::<()>();
+    }
+);
+
+/// No descriptor is left for who connects: it waits, nobody spins, and it is served when there is one.
+#[test]
+fn without_descriptors_who_connects_waits() {
+    let _dog = Watchdog::new(Duration::from_secs(120));
+    let child = exhausted().start().expect("start");
+    let at: SocketAddr = child.expect();
+    let mut socket = TcpStream::connect(at).expect("connect");
+    socket
+        .write_all(&hello(false, [1; 16], 0, "open"))
+        .expect("hello");
+    child.send(&()).expect("send");
+    let spent: i64 = child.expect();
+    assert!(
+        spent < 100_000,
+        "{spent} us, while one that spins had 300000"
+    );
+    child.send(&()).expect("send");
+    let mut answer = [0; 36];
+    socket.read_exact(&mut answer).expect("answer");
+    assert_eq!(answer[10], 0, "welcome");
 }
 
 #[test]

@@ -312,3 +312,87 @@ fn another_process_in_its_place_is_not_the_same() {
     let why = gone(&sink);
     assert!(why.contains("another process is there now"), "{why}");
 }
+
+child!(
+    /// Passes back whatever it is sent, at a port of its own or at another's.
+    fn echo(ctl: Control) {
+        use tranship_bulk::{Direction, EndOptions, Trust};
+        let at: Option<std::net::SocketAddr> = ctl.recv().expect("control").expect("start");
+        let net = Net::plain(timing()).expect("net");
+        let own = crate::domain(&net);
+        let options = EndOptions::new(Trust::None).meta_bytes(8);
+        let end = match at {
+            Some(at) => {
+                own.bind(&format!("net:{at}/stopped"), options)
+                    .expect("bind")
+                    .0
+            }
+            None => {
+                let at = open(&net);
+                let end = own.create(&format!("net:{at}/stopped"), Direction::Sink, options);
+                ctl.send(&at).expect("control");
+                end.expect("create")
+            }
+        };
+        loop {
+            if let Some(Event::Moved(buffer, meta)) =
+                end.wait_event(Duration::from_secs(1)).expect("event")
+            {
+                let _ = end.pass(buffer, &meta).expect("pass");
+            }
+        }
+    }
+);
+
+/// A process is stopped for longer than silence may last, whoever of the two had connected, and goes on: so does the
+/// channel.
+#[test]
+fn a_process_that_was_stopped_goes_on() {
+    use tranship_bulk::{Direction, EndOptions, Trust};
+    let _dog = Watchdog::new(Duration::from_secs(300));
+    for it_listens in [true, false] {
+        let net = Net::plain(timing()).expect("net");
+        let own = crate::domain(&net);
+        let other = echo().start().expect("start");
+        let options = EndOptions::new(Trust::None).meta_bytes(8);
+        let (relay, end) = match it_listens {
+            true => {
+                other.send(&None::<std::net::SocketAddr>).expect("send");
+                let relay = Relay::new(other.expect());
+                let bound = own.bind(&format!("net:{}/stopped", relay.at), options);
+                (relay, bound.expect("bind").0)
+            }
+            false => {
+                let at = open(&net);
+                let end = own.create(&format!("net:{at}/stopped"), Direction::Source, options);
+                let relay = Relay::new(at);
+                other.send(&Some(relay.at)).expect("send");
+                (relay, end.expect("create"))
+            }
+        };
+        let ends = [&end];
+        until(&ends, || end.state() == ChannelState::Connected);
+        let pool = own.pool(4, PAGE as u64, false).expect("pool");
+        let asked = end.assign(pool.info().id).expect("assign");
+        assert_eq!(end.block_on(asked), Ok(()));
+        let send = |n: u8| {
+            let buffer = pool.alloc().expect("alloc");
+            drop(end.move_(buffer, &[n]).expect("move"));
+        };
+        send(0);
+        assert_eq!(next(&ends, &end, moved).1, [0]);
+        other.stop();
+        (1..5).for_each(send);
+        let since = std::time::Instant::now();
+        while since.elapsed() < timing().silence + Duration::from_secs(2) {
+            let event = end.wait_event(timing().beat).expect("event");
+            assert!(event.is_none(), "{event:?}");
+        }
+        other.resume();
+        for n in 1..5 {
+            assert_eq!(next(&ends, &end, moved).1, [n]);
+        }
+        assert!(relay.connections() > 1, "{}", relay.connections());
+        assert_eq!(pool.free(), 4);
+    }
+}

@@ -28,17 +28,16 @@ pub(super) struct Caller {
 }
 
 /// Why there is no connection.
-enum Failure {
-    /// Nobody listens there.
-    Refused(String),
-    Failed(String),
+struct Failure {
+    /// Nobody listens at any of the places.
+    refused: bool,
+    why: String,
 }
 
 impl Failure {
-    fn why(self) -> String {
-        match self {
-            Failure::Refused(why) | Failure::Failed(why) => why,
-        }
+    fn failed(why: String) -> Failure {
+        let refused = false;
+        Failure { refused, why }
     }
 }
 
@@ -50,7 +49,14 @@ pub(super) fn connect(settings: &Arc<Settings>, address: Address) -> Result<Arc<
         taken: 0,
         name: address.name.clone(),
     };
-    let (line, answer, peer, who) = dial(settings, &address, &hello).map_err(Failure::why)?;
+    let (line, answer, peer, who) =
+        dial(settings, &address, &hello).map_err(|failure| match failure.refused {
+            true => format!(
+                "{}; does the program there run, and is that its port?",
+                failure.why
+            ),
+            false => failure.why,
+        })?;
     let id = hello.session;
     let caller = Caller {
         settings: Arc::clone(settings),
@@ -77,15 +83,36 @@ fn dial(settings: &Settings, address: &Address, hello: &Hello) -> Result<Met, Fa
     let until = Instant::now() + settings.timing.acquaintance;
     let looked_up = address.places();
     let places = looked_up
-        .map_err(|error| Failure::Failed(format!("{:?} is not found: {error}", address.host)))?;
-    let mut last = Failure::Failed(format!("{:?} has no address", address.host));
-    for place in places {
-        match meet(settings, address, place, hello, until) {
+        .map_err(|error| Failure::failed(format!("{:?} is not found: {error}", address.host)))?;
+    dial_any(settings, address, &places, hello, until)
+}
+
+/// The first of these places that answers.
+fn dial_any(
+    settings: &Settings,
+    address: &Address,
+    places: &[SocketAddr],
+    hello: &Hello,
+    until: Instant,
+) -> Result<Met, Failure> {
+    let mut failures = Vec::new();
+    for (number, place) in places.iter().enumerate() {
+        // One that does not answer leaves the others their share of the time.
+        let left = until.saturating_duration_since(Instant::now());
+        let share = left / u32::try_from(places.len() - number).unwrap_or(u32::MAX);
+        match meet(settings, address, *place, hello, Instant::now() + share) {
             Ok(met) => return Ok(met),
-            Err(why) => last = why,
+            Err(failure) => failures.push(failure),
         }
     }
-    Err(last)
+    if failures.is_empty() {
+        let why = format!("{:?} has no address", address.host);
+        return Err(Failure::failed(why));
+    }
+    let refused = failures.iter().all(|failure| failure.refused);
+    let all: Vec<_> = failures.into_iter().map(|failure| failure.why).collect();
+    let why = all.join("; ");
+    Err(Failure { refused, why })
 }
 
 fn meet(
@@ -95,16 +122,17 @@ fn meet(
     hello: &Hello,
     until: Instant,
 ) -> Result<Met, Failure> {
-    let failed = |why: String| Failure::Failed(format!("{place}: {why}"));
+    let failed = |why: String| Failure::failed(format!("{place}: {why}"));
     settings.security.allows(place).map_err(failed)?;
     let left = until.saturating_duration_since(Instant::now());
     let left = left.max(Duration::from_millis(1));
-    let socket = TcpStream::connect_timeout(&place, left).map_err(|error| {
-        let why = format!("{place}: {error}");
-        match error.kind() {
-            ErrorKind::ConnectionRefused => Failure::Refused(why),
-            _ => Failure::Failed(why),
-        }
+    let socket = TcpStream::connect_timeout(&place, left);
+    let socket = socket.map_err(|error| match error.kind() {
+        ErrorKind::ConnectionRefused => Failure {
+            refused: true,
+            why: format!("nobody listens at {place}"),
+        },
+        _ => failed(error.to_string()),
     })?;
     introduce(settings, address, &socket, hello, until)
         .and_then(|(secured, answer)| {
@@ -148,7 +176,10 @@ fn introduce(
         Malformed::Version(other) => format!("it speaks version {other}"),
     })?;
     let refused = match answer.status {
-        Status::Welcome | Status::UnknownSession => None,
+        Status::Welcome => None,
+        // Another connection for an old session: the answer says who is there now.
+        Status::UnknownSession if hello.again => None,
+        Status::UnknownSession => Some("it takes us for somebody else".to_owned()),
         Status::NoSuchName => Some(format!("nobody waits there as {:?}", address.name)),
         Status::OtherVersion => Some("it does not speak our version".to_owned()),
         Status::Busy => Some("it has too many connections".to_owned()),
@@ -220,14 +251,14 @@ fn redial(session: &Session) {
                     }
                 };
             }
-            Err(Failure::Refused(why)) => {
+            Err(Failure { refused: true, why }) => {
                 refusals += 1;
                 if refusals >= REFUSALS {
                     let why = format!("{why}: the process there is gone");
                     return session.end(&mut inner, gone(why));
                 }
             }
-            Err(Failure::Failed(why)) => {
+            Err(Failure { why, .. }) => {
                 refusals = 0;
                 if let Some((_, last)) = &mut inner.lost {
                     *last = why;
@@ -243,4 +274,70 @@ fn redial(session: &Session) {
 fn patience_is_over(session: &Session, inner: &super::flow::Inner) -> bool {
     let since = inner.lost.as_ref().map(|(since, _)| since.elapsed());
     since.is_some_and(|since| since > session.timing.grace)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::net::Timing;
+    use crate::backend::net::port::Port;
+    use std::net::TcpListener;
+
+    fn settings(acquaintance: Duration) -> Arc<Settings> {
+        let timing = Timing {
+            acquaintance,
+            ..Timing::default()
+        };
+        Arc::new(Settings {
+            security: Security::Plain { anywhere: false },
+            timing,
+            process: [1; 16],
+            refused: Default::default(),
+        })
+    }
+
+    fn ask(settings: &Settings, places: &[SocketAddr]) -> Result<Met, Failure> {
+        let address = Address::parse("somewhere:1/x").expect("address");
+        let hello = Hello {
+            again: false,
+            session: [9; 16],
+            taken: 0,
+            name: address.name.clone(),
+        };
+        let until = Instant::now() + settings.timing.acquaintance;
+        dial_any(settings, &address, places, &hello, until)
+    }
+
+    /// A name that stands for several places: one where connections are made and nothing is said, one where nobody
+    /// listens, and the right one.
+    #[test]
+    fn one_place_that_does_not_answer_is_not_the_end() {
+        let any = "127.0.0.1:0".parse().expect("address");
+        let settings = settings(Duration::from_secs(6));
+        let port = Port::open(&settings, any).expect("port");
+        let _door = port.offer("x").expect("offer").expect("free");
+        let silent = TcpListener::bind(any).expect("listen");
+        let silent_at = silent.local_addr().expect("address");
+        let nobody = TcpListener::bind(any).expect("listen");
+        let nobody_at = nobody.local_addr().expect("address");
+        drop(nobody);
+        let (_, answer, at, _) = ask(&settings, &[nobody_at, silent_at, port.address])
+            .map_err(|failure| failure.why)
+            .expect("the last one");
+        assert_eq!(
+            (answer.status, at),
+            (Status::Welcome, port.address.to_string())
+        );
+        // Only where nobody listens at any of them the process is known to be gone.
+        let none = ask(&settings, &[nobody_at, nobody_at]).expect_err("nobody");
+        assert!(none.refused, "{}", none.why);
+        let settings = self::settings(Duration::from_millis(300));
+        for places in [[silent_at, nobody_at], [nobody_at, silent_at]] {
+            let none = ask(&settings, &places).expect_err("nobody");
+            assert!(!none.refused, "{}", none.why);
+            for place in places {
+                assert!(none.why.contains(&place.to_string()), "{}", none.why);
+            }
+        }
+    }
 }

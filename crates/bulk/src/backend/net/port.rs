@@ -20,7 +20,7 @@ use tranship_sys::{epoll, eventfd, stream};
 
 /// Connections whose acquaintance is being made.
 const MAX_STRANGERS: usize = 64;
-/// Of them from one address.
+/// Of them from one place: an IPv4 address, or all that whoever has an IPv6 network can choose from.
 const MAX_STRANGERS_OF_ONE: usize = 16;
 /// Sessions of a port.
 const MAX_SESSIONS: usize = 4096;
@@ -69,6 +69,11 @@ impl Door {
         // It is rung at each arrival; there may be several.
         let _ = eventfd::drain(&self.bell);
         self.lock().as_mut()?.pop_front()
+    }
+
+    fn is_full(&self) -> bool {
+        let waiting = self.lock();
+        waiting.as_ref().is_some_and(|all| all.len() >= MAX_WAITING)
     }
 
     /// Gives back a session that cannot wait here.
@@ -180,7 +185,7 @@ impl Port {
     fn admit(&self, from: IpAddr) -> bool {
         let mut book = self.lock();
         let all: usize = book.strangers.values().sum();
-        let own = book.strangers.entry(from).or_default();
+        let own = book.strangers.entry(place(from)).or_default();
         let room = all < MAX_STRANGERS && *own < MAX_STRANGERS_OF_ONE;
         *own += usize::from(room);
         room
@@ -188,12 +193,24 @@ impl Port {
 
     fn dismiss(&self, from: IpAddr) {
         let mut book = self.lock();
+        let from = place(from);
         if let Some(own) = book.strangers.get_mut(&from) {
             *own = own.saturating_sub(1);
             if *own == 0 {
                 book.strangers.remove(&from);
             }
         }
+    }
+}
+
+/// From where somebody comes: of an IPv6 address the first 64 bits, as the rest is theirs to choose.
+fn place(from: IpAddr) -> IpAddr {
+    match from.to_canonical() {
+        IpAddr::V6(address) => {
+            let network = u128::from(address) >> 64 << 64;
+            IpAddr::V6(network.into())
+        }
+        v4 => v4,
     }
 }
 
@@ -360,6 +377,10 @@ impl Meeting<'_> {
             let why = format!("nobody waits as {:?}", hello.name);
             return Decided::refused(Status::NoSuchName, why);
         };
+        if door.is_full() {
+            let why = format!("{MAX_WAITING} clients wait at {:?}", hello.name);
+            return Decided::refused(Status::Busy, why);
+        }
         let session = Session::new(
             hello.session,
             self.port.settings.timing,
@@ -423,4 +444,18 @@ fn hear(from: &mut impl Read) -> io::Result<Result<Hello, Malformed>> {
 fn tell(to: &mut impl Write, answer: &Answer) -> io::Result<()> {
     to.write_all(&answer.encode())?;
     to.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::place;
+
+    #[test]
+    fn whoever_chooses_among_addresses_is_one() {
+        let at = |text: &str| place(text.parse().expect("address"));
+        assert_eq!(at("2001:db8::1"), at("2001:db8::ffff:2"));
+        assert_ne!(at("2001:db8::1"), at("2001:db8:0:1::1"));
+        assert_ne!(at("10.0.0.1"), at("10.0.0.2"));
+        assert_eq!(at("::ffff:10.0.0.1"), at("10.0.0.1"));
+    }
 }

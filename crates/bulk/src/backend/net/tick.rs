@@ -128,3 +128,108 @@ impl Session {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Timing;
+    use super::super::line::Line;
+    use super::super::wire::{HEADER_BYTES, Header, Kind};
+    use super::*;
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+    use std::time::Duration;
+
+    /// Another connection for a session: our socket, and the other end.
+    fn connect(session: &Session) -> (Arc<TcpStream>, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("listen");
+        let other = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
+        let (own, _) = listener.accept().expect("accept");
+        let line = Line::new(own, None).expect("line");
+        let socket = line.socket();
+        let mut inner = session.lock();
+        session.lose(&mut inner, "for another one".to_owned());
+        session.attach(&mut inner, line, 0);
+        (socket, other)
+    }
+
+    /// A session that hears at each look, with a connection.
+    fn session() -> (Arc<Session>, Arc<TcpStream>, TcpStream) {
+        let timing = Timing {
+            beat: Duration::ZERO,
+            ..Timing::default()
+        };
+        let session = Session::new([1; 16], timing, "peer".to_owned(), 0, None, None);
+        let session = session.expect("session");
+        let (socket, other) = connect(&session);
+        (session, socket, other)
+    }
+
+    fn beats(count: usize) -> Vec<u8> {
+        let beat = Header {
+            kind: Kind::News,
+            frame_bytes: 0,
+            payload_bytes: 0,
+            number: 0,
+            taken: 0,
+        };
+        beat.encode().repeat(count)
+    }
+
+    /// All of it is here before anybody looks.
+    fn arrives(socket: &TcpStream, mut other: &TcpStream, bytes: &[u8]) {
+        other.write_all(bytes).expect("write");
+        let waits = || usize::try_from(rustix::io::ioctl_fionread(socket).expect("ioctl"));
+        while waits() != Ok(bytes.len()) {
+            std::thread::yield_now();
+        }
+    }
+
+    /// What came of a record before the connection was lost is not put in front of what comes after.
+    #[test]
+    fn half_a_record_goes_with_its_connection() {
+        let (session, mut socket, mut other) = session();
+        let frame = Header {
+            kind: Kind::Frame,
+            frame_bytes: 5,
+            payload_bytes: 0,
+            number: 0,
+            taken: 0,
+        };
+        let record = [&frame.encode()[..], b"frame"].concat();
+        for cut in 1..record.len() {
+            arrives(&socket, &other, &record[..cut]);
+            assert!(
+                session.recv().expect("it is there").is_none(),
+                "{cut} bytes"
+            );
+            (socket, other) = connect(&session);
+        }
+        arrives(&socket, &other, &record);
+        let frame = session.recv().expect("it is there").expect("a frame");
+        assert_eq!(&frame.bytes[..], b"frame");
+    }
+
+    #[test]
+    fn a_look_takes_so_many_records() {
+        const MANY: usize = 1000;
+        let waits = |socket: &TcpStream| rustix::io::ioctl_fionread(socket).expect("ioctl");
+        let (session, socket, other) = session();
+        arrives(&socket, &other, &beats(MANY));
+        assert!(session.tick(&mut session.lock(), Instant::now()));
+        let left = waits(&socket);
+        assert!(
+            left >= ((MANY - 2 * MOST_RECORDS) * HEADER_BYTES) as u64,
+            "{left} bytes"
+        );
+        let (session, socket, other) = self::session();
+        arrives(&socket, &other, &beats(MANY));
+        assert!(session.recv().expect("it is there").is_none());
+        let left = waits(&socket);
+        assert!(
+            left >= ((MANY - 2 * MOST_RECORDS) * HEADER_BYTES) as u64,
+            "{left} bytes"
+        );
+        // What it has read and not looked at tells nobody but itself that it is there.
+        assert!(std::mem::take(&mut session.lock().news));
+    }
+}
