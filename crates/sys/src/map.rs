@@ -346,6 +346,8 @@ pub unsafe fn protect(addr: NonNull<u8>, len: usize, access: Access) -> io::Resu
 pub enum Hint {
     /// Use huge pages if possible.
     Huge,
+    /// Never use huge pages.
+    NoHuge,
     /// Leave it out of core dumps.
     DontDump,
     /// Fill the page tables for reading, now.
@@ -361,6 +363,7 @@ pub enum Hint {
 pub unsafe fn hint(addr: NonNull<u8>, len: usize, hint: Hint) -> io::Result<()> {
     let advice = match hint {
         Hint::Huge => Advice::LinuxHugepage,
+        Hint::NoHuge => Advice::LinuxNoHugepage,
         Hint::DontDump => Advice::LinuxDontDump,
         Hint::PopulateRead => Advice::LinuxPopulateRead,
         Hint::PopulateWrite => Advice::LinuxPopulateWrite,

@@ -147,6 +147,9 @@ impl Memory {
     pub(crate) fn take_budget(&self, buffers: u32, sealed: bool) -> Result<(), Code> {
         if self.budget.get().is_none() {
             let _ = self.budget.set(Budget::take(buffers, sealed)?);
+            if !sealed {
+                self.map.keep_apart(self.buffer_bytes);
+            }
         }
         Ok(())
     }
