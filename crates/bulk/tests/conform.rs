@@ -84,11 +84,16 @@ fn what_random_runs_find_rarely() {
             }
             world.end().expect("as the model");
         }
-        let mut world = World::new(ops::DOMAINS, Arc::clone(backend), seal_from);
-        for op in deaths::a_removal_that_a_death_overtakes(trust) {
-            world.step(&op).expect("as the model");
+        for ops in [
+            deaths::a_removal_that_a_death_overtakes(trust),
+            deaths::a_death_after_an_end_was_forgotten(trust),
+        ] {
+            let mut world = World::new(ops::DOMAINS, Arc::clone(backend), seal_from);
+            for op in ops {
+                world.step(&op).expect("as the model");
+            }
+            world.end().expect("as the model");
         }
-        world.end().expect("as the model");
     }
 }
 

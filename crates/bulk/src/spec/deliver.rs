@@ -51,12 +51,15 @@ impl Model {
             Message::Bind(wish) => {
                 let agreed = negotiate(self.channels[&channel].wish, wish);
                 self.send(channel, direction, Message::BindAnswer(agreed));
+                let binder = self.end(channel, direction.other());
+                let binder = binder.map(|end| end.domain);
                 if let Some(found) = self.channels.get_mut(&channel)
                     && let (Ok(agreement), Some(end)) =
                         (agreed, found.ends[direction as usize].as_mut())
                 {
                     found.agreed = Some(agreement);
                     end.state = ChannelState::Connected;
+                    end.peer = binder;
                     return vec![Event::Bound(agreed)];
                 }
                 Vec::new()
@@ -262,13 +265,10 @@ impl Model {
         if let Some(end) = self.end_mut(channel, direction) {
             end.state = ChannelState::Closed;
         }
-        let last = !self.channels.values().any(|c| {
-            let ends = c.ends.iter().flatten();
-            // Before it is bound nobody knows whose the other end is.
-            let bound = [ChannelState::Connected, ChannelState::Teardown];
-            let open = |end: &super::End| end.domain == domain && bound.contains(&end.state);
-            ends.clone().any(|end| Some(end.domain) == peer) && ends.clone().any(open)
-        });
+        // Before it is bound nobody knows whose the other end is.
+        let bound = [ChannelState::Connected, ChannelState::Teardown];
+        let open = |end: &super::End| end.peer == peer && bound.contains(&end.state);
+        let last = !self.own_ends(domain).any(open);
         let mut back = Vec::new();
         for (id, buffer) in &mut self.buffers {
             let pool = &self.pools[&id.pool];

@@ -54,7 +54,10 @@ impl Model {
         if !waits || other.is_some() || found.creator == domain {
             return Err(Code::InvalidEndpoint);
         }
-        *other = Some(End::new(domain, ChannelState::Binding));
+        *other = Some(End {
+            peer: Some(found.creator),
+            ..End::new(domain, ChannelState::Binding)
+        });
         self.send(channel, creator.other(), Message::Bind(wish));
         Ok(Outcome::Done)
     }
@@ -488,6 +491,7 @@ impl End {
     fn new(domain: Domain, state: ChannelState) -> End {
         End {
             domain,
+            peer: None,
             state,
             pools: BTreeMap::new(),
             vetoes: false,

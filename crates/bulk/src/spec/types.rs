@@ -102,6 +102,8 @@ impl Assignment {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct End {
     pub domain: Domain,
+    /// Who is at the other end, once it is bound; also when that one has forgotten its own.
+    pub peer: Option<Domain>,
     pub state: ChannelState,
     pub pools: BTreeMap<PoolId, Assignment>,
     /// Refuses the pools that the other end assigns.

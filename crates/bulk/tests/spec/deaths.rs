@@ -249,6 +249,44 @@ pub fn a_removal_that_a_death_overtakes(trust: Trust) -> Vec<Op> {
     all
 }
 
+/// As above, until the removal; then the buffer goes back by the other channel, which is being closed and which domain 1
+/// forgets before it dies. What is on its way there is not back before it has been taken.
+pub fn a_death_after_an_end_was_forgotten(trust: Trust) -> Vec<Op> {
+    let takes = |domain, channel| Op::Deliver { domain, channel };
+    let passes = |domain, channel| Op::Pass {
+        domain,
+        channel,
+        buffer: BufferId { pool: 0, index: 0 },
+        meta: 1,
+    };
+    let mut all = a_removal_that_a_death_overtakes(trust);
+    let removal = all.iter().position(|op| matches!(op, Op::Remove { .. }));
+    let removes = removal.map(|at| all.split_off(at).swap_remove(0));
+    let (domain, channel) = (1, 0);
+    all.extend([
+        Op::Close { domain: 0, channel },
+        takes(1, 0),
+        takes(0, 0),
+        takes(1, 0),
+    ]);
+    all.extend(removes);
+    all.extend([
+        passes(0, 1),
+        takes(1, 1),
+        passes(1, 0),
+        takes(0, 1),
+        takes(1, 1),
+        Op::Forget { domain, channel },
+        takes(0, 1),
+        Op::Kill { domain },
+        takes(0, 1),
+        takes(0, 0),
+        takes(0, 0),
+        takes(0, 0),
+    ]);
+    all
+}
+
 /// All of the others.
 pub fn all() -> [Vec<Op>; 6] {
     [

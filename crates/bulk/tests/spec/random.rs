@@ -180,3 +180,17 @@ fn a_buffer_that_came_meanwhile_keeps_its_pool() {
     }
     assert_eq!(ends, [Err(Code::PoolInUse)]);
 }
+
+#[test]
+fn what_is_on_its_way_over_a_forgotten_end_is_not_back_yet() {
+    let mut model = Model::new(2);
+    let mut told = Vec::new();
+    for op in deaths::a_death_after_an_end_was_forgotten(Trust::None) {
+        if let Outcome::Took(events) = does(&mut model, op) {
+            told.extend(events);
+        }
+    }
+    let gone = told.iter().position(|e| *e == Event::Gone(Vec::new()));
+    let passed = told.iter().rposition(|e| matches!(e, Event::Passed(..)));
+    assert!(gone.is_some() && gone < passed, "{told:?}");
+}
