@@ -391,3 +391,30 @@ fn a_second_manager_is_refused_and_a_stale_socket_replaced() {
     drop(m);
     assert!(!path.exists());
 }
+
+/// Who was let take once stays on the roster: a source that assigns anew could make it hold what the writer does not see.
+#[test]
+fn a_reader_stays_while_its_pool_is_assigned_anew() {
+    let m = manager(8);
+    let mut a = Client::join(m.path(), "a");
+    let mut b = Client::join(m.path(), "b");
+    let pool = a.create_pool(4);
+    let chan = open_channel(&mut a, &mut b, "n");
+    assign(&mut a, &mut b, chan.id, pool.id);
+    let again = Counts::new();
+    let request = Request::Assign {
+        req: a.req(),
+        channel: chan.id,
+        pool: pool.id,
+    };
+    a.send(&request, &[again.sent.0.as_fd()]);
+    let offered = |e: &Event| match e {
+        Event::PoolOffer { known, .. } => Some(*known),
+        _ => None,
+    };
+    assert!(b.wait(offered).0);
+    a.wait(|e| matches!(e, Event::QueueLeft { .. }).then_some(()));
+    a.sync();
+    let left = |(e, _): &(Event, _)| matches!(e, Event::ReaderLeft { .. });
+    assert!(!a.inbox.iter().any(left));
+}

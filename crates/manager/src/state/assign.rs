@@ -40,10 +40,6 @@ impl State {
             return Err(no_such(pool.0));
         };
         let (max_bytes, slots, chunk_bytes) = (p.max_bytes, p.slots, p.chunk_bytes);
-        if joined {
-            // The source has lost our answer with its connection, and sent nothing by it: once more from the start.
-            self.leave_queue(pool, channel);
-        }
         let sent = fds
             .take(format::SENT, slots, format::counts_bytes(slots))?
             .token;
@@ -62,6 +58,11 @@ impl State {
             let r = p.readers.entry(sink).or_insert_with(Reader::default);
             known = r.refs.is_some();
             r.offers += 1;
+        }
+        if joined {
+            // The source has lost our answer with its connection, and sent nothing by it: once more from the start. Under the
+            // offer, so that the sink, which takes already, stays on the roster with what it may be made to hold.
+            self.leave_queue(pool, channel);
         }
         let offer = Event::PoolOffer {
             channel,
