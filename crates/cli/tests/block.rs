@@ -2,6 +2,8 @@
 
 #[path = "block/clients.rs"]
 mod clients;
+#[path = "block/disks.rs"]
+mod disks;
 #[path = "block/kills.rs"]
 mod kills;
 #[path = "block/kit.rs"]

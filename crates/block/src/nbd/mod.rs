@@ -14,7 +14,7 @@ pub use stream::Address;
 
 use crate::Store;
 use replies::Replies;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,7 +22,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use stream::{Listener, Stream};
 
-/// The most connections at a time; whoever comes then is sent away.
+/// The most connections at a time; whoever comes then is sent away, unless one has not finished its handshake.
 const MAX_CLIENTS: usize = 256;
 /// The longest single wait.
 const ROUND: Duration = Duration::from_millis(100);
@@ -40,8 +40,17 @@ struct Shared {
     store: Arc<dyn Store>,
     name: String,
     stop: AtomicBool,
-    /// To end them with.
-    clients: Mutex<HashMap<u64, Arc<Replies>>>,
+    /// By their number: the oldest first.
+    clients: Mutex<BTreeMap<u64, Guest>>,
+}
+
+/// A client.
+#[derive(Debug)]
+struct Guest {
+    /// To end it with.
+    replies: Arc<Replies>,
+    /// Its handshake is over.
+    greeted: bool,
 }
 
 impl Export {
@@ -77,7 +86,9 @@ impl Drop for Export {
     fn drop(&mut self) {
         // Ordering: release, partner: the threads' acquire loads.
         self.shared.stop.store(true, Ordering::Release);
-        self.shared.lock().values().for_each(|client| client.cut());
+        let clients = self.shared.lock();
+        clients.values().for_each(|client| client.replies.cut());
+        drop(clients);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -88,7 +99,7 @@ impl Drop for Export {
 }
 
 impl Shared {
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Arc<Replies>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, Guest>> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -128,14 +139,24 @@ fn begin(shared: &Arc<Shared>, number: u64, stream: Stream) -> io::Result<()> {
     let replies = Arc::new(Replies::new(stream.try_clone()?));
     let mut clients = shared.lock();
     if clients.len() >= MAX_CLIENTS {
-        return Err(io::Error::other(format!("{MAX_CLIENTS} are here already")));
+        // Whoever connects and says nothing keeps nobody out.
+        let silent = clients.iter().find(|(_, guest)| !guest.greeted);
+        let silent = silent.map(|(number, _)| *number);
+        match silent.and_then(|number| clients.remove(&number)) {
+            Some(guest) => guest.replies.cut(),
+            None => return Err(io::Error::other(format!("{MAX_CLIENTS} are here already"))),
+        }
     }
-    clients.insert(number, Arc::clone(&replies));
+    let guest = Guest {
+        replies: Arc::clone(&replies),
+        greeted: false,
+    };
+    clients.insert(number, guest);
     drop(clients);
     let own = Arc::clone(shared);
     let thread = std::thread::Builder::new().name("nbd-client".into());
     let thread = thread.spawn(move || {
-        if let Err(error) = serve(&own, stream, &replies) {
+        if let Err(error) = serve(&own, number, stream, &replies) {
             tracing::info!("a client is gone: {error}");
         }
         replies.drain();
@@ -150,12 +171,20 @@ fn begin(shared: &Arc<Shared>, number: u64, stream: Stream) -> io::Result<()> {
     Ok(())
 }
 
-fn serve(shared: &Shared, mut stream: Stream, replies: &Arc<Replies>) -> io::Result<()> {
+fn serve(
+    shared: &Shared,
+    number: u64,
+    mut stream: Stream,
+    replies: &Arc<Replies>,
+) -> io::Result<()> {
     let gone = |_| io::Error::from(ErrorKind::NotConnected);
     let info = shared.store.info().map_err(gone)?;
     let Some(agreed) = handshake::shake(&mut stream, &shared.name, &info)? else {
         return Ok(());
     };
+    if let Some(guest) = shared.lock().get_mut(&number) {
+        guest.greeted = true;
+    }
     let writer = Arc::clone(replies);
     let thread = std::thread::Builder::new().name("nbd-replies".into());
     thread.spawn(move || writer.write())?;

@@ -209,6 +209,24 @@ fn garbage_costs_a_client_its_connection_and_nobody_else_anything() {
     assert!(matches!(served.export.address(), Address::Unix(_)));
 }
 
+/// More than there is room for connect and say nothing.
+#[test]
+fn who_says_nothing_keeps_nobody_out() {
+    let _dog = kit::watchdog();
+    let served = serve();
+    let mut first = Client::connect(&served.path).expect("connecting");
+    let silent: Vec<UnixStream> = (0..260)
+        .map(|_| UnixStream::connect(&served.path).expect("connecting"))
+        .collect();
+    let mut last = Client::connect(&served.path).expect("connecting");
+    for client in [&mut first, &mut last] {
+        assert_eq!(client.ask(FLUSH, 0, 0, &[]).expect("a reply"), 0);
+    }
+    // Those that came first are gone.
+    let mut oldest = &silent[0];
+    assert!(oldest.read_to_end(&mut Vec::new()).is_ok());
+}
+
 #[test]
 fn an_export_that_ends_hangs_up_and_its_place_is_free() {
     let _dog = kit::watchdog();
