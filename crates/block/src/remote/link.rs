@@ -294,7 +294,8 @@ impl Lane {
         for question in again.into_iter().rev() {
             state.queue.push_front(question);
         }
-        if !link.master {
+        // Not as this connection would have been: it may have ended before that was agreed.
+        if state.master == Some(false) {
             failed.extend(forget_buffers(&mut state));
         }
         drop(state);

@@ -8,6 +8,7 @@ use tranship_block::{
     Access, Blocking, Data, Disk, DiskOptions, Fault, Job, Op, OpenError, Request, Store, sums,
 };
 use tranship_bulk::Trust;
+use tranship_bulk::backend::{Backend, Local};
 
 const SIZE: u64 = 1 << 20;
 
@@ -169,6 +170,34 @@ fn what_waits_is_asked_again_when_the_server_is_back() {
         "{} connections",
         remote.connections()
     );
+}
+
+/// A server that dies as soon as a client has connected costs the client nothing that it had.
+#[test]
+fn a_connection_that_ends_before_anything_is_agreed_costs_no_buffer() {
+    let _dog = kit::watchdog();
+    let mut service = kit::serve("local", Trust::Full, SIZE);
+    let remote = kit::connect(&service.at);
+    let address = service.at.to_string();
+    let name = address.strip_prefix("local:").expect("its scheme");
+    drop(service.front.take());
+    for end in ["read", "write"] {
+        let mut dying = Local.listen(&format!("{name}.{end}")).expect("the name");
+        while dying.accept().expect("a listener").is_none() {
+            std::thread::yield_now();
+        }
+    }
+    let disk = kit::disk(service.file(), SIZE, Access::Auto, false);
+    let _front = Front::start(&service.at, Arc::new(Direct(disk))).expect("a front");
+    let all: Vec<Data> = (0..16)
+        .map(|_| remote.data(Op::Write, 200_000).expect("memory"))
+        .collect();
+    drop(all);
+    let store = Blocking(remote);
+    store.write_at(0, &[7; 4096], false).expect("writing");
+    let mut read = [0; 4096];
+    store.read_at(0, &mut read).expect("reading");
+    assert!(read == [7; 4096]);
 }
 
 /// A client says hello with the first buffer that it is lent; those that come after it stay in use, too.

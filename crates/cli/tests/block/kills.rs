@@ -173,6 +173,12 @@ fn no_kill_of_any_process_loses_a_flushed_write() {
                 world.server.kill();
                 random.instant(Duration::from_millis(5));
                 world.server = server(&world.home);
+                if random.one_in(2) {
+                    // In the middle of what is asked again.
+                    random.instant(Duration::from_millis(5));
+                    world.server.kill();
+                    world.server = server(&world.home);
+                }
                 // The user notices nothing.
                 for _ in 0..3 {
                     world.went_on(&user);
