@@ -421,3 +421,66 @@ fn what_cannot_be_ends_the_channel() {
         }
     }
 }
+
+/// At level none small buffers are copied out of the sender's memory, which it goes on writing through a mapping that it kept:
+/// what the receiver has does not change.
+#[test]
+fn what_was_copied_out_stays_as_it_is() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    const LEN: usize = 4 * PAGE;
+    struct Stop<'a>(&'a AtomicBool);
+    impl Drop for Stop<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let straight = Arc::new(Mutex::new(|_: &mut Frame| {}));
+    let pair = pair(Trust::None, straight, "copied-out");
+    pair.liar.seal_from(u64::MAX);
+    let pool = pair.liar.new_pool(1, LEN as u64, false).expect("pool");
+    let own = pair.liar.address((pool, 0)).expect("mapped");
+    let own = std::ptr::with_exposed_provenance_mut(own);
+    // SAFETY: of a shared mapping no bytes are taken away, a second mapping of them is made.
+    let kept = unsafe { rustix::mm::mremap(own, 0, LEN, rustix::mm::MremapFlags::MAYMOVE) };
+    let kept = kept.expect("a second mapping").expose_provenance();
+    let asked = pair.liar.assign(pair.ends.1, pool).expect("assign");
+    pair.settle();
+    assert_eq!(asked.result(), Some(Ok(())));
+    assert_eq!(pair.liar.alloc(pool), Ok(0));
+    for round in 0..100u64 {
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let words = std::ptr::with_exposed_provenance_mut::<u64>(kept);
+                let mut value = 0;
+                loop {
+                    value += 1;
+                    for at in (0..LEN / 8).step_by(8) {
+                        // SAFETY: inside the mapping made above, which nobody unmaps.
+                        unsafe { words.add(at).write_volatile(value) };
+                    }
+                    if stop.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
+            });
+            let _end = Stop(&stop);
+            let buffer = (pool, 0);
+            pair.liar.move_(pair.ends.1, buffer, &[]).expect("move");
+            pair.settle();
+            let read = || {
+                let mut bytes = vec![0; LEN];
+                pair.honest.read(buffer, 0, &mut bytes).expect("read");
+                bytes
+            };
+            let first = read();
+            assert!((0..50).all(|_| read() == first), "round {round}");
+            // What was written before the round is there: it is that memory.
+            assert!(round == 0 || first.iter().any(|byte| *byte != 0));
+            pair.honest.pass(pair.ends.0, buffer, &[]).expect("pass");
+            pair.settle();
+            while pair.liar.poll_event(pair.ends.1).is_some() {}
+        });
+    }
+    assert_eq!(pair.honest.statistics().snapshots, 100);
+}
