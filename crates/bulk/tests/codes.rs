@@ -19,6 +19,8 @@ use tranship_bulk::{
 use tranship_sys::{limits, memfd};
 
 const PAGE: u64 = 4096;
+/// Smaller buffers are mappings of their own from the beginning, and need no other later.
+const LARGE: u64 = 2 << 20;
 
 /// A backend whose connecting end says nonsense when it is told to.
 #[derive(Debug)]
@@ -149,7 +151,11 @@ impl Pair {
     }
 
     fn pool(&self, buffers: u32, forward: bool) -> u64 {
-        let pool = self.a.new_pool(buffers, PAGE, forward).expect("pool");
+        self.pool_of(buffers, PAGE, forward)
+    }
+
+    fn pool_of(&self, buffers: u32, bytes: u64, forward: bool) -> u64 {
+        let pool = self.a.new_pool(buffers, bytes, forward).expect("pool");
         let asked = self.a.assign(self.source, pool).expect("assign");
         assert_eq!(self.ended(&asked), Ok(()));
         pool
@@ -365,7 +371,7 @@ fn too_many_buffers(stage: &Stage) {
 
 fn too_many_mappings(stage: &Stage) {
     let (p, shared) = (stage.pair(Trust::Half), stage.pair(Trust::Full));
-    let pool = p.pool(3, false);
+    let pool = p.pool_of(3, LARGE, false);
     // The one in the middle splits a mapping in three.
     let [first, middle, _] = [0; 3].map(|_| p.own(pool));
     p.a.write(middle, 0, b"kept").expect("write");
@@ -401,7 +407,7 @@ fn too_many_mappings(stage: &Stage) {
 /// What cannot be taken for want of something here waits for it, and blames nobody.
 fn arrives_later(stage: &Stage) {
     let p = stage.pair(Trust::Half);
-    let pool = p.pool(3, false);
+    let pool = p.pool_of(3, LARGE, false);
     let [_, middle, _] = [0; 3].map(|_| p.own(pool));
     let settled = |wanted: fn(&Event) -> bool| {
         p.settle();
