@@ -252,29 +252,29 @@ fn stage(
             trust,
         )?),
     };
-    let measured = match (up, down) {
+    let measured = match (&up, &down) {
         (None, Some(down)) => {
-            let pool = join::pool(domain, &down, case.buffers, case.payload)?;
+            let pool = join::pool(domain, down, case.buffers, case.payload)?;
             meet()?;
-            source(&down, &pool, case)
+            source(down, &pool, case)
         }
         (Some(up), None) => {
-            join::assigned(&up)?;
+            join::assigned(up)?;
             meet()?;
-            sink(&up, case)
+            sink(up, case)
         }
         (Some(up), Some(down)) => {
-            join::assign(&down, join::assigned(&up)?)?;
+            join::assign(down, join::assigned(up)?)?;
             meet()?;
             match case.pipelined {
-                true => relay(&up, &down),
-                false => wait_for_each(&up, &down),
+                true => relay(up, down),
+                false => wait_for_each(up, down),
             }
         }
         (None, None) => bail!("a row of nothing"),
     };
     let measured = measured?;
-    // Nobody leaves while another still looks at its memory.
+    // Nobody leaves, or closes its channels, while another still looks.
     meet()?;
     Ok(measured)
 }
