@@ -35,7 +35,10 @@ impl Mapping {
         let window = Guarded::reserve(len.ok_or(Code::InvalidArgument)?, Within::ANYWHERE);
         let window = window.map_err(|_| Code::Memory)?;
         let mut state = domain.lock();
-        for (id, index) in buffers {
+        // In the order of the pieces, as everywhere.
+        for piece in pieces {
+            let at = buffers.get(piece.buffer as usize);
+            let (id, index) = at.ok_or(Code::InvalidArgument)?;
             let (_, slot) = state.slot(*id, *index)?;
             if slot.by_state() == crate::Access::None {
                 return Err(Code::BufferInvalid);

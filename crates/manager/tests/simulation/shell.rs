@@ -328,12 +328,17 @@ impl World {
         }
     }
 
-    /// What opens a queue comes only after its writer has been sent the queue: a manager that is killed between
-    /// leaves no reader that the writer's collector does not see.
+    /// What opens a queue comes only after its writer has been sent the queue, by this manager or an earlier one: a manager
+    /// that is killed between leaves no reader that the writer's collector does not see.
     fn check_told(&mut self, pool: PoolId, channel: ChannelId, event: &Event) {
         let told = self.joined.get(&(pool, channel)).is_some_and(|j| j.1);
+        let sees = |p: &Proc| p.rosters.get(&pool).is_some_and(|r| r.contains(&channel));
+        let brought = self
+            .procs
+            .iter()
+            .any(|p| p.pools.contains_key(&pool) && sees(p));
         assert!(
-            told || !self.state.is_written(pool),
+            told || brought || !self.state.is_written(pool),
             "{event:?} before the writer was told"
         );
         let later = self
