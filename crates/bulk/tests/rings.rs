@@ -179,7 +179,8 @@ fn descriptors_are_not_piled_up() {
             matches!(learned, Err(RecvError::Violation)),
             "{what}: {learned:?}"
         );
-        assert!(most <= 20, "{what}: {most} descriptors");
+        // 16 at most, and what the tests beside this one open.
+        assert!(most <= 32, "{what}: {most} descriptors");
     }
 }
 
