@@ -113,7 +113,7 @@ impl Guarded {
         unsafe { map::protect(at, len, access) }
     }
 
-    /// Makes each piece of `piece` bytes a mapping of its own for good, which halves the time of [`Guarded::protect`]: else the
+    /// Makes each piece of `piece` bytes a mapping of its own for good, so that [`Guarded::protect`] is faster: else the
     /// kernel merges neighbours that are protected alike and parts them again. Does nothing for pieces of huge pages.
     ///
     /// Neighbours are told apart by advice that means nothing to pieces so small. Without huge pages in the kernel they stay

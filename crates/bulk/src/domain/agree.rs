@@ -157,13 +157,13 @@ impl State {
         if known.is_some_and(|known| known.trust.is_some_and(|trust| trust != end.trust())) {
             return Err(Code::ChannelTrust);
         }
-        // Its bytes could not be brought here: it is known as memory that another domain alone can write.
         let constraints = end.agreed.ok_or(Code::ChannelState)?.constraints;
         let (buffers, bytes) = (u64::from(info.buffers), info.buffer_bytes);
         let fits = |known: &Pool| constraints.allow(known.memory.base(), buffers, bytes);
         if known.is_some_and(|known| !fits(known)) {
             return Err(Code::InvalidArgument);
         }
+        // Its bytes could not be brought here: it is known as memory that another domain alone can write.
         let foreign = known.is_some_and(|known| !known.own_memory);
         if foreign && end.trust() == Trust::Producer && end.backend.bytes() == Bytes::Carried {
             return Err(Code::PoolMap);
