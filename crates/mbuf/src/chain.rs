@@ -138,10 +138,7 @@ impl Chain {
         if first.has(Flags::PKTHDR) {
             // SAFETY: valid with `PKTHDR`, and not used again.
             unsafe { first.header().drop_in_place() };
-            first.set_flags(first.flags() - Flags::MOVED);
-            if first.home().is_mini() && !first.has(Flags::EXT) {
-                first.set_data(first.start());
-            }
+            first.lose_header();
         }
     }
 

@@ -261,21 +261,31 @@ impl Seg {
         !self.flags().intersects(Flags::EXTPG | Flags::VOLATILE)
     }
 
-    /// Bytes before the data that may be written (`M_LEADINGSPACE`).
+    /// Bytes before the data that may be written (`M_LEADINGSPACE`). Never more than there is storage, wherever data points.
     pub(crate) fn leading(self) -> usize {
         if self.writable() {
-            self.data().addr() - self.start().addr()
+            let before = self.data().addr().saturating_sub(self.start().addr());
+            before.min(self.size())
         } else {
             0
         }
     }
 
-    /// Bytes behind the data that may be written (`M_TRAILINGSPACE`).
+    /// Bytes behind the data that may be written (`M_TRAILINGSPACE`). None if data ends behind the storage.
     pub(crate) fn trailing(self) -> usize {
         if self.writable() {
-            self.start().addr() + self.size() - self.data().addr() - self.len()
+            let end = self.start().addr() + self.size();
+            end.saturating_sub(self.data().addr() + self.len())
         } else {
             0
+        }
+    }
+
+    /// It begins no packet any more; its header was moved away or dropped.
+    pub(crate) fn lose_header(self) {
+        self.set_flags(self.flags() - Flags::MOVED);
+        if self.home().is_mini() && !self.has(Flags::EXT) {
+            self.set_data(self.start()); // which the header had moved, and there is no data area that it could still lie in
         }
     }
 

@@ -107,6 +107,41 @@ fn a_packet_is_recycled_as_a_unit_whoever_goes_last() {
     all_back(&mbufs);
 }
 
+/// It has no data area: what seems to be room there is the next mbuf.
+#[test]
+fn a_mini_without_storage_has_no_room_wherever_its_header_goes() {
+    let mbufs = mbufs();
+    let lose: [fn(&mut Chain, &Mbufs); 4] = [
+        |chain, _| chain.prepend(3).expect("mbuf").fill(3),
+        |chain, _| assert!(chain.copyup(0, 8).expect("mbuf").is_empty()),
+        |chain, _| chain.demote(),
+        |chain, mbufs| {
+            let mut to = mbufs.gethdr().expect("mbuf");
+            chain.move_header(&mut to).expect("room for a header");
+        },
+    ];
+    for lose in lose {
+        // Those behind it in their slab, which would be written over.
+        let mut chain = mbufs.mini().expect("mini");
+        let neighbours: Vec<_> = (0..8).map(|_| mbufs.mini().expect("mini")).collect();
+        lose(&mut chain, &mbufs);
+        let mini = chain.last();
+        assert!(mini.is_mini());
+        assert_eq!((mini.leading_space(), mini.trailing_space()), (0, 0));
+        let before = chain.to_vec().expect("mapped");
+        chain.append(&[0xff; 600]).expect("memory");
+        assert_eq!(
+            chain.to_vec().expect("mapped"),
+            [&before[..], &[0xff; 600]].concat()
+        );
+        for chain in neighbours.iter().chain([&chain]) {
+            chain.sanity().expect("sane");
+        }
+        assert!(neighbours.iter().all(|chain| chain.is_packet()));
+    }
+    all_back(&mbufs);
+}
+
 /// Also on the shortest way of freeing.
 #[test]
 fn what_a_header_owns_goes_with_the_packet() {

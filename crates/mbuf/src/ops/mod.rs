@@ -21,11 +21,11 @@ use crate::seg::Seg;
 pub(crate) fn move_header(from: Seg, to: Seg) {
     debug_assert!(from.has(Flags::PKTHDR) && to.has(Flags::PKTHDR));
     // SAFETY: both are valid with `PKTHDR`; the new one is fresh, so nothing in it needs a destructor; the old one is not
-    // used again, as its flag is cleared.
+    // used again, as it loses its flag.
     unsafe { std::ptr::copy_nonoverlapping(from.header(), to.header(), 1) };
     to.set_pkt_len(from.pkt_len());
     to.set_flags((to.flags() - Flags::MOVED) | from.flags() & Flags::MOVED);
-    from.set_flags(from.flags() - Flags::MOVED);
+    from.lose_header();
 }
 
 /// Copies `count` bytes from `offset` of a chain on behind `to_offset` of `to`, which has room; changes no length.

@@ -111,6 +111,16 @@ impl Bench {
                 let chain = self.pieces.get(range.start as u64, range.len())?;
                 (chain, packet(self.contents[range].to_vec()))
             }
+            Make::Mini => (mbufs.mini()?, packet(Vec::new())),
+            Make::MiniPlain => {
+                let mut chain = mbufs.mini()?;
+                chain.demote();
+                let model = Model {
+                    bytes: Vec::new(),
+                    header: None,
+                };
+                (chain, model)
+            }
             Make::Tagged(len) => {
                 let mut chain = self.tagged.gethdr()?;
                 let header = chain.header().expect("a packet");

@@ -22,6 +22,10 @@ pub(crate) enum Make {
     File(usize, usize),
     FileUnit(usize, usize),
     Tagged(usize),
+    /// Without storage: no room at all.
+    Mini,
+    /// The same without a header.
+    MiniPlain,
 }
 
 #[derive(Clone, Debug)]
@@ -86,6 +90,8 @@ pub(crate) fn make() -> impl Strategy<Value = Make> {
         (0..FILE_BYTES, length()).prop_map(|(offset, len)| Make::File(offset, len)),
         (0..FILE_BYTES, length()).prop_map(|(offset, len)| Make::FileUnit(offset, len)),
         length().prop_map(Make::Tagged),
+        Just(Make::Mini),
+        Just(Make::MiniPlain),
     ]
 }
 
