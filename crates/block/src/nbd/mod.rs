@@ -92,9 +92,6 @@ impl Drop for Export {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        if let Address::Unix(path) = &self.address {
-            let _ = std::fs::remove_file(path);
-        }
     }
 }
 

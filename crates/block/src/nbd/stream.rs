@@ -1,10 +1,13 @@
 //! A connection, over a Unix or a TCP socket.
 
-use std::io::{self, IoSliceMut, Read, Write};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use std::io::{self, ErrorKind, IoSliceMut, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Where clients connect: `unix:PATH` or `tcp:HOST:PORT`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -43,29 +46,44 @@ impl std::fmt::Display for Address {
 /// Who waits for clients.
 #[derive(Debug)]
 pub(super) enum Listener {
-    Unix(UnixListener),
+    Unix(UnixListener, Name),
     Tcp(TcpListener),
 }
 
+/// The file of a Unix socket. Dropping it takes the file away, if it is still that socket's.
+#[derive(Debug)]
+pub(super) struct Name {
+    path: PathBuf,
+    /// Device and inode. Not given to another file while the socket is open.
+    file: (u64, u64),
+}
+
+impl Name {
+    fn of(path: &Path) -> io::Result<Name> {
+        let file = std::fs::symlink_metadata(path)?;
+        Ok(Name {
+            path: path.to_owned(),
+            file: (file.dev(), file.ino()),
+        })
+    }
+}
+
 impl Listener {
-    /// A Unix socket that nobody listens on any more is replaced.
+    /// A Unix socket that nobody listens on any more is replaced; nothing else is.
     pub(super) fn new(at: &Address) -> io::Result<Listener> {
-        let listener = match at {
-            Address::Tcp(place) => Listener::Tcp(TcpListener::bind(place)?),
-            Address::Unix(path) => {
-                let left_over = UnixStream::connect(path)
-                    .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
-                if left_over {
-                    std::fs::remove_file(path)?;
-                }
-                Listener::Unix(UnixListener::bind(path)?)
+        Ok(match at {
+            Address::Tcp(place) => {
+                let listener = TcpListener::bind(place)?;
+                listener.set_nonblocking(true)?;
+                Listener::Tcp(listener)
             }
-        };
-        match &listener {
-            Listener::Tcp(listener) => listener.set_nonblocking(true)?,
-            Listener::Unix(listener) => listener.set_nonblocking(true)?,
-        }
-        Ok(listener)
+            Address::Unix(path) => {
+                make_way(path)?;
+                let listener = UnixListener::bind(path)?;
+                listener.set_nonblocking(true)?;
+                Listener::Unix(listener, Name::of(path)?)
+            }
+        })
     }
 
     /// Where it is: a port that was left to the kernel has a number now.
@@ -75,7 +93,7 @@ impl Listener {
                 Ok(place) => Address::Tcp(place.to_string()),
                 Err(_) => asked.clone(),
             },
-            Listener::Unix(_) => asked.clone(),
+            Listener::Unix(..) => asked.clone(),
         }
     }
 
@@ -87,7 +105,7 @@ impl Listener {
                 stream.set_nodelay(true)?;
                 Ok(Stream::Tcp(stream))
             }
-            Listener::Unix(listener) => {
+            Listener::Unix(listener, _) => {
                 let (stream, _) = listener.accept()?;
                 stream.set_nonblocking(false)?;
                 Ok(Stream::Unix(stream))
@@ -96,11 +114,47 @@ impl Listener {
     }
 }
 
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // Before the socket is closed: see `Name`.
+        if let Listener::Unix(_, name) = self
+            && Name::of(&name.path).is_ok_and(|now| now.file == name.file)
+        {
+            let _ = std::fs::remove_file(&name.path);
+        }
+    }
+}
+
+/// Takes away a socket that nobody listens on any more. Whatever else is there stays, and is an error.
+fn make_way(path: &Path) -> io::Result<()> {
+    let in_the_way = |why: &str| io::Error::new(ErrorKind::AddrInUse, why);
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Ok(there) if there.file_type().is_socket() => {}
+        Ok(_) => {
+            return Err(in_the_way(
+                "something that is no socket is there already: another path, or remove it",
+            ));
+        }
+        Err(error) => return Err(error),
+    }
+    // Without waiting: one whose queue is full is alive, too.
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let probe = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    match connect(&probe, &SocketAddrUnix::new(path)?) {
+        Err(Errno::CONNREFUSED) => std::fs::remove_file(path),
+        Ok(()) | Err(Errno::AGAIN | Errno::PROTOTYPE) => {
+            Err(in_the_way("somebody listens there already"))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Listener::Tcp(listener) => listener.as_fd(),
-            Listener::Unix(listener) => listener.as_fd(),
+            Listener::Unix(listener, _) => listener.as_fd(),
         }
     }
 }

@@ -3,7 +3,8 @@
 use crate::kit;
 use crate::nbd::{self, Client, FLUSH, READ, TRIM, WRITE, ZERO};
 use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tranship_block::Access;
@@ -225,6 +226,79 @@ fn who_says_nothing_keeps_nobody_out() {
     // Those that came first are gone.
     let mut oldest = &silent[0];
     assert!(oldest.read_to_end(&mut Vec::new()).is_ok());
+}
+
+fn export_at(path: &std::path::Path) -> std::io::Result<Export> {
+    let file = kit::file();
+    let disk = kit::disk(&file, SIZE, Access::Buffered, false);
+    Export::start(&Address::Unix(path.to_owned()), "", disk)
+}
+
+/// Nothing is taken away but a socket, and no socket that somebody listens on.
+#[test]
+fn only_a_socket_that_nobody_listens_on_makes_way() {
+    let _dog = kit::watchdog();
+    let dir = tranship_testkit::folder().expect("a folder");
+    let at = |name: &str| dir.path().join(name);
+    std::fs::write(at("disk.img"), b"precious").expect("a file");
+    drop(UnixListener::bind(at("dead")).expect("a socket"));
+    for (link, to) in [("to-file", "disk.img"), ("to-dead", "dead")] {
+        std::os::unix::fs::symlink(at(to), at(link)).expect("a link");
+    }
+    for name in ["disk.img", "to-file", "to-dead", "."] {
+        let error = export_at(&at(name)).expect_err("it is no socket");
+        assert!(error.to_string().contains("no socket"), "{name}: {error}");
+        assert!(at(name).symlink_metadata().is_ok(), "{name} is gone");
+    }
+    assert_eq!(std::fs::read(at("disk.img")).expect("there"), b"precious");
+    // One that takes connections, and one whose queue is full.
+    let listener = UnixListener::bind(at("alive")).expect("a socket");
+    let mut queue = Vec::new();
+    for round in 0..2 {
+        let error = export_at(&at("alive")).expect_err("it is taken");
+        let says = error.to_string();
+        assert!(says.contains("somebody listens"), "{round}: {says}");
+        queue = fill(&at("alive"));
+    }
+    drop((queue, listener));
+    for name in ["alive", "dead"] {
+        let export = export_at(&at(name)).expect("nobody is there");
+        Client::connect(&at(name)).expect("connecting");
+        drop(export);
+        assert!(!at(name).exists());
+    }
+}
+
+/// Connections until no more fit into the queue of who listens there.
+fn fill(path: &std::path::Path) -> Vec<OwnedFd> {
+    use rustix::net::{
+        AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with,
+    };
+    let address = SocketAddrUnix::new(path).expect("short");
+    let mut queue = Vec::new();
+    loop {
+        let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
+        let socket = socket_with(family, kind, SocketFlags::NONBLOCK, None).expect("a socket");
+        match connect(&socket, &address) {
+            Ok(()) => queue.push(socket),
+            Err(error) => {
+                assert_eq!(error, rustix::io::Errno::AGAIN);
+                return queue;
+            }
+        }
+    }
+}
+
+#[test]
+fn what_has_taken_the_place_of_an_exports_socket_stays() {
+    let _dog = kit::watchdog();
+    let dir = tranship_testkit::folder().expect("a folder");
+    let path = dir.path().join("s");
+    let export = export_at(&path).expect("an export");
+    std::fs::remove_file(&path).expect("its socket");
+    std::fs::write(&path, b"precious").expect("a file");
+    drop(export);
+    assert_eq!(std::fs::read(&path).expect("there"), b"precious");
 }
 
 #[test]
