@@ -6,8 +6,9 @@
 //! * [`Roster`]: whose counters count for a pool, and for which epoch that is true.
 //! * [`Roster::collect`]: the collector's verdict over a batch of buffers, generations included.
 //! * [`Roster::is_alive`]: the verdict alone, for the manager's orphans.
-//! * [`receive_direct`], [`receive_forwarded`], [`skip`], [`release`], [`send_first`], [`send_again`]: the order in
+//! * [`receive_direct`], [`receive_forwarded`], [`skip`], [`release`], [`send_first`], [`open`], [`count`]: the order in
 //!   which senders and receivers touch the counters.
+//! * [`Handles`]: the writer's private references, of all its threads.
 //! * [`order`]: those orders as data. The exhaustive models in `tests/` step through the same data, so whoever
 //!   changes an order changes the model with it.
 //! * [`generation`]: the arithmetic of generations.
@@ -19,16 +20,18 @@
 
 mod collect;
 pub mod generation;
+mod handles;
 pub mod order;
 mod roster;
 mod transfer;
 mod words;
 
 pub use collect::{Batch, StaleRoster};
+pub use handles::{Handles, LetGo, is_named};
 pub use order::{CollectStep, Phase, ReceiptStep, SendStep};
 pub use roster::{Queue, Reader, Roster, RosterError};
 pub use transfer::{
-    StaleReference, count, raise, receive_direct, receive_forwarded, release, send_again,
-    send_first, skip,
+    StaleReference, count, open, raise, receive_direct, receive_forwarded, release, send_first,
+    skip,
 };
 pub use words::{Generations, NoWords, Words};

@@ -74,19 +74,36 @@ pub const RECEIPT_FORWARDED: [ReceiptStep; 4] = [
     ReceiptStep::Count,
 ];
 
-/// What a sender does. It holds a reference during all of it, and may drop it after.
+/// What a sender does. Unless the handle itself is given away it holds a reference during all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SendStep {
-    /// The generation becomes even: the writer's first send of this buffer only.
+    /// The writer's only handle goes, with a plain store: while the generation is odd nobody else can take another one.
+    LetGo,
+    /// The generation becomes even.
     Open,
     /// `sent++`.
     Count,
     /// The id goes onto the ring.
     Publish,
+    /// The slot goes where the collector finds it.
+    Queue,
 }
 
-/// The writer's first send of a buffer.
-pub const SEND_FIRST: [SendStep; 3] = [SendStep::Open, SendStep::Count, SendStep::Publish];
+/// The writer's first send of a buffer, by whoever gives its only handle away.
+///
+/// The handle goes first: once the generation is even any thread of the writer may find the buffer by its id and count
+/// another handle, which a plain store would undo. Nothing is collected meanwhile, as the slot is queued last.
+pub const SEND_FIRST: [SendStep; 5] = [
+    SendStep::LetGo,
+    SendStep::Open,
+    SendStep::Count,
+    SendStep::Publish,
+    SendStep::Queue,
+];
 
-/// Every later send, and a forwarder's.
+/// The writer's first send of a buffer of which there are more handles, or that goes along in an aggregate. The handle goes
+/// after it, if at all, as any other one.
+pub const SEND_KEPT: [SendStep; 3] = [SendStep::Open, SendStep::Count, SendStep::Publish];
+
+/// Every later send, and a forwarder's. (To open what is open changes nothing.)
 pub const SEND_AGAIN: [SendStep; 2] = [SendStep::Count, SendStep::Publish];

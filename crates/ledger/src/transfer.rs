@@ -6,9 +6,8 @@
 use tranship_sync::atomic::{AtomicU32, Ordering, fence};
 
 use crate::generation::published;
-use crate::order::{
-    RECEIPT_DIRECT, RECEIPT_FORWARDED, ReceiptStep, SEND_AGAIN, SEND_FIRST, SendStep,
-};
+use crate::handles::Handles;
+use crate::order::{RECEIPT_DIRECT, RECEIPT_FORWARDED, ReceiptStep, SEND_FIRST, SendStep};
 
 /// The id names an earlier or a future use of its slot: whoever sent it did not hold it (or counted wrongly).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,6 +27,11 @@ pub fn raise(refs: &AtomicU32) {
 }
 
 /// `rcvd++` or `sent++`, modulo 2^32. The word has one writer at a time, so no read-modify-write is needed.
+///
+/// Every send but the first, and every one of a buffer that the sender goes on holding: [`open`] (the writer), `count`,
+/// publish ([`order::SEND_AGAIN`](crate::order::SEND_AGAIN)), and only then may the reference go.
+// Crash: after `sent++`, before the publication: the queue's source is dead, so the queue leaves when its sink has
+// drained it. After the publication: what was sent stays receivable, the forwarder's `ref` drops out of the roster.
 #[inline]
 pub fn count(counter: &AtomicU32) {
     let value = counter.load(Ordering::Relaxed);
@@ -101,66 +105,46 @@ pub fn skip(rcvd: &AtomicU32) {
     count(rcvd);
 }
 
-/// The writer's first send of a buffer. `generation` is the word of its own table; returns what the id must carry.
-/// Call [`publish`](SendStep::Publish) through the closure: it gets that generation.
-///
-/// # Errors
-/// What `publish` returned. `sent` is then taken back: nothing was published.
-// Crash: after the even generation the buffer can be named but nobody was told; after `sent++` it looks as if it
-// were on its way. Only the writer's death leaves either, and of a dead writer's pool nothing is reused; the queue
-// leaves when its sink has drained it.
-#[inline]
-pub fn send_first<E>(
+/// The generation becomes even, if it is not, so that receivers who check it accept the id. Returns it. Several threads that
+/// hold the buffer may do so at once.
+#[inline(always)]
+pub fn open(generation: &AtomicU32) -> u32 {
+    let now = generation.load(Ordering::Relaxed);
+    let even = published(now);
+    if even != now {
+        // Ordering: release, partners are a forwarded receipt's acquire (which the ring's release covers too) and that of
+        // `is_named`.
+        generation.store(even, Ordering::Release);
+    }
+    even
+}
+
+/// The writer's first send of a buffer, which gives its only handle away. `generation` is the word of its own table;
+/// `publish` gets what the id must carry; `queue` puts the slot where the collector finds it. There must be room: there
+/// is no way back. `reached` is told of each step: for who wants to stop in between.
+// Crash: everything up to the publication is the writer's alone, and of a dead writer's pool nothing is reused. After
+// `sent++` the buffer looks as if it were on its way, until the queue has left, when its sink has drained it.
+#[inline(always)]
+pub fn send_first(
+    handles: &Handles,
     generation: &AtomicU32,
     sent: &AtomicU32,
-    publish: impl FnMut(u32) -> Result<(), E>,
-) -> Result<(), E> {
-    send(&SEND_FIRST, Some(generation), sent, publish)
-}
-
-/// Every later send by the writer, and every forwarder's. The caller holds a reference until this returns.
-///
-/// # Errors
-/// What `publish` returned. `sent` is then taken back.
-// Crash: after `sent++`, before the publication: the queue's source is dead, so the queue leaves when its sink has
-// drained it. After the publication: what was sent stays receivable, the forwarder's `ref` drops out of the roster.
-#[inline]
-pub fn send_again<E>(
-    sent: &AtomicU32,
-    mut publish: impl FnMut() -> Result<(), E>,
-) -> Result<(), E> {
-    send(&SEND_AGAIN, None, sent, |_| publish())
-}
-
-#[inline]
-fn send<E>(
-    steps: &[SendStep],
-    generation: Option<&AtomicU32>,
-    sent: &AtomicU32,
-    mut publish: impl FnMut(u32) -> Result<(), E>,
-) -> Result<(), E> {
-    let mut even = 0;
-    for step in steps {
-        match step {
-            SendStep::Open => {
-                if let Some(word) = generation {
-                    even = published(word.load(Ordering::Relaxed));
-                    // Ordering: release, partner is a forwarded receipt's acquire; the ring's release covers it too.
-                    word.store(even, Ordering::Release);
-                }
-            }
-            SendStep::Count => count(sent),
-            SendStep::Publish => {
-                if let Err(refused) = publish(even) {
-                    // The caller still holds its reference, so the word may go back.
-                    let value = sent.load(Ordering::Relaxed);
-                    sent.store(value.wrapping_sub(1), Ordering::Release);
-                    return Err(refused);
-                }
-            }
-        }
-    }
-    Ok(())
+    publish: impl FnOnce(u32),
+    queue: impl FnOnce(),
+    mut reached: impl FnMut(SendStep),
+) {
+    use SendStep::{Count, LetGo, Open, Publish, Queue};
+    const { assert!(matches!(SEND_FIRST, [LetGo, Open, Count, Publish, Queue])) };
+    handles.let_go_first();
+    reached(LetGo);
+    let even = open(generation);
+    reached(Open);
+    count(sent);
+    reached(Count);
+    publish(even);
+    reached(Publish);
+    queue();
+    reached(Queue);
 }
 
 #[cfg(test)]

@@ -12,8 +12,7 @@ use std::sync::Arc;
 
 use loom::{cell::UnsafeCell, thread};
 use tranship_ledger::{
-    Batch, NoWords, Roster, Words, count, raise, receive_direct, receive_forwarded, release,
-    send_again, send_first,
+    Batch, NoWords, Roster, Words, count, open, raise, receive_direct, receive_forwarded, release,
 };
 use tranship_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -95,11 +94,9 @@ impl System {
     /// A sends to B.
     fn send(&self) {
         self.fill();
-        send_first::<()>(&self.table[0], &self.sent_b, |generation| {
-            self.ring_b.store(generation, Ordering::Release);
-            Ok(())
-        })
-        .unwrap();
+        let generation = open(&self.table[0]);
+        count(&self.sent_b);
+        self.ring_b.store(generation, Ordering::Release);
     }
 
     fn roster(
@@ -254,11 +251,8 @@ fn forwarded(rules: Rules, late: bool) -> impl Fn() + Send + Sync + 'static {
                 // What the manager does before it tells the source.
                 b.epoch.store(1, Ordering::Release);
             }
-            send_again::<()>(&b.sent_c, || {
-                b.ring_c.store(2, Ordering::Release);
-                Ok(())
-            })
-            .unwrap();
+            count(&b.sent_c);
+            b.ring_c.store(2, Ordering::Release);
             release(&b.refs_b);
         });
         let c = thread::spawn(move || {

@@ -1,20 +1,52 @@
 //! Named crash points: places at which a test kills the process.
 //!
 //! With the feature `crash-points` and `TRANSHIP_CRASH_AT=name[:nth]` in the environment, the nth time (counted
-//! from 1) that `point(name)` is reached the process kills itself with SIGKILL. Without the feature nothing is
-//! compiled.
+//! from 1) that `point(name)` is reached the process kills itself with SIGKILL. Or a test puts something in between there
+//! (`insert`). Without the feature nothing is compiled.
 
 /// Dies here if the environment says so.
 #[cfg(not(feature = "crash-points"))]
 #[inline(always)]
 pub fn point(_name: &str) {}
 
-/// Dies here if the environment says so.
+/// Dies here if the environment says so, and does what was inserted here.
 #[cfg(feature = "crash-points")]
 #[inline]
 pub fn point(name: &str) {
     if let Some(plan) = armed::PLAN.as_ref() {
         plan.reached(name);
+    }
+    inserted::reached(name);
+}
+
+#[cfg(feature = "crash-points")]
+pub use inserted::insert;
+
+#[cfg(feature = "crash-points")]
+mod inserted {
+    use std::cell::RefCell;
+
+    type Insert = (&'static str, Box<dyn FnOnce()>);
+
+    thread_local! {
+        static INSERTS: RefCell<Vec<Insert>> = const { RefCell::new(Vec::new()) };
+    }
+
+    /// The next time that this thread reaches a point it does this there first: what another thread might do at that
+    /// moment, at exactly that moment.
+    pub fn insert(point: &'static str, what: impl FnOnce() + 'static) {
+        INSERTS.with_borrow_mut(|all| all.push((point, Box::new(what))));
+    }
+
+    pub(super) fn reached(name: &str) {
+        let found = INSERTS.try_with(|all| {
+            let mut all = all.borrow_mut();
+            let at = all.iter().position(|(point, _)| *point == name)?;
+            Some(all.remove(at).1)
+        });
+        if let Ok(Some(what)) = found {
+            what();
+        }
     }
 }
 
@@ -63,6 +95,25 @@ mod armed {
 #[cfg(all(test, feature = "crash-points"))]
 mod tests {
     use super::armed::Plan;
+
+    #[test]
+    fn what_is_inserted_is_done_once_by_its_thread() {
+        use std::rc::Rc;
+        let done = Rc::new(std::cell::Cell::new(0));
+        let count = Rc::clone(&done);
+        super::insert("here", move || {
+            count.set(count.get() + 1);
+            super::point("here"); // may reach points itself
+        });
+        super::point("there");
+        std::thread::spawn(|| super::point("here"))
+            .join()
+            .expect("no panic");
+        assert_eq!(done.get(), 0);
+        super::point("here");
+        super::point("here");
+        assert_eq!(done.get(), 1);
+    }
 
     #[test]
     fn a_plan_is_a_name_and_a_count() {

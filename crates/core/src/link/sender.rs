@@ -11,11 +11,12 @@ use crate::cbuf::{Cbuf, Home};
 use crate::domain::Asked;
 use crate::error::{DomainError, SendError, SendFailure, Violation};
 use crate::options::{LinkOptions, Wait, WhenFull};
-use crate::pool::Pool;
+use crate::pool::{OwnPool, Pool};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use tranship_proto::{ChannelId, DomainId, PoolId};
+use tranship_ledger::SendStep;
+use tranship_proto::{CbufId, ChannelId, DomainId, PoolId};
 use tranship_region::layout::CountsRw;
 use tranship_sync::{Consumer, Lines, Producer, Publish};
 use tranship_sys::{ForkGuard, crash};
@@ -138,34 +139,11 @@ impl Sender {
         if !plain {
             return Some(buf);
         }
-        pool.make_public(slot); // Crash: as in `count`
-        crash::point("send.after_generation");
-        let offset = pool.offset_of(buf.ptr());
-        let reference = Reference {
-            id: pool.id_of(slot),
-            offset,
-            length: buf.len() as u64,
-            serial: pool.serial_of(offset, buf.len() as u64),
-        };
         debug_assert!((slot as usize) < out.counts.counts().len());
         // SAFETY: the counters were made for as many slots as the pool has.
-        let sent = unsafe { out.sent.add(slot as usize).as_ref() };
-        // Ordering, Crash: as in `count`.
-        sent.store(
-            sent.load(Ordering::Relaxed).wrapping_add(1),
-            Ordering::Release,
-        );
-        crash::point("send.after_sent");
-        std::mem::forget(buf);
-        // Plain stores, before the line: once it is published the buffer may come back to us.
-        pool.let_go_fresh(slot);
-        let line = descriptor::reference_line(reference, false, meta);
-        let _ = self.producer.push(self.lines, Publish::SeqCst, line);
-        crash::point("send.after_publish");
-        tranship_sync::notify(link.their_asleep(), link.own.wake(), |how| {
-            link.wake_peer(how)
-        });
-        pool.queue_sent(slot);
+        let sent = unsafe { out.sent.add(slot as usize) };
+        // SAFETY: assigned, fresh and with room, as was just found.
+        unsafe { self.publish_first(home, sent, buf, false, meta, Publish::SeqCst) };
         None
     }
 
@@ -175,7 +153,6 @@ impl Sender {
             return Ok(self.not_sent(failure, buf)?);
         }
         self.publish(buf, false, meta, Publish::SeqCst);
-        self.wake();
         Ok(())
     }
 
@@ -267,7 +244,6 @@ impl Sender {
             crash::point("send.between_pieces");
         }
         self.publish(list, true, meta, Publish::SeqCst);
-        self.wake();
         Ok(())
     }
 
@@ -382,20 +358,15 @@ impl Sender {
             // SAFETY: pools outlive their outstanding slots.
             // Crash: a generation made even in a buffer that is never published only means that it
             // takes the long way through the collector; our death frees it anyway.
-            unsafe { pool.as_ref() }.make_public(slot);
+            tranship_ledger::open(unsafe { pool.as_ref() }.generation_word(slot));
             crash::point("send.after_generation");
         }
         let (offset, serial) = buf.place();
         if let Some(out) = self.outs.iter().find(|out| out.home == key) {
-            let sent = &out.counts.counts()[slot as usize];
-            // Ordering: the only writer of this counter is this Sender; Release pairs with the collector's
-            // Acquire. Published by the line's own Release or SeqCst store that follows.
+            // The only writer of this counter is this Sender.
             // Crash: counted but not published: `sent` stays ahead until the queue leaves the roster with our
             // death, when the sink has reported that it took the last message.
-            sent.store(
-                sent.load(Ordering::Relaxed).wrapping_add(1),
-                Ordering::Release,
-            );
+            tranship_ledger::count(&out.counts.counts()[slot as usize]);
         }
         crash::point("send.after_sent");
         Reference {
@@ -406,35 +377,72 @@ impl Sender {
         }
     }
 
-    /// Counts, publishes, and only then lets our own reference go.
+    /// Counts, publishes, wakes the receiver unless more is to follow (`Publish::Release`), and lets our own reference go.
     #[inline(always)]
     fn publish(&mut self, buf: Cbuf, aggregate: bool, meta: u64, how: Publish) {
-        let fresh = match buf.home() {
+        let slot = buf.slot();
+        if let Home::Own(home) = buf.home()
             // SAFETY: pools outlive their outstanding slots.
-            Home::Own(pool) if unsafe { pool.as_ref() }.is_private(buf.slot()) => Some(pool),
-            _ => None,
-        };
-        let reference = self.count(&buf);
-        let line = descriptor::reference_line(reference, aggregate, meta);
-        match fresh {
-            Some(pool) => {
-                let slot = buf.slot();
-                std::mem::forget(buf);
-                // SAFETY: pools outlive their outstanding slots; this one stays outstanding until collected.
-                let pool = unsafe { pool.as_ref() };
-                // The only handle, and nobody else knew the buffer until now: plain stores, before the
-                // line, for once it is published the buffer may come back to us.
-                pool.let_go_fresh(slot);
-                let _ = self.producer.push(self.lines, how, line);
-                crash::point("send.after_publish");
-                pool.queue_sent(slot);
-            }
-            None => {
-                let _ = self.producer.push(self.lines, how, line);
-                crash::point("send.after_publish");
-                drop(buf);
-            }
+            && unsafe { home.as_ref() }.is_private(slot)
+            && let Some(out) = self.outs.iter().find(|out| out.home == home_key(&buf))
+        {
+            let sent = NonNull::from(&out.counts.counts()[slot as usize]);
+            // SAFETY: assigned, fresh and with room.
+            return unsafe { self.publish_first(home, sent, buf, aggregate, meta, how) };
         }
+        let line = descriptor::reference_line(self.count(&buf), aggregate, meta);
+        let _ = self.producer.push(self.lines, how, line);
+        crash::point("send.after_publish");
+        if how == Publish::SeqCst {
+            self.wake();
+        }
+        drop(buf);
+    }
+
+    /// Publishes a buffer that nobody else knows, as `publish`, and gives its only handle away.
+    ///
+    /// # Safety
+    /// `home` is the buffer's pool, of which the buffer is private, and `sent` the counter that this sender has of it. There
+    /// is room for a line.
+    // Crash: counted but not published: as in `count`.
+    #[inline(always)]
+    unsafe fn publish_first(
+        &mut self,
+        home: NonNull<OwnPool>,
+        sent: NonNull<AtomicU32>,
+        buf: Cbuf,
+        aggregate: bool,
+        meta: u64,
+        how: Publish,
+    ) {
+        // SAFETY: pools outlive their outstanding slots, and this one is outstanding until it is queued at the end; the
+        // counter lives as long as the assignment.
+        let (pool, sent) = unsafe { (home.as_ref(), sent.as_ref()) };
+        let (slot, length) = (buf.slot(), buf.len() as u64);
+        let offset = pool.offset_of(buf.ptr());
+        let serial = pool.serial_of(offset, length);
+        std::mem::forget(buf);
+        let (producer, lines, link) = (&mut self.producer, self.lines, &*self.link);
+        let publish = |generation| {
+            let reference = Reference {
+                id: CbufId::new(pool.id(), slot, generation),
+                offset,
+                length,
+                serial,
+            };
+            let line = descriptor::reference_line(reference, aggregate, meta);
+            let _ = producer.push(lines, how, line);
+        };
+        let queue = || {
+            if how == Publish::SeqCst {
+                tranship_sync::notify(link.their_asleep(), link.own.wake(), |how| {
+                    link.wake_peer(how)
+                });
+            }
+            pool.queue_sent(slot);
+        };
+        let (handles, generation) = (pool.handles(slot), pool.generation_word(slot));
+        tranship_ledger::send_first(handles, generation, sent, publish, queue, reached);
     }
 
     #[inline(always)]
@@ -450,6 +458,17 @@ impl Sender {
         tranship_sync::fence_then_notify(link.their_asleep(), link.own.wake(), |how| {
             link.wake_peer(how)
         });
+    }
+}
+
+#[inline(always)]
+fn reached(step: SendStep) {
+    match step {
+        SendStep::LetGo => crash::point("send.after_let_go"),
+        SendStep::Open => crash::point("send.after_generation"),
+        SendStep::Count => crash::point("send.after_sent"),
+        SendStep::Publish => crash::point("send.after_publish"),
+        SendStep::Queue => {}
     }
 }
 

@@ -107,7 +107,7 @@ impl Generations for Own<'_> {
 impl Words for Own<'_> {
     #[inline(always)]
     fn load(&self, slot: u32) -> u32 {
-        self.0.private(slot).handles()
+        self.0.handles(slot).count()
     }
 }
 
@@ -230,7 +230,7 @@ impl OwnPool {
         }
         for &slot in alive {
             // A handle that came back queues it again when it goes.
-            if self.private(slot).stays_queued() {
+            if self.handles(slot).stays_queued() {
                 gc.held.push_back(slot);
             }
         }

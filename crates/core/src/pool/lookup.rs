@@ -6,7 +6,7 @@ use crate::domain::lock;
 use crate::error::{StaleId, Violation};
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
-use tranship_ledger::generation;
+use tranship_ledger::{StaleReference, is_named};
 use tranship_proto::CbufId;
 
 impl OwnPool {
@@ -25,10 +25,8 @@ impl OwnPool {
             .get(slot as usize)
             .ok_or(Violation::Slot { slot, slots })?;
         let _gc = lock(&self.gc);
-        let now = self.generation(slot);
-        if now != id.generation() || !generation::is_published(now) {
-            return Err(Violation::Dead { id, now });
-        }
+        is_named(self.generation_word(slot), id.generation())
+            .map_err(|StaleReference { found: now, .. }| Violation::Dead { id, now })?;
         let start = private.offset();
         let capacity = self.entry(slot).length.load(Ordering::Relaxed);
         let inside = offset
@@ -42,7 +40,7 @@ impl OwnPool {
                 max_bytes: self.max_bytes,
             });
         }
-        private.hold();
+        private.handles.hold();
         #[allow(clippy::cast_possible_truncation)]
         let len = length as usize;
         // SAFETY: the reference was just counted; the range is inside the slot's memory.
@@ -65,13 +63,10 @@ impl OwnPool {
             return Err(stale);
         }
         let _gc = lock(&self.gc);
-        let now = self.generation(slot);
-        if now != id.generation() || !generation::is_published(now) {
-            return Err(stale);
-        }
+        is_named(self.generation_word(slot), id.generation()).map_err(|_| stale)?;
         let private = self.private(slot);
         let length = self.entry(slot).length.load(Ordering::Relaxed); // own word
-        private.hold();
+        private.handles.hold();
         #[allow(clippy::cast_possible_truncation)] // 64-bit only
         let len = length as usize;
         // SAFETY: the reference was just counted; an entry's length is what its slot has.
@@ -83,5 +78,58 @@ impl OwnPool {
                 Tag::own(slot, private.class(), 0),
             )
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{CbufId, Domain, LinkOptions, PoolOptions, Role};
+    use std::cell::Cell;
+    use std::rc::Rc;
+    use tranship_sys::crash;
+
+    const CHUNK: usize = 64 << 10;
+
+    /// Who guesses the id of a buffer that is being sent for the first time may have it arrive here before the send is over.
+    #[test]
+    fn what_comes_back_in_the_middle_of_its_first_send_is_held() {
+        let _dog = tranship_testkit::Watchdog::new(std::time::Duration::from_secs(120));
+        let domain = |name| Domain::builder().name(name).helper_thread(true);
+        let a = domain("a").embedded().expect("a domain");
+        let path = a.socket_path().expect("a socket");
+        let b = domain("b").socket(path).connect().expect("a domain");
+        let options = PoolOptions::new(CHUNK as u64).chunk_bytes(CHUNK as u64);
+        let pool = a.create_pool(options).expect("a pool");
+        let listener = a.listen_with("x", Role::Source, LinkOptions::new());
+        let listener = listener.expect("a listener");
+        let (mut sender, mut receiver) = std::thread::scope(|s| {
+            let receiver = s.spawn(|| b.open_receiver("x").expect("a receiver"));
+            let sender = listener.accept_sender().expect("a sender");
+            (sender, receiver.join().expect("no panic"))
+        });
+        // The first send goes the long way, the others the short one.
+        for point in [
+            "send.after_generation",
+            "send.after_generation",
+            "send.after_sent",
+            "send.after_publish",
+        ] {
+            let mut buf = pool.alloc(CHUNK).expect("a buffer");
+            buf.fill(7);
+            let buf = buf.freeze();
+            let guessed = CbufId::new(pool.id(), buf.slot(), buf.id().generation());
+            let (found, own) = (Rc::new(Cell::new(None)), pool.own_arc());
+            let (put, start) = (Rc::clone(&found), own.private(buf.slot()).offset());
+            crash::insert(point, move || {
+                put.set(own.take_back(guessed, start, CHUNK as u64).ok());
+            });
+            sender.send(buf).expect("send");
+            drop(receiver.recv().expect("recv"));
+            let found = found.take().expect("its generation is even");
+            assert!(pool.try_alloc(1).is_err(), "{point}: it is held");
+            assert!(found.to_vec() == [7; CHUNK], "{point}");
+            drop(found);
+            pool.try_alloc(1).expect("it is free");
+        }
     }
 }

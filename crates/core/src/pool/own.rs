@@ -1,7 +1,7 @@
 //! A pool of one's own: the writer's side.
 
 use super::collect::{Gc, Standing};
-use super::slots::{HUGE, LetGo, Slot};
+use super::slots::{HUGE, Slot};
 use super::wait::Waiters;
 use crate::cbuf::{CbufMut, Tag};
 use crate::domain::{DomainCore, PoolShape, lock};
@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
-use tranship_ledger::generation;
+use tranship_ledger::{Handles, LetGo, generation};
 use tranship_proto::{CbufId, PoolId};
 use tranship_region::Window;
 use tranship_region::layout::{Slot as TableSlot, TableRw};
@@ -284,9 +284,20 @@ impl OwnPool {
         unsafe { self.table.slots().get_unchecked(slot as usize) }
     }
 
+    /// The handles of a slot's buffer in this process.
     #[inline(always)]
-    pub(super) fn generation(&self, slot: u32) -> u32 {
-        self.entry(slot).generation.load(Ordering::Relaxed) // own word
+    pub(crate) fn handles(&self, slot: u32) -> &Handles {
+        &self.private(slot).handles
+    }
+
+    #[inline(always)]
+    pub(crate) fn generation_word(&self, slot: u32) -> &AtomicU32 {
+        &self.entry(slot).generation
+    }
+
+    #[inline(always)]
+    fn generation(&self, slot: u32) -> u32 {
+        self.generation_word(slot).load(Ordering::Relaxed) // own word
     }
 
     /// The id under which others know the slot's buffer, or will.
@@ -298,18 +309,18 @@ impl OwnPool {
     /// Whether the caller's handle is the only one and the buffer was never sent.
     #[inline(always)]
     pub(crate) fn is_private(&self, slot: u32) -> bool {
-        self.private(slot).is_single() && !generation::is_published(self.generation(slot))
+        self.handles(slot).is_private(self.generation_word(slot))
     }
 
     /// Another handle.
     pub(crate) fn retain(&self, slot: u32) {
-        self.private(slot).hold();
+        self.handles(slot).hold();
     }
 
     /// A buffer is frozen: from here on its handles are counted. A writable one is unique by its type.
     #[inline(always)]
     pub(crate) fn begin_sharing(&self, slot: u32) {
-        self.private(slot).begin();
+        self.handles(slot).begin();
     }
 
     /// A writable buffer goes, which nobody else can know.
@@ -339,7 +350,7 @@ impl OwnPool {
             return;
         }
         if self.is_private(slot) {
-            self.private(slot).end();
+            self.handles(slot).none();
             self.free_private(slot, class);
         } else {
             self.release_shared(slot, class);
@@ -348,8 +359,7 @@ impl OwnPool {
 
     #[inline(never)]
     fn release_shared(&self, slot: u32, class: u8) {
-        let is_sent = || generation::is_published(self.generation(slot));
-        match self.private(slot).let_go(is_sent) {
+        match self.handles(slot).let_go(self.generation_word(slot)) {
             LetGo::Left => {}
             LetGo::Unsent => self.free_private(slot, class),
             LetGo::ToQueue => {
@@ -394,24 +404,7 @@ impl OwnPool {
         self.waiters.memory_came_back();
     }
 
-    /// First send: the generation becomes even, so that receivers who check it accept the id.
-    #[inline(always)]
-    pub(crate) fn make_public(&self, slot: u32) {
-        let word = &self.entry(slot).generation;
-        let now = word.load(Ordering::Relaxed);
-        if !generation::is_published(now) {
-            // Ordering: published by the ring line's Release; a forwarded receipt reads it after that.
-            word.store(generation::published(now), Ordering::Release);
-        }
-    }
-
-    /// The only handle of a buffer that is being published for the first time goes.
-    #[inline(always)]
-    pub(crate) fn let_go_fresh(&self, slot: u32) {
-        self.private(slot).let_go_queued();
-    }
-
-    /// Puts a published buffer without handles where the collector finds it.
+    /// Puts a sent buffer that was marked for it where the collector finds it.
     #[inline(always)]
     pub(crate) fn queue_sent(&self, slot: u32) {
         self.sent.push(slot);

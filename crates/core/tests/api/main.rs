@@ -17,6 +17,7 @@ mod heaps;
 mod hung;
 mod kit;
 mod links;
+mod lookup;
 mod poll;
 mod rendezvous;
 mod threads;

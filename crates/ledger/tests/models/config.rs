@@ -2,7 +2,7 @@
 
 use tranship_ledger::order::{
     COLLECTION, CollectStep, PASS_ORDER, Phase, RECEIPT_DIRECT, RECEIPT_FORWARDED, ReceiptStep,
-    SEND_AGAIN, SEND_FIRST, SendStep,
+    SEND_AGAIN, SEND_KEPT, SendStep,
 };
 
 use crate::state::{CAP, D, Q, S};
@@ -105,7 +105,7 @@ impl Config {
                 .into_iter()
                 .filter(|s| *s != ReceiptStep::Fence)
                 .collect(),
-            send_first: SEND_FIRST.to_vec(),
+            send_first: SEND_KEPT.to_vec(),
             send_again: SEND_AGAIN.to_vec(),
             collectors: 1,
             sums: false,

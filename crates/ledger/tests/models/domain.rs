@@ -217,6 +217,7 @@ fn send(config: &Config, mut next: State, d: u8) -> Option<State> {
         SendStep::Open => next.publish_generation(config, s),
         SendStep::Count => next = next.count_sent(config, q, s)?,
         SendStep::Publish => publish(config, &mut next, q, thread.kind),
+        SendStep::LetGo | SendStep::Queue => unreachable!("{step:?} with a reference kept"),
     }
     next.thread[usize::from(d)] = match send_step(config, thread, n + 1) {
         Some(_) => Thread {

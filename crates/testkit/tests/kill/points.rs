@@ -67,6 +67,8 @@ const POINTS: &[Point] = &[
     ("resume.between_chunks", Role::Writer, &[1, 2]),
     ("send.after_generation", Role::Writer, &[1, 100]),
     ("send.after_generation", Role::Forwarder, &[1, 10]),
+    ("send.after_let_go", Role::Writer, &[1, 100]),
+    ("send.after_let_go", Role::Forwarder, &[1, 10]),
     ("send.after_publish", Role::Writer, &[1, 100]),
     ("send.after_publish", Role::Forwarder, &[1, 100]),
     ("send.after_sent", Role::Writer, &[1, 100]),
