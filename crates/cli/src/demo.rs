@@ -14,6 +14,7 @@ mod worker;
 
 use crate::args::{ConsumerArgs, ConsumerRole, DemoArgs, Transport};
 use crate::exit::Answer;
+use crate::output;
 use anyhow::{Context, Result};
 use input::Input;
 use passing::Producer;
@@ -80,7 +81,7 @@ fn confine(args: &ConsumerArgs) -> Result<Confinement> {
 /// One of the consumers: opens what it needs, locks itself down, works until its frames end.
 pub(crate) fn run_consumer(args: &ConsumerArgs) -> Result<Answer> {
     let mut work = consumers::make(args.role, args.total, args.output.as_deref())?;
-    let mut reporter = progress::Reporter::new(io::stdout().lock(), args.counted);
+    let mut reporter = progress::Reporter::new(output::stdout(), args.counted);
     match args.over {
         Transport::Pipe | Transport::Stream => {
             reporter.ready(sandbox::lock_down(false)?)?;

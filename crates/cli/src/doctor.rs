@@ -16,7 +16,7 @@ use crate::output::{self, Colour, paint};
 use anyhow::Result;
 use finding::{Finding, State};
 use serde_json::json;
-use std::io::{self, Write};
+use std::io::Write;
 
 /// Looks at everything; the answer is no when something that tranship cannot do without is missing.
 pub(crate) fn run(args: &DoctorArgs) -> Result<Answer> {
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Answer> {
 
 fn print(topics: &[(&str, Vec<Finding>)]) -> Result<()> {
     let colour = output::colour_on_stdout();
-    let mut out = io::stdout().lock();
+    let mut out = output::stdout();
     for (topic, findings) in topics {
         writeln!(out, "{}", paint(topic, Colour::Bold, colour))?;
         for finding in findings {

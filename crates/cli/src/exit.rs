@@ -1,6 +1,6 @@
 //! Exit codes.
 
-use std::io;
+use crate::output;
 use std::process::ExitCode;
 use tranship::DomainError;
 
@@ -28,7 +28,7 @@ pub(crate) fn code(outcome: anyhow::Result<Answer>) -> ExitCode {
         Ok(answer) => return ExitCode::from(if answer == Answer::Yes { OK } else { NEGATIVE }),
         Err(error) => error,
     };
-    if is_broken_pipe(&error) {
+    if output::is_unread(&error) {
         return ExitCode::from(OK);
     }
     eprintln!("tranship: {}", text(&error));
@@ -65,17 +65,6 @@ fn classify(error: &anyhow::Error) -> u8 {
     if absent { NO_MANAGER } else { ERROR }
 }
 
-/// Whether the reader of our output went away: `tranship stat | head -1` is no error.
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
-        let io = cause.downcast_ref::<io::Error>().map(io::Error::kind);
-        let json = cause
-            .downcast_ref::<serde_json::Error>()
-            .and_then(serde_json::Error::io_error_kind);
-        io.or(json) == Some(io::ErrorKind::BrokenPipe)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,12 +87,5 @@ mod tests {
         assert_eq!(text(&twice), "refused: full");
         let both = anyhow::anyhow!("full").context("writing");
         assert_eq!(text(&both), "writing: full");
-    }
-
-    #[test]
-    fn a_broken_pipe_is_recognised_below_context() {
-        let gone = Err::<(), _>(io::Error::from(io::ErrorKind::BrokenPipe)).context("writing");
-        assert!(is_broken_pipe(&gone.expect_err("gone")));
-        assert!(!is_broken_pipe(&anyhow::anyhow!("other")));
     }
 }

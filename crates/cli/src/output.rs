@@ -1,7 +1,9 @@
 //! Standard output and the log: colours, sizes, JSON, plain tables.
 
+mod stdout;
 mod table;
 
+pub(crate) use stdout::{is_unread, stdout};
 pub(crate) use table::Table;
 
 use anyhow::Result;
@@ -23,8 +25,9 @@ pub(crate) fn start_log(verbose: u8) {
 
 /// Writes one JSON value and a line break.
 pub(crate) fn json(value: &impl Serialize) -> Result<()> {
-    let mut out = io::stdout().lock();
-    serde_json::to_writer_pretty(&mut out, value)?;
+    let mut out = stdout();
+    // As it was, not as a syntax error at a line.
+    serde_json::to_writer_pretty(&mut out, value).map_err(io::Error::from)?;
     out.write_all(b"\n")?;
     Ok(out.flush()?)
 }

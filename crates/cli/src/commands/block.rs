@@ -6,6 +6,7 @@ mod serve;
 
 use crate::args::block::{BlockAction, BlockArgs, ChannelArgs, NbdArgs, TrustArg};
 use crate::exit::Answer;
+use crate::output;
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -44,7 +45,7 @@ fn export(args: &NbdArgs, store: impl FnOnce() -> Arc<dyn Store>) -> Result<Opti
 
 /// For people, and for scripts that wait for it.
 fn say(line: &str) -> Result<()> {
-    let mut out = std::io::stdout().lock();
+    let mut out = output::stdout();
     writeln!(out, "{line}")?;
     Ok(out.flush()?)
 }

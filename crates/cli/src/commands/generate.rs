@@ -2,6 +2,7 @@
 
 use crate::args::Args;
 use crate::exit::Answer;
+use crate::output;
 use anyhow::{Context, Result};
 use clap::CommandFactory;
 use clap_complete::Shell;
@@ -12,7 +13,7 @@ pub(crate) fn completions(shell: Shell) -> Result<Answer> {
     // Into memory first: the generator panics where it cannot write, and a closed pipe is no error here.
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut visible(), "tranship", &mut script);
-    std::io::stdout().write_all(&script)?;
+    output::stdout().write_all(&script)?;
     Ok(Answer::Yes)
 }
 

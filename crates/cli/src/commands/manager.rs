@@ -3,6 +3,7 @@
 use super::sockets::{self, Listening};
 use crate::args::{DaemonArgs, ManagerAction, ManagerArgs};
 use crate::exit::Answer;
+use crate::output;
 use anyhow::{Context, Result, bail};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -24,7 +25,7 @@ pub(crate) fn run(args: ManagerArgs) -> Result<Answer> {
         None => serve(&args.daemon),
         Some(ManagerAction::CheckConfig { file }) => check(&file),
         Some(ManagerAction::DefaultConfig) => {
-            std::io::stdout().write_all(DEFAULT_CONFIG.as_bytes())?;
+            output::stdout().write_all(DEFAULT_CONFIG.as_bytes())?;
             Ok(Answer::Yes)
         }
     }
@@ -145,12 +146,12 @@ fn load(file: &Path) -> Result<Config> {
 fn check(file: &Path) -> Result<Answer> {
     match Config::load(file) {
         Ok(_) => {
-            writeln!(std::io::stdout(), "{}: good", file.display())?;
+            writeln!(output::stdout(), "{}: good", file.display())?;
             Ok(Answer::Yes)
         }
         Err(ConfigError::Parse { line, message }) => {
             writeln!(
-                std::io::stdout(),
+                output::stdout(),
                 "{}:{line}: {}",
                 file.display(),
                 message.trim()

@@ -3,6 +3,7 @@
 use super::connect;
 use crate::args::RecvArgs;
 use crate::exit::Answer;
+use crate::output;
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::io::Write;
@@ -31,7 +32,7 @@ pub(crate) fn run(args: &RecvArgs) -> Result<Answer> {
         Some(path) => {
             Box::new(File::create(path).with_context(|| format!("opening {}", path.display()))?)
         }
-        None => Box::new(std::io::stdout().lock()),
+        None => Box::new(output::stdout()),
     };
     let mut left = args.count;
     while left != Some(0) {

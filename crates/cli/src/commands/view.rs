@@ -19,7 +19,7 @@ pub(crate) fn stat(args: &ViewArgs) -> Result<Answer> {
     if args.json {
         output::json(&stat_json(&records))?;
     } else {
-        let mut out = io::stdout().lock();
+        let mut out = output::stdout();
         stat_tables(&records, &mut out)?;
         out.flush()?;
     }
@@ -33,7 +33,7 @@ pub(crate) fn ls(args: &ViewArgs) -> Result<Answer> {
         let all = stat_json(&records);
         output::json(&json!({ "schema": SCHEMA, "channels": all["channels"] }))?;
     } else {
-        let mut out = io::stdout().lock();
+        let mut out = output::stdout();
         ls_lines(&records)
             .iter()
             .try_for_each(|line| writeln!(out, "{line}"))?;

@@ -69,7 +69,7 @@ impl Report {
 
     pub(crate) fn begin(&self) -> Result<()> {
         if !self.json {
-            let mut out = io::stdout().lock();
+            let mut out = output::stdout();
             writeln!(
                 out,
                 "input: {} ({}), frames of {}",
@@ -208,7 +208,7 @@ impl Report {
     }
 
     fn print(&self, args: &DemoArgs) -> Result<()> {
-        let mut out = io::stdout().lock();
+        let mut out = output::stdout();
         let mut table = Table::new(&[
             "over",
             ">MiB/s",

@@ -17,6 +17,8 @@ use tranship_sys::{process, socket};
 
 /// Library descriptors live above what programs that use select() can bear.
 pub(crate) const FD_FLOOR: i32 = 1024;
+/// Managers that may hang up on a newcomer without a word before it gives up.
+const ATTEMPTS: u32 = 5;
 
 /// How to join.
 #[derive(Clone, Debug)]
@@ -86,11 +88,27 @@ impl DomainBuilder {
     /// leaves 60 s after its last client.
     pub fn connect(self) -> Result<Domain, DomainError> {
         self.prepare()?;
-        let fd = match &self.socket {
-            Some(path) => socket::connect(path).map_err(|e| no_manager(path, &e.to_string()))?,
-            None => self.discover()?,
-        };
-        self.join(fd, None)
+        let mut attempts = 0;
+        loop {
+            let (fd, path) = match &self.socket {
+                Some(path) => (connect_named(path)?, path.clone()),
+                None => self.discover()?,
+            };
+            attempts += 1;
+            match self.join(fd, None) {
+                // It ended, or left for want of clients, just then; a look around says what there is now.
+                Err(DomainError::ManagerAway) if attempts < ATTEMPTS => {}
+                Err(DomainError::ManagerAway) => {
+                    return Err(DomainError::NoManager {
+                        tried: path.display().to_string(),
+                        reason: format!(
+                            "it hung up {attempts} times before it answered; its log may say why"
+                        ),
+                    });
+                }
+                joined => return joined,
+            }
+        }
     }
 
     /// Starts a manager as a thread of this process and joins it. Others join by its socket (the one given, or a
@@ -102,7 +120,7 @@ impl DomainBuilder {
             self.socket.as_deref(),
         )?;
         let path = manager.path().to_owned();
-        let fd = socket::connect(&path).map_err(|e| no_manager(&path, &e.to_string()))?;
+        let fd = connect_named(&path)?;
         DomainBuilder {
             socket: Some(path),
             ..self
@@ -121,12 +139,12 @@ impl DomainBuilder {
         Ok(())
     }
 
-    fn discover(&self) -> Result<OwnedFd, DomainError> {
+    fn discover(&self) -> Result<(OwnedFd, PathBuf), DomainError> {
         let places = Places::find();
         let mut tried = Vec::new();
         for path in places.candidates() {
             match socket::connect(path) {
-                Ok(fd) => return Ok(fd),
+                Ok(fd) => return Ok((fd, path.to_owned())),
                 Err(error) => tried.push(format!("{} ({error})", path.display())),
             }
         }
@@ -135,14 +153,14 @@ impl DomainBuilder {
             Some(path) => named(path),
             None if !self.autostart => "`tranship manager` runs one".into(),
             None => match start_manager(places.user) {
-                Ok(fd) => return Ok(fd),
+                Ok(started) => return Ok(started),
                 Err(why) => format!("none could be started: {why}"),
             },
         };
         Err(DomainError::NoManager { tried, reason })
     }
 
-    fn join(self, fd: OwnedFd, embedded: Option<Embedded>) -> Result<Domain, DomainError> {
+    fn join(&self, fd: OwnedFd, embedded: Option<Embedded>) -> Result<Domain, DomainError> {
         let name = self.name.clone().unwrap_or_else(program_name);
         let fd = self.lift(fd);
         let (fd, welcome) = Greeting::say(fd, &name, None)?.wait()?;
@@ -196,11 +214,11 @@ fn program_name() -> String {
         .map_or_else(|| "domain".into(), |n| n.to_string_lossy().into_owned())
 }
 
-fn no_manager(path: &Path, why: &str) -> DomainError {
-    DomainError::NoManager {
+fn connect_named(path: &Path) -> Result<OwnedFd, DomainError> {
+    socket::connect(path).map_err(|why| DomainError::NoManager {
         tried: format!("{} ({why})", path.display()),
         reason: named(path),
-    }
+    })
 }
 
 /// What to do where a socket was named.
@@ -212,7 +230,7 @@ fn named(path: &Path) -> String {
 }
 
 /// Starts `tranship manager` for this user and connects to it.
-fn start_manager(socket: Option<PathBuf>) -> Result<OwnedFd, String> {
+fn start_manager(socket: Option<PathBuf>) -> Result<(OwnedFd, PathBuf), String> {
     let program = std::env::var_os("TRANSHIP_BIN")
         .map(PathBuf::from)
         .or_else(beside_us)
@@ -243,7 +261,7 @@ fn start_manager(socket: Option<PathBuf>) -> Result<OwnedFd, String> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         match socket::connect(&path) {
-            Ok(fd) => return Ok(fd),
+            Ok(fd) => return Ok((fd, path)),
             Err(error) if Instant::now() >= deadline => {
                 return Err(format!("{} started, but {error}", program.display()));
             }

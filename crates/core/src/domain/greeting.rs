@@ -2,6 +2,7 @@
 
 use super::conn::Conn;
 use crate::error::DomainError;
+use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 use tranship_proto::{DomainId, Event, PROTOCOL_VERSION, Request};
@@ -40,8 +41,13 @@ impl Greeting {
             resume,
             dumpable,
         };
-        socket::sendmsg(fd.as_fd(), &tranship_proto::encode(&request), &[], true)
-            .map_err(DomainError::system("sendmsg to the manager"))?;
+        match socket::sendmsg(fd.as_fd(), &tranship_proto::encode(&request), &[], true) {
+            // A manager that refuses us says why and hangs up, perhaps before it reads this: the reason is still to be read.
+            Err(error) if !has_hung_up(&error) => {
+                return Err(DomainError::system("sendmsg to the manager")(error));
+            }
+            _ => {}
+        }
         Ok(Greeting {
             conn: Box::new(Conn::new(fd, 0)),
             deadline: Instant::now() + PATIENCE,
@@ -109,5 +115,50 @@ impl Greeting {
     pub(super) fn into_fd(self, welcome: Welcome) -> Result<(OwnedFd, Welcome), DomainError> {
         let fd = self.conn.into_fd().ok_or(DomainError::ManagerAway)?;
         Ok((fd, welcome))
+    }
+}
+
+/// What a send to an end that is closed may say, unix(7).
+fn has_hung_up(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::BrokenPipe
+            | ErrorKind::ConnectionReset
+            | ErrorKind::ConnectionRefused
+            | ErrorKind::NotConnected
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tranship_proto::{Refusal, RefusalCode};
+
+    /// Greets a manager that has hung up, after these words.
+    fn greet(last: Option<&Event>) -> DomainError {
+        let (near, far) = socket::pair().expect("a pair");
+        if let Some(event) = last {
+            socket::sendmsg(&far, &tranship_proto::encode(event), &[], true).expect("a word");
+        }
+        drop(far);
+        let greeting = Greeting::say(near, "late", None).expect("a greeting");
+        greeting.wait().map(|_| ()).expect_err("nobody is there")
+    }
+
+    #[test]
+    fn who_is_refused_before_the_hello_reads_why() {
+        let refusal = Refusal {
+            code: RefusalCode::Access,
+            asked: 7,
+            available: 0,
+        };
+        let error = greet(Some(&Event::Expelled { refusal }));
+        assert!(error.is_refusal(RefusalCode::Access), "{error}");
+    }
+
+    #[test]
+    fn a_manager_that_is_gone_before_the_hello_is_away() {
+        let error = greet(None);
+        assert!(matches!(error, DomainError::ManagerAway), "{error}");
     }
 }

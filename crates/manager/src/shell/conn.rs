@@ -47,11 +47,11 @@ impl Shell {
                 Ok(fd) => fd,
                 Err(_) => return,
             };
-            if self.conns.len() + self.fds.len() >= self.max_files {
-                tracing::warn!(
-                    open = self.fds.len(),
-                    "no descriptors left, connection refused"
-                );
+            let open = self.conns.len() + self.fds.len();
+            if open >= self.max_files {
+                tracing::warn!(open, "no descriptors left, connection refused");
+                let refusal = violation(RefusalCode::NoDescriptors, open, self.max_files);
+                let _ = socket::sendmsg(&fd, &encode(&Event::Expelled { refusal }), &[], true);
                 continue;
             }
             let client = ClientId(self.next_client);

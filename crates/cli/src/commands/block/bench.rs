@@ -74,7 +74,7 @@ pub(super) fn run(args: &BenchArgs) -> Result<Answer> {
             time(row.p999_ns),
         ]);
     }
-    table.write(&mut std::io::stdout().lock())?;
+    table.write(&mut output::stdout())?;
     Ok(Answer::Yes)
 }
 

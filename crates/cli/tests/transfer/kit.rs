@@ -1,0 +1,115 @@
+//! A manager and clients as processes of their own.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
+
+pub(crate) fn tranship(arguments: &[&str], socket: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tranship"));
+    command
+        .args(arguments)
+        .arg("--socket")
+        .arg(socket)
+        .stdin(Stdio::null())
+        .env_remove("RUST_LOG");
+    command
+}
+
+/// A process that does not outlive a test, not even one that fails.
+pub(crate) struct Running(pub(crate) Child);
+
+impl Running {
+    /// Its end; a process that hangs fails the test, and is killed as the test unwinds.
+    pub(crate) fn end(&mut self) -> ExitStatus {
+        let begin = Instant::now();
+        loop {
+            if let Some(status) = self.0.try_wait().expect("waiting") {
+                return status;
+            }
+            assert!(
+                begin.elapsed() < Duration::from_secs(120),
+                "the watchdog's time is over"
+            );
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A manager with a folder of its own.
+pub(crate) struct Manager {
+    _child: Running,
+    dir: tempfile::TempDir,
+}
+
+impl Manager {
+    pub(crate) fn start() -> Self {
+        Self::configured("")
+    }
+
+    /// With that configuration, TOML.
+    pub(crate) fn configured(config: &str) -> Self {
+        Self::run(config, |manager| manager)
+    }
+
+    /// With so few descriptors.
+    pub(crate) fn limited(descriptors: u32) -> Self {
+        Self::run("", |manager| {
+            let mut limited = Command::new("sh");
+            limited.arg("-c");
+            limited.arg(format!("ulimit -n {descriptors}; exec \"$0\" \"$@\""));
+            limited.arg(manager.get_program()).args(manager.get_args());
+            limited
+        })
+    }
+
+    fn run(config: &str, wrap: impl FnOnce(Command) -> Command) -> Self {
+        let dir = tranship_testkit::folder().expect("a folder");
+        let file = dir.path().join("manager.toml");
+        std::fs::write(&file, config).expect("the configuration");
+        let socket = dir.path().join("m.sock");
+        let mut manager = tranship(&["manager"], &socket);
+        manager.arg("--config").arg(&file);
+        let child = wrap(manager).spawn();
+        let mut child = Running(child.expect("a manager"));
+        // That it listens, not a pause, says that it is there.
+        while tranship_sys::socket::connect(&socket).is_err() {
+            assert_eq!(
+                child.0.try_wait().expect("waiting"),
+                None,
+                "the manager ended"
+            );
+            std::thread::yield_now();
+        }
+        Self { _child: child, dir }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        tranship(arguments, &self.path("m.sock"))
+    }
+}
+
+/// Some bytes that do not repeat with any buffer size.
+pub(crate) fn input() -> Vec<u8> {
+    (0..3_000_001u32)
+        .map(|i| (i.wrapping_mul(2_654_435_761) >> 24).to_le_bytes()[0])
+        .collect()
+}
+
+pub(crate) fn good(output: &Output) {
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}

@@ -1,0 +1,5 @@
+//! A manager, a sender and a receiver as three processes.
+
+mod arrive;
+mod kit;
+mod refused;

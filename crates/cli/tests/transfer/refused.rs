@@ -1,0 +1,137 @@
+//! Who is not let in says why, and nothing that failed ends with 0.
+
+use crate::kit::*;
+use rustix::fs::{Mode, OFlags};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Output, Stdio};
+use tranship_sys::socket;
+
+/// A refusal may overtake the hello, or come after it.
+const ROUNDS: usize = 12;
+
+/// Everything that joins, in turn; with what each of them said.
+fn each(socket: &Path, dir: &Path, mut check: impl FnMut(&str, &Output)) {
+    let input = dir.join("in");
+    std::fs::write(&input, input_bytes()).expect("the input");
+    let input = input.to_str().expect("a path");
+    let commands: [&[&str]; 4] = [&["stat"], &["ls"], &["recv", "x"], &["send", "x", input]];
+    for command in (0..ROUNDS).flat_map(|_| commands) {
+        let output = tranship(command, socket).output().expect("running");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.stdout.is_empty(), "{command:?}: {said}");
+        check(&format!("{command:?}: {said}"), &output);
+    }
+}
+
+fn input_bytes() -> &'static [u8] {
+    b"what must not be lost in silence"
+}
+
+#[test]
+fn who_may_not_connect_is_told_so() {
+    let manager = Manager::configured("[[connect]]\nuid = 4294967294\n");
+    each(
+        &manager.path("m.sock"),
+        &manager.path("."),
+        |said, output| {
+            assert_eq!(output.status.code(), Some(2), "{said}");
+            assert!(said.contains("access rules"), "{said}");
+        },
+    );
+}
+
+#[test]
+fn who_is_one_too_many_is_told_so() {
+    let manager = Manager::configured("[limits]\nconnections = 0\n");
+    each(
+        &manager.path("m.sock"),
+        &manager.path("."),
+        |said, output| {
+            assert_eq!(output.status.code(), Some(2), "{said}");
+            assert!(said.contains("number 1, allowed are 0"), "{said}");
+        },
+    );
+}
+
+#[test]
+fn who_comes_when_the_manager_has_no_descriptors_left_is_told_so() {
+    // It keeps 256 for itself. One of ours may come while that of a look whether it listens is not gone yet.
+    let manager = Manager::limited(272);
+    let path = manager.path("m.sock");
+    let _all: Vec<_> = (0..32)
+        .map(|_| socket::connect(&path).expect("a connection"))
+        .collect();
+    each(&path, &manager.path("."), |said, output| {
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("no descriptors left"), "{said}");
+    });
+}
+
+#[test]
+fn a_manager_that_ends_while_one_joins_is_no_manager() {
+    let dir = tranship_testkit::folder().expect("a folder");
+    let path = dir.path().join("m.sock");
+    let listener = socket::listen(&path, 0o600).expect("listen");
+    std::thread::spawn(move || while socket::accept(&listener).is_ok() {});
+    each(&path, dir.path(), |said, output| {
+        assert_eq!(output.status.code(), Some(3), "{said}");
+        assert!(said.contains("hung up"), "{said}");
+    });
+}
+
+/// Sends what comes through the pipe that is returned.
+fn fed(manager: &Manager) -> (Running, File) {
+    let mut send = manager.command(&["send", "x", "--frame", "4096"]);
+    let (theirs, ours) = std::io::pipe().expect("a pipe");
+    let send = send.stdin(theirs).stderr(Stdio::null()).spawn();
+    (
+        Running(send.expect("send")),
+        File::from(std::os::fd::OwnedFd::from(ours)),
+    )
+}
+
+#[test]
+fn only_standard_output_may_lose_its_reader() {
+    let _dog = tranship_testkit::Watchdog::new(std::time::Duration::from_secs(120));
+    let manager = Manager::start();
+
+    let (_send, mut feed) = fed(&manager);
+    let mut recv = manager.command(&["recv", "x"]);
+    let mut recv = Running(recv.stdout(Stdio::piped()).spawn().expect("recv"));
+    feed.write_all(input_bytes()).expect("the pipe");
+    feed.write_all(&[7; 8192]).expect("the pipe");
+    let mut head = [0; 4096];
+    let mut out = recv.0.stdout.take().expect("its output");
+    out.read_exact(&mut head).expect("a message");
+    drop(out);
+    while feed.write_all(&[7; 4096]).is_ok() {}
+    assert_eq!(recv.end().code(), Some(0));
+
+    // The same where a file was named, which happens to be a pipe.
+    let (_send, mut feed) = fed(&manager);
+    let fifo = manager.path("fifo");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &fifo,
+        rustix::fs::FileType::Fifo,
+        Mode::RUSR | Mode::WUSR,
+        0,
+    )
+    .expect("a fifo");
+    let mut recv = manager.command(&["recv", "x"]);
+    let recv = recv
+        .arg(&fifo)
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("recv");
+    let mut recv = Running(recv);
+    drop(rustix::fs::open(&fifo, OFlags::RDONLY, Mode::empty()).expect("its reader"));
+    while feed.write_all(&[7; 4096]).is_ok() {}
+    assert_eq!(recv.end().code(), Some(2));
+    let mut said = String::new();
+    let mut told = recv.0.stderr.take().expect("its errors");
+    told.read_to_string(&mut said).expect("its errors");
+    assert!(said.contains("Broken pipe"), "{said}");
+}
