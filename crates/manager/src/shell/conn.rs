@@ -262,6 +262,9 @@ impl Shell {
             for _ in 0..sent {
                 self.answers.push_back(Input::Sent { client });
             }
+            if self.conns.get(&client).is_some_and(|c| !c.queue.is_empty()) {
+                self.answers.push_back(Input::Blocked { client });
+            }
             while let Some(input) = self.answers.pop_front() {
                 let actions = self.state.step(self.started.elapsed(), input);
                 for action in actions {

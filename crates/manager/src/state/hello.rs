@@ -40,6 +40,7 @@ impl State {
             domain: None,
             flight: VecDeque::new(),
             flight_fds: 0,
+            blocked: false,
             stat: None,
         };
         self.clients.insert(client, new);

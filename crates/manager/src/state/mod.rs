@@ -130,6 +130,7 @@ impl State {
             Input::Crippled { client, request } => self.crippled(client, &request),
             Input::HungUp { client } => self.connection_ends(client),
             Input::Sent { client } => self.sent(client),
+            Input::Blocked { client } => self.blocked(client),
             Input::ProcessDied { domain } => {
                 self.domain_ends(domain, tranship_proto::GoneReason::Died)
             }

@@ -16,6 +16,8 @@ pub(crate) struct Client {
     /// Queued and not yet gone out, oldest first.
     pub flight: VecDeque<InFlight>,
     pub flight_fds: usize,
+    /// The oldest of it could not go out when it was last tried.
+    pub blocked: bool,
     pub stat: Option<super::stat::StatRun>,
 }
 
@@ -101,6 +103,15 @@ impl Pool {
     }
     pub fn stranded_bytes(&self) -> u64 {
         self.stranded.len() as u64 * self.chunk_bytes
+    }
+    /// Places for chunks in its window.
+    pub fn windows(&self) -> u64 {
+        self.max_bytes / self.chunk_bytes
+    }
+    /// Whether a reader has so much that is out of use that it is shown nothing more before it has unmapped some: else one that
+    /// never does could strand any amount by what is returned and made anew.
+    pub fn is_sated(&self, reader: &Reader) -> bool {
+        reader.shown.len() as u64 >= 2 * self.windows()
     }
     /// Chunks that were granted and not yet shown.
     pub fn unshown(&self) -> u32 {

@@ -83,7 +83,7 @@ impl State {
             .is_some_and(|c| c.flight.len() < EASY_MESSAGES && c.flight_fds < EASY_FDS)
     }
 
-    /// Queues a chunk to a reader; `false` if there is no room or no connection.
+    /// Queues a chunk to a reader; `false` if there is no connection, or no room, or it does not read.
     pub(super) fn push_chunk(
         &mut self,
         reader: DomainId,
@@ -97,7 +97,7 @@ impl State {
         let Some(c) = self.clients.get(&client) else {
             return false;
         };
-        if c.flight.len() >= MAX_MESSAGES || c.flight_fds >= MAX_FDS {
+        if c.blocked || c.flight.len() >= MAX_MESSAGES || c.flight_fds >= MAX_FDS {
             return false;
         }
         let event = Event::ChunkAdded {
@@ -122,6 +122,7 @@ impl State {
             return;
         };
         c.flight_fds -= flight.fds;
+        c.blocked = false;
         let domain = c.domain;
         if let Some(domain) = domain {
             match flight.then {
@@ -136,6 +137,27 @@ impl State {
                 self.feed_all(domain);
             }
             self.stat_on(client);
+        }
+    }
+
+    /// A client does not read. The chunks that wait for room in its socket stay queued, but no writer waits for them.
+    pub(super) fn blocked(&mut self, client: ClientId) {
+        let Some(c) = self.clients.get_mut(&client) else {
+            return;
+        };
+        let domain = c.domain;
+        if std::mem::replace(&mut c.blocked, true) {
+            return;
+        }
+        let chunks = c.flight.iter().filter_map(|flight| match flight.then {
+            Then::Chunk(pool, key) => Some((pool, key)),
+            _ => None,
+        });
+        let chunks: Vec<_> = chunks.collect();
+        for (pool, key) in chunks {
+            if let Some(domain) = domain {
+                self.chunk_reached(pool, key, domain);
+            }
         }
     }
 }

@@ -17,11 +17,11 @@ impl State {
         key: ChunkKey,
         fd: FdToken,
     ) -> bool {
-        let Some(r) = self
-            .pools
-            .get_mut(&pool)
-            .and_then(|p| p.readers.get_mut(&reader))
-        else {
+        let Some(p) = self.pools.get_mut(&pool) else {
+            return false;
+        };
+        let sated = p.readers.get(&reader).is_some_and(|r| p.is_sated(r));
+        let Some(r) = p.readers.get_mut(&reader) else {
             return false;
         };
         if r.queues == 0 && r.offers == 0 {
@@ -32,7 +32,7 @@ impl State {
             None if r.marked => return false,
             _ => {}
         }
-        let queued = self.push_chunk(reader, pool, key, fd);
+        let queued = !sated && self.push_chunk(reader, pool, key, fd);
         let Some(r) = self
             .pools
             .get_mut(&pool)
@@ -85,16 +85,17 @@ impl State {
     /// Sends the next chunk; `false` when the pool's feed is over.
     fn feed_one(&mut self, pool: PoolId, reader: DomainId) -> bool {
         let next = self.pools.get(&pool).and_then(|p| {
-            let feed = p.readers.get(&reader)?.feed.as_ref()?;
-            p.chunks
-                .range(feed.next..)
-                .next()
-                .map(|(i, c)| ((*i, c.serial), c.fd))
+            let r = p.readers.get(&reader)?;
+            let chunk = p.chunks.range(r.feed.as_ref()?.next..).next();
+            chunk.map(|(i, c)| ((*i, c.serial), c.fd, p.is_sated(r)))
         });
-        let Some((key, fd)) = next else {
+        let Some((key, fd, sated)) = next else {
             self.end_feed(pool, reader);
             return false;
         };
+        if sated && !self.has_shown(pool, reader, key) {
+            return false; // goes on when it has unmapped something
+        }
         if !self.push_chunk(reader, pool, key, fd) {
             return false;
         }
@@ -109,6 +110,11 @@ impl State {
             }
         }
         true
+    }
+
+    fn has_shown(&self, pool: PoolId, reader: DomainId, key: ChunkKey) -> bool {
+        let reader = self.pools.get(&pool).and_then(|p| p.readers.get(&reader));
+        reader.is_some_and(|r| r.shown.contains(&key))
     }
 
     fn end_feed(&mut self, pool: PoolId, reader: DomainId) {
@@ -178,6 +184,7 @@ impl State {
         }
         r.marked |= live;
         self.unhold_chunk(id, key, me);
+        self.feed_all(me);
         self.reader_may_leave(id, me);
         self.pool_may_end(id);
         Ok(())

@@ -107,6 +107,11 @@ pub enum Input {
         /// To whom.
         client: ClientId,
     },
+    /// What is queued to this client does not go out for now: it does not read, or the kernel lets no more descriptors go.
+    Blocked {
+        /// Whose.
+        client: ClientId,
+    },
     /// A watched pidfd fired.
     ProcessDied {
         /// Whose.

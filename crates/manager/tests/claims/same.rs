@@ -1,10 +1,9 @@
 //! A domain that comes back to the manager that it left, and claims what is known, or otherwise than it is known.
 
 use crate::common::*;
-use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use tranship_manager::Config;
-use tranship_proto::{Event, Request};
+use tranship_proto::Event;
 use tranship_region::{Opts, make};
 
 /// The writer gave a chunk back and put a new one in its place, and its connection broke before the manager read of it.
@@ -106,53 +105,4 @@ fn a_returning_sink_hears_that_its_pools_are_open() {
     reader.claimed(claim);
     let open = |e: &Event| matches!(e, Event::PoolOpen { .. });
     assert!(reader.has_heard(open));
-}
-
-/// A chunk that is shown again while a reader has still to be sent it is answered when it was, over the new connection.
-#[test]
-fn who_waits_for_a_chunk_is_answered_where_it_is() {
-    let house = House::new(Config::default());
-    let (mut writer, mut reader) = (house.join("writer"), house.join("reader"));
-    let mut pool = writer.create_pool(1);
-    let _way = Way::new(&mut writer, &mut reader, "n", pool.id);
-    writer.grant(pool.id, 1).unwrap();
-    // The reader's socket fills up: what comes next waits.
-    let ask = |reader: &mut Client| {
-        let req = reader.req();
-        reader.send(&Request::Resync { req, pool: pool.id }, &[]);
-    };
-    let answered = |writer: &mut Client, pool: &Pool| {
-        let bytes = usize::try_from(CHUNK).expect("small");
-        let (fd, map) = make("chunk", bytes, Opts::default()).expect("a chunk");
-        let req = writer.req();
-        let show = Request::ShowChunk {
-            req,
-            pool: pool.id,
-            index: 0,
-            serial: 1,
-        };
-        writer.send(&show, &[fd.as_fd()]);
-        (fd, map)
-    };
-    for _ in 0..600 {
-        ask(&mut reader);
-    }
-    writer.sync();
-    let (fd, map) = answered(&mut writer, &pool);
-    pool.chunks.push((0, 1, fd, map));
-    let ready = |e: &Event| matches!(e, Event::ChunkReady { serial: 1, .. });
-    if writer.has_heard(ready) {
-        panic!("the reader's socket has room for more than was asked");
-    }
-    writer = house.back(&writer);
-    (0..40).for_each(|_| _ = writer.req());
-    writer.claim_pool(&pool);
-    writer.claim_done();
-    assert!(!writer.has_heard(ready));
-    reader.sync();
-    let answer = |e: &Event| match e {
-        Event::ChunkReady { req, serial: 1, .. } => Some(*req),
-        _ => None,
-    };
-    assert!(writer.wait(answer).0.0 > 40);
 }

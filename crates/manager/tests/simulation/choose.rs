@@ -71,6 +71,15 @@ impl World {
                     },
                     vec![fd],
                 );
+                let waits = |p: &Proc| {
+                    p.client
+                        .is_some_and(|c| self.waited.contains(&(c, pool, index, serial)))
+                };
+                if let Some(reader) = self.procs.iter().position(waits)
+                    && self.rng.one_in(3)
+                {
+                    self.block(reader);
+                }
             }
             5 => {
                 let Some(pool) = pool else { return };

@@ -72,6 +72,18 @@ impl World {
         });
     }
 
+    /// Nothing goes out to a process for now: nobody waits for what is queued to it.
+    pub(super) fn block(&mut self, i: usize) {
+        let p = &self.procs[i];
+        let (Some(client), false) = (p.client, p.queue.is_empty()) else {
+            return;
+        };
+        self.waited.retain(|(c, ..)| *c != client);
+        self.blocking = true;
+        self.feed(Input::Blocked { client });
+        self.blocking = false;
+    }
+
     pub(super) fn die(&mut self, i: usize) {
         let p = self.procs.swap_remove(i);
         self.count("died");

@@ -104,6 +104,8 @@ struct World {
     /// Copies of new chunks for which their writers wait; a feed's copies are waited for by nobody.
     waited: BTreeSet<(ClientId, PoolId, u32, u32)>,
     showing: bool,
+    /// Somebody's queue stands still at this moment.
+    blocking: bool,
     /// The `rcvd` counters of each queue of which a writer was queued `QueueJoined`, and whether that went out.
     joined: BTreeMap<(PoolId, ChannelId), (FdToken, bool)>,
     /// What was admitted to which heap over which connection; what was asked for: at least, at most.
@@ -148,6 +150,7 @@ impl World {
             channels_seen: BTreeSet::new(),
             waited: BTreeSet::new(),
             showing: false,
+            blocking: false,
             joined: BTreeMap::new(),
             heap_books: BTreeMap::new(),
             asked: BTreeMap::new(),
@@ -219,6 +222,7 @@ impl World {
             match self.rng.below(1000) {
                 0..=1 => self.die(i),
                 4..=5 => self.hang_up(i),
+                6..=7 => self.block(i),
                 8 if self.rng.one_in(3) => self.restart(),
                 9..=40 => self.feed(Input::Tick),
                 41..=500 if !self.procs[i].deaf || self.rng.one_in(50) => {

@@ -293,6 +293,9 @@ impl World {
                     "ChunkReady while ChunkAdded has not gone out"
                 );
                 self.count("chunk ready");
+                if self.blocking {
+                    self.count("ready before it went out");
+                }
             }
             Event::PoolCreated { pool, .. } => {
                 let claimed = self

@@ -1,0 +1,117 @@
+//! A writer whose surroundings do not take part: a reader that stands still. It goes on with what the others leave it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tranship_core::{Domain, Pool, PoolOptions, Role, Sender};
+use tranship_manager::{Config, Listener, Shutdown};
+use tranship_testkit::{Control, Peer, Watchdog, child, is_root};
+
+const CHUNK: usize = 64 << 10;
+
+fn dog() -> Watchdog {
+    Watchdog::new(Duration::from_secs(240))
+}
+
+child!(
+    fn manager(ctl: Control) -> Result<(), String> {
+        let path: PathBuf = ctl.recv().map_err(|e| e.to_string())?.ok_or("no path")?;
+        let listener = Listener::bind(&path, 0o600).map_err(|e| e.to_string())?;
+        ctl.send(&()).map_err(|e| e.to_string())?;
+        let stop = Shutdown::new().map_err(|e| e.to_string())?;
+        tranship_manager::run(Config::default(), listener, &stop, is_root())
+            .map_err(|e| e.to_string())
+    }
+);
+
+fn start_manager(path: &Path) -> Peer {
+    let peer = manager().start().unwrap();
+    peer.ask::<()>(path);
+    peer
+}
+
+fn join(path: &Path, name: &str) -> Domain {
+    let builder = Domain::builder().name(name).socket(path);
+    builder.connect().expect("connect")
+}
+
+// Commands: how many messages to take. Says the first byte of each.
+child!(
+    fn reader(ctl: Control) {
+        let path: PathBuf = ctl.recv().unwrap().unwrap();
+        let domain = join(&path, "reader");
+        let mut receiver = domain.open_receiver("frames").unwrap();
+        while let Some(messages) = ctl.recv::<usize>().unwrap() {
+            let take = |_| receiver.recv().unwrap().to_vec()[0];
+            let first: Vec<u8> = (0..messages).map(take).collect();
+            ctl.send(&first).unwrap();
+        }
+    }
+);
+
+/// A manager, a writer in this process, and readers that have taken a message each.
+struct Set {
+    _manager: Peer,
+    _writer: Domain,
+    pool: Pool,
+    readers: Vec<(Peer, Sender)>,
+    _dir: tempfile::TempDir,
+}
+
+fn set(options: PoolOptions, readers: usize) -> Set {
+    let dir = tranship_testkit::folder().expect("a folder");
+    let path = dir.path().join("manager.sock");
+    let manager = start_manager(&path);
+    let writer = join(&path, "writer");
+    let pool = writer.create_pool(options).expect("pool");
+    let listener = writer.listen("frames", Role::Source).expect("listen");
+    let readers = (0..readers).map(|_| {
+        let reader = reader().start().expect("a reader");
+        reader.send(&path).expect("send");
+        let mut sender = listener.accept_sender().expect("accept");
+        reader.send(&1usize).expect("send");
+        sender.send(filled(&pool, 1)).expect("send");
+        assert_eq!(reader.expect::<Vec<u8>>(), [1]);
+        (reader, sender)
+    });
+    let readers = readers.collect();
+    Set {
+        _manager: manager,
+        _writer: writer,
+        pool,
+        readers,
+        _dir: dir,
+    }
+}
+
+fn filled(pool: &Pool, byte: u8) -> tranship_core::CbufMut {
+    let mut buf = pool.alloc(CHUNK).expect("alloc");
+    buf.fill(byte);
+    buf
+}
+
+/// More chunks than any queue to a reader holds.
+const MANY: u64 = 900;
+
+#[test]
+fn a_reader_that_stands_still_delays_nobodys_growth() {
+    let dog = dog();
+    let options = PoolOptions::new((MANY + 2) * CHUNK as u64).chunk_bytes(CHUNK as u64);
+    let mut set = set(options, 2);
+    set.readers[0].0.stop();
+    let held: Vec<_> = (0..MANY)
+        .map(|n| {
+            dog.step(n);
+            filled(&set.pool, 2)
+        })
+        .collect();
+    // The other one sees what lies in the youngest chunk, and the first one does when it runs again.
+    for at in [1, 0] {
+        dog.step(format!("reader {at}"));
+        let (reader, sender) = &mut set.readers[at];
+        sender.send(filled(&set.pool, 3)).expect("send");
+        reader.resume();
+        assert_eq!(reader.ask::<Vec<u8>>(&1usize), [3]);
+    }
+    drop(held);
+}
