@@ -31,6 +31,7 @@ fn exhaust() -> (Rlimit, Vec<OwnedFd>) {
 #[test]
 fn descriptors_that_are_lost() {
     no_room_is_a_refusal();
+    what_cannot_be_claimed_is_not_given_up();
     a_surplus_ends_the_connection();
 }
 
@@ -92,6 +93,32 @@ fn no_room_is_a_refusal() {
     good.wait(|e| matches!(e, Event::PoolCreated { .. }).then_some(()));
     good.send(&assign, &[counts.sent.0.as_fd()]);
     sink.wait(|e| matches!(e, Event::PoolOffer { .. }).then_some(()));
+}
+
+fn what_cannot_be_claimed_is_not_given_up() {
+    let m = Embedded::start(Config::default(), None).unwrap();
+    let mut writer = Client::join(m.path(), "writer");
+    let pool = writer.create_pool(1);
+    let back = |writer: &Client| Client::join_as(m.path(), "back", Some(writer.domain));
+    writer = back(&writer);
+    let (before, mut all) = exhaust();
+    all.push(rustix::io::dup(&pool.table_fd).unwrap()); // the place of `null`
+    writer.claim_pool(&pool);
+    let done = writer.req();
+    writer.send(&Request::ClaimDone { req: done }, &[]);
+    let answer = |e: &Event| match *e {
+        Event::Refused { req, refusal } if req == done => Some(Err(refusal.code)),
+        Event::Claimed { req } if req == done => Some(Ok(())),
+        _ => None,
+    };
+    assert_eq!(writer.wait(answer).0, Err(RefusalCode::NoDescriptors));
+    drop(all);
+    setrlimit(Resource::Nofile, before).unwrap();
+    // All of it, once more.
+    writer = back(&writer);
+    writer.claim_pool(&pool);
+    writer.claim_done();
+    writer.wait(|e| matches!(e, Event::PoolCreated { .. }).then_some(()));
 }
 
 fn a_surplus_ends_the_connection() {

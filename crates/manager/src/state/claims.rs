@@ -121,7 +121,7 @@ impl State {
         shape: Shape,
         fds: &mut Parcel,
     ) -> Done {
-        self.claiming(me)?;
+        let same = self.claiming(me)?;
         let claimed_twice = self
             .domains
             .get(&me)
@@ -137,6 +137,8 @@ impl State {
             }
             Some(p) if p.writer == me && !p.orphan => self.pool_again(me, req, pool)?,
             Some(_) => return Err(refusal(RefusalCode::Claim, u64::from(pool.0), 0).into()),
+            // It was given up here, and its readers were told so.
+            None if same => return Err(no_such(pool.0)),
             None => self.create_pool(me, req, name, shape, Some(pool), fds)?,
         }
         if let Some(c) = self.domains.get_mut(&me).and_then(|d| d.claiming.as_mut()) {
@@ -421,6 +423,11 @@ impl State {
 
     pub(super) fn claim_done(&mut self, me: DomainId, req: Req) -> Done {
         self.claiming(me)?;
+        let claiming = self.domains.get(&me).and_then(|d| d.claiming.as_ref());
+        if claiming.is_some_and(|c| c.cut_short) {
+            // Nothing of it is given up, and nothing settled: it claims everything once more.
+            return Err(self.no_descriptors().into());
+        }
         self.give_up_unclaimed(me);
         if let Some(d) = self.domains.get_mut(&me) {
             d.claiming = None;

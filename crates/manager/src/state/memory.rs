@@ -172,6 +172,8 @@ impl State {
         }
         let (uid, token) = (p.uid, fds.take_chunk(p.chunk_bytes)?.token);
         p.last_serial = p.last_serial.max(key.1);
+        // Readers that claimed it before its writer hold what is in use.
+        let unstranded = p.stranded.remove(&key).map_or(0, |_| p.chunk_bytes);
         p.chunks.insert(
             key.0,
             Chunk {
@@ -181,6 +183,7 @@ impl State {
             },
         );
         let readers: Vec<DomainId> = p.readers.keys().copied().collect();
+        self.money.stranded -= unstranded;
         self.hold(token, uid);
         self.claimed_too(me, |c| {
             c.chunks.insert((id, key));

@@ -213,6 +213,7 @@ impl State {
             .extend(fds.fds.iter().map(|fd| Action::Close(fd.token)));
         match (done, req) {
             (Err(Fail::Refuse(refusal)), Some(req)) => {
+                self.cut_short(domain, refusal);
                 self.push(client, Event::Refused { req, refusal }, &[]);
             }
             (Err(Fail::Expel(refusal)), _) => self.expel.push((client, Some(refusal))),
@@ -366,11 +367,21 @@ impl State {
         let refusal = self.no_descriptors();
         let domain = self.clients.get(&client).and_then(|c| c.domain);
         match (request, request.req(), domain) {
-            (_, Some(req), Some(_)) => self.push(client, Event::Refused { req, refusal }, &[]),
+            (_, Some(req), Some(_)) => {
+                self.cut_short(domain, refusal);
+                self.push(client, Event::Refused { req, refusal }, &[]);
+            }
             (&Request::AcceptPool { channel, pool, .. }, _, Some(me)) => {
                 self.refuse_accept(me, (channel, pool), refusal);
             }
             _ => self.expel.push((client, Some(refusal))),
+        }
+    }
+
+    /// Who could not claim something for want of descriptors has not claimed all that it has.
+    fn cut_short(&mut self, domain: Option<DomainId>, refusal: Refusal) {
+        if let Some(domain) = domain.filter(|_| refusal.code == RefusalCode::NoDescriptors) {
+            self.claimed_too(domain, |c| c.cut_short = true);
         }
     }
 

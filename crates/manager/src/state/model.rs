@@ -48,6 +48,8 @@ pub(crate) struct Domain {
 pub(crate) struct Claiming {
     /// It came back to the manager that it left: what it claims is compared with what is known.
     pub same: bool,
+    /// Something could not be claimed for want of descriptors.
+    pub cut_short: bool,
     pub pools: BTreeSet<PoolId>,
     pub chunks: BTreeSet<(PoolId, ChunkKey)>,
     pub readers: BTreeSet<PoolId>,

@@ -65,6 +65,37 @@ fn what_was_shown_is_claimed_from_a_new_manager() {
     assign(&mut a, &mut b, next.id, pool.id);
 }
 
+/// A reader names a chunk that its writer shows only later: it is in use, and counts once.
+#[test]
+fn a_chunk_that_its_reader_claimed_first_is_not_stranded() {
+    let mut house = House::new(config());
+    let (mut a, mut b) = (house.join("a"), house.join("b"));
+    let mut pool = a.create_pool(4);
+    a.grant(pool.id, 1).unwrap();
+    a.show_chunk(&mut pool, 0, 7);
+    let way = Way::new(&mut a, &mut b, "n", pool.id);
+    house.restart();
+    (b, a) = (house.back(&b), house.back(&a));
+    b.claim_reader(&pool, &way, &[(0, 7), (1, 9)]);
+    b.claim_done();
+    a.claim_pool(&pool);
+    a.claim_roster(&pool, &[&way], &[]);
+    a.claim_done();
+    assert_eq!(a.sums(), (CHUNK, CHUNK));
+    a.grant(pool.id, 1).unwrap();
+    a.show_chunk(&mut pool, 1, 9);
+    assert_eq!(a.sums(), (2 * CHUNK, 0));
+    // It holds it as any other.
+    let (index, serial) = (1, 9);
+    let back = Request::ReturnChunk {
+        pool: pool.id,
+        index,
+        serial,
+    };
+    a.send(&back, &[]);
+    assert_eq!(a.sums(), (CHUNK, CHUNK));
+}
+
 /// A new manager has less to give than there is already: what is there is taken up, and nothing more is granted.
 #[test]
 fn chunks_that_are_there_are_taken_up_beyond_the_total() {

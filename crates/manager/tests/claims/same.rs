@@ -41,6 +41,23 @@ fn a_younger_chunk_takes_an_older_one_s_place() {
     assert_eq!(writer.sums(), (CHUNK, CHUNK));
 }
 
+/// Readers were told that a pool is over: it is not taken up again, with a roster of which the manager knows nothing.
+#[test]
+fn a_pool_that_was_given_up_does_not_come_back() {
+    let house = House::new(Config::default());
+    let (mut writer, mut reader) = (house.join("writer"), house.join("reader"));
+    let pool = writer.create_pool(1);
+    let way = Way::new(&mut writer, &mut reader, "n", pool.id);
+    writer = house.back(&writer);
+    writer.claim_done();
+    reader.wait(|e| matches!(e, Event::PoolGone { .. }).then_some(()));
+    writer = house.back(&writer);
+    writer.claim_pool(&pool);
+    writer.claim_roster(&pool, &[&way], &[&way]);
+    writer.claim_done();
+    assert!(!writer.has_heard(|e| matches!(e, Event::PoolCreated { .. })));
+}
+
 /// What was claimed over a connection that broke before `ClaimDone` is claimed again, from the start.
 #[test]
 fn a_claimant_that_was_interrupted_begins_again() {

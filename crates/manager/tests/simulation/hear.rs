@@ -16,6 +16,9 @@ impl World {
         let Some(client) = self.procs[i].client else {
             return;
         };
+        if traced() {
+            println!("  {client:?} takes {event:?}");
+        }
         let p = &mut self.procs[i];
         let mut claims = None;
         match event {

@@ -1,5 +1,6 @@
 //! Many clients, honest and not, against the state machine alone: random order, deaths, hang-ups, restarts.
-//! The seed is printed; `TRANSHIP_SEED` sets it, `TRANSHIP_STEPS` the length.
+//! The seed is printed; `TRANSHIP_SEED` sets it, `TRANSHIP_STEPS` the length, `TRANSHIP_WORLDS` the
+//! number of worlds; with `TRANSHIP_TRACE` everything that happens is printed.
 
 #![allow(clippy::cast_possible_truncation)] // small random numbers
 
@@ -257,6 +258,11 @@ impl World {
     }
 }
 
+/// Whether every input, event and action is to be printed.
+fn traced() -> bool {
+    std::env::var_os("TRANSHIP_TRACE").is_some()
+}
+
 fn from_env(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
@@ -270,7 +276,9 @@ fn nothing_contradicts_itself_whatever_comes_in_which_order() {
     let first = given.unwrap_or(clock.as_nanos() as u64);
     let steps = from_env("TRANSHIP_STEPS").unwrap_or(6000) as usize;
     let mut counts = BTreeMap::new();
-    for n in 0..if given.is_some() { 1 } else { 12 } {
+    let few = if given.is_some() { 1 } else { 12 };
+    let torture = std::env::var_os("TRANSHIP_TORTURE").map(|_| 5000);
+    for n in 0..from_env("TRANSHIP_WORLDS").or(torture).unwrap_or(few) {
         let seed = first.wrapping_add(n);
         println!("TRANSHIP_SEED={seed}");
         let mut world = World::new(seed);

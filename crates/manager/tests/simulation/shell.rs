@@ -5,7 +5,7 @@ use super::*;
 impl World {
     /// One input, all its actions, all that follows at once; then everything is looked through.
     pub(super) fn feed(&mut self, input: Input) {
-        if std::env::var_os("TRANSHIP_TRACE").is_some() {
+        if traced() {
             println!("{input:?}");
         }
         let claims = matches!(
@@ -32,6 +32,9 @@ impl World {
                 self.state.population()[0],
             );
             let actions = self.state.step(self.now, input);
+            if traced() {
+                actions.iter().for_each(|a| println!("    {a:?}"));
+            }
             if hung_up && self.state.population()[0] < domains {
                 self.count("ended with its heaps");
             }
