@@ -23,22 +23,18 @@ pub trait Fan: Sized {
     fn send(&mut self, stamp: u64) -> Result<()>;
     /// Waits for a frame, reads all of it (`touch::sum`, which must be as expected), gives it back.
     fn recv(&mut self) -> Result<u64>;
-    /// As for `Peer`.
-    fn clean(_run: u64) {}
 }
 
 /// A system in the list.
 #[derive(Debug, Clone, Copy)]
 pub struct FanEntry {
     pub name: &'static str,
-    clean: fn(u64),
     serve: fn(usize, &Party, std::time::Duration) -> Result<Vec<Measured>>,
 }
 
 pub const fn entry<F: Fan>() -> FanEntry {
     FanEntry {
         name: F::NAME,
-        clean: F::clean,
         serve: serve::<F>,
     }
 }
@@ -66,7 +62,6 @@ pub fn bench(common: &Common, systems: &[FanEntry]) -> Outcome {
                     body: Box::new(move |party: &Party| (entry.serve)(me, party, budget)),
                 });
                 let done = party::run(number, members.collect());
-                (entry.clean)(number);
                 Ok(done?.into_iter().flatten().collect())
             }),
         });

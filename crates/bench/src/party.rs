@@ -5,6 +5,7 @@
 use std::io::{IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -153,7 +154,14 @@ pub fn run(number: u64, members: Vec<Member<'_>>) -> Result<Vec<Vec<Measured>>> 
         }
         let _ = waitpid(Some(one.pid), WaitOptions::empty());
     }
+    // At worst a few files stay.
+    let _ = std::fs::remove_dir_all(folder(number));
     outcome
+}
+
+/// Where the processes of a run may leave files, if they make it; it goes with the last of them.
+pub fn folder(number: u64) -> PathBuf {
+    std::env::temp_dir().join(format!("tranship-bench-{number:x}"))
 }
 
 /// A socket pair for each two of `n` processes, as a table of who holds which end.
@@ -289,9 +297,14 @@ mod tests {
             8,
             vec![
                 member(|p| p.hear(1).map(|_| vec![])),
-                member(|_| bail!("no luck")),
+                member(|p| {
+                    std::fs::create_dir(folder(p.run))?;
+                    std::fs::write(folder(p.run).join("manager.sock.lock"), "")?;
+                    bail!("no luck")
+                }),
             ],
         );
+        assert!(!folder(8).exists(), "nothing stays");
         let text = format!("{:#}", failed.unwrap_err());
         assert!(
             text.contains("no luck") || text.contains("is gone"),

@@ -3,11 +3,12 @@
 //! The list of pieces is itself stored in a buffer (CBUFs, 2.2). Prepending and appending copy no bytes.
 
 use crate::cbuf::{Cbuf, Home};
-use crate::error::{AllocError, Violation};
+use crate::error::{AllocError, Code, Violation};
 use crate::link::Reference;
 use crate::options::WhenFull;
 use crate::pool::Pool;
 use std::collections::VecDeque;
+use std::fmt;
 use std::io::{self, IoSlice};
 use tranship_proto::CbufId;
 use tranship_region::layout::aggregate as layout;
@@ -19,6 +20,28 @@ pub use layout::MAX_PIECES;
 pub struct Aggregate {
     pieces: VecDeque<Cbuf>,
     list_pool: Option<Pool>,
+}
+
+/// An aggregate cannot have that many pieces.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "an aggregate of {pieces} pieces cannot take {more} more: it has at most {MAX_PIECES}; send it and begin another"
+)]
+pub struct TooManyPieces<T: fmt::Debug> {
+    /// Pieces that it has.
+    pub pieces: usize,
+    /// Pieces that were to be added.
+    pub more: usize,
+    /// What was not added.
+    pub back: T,
+}
+
+impl<T: fmt::Debug> TooManyPieces<T> {
+    /// The stable code.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        Code::BadArgument
+    }
 }
 
 impl Aggregate {
@@ -36,34 +59,40 @@ impl Aggregate {
 
     /// Adds a piece at the end, without copying.
     ///
-    /// # Panics
-    /// With more than [`MAX_PIECES`] pieces.
-    pub fn push_back(&mut self, piece: Cbuf) {
-        assert!(
-            self.pieces.len() < MAX_PIECES,
-            "an aggregate has at most {MAX_PIECES} pieces"
-        );
+    /// # Errors
+    /// With more than [`MAX_PIECES`] pieces; the piece comes back.
+    pub fn push_back(&mut self, piece: Cbuf) -> Result<(), TooManyPieces<Cbuf>> {
+        let piece = self.room_for(1, piece)?;
         self.pieces.push_back(piece);
+        Ok(())
     }
 
     /// Adds a piece in front (a header), without copying.
     ///
-    /// # Panics
-    /// With more than [`MAX_PIECES`] pieces.
-    pub fn push_front(&mut self, piece: Cbuf) {
-        assert!(
-            self.pieces.len() < MAX_PIECES,
-            "an aggregate has at most {MAX_PIECES} pieces"
-        );
+    /// # Errors
+    /// As [`push_back`](Aggregate::push_back).
+    pub fn push_front(&mut self, piece: Cbuf) -> Result<(), TooManyPieces<Cbuf>> {
+        let piece = self.room_for(1, piece)?;
         self.pieces.push_front(piece);
+        Ok(())
     }
 
     /// Adds all pieces of another one at the end: aggregates do not nest.
-    pub fn append(&mut self, other: Aggregate) {
-        other
-            .pieces
-            .into_iter()
-            .for_each(|piece| self.push_back(piece));
+    ///
+    /// # Errors
+    /// With more than [`MAX_PIECES`] pieces together: then the other comes back whole, and this one is as before.
+    pub fn append(&mut self, other: Aggregate) -> Result<(), TooManyPieces<Aggregate>> {
+        let other = self.room_for(other.pieces.len(), other)?;
+        self.pieces.extend(other.pieces);
+        Ok(())
+    }
+
+    fn room_for<T: fmt::Debug>(&self, more: usize, back: T) -> Result<T, TooManyPieces<T>> {
+        let pieces = self.pieces.len();
+        if pieces + more > MAX_PIECES {
+            return Err(TooManyPieces { pieces, more, back });
+        }
+        Ok(back)
     }
 
     /// The pool whose memory holds the list while it travels. Default: the pool of the first piece that is

@@ -29,7 +29,7 @@ mod link;
 mod options;
 mod pool;
 
-pub use aggregate::{Aggregate, AggregateReader, MAX_PIECES};
+pub use aggregate::{Aggregate, AggregateReader, MAX_PIECES, TooManyPieces};
 pub use cbuf::{Cbuf, CbufMut};
 pub use domain::{Domain, DomainBuilder};
 pub use error::{

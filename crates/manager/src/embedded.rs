@@ -1,5 +1,6 @@
 //! The manager as a thread of the first process: the same code, isolated from nobody in that process.
 
+use crate::shell::lock::Lock;
 use crate::{Config, Listener, ManagerError, Shutdown, run};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -83,7 +84,8 @@ fn bind_fresh(base: &Path, mode: u32) -> Result<(Listener, PathBuf), ManagerErro
     }
 }
 
-/// Removes the directories of embedded managers whose processes were killed: those of which nobody holds the lock.
+/// Removes the directories of embedded managers whose processes were killed: those of which nobody holds the lock. One that is about
+/// to be locked may be among them: [`bind_fresh`] then takes another.
 // Crash: what was moved away and not removed is found by the next one.
 fn remove_dead(base: &Path) {
     for entry in std::fs::read_dir(base).into_iter().flatten().flatten() {
@@ -92,23 +94,13 @@ fn remove_dead(base: &Path) {
         if !name.to_str().is_some_and(ours) {
             continue;
         }
-        let lock = std::fs::File::open(entry.path().join(SOCKET).with_added_extension("lock"));
-        match lock {
+        if let Ok(lock) = Lock::take(&entry.path().join(SOCKET)) {
             // Moved first, still locked: who was about to lock it does not find it any more, and what it makes is not removed.
-            Ok(lock) if lock.try_lock().is_ok() => {
-                let away = fresh(base, DEAD);
-                if std::fs::rename(entry.path(), &away).is_ok() {
-                    let _ = std::fs::remove_dir_all(away);
-                }
+            let away = fresh(base, DEAD);
+            if std::fs::rename(entry.path(), &away).is_ok() {
+                let _ = std::fs::remove_dir_all(away);
             }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                let _ = match name.to_str().is_some_and(|name| name.starts_with(DEAD)) {
-                    true => std::fs::remove_dir_all(entry.path()),
-                    // Its process was killed before it made a lock, or is about to: only as long as it is empty.
-                    false => std::fs::remove_dir(entry.path()),
-                };
-            }
-            _ => {}
+            drop(lock);
         }
     }
 }

@@ -123,7 +123,7 @@ impl Mbufs {
         *self.inner.lock_limits()
     }
 
-    /// Changes the limits. Mbufs and clusters that there are too many of stay until they are freed.
+    /// Changes the limits. Mbufs and clusters that there are too many of stay until they are freed; nobody gets them again.
     ///
     /// # Errors
     /// If there are fewer mbufs than clusters (`EINVAL`).
@@ -144,6 +144,7 @@ impl Mbufs {
         for size in ClusterSize::ALL {
             inner.clusters[size as usize].set_max(limits.clusters(size));
         }
+        inner.keep_cluster_limit();
         Ok(())
     }
 

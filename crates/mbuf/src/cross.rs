@@ -18,16 +18,16 @@ impl Chain {
     /// written in place any more when they are sent.
     pub fn to_aggregate(&self, pool: &Pool) -> Result<(Aggregate, usize), Error> {
         let mut aggregate = Aggregate::new();
+        let full = |_| Error::TooMany {
+            needed: self.count(),
+            limit: MAX_PIECES,
+        };
         let (mut copied, mut at) = (0, Some(self.first()));
         aggregate.set_list_pool(pool);
         while let Some(seg) = at {
-            if aggregate.pieces().len() == MAX_PIECES {
-                let (wanted, limit) = (self.count(), MAX_PIECES);
-                return Err(Error::TooLong { wanted, limit });
-            }
             if let Some(buf) = seg.cbuf() {
                 if seg.len() > 0 {
-                    aggregate.push_back(part(seg, buf));
+                    aggregate.push_back(part(seg, buf)).map_err(full)?;
                 }
                 at = seg.next();
                 continue;
@@ -43,7 +43,7 @@ impl Chain {
                     done += seg.len();
                 }
                 copied += len;
-                aggregate.push_back(buf.freeze());
+                aggregate.push_back(buf.freeze()).map_err(full)?;
             }
             at = run().last().and_then(Seg::next);
         }

@@ -65,7 +65,8 @@ pub(crate) struct Home {
     /// Bytes of data area in an mbuf, with what is in front of it; 0 of mini-mbufs.
     mini: bool,
     unit: bool,
-    /// How many wait for what its mbufs have with them: while there are any, none is cached.
+    /// How many wait for what its mbufs have with them, and one if there is too much of it: while there are any, none is
+    /// cached.
     starved: AtomicU32,
     tag: Option<(u32, u16)>,
 }
@@ -163,6 +164,8 @@ pub(crate) struct Inner {
     /// Zones that were added: of tagged mbufs, of file segments. They stay as long as the allocator.
     pub(crate) more: Mutex<Vec<Arc<Home>>>,
     pub(crate) limits: Mutex<Limits>,
+    /// Whether there are more clusters than their limit, which was lowered, allows.
+    exceeded: Mutex<bool>,
     pub(crate) sizes: Sizes,
     /// Of the program; with the last one the allocator closes.
     pub(crate) handles: AtomicUsize,
@@ -215,6 +218,7 @@ impl Inner {
                 arena,
                 more: Mutex::default(),
                 limits: Mutex::new(limits),
+                exceeded: Mutex::new(false),
                 sizes: Sizes::default(),
                 handles: AtomicUsize::new(1), // its maker's
             }
@@ -274,6 +278,16 @@ impl Inner {
             .starved(size == ClusterSize::Std && how != How::NoWait, || {
                 zone.request((), how.request()).map_err(|_| none)
             })
+    }
+
+    /// While there are more clusters than their limit allows, packets that are freed are not cached.
+    pub(crate) fn keep_cluster_limit(&self) {
+        let clusters = self.clusters[ClusterSize::Std as usize].stats();
+        let exceeds = clusters.items > clusters.max;
+        let mut exceeded = self.exceeded.lock().unwrap_or_else(PoisonError::into_inner);
+        if exceeds != std::mem::replace(&mut exceeded, exceeds) {
+            self.packet.set_starved(exceeds);
+        }
     }
 
     /// # Safety
@@ -413,6 +427,9 @@ impl Home {
     #[cold]
     #[inline(never)]
     fn alloc_uncached(&self, how: How) -> Result<Fresh, NoBuffers> {
+        if self.starved.load(Ordering::Relaxed) > 0 {
+            self.inner().keep_cluster_limit();
+        }
         let seg = match self.zone.alloc(()) {
             // SAFETY: as in `alloc`.
             Some(item) => unsafe { Seg::new(item.cast()) },
@@ -449,16 +466,25 @@ impl Home {
     /// While `work` waits for a cluster, packets that are freed are not cached.
     fn starved<R>(&self, waits: bool, work: impl FnOnce() -> R) -> R {
         if waits {
+            self.set_starved(true);
+        }
+        let result = work();
+        if waits {
+            self.set_starved(false);
+        }
+        result
+    }
+
+    /// One more, or one less, for whom packets that are freed are not cached.
+    fn set_starved(&self, starved: bool) {
+        if starved {
             // Ordering: the mark before the drain, which makes every running thread pass a fence. Who frees afterwards
             // sees the mark; what was put into a cache before is drained.
             self.starved.fetch_add(1, Ordering::SeqCst);
             self.zone.drain(Level::All);
-        }
-        let result = work();
-        if waits {
+        } else {
             self.starved.fetch_sub(1, Ordering::Relaxed);
         }
-        result
     }
 
     /// Takes one of its mbufs back, whose storage, unless it is a unit, is gone.

@@ -505,6 +505,31 @@ fn limits_leave_an_mbuf_for_every_cluster() {
     all_back(&mbufs);
 }
 
+/// Nor do cached packets keep clusters that there are too many of.
+#[test]
+fn a_lowered_limit_holds_as_soon_as_packets_come_back() {
+    // Nobody takes a packet out of an idle cache: the last lines look for it there.
+    reaper::set_driver(Driver::Nobody);
+    let mbufs = mbufs();
+    let mut held: Vec<_> = (0..5).map(|_| mbufs.getcl().expect("packet")).collect();
+    let two = Limits {
+        clusters: 2,
+        ..Limits::NONE
+    };
+    mbufs.set_limits(two).expect("enough mbufs");
+    held.truncate(3);
+    assert!(mbufs.getcl().is_err(), "three are out");
+    held.clear();
+    for _ in 0..2 {
+        held.extend((0..2).map(|_| mbufs.getcl().expect("two are allowed")));
+        assert!(mbufs.getcl().is_err() && mbufs.cluster(ClusterSize::Std).is_err());
+        held.clear();
+    }
+    drop(mbufs.getcl());
+    assert!(mbufs.stats().packets.cached > 0, "as ever");
+    all_back(&mbufs);
+}
+
 #[test]
 fn sizes_choose_their_mbufs() {
     let mbufs = mbufs();

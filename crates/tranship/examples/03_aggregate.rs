@@ -38,10 +38,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .freeze();
     for n in 0..3 {
         let mut response = Aggregate::new();
-        response.push_back(document.slice(8..27)); // a part, without copying
-        response.push_back(bodies.alloc_from(b"\n")?.freeze());
+        response.push_back(document.slice(8..27))?; // a part, without copying
+        response.push_back(bodies.alloc_from(b"\n")?.freeze())?;
         let header = format!("{n}: {} bytes: ", response.len());
-        response.push_front(headers.alloc_from(header.as_bytes())?.freeze());
+        response.push_front(headers.alloc_from(header.as_bytes())?.freeze())?;
         sender.send(response)?;
     }
     drop(sender);

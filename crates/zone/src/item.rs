@@ -10,6 +10,7 @@
 
 mod alarm;
 mod debug;
+mod destroy;
 mod keg;
 mod limit;
 mod managed;
@@ -20,6 +21,7 @@ mod zone;
 
 pub use alarm::{Alarm, Warning};
 pub use debug::DebugOptions;
+pub use destroy::ItemsOut;
 pub use keg::{ItemKeg, KegError, MAX_ITEM_BYTES};
 pub use object::{Bytes, Object, Refused};
 pub use request::{AllocError, Request, Wait};

@@ -172,6 +172,11 @@ impl<B: Backend> Zone<B> {
         counters.allocs.fetch_add(items, Ordering::Release);
     }
 
+    /// See [`ZoneConfig::allocator`].
+    pub(crate) fn is_allocator(&self) -> bool {
+        self.inner.config.allocator
+    }
+
     /// Whether [`close`](Self::close) was called.
     pub(crate) fn is_closed(&self) -> bool {
         self.inner.closed.load(Ordering::Relaxed)

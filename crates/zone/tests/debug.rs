@@ -169,6 +169,19 @@ fn a_free_to_the_wrong_zone_is_caught() {
 }
 
 #[test]
+fn a_zone_that_is_destroyed_says_who_did_not_give_back() {
+    let keg = keg();
+    let zone = zone(&keg, "leaky");
+    let item = the_culprit_allocates(&zone);
+    the_culprit_frees(&zone, the_culprit_allocates(&zone));
+    let out = zone.destroy().expect_err("one is out");
+    assert_eq!((out.items, out.holders.len()), (1, 1));
+    let text = out.to_string();
+    assert!(text.contains(&format!("{item:p}: allocated by")), "{text}");
+    assert!(text.contains("the_culprit_allocates"), "{text}");
+}
+
+#[test]
 fn without_debugging_a_double_free_is_caught_at_the_latest_by_the_keg() {
     let keg = keg();
     let zone = ItemZone::new(&keg, Bytes, ItemOptions::named("fast"));

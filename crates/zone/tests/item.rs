@@ -376,6 +376,54 @@ fn raising_the_limit_serves_who_sleeps() {
     });
 }
 
+/// What is freed on top of a lowered limit is had by nobody again: not out of caches either.
+#[test]
+fn a_lowered_limit_holds_as_soon_as_items_come_back() {
+    for elsewhere in [false, true] {
+        let zone = Arc::new(ItemZone::new(
+            &keg(128),
+            Bytes,
+            ItemOptions::named("z").max(1000),
+        ));
+        let mut out: Vec<_> = (0..5).map(|_| zone.alloc(()).expect("room")).collect();
+        zone.set_max(2);
+        let mut free = |count: usize| {
+            for item in out.drain(..count) {
+                let address = item.addr();
+                let work = || {
+                    let base = zone.keg().arena().base();
+                    // SAFETY: once each.
+                    unsafe { zone.free(base.with_addr(address)) };
+                };
+                if elsewhere {
+                    std::thread::scope(|scope| scope.spawn(work).join()).expect("thread");
+                } else {
+                    work();
+                }
+            }
+        };
+        for left in [4, 3] {
+            free(1);
+            assert_eq!(zone.alloc(()), None, "{left} are out");
+            assert_eq!(zone.stats().items, left);
+        }
+        free(3);
+        // From here on it caches as ever, up to the limit.
+        for _ in 0..2 {
+            let item = zone.alloc(()).expect("none is out");
+            // SAFETY: once.
+            unsafe { zone.free(item) };
+        }
+        let cached = zone.alloc_cached().expect("what was just freed");
+        let second = zone.alloc(()).expect("two are allowed");
+        assert_eq!((zone.alloc(()), zone.stats().items), (None, 2));
+        for item in [cached, second] {
+            // SAFETY: each once.
+            unsafe { zone.free(item) };
+        }
+    }
+}
+
 #[test]
 fn closing_refuses_who_sleeps() {
     watched(|| {
@@ -399,6 +447,63 @@ fn closing_refuses_who_sleeps() {
         unsafe { zone.free(item) };
         assert_eq!(keg.used_items(), 0);
     });
+}
+
+#[test]
+fn a_zone_that_is_destroyed_with_items_out_says_so() {
+    let keg = keg(100);
+    let zone = plain(&keg);
+    let items: Vec<_> = (0..3).map(|_| zone.alloc(()).expect("room")).collect();
+    // SAFETY: once.
+    unsafe { zone.free(items[0]) };
+    let out = zone.destroy().expect_err("two are out");
+    assert_eq!((out.items, out.item_bytes), (2, 100));
+    assert_eq!(
+        out.to_string(),
+        "zone plain was destroyed with items out: 2 of 100 bytes; free all of them first"
+    );
+    assert_eq!(keg.used_items(), 2, "they stay where they are");
+    let zone = plain(&keg);
+    let item = zone.alloc(()).expect("room");
+    // SAFETY: once.
+    unsafe { zone.free(item) };
+    assert_eq!(zone.destroy(), Ok(()));
+}
+
+/// Who only drops it is told by a warning.
+#[test]
+fn a_zone_that_is_dropped_with_items_out_warns() {
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+    impl std::io::Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().expect("no panic").extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let log = Log::default();
+    let to = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(move || to.clone())
+        .finish();
+    tracing::subscriber::with_default(subscriber, || {
+        let keg = keg(100);
+        drop(plain(&keg));
+        let zone = plain(&keg);
+        let (_out, _told) = (zone.alloc(()), zone.destroy().is_err());
+        let zone = ItemZone::new(&keg, Bytes, ItemOptions::named("leaky"));
+        let _lost = zone.alloc(()).expect("room");
+    });
+    let log = String::from_utf8(log.0.lock().expect("no panic").clone()).expect("text");
+    assert_eq!(log.matches("was destroyed").count(), 1, "{log}");
+    assert!(
+        log.contains("WARN")
+            && log.contains("zone leaky was destroyed with items out: 1 of 100 bytes"),
+        "{log}"
+    );
 }
 
 #[test]

@@ -26,11 +26,12 @@ fn pieces_are_put_in_front_behind_and_together() {
     let (one, two) = (pool(&a, 2), pool(&a, 2));
     let mut middle = Aggregate::new();
     assert!(middle.is_empty());
-    middle.push_back(text(&one, "body"));
-    middle.push_front(text(&two, "head "));
+    middle.push_back(text(&one, "body")).expect("room");
+    middle.push_front(text(&two, "head ")).expect("room");
     let mut tail = Aggregate::new();
-    tail.push_back(text(&two, " and tail").slice(4..));
-    middle.append(tail);
+    tail.push_back(text(&two, " and tail").slice(4..))
+        .expect("room");
+    middle.append(tail).expect("room");
     assert_eq!(middle.to_vec(), b"head body tail");
     assert_eq!((middle.len(), middle.pieces().len()), (14, 3));
     let slices = middle.io_slices().expect("own");
@@ -55,14 +56,16 @@ fn it_is_a_bytes_buf() {
     let a = embedded();
     let pool = pool(&a, 2);
     let mut all = Aggregate::new();
-    all.push_back(text(&pool, ""));
-    all.push_back(pool.alloc_from(&[1, 2, 3]).expect("alloc").freeze());
-    all.push_back(text(&pool, ""));
+    all.push_back(text(&pool, "")).expect("room");
+    all.push_back(pool.alloc_from(&[1, 2, 3]).expect("alloc").freeze())
+        .expect("room");
+    all.push_back(text(&pool, "")).expect("room");
     all.push_back(
         pool.alloc_from(&[4, 5, 6, 7, 8, 9])
             .expect("alloc")
             .freeze(),
-    );
+    )
+    .expect("room");
     let mut reader = all.reader().expect("own");
     assert_eq!(reader.remaining(), 9);
     assert_eq!(reader.chunk(), [1, 2, 3]);
@@ -88,9 +91,11 @@ fn a_received_one_can_be_walked_and_its_pieces_kept() {
     let (mut sender, mut receiver) = link(&a, &b, "x");
     let mut all = Aggregate::new();
     for i in 0..30u8 {
-        all.push_back(filled(&pools[usize::from(i) % 3], 100 + usize::from(i), i));
+        all.push_back(filled(&pools[usize::from(i) % 3], 100 + usize::from(i), i))
+            .expect("room");
     }
-    all.push_back(filled(&pools[2], 3 * CHUNK, 77));
+    all.push_back(filled(&pools[2], 3 * CHUNK, 77))
+        .expect("room");
     let expected = all.to_vec();
     sender.send_with(all.clone(), 5).expect("send");
     // SAFETY: the test writes no sent buffer.
@@ -128,7 +133,7 @@ fn an_untrusted_one_gives_no_slices() {
     let pool = pool(&a, 2);
     let (mut sender, mut receiver) = link(&a, &b, "x");
     let mut all = Aggregate::new();
-    all.push_back(text(&pool, "x"));
+    all.push_back(text(&pool, "x")).expect("room");
     sender.send(all).expect("send");
     let got = aggregate(receiver.recv().expect("recv"));
     assert!(got.io_slices().is_none() && got.reader().is_none());
@@ -152,14 +157,29 @@ fn empty_ones_and_the_longest_travel() {
     let piece = filled(&pool, 10, 4);
     let mut most = Aggregate::new();
     for i in 0..MAX_PIECES {
-        most.push_back(piece.slice(i % 10..));
+        most.push_back(piece.slice(i % 10..)).expect("room");
     }
     sender.send(most.clone()).expect("send");
     let got = aggregate(receiver.recv().expect("recv"));
     assert_eq!(got.pieces().len(), MAX_PIECES);
     assert_eq!(got.to_vec(), most.to_vec());
-    let more = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| most.push_back(piece)));
-    assert!(more.is_err());
+    let more = most.push_back(piece).expect_err("one too many");
+    assert_eq!((more.code(), more.back.len()), (Code::BadArgument, 10));
+    assert_eq!(
+        more.to_string(),
+        "an aggregate of 4096 pieces cannot take 1 more: it has at most 4096; send it and begin another"
+    );
+    let mut two = Aggregate::new();
+    two.push_back(more.back).expect("room");
+    two.push_front(two.pieces()[0].slice(..5)).expect("room");
+    let back = most.push_front(two.pieces()[0].clone());
+    assert!(back.is_err_and(|full| full.back.len() == 5));
+    // All pieces of another one, or none.
+    let whole = most.append(two).expect_err("two too many").back;
+    assert_eq!((whole.len(), most.pieces().len()), (15, MAX_PIECES));
+    let mut front = whole.clone();
+    front.append(whole).expect("four");
+    assert_eq!(front.len(), 30);
 }
 
 #[test]
@@ -170,8 +190,8 @@ fn what_cannot_be_sent_comes_back_whole() {
     let options = LinkOptions::new().lines(2).when_full(WhenFull::Error);
     let (mut sender, mut receiver) = link_with(&a, &b, "x", options);
     let mut all = Aggregate::new();
-    all.push_back(text(&pool, "one "));
-    all.push_back(text(&pool, "two"));
+    all.push_back(text(&pool, "one ")).expect("room");
+    all.push_back(text(&pool, "two")).expect("room");
     sender.send(all.clone()).expect("room");
     sender.send(all.clone()).expect("room");
     let error = sender.send(all).expect_err("full");
@@ -205,11 +225,11 @@ fn it_can_be_forwarded_with_pieces_of_ones_own() {
     let (mut middle_out, mut last) = link(&b, &c, "y");
     for round in 0..50 {
         let mut all = Aggregate::new();
-        all.push_back(filled(&pools[0], 1000, round));
-        all.push_back(filled(&pools[1], 2000, round));
+        all.push_back(filled(&pools[0], 1000, round)).expect("room");
+        all.push_back(filled(&pools[1], 2000, round)).expect("room");
         first.send(all).expect("send");
         let mut got = aggregate(middle_in.recv().expect("recv"));
-        got.push_front(filled(&own, 10, round));
+        got.push_front(filled(&own, 10, round)).expect("room");
         middle_out.send(got).expect("forward");
         let got = aggregate(last.recv().expect("recv"));
         assert_eq!(got.to_vec(), [round; 3010]);
@@ -231,7 +251,7 @@ fn forwarding_a_strangers_one_needs_a_pool_for_the_list() {
     let (mut first, mut middle_in) = link(&a, &b, "x");
     let (mut middle_out, mut last) = link(&b, &c, "y");
     let mut all = Aggregate::new();
-    all.push_back(filled(&theirs, 1000, 1));
+    all.push_back(filled(&theirs, 1000, 1)).expect("room");
     first.send(all).expect("send");
     let error = middle_out
         .send(aggregate(middle_in.recv().expect("recv")))
@@ -271,7 +291,9 @@ fn one_buffer_named_again_and_again_is_written_with_little_memory() {
     let pool = pool(&a, 3);
     let whole = filled(&pool, CHUNK + 1, 7);
     let mut many = Aggregate::new();
-    (0..1000).for_each(|_| many.push_back(whole.clone()));
+    for _ in 0..1000 {
+        many.push_back(whole.clone()).expect("room");
+    }
     sender.send(many).expect("send");
     let got = receiver.recv().expect("recv");
     assert_eq!(got.len(), 1000 * (CHUNK + 1));
@@ -283,8 +305,8 @@ fn one_buffer_named_again_and_again_is_written_with_little_memory() {
     // The same bytes as a copy has, also of what travels inside the line.
     let mixed = pool.alloc_from(b"0123456789").expect("alloc").freeze();
     let mut two = Aggregate::new();
-    two.push_back(mixed.slice(5..));
-    two.push_front(mixed.slice(..5));
+    two.push_back(mixed.slice(5..)).expect("room");
+    two.push_front(mixed.slice(..5)).expect("room");
     sender.send(two).expect("send");
     sender.send_inline(b"0123456789", 0).expect("send");
     for _ in 0..2 {

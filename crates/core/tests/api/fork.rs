@@ -33,7 +33,7 @@ fn inherited() -> Inherited {
     sender.send(filled(&pool, 1000, 1)).expect("send");
     let received = buf(receiver.recv().expect("recv"));
     let mut aggregate = Aggregate::new();
-    aggregate.push_back(filled(&pool, 10, 2));
+    aggregate.push_back(filled(&pool, 10, 2)).expect("room");
     sender.send(aggregate.clone()).expect("send");
     sender.send(filled(&pool, 100, 3)).expect("send");
     let own = pool.alloc(50).expect("alloc");

@@ -100,7 +100,7 @@ fn while_a_clone_of_it_is_held() {
 fn while_it_is_sent_in_an_aggregate() {
     let send = |pool: &Pool, sender: &mut Sender, buf| {
         let mut aggregate = Aggregate::new();
-        aggregate.push_back(buf);
+        aggregate.push_back(buf).expect("room");
         aggregate.set_list_pool(pool);
         sender.send(aggregate).expect("send");
     };

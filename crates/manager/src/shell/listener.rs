@@ -1,7 +1,7 @@
 //! The listening socket: made at a path, safely over a stale one, or inherited from systemd.
 
 use super::ManagerError;
-use std::fs::{File, TryLockError};
+use super::lock::Lock;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
@@ -14,8 +14,8 @@ pub struct Listener {
     fd: OwnedFd,
     path: Option<PathBuf>,
     dir: Option<PathBuf>,
-    /// Held as long as the socket is served.
-    _lock: Option<File>,
+    /// Held as long as the socket is served; the last to go.
+    _lock: Option<Lock>,
 }
 
 impl Listener {
@@ -28,23 +28,7 @@ impl Listener {
             .mode(0o755)
             .create(dir)
             .map_err(at("making the directory of"))?;
-        let mut lock_path = path.as_os_str().to_owned();
-        lock_path.push(".lock");
-        let lock = File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&lock_path)
-            .map_err(at("opening the lock file of"))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(ManagerError::Running {
-                    path: path.to_owned(),
-                });
-            }
-            Err(TryLockError::Error(e)) => return Err(at("locking")(e)),
-        }
+        let lock = Lock::take(path)?;
         // The lock is ours: whatever socket is there belongs to nobody who lives.
         match std::fs::symlink_metadata(path) {
             Ok(m) if m.file_type().is_socket() => {
@@ -110,7 +94,7 @@ impl AsFd for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // Still under the lock, so it is ours. The lock file stays: removing it would let two managers in.
+        // Still under the lock, so it is ours.
         if let Some(path) = &self.path {
             let _ = std::fs::remove_file(path);
         }

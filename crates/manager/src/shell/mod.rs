@@ -6,6 +6,7 @@ mod counters;
 mod facts;
 mod idfile;
 mod listener;
+pub(crate) mod lock;
 mod machine;
 mod notify;
 

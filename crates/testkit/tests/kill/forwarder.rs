@@ -128,7 +128,7 @@ impl Forwarder {
                     copy.set_list_pool(&self.lists);
                     list.pieces()
                         .iter()
-                        .for_each(|piece| copy.push_back(piece.clone()));
+                        .for_each(|piece| copy.push_back(piece.clone()).expect("as many"));
                     sender.send_aggregate(copy, meta).err().map(|e| e.failure)
                 }
             };

@@ -209,7 +209,9 @@ impl Writer {
             },
             _ => {
                 let mut list = Aggregate::new();
-                pieces.into_iter().for_each(|piece| list.push_back(piece));
+                for piece in pieces {
+                    list.push_back(piece).expect("a few");
+                }
                 sender.send_aggregate(list, id).err().map(|e| e.failure)
             }
         };

@@ -79,6 +79,12 @@ impl Limit {
         !state.sleepers.is_empty() || state.count >= state.max
     }
 
+    /// Whether there are more items than the limit allows: it was lowered.
+    pub(crate) fn is_exceeded(&self) -> bool {
+        let state = self.state.lock();
+        state.count > state.max
+    }
+
     /// Counts up to `want` items; fewer, or none, at the limit or when others sleep.
     pub(crate) fn take(&self, want: u64) -> u64 {
         let mut state = self.state.lock();
@@ -97,7 +103,7 @@ impl Limit {
         state.serve();
     }
 
-    /// Changes the most items. Those that there are more already stay until they are freed.
+    /// Changes the most items. If there are more already nobody gets one until enough of them are gone.
     pub(crate) fn set_max(&self, max: u64) {
         let mut state = self.state.lock();
         state.max = max;

@@ -111,10 +111,12 @@ impl ItemStats {
 /// the one that it was allocated from until it is freed there.
 ///
 /// Dropping a zone gives its caches to the keg. Items that are still out are lost then: they stay in the keg, which keeps
-/// its memory.
+/// its memory, and are reported ([`destroy`](Self::destroy)).
 pub struct ItemZone<O: Object> {
     zone: Zone<Supply<O>>,
     base: NonNull<u8>,
+    /// Whether who destroys it was told what was out.
+    pub(super) told: bool,
 }
 
 // SAFETY: `base` is only an address; the object is Send and Sync.
@@ -161,6 +163,7 @@ impl<O: Object> ItemZone<O> {
         Self {
             zone: Zone::managed(config, supply),
             base: keg.arena().base(),
+            told: false,
         }
     }
 
@@ -242,13 +245,14 @@ impl<O: Object> ItemZone<O> {
     }
 
     /// Changes the most items, cached ones included. Caches are capped so that they cannot hide more than a quarter of
-    /// them, and flushed. If there are more items already they stay until they are freed.
+    /// them, and flushed. If more than that are out they stay until they are freed, and then go to the keg, past the caches.
     pub fn set_max(&self, max: u64) {
         let config = ZoneConfig::for_item(self.keg().item_bytes()).capped(max);
         self.supply().limit.set_max(max);
         if self.supply().debug.is_none() {
             self.zone.set_capacity(config.max, u32::MAX);
         }
+        self.press();
     }
 
     /// Whether allocations sleep at the limit: others' zones may hold what this one is short of.
@@ -299,6 +303,10 @@ impl<O: Object> ItemZone<O> {
         ItemStats::of(self.zone.stats(), self.supply())
     }
 
+    pub(super) fn is_allocator(&self) -> bool {
+        self.zone.is_allocator()
+    }
+
     fn supply(&self) -> &Supply<O> {
         self.zone.backend()
     }
@@ -336,6 +344,9 @@ impl<O: Object> ItemZone<O> {
     #[cold]
     #[inline(never)]
     fn alloc_slow(&self, arg: O::Arg<'_>, request: Request) -> Result<NonNull<u8>, AllocError> {
+        if self.zone.pressure() {
+            self.press(); // a limit that was lowered may be kept by now
+        }
         match self.obtain(request) {
             Ok(item) => {
                 let Some(debug) = &self.supply().debug else {
@@ -416,10 +427,10 @@ impl<O: Object> ItemZone<O> {
         !rested.is_empty()
     }
 
-    /// While anybody sleeps nothing is cached.
+    /// While anybody sleeps, or there are more items than the limit allows, nothing is cached.
     fn press(&self) {
         let mut pressed = self.supply().pressed.lock();
-        let want = self.is_exhausted();
+        let want = self.is_exhausted() || self.supply().limit.is_exceeded();
         if want != *pressed {
             *pressed = want;
             self.zone.set_pressure(want);
@@ -445,12 +456,6 @@ impl ItemZone<Bytes> {
     #[must_use]
     pub unsafe fn free_cached(&self, item: NonNull<u8>) -> bool {
         self.zone.free_cached(self.number(item))
-    }
-}
-
-impl<O: Object> Drop for ItemZone<O> {
-    fn drop(&mut self) {
-        self.close();
     }
 }
 

@@ -91,8 +91,4 @@ impl Collect for Turns {
         drop(reader.receiver.recv()?);
         Ok(())
     }
-
-    fn clean(run: u64) {
-        join::clean(run);
-    }
 }

@@ -84,8 +84,4 @@ impl Fan for Shared {
         );
         Ok(stamp)
     }
-
-    fn clean(run: u64) {
-        join::clean(run);
-    }
 }

@@ -43,10 +43,6 @@ impl Peer for Forwarded {
         (case.pattern == Pattern::Stream).then(|| "round trips only".to_owned())
     }
 
-    fn clean(run: u64) {
-        join::clean(run);
-    }
-
     fn open(case: &Case, role: Role, party: &Party) -> Result<Self> {
         let domain = join::domain(role.index(), party)?;
         if role == Role::Third {

@@ -25,10 +25,6 @@ impl Peer for Inlined {
         (case.payload > MOST).then(|| format!("at most {MOST} bytes"))
     }
 
-    fn clean(run: u64) {
-        join::clean(run);
-    }
-
     fn open(case: &Case, role: Role, party: &Party) -> Result<Self> {
         let domain = join::domain(role.index(), party)?;
         let (sender, receiver) = join::links(&domain, case, role)?;

@@ -10,12 +10,7 @@ use crate::party::Party;
 use crate::peer::Role;
 
 fn socket(run: u64) -> PathBuf {
-    std::env::temp_dir().join(format!("tranship-bench-{run:x}.sock"))
-}
-
-/// Removes what the manager of a run may have left.
-pub fn clean(run: u64) {
-    let _ = std::fs::remove_file(socket(run));
+    crate::party::folder(run).join("manager.sock")
 }
 
 /// A domain; process 0 has the manager in it. All processes of the run call this at once.

@@ -37,10 +37,6 @@ pub struct Tranship {
 impl Peer for Tranship {
     const NAME: &'static str = "tranship";
 
-    fn clean(run: u64) {
-        join::clean(run);
-    }
-
     fn open(case: &Case, role: Role, party: &Party) -> Result<Self> {
         let domain = join::domain(role.index(), party)?;
         let pool = domain.create_pool(join::pool_of(case.buffers, case.payload))?;

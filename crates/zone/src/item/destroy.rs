@@ -1,0 +1,80 @@
+//! The end of a zone, and what it says about items that never came back.
+
+use super::object::Object;
+use super::zone::ItemZone;
+use std::fmt;
+
+/// A zone was destroyed while items were out. They stay in the keg, which keeps their memory as long as it lives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ItemsOut {
+    /// What the zone was called.
+    pub zone: String,
+    /// Items that were out.
+    pub items: u64,
+    /// Bytes of one.
+    pub item_bytes: u64,
+    /// Where each is and who allocated it, of a zone that is debugged.
+    pub holders: Vec<String>,
+}
+
+impl fmt::Display for ItemsOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            zone,
+            items,
+            item_bytes,
+            ..
+        } = self;
+        write!(
+            f,
+            "zone {zone} was destroyed with items out: {items} of {item_bytes} bytes; free all of them first"
+        )?;
+        self.holders
+            .iter()
+            .try_for_each(|holder| write!(f, "\n{holder}"))
+    }
+}
+
+impl std::error::Error for ItemsOut {}
+
+impl<O: Object> ItemZone<O> {
+    /// Drops the zone and says whether all items had come back. Items that others free just now may still be counted.
+    ///
+    /// A zone that is dropped without this, with items out, says so as a warning (of `tracing`).
+    ///
+    /// # Errors
+    /// The items that were out.
+    #[doc(alias = "uma_zdestroy")]
+    pub fn destroy(mut self) -> Result<(), ItemsOut> {
+        self.told = true;
+        self.close();
+        self.items_out().map_or(Ok(()), Err)
+    }
+
+    fn items_out(&self) -> Option<ItemsOut> {
+        let items = self.stats().zone.outstanding();
+        let holders = || {
+            let holders = self.holders().into_iter();
+            holders.map(|(item, who)| format!("{item:p}: {who}"))
+        };
+        (items > 0).then(|| ItemsOut {
+            zone: self.name().to_owned(),
+            items,
+            item_bytes: self.keg().item_bytes(),
+            holders: holders().collect(),
+        })
+    }
+}
+
+impl<O: Object> Drop for ItemZone<O> {
+    fn drop(&mut self) {
+        self.close();
+        // Who is told of a heap's blocks would allocate from it.
+        if !self.told
+            && !self.is_allocator()
+            && let Some(out) = self.items_out()
+        {
+            tracing::warn!("{out}");
+        }
+    }
+}
