@@ -3,7 +3,7 @@
 //! The list of pieces is itself stored in a buffer (CBUFs, 2.2). Prepending and appending copy no bytes.
 
 use crate::cbuf::{Cbuf, Home};
-use crate::error::{AllocError, Code, Violation};
+use crate::error::{AllocError, Code, Limit, Violation};
 use crate::link::Reference;
 use crate::options::WhenFull;
 use crate::pool::Pool;
@@ -170,8 +170,10 @@ impl Aggregate {
             (None, None) => {
                 return Err(AllocError::OutOfMemory {
                     need_bytes: bytes as u64,
+                    limit: Limit::NoPool,
                     live_bytes: 0,
                     quota_bytes: 0,
+                    holder: None,
                     waited_ms: 0,
                 });
             }

@@ -3,7 +3,7 @@
 //! [`Code`] is the stable number of each kind, the same for every face.
 
 use std::io;
-use tranship_proto::{CbufId, ChannelId, PoolId, Refusal, RefusalCode};
+use tranship_proto::{CbufId, ChannelId, DomainId, PoolId, Refusal, RefusalCode};
 
 /// Stable error codes, shared by all faces.
 #[non_exhaustive]
@@ -141,6 +141,63 @@ impl DomainError {
     }
 }
 
+/// What keeps a pool from having more memory.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Limit {
+    /// The pool's quota, or its maximum.
+    #[error("its quota is used up")]
+    Quota,
+    /// The manager's total.
+    #[error("the manager has {left_bytes} bytes left for everybody")]
+    Total {
+        /// Bytes left of it.
+        left_bytes: u64,
+    },
+    /// The pool's number of buffers.
+    #[error("all its slots are in use (PoolOptions::slots)")]
+    Slots,
+    /// The pool has its maximum of chunks, but no hole in them is long enough.
+    #[error("no hole in it is long enough")]
+    Window,
+    /// The cgroup or the machine.
+    #[error("the cgroup or the machine has {free_bytes} bytes left")]
+    Headroom {
+        /// Bytes left there.
+        free_bytes: u64,
+    },
+    /// The kernel gave no memory, descriptors or mappings.
+    #[error("the kernel gave none")]
+    Kernel,
+    /// The manager refused for another reason.
+    #[error("{0}")]
+    Refused(RefusalCode),
+    /// No manager is there to ask for more.
+    #[error("the manager is away")]
+    Away,
+    /// The manager was asked for more and has not answered yet.
+    #[error("the manager has not answered yet")]
+    Late,
+    /// A list of pieces of others' pools, and no pool of one's own for it.
+    #[error("no pool for the list of pieces (Aggregate::set_list_pool)")]
+    NoPool,
+    /// Others wait for memory already, and come first.
+    #[error("others wait for it")]
+    Queue,
+}
+
+/// Whose the oldest buffers are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("domain {domain} holds {buffers} of the {asked} oldest buffers, or has not taken them")]
+pub struct Holder {
+    /// The domain that holds most of them; the pool's own is possible.
+    pub domain: DomainId,
+    /// How many.
+    pub buffers: u32,
+    /// Of so many that were looked at.
+    pub asked: u32,
+}
+
 /// Why a buffer could not be had. Nothing was changed.
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
@@ -157,15 +214,20 @@ pub enum AllocError {
     },
     /// Nothing free now (`try_alloc`), or not within the time given (`alloc_timeout`).
     #[error(
-        "no {need_bytes} bytes free: {live_bytes} bytes of {quota_bytes} live; waited {waited_ms} ms"
+        "no {need_bytes} bytes free: {limit}; the pool has {live_bytes} of {quota_bytes} bytes{}; waited {waited_ms} ms",
+        holder.map(|holder| format!(", {holder}")).unwrap_or_default()
     )]
     OutOfMemory {
         /// Asked for.
         need_bytes: u64,
+        /// What keeps the pool from having more.
+        limit: Limit,
         /// Bytes of chunks that the pool has.
         live_bytes: u64,
         /// The quota now.
         quota_bytes: u64,
+        /// Who is in the way, if it is others.
+        holder: Option<Holder>,
         /// Time waited, milliseconds.
         waited_ms: u64,
     },

@@ -52,6 +52,8 @@ impl DomainCore {
         match self.answer(asked, deadline) {
             Ok(Some(parcel)) => Ok((parcel, asked.era)),
             Ok(None) => self.give_up(asked, started),
+            // This was the answer.
+            Err(error @ DomainError::Refused(_)) => Err(error),
             Err(error) => {
                 self.forget(asked);
                 Err(error)
@@ -92,22 +94,43 @@ impl DomainCore {
         fds: &[BorrowedFd<'_>],
     ) -> Result<Asked, DomainError> {
         self.check_fork()?;
-        let mut once = || {
-            let mut conn = lock(&self.conn);
-            let req = conn.next_req();
-            conn.send(&make(req), fds).map(|()| Asked {
-                req,
-                era: conn.era(),
-            })
-        };
-        match once() {
+        match self.ask_once(&mut make, fds) {
             // Perhaps it is back already and nobody has looked.
             Err(DomainError::ManagerAway) => {
                 self.look_for_manager()?;
-                once()
+                self.ask_once(&mut make, fds)
             }
             asked => asked,
         }
+    }
+
+    /// The same without waiting for a manager that has still to welcome us.
+    pub(crate) fn ask_now(
+        &'static self,
+        make: impl Fn(Req) -> Request,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<Asked, DomainError> {
+        self.check_fork()?;
+        match self.ask_once(&make, fds) {
+            Err(DomainError::ManagerAway) => {
+                self.turn()?;
+                self.ask_once(&make, fds)
+            }
+            asked => asked,
+        }
+    }
+
+    fn ask_once(
+        &self,
+        make: impl FnOnce(Req) -> Request,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<Asked, DomainError> {
+        let mut conn = lock(&self.conn);
+        let req = conn.next_req();
+        conn.send(&make(req), fds).map(|()| Asked {
+            req,
+            era: conn.era(),
+        })
     }
 
     /// Takes the manager's news. One that was found and has still to answer is given [`PATIENCE`].

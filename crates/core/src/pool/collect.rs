@@ -75,6 +75,11 @@ impl Gc {
         }
     }
 
+    /// Sent buffers that were alive when last looked at, oldest first.
+    pub(super) fn oldest_alive(&self) -> impl Iterator<Item = u32> + '_ {
+        self.held.iter().copied()
+    }
+
     /// Nobody tells us of deaths: neither of readers nor of those who take from queues.
     pub(super) fn unname_all(&mut self) {
         self.returning = self.processes.keys().copied().collect();

@@ -128,6 +128,10 @@ impl OwnPool {
             waiters: Waiters::default(),
             resizing: Mutex::new(Resizing {
                 next_serial: 1,
+                growing: None,
+                progress: 0,
+                late: false,
+                stale: false,
                 last_look: None,
                 peak_chunks: [0; 2],
             }),

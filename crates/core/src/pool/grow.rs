@@ -1,97 +1,236 @@
 //! More memory: asks the manager, makes chunks, shows them, uses them when every reader was sent them.
+//!
+//! Nobody owns the asking: what is under way is on record, and whoever needs memory goes on with it. So an answer that comes
+//! late serves the next caller, and who does not want to wait only looks.
 
 use super::own::{OwnPool, Resizing};
-use crate::domain::lock;
-use crate::error::DomainError;
+use crate::domain::{Asked, lock};
+use crate::error::{DomainError, Limit};
+use std::collections::VecDeque;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
-use tranship_proto::{Event, RefusalCode, Request};
+use std::time::{Duration, Instant};
+use tranship_proto::{Event, Refusal, RefusalCode, Request};
+use tranship_region::{MakeError, WindowError};
 use tranship_sys::crash;
+use tranship_zone::PAGE;
+
+/// How long who does not wait for memory waits for a manager's answer: longer than one takes that is well, on a machine that
+/// is busy. Once; then it counts as late until it has answered.
+pub(super) const PROMPT: Duration = Duration::from_millis(50);
 
 /// What came of asking for memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Growth {
-    /// There is more now, or somebody else made more meanwhile.
-    More,
-    /// Quota or total are reached, or the window has no hole for it.
-    Exhausted,
-    /// The manager is away.
-    Away,
+    /// A run of that length fits.
+    Fits,
+    /// There is none to be had now.
+    No(Limit),
+    /// The answer is still to come.
+    Late,
+}
+
+impl Growth {
+    pub(super) fn limit(self) -> Limit {
+        match self {
+            // There is room for the bytes, but nothing to name them by.
+            Growth::Fits => Limit::Slots,
+            Growth::No(limit) => limit,
+            Growth::Late => Limit::Late,
+        }
+    }
+}
+
+/// Chunks that were asked for and are not in use yet.
+pub(super) struct Growing {
+    asked: Asked,
+    /// The chunk that was made and shown; before, may all of `rest` be made?
+    shown: Option<(u32, u32)>,
+    /// Where chunks are still to be made.
+    rest: VecDeque<u32>,
 }
 
 impl OwnPool {
-    /// Makes chunks until a run of that many pages fits. A manager that does not answer is waited for until the deadline,
-    /// and never for long.
-    pub(super) fn grow_for(&self, pages: u32, deadline: Option<Instant>) -> Growth {
-        let mut resizing = lock(&self.resizing);
-        let plan = lock(&self.store).runs.plan_growth(pages);
-        let plan = match plan {
-            None => return Growth::Exhausted,
-            Some(plan) if plan.is_empty() => return Growth::More,
-            Some(plan) => plan,
-        };
-        let want = u32::try_from(plan.len()).unwrap_or(u32::MAX);
-        let pool = self.id;
-        let granted = match self.domain.call_if_prompt(
-            |req| Request::Grant {
-                req,
-                pool,
-                chunks: want,
-            },
-            &[],
-            deadline,
-        ) {
-            Ok((Event::Granted { chunks, .. }, _)) => chunks.min(want),
-            Ok(_) => 0,
-            Err(DomainError::Refused(refusal))
-                if matches!(refusal.code, RefusalCode::Quota | RefusalCode::Total) =>
-            {
-                return Growth::Exhausted;
-            }
-            Err(DomainError::Refused(_)) => return Growth::Exhausted,
-            Err(_) => return Growth::Away,
-        };
-        crash::point("grow.after_grant");
-        if granted < want {
-            // Part of a run is no use.
-            let _ = self.domain.tell(
-                &Request::Ungrant {
-                    pool,
-                    chunks: granted,
-                },
-                &[],
-            );
-            return Growth::Exhausted;
-        }
-        for (done, index) in (0u32..).zip(plan) {
-            if let Err(error) = self.make_chunk(&mut resizing, index) {
-                tracing::warn!(%pool, index, %error, "no chunk");
-                let _ = self.domain.tell(
-                    &Request::Ungrant {
-                        pool,
-                        chunks: want - done,
-                    },
-                    &[],
-                );
-                return if matches!(
-                    error,
-                    DomainError::ManagerAway | DomainError::TimedOut { .. }
-                ) {
-                    Growth::Away
+    /// Makes chunks until a run of that many pages fits. Each answer of the manager may take so long.
+    pub(super) fn grow_for(&self, pages: u32, prompt: Duration) -> Growth {
+        self.grow_until(prompt, |pool| {
+            let runs = &lock(&pool.store).runs;
+            let free = pool.max_bytes / PAGE - runs.total_used_pages();
+            runs.plan_growth(pages)
+                .ok_or(Growth::No(if free < pages.into() {
+                    Limit::Quota
                 } else {
-                    Growth::Exhausted
-                };
-            }
-        }
-        Growth::More
+                    Limit::Window
+                }))
+        })
     }
 
-    /// Makes, fills, maps and seals one chunk, shows it, and waits until every reader was sent it.
+    /// Makes chunks until the plan for them is empty.
+    fn grow_until(
+        &self,
+        prompt: Duration,
+        plan: impl Fn(&OwnPool) -> Result<Vec<u32>, Growth>,
+    ) -> Growth {
+        let mut since = Instant::now();
+        loop {
+            let seen = self.domain.wake();
+            let mut resizing = lock(&self.resizing);
+            let progress = resizing.progress;
+            let growth = self.go_on(&mut resizing, &plan);
+            if growth != Growth::Late {
+                return growth;
+            }
+            if resizing.progress != progress {
+                since = Instant::now();
+            }
+            let over = since.elapsed() >= prompt;
+            resizing.late |= over && prompt == PROMPT;
+            if over || resizing.late {
+                return growth;
+            }
+            drop(resizing);
+            self.domain.wait_news(seen, Some(since + prompt));
+        }
+    }
+
+    /// Everything that can be done without waiting.
+    fn go_on(
+        &self,
+        resizing: &mut Resizing,
+        plan: &impl Fn(&OwnPool) -> Result<Vec<u32>, Growth>,
+    ) -> Growth {
+        loop {
+            let Some(growing) = resizing.growing.take() else {
+                match plan(self) {
+                    Ok(plan) if plan.is_empty() => return Growth::Fits,
+                    Ok(plan) => match self.ask_for(plan.into()) {
+                        Ok(growing) => resizing.growing = Some(growing),
+                        Err(_) => return Growth::No(Limit::Away),
+                    },
+                    Err(growth) => return growth,
+                }
+                continue;
+            };
+            let answer = self.domain.answer(growing.asked, Some(Instant::now()));
+            if matches!(answer, Ok(None)) {
+                resizing.growing = Some(growing);
+                return Growth::Late;
+            }
+            resizing.late = false;
+            resizing.progress = resizing.progress.wrapping_add(1);
+            let next = match answer {
+                Ok(answer) => self.answered(resizing, growing, answer.map(|(event, _)| event)),
+                Err(error) => {
+                    self.undo(growing);
+                    Err(error)
+                }
+            };
+            match next {
+                Ok(next) => resizing.growing = next,
+                Err(error) => {
+                    tracing::debug!(pool = %self.id, %error, "no chunk");
+                    return Growth::No(limit(&error));
+                }
+            }
+        }
+    }
+
+    fn ask_for(&self, rest: VecDeque<u32>) -> Result<Growing, DomainError> {
+        let (pool, chunks) = (self.id, u32::try_from(rest.len()).unwrap_or(u32::MAX));
+        let make = |req| Request::Grant { req, pool, chunks };
+        Ok(Growing {
+            asked: self.domain.ask_now(make, &[])?,
+            shown: None,
+            rest,
+        })
+    }
+
+    /// The answer has come: the next chunk is made. `None`: that was the last one.
+    fn answered(
+        &self,
+        resizing: &mut Resizing,
+        mut growing: Growing,
+        event: Option<Event>,
+    ) -> Result<Option<Growing>, DomainError> {
+        match growing.shown.take() {
+            Some((index, serial)) => {
+                self.serials[index as usize].store(serial, Ordering::Release);
+                lock(&self.store).runs.add_chunk(index);
+            }
+            None => {
+                crash::point("grow.after_grant");
+                let chunks = match event {
+                    Some(Event::Granted { chunks, .. }) => chunks,
+                    _ => 0,
+                };
+                // Part of a run is no use.
+                if (chunks as usize) < growing.rest.len() {
+                    self.ungrant(chunks);
+                    return Err(self.granted_less(growing.rest.len(), chunks));
+                }
+            }
+        }
+        let Some(index) = growing.rest.pop_front() else {
+            return Ok(None);
+        };
+        match self.make_chunk(resizing, index) {
+            Ok((serial, asked)) => {
+                growing.shown = Some((index, serial));
+                growing.asked = asked;
+                Ok(Some(growing))
+            }
+            Err(error) => {
+                growing.rest.push_front(index);
+                self.undo(growing);
+                Err(error)
+            }
+        }
+    }
+
+    /// What was granted is not used after all.
+    fn undo(&self, growing: Growing) {
+        let unused = growing.rest.len() + usize::from(growing.shown.is_some());
+        if let Some((index, serial)) = growing.shown {
+            self.unmake_chunk(index, serial);
+        }
+        self.ungrant(u32::try_from(unused).unwrap_or(u32::MAX));
+    }
+
+    /// What is under way is waited for by nobody any more.
+    pub(super) fn stop_growing(&self, resizing: &mut Resizing) {
+        if let Some(growing) = resizing.growing.take() {
+            self.domain.forget(growing.asked);
+            self.undo(growing);
+        }
+    }
+
+    /// Why the manager granted fewer chunks than were asked for.
+    fn granted_less(&self, asked: usize, granted: u32) -> DomainError {
+        let chunks = |n: u64| n << self.chunk_shift;
+        let asked = chunks(asked as u64);
+        let code = if self.bytes_present() + asked > self.quota_bytes() {
+            RefusalCode::Quota
+        } else {
+            RefusalCode::Total
+        };
+        let available = chunks(granted.into());
+        DomainError::Refused(Refusal {
+            code,
+            asked,
+            available,
+        })
+    }
+
+    fn ungrant(&self, chunks: u32) {
+        let pool = self.id;
+        let _ = self.domain.tell(&Request::Ungrant { pool, chunks }, &[]);
+    }
+
+    /// Makes, fills, maps and seals one chunk, and shows it. It is used when every reader was sent it.
     // Crash: until `ShowChunk` the chunk is ours alone and dies with us; granted bytes return when the manager
     // sees our death. After it the readers hold it and unmap it when the orphaned pool is dismantled.
-    fn make_chunk(&self, resizing: &mut Resizing, index: u32) -> Result<(), DomainError> {
+    fn make_chunk(&self, resizing: &mut Resizing, index: u32) -> Result<(u32, Asked), DomainError> {
         let serial = resizing.next_serial;
         let fd = self.window.make_chunk(
             index,
@@ -104,10 +243,10 @@ impl OwnPool {
         crash::point("grow.after_make");
         resizing.next_serial = serial.wrapping_add(1).max(1);
         let pool = self.id;
-        // On record before it is shown: whoever rejoins a manager in between claims it, and is corrected below.
+        // On record before it is shown: whoever rejoins a manager in between claims it, and is corrected by `give_up`.
         let fd = Arc::new(fd);
         lock(&self.chunk_fds).insert(index, (serial, fd.clone()));
-        let shown = self.domain.call_if_prompt(
+        let asked = self.domain.ask_now(
             |req| Request::ShowChunk {
                 req,
                 pool,
@@ -115,26 +254,50 @@ impl OwnPool {
                 serial,
             },
             &[fd.as_fd()],
-            None,
         );
         crash::point("grow.after_show");
-        if let Err(error) = shown {
-            lock(&self.chunk_fds).remove(&index);
-            // SAFETY: nothing was allocated from it yet.
-            let _ = unsafe { self.window.detach(index) };
-            // Only a manager that it was claimed from meanwhile knows it.
-            let _ = self.domain.tell(
-                &Request::ReturnChunk {
-                    pool,
-                    index,
-                    serial,
-                },
-                &[],
-            );
-            return Err(error);
+        match asked {
+            Ok(asked) => Ok((serial, asked)),
+            Err(error) => {
+                self.unmake_chunk(index, serial);
+                Err(error)
+            }
         }
-        self.serials[index as usize].store(serial, Ordering::Release);
-        lock(&self.store).runs.add_chunk(index);
-        Ok(())
+    }
+
+    fn unmake_chunk(&self, index: u32, serial: u32) {
+        let pool = self.id;
+        lock(&self.chunk_fds).remove(&index);
+        // SAFETY: nothing was allocated from it yet.
+        let _ = unsafe { self.window.detach(index) };
+        // Only a manager that it was claimed from meanwhile knows it.
+        let _ = self.domain.tell(
+            &Request::ReturnChunk {
+                pool,
+                index,
+                serial,
+            },
+            &[],
+        );
+    }
+}
+
+/// What an error says of why there is no memory.
+fn limit(error: &DomainError) -> Limit {
+    match error {
+        DomainError::Refused(refusal) => match refusal.code {
+            RefusalCode::Quota => Limit::Quota,
+            RefusalCode::Total => Limit::Total {
+                left_bytes: refusal.available,
+            },
+            code => Limit::Refused(code),
+        },
+        DomainError::Window(WindowError::Make(MakeError::Headroom { free_bytes, .. })) => {
+            Limit::Headroom {
+                free_bytes: *free_bytes,
+            }
+        }
+        DomainError::ManagerAway => Limit::Away,
+        _ => Limit::Kernel,
     }
 }

@@ -70,7 +70,8 @@ impl Pool {
         self.alloc_with(len, || Patience::Forever)
     }
 
-    /// The same without waiting for anybody to release memory. (It may ask the manager for more.)
+    /// The same without waiting for anybody to release memory. What more there may be the manager is asked for; one that does not
+    /// answer at once costs 50 ms, once: its answer serves a later call.
     #[inline(always)]
     pub fn try_alloc(&self, len: usize) -> Result<CbufMut, AllocError> {
         self.alloc_with(len, || Patience::None)

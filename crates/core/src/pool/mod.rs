@@ -9,6 +9,7 @@ mod handle;
 mod lookup;
 mod own;
 mod roster;
+mod shortage;
 mod shrink;
 mod slots;
 mod visits;

@@ -80,6 +80,13 @@ pub(super) struct Store {
 /// Chunks on their way in or out.
 pub(super) struct Resizing {
     pub(super) next_serial: u32,
+    pub(super) growing: Option<super::grow::Growing>,
+    /// Counts the manager's answers.
+    pub(super) progress: u32,
+    /// Somebody waited for the manager as long as one takes that is well, and it has not answered since.
+    pub(super) late: bool,
+    /// The same of its word that would make our roster as new as its board.
+    pub(super) stale: bool,
     pub(super) last_look: Option<std::time::Instant>,
     pub(super) peak_chunks: [u32; 2],
 }

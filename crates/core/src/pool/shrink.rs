@@ -70,7 +70,7 @@ impl OwnPool {
         }
     }
 
-    fn bytes_present(&self) -> u64 {
+    pub(super) fn bytes_present(&self) -> u64 {
         u64::from(lock(&self.store).runs.present()) << self.chunk_shift
     }
 
@@ -164,9 +164,10 @@ impl OwnPool {
 
     /// Nobody has a handle of the pool: once all its buffers are dead it is taken down.
     fn try_destroy(&self) {
-        let Ok(_one) = self.resizing.try_lock() else {
+        let Ok(mut one) = self.resizing.try_lock() else {
             return;
         };
+        self.stop_growing(&mut one);
         let _ = self.reclaim(); // what is missed comes with the next turn
         self.return_free_chunks(0);
         if lock(&self.store).runs.present() > 0 {

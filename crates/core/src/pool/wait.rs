@@ -3,11 +3,11 @@
 //! Only the first in the queue waits on shared words; the others wait for it. While anybody waits, nobody passes:
 //! allocation goes through the queue and frees go past the caches.
 
-use super::grow::Growth;
+use super::grow::{Growth, PROMPT};
 use super::own::OwnPool;
 use crate::cbuf::CbufMut;
-use crate::domain::{lock, millis};
-use crate::error::AllocError;
+use crate::domain::lock;
+use crate::error::{AllocError, Limit};
 use crate::link::TIMED;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -76,10 +76,13 @@ pub(crate) enum Patience {
 }
 
 impl Patience {
-    fn deadline(self) -> Option<Instant> {
+    /// How long each answer of the manager may take before the caller does something else.
+    fn prompt(self) -> Duration {
         match self {
-            Patience::Until(deadline) => Some(deadline),
-            Patience::None | Patience::Forever => None,
+            Patience::Until(deadline) => {
+                PROMPT.min(deadline.saturating_duration_since(Instant::now()))
+            }
+            Patience::None | Patience::Forever => PROMPT,
         }
     }
 }
@@ -109,13 +112,15 @@ impl OwnPool {
             });
         }
         self.domain.catch_up();
-        if self.waiters.count() == 0
-            && let Some(buf) = self.attempt(len, patience.deadline())
-        {
-            return Ok(buf);
+        let mut limit = Limit::Queue;
+        if self.waiters.count() == 0 {
+            match self.attempt(len, patience.prompt()) {
+                Ok(buf) => return Ok(buf),
+                Err(why) => limit = why,
+            }
         }
         if patience == Patience::None {
-            return Err(self.out_of_memory(need, started));
+            return Err(self.out_of_memory(need, limit, started));
         }
         let ticket = self.waiters.next.fetch_add(1, Ordering::Relaxed);
         lock(&self.waiters.queue).push_back(ticket);
@@ -135,15 +140,6 @@ impl OwnPool {
         result
     }
 
-    fn out_of_memory(&self, need_bytes: u64, started: Instant) -> AllocError {
-        AllocError::OutOfMemory {
-            need_bytes,
-            live_bytes: u64::from(lock(&self.store).runs.present()) << self.chunk_shift,
-            quota_bytes: self.quota_bytes(),
-            waited_ms: millis(started.elapsed()),
-        }
-    }
-
     /// Bytes of chunks that must exist for such a buffer.
     fn need_bytes(&self, len: usize) -> u64 {
         (len as u64)
@@ -160,40 +156,52 @@ impl OwnPool {
         self.waiters.want_memory(&self.table, contended);
     }
 
-    /// Everything short of waiting.
-    fn attempt(&self, len: usize, deadline: Option<Instant>) -> Option<CbufMut> {
+    /// Everything short of waiting for memory to be released. Each answer of the manager may take so long.
+    fn attempt(&self, len: usize, prompt: Duration) -> Result<CbufMut, Limit> {
         if let Some(buf) = self.take(len) {
-            return Some(buf);
+            return Ok(buf);
         }
         let pages = self.pages_for(len);
-        let growth = self.grow_for(pages, deadline);
-        if growth == Growth::More
+        if self.grow_for(pages, prompt) == Growth::Fits
             && let Some(buf) = self.take(len)
         {
-            return Some(buf);
+            return Ok(buf);
         }
         // Memory may sit in caches of other sizes, or be dead there.
-        for _ in 0..3 {
-            // Alone: what another thread has taken from one place and not yet put into the next cannot be found.
-            let seen = self.domain.wake();
-            let one = lock(&self.resizing);
-            if self.reclaim() {
-                break;
-            }
-            drop(one);
-            // The manager has raised the epoch; the change itself is in our socket, or about to be.
-            self.domain.turn_quietly();
-            let soon = Instant::now() + Duration::from_millis(10);
-            self.domain.wait_news(seen, Some(soon));
-        }
-        self.take(len).or_else(|| {
+        self.reclaim_alone(prompt);
+        self.take(len).map_or_else(
             // Reclaiming may have freed whole chunks elsewhere in the window, but not one long enough hole.
-            if self.grow_for(pages, deadline) == Growth::More {
-                self.take(len)
-            } else {
-                None
+            || {
+                let growth = self.grow_for(pages, prompt);
+                self.take(len).ok_or(growth.limit())
+            },
+            Ok,
+        )
+    }
+
+    /// Alone: what another thread has taken from one place and not yet put into the next cannot be found. The manager
+    /// may have raised the epoch; then the change itself is in our socket, or about to be.
+    fn reclaim_alone(&self, prompt: Duration) {
+        let until = Instant::now() + prompt;
+        loop {
+            let seen = self.domain.wake();
+            let mut one = lock(&self.resizing);
+            if self.reclaim() {
+                one.stale = false;
+                return;
             }
-        })
+            let over = Instant::now() >= until;
+            one.stale |= over && prompt == PROMPT;
+            let last = over || one.stale;
+            drop(one);
+            self.domain.turn_quietly();
+            if last {
+                let _one = lock(&self.resizing);
+                _ = self.reclaim();
+                return;
+            }
+            self.domain.wait_news(seen, Some(until));
+        }
     }
 
     fn pages_for(&self, len: usize) -> u32 {
@@ -209,6 +217,11 @@ impl OwnPool {
             Some(class) => (self.zones[class].alloc()).map(|s| self.hand_out(s, class as u8, len)),
             None => self
                 .alloc_huge(len)
+                .or_else(|| {
+                    // Dead ones first, as for all other sizes; more memory after that.
+                    let _ = self.collect_all();
+                    self.alloc_huge(len)
+                })
                 .map(|slot| self.hand_out(slot, Self::HUGE, len)),
         }
     }
@@ -232,7 +245,8 @@ impl OwnPool {
             let queue = lock(&self.waiters.queue);
             if queue.front() != Some(&ticket) {
                 if left.is_zero() {
-                    return Err(self.out_of_memory(need, started));
+                    drop(queue);
+                    return Err(self.out_of_memory(need, Limit::Queue, started));
                 }
                 // Others move the queue; nothing is polled here.
                 let round = left.min(Duration::from_secs(1));
@@ -250,11 +264,12 @@ impl OwnPool {
                     quota_bytes,
                 });
             }
-            if let Some(buf) = self.attempt(len, patience.deadline()) {
-                return Ok(buf);
-            }
+            let limit = match self.attempt(len, Duration::ZERO) {
+                Ok(buf) => return Ok(buf),
+                Err(limit) => limit,
+            };
             if left.is_zero() {
-                return Err(self.out_of_memory(need, started));
+                return Err(self.out_of_memory(need, limit, started));
             }
             self.wait_for_release(local, &seen, left.min(Duration::from_millis(100)));
         }

@@ -4,7 +4,7 @@ use crate::kit::*;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
-use tranship_core::{AllocError, Code, DomainError, PoolOptions};
+use tranship_core::{AllocError, Code, DomainError, Holder, Limit, Pool, PoolOptions};
 use tranship_manager::Config;
 
 #[test]
@@ -231,6 +231,44 @@ fn every_size_from_nothing_to_several_chunks() {
             buf.len()
         );
     }
+}
+
+/// Whoever holds what was sent, or has not taken it, is named; and which limit is reached.
+#[test]
+fn an_error_names_who_is_in_the_way() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let pool = pool(&a, 1);
+    let (mut sender, mut receiver) = link(&a, &b, "x");
+    let way = |pool: &Pool| match pool.try_alloc(CHUNK).expect_err("full") {
+        AllocError::OutOfMemory { limit, holder, .. } => (limit, holder),
+        other => panic!("{other}"),
+    };
+    let own = pool.alloc(CHUNK).expect("alloc");
+    assert_eq!(way(&pool), (Limit::Quota, None));
+    drop(own);
+    let quarters: Vec<_> = (0..4).map(|i| filled(&pool, CHUNK / 4, i)).collect();
+    for quarter in quarters {
+        sender.send(quarter).expect("send");
+    }
+    let by_b = |asked| {
+        Some(Holder {
+            domain: b.id(),
+            buffers: asked,
+            asked,
+        })
+    };
+    assert_eq!(way(&pool), (Limit::Quota, by_b(4)), "it has not taken them");
+    let held: Vec<_> = (0..3).map(|_| receiver.recv().expect("recv")).collect();
+    drop(receiver.recv().expect("recv"));
+    assert_eq!(way(&pool), (Limit::Quota, by_b(3)));
+    let error = pool.try_alloc(CHUNK).expect_err("held").to_string();
+    assert!(
+        error.contains(&format!("domain {} holds 3", b.id())),
+        "{error}"
+    );
+    drop(held);
+    pool.alloc(CHUNK).expect("all free");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tranship_core::{Code, Domain, Pool, Receiver, Role, Sender};
+use tranship_core::{AllocError, Code, Domain, Limit, Pool, Receiver, Role, Sender};
 use tranship_manager::{Config, Embedded};
 use tranship_proto::{Event, PoolId, Req, Request};
 use tranship_region::layout::BoardRw;
@@ -82,6 +82,13 @@ impl Back {
     fn say(&self, event: &Event, fd: Option<&OwnedFd>) {
         let fds: Vec<_> = fd.into_iter().map(AsFd::as_fd).collect();
         socket::sendmsg(&self.peer, &tranship_proto::encode(event), &fds, false).expect("sendmsg");
+    }
+
+    /// The next request.
+    fn hears(&self) -> Request {
+        let mut bytes = vec![0; tranship_proto::MAX_MESSAGE_BYTES];
+        let got = socket::recvmsg(&self.peer, &mut bytes, false).expect("a request");
+        tranship_proto::decode(&bytes[..got.bytes]).expect("a request")
     }
 
     /// The pool gets its place in the board.
@@ -230,6 +237,64 @@ fn one_that_does_not_answer() {
     });
     left.goes_round();
     drop(peers);
+}
+
+/// What was asked of it goes on: an answer that comes when nobody waits any more serves the next caller.
+#[test]
+fn one_that_answers_late() {
+    let _dog = dog();
+    let left = left();
+    let hung = hang(&left.path);
+    let peers = left.both_come_back(&hung);
+    peers.iter().for_each(Back::answer);
+    let pool = peers
+        .iter()
+        .find_map(|peer| peer.claim.map(|c| (peer, c.1)));
+    let (peer, id) = pool.expect("the writer");
+    // No second chunk comes by itself.
+    let _held: Vec<_> = (0..4).map(|i| filled(&left.pool, BUFFER, i)).collect();
+    let late = |_| {
+        let error = left.pool.try_alloc(BUFFER).expect_err("late");
+        assert!(
+            matches!(
+                error,
+                AllocError::OutOfMemory {
+                    limit: Limit::Late,
+                    ..
+                }
+            ),
+            "{error}"
+        );
+    };
+    (0..10).for_each(late);
+    let Request::Grant { req, chunks: 1, .. } = peer.hears() else {
+        panic!("it is asked for a chunk");
+    };
+    peer.say(
+        &Event::Granted {
+            req,
+            pool: id,
+            chunks: 1,
+        },
+        None,
+    );
+    (0..10).for_each(late);
+    let Request::ShowChunk {
+        req, index, serial, ..
+    } = peer.hears()
+    else {
+        panic!("it was asked once, and is shown the chunk");
+    };
+    peer.say(
+        &Event::ChunkReady {
+            req,
+            pool: id,
+            index,
+            serial,
+        },
+        None,
+    );
+    drop(left.pool.try_alloc(BUFFER).expect("it is there"));
 }
 
 /// It hangs between its welcome and its word of what it was shown.
