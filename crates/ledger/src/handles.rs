@@ -62,8 +62,19 @@ impl Handles {
     /// is sent. A plain store, and so only while the generation is odd: as soon as it is even, others may come to hold it.
     #[inline(always)]
     pub(crate) fn let_go_first(&self) {
-        // Ordering: release; partner is the acquire in `count`. That what is then sent is seen, the queue sees to.
-        self.0.store(QUEUED, Ordering::Release);
+        // Ordering: relaxed: what was done under the handle is shown by the generation to who finds the buffer, and by
+        // the queue to the collector.
+        self.0.store(QUEUED, Ordering::Relaxed);
+    }
+
+    /// The only handle of a buffer that was never sent goes, if it is one: then the buffer can be freed.
+    #[inline(always)]
+    pub fn let_go_private(&self, generation: &AtomicU32) -> bool {
+        let is_private = self.is_private(generation);
+        if is_private {
+            self.none();
+        }
+        is_private
     }
 
     /// A handle goes.
@@ -83,10 +94,10 @@ impl Handles {
                 now.wrapping_sub(1)
             };
             // Ordering: release; partner is the acquire in `count`: who sees no handle sees what was read and sent under
-            // it. Acquire among handles.
+            // it; and the acquire among handles.
             match self
                 .0
-                .compare_exchange_weak(now, left, Ordering::AcqRel, Ordering::Acquire)
+                .compare_exchange_weak(now, left, Ordering::Release, Ordering::Acquire)
             {
                 // From here on it may be collected and somebody else's, unless it is to us to queue it.
                 Ok(_) if now == 1 => return LetGo::ToQueue,

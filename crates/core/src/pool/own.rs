@@ -356,8 +356,8 @@ impl OwnPool {
         if self.fork.is_child() {
             return;
         }
-        if self.is_private(slot) {
-            self.handles(slot).none();
+        let generation = self.generation_word(slot);
+        if self.handles(slot).let_go_private(generation) {
             self.free_private(slot, class);
         } else {
             self.release_shared(slot, class);

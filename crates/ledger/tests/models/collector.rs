@@ -5,7 +5,8 @@ use tranship_ledger::order::{CollectStep, Phase};
 use crate::config::{A, Config};
 use crate::explore::Steps;
 use crate::manager::is_stale;
-use crate::state::{Collector, State, Use, status::ON};
+use crate::state::{Collector, QUEUED, State, Use, status::ON};
+use crate::writer;
 
 pub fn steps(config: &Config, state: &State, out: &mut Steps) {
     // An orphan's verdict is the manager's, once the writer is dead; otherwise the writer's own.
@@ -15,12 +16,17 @@ pub fn steps(config: &Config, state: &State, out: &mut Steps) {
     for c in 0..usize::from(config.collectors) {
         if state.collector[c].active {
             step(config, state, c, out);
-        } else {
-            for s in (0..usize::from(config.slots)).filter(|&s| state.slot[s] == Use::Sent) {
+        } else if !writer::has_lock(state) {
+            let is_candidate = |s: &usize| match config.writers {
+                0 => state.slot[*s] == Use::Sent,
+                _ => state.listed[*s],
+            };
+            for s in (0..usize::from(config.slots)).filter(is_candidate) {
                 if config.own_before_the_pass && state.refs[usize::from(A)][s] > 0 {
                     continue;
                 }
                 let mut next = *state;
+                next.listed[s] = false;
                 let slot = u8::try_from(s).expect("few");
                 next.collector[c] = Collector {
                     active: true,
@@ -54,15 +60,23 @@ fn step(config: &Config, state: &State, c: usize, out: &mut Steps) {
     if at.restoring {
         let mut next = *state;
         next.generation[s] = at.even;
-        next.collector[c] = Collector::default();
+        next.collector[c].even = 0;
+        next.collector[c].restoring = false;
+        spare(config, &mut next, c);
         out.push("restores", 100, at.slot, next);
+        return;
+    }
+    if at.keeping {
+        let mut next = *state;
+        writer::keep(config, &mut next, c);
+        out.push("keeps or leaves", 100, at.slot, next);
         return;
     }
     match config.collection[usize::from(at.step)] {
         CollectStep::CheckEpoch => {
             let mut next = *state;
             if is_stale(config, state) {
-                spare(&mut next, c);
+                spare(config, &mut next, c);
             } else {
                 advance(config, &mut next, c);
             }
@@ -75,7 +89,7 @@ fn step(config: &Config, state: &State, c: usize, out: &mut Steps) {
                 let mut next = *state;
                 if phase == Phase::References && !config.is_honest(bit) && at.even != 0 {
                     // Told otherwise by a liar: only after the bump does that make a difference.
-                    spare(&mut next, c);
+                    spare(config, &mut next, c);
                     out.push("is told to spare by ref of", 100, bit, next);
                     next = *state;
                 }
@@ -123,6 +137,7 @@ fn read(config: &Config, next: &mut State, c: usize, phase: Phase, bit: u8) {
     let s = usize::from(next.collector[c].slot);
     let value = match phase {
         Phase::Received => next.rcvd[i][s],
+        Phase::References if config.writers > 0 && bit == A => next.word[s] & !QUEUED,
         Phase::References => next.refs[i][s],
         Phase::Sent => next.sent[i][s],
     };
@@ -131,7 +146,7 @@ fn read(config: &Config, next: &mut State, c: usize, phase: Phase, bit: u8) {
     at.read |= 1 << bit;
     if phase == Phase::References {
         if value > 0 {
-            return spare(next, c);
+            return spare(config, next, c);
         }
     } else if config.is_a_liars(i) {
         // Reads whatever makes it go on; anything else would end the pass.
@@ -143,12 +158,12 @@ fn read(config: &Config, next: &mut State, c: usize, phase: Phase, bit: u8) {
         at.seen[i] = at.seen[i].wrapping_sub(value);
         let sum = at.seen.iter().fold(0u8, |sum, d| sum.wrapping_add(*d));
         if at.read == all && sum != 0 && config.liar.is_none() {
-            return spare(next, c);
+            return spare(config, next, c);
         }
     } else {
         at.have &= !(1 << bit);
         if std::mem::take(&mut at.seen[i]) != value {
-            return spare(next, c);
+            return spare(config, next, c);
         }
     }
     if next.collector[c].read == all {
@@ -171,20 +186,21 @@ fn end_phase(config: &Config, next: &mut State, c: usize) {
 }
 
 /// Alive, or not to be judged now.
-fn spare(next: &mut State, c: usize) {
-    if next.collector[c].even == 0 {
+fn spare(config: &Config, next: &mut State, c: usize) {
+    let Collector {
+        active, slot, even, ..
+    } = next.collector[c];
+    let restoring = even != 0;
+    next.collector[c] = Collector {
+        active: active && (restoring || config.writers > 0),
+        slot,
+        even,
+        restoring,
+        keeping: !restoring && config.writers > 0,
+        ..Collector::default()
+    };
+    if !next.collector[c].active {
         next.collector[c] = Collector::default();
-    } else {
-        let Collector {
-            active, slot, even, ..
-        } = next.collector[c];
-        next.collector[c] = Collector {
-            active,
-            slot,
-            even,
-            restoring: true,
-            ..Collector::default()
-        };
     }
 }
 
@@ -199,7 +215,7 @@ fn advance(config: &Config, next: &mut State, c: usize) {
         next.blame("a buffer is handed out twice");
     }
     for d in 0..config.domains {
-        if next.is_alive(d) && config.is_honest(d) && next.held[usize::from(d)][s] > 0 {
+        if next.is_alive(d) && config.is_honest(d) && next.holds(d, s) > 0 {
             next.blame("a buffer is collected while an honest domain holds it");
         }
     }

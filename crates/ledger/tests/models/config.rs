@@ -2,7 +2,7 @@
 
 use tranship_ledger::order::{
     COLLECTION, CollectStep, PASS_ORDER, Phase, RECEIPT_DIRECT, RECEIPT_FORWARDED, ReceiptStep,
-    SEND_AGAIN, SEND_KEPT, SendStep,
+    SEND_AGAIN, SEND_FIRST, SEND_KEPT, SendStep,
 };
 
 use crate::state::{CAP, D, Q, S};
@@ -47,12 +47,18 @@ pub struct Config {
     pub manager_dies: bool,
     /// The writer is dead from some moment on and the manager gives the verdict.
     pub orphan: bool,
+    /// Threads of the writer whose handles are modelled word by word (1 or 2), with the queue for collection and the
+    /// collector's lock. 0: the writer has one, and its reference is a word like any domain's.
+    pub writers: u8,
+    /// They look for buffers by their ids.
+    pub finds: bool,
 
     pub pass: Vec<Phase>,
     pub collection: Vec<CollectStep>,
     pub direct: Vec<ReceiptStep>,
     pub forwarded: Vec<ReceiptStep>,
     pub send_first: Vec<SendStep>,
+    pub send_kept: Vec<SendStep>,
     pub send_again: Vec<SendStep>,
 
     // Rules that can be taken away.
@@ -67,6 +73,17 @@ pub struct Config {
     pub source_sends_early: bool,
     pub assigned_before_told: bool,
     pub alone_before_the_end: bool,
+    pub find_without_lock: bool,
+    pub take_back_without_lock: bool,
+    pub let_go_in_two_steps: bool,
+    pub keep_in_two_steps: bool,
+    pub drop_what_is_alive: bool,
+    pub count_the_list_only: bool,
+    pub dead_source_stays: bool,
+    pub edit_during_a_pass: bool,
+    /// Who may lose its connection and go on, bit by domain; and whether the manager takes that for its death.
+    pub hangs_up: u8,
+    pub hang_up_is_death: bool,
     /// Refusals on this channel count as wrong although there is a liar.
     pub blame_refusals_on: Option<u8>,
 }
@@ -94,6 +111,8 @@ impl Config {
             liar: None,
             manager_dies: false,
             orphan: false,
+            writers: 0,
+            finds: true,
             pass: PASS_ORDER.to_vec(),
             // A model takes its steps one after the other: fences are in every gap.
             collection: COLLECTION
@@ -105,7 +124,8 @@ impl Config {
                 .into_iter()
                 .filter(|s| *s != ReceiptStep::Fence)
                 .collect(),
-            send_first: SEND_KEPT.to_vec(),
+            send_first: SEND_FIRST.to_vec(),
+            send_kept: SEND_KEPT.to_vec(),
             send_again: SEND_AGAIN.to_vec(),
             collectors: 1,
             sums: false,
@@ -118,6 +138,16 @@ impl Config {
             source_sends_early: false,
             assigned_before_told: false,
             alone_before_the_end: false,
+            find_without_lock: false,
+            take_back_without_lock: false,
+            let_go_in_two_steps: false,
+            keep_in_two_steps: false,
+            drop_what_is_alive: false,
+            count_the_list_only: false,
+            dead_source_stays: false,
+            edit_during_a_pass: false,
+            hangs_up: 0,
+            hang_up_is_death: false,
             blame_refusals_on: None,
         }
     }
@@ -172,6 +202,12 @@ impl Config {
     pub fn is_a_liars(&self, queue: usize) -> bool {
         let (source, sink) = self.channels[queue];
         !self.is_honest(source) || !self.is_honest(sink)
+    }
+
+    /// Whether this slot's counters of that queue are kept.
+    pub fn is_counted(&self, queue: usize, slot: usize) -> bool {
+        let is_left_out = self.count_the_list_only && slot != 0;
+        !is_left_out && !self.is_a_liars(queue)
     }
 
     pub fn wrap(&self, counter: u8) -> u8 {

@@ -8,7 +8,7 @@ use crate::state::{Message, Op, State, Thread, Use, status};
 
 pub fn steps(config: &Config, state: &State, out: &mut Steps) {
     for d in (0..config.domains).filter(|&d| state.is_alive(d)) {
-        if config.is_honest(d) {
+        if config.is_honest(d) && (d != A || config.writers == 0) {
             match state.thread[usize::from(d)].op {
                 Op::Idle => idle(config, state, d, out),
                 Op::Receive => out.push(
@@ -28,7 +28,13 @@ pub fn steps(config: &Config, state: &State, out: &mut Steps) {
                         out.push("sends on", d, state.thread[usize::from(d)].queue, next);
                     }
                 }
+                Op::LetGo | Op::Find => unreachable!("what only a writer with handles does"),
             }
+        }
+        if config.hangs_up & !state.hung_up & 1 << d != 0 {
+            let mut next = *state;
+            next.hung_up |= 1 << d;
+            out.push("hangs up", d, 9, next);
         }
         if config.mortal & 1 << d != 0 && state.deaths < config.deaths {
             let mut next = *state;
@@ -77,8 +83,8 @@ fn idle(config: &Config, state: &State, d: u8, out: &mut Steps) {
                             op: Op::Send,
                             queue: number,
                             kind,
-                            step: 0,
                             first,
+                            ..Thread::default()
                         };
                         if config.release_before_sending {
                             for &s in config.parts(kind) {
@@ -126,7 +132,7 @@ fn idle(config: &Config, state: &State, d: u8, out: &mut Steps) {
 }
 
 /// Whether a sink takes references from a queue.
-fn takes(config: &Config, queue: u8) -> bool {
+pub fn takes(config: &Config, queue: u8) -> bool {
     queue & status::RAISED != 0 || (config.sink_takes_early && queue & status::ACCEPTED != 0)
 }
 
@@ -194,7 +200,7 @@ fn give_up(config: &Config, mut next: State, d: u8) -> State {
 fn send_step(config: &Config, thread: Thread, n: usize) -> Option<(usize, SendStep)> {
     let each = config.parts(thread.kind).iter().rev().flat_map(|&s| {
         let steps = if thread.first & 1 << s != 0 {
-            &config.send_first
+            &config.send_kept
         } else {
             &config.send_again
         };
@@ -229,7 +235,7 @@ fn send(config: &Config, mut next: State, d: u8) -> Option<State> {
     Some(next)
 }
 
-fn publish(config: &Config, next: &mut State, queue: usize, kind: u8) {
+pub fn publish(config: &Config, next: &mut State, queue: usize, kind: u8) {
     let mut message = Message {
         kind,
         ..Message::default()

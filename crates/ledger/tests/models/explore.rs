@@ -8,7 +8,7 @@ use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 use crate::config::Config;
 use crate::state::State;
-use crate::{collector, domain, liar, manager};
+use crate::{collector, domain, liar, manager, writer};
 
 /// Collects the successors of one state; labels only if somebody will read them.
 pub struct Steps {
@@ -102,6 +102,7 @@ type Seen = HashSet<u128, BuildHasherDefault<Plain>>;
 fn successors(config: &Config, state: &State, steps: &mut Steps) {
     steps.next.clear();
     domain::steps(config, state, steps);
+    writer::steps(config, state, steps);
     liar::steps(config, state, steps);
     collector::steps(config, state, steps);
     manager::steps(config, state, steps);
@@ -187,7 +188,7 @@ fn trace(config: &Config, goal: u128) -> Vec<String> {
 
 fn describe(what: &str, who: u8, whom: u8) -> String {
     let name = |d: u8| {
-        ["A", "B", "C", "E"]
+        ["A", "B", "C", "E", "A, second thread"]
             .get(usize::from(d))
             .copied()
             .unwrap_or("-")

@@ -45,6 +45,12 @@ fn deaths_between_every_two_steps() {
 }
 
 #[test]
+fn hang_ups_between_every_two_steps() {
+    let hangs_up = |c: &mut Config| c.hangs_up = 1 << B | 1 << C;
+    holds(&Config::new("hang-ups", 3, &CYCLE[..3]).with(hangs_up));
+}
+
+#[test]
 fn the_writer_dies_and_the_manager_gives_the_verdict() {
     let orphan = |c: &mut Config| {
         (c.mortal, c.deaths, c.orphan) = (1 << A | 1 << B | 1 << C, 2, true);

@@ -12,11 +12,13 @@ mod explore;
 mod liar;
 mod manager;
 mod state;
+mod writer;
 
 mod broken;
 mod honest;
 mod hostile;
 mod orders;
+mod threads;
 
 use config::Config;
 use explore::explore;

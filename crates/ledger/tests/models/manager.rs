@@ -2,11 +2,17 @@
 
 use crate::config::{A, Config};
 use crate::explore::Steps;
-use crate::state::{MANAGER, Op, State, Use, status};
+use crate::state::{MANAGER, Op, QUEUED, State, Use, status};
 use status::{ACCEPTED, ASSIGNED, CLOSED, GONE, LEAVING, ON, RAISED, TOLD};
 
 fn is_dead(config: &Config, state: &State) -> bool {
     config.manager_dies && !state.is_alive(MANAGER)
+}
+
+/// Whether the manager takes a domain for dead.
+fn is_gone(config: &Config, state: &State, domain: u8) -> bool {
+    let hung_up = config.hang_up_is_death && state.hung_up & 1 << domain != 0;
+    hung_up || !state.is_alive(domain)
 }
 
 /// Whether the writer may not collect now: the board's epoch differs from the roster's, as something is raised that it has
@@ -22,7 +28,7 @@ pub fn is_stale(config: &Config, state: &State) -> bool {
 }
 
 pub fn steps(config: &Config, state: &State, out: &mut Steps) {
-    let collecting = state.collector.iter().any(|c| c.active);
+    let collecting = !config.edit_during_a_pass && state.collector.iter().any(|c| c.active);
     let writes = state.is_alive(A) || config.orphan;
     let dead = is_dead(config, state);
     if config.manager_dies && !dead {
@@ -95,10 +101,13 @@ fn must_leave(config: &Config, state: &State, q: usize, source: u8, sink: u8) ->
     if is & RAISED == 0 || is & LEAVING != 0 {
         return false;
     }
-    let thread = state.thread[usize::from(sink)];
-    let taking = thread.op != Op::Idle && thread.op != Op::Send && usize::from(thread.queue) == q;
+    let taking = State::threads(sink).any(|t| {
+        let thread = state.thread[t];
+        matches!(thread.op, Op::Receive | Op::GiveUp) && usize::from(thread.queue) == q
+    });
     let drained = (state.length[q] == 0 && !taking) || config.leave_undrained;
-    !state.is_alive(sink) || ((is & CLOSED != 0 || !state.is_alive(source)) && drained)
+    let ended = is_gone(config, state, source) && !config.dead_source_stays;
+    is_gone(config, state, sink) || ((is & CLOSED != 0 || ended) && drained)
 }
 
 fn reader_must_leave(config: &Config, state: &State, d: u8) -> bool {
@@ -108,7 +117,9 @@ fn reader_must_leave(config: &Config, state: &State, d: u8) -> bool {
         .iter()
         .zip(state.queue)
         .any(|(&(_, sink), is)| sink == d && is & RAISED != 0 && is & (ON | GONE) == 0);
-    !state.is_alive(d) && state.reader[usize::from(d)] & (ON | LEAVING | GONE) == ON && !joining
+    is_gone(config, state, d)
+        && state.reader[usize::from(d)] & (ON | LEAVING | GONE) == ON
+        && !joining
 }
 
 /// Nobody does or holds anything, everything was taken and told: then everything must be collectable.
@@ -122,9 +133,9 @@ pub fn check_quiescence(config: &Config, state: &mut State) {
     }
     let domains = 0..config.domains;
     let busy = domains.clone().any(|d| {
-        let i = usize::from(d);
         state.is_alive(d)
-            && (state.thread[i].op != Op::Idle || state.held[i].iter().any(|&h| h > 0))
+            && State::threads(d)
+                .any(|t| state.thread[t].op != Op::Idle || state.held[t].iter().any(|&h| h > 0))
     });
     let channels = config.channels.iter().enumerate();
     let told = !is_stale(config, state)
@@ -150,7 +161,9 @@ pub fn check_quiescence(config: &Config, state: &mut State) {
             };
             !counts || state.refs[usize::from(d)][s] == 0
         });
-        if state.slot[s] == Use::Sent && !(balanced && free) {
+        // Nobody has a handle: then the collector must find it, and without one.
+        let queued = config.writers == 0 || (state.listed[s] && state.word[s] == QUEUED);
+        if state.slot[s] == Use::Sent && !(balanced && free && queued) {
             state.blame("a buffer leaks");
         }
     }

@@ -5,6 +5,12 @@ use tranship_ledger::generation;
 use crate::config::Config;
 
 pub const D: usize = 4;
+/// Threads: one a domain, and the writer's second one.
+pub const T: usize = D + 1;
+/// The writer's second thread.
+pub const SECOND: u8 = 4;
+/// The mark of [`State::word`]: queued for collection, or on its way there.
+pub const QUEUED: u8 = 0x80;
 pub const Q: usize = 4;
 pub const S: usize = 2;
 pub const CAP: usize = 2;
@@ -55,6 +61,10 @@ pub enum Op {
     Receive,
     GiveUp,
     Send,
+    /// A handle goes.
+    LetGo,
+    /// Finds a buffer by its id.
+    Find,
 }
 
 /// Where a domain's thread is.
@@ -66,6 +76,8 @@ pub struct Thread {
     pub kind: u8,
     /// Sending: bit by slot, set if this is its first send.
     pub first: u8,
+    /// What it has loaded.
+    pub seen: u8,
 }
 
 /// Where a collector is.
@@ -83,6 +95,10 @@ pub struct Collector {
     /// The generation before the bump; 0: not bumped.
     pub even: u8,
     pub restoring: bool,
+    /// Where the writer's handles are modelled: the verdict is "alive", and who queues the slot again is not decided.
+    pub keeping: bool,
+    /// And what it has seen of that, where that takes two steps.
+    pub word: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -90,17 +106,23 @@ pub struct State {
     pub sent: [[u8; S]; Q],
     pub rcvd: [[u8; S]; Q],
     pub refs: [[u8; S]; D],
-    /// References on which an honest domain relies now.
-    pub held: [[u8; S]; D],
+    /// References on which an honest thread relies now.
+    pub held: [[u8; S]; T],
     pub generation: [u8; S],
     pub slot: [Use; S],
     pub ring: [[Message; CAP]; Q],
     pub length: [u8; Q],
-    pub thread: [Thread; D],
+    pub thread: [Thread; T],
+    /// Where the writer's handles are modelled: how many, and [`QUEUED`].
+    pub word: [u8; S],
+    /// And whether the slot is in the queue for collection.
+    pub listed: [bool; S],
     pub collector: [Collector; 2],
     pub queue: [u8; Q],
     pub reader: [u8; D],
     pub alive: u8,
+    /// Whose connection to the manager was lost, though they live.
+    pub hung_up: u8,
     pub deaths: u8,
     pub wrong: Option<&'static str>,
 }
@@ -112,16 +134,19 @@ impl State {
             sent: [[0; S]; Q],
             rcvd: [[0; S]; Q],
             refs: [[0; S]; D],
-            held: [[0; S]; D],
+            held: [[0; S]; T],
             generation: [1; S],
             slot: [Use::Free; S],
             ring: [[Message::default(); CAP]; Q],
             length: [0; Q],
-            thread: [Thread::default(); D],
+            thread: [Thread::default(); T],
+            word: [0; S],
+            listed: [false; S],
             collector: [Collector::default(); 2],
             queue: [0; Q],
             reader: [0; D],
             alive: ((1 << config.domains) - 1) | (u8::from(config.manager_dies) << MANAGER),
+            hung_up: 0,
             deaths: 0,
             wrong: None,
         };
@@ -140,6 +165,21 @@ impl State {
 
     pub fn blame(&mut self, why: &'static str) {
         self.wrong.get_or_insert(why);
+    }
+
+    /// Whose thread that is.
+    pub fn owner(thread: usize) -> usize {
+        thread % usize::from(SECOND)
+    }
+
+    /// The threads of a domain.
+    pub fn threads(domain: u8) -> impl Iterator<Item = usize> {
+        (0..T).filter(move |&t| Self::owner(t) == usize::from(domain))
+    }
+
+    /// What the domain's threads rely on.
+    pub fn holds(&self, domain: u8, slot: usize) -> u8 {
+        Self::threads(domain).map(|t| self.held[t][slot]).sum()
     }
 
     /// What an id says that a holder of the slot passes on: the collector may have it bumped for a moment.
@@ -172,7 +212,7 @@ impl State {
 
     /// `sent++`, or `None` while that would be a whole turn since a collector looked.
     pub fn count_sent(mut self, config: &Config, queue: usize, slot: usize) -> Option<Self> {
-        if config.is_a_liars(queue) {
+        if !config.is_counted(queue, slot) {
             return Some(self);
         }
         let sent = config.wrap(self.sent[queue][slot].wrapping_add(1));
@@ -190,7 +230,7 @@ impl State {
     }
 
     pub fn count_rcvd(&mut self, config: &Config, queue: usize, slot: usize) {
-        if !config.is_a_liars(queue) {
+        if config.is_counted(queue, slot) {
             self.rcvd[queue][slot] = config.wrap(self.rcvd[queue][slot].wrapping_add(1));
         }
     }
