@@ -1,11 +1,10 @@
 //! A cache in front of a store: whole blocks with their checksums, bounded in bytes, written through.
 //!
 //! What is thrown out is chosen by CLOCK (Corbato 1968): a hand goes round, takes the first block that was not used
-//! since it last passed. A block is kept only if no write met it since it was read or written: a counter for each of
-//! many groups of blocks says so.
-//!
-//! The cache knows nothing of writes that reach the server by another way: of its blocks, this must be the only writer.
+//! since it last passed. A block is kept only if no write through here met it since it was read: two counters for each of
+//! many groups of blocks say so. What others write to the store ends its [`Lease`], and everything that is here with it.
 
+use crate::lease::Lease;
 use crate::{BLOCK_BYTES, Data, Done, Fault, Info, Job, Op, Request, Store, sum};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -20,17 +19,26 @@ const GROUPS: usize = 4096;
 pub struct Cache {
     blocks: Mutex<Blocks>,
     capacity: usize,
-    writes: Box<[AtomicU64]>,
     hits: AtomicU64,
     misses: AtomicU64,
 }
 
-#[derive(Debug, Default)]
+/// Writes of a group of blocks.
+#[derive(Clone, Copy, Debug, Default)]
+struct Writes {
+    begun: u64,
+    ended: u64,
+}
+
+#[derive(Debug)]
 struct Blocks {
+    /// All that is known was read under this version of the lease.
+    version: u64,
     places: HashMap<u64, usize>,
     slots: Vec<Slot>,
     hand: usize,
     empty: Vec<usize>,
+    writes: Box<[Writes]>,
 }
 
 #[derive(Debug)]
@@ -41,15 +49,29 @@ struct Slot {
     bytes: Box<[u8]>,
 }
 
+/// What a request may leave here when it is done: of each block, nothing if another write was under way at any time between.
+#[derive(Debug)]
+struct Ticket {
+    version: u64,
+    /// For each block: how many writes must have begun when it is done; none of them under way now but the request itself.
+    writes: Vec<Option<u64>>,
+}
+
 impl Cache {
     /// Of at most so many bytes. Memory is taken as blocks come.
     #[must_use]
     pub fn new(bytes: u64) -> Arc<Cache> {
         let capacity = usize::try_from(bytes).unwrap_or(usize::MAX) / BLOCK_BYTES;
         Arc::new(Cache {
-            blocks: Mutex::default(),
+            blocks: Mutex::new(Blocks {
+                version: 0,
+                places: HashMap::new(),
+                slots: Vec::new(),
+                hand: 0,
+                empty: Vec::new(),
+                writes: vec![Writes::default(); GROUPS].into(),
+            }),
             capacity,
-            writes: (0..GROUPS).map(|_| AtomicU64::new(0)).collect(),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
         })
@@ -67,55 +89,96 @@ impl Cache {
         self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn group(&self, block: u64) -> &AtomicU64 {
-        // Neighbours have different counters, so that a long write moves each by one only.
-        &self.writes[usize::try_from(block % GROUPS as u64).unwrap_or(0)]
-    }
-
-    /// The counters of a request's blocks.
-    fn counts(&self, blocks: &Range<u64>) -> Vec<u64> {
-        // Ordering: acquire, partner: `count_write`.
-        let count = |block| self.group(block).load(Ordering::Acquire);
-        blocks.clone().map(count).collect()
-    }
-
-    /// A write of these blocks begins: what is known about them is not any more. Gives their counters.
-    fn begin_write(&self, blocks: &Range<u64>) -> Vec<u64> {
+    /// All of a request, if all of it is here and may be used; else what may be kept of it when it was read.
+    fn find(&self, lease: &Lease, request: &Request, data: &mut Data) -> Result<Vec<u32>, Ticket> {
         let mut known = self.lock();
-        known.forget_all(blocks);
-        self.count_write(blocks);
-        self.counts(blocks)
-    }
-
-    /// A write is over. What it left is known if no other met it; reads that are under way keep nothing, as they may
-    /// have seen what was there before.
-    fn end_write(&self, blocks: &Range<u64>, counts: &[u64], kept: Option<(&Request, &[u8])>) {
-        let mut known = self.lock();
-        known.forget_all(blocks);
-        if let Some((request, bytes)) = kept {
-            self.keep_in(&mut known, request, bytes, &request.sums, counts);
+        let holds = known.look(lease);
+        match known.copy(request, data).filter(|_| holds) {
+            Some(sums) => Ok(sums),
+            None => Err(Ticket {
+                version: known.version,
+                writes: blocks(request).map(|block| known.quiet(block, 0)).collect(),
+            }),
         }
-        self.count_write(blocks);
     }
 
-    /// The lock is held.
-    fn count_write(&self, blocks: &Range<u64>) {
+    /// A write of these blocks begins: what is known about them is not any more. What it leaves may be kept, if `kept`.
+    fn begin_write(&self, lease: &Lease, blocks: &Range<u64>, kept: bool) -> Option<Ticket> {
+        let mut known = self.lock();
+        known.look(lease);
+        known.forget_all(blocks);
+        known.count(blocks, |writes| writes.begun += 1);
+        kept.then(|| Ticket {
+            version: known.version,
+            writes: blocks.clone().map(|block| known.quiet(block, 1)).collect(),
+        })
+    }
+
+    /// It is over, or has failed; nobody knows then what it left.
+    fn end_write(
+        &self,
+        lease: &Lease,
+        blocks: &Range<u64>,
+        left: Option<(&Request, &[u8], &Ticket)>,
+    ) {
+        let mut known = self.lock();
+        // Of those that were under way with it, the last to end leaves nothing of the others here.
+        known.forget_all(blocks);
+        known.count(blocks, |writes| writes.ended += 1);
+        if let Some((request, bytes, ticket)) = left
+            && known.look(lease)
+        {
+            known.keep(self.capacity, request, bytes, &request.sums, ticket);
+        }
+    }
+
+    /// Keeps the whole blocks of what was read.
+    fn keep(&self, lease: &Lease, request: &Request, bytes: &[u8], sums: &[u32], ticket: &Ticket) {
+        let mut known = self.lock();
+        if known.look(lease) {
+            known.keep(self.capacity, request, bytes, sums, ticket);
+        }
+    }
+}
+
+/// The group of a block. Neighbours are in different ones, so that a long write moves each by one only.
+fn group(block: u64) -> usize {
+    usize::try_from(block % GROUPS as u64).unwrap_or(0)
+}
+
+impl Blocks {
+    /// Forgets everything if it may be something else now. May it be used?
+    fn look(&mut self, lease: &Lease) -> bool {
+        // With the lock: it never goes back to an earlier version.
+        let standing = lease.standing();
+        if standing.version != self.version {
+            let places = self.places.drain().map(|(_, place)| place);
+            self.empty.extend(places);
+            self.version = standing.version;
+        }
+        standing.holds
+    }
+
+    fn count(&mut self, blocks: &Range<u64>, count: impl Fn(&mut Writes)) {
         for block in blocks.clone().take(GROUPS) {
-            // Ordering: release, partner: `counts`.
-            self.group(block).fetch_add(1, Ordering::Release);
+            count(&mut self.writes[group(block)]);
         }
     }
 
-    /// All of a request, if all of it is here.
-    fn find(&self, request: &Request, data: &mut Data) -> Option<Vec<u32>> {
+    /// How many writes of its group have begun, if only so many of them are under way.
+    fn quiet(&self, block: u64, under_way: u64) -> Option<u64> {
+        let writes = self.writes[group(block)];
+        (writes.begun - writes.ended == under_way).then_some(writes.begun)
+    }
+
+    fn copy(&mut self, request: &Request, data: &mut Data) -> Option<Vec<u32>> {
         let (offset, len) = (request.offset, request.len as usize);
-        let mut known = self.lock();
         let places: Option<Vec<usize>> = blocks(request)
-            .map(|block| known.places.get(&block).copied())
+            .map(|block| self.places.get(&block).copied())
             .collect();
         let mut sums = Vec::new();
         for ((at, piece), place) in sum::pieces(offset, len).zip(places?) {
-            let slot = &mut known.slots[place];
+            let slot = &mut self.slots[place];
             slot.used = true;
             let from =
                 usize::try_from(offset + at as u64 - slot.block * BLOCK_BYTES as u64).ok()?;
@@ -129,31 +192,27 @@ impl Cache {
         Some(sums)
     }
 
-    /// Keeps the whole blocks of a request, if nothing was written there since the counters were so.
-    fn keep(&self, request: &Request, bytes: &[u8], sums: &[u32], counts: &[u64]) {
-        self.keep_in(&mut self.lock(), request, bytes, sums, counts);
-    }
-
-    fn keep_in(
-        &self,
-        known: &mut Blocks,
+    fn keep(
+        &mut self,
+        capacity: usize,
         request: &Request,
         bytes: &[u8],
         sums: &[u32],
-        counts: &[u64],
+        ticket: &Ticket,
     ) {
+        if ticket.version != self.version {
+            return;
+        }
         let pieces = sum::pieces(request.offset, bytes.len()).zip(sums);
-        for (((at, piece), sum), (block, count)) in pieces.zip(blocks(request).zip(counts)) {
-            // Ordering: acquire, partner: `count_write`; it happens under the lock, too.
-            let same = self.group(block).load(Ordering::Acquire) == *count;
-            if piece == BLOCK_BYTES && same {
-                known.insert(self.capacity, block, *sum, &bytes[at..at + piece]);
+        for (((at, piece), sum), (block, writes)) in pieces.zip(blocks(request).zip(&ticket.writes))
+        {
+            let quiet = writes.is_some() && self.quiet(block, 0) == *writes;
+            if piece == BLOCK_BYTES && quiet {
+                self.insert(capacity, block, *sum, &bytes[at..at + piece]);
             }
         }
     }
-}
 
-impl Blocks {
     fn forget_all(&mut self, blocks: &Range<u64>) {
         if blocks.end - blocks.start > self.places.len() as u64 {
             let all: Vec<u64> = self.places.keys().copied().collect();
@@ -224,14 +283,17 @@ fn blocks(request: &Request) -> Range<u64> {
 #[derive(Debug)]
 pub struct Cached<S> {
     cache: Arc<Cache>,
+    lease: Lease,
     below: S,
 }
 
 impl<S: Store> Cached<S> {
-    /// With blocks of this cache, which must be those of the same store.
+    /// With blocks of this cache, which must be those of the same store. A server's store must be one that asks for leases
+    /// ([`Remote::leased`](crate::Remote::leased)), else nothing is kept.
     pub fn new(cache: &Arc<Cache>, below: S) -> Cached<S> {
         Cached {
             cache: Arc::clone(cache),
+            lease: below.lease(),
             below,
         }
     }
@@ -242,22 +304,17 @@ impl<S: Store> Cached<S> {
     }
 
     fn read(&self, request: Request, mut data: Data, done: Done) {
-        if request.len as usize > data.len() || request.len == 0 {
-            return self.below.submit(Job {
-                request,
-                data,
-                done,
-            });
-        }
-        if let Some(sums) = self.cache.find(&request, &mut data) {
-            // Ordering: relaxed; a count.
-            self.cache.hits.fetch_add(1, Ordering::Relaxed);
-            return done(data, Ok(sums));
-        }
+        let ticket = match self.cache.find(&self.lease, &request, &mut data) {
+            Ok(sums) => {
+                // Ordering: relaxed; a count.
+                self.cache.hits.fetch_add(1, Ordering::Relaxed);
+                return done(data, Ok(sums));
+            }
+            Err(ticket) => ticket,
+        };
         // Ordering: relaxed; a count.
         self.cache.misses.fetch_add(1, Ordering::Relaxed);
-        let cache = Arc::clone(&self.cache);
-        let counts = cache.counts(&blocks(&request));
+        let (cache, lease) = (Arc::clone(&self.cache), self.lease.clone());
         let asked = request.clone();
         let checked = self.below.is_checked();
         let then: Done = Box::new(move |data, mut result| {
@@ -269,7 +326,7 @@ impl<S: Store> Cached<S> {
                 }
                 // Checked here too: a block that was damaged on its way would stay damaged.
                 if read && (!checked || sum::check(asked.offset, &bytes, sums).is_ok()) {
-                    cache.keep(&asked, &bytes, sums, &counts);
+                    cache.keep(&lease, &asked, &bytes, sums, &ticket);
                 }
             }
             done(data, result);
@@ -283,19 +340,20 @@ impl<S: Store> Cached<S> {
 
     fn write(&self, request: Request, data: Data, done: Done) {
         let touched = blocks(&request);
-        let len = request.len as usize;
-        // A copy: when the buffer comes back nobody says what is in it.
-        let mut bytes = vec![0; len];
-        let keep = request.op == Op::Write
-            && !request.sums.is_empty()
-            && data.read(0, &mut bytes).is_ok()
-            && sum::check(request.offset, &bytes, &request.sums).is_ok();
-        let counts = self.cache.begin_write(&touched);
-        let cache = Arc::clone(&self.cache);
-        let asked = request.clone();
+        // A copy: when the buffer comes back nobody says what is in it. Only of what is there: a client says the length.
+        let bytes = match request.op {
+            Op::Write if !request.sums.is_empty() => copy_of(&request, &data),
+            _ => None,
+        };
+        let ticket = self
+            .cache
+            .begin_write(&self.lease, &touched, bytes.is_some());
+        let left = bytes.zip(ticket).map(|left| (request.clone(), left));
+        let (cache, lease) = (Arc::clone(&self.cache), self.lease.clone());
         let then: Done = Box::new(move |data, result| {
-            let kept = (keep && result.is_ok()).then_some((&asked, &bytes[..]));
-            cache.end_write(&touched, &counts, kept);
+            let left = left.as_ref().filter(|_| result.is_ok());
+            let left = left.map(|(request, (bytes, ticket))| (request, &bytes[..], ticket));
+            cache.end_write(&lease, &touched, left);
             done(data, result);
         });
         self.below.submit(Job {
@@ -304,6 +362,15 @@ impl<S: Store> Cached<S> {
             done: then,
         });
     }
+}
+
+/// What a write brings, if it is what its checksums say.
+fn copy_of(request: &Request, data: &Data) -> Option<Vec<u8>> {
+    let len = request.len as usize;
+    let mut bytes = (len <= data.len()).then(|| vec![0; len])?;
+    data.read(0, &mut bytes).ok()?;
+    sum::check(request.offset, &bytes, &request.sums).ok()?;
+    Some(bytes)
 }
 
 impl<S: Store> Store for Cached<S> {
@@ -315,6 +382,10 @@ impl<S: Store> Store for Cached<S> {
         self.below.is_checked()
     }
 
+    fn lease(&self) -> Lease {
+        self.lease.clone()
+    }
+
     fn data(&self, op: Op, len: usize) -> Result<Data, Fault> {
         self.below.data(op, len)
     }
@@ -324,20 +395,14 @@ impl<S: Store> Store for Cached<S> {
     }
 
     fn submit(&self, job: Job) {
-        let Job {
-            request,
-            data,
-            done,
-        } = job;
-        let fine = request.offset.checked_add(u64::from(request.len)).is_some();
+        let request = &job.request;
+        let inside = request.offset.checked_add(request.len.into()).is_some();
+        let has_room = request.len > 0 && request.len as usize <= job.data.len();
         match request.op {
-            Op::Read if fine => self.read(request, data, done),
-            Op::Write | Op::Trim | Op::Zero { .. } if fine => self.write(request, data, done),
-            _ => self.below.submit(Job {
-                request,
-                data,
-                done,
-            }),
+            Op::Read if inside && has_room => self.read(job.request, job.data, job.done),
+            op if inside && op.writes() => self.write(job.request, job.data, job.done),
+            // It is refused, or nothing is to be done.
+            _ => self.below.submit(job),
         }
     }
 

@@ -1,6 +1,6 @@
 //! What every place where blocks are can do.
 
-use crate::{Data, Fault};
+use crate::{Data, Fault, Lease};
 use serde::{Deserialize, Serialize};
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -29,6 +29,14 @@ pub enum Op {
     Trim,
     /// The bytes are zero afterwards; with `punch` the space may be given up.
     Zero { punch: bool },
+}
+
+impl Op {
+    /// May it change what is there?
+    #[must_use]
+    pub fn writes(self) -> bool {
+        !matches!(self, Op::Read | Op::Flush)
+    }
 }
 
 /// A request.
@@ -60,13 +68,12 @@ impl Request {
 
     /// May it be done on such a store?
     pub fn check(&self, info: &Info) -> Result<(), Fault> {
-        let writes = !matches!(self.op, Op::Read | Op::Flush);
         let (offset, len, size) = (self.offset, u64::from(self.len), info.size);
         match self.offset.checked_add(len) {
             Some(end) if end <= size => {}
             _ => return Err(Fault::Bounds { offset, len, size }),
         }
-        match writes && info.read_only {
+        match self.op.writes() && info.read_only {
             true => Err(Fault::ReadOnly),
             false => Ok(()),
         }
@@ -97,6 +104,8 @@ pub trait Store: Send + Sync + Debug {
     fn info(&self) -> Result<Info, Fault>;
     /// Is the data checked on its way, so that whoever writes gives checksums and whoever reads looks at them?
     fn is_checked(&self) -> bool;
+    /// How long what was read may be used again.
+    fn lease(&self) -> Lease;
     /// Memory for a read or a write of at most `len` bytes. Blocks while all is in use.
     fn data(&self, op: Op, len: usize) -> Result<Data, Fault>;
     /// How many of `len` bytes go into one request best.
@@ -113,6 +122,9 @@ impl<S: Store + ?Sized> Store for Arc<S> {
     }
     fn is_checked(&self) -> bool {
         (**self).is_checked()
+    }
+    fn lease(&self) -> Lease {
+        (**self).lease()
     }
     fn data(&self, op: Op, len: usize) -> Result<Data, Fault> {
         (**self).data(op, len)

@@ -6,7 +6,7 @@ use crate::{Fault, Info, Request};
 use serde::{Deserialize, Serialize};
 
 /// Both ends must speak the same.
-pub(crate) const VERSION: u16 = 1;
+pub(crate) const VERSION: u16 = 2;
 /// The longest metadata, bytes: a request for the largest buffer, with all its checksums.
 pub(crate) const META_BYTES: u32 = 512;
 /// The largest buffers, bytes. Their checksums, five bytes each, fit into the metadata.
@@ -17,7 +17,14 @@ pub(crate) const MAX_BUFFER_BYTES: u64 = 256 << 10;
 pub(crate) enum Ask {
     /// The first on every channel. Channels of the same session that are older are over: nothing that still waits in
     /// them is done after the answer.
-    Hello { version: u16, session: u64 },
+    Hello {
+        version: u16,
+        session: u64,
+        /// The same on all channels of a client.
+        client: u64,
+        /// It wants leases.
+        caches: bool,
+    },
     /// A request.
     Do(Request),
 }
@@ -27,10 +34,11 @@ pub(crate) enum Ask {
 pub(crate) enum Say {
     /// A buffer for the client to ask with.
     Credit,
-    /// To `Hello`.
-    Welcome(Info),
-    /// To `Do`, with the checksums of what was read.
-    Done(Result<Vec<u32>, Fault>),
+    /// To `Hello`. The number is that of the opening of the disk, as long as it is open; without one there are no leases.
+    Welcome(Info, Option<u128>),
+    /// To `Do`, with the checksums of what was read; and with a lease, if the client gets one: how many writes of others were
+    /// done when the question came.
+    Done(Result<Vec<u32>, Fault>, Option<u64>),
     /// `Hello` of a version that is not spoken here.
     Version(u16),
 }
@@ -66,7 +74,7 @@ mod tests {
         };
         let limit = usize::try_from(META_BYTES).expect("small");
         assert!(encode(&Ask::Do(request)).len() <= limit);
-        assert!(encode(&Say::Done(Ok(vec![u32::MAX; blocks + 1]))).len() <= limit);
+        assert!(encode(&Say::Done(Ok(vec![u32::MAX; blocks + 1]), Some(u64::MAX))).len() <= limit);
     }
 
     #[test]

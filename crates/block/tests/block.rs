@@ -1,11 +1,17 @@
 //! Stores against a byte array: random operations on the disk itself, over channels, through a proxy, through its cache.
 
+#[path = "block/cache.rs"]
+mod cache;
+#[path = "block/coherence.rs"]
+mod coherence;
 #[path = "block/export.rs"]
 mod export;
 #[path = "block/kit.rs"]
 mod kit;
 #[path = "block/lack.rs"]
 mod lack;
+#[path = "block/largest.rs"]
+mod largest;
 #[path = "block/model.rs"]
 mod model;
 #[path = "block/nbd.rs"]

@@ -12,7 +12,7 @@ mod uring;
 
 pub use open::OpenError;
 
-use crate::{BLOCK_BYTES, Data, Done, Fault, Info, Job, Op, Request, Store, sum};
+use crate::{BLOCK_BYTES, Data, Done, Fault, Info, Job, Lease, Op, Request, Store, sum};
 use at_once::AtOnce;
 use overlap::Overlaps;
 use std::fs::File;
@@ -410,6 +410,10 @@ impl Store for Disk {
 
     fn is_checked(&self) -> bool {
         false
+    }
+
+    fn lease(&self) -> Lease {
+        Lease::forever()
     }
 
     fn data(&self, _: Op, len: usize) -> Result<Data, Fault> {

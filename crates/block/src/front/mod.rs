@@ -8,6 +8,7 @@
 mod session;
 
 use crate::lack::Patience;
+use crate::leases::{Leases, Tenanted};
 use crate::{Cache, Cached, Endpoint, Kind, Lane, Store, remote};
 use session::{Fences, Session};
 use std::sync::Arc;
@@ -34,6 +35,8 @@ pub trait Behind: Send + Sync + 'static {
 /// What serves one channel.
 pub struct Served {
     pub(crate) store: Arc<dyn Store>,
+    /// For clients with caches.
+    pub(crate) leases: Option<Arc<Leases>>,
     /// Whose buffers go to the client.
     pub(crate) lane: Option<LaneGuard>,
 }
@@ -56,7 +59,24 @@ impl Drop for LaneGuard {
 
 /// A store that works on its clients' buffers.
 #[derive(Debug)]
-pub struct Direct(pub Arc<dyn Store>);
+pub struct Direct {
+    store: Arc<dyn Store>,
+    leases: Arc<Leases>,
+}
+
+impl Direct {
+    /// Of a disk that nobody else writes to: what goes past this is not seen by the caches of its clients.
+    pub fn new(store: Arc<dyn Store>) -> std::io::Result<Direct> {
+        let leases = Leases::new()?;
+        Ok(Direct { store, leases })
+    }
+
+    /// For users in this process, beside the clients.
+    #[must_use]
+    pub fn store(&self) -> Arc<dyn Store> {
+        Arc::new(Tenanted::new(&self.store, &self.leases))
+    }
+}
 
 impl Behind for Direct {
     fn is_master(&self) -> bool {
@@ -65,7 +85,8 @@ impl Behind for Direct {
 
     fn serve(&self, _: Kind, _: &Domain) -> Result<Served, Code> {
         Ok(Served {
-            store: Arc::clone(&self.0),
+            store: Arc::clone(&self.store),
+            leases: Some(Arc::clone(&self.leases)),
             lane: None,
         })
     }
@@ -76,7 +97,7 @@ impl Behind for Direct {
 pub struct Forwarding {
     server: Endpoint,
     cache: Option<Arc<Cache>>,
-    safety: Arc<remote::Safety>,
+    client: Arc<remote::Client>,
 }
 
 impl Forwarding {
@@ -86,14 +107,14 @@ impl Forwarding {
         Forwarding {
             server: server.clone(),
             cache: cache.map(Arc::clone),
-            safety: Arc::default(),
+            client: remote::Client::new(cache.is_some()),
         }
     }
 
     /// As a store of this process, over channels of its own.
     #[must_use]
     pub fn store(&self) -> Arc<dyn Store> {
-        let remote = remote::Remote::sharing(&self.server, &self.safety);
+        let remote = remote::Remote::of(&self.server, &self.client);
         match &self.cache {
             Some(cache) => Arc::new(Cached::new(cache, remote)),
             None => Arc::new(remote),
@@ -107,13 +128,14 @@ impl Behind for Forwarding {
     }
 
     fn serve(&self, kind: Kind, domain: &Domain) -> Result<Served, Code> {
-        let lane = remote::lane_in(kind, &self.server, domain, &self.safety);
+        let lane = remote::lane_in(kind, &self.server, domain, &self.client);
         let guard = LaneGuard(Arc::clone(&lane));
         Ok(Served {
             store: match &self.cache {
                 Some(cache) => Arc::new(Cached::new(cache, lane)),
                 None => lane,
             },
+            leases: None,
             lane: Some(guard),
         })
     }

@@ -3,6 +3,7 @@
 use super::{ROUND, Served};
 use crate::data::Lent;
 use crate::lack::{Patience, passes};
+use crate::leases::Tenant;
 use crate::remote::give;
 use crate::wire::{self, Ask, Say, VERSION};
 use crate::{Data, Fault, Job, Kind, Op, Store, sum};
@@ -83,6 +84,7 @@ pub(super) struct Session {
     fences: Arc<Fences>,
     fence: Fence,
     session: Option<u64>,
+    tenant: Option<Arc<Tenant>>,
     /// Of a hello that waits until the store knows itself.
     hello: Option<Buffer>,
 }
@@ -106,6 +108,7 @@ impl Session {
             fences,
             fence: Arc::new(Mutex::new(true)),
             session: None,
+            tenant: None,
             hello: None,
         }
     }
@@ -176,13 +179,20 @@ impl Session {
 
     fn asked(&mut self, buffer: Buffer, meta: &[u8]) -> Result<(), Code> {
         match wire::decode::<Ask>(meta) {
-            Some(Ask::Hello { version, session }) => {
+            Some(Ask::Hello {
+                version,
+                session,
+                client,
+                caches,
+            }) => {
                 if version != VERSION {
                     self.answers.give(buffer, Say::Version(VERSION));
                     return Ok(());
                 }
                 self.fences.replace(session, &self.fence);
                 self.session = Some(session);
+                let leases = self.served.leases.as_ref();
+                self.tenant = leases.map(|leases| Arc::new(leases.enter(client, caches)));
                 self.hello = Some(buffer);
                 Ok(())
             }
@@ -199,7 +209,8 @@ impl Session {
                 let summed =
                     request.op != Op::Write || request.len == 0 || !request.sums.is_empty();
                 if !fits || !summed || self.session.is_none() {
-                    self.answers.give(buffer, Say::Done(Err(Fault::Invalid)));
+                    self.answers
+                        .give(buffer, Say::Done(Err(Fault::Invalid), None));
                     return Ok(());
                 }
                 self.begin(request, buffer);
@@ -223,8 +234,8 @@ impl Session {
             return;
         };
         let say = match self.served.store.info() {
-            Ok(info) => Say::Welcome(info),
-            Err(fault) => Say::Done(Err(fault)),
+            Ok(info) => Say::Welcome(info, self.served.leases.as_ref().map(|l| l.opening)),
+            Err(fault) => Say::Done(Err(fault), None),
         };
         self.answers.give(buffer, say);
     }
@@ -238,6 +249,10 @@ impl Session {
         // Where nobody has made checksums before: here the bytes begin their way.
         let unsummed = request.op == Op::Read && !self.served.store.is_checked();
         let (offset, len) = (request.offset, request.len as usize);
+        let tenant = self.tenant.clone();
+        // Before it is done: what others write meanwhile it may miss.
+        let lease = tenant.as_ref().and_then(|tenant| tenant.asked());
+        let tenant = tenant.filter(|_| request.op.writes());
         self.served.store.submit(Job {
             request,
             data: Data::Bulk(Lent::new(buffer, None)),
@@ -245,10 +260,16 @@ impl Session {
                 if unsummed {
                     result = result.and_then(|_| sum::sums_of(offset, &data, len));
                 }
-                if let Data::Bulk(lent) = data
-                    && let (Some(buffer), _) = lent.take()
-                {
-                    answers.give(buffer, Say::Done(result));
+                let answer = move || {
+                    if let Data::Bulk(lent) = data
+                        && let (Some(buffer), _) = lent.take()
+                    {
+                        answers.give(buffer, Say::Done(result, lease));
+                    }
+                };
+                match tenant {
+                    Some(tenant) => tenant.wrote(answer),
+                    None => answer(),
                 }
             }),
         });

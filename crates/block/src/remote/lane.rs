@@ -4,11 +4,13 @@
 //! or `away` with a question that was asked. Nothing of the pools is free in the eyes of `bulk`, except in the moment
 //! in which the other end has died; then every buffer that was away is taken again, and asked with again.
 
-use super::Safety;
+use super::Client;
 use crate::data::Lent;
 use crate::lack::passes;
+use crate::lease::Moment;
+use crate::leases::random;
 use crate::wire::{self, Ask, MAX_BUFFER_BYTES};
-use crate::{Data, Done, Endpoint, Fault, Info, Job, Kind, Op, Request, Store};
+use crate::{Data, Done, Endpoint, Fault, Info, Job, Kind, Lease, Op, Request, Store};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -41,7 +43,7 @@ pub struct Lane {
     pub(super) kind: Kind,
     pub(super) server: Endpoint,
     pub(super) domain: Domain,
-    pub(super) safety: Arc<Safety>,
+    pub(super) client: Arc<Client>,
     /// The same at each connection: see [`Ask::Hello`].
     pub(super) session: u64,
     /// Its buffers are those of a front's client: it must be the master.
@@ -66,6 +68,8 @@ pub(super) struct Question {
     pub number: u64,
     /// Writes that a flush covers.
     pub covers: u64,
+    /// When it was asked last.
+    pub asked: Moment,
 }
 
 #[derive(Default)]
@@ -100,17 +104,16 @@ impl Lane {
         kind: Kind,
         server: &Endpoint,
         domain: Domain,
-        safety: Arc<Safety>,
+        client: Arc<Client>,
         forwards: bool,
     ) -> Arc<Lane> {
-        let random = std::hash::BuildHasher::build_hasher(&std::hash::RandomState::new());
         let lane = Arc::new_cyclic(|own| Lane {
             own: own.clone(),
             kind,
             server: server.clone(),
             domain,
-            safety,
-            session: std::hash::Hasher::finish(&random),
+            client,
+            session: random(),
             forwards,
             state: Mutex::default(),
             changed: Condvar::new(),
@@ -263,6 +266,9 @@ impl Lane {
         };
         let place = (buffer.pool(), buffer.index());
         let meta = wire::encode(&question.ask);
+        if self.client.caches {
+            question.asked = Moment::now();
+        }
         let sent = match self.kind {
             Kind::Read => channel.pass(buffer, &meta),
             Kind::Write => channel.move_(buffer, &meta),
@@ -288,7 +294,8 @@ impl Lane {
             carrier: true,
             done,
             number: state.numbers,
-            covers: self.safety.flushing(),
+            covers: self.client.safety.flushing(),
+            asked: Moment::default(),
         }
     }
 }
@@ -303,6 +310,10 @@ impl Store for Lane {
 
     fn is_checked(&self) -> bool {
         true
+    }
+
+    fn lease(&self) -> Lease {
+        self.client.lease.clone()
     }
 
     fn data(&self, _: Op, len: usize) -> Result<Data, Fault> {
@@ -345,7 +356,7 @@ impl Store for Lane {
                 return done(data, Err(Fault::Invalid));
             }
         };
-        question.covers = self.safety.flushing();
+        question.covers = self.client.safety.flushing();
         state.queue.push_back(question);
         self.ask(&mut state);
     }

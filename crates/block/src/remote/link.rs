@@ -25,6 +25,8 @@ struct Link {
     master: bool,
     greeted: bool,
     since: Instant,
+    /// Which opening of its disk the server serves, if it gives leases.
+    opening: Option<u128>,
 }
 
 impl Lane {
@@ -68,6 +70,7 @@ impl Lane {
             master: false,
             greeted: false,
             since: Instant::now(),
+            opening: None,
         })
     }
 
@@ -179,6 +182,8 @@ impl Lane {
         let ask = Ask::Hello {
             version: VERSION,
             session: self.session,
+            client: self.client.number,
+            caches: self.client.caches,
         };
         let mut hello = self.question(&mut state, ask, Box::new(|_, _| {}));
         hello.buffer = Some(buffer);
@@ -190,7 +195,7 @@ impl Lane {
     }
 
     /// A buffer came: with an answer, or to ask with.
-    fn answered(&self, link: &Link, buffer: Buffer, meta: &[u8]) -> Result<(), Code> {
+    fn answered(&self, link: &mut Link, buffer: Buffer, meta: &[u8]) -> Result<(), Code> {
         let mut state = self.lock();
         let question = state.away.remove(&(buffer.pool(), buffer.index()));
         let said = wire::decode::<Say>(meta);
@@ -201,9 +206,16 @@ impl Lane {
                 self.tell();
                 return Ok(());
             }
-            (Some(question), Some(Say::Welcome(info))) if lane::request(&question).is_none() => {
+            (Some(question), Some(Say::Welcome(info, opening)))
+                if lane::request(&question).is_none() =>
+            {
                 keep(&mut state, buffer);
-                self.safety.met(&info);
+                self.client.safety.met(&info);
+                self.client.lease.met(opening);
+                if self.client.caches && opening.is_none() {
+                    tracing::warn!("{}: gives no leases: nothing is cached", self.server);
+                }
+                link.opening = opening;
                 state.info = Some(info);
                 state.channel = Some(link.channel.clone());
                 // Ordering: relaxed; a count.
@@ -220,7 +232,12 @@ impl Lane {
                 keep(&mut state, buffer);
                 return Err(Code::ChannelBind);
             }
-            (Some(question), Some(Say::Done(result))) if lane::request(&question).is_some() => {
+            (Some(question), Some(Say::Done(result, lease)))
+                if lane::request(&question).is_some() =>
+            {
+                if let (Some(opening), Some(writes)) = (link.opening, lease) {
+                    self.client.lease.heard(opening, writes, question.asked);
+                }
                 (question, result)
             }
             (question, _) => {
@@ -256,9 +273,13 @@ impl Lane {
     ) -> Result<Vec<u32>, Fault> {
         let op = lane::request(question).map(|request| request.op);
         match (op, &result) {
-            (Some(Op::Flush), Ok(_)) => self.safety.flushed(question.covers).map(|()| Vec::new()),
+            (Some(Op::Flush), Ok(_)) => self
+                .client
+                .safety
+                .flushed(question.covers)
+                .map(|()| Vec::new()),
             (Some(Op::Write | Op::Zero { .. }), Ok(_)) => {
-                self.safety.wrote();
+                self.client.safety.wrote();
                 result
             }
             _ => result,
@@ -269,6 +290,7 @@ impl Lane {
     fn lost(&self, link: &mut Link) {
         let mut state = self.lock();
         state.channel = None;
+        self.client.lease.lost();
         // Of an end that is alive and does not answer this makes a dead one.
         link.channel.abandon();
         let away = std::mem::take(&mut state.away);

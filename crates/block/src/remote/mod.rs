@@ -9,9 +9,10 @@ mod safety;
 
 pub use lane::Lane;
 pub(crate) use link::give;
-pub(crate) use safety::Safety;
 
-use crate::{Data, Endpoint, Fault, Info, Job, Kind, Op, Store};
+use crate::leases::random;
+use crate::{Data, Endpoint, Fault, Info, Job, Kind, Lease, Op, Store};
+use safety::Safety;
 use std::sync::Arc;
 use std::time::Duration;
 use tranship_bulk::Domain;
@@ -22,16 +23,45 @@ pub struct Remote {
     lanes: [Arc<Lane>; 2],
 }
 
+/// One client of a server: what all its channels know together.
+#[derive(Debug)]
+pub(crate) struct Client {
+    /// Of no other client.
+    number: u64,
+    /// It wants leases.
+    caches: bool,
+    safety: Safety,
+    lease: Lease,
+}
+
+impl Client {
+    pub(crate) fn new(caches: bool) -> Arc<Client> {
+        Arc::new(Client {
+            number: random(),
+            caches,
+            safety: Safety::default(),
+            lease: Lease::of_a_server(),
+        })
+    }
+}
+
 impl Remote {
     /// Begins to connect; requests wait until that is done.
     #[must_use]
     pub fn new(server: &Endpoint) -> Remote {
-        Remote::sharing(server, &Arc::new(Safety::default()))
+        Remote::of(server, &Client::new(false))
     }
 
-    /// As [`Remote::new`], and keeps account of what is not flushed together with others.
-    pub(crate) fn sharing(server: &Endpoint, safety: &Arc<Safety>) -> Remote {
-        let lane = |kind| Lane::start(kind, server, server.domain(), Arc::clone(safety), false);
+    /// As [`Remote::new`], with a cache in front ([`Cached`](crate::Cached)): asks the server for leases, for which the writes
+    /// of others wait.
+    #[must_use]
+    pub fn leased(server: &Endpoint) -> Remote {
+        Remote::of(server, &Client::new(true))
+    }
+
+    /// As one client with others.
+    pub(crate) fn of(server: &Endpoint, client: &Arc<Client>) -> Remote {
+        let lane = |kind| Lane::start(kind, server, server.domain(), Arc::clone(client), false);
         Remote {
             lanes: Kind::ALL.map(lane),
         }
@@ -71,6 +101,10 @@ impl Store for Remote {
         true
     }
 
+    fn lease(&self) -> Lease {
+        self.lanes[0].lease()
+    }
+
     fn data(&self, op: Op, len: usize) -> Result<Data, Fault> {
         self.lane(op).data(op, len)
     }
@@ -91,7 +125,7 @@ pub(crate) fn lane_in(
     kind: Kind,
     server: &Endpoint,
     domain: &Domain,
-    safety: &Arc<Safety>,
+    client: &Arc<Client>,
 ) -> Arc<Lane> {
-    Lane::start(kind, server, domain.clone(), Arc::clone(safety), true)
+    Lane::start(kind, server, domain.clone(), Arc::clone(client), true)
 }

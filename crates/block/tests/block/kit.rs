@@ -69,11 +69,17 @@ impl Service {
     }
 }
 
+/// A disk's service at an address.
+pub fn front(at: &Endpoint, disk: Arc<dyn Store>) -> Front {
+    let direct = Direct::new(disk).expect("a thread");
+    Front::start(at, Arc::new(direct)).expect("a front")
+}
+
 pub fn serve(scheme: &str, trust: Trust, size: u64) -> Service {
     let file = file();
     let disk = disk(&file, size, Access::Auto, false);
     let at = endpoint(scheme, trust);
-    let front = Front::start(&at, Arc::new(Direct(disk))).expect("a front");
+    let front = front(&at, disk);
     Service {
         at,
         front: Some(front),
@@ -90,11 +96,19 @@ pub fn proxy(server: &Endpoint, scheme: &str, cache: Option<&Arc<Cache>>) -> (En
 }
 
 pub fn connect(at: &Endpoint) -> Remote {
-    let remote = Remote::new(at);
+    reached(Remote::new(at))
+}
+
+fn reached(remote: Remote) -> Remote {
     remote.wait(PATIENCE).expect("the server");
     remote
 }
 
+/// As `connect`, for a cache.
+pub fn leased(at: &Endpoint) -> Remote {
+    reached(Remote::leased(at))
+}
+
 pub fn cached(at: &Endpoint, bytes: u64) -> impl Store {
-    Cached::new(&Cache::new(bytes), connect(at))
+    Cached::new(&Cache::new(bytes), leased(at))
 }

@@ -3,7 +3,6 @@
 use crate::kit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use tranship_block::front::{Direct, Front};
 use tranship_block::{Access, Blocking, Endpoint};
 use tranship_bulk::backend::{
     Backend, Bytes, Frame, Listener, Local, RecvError, SendError, Transport, Wait,
@@ -101,7 +100,7 @@ fn a_lack_that_passes_costs_no_channel_and_no_request() {
             domain
         })
     });
-    let _front = Front::start(&server, Arc::new(Direct(disk))).expect("a front");
+    let _front = kit::front(&server, disk);
     let remote = Arc::new(kit::connect(&client));
     let store = Blocking(Arc::clone(&remote));
     for (side, lacks) in lacks.iter().enumerate() {

@@ -3,7 +3,6 @@
 use crate::kit;
 use std::sync::Arc;
 use std::time::Duration;
-use tranship_block::front::{Direct, Front};
 use tranship_block::{
     Access, Blocking, Data, Disk, DiskOptions, Fault, Job, Op, OpenError, Request, Store, sums,
 };
@@ -89,7 +88,7 @@ fn a_read_only_store_refuses_writes() {
     let first = Disk::open(&file.path, &options).expect("a disk");
     let second = Disk::open(&file.path, &options).expect("a disk");
     let at = kit::endpoint("shm", Trust::Full);
-    let _front = Front::start(&at, Arc::new(Direct(first))).expect("a front");
+    let _front = kit::front(&at, first);
     let remote = Blocking(kit::connect(&at));
     assert_eq!(remote.write_at(0, &[1; 512], false), Err(Fault::ReadOnly));
     assert_eq!(remote.zero(0, 512, false), Err(Fault::ReadOnly));
@@ -157,7 +156,7 @@ fn what_waits_is_asked_again_when_the_server_is_back() {
         // The door is closed, every channel cut, while it writes.
         drop(service.front.take());
         let disk = kit::disk(service.file(), SIZE, Access::Auto, false);
-        service.front = Some(Front::start(&service.at, Arc::new(Direct(disk))).expect("a front"));
+        service.front = Some(kit::front(&service.at, disk));
         writer.join().expect("the writer");
         let mut all = vec![0; 64 * 4096];
         Blocking(Arc::clone(&remote))
@@ -188,7 +187,7 @@ fn a_connection_that_ends_before_anything_is_agreed_costs_no_buffer() {
         }
     }
     let disk = kit::disk(service.file(), SIZE, Access::Auto, false);
-    let _front = Front::start(&service.at, Arc::new(Direct(disk))).expect("a front");
+    let _front = kit::front(&service.at, disk);
     let all: Vec<Data> = (0..16)
         .map(|_| remote.data(Op::Write, 200_000).expect("memory"))
         .collect();

@@ -52,7 +52,7 @@ pub(crate) struct ProxyArgs {
     /// Where this machine's programs connect: shm:NAME.
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<String>,
-    /// The most that the block cache holds; 0: none. It must see all writes.
+    /// The most that the block cache holds; 0: none, as is best where several proxies write.
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_cache)]
     pub cache: u64,
     #[command(flatten)]

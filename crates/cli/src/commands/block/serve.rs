@@ -7,7 +7,7 @@ use crate::output::size;
 use anyhow::{Context, Result};
 use std::sync::Arc;
 use tranship_block::front::{Direct, Front};
-use tranship_block::{Access, Disk, DiskOptions, Store};
+use tranship_block::{Access, Disk, DiskOptions, Store as _};
 
 pub(super) fn run(args: &ServeArgs) -> Result<Answer> {
     let signals = signals()?;
@@ -24,10 +24,11 @@ pub(super) fn run(args: &ServeArgs) -> Result<Answer> {
     let disk = Disk::open(&args.file, &options)?;
     let info = disk.info()?;
     let at = endpoint(&args.address, &args.channels);
-    let store: Arc<dyn Store> = Arc::clone(&disk) as _;
-    let front = Front::start(&at, Arc::new(Direct(Arc::clone(&store))));
+    let direct = Direct::new(Arc::clone(&disk) as _).context("starting")?;
+    let direct = Arc::new(direct);
+    let front = Front::start(&at, Arc::clone(&direct) as _);
     let _front = front.with_context(|| format!("serving at {at}"))?;
-    let _export = export(&args.nbd, || store)?;
+    let _export = export(&args.nbd, || direct.store())?;
     let read_only = if info.read_only { ", read-only" } else { "" };
     say(&format!(
         "serving {} at {at}: {}, {}{read_only}",
