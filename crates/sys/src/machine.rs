@@ -6,16 +6,10 @@ use std::sync::OnceLock;
 
 /// Bytes that are free at once; cheap to ask, and too low where much is cached.
 pub fn free_bytes() -> u64 {
-    // SAFETY: all-zero is a valid `sysinfo`, plain integers; the kernel fills it in.
-    let info = unsafe {
-        let mut info: libc::sysinfo = std::mem::zeroed();
-        if libc::sysinfo(&raw mut info) != 0 {
-            return 0;
-        }
-        info
-    };
-    let units = u64::from(info.mem_unit);
-    (info.freeram.saturating_add(info.freeswap)).saturating_mul(units)
+    info().map_or(0, |info| {
+        let units = u64::from(info.mem_unit);
+        (info.freeram.saturating_add(info.freeswap)).saturating_mul(units)
+    })
 }
 
 /// Bytes that the kernel could still hand out, caches emptied and swap filled. None: it cannot be known.
@@ -29,6 +23,21 @@ pub fn available_bytes() -> Option<u64> {
     let mut text = [0; 4096];
     let len = file.read_at(&mut text, 0).ok()?;
     parse(&String::from_utf8_lossy(&text[..len]))
+}
+
+/// Bytes of memory that the machine has, swap not counted.
+pub fn memory_total() -> u64 {
+    info().map_or(0, |info| {
+        info.totalram.saturating_mul(u64::from(info.mem_unit))
+    })
+}
+
+fn info() -> Option<libc::sysinfo> {
+    // SAFETY: all-zero is a valid `sysinfo`, plain integers; the kernel fills it in.
+    unsafe {
+        let mut info: libc::sysinfo = std::mem::zeroed();
+        (libc::sysinfo(&raw mut info) == 0).then_some(info)
+    }
 }
 
 fn parse(meminfo: &str) -> Option<u64> {
@@ -51,7 +60,7 @@ mod tests {
         let text = "MemTotal: 9 kB\nMemAvailable:      100 kB\nSwapFree:   20 kB\n";
         assert_eq!(super::parse(text), Some(120 * 1024));
         assert_eq!(super::parse("MemTotal: 9 kB\n"), None);
-        assert!(super::free_bytes() > 0);
+        assert!(super::free_bytes() > 0 && super::memory_total() > super::free_bytes() / 2);
         assert!(super::available_bytes().is_some_and(|bytes| bytes > 0));
     }
 }

@@ -238,6 +238,39 @@ pub unsafe fn map_private_fixed(
     unsafe { map_at(addr, fd.as_fd(), access, len, offset, MapFlags::PRIVATE) }
 }
 
+/// How a mapping that forked children inherit shows its file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sharing {
+    /// Writes go to the file, and all its mappings show them: a child writes what its parent sees.
+    Shared,
+    /// Writes go to a private copy of the page. No swap is reserved for them.
+    Private,
+}
+
+/// Maps `fd` at `addr`, replacing what is there at one instant: a thread that writes meanwhile has written either to what was
+/// there or to the new mapping. Unlike all others here, forked children inherit it.
+///
+/// # Safety
+/// `addr..addr + len` is page-aligned and belongs to the caller's own reservation; who uses what is mapped there can live with
+/// the exchange.
+pub unsafe fn map_inherited(
+    addr: NonNull<u8>,
+    fd: impl AsFd,
+    access: Access,
+    sharing: Sharing,
+    len: usize,
+    offset: u64,
+) -> io::Result<()> {
+    let kind = match sharing {
+        Sharing::Shared => MapFlags::SHARED,
+        Sharing::Private => MapFlags::PRIVATE | MapFlags::NORESERVE,
+    };
+    let (at, flags) = (addr.as_ptr().cast(), kind | MapFlags::FIXED);
+    // SAFETY: the caller owns the range and answers for who uses it.
+    unsafe { rustix::mm::mmap(at, len, access.prot(), flags, fd, offset)? };
+    Ok(())
+}
+
 /// # Safety
 /// As [`map_fixed`].
 unsafe fn map_at(

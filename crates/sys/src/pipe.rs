@@ -1,0 +1,66 @@
+//! Pipes, and references to pages that move through them: vmsplice(2), splice(2).
+
+use rustix::pipe::{IoSliceRaw, PipeFlags, SpliceFlags};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// A pipe: its end to read and its end to write. Both close on exec.
+pub fn new() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?)
+}
+
+/// As [`new`]; neither end blocks.
+pub fn nonblocking() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(rustix::pipe::pipe_with(
+        PipeFlags::CLOEXEC | PipeFlags::NONBLOCK,
+    )?)
+}
+
+/// Gives a pipe room for so many bytes' worth of whole pages; says for how many. Above the user's limit: `PermissionDenied`.
+pub fn set_room(pipe: impl AsFd, bytes: usize) -> io::Result<usize> {
+    Ok(rustix::pipe::fcntl_setpipe_size(pipe, bytes)?)
+}
+
+/// Puts references to pages of this process's memory into a pipe: what is written to them afterwards is what comes out. Says how
+/// many bytes found room; each page takes one of the pipe's places, however few of its bytes are named.
+///
+/// # Safety
+/// The pieces are mapped memory, whose bytes the caller keeps as they are until they have been taken from wherever they go.
+pub unsafe fn vmsplice(pipe: impl AsFd, pieces: &[(*const u8, usize)]) -> io::Result<usize> {
+    let mut raw = std::array::from_fn::<_, 64, _>(|_| IoSliceRaw::from_slice(&[]));
+    let count = pieces.len().min(raw.len());
+    for (raw, (at, len)) in raw.iter_mut().zip(pieces) {
+        // SAFETY: mapped memory, says the caller; only the kernel reads it.
+        *raw = IoSliceRaw::from_slice(unsafe { std::slice::from_raw_parts(*at, *len) });
+    }
+    loop {
+        // SAFETY: passed on to the caller.
+        match unsafe { rustix::pipe::vmsplice(&pipe, &raw[..count], SpliceFlags::NONBLOCK) } {
+            Err(rustix::io::Errno::INTR) => {}
+            other => return Ok(other?),
+        }
+    }
+}
+
+/// Moves up to `len` bytes from a pipe to a socket or from a file to a pipe, as references to pages. With `more`, the socket
+/// waits for more before it sends a packet that is not full.
+pub fn splice(
+    from: impl AsFd,
+    offset: Option<&mut u64>,
+    to: impl AsFd,
+    len: usize,
+    more: bool,
+) -> io::Result<usize> {
+    let mut flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
+    if more {
+        flags |= SpliceFlags::MORE;
+    }
+    let (from, to) = (from.as_fd(), to.as_fd());
+    let mut offset = offset;
+    loop {
+        match rustix::pipe::splice(from, offset.as_deref_mut(), to, None, len, flags) {
+            Err(rustix::io::Errno::INTR) => {}
+            other => return Ok(other?),
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Sending pieces from all over memory in one call, copied or by reference: sendmsg(2), MSG_ZEROCOPY.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// Pieces in one call: `IOV_MAX`.
+pub const MOST: usize = 1024;
+
+/// Sends the pieces in order, copied; says how many bytes had room. Waits if the socket does. With `more`, a packet that is not
+/// full waits for what comes.
+///
+/// # Safety
+/// The pieces are mapped memory; at most [`MOST`] of them.
+pub unsafe fn send(
+    socket: impl AsFd,
+    pieces: &[(*const u8, usize)],
+    more: bool,
+) -> io::Result<usize> {
+    let more = if more { libc::MSG_MORE } else { 0 };
+    // SAFETY: passed on to the caller.
+    unsafe { send_flagged(socket, pieces, more) }
+}
+
+/// As [`send`], by reference to the pages. A notification comes when they are free: [`notification`].
+///
+/// # Safety
+/// As [`send`], and the bytes stay as they are until nobody needs them.
+pub unsafe fn send_zerocopy(socket: impl AsFd, pieces: &[(*const u8, usize)]) -> io::Result<usize> {
+    // SAFETY: passed on to the caller.
+    unsafe { send_flagged(socket, pieces, libc::MSG_ZEROCOPY) }
+}
+
+/// # Safety
+/// As [`send`].
+unsafe fn send_flagged(
+    socket: impl AsFd,
+    pieces: &[(*const u8, usize)],
+    flags: libc::c_int,
+) -> io::Result<usize> {
+    debug_assert!(pieces.len() <= MOST);
+    let piece = |(at, len): &(*const u8, usize)| libc::iovec {
+        iov_base: at.cast_mut().cast(),
+        iov_len: *len,
+    };
+    // Most messages are a header, a value and its end.
+    let mut few = [const {
+        libc::iovec {
+            iov_base: std::ptr::null_mut(),
+            iov_len: 0,
+        }
+    }; 8];
+    let many: Vec<libc::iovec>;
+    let iov = if pieces.len() <= few.len() {
+        for (iov, from) in few.iter_mut().zip(pieces) {
+            *iov = piece(from);
+        }
+        &few[..pieces.len()]
+    } else {
+        many = pieces.iter().map(piece).collect();
+        &many[..]
+    };
+    // SAFETY: all zeros is a message of nothing to nobody in particular.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = iov.as_ptr().cast_mut();
+    message.msg_iovlen = iov.len();
+    let flags = flags | libc::MSG_NOSIGNAL;
+    loop {
+        // SAFETY: mapped memory, says the caller; the kernel only reads it.
+        let sent = unsafe { libc::sendmsg(socket.as_fd().as_raw_fd(), &raw const message, flags) };
+        if let Ok(sent) = usize::try_from(sent) {
+            return Ok(sent);
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+/// Lets a socket send with MSG_ZEROCOPY.
+pub fn allow_zerocopy(socket: impl AsFd) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    let len = libc::socklen_t::try_from(size_of_val(&on)).expect("four");
+    // SAFETY: an integer of the length that is given.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ZEROCOPY,
+            (&raw const on).cast(),
+            len,
+        )
+    };
+    if done == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// That the pages of some sends are free.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Done {
+    /// Of how many sends.
+    pub count: u32,
+    /// The kernel copied after all.
+    pub copied: bool,
+}
+
+/// The next notification of a socket, if there is one (linux/Documentation/networking/msg_zerocopy.rst).
+pub fn notification(socket: impl AsFd) -> io::Result<Option<Done>> {
+    const ORIGIN_ZEROCOPY: u8 = 5;
+    const CODE_COPIED: u8 = 1;
+    let mut control = [0u64; 16];
+    // SAFETY: all zeros is an empty message.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = size_of_val(&control) as _;
+    let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+    // SAFETY: a control buffer of the length that is given, and nothing else to fill.
+    let got = unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut message, flags) };
+    if got < 0 {
+        let error = io::Error::last_os_error();
+        return match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
+            _ => Err(error),
+        };
+    }
+    // SAFETY: the kernel filled the control buffer and said how far.
+    unsafe {
+        let mut header = libc::CMSG_FIRSTHDR(&raw const message);
+        while let Some(one) = header.as_ref() {
+            let of_ip = (one.cmsg_level == libc::SOL_IP && one.cmsg_type == libc::IP_RECVERR)
+                || (one.cmsg_level == libc::SOL_IPV6 && one.cmsg_type == libc::IPV6_RECVERR);
+            if of_ip {
+                let error = libc::CMSG_DATA(header)
+                    .cast::<libc::sock_extended_err>()
+                    .read_unaligned();
+                if error.ee_origin == ORIGIN_ZEROCOPY {
+                    return Ok(Some(Done {
+                        count: error.ee_data.wrapping_sub(error.ee_info).wrapping_add(1),
+                        copied: error.ee_code & CODE_COPIED != 0,
+                    }));
+                }
+            }
+            header = libc::CMSG_NXTHDR(&raw const message, header);
+        }
+    }
+    Ok(Some(Done {
+        count: 0,
+        copied: false,
+    }))
+}

@@ -1,0 +1,189 @@
+//! What is known of a pageblock. All of it lies outside the block, so that a free touches no page that was sent.
+
+use super::classes::{Class, Cut};
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// How the window shows a pageblock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(super) enum State {
+    /// Being filled, or nobody's: writes reach the file. Sent by copying.
+    Shared = 0,
+    /// The file's pages no longer change. Sent without copying.
+    Frozen = 1,
+    /// A fork came while it was being filled: what it shows is the process's own. Sent by copying.
+    Private = 2,
+}
+
+/// One [`State`] for each pageblock, to be read without a lock.
+#[derive(Debug)]
+pub(super) struct States(Box<[AtomicU8]>);
+
+impl States {
+    pub(super) fn new(blocks: u32) -> States {
+        // Zeros, which the kernel provides when they are touched.
+        let zeros = vec![0u8; blocks as usize].into_boxed_slice();
+        // SAFETY: an atomic byte has the layout of a byte, and the box is ours.
+        States(unsafe { Box::from_raw(Box::into_raw(zeros) as *mut [AtomicU8]) })
+    }
+
+    /// Ordering: acquire, partner of the release in [`States::set`]: who sees `Frozen` sees the mapping exchanged.
+    pub(super) fn get(&self, block: u32) -> State {
+        match self.0[block as usize].load(Ordering::Acquire) {
+            0 => State::Shared,
+            1 => State::Frozen,
+            _ => State::Private,
+        }
+    }
+
+    pub(super) fn set(&self, block: u32, state: State) {
+        // Ordering: release, see `get`.
+        self.0[block as usize].store(state as u8, Ordering::Release);
+    }
+}
+
+/// Who has a pageblock.
+#[derive(Debug, Default)]
+pub(super) enum Block {
+    /// Nobody.
+    #[default]
+    Free,
+    /// Values of up to [`super::classes::LARGEST`] bytes.
+    Cut(Box<Slots>),
+    /// The first block of a large value.
+    Large(Large),
+    /// A further one.
+    Tail,
+}
+
+/// A large value's run of pageblocks.
+#[derive(Debug)]
+pub(super) struct Large {
+    /// Bytes asked for.
+    pub(super) len: usize,
+    pub(super) blocks: u32,
+    /// Still a `ValueMut`.
+    pub(super) filling: bool,
+    /// On its way to being frozen: it is not given back by who frees it, but by who freezes it.
+    pub(super) freezing: bool,
+    pub(super) freed: bool,
+}
+
+/// A pageblock that is cut into slots.
+#[derive(Debug)]
+pub(super) struct Slots {
+    pub(super) cut: Cut,
+    /// A bit for each slot.
+    used: Box<[u64]>,
+    pub(super) live: u32,
+    main_free: u32,
+    side_free: u32,
+    /// Slots that somebody still writes.
+    pub(super) filling: u32,
+    /// See [`Large::freezing`].
+    pub(super) freezing: bool,
+    /// Among those that wait to be frozen.
+    pub(super) queued: bool,
+    /// Tells this use of the place from all others, for those who remember it without its lock.
+    pub(super) born: u64,
+    /// The heap that fills it.
+    pub(super) heap: usize,
+    /// Slots of the side class may still be taken.
+    pub(super) side_open: bool,
+    /// Where the heap keeps it.
+    pub(super) listed: Listed,
+}
+
+/// Where a heap keeps a pageblock that it takes slots from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Listed {
+    /// For its main class.
+    pub(super) main: bool,
+    /// For its side class.
+    pub(super) side: bool,
+}
+
+impl Slots {
+    pub(super) fn new(cut: Cut, heap: usize, born: u64) -> Slots {
+        let count = |slots: usize| u32::try_from(slots).expect("at most 4096 slots");
+        Slots {
+            used: vec![0; cut.all_slots().div_ceil(64)].into_boxed_slice(),
+            live: 0,
+            main_free: count(cut.slots),
+            side_free: count(cut.all_slots() - cut.slots),
+            filling: 0,
+            freezing: false,
+            queued: false,
+            born,
+            heap,
+            side_open: cut.side.is_some(),
+            listed: Listed::default(),
+            cut,
+        }
+    }
+
+    /// Free slots of a class.
+    pub(super) fn free_of(&self, class: Class) -> u32 {
+        match class {
+            class if class == self.cut.main => self.main_free,
+            class if Some(class) == self.cut.side => self.side_free,
+            _ => 0,
+        }
+    }
+
+    /// Takes a slot of a class.
+    pub(super) fn take(&mut self, class: Class) -> Option<usize> {
+        let (range, free) = if class == self.cut.main {
+            (0..self.cut.slots, &mut self.main_free)
+        } else if Some(class) == self.cut.side {
+            (self.cut.slots..self.cut.all_slots(), &mut self.side_free)
+        } else {
+            return None;
+        };
+        *free = free.checked_sub(1)?;
+        let slot = first_clear(&self.used, range).expect("as many clear bits as the count says");
+        self.used[slot / 64] |= 1 << (slot % 64);
+        self.live += 1;
+        Some(slot)
+    }
+
+    /// Gives a slot back.
+    ///
+    /// # Panics
+    /// If it is not in use: it was freed twice.
+    pub(super) fn give(&mut self, slot: usize) {
+        let (word, bit) = (&mut self.used[slot / 64], 1 << (slot % 64));
+        assert!(*word & bit != 0, "freed twice: slot {slot}");
+        *word &= !bit;
+        self.live -= 1;
+        if slot < self.cut.slots {
+            self.main_free += 1;
+        } else {
+            self.side_free += 1;
+        }
+    }
+
+    pub(super) fn is_used(&self, slot: usize) -> bool {
+        self.used[slot / 64] & 1 << (slot % 64) != 0
+    }
+
+    /// Every main slot is in use, those of the side class too or given up, and nobody writes: worth freezing.
+    pub(super) fn is_full(&self) -> bool {
+        let side_done = !self.side_open || self.side_free == 0;
+        self.main_free == 0 && self.filling == 0 && side_done
+    }
+}
+
+/// The first clear bit of a range.
+fn first_clear(words: &[u64], range: std::ops::Range<usize>) -> Option<usize> {
+    let mut at = range.start;
+    while at < range.end {
+        let clear = !words[at / 64] >> (at % 64);
+        if clear != 0 {
+            let found = at + clear.trailing_zeros() as usize;
+            return (found < range.end).then_some(found);
+        }
+        at = (at / 64 + 1) * 64;
+    }
+    None
+}

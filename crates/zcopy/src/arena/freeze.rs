@@ -1,0 +1,102 @@
+//! Protection: full blocks are frozen at the next send, all that wait in one go.
+
+use super::block::{Block, State};
+use super::{Inner, lock};
+use std::sync::atomic::Ordering;
+
+impl Inner {
+    /// Freezes what is full. One load if nothing waits; else one system call for each stretch of neighbours.
+    #[inline]
+    pub(crate) fn freeze_queued(&self) {
+        // Relaxed: what is missed waits for the next send.
+        if self.queued.load(Ordering::Relaxed) > 0 {
+            self.freeze_now();
+        }
+    }
+
+    #[cold]
+    fn freeze_now(&self) {
+        if self.guard.is_child() {
+            return;
+        }
+        let exchange = lock(&self.exchange);
+        let mut waiting = std::mem::take(&mut *lock(&self.queue));
+        self.queued.fetch_sub(waiting.len(), Ordering::Relaxed);
+        waiting.sort_unstable();
+        waiting.dedup();
+        let mut stretches: Vec<(u32, u32)> = Vec::with_capacity(waiting.len());
+        for number in waiting {
+            let Some(blocks) = self.begin(number) else {
+                continue;
+            };
+            match stretches.last_mut() {
+                Some((first, count)) if *first + *count == number => *count += blocks,
+                _ => stretches.push((number, blocks)),
+            }
+        }
+        for &(first, blocks) in &stretches {
+            let (offset, len) = self.span(first, blocks);
+            // Blocks whose mapping the kernel refused stay as they are, and are sent by copying.
+            if self.view.freeze(offset, len).is_ok() {
+                self.counters.frozen(blocks);
+                for block in first..first + blocks {
+                    self.states.set(block, State::Frozen);
+                }
+            }
+        }
+        drop(exchange);
+        for (first, blocks) in stretches {
+            let mut number = first;
+            while number < first + blocks {
+                number += self.end(number);
+            }
+        }
+    }
+
+    /// Marks a block so that nobody takes slots from it nor gives it back. Says how many blocks go with it.
+    fn begin(&self, number: u32) -> Option<u32> {
+        let mut block = self.block(number);
+        if self.states.get(number) != State::Shared {
+            return None;
+        }
+        match &mut *block {
+            Block::Cut(slots) => {
+                slots.queued = false;
+                if slots.freezing || !slots.is_full() {
+                    return None;
+                }
+                slots.freezing = true;
+                Some(1)
+            }
+            Block::Large(large) if !large.filling && !large.freezing => {
+                large.freezing = true;
+                Some(large.blocks)
+            }
+            _ => None,
+        }
+    }
+
+    /// Takes the mark away, and gives back what was freed meanwhile. Says how many blocks it was.
+    fn end(&self, number: u32) -> u32 {
+        let mut block = self.block(number);
+        let (blocks, bytes, empty) = match &mut *block {
+            Block::Cut(slots) => {
+                slots.freezing = false;
+                let empty = slots.live == 0;
+                (1, self.block_bytes as u64, empty)
+            }
+            Block::Large(large) => {
+                large.freezing = false;
+                (large.blocks, super::pages(large.len), large.freed)
+            }
+            Block::Free | Block::Tail => unreachable!("a block that is being frozen stays"),
+        };
+        if empty {
+            *block = Block::Free;
+            drop(block);
+            // SAFETY: no value is in it, and its table says so.
+            unsafe { self.recycle(number, blocks, bytes) };
+        }
+        blocks
+    }
+}

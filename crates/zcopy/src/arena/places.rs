@@ -1,0 +1,114 @@
+//! Which pageblocks of the arena's window are taken: best fit, neighbours grow together again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Hands out runs of pageblocks. Not synchronised: its owner locks it.
+#[derive(Debug)]
+pub(super) struct Places {
+    /// From here to `end` nothing was ever taken.
+    frontier: u32,
+    end: u32,
+    by_start: BTreeMap<u32, u32>,
+    by_count: BTreeSet<(u32, u32)>,
+}
+
+impl Places {
+    pub(super) fn new(blocks: u32) -> Places {
+        Places {
+            frontier: 0,
+            end: blocks,
+            by_start: BTreeMap::new(),
+            by_count: BTreeSet::new(),
+        }
+    }
+
+    /// Where the places begin that are free or were never taken.
+    pub(super) fn frontier(&self) -> u32 {
+        self.frontier
+    }
+
+    /// A run of `count` pageblocks: the first one's number.
+    pub(super) fn take(&mut self, count: u32) -> Option<u32> {
+        let first = match self.by_count.range((count, 0)..).next().copied() {
+            Some((has, start)) => {
+                self.remove(start, has);
+                if has > count {
+                    self.insert(start + count, has - count);
+                }
+                start
+            }
+            None => {
+                let start = self.frontier;
+                let end = start.checked_add(count).filter(|end| *end <= self.end)?;
+                self.frontier = end;
+                start
+            }
+        };
+        Some(first)
+    }
+
+    /// Takes a run back.
+    pub(super) fn give(&mut self, mut start: u32, mut count: u32) {
+        if let Some((&before, &has)) = self.by_start.range(..start).next_back()
+            && before + has == start
+        {
+            self.remove(before, has);
+            (start, count) = (before, has + count);
+        }
+        if let Some(&has) = self.by_start.get(&(start + count)) {
+            self.remove(start + count, has);
+            count += has;
+        }
+        if start + count == self.frontier {
+            self.frontier = start;
+        } else {
+            self.insert(start, count);
+        }
+    }
+
+    fn insert(&mut self, start: u32, count: u32) {
+        self.by_start.insert(start, count);
+        self.by_count.insert((count, start));
+    }
+
+    fn remove(&mut self, start: u32, count: u32) {
+        self.by_start.remove(&start);
+        self.by_count.remove(&(count, start));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn runs_never_overlap_and_all_come_together_again(
+            steps in proptest::collection::vec((1u32..6, any::<bool>(), any::<prop::sample::Index>()), 1..200)
+        ) {
+            let mut places = Places::new(64);
+            let mut owner = [None; 64];
+            let mut runs: Vec<(u32, u32)> = Vec::new();
+            for (count, give, which) in steps {
+                if give && !runs.is_empty() {
+                    let (start, count) = runs.swap_remove(which.index(runs.len()));
+                    places.give(start, count);
+                    owner[start as usize..(start + count) as usize].fill(None);
+                } else if let Some(start) = places.take(count) {
+                    for place in &mut owner[start as usize..(start + count) as usize] {
+                        prop_assert!(place.replace(start).is_none());
+                    }
+                    runs.push((start, count));
+                } else {
+                    let longest = owner.split(Option::is_some).map(<[_]>::len).max();
+                    prop_assert!(longest.unwrap_or(0) < count as usize);
+                }
+            }
+            for (start, count) in runs {
+                places.give(start, count);
+            }
+            prop_assert_eq!(places.take(64), Some(0));
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The arena's memory: one memfd, mapped twice.
+//!
+//! ```text
+//!            pageblock, being filled        full, sent many times
+//!   window   MAP_SHARED, read and write     MAP_PRIVATE, read and write
+//!                    │                               ┊ a write gets a page of its own
+//!   memfd    ────────▼───────────────────────────────▼──────────────────
+//!                    ▲                               ▲
+//!   pages    MAP_SHARED, read only: what the kernel is given to send
+//! ```
+//!
+//! The program uses the window. A pageblock is *frozen* by mapping it anew, privately: at that instant the file's pages stop
+//! changing, for ever, whoever goes on writing: the kernel copies on write. Nothing is written to a page that was once
+//! given to the kernel; the file's pages are replaced by fresh ones (a hole is punched) before the addresses are used again.
+//! No signal handler, no write protection, no list of what is under way.
+//!
+//! Holes need small pages: a hole in part of a huge page is filled with zeros in place, under the eyes of a socket's
+//! queue. So huge pages are switched off here, and the file gets its pages by faults in the window only.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use tranship_sys::map::{self, Access, Hint, Sharing};
+use tranship_sys::memfd;
+
+#[derive(Debug)]
+pub(super) struct View {
+    file: OwnedFd,
+    window: NonNull<u8>,
+    pages: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: addresses of mappings that live as long as this does; what happens to their memory is its users' concern.
+unsafe impl Send for View {}
+// SAFETY: as above; all methods are system calls or arithmetic.
+unsafe impl Sync for View {}
+
+impl View {
+    /// `len` bytes of addresses, twice, and no memory yet.
+    pub(super) fn new(len: usize, align: usize) -> io::Result<View> {
+        let file = memfd::create("tranship-zcopy")?;
+        memfd::set_len(&file, len as u64)?;
+        memfd::add_seals(&file, memfd::Seals::SHRINK | memfd::Seals::GROW)?;
+        let window = map::reserve(len, align)?;
+        let pages = map::reserve(len, align).inspect_err(|_| {
+            // SAFETY: just reserved, and nobody knows it.
+            let _ = unsafe { map::unmap(window, len) };
+        })?;
+        let view = View {
+            file,
+            window,
+            pages,
+            len,
+        };
+        for (at, access) in [(window, Access::ReadWrite), (pages, Access::Read)] {
+            // SAFETY: two reservations of our own that nobody knows yet.
+            unsafe {
+                map::map_inherited(at, &view.file, access, Sharing::Shared, len, 0)?;
+                map::hint(at, len, Hint::NoHuge)?;
+            }
+        }
+        Ok(view)
+    }
+
+    /// Where an address lies, bytes from the start; `None` outside the window.
+    pub(super) fn offset_of(&self, addr: *const u8) -> Option<usize> {
+        let offset = addr.addr().checked_sub(self.window.addr().get())?;
+        (offset < self.len).then_some(offset)
+    }
+
+    /// The program's address of an offset.
+    pub(super) fn window_at(&self, offset: usize) -> NonNull<u8> {
+        assert!(offset <= self.len);
+        // SAFETY: inside the window, or just behind it.
+        unsafe { self.window.add(offset) }
+    }
+
+    /// The address whose pages are the file's, always.
+    pub(super) fn pages_at(&self, offset: usize) -> NonNull<u8> {
+        assert!(offset <= self.len);
+        // SAFETY: inside the mapping, or just behind it.
+        unsafe { self.pages.add(offset) }
+    }
+
+    pub(super) fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// From here on writes to the range no longer reach the file.
+    pub(super) fn freeze(&self, offset: usize, len: usize) -> io::Result<()> {
+        self.remap(offset, len, Sharing::Private)
+    }
+
+    /// Gives the range's memory back and makes it writable as at first. What it showed is gone; what the kernel still holds of
+    /// it is not.
+    ///
+    /// # Safety
+    /// Nobody uses the range.
+    pub(super) unsafe fn renew(&self, offset: usize, len: usize) -> io::Result<()> {
+        memfd::punch(&self.file, offset as u64, len as u64)?;
+        self.remap(offset, len, Sharing::Shared)
+    }
+
+    /// Gives the memory of a range that was never frozen back.
+    ///
+    /// # Safety
+    /// Nobody uses the range.
+    pub(super) unsafe fn drop_pages(&self, offset: usize, len: usize) -> io::Result<()> {
+        memfd::punch(&self.file, offset as u64, len as u64)
+    }
+
+    fn remap(&self, offset: usize, len: usize, sharing: Sharing) -> io::Result<()> {
+        assert!(offset + len <= self.len, "{offset} + {len} of {}", self.len);
+        let at = self.window_at(offset);
+        // SAFETY: our own window; the exchange shows the same bytes at the same addresses (frozen), or bytes that nobody uses.
+        unsafe {
+            map::map_inherited(
+                at,
+                &self.file,
+                Access::ReadWrite,
+                sharing,
+                len,
+                offset as u64,
+            )?;
+            map::hint(at, len, Hint::NoHuge)
+        }
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        // SAFETY: both are ours; the last value is gone, so nobody uses them.
+        unsafe {
+            let _ = map::unmap(self.window, self.len);
+            let _ = map::unmap(self.pages, self.len);
+        }
+    }
+}

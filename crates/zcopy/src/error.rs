@@ -1,0 +1,25 @@
+//! What can go wrong with an allocation.
+
+use std::io;
+
+/// Why there is no memory for a value.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The arena's limit is reached.
+    #[error("no room for a value of {asked} bytes: {used} of {max} bytes are in use")]
+    OutOfMemory {
+        /// Bytes asked for.
+        asked: usize,
+        /// Bytes of pageblocks and large values in use.
+        used: u64,
+        /// The arena's limit, bytes.
+        max: u64,
+    },
+    /// This process was forked from the one that made the arena. Its values can be read and sent here, nothing can be added.
+    #[error("this arena belongs to the process that this one was forked from; make one here")]
+    Forked,
+    /// The kernel refused memory, addresses or a descriptor.
+    #[error("the kernel refused: {0}")]
+    System(#[from] io::Error),
+}

@@ -1,0 +1,37 @@
+//! sendmsg(2): the kernel copies; up to a thousand pieces in a call.
+
+use super::segment::Segment;
+use super::{Counts, Socket};
+use std::io;
+use tranship_sys::scatter;
+
+pub(super) fn send(
+    socket: &Socket<'_>,
+    segments: &[Segment],
+    counts: &mut Counts,
+) -> io::Result<usize> {
+    let mut sent = 0;
+    for part in segments.chunks(scatter::MOST) {
+        let pieces: Pieces = part
+            .iter()
+            .map(|segment| (segment.at, segment.len))
+            .collect();
+        let last = part.as_ptr_range().end == segments.as_ptr_range().end;
+        counts.calls += 1;
+        // SAFETY: mapped memory until the send returns, as the pieces promise.
+        match unsafe { scatter::send(socket.fd, &pieces, !last) } {
+            Ok(now) => {
+                sent += now;
+                if now < pieces.iter().map(|(_, len)| len).sum() {
+                    break;
+                }
+            }
+            Err(error) if sent == 0 => return Err(error),
+            // What was sent counts; the error comes again.
+            Err(_) => break,
+        }
+    }
+    Ok(sent)
+}
+
+type Pieces = Vec<(*const u8, usize)>;

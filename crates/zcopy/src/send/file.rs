@@ -1,0 +1,50 @@
+//! sendfile(2) from the arena's file, piece by piece; what is copied goes between by send(2).
+
+use super::segment::Segment;
+use super::{Counts, Socket};
+use std::io;
+use std::os::fd::BorrowedFd;
+use tranship_sys::{scatter, stream};
+
+pub(super) fn send(
+    socket: &Socket<'_>,
+    segments: &[Segment],
+    counts: &mut Counts,
+) -> io::Result<usize> {
+    let mut sent = 0;
+    let mut rest = segments;
+    while let Some(first) = rest.first() {
+        counts.calls += 1;
+        let (outcome, offered, count) = match first.file {
+            Some((file, offset)) => {
+                // SAFETY: the arena's, which the piece borrows, so that it stays open.
+                let file = unsafe { BorrowedFd::borrow_raw(file) };
+                let outcome = stream::send_file(socket.fd, file, offset, first.len);
+                (outcome, first.len, 1)
+            }
+            None => {
+                let count = rest
+                    .iter()
+                    .take_while(|s| s.file.is_none())
+                    .count()
+                    .min(scatter::MOST);
+                let run: Vec<_> = rest[..count].iter().map(|s| (s.at, s.len)).collect();
+                // SAFETY: mapped memory until the send returns, as the pieces promise.
+                let outcome = unsafe { scatter::send(socket.fd, &run, count < rest.len()) };
+                (outcome, run.iter().map(|(_, len)| len).sum(), count)
+            }
+        };
+        match outcome {
+            Ok(now) => {
+                sent += now;
+                if now < offered {
+                    return Ok(sent);
+                }
+                rest = &rest[count..];
+            }
+            Err(error) if sent == 0 => return Err(error),
+            Err(_) => return Ok(sent),
+        }
+    }
+    Ok(sent)
+}

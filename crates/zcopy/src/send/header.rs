@@ -1,0 +1,63 @@
+//! Small copied pieces that travel between references: a log that is only appended to.
+//!
+//! What is given to a pipe must not change until it was received, and nobody says when that is. So nothing in the log is
+//! ever written twice: at its end it gets fresh pages, and the kernel keeps the old ones as long as somebody needs them.
+
+use crate::arena::classes::PAGE;
+use std::io;
+use std::ptr::NonNull;
+use tranship_sys::map;
+
+const BYTES: usize = 16 * PAGE;
+
+#[derive(Debug)]
+pub(super) struct HeaderLog {
+    base: NonNull<u8>,
+    used: usize,
+}
+
+// SAFETY: the only handle to a mapping of its own.
+unsafe impl Send for HeaderLog {}
+
+impl HeaderLog {
+    pub(super) fn new() -> io::Result<HeaderLog> {
+        Ok(HeaderLog {
+            base: map::reserve_private(BYTES, PAGE)?,
+            used: 0,
+        })
+    }
+
+    /// The longest piece that is worth a place here.
+    pub(super) const LONGEST: usize = 1024;
+
+    /// Copies bytes to where they stay as they are until nobody needs them, inside one page.
+    ///
+    /// # Safety
+    /// The range is mapped memory, at most [`HeaderLog::LONGEST`] bytes.
+    pub(super) unsafe fn keep(&mut self, from: *const u8, len: usize) -> io::Result<*const u8> {
+        debug_assert!(len <= Self::LONGEST);
+        if self.used % PAGE + len > PAGE {
+            self.used = self.used.next_multiple_of(PAGE);
+        }
+        if self.used + len > BYTES {
+            // SAFETY: our own mapping; nobody reads it through our addresses any more, and who has its pages keeps them.
+            unsafe { map::discard(self.base, BYTES)? };
+            self.used = 0;
+        }
+        // SAFETY: room for it was just made; the source is mapped, says the caller, and cannot be the log.
+        let at = unsafe {
+            let at = self.base.as_ptr().add(self.used);
+            std::ptr::copy_nonoverlapping(from, at, len);
+            at
+        };
+        self.used += len;
+        Ok(at)
+    }
+}
+
+impl Drop for HeaderLog {
+    fn drop(&mut self) {
+        // SAFETY: ours; the kernel keeps the pages that are under way.
+        let _ = unsafe { map::unmap(self.base, BYTES) };
+    }
+}

@@ -1,0 +1,75 @@
+//! MSG_ZEROCOPY: references to pages, and a notification on the socket's error queue.
+//!
+//! Nothing waits for a notification: pages that were sent are never written again, so they may be freed at once. Notifications
+//! are read all the same: unread ones use up what the kernel allows, and they say whether it copied after all, which
+//! ends it for that socket.
+
+use super::header::HeaderLog;
+use super::segment::Segment;
+use super::socket::Notified;
+use super::{Counts, Socket};
+use std::io;
+use tranship_sys::scatter;
+
+/// Notifications that may be outstanding before they are read.
+const OUTSTANDING: u32 = 64;
+
+pub(super) fn send(
+    socket: &mut Socket<'_>,
+    segments: &[Segment],
+    log: &mut HeaderLog,
+    counts: &mut Counts,
+) -> io::Result<usize> {
+    let outstanding = match socket.notified {
+        Notified::On { outstanding } => outstanding,
+        Notified::Untried => {
+            if let Err(error) = scatter::allow_zerocopy(socket.fd) {
+                socket.notified = Notified::Off;
+                return Err(error);
+            }
+            0
+        }
+        Notified::Off => return Err(io::ErrorKind::Unsupported.into()),
+    };
+    socket.notified = Notified::On { outstanding };
+    if outstanding >= OUTSTANDING {
+        reap(socket, counts)?;
+    }
+    let mut pieces = Vec::with_capacity(segments.len());
+    for segment in segments.iter().take(scatter::MOST) {
+        let from = match segment.pages {
+            Some(pages) => pages,
+            None if segment.len <= HeaderLog::LONGEST => {
+                // SAFETY: the piece's own bytes, no more than fit.
+                unsafe { log.keep(segment.at, segment.len)? }
+            }
+            // A long copied piece goes by itself, next time round.
+            None => break,
+        };
+        pieces.push((from, segment.len));
+    }
+    if pieces.is_empty() {
+        return super::copy::send(socket, &segments[..1], counts);
+    }
+    counts.calls += 1;
+    // SAFETY: pages that never change again, or the log's, which are never written twice.
+    let sent = unsafe { scatter::send_zerocopy(socket.fd, &pieces) }?;
+    if let Notified::On { outstanding } = &mut socket.notified {
+        *outstanding += 1;
+    }
+    Ok(sent)
+}
+
+/// Reads what notifications there are.
+fn reap(socket: &mut Socket<'_>, counts: &mut Counts) -> io::Result<()> {
+    while let Some(done) = scatter::notification(socket.fd)? {
+        counts.calls += 1;
+        if done.copied {
+            socket.notified = Notified::Off;
+            counts.gave_up_notified += 1;
+        } else if let Notified::On { outstanding } = &mut socket.notified {
+            *outstanding = outstanding.saturating_sub(done.count);
+        }
+    }
+    Ok(())
+}

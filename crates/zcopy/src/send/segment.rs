@@ -1,0 +1,99 @@
+//! What is sent: pieces as the program names them, segments as the kernel is told.
+
+use crate::arena::Inner;
+use crate::{Arena, Value};
+use std::ops::Range;
+
+/// A piece of a message.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Piece<'a> {
+    /// A value, whole.
+    Value(&'a Value),
+    /// A part of a value.
+    ///
+    /// Sending panics if the range is not inside it.
+    Part(&'a Value, Range<usize>),
+    /// Memory that may change afterwards: always copied.
+    Bytes(&'a [u8]),
+    /// Memory that never changes again as long as the process lives, like a constant: sent by reference.
+    ReadOnly(&'static [u8]),
+    /// Memory of [`Arena::alloc_raw`], see [`Piece::raw`].
+    Raw(Raw<'a>),
+}
+
+/// Memory that C manages.
+#[derive(Clone, Copy, Debug)]
+pub struct Raw<'a> {
+    pub(super) arena: &'a Arena,
+    pub(super) at: *const u8,
+    pub(super) len: usize,
+}
+
+impl<'a> Piece<'a> {
+    /// Memory of [`Arena::alloc_raw`], which the program may have written at any time. Costs a system call that asks the page
+    /// tables whether it was; memory of anybody else is copied.
+    ///
+    /// # Safety
+    /// The bytes are mapped memory until the send returns.
+    #[must_use]
+    pub unsafe fn raw(arena: &'a Arena, at: *const u8, len: usize) -> Piece<'a> {
+        Piece::Raw(Raw { arena, at, len })
+    }
+
+    /// Memory of values?
+    pub(super) fn is_value(&self) -> bool {
+        !matches!(self, Piece::Bytes(_) | Piece::ReadOnly(_))
+    }
+}
+
+/// Bytes in a row that go one way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Segment {
+    /// As the program sees them: what is copied.
+    pub(super) at: *const u8,
+    pub(super) len: usize,
+    /// Pages with the same bytes that never change again.
+    pub(super) pages: Option<Pages>,
+    /// The file they are of.
+    pub(super) file: Option<(std::os::fd::RawFd, u64)>,
+}
+
+/// Where the kernel finds pages.
+pub(super) type Pages = *const u8;
+
+impl Segment {
+    pub(super) fn of_arena(arena: &Inner, at: *const u8, len: usize) -> Segment {
+        use std::os::fd::AsRawFd;
+        let offset = arena.frozen(at, len);
+        Segment {
+            at,
+            len,
+            pages: offset.map(|offset| arena.pages_at(offset).as_ptr().cast_const()),
+            file: offset.map(|offset| (arena.file().as_raw_fd(), offset as u64)),
+        }
+    }
+
+    pub(super) fn of_bytes(bytes: &[u8]) -> Segment {
+        Segment {
+            at: bytes.as_ptr(),
+            len: bytes.len(),
+            pages: None,
+            file: None,
+        }
+    }
+
+    pub(super) fn of_read_only(bytes: &'static [u8]) -> Segment {
+        Segment {
+            pages: Some(bytes.as_ptr()),
+            ..Segment::of_bytes(bytes)
+        }
+    }
+
+    /// How many pages it touches.
+    pub(super) fn page_count(&self) -> usize {
+        use crate::arena::classes::PAGE;
+        let at = self.pages.unwrap_or(self.at).addr();
+        (at + self.len).div_ceil(PAGE) - at / PAGE
+    }
+}

@@ -1,0 +1,200 @@
+//! vmsplice(2) into a pipe, splice(2) from there to the socket: references to pages, nothing copied, also on loopback.
+//!
+//! The kernel hands at most 16 of a pipe's places to the socket at a time: a header and 16 pages would make two packets, so a
+//! header before so many goes by an ordinary send that says that more comes.
+
+use super::header::HeaderLog;
+use super::segment::Segment;
+use super::{Counts, Socket};
+use crate::arena::classes::PAGE;
+use std::io;
+use std::os::fd::OwnedFd;
+use tranship_sys::{pipe, scatter};
+
+/// Pages that the kernel hands to a socket at once.
+const AT_ONCE: usize = 16;
+/// Pieces in one call.
+const PIECES: usize = 64;
+
+/// A pipe that is empty between two sends.
+#[derive(Debug)]
+pub(super) struct Pipe {
+    read: OwnedFd,
+    write: OwnedFd,
+    /// Pages that it holds.
+    places: usize,
+    sink: Option<std::fs::File>,
+}
+
+impl Pipe {
+    pub(super) fn new() -> io::Result<Pipe> {
+        let (read, write) = pipe::nonblocking()?;
+        // As large as an unprivileged user may have it; else as it is.
+        let places = pipe::set_room(&write, 256 * PAGE).map_or(16, |bytes| bytes / PAGE);
+        Ok(Pipe {
+            read,
+            write,
+            places,
+            sink: None,
+        })
+    }
+
+    /// Throws away what the socket did not take.
+    fn drain(&mut self, mut left: usize) -> io::Result<()> {
+        let sink = match &self.sink {
+            Some(sink) => sink,
+            None => {
+                let null = std::fs::File::options().write(true).open("/dev/null")?;
+                self.sink.insert(null)
+            }
+        };
+        while left > 0 {
+            match pipe::splice(&self.read, None, sink, left, false)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                gone => left -= gone,
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn send(
+    socket: &Socket<'_>,
+    segments: &[Segment],
+    pipe: &mut Pipe,
+    log: &mut HeaderLog,
+    counts: &mut Counts,
+) -> io::Result<usize> {
+    let mut sent = 0;
+    let mut rest = segments;
+    let mut within = 0;
+    while let Some(first) = rest.first() {
+        let outcome = if first.pages.is_none() && !fits_in_log(first, rest) {
+            // Copied pieces in a row, in one call.
+            let count = rest
+                .iter()
+                .take_while(|s| s.pages.is_none())
+                .count()
+                .min(scatter::MOST);
+            copy_run(socket, &rest[..count], count < rest.len(), counts).map(|now| {
+                (
+                    now,
+                    rest[..count].iter().map(|s| s.len).sum::<usize>(),
+                    count,
+                    0,
+                )
+            })
+        } else {
+            splice_run(socket, rest, within, pipe, log, counts)
+        };
+        match outcome {
+            Ok((now, offered, count, left_within)) => {
+                sent += now;
+                if now < offered {
+                    return Ok(sent);
+                }
+                rest = &rest[count..];
+                within = left_within;
+            }
+            Err(error) if sent == 0 => return Err(error),
+            Err(_) => return Ok(sent),
+        }
+    }
+    Ok(sent)
+}
+
+/// Is a copied piece small enough to go by the pipe, together with what follows?
+fn fits_in_log(piece: &Segment, rest: &[Segment]) -> bool {
+    let follows = rest.get(1).filter(|next| next.pages.is_some());
+    piece.len <= HeaderLog::LONGEST && follows.is_none_or(|next| next.page_count() % AT_ONCE != 0)
+}
+
+fn copy_run(
+    socket: &Socket<'_>,
+    run: &[Segment],
+    more: bool,
+    counts: &mut Counts,
+) -> io::Result<usize> {
+    let pieces: Vec<_> = run
+        .iter()
+        .map(|segment| (segment.at, segment.len))
+        .collect();
+    counts.calls += 1;
+    // SAFETY: mapped memory until the send returns, as the pieces promise.
+    unsafe { scatter::send(socket.fd, &pieces, more) }
+}
+
+/// Sends a pipe's worth. Says how many bytes went, how many were offered, how many segments that finishes, and how far it goes
+/// into the next one.
+fn splice_run(
+    socket: &Socket<'_>,
+    segments: &[Segment],
+    mut within: usize,
+    pipe: &mut Pipe,
+    log: &mut HeaderLog,
+    counts: &mut Counts,
+) -> io::Result<(usize, usize, usize, usize)> {
+    let mut pieces = [(std::ptr::null(), 0); PIECES];
+    let (mut used, mut places, mut offered, mut done) = (0, 0, 0, 0);
+    for segment in segments {
+        if used == PIECES || places == pipe.places {
+            break;
+        }
+        let from = match segment.pages {
+            Some(pages) => pages,
+            None if segment.len <= HeaderLog::LONGEST && within == 0 => {
+                // SAFETY: the piece's own bytes, no more than fit.
+                unsafe { log.keep(segment.at, segment.len)? }
+            }
+            None => break,
+        };
+        // SAFETY: inside the segment.
+        let from = unsafe { from.add(within) };
+        let len = segment.len - within;
+        // Only as many whole pages as the pipe has places.
+        let room = (pipe.places - places) * PAGE - from.addr() % PAGE;
+        let part = len.min(room);
+        places += (from.addr() + part).div_ceil(PAGE) - from.addr() / PAGE;
+        pieces[used] = (from, part);
+        used += 1;
+        offered += part;
+        if part < len {
+            within += part;
+            break;
+        }
+        within = 0;
+        done += 1;
+    }
+    counts.calls += 2;
+    // SAFETY: pages that never change again, or the log's, which are never written twice.
+    let in_pipe = unsafe { pipe::vmsplice(&pipe.write, &pieces[..used])? };
+    let more = done < segments.len();
+    let now = to_socket(socket, pipe, in_pipe, more, counts)?;
+    if now < in_pipe {
+        pipe.drain(in_pipe - now)?;
+    }
+    Ok((now, offered, done, within))
+}
+
+fn to_socket(
+    socket: &Socket<'_>,
+    pipe: &mut Pipe,
+    len: usize,
+    more: bool,
+    counts: &mut Counts,
+) -> io::Result<usize> {
+    let mut sent = 0;
+    while sent < len {
+        match pipe::splice(&pipe.read, None, socket.fd, len - sent, more) {
+            Ok(0) => break,
+            Ok(now) => sent += now,
+            Err(error) if sent == 0 => {
+                pipe.drain(len)?;
+                return Err(error);
+            }
+            Err(_) => break,
+        }
+        counts.calls += u64::from(sent < len);
+    }
+    Ok(sent)
+}

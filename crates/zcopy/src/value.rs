@@ -1,0 +1,216 @@
+//! Values: what is filled once and sent many times.
+
+use crate::arena::{Inner, Options, Stats};
+use crate::error::Error;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// The twin allocator (ZCopy, section 3.2.1): memory for values that are sent many times, beside the program's heap.
+///
+/// Cheap to clone; all clones are one arena. Its memory goes back when the last value and the last clone are gone.
+#[derive(Clone, Debug)]
+pub struct Arena {
+    pub(crate) inner: Arc<Inner>,
+}
+
+impl Arena {
+    /// An arena with defaults: as much memory as the machine has, taken when it is needed.
+    ///
+    /// # Errors
+    /// [`Error::System`] if the kernel refuses addresses or a descriptor.
+    pub fn new() -> Result<Arena, Error> {
+        Arena::with(&Options::default())
+    }
+
+    /// An arena.
+    ///
+    /// # Errors
+    /// As [`Arena::new`].
+    pub fn with(options: &Options) -> Result<Arena, Error> {
+        Inner::new(options).map(|inner| Arena { inner })
+    }
+
+    /// Memory for a value of `len` bytes. What it contains is not specified (nothing of another process).
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] at the arena's limit, [`Error::Forked`] in a forked child. Does not block.
+    pub fn alloc(&self, len: usize) -> Result<ValueMut, Error> {
+        let at = self.inner.alloc(len)?;
+        Ok(ValueMut {
+            owned: Some(Owned {
+                arena: Arc::clone(&self.inner),
+                at,
+                len,
+                filling: true,
+            }),
+        })
+    }
+
+    /// A value that is a copy of `bytes`.
+    ///
+    /// # Errors
+    /// As [`Arena::alloc`].
+    pub fn copy(&self, bytes: &[u8]) -> Result<Value, Error> {
+        let mut value = self.alloc(bytes.len())?;
+        value.copy_from_slice(bytes);
+        Ok(value.freeze())
+    }
+
+    /// Memory for C: a value that the program may write whenever it likes, also after it was sent. Bytes that were sent stay.
+    ///
+    /// # Errors
+    /// As [`Arena::alloc`].
+    pub fn alloc_raw(&self, len: usize) -> Result<NonNull<u8>, Error> {
+        let at = self.inner.alloc(len)?;
+        // Nobody will say when it is filled: a page that is written after its block was frozen is found at each send.
+        self.inner.filled(at);
+        Ok(at)
+    }
+
+    /// Frees what [`Arena::alloc_raw`] gave.
+    ///
+    /// # Safety
+    /// It came from `alloc_raw` of this arena, was not freed since, and nobody uses it.
+    ///
+    /// # Panics
+    /// If no value begins there.
+    pub unsafe fn free_raw(&self, at: NonNull<u8>) {
+        // SAFETY: passed on.
+        unsafe { self.inner.free(at, false) };
+    }
+
+    /// How long the value that begins at an address may be, bytes; `None` if none of this arena does.
+    #[must_use]
+    pub fn usable(&self, at: NonNull<u8>) -> Option<usize> {
+        self.inner.len_of(at)
+    }
+
+    /// Is the address one of this arena's?
+    #[must_use]
+    pub fn owns(&self, at: *const u8) -> bool {
+        self.inner.owns(at)
+    }
+
+    /// Protects full pageblocks now. Sends do it by themselves.
+    pub fn protect(&self) {
+        self.inner.freeze_queued();
+    }
+
+    /// What it has done so far.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.inner.stats()
+    }
+}
+
+#[derive(Debug)]
+struct Owned {
+    arena: Arc<Inner>,
+    at: NonNull<u8>,
+    len: usize,
+    filling: bool,
+}
+
+// SAFETY: memory that no other handle names; the arena is shared by `Arc` and locks what it must.
+unsafe impl Send for Owned {}
+// SAFETY: shared handles only read.
+unsafe impl Sync for Owned {}
+
+impl Owned {
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: this value's own memory, mapped as long as it lives; nobody else writes it, and `freeze` ended our writing.
+        unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        // SAFETY: allocated there, and this was the last handle.
+        unsafe { self.arena.free(self.at, self.filling) };
+    }
+}
+
+/// A value that is being filled.
+pub struct ValueMut {
+    /// Always there but while it turns into a [`Value`].
+    owned: Option<Owned>,
+}
+
+impl ValueMut {
+    /// Ends the filling: from here on nobody writes it, and it can be shared and sent.
+    ///
+    /// # Panics
+    /// Never.
+    #[must_use]
+    pub fn freeze(mut self) -> Value {
+        let mut owned = self.owned.take().expect("still there");
+        owned.filling = false;
+        owned.arena.filled(owned.at);
+        Value(Arc::new(owned))
+    }
+
+    /// Makes it shorter; longer lengths change nothing.
+    pub fn truncate(&mut self, len: usize) {
+        let owned = self.owned.as_mut().expect("still there");
+        owned.len = owned.len.min(len);
+    }
+}
+
+impl Deref for ValueMut {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.owned.as_ref().expect("still there").bytes()
+    }
+}
+
+impl DerefMut for ValueMut {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        let owned = self.owned.as_mut().expect("still there");
+        // SAFETY: as in `Owned::bytes`, and this is the only handle.
+        unsafe { std::slice::from_raw_parts_mut(owned.at.as_ptr(), owned.len) }
+    }
+}
+
+impl fmt::Debug for ValueMut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ValueMut")
+            .field("len", &self.len())
+            .finish()
+    }
+}
+
+/// A value: shared, and read only. Its memory goes back with the last clone, also while it is still on its way to somebody.
+#[derive(Clone)]
+pub struct Value(Arc<Owned>);
+
+impl Value {
+    pub(crate) fn arena(&self) -> &Arc<Inner> {
+        &self.0.arena
+    }
+
+    /// Will it be sent without copying? From when its pageblock is protected.
+    #[must_use]
+    pub fn is_protected(&self) -> bool {
+        self.0.arena.frozen(self.as_ptr(), self.len()).is_some()
+    }
+}
+
+impl Deref for Value {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.0.bytes()
+    }
+}
+
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Value")
+            .field("len", &self.len())
+            .field("protected", &self.is_protected())
+            .finish()
+    }
+}

@@ -1,0 +1,233 @@
+//! Bytes that were sent never change, on any way, whatever is done to the values while nobody has read them yet.
+
+mod kit;
+
+use kit::{WAYS, exactly, pair, pattern};
+use tranship_zcopy::{Arena, Piece, Sender, Socket, Value};
+
+/// Values of `len` bytes, enough for several pageblocks, all protected.
+fn protected(arena: &Arena, len: usize, count: usize) -> Vec<Value> {
+    let values: Vec<_> = (0..count)
+        .map(|seed| arena.copy(&pattern(seed, len)).expect("room"))
+        .collect();
+    arena.protect();
+    values
+}
+
+#[test]
+fn what_was_sent_stays_when_values_are_dropped_and_their_memory_used_again() {
+    for way in WAYS {
+        for len in [1000, 4096, 5000, 70_000] {
+            let arena = Arena::new().expect("arena");
+            let values = protected(&arena, len, 200_000 / len + 70);
+            let first = &values[0];
+            assert!(first.is_protected(), "{len} bytes");
+            for connection in [pair::tcp(), pair::unix()] {
+                let mut sender = Sender::new().expect("sender");
+                sender.force(Some(way));
+                let mut socket = Socket::new(connection.near()).expect("socket");
+                let sent = sender
+                    .send(&mut socket, &[Piece::Bytes(b"head"), Piece::Value(first)])
+                    .expect("send");
+                assert!(sent > 4);
+                let mut expected = b"head".to_vec();
+                expected.extend_from_slice(&first[..sent - 4]);
+                // Everything is freed and written over before the other end reads its first byte.
+                let again = Arena::clone(&arena);
+                let copies: Vec<_> = values.iter().map(|value| value.to_vec()).collect();
+                drop(copies);
+                churn(&again, len);
+                exactly(&connection, &expected);
+            }
+            drop(values);
+            churn(&arena, len);
+        }
+    }
+}
+
+#[test]
+fn what_was_sent_stays_when_its_value_is_gone() {
+    for way in WAYS {
+        for len in [1000, 4096, 5000, 70_000] {
+            let arena = Arena::new().expect("arena");
+            let mut values = protected(&arena, len, 200_000 / len + 70);
+            let connection = pair::tcp();
+            let mut sender = Sender::new().expect("sender");
+            sender.force(Some(way));
+            let mut socket = Socket::new(connection.near()).expect("socket");
+            let mut expected = Vec::new();
+            for value in values.iter().take(3) {
+                let sent = sender
+                    .send(&mut socket, &[Piece::Value(value)])
+                    .expect("send");
+                expected.extend_from_slice(&value[..sent]);
+                if sent < value.len() {
+                    break;
+                }
+            }
+            values.clear();
+            churn(&arena, len);
+            exactly(&connection, &expected);
+        }
+    }
+}
+
+/// Fills the arena's memory with other bytes, several times over.
+fn churn(arena: &Arena, len: usize) {
+    for round in 0..3 {
+        let others: Vec<_> = (0..200_000 / len + 70)
+            .map(|seed| {
+                arena
+                    .copy(&pattern(1000 + seed + round, len))
+                    .expect("room")
+            })
+            .collect();
+        arena.protect();
+        drop(others);
+    }
+}
+
+#[test]
+fn a_write_to_sent_memory_is_seen_by_the_writer_and_not_by_the_reader() {
+    for way in WAYS {
+        for len in [1000, 4096, 20_000, 70_000] {
+            let arena = Arena::new().expect("arena");
+            let all: Vec<_> = (0..300_000 / len + 70)
+                .map(|_| arena.alloc_raw(len).expect("room"))
+                .collect();
+            for (seed, at) in all.iter().enumerate() {
+                // SAFETY: just allocated, as long.
+                unsafe {
+                    at.copy_from_nonoverlapping(
+                        (&pattern(seed, len)[..])
+                            .as_ptr()
+                            .cast_mut()
+                            .try_into_non_null(),
+                        len,
+                    )
+                };
+            }
+            let at = all[1];
+            let connection = pair::tcp();
+            let mut sender = Sender::new().expect("sender");
+            sender.force(Some(way));
+            let mut socket = Socket::new(connection.near()).expect("socket");
+            let mut expected = Vec::new();
+            for turn in 0..3u8 {
+                // SAFETY: mapped until it is freed.
+                let piece = unsafe { Piece::raw(&arena, at.as_ptr(), len) };
+                let sent = sender.send(&mut socket, &[piece]).expect("send");
+                // SAFETY: as above.
+                let now = unsafe { std::slice::from_raw_parts(at.as_ptr(), len) };
+                expected.extend_from_slice(&now[..sent]);
+                if sent < len {
+                    break;
+                }
+                // By the program, and by the kernel on its behalf.
+                // SAFETY: our own memory, and no slice of it is alive.
+                unsafe { at.write_bytes(0xa0 + turn, len / 2) };
+                let read = kit::read_from_file(at, len, len / 2);
+                // SAFETY: as above.
+                let after = unsafe { std::slice::from_raw_parts(at.as_ptr(), len) };
+                assert!(after[..len / 2].iter().all(|byte| *byte == 0xa0 + turn));
+                assert!(
+                    after[len / 2..len / 2 + read]
+                        .iter()
+                        .all(|byte| *byte == 0x77)
+                );
+            }
+            for at in all {
+                // SAFETY: ours, once.
+                unsafe { arena.free_raw(at) };
+            }
+            churn(&arena, len);
+            exactly(&connection, &expected);
+        }
+    }
+}
+
+trait IntoNonNull {
+    fn try_into_non_null(self) -> std::ptr::NonNull<u8>;
+}
+
+impl IntoNonNull for *mut u8 {
+    fn try_into_non_null(self) -> std::ptr::NonNull<u8> {
+        std::ptr::NonNull::new(self).expect("not null")
+    }
+}
+
+#[test]
+fn siblings_keep_their_protection_when_one_is_freed() {
+    let arena = Arena::new().expect("arena");
+    let mut values = protected(&arena, 1000, 200);
+    assert!(values[0].is_protected() && values[10].is_protected());
+    let frozen = arena.stats().frozen_blocks;
+    values.remove(1);
+    arena.protect();
+    assert!(values[0].is_protected() && values[10].is_protected());
+    assert_eq!(arena.stats().frozen_blocks, frozen);
+}
+
+#[test]
+fn a_block_that_is_not_full_is_copied() {
+    let arena = Arena::new().expect("arena");
+    let value = arena.copy(&pattern(1, 1000)).expect("room");
+    let connection = pair::tcp();
+    let mut sender = Sender::new().expect("sender");
+    let mut socket = Socket::new(connection.near()).expect("socket");
+    sender
+        .send(&mut socket, &[Piece::Value(&value)])
+        .expect("send");
+    assert!(!value.is_protected());
+    let counts = sender.counts();
+    assert_eq!(
+        (
+            counts.unprotected_bytes,
+            counts.copied_bytes,
+            counts.referred_bytes
+        ),
+        (1000, 1000, 0)
+    );
+    exactly(&connection, &pattern(1, 1000));
+}
+
+#[test]
+fn parent_and_child_do_not_see_what_the_other_writes() {
+    let arena = Arena::new().expect("arena");
+    let values = protected(&arena, 5000, 60);
+    let open = arena.alloc_raw(3000).expect("room");
+    // SAFETY: just allocated, as long.
+    unsafe { open.write_bytes(1, 3000) };
+    let (mut to_child, from_parent) = std::io::pipe()
+        .map(|(read, write)| (write, read))
+        .expect("pipe");
+    let child = kit::fork(|| {
+        // When the parent has freed and written over all it had.
+        let mut from_parent = &from_parent;
+        kit::read_byte(&mut from_parent);
+        let same = values
+            .iter()
+            .enumerate()
+            .all(|(seed, value)| value[..] == pattern(seed, 5000)[..]);
+        // SAFETY: mapped in the child as in its parent.
+        let open = unsafe { std::slice::from_raw_parts_mut(open.as_ptr(), 3000) };
+        let mine = open.iter().all(|byte| *byte == 1);
+        open.fill(9);
+        assert!(arena.alloc(100).is_err());
+        same && mine
+    });
+    // SAFETY: ours.
+    unsafe { open.write_bytes(2, 3000) };
+    drop(values);
+    churn(&arena, 5000);
+    assert!(arena.stats().waiting_for_children_bytes > 0);
+    std::io::Write::write_all(&mut to_child, b"x").expect("write");
+    assert!(child.succeeds());
+    // SAFETY: ours.
+    let now = unsafe { std::slice::from_raw_parts(open.as_ptr(), 3000) };
+    assert!(now.iter().all(|byte| *byte == 2));
+    churn(&arena, 5000);
+    assert_eq!(arena.stats().waiting_for_children_bytes, 0);
+    // SAFETY: ours, once.
+    unsafe { arena.free_raw(open) };
+}

@@ -1,0 +1,87 @@
+//! Connections, patterns, children.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+pub mod pair;
+
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::ptr::NonNull;
+use tranship_zcopy::Way;
+
+pub const WAYS: [Way; 4] = [Way::Copy, Way::Splice, Way::File, Way::Notified];
+
+/// Bytes that tell which value and which place they are of.
+pub fn pattern(seed: usize, len: usize) -> Vec<u8> {
+    let mut state = (seed as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    (0..len)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state.to_le_bytes()[3]
+        })
+        .collect()
+}
+
+/// The other end receives exactly these bytes, and no more.
+pub fn exactly(connection: &pair::Pair, expected: &[u8]) {
+    let mut got = vec![0; expected.len()];
+    let mut far = connection.far();
+    far.read_exact(&mut got).expect("read");
+    if let Some(at) = got.iter().zip(expected).position(|(a, b)| a != b) {
+        panic!(
+            "byte {at} of {} is {} and was sent as {}",
+            got.len(),
+            got[at],
+            expected[at]
+        );
+    }
+    assert!(connection.is_dry(), "more came than was sent");
+}
+
+/// Has the kernel write 0x77 into the second half of a value; says how many bytes.
+pub fn read_from_file(at: NonNull<u8>, len: usize, from: usize) -> usize {
+    let mut file = tempfile();
+    file.write_all(&vec![0x77; len - from]).expect("write");
+    file.seek(SeekFrom::Start(0)).expect("seek");
+    // SAFETY: the value's own bytes; no slice of them is alive.
+    let to = unsafe { std::slice::from_raw_parts_mut(at.as_ptr().add(from), len - from) };
+    file.read(to)
+        .expect("the kernel writes into protected memory")
+}
+
+fn tempfile() -> std::fs::File {
+    let fd = tranship_sys::memfd::create("test").expect("memfd");
+    std::fs::File::from(fd)
+}
+
+pub struct Child(libc::pid_t);
+
+/// Runs a closure in a forked child.
+pub fn fork(body: impl FnOnce() -> bool) -> Child {
+    // SAFETY: the child runs the closure and leaves without returning.
+    match unsafe { libc::fork() } {
+        0 => {
+            let good =
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).unwrap_or(false);
+            // SAFETY: leaves at once.
+            unsafe { libc::_exit(i32::from(!good)) }
+        }
+        pid => {
+            assert!(pid > 0, "fork");
+            Child(pid)
+        }
+    }
+}
+
+impl Child {
+    pub fn succeeds(self) -> bool {
+        let mut status = 0;
+        // SAFETY: our own child, once.
+        let got = unsafe { libc::waitpid(self.0, &raw mut status, 0) };
+        got == self.0 && status == 0
+    }
+}
+
+pub fn read_byte(from: &mut impl Read) {
+    from.read_exact(&mut [0]).expect("a byte");
+}

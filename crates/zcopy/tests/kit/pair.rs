@@ -1,0 +1,56 @@
+//! Two connected ends.
+
+use std::io::Read;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+
+pub enum Pair {
+    Tcp(TcpStream, TcpStream),
+    Unix(UnixStream, UnixStream),
+}
+
+pub fn tcp() -> Pair {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let near = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
+    let (far, _) = listener.accept().expect("accept");
+    near.set_nonblocking(true).expect("nonblocking");
+    Pair::Tcp(near, far)
+}
+
+pub fn unix() -> Pair {
+    let (near, far) = UnixStream::pair().expect("pair");
+    near.set_nonblocking(true).expect("nonblocking");
+    Pair::Unix(near, far)
+}
+
+impl Pair {
+    pub fn near(&self) -> BorrowedFd<'_> {
+        match self {
+            Pair::Tcp(near, _) => near.as_fd(),
+            Pair::Unix(near, _) => near.as_fd(),
+        }
+    }
+
+    pub fn far(&self) -> Box<dyn Read + '_> {
+        match self {
+            Pair::Tcp(_, far) => Box::new(far),
+            Pair::Unix(_, far) => Box::new(far),
+        }
+    }
+
+    /// Is nothing there to be read?
+    pub fn is_dry(&self) -> bool {
+        let dry = |read: std::io::Result<usize>| matches!(read, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock);
+        match self {
+            Pair::Tcp(_, far) => {
+                far.set_nonblocking(true).expect("nonblocking");
+                dry((&mut &*far).read(&mut [0]))
+            }
+            Pair::Unix(_, far) => {
+                far.set_nonblocking(true).expect("nonblocking");
+                dry((&mut &*far).read(&mut [0]))
+            }
+        }
+    }
+}
