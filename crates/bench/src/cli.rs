@@ -6,6 +6,7 @@ use crate::block::{self, Access};
 use crate::bulk::{Level, hops};
 use crate::case::Wait;
 use crate::options::Common;
+use crate::zcopy;
 
 /// Measures tranship and its peers side by side on this machine.
 #[derive(Debug, Parser)]
@@ -174,6 +175,26 @@ pub enum Bench {
         /// Draw a plot into this file: of the first mode, at the largest depth.
         #[arg(long, value_name = "FILE")]
         svg: Option<std::path::PathBuf>,
+    },
+    /// Replies out of a set of values over TCP: by reference, and copied.
+    ZcSend {
+        #[command(flatten)]
+        common: Common,
+        /// A set of 512 MiB, or one of 1 MiB [default: both].
+        #[arg(long, value_delimiter = ',', value_parser = zcopy::MODES)]
+        mode: Vec<String>,
+        /// What the client does with the values [default: both].
+        #[arg(long, value_delimiter = ',', value_parser = zcopy::CLIENTS)]
+        client: Vec<String>,
+        /// Bytes of a value.
+        #[arg(long, value_delimiter = ',', value_parser = size, default_values = ["4K", "16K", "64K", "256K"])]
+        payload: Vec<usize>,
+        /// Requests under way on each connection.
+        #[arg(long, value_delimiter = ',', default_values = ["1", "8"])]
+        depth: Vec<usize>,
+        /// Size of the cold set, MiB.
+        #[arg(long, default_value_t = 512)]
+        set_mib: usize,
     },
     /// Bulk buffers through a row of domains and back, over shared memory: processor time for each.
     Hops {

@@ -28,6 +28,7 @@ mod spike;
 mod stats;
 mod systems;
 mod touch;
+mod zcopy;
 mod zone;
 
 use std::process::ExitCode;
@@ -276,6 +277,29 @@ fn run(bench: Bench) -> Result<bool> {
                 block::picture(&outcome.rows, &path)?;
             }
             say("block", &common, outcome, &["nbdkit", "qemu-nbd"])
+        }
+        Bench::ZcSend {
+            common,
+            mode,
+            client,
+            payload,
+            depth,
+            set_mib,
+        } => {
+            common.check(&zcopy::SYSTEMS)?;
+            let grid = zcopy::Grid {
+                modes: &mode,
+                clients: &client,
+                payloads: &payload,
+                depths: &depth,
+                set: set_mib << 20,
+            };
+            say(
+                "zc-send",
+                &common,
+                zcopy::bench(&common, &grid),
+                &["batched"],
+            )
         }
         Bench::Mbuf { common } => {
             common.check(&mbuf::systems())?;

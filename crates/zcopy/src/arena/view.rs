@@ -57,7 +57,7 @@ impl View {
             // SAFETY: two reservations of our own that nobody knows yet.
             unsafe {
                 map::map_inherited(at, &view.file, access, Sharing::Shared, len, 0)?;
-                map::hint(at, len, Hint::NoHuge)?;
+                without_huge_pages(at, len)?;
             }
         }
         Ok(view)
@@ -123,8 +123,21 @@ impl View {
                 len,
                 offset as u64,
             )?;
-            map::hint(at, len, Hint::NoHuge)
+            // The exchange is done, whatever comes of this: a mapping just made refuses it only if there are no huge pages.
+            let _ = without_huge_pages(at, len);
         }
+        Ok(())
+    }
+}
+
+/// # Safety
+/// The caller owns the range.
+unsafe fn without_huge_pages(at: NonNull<u8>, len: usize) -> io::Result<()> {
+    // SAFETY: passed on.
+    match unsafe { map::hint(at, len, Hint::NoHuge) } {
+        // A kernel without huge pages.
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+        other => other,
     }
 }
 

@@ -8,7 +8,10 @@ use std::io;
 use std::ptr::NonNull;
 use tranship_sys::map;
 
-const BYTES: usize = 16 * PAGE;
+const BYTES: usize = 64 * PAGE;
+/// What one message may need: below that the log begins anew before it, never in the middle, where pages whose addresses were
+/// noted would go before the kernel has seen them.
+const MESSAGE: usize = 32 * PAGE;
 
 #[derive(Debug)]
 pub(super) struct HeaderLog {
@@ -30,20 +33,31 @@ impl HeaderLog {
     /// The longest piece that is worth a place here.
     pub(super) const LONGEST: usize = 1024;
 
-    /// Copies bytes to where they stay as they are until nobody needs them, inside one page.
-    ///
-    /// # Safety
-    /// The range is mapped memory, at most [`HeaderLog::LONGEST`] bytes.
-    pub(super) unsafe fn keep(&mut self, from: *const u8, len: usize) -> io::Result<*const u8> {
-        debug_assert!(len <= Self::LONGEST);
-        if self.used % PAGE + len > PAGE {
-            self.used = self.used.next_multiple_of(PAGE);
-        }
-        if self.used + len > BYTES {
+    /// A message begins: all that was kept so far has been given to the kernel.
+    pub(super) fn begin(&mut self) -> io::Result<()> {
+        if BYTES - self.used < MESSAGE {
             // SAFETY: our own mapping; nobody reads it through our addresses any more, and who has its pages keeps them.
             unsafe { map::discard(self.base, BYTES)? };
             self.used = 0;
         }
+        Ok(())
+    }
+
+    /// Copies bytes to where they stay as they are until nobody needs them, inside one page. `None`: they are too many, or the
+    /// message already has too many of them; they go by copying.
+    ///
+    /// # Safety
+    /// The range is mapped memory.
+    pub(super) unsafe fn keep(&mut self, from: *const u8, len: usize) -> Option<*const u8> {
+        let at = if self.used % PAGE + len > PAGE {
+            self.used.next_multiple_of(PAGE)
+        } else {
+            self.used
+        };
+        if len > Self::LONGEST || at + len > BYTES {
+            return None;
+        }
+        self.used = at;
         // SAFETY: room for it was just made; the source is mapped, says the caller, and cannot be the log.
         let at = unsafe {
             let at = self.base.as_ptr().add(self.used);
@@ -51,7 +65,7 @@ impl HeaderLog {
             at
         };
         self.used += len;
-        Ok(at)
+        Some(at)
     }
 }
 

@@ -192,6 +192,7 @@ impl Sender {
                 // Its owner may have written since: then the pages are not what the program sees.
                 if segment.pages.is_some() && self.is_touched(raw.at, raw.len) {
                     segment.pages = None;
+                    segment.file = None;
                 }
                 segment
             }

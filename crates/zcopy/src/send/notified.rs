@@ -35,16 +35,17 @@ pub(super) fn send(
     if outstanding >= OUTSTANDING {
         reap(socket, counts)?;
     }
+    log.begin()?;
     let mut pieces = Vec::with_capacity(segments.len());
     for segment in segments.iter().take(scatter::MOST) {
         let from = match segment.pages {
             Some(pages) => pages,
-            None if segment.len <= HeaderLog::LONGEST => {
-                // SAFETY: the piece's own bytes, no more than fit.
-                unsafe { log.keep(segment.at, segment.len)? }
-            }
-            // A long copied piece goes by itself, next time round.
-            None => break,
+            // SAFETY: the piece's own bytes.
+            None => match unsafe { log.keep(segment.at, segment.len) } {
+                Some(kept) => kept,
+                // A long copied piece goes by itself, next time round.
+                None => break,
+            },
         };
         pieces.push((from, segment.len));
     }

@@ -134,6 +134,7 @@ fn splice_run(
     log: &mut HeaderLog,
     counts: &mut Counts,
 ) -> io::Result<(usize, usize, usize, usize)> {
+    log.begin()?;
     let mut pieces = [(std::ptr::null(), 0); PIECES];
     let (mut used, mut places, mut offered, mut done) = (0, 0, 0, 0);
     for segment in segments {
@@ -142,11 +143,11 @@ fn splice_run(
         }
         let from = match segment.pages {
             Some(pages) => pages,
-            None if segment.len <= HeaderLog::LONGEST && within == 0 => {
-                // SAFETY: the piece's own bytes, no more than fit.
-                unsafe { log.keep(segment.at, segment.len)? }
-            }
-            None => break,
+            // SAFETY: the piece's own bytes.
+            None => match unsafe { log.keep(segment.at, segment.len) } {
+                Some(kept) => kept,
+                None => break,
+            },
         };
         // SAFETY: inside the segment.
         let from = unsafe { from.add(within) };

@@ -1,0 +1,132 @@
+//! `zc-send`: replies out of a set of values, over TCP on loopback: one server with one core, a client with the other, connections
+//! in a closed loop.
+//!
+//! `batched` is what a good server does without zero-copy: all replies that are due on a connection in one sendmsg(2). The others
+//! send the same pieces by [`tranship_zcopy::Sender`]: `tranship` chooses the way, `vmsplice` and `sendfile` are told.
+
+mod client;
+mod server;
+
+use crate::options::Common;
+use crate::party::{self, Member};
+use crate::plan::{Cell, Outcome};
+use crate::report::Key;
+use anyhow::{Context, Result};
+use std::time::Duration;
+use tranship_zcopy::Way;
+
+/// What can be named.
+pub const SYSTEMS: [&str; 4] = ["tranship", "vmsplice", "sendfile", "batched"];
+/// Which values are asked for.
+pub const MODES: [&str; 2] = ["cold", "hot"];
+/// What the client does with them.
+pub const CLIENTS: [&str; 2] = ["drop", "copy"];
+
+/// Connections at a time.
+pub const CONNECTIONS: usize = 16;
+/// Bytes before each value, as a protocol has.
+pub const HEADER: usize = 40;
+/// Bytes of the hot set.
+const HOT: usize = 1 << 20;
+
+/// What to vary.
+#[derive(Debug)]
+pub struct Grid<'a> {
+    pub modes: &'a [String],
+    pub clients: &'a [String],
+    pub payloads: &'a [usize],
+    pub depths: &'a [usize],
+    /// Bytes of the cold set.
+    pub set: usize,
+}
+
+/// One cell's work.
+#[derive(Debug, Clone, Copy)]
+pub struct Work {
+    pub value: usize,
+    pub count: usize,
+    pub depth: usize,
+    pub copies: bool,
+    pub budget: Duration,
+}
+
+pub fn bench(common: &Common, grid: &Grid<'_>) -> Outcome {
+    let mut outcome = Outcome::default();
+    for mode in MODES {
+        if !wanted(grid.modes, mode) {
+            continue;
+        }
+        for client in CLIENTS {
+            if !wanted(grid.clients, client) {
+                continue;
+            }
+            for &value in grid.payloads {
+                for &depth in grid.depths {
+                    let set = if mode == "hot" { HOT } else { grid.set };
+                    let work = Work {
+                        value,
+                        count: (set / value).max(1),
+                        depth,
+                        copies: client == "copy",
+                        budget: common.budget(),
+                    };
+                    let cells = SYSTEMS.iter().filter(|name| common.wants(name));
+                    let cells = cells.map(|system| Cell {
+                        system,
+                        key: Key {
+                            mode,
+                            op: client.to_owned(),
+                            payload_bytes: Some(value),
+                            depth: Some(depth),
+                            ..Key::default()
+                        },
+                        measure: Box::new(move |number| {
+                            run(number, common.cores(), system, work, client)
+                        }),
+                    });
+                    outcome.group(common.runs_or(9), cells.collect());
+                }
+            }
+        }
+    }
+    outcome
+}
+
+fn wanted(list: &[String], name: &str) -> bool {
+    list.is_empty() || list.iter().any(|one| one == name)
+}
+
+fn run(
+    number: u64,
+    cores: [usize; 2],
+    system: &str,
+    work: Work,
+    op: &str,
+) -> Result<Vec<crate::stats::Measured>> {
+    let way = match system {
+        "vmsplice" => Some(Way::Splice),
+        "sendfile" => Some(Way::File),
+        "batched" => Some(Way::Copy),
+        _ => None,
+    };
+    let members = vec![
+        Member {
+            core: cores[0],
+            body: Box::new(move |party| server::serve(party, work, way)),
+        },
+        Member {
+            core: cores[1],
+            body: Box::new(move |party| client::ask(party, work)),
+        },
+    ];
+    let mut results = party::run(number, members)?.into_iter();
+    let server = results.next().context("no server")?;
+    let mut client = results.next().context("no client")?;
+    for row in &mut client {
+        row.op = op.to_owned();
+        if let Some(cpu) = server.first() {
+            row.facts.insert("server_cpu_ns", cpu.median_ns);
+        }
+    }
+    Ok(client)
+}
