@@ -1,7 +1,7 @@
 //! Moves large data between isolated processes without copying it.
 //!
 //! This is the crate that programs name; it re-exports `tranship-core`, `tranship-mbuf` as [`mbuf`], `tranship-malloc` as [`malloc`],
-//! `tranship-bulk` as [`bulk`].
+//! `tranship-bulk` as [`bulk`], `tranship-zcopy` as [`zcopy`].
 //!
 //! NOT here: any code of its own.
 
@@ -26,7 +26,17 @@ pub mod mbuf {
     pub use tranship_mbuf::*;
 }
 
+/// Data that is sent many times: a twin allocator, and sends that do not copy.
+pub mod zcopy {
+    pub use tranship_zcopy::*;
+}
+
 /// What the README shows must compile.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// And what the page about ZCopy shows.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/zcopy.md")]
+struct ZCopy;

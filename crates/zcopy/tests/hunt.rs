@@ -116,7 +116,7 @@ impl Things<'_> {
             let at = self.arena.alloc_raw(len).expect("room");
             let bytes = kit::pattern(seed, len);
             // SAFETY: as long as that, and ours alone.
-            unsafe { at.as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), len) };
+            unsafe { kit::fill(at, &bytes) };
             self.raw.push((at, len));
         }
     }
@@ -154,11 +154,8 @@ impl Things<'_> {
         // SAFETY: inside our own memory.
         unsafe { at.add(from).write_bytes(byte, len - from) };
         // SAFETY: as above.
-        assert_eq!(
-            unsafe { at.add(len - 1).read() },
-            byte,
-            "the writer sees it"
-        );
+        let seen = unsafe { at.add(len - 1).read() };
+        assert_eq!(seen, byte, "the writer sees it");
     }
 
     /// Sends a list of pieces of all kinds; gives the bytes that went, as they are now.

@@ -2,7 +2,7 @@
 
 mod kit;
 
-use kit::{WAYS, exactly, pair, pattern};
+use kit::{WAYS, dog, exactly, pair, pattern};
 use tranship_zcopy::{Arena, Piece, Sender, Socket, Value};
 
 /// Values of `len` bytes, enough for several pageblocks, all protected.
@@ -16,6 +16,7 @@ fn protected(arena: &Arena, len: usize, count: usize) -> Vec<Value> {
 
 #[test]
 fn what_was_sent_stays_when_values_are_dropped_and_their_memory_used_again() {
+    let _dog = dog();
     for way in WAYS {
         for len in [1000, 4096, 5000, 70_000] {
             let arena = Arena::new().expect("arena");
@@ -47,6 +48,7 @@ fn what_was_sent_stays_when_values_are_dropped_and_their_memory_used_again() {
 
 #[test]
 fn what_was_sent_stays_when_its_value_is_gone() {
+    let _dog = dog();
     for way in WAYS {
         for len in [1000, 4096, 5000, 70_000] {
             let arena = Arena::new().expect("arena");
@@ -89,6 +91,7 @@ fn churn(arena: &Arena, len: usize) {
 
 #[test]
 fn a_write_to_sent_memory_is_seen_by_the_writer_and_not_by_the_reader() {
+    let _dog = dog();
     for way in WAYS {
         for len in [1000, 4096, 20_000, 70_000] {
             let arena = Arena::new().expect("arena");
@@ -97,15 +100,7 @@ fn a_write_to_sent_memory_is_seen_by_the_writer_and_not_by_the_reader() {
                 .collect();
             for (seed, at) in all.iter().enumerate() {
                 // SAFETY: just allocated, as long.
-                unsafe {
-                    at.copy_from_nonoverlapping(
-                        (&pattern(seed, len)[..])
-                            .as_ptr()
-                            .cast_mut()
-                            .try_into_non_null(),
-                        len,
-                    )
-                };
+                unsafe { kit::fill(*at, &pattern(seed, len)) };
             }
             let at = all[1];
             let connection = pair::tcp();
@@ -146,18 +141,9 @@ fn a_write_to_sent_memory_is_seen_by_the_writer_and_not_by_the_reader() {
     }
 }
 
-trait IntoNonNull {
-    fn try_into_non_null(self) -> std::ptr::NonNull<u8>;
-}
-
-impl IntoNonNull for *mut u8 {
-    fn try_into_non_null(self) -> std::ptr::NonNull<u8> {
-        std::ptr::NonNull::new(self).expect("not null")
-    }
-}
-
 #[test]
 fn siblings_keep_their_protection_when_one_is_freed() {
+    let _dog = dog();
     let arena = Arena::new().expect("arena");
     let mut values = protected(&arena, 1000, 200);
     assert!(values[0].is_protected() && values[10].is_protected());
@@ -170,6 +156,7 @@ fn siblings_keep_their_protection_when_one_is_freed() {
 
 #[test]
 fn a_block_that_is_not_full_is_copied() {
+    let _dog = dog();
     let arena = Arena::new().expect("arena");
     let value = arena.copy(&pattern(1, 1000)).expect("room");
     let connection = pair::tcp();
@@ -193,6 +180,7 @@ fn a_block_that_is_not_full_is_copied() {
 
 #[test]
 fn parent_and_child_do_not_see_what_the_other_writes() {
+    let _dog = dog();
     let arena = Arena::new().expect("arena");
     let values = protected(&arena, 5000, 60);
     let open = arena.alloc_raw(3000).expect("room");

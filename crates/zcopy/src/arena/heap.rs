@@ -53,10 +53,10 @@ impl Inner {
         let number = mine();
         let mut heap = lock(&self.heaps[number]);
         loop {
-            if let Some(at) = self.from_side(&mut heap, class) {
+            if let Some(at) = self.slot_of_side(&mut heap, class) {
                 return Ok(at);
             }
-            if let Some(at) = self.from_main(&mut heap, class) {
+            if let Some(at) = self.slot_of_main(&mut heap, class) {
                 return Ok(at);
             }
             let block = self.take_blocks(1, self.block_bytes as u64, class.bytes())?;
@@ -71,7 +71,7 @@ impl Inner {
     }
 
     /// What full blocks of other classes have left over.
-    fn from_side(&self, heap: &mut Heap, class: Class) -> Option<NonNull<u8>> {
+    fn slot_of_side(&self, heap: &mut Heap, class: Class) -> Option<NonNull<u8>> {
         while let Some(&entry) = heap.side[class.index()].front() {
             if let Some(at) = self.take_slot(entry, class) {
                 return Some(at);
@@ -82,7 +82,7 @@ impl Inner {
         None
     }
 
-    fn from_main(&self, heap: &mut Heap, class: Class) -> Option<NonNull<u8>> {
+    fn slot_of_main(&self, heap: &mut Heap, class: Class) -> Option<NonNull<u8>> {
         while let Some(&entry) = heap.main[class.index()].front() {
             if let Some(at) = self.take_slot(entry, class) {
                 return Some(at);

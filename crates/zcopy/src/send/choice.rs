@@ -54,23 +54,12 @@ struct Mean {
     next: u32,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Class {
     means: [Mean; WAYS.len()],
     current: usize,
     sends: u64,
     changes: u32,
-}
-
-impl Default for Class {
-    fn default() -> Class {
-        Class {
-            means: Default::default(),
-            current: 0,
-            sends: 0,
-            changes: 0,
-        }
-    }
 }
 
 /// The state of a decision, for people.

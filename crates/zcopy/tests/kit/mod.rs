@@ -5,9 +5,28 @@ pub mod pair;
 
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::ptr::NonNull;
+use std::time::Duration;
+use tranship_testkit::Watchdog;
 use tranship_zcopy::Way;
 
 pub const WAYS: [Way; 4] = [Way::Copy, Way::Splice, Way::File, Way::Notified];
+
+/// Ends a test that hangs.
+pub fn dog() -> Watchdog {
+    Watchdog::new(Duration::from_secs(300))
+}
+
+/// Fills memory of `alloc_raw`.
+///
+/// # Safety
+/// It is as long as that, and nobody else uses it.
+pub unsafe fn fill(at: NonNull<u8>, bytes: &[u8]) {
+    // SAFETY: passed on.
+    unsafe {
+        at.as_ptr()
+            .copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+    }
+}
 
 /// Bytes that tell which value and which place they are of.
 pub fn pattern(seed: usize, len: usize) -> Vec<u8> {
