@@ -164,13 +164,17 @@ pub(crate) fn now() -> u64 {
     PERIODS.load(Ordering::Relaxed)
 }
 
-/// A zone begins to take part.
-pub(crate) fn join(zone: Weak<dyn Managed>) {
+/// From now on a fork finds the locks that zones have in common free, and those of zones that take part.
+pub(crate) fn survive_forks() {
     static HANDLERS: Once = Once::new();
     HANDLERS.call_once(|| {
         // Without memory for the handlers a forked child may hang; the parent is as before.
         let _ = fork::at_fork(before_fork, after_fork_in_parent, after_fork_in_child);
     });
+}
+
+/// A zone begins to take part.
+pub(crate) fn join(zone: Weak<dyn Managed>) {
     ZONES.lock().push(zone);
 }
 

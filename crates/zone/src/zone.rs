@@ -101,6 +101,7 @@ impl<B: Backend> Zone<B> {
     }
 
     fn with(config: ZoneConfig, backend: B, managed: bool) -> Self {
+        reaper::survive_forks();
         let identity = Identity::new();
         let inner = Arc::new_cyclic(|me| Inner {
             hot: Hot {

@@ -3,7 +3,7 @@
 mod common;
 
 use common::watchdog;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use tranship_zone::{Backend, Level, Zone, ZoneConfig};
 
 #[derive(Default)]
@@ -28,9 +28,17 @@ impl Backend for Store {
     }
 }
 
+/// Held by tests that use up the places that zones can have, and by those that need one: all are in one process.
+static PLACES: Mutex<()> = Mutex::new(());
+
+fn places() -> MutexGuard<'static, ()> {
+    PLACES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// More zones than have a place of their own: each hands out its own items, from its cache.
 #[test]
 fn many_zones_do_not_mix_their_items() {
+    let _places = places();
     const ZONES: u32 = 300;
     let zones: Vec<Zone<Store>> = (0..ZONES)
         .map(|zone| {
@@ -63,9 +71,23 @@ fn many_zones_do_not_mix_their_items() {
     }
 }
 
+/// A place is had by the next zone, however many there were at once.
+#[test]
+fn after_many_zones_there_are_places_again() {
+    let _places = places();
+    let make = || Zone::new(ZoneConfig::for_item(64), Store::of(0..1));
+    drop((0..300).map(|_| make()).collect::<Vec<_>>());
+    let zones: Vec<_> = (0..100).map(|_| make()).collect();
+    for zone in zones {
+        zone.free(zone.alloc().expect("an item"));
+        assert_eq!(zone.alloc_cached(), Some(0));
+    }
+}
+
 /// A zone may be dropped while threads have caches of it, and another takes its place in their tables.
 #[test]
 fn a_place_that_is_used_again_has_nothing_of_the_zone_before() {
+    let _places = places();
     for round in 0..200u32 {
         let zone = Zone::new(ZoneConfig::for_item(64), Store::of(round..round + 1));
         assert_eq!(zone.alloc_cached(), None);
@@ -96,6 +118,7 @@ fn in_child(work: impl FnOnce() -> bool) -> i32 {
 #[test]
 fn a_child_finds_shut_what_shall_be_shut_in_it() {
     let _watchdog = watchdog();
+    let _places = places();
     let config = ZoneConfig::for_item(64);
     let open = Zone::new(config, Store::of(0..100));
     let shut = Zone::new(config.shut_in_child(), Store::of(0..100));
@@ -131,7 +154,11 @@ fn threads_begin_together() {
                 barrier.wait();
                 zone.free(zone.alloc().expect("an item"));
             };
-            (0..4).for_each(|_| drop(scope.spawn(begins)));
+            // Joined by hand, as above: what they had cached is there for the next ones.
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(begins)).collect();
+            threads
+                .into_iter()
+                .for_each(|thread| thread.join().expect("thread"));
         });
     }
 }
