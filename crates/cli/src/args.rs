@@ -18,7 +18,7 @@ pub(crate) struct Args {
 }
 
 const EXIT_CODES: &str =
-    "Exit codes: 0 done, 1 the answer is no, 2 an error, 3 no manager is there.
+    "Exit codes: 0 done, 1 the answer is no, 2 an error, 3 no manager is there, 4 a transfer was cut short.
 A reader of standard output that goes away (a broken pipe) is no error. NO_COLOR is respected.";
 
 #[derive(Subcommand, Debug)]
@@ -27,9 +27,9 @@ pub(crate) enum Command {
     Manager(ManagerArgs),
     /// Shows the main job on real input: one producer, four isolated consumers, no copies.
     Demo(DemoArgs),
-    /// Sends standard input, or a file, to whoever receives under NAME.
+    /// Sends standard input, or a file, to whoever receives under NAME; done when all of it was taken.
     Send(SendArgs),
-    /// Receives under NAME and writes to standard output, or to a file.
+    /// Receives under NAME and writes to standard output, or to a file; done when the sender has closed in order.
     Recv(RecvArgs),
     /// Runs a program whose whole heap is charged to it and limited: tranship run --quota 256MiB -- PROGRAM ARGS.
     Run(RunArgs),

@@ -2,7 +2,7 @@
 
 use crate::output;
 use std::process::ExitCode;
-use tranship::DomainError;
+use tranship::{DomainError, RecvError, SendFailure};
 
 /// Done, or the answer is yes.
 pub(crate) const OK: u8 = 0;
@@ -12,6 +12,8 @@ pub(crate) const NEGATIVE: u8 = 1;
 pub(crate) const ERROR: u8 = 2;
 /// No manager is there.
 pub(crate) const NO_MANAGER: u8 = 3;
+/// A transfer was cut short: the other end died, or left before it had everything.
+pub(crate) const CUT_SHORT: u8 = 4;
 
 /// What a command says when it did its work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,23 +54,27 @@ fn text(error: &anyhow::Error) -> String {
 }
 
 fn classify(error: &anyhow::Error) -> u8 {
-    let absent = |cause: &DomainError| {
-        matches!(
-            cause,
-            DomainError::NoManager { .. } | DomainError::ManagerAway
-        )
-    };
-    let absent = error
-        .chain()
-        .filter_map(|cause| cause.downcast_ref())
-        .any(absent);
-    if absent { NO_MANAGER } else { ERROR }
+    for cause in error.chain() {
+        if let Some(DomainError::NoManager { .. } | DomainError::ManagerAway) = cause.downcast_ref()
+        {
+            return NO_MANAGER;
+        }
+        if let Some(RecvError::PeerDied(_) | RecvError::Lost(_)) = cause.downcast_ref() {
+            return CUT_SHORT;
+        }
+        if let Some(SendFailure::PeerGone(_) | SendFailure::NotTaken { .. }) = cause.downcast_ref()
+        {
+            return CUT_SHORT;
+        }
+    }
+    ERROR
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use anyhow::Context;
+    use tranship::ChannelId;
 
     #[test]
     fn an_absent_manager_has_its_own_code_also_below_context() {
@@ -79,6 +85,23 @@ mod tests {
         let absent = Err::<(), _>(absent).context("stat");
         assert_eq!(classify(&absent.expect_err("absent")), NO_MANAGER);
         assert_eq!(classify(&anyhow::anyhow!("other")), ERROR);
+    }
+
+    #[test]
+    fn a_transfer_that_was_cut_short_has_its_own_code() {
+        let died = Err::<(), _>(RecvError::PeerDied(ChannelId(1))).context("recv");
+        assert_eq!(classify(&died.expect_err("died")), CUT_SHORT);
+        let left = SendFailure::NotTaken {
+            messages: 3,
+            gone: true,
+            waited_ms: 0,
+        };
+        assert_eq!(
+            text(&left.into()),
+            "3 messages were not taken: the receiver is gone"
+        );
+        let left = Err::<(), _>(SendFailure::PeerGone(ChannelId(1))).context("send");
+        assert_eq!(classify(&left.expect_err("left")), CUT_SHORT);
     }
 
     #[test]

@@ -38,6 +38,10 @@ pub enum Code {
     Stale = 13,
     /// An argument is outside its range.
     BadArgument = 14,
+    /// The other end died, or gave up, before it closed the channel.
+    PeerDied = 15,
+    /// Messages went with the memory that they were in.
+    Lost = 16,
 }
 
 /// Joining or leaving a manager, and anything asked of it.
@@ -373,6 +377,16 @@ pub enum SendFailure {
     /// The receiver is gone.
     #[error("the receiver of channel {0} is gone")]
     PeerGone(ChannelId),
+    /// The receiver has not taken everything: it is gone, or the time is over ([`wait_taken`](crate::Sender::wait_taken)).
+    #[error("{messages} messages were not taken{}", not_taken(*gone, *waited_ms))]
+    NotTaken {
+        /// How many.
+        messages: u64,
+        /// Whether the receiver is gone.
+        gone: bool,
+        /// Time waited, milliseconds.
+        waited_ms: u64,
+    },
     /// The receiver broke a rule.
     #[error("the receiver broke a rule, the channel is closed: {0}")]
     Violation(Violation),
@@ -398,12 +412,21 @@ pub enum SendFailure {
     Forked,
 }
 
+fn not_taken(gone: bool, waited_ms: u64) -> String {
+    if gone {
+        ": the receiver is gone".into()
+    } else {
+        format!(" within {waited_ms} ms")
+    }
+}
+
 impl SendFailure {
     /// The stable code.
     pub fn code(&self) -> Code {
         match self {
             SendFailure::Full { .. } => Code::Full,
-            SendFailure::PeerGone(_) => Code::PeerGone,
+            SendFailure::PeerGone(_) | SendFailure::NotTaken { gone: true, .. } => Code::PeerGone,
+            SendFailure::NotTaken { gone: false, .. } => Code::TimedOut,
             SendFailure::Violation(_) => Code::PeerViolation,
             SendFailure::Assign(error) => error.code(),
             SendFailure::TooLongInline { .. } | SendFailure::OtherDomain => Code::BadArgument,
@@ -435,9 +458,20 @@ impl<T> std::fmt::Debug for SendError<T> {
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum RecvError {
-    /// Everything was taken and the sender is gone; or what it sent next went with the domain that had written it.
-    #[error("the sender of channel {0} is gone and everything it sent was taken")]
+    /// The end: the sender closed the channel, and everything it sent was taken.
+    #[error("the sender of channel {0} has closed it, and everything it sent was taken")]
     PeerGone(ChannelId),
+    /// The sender's process ended, or the sender gave up, without closing the channel. What it had sent was taken; whether it
+    /// wanted to send more nobody can say.
+    #[error(
+        "the sender of channel {0} died or gave up before it closed it; what it had sent was taken, but that may not be all"
+    )]
+    PeerDied(ChannelId),
+    /// Messages that were sent cannot be had: the domain that wrote their memory ended before this one, or a manager, had that memory.
+    #[error(
+        "messages of channel {0} are lost: the domain that wrote their memory ended before this one, or a manager, had it"
+    )]
+    Lost(ChannelId),
     /// The sender broke a rule.
     #[error("the sender broke a rule, the channel is closed: {0}")]
     Violation(Violation),
@@ -469,6 +503,8 @@ impl RecvError {
     pub fn code(&self) -> Code {
         match self {
             RecvError::PeerGone(_) => Code::PeerGone,
+            RecvError::PeerDied(_) => Code::PeerDied,
+            RecvError::Lost(_) => Code::Lost,
             RecvError::Violation(_) => Code::PeerViolation,
             RecvError::ChunkPending { .. } => Code::ChunkPending,
             RecvError::TimedOut { .. } => Code::TimedOut,

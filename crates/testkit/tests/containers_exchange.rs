@@ -86,7 +86,7 @@ child!(
         let met: Met = (std::process::id(), pid, uid, namespace("pid"));
         ctl.send(&met).unwrap();
         // The other container dies as a whole: what it sent stays readable, the link ends.
-        assert_eq!(receiver.recv().unwrap_err().code(), Code::PeerGone);
+        assert_eq!(receiver.recv().unwrap_err().code(), Code::PeerDied);
         for message in &held {
             assert!(matches!(message.body, Body::Buf(_)));
             payload::verify(&message.to_vec(), message.meta).unwrap();

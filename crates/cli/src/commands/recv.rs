@@ -34,15 +34,27 @@ pub(crate) fn run(args: &RecvArgs) -> Result<Answer> {
         }
         None => Box::new(output::stdout()),
     };
-    let mut left = args.count;
-    while left != Some(0) {
+    let (mut messages, mut bytes) = (0u64, 0);
+    while args.count != Some(messages) {
         match receiver.recv() {
             // Piece by piece: a sender can claim more than there is memory for.
-            Ok(message) => message.write_to(&mut to)?,
+            Ok(message) => {
+                bytes += message.len();
+                message.write_to(&mut to)?;
+            }
+            // Its own word that this was all.
             Err(RecvError::PeerGone(_)) => break,
-            Err(error) => return Err(error.into()),
+            Err(error) => {
+                to.flush()?;
+                return Err(error).with_context(|| {
+                    format!(
+                        "received {messages} messages ({bytes} bytes) under `{}`",
+                        args.name
+                    )
+                });
+            }
         }
-        left = left.map(|left| left - 1);
+        messages += 1;
     }
     to.flush()?;
     Ok(Answer::Yes)

@@ -1,4 +1,4 @@
-//! `tranship send`: reads into buffers and sends them; the reading is the only copy.
+//! `tranship send`: reads into buffers and sends them; the reading is the only copy. It ends well when all was taken.
 
 use super::connect;
 use crate::args::SendArgs;
@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
-use tranship::{CbufMut, DomainError, PoolOptions, Role};
+use tranship::{CbufMut, DomainError, Pool, PoolOptions, Role, Sender};
 
 pub(crate) fn run(args: &SendArgs) -> Result<Answer> {
     let mut from: Box<dyn Read> = match &args.file {
@@ -36,15 +36,28 @@ pub(crate) fn run(args: &SendArgs) -> Result<Answer> {
         }
         Err(error) => return Err(error).with_context(|| format!("sending under `{}`", args.name)),
     };
+    let sent = send_all(from.as_mut(), &pool, frame, &mut sender)
+        .with_context(|| format!("sending under `{}`, before the input ended", args.name));
+    let taken = sent.and_then(|()| {
+        let taken = sender.wait_taken(None);
+        taken.with_context(|| format!("all was sent under `{}`", args.name))
+    });
+    if taken.is_err() {
+        // Dropped it would close in order, and the receiver believe that it has all.
+        sender.abandon();
+    }
+    taken.map(|()| Answer::Yes)
+}
+
+fn send_all(from: &mut dyn Read, pool: &Pool, frame: usize, sender: &mut Sender) -> Result<()> {
     loop {
         let mut buffer = pool.alloc(frame)?;
-        let len = fill(from.as_mut(), &mut buffer)?;
+        let len = fill(from, &mut buffer)?;
         if len == 0 {
-            return Ok(Answer::Yes);
+            return Ok(());
         }
         buffer.truncate(len);
-        let sent = sender.send(buffer.freeze());
-        sent.with_context(|| format!("sending under `{}`, before the input ended", args.name))?;
+        sender.send(buffer.freeze()).map_err(|e| e.failure)?;
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 pub(crate) fn tranship(arguments: &[&str], socket: &Path) -> Command {
@@ -100,10 +101,13 @@ impl Manager {
 }
 
 /// Some bytes that do not repeat with any buffer size.
-pub(crate) fn input() -> Vec<u8> {
-    (0..3_000_001u32)
-        .map(|i| (i.wrapping_mul(2_654_435_761) >> 24).to_le_bytes()[0])
-        .collect()
+pub(crate) fn input() -> &'static [u8] {
+    static INPUT: LazyLock<Vec<u8>> = LazyLock::new(|| {
+        (0..3_000_001u32)
+            .map(|i| (i.wrapping_mul(2_654_435_761) >> 24).to_le_bytes()[0])
+            .collect()
+    });
+    &INPUT
 }
 
 pub(crate) fn good(output: &Output) {

@@ -1,5 +1,6 @@
 //! A manager, a sender and a receiver as three processes.
 
 mod arrive;
+mod cut;
 mod kit;
 mod refused;

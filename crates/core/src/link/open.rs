@@ -1,6 +1,9 @@
 //! Making a link: each side makes its own half, shows it, and maps the other's.
 
-use super::{Receiver, Sender, shared::LinkShared};
+use super::{
+    Receiver, Sender,
+    shared::{ABANDONED, LinkShared},
+};
 use crate::domain::{DomainCore, lock};
 use crate::error::DomainError;
 use crate::options::LinkOptions;
@@ -109,7 +112,7 @@ impl DomainCore {
             Ok(answer) => answer,
             Err(error) => {
                 // Whoever has got it nevertheless, from a manager that is gone, sees that nobody is here.
-                half.1.closed().store(1, Ordering::Release);
+                half.1.closed().store(ABANDONED, Ordering::Release);
                 if let (DomainError::TimedOut { .. }, Some(req)) = (&error, asked) {
                     let _ = self.tell(&Request::CancelConnect { req }, &[]);
                 }
@@ -149,6 +152,7 @@ impl DomainCore {
             if self.era() == era {
                 Ok(end)
             } else {
+                end.abandon();
                 Err(DomainError::ManagerAway)
             }
         });
@@ -264,7 +268,7 @@ impl DomainCore {
     fn forget_link(&self, channel: ChannelId) {
         let link = lock(&self.links).remove(&channel);
         if let Some(link) = link {
-            link.own.closed().store(1, Ordering::Release);
+            link.say_ending(ABANDONED);
             self.unpoll(&link);
         }
     }
@@ -276,5 +280,13 @@ impl End {
             Role::Source => End::Source(Sender::new(link, options)?),
             Role::Sink => End::Sink(Receiver::new(link, options)?),
         })
+    }
+
+    /// Its other end may be in use already: it must not take this for an end in order.
+    fn abandon(self) {
+        match self {
+            End::Source(sender) => sender.abandon(),
+            End::Sink(receiver) => drop(receiver),
+        }
     }
 }

@@ -2,27 +2,29 @@
 
 mod direct;
 mod missing;
+mod over;
 mod take;
 
 use self::direct::{AtHand, Guess};
+use self::over::Ahead;
 use self::take::In;
 use super::descriptor;
 use super::message::{Body, Message};
-use super::shared::{Gone, LinkShared};
+use super::shared::{CLOSED, Gone, LinkShared};
 use super::sleep::sleep_on;
 use crate::domain::millis;
 use crate::error::{DomainError, RecvError, SendError, SendFailure, Violation};
 use crate::options::{LinkOptions, Wait};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tranship_proto::{ChannelId, DomainId, Request};
+use tranship_proto::{ChannelId, DomainId};
 use tranship_sync::{Consumer, Lines, Producer, Publish, Waker};
-use tranship_sys::{ForkGuard, crash};
+use tranship_sys::ForkGuard;
 
 /// Receives messages from one sender.
 ///
-/// Crash-safe: a sender's death loses nothing that it had sent.
+/// Crash-safe: a sender's death loses nothing that it had sent. Whether it had sent all that it wanted to is another matter:
+/// only [`RecvError::PeerGone`] says that it closed the link, by dropping its end; a death is [`RecvError::PeerDied`].
 pub struct Receiver {
     pub(super) link: Arc<LinkShared>,
     lines: Lines<'static>,
@@ -35,11 +37,9 @@ pub struct Receiver {
     guess: Guess,
     fork: ForkGuard,
     version: u32,
-    /// A line that was taken but whose chunk is not here yet. Its count and the head wait with it.
-    pending: Option<[u64; 8]>,
+    ahead: Ahead,
     wait: Wait,
     trusted: bool,
-    drained: bool,
 }
 
 /// Looks at a line between two looks at anything else.
@@ -62,10 +62,9 @@ impl Receiver {
             guess: Guess::default(),
             fork: link.domain.fork,
             version: 0,
-            pending: None,
+            ahead: Ahead::Nothing,
             wait: options.wait,
             trusted: false,
-            drained: false,
             link,
         })
     }
@@ -110,23 +109,12 @@ impl Receiver {
     /// Boxed, so that the fast path's results stay in registers where the two meet.
     #[inline(never)]
     fn try_recv_slow(&mut self) -> Result<Option<Box<Message>>, Box<RecvError>> {
-        if self.pending.is_some() || self.link.domain.fork.is_child() {
-            return Ok(self.try_recv_pending()?.map(Box::new));
+        if !self.looks_at_lines() {
+            return Ok(self.take_ahead()?.map(Box::new));
         }
         match self.consumer.try_pop(self.lines) {
             Some(words) => Ok(self.take(words)?.map(Box::new)),
             None => Ok(self.nothing()?.map(Box::new)),
-        }
-    }
-
-    #[cold]
-    fn try_recv_pending(&mut self) -> Result<Option<Message>, RecvError> {
-        if self.link.domain.fork.is_child() {
-            return Err(RecvError::Forked);
-        }
-        match self.pending.take() {
-            Some(words) => self.take(words),
-            None => Ok(None),
         }
     }
 
@@ -249,26 +237,10 @@ impl Receiver {
 
     #[cold]
     fn ending(&mut self) -> Result<Option<Message>, RecvError> {
-        if self.link.gone() != Gone::Violated
-            && let Some(words) = self.consumer.try_pop(self.lines)
-        {
-            return self.take(words);
+        match self.consumer.try_pop(self.lines) {
+            Some(words) => self.take(words),
+            None => Err(self.all_taken()),
         }
-        self.say_drained()
-    }
-
-    fn say_drained(&mut self) -> Result<Option<Message>, RecvError> {
-        if !self.drained {
-            self.drained = true;
-            crash::point("recv.before_drained");
-            let _ = self.link.domain.tell(
-                &Request::Drained {
-                    channel: self.link.channel,
-                },
-                &[],
-            );
-        }
-        Err(RecvError::PeerGone(self.link.channel))
     }
 
     /// Sends up to 48 bytes back to the sender over the control ring. Fails when that is full.
@@ -331,7 +303,11 @@ impl Receiver {
     /// Whether a message waits (or a pending one is held).
     pub fn is_ready(&self) -> bool {
         !self.link.domain.fork.is_child()
-            && (self.pending.is_some() || self.consumer.ready(self.lines))
+            && match self.ahead {
+                Ahead::Nothing => self.consumer.ready(self.lines),
+                Ahead::Line(_) => true,
+                Ahead::End(_) => false,
+            }
     }
     pub(super) fn may_have_news(&self) -> bool {
         // A forked child has an error to be told.
@@ -347,8 +323,8 @@ impl Drop for Receiver {
         if self.link.domain.fork.is_child() {
             return;
         }
-        // For a source that waits while no manager is there to tell it. Ordering: nothing of ours hangs on it.
-        self.link.own.closed().store(1, Ordering::Release);
+        // For a source that waits while no manager is there to tell it.
+        self.link.say_ending(CLOSED);
         // Crash: the manager takes the queue off the rosters at this request, or at our death.
         self.link.domain.leave_link(self.link.channel);
     }

@@ -5,7 +5,7 @@ mod room;
 
 use super::descriptor::{self, INLINE_BYTES, Reference};
 use super::message::{Inline, Payload};
-use super::shared::{Assigned, Assignment, Gone, LinkShared};
+use super::shared::{ABANDONED, Assigned, Assignment, CLOSED, Gone, LinkShared};
 use crate::aggregate::Aggregate;
 use crate::cbuf::{Cbuf, Home};
 use crate::domain::Asked;
@@ -247,6 +247,14 @@ impl Sender {
         Ok(())
     }
 
+    /// Gives up before everything was sent: the receiver gets what was, and then [`RecvError::PeerDied`](crate::RecvError)
+    /// instead of an end in order. So it does when a sender is dropped by a panic.
+    pub fn abandon(self) {
+        if !self.link.domain.fork.is_child() {
+            self.link.say_ending(ABANDONED);
+        }
+    }
+
     /// Assigns a pool to this channel now, instead of at the first send from it. Blocks until the receiver agreed.
     pub fn assign(&mut self, pool: &Pool) -> Result<(), DomainError> {
         self.link.domain.check_fork()?;
@@ -481,14 +489,18 @@ fn home_key(buf: &Cbuf) -> *const () {
 }
 
 impl Drop for Sender {
-    /// Closes in order: what was sent can still be received.
+    /// Closes in order, unless the thread panics: what was sent can still be received.
     fn drop(&mut self) {
         if self.link.domain.fork.is_child() {
             return;
         }
-        // Ordering: Release: a sink that sees `closed` sees all lines before it (its Acquire).
         // Crash: after `closed` and before the request the manager learns of it by our death or the sink's report.
-        self.link.own.closed().store(1, Ordering::Release);
+        let closed = if std::thread::panicking() {
+            ABANDONED
+        } else {
+            CLOSED
+        };
+        self.link.say_ending(closed);
         crash::point("close.after_flag");
         self.fence_and_wake();
         for (_, asked) in self.unanswered.drain(..) {

@@ -28,6 +28,20 @@ pub(crate) enum Gone {
     Violated = 3,
 }
 
+/// What an end says of itself in `closed`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ending {
+    /// Nothing yet.
+    Open,
+    /// It was closed in order: nothing more was to be sent.
+    Closed,
+    /// It was given up before it had sent everything.
+    Abandoned,
+}
+
+pub(crate) const CLOSED: u32 = 1;
+pub(crate) const ABANDONED: u32 = 2;
+
 /// The pool side of an assignment.
 #[derive(Clone)]
 pub(crate) enum Assigned {
@@ -175,6 +189,23 @@ impl LinkShared {
     pub(crate) fn their_head(&self) -> u64 {
         // Ordering: Acquire pairs with the peer's Release of its head: it has read the lines.
         self.theirs.head().load(Ordering::Acquire)
+    }
+
+    /// What the peer has said about its end. Ordering: as below.
+    pub(crate) fn their_ending(&self) -> Ending {
+        match self.theirs.closed().load(Ordering::Acquire) {
+            0 => Ending::Open,
+            CLOSED => Ending::Closed,
+            _ => Ending::Abandoned,
+        }
+    }
+
+    /// Says what is said about our own end, once. Ordering: Release: who sees it sees all lines before it (its Acquire).
+    pub(crate) fn say_ending(&self, closed: u32) {
+        let said = self.own.closed();
+        if said.load(Ordering::Relaxed) == 0 {
+            said.store(closed, Ordering::Release);
+        }
     }
 
     /// Whether the peer has said that it sends nothing more. Ordering: Acquire: all it sent before is visible.

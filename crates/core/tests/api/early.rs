@@ -63,7 +63,7 @@ fn an_end_in_the_moment_of_opening_is_heard() {
     let domain = Domain::builder().name("b").socket(&path).connect();
     let domain = domain.expect("connect");
     let mut receiver = domain.open_receiver("x").expect("open");
-    assert_eq!(receiver.recv().expect_err("over").code(), Code::PeerGone);
+    assert_eq!(receiver.recv().expect_err("over").code(), Code::PeerDied);
     drop(receiver);
     drop(manager.join().expect("the manager"));
 }

@@ -9,6 +9,7 @@ mod alone;
 mod buffers;
 mod descriptors;
 mod early;
+mod endings;
 mod ends;
 mod facts;
 mod fork;

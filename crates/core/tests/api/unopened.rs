@@ -84,5 +84,5 @@ fn it_takes_what_a_dead_writer_had_sent() {
     };
     let message = next().expect("recv").expect("a message");
     assert_eq!(buf(message).to_vec()[0], 7);
-    assert_eq!(next().expect_err("over").code(), Code::PeerGone);
+    assert_eq!(next().expect_err("over").code(), Code::PeerDied);
 }

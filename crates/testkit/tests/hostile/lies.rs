@@ -28,7 +28,7 @@ struct Liar {
 const INLINE: u64 = 1;
 const BUFFER: u64 = 2;
 const AGGREGATE: u64 = 3;
-const GONE: &str = "is gone and everything it sent was taken";
+const GONE: &str = "has closed it, and everything it sent was taken";
 const NOT_ASSIGNED: &str = "is not assigned to this channel";
 const OUTSIDE: &str = "are outside the pool's";
 const ELSEWHERE: &str = "are not those of buffer";

@@ -193,14 +193,6 @@ pub fn bearable(e: &DomainError) -> Result<(), Broken> {
         | DomainError::NoManager { .. }
         | DomainError::TimedOut { .. }
         | DomainError::Refused(_) => Ok(()),
-        DomainError::System { source, .. }
-            if matches!(
-                source.raw_os_error(),
-                Some(libc::EPIPE | libc::ECONNRESET | libc::ECONNREFUSED)
-            ) =>
-        {
-            Ok(())
-        }
         other => Err(format!("domain: {other} ({other:?})")),
     }
 }
@@ -218,7 +210,7 @@ pub fn send_over(e: &SendFailure) -> Result<bool, Broken> {
 /// True when the link is over, false when it goes on.
 pub fn recv_over(e: &RecvError) -> Result<bool, Broken> {
     match e {
-        RecvError::PeerGone(_) => Ok(true),
+        RecvError::PeerGone(_) | RecvError::PeerDied(_) | RecvError::Lost(_) => Ok(true),
         RecvError::ChunkPending { .. } | RecvError::TimedOut { .. } => Ok(false),
         other => Err(format!("recv: {other} ({other:?})")),
     }

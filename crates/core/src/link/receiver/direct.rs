@@ -2,6 +2,7 @@
 //! for the long way.
 
 use super::Receiver;
+use super::over::Ahead;
 use super::take::In;
 use crate::cbuf::{Cbuf, Tag};
 use crate::link::descriptor;
@@ -92,7 +93,7 @@ impl Receiver {
     /// Whether the next message is the next line's, and ours to take.
     #[inline(always)]
     pub(super) fn looks_at_lines(&self) -> bool {
-        self.pending.is_none() && !self.fork.is_child()
+        matches!(self.ahead, Ahead::Nothing) && !self.fork.is_child()
     }
 
     /// The next line's bytes, if it is an inline message. After `looks_at_lines`, as `take_direct`.

@@ -1,6 +1,7 @@
 //! What is done about a message that cannot be taken: not yet, never, or a lie.
 
 use super::Receiver;
+use super::over::{Ahead, Over};
 use super::take::In;
 use crate::error::{DomainError, RecvError, Violation};
 use crate::link::message::Message;
@@ -14,13 +15,12 @@ impl Receiver {
     pub(super) fn violated(&mut self, violation: Violation) -> RecvError {
         tracing::warn!(channel = %self.link.channel, peer = %self.link.peer, %violation, "the sender broke a rule");
         self.hang_up();
-        RecvError::Violation(violation)
+        self.end(Over::Violated(violation))
     }
 
-    /// Nothing more is taken, whatever comes.
-    pub(super) fn hang_up(&mut self) {
+    /// The source is told that nothing more is taken.
+    fn hang_up(&mut self) {
         self.link.peer_gone(Gone::Violated);
-        self.drained = true;
         let _ = self.link.domain.tell(
             &Request::CloseChannel {
                 channel: self.link.channel,
@@ -46,7 +46,7 @@ impl Receiver {
                 return self.take(words);
             }
         }
-        self.pending = Some(words);
+        self.ahead = Ahead::Line(words);
         match turned {
             Ok(()) => Ok(None),
             Err(_) => Err(RecvError::ChunkPending { pool, index: 0 }),
@@ -77,10 +77,10 @@ impl Receiver {
             match asked {
                 Ok(()) => {}
                 Err(DomainError::Refused(refusal)) if self.never_comes(pool, refusal.code) => {
-                    return self.lost();
+                    return Err(self.lost());
                 }
                 Err(error) => {
-                    self.pending = Some(words);
+                    self.ahead = Ahead::Line(words);
                     return Err(away(error));
                 }
             }
@@ -122,16 +122,13 @@ impl Receiver {
         }
     }
 
-    /// Memory of what comes next went with the domain that wrote it: the link ends, as it does after the last message.
+    /// Memory of what comes next went with the domain that wrote it: the link ends here, with what else is on its way.
     #[cold]
-    pub(super) fn lost(&mut self) -> Result<Option<Message>, RecvError> {
+    fn lost(&mut self) -> RecvError {
         if !self.source_is_gone() {
             self.hang_up();
-            return Err(RecvError::PeerGone(self.link.channel));
+            return self.end(Over::Lost);
         }
-        for _ in 0..self.lines.count() {
-            let _ = self.consumer.try_pop(self.lines);
-        }
-        self.say_drained()
+        self.drained(Over::Lost)
     }
 }

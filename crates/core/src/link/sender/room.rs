@@ -6,7 +6,7 @@ use crate::error::{SendFailure, Violation};
 use crate::link::shared::Gone;
 use crate::link::sleep::sleep_on;
 use crate::options::{Wait, WhenFull};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tranship_proto::Request;
 use tranship_sync::Waker;
 
@@ -54,17 +54,51 @@ impl Sender {
             WhenFull::BlockFor(time) => started.checked_add(time),
             WhenFull::Error | WhenFull::DropNew => Some(started),
         };
+        if self.poll_room(want, deadline)? {
+            return Ok(());
+        }
+        Err(SendFailure::Full {
+            lines: self.lines.count(),
+            waited_ms: millis(started.elapsed()),
+        })
+    }
+
+    /// Waits until the receiver has taken everything that was sent, at most that long; a receiver that then goes has left nothing.
+    ///
+    /// # Errors
+    /// [`NotTaken`](SendFailure::NotTaken), with how many messages are left.
+    pub fn wait_taken(&mut self, timeout: impl Into<Option<Duration>>) -> Result<(), SendFailure> {
+        if self.link.domain.fork.is_child() {
+            return Err(SendFailure::Forked);
+        }
+        let started = Instant::now();
+        let deadline = timeout.into().and_then(|time| started.checked_add(time));
+        let all = self.lines.count();
+        let gone = match self.poll_room(all, deadline) {
+            Ok(true) => return Ok(()),
+            Ok(false) => false,
+            // What it took before it went counts.
+            Err(SendFailure::PeerGone(_)) if self.look_for_room(all)? => return Ok(()),
+            Err(SendFailure::PeerGone(_)) => true,
+            Err(failure) => return Err(failure),
+        };
+        Err(SendFailure::NotTaken {
+            messages: self.queued(),
+            gone,
+            waited_ms: millis(started.elapsed()),
+        })
+    }
+
+    /// Waits for room; false when the time is over.
+    fn poll_room(&mut self, want: u32, deadline: Option<Instant>) -> Result<bool, SendFailure> {
         let mut polls = 0u32;
         loop {
             if self.look_for_room(want)? {
-                return Ok(());
+                return Ok(true);
             }
             self.alive()?;
             if deadline.is_some_and(|d| Instant::now() >= d) {
-                return Err(SendFailure::Full {
-                    lines: self.lines.count(),
-                    waited_ms: millis(started.elapsed()),
-                });
+                return Ok(false);
             }
             polls = polls.wrapping_add(1);
             match self.wait {

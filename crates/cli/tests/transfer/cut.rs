@@ -1,0 +1,189 @@
+//! Transfers that are cut short: each side that lives on says so, and nothing that is not whole ends with 0.
+
+use crate::kit::*;
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use tranship_testkit::{Random, Watchdog};
+
+const FRAME: usize = 4096;
+
+fn dog() -> Watchdog {
+    Watchdog::new(std::time::Duration::from_secs(120))
+}
+
+fn spawn(command: &mut Command) -> Running {
+    Running(command.stderr(Stdio::piped()).spawn().expect("running"))
+}
+
+/// Its exit code and what it said.
+fn ended(mut one: Running) -> (Option<i32>, String) {
+    let code = one.end().code();
+    let mut said = String::new();
+    let mut errors = one.0.stderr.take().expect("its errors");
+    errors.read_to_string(&mut said).expect("its errors");
+    (code, said)
+}
+
+fn sleeps(one: &Running) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", one.0.id())).expect("it runs");
+    stat.rsplit(')')
+        .next()
+        .is_some_and(|rest| rest.starts_with(" S"))
+}
+
+/// The same; who is killed before it has met the other is replaced until the other has met somebody.
+fn ended_with(mut one: Running, another: impl Fn() -> Running) -> (Option<i32>, String) {
+    let mut other = another();
+    while one.0.try_wait().expect("waiting").is_none() {
+        if other.0.try_wait().expect("waiting").is_some() {
+            other = another();
+        }
+    }
+    ended(one)
+}
+
+/// A sender of what is written into the pipe, frame by frame.
+fn fed(manager: &Manager) -> (Running, File) {
+    let mut send = manager.command(&["send", "x", "--frame", &FRAME.to_string()]);
+    let (theirs, ours) = std::io::pipe().expect("a pipe");
+    (spawn(send.stdin(theirs)), File::from(OwnedFd::from(ours)))
+}
+
+fn recv(manager: &Manager, to: &Path) -> Running {
+    spawn(manager.command(&["recv", "x"]).arg(to))
+}
+
+/// Feeds so many frames and waits until they have arrived.
+fn arrive(feed: &mut File, to: &Path, frames: usize) {
+    feed.write_all(&input()[..frames * FRAME])
+        .expect("the pipe");
+    while std::fs::metadata(to).map_or(0, |m| m.len()) < (frames * FRAME) as u64 {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_sender_that_is_killed_is_no_end_in_order() {
+    let _dog = dog();
+    let manager = Manager::start();
+    let to = manager.path("out");
+    let recv = recv(&manager, &to);
+    let (send, mut feed) = fed(&manager);
+    arrive(&mut feed, &to, 3);
+    drop(send); // kills it
+    let (code, said) = ended(recv);
+    assert_eq!(code, Some(4), "{said}");
+    assert!(said.contains("3 messages (12288 bytes)"), "{said}");
+    assert!(said.contains("may not be all"), "{said}");
+    assert!(std::fs::read(&to).expect("what arrived") == input()[..3 * FRAME]);
+}
+
+#[test]
+fn a_sender_that_fails_is_no_end_in_order() {
+    let _dog = dog();
+    let manager = Manager::start();
+    let to = manager.path("out");
+    let recv = recv(&manager, &to);
+    // A folder can be opened, but not read.
+    let folder = File::open(manager.path(".")).expect("a folder");
+    let send = spawn(manager.command(&["send", "x"]).stdin(folder));
+    let (code, said) = ended(send);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("reading the input"), "{said}");
+    let (code, said) = ended(recv);
+    assert_eq!(code, Some(4), "{said}");
+}
+
+#[test]
+fn a_receiver_that_leaves_something_is_no_success_of_the_sender() {
+    let _dog = dog();
+    let manager = Manager::start();
+    // It takes one message and has no more room in its pipe.
+    let mut recv = manager.command(&["recv", "x"]);
+    let recv = spawn(recv.stdout(Stdio::piped()));
+    let from = manager.path("in");
+    std::fs::write(&from, input()).expect("the input");
+    let mut read = File::open(&from).expect("the input");
+    let stdin = read.try_clone().expect("the same file");
+    let mut send = manager.command(&["send", "x", "--frame", "1000000"]);
+    let mut send = spawn(send.stdin(stdin));
+    // It has read everything and sleeps: there is nothing left to wait for but the receiver.
+    while read.stream_position().expect("a place") < input().len() as u64 || !sleeps(&send) {
+        assert_eq!(send.0.try_wait().expect("waiting"), None, "not taken");
+    }
+    drop(recv); // kills it
+    let (code, said) = ended(send);
+    assert_eq!(code, Some(4), "{said}");
+    assert!(said.contains("not taken: the receiver is gone"), "{said}");
+
+    // One that has enough has left the rest, too.
+    let send = spawn(
+        manager
+            .command(&["send", "x", "--frame", "1000000"])
+            .arg(&from),
+    );
+    let mut recv = manager.command(&["recv", "x", "--count", "2"]);
+    let recv = spawn(recv.arg(manager.path("out")));
+    assert_eq!(ended(recv).0, Some(0));
+    let (code, said) = ended(send);
+    assert_eq!(code, Some(4), "{said}");
+    assert!(said.contains("receiver"), "{said}");
+}
+
+#[test]
+fn whoever_is_killed_at_any_instant_nothing_that_is_not_whole_ends_well() {
+    let dog = dog();
+    let mut random = Random::printed("whoever_is_killed_at_any_instant");
+    let manager = Manager::start();
+    let from = manager.path("in");
+    std::fs::write(&from, input()).expect("the input");
+    for round in 0..16 {
+        dog.step(format!("round {round}"));
+        let to = manager.path("out");
+        let _ = std::fs::remove_file(&to);
+        let a_send = || {
+            spawn(
+                manager
+                    .command(&["send", "x", "--frame", "16384"])
+                    .arg(&from),
+            )
+        };
+        let (mut recv, mut send) = (Some(recv(&manager, &to)), Some(a_send()));
+        let whole = || std::fs::read(&to).is_ok_and(|bytes| bytes == input());
+        // Before anything has arrived, or after so many bytes.
+        let after = random
+            .below(2 * input().len() as u64)
+            .saturating_sub(500_000);
+        let killed = if random.one_in(3) {
+            &mut recv
+        } else {
+            &mut send
+        };
+        while std::fs::metadata(&to).map_or(0, |m| m.len()) < after
+            && killed
+                .as_mut()
+                .is_some_and(|one| one.0.try_wait().expect("waiting").is_none())
+        {}
+        drop(killed.take());
+        if let Some(recv) = recv {
+            let (code, said) = ended_with(recv, a_send);
+            assert!(
+                matches!(code, Some(0 | 4)),
+                "round {round}: {code:?} {said}"
+            );
+            assert_eq!(code == Some(0), whole(), "round {round}: {said}");
+            let arrived = std::fs::read(&to).unwrap_or_default();
+            assert!(input().starts_with(&arrived), "round {round}: other bytes");
+        }
+        if let Some(send) = send {
+            let (code, said) = ended_with(send, || self::recv(&manager, &manager.path("out2")));
+            assert!(
+                matches!(code, Some(0 | 4)),
+                "round {round}: {code:?} {said}"
+            );
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Closed in order, given up, or dead: the receiver is told which, and the sender whether all was taken.
+
+use crate::kit::*;
+use std::path::PathBuf;
+use std::time::Duration;
+use tranship_core::{Code, Domain, LinkOptions, RecvError, Role, SendFailure, Wait};
+use tranship_testkit::{Control, child};
+
+const MESSAGES: u8 = 5;
+
+child!(
+    /// Sends under `x`, and closes in order.
+    fn source(ctl: Control) {
+        let path: PathBuf = ctl.recv().unwrap().unwrap();
+        let domain = Domain::builder().name("source").socket(path).connect();
+        let domain = domain.unwrap();
+        let pool = pool(&domain, 1);
+        let listener = domain.listen("x", Role::Source).unwrap();
+        let mut sender = listener.accept_sender().unwrap();
+        for n in 0..MESSAGES {
+            sender.send(filled(&pool, KIB, n)).unwrap();
+        }
+        drop(sender);
+        ctl.send(&()).unwrap();
+        let _end: Option<()> = ctl.recv().unwrap();
+    }
+);
+
+/// What a process that dies there has sent, and how that ends.
+fn left_by(died_at: &str) -> (u8, RecvError) {
+    let (_a, b) = pair();
+    let process = source().env("TRANSHIP_CRASH_AT", died_at).start();
+    let process = process.expect("a child");
+    process
+        .send(&b.socket_path())
+        .expect("a child that listens");
+    let mut receiver = b.open_receiver("x").expect("open");
+    let mut taken = 0;
+    loop {
+        match receiver.recv() {
+            Ok(message) => {
+                assert_eq!(buf(message).to_vec(), vec![taken; KIB]);
+                taken += 1;
+            }
+            Err(error) => {
+                let again = receiver.recv().expect_err("for good");
+                assert_eq!(again.code(), error.code());
+                return (taken, error);
+            }
+        }
+    }
+}
+
+#[test]
+fn who_dies_before_it_closes_has_not_closed() {
+    let _dog = dog();
+    for (at, sent) in [
+        ("send.after_publish:1", 1),
+        ("send.after_publish:3", 3),
+        ("send.after_sent:5", 4),
+        ("send.after_publish:5", 5),
+    ] {
+        let (taken, error) = left_by(at);
+        assert_eq!(
+            (taken, error.code()),
+            (sent, Code::PeerDied),
+            "{at}: {error}"
+        );
+        assert!(error.to_string().contains("may not be all"), "{error}");
+    }
+}
+
+#[test]
+fn who_dies_after_it_has_closed_has_closed() {
+    let _dog = dog();
+    let (taken, error) = left_by("close.after_flag");
+    assert!(matches!(error, RecvError::PeerGone(_)), "{error}");
+    assert_eq!((taken, error.code()), (MESSAGES, Code::PeerGone));
+}
+
+#[test]
+fn who_gives_up_or_panics_has_not_closed() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let pool = pool(&a, 1);
+    for panics in [false, true] {
+        let (mut sender, mut receiver) = link(&a, &b, "x");
+        sender.send(filled(&pool, KIB, 1)).expect("send");
+        if panics {
+            let thread = std::thread::spawn(move || {
+                let _sender = sender;
+                std::panic::panic_any(());
+            });
+            thread.join().expect_err("a panic");
+        } else {
+            sender.abandon();
+        }
+        assert_eq!(buf(receiver.recv().expect("recv")).to_vec(), [1; KIB]);
+        let error = receiver.recv().expect_err("the end");
+        assert_eq!(error.code(), Code::PeerDied, "{error}");
+    }
+}
+
+#[test]
+fn a_sender_hears_whether_all_was_taken() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let pool = pool(&a, 1);
+    for (n, wait) in [Wait::Sleep, Wait::Spin, Wait::default()]
+        .into_iter()
+        .enumerate()
+    {
+        let options = LinkOptions::new().wait(wait);
+        let (mut sender, mut receiver) = link_with(&a, &b, &format!("x{n}"), options);
+        sender.wait_taken(None).expect("nothing was sent");
+        for n in 0..3 {
+            sender.send(filled(&pool, KIB, n)).expect("send");
+        }
+        receiver.recv().expect("recv");
+        let error = sender.wait_taken(Duration::ZERO).expect_err("two are left");
+        assert!(
+            matches!(
+                error,
+                SendFailure::NotTaken {
+                    messages: 2,
+                    gone: false,
+                    ..
+                }
+            ),
+            "{error:?}"
+        );
+        assert_eq!(error.code(), Code::TimedOut);
+        // It waits for the last one, and hears of it also from a receiver that leaves at once.
+        let taken = std::thread::scope(|s| {
+            let waiting = s.spawn(|| sender.wait_taken(None));
+            receiver.recv().expect("recv");
+            receiver.recv().expect("recv");
+            drop(receiver);
+            waiting.join().expect("no panic")
+        });
+        taken.expect("all was taken");
+    }
+}
+
+#[test]
+fn a_sender_hears_what_a_receiver_that_is_gone_has_left() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let pool = pool(&a, 1);
+    let (mut sender, mut receiver) = link(&a, &b, "x");
+    for n in 0..3 {
+        sender.send(filled(&pool, KIB, n)).expect("send");
+    }
+    receiver.recv().expect("recv");
+    let error = std::thread::scope(|s| {
+        let waiting = s.spawn(|| sender.wait_taken(None));
+        drop(receiver);
+        waiting.join().expect("no panic").expect_err("two are left")
+    });
+    assert!(
+        matches!(
+            error,
+            SendFailure::NotTaken {
+                messages: 2,
+                gone: true,
+                ..
+            }
+        ),
+        "{error:?}"
+    );
+    assert_eq!(error.code(), Code::PeerGone);
+}
