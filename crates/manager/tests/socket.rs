@@ -267,12 +267,13 @@ fn surplus_descriptors_garbage_and_truncation_end_the_connection() {
     let mut c = Client::join(m.path(), "missing");
     let req = c.req();
     c.send(
-        &Request::WakeFd {
+        &Request::Assign {
+            req,
             channel: tranship_proto::ChannelId(1),
+            pool: tranship_proto::PoolId(1),
         },
         &[],
     );
-    let _ = req;
     assert_eq!(c.expelled(), Some(RefusalCode::BadDescriptor));
 
     let mut c = Client::join(m.path(), "garbage");

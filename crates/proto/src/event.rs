@@ -65,14 +65,14 @@ pub enum Event {
         role: Role,
         lines: u32,
     },
-    /// fds: 2 (one end of a socket pair, the peer's pidfd). Somebody handed in a socket at a name of ours.
+    /// fds: 2 (one end of a socket pair, the peer's pidfd). Somebody connected to a name of ours for sockets.
     SocketIncoming {
         export: ExportId,
         peer: DomainId,
         peer_uid: u32,
         peer_pid: u32,
     },
-    /// fds: 1 (the exporter's pidfd). The answer to `ConnectSocket`: the socket is on its way.
+    /// fds: 2 (the other end of that pair, the exporter's pidfd). The answer to `ConnectSocket`.
     SocketTaken {
         req: Req,
         peer: DomainId,
@@ -151,8 +151,10 @@ pub enum Event {
         channel: ChannelId,
         reason: GoneReason,
     },
-    /// fds: 1 (one end of a socket pair).
+    /// fds: 1 (the end of a socket pair that sends). The peer wants to be woken by it.
     WakeFd { channel: ChannelId },
+    /// fds: 1 (the end that receives). The answer to `WakeFd`.
+    WakeEnd { req: Req },
     /// fds: 0. To a reader: nothing of the pool is alive any more; unmap all of it.
     PoolGone { pool: PoolId },
 
@@ -182,11 +184,14 @@ impl Event {
         match self {
             Event::Welcome { .. }
             | Event::Incoming { .. }
-            | Event::SocketTaken { .. }
             | Event::Accepted { .. }
             | Event::ChunkAdded { .. }
-            | Event::WakeFd { .. } => 1,
-            Event::Opened { .. } | Event::SocketIncoming { .. } | Event::PoolOffer { .. } => 2,
+            | Event::WakeFd { .. }
+            | Event::WakeEnd { .. } => 1,
+            Event::Opened { .. }
+            | Event::SocketIncoming { .. }
+            | Event::SocketTaken { .. }
+            | Event::PoolOffer { .. } => 2,
             Event::QueueJoined {
                 with_sent,
                 new_reader,

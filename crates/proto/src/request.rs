@@ -95,12 +95,11 @@ pub enum Request {
 
     /// fds: 0. Offers a name; every `Connect` to it makes one channel. Answer: `Exported`.
     Export { req: Req, name: String, role: Role },
-    /// fds: 0. Offers a name at which whoever may bind to it hands in a socket. Answer: `Exported`.
+    /// fds: 0. Offers a name at which whoever may bind it connects a socket. Answer: `Exported`.
     ExportSocket { req: Req, name: String },
     /// fds: 0. Withdraws it.
     Unexport { export: ExportId },
-    /// fds: 1 (one end of a socket pair). Hands it to the exporter of that name, which must be there. Answer:
-    /// `SocketTaken` or refusal.
+    /// fds: 0. Wants a socket to the exporter of that name, which must be there. Answer: `SocketTaken` or refusal.
     ConnectSocket { req: Req, name: String },
     /// fds: 1 (own half of the link). Wants the role opposite to the exporter's. With `wait` it is
     /// kept until the name appears. Answer: `Opened` or refusal.
@@ -139,8 +138,8 @@ pub enum Request {
     Drained { channel: ChannelId },
     /// fds: 0. This end leaves the channel. A source says so after setting `closed` in its half.
     CloseChannel { channel: ChannelId },
-    /// fds: 1 (one end of a socket pair). The peer writes a byte there when this end sleeps on it.
-    WakeFd { channel: ChannelId },
+    /// fds: 0. Wants something to sleep on, to which the peer writes a byte. Answer: `WakeEnd` or refusal.
+    WakeFd { req: Req, channel: ChannelId },
 
     /// fds: 0. Answers: `Stat` records until `StatEnd`.
     Stat { req: Req },
@@ -218,10 +217,8 @@ impl Request {
             Request::CreatePool { .. }
             | Request::ShowChunk { .. }
             | Request::Connect { .. }
-            | Request::ConnectSocket { .. }
             | Request::Accept { .. }
             | Request::Assign { .. }
-            | Request::WakeFd { .. }
             | Request::ClaimPool { .. }
             | Request::ClaimChunk { .. }
             | Request::ClaimReader { .. }
@@ -246,6 +243,7 @@ impl Request {
             | Request::ConnectSocket { req, .. }
             | Request::Accept { req, .. }
             | Request::Assign { req, .. }
+            | Request::WakeFd { req, .. }
             | Request::Stat { req }
             | Request::ClaimPool { req, .. }
             | Request::ClaimChunk { req, .. }

@@ -36,6 +36,9 @@ impl Sealing {
 /// Why a memfd is not what it should be.
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {
+    /// A file, or a socket, or whatever, of another kind.
+    #[error("not a memfd: the kernel knows no seals of it")]
+    NotMemfd,
     /// Not a file on tmpfs.
     #[error("not a memfd on tmpfs: file system type {fs_type:#x}")]
     NotTmpfs { fs_type: u64 },
@@ -70,29 +73,35 @@ pub fn verify(fd: impl AsFd, len: usize) -> Result<(), VerifyError> {
 /// Is this a memfd of `len` bytes, sealed like this?
 ///
 /// The answer stays true: with these seals nothing that is checked here can change.
+///
+/// It waits for nobody, whatever it is shown and whatever its maker does with it meanwhile: nothing is asked that the file's
+/// own file system would answer before it is known to be tmpfs, nor what takes the lock of its inode (`ftruncate`, `lseek`),
+/// which whoever is in the middle of a `write` to it may keep.
 pub fn verify_as(fd: impl AsFd, len: usize, sealing: Sealing) -> Result<(), VerifyError> {
     let at = |step| move |source| VerifyError::Io { step, source };
-    let before = memfd::facts(fd.as_fd()).map_err(at("fstat"))?;
-    if !before.is_tmpfs {
+    let found = memfd::seals(fd.as_fd()).map_err(|error| match error.kind() {
+        // What no seals are known of.
+        io::ErrorKind::InvalidInput => VerifyError::NotMemfd,
+        _ => at("F_GET_SEALS")(error),
+    })?;
+    // The seals freeze what is looked at here, so they come first.
+    let facts = memfd::facts(fd.as_fd()).map_err(at("fstat"))?;
+    if !facts.is_tmpfs {
         return Err(VerifyError::NotTmpfs {
-            fs_type: before.fs_type,
+            fs_type: facts.fs_type,
         });
     }
-    let (found, expected) = (
-        memfd::seals(fd.as_fd()).map_err(at("F_GET_SEALS"))?,
-        sealing.exact(),
-    );
+    let expected = sealing.exact();
     if found != expected {
         return Err(VerifyError::Seals {
             found: found.bits(),
             expected: expected.bits(),
         });
     }
-    // Once more: the seals that freeze the size and the execute bits may have come after the first look.
-    check_size(memfd::facts(fd.as_fd()).map_err(at("fstat"))?, len)?;
-    // Memory beyond the end, laid there before the seals, would count for what is missing inside: this discards it.
-    memfd::set_len(fd.as_fd(), len as u64).map_err(at("ftruncate"))?;
-    check_backing(memfd::facts(fd).map_err(at("fstat"))?)
+    check_size(facts, len)?;
+    // Memory beyond the end, laid there before the seals, would count for what is missing inside.
+    let beyond = memfd::beyond(fd, facts.size).map_err(at("cachestat"))?;
+    check_backing(facts, beyond)
 }
 
 fn check_size(facts: memfd::Facts, len: usize) -> Result<(), VerifyError> {
@@ -108,8 +117,8 @@ fn check_size(facts: memfd::Facts, len: usize) -> Result<(), VerifyError> {
     Ok(())
 }
 
-fn check_backing(facts: memfd::Facts) -> Result<(), VerifyError> {
-    let backed_bytes = facts.blocks.saturating_mul(512);
+fn check_backing(facts: memfd::Facts, beyond: u64) -> Result<(), VerifyError> {
+    let backed_bytes = facts.blocks.saturating_mul(512).saturating_sub(beyond);
     if backed_bytes < facts.size {
         return Err(VerifyError::Sparse {
             backed_bytes,

@@ -117,7 +117,48 @@ pub struct Facts {
     pub is_tmpfs: bool,
 }
 
-/// Asks the kernel about a file.
+/// Memory behind the end of a file, where none should be, in bytes. Waits for no lock of the file's (Linux 6.5).
+pub fn beyond(fd: impl AsFd, end: u64) -> io::Result<u64> {
+    let range = [end, 0]; // to the last page there is
+    let mut found = CacheStat::default();
+    // SAFETY: the kernel reads two words and writes five, of locals.
+    let asked = unsafe {
+        libc::syscall(
+            SYS_CACHESTAT,
+            fd.as_fd().as_raw_fd(),
+            range.as_ptr(),
+            &raw mut found,
+            0,
+        )
+    };
+    match asked {
+        // Evicted: in the swap.
+        0 => Ok((found.cache + found.evicted).saturating_mul(crate::page_size() as u64)),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The same number on every architecture.
+const SYS_CACHESTAT: libc::c_long = 451;
+
+/// `struct cachestat`, in pages.
+#[repr(C)]
+#[derive(Default)]
+struct CacheStat {
+    cache: u64,
+    dirty: u64,
+    writeback: u64,
+    evicted: u64,
+    recently_evicted: u64,
+}
+
+/// Is it a memfd, or a file on tmpfs? Of any other kind of file the kernel says so at once, whatever its maker does with it:
+/// to be asked first of what a stranger sends.
+pub fn has_seals(fd: impl AsFd) -> bool {
+    seals(fd).is_ok()
+}
+
+/// Asks the kernel about a file. One on a file system in user space may never answer: see [`has_seals`].
 pub fn facts(fd: impl AsFd) -> io::Result<Facts> {
     let stat = rustix::fs::fstat(fd.as_fd())?;
     let statfs = rustix::fs::fstatfs(fd.as_fd())?;
@@ -157,6 +198,17 @@ mod tests {
         set_len(&fd, 1 << 20).expect("size");
         let facts = facts(&fd).expect("facts");
         assert_eq!((facts.size, facts.blocks), (1 << 20, 0));
+    }
+
+    #[test]
+    fn memory_beyond_the_end_is_found() {
+        let fd = create("test").expect("memfd");
+        let page = crate::page_size() as u64;
+        fallocate(&fd, 3 * page).expect("fallocate");
+        assert_eq!(beyond(&fd, 3 * page).expect("cachestat"), 0);
+        let more = FallocateFlags::KEEP_SIZE;
+        rustix::fs::fallocate(&fd, more, 5 * page, 2 * page).expect("fallocate");
+        assert_eq!(beyond(&fd, 3 * page).expect("cachestat"), 2 * page);
     }
 
     #[test]

@@ -105,12 +105,24 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     )?)
 }
 
-/// Is it a Unix SEQPACKET socket? unix(7).
-pub fn is_unix_seqpacket(fd: impl AsFd) -> bool {
-    let fd = fd.as_fd();
-    let domain = rustix::net::sockopt::socket_domain(fd);
-    let kind = rustix::net::sockopt::socket_type(fd);
-    domain == Ok(AddressFamily::UNIX) && kind == Ok(SocketType::SEQPACKET)
+/// As [`pair`]; the first only receives, and where the kernel can say so no descriptors, and the second only sends.
+pub fn one_way() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (to, from) = pair()?;
+    rustix::net::shutdown(&from, rustix::net::Shutdown::Read)?;
+    pass_rights(&to, false)?;
+    Ok((to, from))
+}
+
+/// Takes what is queued, at most so many messages, without their bytes and descriptors.
+pub fn discard(fd: impl AsFd, most: usize) {
+    let flags = rustix::net::RecvFlags::DONTWAIT | rustix::net::RecvFlags::TRUNC;
+    for _ in 0..most {
+        match rustix::net::recv(fd.as_fd(), &mut [0u8; 1], flags) {
+            Ok((_, 1..)) => {}
+            // Nothing more, now or ever.
+            _ => return,
+        }
+    }
 }
 
 fn seqpacket() -> io::Result<OwnedFd> {

@@ -23,13 +23,17 @@ pub fn folder() -> io::Result<TempDir> {
 /// Removes the folders of processes that are gone.
 fn sweep(base: &Path) {
     for entry in std::fs::read_dir(base).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let rest = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
-        let pid = rest.and_then(|rest| rest.split_once('-')?.0.parse::<u32>().ok());
+        let pid = owner(&entry.path());
         if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
             let _ = std::fs::remove_dir_all(entry.path());
         }
     }
+}
+
+/// The process that made a folder of this kind.
+pub(crate) fn owner(folder: &Path) -> Option<u32> {
+    let rest = folder.file_name()?.to_str()?.strip_prefix(PREFIX)?;
+    rest.split_once('-')?.0.parse().ok()
 }
 
 #[cfg(test)]

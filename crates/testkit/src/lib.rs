@@ -27,6 +27,7 @@ mod artifact;
 pub mod attack;
 pub mod container;
 mod folder;
+pub mod fuse;
 pub mod lab;
 pub mod payload;
 pub mod peer;

@@ -3,8 +3,8 @@
 //! Each end writes one half of a link and maps the other's read-only (`region::layout::link`), so that nobody can write
 //! what is the other's to say. A frame is one or more lines of a ring; whoever sleeps is woken, and only then is a
 //! system call made. A socket beside it makes the acquaintance, carries descriptors (the frame that they belong
-//! to says how many to take), and shows the other end's end. The manager hands that socket over, by its rules of who may
-//! create and who may bind a name, and says whose process is at the other end.
+//! to says how many to take), and shows the other end's end. The manager makes the pair, by its rules of who may create and
+//! who may bind a name, and says whose process is at the other end.
 
 mod link;
 

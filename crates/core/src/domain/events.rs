@@ -186,6 +186,7 @@ impl DomainCore {
             | Event::Exported { req, .. }
             | Event::Opened { req, .. }
             | Event::SocketTaken { req, .. }
+            | Event::WakeEnd { req }
             | Event::Accepted { req, .. }
             | Event::Assigned { req, .. }
             | Event::Resynced { req, .. }

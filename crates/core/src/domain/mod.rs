@@ -64,7 +64,7 @@ pub(crate) struct DomainCore {
 /// An exported name and who has connected to it.
 #[derive(Default)]
 pub(crate) struct Export {
-    /// Name and role (none where sockets are handed in); `None` until the thread that exports has the manager's answer.
+    /// Name and role (none where sockets are connected); `None` until the thread that exports has the manager's answer.
     pub(crate) what: Option<(String, Option<tranship_proto::Role>)>,
     /// Its id under the present manager, as the listener knows it too.
     pub(crate) id: Arc<AtomicU32>,

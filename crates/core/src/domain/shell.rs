@@ -132,7 +132,7 @@ impl Domain {
         }
     }
 
-    /// Exports a name at which others hand in sockets, for a protocol of one's own.
+    /// Exports a name at which others connect sockets, for a protocol of one's own.
     pub fn listen_socket(&self, name: &str) -> Result<SocketListener, DomainError> {
         SocketListener::new(self.core(), name)
     }

@@ -1,11 +1,11 @@
-//! Waiting by descriptor, for epoll loops: a socket pair whose far end the sender writes a byte to.
+//! Waiting by descriptor, for epoll loops: a socket pair, made by the manager, to whose far end the sender writes a byte.
 
 use super::Receiver;
 use super::shared::LinkShared;
 use crate::domain::{DomainCore, lock};
 use crate::error::DomainError;
-use std::os::fd::{AsFd, OwnedFd};
-use tranship_proto::Request;
+use std::os::fd::OwnedFd;
+use tranship_proto::{Event, Request};
 use tranship_sync::{Asleep, Point};
 use tranship_sys::socket;
 
@@ -18,13 +18,14 @@ impl Receiver {
         if lock(&self.link.own_wake).is_some() {
             return Ok(());
         }
-        let (near, far) = socket::pair().map_err(DomainError::system("socketpair"))?;
-        self.link.domain.tell(
-            &Request::WakeFd {
-                channel: self.link.channel,
-            },
-            &[far.as_fd()],
-        )?;
+        let channel = self.link.channel;
+        let ask = |req| Request::WakeFd { req, channel };
+        let (event, fds) = self.link.domain.call(ask, &[], None)?;
+        let (Event::WakeEnd { .. }, Ok([near])) = (event, <[OwnedFd; 1]>::try_from(fds)) else {
+            return Err(DomainError::Protocol(
+                "an answer to WakeFd that is none".into(),
+            ));
+        };
         self.link.domain.poll_also(&near)?;
         *lock(&self.link.own_wake) = Some(near);
         Ok(())
@@ -61,10 +62,11 @@ impl Receiver {
     }
 }
 
-/// Takes what is queued; at most a socket's worth.
+/// More wake-ups than a socket holds; what comes meanwhile wakes once more.
+const MOST: usize = 64;
+
 fn drain(fd: &OwnedFd) {
-    let mut byte = [0u8; 8];
-    while socket::recvmsg(fd.as_fd(), &mut byte, true).is_ok_and(|r| r.bytes > 0) {}
+    socket::discard(fd, MOST);
 }
 
 impl DomainCore {

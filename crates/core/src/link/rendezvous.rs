@@ -1,20 +1,19 @@
-//! Sockets handed from process to process under a name: for protocols of one's own between domains.
+//! Sockets between processes, under a name: for protocols of one's own between domains.
 //!
-//! The manager checks who may export and bind the name, and tells each end who the other is; then it is out of it. The
-//! socket lives on through a restart of the manager.
+//! The manager checks who may export and bind the name, makes the pair of sockets, and tells each end who the other is; then
+//! it is out of it. The sockets live on through a restart of the manager.
 
 use super::listener::{export, forget, next_incoming};
 use super::open::checked_name;
 use crate::domain::DomainCore;
 use crate::error::DomainError;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use tranship_proto::{DomainId, Event, Request};
-use tranship_sys::socket;
 
-/// A SEQPACKET socket to another domain, and who that is. What comes out of it is as good as its other end. Either end
-/// may hold a duplicate of this one, so its blocking mode is not to be relied on: use `MSG_DONTWAIT`.
+/// A SEQPACKET socket to another domain, and who that is. What comes out of it is as good as its other end: descriptors may
+/// be of anything, and closing them may block. The manager made it; nobody else has this end.
 #[derive(Debug)]
 pub struct PeerSocket {
     pub socket: OwnedFd,
@@ -25,7 +24,7 @@ pub struct PeerSocket {
     pub pid: u32,
 }
 
-/// A name at which others hand in sockets.
+/// A name at which others connect sockets.
 #[derive(Debug)]
 pub struct SocketListener {
     domain: &'static DomainCore,
@@ -41,7 +40,7 @@ impl SocketListener {
         Ok(SocketListener { domain, export })
     }
 
-    /// The next socket that was handed in, if there is one. Does not block.
+    /// The next one that was connected, if there is one. Does not block.
     ///
     /// # Errors
     /// [`DomainError::Forked`]. A manager that is away is none: the name is exported again when it is back.
@@ -64,17 +63,13 @@ impl SocketListener {
             else {
                 continue;
             };
-            // The manager lets any socket through; another kind would cut messages in two.
-            if socket::is_unix_seqpacket(&socket) {
-                return Ok(Some(PeerSocket {
-                    socket,
-                    process,
-                    domain: peer,
-                    uid: peer_uid,
-                    pid: peer_pid,
-                }));
-            }
-            tracing::warn!(%peer, peer_pid, "handed in what is no SEQPACKET socket");
+            return Ok(Some(PeerSocket {
+                socket,
+                process,
+                domain: peer,
+                uid: peer_uid,
+                pid: peer_pid,
+            }));
         }
         Ok(None)
     }
@@ -88,16 +83,15 @@ impl Drop for SocketListener {
     }
 }
 
-/// Hands a new socket to who exports the name.
+/// A new socket to who exports the name.
 pub(crate) fn connect(domain: &'static DomainCore, name: &str) -> Result<PeerSocket, DomainError> {
     checked_name(name)?;
-    let (near, far) = socket::pair().map_err(DomainError::system("socketpair"))?;
     let make = |req| Request::ConnectSocket {
         req,
         name: name.into(),
     };
-    let (event, fds) = domain.call(make, &[far.as_fd()], None)?;
-    match (event, <[OwnedFd; 1]>::try_from(fds)) {
+    let (event, fds) = domain.call(make, &[], None)?;
+    match (event, <[OwnedFd; 2]>::try_from(fds)) {
         (
             Event::SocketTaken {
                 peer,
@@ -105,16 +99,16 @@ pub(crate) fn connect(domain: &'static DomainCore, name: &str) -> Result<PeerSoc
                 peer_pid,
                 ..
             },
-            Ok([process]),
+            Ok([socket, process]),
         ) => Ok(PeerSocket {
-            socket: near,
+            socket,
             process,
             domain: peer,
             uid: peer_uid,
             pid: peer_pid,
         }),
         (event, _) => Err(DomainError::Protocol(format!(
-            "{event:?} where a socket was handed in"
+            "{event:?} where a socket was asked for"
         ))),
     }
 }

@@ -1,7 +1,7 @@
 //! One client's connection: accepting, reading, sending.
 
 use super::{CLIENT, Shell, TURN, facts};
-use crate::state::{ClientId, Fd, FdToken, Input};
+use crate::state::{ClientId, Facts, Fd, FdToken, Input};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
@@ -193,6 +193,21 @@ impl Shell {
                 facts,
             });
         }
+        if !surplus {
+            match ends(&request) {
+                Ok(made) => fds.extend(made.into_iter().flatten().map(|end| Fd {
+                    token: self.keep(end),
+                    facts: Facts {
+                        made_here: true,
+                        ..Facts::default()
+                    },
+                })),
+                Err(error) => {
+                    tracing::warn!(%error, "no sockets for a request");
+                    return self.feed(Input::Crippled { client, request });
+                }
+            }
+        }
         self.feed(Input::Request {
             client,
             request,
@@ -337,6 +352,17 @@ impl Shell {
         }
         let _ = socket::shutdown(&conn.fd);
     }
+}
+
+/// What two clients are going to share is made here: neither then has the end of the other, which it could keep busy
+/// (`docs/threat-model.md`).
+fn ends(request: &Request) -> io::Result<Option<[OwnedFd; 2]>> {
+    let (near, far) = match request {
+        Request::ConnectSocket { .. } => socket::pair()?,
+        Request::WakeFd { .. } => socket::one_way()?,
+        _ => return Ok(None),
+    };
+    Ok(Some([near, far]))
 }
 
 /// ETOOMANYREFS: too many descriptors of ours are in flight.

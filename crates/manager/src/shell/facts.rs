@@ -3,7 +3,7 @@
 use crate::state::{Facts, Header};
 use std::fs::File;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 
 /// Magic of every shared object but the chunk (`docs/format.md`).
 const MAGIC: u64 = 0x0050_4948_534e_4152;
@@ -20,7 +20,7 @@ pub(super) fn look(file: &File) -> Facts {
         size: meta.len(),
         // Only of a verified memfd: reading anything else could block.
         header: if sealed { header(file) } else { None },
-        socket: meta.file_type().is_socket(),
+        made_here: false,
         inode: meta.ino(),
     }
 }

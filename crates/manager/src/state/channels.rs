@@ -2,7 +2,7 @@
 
 use super::types::Done;
 use super::{Fail, Parcel, State, no_such, not_yours, refusal};
-use tranship_proto::{ChannelId, DomainId, Event, GoneReason, PoolId, RefusalCode, Role};
+use tranship_proto::{ChannelId, DomainId, Event, GoneReason, PoolId, RefusalCode, Req, Role};
 
 impl State {
     fn role_in(&self, me: DomainId, id: ChannelId) -> Result<Role, Fail> {
@@ -101,11 +101,15 @@ impl State {
         }
     }
 
-    pub(super) fn wake_fd(&mut self, me: DomainId, id: ChannelId, fds: &mut Parcel) -> Done {
+    /// Gives the peer something to write to, and who asks its other end to sleep on.
+    pub(super) fn wake_fd(
+        &mut self,
+        me: DomainId,
+        req: Req,
+        id: ChannelId,
+        fds: &mut Parcel,
+    ) -> Done {
         let role = self.role_in(me, id)?;
-        let Some(fd) = fds.fds.front().copied().filter(|f| f.facts.socket) else {
-            return Err(refusal(RefusalCode::BadDescriptor, 0, 0).into());
-        };
         let Some(c) = self.channels.get(&id).filter(|c| !c.is_incoming()) else {
             return Err(refusal(RefusalCode::State, u64::from(id.0), 0).into());
         };
@@ -113,8 +117,17 @@ impl State {
             Role::Source => c.sink,
             Role::Sink => c.source,
         };
-        // Stays in the parcel and is closed with it; the queued message has its own hold.
-        self.tell(peer, Event::WakeFd { channel: id }, &[fd.token]);
+        let [near, far] = fds.ends()?;
+        let Some(client) = self.client_of(peer) else {
+            // It is away.
+            return Err(refusal(RefusalCode::State, u64::from(id.0), 0).into());
+        };
+        // Who asks faster than the peer takes must not get it expelled.
+        if !self.has_room(client) {
+            return Err(refusal(RefusalCode::Limit, 0, 0).into());
+        }
+        self.tell(peer, Event::WakeFd { channel: id }, &[far]);
+        self.tell(me, Event::WakeEnd { req }, &[near]);
         Ok(())
     }
 }

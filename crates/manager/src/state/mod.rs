@@ -201,9 +201,9 @@ impl State {
         let mut fds = Parcel { fds: fds.into() };
         let req = request.req();
         let done = match domain {
-            _ if fds.fds.len() != request.fds() => Err(Fail::Expel(refusal(
+            _ if fds.sent() != request.fds() => Err(Fail::Expel(refusal(
                 RefusalCode::BadDescriptor,
-                fds.fds.len() as u64,
+                fds.sent() as u64,
                 request.fds() as u64,
             ))),
             None => Err(Fail::Expel(refusal(RefusalCode::State, 0, 0))),
@@ -306,7 +306,7 @@ impl State {
             R::VetoPool { channel, pool } => self.veto_pool(me, channel, pool),
             R::Drained { channel } => self.drained(me, channel),
             R::CloseChannel { channel } => self.close_channel(me, channel),
-            R::WakeFd { channel } => self.wake_fd(me, channel, fds),
+            R::WakeFd { req, channel } => self.wake_fd(me, req, channel, fds),
             R::Stat { req } => self.stat(client, req),
             R::ClaimPool {
                 req,
@@ -437,6 +437,19 @@ struct Parcel {
 }
 
 impl Parcel {
+    /// How many its client sent.
+    fn sent(&self) -> usize {
+        self.fds.iter().filter(|fd| !fd.facts.made_here).count()
+    }
+
+    /// The two sockets that the shell made for the request. They stay in the parcel and are closed with it: the messages that
+    /// bring them to two clients have their own hold on them.
+    fn ends(&self) -> Result<[FdToken; 2], Fail> {
+        let made = self.fds.iter().filter(|fd| fd.facts.made_here);
+        let made: Vec<FdToken> = made.map(|fd| fd.token).collect();
+        <[FdToken; 2]>::try_from(made).map_err(|_| refusal(RefusalCode::NoDescriptors, 2, 0).into())
+    }
+
     /// Takes the next one if it is a shared object of this kind, count and length.
     fn take(&mut self, kind: u32, count: u32, bytes: u64) -> Result<Fd, Fail> {
         let fd = *self

@@ -251,7 +251,7 @@ pub(crate) enum Stage {
 pub(crate) struct Export {
     pub name: String,
     pub domain: DomainId,
-    /// The exporter's role in the channels that are made here; `None`: sockets are handed in.
+    /// The exporter's role in the channels that are made here; `None`: sockets are connected there.
     pub role: Option<Role>,
 }
 

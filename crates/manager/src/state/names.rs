@@ -41,7 +41,7 @@ impl State {
         Ok(())
     }
 
-    /// Without a role: sockets are handed in there.
+    /// Without a role: sockets are connected there.
     pub(super) fn export(
         &mut self,
         me: DomainId,
@@ -155,7 +155,8 @@ impl State {
         Ok(())
     }
 
-    /// Hands a socket to who exports the name; both learn who the other is. Nothing of it stays here.
+    /// Gives a socket to who exports the name, and its other end to who connects; both learn who the other is. Nothing of it
+    /// stays here.
     pub(super) fn connect_socket(
         &mut self,
         me: DomainId,
@@ -175,9 +176,7 @@ impl State {
         if e.role.is_some() {
             return Err(refusal(RefusalCode::Role, 0, 0).into());
         }
-        let Some(fd) = fds.fds.front().copied().filter(|f| f.facts.socket) else {
-            return Err(refusal(RefusalCode::BadDescriptor, 0, 0).into());
-        };
+        let [near, far] = fds.ends()?;
         let exporter = e.domain;
         let (Some(client), Some(d)) = (self.client_of(exporter), self.domains.get(&exporter))
         else {
@@ -205,9 +204,8 @@ impl State {
             peer_pid: d.pid,
         };
         let pidfd = d.pidfd;
-        // The socket stays in the parcel and is closed with it; the queued message has its own hold.
-        self.tell(exporter, incoming, &[fd.token, pidfd]);
-        self.tell(me, taken, &[exporter_pidfd]);
+        self.tell(exporter, incoming, &[far, pidfd]);
+        self.tell(me, taken, &[near, exporter_pidfd]);
         Ok(())
     }
 

@@ -32,8 +32,8 @@ pub struct Facts {
     pub size: u64,
     /// Its header, if it has a valid one.
     pub header: Option<Header>,
-    /// It is a socket.
-    pub socket: bool,
+    /// No client sent it: it is one of the two sockets that the shell made for the request, which two clients will share.
+    pub made_here: bool,
     /// Its inode number.
     pub inode: u64,
 }

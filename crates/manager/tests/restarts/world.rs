@@ -102,7 +102,7 @@ impl World {
                 sealed: true,
                 size,
                 header,
-                socket: false,
+                made_here: false,
                 inode,
             },
         }

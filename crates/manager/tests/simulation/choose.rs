@@ -308,8 +308,8 @@ impl World {
                 self.say(i, Request::AllowForward { req, pool, domain }, vec![]);
             }
             (2, _, Some(channel)) => {
-                let fd = self.counters(3);
-                self.say(i, Request::WakeFd { channel }, vec![fd]);
+                let ends = self.ends();
+                self.say(i, Request::WakeFd { req, channel }, ends);
             }
             (3, Some(pool), _) => self.say(i, Request::Ungrant { pool, chunks: 2 }, vec![]),
             (4, Some(pool), _) => {

@@ -182,10 +182,22 @@ impl World {
                 sealed,
                 size,
                 header,
-                socket: true,
+                made_here: false,
                 inode: 0,
             },
         }
+    }
+
+    /// As the shell makes them.
+    fn ends(&mut self) -> Vec<Fd> {
+        let end = |fd: Fd| Fd {
+            facts: Facts {
+                made_here: true,
+                ..Facts::default()
+            },
+            ..fd
+        };
+        vec![end(self.counters(3)), end(self.counters(3))]
     }
 
     fn counters(&mut self, kind: u32) -> Fd {

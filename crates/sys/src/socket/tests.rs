@@ -149,6 +149,26 @@ fn full_and_empty_and_gone() {
 }
 
 #[test]
+fn one_way_is_one_way_and_what_is_queued_is_thrown_away() {
+    let (to, from) = one_way().expect("pair");
+    let back = sendmsg(&to, b"x", &[], true).expect_err("the wrong way");
+    assert_eq!(back.kind(), io::ErrorKind::BrokenPipe);
+    for _ in 0..3 {
+        sendmsg(&from, b"four", &[], true).expect("send");
+    }
+    let none = recvmsg(&from, &mut [0; 8], true).map(|got| got.bytes);
+    assert_eq!(none.expect("the end"), 0);
+    discard(&to, 2);
+    assert_eq!(recvmsg(&to, &mut [0; 8], true).expect("third").bytes, 4);
+    discard(&to, 2);
+    let empty = recvmsg(&to, &mut [0; 8], true).expect_err("nothing");
+    assert_eq!(empty.kind(), io::ErrorKind::WouldBlock);
+    drop(from);
+    discard(&to, 2);
+    assert_eq!(recvmsg(&to, &mut [0; 8], true).expect("the end").bytes, 0);
+}
+
+#[test]
 fn a_listener_has_its_mode_and_knows_its_peers() {
     let dir = tempfile::tempdir().expect("tempdir");
     let path = dir.path().join("socket");

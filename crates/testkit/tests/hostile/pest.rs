@@ -127,7 +127,7 @@ nuisances! {
             }
             a = c;
         }
-        let _ = raw.try_send(&Request::WakeFd { channel: ChannelId(77) }, &[a.as_fd()]);
+        let _ = raw.try_send(&Request::WakeFd { req: Req(1), channel: ChannelId(77) }, &[a.as_fd()]);
         let _ = raw.try_send(&Request::Stat { req: Req(1) }, &[a.as_fd()]);
         last_word(&mut raw)
     };

@@ -93,9 +93,6 @@ pub fn with_descriptors() -> Vec<Request> {
             lines: 16,
             wait: true,
         },
-        Request::WakeFd {
-            channel: ChannelId(1),
-        },
         Request::ClaimPool {
             req,
             pool: PoolId(5),
@@ -171,7 +168,7 @@ pub fn thefts(id: u32) -> Vec<Request> {
         Request::VetoPool { channel, pool },
         Request::Drained { channel },
         Request::CloseChannel { channel },
-        Request::WakeFd { channel },
+        Request::WakeFd { req, channel },
         Request::ClaimPool {
             req,
             pool,

@@ -1,0 +1,123 @@
+//! The processes, each as its own user, and the page that never comes.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tranship_core::Domain;
+use tranship_manager::{Config, Shutdown};
+use tranship_testkit::{Control, Launch, Peer, Privilege, Watchdog, child, fuse, skipped};
+
+/// Where the children find the manager.
+pub const SOCKET: &str = "STRANGERS_SOCKET";
+
+const MANAGER: u32 = 64_001;
+const HONEST: u32 = 64_002;
+const STRANGER: u32 = 64_003;
+
+pub struct Stage {
+    /// Who touches it waits.
+    pub file: Arc<fuse::Silent>,
+    _manager: Option<Actor>,
+    path: PathBuf,
+    _dir: tempfile::TempDir,
+    _dog: Watchdog,
+}
+
+fn path() -> PathBuf {
+    std::env::var_os(SOCKET).unwrap().into()
+}
+
+child!(
+    fn manager(ctl: Control) {
+        let listener = tranship_manager::Listener::bind(&path(), 0o666).unwrap();
+        ctl.send(&()).unwrap();
+        tranship_manager::run(Config::default(), listener, &Shutdown::new().unwrap(), true)
+            .unwrap();
+    }
+);
+
+/// A process of the play. At its end, whatever has become of the test, nobody waits for the file any more: else it might not
+/// end.
+pub struct Actor {
+    peer: Peer,
+    file: Arc<fuse::Silent>,
+}
+
+impl std::ops::Deref for Actor {
+    type Target = Peer;
+    fn deref(&self) -> &Peer {
+        &self.peer
+    }
+}
+
+impl Drop for Actor {
+    fn drop(&mut self) {
+        self.file.let_go();
+    }
+}
+
+impl Stage {
+    /// `None`, after saying so, where there cannot be three users and a file that does not answer.
+    pub fn new() -> Option<Stage> {
+        if let Err(why) = fuse::possible() {
+            skipped(format!("three users: {why}"));
+            return None;
+        }
+        let dog = Watchdog::new(Duration::from_secs(60));
+        let dir = tranship_testkit::folder().unwrap();
+        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+        let mut stage = Stage {
+            file: Arc::new(fuse::Silent::new().unwrap()),
+            _manager: None,
+            path: dir.path().join("manager.sock"),
+            _dir: dir,
+            _dog: dog,
+        };
+        let manager = stage.start(manager(), MANAGER);
+        manager.expect::<()>();
+        stage._manager = Some(manager);
+        Some(stage)
+    }
+
+    pub fn honest(&self, launch: Launch) -> Actor {
+        self.start(launch, HONEST)
+    }
+
+    pub fn stranger(&self, launch: Launch) -> Actor {
+        self.start(launch, STRANGER)
+    }
+
+    fn start(&self, launch: Launch, id: u32) -> Actor {
+        let privilege = Privilege::User { uid: id, gid: id };
+        let launch = launch.privilege(privilege).env(SOCKET, &self.path);
+        Actor {
+            peer: launch.capture_stderr().start().unwrap(),
+            file: Arc::clone(&self.file),
+        }
+    }
+}
+
+pub fn join(name: &str) -> Domain {
+    let builder = Domain::builder().name(name).socket(path());
+    builder.connect().unwrap()
+}
+
+/// Pages of the file, mapped: who touches them waits.
+pub fn never(file: &Path) -> &'static mut [u8] {
+    use rustix::mm::{MapFlags, ProtFlags, mmap};
+    let file = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open(file)
+        .unwrap();
+    let prot = ProtFlags::READ | ProtFlags::WRITE;
+    const LEN: usize = 4096;
+    // SAFETY: a new mapping, for ever; only the kernel touches it.
+    unsafe {
+        let at = mmap(std::ptr::null_mut(), LEN, prot, MapFlags::PRIVATE, &file, 0).unwrap();
+        std::mem::forget(file);
+        std::slice::from_raw_parts_mut(at.cast(), LEN)
+    }
+}
