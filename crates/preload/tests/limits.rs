@@ -4,6 +4,7 @@ mod common;
 
 use common::{MIB, Stage, dog, resident};
 use std::process::Stdio;
+use tranship_core::{Domain, DomainError, HeapOptions, RefusalCode};
 use tranship_testkit::{Control, Launch, child, skipped};
 
 child!(
@@ -135,6 +136,46 @@ fn memory_goes_back_after_a_spike_while_it_is_freed() {
         left < charged + slack + before / 4,
         "{charged} charged before, {left} after"
     );
+}
+
+child!(
+    /// Keeps 160 MiB, and whatever was admitted for more that it had for a moment; then does a little whenever it is asked to.
+    fn idle(ctl: Control) -> Result<(), String> {
+        let blocks = |mib: usize| vec![vec![7u8; 4 << 20]; mib / 4];
+        let kept = blocks(160);
+        drop(blocks(32));
+        while let Some(round) = ctl.recv::<usize>().map_err(|e| e.to_string())? {
+            drop(blocks(4));
+            ctl.send(&round).map_err(|e| e.to_string())?;
+        }
+        drop(kept);
+        Ok(())
+    }
+);
+
+#[test]
+fn what_one_heap_does_not_need_another_gets() {
+    let _dog = dog();
+    let (total, spare) = (300 * MIB, 10 * MIB);
+    let stage = Stage::new(total);
+    let peer = stage.under(idle()).start().expect("start");
+    let _: usize = peer.ask(&0usize);
+    let had = stage.only_heap().admitted_bytes;
+    let domain = Domain::builder().socket(&stage.path).connect();
+    let domain = domain.expect("connect");
+    let heap = domain.create_heap(HeapOptions::new(total)).expect("heap");
+    let wanted = total - had + spare;
+    for round in 1.. {
+        // There is not that much: the manager asks whoever has more than its share.
+        match heap.admit(wanted, wanted) {
+            Ok(_) => break,
+            Err(DomainError::Refused(refusal)) => assert_eq!(refusal.code, RefusalCode::Total),
+            Err(error) => panic!("{error}"),
+        }
+        let _: usize = peer.ask(&round);
+    }
+    let (heaps, granted) = stage.books();
+    assert!(granted <= total, "{heaps:?}");
 }
 
 const HUNGRY: &str = "
