@@ -1,10 +1,10 @@
 //! Ends that never stop talking: they have the program's attention, and that of the thread which keeps all sessions, for
-//! a bounded time each.
+//! a bounded time each. And strangers, who keep nobody out.
 
-use crate::liars::{met, record};
+use crate::liars::{from, met, record};
 use crate::lost::{calm, long};
 use crate::relay::Relay;
-use crate::{open, pair};
+use crate::{credentials, open, pair, timing};
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -59,4 +59,57 @@ fn who_talks_without_end_holds_nobody_up() {
     });
     assert_eq!(relay.connections(), 1, "beats were missed");
     drop(honest);
+}
+
+/// More than there is room for, from four places, who say nothing: a client with a certificate is let in.
+#[test]
+fn who_says_nothing_keeps_nobody_out() {
+    let _dog = Watchdog::new(Duration::from_secs(300));
+    let net = Net::tls(credentials(), timing()).expect("net");
+    let at = open(&net);
+    let silent: Vec<_> = (0..64u8)
+        .map(|n| from([127, 0, 1, 1 + n % 4], at))
+        .collect();
+    let _honest = pair(&net, at, at, "honest");
+    drop(silent);
+}
+
+/// The same while others come without end, and say a little of what they should: from elsewhere, and from the same place.
+#[test]
+fn any_number_of_strangers_keeps_nobody_out() {
+    let _dog = Watchdog::new(Duration::from_secs(300));
+    let net = Net::tls(credentials(), timing()).expect("net");
+    let at = open(&net);
+    for (hosts, says) in [
+        ([[127, 0, 1, 1], [127, 0, 1, 2]], &b"\x16\x03"[..]),
+        ([[127, 0, 0, 1]; 2], b""),
+    ] {
+        let (before, _) = net.refused();
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for host in hosts {
+                let stop = &stop;
+                scope.spawn(move || {
+                    let mut all = std::collections::VecDeque::new();
+                    // Ordering: relaxed; a flag by itself.
+                    while !stop.load(Ordering::Relaxed) {
+                        let mut socket = from(host, at);
+                        let _ = socket.write_all(says);
+                        all.push_back(socket);
+                        if all.len() > 100 {
+                            all.pop_front();
+                        }
+                    }
+                });
+            }
+            // They are in the way.
+            while net.refused().0 < before + 200 {
+                std::thread::yield_now();
+            }
+            for name in ["one", "two", "three"] {
+                pair(&net, at, at, name);
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+    }
 }

@@ -24,6 +24,7 @@ mod line;
 mod patient;
 mod port;
 mod session;
+mod strangers;
 mod tick;
 mod tls;
 mod wire;

@@ -1,5 +1,6 @@
 //! A socket during the acquaintance: it blocks, but the whole acquaintance has one limit, however slowly its bytes come.
 
+use super::strangers::Progress;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -8,11 +9,22 @@ use std::time::{Duration, Instant};
 pub(super) struct Patient<'a> {
     socket: &'a TcpStream,
     until: Instant,
+    progress: Option<&'a Progress>,
 }
 
 impl<'a> Patient<'a> {
     pub(super) fn new(socket: &'a TcpStream, until: Instant) -> Patient<'a> {
-        Patient { socket, until }
+        Patient {
+            socket,
+            until,
+            progress: None,
+        }
+    }
+
+    /// Tells when the other end says something.
+    pub(super) fn noting(mut self, progress: &'a Progress) -> Patient<'a> {
+        self.progress = Some(progress);
+        self
     }
 
     fn left(&self) -> io::Result<Duration> {
@@ -40,6 +52,9 @@ impl Read for Patient<'_> {
         loop {
             self.socket.set_read_timeout(Some(self.left()?))?;
             if let Some(got) = try_again((&mut &*self.socket).read(to)) {
+                if let (Ok(1..), Some(progress)) = (&got, self.progress) {
+                    progress.spoke();
+                }
                 return got;
             }
         }

@@ -1,27 +1,23 @@
 //! One listening port for all channels of a process that are named at it.
 //!
-//! Each connection makes its acquaintance on a thread of its own, of which there are at most [`MAX_STRANGERS`]; a
-//! connection beyond that is closed at once.
+//! Each connection makes its acquaintance on a thread of its own; there are so many of them at most ([`Strangers`]).
 
 use super::line::Line;
 use super::patient::{self, Patient};
 use super::session::Session;
+use super::strangers::{MOST, Progress, Strangers};
 use super::tls::Talk;
 use super::wire::{Answer, HELLO_BYTES, Hello, Malformed, Secret, Status};
 use super::{Security, Settings, keeper, number, tls};
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tranship_sys::{epoll, eventfd, stream};
 
-/// Connections whose acquaintance is being made.
-const MAX_STRANGERS: usize = 64;
-/// Of them from one place: an IPv4 address, or all that whoever has an IPv6 network can choose from.
-const MAX_STRANGERS_OF_ONE: usize = 16;
 /// Sessions of a port.
 const MAX_SESSIONS: usize = 4096;
 /// Clients that wait at one name.
@@ -50,7 +46,7 @@ struct Book {
     /// Names that were taken, until when they may come back.
     recent: HashMap<String, Instant>,
     sessions: HashMap<Secret, Known>,
-    strangers: HashMap<IpAddr, usize>,
+    strangers: Strangers,
 }
 
 /// Where those who connect to a name wait.
@@ -180,38 +176,6 @@ impl Port {
         }
         room
     }
-
-    /// Lets a stranger in, if there are not too many.
-    fn admit(&self, from: IpAddr) -> bool {
-        let mut book = self.lock();
-        let all: usize = book.strangers.values().sum();
-        let own = book.strangers.entry(place(from)).or_default();
-        let room = all < MAX_STRANGERS && *own < MAX_STRANGERS_OF_ONE;
-        *own += usize::from(room);
-        room
-    }
-
-    fn dismiss(&self, from: IpAddr) {
-        let mut book = self.lock();
-        let from = place(from);
-        if let Some(own) = book.strangers.get_mut(&from) {
-            *own = own.saturating_sub(1);
-            if *own == 0 {
-                book.strangers.remove(&from);
-            }
-        }
-    }
-}
-
-/// From where somebody comes: of an IPv6 address the first 64 bits, as the rest is theirs to choose.
-fn place(from: IpAddr) -> IpAddr {
-    match from.to_canonical() {
-        IpAddr::V6(address) => {
-            let network = u128::from(address) >> 64 << 64;
-            IpAddr::V6(network.into())
-        }
-        v4 => v4,
-    }
 }
 
 impl Drop for Port {
@@ -248,38 +212,59 @@ fn listen(listener: &TcpListener, stop: &OwnedFd, port: &Weak<Port>) {
 }
 
 fn welcome(port: &Arc<Port>, socket: TcpStream, from: SocketAddr) {
-    if !port.admit(from.ip()) {
-        return port.refuse(format!("{from}: too many connections that say nothing"));
-    }
-    let own = Arc::clone(port);
-    let started = keeper::thread("tranship-greet", move || {
-        let parting = socket.try_clone();
-        if let Err(why) = greet(&own, socket, from) {
-            own.refuse(format!("{from}: {why}"));
-            if let Ok(socket) = parting {
-                patient::part(&socket);
+    let let_in = || -> Result<(), String> {
+        let failed = |error: io::Error| error.to_string();
+        let own = socket.try_clone().map_err(failed)?;
+        let admitted = port.lock().strangers.admit(from.ip(), own, Instant::now());
+        let (number, progress) =
+            admitted.ok_or_else(|| format!("{MOST} others are about to say who they are"))?;
+        let own = Arc::clone(port);
+        let started = keeper::thread("tranship-greet", move || {
+            let parting = socket.try_clone();
+            if let Err(why) = greet(&own, socket, from, &progress) {
+                let away = progress.is_sent_away();
+                own.refuse(match away {
+                    true => format!("{from}: it made room for others before it had said who it is"),
+                    false => format!("{from}: {why}"),
+                });
+                if let Ok(socket) = parting
+                    && !away
+                {
+                    patient::part(&socket);
+                }
             }
-        }
-        own.dismiss(from.ip());
-    });
-    if let Err(error) = started {
-        port.dismiss(from.ip());
-        port.refuse(format!("{from}: {error}"));
+            own.lock().strangers.dismiss(number);
+        });
+        started.map(drop).map_err(|error| {
+            port.lock().strangers.dismiss(number);
+            failed(error)
+        })
+    };
+    if let Err(why) = let_in() {
+        port.refuse(format!("{from}: {why}"));
     }
 }
 
 /// Makes the acquaintance of who has connected.
-fn greet(port: &Arc<Port>, socket: TcpStream, from: SocketAddr) -> Result<(), String> {
+fn greet(
+    port: &Arc<Port>,
+    socket: TcpStream,
+    from: SocketAddr,
+    progress: &Progress,
+) -> Result<(), String> {
     let failed = |error: io::Error| tls::explain(&error);
     let timing = &port.settings.timing;
     let until = Instant::now() + timing.acquaintance;
     socket.set_nonblocking(false).map_err(failed)?;
     stream::watch(&socket, timing.beat, timing.silence).map_err(failed)?;
-    let mut patient = Patient::new(&socket, until);
+    let mut patient = Patient::new(&socket, until).noting(progress);
     let mut secured = match &port.settings.security {
         Security::Plain { .. } => None,
         Security::Tls(credentials) => Some(credentials.accept(&mut patient)?),
     };
+    if secured.is_some() {
+        progress.certified();
+    }
     let who = secured.as_ref().and_then(|tls| tls::peer(tls));
     let hello = match &mut secured {
         None => hear(&mut patient),
@@ -306,6 +291,9 @@ fn greet(port: &Arc<Port>, socket: TcpStream, from: SocketAddr) -> Result<(), St
         Decided::New(..) => (Status::Welcome, 0),
         Decided::Again(_, taken, ..) => (Status::Welcome, *taken),
     };
+    if status == Status::Welcome && !progress.welcome() {
+        return Err("it made room".to_owned());
+    }
     let answer = Answer {
         status,
         process: port.settings.process,
@@ -444,18 +432,4 @@ fn hear(from: &mut impl Read) -> io::Result<Result<Hello, Malformed>> {
 fn tell(to: &mut impl Write, answer: &Answer) -> io::Result<()> {
     to.write_all(&answer.encode())?;
     to.flush()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::place;
-
-    #[test]
-    fn whoever_chooses_among_addresses_is_one() {
-        let at = |text: &str| place(text.parse().expect("address"));
-        assert_eq!(at("2001:db8::1"), at("2001:db8::ffff:2"));
-        assert_ne!(at("2001:db8::1"), at("2001:db8:0:1::1"));
-        assert_ne!(at("10.0.0.1"), at("10.0.0.2"));
-        assert_eq!(at("::ffff:10.0.0.1"), at("10.0.0.1"));
-    }
 }

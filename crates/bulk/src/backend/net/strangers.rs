@@ -1,0 +1,259 @@
+//! Connections whose acquaintance is being made: so many at a time. Who comes then takes the place of one that is in the way.
+//!
+//! Those who say nothing for long go first, then those from where most are, there who has said nothing, and of these who
+//! came first; at last those who have shown a certificate. Whoever comes from elsewhere and knows what to say is not kept
+//! out by any number of others.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, Shutdown, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+/// Connections whose acquaintance is being made; as many more may be on their way out.
+pub(super) const MOST: usize = 64;
+/// Who has said nothing for so long goes first.
+const LONG: Duration = Duration::from_secs(1);
+
+/// How far a stranger is.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Progress(Arc<AtomicU8>);
+
+impl Progress {
+    const SILENT: u8 = 0;
+    const SPOKE: u8 = 1;
+    const CERTIFIED: u8 = 2;
+    const WELCOME: u8 = 3;
+    const SENT_AWAY: u8 = 4;
+
+    // Ordering: relaxed everywhere; it says nothing of anything else.
+    fn get(&self) -> u8 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// False: it had to make room meanwhile.
+    fn reach(&self, step: u8) -> bool {
+        let relaxed = Ordering::Relaxed;
+        let further = |now: u8| (now != Progress::SENT_AWAY).then(|| now.max(step));
+        self.0.fetch_update(relaxed, relaxed, further).is_ok()
+    }
+
+    /// It has said something.
+    pub(super) fn spoke(&self) {
+        self.reach(Progress::SPOKE);
+    }
+
+    /// It has shown a certificate.
+    pub(super) fn certified(&self) {
+        self.reach(Progress::CERTIFIED);
+    }
+
+    /// It is let in, and makes no room any more; false: it has already.
+    pub(super) fn welcome(&self) -> bool {
+        self.reach(Progress::WELCOME)
+    }
+
+    /// Unless it was welcomed meanwhile.
+    fn send_away(&self) -> bool {
+        let relaxed = Ordering::Relaxed;
+        let away = |now: u8| (now < Progress::WELCOME).then_some(Progress::SENT_AWAY);
+        self.0.fetch_update(relaxed, relaxed, away).is_ok()
+    }
+
+    /// It had to make room.
+    pub(super) fn is_sent_away(&self) -> bool {
+        self.get() == Progress::SENT_AWAY
+    }
+}
+
+#[derive(Debug)]
+struct Stranger {
+    place: IpAddr,
+    since: Instant,
+    progress: Progress,
+    socket: TcpStream,
+}
+
+/// All of a port, by their number: the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Strangers {
+    all: BTreeMap<u64, Stranger>,
+    next: u64,
+}
+
+impl Strangers {
+    /// Lets one in, for which another may have to go. None: nobody can.
+    pub(super) fn admit(
+        &mut self,
+        from: IpAddr,
+        socket: TcpStream,
+        now: Instant,
+    ) -> Option<(u64, Progress)> {
+        let leaving = |stranger: &&Stranger| stranger.progress.is_sent_away();
+        let leaving = self.all.values().filter(leaving).count();
+        if self.all.len() - leaving >= MOST {
+            let victim = self.victim(now).filter(|_| leaving < MOST)?;
+            let victim = self.all.get(&victim)?;
+            // One that was just welcomed is as good as gone from here.
+            if victim.progress.send_away() {
+                // Its thread comes back from wherever it waits.
+                let _ = victim.socket.shutdown(Shutdown::Both);
+            }
+        }
+        let progress = Progress::default();
+        let stranger = Stranger {
+            place: place(from),
+            since: now,
+            progress: progress.clone(),
+            socket,
+        };
+        self.next += 1;
+        self.all.insert(self.next, stranger);
+        Some((self.next, progress))
+    }
+
+    /// Its acquaintance is over.
+    pub(super) fn dismiss(&mut self, number: u64) {
+        self.all.remove(&number);
+    }
+
+    fn victim(&self, now: Instant) -> Option<u64> {
+        let here = |stranger: &&Stranger| !stranger.progress.is_sent_away();
+        let mut of: HashMap<IpAddr, usize> = HashMap::new();
+        for stranger in self.all.values().filter(here) {
+            *of.entry(stranger.place).or_default() += 1;
+        }
+        let candidates = self.all.iter().filter_map(|(number, stranger)| {
+            let progress = stranger.progress.get();
+            let long = now.saturating_duration_since(stranger.since) >= LONG;
+            let rank = match progress {
+                Progress::SILENT if long => 0,
+                Progress::SILENT | Progress::SPOKE => 1,
+                _ => 2,
+            };
+            let crowd = of.get(&stranger.place).copied().unwrap_or(0);
+            let order = (rank, Reverse(crowd), progress, *number);
+            (progress < Progress::WELCOME).then_some(order)
+        });
+        candidates.min().map(|(.., number)| number)
+    }
+}
+
+/// From where somebody comes: of an IPv6 address the first 64 bits, as the rest is theirs to choose.
+fn place(from: IpAddr) -> IpAddr {
+    match from.to_canonical() {
+        IpAddr::V6(address) => {
+            let network = u128::from(address) >> 64 << 64;
+            IpAddr::V6(network.into())
+        }
+        v4 => v4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    struct World {
+        listener: TcpListener,
+        strangers: Strangers,
+        now: Instant,
+    }
+
+    impl World {
+        fn new() -> World {
+            World {
+                listener: TcpListener::bind("127.0.0.1:0").expect("a port"),
+                strangers: Strangers::default(),
+                now: Instant::now(),
+            }
+        }
+
+        fn comes(&mut self, host: u8) -> Option<(u64, Progress)> {
+            let at = self.listener.local_addr().expect("its address");
+            let _client = TcpStream::connect(at).expect("connecting");
+            let (socket, _) = self.listener.accept().expect("accepting");
+            self.strangers
+                .admit([10, 0, 0, host].into(), socket, self.now)
+        }
+
+        /// So many are let in.
+        fn come(&mut self, host: u8, count: usize) -> Vec<(u64, Progress)> {
+            (0..count)
+                .map(|_| self.comes(host).expect("let in"))
+                .collect()
+        }
+
+        fn sent_away(&self) -> Vec<u64> {
+            let all = self.strangers.all.iter();
+            let gone = all.filter(|(_, stranger)| stranger.progress.is_sent_away());
+            gone.map(|(number, _)| *number).collect()
+        }
+    }
+
+    #[test]
+    fn whoever_chooses_among_addresses_is_one() {
+        let at = |text: &str| place(text.parse().expect("address"));
+        assert_eq!(at("2001:db8::1"), at("2001:db8::ffff:2"));
+        assert_ne!(at("2001:db8::1"), at("2001:db8:0:1::1"));
+        assert_ne!(at("10.0.0.1"), at("10.0.0.2"));
+        assert_eq!(at("::ffff:10.0.0.1"), at("10.0.0.1"));
+    }
+
+    #[test]
+    fn the_oldest_of_where_most_are_makes_room_and_first_who_says_nothing() {
+        let mut world = World::new();
+        let many = world.come(1, MOST - 2);
+        let few = world.come(2, 2);
+        many.iter().chain(&few).for_each(|(_, it)| it.spoke());
+        world.come(3, 1);
+        assert_eq!(world.sent_away(), [many[0].0]);
+        // Of those where most are, one that is silent before those who are not.
+        let silent = world.come(1, 1);
+        assert_eq!(world.sent_away(), [many[0].0, many[1].0]);
+        world.come(3, 1);
+        assert_eq!(world.sent_away(), [many[0].0, many[1].0, silent[0].0]);
+        // The new one of that place is the one that most newly came: others of its place go first.
+        assert!(few.iter().all(|(_, it)| !it.is_sent_away()));
+    }
+
+    #[test]
+    fn who_says_nothing_for_long_goes_before_all_others() {
+        let mut world = World::new();
+        let quiet = world.come(2, 1);
+        let many = world.come(1, MOST - 1);
+        world.now += LONG;
+        many.iter().for_each(|(_, it)| it.spoke());
+        world.come(3, 1);
+        assert_eq!(world.sent_away(), [quiet[0].0]);
+    }
+
+    #[test]
+    fn who_has_shown_a_certificate_goes_last_and_who_is_welcome_stays() {
+        let mut world = World::new();
+        let known = world.come(1, MOST - 1);
+        known.iter().for_each(|(_, it)| it.certified());
+        let silent = world.come(2, 1);
+        let last = world.come(2, 1);
+        assert_eq!(world.sent_away(), [silent[0].0]);
+        assert!(last[0].1.welcome() && !silent[0].1.welcome());
+        world.come(3, 1);
+        assert_eq!(world.sent_away(), [known[0].0, silent[0].0]);
+        let mut world = World::new();
+        let welcome = world.come(1, MOST);
+        assert!(welcome.iter().all(|(_, it)| it.welcome()));
+        assert!(world.comes(2).is_none());
+    }
+
+    #[test]
+    fn there_are_so_many_at_most() {
+        // Their threads do not end: no more of them than that.
+        let mut world = World::new();
+        world.come(1, 2 * MOST);
+        assert!(world.comes(2).is_none());
+        world.strangers.dismiss(1);
+        assert!(world.comes(2).is_some());
+    }
+}
