@@ -1,7 +1,8 @@
 # tranship: what people and CI run. Each target works from a clean clone; `scripts/deps.sh` installs what is missing.
 #
 #   make demo [FILE=...]   the main job on real input, under a minute
-#   make test              everything that must be green: format, lints, layers, tidy, tests, loom models, examples
+#   make test              everything that must be green: format, lints, layers, tidy, tests, loom models, examples;
+#                          lists at its end what was skipped (TRANSHIP_NO_SKIP=1 makes that a failure)
 #   make lint              the first part of it
 #   make bench             the numbers (minutes); make bench BENCH=roundtrip for one bench
 #   make bench-build       builds the benches with every peer

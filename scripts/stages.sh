@@ -1,5 +1,5 @@
 #!/bin/bash
-# Runs the named stages one after the other, stops at the first that fails, prints how long each took.
+# Runs the named stages one after the other, stops at the first that fails, prints how long each took and what was skipped.
 # Stages: deps fmt clippy rules test loom examples torture loom-torture
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -17,10 +17,19 @@ stage_examples() { scripts/examples.sh; }
 stage_torture() { TRANSHIP_TORTURE=1 "$cargo" test --release --workspace -- --nocapture; }
 stage_loom-torture() { LOOM_MAX_PREEMPTIONS=3 scripts/loom.sh; }
 
+# Every skip of every test adds a line (the test kit's `skipped`); with TRANSHIP_NO_SKIP=1 it is a failure as well.
+mkdir -p "${CARGO_TARGET_DIR:-target}"
+export TRANSHIP_SKIPS=${TRANSHIP_SKIPS:-$(realpath "${CARGO_TARGET_DIR:-target}")/skips}
+: >"$TRANSHIP_SKIPS"
+
 times=()
 report() {
     printf '\n%-14s %8s\n' stage seconds
     printf '%s\n' "${times[@]}"
+    local skips
+    skips=$(sort "$TRANSHIP_SKIPS" | uniq -c)
+    printf '\n%d skipped%s\n' "$(wc -l <"$TRANSHIP_SKIPS")" "${skips:+:}"
+    [ -z "$skips" ] || printf '%s\n' "$skips" | sed 's/skipped: //'
 }
 
 for stage in "$@"; do

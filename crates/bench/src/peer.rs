@@ -167,11 +167,16 @@ fn drain<P: Peer>(peer: &mut P, case: &Case) -> Result<Measured> {
     let begun = clock::ticks();
     let warm = clock::in_ticks(case.budget) / 4;
     let mut before = begun;
+    let mut cold = None;
     let mut stamp = 0u64;
     loop {
         for _ in 0..batch {
             let got = peer.recv()?;
             if got == STOP {
+                // Who came to run so late that all was over while it warmed up has that to show.
+                if let (true, Some(cold)) = (samples.is_empty(), cold) {
+                    samples.push(cold);
+                }
                 return samples
                     .finish("")
                     .context("no samples: the budget is too small");
@@ -182,6 +187,8 @@ fn drain<P: Peer>(peer: &mut P, case: &Case) -> Result<Measured> {
         let now = clock::ticks();
         if now - begun > warm {
             samples.push(now - before);
+        } else {
+            cold = Some(now - before);
         }
         before = now;
     }

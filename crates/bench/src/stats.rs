@@ -49,6 +49,10 @@ impl Samples {
         self.used < self.ticks.len()
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
     /// Median, 99th percentile, and the rate over the sum of all samples.
     pub fn finish(mut self, op: &str) -> Option<Measured> {
         let taken = &mut self.ticks[..self.used];

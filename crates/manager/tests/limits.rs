@@ -51,7 +51,7 @@ impl Limited {
             thread.join().unwrap()
         });
         if other.is_none() {
-            eprintln!("SKIPPED in part: needs root, to be another user too");
+            tranship_testkit::skipped("in part: needs root, to be another user too");
         }
         other
     }

@@ -298,8 +298,7 @@ mod tests {
         assert_eq!(mappings(), 1);
         map.keep_apart(page);
         if !std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
-            eprintln!("SKIPPED: a kernel without huge pages merges them");
-            return;
+            return tranship_testkit::skipped("a kernel without huge pages merges them");
         }
         assert_eq!(mappings(), 4);
         map.protect(page, page, Access::None).expect("protect");

@@ -1,5 +1,5 @@
 //! Everything that tests with several real processes are made of: children that talk over a socket
-//! instead of sleeping, a watchdog, counts of what a process holds, weak and strong privileges,
+//! instead of sleeping, a watchdog, skips that are heard, counts of what a process holds, weak and strong privileges,
 //! attempts to break isolation, containers, hosts with weather between them, a system-call counter, payloads that show their own reuse.
 //!
 //! NOT here: anything that the product runs, any knowledge of tranship's protocol (the tests bring it),
@@ -33,6 +33,7 @@ pub mod payload;
 pub mod peer;
 mod random;
 pub mod resource;
+mod skip;
 mod watchdog;
 
 pub use artifact::artifact;
@@ -41,13 +42,9 @@ pub use folder::folder;
 pub use peer::{Control, Exit, Launch, Peer, PeerError, Privilege};
 pub use random::Random;
 pub use resource::Held;
+pub use skip::skipped;
 pub use tranship_sys::syscalls;
 pub use watchdog::Watchdog;
-
-/// Says loudly that a check did not run here, and why. Use as `return skipped("not root")`.
-pub fn skipped(reason: impl std::fmt::Display) {
-    eprintln!("skipped: {reason}");
-}
 
 /// Whether this process is root with all that the strongest tests need.
 #[must_use]

@@ -14,7 +14,7 @@ fn possible() -> bool {
         .err()
         .map(|error| format!("iperf3 (Debian: iperf3): {error}")));
     if let Some(missing) = &missing {
-        println!("SKIPPED, no packet went anywhere: {missing}");
+        tranship_testkit::skipped(format!("no packet went anywhere: {missing}"));
     }
     missing.is_none()
 }

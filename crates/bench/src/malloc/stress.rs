@@ -76,7 +76,8 @@ pub fn mstress(seed: u64, core: usize, end: Instant) -> Result<u64> {
     };
     let mut random = Random(seed);
     let mut operations = 0;
-    while operations % 1000 > 0 || Instant::now() < end {
+    // Once at least, however late it came to run.
+    while operations == 0 || operations % 1000 > 0 || Instant::now() < end {
         let bytes = match random.below(1000) {
             0 => 1 + random.below(1 << 20),
             1..=20 => 1 + random.below(200 << 10),

@@ -11,6 +11,9 @@ use super::setup::{STEPS, Setup};
 use super::{Control, Peer, PeerError, Privilege};
 use crate::container::{Cgroup, Container};
 
+/// Children may skip too.
+const SKIPS: [&str; 2] = [crate::skip::FILE, crate::skip::FORBIDDEN];
+
 /// A child to be: what runs, as whom, where.
 #[derive(Debug, Clone)]
 #[must_use]
@@ -43,7 +46,9 @@ impl Launch {
             entry: None,
             args: Vec::new(),
             env: std::env::vars_os()
-                .filter(|(k, _)| !k.as_bytes().starts_with(b"TRANSHIP_"))
+                .filter(|(k, _)| {
+                    SKIPS.iter().any(|s| k == s) || !k.as_bytes().starts_with(b"TRANSHIP_")
+                })
                 .collect(),
             privilege: Privilege::Inherit,
             container: None,
@@ -59,7 +64,8 @@ impl Launch {
         self
     }
 
-    /// Sets a variable. Of the test's own environment, what begins with `TRANSHIP_` is not inherited.
+    /// Sets a variable. Of the test's own environment, what begins with `TRANSHIP_` is not inherited (but for what
+    /// concerns skips).
     pub fn env(mut self, key: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         let key = key.into();
         self.env.retain(|(k, _)| *k != key);
