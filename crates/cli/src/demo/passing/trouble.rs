@@ -60,8 +60,16 @@ pub(crate) fn trouble(
     let mut victim: Option<DomainId> = None;
     let mut offset = 0;
     let mut next = Act::Stop;
-    while offset != 0 || next != Act::End || begin.elapsed() < producer.plan.time {
-        let due = producer.plan.time.mul_f64(next.when()) <= begin.elapsed();
+    // On a machine that is busy with others, what is to be seen comes later.
+    let patient = || begin.elapsed() < producer.plan.time + LAST_PATIENCE;
+    let awaited = |killed: &Killed| killed.at.is_some() && killed.back_after.is_none() && patient();
+    while offset != 0
+        || next != Act::End
+        || begin.elapsed() < producer.plan.time
+        || awaited(&killed)
+    {
+        let seen = next != Act::GoOn || taken_by_others(&workers) > taken_at_stop || !patient();
+        let due = seen && producer.plan.time.mul_f64(next.when()) <= begin.elapsed();
         // Whole passes at the end: nobody who lives misses a frame of the last one.
         if due && next != Act::End {
             let at = begin.elapsed().as_secs_f64();
