@@ -8,6 +8,7 @@
 //! * [`Roster::is_alive`]: the verdict alone, for the manager's orphans.
 //! * [`receive_direct`], [`receive_forwarded`], [`skip`], [`release`], [`send_first`], [`open`], [`count`]: the order in
 //!   which senders and receivers touch the counters.
+//! * [`want_releases`], [`release_and_tell`]: how a writer that waits hears of the last release.
 //! * [`Handles`]: the writer's private references, of all its threads.
 //! * [`order`]: those orders as data. The exhaustive models in `tests/` step through the same data, so whoever
 //!   changes an order changes the model with it.
@@ -22,6 +23,7 @@ mod collect;
 pub mod generation;
 mod handles;
 pub mod order;
+mod relinquish;
 mod roster;
 mod transfer;
 mod words;
@@ -29,6 +31,7 @@ mod words;
 pub use collect::{Batch, StaleRoster};
 pub use handles::{Handles, LetGo, is_named};
 pub use order::{CollectStep, Phase, ReceiptStep, SendStep};
+pub use relinquish::{release_and_tell, want_releases};
 pub use roster::{Queue, Reader, Roster, RosterError};
 pub use transfer::{
     StaleReference, count, open, raise, receive_direct, receive_forwarded, release, send_first,

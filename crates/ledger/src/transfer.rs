@@ -39,7 +39,7 @@ pub fn count(counter: &AtomicU32) {
     counter.store(value.wrapping_add(1), Ordering::Release);
 }
 
-/// `ref--`, and what is left. At 0 look at the table's `relinquish` word, behind a sequentially consistent fence.
+/// `ref--`, and what is left. Of a buffer for which its writer may wait: [`release_and_tell`](crate::release_and_tell).
 #[inline]
 pub fn release(refs: &AtomicU32) -> u32 {
     // Ordering: release; partner is the collector's acquire of `ref`: who sees 0 sees all that was read and sent

@@ -1,8 +1,9 @@
-//! Atomics facade, single-producer rings, and sleeping and waking across processes.
+//! Atomics facade, single-producer rings, sleeping and waking across processes, hazard pointers.
 //!
 //! * [`atomic`]: the atomics everybody uses, which loom can replace.
 //! * [`Lines`], [`Producer`], [`Consumer`]: the ring of 64-byte lines of `docs/format.md`.
 //! * [`sleep`], [`arm`], [`notify`]: the sleeping protocol between two domains.
+//! * [`Marks`]: who still looks at something that it does not hold any more.
 //! * [`SlotQueue`]: a private queue of slot numbers, many pushers, one taker.
 //! * [`Spin`]: a bounded busy wait.
 //!
@@ -15,6 +16,7 @@
 pub mod atomic;
 mod consumer;
 mod fence;
+mod hazard;
 mod line;
 mod mpsc;
 mod prefetch;
@@ -24,6 +26,7 @@ mod wait;
 
 pub use consumer::Consumer;
 pub use fence::fence_after_rmw;
+pub use hazard::{Mark, Marks};
 pub use line::{Line, Lines, LinesError};
 pub use mpsc::{Pop, SlotQueue, Taker};
 pub use prefetch::{prefetch_read, prefetch_write};

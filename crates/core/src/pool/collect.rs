@@ -329,6 +329,7 @@ impl OwnPool {
             Place { slab: 0, index: 0 },
         );
         store.huge.insert(slot, run);
+        store.huge_allocs += 1;
         Some(slot)
     }
 

@@ -123,6 +123,7 @@ impl OwnPool {
                     .collect(),
                 numbers: SlotNumbers::new(slots),
                 huge: HashMap::new(),
+                huge_allocs: 0,
             }),
             classes,
             waiters: Waiters::default(),

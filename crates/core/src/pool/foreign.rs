@@ -273,23 +273,16 @@ impl ForeignPool {
         }
         // With the last reference went what kept the pool, but for our look at it.
         super::visits::visit(self, || {
-            // Ordering: release, so that our reads of the buffer are over when the writer sees the count (its
-            // Acquire in the collector); SeqCst, for the load of `relinquish` must not come before it
-            // (partner: the writer stores `relinquish`, fences, looks again).
-            let before = self.word(slot).fetch_sub(1, Ordering::SeqCst);
-            if before == 1 {
-                tranship_sync::fence_after_rmw();
-                if self.table.relinquish().load(Ordering::Acquire) != 0 {
-                    self.wake_writer();
-                }
-            }
+            // Ordering: Relaxed: behind the fence, which is all that a load of memory that is read-only here can have.
+            let is_wanted = || self.table.relinquish().load(Ordering::Relaxed) != 0;
+            tranship_ledger::release_and_tell(self.word(slot), is_wanted, self.refs.wake(), || {
+                self.wake_writer()
+            });
         });
     }
 
     #[cold]
     fn wake_writer(&self) {
-        // Ordering: Release pairs with the Acquire of the waiting writer's look at the word.
-        self.refs.wake().fetch_add(1, Ordering::Release);
         let _ = futex::wake(self.refs.wake(), u32::MAX >> 1);
     }
 
@@ -365,54 +358,4 @@ impl ForeignPool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Domain;
-    use tranship_proto::DomainId;
-    use tranship_region::Opts;
-    use tranship_region::layout::TableRw;
-
-    const CHUNK: u64 = 64 << 10;
-
-    /// A manager that was restarted may show it a chunk before it has been told what was at its place.
-    #[test]
-    fn a_younger_chunk_takes_the_place_of_an_older_one() {
-        let domain = Domain::embedded().expect("a domain");
-        let shape = PoolShape {
-            pool: PoolId(7),
-            writer: DomainId(1),
-            max_bytes: 4 * CHUNK,
-            slots: 16,
-            chunk_bytes: CHUNK,
-        };
-        let (table, _ours) = TableRw::create(16, 4 * CHUNK, CHUNK).expect("a table");
-        let process = tranship_sys::pidfd::open(std::process::id()).expect("this process");
-        let pool = ForeignPool::open(domain.core(), shape, table, process).expect("a pool");
-        let writer = crate::pool::reserve(4 * CHUNK, CHUNK).expect("a window");
-        let chunks = [0, 1].map(|at| {
-            let fd = writer
-                .make_chunk(at, "chunk", Opts::default())
-                .expect("a chunk");
-            let first = writer
-                .base()
-                .wrapping_add(at as usize * writer.chunk_bytes());
-            // SAFETY: of a chunk that was just made there for writing.
-            unsafe { first.write_volatile(if at == 0 { 5 } else { 6 }) };
-            fd
-        });
-        let show = |which: usize, serial| {
-            let fd = chunks[which].try_clone().expect("a descriptor");
-            pool.attach(1, serial, fd).expect("attached");
-            // SAFETY: attached.
-            let first = unsafe { pool.at(CHUNK).read_volatile() };
-            (pool.mapped(), first)
-        };
-        assert_eq!(show(0, 5), (vec![(1, 5)], 5));
-        assert_eq!(show(1, 6), (vec![(1, 6)], 6));
-        // What was said of the older one comes late: nothing happens.
-        pool.detach(1, 5);
-        assert_eq!(show(0, 5), (vec![(1, 6)], 6));
-        pool.detach(1, 6);
-        assert_eq!(pool.mapped(), []);
-    }
-}
+mod tests;

@@ -20,9 +20,9 @@ pub struct Pool {
 /// What a pool has done and has.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PoolStats {
-    /// Buffers handed out so far.
+    /// Buffers handed out so far, of all sizes.
     pub allocs: u64,
-    /// Buffers that came back to the caches without being sent.
+    /// Buffers that came back so far: dropped without being sent, or collected.
     pub frees: u64,
     /// Buffers of this process's caches.
     pub cached: u64,
@@ -155,7 +155,11 @@ impl Pool {
             frees += zone.frees;
             cached += zone.cached();
         }
-        let chunk_bytes_present = u64::from(lock(&own.store).runs.present()) << own.chunk_shift;
+        let store = lock(&own.store);
+        allocs += store.huge_allocs;
+        frees += store.huge_allocs - store.huge.len() as u64;
+        let chunk_bytes_present = u64::from(store.runs.present()) << own.chunk_shift;
+        drop(store);
         PoolStats {
             allocs,
             frees,

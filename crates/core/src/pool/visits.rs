@@ -1,24 +1,11 @@
 //! Who is still inside a pool that it holds nothing of: a thread that has just let a handle's reference go has one more look
-//! at the pool's words, and by then nothing else keeps the pool. Hazard pointers (Michael, IEEE TPDS 15(6), 2004), one a thread.
+//! at the pool's words, and by then nothing else keeps the pool ([`Marks`]; one a thread).
 
 use std::cell::Cell;
-use std::ptr::{null, null_mut};
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::ptr::null;
+use tranship_sync::{Mark, Marks};
 
-/// A thread's mark, on a cache line of its own. Never freed; a thread that ends leaves it to the next one.
-#[repr(align(128))]
-struct Mark {
-    /// The pool that its thread is in, or none.
-    pool: AtomicPtr<()>,
-    taken: AtomicBool,
-    next: *const Mark,
-}
-
-// SAFETY: `next` is written before the mark is shown, and points to another one, which is never freed.
-unsafe impl Sync for Mark {}
-
-/// All marks.
-static FIRST: AtomicPtr<Mark> = AtomicPtr::new(null_mut());
+static MARKS: Marks = Marks::new();
 
 /// A thread's claim to its mark.
 struct Lease(Cell<Option<&'static Mark>>);
@@ -27,8 +14,7 @@ impl Drop for Lease {
     fn drop(&mut self) {
         MINE.set(null());
         if let Some(mark) = self.0.take() {
-            // Ordering: Release pairs with the Acquire of the thread that takes it.
-            mark.taken.store(false, Ordering::Release);
+            mark.give_back();
         }
     }
 }
@@ -50,74 +36,26 @@ pub(super) fn visit<P>(pool: *const P, what: impl FnOnce()) {
         return visit_first(pool.cast(), what);
     }
     // SAFETY: marks are never freed, and this thread has it until its `LEASE` ends, which clears `MINE`.
-    inside(unsafe { &*mine }, pool.cast(), what);
-}
-
-#[inline(always)]
-fn inside(mark: &Mark, pool: *const (), what: impl FnOnce()) {
-    // Ordering: Relaxed: whatever lets the hold go is a Release, and who learns from it that nobody holds the pool sees this.
-    mark.pool.store(pool.cast_mut(), Ordering::Relaxed);
-    what();
-    // Ordering: Release pairs with the Acquire in `nobody`: what was done in the pool is over.
-    mark.pool.store(null_mut(), Ordering::Release);
+    unsafe { &*mine }.visit(pool, what);
 }
 
 /// The first time in this thread; or one of the last, when its other thread-local values end: then for this time only.
 #[cold]
 fn visit_first(pool: *const (), what: impl FnOnce()) {
-    let mark = take();
+    let mark = MARKS.take();
     let kept = LEASE.try_with(|lease| lease.0.set(Some(mark))).is_ok();
     if kept {
         MINE.set(mark);
     }
-    inside(mark, pool, what);
+    mark.visit(pool, what);
     if !kept {
-        mark.taken.store(false, Ordering::Release); // as in `Lease`
-    }
-}
-
-/// A mark that nobody has, or a new one.
-fn take() -> &'static Mark {
-    let mut at = FIRST.load(Ordering::Acquire);
-    // SAFETY: null, or a mark, which is never freed; here and below.
-    while let Some(mark) = unsafe { at.as_ref() } {
-        let free = |taken: &AtomicBool| {
-            // Ordering: Acquire pairs with the Release of who had it.
-            taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
-        };
-        if free(&mark.taken).is_ok() {
-            return mark;
-        }
-        at = mark.next.cast_mut();
-    }
-    let new = Box::leak(Box::new(Mark {
-        pool: AtomicPtr::default(),
-        taken: AtomicBool::new(true),
-        next: null(),
-    }));
-    let mut first = FIRST.load(Ordering::Relaxed);
-    loop {
-        new.next = first;
-        // Ordering: Release shows the new mark's `next`; pairs with the Acquire loads of `FIRST`.
-        match FIRST.compare_exchange_weak(first, new, Ordering::AcqRel, Ordering::Relaxed) {
-            Ok(_) => return new,
-            Err(other) => first = other,
-        }
+        mark.give_back();
     }
 }
 
 /// Whether no thread is inside a pool. For who has seen (Acquire) that nobody holds it and nobody can any more.
 pub(super) fn nobody<P>(pool: *const P) -> bool {
-    let mut at = FIRST.load(Ordering::Acquire).cast_const();
-    // SAFETY: as in `take`.
-    while let Some(mark) = unsafe { at.as_ref() } {
-        // Ordering: Acquire pairs with the Release at the end of a visit.
-        if std::ptr::eq(mark.pool.load(Ordering::Acquire), pool.cast()) {
-            return false;
-        }
-        at = mark.next;
-    }
-    true
+    MARKS.nobody(pool)
 }
 
 #[cfg(test)]
@@ -158,21 +96,16 @@ mod tests {
         });
         let (first, same) = first.join().expect("no panic");
         assert!(first != 0 && first == same);
-        let count = || {
-            let mut at = FIRST.load(Ordering::Acquire).cast_const();
-            let mut count = 0;
-            // SAFETY: as in `nobody`.
-            while let Some(mark) = unsafe { at.as_ref() } {
-                (count, at) = (count + 1, mark.next);
-            }
-            count
-        };
-        for _ in 0..1000 {
-            thread::spawn(|| visit(null::<u8>(), || {}))
-                .join()
-                .expect("no panic");
-        }
-        assert!(count() < 500, "{}", count());
+        let used: std::collections::HashSet<_> = (0..1000)
+            .map(|_| {
+                let thread = thread::spawn(move || {
+                    visit(null::<u8>(), || {});
+                    mine()
+                });
+                thread.join().expect("no panic")
+            })
+            .collect();
+        assert!(used.len() < 500, "{}", used.len());
     }
 
     #[test]

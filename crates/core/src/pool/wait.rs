@@ -10,7 +10,7 @@ use crate::domain::lock;
 use crate::error::{AllocError, Limit};
 use crate::link::TIMED;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 use tranship_region::layout::{RefsRo, TableRw};
@@ -51,11 +51,9 @@ impl Waiters {
     }
 
     fn set(table: &TableRw, wanting: (bool, bool)) {
-        let word = u32::from(wanting.0 || wanting.1);
-        if table.relinquish().load(Ordering::Relaxed) != word {
-            table.relinquish().store(word, Ordering::SeqCst);
-            // Ordering: partner is a reader's SeqCst decrement of `ref` before it reads `relinquish`.
-            fence(Ordering::SeqCst);
+        let wanted = wanting.0 || wanting.1;
+        if (table.relinquish().load(Ordering::Relaxed) != 0) != wanted {
+            tranship_ledger::want_releases(table.relinquish(), wanted);
         }
     }
 
@@ -283,7 +281,7 @@ impl OwnPool {
             .readers()
             .iter()
             .filter_map(|reader| reader.refs.page.clone());
-        // Ordering: Acquire pairs with a reader's Release after its reference went.
+        // Ordering: Acquire pairs with a reader's Release after its reference went (`release_and_tell`).
         pages
             .map(|page| (page.wake().load(Ordering::Acquire), page))
             .map(|(seen, page)| (page, seen))

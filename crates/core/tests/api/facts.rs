@@ -102,6 +102,33 @@ fn pool_statistics_add_up() {
     assert!(stats.chunk_bytes_present <= stats.quota_bytes, "{stats:?}");
 }
 
+/// What is larger than a chunk is counted like everything else.
+#[test]
+fn pool_statistics_count_buffers_of_all_sizes() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let pool = pool(&a, 4);
+    let (mut sender, mut receiver) = link(&a, &b, "x");
+    let mut expected = 0;
+    for len in [0, 100, CHUNK, CHUNK + 1, 3 * CHUNK] {
+        for _ in 0..6 {
+            drop(pool.alloc(len).expect("alloc"));
+            sender.send(filled(&pool, len, 1)).expect("send");
+            drop(receiver.recv().expect("recv"));
+            expected += 2;
+            let stats = pool.stats();
+            assert_eq!(stats.allocs, expected, "{len} bytes: {stats:?}");
+        }
+    }
+    let held = pool.alloc(4 * CHUNK).expect("all the others are free");
+    let stats = pool.stats();
+    assert_eq!((stats.allocs, stats.frees), (expected + 1, expected));
+    assert_eq!(stats.collected, expected / 2);
+    drop(held);
+    let stats = pool.stats();
+    assert_eq!((stats.allocs, stats.frees), (expected + 1, expected + 1));
+}
+
 #[test]
 fn limits_per_user_are_refusals_and_leave_the_rest_alone() {
     let _dog = dog();

@@ -1,0 +1,140 @@
+//! Who is still inside something that it holds nothing of any more: whoever lets its hold go and has one more look marks
+//! what it looks at, and who would free that looks at the marks. Hazard pointers (Michael, IEEE TPDS 15(6), 2004), one a
+//! thread, set before a hold goes instead of being checked after.
+
+use crate::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::ptr::{null, null_mut};
+
+/// One visitor's mark, on a cache line of its own. Never freed; who is done with it leaves it to the next one.
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct Mark {
+    /// Where the visitor is, or nowhere.
+    at: AtomicPtr<()>,
+    taken: AtomicBool,
+    next: *const Mark,
+}
+
+// SAFETY: `next` is written before the mark is shown, and points to another one, which is never freed.
+unsafe impl Sync for Mark {}
+// SAFETY: as above.
+unsafe impl Send for Mark {}
+
+/// All marks that anybody has or had.
+#[derive(Debug, Default)]
+pub struct Marks {
+    first: AtomicPtr<Mark>,
+}
+
+impl Marks {
+    /// None yet.
+    #[cfg(not(loom))]
+    pub const fn new() -> Marks {
+        Marks {
+            first: AtomicPtr::new(null_mut()),
+        }
+    }
+
+    /// A mark that nobody has, or a new one. To be [given back](Mark::give_back).
+    pub fn take(&self) -> &'static Mark {
+        for mark in self.all() {
+            // Ordering: acquire; partner is the release of who gives it back.
+            let taken =
+                mark.taken
+                    .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
+            if taken.is_ok() {
+                return mark;
+            }
+        }
+        let new = Box::leak(Box::new(Mark {
+            at: AtomicPtr::new(null_mut()),
+            taken: AtomicBool::new(true),
+            next: null(),
+        }));
+        let mut first = self.first.load(Ordering::Relaxed);
+        loop {
+            new.next = first;
+            // Ordering: release shows the new mark's `next`; partner is the acquire in `all`. What others showed before
+            // stays shown, as this is a read-modify-write.
+            match self
+                .first
+                .compare_exchange_weak(first, new, Ordering::Release, Ordering::Relaxed)
+            {
+                Ok(_) => return new,
+                Err(other) => first = other,
+            }
+        }
+    }
+
+    /// Whether no visitor is there. For who has seen (with acquire) that nobody holds it and nobody can any more.
+    pub fn nobody<P>(&self, at: *const P) -> bool {
+        // Ordering: acquire; partner is the release at the end of a visit.
+        self.all()
+            .all(|mark| !std::ptr::eq(mark.at.load(Ordering::Acquire), at.cast()))
+    }
+
+    fn all(&self) -> impl Iterator<Item = &'static Mark> {
+        // Ordering: acquire; partner is the release with which a mark is shown.
+        let mut at = self.first.load(Ordering::Acquire).cast_const();
+        std::iter::from_fn(move || {
+            // SAFETY: null, or a mark, which is never freed.
+            let mark = unsafe { at.as_ref() }?;
+            at = mark.next;
+            Some(mark)
+        })
+    }
+}
+
+impl Mark {
+    /// Does what lets the caller's last hold go, and what is to be done there after that: until the end of it
+    /// [`nobody`](Marks::nobody) is false. Not nested.
+    ///
+    /// Cost: two plain stores.
+    #[inline(always)]
+    pub fn visit<P>(&self, at: *const P, what: impl FnOnce()) {
+        // Ordering: relaxed: whatever lets the hold go is a release, and who learns from it that nobody holds it sees this.
+        self.at.store(at.cast_mut().cast(), Ordering::Relaxed);
+        what();
+        // Ordering: release; partner is the acquire in `nobody`: what was done there is over.
+        self.at.store(null_mut(), Ordering::Release);
+    }
+
+    /// Whoever took it is done with it.
+    pub fn give_back(&self) {
+        // Ordering: release; partner is the acquire of the next one that takes it.
+        self.taken.store(false, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_visit_is_seen_until_its_end() {
+        let (marks, pool, other) = (Marks::new(), 1u32, 2u32);
+        let (pool, other) = (&raw const pool, &raw const other);
+        let (mine, theirs) = (marks.take(), marks.take());
+        assert!(!std::ptr::eq(mine, theirs));
+        mine.visit(pool, || {
+            theirs.visit(other, || {
+                assert!(!marks.nobody(pool) && !marks.nobody(other));
+            });
+            assert!(!marks.nobody(pool) && marks.nobody(other));
+        });
+        assert!(marks.nobody(pool));
+    }
+
+    #[test]
+    fn marks_are_used_again() {
+        let marks = Marks::new();
+        let [a, b, c] = [(); 3].map(|()| marks.take());
+        b.give_back();
+        assert!(std::ptr::eq(marks.take(), b));
+        c.give_back();
+        a.give_back();
+        let again = [marks.take(), marks.take()];
+        assert!(again.iter().all(|m| !std::ptr::eq(*m, b)));
+        assert_eq!(marks.all().count(), 3);
+    }
+}
