@@ -1,0 +1,105 @@
+use super::*;
+use crate::Domain;
+use tranship_proto::DomainId;
+use tranship_region::Opts;
+use tranship_region::layout::TableRw;
+
+const CHUNK: u64 = 64 << 10;
+
+/// A reader's side of a pool of 16 slots, and the writer's table.
+fn opened(domain: &Domain) -> (ForeignPool, TableRw) {
+    let shape = PoolShape {
+        pool: PoolId(7),
+        writer: DomainId(1),
+        max_bytes: 4 * CHUNK,
+        slots: 16,
+        chunk_bytes: CHUNK,
+    };
+    let (table, ours) = TableRw::create(16, 4 * CHUNK, CHUNK).expect("a table");
+    let process = tranship_sys::pidfd::open(std::process::id()).expect("this process");
+    let pool = ForeignPool::open(domain.core(), shape, table, process).expect("a pool");
+    (pool, ours)
+}
+
+/// The writer's waits are bounded, so that who is not woken is only late: here one is not.
+#[test]
+fn the_last_release_wakes_a_writer_that_wants_it() {
+    let _dog = tranship_testkit::Watchdog::new(std::time::Duration::from_secs(120));
+    let domain = Domain::embedded().expect("a domain");
+    let (pool, table) = opened(&domain);
+    let word = pool.refs.wake();
+    let wake = || word.load(Ordering::Acquire);
+    pool.retain(3);
+    pool.release(3);
+    assert_eq!(wake(), 0, "nobody wants to hear of it");
+    tranship_ledger::want_releases(table.relinquish(), true);
+    pool.retain(3);
+    pool.retain(3);
+    pool.release(3);
+    assert_eq!(wake(), 0, "one is left");
+    std::thread::scope(|s| {
+        let (tell, told) = std::sync::mpsc::channel();
+        let writer = s.spawn(move || {
+            tell.send(rustix::thread::gettid()).expect("a listener");
+            while wake() == 0 {
+                futex::wait(word, 0, None).expect("a futex");
+            }
+        });
+        asleep(told.recv().expect("a thread"));
+        pool.release(3);
+        writer.join().expect("no panic");
+    });
+    assert_eq!(wake(), 1);
+    tranship_ledger::want_releases(table.relinquish(), false);
+    pool.retain(3);
+    pool.release(3);
+    assert_eq!(wake(), 1);
+}
+
+/// Until the thread sleeps in the kernel.
+fn asleep(thread: rustix::thread::Pid) {
+    let file = format!("/proc/self/task/{}/stat", thread.as_raw_nonzero());
+    loop {
+        let stat = std::fs::read_to_string(&file).expect("a thread that lives");
+        if stat
+            .rsplit_once(") ")
+            .is_some_and(|(_, rest)| rest.starts_with('S'))
+        {
+            return;
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// A manager that was restarted may show it a chunk before it has been told what was at its place.
+#[test]
+fn a_younger_chunk_takes_the_place_of_an_older_one() {
+    let domain = Domain::embedded().expect("a domain");
+    let (pool, _table) = opened(&domain);
+    let writer = crate::pool::reserve(4 * CHUNK, CHUNK).expect("a window");
+    let chunks = [0, 1].map(|at| {
+        let fd = writer
+            .make_chunk(at, "chunk", Opts::default())
+            .expect("a chunk");
+        let first = writer
+            .base()
+            .wrapping_add(at as usize * writer.chunk_bytes());
+        // SAFETY: of a chunk that was just made there for writing.
+        unsafe { first.write_volatile(if at == 0 { 5 } else { 6 }) };
+        fd
+    });
+    let show = |which: usize, serial| {
+        let fd = chunks[which].try_clone().expect("a descriptor");
+        pool.attach(1, serial, fd).expect("attached");
+        // SAFETY: attached.
+        let first = unsafe { pool.at(CHUNK).read_volatile() };
+        (pool.mapped(), first)
+    };
+    assert_eq!(show(0, 5), (vec![(1, 5)], 5));
+    assert_eq!(show(1, 6), (vec![(1, 6)], 6));
+    // What was said of the older one comes late: nothing happens.
+    pool.detach(1, 5);
+    assert_eq!(show(0, 5), (vec![(1, 6)], 6));
+    pool.detach(1, 6);
+    assert_eq!(pool.mapped(), []);
+}
