@@ -15,6 +15,7 @@ pub mod errno;
 pub mod eventfd;
 pub mod fork;
 pub mod futex;
+pub mod helper;
 pub mod inherit;
 pub mod limits;
 pub mod machine;

@@ -115,6 +115,8 @@ pub struct Facts {
     pub fs_type: u64,
     /// A regular file on tmpfs (and so not on hugetlbfs).
     pub is_tmpfs: bool,
+    /// Its inode's number.
+    pub inode: u64,
 }
 
 /// Memory behind the end of a file, where none should be, in bytes. Waits for no lock of the file's (Linux 6.5).
@@ -172,6 +174,7 @@ pub fn facts(fd: impl AsFd) -> io::Result<Facts> {
         mode: stat.st_mode & 0o7777,
         fs_type,
         is_tmpfs: regular && fs_type == TMPFS_MAGIC,
+        inode: stat.st_ino,
     })
 }
 

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 
 mod receive;
-pub use receive::{Received, recvmsg, recvmsg_whole};
+pub use receive::{Front, Received, drop_front, peek, recvmsg, recvmsg_all, recvmsg_whole};
 
 /// How many descriptors one message can carry. A message with more arrives with `ctrunc` set, and the kernel
 /// does not install the surplus.

@@ -1,30 +1,25 @@
 //! Doing what the state says.
 
-use super::{Shell, WATCH, counters, idfile};
-use crate::state::{Action, Input};
+use super::party::Task;
+use super::{Shell, counters, idfile};
+use crate::state::{Action, ClientId, Input};
 use std::sync::atomic::Ordering;
 use tranship_sys::crash;
-use tranship_sys::epoll::Interest;
 
 impl Shell {
     pub(super) fn act(&mut self, action: Action) {
         match action {
             Action::Send { client, event, fds } => self.queue(client, &event, &fds),
             Action::Close(token) => {
-                if self.watches.remove(&token).is_some()
-                    && let Some(fd) = self.fds.get(&token)
-                {
-                    let _ = self.epoll.remove(&**fd);
+                if self.watches.remove(&token).is_some() {
+                    self.unwatch(token);
                 }
                 self.fds.remove(&token);
                 self.boards.remove(&token);
             }
             Action::Disconnect { client, refusal } => self.part(client, refusal),
             Action::Watch { pidfd, domain } => {
-                let Some(fd) = self.fds.get(&pidfd) else {
-                    return;
-                };
-                match self.epoll.add(&**fd, WATCH | pidfd.0, Interest::Read) {
+                match self.watch(pidfd) {
                     Ok(()) => {
                         self.watches.insert(pidfd, domain);
                     }
@@ -61,7 +56,7 @@ impl Shell {
                 refs,
                 queues,
             } => {
-                let file = |t| self.fds.get(&t).cloned();
+                let file = |t| self.fds.get(&t).map(|f| &***f);
                 let orphan = counters::Orphan {
                     slots: slots.clone(),
                     chunk_bytes,
@@ -93,11 +88,12 @@ impl Shell {
                     }
                     _ => (0, 0),
                 };
-                self.answers.push_back(Input::HoldRead {
+                let read = Input::HoldRead {
                     client,
                     buffers,
                     bytes,
-                });
+                };
+                self.answer_later(client, read);
             }
             Action::ReadTaken { client, half } => {
                 let taken = self
@@ -105,7 +101,7 @@ impl Shell {
                     .get(&half)
                     .and_then(|f| counters::taken(f).ok())
                     .unwrap_or(0);
-                self.answers.push_back(Input::TakenRead { client, taken });
+                self.answer_later(client, Input::TakenRead { client, taken });
             }
             Action::ReserveIds { next, next_pool } => {
                 if let Some(path) = &self.ids
@@ -115,6 +111,13 @@ impl Shell {
                 }
             }
             Action::Exit => self.exit = true,
+        }
+    }
+
+    /// As a task of the asker's, so that others have their turn between it and the next.
+    fn answer_later(&mut self, client: ClientId, answer: Input) {
+        if let Some(uid) = self.conns.get(&client).map(|c| c.uid) {
+            self.enqueue(uid, Task::Answer(Box::new(answer)));
         }
     }
 }

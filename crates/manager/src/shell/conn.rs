@@ -1,38 +1,106 @@
-//! One client's connection: accepting, reading, sending.
+//! One client's connection: reading what it says.
 
-use super::{CLIENT, Shell, TURN, facts};
+use super::keep::Rubbish;
+use super::out::Outgoing;
+use super::party::Task;
+use super::porter::Carried;
+use super::{CLIENT, Shell};
 use crate::state::{ClientId, Facts, Fd, FdToken, Input};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use tranship_proto::{Event, MAX_MESSAGE_BYTES, Refusal, RefusalCode, Request, decode, encode};
+use tranship_proto::{DomainId, MAX_FDS, MAX_MESSAGE_BYTES, Refusal, RefusalCode, Request, decode};
 use tranship_region::layout::BoardRw;
 use tranship_sys::epoll::{Interest, Ready};
-use tranship_sys::socket::{self, Received};
-use tranship_sys::{crash, futex};
+use tranship_sys::socket;
 
-/// A message on its way out, with its own hold on its descriptors.
+/// Messages taken from a client in one task.
+const TURN: usize = 16;
+/// With so many messages to be sent a client is not read: who does not take answers asks nothing more.
+const FULL: usize = 512;
+/// Messages of a process that has ended which are still heard. What it has said itself lies in the socket already; its
+/// children may go on writing for ever.
+const LAST_WORDS: u32 = 1024;
+
+/// Where the next message is that brings something.
 #[derive(Debug)]
-pub(super) struct Outgoing {
-    pub bytes: Vec<u8>,
-    pub fds: Vec<Arc<File>>,
+pub(super) enum Carrying {
+    /// There is none.
+    No,
+    /// It waits for a porter.
+    Waiting,
+    /// A porter has been sent for it.
+    Away,
+    /// It is here.
+    Arrived(Box<Carried>),
 }
 
 #[derive(Debug)]
 pub(super) struct Conn {
     pub fd: OwnedFd,
+    pub uid: u32,
+    /// It never let descriptors in: nothing lies in it that could take long to close.
+    bare: bool,
     pub queue: VecDeque<Outgoing>,
-    pub greeted: bool,
+    greeted: bool,
     pub board: Option<FdToken>,
-    /// Epoll also waits for room.
-    pub wants_room: bool,
+    /// What epoll waits for.
+    watched: Option<Interest>,
+    pub carried: Carrying,
+    reading: bool,
+    pub writing: bool,
+    /// The socket takes no more for the moment; it never will.
+    pub blocked: bool,
+    pub broken: bool,
+    /// Its process has ended; how many messages are still heard.
+    dying: Option<(DomainId, u32)>,
 }
 
-fn violation(code: RefusalCode, asked: usize, available: usize) -> Refusal {
+impl Conn {
+    pub fn new(fd: OwnedFd, uid: u32, bare: bool) -> Conn {
+        Conn {
+            fd,
+            uid,
+            bare,
+            queue: VecDeque::new(),
+            greeted: false,
+            board: None,
+            watched: Some(Interest::Read),
+            carried: Carrying::No,
+            reading: false,
+            writing: false,
+            blocked: false,
+            broken: false,
+            dying: None,
+        }
+    }
+
+    fn may_read(&self) -> bool {
+        let heard = self.queue.len() < FULL || self.broken || self.dying.is_some();
+        matches!(self.carried, Carrying::No) && heard
+    }
+
+    fn wanted(&self) -> Option<Interest> {
+        match (self.may_read(), self.blocked && !self.broken) {
+            (true, true) => Some(Interest::ReadWrite),
+            (true, false) => Some(Interest::Read),
+            (false, true) => Some(Interest::Write),
+            (false, false) => None,
+        }
+    }
+}
+
+/// What reading came to.
+#[derive(PartialEq, Eq)]
+enum Got {
+    Message,
+    Nothing,
+    Gone,
+}
+
+pub(super) fn violation(code: RefusalCode, asked: usize, available: usize) -> Refusal {
     Refusal {
         code,
         asked: asked as u64,
@@ -41,178 +109,276 @@ fn violation(code: RefusalCode, asked: usize, available: usize) -> Refusal {
 }
 
 impl Shell {
-    pub(super) fn accept(&mut self) {
-        for _ in 0..TURN {
-            let fd = match socket::accept(&self.listener) {
-                Ok(fd) => fd,
-                Err(_) => return,
-            };
-            let open = self.conns.len() + self.fds.len();
-            if open >= self.max_files {
-                tracing::warn!(open, "no descriptors left, connection refused");
-                let refusal = violation(RefusalCode::NoDescriptors, open, self.max_files);
-                let _ = socket::sendmsg(&fd, &encode(&Event::Expelled { refusal }), &[], true);
-                continue;
-            }
-            let client = ClientId(self.next_client);
-            self.next_client += 1;
-            if let Err(error) = self.adopt(client, fd) {
-                tracing::warn!(%error, "connection not taken");
-            }
-        }
-    }
-
-    fn adopt(&mut self, client: ClientId, fd: OwnedFd) -> io::Result<()> {
-        socket::set_nonblocking(&fd, true)?;
-        socket::pass_pidfd(&fd, true)?;
-        // No message before `Welcome` brings descriptors.
-        let _ = socket::pass_rights(&fd, false);
-        let creds = socket::peer_credentials(&fd)?;
-        self.epoll.add(&fd, CLIENT | client.0, Interest::Read)?;
-        let conn = Conn {
-            fd,
-            queue: VecDeque::new(),
-            greeted: false,
-            board: None,
-            wants_room: false,
-        };
-        self.conns.insert(client, conn);
-        self.feed(Input::Connected {
-            client,
-            uid: creds.uid,
-            gid: creds.gid,
-            pid: creds.pid,
-        });
-        Ok(())
-    }
-
     pub(super) fn client_ready(&mut self, client: ClientId, ready: Ready) {
-        if ready.writable {
-            self.dirty.insert(client);
-            self.flush_all();
+        let Some(conn) = self.conns.get_mut(&client) else {
+            return;
+        };
+        if ready.writable || (ready.hung_up && conn.blocked) {
+            self.plan_write(client);
         }
         if ready.readable || ready.hung_up {
-            for _ in 0..TURN {
-                if !self.conns.contains_key(&client) || !self.read_one(client) {
-                    return;
-                }
-            }
+            self.plan_read(client);
         }
     }
 
-    /// Takes one message; `false` when there is none.
-    pub(super) fn read_one(&mut self, client: ClientId) -> bool {
-        let Some(conn) = self.conns.get(&client) else {
-            return false;
+    fn plan_read(&mut self, client: ClientId) {
+        if let Some(conn) = self.conns.get_mut(&client)
+            && conn.may_read()
+            && !std::mem::replace(&mut conn.reading, true)
+        {
+            let uid = conn.uid;
+            self.enqueue(uid, Task::Read(client));
+        }
+    }
+
+    /// Has epoll wait for what there is to wait for.
+    pub(super) fn rewatch(&mut self, client: ClientId) {
+        let Some(conn) = self.conns.get_mut(&client) else {
+            return;
         };
-        let mut buf = [0u8; MAX_MESSAGE_BYTES + 1];
-        match socket::recvmsg(&conn.fd, &mut buf, true) {
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => false,
-            Err(_) => {
-                self.hang_up(client);
-                false
+        let Some(party) = self.parties.get(&conn.uid) else {
+            return;
+        };
+        let (wanted, token) = (conn.wanted(), CLIENT | client.0);
+        let done = match (conn.watched, wanted) {
+            (a, b) if a == b => return,
+            (None, Some(interest)) => party.epoll.add(&conn.fd, token, interest),
+            (Some(_), Some(interest)) => party.epoll.modify(&conn.fd, token, interest),
+            (_, None) => party.epoll.remove(&conn.fd),
+        };
+        if done.is_ok() {
+            conn.watched = wanted;
+        }
+    }
+
+    /// Takes some messages of a client.
+    pub(super) fn read(&mut self, client: ClientId) {
+        if let Some(conn) = self.conns.get_mut(&client) {
+            conn.reading = false;
+        }
+        for _ in 0..TURN {
+            match self.conns.get(&client) {
+                Some(conn) if conn.may_read() => {}
+                Some(_) => return self.rewatch(client),
+                None => return,
             }
-            Ok(r) if r.bytes == 0 => {
-                self.hang_up(client);
-                false
-            }
-            Ok(r) => {
-                self.message(client, &buf, r);
-                true
+            let got = self.read_one(client);
+            self.heard(client, &got);
+            if got != Got::Message {
+                return self.rewatch(client);
             }
         }
+        self.plan_read(client);
+    }
+
+    fn read_one(&mut self, client: ClientId) -> Got {
+        let Some(conn) = self.conns.get_mut(&client) else {
+            return Got::Gone;
+        };
+        let mut buf = std::mem::take(&mut self.buf);
+        let got = match socket::peek(&conn.fd, &mut buf) {
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Got::Nothing,
+            Ok(front) if front.brings => {
+                conn.carried = Carrying::Waiting;
+                let uid = conn.uid;
+                if let Some(party) = self.parties.get_mut(&uid) {
+                    party.carry.push_back(client);
+                }
+                self.use_porters(uid);
+                Got::Message
+            }
+            Ok(front) if front.bytes > 0 && socket::drop_front(&conn.fd).is_ok() => {
+                let bytes = &buf[..front.bytes.min(buf.len())];
+                self.message(client, bytes, front.truncated);
+                Got::Message
+            }
+            _ => {
+                self.hang_up(client);
+                Got::Gone
+            }
+        };
+        self.buf = buf;
+        got
+    }
+
+    /// A porter has brought a client's message.
+    pub(super) fn arrived(&mut self, client: ClientId) {
+        let Some(conn) = self.conns.get_mut(&client) else {
+            return;
+        };
+        let Carrying::Arrived(carried) = std::mem::replace(&mut conn.carried, Carrying::No) else {
+            return;
+        };
+        let uid = conn.uid;
+        let got = if carried.ended && carried.came == 0 {
+            self.hang_up(client);
+            Got::Gone
+        } else {
+            self.carried(client, uid, *carried);
+            Got::Message
+        };
+        self.heard(client, &got);
+        self.plan_read(client);
+        self.rewatch(client);
     }
 
     fn hang_up(&mut self, client: ClientId) {
+        let dying = self.conns.get(&client).and_then(|c| c.dying);
         self.drop_conn(client);
         self.feed(Input::HungUp { client });
+        if let Some((domain, _)) = dying {
+            self.feed(Input::ProcessDied { domain });
+        }
     }
 
-    pub(super) fn drop_conn(&mut self, client: ClientId) -> Option<Conn> {
+    /// Counts down what a process that has ended may still say.
+    fn heard(&mut self, client: ClientId, got: &Got) {
+        let Some(conn) = self.conns.get_mut(&client) else {
+            return;
+        };
+        let Some((domain, left)) = &mut conn.dying else {
+            return;
+        };
+        *left -= 1;
+        if *got == Got::Nothing || *left == 0 {
+            let domain = *domain;
+            conn.dying = None;
+            self.feed(Input::ProcessDied { domain });
+        }
+    }
+
+    /// A process has ended: what it has said before counts.
+    pub(super) fn last_words(&mut self, pidfd: FdToken) {
+        let Some(domain) = self.watches.get(&pidfd).copied() else {
+            return;
+        };
+        let client = self.connected.get(&domain).copied();
+        match client.and_then(|c| Some((c, self.conns.get_mut(&c)?))) {
+            Some((client, conn)) => {
+                conn.dying = Some((domain, LAST_WORDS));
+                let uid = conn.uid;
+                self.plan_read(client);
+                self.let_the_dying_go(uid);
+            }
+            None => self.feed(Input::ProcessDied { domain }),
+        }
+    }
+
+    /// Of processes that have ended nothing more is heard where all porters of their user are kept waiting: others wait for
+    /// the news of their end.
+    pub(super) fn let_the_dying_go(&mut self, uid: u32) {
+        if !self.porters.all_busy(uid) {
+            return;
+        }
+        let waiting = self.parties.get(&uid).map(|p| p.carry.clone());
+        for client in waiting.into_iter().flatten() {
+            let dying = self.conns.get_mut(&client).and_then(|c| c.dying.take());
+            if let Some((domain, _)) = dying {
+                self.feed(Input::ProcessDied { domain });
+            }
+        }
+    }
+
+    pub(super) fn drop_conn(&mut self, client: ClientId) -> Option<VecDeque<Outgoing>> {
         let conn = self.conns.remove(&client)?;
-        let _ = self.epoll.remove(&conn.fd);
+        if let Some(party) = self.parties.get_mut(&conn.uid) {
+            if conn.watched.is_some() {
+                let _ = party.epoll.remove(&conn.fd);
+            }
+            party.members -= 1;
+            self.wake(conn.uid);
+        }
         self.connected.retain(|_, c| *c != client);
-        self.dirty.remove(&client);
         self.throttled.remove(&client);
-        Some(conn)
+        let _ = socket::shutdown(&conn.fd);
+        self.throw(conn.uid, Rubbish::new(conn.fd, conn.bare && !conn.greeted));
+        Some(conn.queue)
     }
 
-    fn message(&mut self, client: ClientId, buf: &[u8], r: Received) {
-        let bytes = &buf[..r.bytes.min(buf.len())];
-        let decoded = decode::<Request>(bytes);
-        let refused = if r.ctrunc {
-            // Descriptors were left out. Only those that the message prescribes are missing for want of room here.
-            let lacks = |request: &Request| {
-                let hello = matches!(request, Request::Hello { .. }) && r.pidfd.is_none();
-                r.fds.len() < request.fds() || (hello && r.fds.is_empty())
-            };
-            if let Some(request) = decoded.as_ref().ok().filter(|request| lacks(request)) {
-                let request = request.clone();
+    /// A message that brought something.
+    fn carried(&mut self, client: ClientId, uid: u32, carried: Carried) {
+        let request = decode::<Request>(&carried.bytes);
+        let given = carried.fds.iter().filter(|(_, fd)| fd.is_some()).count();
+        let wanted = carried.fds.iter().filter(|(f, _)| f.sealed);
+        // There was no room for what it prescribes: in a porter, or here.
+        let lost = given < wanted.count();
+        let mut fds = Vec::new();
+        for (facts, fd) in carried.fds {
+            let token = self.keep_sent(uid, &facts, fd);
+            fds.push(Fd { token, facts });
+        }
+        let lacks = |request: &Request| {
+            let hello = matches!(request, Request::Hello { .. }) && carried.pidfd.is_none();
+            lost || carried.came < request.fds() || (hello && carried.came == 0)
+        };
+        let refused = match &request {
+            Ok(request) if carried.ctrunc && lacks(request) => {
                 tracing::warn!(
                     open = self.fds.len(),
                     "no descriptors left, a request is refused"
                 );
-                return self.feed(Input::Crippled { client, request });
+                Some(Input::Crippled {
+                    client,
+                    request: request.clone(),
+                })
             }
-            Some(violation(
-                RefusalCode::BadDescriptor,
-                r.fds.len(),
-                socket::MAX_FDS,
-            ))
-        } else if r.truncated {
-            Some(violation(
-                RefusalCode::BadArgument,
-                r.bytes,
-                MAX_MESSAGE_BYTES,
-            ))
-        } else {
-            None
-        };
-        let request = match (refused, decoded) {
-            (Some(refusal), _) => return self.feed(Input::Violation { client, refusal }),
-            (None, Err(_)) => {
-                let refusal = violation(RefusalCode::BadArgument, bytes.len(), 0);
-                return self.feed(Input::Violation { client, refusal });
+            _ if carried.ctrunc || carried.came > MAX_FDS => {
+                let refusal = violation(RefusalCode::BadDescriptor, carried.came, MAX_FDS);
+                Some(Input::Violation { client, refusal })
             }
-            (None, Ok(request)) => request,
+            _ => unreadable(client, carried.bytes.len(), carried.truncated, &request),
         };
-        if matches!(request, Request::Hello { .. }) && r.fds.is_empty() {
-            return self.hello(client, request, r.pidfd);
+        match (refused, request) {
+            (None, Ok(request @ Request::Hello { .. })) if fds.is_empty() => {
+                self.hello(client, request, carried.pidfd);
+            }
+            (None, Ok(request)) => self.request(client, uid, request, fds),
+            (Some(refused), _) => {
+                fds.iter().for_each(|fd| drop(self.fds.remove(&fd.token)));
+                self.feed(refused);
+            }
+            (None, Err(_)) => {}
         }
-        // A surplus is closed before anything is looked at.
-        let surplus = r.fds.len() != request.fds();
-        let mut fds = Vec::new();
-        for file in r.fds.into_iter().map(File::from) {
-            let facts = if surplus {
-                Default::default()
-            } else {
-                facts::look(&file)
-            };
-            fds.push(Fd {
-                token: self.keep(file.into()),
-                facts,
-            });
+    }
+
+    /// One that brought nothing.
+    fn message(&mut self, client: ClientId, bytes: &[u8], truncated: bool) {
+        let request = decode::<Request>(bytes);
+        let refused = unreadable(client, bytes.len(), truncated, &request);
+        match (refused, request) {
+            (Some(refused), _) => self.feed(refused),
+            (None, Ok(request @ Request::Hello { .. })) => self.hello(client, request, None),
+            (None, Ok(request)) => {
+                let uid = self.conns.get(&client).map_or(0, |c| c.uid);
+                self.request(client, uid, request, Vec::new());
+            }
+            (None, Err(_)) => {}
         }
-        if !surplus {
-            match ends(&request) {
-                Ok(made) => fds.extend(made.into_iter().flatten().map(|end| Fd {
-                    token: self.keep(end),
+    }
+
+    fn request(&mut self, client: ClientId, uid: u32, request: Request, mut fds: Vec<Fd>) {
+        let input = match ends(&request) {
+            Ok(made) => {
+                fds.extend(made.into_iter().flatten().map(|end| Fd {
+                    token: self.keep_shared(uid, end),
                     facts: Facts {
                         made_here: true,
                         ..Facts::default()
                     },
-                })),
-                Err(error) => {
-                    tracing::warn!(%error, "no sockets for a request");
-                    return self.feed(Input::Crippled { client, request });
+                }));
+                Input::Request {
+                    client,
+                    request,
+                    fds,
                 }
             }
-        }
-        self.feed(Input::Request {
-            client,
-            request,
-            fds,
-        });
+            Err(error) => {
+                tracing::warn!(%error, "no sockets for a request");
+                fds.iter().for_each(|fd| drop(self.fds.remove(&fd.token)));
+                Input::Crippled { client, request }
+            }
+        };
+        self.feed(input);
     }
 
     fn hello(&mut self, client: ClientId, request: Request, pidfd: Option<OwnedFd>) {
@@ -231,10 +397,11 @@ impl Shell {
             (true, _) => None,
         };
         conn.greeted = true;
+        let uid = conn.uid;
         let _ = socket::pass_pidfd(&conn.fd, false);
         let _ = socket::pass_rights(&conn.fd, true);
         let board = board.map(|(fd, board)| {
-            let token = self.keep(fd);
+            let token = self.keep_own(uid, fd);
             self.boards.insert(token, board);
             token
         });
@@ -242,7 +409,7 @@ impl Shell {
             conn.board = conn.board.or(board);
         }
         let process = pidfd.as_ref().map_or(0, process_identity);
-        let pidfd = pidfd.map(|fd| self.keep(fd));
+        let pidfd = pidfd.map(|fd| self.keep_own(uid, fd));
         self.feed(Input::Hello {
             client,
             request,
@@ -250,107 +417,6 @@ impl Shell {
             process,
             board,
         });
-    }
-
-    pub(super) fn queue(&mut self, client: ClientId, event: &Event, fds: &[FdToken]) {
-        let fds: Vec<Arc<File>> = fds
-            .iter()
-            .filter_map(|t| self.fds.get(t).cloned())
-            .collect();
-        let Some(conn) = self.conns.get_mut(&client) else {
-            return;
-        };
-        conn.queue.push_back(Outgoing {
-            bytes: encode(event),
-            fds,
-        });
-        self.dirty.insert(client);
-        if let Event::Welcome { domain, .. } = event {
-            self.connected.insert(*domain, client);
-        }
-    }
-
-    /// Sends what can be sent, tells the state, and goes on with what that gives.
-    pub(super) fn flush_all(&mut self) {
-        while let Some(client) = self.dirty.pop_first() {
-            let sent = self.flush(client);
-            for _ in 0..sent {
-                self.answers.push_back(Input::Sent { client });
-            }
-            if self.conns.get(&client).is_some_and(|c| !c.queue.is_empty()) {
-                self.answers.push_back(Input::Blocked { client });
-            }
-            while let Some(input) = self.answers.pop_front() {
-                let actions = self.state.step(self.started.elapsed(), input);
-                for action in actions {
-                    self.act(action);
-                }
-            }
-        }
-    }
-
-    fn flush(&mut self, client: ClientId) -> usize {
-        let Some(conn) = self.conns.get_mut(&client) else {
-            return 0;
-        };
-        let mut sent = 0;
-        let mut blocked = false;
-        while let Some(out) = conn.queue.front() {
-            let fds: Vec<BorrowedFd<'_>> = out.fds.iter().map(|f| f.as_fd()).collect();
-            // Crash: of what belongs together one client may have heard and another not: the next manager says it again to
-            // who claims.
-            crash::point("manager.before_send");
-            match socket::sendmsg(&conn.fd, &out.bytes, &fds, true) {
-                Ok(()) => {
-                    conn.queue.pop_front();
-                    sent += 1;
-                }
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    blocked = true;
-                    break;
-                }
-                Err(e) if e.raw_os_error() == Some(TOO_MANY_REFS) => {
-                    self.throttled.insert(client);
-                    break;
-                }
-                // Reading will find the hang-up, after what it still has to say.
-                Err(_) => break,
-            }
-        }
-        if blocked != conn.wants_room {
-            let interest = if blocked {
-                Interest::ReadWrite
-            } else {
-                Interest::Read
-            };
-            if self
-                .epoll
-                .modify(&conn.fd, CLIENT | client.0, interest)
-                .is_ok()
-            {
-                conn.wants_room = blocked;
-            }
-        }
-        if sent > 0
-            && let Some(board) = conn.board.and_then(|t| self.boards.get(&t))
-        {
-            // Ordering: Release; partner is the client's acquire load of `wake` before it looks at its socket.
-            board.wake().fetch_add(1, Ordering::Release);
-            let _ = futex::wake(board.wake(), u32::MAX >> 1);
-        }
-        sent
-    }
-
-    /// The connection goes, after one attempt to say why.
-    pub(super) fn part(&mut self, client: ClientId, refusal: Option<Refusal>) {
-        self.flush(client);
-        let Some(conn) = self.drop_conn(client) else {
-            return;
-        };
-        if let (Some(refusal), true) = (refusal, conn.queue.is_empty()) {
-            let _ = socket::sendmsg(&conn.fd, &encode(&Event::Expelled { refusal }), &[], true);
-        }
-        let _ = socket::shutdown(&conn.fd);
     }
 }
 
@@ -365,8 +431,20 @@ fn ends(request: &Request) -> io::Result<Option<[OwnedFd; 2]>> {
     Ok(Some([near, far]))
 }
 
-/// ETOOMANYREFS: too many descriptors of ours are in flight.
-const TOO_MANY_REFS: i32 = 109;
+/// What is to be said of bytes that are no request.
+fn unreadable<E>(
+    client: ClientId,
+    bytes: usize,
+    truncated: bool,
+    request: &Result<Request, E>,
+) -> Option<Input> {
+    let refusal = match request {
+        _ if truncated => violation(RefusalCode::BadArgument, bytes, MAX_MESSAGE_BYTES),
+        Err(_) => violation(RefusalCode::BadArgument, bytes, 0),
+        Ok(_) => return None,
+    };
+    Some(Input::Violation { client, refusal })
+}
 
 /// Tells processes apart for as long as the machine runs: pidfds of one process share an inode.
 fn process_identity(pidfd: &OwnedFd) -> u64 {

@@ -5,7 +5,6 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 const TABLE_AT: u64 = 4096;
@@ -45,16 +44,16 @@ fn slots(table: &File, slots: &Range<u32>) -> io::Result<Vec<Slot>> {
 }
 
 /// The counters of a pool whose writer is gone.
-pub(super) struct Orphan {
+pub(super) struct Orphan<'a> {
     pub slots: Range<u32>,
     pub chunk_bytes: u64,
-    pub table: Option<Arc<File>>,
-    pub refs: Vec<Arc<File>>,
+    pub table: Option<&'a File>,
+    pub refs: Vec<&'a File>,
     /// (`sent`, `rcvd`).
-    pub queues: Vec<(Arc<File>, Arc<File>)>,
+    pub queues: Vec<(&'a File, &'a File)>,
 }
 
-impl Orphan {
+impl Orphan<'_> {
     /// Indices of chunks in which some buffer is alive.
     pub fn live_chunks(&self) -> io::Result<Vec<u32>> {
         // Ordering: the one order that never finds a buffer dead too early: all `rcvd`, then all `ref`, then
@@ -81,7 +80,7 @@ impl Orphan {
                 *a |= s != r;
             }
         }
-        let Some(table) = &self.table else {
+        let Some(table) = self.table else {
             return Ok(alive.contains(&true).then_some(0).into_iter().collect());
         };
         let mut live = std::collections::BTreeSet::new();
@@ -136,13 +135,13 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    fn file(front: u64, words: &[u32]) -> Arc<File> {
+    fn file(front: u64, words: &[u32]) -> File {
         let mut file = tempfile::tempfile().expect("a file");
         file.write_all(&vec![0; usize::try_from(front).expect("small")])
             .expect("write");
         let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
         file.write_all(&bytes).expect("write");
-        Arc::new(file)
+        file
     }
 
     /// One slot in each of four chunks: nobody has it; somebody reads it; the same, and its writer died as it looked at it the
@@ -154,15 +153,16 @@ mod tests {
             .iter()
             .flat_map(|(generation, chunk)| [*generation, 1, chunk * chunk_bytes, 0, 4096, 0, 0, 0])
             .collect();
+        let table = file(TABLE_AT, &table);
+        let refs = file(REFS_AT, &[0, 1, 1, 0]);
+        let sent = file(COUNTS_AT, &[7, 7, 7, 8]);
+        let rcvd = file(COUNTS_AT, &[7, 7, 7, 7]);
         let orphan = Orphan {
             slots: 0..4,
             chunk_bytes: chunk_bytes.into(),
-            table: Some(file(TABLE_AT, &table)),
-            refs: vec![file(REFS_AT, &[0, 1, 1, 0])],
-            queues: vec![(
-                file(COUNTS_AT, &[7, 7, 7, 8]),
-                file(COUNTS_AT, &[7, 7, 7, 7]),
-            )],
+            table: Some(&table),
+            refs: vec![&refs],
+            queues: vec![(&sent, &rcvd)],
         };
         assert_eq!(orphan.live_chunks().expect("files"), [1, 2, 3]);
     }

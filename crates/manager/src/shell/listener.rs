@@ -14,6 +14,8 @@ pub struct Listener {
     fd: OwnedFd,
     path: Option<PathBuf>,
     dir: Option<PathBuf>,
+    /// The kernel lets no descriptors into connections that are not accepted yet.
+    bare: bool,
     /// Held as long as the socket is served; the last to go.
     _lock: Option<Lock>,
 }
@@ -38,11 +40,12 @@ impl Listener {
             Err(_) => {}
         }
         let fd = socket::listen(path, mode).map_err(at("listening at"))?;
-        let listener = Listener {
+        let mut listener = Listener {
             fd,
             path: Some(path.to_owned()),
             dir: Some(dir.to_owned()),
             _lock: Some(lock),
+            bare: false,
         };
         listener.prepare().map_err(at("setting up"))?;
         Ok(listener)
@@ -50,11 +53,12 @@ impl Listener {
 
     /// Serves a socket that is listening already (`Type=seqpacket`). Ids are kept in `dir`, if given.
     pub fn inherited(fd: OwnedFd, dir: Option<PathBuf>) -> Result<Listener, ManagerError> {
-        let listener = Listener {
+        let mut listener = Listener {
             fd,
             path: None,
             dir,
             _lock: None,
+            bare: false,
         };
         listener
             .prepare()
@@ -69,11 +73,17 @@ impl Listener {
         Some(Listener::inherited(fd, dir))
     }
 
-    fn prepare(&self) -> io::Result<()> {
+    fn prepare(&mut self) -> io::Result<()> {
         socket::set_nonblocking(&self.fd, true)?;
         // Inherited by accepted sockets on kernels that do so: covers a `Hello` sent before the accept.
         socket::pass_pidfd(&self.fd, true)?;
+        self.bare = socket::pass_rights(&self.fd, false)?;
         Ok(())
+    }
+
+    /// Whether nothing lies in a connection that has not been let descriptors in.
+    pub(super) fn is_bare(&self) -> bool {
+        self.bare
     }
 
     /// Where it listens, if it made the socket itself.

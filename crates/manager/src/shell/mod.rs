@@ -1,25 +1,36 @@
-//! The I/O around the state machine: one thread, one epoll loop, nothing that blocks on a client.
+//! The I/O around the state machine: one thread, one epoll loop, nothing that waits for a client.
+//!
+//! Each user (uid) that has a connection is a party with an epoll and a list of tasks of its own. A turn of the loop gives every
+//! party that has something to do the same time at most, whatever the others have sent; a task is short, and what is long is
+//! many tasks. What clients send along, and what is to be closed of it, porters handle.
 
+mod accept;
 mod act;
 mod conn;
 mod counters;
-mod facts;
 mod idfile;
+mod keep;
 mod listener;
 pub(crate) mod lock;
 mod machine;
 mod notify;
+mod out;
+mod party;
+mod porter;
 
 pub use listener::Listener;
 
 use crate::Config;
 use crate::state::{ClientId, FdToken, Input, State};
 use conn::Conn;
+use keep::{Kept, Trash};
+use party::Party;
+use porter::Porters;
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tranship_proto::DomainId;
@@ -72,17 +83,20 @@ impl Shutdown {
 
 /// Descriptors that are kept free for what the shell itself opens.
 const RESERVE: usize = 256;
-/// Messages taken from one client before the next one has its turn.
-const TURN: usize = 16;
+/// When something that the kernel had no room for is tried again.
+const AGAIN: Duration = Duration::from_millis(10);
 /// What epoll says about a ready descriptor: the kind is in the upper byte.
 const LISTENER: u64 = 0;
 const STOP: u64 = 1;
 const CLIENT: u64 = 1 << 56;
 const WATCH: u64 = 2 << 56;
+const PORTER: u64 = 3 << 56;
+const PARTY: u64 = 4 << 56;
 const KIND: u64 = 0xff << 56;
 
 /// Runs a manager until it is stopped or has been idle for as long as the configuration says.
-/// A daemon says `daemon`: its descriptors are then out of reach for other processes of its user.
+/// A daemon says `daemon`: its descriptors are then out of reach for other processes of its user, and what strangers send is
+/// handled by processes of its own.
 pub fn run(
     config: Config,
     listener: Listener,
@@ -92,7 +106,8 @@ pub fn run(
     if daemon {
         process::set_dumpable(false).map_err(ManagerError::at("becoming non-dumpable"))?;
     }
-    let mut shell = Shell::new(config, listener, stop)?;
+    let porters = Porters::new(daemon, PORTER).map_err(ManagerError::at("starting a helper"))?;
+    let mut shell = Shell::new(config, listener, stop, porters)?;
     notify::ready();
     shell.serve()
 }
@@ -101,29 +116,43 @@ struct Shell {
     state: State,
     epoll: Epoll,
     listener: Listener,
+    /// There was no room for a connection: none is taken until then.
+    listener_rests: Option<Instant>,
     started: Instant,
     instance: u64,
     board_entries: u32,
     max_files: usize,
-    fds: HashMap<FdToken, Arc<File>>,
+    fds: HashMap<FdToken, Rc<Kept>>,
+    trash: Rc<Trash>,
     next_token: u64,
     conns: HashMap<ClientId, Conn>,
     next_client: u64,
     boards: HashMap<FdToken, BoardRw>,
     watches: HashMap<FdToken, DomainId>,
     connected: HashMap<DomainId, ClientId>,
+    parties: HashMap<u32, Party>,
+    /// Parties with something to do, in the order of their turns.
+    runnable: VecDeque<u32>,
+    porters: Porters,
+    /// Parties that wait for a porter.
+    waits_for_porter: BTreeSet<u32>,
     /// Answers to what the state asked to be read.
     answers: VecDeque<Input>,
-    /// Connections with something new to send.
-    dirty: BTreeSet<ClientId>,
     /// Connections to which the kernel lets no more descriptors go for the moment.
     throttled: BTreeSet<ClientId>,
+    /// Where messages are read to.
+    buf: Box<[u8]>,
     ids: Option<PathBuf>,
     exit: bool,
 }
 
 impl Shell {
-    fn new(config: Config, listener: Listener, stop: &Shutdown) -> Result<Shell, ManagerError> {
+    fn new(
+        config: Config,
+        listener: Listener,
+        stop: &Shutdown,
+        mut porters: Porters,
+    ) -> Result<Shell, ManagerError> {
         let files = process::raise_nofile_soft_to_hard().unwrap_or_else(|_| process::nofile_soft());
         let max_files = usize::try_from(files)
             .unwrap_or(usize::MAX)
@@ -136,6 +165,7 @@ impl Shell {
         epoll
             .add(&*stop.0, STOP, Interest::Read)
             .map_err(ManagerError::at("epoll"))?;
+        porters.prepare(&epoll);
         let total = config.total.unwrap_or_else(machine::half_of_memory);
         let instance = machine::random();
         let ids = listener.id_file();
@@ -147,20 +177,26 @@ impl Shell {
             state,
             epoll,
             listener,
+            listener_rests: None,
             started: Instant::now(),
             instance,
             board_entries,
             max_files,
             fds: HashMap::new(),
+            trash: Rc::default(),
             next_token: 1,
             conns: HashMap::new(),
             next_client: 1,
             boards: HashMap::new(),
             watches: HashMap::new(),
             connected: HashMap::new(),
+            parties: HashMap::new(),
+            runnable: VecDeque::new(),
+            porters,
+            waits_for_porter: BTreeSet::new(),
             answers: VecDeque::new(),
-            dirty: BTreeSet::new(),
             throttled: BTreeSet::new(),
+            buf: vec![0; tranship_proto::MAX_MESSAGE_BYTES + 1].into(),
             ids,
             exit: false,
         })
@@ -173,36 +209,63 @@ impl Shell {
     fn serve(&mut self) -> Result<(), ManagerError> {
         let mut ready: Vec<Ready> = Vec::new();
         while !self.exit {
-            let mut wait = self.state.deadline().map(|d| d.saturating_sub(self.now()));
-            if !self.throttled.is_empty() {
-                let soon = Duration::from_millis(10);
-                wait = Some(wait.map_or(soon, |w| w.min(soon)));
-            }
-            // Rounded up: a deadline is not to be waited for in a busy loop.
-            let wait = wait.map(|w| w + Duration::from_millis(1));
+            let wait = self.wait();
             self.epoll
                 .wait(&mut ready, wait)
                 .map_err(ManagerError::at("epoll"))?;
-            // Clients first: what a process said before it ended counts.
-            ready.sort_by_key(|r| r.token & KIND == WATCH);
             for r in &ready {
                 match r.token & KIND {
                     0 if r.token == STOP => return Ok(()),
                     0 => self.accept(),
-                    CLIENT => self.client_ready(ClientId(r.token & !KIND), *r),
-                    _ => self.process_ended(FdToken(r.token & !KIND)),
+                    PORTER => self.porter_speaks(r.token & !KIND),
+                    _ => self.wake(party::of(r.token & !KIND)),
                 }
             }
-            self.dirty.append(&mut self.throttled);
-            self.flush_all();
+            self.again();
+            for _ in 0..self.runnable.len() {
+                if let Some(uid) = self.runnable.pop_front() {
+                    self.serve_party(uid);
+                }
+            }
             if self.state.deadline().is_some_and(|d| d <= self.now()) {
                 self.feed(Input::Tick);
+                self.sort_trash();
             }
         }
         Ok(())
     }
 
-    /// Gives the state one input, does what it says, and what follows from that.
+    /// How long there is nothing to do.
+    fn wait(&self) -> Option<Duration> {
+        if !self.runnable.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let mut wait = self.state.deadline().map(|d| d.saturating_sub(self.now()));
+        let again = !self.throttled.is_empty()
+            || !self.waits_for_porter.is_empty()
+            || self.listener_rests.is_some();
+        if again {
+            wait = Some(wait.map_or(AGAIN, |w| w.min(AGAIN)));
+        }
+        // Rounded up: a deadline is not to be waited for in a busy loop.
+        wait.map(|w| w + Duration::from_millis(1))
+    }
+
+    /// Tries again what the kernel had no room for.
+    fn again(&mut self) {
+        if self.listener_rests.is_some_and(|t| t <= Instant::now()) {
+            self.listener_rests = None;
+            let _ = self.epoll.add(&self.listener, LISTENER, Interest::Read);
+        }
+        for client in std::mem::take(&mut self.throttled) {
+            self.plan_write(client);
+        }
+        for uid in std::mem::take(&mut self.waits_for_porter) {
+            self.use_porters(uid);
+        }
+    }
+
+    /// Gives the state one input, does what it says, and what follows from that at once.
     fn feed(&mut self, input: Input) {
         self.answers.push_back(input);
         while let Some(input) = self.answers.pop_front() {
@@ -214,24 +277,5 @@ impl Shell {
                 self.act(action);
             }
         }
-        self.flush_all();
-    }
-
-    fn process_ended(&mut self, pidfd: FdToken) {
-        let Some(domain) = self.watches.get(&pidfd).copied() else {
-            return;
-        };
-        // What it had said before it ended.
-        if let Some(client) = self.connected.get(&domain).copied() {
-            while self.conns.contains_key(&client) && self.read_one(client) {}
-        }
-        self.feed(Input::ProcessDied { domain });
-    }
-
-    fn keep(&mut self, fd: OwnedFd) -> FdToken {
-        let token = FdToken(self.next_token);
-        self.next_token += 1;
-        self.fds.insert(token, Arc::new(File::from(fd)));
-        token
     }
 }

@@ -1,5 +1,6 @@
 //! What goes in and what comes out of the state machine, and its opaque handles.
 
+use serde::{Deserialize, Serialize};
 use tranship_proto::{ChannelId, DomainId, Event, PoolId, Refusal, Request};
 
 /// A connection, as the shell numbers them. Never used twice.
@@ -11,7 +12,7 @@ pub struct ClientId(pub u64);
 pub struct FdToken(pub u64);
 
 /// The common header of a shared object (`docs/format.md`), if magic and version were right.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Header {
     /// Kind of object.
     pub kind: u32,
@@ -24,7 +25,7 @@ pub struct Header {
 }
 
 /// What the shell found out about a descriptor that a client sent.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Facts {
     /// On tmpfs, with exactly the prescribed seals, no execute bit, every block present.
     pub sealed: bool,

@@ -1,6 +1,6 @@
 //! Receiving: every descriptor that arrives is owned at once, so none can leak.
 
-use super::{Control, Creds, FDS_SPACE, space};
+use super::{Control, Creds, FDS_SPACE, MAX_FDS, space};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
@@ -50,8 +50,56 @@ pub fn recvmsg_whole(fd: impl AsFd, buf: &mut [u8]) -> io::Result<Received> {
     Ok(received)
 }
 
+/// As [`recvmsg`], with room for as many descriptors as a message can have: the kernel closes none of them for us.
+pub fn recvmsg_all(fd: impl AsFd, buf: &mut [u8], dontwait: bool) -> io::Result<Received> {
+    let flags = if dontwait { libc::MSG_DONTWAIT } else { 0 };
+    let mut control = Control([0u8; CONTROL + (SCM_MAX_FD - MAX_FDS) * size_of::<RawFd>()]);
+    receive_into(fd.as_fd(), buf, flags, &mut control.0)
+}
+
+/// What the kernel lets one message carry.
+const SCM_MAX_FD: usize = 253;
+
+/// What [`peek`] found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Front {
+    /// How many bytes of the buffer it fills; 0 with nothing else: the other end is gone.
+    pub bytes: usize,
+    /// It is longer than the buffer.
+    pub truncated: bool,
+    /// Something comes with it: descriptors, credentials, a pidfd. Nothing of that was made, looked at or closed here.
+    pub brings: bool,
+}
+
+/// Looks at the next message and leaves it where it is. `WouldBlock` if there is none now.
+pub fn peek(fd: impl AsFd, buf: &mut [u8]) -> io::Result<Front> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_PEEK;
+    // Without any room for control data, the kernel only says that there is some.
+    let received = receive_into(fd.as_fd(), buf, flags, &mut [])?;
+    Ok(Front {
+        bytes: received.bytes,
+        truncated: received.truncated,
+        brings: received.ctrunc,
+    })
+}
+
+/// Takes the message that [`peek`] showed, which brought nothing.
+pub fn drop_front(fd: impl AsFd) -> io::Result<()> {
+    receive_into(fd.as_fd(), &mut [], libc::MSG_DONTWAIT, &mut []).map(drop)
+}
+
 fn receive(fd: BorrowedFd<'_>, buf: &mut [u8], flags: i32) -> io::Result<Received> {
     let mut control = Control([0u8; CONTROL]);
+    receive_into(fd, buf, flags, &mut control.0)
+}
+
+/// `control` is aligned as `cmsghdr` wants it, or empty.
+fn receive_into(
+    fd: BorrowedFd<'_>,
+    buf: &mut [u8],
+    flags: i32,
+    control: &mut [u8],
+) -> io::Result<Received> {
     let mut iov = libc::iovec {
         iov_base: buf.as_mut_ptr().cast(),
         iov_len: buf.len(),
@@ -63,8 +111,10 @@ fn receive(fd: BorrowedFd<'_>, buf: &mut [u8], flags: i32) -> io::Result<Receive
     let flags = flags | libc::MSG_CMSG_CLOEXEC;
     let mut was_reset = false;
     let bytes = loop {
-        message.msg_control = control.0.as_mut_ptr().cast();
-        message.msg_controllen = CONTROL;
+        if !control.is_empty() {
+            message.msg_control = control.as_mut_ptr().cast();
+            message.msg_controllen = control.len();
+        }
         // SAFETY: the kernel writes into `buf` and `control` only, within the lengths given.
         let got = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut message, flags) };
         if let Ok(bytes) = usize::try_from(got) {

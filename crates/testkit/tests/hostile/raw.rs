@@ -301,6 +301,10 @@ impl Raw {
                 _fd: refs_fd,
             });
         }
+        // From here on the source may send.
+        self.wait(|e| {
+            matches!(e, Event::PoolOpen { channel: c, .. } if *c == channel.id).then_some(())
+        });
         self.kept.push(table_fd);
         channel.counts.push((rcvd_fd, rcvd));
     }

@@ -2,27 +2,30 @@
 
 use crate::state::{Facts, Header};
 use std::fs::File;
-use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use tranship_sys::memfd;
 
 /// Magic of every shared object but the chunk (`docs/format.md`).
 const MAGIC: u64 = 0x0050_4948_534e_4152;
 const VERSION: u32 = 1;
 
-pub(super) fn look(file: &File) -> Facts {
-    let Ok(meta) = file.metadata() else {
-        return Facts::default();
-    };
-    let sealed = usize::try_from(meta.len())
-        .is_ok_and(|len| len > 0 && tranship_region::verify(file.as_fd(), len).is_ok());
-    Facts {
-        sealed,
-        size: meta.len(),
-        // Only of a verified memfd: reading anything else could block.
-        header: if sealed { header(file) } else { None },
-        made_here: false,
-        inode: meta.ino(),
+/// `None`: not sealed memory, and not to be asked anything more.
+pub(super) fn look(fd: &OwnedFd) -> Option<Facts> {
+    if !memfd::has_seals(fd) {
+        return None;
     }
+    let found = memfd::facts(fd).ok()?;
+    let len = usize::try_from(found.size).ok().filter(|len| *len > 0)?;
+    tranship_region::verify(fd.as_fd(), len).ok()?;
+    let file = File::from(fd.try_clone().ok()?);
+    Some(Facts {
+        sealed: true,
+        size: found.size,
+        header: header(&file),
+        made_here: false,
+        inode: found.inode,
+    })
 }
 
 fn header(file: &File) -> Option<Header> {

@@ -1,0 +1,66 @@
+//! New connections.
+
+use super::conn::{Conn, violation};
+use super::{AGAIN, CLIENT, Shell};
+use crate::state::{ClientId, Input};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+use tranship_proto::{Event, RefusalCode, encode};
+use tranship_sys::epoll::Interest;
+use tranship_sys::socket;
+
+/// Taken in one turn of the loop.
+const TURN: usize = 32;
+
+impl Shell {
+    pub(super) fn accept(&mut self) {
+        for _ in 0..TURN {
+            let fd = match socket::accept(&self.listener) {
+                Ok(fd) => fd,
+                Err(error) => {
+                    if socket::is_shortage(&error) {
+                        // It would be ready all the time.
+                        let _ = self.epoll.remove(&self.listener);
+                        self.listener_rests = Some(Instant::now() + AGAIN);
+                        tracing::warn!(%error, "connection not taken");
+                    }
+                    return;
+                }
+            };
+            let open = self.conns.len() + self.fds.len();
+            if open >= self.max_files {
+                tracing::warn!(open, "no descriptors left, connection refused");
+                let refusal = violation(RefusalCode::NoDescriptors, open, self.max_files);
+                let last = encode(&Event::Expelled { refusal });
+                let _ = socket::sendmsg(&fd, &last, &[], true);
+                continue;
+            }
+            if let Err(error) = self.adopt(fd) {
+                tracing::warn!(%error, "connection not taken");
+            }
+            self.sort_trash();
+        }
+    }
+
+    fn adopt(&mut self, fd: OwnedFd) -> io::Result<()> {
+        let client = ClientId(self.next_client);
+        self.next_client += 1;
+        socket::set_nonblocking(&fd, true)?;
+        socket::pass_pidfd(&fd, true)?;
+        // No message before `Welcome` brings descriptors.
+        let bare = socket::pass_rights(&fd, false)? && self.listener.is_bare();
+        let creds = socket::peer_credentials(&fd)?;
+        let party = self.party(creds.uid)?;
+        party.epoll.add(&fd, CLIENT | client.0, Interest::Read)?;
+        party.members += 1;
+        self.conns.insert(client, Conn::new(fd, creds.uid, bare));
+        self.feed(Input::Connected {
+            client,
+            uid: creds.uid,
+            gid: creds.gid,
+            pid: creds.pid,
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,167 @@
+//! Descriptors that the shell keeps for the state, and how they go: as rubbish of the user for whom they were kept, a few at a
+//! time, and by a porter where that may take long.
+
+use super::porter::SMALL_BYTES;
+use super::{Shell, party::Task};
+use crate::state::{Facts, FdToken};
+use std::cell::RefCell;
+use std::fs::File;
+use std::ops::Deref;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use tranship_sys::socket;
+
+/// Closed in one task.
+const SWEEP: usize = 32;
+
+/// What nobody holds any more, by user.
+#[derive(Debug, Default)]
+pub(super) struct Trash(RefCell<Vec<(u32, Rubbish)>>);
+
+#[derive(Debug)]
+pub(super) enum Rubbish {
+    /// Closed at once: ours, the kernel's, or a little memory.
+    Small(OwnedFd),
+    /// Closed by a porter.
+    Foreign(OwnedFd),
+}
+
+impl Rubbish {
+    pub fn new(fd: OwnedFd, small: bool) -> Rubbish {
+        if small {
+            Rubbish::Small(fd)
+        } else {
+            Rubbish::Foreign(fd)
+        }
+    }
+}
+
+/// An open file; messages on their way hold on to it, too.
+#[derive(Debug)]
+pub(super) struct Kept {
+    file: Option<File>,
+    pub uid: u32,
+    small: bool,
+    trash: Rc<Trash>,
+}
+
+impl Deref for Kept {
+    type Target = File;
+    fn deref(&self) -> &File {
+        self.file.as_ref().expect("open until it is dropped")
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if let Some(file) = self.file.take() {
+            let rubbish = Rubbish::new(file.into(), self.small);
+            self.trash.0.borrow_mut().push((self.uid, rubbish));
+        }
+    }
+}
+
+impl Shell {
+    /// Of what the manager or the kernel made.
+    pub(super) fn keep_own(&mut self, uid: u32, fd: OwnedFd) -> FdToken {
+        self.keep(uid, Some(fd), true)
+    }
+
+    /// Of what a client sent. What was not worth handing on is a token for nothing.
+    pub(super) fn keep_sent(&mut self, uid: u32, facts: &Facts, fd: Option<OwnedFd>) -> FdToken {
+        self.keep(uid, fd, facts.sealed && facts.size <= SMALL_BYTES)
+    }
+
+    /// One of two sockets that clients are going to share: what they put into it is as strange as what they send.
+    pub(super) fn keep_shared(&mut self, uid: u32, fd: OwnedFd) -> FdToken {
+        self.keep(uid, Some(fd), false)
+    }
+
+    fn keep(&mut self, uid: u32, fd: Option<OwnedFd>, small: bool) -> FdToken {
+        let token = FdToken(self.next_token);
+        self.next_token += 1;
+        if let Some(fd) = fd {
+            let kept = Kept {
+                file: Some(fd.into()),
+                uid,
+                small,
+                trash: self.trash.clone(),
+            };
+            self.fds.insert(token, Rc::new(kept));
+        }
+        token
+    }
+
+    pub(super) fn throw(&mut self, uid: u32, rubbish: Rubbish) {
+        self.trash.0.borrow_mut().push((uid, rubbish));
+    }
+
+    /// Lays what was thrown away before the parties whose it is.
+    pub(super) fn sort_trash(&mut self) {
+        let all = self.trash.0.take();
+        for (uid, rubbish) in all {
+            match self.party(uid) {
+                Ok(party) => {
+                    match rubbish {
+                        Rubbish::Small(fd) => party.small.push_back(fd),
+                        Rubbish::Foreign(fd) => party.foreign.push_back(fd),
+                    }
+                    if !std::mem::replace(&mut party.sweeping, true) {
+                        self.enqueue(uid, Task::Sweep);
+                    }
+                }
+                // No descriptor for a party: the next try may find one.
+                Err(_) => self.throw(uid, rubbish),
+            }
+        }
+    }
+
+    /// Closes some.
+    pub(super) fn sweep(&mut self, uid: u32) {
+        let Some(party) = self.parties.get_mut(&uid) else {
+            return;
+        };
+        party.sweeping = false;
+        for _ in 0..SWEEP {
+            if party.small.pop_front().is_none() {
+                break;
+            }
+        }
+        if !party.small.is_empty() {
+            party.sweeping = true;
+            self.enqueue(uid, Task::Sweep);
+        }
+        self.use_porters(uid);
+    }
+
+    /// Has porters do what waits for them.
+    pub(super) fn use_porters(&mut self, uid: u32) {
+        let Some(party) = self.parties.get_mut(&uid) else {
+            return;
+        };
+        while let Some(client) = party.carry.front().copied() {
+            let Some(conn) = self.conns.get_mut(&client) else {
+                party.carry.pop_front();
+                continue;
+            };
+            if !self.porters.carry(&self.epoll, uid, client.0, &conn.fd) {
+                break;
+            }
+            party.carry.pop_front();
+            conn.carried = super::conn::Carrying::Away;
+        }
+        while !party.foreign.is_empty() {
+            let n = party.foreign.len().min(socket::MAX_FDS);
+            let fds: Vec<_> = party.foreign.range(..n).map(AsFd::as_fd).collect();
+            if !self.porters.close(&self.epoll, uid, &fds) {
+                break;
+            }
+            // They are on their way to a porter: ours are not the last.
+            party.foreign.drain(..n);
+        }
+        if !party.carry.is_empty() || !party.foreign.is_empty() {
+            self.waits_for_porter.insert(uid);
+        }
+        self.let_the_dying_go(uid);
+    }
+}

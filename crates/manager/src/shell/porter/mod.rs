@@ -1,0 +1,206 @@
+//! Porters: processes that take from clients' sockets what comes with descriptors, and that close what strangers made.
+//!
+//! Closing a descriptor, and even looking at it, may take as long as who made it likes: a socket that lingers, a file on FUSE
+//! whose server says nothing, a terabyte of memory. So no such descriptor is ever made in the manager's own process: a message
+//! that brings something is left in its socket, a porter takes it, looks at what came (`look`), hands on memory that it has
+//! proved to be what a memfd must be, and closes the rest. A porter that waits is lost, for as long as it has to; there are
+//! others, and more are started, so many for each user.
+
+mod look;
+mod spawn;
+mod wire;
+mod work;
+
+pub(super) use wire::Carried;
+
+use spawn::Spawner;
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use tranship_sys::epoll::{Epoll, Interest};
+use tranship_sys::socket;
+
+/// Porters that are busy for one user at a time. Who has them all wait, waits.
+const EACH: u32 = 4;
+/// Porters in all.
+const MOST: usize = 128;
+/// Memory up to this size is closed at once, by whoever has it.
+pub(super) const SMALL_BYTES: u64 = 1 << 20;
+/// Porters that wait for work, from the start; more are let go.
+const SPARE_PROCESSES: usize = 2;
+const SPARE_THREADS: usize = 1;
+
+#[derive(Debug)]
+struct Porter {
+    end: OwnedFd,
+    /// For whom it is busy.
+    uid: Option<u32>,
+}
+
+/// What came from a porter.
+#[derive(Debug)]
+pub(super) enum News {
+    /// It brought a message of this client.
+    Carried(u64, Box<Carried>),
+    /// It has nothing to do, or is gone: somebody's work may go on.
+    Free,
+    /// Nothing yet.
+    Nothing,
+}
+
+#[derive(Debug)]
+pub(super) struct Porters {
+    spawner: Spawner,
+    all: HashMap<u64, Porter>,
+    idle: Vec<u64>,
+    busy: BTreeMap<u32, u32>,
+    next: u64,
+    /// How many of them may be idle.
+    spare: usize,
+    /// Added to a porter's number in epoll.
+    kind: u64,
+}
+
+impl Porters {
+    /// As processes, or as threads of a process that is not ours to fork.
+    pub fn new(processes: bool, kind: u64) -> io::Result<Porters> {
+        Ok(Porters {
+            spawner: Spawner::new(processes)?,
+            all: HashMap::new(),
+            idle: Vec::new(),
+            busy: BTreeMap::new(),
+            next: 0,
+            spare: if processes {
+                SPARE_PROCESSES
+            } else {
+                SPARE_THREADS
+            },
+            kind,
+        })
+    }
+
+    /// Starts those that wait for work.
+    pub fn prepare(&mut self, epoll: &Epoll) {
+        while self.idle.len() < self.spare
+            && let Some(id) = self.start(epoll)
+        {
+            self.idle.push(id);
+        }
+    }
+
+    /// Has a message taken from a client's connection, for this user; `false`: not now.
+    pub fn carry(&mut self, epoll: &Epoll, uid: u32, client: u64, conn: impl AsFd) -> bool {
+        self.submit(epoll, uid, &wire::carry(client), &[conn.as_fd()])
+    }
+
+    /// Has descriptors closed, at most [`socket::MAX_FDS`]; `false`: not now. What the caller still has of them
+    /// is then not the last.
+    pub fn close(&mut self, epoll: &Epoll, uid: u32, fds: &[BorrowedFd<'_>]) -> bool {
+        self.submit(epoll, uid, &wire::close(), fds)
+    }
+
+    /// Whether a user's work waits for porters that are busy with other work of that user.
+    pub fn all_busy(&self, uid: u32) -> bool {
+        self.busy.get(&uid).is_some_and(|n| *n >= EACH)
+    }
+
+    fn submit(&mut self, epoll: &Epoll, uid: u32, job: &[u8], fds: &[BorrowedFd<'_>]) -> bool {
+        if self.all_busy(uid) {
+            return false;
+        }
+        while let Some(id) = self.idle.pop().or_else(|| self.start(epoll)) {
+            let Some(porter) = self.all.get_mut(&id) else {
+                continue;
+            };
+            match socket::sendmsg(&porter.end, job, fds, true) {
+                Ok(()) => {
+                    porter.uid = Some(uid);
+                    *self.busy.entry(uid).or_default() += 1;
+                    return true;
+                }
+                // Too many descriptors on their way.
+                Err(error) if socket::is_shortage(&error) => {
+                    self.idle.push(id);
+                    return false;
+                }
+                Err(_) => self.lose(epoll, id),
+            }
+        }
+        false
+    }
+
+    fn start(&mut self, epoll: &Epoll) -> Option<u64> {
+        if self.all.len() >= MOST {
+            return None;
+        }
+        let id = self.next;
+        let started = self.spawner.start().and_then(|end| {
+            epoll.add(&end, self.kind | id, Interest::Read)?;
+            Ok(end)
+        });
+        match started {
+            Ok(end) => {
+                self.next += 1;
+                self.all.insert(id, Porter { end, uid: None });
+                Some(id)
+            }
+            Err(error) => {
+                tracing::warn!(%error, "no porter");
+                None
+            }
+        }
+    }
+
+    /// Takes what a porter says.
+    pub fn hear(&mut self, epoll: &Epoll, id: u64) -> News {
+        let Some(porter) = self.all.get(&id) else {
+            return News::Nothing;
+        };
+        let mut buf = [0u8; wire::MAX_BYTES];
+        let received = match socket::recvmsg(&porter.end, &mut buf, true) {
+            Ok(r) if r.bytes > 0 => r,
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return News::Nothing,
+            _ => {
+                self.lose(epoll, id);
+                return News::Free;
+            }
+        };
+        let Some((client, carried, idle)) = wire::read(&buf[..received.bytes], received) else {
+            self.rest(epoll, id);
+            return News::Free;
+        };
+        if idle {
+            self.rest(epoll, id);
+        }
+        News::Carried(client, Box::new(carried))
+    }
+
+    fn rest(&mut self, epoll: &Epoll, id: u64) {
+        self.free(id);
+        if self.idle.len() < self.spare {
+            self.idle.push(id);
+        } else {
+            self.lose(epoll, id);
+        }
+    }
+
+    fn free(&mut self, id: u64) {
+        let uid = self.all.get_mut(&id).and_then(|p| p.uid.take());
+        if let Some(uid) = uid
+            && let Some(n) = self.busy.get_mut(&uid)
+        {
+            *n -= 1;
+            if *n == 0 {
+                self.busy.remove(&uid);
+            }
+        }
+    }
+
+    fn lose(&mut self, epoll: &Epoll, id: u64) {
+        self.free(id);
+        self.idle.retain(|i| *i != id);
+        if let Some(porter) = self.all.remove(&id) {
+            let _ = epoll.remove(&porter.end);
+        }
+    }
+}

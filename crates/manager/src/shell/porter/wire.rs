@@ -1,0 +1,95 @@
+//! What the manager and a porter say to each other.
+
+use crate::state::Facts;
+use serde::{Deserialize, Serialize};
+use std::os::fd::OwnedFd;
+use tranship_proto::{MAX_MESSAGE_BYTES, decode, encode};
+use tranship_sys::socket::Received;
+
+/// A client's message: as long as it may be, and one byte, so that a longer one shows.
+pub(super) const MESSAGE_BYTES: usize = MAX_MESSAGE_BYTES + 1;
+/// What comes before it at most.
+const HEAD_BYTES: usize = 1024;
+pub(super) const MAX_BYTES: usize = 2 + HEAD_BYTES + MESSAGE_BYTES;
+/// Of these are facts told, and no more are handed on.
+pub(super) const MAX_CARRIED: usize = tranship_proto::MAX_FDS;
+
+/// What the manager wants.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Job {
+    /// A message is to be taken from the connection that came along.
+    Carry { client: u64 },
+    /// What came along is to be closed.
+    Close,
+}
+
+pub(super) fn carry(client: u64) -> Vec<u8> {
+    encode(&Job::Carry { client })
+}
+
+pub(super) fn close() -> Vec<u8> {
+    encode(&Job::Close)
+}
+
+/// What a porter says of a client's message.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Head {
+    pub client: u64,
+    /// The connection was read to its end, or is broken.
+    pub ended: bool,
+    pub truncated: bool,
+    pub ctrunc: bool,
+    /// Descriptors that came, not counting the pidfd.
+    pub came: u32,
+    /// Of the first of them; those with facts are handed on.
+    pub facts: Vec<Option<Facts>>,
+    /// The sender's pidfd is handed on after them.
+    pub pidfd: bool,
+    /// Nothing is left to be closed: it waits for work.
+    pub idle: bool,
+}
+
+/// A client's message, with what was worth handing on.
+#[derive(Debug)]
+pub(in crate::shell) struct Carried {
+    pub ended: bool,
+    pub bytes: Vec<u8>,
+    pub truncated: bool,
+    pub ctrunc: bool,
+    pub came: usize,
+    pub fds: Vec<(Facts, Option<OwnedFd>)>,
+    pub pidfd: Option<OwnedFd>,
+}
+
+pub(super) fn write(head: &Head, message: &[u8]) -> Vec<u8> {
+    let head = encode(head);
+    let len = u16::try_from(head.len()).unwrap_or(0);
+    [&len.to_le_bytes(), &head[..], message].concat()
+}
+
+/// The client, its message, and whether the porter is idle; `None` if it says nothing but that it is.
+pub(super) fn read(bytes: &[u8], received: Received) -> Option<(u64, Carried, bool)> {
+    let (len, rest) = bytes.split_first_chunk::<2>()?;
+    let (head, message) = rest.split_at_checked(u16::from_le_bytes(*len).into())?;
+    let head: Head = decode(head).ok()?;
+    let mut given = received.fds.into_iter();
+    let fds = head
+        .facts
+        .into_iter()
+        .map(|facts| match facts {
+            Some(facts) => (facts, given.next()),
+            None => (Facts::default(), None),
+        })
+        .collect();
+    let carried = Carried {
+        ended: head.ended,
+        bytes: message.to_vec(),
+        truncated: head.truncated,
+        // What had no room here is as lost as what had none there.
+        ctrunc: head.ctrunc || received.ctrunc,
+        came: head.came as usize,
+        fds,
+        pidfd: given.next().filter(|_| head.pidfd),
+    };
+    Some((head.client, carried, head.idle))
+}

@@ -1,0 +1,83 @@
+//! A porter's work. It says what it found before it closes anything: whatever it then waits for, nobody waits for it.
+
+use super::SMALL_BYTES;
+use super::look::look;
+use super::wire::{self, Head, Job, MAX_CARRIED, MESSAGE_BYTES};
+use crate::state::Facts;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use tranship_proto::decode;
+use tranship_sys::socket;
+
+const IDLE: &[u8] = b"i";
+
+/// Does one job after the other until the manager is gone.
+pub(super) fn work(end: OwnedFd) {
+    let mut message = vec![0; MESSAGE_BYTES];
+    let mut job = [0; 64];
+    while let Ok(received) = socket::recvmsg(&end, &mut job, false) {
+        let mut fds = received.fds;
+        let idle = match decode(&job[..received.bytes.min(job.len())]) {
+            Ok(Job::Carry { client }) => match fds.pop() {
+                Some(conn) => carry(&end, client, conn, &mut message),
+                None => Ok(false),
+            },
+            Ok(Job::Close) => {
+                drop(fds);
+                Ok(false)
+            }
+            Err(_) => return,
+        };
+        match idle {
+            Ok(true) => {}
+            Ok(false) if socket::sendmsg(&end, IDLE, &[], false).is_ok() => {}
+            _ => return,
+        }
+    }
+}
+
+/// Whether that was all; an error if the manager is gone.
+fn carry(end: &OwnedFd, client: u64, conn: OwnedFd, buf: &mut [u8]) -> io::Result<bool> {
+    let received = socket::recvmsg_all(&conn, buf, true);
+    // The manager may have let go of the connection meanwhile. Then this is the last of it, what lies in it goes too, and
+    // nobody waits for what it said.
+    drop(conn);
+    let mut head = Head {
+        client,
+        ended: true,
+        ..Head::default()
+    };
+    let Ok(received) = received else {
+        head.idle = true;
+        socket::sendmsg(end, &wire::write(&head, &[]), &[], false)?;
+        return Ok(true);
+    };
+    head.ended = received.bytes == 0;
+    head.truncated = received.truncated;
+    head.ctrunc = received.ctrunc;
+    head.came = u32::try_from(received.fds.len()).unwrap_or(u32::MAX);
+    head.pidfd = received.pidfd.is_some();
+    let (mut good, mut rest) = (Vec::new(), Vec::new());
+    for (n, fd) in received.fds.into_iter().enumerate() {
+        let facts = if n < MAX_CARRIED { look(&fd) } else { None };
+        if n < MAX_CARRIED {
+            head.facts.push(facts);
+        }
+        if facts.is_some() {
+            &mut good
+        } else {
+            &mut rest
+        }
+        .push(fd);
+    }
+    let small = |f: &Option<Facts>| f.is_none_or(|f| f.size <= SMALL_BYTES);
+    head.idle = rest.is_empty() && head.facts.iter().all(small);
+    let bytes = &buf[..received.bytes.min(buf.len())];
+    let fds: Vec<_> = good
+        .iter()
+        .chain(&received.pidfd)
+        .map(AsFd::as_fd)
+        .collect();
+    socket::sendmsg(end, &wire::write(&head, bytes), &fds, false)?;
+    Ok(head.idle)
+}

@@ -1,0 +1,46 @@
+//! Messages without end.
+
+use std::os::fd::AsFd;
+
+use tranship_proto::{PoolId, Request, encode};
+use tranship_sys::socket;
+use tranship_testkit::{Control, Peer, child};
+
+use crate::raw::Raw;
+use crate::stage::Stage;
+
+child!(
+    fn dead(ctl: Control) {
+        let raw = Raw::join("dead");
+        ctl.send_fds(&(), &[raw.fd.as_fd()]).unwrap();
+        let _ = ctl.recv::<()>();
+    }
+);
+
+child!(
+    fn scribe(ctl: Control) {
+        let ((), fds) = ctl.recv_fds::<()>().unwrap().unwrap();
+        ctl.send(&()).unwrap();
+        let nothing = encode(&Request::Ungrant {
+            pool: PoolId(1),
+            chunks: 1,
+        });
+        while socket::sendmsg(&fds[0], &nothing, &[], false).is_ok() {}
+    }
+);
+
+#[test]
+fn children_of_the_dead_go_on_writing() {
+    let Some(stage) = Stage::new("") else { return };
+    let dead = stage.attacker(dead(), 0);
+    let ((), fds) = dead.recv_fds::<()>().unwrap();
+    let scribes: Vec<Peer> = (0..3).map(|_| stage.attacker(scribe(), 0)).collect();
+    for scribe in &scribes {
+        scribe.send_fds(&(), &[fds[0].as_fd()]).unwrap();
+        let () = scribe.expect();
+    }
+    stage.still_serving("three that write");
+    dead.kill();
+    stage.still_serving("the death");
+    stage.until_forgotten(0);
+}

@@ -1,0 +1,175 @@
+//! The manager and the victim, each a user of its own.
+
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tranship_core::{Domain, DomainError, LinkOptions, PoolOptions, Role, Wait};
+use tranship_manager::{Config, Listener, Shutdown};
+use tranship_testkit::{Control, Launch, Peer, Privilege, Watchdog, child, is_root, skipped};
+
+/// Where the children find the manager.
+pub const SOCKET: &str = "AVAILABILITY_SOCKET";
+
+const MANAGER: u32 = 64_001;
+const VICTIM: u32 = 64_002;
+/// The first attackers' user, and the other one.
+pub const ATTACKERS: [u32; 2] = [64_003, 64_004];
+
+pub fn socket() -> PathBuf {
+    std::env::var_os(SOCKET).unwrap().into()
+}
+
+child!(
+    fn manager(ctl: Control) {
+        let config: String = ctl.recv().unwrap().unwrap();
+        let config = Config::parse(&config).unwrap();
+        let listener = Listener::bind(&socket(), 0o666).unwrap();
+        ctl.send(&()).unwrap();
+        tranship_manager::run(config, listener, &Shutdown::new().unwrap(), true).unwrap();
+    }
+);
+
+fn join(name: &str) -> Result<Domain, DomainError> {
+    Domain::builder()
+        .name(name)
+        .socket(socket())
+        .helper_thread(true)
+        .connect()
+}
+
+/// Everything that needs the manager, once.
+fn everything(round: u64) -> Result<(), String> {
+    let words = |e: &dyn std::fmt::Display| e.to_string();
+    let from = join("from").map_err(|e| words(&e))?;
+    let to = join("to").map_err(|e| words(&e))?;
+    let pool = from
+        .create_pool(PoolOptions::new(1 << 20))
+        .map_err(|e| words(&e))?;
+    let buf = pool.alloc(64 << 10).map_err(|e| words(&e))?;
+    let name = format!("victim-{round}");
+    let listener = from.listen(&name, Role::Source).map_err(|e| words(&e))?;
+    let (sender, receiver) = std::thread::scope(|s| {
+        let sender = s.spawn(|| listener.accept_sender());
+        let receiver = to.open_receiver_with(&name, LinkOptions::new().wait(Wait::Sleep));
+        (sender.join().unwrap(), receiver)
+    });
+    let mut sender = sender.map_err(|e| words(&e))?;
+    let mut receiver = receiver.map_err(|e| words(&e))?;
+    sender.send(buf.freeze()).map_err(|e| words(&e))?;
+    let got = receiver.recv().map_err(|e| words(&e))?;
+    if got.len() != 64 << 10 {
+        return Err(format!("{} bytes", got.len()));
+    }
+    drop((got, receiver, sender));
+    to.stat().map_err(|e| words(&e))?;
+    Ok(())
+}
+
+/// Users of the domains that there are.
+fn users() -> Vec<u32> {
+    let records = join("asker").unwrap().stat().unwrap();
+    let uid = |r: tranship_core::StatRecord| match r {
+        tranship_core::StatRecord::Domain(d) => Some(d.uid),
+        _ => None,
+    };
+    records.into_iter().filter_map(uid).collect()
+}
+
+/// What the victim is to do.
+#[derive(Serialize, Deserialize)]
+enum Ask {
+    Everything,
+    Users,
+}
+
+child!(
+    fn victim(ctl: Control) {
+        let mut round = 0;
+        while let Some(ask) = ctl.recv().unwrap() {
+            round += 1;
+            match ask {
+                Ask::Everything => ctl.send(&everything(round)),
+                Ask::Users => ctl.send(&users()),
+            }
+            .unwrap();
+        }
+    }
+);
+
+pub struct Stage {
+    pub manager: Peer,
+    victim: Peer,
+    path: PathBuf,
+    dog: Watchdog,
+    _dir: tempfile::TempDir,
+}
+
+impl Stage {
+    /// `None`, after saying so, without root.
+    pub fn new(config: &str) -> Option<Self> {
+        Self::with(config, |launch| launch)
+    }
+
+    /// With a manager that is started in another way too.
+    pub fn with(config: &str, how: impl FnOnce(Launch) -> Launch) -> Option<Self> {
+        if !is_root() {
+            skipped("four users need root to start them");
+            return None;
+        }
+        let dog = Watchdog::new(Duration::from_secs(120));
+        let dir = tranship_testkit::folder().unwrap();
+        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        let home = dir.path().join("run");
+        std::fs::create_dir(&home).unwrap();
+        chown(&home, Some(MANAGER), Some(MANAGER)).unwrap();
+        let path = home.join("manager.sock");
+        let start = |launch: Launch, id: u32| {
+            let launch = launch.privilege(Privilege::User { uid: id, gid: id });
+            launch.env(SOCKET, &path).capture_stderr().start().unwrap()
+        };
+        let manager = start(how(manager()), MANAGER);
+        let () = manager.ask(config);
+        let victim = start(victim(), VICTIM);
+        let stage = Self {
+            manager,
+            victim,
+            path,
+            dog,
+            _dir: dir,
+        };
+        stage.still_serving("before anything");
+        Some(stage)
+    }
+
+    /// Starts an attacker of the first or the second kind of user.
+    pub fn attacker(&self, launch: Launch, which: usize) -> Peer {
+        let id = ATTACKERS[which];
+        launch
+            .privilege(Privilege::User { uid: id, gid: id })
+            .env(SOCKET, &self.path)
+            .capture_stderr()
+            .start()
+            .unwrap()
+    }
+
+    /// The victim gets all that it asks for.
+    #[track_caller]
+    pub fn still_serving(&self, after: &str) {
+        self.dog.step(after);
+        let done: Result<(), String> = self.victim.ask(&Ask::Everything);
+        assert_eq!(done, Ok(()), "after {after}\n{}", self.manager.stderr());
+    }
+
+    /// Waits until no domain of an attacker is left.
+    pub fn until_forgotten(&self, which: usize) {
+        while self
+            .victim
+            .ask::<Vec<u32>>(&Ask::Users)
+            .contains(&ATTACKERS[which])
+        {
+            std::thread::yield_now();
+        }
+    }
+}
