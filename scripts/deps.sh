@@ -17,14 +17,24 @@ needs=(
     "nbdcopy:libnbd-bin:uses the block service's NBD export"
     "fusermount3:fuse3:shows the NBD export as a file"
     "mkfs.ext4:e2fsprogs:makes and checks file systems on the NBD export"
+    "memccapable:libmemcached-tools:tests the cache server"
+    "py/pymemcache:python3-pymemcache:tests the cache server"
     "nbdkit:nbdkit:the block service is measured against it"
 )
+
+# A program, or a module of Debian's Python.
+have() {
+    case $1 in
+    py/*) /usr/bin/python3 -c "import ${1#py/}" 2>/dev/null ;;
+    *) command -v "$1" >/dev/null ;;
+    esac
+}
 
 missing=()
 packages=()
 for need in "${needs[@]}"; do
     IFS=: read -r program package why <<<"$need"
-    if ! command -v "$program" >/dev/null; then
+    if ! have "$program"; then
         missing+=("$program ($why)")
         packages+=("$package")
     fi

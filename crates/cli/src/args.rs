@@ -1,6 +1,7 @@
 //! The command line: one definition for parsing, help, completions and man pages.
 
 pub(crate) mod block;
+pub(crate) mod cache;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -35,6 +36,8 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Serves a disk's blocks over bulk channels, and to NBD clients.
     Block(block::BlockArgs),
+    /// Serves memcached's protocol; values go out without being copied.
+    Cache(cache::CacheArgs),
     /// Lists names, and the channels made under them.
     Ls(ViewArgs),
     /// Domains, pools, channels; who holds what.

@@ -1,6 +1,7 @@
 //! One module a command.
 
 mod block;
+mod cache;
 mod cert;
 pub(crate) mod connect;
 mod generate;
@@ -25,6 +26,7 @@ pub(crate) fn run(args: Args) -> Result<Answer> {
         Command::Recv(args) => recv::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Block(args) => block::run(&args),
+        Command::Cache(args) => cache::run(&args),
         Command::Ls(args) => view::ls(&args),
         Command::Stat(args) => view::stat(&args),
         Command::Cert(action) => cert::run(&action),

@@ -27,6 +27,7 @@ pub mod pidfd;
 pub mod pipe;
 pub mod process;
 pub mod scatter;
+pub mod segment;
 pub mod signals;
 pub mod socket;
 pub mod stream;

@@ -49,6 +49,23 @@ pub fn discard(socket: impl AsFd, len: usize) -> io::Result<usize> {
     recv(socket, &mut nowhere[..len])
 }
 
+/// Has the kernel forget at most `len` bytes that wait in a TCP socket, without a copy of them; 0: the end of the stream.
+pub fn drop_unread(socket: impl AsFd, len: usize) -> io::Result<usize> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
+    let fd = socket.as_fd().as_raw_fd();
+    loop {
+        // SAFETY: with MSG_TRUNC, TCP writes nothing (tcp(7)).
+        let gone = unsafe { libc::recv(fd, std::ptr::null_mut(), len, flags) };
+        if let Ok(gone) = usize::try_from(gone) {
+            return Ok(gone);
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
 /// Sends as many of the bytes as there is room for. With `more`, others are about to follow.
 pub fn send(socket: impl AsFd, bytes: &[u8], more: bool) -> io::Result<usize> {
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;

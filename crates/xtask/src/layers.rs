@@ -31,6 +31,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "features",
         &[
             "tranship-block",
+            "tranship-cache",
             "tranship-bulk",
             "tranship-mbuf",
             "tranship-zcopy",

@@ -93,6 +93,13 @@ impl Arena {
         self.inner.owns(at)
     }
 
+    /// The numbers of protected pageblocks in which little is left, the emptiest `count` of them with at most half their slots in
+    /// use, in ascending order: who moves what is left ([`Value::block`]) gets their memory back. Looks at every block.
+    #[must_use]
+    pub fn sparse(&self, count: usize) -> Vec<u32> {
+        self.inner.sparse(count)
+    }
+
     /// Protects full pageblocks now. Sends do it by themselves.
     pub fn protect(&self) {
         self.inner.freeze_queued();
@@ -189,6 +196,12 @@ pub struct Value(Arc<Owned>);
 impl Value {
     pub(crate) fn arena(&self) -> &Arc<Inner> {
         &self.0.arena
+    }
+
+    /// The number of the pageblock in which it begins.
+    #[must_use]
+    pub fn block(&self) -> u32 {
+        self.0.arena.block_of(self.0.at)
     }
 
     /// Will it be sent without copying? From when its pageblock is protected.

@@ -6,6 +6,7 @@ mod kit;
 use kit::{WAYS, pair};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read};
+use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -61,7 +62,7 @@ fn hunt(arena: &Arena, mut random: Random, operations: u64) -> u64 {
         let (took, taken) = mpsc::channel();
         let reader = scope.spawn(move || compare(connection, &expected, pace, &took));
         let mut sender = Sender::new().expect("sender");
-        let mut socket = Some(Socket::new(connection.near()).expect("socket"));
+        let mut socket = Socket::new(connection.near()).expect("socket");
         let mut things = Things {
             arena,
             values: Vec::new(),
@@ -81,9 +82,8 @@ fn hunt(arena: &Arena, mut random: Random, operations: u64) -> u64 {
                     while unread > UNREAD {
                         unread -= taken.recv().expect("the reader lives");
                     }
-                    let mut one = socket.take().expect("there");
-                    let bytes = things.send(&mut random, &mut sender, &mut one);
-                    socket = Some(one);
+                    let bytes =
+                        things.send(&mut random, &mut sender, connection.near(), &mut socket);
                     unread += bytes.len();
                     sent += bytes.len() as u64;
                     expect.send(bytes).expect("the reader lives");
@@ -159,7 +159,13 @@ impl Things<'_> {
     }
 
     /// Sends a list of pieces of all kinds; gives the bytes that went, as they are now.
-    fn send(&self, random: &mut Random, sender: &mut Sender, socket: &mut Socket<'_>) -> Vec<u8> {
+    fn send(
+        &self,
+        random: &mut Random,
+        sender: &mut Sender,
+        fd: BorrowedFd<'_>,
+        socket: &mut Socket,
+    ) -> Vec<u8> {
         static ALWAYS: [u8; 5000] = [0x5a; 5000];
         let header = random.next().to_le_bytes();
         let (mut pieces, mut whole) = (Vec::new(), Vec::new());
@@ -192,7 +198,7 @@ impl Things<'_> {
                 _ => {}
             }
         }
-        match sender.send(socket, &pieces) {
+        match sender.send(fd, socket, &pieces) {
             Ok(sent) => whole.truncate(sent),
             Err(error) if error.kind() == ErrorKind::WouldBlock => whole.clear(),
             Err(error) => panic!("{error}"),

@@ -28,7 +28,11 @@ fn what_was_sent_stays_when_values_are_dropped_and_their_memory_used_again() {
                 sender.force(Some(way));
                 let mut socket = Socket::new(connection.near()).expect("socket");
                 let sent = sender
-                    .send(&mut socket, &[Piece::Bytes(b"head"), Piece::Value(first)])
+                    .send(
+                        connection.near(),
+                        &mut socket,
+                        &[Piece::Bytes(b"head"), Piece::Value(first)],
+                    )
                     .expect("send");
                 assert!(sent > 4);
                 let mut expected = b"head".to_vec();
@@ -60,7 +64,7 @@ fn what_was_sent_stays_when_its_value_is_gone() {
             let mut expected = Vec::new();
             for value in values.iter().take(3) {
                 let sent = sender
-                    .send(&mut socket, &[Piece::Value(value)])
+                    .send(connection.near(), &mut socket, &[Piece::Value(value)])
                     .expect("send");
                 expected.extend_from_slice(&value[..sent]);
                 if sent < value.len() {
@@ -111,7 +115,9 @@ fn a_write_to_sent_memory_is_seen_by_the_writer_and_not_by_the_reader() {
             for turn in 0..3u8 {
                 // SAFETY: mapped until it is freed.
                 let piece = unsafe { Piece::raw(&arena, at.as_ptr(), len) };
-                let sent = sender.send(&mut socket, &[piece]).expect("send");
+                let sent = sender
+                    .send(connection.near(), &mut socket, &[piece])
+                    .expect("send");
                 // SAFETY: as above.
                 let now = unsafe { std::slice::from_raw_parts(at.as_ptr(), len) };
                 expected.extend_from_slice(&now[..sent]);
@@ -163,7 +169,7 @@ fn a_block_that_is_not_full_is_copied() {
     let mut sender = Sender::new().expect("sender");
     let mut socket = Socket::new(connection.near()).expect("socket");
     sender
-        .send(&mut socket, &[Piece::Value(&value)])
+        .send(connection.near(), &mut socket, &[Piece::Value(&value)])
         .expect("send");
     assert!(!value.is_protected());
     let counts = sender.counts();

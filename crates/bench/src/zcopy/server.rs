@@ -7,13 +7,12 @@ use anyhow::{Context, Result};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::AsFd;
 use tranship_zcopy::{Arena, Piece, Sender, Socket, Value, Way};
 
 /// Replies to one connection that are not wholly sent.
 struct Due {
     stream: TcpStream,
-    socket: Option<Socket<'static>>,
+    socket: Socket,
     due: VecDeque<usize>,
     /// Bytes of the first that are gone.
     gone: usize,
@@ -45,12 +44,10 @@ pub fn serve(party: &Party, work: Work, way: Option<Way>) -> Result<Vec<Measured
             | rustix::event::epoll::EventFlags::OUT
             | rustix::event::epoll::EventFlags::ET;
         rustix::event::epoll::add(&epoll, &stream, data, flags)?;
-        let socket = Socket::new(stream.as_fd())?;
-        // SAFETY: the stream lives as long as the socket does, in the same place.
-        let socket = unsafe { std::mem::transmute::<Socket<'_>, Socket<'static>>(socket) };
+        let socket = Socket::new(&stream)?;
         all.push(Due {
             stream,
-            socket: Some(socket),
+            socket,
             due: VecDeque::new(),
             gone: 0,
             asked: Vec::new(),
@@ -135,10 +132,7 @@ impl Due {
                     pieces.push(Piece::Part(value, gone - HEADER..value.len()));
                 }
             }
-            let mut socket = self.socket.take().context("a socket")?;
-            let sent = sender.send(&mut socket, &pieces);
-            self.socket = Some(socket);
-            match sent {
+            match sender.send(&self.stream, &mut self.socket, &pieces) {
                 Ok(sent) => self.gone += sent,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error)

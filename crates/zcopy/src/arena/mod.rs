@@ -420,6 +420,31 @@ impl Inner {
         self.find(at.as_ptr()).expect("an address of this arena")
     }
 
+    pub(crate) fn block_of(&self, at: NonNull<u8>) -> u32 {
+        self.place(at).0
+    }
+
+    /// See [`crate::Arena::sparse`].
+    pub(crate) fn sparse(&self, count: usize) -> Vec<u32> {
+        let taken = lock(&self.room).places.frontier();
+        let mut found: Vec<(u32, u32)> = (0..taken)
+            .filter(|&number| self.states.get(number) != State::Shared)
+            .filter_map(|number| match &*self.block(number) {
+                Block::Cut(slots) => {
+                    let all = u32::try_from(slots.cut.slots).ok()?;
+                    // In thousandths, so that blocks of all classes compare.
+                    (slots.live * 2 <= all).then(|| (slots.live * 1000 / all, number))
+                }
+                _ => None,
+            })
+            .collect();
+        found.sort_unstable();
+        found.truncate(count);
+        let mut numbers: Vec<u32> = found.into_iter().map(|(_, number)| number).collect();
+        numbers.sort_unstable();
+        numbers
+    }
+
     fn address(&self, block: u32) -> NonNull<u8> {
         self.view.window_at(block as usize * self.block_bytes)
     }

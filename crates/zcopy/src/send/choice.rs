@@ -109,7 +109,7 @@ fn index_of(way: Way) -> usize {
 
 impl Chooser {
     /// The way for the next send, and whether to measure it.
-    pub(super) fn choose(&mut self, socket: &Socket<'_>, bytes: usize) -> (Way, bool) {
+    pub(super) fn choose(&mut self, socket: &Socket, bytes: usize) -> (Way, bool) {
         if bytes < SMALLEST {
             return (Way::Copy, false);
         }
@@ -138,14 +138,7 @@ impl Chooser {
     }
 
     /// A send took so long.
-    pub(super) fn learn(
-        &mut self,
-        socket: &Socket<'_>,
-        bytes: usize,
-        way: Way,
-        ns: u128,
-        sent: usize,
-    ) {
+    pub(super) fn learn(&mut self, socket: &Socket, bytes: usize, way: Way, ns: u128, sent: usize) {
         let Some(class) = self.classes.get_mut(&(socket.route, class_of(bytes))) else {
             return;
         };
@@ -166,7 +159,7 @@ impl Chooser {
     }
 
     /// The kernel cannot.
-    pub(super) fn refused(&mut self, socket: &Socket<'_>, bytes: usize, way: Way) {
+    pub(super) fn refused(&mut self, socket: &Socket, bytes: usize, way: Way) {
         let class = self
             .classes
             .entry((socket.route, class_of(bytes)))

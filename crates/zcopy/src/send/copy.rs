@@ -1,12 +1,13 @@
 //! sendmsg(2): the kernel copies; up to a thousand pieces in a call.
 
+use super::Counts;
 use super::segment::Segment;
-use super::{Counts, Socket};
 use std::io;
+use std::os::fd::BorrowedFd;
 use tranship_sys::scatter;
 
 pub(super) fn send(
-    socket: &Socket<'_>,
+    socket: BorrowedFd<'_>,
     segments: &[Segment],
     counts: &mut Counts,
 ) -> io::Result<usize> {
@@ -19,7 +20,7 @@ pub(super) fn send(
         let last = part.as_ptr_range().end == segments.as_ptr_range().end;
         counts.calls += 1;
         // SAFETY: mapped memory until the send returns, as the pieces promise.
-        match unsafe { scatter::send(socket.fd, &pieces, !last) } {
+        match unsafe { scatter::send(socket, &pieces, !last) } {
             Ok(now) => {
                 sent += now;
                 if now < pieces.iter().map(|(_, len)| len).sum() {

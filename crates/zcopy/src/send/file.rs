@@ -1,13 +1,13 @@
 //! sendfile(2) from the arena's file, piece by piece; what is copied goes between by send(2).
 
+use super::Counts;
 use super::segment::Segment;
-use super::{Counts, Socket};
 use std::io;
 use std::os::fd::BorrowedFd;
 use tranship_sys::{scatter, stream};
 
 pub(super) fn send(
-    socket: &Socket<'_>,
+    socket: BorrowedFd<'_>,
     segments: &[Segment],
     counts: &mut Counts,
 ) -> io::Result<usize> {
@@ -19,7 +19,7 @@ pub(super) fn send(
             Some((file, offset)) => {
                 // SAFETY: the arena's, which the piece borrows, so that it stays open.
                 let file = unsafe { BorrowedFd::borrow_raw(file) };
-                let outcome = stream::send_file(socket.fd, file, offset, first.len);
+                let outcome = stream::send_file(socket, file, offset, first.len);
                 (outcome, first.len, 1)
             }
             None => {
@@ -30,7 +30,7 @@ pub(super) fn send(
                     .min(scatter::MOST);
                 let run: Vec<_> = rest[..count].iter().map(|s| (s.at, s.len)).collect();
                 // SAFETY: mapped memory until the send returns, as the pieces promise.
-                let outcome = unsafe { scatter::send(socket.fd, &run, count < rest.len()) };
+                let outcome = unsafe { scatter::send(socket, &run, count < rest.len()) };
                 (outcome, run.iter().map(|(_, len)| len).sum(), count)
             }
         };

@@ -29,6 +29,7 @@ use header::HeaderLog;
 use segment::Segment;
 use splice::Pipe;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 use tranship_sys::pagemap::Pagemap;
 
@@ -64,6 +65,9 @@ pub struct Sender {
     forced: Option<Way>,
 }
 
+// SAFETY: the list of segments is empty between two sends; everything else may be sent.
+unsafe impl Send for Sender {}
+
 impl Sender {
     /// A sender. Takes a pipe and a page table's descriptor when it first needs them.
     ///
@@ -92,25 +96,32 @@ impl Sender {
     /// # Errors
     /// As send(2): `WouldBlock` if a non-blocking socket has no room at all, `BrokenPipe` (without a signal) if the
     /// other end is gone.
-    pub fn send(&mut self, socket: &mut Socket<'_>, pieces: &[Piece<'_>]) -> io::Result<usize> {
+    pub fn send(
+        &mut self,
+        fd: impl AsFd,
+        socket: &mut Socket,
+        pieces: &[Piece<'_>],
+    ) -> io::Result<usize> {
         self.counts.sends += 1;
         let mut segments = std::mem::take(&mut self.segments);
         segments.clear();
         let referable = self.resolve(pieces, &mut segments);
-        let sent = self.send_segments(socket, &segments, referable);
+        let sent = self.send_segments(fd.as_fd(), socket, &segments, referable);
+        segments.clear();
         self.segments = segments;
         sent
     }
 
     fn send_segments(
         &mut self,
-        socket: &mut Socket<'_>,
+        fd: BorrowedFd<'_>,
+        socket: &mut Socket,
         segments: &[Segment],
         referable: usize,
     ) -> io::Result<usize> {
         let total = segments.iter().map(|segment| segment.len).sum::<usize>();
         if referable == 0 {
-            let sent = self.by(Way::Copy, socket, segments)?;
+            let sent = self.by(Way::Copy, fd, socket, segments)?;
             self.note(Way::Copy, segments, sent, total);
             return Ok(sent);
         }
@@ -120,11 +131,11 @@ impl Sender {
             None => self.chooser.choose(socket, referable),
         };
         let begin = timed.then(Instant::now);
-        let sent = match self.by(way, socket, segments) {
+        let sent = match self.by(way, fd, socket, segments) {
             // What the kernel refuses by reference (no pipe, no room for notifications, pages that cannot be spliced) is copied.
             Err(error) if way != Way::Copy && is_about_the_way(&error) => {
                 self.chooser.refused(socket, referable, way);
-                self.by(Way::Copy, socket, segments)?
+                self.by(Way::Copy, fd, socket, segments)?
             }
             other => {
                 let sent = other?;
@@ -142,18 +153,24 @@ impl Sender {
         Ok(sent)
     }
 
-    fn by(&mut self, way: Way, socket: &mut Socket<'_>, segments: &[Segment]) -> io::Result<usize> {
+    fn by(
+        &mut self,
+        way: Way,
+        fd: BorrowedFd<'_>,
+        socket: &mut Socket,
+        segments: &[Segment],
+    ) -> io::Result<usize> {
         match way {
-            Way::Copy => copy::send(socket, segments, &mut self.counts),
+            Way::Copy => copy::send(fd, segments, &mut self.counts),
             Way::Splice => {
                 let pipe = match &mut self.pipe {
                     Some(pipe) => pipe,
                     none => none.insert(Pipe::new()?),
                 };
-                splice::send(socket, segments, pipe, &mut self.log, &mut self.counts)
+                splice::send(fd, segments, pipe, &mut self.log, &mut self.counts)
             }
-            Way::File => file::send(socket, segments, &mut self.counts),
-            Way::Notified => notified::send(socket, segments, &mut self.log, &mut self.counts),
+            Way::File => file::send(fd, segments, &mut self.counts),
+            Way::Notified => notified::send(fd, socket, segments, &mut self.log, &mut self.counts),
         }
     }
 

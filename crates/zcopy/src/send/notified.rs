@@ -9,13 +9,15 @@ use super::segment::Segment;
 use super::socket::Notified;
 use super::{Counts, Socket};
 use std::io;
+use std::os::fd::BorrowedFd;
 use tranship_sys::scatter;
 
 /// Notifications that may be outstanding before they are read.
 const OUTSTANDING: u32 = 64;
 
 pub(super) fn send(
-    socket: &mut Socket<'_>,
+    fd: BorrowedFd<'_>,
+    socket: &mut Socket,
     segments: &[Segment],
     log: &mut HeaderLog,
     counts: &mut Counts,
@@ -23,7 +25,7 @@ pub(super) fn send(
     let outstanding = match socket.notified {
         Notified::On { outstanding } => outstanding,
         Notified::Untried => {
-            if let Err(error) = scatter::allow_zerocopy(socket.fd) {
+            if let Err(error) = scatter::allow_zerocopy(fd) {
                 socket.notified = Notified::Off;
                 return Err(error);
             }
@@ -33,7 +35,7 @@ pub(super) fn send(
     };
     socket.notified = Notified::On { outstanding };
     if outstanding >= OUTSTANDING {
-        reap(socket, counts)?;
+        reap(fd, socket, counts)?;
     }
     log.begin()?;
     let mut pieces = Vec::with_capacity(segments.len());
@@ -50,11 +52,11 @@ pub(super) fn send(
         pieces.push((from, segment.len));
     }
     if pieces.is_empty() {
-        return super::copy::send(socket, &segments[..1], counts);
+        return super::copy::send(fd, &segments[..1], counts);
     }
     counts.calls += 1;
     // SAFETY: pages that never change again, or the log's, which are never written twice.
-    let sent = unsafe { scatter::send_zerocopy(socket.fd, &pieces) }?;
+    let sent = unsafe { scatter::send_zerocopy(fd, &pieces) }?;
     if let Notified::On { outstanding } = &mut socket.notified {
         *outstanding += 1;
     }
@@ -62,8 +64,8 @@ pub(super) fn send(
 }
 
 /// Reads what notifications there are.
-fn reap(socket: &mut Socket<'_>, counts: &mut Counts) -> io::Result<()> {
-    while let Some(done) = scatter::notification(socket.fd)? {
+fn reap(fd: BorrowedFd<'_>, socket: &mut Socket, counts: &mut Counts) -> io::Result<()> {
+    while let Some(done) = scatter::notification(fd)? {
         counts.calls += 1;
         if done.copied {
             socket.notified = Notified::Off;

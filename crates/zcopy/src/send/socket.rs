@@ -3,7 +3,7 @@
 use super::choice::Way;
 use rustix::net::{SocketType, sockopt};
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::AsFd;
 
 /// Whom a socket reaches, and how: what each way costs depends on it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -18,10 +18,9 @@ pub(super) enum Route {
     Other,
 }
 
-/// A connected socket and what was found out about it.
+/// What was found out about a connected socket; goes with it to each send.
 #[derive(Debug)]
-pub struct Socket<'a> {
-    pub(super) fd: BorrowedFd<'a>,
+pub struct Socket {
     pub(super) route: Route,
     pub(super) notified: Notified,
 }
@@ -37,12 +36,13 @@ pub(super) enum Notified {
     Off,
 }
 
-impl<'a> Socket<'a> {
+impl Socket {
     /// Looks at a connected socket.
     ///
     /// # Errors
     /// If it is no socket.
-    pub fn new(fd: BorrowedFd<'a>) -> io::Result<Socket<'a>> {
+    pub fn new(fd: impl AsFd) -> io::Result<Socket> {
+        let fd = fd.as_fd();
         let stream = sockopt::socket_type(fd)? == SocketType::STREAM;
         let route = match sockopt::socket_domain(fd)? {
             _ if !stream => Route::Other,
@@ -64,21 +64,7 @@ impl<'a> Socket<'a> {
             // The kernel copies what is looped to this machine; asking it not to only costs.
             Notified::Off
         };
-        Ok(Socket {
-            fd,
-            route,
-            notified,
-        })
-    }
-
-    /// The same socket by another borrow of its descriptor.
-    #[must_use]
-    pub fn with(self, fd: BorrowedFd<'_>) -> Socket<'_> {
-        Socket {
-            fd,
-            route: self.route,
-            notified: self.notified,
-        }
+        Ok(Socket { route, notified })
     }
 
     pub(super) fn allows(&self, way: Way) -> bool {

@@ -3,12 +3,12 @@
 //! The kernel hands at most 16 of a pipe's places to the socket at a time: a header and 16 pages would make two packets, so a
 //! header before so many goes by an ordinary send that says that more comes.
 
+use super::Counts;
 use super::header::HeaderLog;
 use super::segment::Segment;
-use super::{Counts, Socket};
 use crate::arena::classes::PAGE;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use tranship_sys::{pipe, scatter};
 
 /// Pages that the kernel hands to a socket at once.
@@ -59,7 +59,7 @@ impl Pipe {
 }
 
 pub(super) fn send(
-    socket: &Socket<'_>,
+    socket: BorrowedFd<'_>,
     segments: &[Segment],
     pipe: &mut Pipe,
     log: &mut HeaderLog,
@@ -110,7 +110,7 @@ fn fits_in_log(piece: &Segment, rest: &[Segment]) -> bool {
 }
 
 fn copy_run(
-    socket: &Socket<'_>,
+    socket: BorrowedFd<'_>,
     run: &[Segment],
     more: bool,
     counts: &mut Counts,
@@ -121,13 +121,13 @@ fn copy_run(
         .collect();
     counts.calls += 1;
     // SAFETY: mapped memory until the send returns, as the pieces promise.
-    unsafe { scatter::send(socket.fd, &pieces, more) }
+    unsafe { scatter::send(socket, &pieces, more) }
 }
 
 /// Sends a pipe's worth. Says how many bytes went, how many were offered, how many segments that finishes, and how far it goes
 /// into the next one.
 fn splice_run(
-    socket: &Socket<'_>,
+    socket: BorrowedFd<'_>,
     segments: &[Segment],
     mut within: usize,
     pipe: &mut Pipe,
@@ -178,7 +178,7 @@ fn splice_run(
 }
 
 fn to_socket(
-    socket: &Socket<'_>,
+    socket: BorrowedFd<'_>,
     pipe: &mut Pipe,
     len: usize,
     more: bool,
@@ -186,7 +186,7 @@ fn to_socket(
 ) -> io::Result<usize> {
     let mut sent = 0;
     while sent < len {
-        match pipe::splice(&pipe.read, None, socket.fd, len - sent, more) {
+        match pipe::splice(&pipe.read, None, socket, len - sent, more) {
             Ok(0) => break,
             Ok(now) => sent += now,
             Err(error) if sent == 0 => {

@@ -1,0 +1,22 @@
+//! A cache server that speaks memcached's protocol, whose values lie in a twin allocator and go out by reference.
+//!
+//! ```text
+//!   server/   listeners, workers (one thread, one epoll and one zcopy::Sender each), connections, datagrams
+//!      │ commands ▲ replies
+//!   parse/    text: classic and meta commands; pure
+//!      │
+//!   store/    shards: keys and metadata in the heap, values in the arena; segmented LRU, expiry, a cleaner that empties
+//!             pageblocks in which little is left
+//! ```
+//!
+//! NOT here: the allocator and the sends (`zcopy`), the command line.
+
+pub mod parse;
+mod reply;
+mod server;
+mod stats;
+mod store;
+
+pub use server::{Options, Server};
+pub use stats::Stats;
+pub use store::{Item, Mode, Outcome, Store, StoreOptions};

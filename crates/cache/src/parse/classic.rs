@@ -1,0 +1,140 @@
+//! The classic commands.
+
+use super::{Command, Put, Wrong, key, number, words};
+use crate::store::Mode;
+
+pub(super) fn parse<'a>(name: &[u8], rest: &'a [u8]) -> Result<Command<'a>, Wrong> {
+    let mut words = words(rest);
+    match name {
+        b"get" | b"gets" => keys(rest, name == b"gets", None),
+        b"gat" | b"gats" => {
+            let (expiry, rest) = super::word(rest);
+            let expiry = number(Some(expiry).filter(|word| !word.is_empty()))?;
+            keys(rest, name == b"gats", Some(expiry))
+        }
+        b"set" => put(Mode::Set, rest),
+        b"add" => put(Mode::Add, rest),
+        b"replace" => put(Mode::Replace, rest),
+        b"append" => put(Mode::Append, rest),
+        b"prepend" => put(Mode::Prepend, rest),
+        b"cas" => put(Mode::Cas(0), rest),
+        b"delete" => {
+            let key = key(words.next())?;
+            // An old form has a time of 0.
+            let next = words
+                .next()
+                .filter(|word| *word != b"0")
+                .or_else(|| words.next());
+            match next {
+                None => Ok(Command::Delete {
+                    key,
+                    noreply: false,
+                }),
+                Some(b"noreply") => Ok(Command::Delete { key, noreply: true }),
+                Some(_) => Err(Wrong::line(
+                    "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]",
+                )),
+            }
+        }
+        b"incr" | b"decr" => {
+            let key = key(words.next())?;
+            let delta = words.next().ok_or(Wrong::UNKNOWN)?;
+            let delta = number(Some(delta))
+                .map_err(|_| Wrong::line("CLIENT_ERROR invalid numeric delta argument"))?;
+            Ok(Command::Arithmetic {
+                key,
+                delta,
+                down: name == b"decr",
+                noreply: noreply(words.next()),
+            })
+        }
+        b"touch" => {
+            let key = key(words.next())?;
+            let expiry = words.next().ok_or(Wrong::UNKNOWN)?;
+            let expiry = number(Some(expiry))
+                .map_err(|_| Wrong::line("CLIENT_ERROR invalid exptime argument"))?;
+            Ok(Command::Touch {
+                key,
+                expiry,
+                noreply: noreply(words.next()),
+            })
+        }
+        b"flush_all" => {
+            let first = words.next();
+            let delay = match first {
+                None | Some(b"noreply") => 0,
+                delay => number(delay)?,
+            };
+            Ok(Command::Flush {
+                delay,
+                noreply: noreply(first) || noreply(words.next()),
+            })
+        }
+        b"stats" => Ok(Command::Stats(words.next().unwrap_or_default())),
+        b"version" => Ok(Command::Version),
+        b"verbosity" => {
+            let (first, second) = (words.next(), words.next());
+            if first.is_none() || words.next().is_some() {
+                return Err(Wrong::UNKNOWN);
+            }
+            Ok(Command::Verbosity {
+                noreply: noreply(first) || noreply(second),
+            })
+        }
+        b"quit" => Ok(Command::Quit),
+        _ => Err(Wrong::UNKNOWN),
+    }
+}
+
+fn keys(rest: &[u8], cas: bool, touch: Option<i64>) -> Result<Command<'_>, Wrong> {
+    let mut none = true;
+    for word in words(rest) {
+        key(Some(word))?;
+        none = false;
+    }
+    if none {
+        return Err(Wrong::UNKNOWN);
+    }
+    Ok(Command::Get {
+        keys: rest,
+        cas,
+        touch,
+    })
+}
+
+fn put(mode: Mode, rest: &[u8]) -> Result<Command<'_>, Wrong> {
+    let mut words = words(rest);
+    let name = words.next().ok_or(Wrong::UNKNOWN)?;
+    let (flags, expiry, len) = (words.next(), words.next(), words.next());
+    if len.is_none() {
+        return Err(Wrong::UNKNOWN);
+    }
+    // What follows is swallowed if its length is known, so that it is not taken for commands.
+    let length: i64 = number(len)?;
+    let Ok(len) = usize::try_from(length) else {
+        return Err(Wrong::FORMAT);
+    };
+    let swallow = |wrong: Wrong| Wrong {
+        swallow: Some(len),
+        ..wrong
+    };
+    let key = key(Some(name)).map_err(swallow)?;
+    let flags = number(flags).map_err(swallow)?;
+    let expiry = number(expiry).map_err(swallow)?;
+    let mode = match mode {
+        Mode::Cas(_) => Mode::Cas(number(words.next()).map_err(swallow)?),
+        other => other,
+    };
+    Ok(Command::Store(Put {
+        mode,
+        key,
+        flags,
+        expiry,
+        len,
+        noreply: noreply(words.next()),
+    }))
+}
+
+fn noreply(word: Option<&[u8]>) -> bool {
+    word == Some(b"noreply")
+}

@@ -1,0 +1,134 @@
+//! What is to be sent on a connection: text in one piece, values between.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::BorrowedFd;
+use tranship_zcopy::{Piece, Sender, Socket, Value};
+
+/// Pieces offered in one call.
+const PIECES: usize = 128;
+
+#[derive(Debug)]
+enum Out {
+    Text(Vec<u8>),
+    /// The value's bytes from here on, to there.
+    Value(Value, usize, usize),
+}
+
+/// Replies in their order.
+#[derive(Debug, Default)]
+pub(crate) struct Replies {
+    queue: VecDeque<Out>,
+    bytes: usize,
+    values: usize,
+}
+
+impl Replies {
+    pub(crate) fn text(&mut self, text: &[u8]) {
+        self.bytes += text.len();
+        match self.queue.back_mut() {
+            Some(Out::Text(last)) => last.extend_from_slice(text),
+            _ => self.queue.push_back(Out::Text(text.to_vec())),
+        }
+    }
+
+    pub(crate) fn line(&mut self, line: &str) {
+        self.text(line.as_bytes());
+        self.text(b"\r\n");
+    }
+
+    pub(crate) fn value(&mut self, value: Value) {
+        let len = value.len();
+        self.bytes += len;
+        // A small one goes along with the text around it, in one piece.
+        if len <= 256 {
+            self.bytes -= len;
+            return self.text(&value);
+        }
+        self.values += 1;
+        self.queue.push_back(Out::Value(value, 0, len));
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Bytes that wait, and values that are held for it.
+    pub(crate) fn waiting(&self) -> (usize, usize) {
+        (self.bytes, self.values)
+    }
+
+    /// Sends what there is room for; says how much. `WouldBlock` only if nothing went.
+    pub(crate) fn send(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        socket: &mut Socket,
+        sender: &mut Sender,
+    ) -> io::Result<usize> {
+        let mut all = 0;
+        while !self.queue.is_empty() {
+            let pieces: Vec<_> = self.queue.iter().take(PIECES).map(Out::piece).collect();
+            let offered: usize = self.queue.iter().take(PIECES).map(Out::len).sum();
+            let sent = match sender.send(fd, socket, &pieces) {
+                Ok(sent) => sent,
+                Err(_) if all > 0 => return Ok(all),
+                Err(error) => return Err(error),
+            };
+            drop(pieces);
+            all += sent;
+            self.advance(sent);
+            if sent < offered {
+                break;
+            }
+        }
+        Ok(all)
+    }
+
+    /// All of it in one piece, for a datagram.
+    pub(crate) fn take_all(&mut self) -> Vec<u8> {
+        let mut all = Vec::with_capacity(self.bytes);
+        for out in self.queue.drain(..) {
+            match out {
+                Out::Text(text) => all.extend_from_slice(&text),
+                Out::Value(value, from, to) => all.extend_from_slice(&value[from..to]),
+            }
+        }
+        (self.bytes, self.values) = (0, 0);
+        all
+    }
+
+    fn advance(&mut self, mut sent: usize) {
+        self.bytes -= sent;
+        while sent > 0 {
+            let first = self.queue.front_mut().expect("no more is sent than waits");
+            let len = first.len();
+            if sent >= len {
+                sent -= len;
+                self.values -= usize::from(matches!(first, Out::Value(..)));
+                self.queue.pop_front();
+                continue;
+            }
+            match first {
+                Out::Text(text) => drop(text.drain(..sent)),
+                Out::Value(_, from, _) => *from += sent,
+            }
+            break;
+        }
+    }
+}
+
+impl Out {
+    fn piece(&self) -> Piece<'_> {
+        match self {
+            Out::Text(text) => Piece::Bytes(text),
+            Out::Value(value, from, to) => Piece::Part(value, *from..*to),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Out::Text(text) => text.len(),
+            Out::Value(_, from, to) => to - from,
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Answers to the classic commands.
+
+use super::{Shared, report};
+use crate::parse::{Command, Put, words};
+use crate::reply::Replies;
+use crate::stats::Counts;
+use crate::store::{Mode, Outcome};
+use std::sync::atomic::Ordering;
+use tranship_zcopy::Value;
+
+/// A [`Put`] whose value is on its way.
+#[derive(Debug)]
+pub(super) struct Owned {
+    mode: Mode,
+    key: Box<[u8]>,
+    flags: u32,
+    expiry: i64,
+    noreply: bool,
+}
+
+impl Owned {
+    pub(super) fn new(put: &Put<'_>) -> Owned {
+        Owned {
+            mode: put.mode,
+            key: put.key.into(),
+            flags: put.flags,
+            expiry: put.expiry,
+            noreply: put.noreply,
+        }
+    }
+
+    pub(super) fn forget(&self, shared: &Shared) {
+        shared.store.delete(&self.key, None);
+    }
+
+    pub(super) fn store(self, shared: &Shared, worker: usize, value: Value, replies: &mut Replies) {
+        let counts = &shared.counts[worker];
+        let store = &shared.store;
+        let outcome = store.put(&self.key, value, self.flags, self.expiry, self.mode);
+        if let Mode::Cas(_) = self.mode {
+            match outcome {
+                Outcome::Stored(_) => Counts::bump(&counts.cas_hits, 1),
+                Outcome::Exists => Counts::bump(&counts.cas_badval, 1),
+                _ => Counts::bump(&counts.cas_misses, 1),
+            }
+        }
+        if !self.noreply {
+            replies.line(match outcome {
+                Outcome::Stored(_) => "STORED",
+                Outcome::NotStored => "NOT_STORED",
+                Outcome::Exists => "EXISTS",
+                Outcome::NotFound => "NOT_FOUND",
+                Outcome::NoMemory => "SERVER_ERROR out of memory storing object",
+            });
+        }
+    }
+}
+
+/// Answers all but those that store a value or end the connection.
+pub(super) fn answer(command: Command<'_>, shared: &Shared, worker: usize, replies: &mut Replies) {
+    let counts = &shared.counts[worker];
+    let store = &shared.store;
+    let (line, noreply) = match command {
+        Command::Get { keys, cas, touch } => {
+            return get(keys, cas, touch, shared, counts, replies);
+        }
+        Command::Delete { key, noreply } => match store.delete(key, None) {
+            Outcome::NotFound => {
+                Counts::bump(&counts.delete_misses, 1);
+                ("NOT_FOUND".to_owned(), noreply)
+            }
+            _ => {
+                Counts::bump(&counts.delete_hits, 1);
+                ("DELETED".to_owned(), noreply)
+            }
+        },
+        Command::Arithmetic {
+            key,
+            delta,
+            down,
+            noreply,
+        } => {
+            let (hits, misses) = if down {
+                (&counts.decr_hits, &counts.decr_misses)
+            } else {
+                (&counts.incr_hits, &counts.incr_misses)
+            };
+            let line = match store.arithmetic(key, delta, down, None) {
+                Ok((new, _)) => {
+                    Counts::bump(hits, 1);
+                    new.to_string()
+                }
+                Err(true) => {
+                    "CLIENT_ERROR cannot increment or decrement non-numeric value".to_owned()
+                }
+                Err(false) => {
+                    Counts::bump(misses, 1);
+                    "NOT_FOUND".to_owned()
+                }
+            };
+            (line, noreply)
+        }
+        Command::Touch {
+            key,
+            expiry,
+            noreply,
+        } => {
+            Counts::bump(&counts.cmd_touch, 1);
+            if store.touch(key, expiry) {
+                Counts::bump(&counts.touch_hits, 1);
+                ("TOUCHED".to_owned(), noreply)
+            } else {
+                Counts::bump(&counts.touch_misses, 1);
+                ("NOT_FOUND".to_owned(), noreply)
+            }
+        }
+        Command::Flush { delay, noreply } => {
+            Counts::bump(&counts.cmd_flush, 1);
+            shared.flush(delay);
+            ("OK".to_owned(), noreply)
+        }
+        Command::Verbosity { noreply } => ("OK".to_owned(), noreply),
+        Command::Version => (format!("VERSION {}", report::VERSION), false),
+        Command::Stats(which) => return report::stats(which, shared, replies),
+        Command::Store(_) | Command::Meta(_) | Command::Quit => {
+            unreachable!("answered by the connection")
+        }
+    };
+    if !noreply {
+        replies.line(&line);
+    }
+}
+
+fn get(
+    keys: &[u8],
+    cas: bool,
+    touch: Option<i64>,
+    shared: &Shared,
+    counts: &Counts,
+    replies: &mut Replies,
+) {
+    let (mut asked, mut hits) = (0, 0);
+    for key in words(keys) {
+        asked += 1;
+        let Some(item) = shared.store.get(key, touch) else {
+            continue;
+        };
+        hits += 1;
+        let mut head = [0; 48];
+        let len = item.value.len() - 2;
+        let head = number(
+            &mut head,
+            &[
+                Some(u64::from(item.flags)),
+                Some(len as u64),
+                cas.then_some(item.cas),
+            ],
+        );
+        replies.text(b"VALUE ");
+        replies.text(key);
+        replies.text(head);
+        replies.text(b"\r\n");
+        replies.value(item.value);
+    }
+    replies.text(b"END\r\n");
+    Counts::bump(&counts.cmd_get, asked);
+    Counts::bump(&counts.get_hits, hits);
+    Counts::bump(&counts.get_misses, asked - hits);
+    if touch.is_some() {
+        Counts::bump(&counts.cmd_touch, asked);
+        Counts::bump(&counts.touch_hits, hits);
+    }
+}
+
+/// Numbers with a space before each.
+fn number<'a>(room: &'a mut [u8; 48], numbers: &[Option<u64>]) -> &'a [u8] {
+    use std::io::Write;
+    let mut rest = &mut room[..];
+    for number in numbers.iter().flatten() {
+        write!(rest, " {number}").expect("room for three numbers that are not all large");
+    }
+    let left = rest.len();
+    &room[..48 - left]
+}
+
+impl Shared {
+    /// Forgets everything, so many seconds from now.
+    fn flush(&self, delay: i64) {
+        if delay <= 0 {
+            // Relaxed: nothing else depends on it.
+            self.flush_at.store(0, Ordering::Relaxed);
+            self.store.clear();
+        } else {
+            let at = i64::from(self.store.now()).saturating_add(delay);
+            self.flush_at.store(at, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn flush_if_due(&self) {
+        // Relaxed: whoever sees it does it, once more does no harm.
+        let at = self.flush_at.load(Ordering::Relaxed);
+        if at != 0 && i64::from(self.store.now()) >= at {
+            self.flush_at.store(0, Ordering::Relaxed);
+            self.store.clear();
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! A connection: bytes in, commands, replies out.
+//!
+//! A value that follows a command is received straight into the arena. Somebody who does not take his replies is not read until he
+//! does.
+
+use super::{Shared, classic, meta};
+use crate::parse::{self, Command, Put};
+use crate::reply::Replies;
+use crate::stats::Counts;
+use std::io::{self, ErrorKind, Read};
+use std::net::TcpStream;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+use tranship_sys::epoll::Interest;
+use tranship_zcopy::{Sender, Socket, ValueMut};
+
+/// The longest command line: as many keys as anybody asks for at once.
+const LINE: usize = 64 << 10;
+/// Bytes taken from the socket at once.
+const CHUNK: usize = 16 << 10;
+/// Commands before others have their turn.
+const TURN: usize = 256;
+/// Replies that may wait before the connection is read again: bytes, values.
+const WAITING: (usize, usize) = (64 << 20, 4096);
+
+/// What a connection's turn came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Turn {
+    /// It waits for its client.
+    Done,
+    /// There are commands left.
+    More,
+    /// It is over.
+    End,
+}
+
+/// What comes next.
+#[derive(Debug)]
+enum Expect {
+    Line,
+    /// The bytes of a value and its line end.
+    Value {
+        put: Store,
+        value: ValueMut,
+        got: usize,
+    },
+    /// Bytes that are no command.
+    Swallow(usize),
+    /// All up to the end of a line.
+    SwallowLine,
+}
+
+/// Who a value is for, when it is there.
+#[derive(Debug)]
+pub(super) enum Store {
+    Classic(classic::Owned),
+    Meta(meta::OwnedSet),
+}
+
+#[derive(Debug)]
+pub(super) struct Connection {
+    stream: TcpStream,
+    socket: Socket,
+    input: Vec<u8>,
+    /// Up to there it has been looked at.
+    at: usize,
+    expect: Expect,
+    replies: Replies,
+    interest: Interest,
+    /// Since when replies wait without a byte being taken.
+    stuck: Option<Instant>,
+    ending: bool,
+}
+
+impl Connection {
+    pub(super) fn new(stream: TcpStream) -> io::Result<Connection> {
+        stream.set_nonblocking(true)?;
+        stream.set_nodelay(true)?;
+        Ok(Connection {
+            socket: Socket::new(&stream)?,
+            stream,
+            input: Vec::new(),
+            at: 0,
+            expect: Expect::Line,
+            replies: Replies::default(),
+            interest: Interest::Read,
+            stuck: None,
+            ending: false,
+        })
+    }
+
+    pub(super) fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    /// What to wait for from now on, if that is something else.
+    pub(super) fn wish(&mut self) -> Option<Interest> {
+        let wish = match (self.replies.is_empty(), self.is_choked()) {
+            (true, _) => Interest::Read,
+            (false, false) => Interest::ReadWrite,
+            (false, true) => Interest::Write,
+        };
+        (std::mem::replace(&mut self.interest, wish) != wish).then_some(wish)
+    }
+
+    pub(super) fn is_stuck(&self, now: Instant, patience: Duration) -> bool {
+        self.stuck
+            .is_some_and(|since| now.saturating_duration_since(since) >= patience)
+    }
+
+    fn is_choked(&self) -> bool {
+        let (bytes, values) = self.replies.waiting();
+        bytes > WAITING.0 || values > WAITING.1
+    }
+
+    pub(super) fn turn(&mut self, shared: &Shared, worker: usize, sender: &mut Sender) -> Turn {
+        let counts = &shared.counts[worker];
+        let mut commands = 0;
+        let mut dry = false;
+        while !self.ending && commands < TURN && !self.is_choked() {
+            match self.step(shared, worker) {
+                Some(()) => commands += 1,
+                None if dry => break,
+                None => match self.read(counts) {
+                    Ok(true) => {}
+                    Ok(false) => dry = true,
+                    Err(_) => return Turn::End,
+                },
+            }
+        }
+        if self.is_choked() {
+            Counts::bump(&counts.conn_yields, 1);
+        }
+        let waited = !self.replies.is_empty();
+        match self
+            .replies
+            .send(self.stream.as_fd(), &mut self.socket, sender)
+        {
+            Ok(sent) => {
+                self.stuck = match self.stuck {
+                    _ if self.replies.is_empty() => None,
+                    Some(since) if sent == 0 => Some(since),
+                    _ => Some(Instant::now()),
+                };
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                self.stuck = self.stuck.or_else(|| waited.then(Instant::now));
+            }
+            Err(_) => return Turn::End,
+        }
+        if self.ending && self.replies.is_empty() {
+            return Turn::End;
+        }
+        if !self.ending && !dry && !self.is_choked() {
+            return Turn::More;
+        }
+        Turn::Done
+    }
+
+    /// Takes what is there; false if nothing is, an error at the end.
+    fn read(&mut self, counts: &Counts) -> io::Result<bool> {
+        self.input.drain(..self.at);
+        self.at = 0;
+        let result = if let Expect::Value { value, got, .. } = &mut self.expect {
+            let result = self.stream.read(&mut value[*got..]);
+            if let Ok(count) = result {
+                *got += count;
+            }
+            result
+        } else {
+            let before = self.input.len();
+            self.input.resize(before + CHUNK, 0);
+            let result = self.stream.read(&mut self.input[before..]);
+            self.input.truncate(before + *result.as_ref().unwrap_or(&0));
+            result
+        };
+        match result {
+            Ok(0) => {
+                // What was asked before is still answered.
+                self.ending = true;
+                Ok(false)
+            }
+            Ok(count) => {
+                Counts::bump(&counts.bytes_read, count as u64);
+                Ok(true)
+            }
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) =>
+            {
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// One thing out of what was received; none if more is needed.
+    fn step(&mut self, shared: &Shared, worker: usize) -> Option<()> {
+        match &mut self.expect {
+            Expect::Line => self.line(shared, worker),
+            Expect::Swallow(left) => {
+                let now = (*left).min(self.input.len() - self.at);
+                self.at += now;
+                *left -= now;
+                if *left > 0 {
+                    return None;
+                }
+                self.expect = Expect::Line;
+                Some(())
+            }
+            Expect::SwallowLine => {
+                let rest = &self.input[self.at..];
+                match rest.iter().position(|byte| *byte == b'\n') {
+                    Some(end) => self.at += end + 1,
+                    None => {
+                        self.at = self.input.len();
+                        return None;
+                    }
+                }
+                self.expect = Expect::Line;
+                Some(())
+            }
+            Expect::Value { value, got, .. } => {
+                let now = (value.len() - *got).min(self.input.len() - self.at);
+                value[*got..*got + now].copy_from_slice(&self.input[self.at..self.at + now]);
+                self.at += now;
+                *got += now;
+                if *got < value.len() {
+                    return None;
+                }
+                let Expect::Value { put, value, .. } =
+                    std::mem::replace(&mut self.expect, Expect::Line)
+                else {
+                    unreachable!("just looked at");
+                };
+                self.stored(shared, worker, put, value);
+                Some(())
+            }
+        }
+    }
+
+    fn stored(&mut self, shared: &Shared, worker: usize, put: Store, value: ValueMut) {
+        if !value.ends_with(b"\r\n") {
+            // The client and we do not agree where the value ends: what it takes for its next command begins a line.
+            if !value.ends_with(b"\n") {
+                self.expect = Expect::SwallowLine;
+            }
+            return self.replies.line("CLIENT_ERROR bad data chunk");
+        }
+        match put {
+            Store::Classic(put) => put.store(shared, worker, value.freeze(), &mut self.replies),
+            Store::Meta(set) => set.store(shared, worker, value.freeze(), &mut self.replies),
+        }
+    }
+
+    fn line(&mut self, shared: &Shared, worker: usize) -> Option<()> {
+        let rest = &self.input[self.at..];
+        let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
+            if rest.len() > LINE {
+                self.replies.line("CLIENT_ERROR line too long");
+                self.ending = true;
+                return Some(());
+            }
+            return None;
+        };
+        let line = rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]);
+        // Taken out, so that the reply can be written while the line is read.
+        let line = line.to_vec();
+        self.at += end + 1;
+        match parse::parse(&line) {
+            Ok(Command::Quit) => self.ending = true,
+            Ok(Command::Store(put)) => self.expect_classic(shared, worker, &put),
+            Ok(Command::Meta(meta)) => {
+                Counts::bump(&shared.counts[worker].cmd_meta, 1);
+                if let parse::MetaKind::Set(len) = meta.kind {
+                    match meta::OwnedSet::new(&meta) {
+                        Ok(set) => self.expect_value(shared, worker, len, Store::Meta(set)),
+                        Err(answer) => {
+                            self.replies.line(answer);
+                            self.expect = Expect::Swallow(len.saturating_add(2));
+                        }
+                    }
+                } else {
+                    meta::answer(&meta, shared, worker, &mut self.replies);
+                }
+            }
+            Ok(command) => classic::answer(command, shared, worker, &mut self.replies),
+            Err(wrong) => {
+                self.replies.line(wrong.answer);
+                if let Some(len) = wrong.swallow {
+                    self.expect = Expect::Swallow(len.saturating_add(2));
+                }
+            }
+        }
+        Some(())
+    }
+
+    fn expect_classic(&mut self, shared: &Shared, worker: usize, put: &Put<'_>) {
+        self.expect_value(
+            shared,
+            worker,
+            put.len,
+            Store::Classic(classic::Owned::new(put)),
+        );
+    }
+
+    /// A value follows: its memory first.
+    fn expect_value(&mut self, shared: &Shared, worker: usize, len: usize, put: Store) {
+        let counts = &shared.counts[worker];
+        Counts::bump(&counts.cmd_set, 1);
+        let answer = if len > shared.options.longest {
+            Counts::bump(&counts.store_too_large, 1);
+            "SERVER_ERROR object too large for cache"
+        } else if let Some(value) = shared.store.reserve(len) {
+            self.expect = Expect::Value { put, value, got: 0 };
+            return;
+        } else {
+            "SERVER_ERROR out of memory storing object"
+        };
+        // As in memcached: what was there is no longer what the client wants there.
+        match &put {
+            Store::Classic(put) => put.forget(shared),
+            Store::Meta(set) => set.forget(shared),
+        }
+        self.replies.line(answer);
+        self.expect = Expect::Swallow(len.saturating_add(2));
+    }
+}

@@ -1,0 +1,405 @@
+//! Answers to the meta commands. Flags that are returned come back in the order in which they were asked for.
+
+use super::Shared;
+use crate::parse::{Flag, KEY, Meta, MetaKind};
+use crate::reply::Replies;
+use crate::stats::Counts;
+use crate::store::{Item, Mode, Outcome};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use tranship_zcopy::Value;
+
+type Answer<T> = Result<T, &'static str>;
+
+const INVALID: &str = "CLIENT_ERROR invalid flag";
+const TOKEN: &str = "CLIENT_ERROR bad token in command line format";
+
+/// An `ms` whose value is on its way.
+#[derive(Debug)]
+pub(super) struct OwnedSet {
+    key: Box<[u8]>,
+    written: Box<[u8]>,
+    flags: Box<[u8]>,
+    mode: Mode,
+    client: u32,
+    expiry: i64,
+    invalidate: bool,
+}
+
+/// The key itself, of one that may be written in base64.
+fn key(meta: &Meta<'_>) -> Answer<Box<[u8]>> {
+    if !meta.has(b'b') {
+        return Ok(meta.key.into());
+    }
+    let key = STANDARD
+        .decode(meta.key)
+        .map_err(|_| "CLIENT_ERROR error decoding key")?;
+    if key.is_empty() || key.len() > KEY {
+        return Err("CLIENT_ERROR bad command line format");
+    }
+    Ok(key.into())
+}
+
+fn number<T: std::str::FromStr>(meta: &Meta<'_>, letter: u8) -> Answer<Option<T>> {
+    meta.flag(letter)
+        .map(|flag| flag.number().map_err(|_| TOKEN))
+        .transpose()
+}
+
+fn only(meta: &Meta<'_>, letters: &[u8]) -> Answer<()> {
+    match meta.flags().all(|flag| letters.contains(&flag.letter)) {
+        true => Ok(()),
+        false => Err(INVALID),
+    }
+}
+
+impl OwnedSet {
+    pub(super) fn new(meta: &Meta<'_>) -> Answer<OwnedSet> {
+        only(meta, b"bcCEFIkOqsTM")?;
+        let cas: Option<u64> = number(meta, b'C')?;
+        let mode = match meta.flag(b'M').map(|flag| flag.word.first().copied()) {
+            None => Mode::Set,
+            Some(Some(b'S' | b's')) => Mode::Set,
+            Some(Some(b'E' | b'e')) => Mode::Add,
+            Some(Some(b'A' | b'a')) => Mode::Append,
+            Some(Some(b'P' | b'p')) => Mode::Prepend,
+            Some(Some(b'R' | b'r')) => Mode::Replace,
+            Some(_) => return Err("CLIENT_ERROR invalid mode for ms M flag"),
+        };
+        Ok(OwnedSet {
+            key: key(meta)?,
+            written: meta.key.into(),
+            flags: meta.flags.into(),
+            mode: cas.map_or(mode, Mode::Cas),
+            client: number(meta, b'F')?.unwrap_or(0),
+            expiry: number(meta, b'T')?.unwrap_or(0),
+            invalidate: meta.has(b'I'),
+        })
+    }
+
+    pub(super) fn forget(&self, shared: &Shared) {
+        shared.store.delete(&self.key, None);
+    }
+
+    pub(super) fn store(self, shared: &Shared, worker: usize, value: Value, replies: &mut Replies) {
+        let meta = Meta {
+            kind: MetaKind::Set(0),
+            key: &self.written,
+            flags: &self.flags,
+        };
+        let len = value.len() - 2;
+        let store = &shared.store;
+        let put = |mode| store.put(&self.key, value.clone(), self.client, self.expiry, mode);
+        let mut outcome = put(self.mode);
+        // An older number than what is there: with I, stored all the same, and marked as stale.
+        if let (Mode::Cas(wanted), Outcome::Exists, true) = (self.mode, &outcome, self.invalidate)
+            && store.peek(&self.key).is_some_and(|item| item.cas > wanted)
+        {
+            outcome = put(Mode::Set);
+            store.invalidate(&self.key, None, None);
+        }
+        let counts = &shared.counts[worker];
+        if let Mode::Cas(_) = self.mode {
+            match outcome {
+                Outcome::Stored(_) => Counts::bump(&counts.cas_hits, 1),
+                Outcome::Exists => Counts::bump(&counts.cas_badval, 1),
+                _ => Counts::bump(&counts.cas_misses, 1),
+            }
+        }
+        let (code, cas) = match outcome {
+            Outcome::Stored(cas) => ("HD", cas),
+            Outcome::NotStored => ("NS", 0),
+            Outcome::Exists => ("EX", 0),
+            Outcome::NotFound => ("NF", 0),
+            Outcome::NoMemory => {
+                return replies.line("SERVER_ERROR out of memory storing object");
+            }
+        };
+        if code == "HD" && meta.has(b'q') {
+            return;
+        }
+        let mut line = code.as_bytes().to_vec();
+        for flag in meta.flags() {
+            match flag.letter {
+                b'c' => push(&mut line, b'c', cas),
+                b's' => push(&mut line, b's', len as u64),
+                _ => common(&mut line, flag, &meta),
+            }
+        }
+        end(line, replies);
+    }
+}
+
+/// Answers all but `ms`.
+pub(super) fn answer(meta: &Meta<'_>, shared: &Shared, worker: usize, replies: &mut Replies) {
+    let done = match meta.kind {
+        MetaKind::Noop => {
+            replies.line("MN");
+            Ok(())
+        }
+        MetaKind::Get => get(meta, shared, &shared.counts[worker], replies),
+        MetaKind::Delete => delete(meta, shared, &shared.counts[worker], replies),
+        MetaKind::Arithmetic => arithmetic(meta, shared, &shared.counts[worker], replies),
+        MetaKind::Debug => debug(meta, shared, replies),
+        MetaKind::Set(_) => unreachable!("answered when its value is there"),
+    };
+    if let Err(answer) = done {
+        replies.line(answer);
+    }
+}
+
+fn get(meta: &Meta<'_>, shared: &Shared, counts: &Counts, replies: &mut Replies) -> Answer<()> {
+    only(meta, b"bcfhklOqstvENRT")?;
+    let key = key(meta)?;
+    let touch: Option<i64> = number(meta, b'T')?;
+    let vivify: Option<i64> = number(meta, b'N')?;
+    let renew: Option<i64> = number(meta, b'R')?;
+    let store = &shared.store;
+    Counts::bump(&counts.cmd_get, 1);
+    // Before this read counts as one.
+    let before = store.peek(&key);
+    let won;
+    let item = match (store.get(&key, touch), vivify) {
+        (Some(item), _) => {
+            Counts::bump(&counts.get_hits, 1);
+            let due = item.stale || renew.is_some_and(|renew| item.ttl >= 0 && item.ttl < renew);
+            // What another is renewing already is said to be so.
+            won = due && !item.won && store.win(&key);
+            item
+        }
+        (None, Some(expiry)) => {
+            Counts::bump(&counts.get_misses, 1);
+            let Some(value) = store.reserve(0) else {
+                return Err("SERVER_ERROR out of memory storing object");
+            };
+            store.put(&key, value.freeze(), 0, expiry, Mode::Add);
+            won = store.win(&key);
+            match store.peek(&key) {
+                Some(item) => Item { won: false, ..item },
+                None => return Err("SERVER_ERROR out of memory storing object"),
+            }
+        }
+        (None, None) => {
+            Counts::bump(&counts.get_misses, 1);
+            if !meta.has(b'q') {
+                replies.line("EN");
+            }
+            return Ok(());
+        }
+    };
+    let len = item.value.len() - 2;
+    let with_value = meta.has(b'v');
+    let mut line = if with_value {
+        format!("VA {len}").into_bytes()
+    } else {
+        b"HD".to_vec()
+    };
+    for flag in meta.flags() {
+        match flag.letter {
+            b'c' => push(&mut line, b'c', item.cas),
+            b'f' => push(&mut line, b'f', item.flags),
+            b'h' => push(
+                &mut line,
+                b'h',
+                u8::from(before.as_ref().is_some_and(|b| b.fetched)),
+            ),
+            b'l' => push(&mut line, b'l', before.as_ref().map_or(0, |b| b.idle)),
+            b's' => push(&mut line, b's', len),
+            b't' => push(&mut line, b't', item.ttl),
+            _ => common(&mut line, flag, meta),
+        }
+    }
+    if won {
+        line.extend_from_slice(b" W");
+    }
+    if item.stale {
+        line.extend_from_slice(b" X");
+    }
+    if item.won && !won {
+        line.extend_from_slice(b" Z");
+    }
+    end(line, replies);
+    if with_value {
+        replies.value(item.value);
+    }
+    Ok(())
+}
+
+fn delete(meta: &Meta<'_>, shared: &Shared, counts: &Counts, replies: &mut Replies) -> Answer<()> {
+    only(meta, b"bCEIkOqTx")?;
+    let key = key(meta)?;
+    let cas: Option<u64> = number(meta, b'C')?;
+    let new: Option<u64> = number(meta, b'E')?;
+    let expiry: Option<i64> = number(meta, b'T')?;
+    let store = &shared.store;
+    let there = store.peek(&key);
+    let code = match there {
+        None => "NF",
+        Some(item) if cas.is_some_and(|wanted| wanted != item.cas) => "EX",
+        Some(_) if meta.has(b'I') => {
+            store.invalidate(&key, expiry, new);
+            "HD"
+        }
+        Some(_) if meta.has(b'x') => {
+            if let Some(empty) = store.reserve(0) {
+                store.put(&key, empty.freeze(), 0, expiry.unwrap_or(0), Mode::Set);
+            }
+            "HD"
+        }
+        Some(_) => match store.delete(&key, cas) {
+            Outcome::Stored(_) => "HD",
+            Outcome::Exists => "EX",
+            _ => "NF",
+        },
+    };
+    let count = if code == "HD" {
+        &counts.delete_hits
+    } else {
+        &counts.delete_misses
+    };
+    Counts::bump(count, 1);
+    if meta.has(b'q') && code != "EX" {
+        return Ok(());
+    }
+    let mut line = code.as_bytes().to_vec();
+    for flag in meta.flags() {
+        common(&mut line, flag, meta);
+    }
+    end(line, replies);
+    Ok(())
+}
+
+fn arithmetic(
+    meta: &Meta<'_>,
+    shared: &Shared,
+    counts: &Counts,
+    replies: &mut Replies,
+) -> Answer<()> {
+    only(meta, b"bCEDJkMNOqtTvc")?;
+    let key = key(meta)?;
+    let delta = number(meta, b'D')?.unwrap_or(1);
+    let first: u64 = number(meta, b'J')?.unwrap_or(0);
+    let cas: Option<u64> = number(meta, b'C')?;
+    let vivify: Option<i64> = number(meta, b'N')?;
+    let touch: Option<i64> = number(meta, b'T')?;
+    let down = match meta.flag(b'M').map(|flag| flag.word.first().copied()) {
+        None | Some(Some(b'I' | b'i' | b'+')) => false,
+        Some(Some(b'D' | b'd' | b'-')) => true,
+        Some(_) => return Err("CLIENT_ERROR invalid mode for ma M flag"),
+    };
+    let store = &shared.store;
+    let (hits, misses) = if down {
+        (&counts.decr_hits, &counts.decr_misses)
+    } else {
+        (&counts.incr_hits, &counts.incr_misses)
+    };
+    let (new, outcome) = match store.arithmetic(&key, delta, down, cas) {
+        Err(true) => return Err("CLIENT_ERROR cannot increment or decrement non-numeric value"),
+        Err(false) => match vivify {
+            Some(expiry) => {
+                let text = first.to_string();
+                let Some(mut value) = store.reserve(text.len()) else {
+                    return Err("SERVER_ERROR out of memory storing object");
+                };
+                value[..text.len()].copy_from_slice(text.as_bytes());
+                (first, store.put(&key, value.freeze(), 0, expiry, Mode::Add))
+            }
+            None => (0, Outcome::NotFound),
+        },
+        Ok(done) => {
+            if let Some(expiry) = touch {
+                store.touch(&key, expiry);
+            }
+            done
+        }
+    };
+    let (code, number) = match outcome {
+        Outcome::Stored(cas) => {
+            Counts::bump(hits, 1);
+            ("HD", cas)
+        }
+        Outcome::Exists => ("EX", 0),
+        Outcome::NotFound => {
+            Counts::bump(misses, 1);
+            ("NF", 0)
+        }
+        _ => ("NS", 0),
+    };
+    if meta.has(b'q') && matches!(code, "HD" | "NF") {
+        return Ok(());
+    }
+    let text = new.to_string();
+    let with_value = code == "HD" && meta.has(b'v');
+    let mut line = if with_value {
+        format!("VA {}", text.len()).into_bytes()
+    } else {
+        code.as_bytes().to_vec()
+    };
+    for flag in meta.flags() {
+        match flag.letter {
+            b'c' => push(&mut line, b'c', number),
+            b't' => push(
+                &mut line,
+                b't',
+                store.peek(&key).map_or(-1, |item| item.ttl),
+            ),
+            _ => common(&mut line, flag, meta),
+        }
+    }
+    end(line, replies);
+    if with_value {
+        replies.line(&text);
+    }
+    Ok(())
+}
+
+fn debug(meta: &Meta<'_>, shared: &Shared, replies: &mut Replies) -> Answer<()> {
+    let key = key(meta)?;
+    match shared.store.peek(&key) {
+        None => replies.line("EN"),
+        Some(item) => {
+            let mut line = b"ME ".to_vec();
+            line.extend_from_slice(meta.key);
+            line.extend_from_slice(
+                format!(
+                    " exp={} la={} cas={} fetch={} cls=1 size={}",
+                    item.ttl,
+                    item.idle,
+                    item.cas,
+                    if item.fetched { "yes" } else { "no" },
+                    item.value.len() + key.len()
+                )
+                .as_bytes(),
+            );
+            end(line, replies);
+        }
+    }
+    Ok(())
+}
+
+/// Flags that every command returns.
+fn common(line: &mut Vec<u8>, flag: Flag<'_>, meta: &Meta<'_>) {
+    match flag.letter {
+        b'k' => {
+            line.extend_from_slice(b" k");
+            line.extend_from_slice(meta.key);
+            if meta.has(b'b') {
+                line.extend_from_slice(b" b");
+            }
+        }
+        b'O' => {
+            line.extend_from_slice(b" O");
+            line.extend_from_slice(flag.word);
+        }
+        _ => {}
+    }
+}
+
+fn push(line: &mut Vec<u8>, letter: u8, value: impl std::fmt::Display) {
+    line.extend_from_slice(format!(" {}{value}", char::from(letter)).as_bytes());
+}
+
+fn end(mut line: Vec<u8>, replies: &mut Replies) {
+    line.extend_from_slice(b"\r\n");
+    replies.text(&line);
+}

@@ -1,0 +1,220 @@
+//! A worker: one thread, one epoll, its connections.
+
+use super::Shared;
+use super::connection::{Connection, Turn};
+use super::datagram;
+use crate::stats::Counts;
+use std::collections::HashMap;
+use std::io::{self, ErrorKind, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use tranship_sys::epoll::{Epoll, Interest};
+use tranship_zcopy::Sender;
+
+const LISTENER: u64 = u64::MAX;
+const DATAGRAMS: u64 = u64::MAX - 1;
+const BELL: u64 = u64::MAX - 2;
+/// Time between two looks at what has expired and who is slow.
+const TICK: Duration = Duration::from_millis(250);
+
+pub(super) struct Worker {
+    shared: Arc<Shared>,
+    number: usize,
+    listener: Arc<TcpListener>,
+    datagrams: Option<UdpSocket>,
+    bell: OwnedFd,
+    epoll: Epoll,
+    sender: Sender,
+    connections: HashMap<u64, Connection>,
+    next: u64,
+}
+
+impl Worker {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        number: usize,
+        listener: Arc<TcpListener>,
+        datagrams: Option<UdpSocket>,
+        bell: OwnedFd,
+    ) -> io::Result<Worker> {
+        let epoll = Epoll::new()?;
+        epoll.add(&*listener, LISTENER, Interest::Read)?;
+        epoll.add(&bell, BELL, Interest::Read)?;
+        if let Some(datagrams) = &datagrams {
+            datagrams.set_nonblocking(true)?;
+            epoll.add(datagrams, DATAGRAMS, Interest::Read)?;
+        }
+        Ok(Worker {
+            shared,
+            number,
+            listener,
+            datagrams,
+            bell,
+            epoll,
+            sender: Sender::new()?,
+            connections: HashMap::new(),
+            next: 0,
+        })
+    }
+
+    fn counts(&self) -> &Counts {
+        &self.shared.counts[self.number]
+    }
+
+    pub(super) fn run(mut self) {
+        let mut ready = Vec::new();
+        // Connections with commands that are not yet looked at: each has its turn.
+        let mut busy: Vec<u64> = Vec::new();
+        let mut last = Instant::now();
+        loop {
+            let wait = if busy.is_empty() {
+                TICK
+            } else {
+                Duration::ZERO
+            };
+            if let Err(error) = self.epoll.wait(&mut ready, Some(wait)) {
+                tracing::error!(%error, "waiting for clients");
+                return;
+            }
+            // Ordering: acquire, partner of the release in `Server::end`.
+            if self.shared.stop.load(Ordering::Acquire) {
+                return;
+            }
+            let mut turns = std::mem::take(&mut busy);
+            for event in &ready {
+                match event.token {
+                    LISTENER => self.accept(),
+                    DATAGRAMS => self.datagrams(),
+                    BELL => {}
+                    token if !turns.contains(&token) => turns.push(token),
+                    _ => {}
+                }
+            }
+            for token in turns {
+                if self.turn(token) == Turn::More {
+                    busy.push(token);
+                }
+            }
+            if last.elapsed() >= TICK {
+                last = Instant::now();
+                self.tick(last);
+            }
+        }
+    }
+
+    fn accept(&mut self) {
+        // A few at a time: connections that are there have their turn too.
+        for _ in 0..16 {
+            match self.listener.accept() {
+                Ok((stream, _)) => self.welcome(stream),
+                Err(error) => {
+                    if !matches!(
+                        error.kind(),
+                        ErrorKind::WouldBlock | ErrorKind::ConnectionAborted
+                    ) {
+                        tracing::warn!(%error, "a connection could not be accepted");
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    fn welcome(&mut self, mut stream: TcpStream) {
+        // Relaxed: a count; the limit may be passed by as many as there are workers, for a moment.
+        let open = self.shared.open.fetch_add(1, Ordering::Relaxed);
+        let made = if open < self.shared.options.connections {
+            Counts::bump(&self.counts().total_connections, 1);
+            Connection::new(stream)
+        } else {
+            Counts::bump(&self.counts().rejected_connections, 1);
+            let _ = stream.set_nonblocking(true);
+            let _ = stream.write(b"ERROR Too many open connections\r\n");
+            self.shared.open.fetch_sub(1, Ordering::Relaxed);
+            return;
+        };
+        let token = self.next;
+        let added = made.and_then(|connection| {
+            self.epoll.add(connection.stream(), token, Interest::Read)?;
+            Ok(connection)
+        });
+        match added {
+            Ok(connection) => {
+                self.next += 1;
+                self.connections.insert(token, connection);
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be kept");
+                self.shared.open.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn turn(&mut self, token: u64) -> Turn {
+        let Some(connection) = self.connections.get_mut(&token) else {
+            return Turn::Done;
+        };
+        let before = self.sender.counts();
+        let turn = connection.turn(&self.shared, self.number, &mut self.sender);
+        let after = self.sender.counts();
+        let counts = &self.shared.counts[self.number];
+        let referred = after.referred_bytes - before.referred_bytes;
+        let copied = after.copied_bytes - before.copied_bytes;
+        Counts::bump(&counts.zcopy_referred_bytes, referred);
+        Counts::bump(&counts.zcopy_copied_bytes, copied);
+        Counts::bump(&counts.bytes_written, referred + copied);
+        let wish = connection.wish();
+        let known =
+            wish.is_none_or(|wish| self.epoll.modify(connection.stream(), token, wish).is_ok());
+        if turn == Turn::End || !known {
+            self.close(token);
+            return Turn::End;
+        }
+        turn
+    }
+
+    fn close(&mut self, token: u64) {
+        if let Some(connection) = self.connections.remove(&token) {
+            let _ = self.epoll.remove(connection.stream());
+            // Relaxed: a count.
+            self.shared.open.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn datagrams(&mut self) {
+        if let Some(socket) = &self.datagrams {
+            datagram::serve(socket, &self.shared, self.number);
+        }
+    }
+
+    fn tick(&mut self, now: Instant) {
+        let patience = self.shared.options.patience;
+        let slow: Vec<u64> = self
+            .connections
+            .iter()
+            .filter(|(_, connection)| connection.is_stuck(now, patience))
+            .map(|(token, _)| *token)
+            .collect();
+        Counts::bump(&self.counts().slow_clients_closed, slow.len() as u64);
+        for token in slow {
+            self.close(token);
+        }
+        if self.number == 0 {
+            self.shared.flush_if_due();
+            self.shared.store.tidy();
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // Relaxed: a count.
+        self.shared
+            .open
+            .fetch_sub(self.connections.len(), Ordering::Relaxed);
+        let _ = &self.bell;
+    }
+}

@@ -1,0 +1,129 @@
+//! Segmented LRU: what is new is on probation; what is used again is protected, up to four fifths of the bytes. So a scan of keys
+//! that nobody asks for twice drives nothing out that is asked for often.
+
+use super::shard::Entry;
+
+const NONE: u32 = u32::MAX;
+
+/// An entry's place in its list.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Links {
+    newer: u32,
+    older: u32,
+    protected: bool,
+}
+
+impl Default for Links {
+    fn default() -> Links {
+        Links {
+            newer: NONE,
+            older: NONE,
+            protected: false,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct List {
+    newest: u32,
+    oldest: u32,
+    bytes: u64,
+}
+
+impl Default for List {
+    fn default() -> List {
+        List {
+            newest: NONE,
+            oldest: NONE,
+            bytes: 0,
+        }
+    }
+}
+
+/// The two segments.
+#[derive(Debug, Default)]
+pub(super) struct Lists {
+    probation: List,
+    protected: List,
+}
+
+type Entries = [Option<Entry>];
+
+fn links(entries: &mut Entries, index: u32) -> &mut Links {
+    &mut entries[index as usize].as_mut().expect("in use").links
+}
+
+impl Lists {
+    pub(super) fn add(&mut self, entries: &mut Entries, index: u32, cost: u64) {
+        links(entries, index).protected = false;
+        self.probation.push(entries, index, cost);
+    }
+
+    pub(super) fn take(&mut self, entries: &mut Entries, index: u32, cost: u64) {
+        if links(entries, index).protected {
+            self.protected.unlink(entries, index, cost);
+        } else {
+            self.probation.unlink(entries, index, cost);
+        }
+    }
+
+    /// It was used.
+    pub(super) fn touch(&mut self, entries: &mut Entries, index: u32) {
+        let cost = entries[index as usize].as_ref().expect("in use").cost();
+        self.take(entries, index, cost);
+        links(entries, index).protected = true;
+        self.protected.push(entries, index, cost);
+        while self.protected.bytes > (self.protected.bytes + self.probation.bytes) / 5 * 4
+            && self.protected.oldest != index
+        {
+            let oldest = self.protected.oldest;
+            let cost = entries[oldest as usize].as_ref().expect("in use").cost();
+            self.protected.unlink(entries, oldest, cost);
+            links(entries, oldest).protected = false;
+            self.probation.push(entries, oldest, cost);
+        }
+    }
+
+    pub(super) fn recount(&mut self, entries: &Entries, index: u32, before: u64, after: u64) {
+        let entry = entries[index as usize].as_ref().expect("in use");
+        let list = if entry.links.protected {
+            &mut self.protected
+        } else {
+            &mut self.probation
+        };
+        list.bytes = list.bytes + after - before;
+    }
+
+    pub(super) fn oldest(&self) -> Option<u32> {
+        [self.probation.oldest, self.protected.oldest]
+            .into_iter()
+            .find(|&index| index != NONE)
+    }
+}
+
+impl List {
+    fn push(&mut self, entries: &mut Entries, index: u32, cost: u64) {
+        let before = self.newest;
+        let own = links(entries, index);
+        (own.newer, own.older) = (NONE, before);
+        match before {
+            NONE => self.oldest = index,
+            before => links(entries, before).newer = index,
+        }
+        self.newest = index;
+        self.bytes += cost;
+    }
+
+    fn unlink(&mut self, entries: &mut Entries, index: u32, cost: u64) {
+        let Links { newer, older, .. } = *links(entries, index);
+        match newer {
+            NONE => self.newest = older,
+            newer => links(entries, newer).older = older,
+        }
+        match older {
+            NONE => self.oldest = newer,
+            older => links(entries, older).newer = newer,
+        }
+        self.bytes -= cost;
+    }
+}

@@ -1,0 +1,500 @@
+//! What is stored: keys and metadata in the heap, values in the arena.
+//!
+//! Keys are spread over shards by a keyed hash, each with a lock of its own. A value is stored with its line end, so that a reply
+//! is a header and a value. It is never changed in place: a new one takes its place.
+
+mod clean;
+mod lru;
+mod shard;
+
+use shard::{Entry, Shard};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use tranship_zcopy::{Arena, Value, ValueMut};
+
+/// How a new value goes with what is there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// Whatever is there.
+    Set,
+    /// Only if nothing is there.
+    Add,
+    /// Only if something is there.
+    Replace,
+    /// Behind what is there.
+    Append,
+    /// Before what is there.
+    Prepend,
+    /// Only if what is there has this number.
+    Cas(u64),
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// Done; the new number.
+    Stored(u64),
+    /// The mode's condition does not hold.
+    NotStored,
+    /// It has another number.
+    Exists,
+    /// Nothing is there.
+    NotFound,
+    /// No memory, even after evicting.
+    NoMemory,
+}
+
+/// What is stored under a key.
+#[derive(Clone, Debug)]
+pub struct Item {
+    /// The value, with its line end.
+    pub value: Value,
+    /// The client's word.
+    pub flags: u32,
+    /// Its unique number.
+    pub cas: u64,
+    /// Seconds until it expires; -1: never.
+    pub ttl: i64,
+    /// Seconds since it was last read.
+    pub idle: u64,
+    /// It was read since it was stored.
+    pub fetched: bool,
+    /// It was marked as stale.
+    pub stale: bool,
+    /// Somebody was told to renew it.
+    pub won: bool,
+}
+
+/// How a [`Store`] is made.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreOptions {
+    /// Bytes of keys, values and what is known about them, at most.
+    pub memory: u64,
+    /// Shards; a power of two.
+    pub shards: usize,
+}
+
+/// The store.
+#[derive(Debug)]
+pub struct Store {
+    arena: Arena,
+    shards: Box<[Mutex<Shard>]>,
+    hasher: RandomState,
+    memory: AtomicU64,
+    used: AtomicU64,
+    numbers: AtomicU64,
+    started: Instant,
+    /// Bytes of the arena's pageblocks from which on the cleaner works.
+    cleaner: AtomicUsize,
+    pub(crate) counts: Counts,
+}
+
+/// Events of the store.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) evictions: AtomicU64,
+    pub(crate) expired: AtomicU64,
+    pub(crate) moved: AtomicU64,
+    pub(crate) items: AtomicU64,
+    pub(crate) total_items: AtomicU64,
+    pub(crate) no_memory: AtomicU64,
+}
+
+/// Bytes that an item takes beside key and value, about.
+const OVERHEAD: u64 = 112;
+/// Times to live above are dates (memcached's protocol.txt).
+const MONTH: i64 = 60 * 60 * 24 * 30;
+const END: &[u8] = b"\r\n";
+
+impl Store {
+    /// An empty store.
+    ///
+    /// # Errors
+    /// If the kernel has no addresses for the arena.
+    pub fn new(options: StoreOptions) -> Result<Store, tranship_zcopy::Error> {
+        // Pageblocks are never quite full, and the cleaner needs room to work.
+        let room = options.memory + options.memory / 4 + (64 << 20);
+        let arena = Arena::with(&tranship_zcopy::Options::new().max(room))?;
+        let shards = options.shards.max(1).next_power_of_two();
+        Ok(Store {
+            arena,
+            shards: (0..shards).map(|_| Mutex::default()).collect(),
+            hasher: RandomState::new(),
+            memory: AtomicU64::new(options.memory),
+            used: AtomicU64::new(0),
+            numbers: AtomicU64::new(1),
+            started: Instant::now(),
+            cleaner: AtomicUsize::new(0),
+            counts: Counts::default(),
+        })
+    }
+
+    /// Memory for a value of `len` bytes and its line end; evicts until there is room.
+    #[must_use]
+    pub fn reserve(&self, len: usize) -> Option<ValueMut> {
+        let whole = len + END.len();
+        self.make_room(whole as u64 + OVERHEAD);
+        for _ in 0..64 {
+            match self.arena.alloc(whole) {
+                Ok(mut value) => {
+                    value[len..].copy_from_slice(END);
+                    return Some(value);
+                }
+                Err(_) => {
+                    self.clean(4);
+                    if !self.evict_some(whole as u64) {
+                        break;
+                    }
+                }
+            }
+        }
+        // Relaxed: a count.
+        self.counts.no_memory.fetch_add(1, Ordering::Relaxed);
+        None
+    }
+
+    /// Stores a value that has its line end.
+    pub fn put(&self, key: &[u8], value: Value, flags: u32, expiry: i64, mode: Mode) -> Outcome {
+        let now = self.now();
+        let expires = self.expires(expiry, now);
+        let (mut shard, hash) = self.shard(key);
+        let there = self.find_living(&mut shard, hash, key, now);
+        match (mode, there) {
+            (Mode::Add, Some(index)) => {
+                shard.touch(index);
+                return Outcome::NotStored;
+            }
+            (Mode::Replace | Mode::Append | Mode::Prepend, None) => return Outcome::NotStored,
+            (Mode::Cas(_), None) => return Outcome::NotFound,
+            (Mode::Cas(wanted), Some(index)) if shard.entry(index).cas != wanted => {
+                return Outcome::Exists;
+            }
+            _ => {}
+        }
+        if let (Mode::Append | Mode::Prepend, Some(index)) = (mode, there) {
+            let old = shard.entry(index).value.clone();
+            let (old, new) = (
+                &old[..old.len() - END.len()],
+                &value[..value.len() - END.len()],
+            );
+            let (first, second) = match mode {
+                Mode::Append => (old, new),
+                _ => (new, old),
+            };
+            // Under the lock: what is evicted for it must not be this shard's.
+            let Ok(mut joined) = self.arena.alloc(first.len() + second.len() + END.len()) else {
+                return Outcome::NoMemory;
+            };
+            joined[..first.len()].copy_from_slice(first);
+            joined[first.len()..first.len() + second.len()].copy_from_slice(second);
+            let end = joined.len() - END.len();
+            joined[end..].copy_from_slice(END);
+            return Outcome::Stored(self.exchange(&mut shard, index, joined.freeze()));
+        }
+        if let Some(index) = there {
+            self.remove(&mut shard, index);
+        }
+        let cas = self.number();
+        let entry = Entry::new(key, hash, value, flags, expires, cas, now);
+        self.insert(&mut shard, entry);
+        Outcome::Stored(cas)
+    }
+
+    /// What is stored under a key; `touch` gives it a new time to live.
+    pub fn get(&self, key: &[u8], touch: Option<i64>) -> Option<Item> {
+        let now = self.now();
+        let (mut shard, hash) = self.shard(key);
+        let index = self.find_living(&mut shard, hash, key, now)?;
+        if let Some(expiry) = touch {
+            let expires = self.expires(expiry, now);
+            shard.entry_mut(index).expires = expires;
+        }
+        let item = self.item(&shard, index, now);
+        shard.touch(index);
+        let entry = shard.entry_mut(index);
+        entry.fetched = true;
+        entry.read = now;
+        Some(item)
+    }
+
+    /// Looks at what is stored without counting as a reader of it.
+    pub fn peek(&self, key: &[u8]) -> Option<Item> {
+        let now = self.now();
+        let (mut shard, hash) = self.shard(key);
+        let index = self.find_living(&mut shard, hash, key, now)?;
+        Some(self.item(&shard, index, now))
+    }
+
+    /// Gives a key a new time to live.
+    pub fn touch(&self, key: &[u8], expiry: i64) -> bool {
+        self.change(key, |entry, expires| entry.expires = expires, expiry)
+    }
+
+    /// Marks what is stored as stale, with a new number; and gives it a new time to live if there is one.
+    pub fn invalidate(&self, key: &[u8], expiry: Option<i64>, number: Option<u64>) -> bool {
+        let cas = number.unwrap_or_else(|| self.number());
+        let change = |entry: &mut Entry, expires| {
+            entry.stale = true;
+            entry.won = false;
+            entry.cas = cas;
+            if expiry.is_some() {
+                entry.expires = expires;
+            }
+        };
+        self.change(key, change, expiry.unwrap_or(0))
+    }
+
+    /// The first who asks is told to renew it.
+    pub fn win(&self, key: &[u8]) -> bool {
+        let mut first = false;
+        let won = |entry: &mut Entry, _| first = !std::mem::replace(&mut entry.won, true);
+        self.change(key, won, 0);
+        first
+    }
+
+    fn change(&self, key: &[u8], change: impl FnOnce(&mut Entry, u32), expiry: i64) -> bool {
+        let now = self.now();
+        let expires = self.expires(expiry, now);
+        let (mut shard, hash) = self.shard(key);
+        let found = self.find_living(&mut shard, hash, key, now);
+        if let Some(index) = found {
+            change(shard.entry_mut(index), expires);
+        }
+        found.is_some()
+    }
+
+    /// Deletes a key, if it has that number.
+    pub fn delete(&self, key: &[u8], cas: Option<u64>) -> Outcome {
+        let now = self.now();
+        let (mut shard, hash) = self.shard(key);
+        let Some(index) = self.find_living(&mut shard, hash, key, now) else {
+            return Outcome::NotFound;
+        };
+        let has = shard.entry(index).cas;
+        if cas.is_some_and(|wanted| wanted != has) {
+            return Outcome::Exists;
+        }
+        self.remove(&mut shard, index);
+        Outcome::Stored(has)
+    }
+
+    /// Adds to or takes from a decimal number; `Err(true)`: it is none, `Err(false)`: nothing is there, or no memory.
+    pub fn arithmetic(
+        &self,
+        key: &[u8],
+        delta: u64,
+        down: bool,
+        cas: Option<u64>,
+    ) -> Result<(u64, Outcome), bool> {
+        let now = self.now();
+        let (mut shard, hash) = self.shard(key);
+        let index = self.find_living(&mut shard, hash, key, now).ok_or(false)?;
+        let entry = shard.entry(index);
+        if cas.is_some_and(|wanted| wanted != entry.cas) {
+            return Ok((0, Outcome::Exists));
+        }
+        let text = &entry.value[..entry.value.len() - END.len()];
+        let old: u64 = std::str::from_utf8(text)
+            .ok()
+            .and_then(|text| text.trim_end_matches(' ').parse().ok())
+            .ok_or(true)?;
+        let new = if down {
+            old.saturating_sub(delta)
+        } else {
+            old.wrapping_add(delta)
+        };
+        // A shorter number keeps the length, as in memcached.
+        let text = format!(
+            "{new:<width$}\r\n",
+            width = if down { text.len() } else { 0 }
+        );
+        let value = self.arena.copy(text.as_bytes()).map_err(|_| false)?;
+        let cas = self.exchange(&mut shard, index, value);
+        Ok((new, Outcome::Stored(cas)))
+    }
+
+    /// Forgets everything.
+    pub fn clear(&self) {
+        for shard in &self.shards {
+            let mut shard = lock(shard);
+            while let Some(index) = shard.oldest() {
+                self.remove(&mut shard, index);
+            }
+        }
+    }
+
+    /// Looks at a part of what is stored, and removes what has expired; and has the arena give memory back. To be called now
+    /// and then.
+    pub fn tidy(&self) {
+        let now = self.now();
+        for shard in &self.shards {
+            let mut shard = lock(shard);
+            for index in shard.next_to_look_at(256) {
+                if shard.entry(index).is_over(now) {
+                    self.remove(&mut shard, index);
+                    // Relaxed: a count.
+                    self.counts.expired.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+        self.clean(16);
+    }
+
+    /// A new limit; what is too much is evicted.
+    pub fn set_memory(&self, bytes: u64) {
+        // Relaxed: a number on which nothing else depends.
+        self.memory.store(bytes, Ordering::Relaxed);
+        self.make_room(0);
+    }
+
+    /// The limit, and how much of it is used, bytes.
+    #[must_use]
+    pub fn memory(&self) -> (u64, u64) {
+        (
+            self.memory.load(Ordering::Relaxed),
+            self.used.load(Ordering::Relaxed),
+        )
+    }
+
+    /// The arena.
+    #[must_use]
+    pub fn arena(&self) -> &Arena {
+        &self.arena
+    }
+
+    fn item(&self, shard: &Shard, index: u32, now: u32) -> Item {
+        let entry = shard.entry(index);
+        Item {
+            value: entry.value.clone(),
+            flags: entry.flags,
+            cas: entry.cas,
+            ttl: match entry.expires {
+                0 => -1,
+                at => i64::from(at) - i64::from(now),
+            },
+            idle: u64::from(now - entry.read.min(now)),
+            fetched: entry.fetched,
+            stale: entry.stale,
+            won: entry.won,
+        }
+    }
+
+    fn find_living(&self, shard: &mut Shard, hash: u64, key: &[u8], now: u32) -> Option<u32> {
+        let index = shard.find(hash, key)?;
+        if shard.entry(index).is_over(now) {
+            self.remove(shard, index);
+            // Relaxed: a count.
+            self.counts.expired.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        Some(index)
+    }
+
+    /// Another value for an item. Says its number.
+    fn exchange(&self, shard: &mut Shard, index: u32, value: Value) -> u64 {
+        let cas = self.number();
+        let entry = shard.entry_mut(index);
+        let (before, after) = (entry.cost(), {
+            entry.value = value;
+            entry.cas = cas;
+            entry.cost()
+        });
+        shard.recount(index, before, after);
+        // Relaxed: a sum.
+        self.used.fetch_add(after, Ordering::Relaxed);
+        self.used.fetch_sub(before, Ordering::Relaxed);
+        cas
+    }
+
+    fn insert(&self, shard: &mut Shard, entry: Entry) {
+        // Relaxed: sums.
+        self.used.fetch_add(entry.cost(), Ordering::Relaxed);
+        self.counts.items.fetch_add(1, Ordering::Relaxed);
+        self.counts.total_items.fetch_add(1, Ordering::Relaxed);
+        shard.insert(entry);
+    }
+
+    fn remove(&self, shard: &mut Shard, index: u32) {
+        let entry = shard.remove(index);
+        // Relaxed: sums.
+        self.used.fetch_sub(entry.cost(), Ordering::Relaxed);
+        self.counts.items.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Evicts until so much fits.
+    fn make_room(&self, bytes: u64) {
+        loop {
+            let (memory, used) = self.memory();
+            if used + bytes <= memory || !self.evict_some(used + bytes - memory) {
+                return;
+            }
+        }
+    }
+
+    /// Evicts about so many bytes, from all shards in turn; false if nothing is left.
+    fn evict_some(&self, bytes: u64) -> bool {
+        let mut gone = 0;
+        let mut any = false;
+        // Relaxed: which one is first does not matter.
+        let first = self.numbers.load(Ordering::Relaxed);
+        for number in 0..self.shards.len() as u64 {
+            let which = (first + number) % self.shards.len() as u64;
+            let mut shard = lock(&self.shards[usize::try_from(which).expect("small")]);
+            if let Some(index) = shard.oldest() {
+                gone += shard.entry(index).cost();
+                any = true;
+                self.remove(&mut shard, index);
+                self.counts.evictions.fetch_add(1, Ordering::Relaxed);
+            }
+            if gone >= bytes {
+                break;
+            }
+        }
+        any
+    }
+
+    fn shard(&self, key: &[u8]) -> (MutexGuard<'_, Shard>, u64) {
+        let hash = self.hasher.hash_one(key);
+        let mask = self.shards.len() as u64 - 1;
+        let which = usize::try_from(hash >> 48 & mask).expect("small");
+        (lock(&self.shards[which]), hash)
+    }
+
+    fn number(&self) -> u64 {
+        // Relaxed: only that numbers differ; the shard's lock orders them for each key.
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Seconds since the start, from 2 on: 0 is never, 1 is over.
+    pub(crate) fn now(&self) -> u32 {
+        u32::try_from(self.started.elapsed().as_secs() + 2).unwrap_or(u32::MAX)
+    }
+
+    /// When a time to live ends: relative up to a month, a date above, at once if negative.
+    fn expires(&self, expiry: i64, now: u32) -> u32 {
+        let relative = match expiry {
+            0 => return 0,
+            ..0 => return 1,
+            1..=MONTH => expiry,
+            date => {
+                let today = SystemTime::now()
+                    .duration_since(UNIX_EPOCH)
+                    .map_or(0, |since| since.as_secs());
+                match date - i64::try_from(today).unwrap_or(i64::MAX) {
+                    ..=0 => return 1,
+                    left => left,
+                }
+            }
+        };
+        u32::try_from(relative + i64::from(now)).unwrap_or(u32::MAX)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,141 @@
+use super::*;
+
+fn store(memory: u64) -> Store {
+    Store::new(StoreOptions { memory, shards: 4 }).expect("store")
+}
+
+fn value(store: &Store, bytes: &[u8]) -> Value {
+    let mut value = store.reserve(bytes.len()).expect("room");
+    value[..bytes.len()].copy_from_slice(bytes);
+    value.freeze()
+}
+
+fn set(store: &Store, key: &[u8], bytes: &[u8], mode: Mode) -> Outcome {
+    store.put(key, value(store, bytes), 5, 0, mode)
+}
+
+#[test]
+fn modes_hold_what_they_promise() {
+    let store = store(64 << 20);
+    assert!(matches!(
+        set(&store, b"k", b"1", Mode::Replace),
+        Outcome::NotStored
+    ));
+    assert!(matches!(
+        set(&store, b"k", b"1", Mode::Cas(1)),
+        Outcome::NotFound
+    ));
+    assert!(matches!(
+        set(&store, b"k", b"b", Mode::Add),
+        Outcome::Stored(_)
+    ));
+    assert!(matches!(
+        set(&store, b"k", b"1", Mode::Add),
+        Outcome::NotStored
+    ));
+    set(&store, b"k", b"c", Mode::Append);
+    set(&store, b"k", b"a", Mode::Prepend);
+    let item = store.get(b"k", None).expect("there");
+    assert_eq!(
+        (&item.value[..], item.flags, item.ttl),
+        (&b"abc\r\n"[..], 5, -1)
+    );
+    assert!(matches!(
+        set(&store, b"k", b"x", Mode::Cas(item.cas + 9)),
+        Outcome::Exists
+    ));
+    assert!(matches!(
+        set(&store, b"k", b"x", Mode::Cas(item.cas)),
+        Outcome::Stored(_)
+    ));
+    assert!(matches!(
+        store.delete(b"k", Some(item.cas)),
+        Outcome::Exists
+    ));
+    assert!(matches!(store.delete(b"k", None), Outcome::Stored(_)));
+    assert!(store.get(b"k", None).is_none());
+    assert_eq!(store.memory().1, 0);
+}
+
+#[test]
+fn numbers_go_up_and_down_as_in_memcached() {
+    let store = store(64 << 20);
+    set(&store, b"n", b"10", Mode::Set);
+    let go = |delta, down| {
+        let (new, _) = store.arithmetic(b"n", delta, down, None).expect("a number");
+        (new, store.get(b"n", None).expect("there").value.to_vec())
+    };
+    assert_eq!(go(5, true), (5, b"5 \r\n".to_vec()));
+    assert_eq!(go(95, false), (100, b"100\r\n".to_vec()));
+    assert_eq!(go(200, true), (0, b"0  \r\n".to_vec()));
+    assert_eq!(go(u64::MAX, false).0, u64::MAX);
+    assert_eq!(go(2, false).0, 1);
+    set(&store, b"t", b"text", Mode::Set);
+    assert!(matches!(store.arithmetic(b"t", 1, false, None), Err(true)));
+    assert!(matches!(store.arithmetic(b"?", 1, false, None), Err(false)));
+}
+
+#[test]
+fn what_is_over_is_not_there() {
+    let store = store(64 << 20);
+    store.put(b"a", value(&store, b"x"), 0, -1, Mode::Set);
+    store.put(b"b", value(&store, b"x"), 0, 1000, Mode::Set);
+    store.put(b"c", value(&store, b"x"), 0, 1_000_000_000, Mode::Set);
+    assert!(store.get(b"a", None).is_none() && store.get(b"c", None).is_none());
+    let item = store.peek(b"b").expect("there");
+    assert!((1..=1000).contains(&item.ttl));
+    store.get(b"b", Some(-1)).expect("there");
+    store.tidy();
+    assert_eq!(store.memory().1, 0);
+}
+
+#[test]
+fn the_limit_holds_and_what_is_used_often_stays() {
+    let store = store(8 << 20);
+    set(&store, b"often", &[1; 1000], Mode::Set);
+    for number in 0..40_000u32 {
+        set(&store, &number.to_be_bytes(), &[2; 1000], Mode::Set);
+        assert!(store.memory().1 <= 8 << 20);
+        if number % 100 == 0 {
+            assert!(store.get(b"often", None).is_some(), "after {number}");
+        }
+    }
+    // Relaxed: nobody else counts.
+    assert!(store.counts.evictions.load(Ordering::Relaxed) > 10_000);
+}
+
+#[test]
+fn sparse_blocks_are_emptied_and_their_memory_goes_back() {
+    let store = store(512 << 20);
+    let name = |number: u32| number.to_string().into_bytes();
+    for number in 0..20_000 {
+        let bytes = [u8::try_from(number % 251).expect("a byte"); 4000];
+        set(&store, &name(number), &bytes, Mode::Set);
+        store.arena().protect();
+    }
+    let full = store.arena().stats().used_bytes;
+    for number in (0..20_000).filter(|number| number % 10 != 0) {
+        store.delete(&name(number), None);
+    }
+    assert!(
+        store.arena().stats().used_bytes > full / 10 * 9,
+        "one in ten holds each block"
+    );
+    for _ in 0..200 {
+        store.clean(16);
+    }
+    let stats = store.arena().stats();
+    assert!(
+        stats.used_bytes < full / 2,
+        "{} of {full} are held still",
+        stats.used_bytes
+    );
+    for number in (0..20_000).step_by(10) {
+        let item = store.get(&name(number), None).expect("there");
+        assert!(
+            item.value[..4000]
+                .iter()
+                .all(|byte| u32::from(*byte) == number % 251)
+        );
+    }
+}

@@ -1,0 +1,289 @@
+//! The protocol over a real connection, word by word as memcached's protocol.txt has it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::time::Duration;
+use tranship_cache::{Options, Server};
+use tranship_testkit::Watchdog;
+
+struct Client {
+    stream: BufReader<TcpStream>,
+    _dog: Watchdog,
+}
+
+fn server(change: impl FnOnce(&mut Options)) -> Server {
+    let mut options = Options {
+        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        threads: 2,
+        ..Options::default()
+    };
+    change(&mut options);
+    Server::start(options).expect("a server")
+}
+
+fn client(server: &Server) -> Client {
+    Client {
+        stream: BufReader::new(TcpStream::connect(server.address()).expect("connect")),
+        _dog: Watchdog::new(Duration::from_secs(120)),
+    }
+}
+
+impl Client {
+    fn say(&mut self, text: &str) {
+        self.stream
+            .get_mut()
+            .write_all(text.as_bytes())
+            .expect("write");
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.stream.read_line(&mut line).expect("read");
+        assert!(line.ends_with("\r\n"), "{line:?}");
+        line.truncate(line.len() - 2);
+        line
+    }
+
+    /// Says something, and hears exactly these lines.
+    fn talk(&mut self, text: &str, answer: &[&str]) {
+        self.say(text);
+        for expected in answer {
+            assert_eq!(self.line(), *expected, "to {text:?}");
+        }
+    }
+}
+
+#[test]
+fn classic_commands() {
+    let server = server(|_| {});
+    let mut c = client(&server);
+    c.talk("get k\r\n", &["END"]);
+    c.talk("set k 5 0 3\r\nabc\r\n", &["STORED"]);
+    c.talk(
+        "get k nothing k\r\n",
+        &["VALUE k 5 3", "abc", "VALUE k 5 3", "abc", "END"],
+    );
+    c.talk("append k 0 0 1\r\nd\r\n", &["STORED"]);
+    c.talk("prepend k 0 0 1\r\n_\r\n", &["STORED"]);
+    c.talk("get k\r\n", &["VALUE k 5 5", "_abcd", "END"]);
+    c.talk("add k 0 0 1\r\nx\r\n", &["NOT_STORED"]);
+    c.talk("replace k 1 0 2\r\n10\r\n", &["STORED"]);
+    c.talk("incr k 5\r\n", &["15"]);
+    c.talk("decr k 100\r\n", &["0"]);
+    c.talk("get k\r\n", &["VALUE k 1 2", "0 ", "END"]);
+    c.talk(
+        "incr k x\r\n",
+        &["CLIENT_ERROR invalid numeric delta argument"],
+    );
+    c.talk("touch k 100\r\ntouch ? 100\r\n", &["TOUCHED", "NOT_FOUND"]);
+    c.talk("gat 0 k\r\n", &["VALUE k 1 2", "0 ", "END"]);
+    c.say("gets k\r\n");
+    let cas: u64 = c
+        .line()
+        .rsplit(' ')
+        .next()
+        .expect("a number")
+        .parse()
+        .expect("a number");
+    assert_eq!((c.line(), c.line()), ("0 ".to_owned(), "END".to_owned()));
+    c.talk(&format!("cas k 0 0 1 {}\r\ny\r\n", cas + 1000), &["EXISTS"]);
+    c.talk(&format!("cas k 0 0 1 {cas}\r\ny\r\n"), &["STORED"]);
+    c.talk("cas ? 0 0 1 1\r\ny\r\n", &["NOT_FOUND"]);
+    c.talk("delete k\r\ndelete k\r\n", &["DELETED", "NOT_FOUND"]);
+    c.talk(
+        "set a 0 0 1 noreply\r\n1\r\nset b 0 -1 1\r\n2\r\n",
+        &["STORED"],
+    );
+    c.talk("get a b\r\n", &["VALUE a 0 1", "1", "END"]);
+    c.talk("flush_all\r\nget a\r\n", &["OK", "END"]);
+    c.talk("verbosity 1\r\n", &["OK"]);
+    c.say("version\r\n");
+    assert!(c.line().starts_with("VERSION 1."));
+    c.say("quit\r\n");
+    assert_eq!(c.stream.read(&mut [0]).expect("end"), 0);
+}
+
+#[test]
+fn what_is_wrong_is_said_and_the_conversation_goes_on() {
+    let server = server(|options| options.longest = 1000);
+    let mut c = client(&server);
+    c.talk("nonsense\r\n\r\n", &["ERROR", "ERROR"]);
+    c.talk(
+        "set k 0 0 2000\r\n",
+        &["SERVER_ERROR object too large for cache"],
+    );
+    let long = "x".repeat(2000);
+    c.talk(
+        &format!("{long}\r\nversion\r\n"),
+        &[&format!(
+            "VERSION 1.6.0-tranship-{}",
+            env!("CARGO_PKG_VERSION")
+        )],
+    );
+    c.talk(
+        "set k 0 0 3\r\nabcdef\r\n",
+        &["CLIENT_ERROR bad data chunk"],
+    );
+    c.talk("get k\r\n", &["END"]);
+    let key = "k".repeat(251);
+    c.talk(
+        &format!("get {key}\r\n"),
+        &["CLIENT_ERROR bad command line format"],
+    );
+    c.talk("set t 0 0 4\r\ntext\r\n", &["STORED"]);
+    c.talk(
+        "incr t 1\r\n",
+        &["CLIENT_ERROR cannot increment or decrement non-numeric value"],
+    );
+}
+
+#[test]
+fn meta_commands() {
+    let server = server(|_| {});
+    let mut c = client(&server);
+    c.talk("mn\r\nmg k v\r\nmg k v q\r\nmn\r\n", &["MN", "EN", "MN"]);
+    c.talk("ms k 3 F9 T100\r\nabc\r\n", &["HD"]);
+    c.talk(
+        "mg k s v f k t h Oxyz\r\n",
+        &["VA 3 s3 f9 kk t100 h0 Oxyz", "abc"],
+    );
+    c.talk("mg k h\r\n", &["HD h1"]);
+    c.talk("ms k 1 MA\r\nd\r\nmg k v\r\n", &["HD", "VA 4", "abcd"]);
+    c.talk("ms k 1 ME\r\nx\r\n", &["NS"]);
+    c.talk(
+        "ms aw== 1 b\r\nz\r\nmg aw== b k\r\nmg k v\r\n",
+        &["HD", "HD kaw== b", "VA 1", "z"],
+    );
+    c.talk(
+        "ma n\r\nma n N0 J13 v\r\nma n D7 v\r\nma n MD v\r\n",
+        &["NF", "VA 2", "13", "VA 2", "20", "VA 2", "19"],
+    );
+    c.talk(
+        "mg new v N30\r\nmg new v N30\r\n",
+        &["VA 0 W", "", "VA 0 Z", ""],
+    );
+    c.talk(
+        "md k I T30\r\nmg k v\r\nmg k v\r\n",
+        &["HD", "VA 1 W X", "z", "VA 1 X Z", "z"],
+    );
+    c.talk("md k\r\nmd k q\r\nmn\r\n", &["HD", "MN"]);
+    c.talk("mg k Y\r\n", &["CLIENT_ERROR invalid flag"]);
+    c.say("ms d 2\r\nhi\r\nme d\r\n");
+    assert_eq!(c.line(), "HD");
+    assert!(c.line().starts_with("ME d exp=-1 la=0 cas="));
+}
+
+#[test]
+fn large_values_in_pieces_and_many_commands_at_once() {
+    let server = server(|options| {
+        options.longest = 16 << 20;
+        options.memory = 256 << 20;
+    });
+    let mut c = client(&server);
+    let mut writer = c.stream.get_ref().try_clone().expect("another handle");
+    let value: Vec<u8> = (0..5_000_000u32).map(|n| n.to_le_bytes()[1]).collect();
+    let long = value.clone();
+    let talker = std::thread::spawn(move || {
+        writer
+            .write_all(format!("set big 0 0 {}\r\n", long.len()).as_bytes())
+            .expect("write");
+        for part in long.chunks(70_001) {
+            writer.write_all(part).expect("write");
+        }
+        writer.write_all(b"\r\n").expect("write");
+        for number in 0..2000 {
+            writer
+                .write_all(format!("set n{number} 0 0 300\r\n{}\r\n", "v".repeat(300)).as_bytes())
+                .expect("write");
+        }
+        for number in 0..2000 {
+            writer
+                .write_all(format!("get n{number} big\r\n").as_bytes())
+                .expect("write");
+            if number == 20 {
+                break;
+            }
+        }
+    });
+    for _ in 0..2001 {
+        assert_eq!(c.line(), "STORED");
+    }
+    for number in 0..=20 {
+        assert_eq!(c.line(), format!("VALUE n{number} 0 300"));
+        assert_eq!(c.line(), "v".repeat(300));
+        assert_eq!(c.line(), format!("VALUE big 0 {}", value.len()));
+        let mut got = vec![0; value.len() + 2];
+        c.stream.read_exact(&mut got).expect("read");
+        assert!(got[..value.len()] == value[..] && got.ends_with(b"\r\n"));
+        assert_eq!(c.line(), "END");
+    }
+    talker.join().expect("no panic");
+}
+
+#[test]
+fn who_does_not_take_his_replies_is_held_up_and_let_go() {
+    let server = server(|options| {
+        options.patience = Duration::from_millis(400);
+        options.memory = 256 << 20;
+        options.connections = 2;
+    });
+    let mut c = client(&server);
+    let value = "x".repeat(1 << 19);
+    c.talk(
+        &format!("set k 0 0 {}\r\n{value}\r\n", value.len()),
+        &["STORED"],
+    );
+    let mut slow = client(&server);
+    let mut third = client(&server);
+    assert_eq!(third.line(), "ERROR Too many open connections");
+    // It asks for far more than is held for it, and takes nothing.
+    let asks = "get k k k k k k k k\r\n".repeat(100);
+    slow.say(&asks);
+    while server.stats().slow_clients_closed == 0 {
+        c.talk("mn\r\n", &["MN"]);
+    }
+    let stats = server.stats();
+    assert!(
+        stats.conn_yields > 0 && stats.rejected_connections == 1,
+        "{stats:?}"
+    );
+    c.talk("delete k\r\n", &["DELETED"]);
+}
+
+#[test]
+fn datagrams() {
+    let server = server(|options| options.udp = Some(SocketAddr::from(([127, 0, 0, 1], 0))));
+    let mut c = client(&server);
+    let value = "u".repeat(5000);
+    c.talk(&format!("set k 0 0 5000\r\n{value}\r\n"), &["STORED"]);
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("bind");
+    socket
+        .connect(server.udp().expect("an address"))
+        .expect("connect");
+    socket
+        .send(b"\x12\x34\0\0\0\x01\0\0get k nothing\r\n")
+        .expect("send");
+    let mut parts = std::collections::BTreeMap::new();
+    let mut room = [0; 2000];
+    let mut total = 1;
+    while parts.len() < total {
+        let len = socket.recv(&mut room).expect("a datagram");
+        assert_eq!(room[..2], [0x12, 0x34]);
+        total = usize::from(u16::from_be_bytes([room[4], room[5]]));
+        parts.insert(
+            u16::from_be_bytes([room[2], room[3]]),
+            room[8..len].to_vec(),
+        );
+    }
+    assert!(total > 1);
+    let reply: Vec<u8> = parts.into_values().flatten().collect();
+    assert_eq!(
+        reply,
+        format!("VALUE k 0 5000\r\n{value}\r\nEND\r\n").into_bytes()
+    );
+    socket
+        .send(b"\0\x01\0\0\0\x02\0\0version\r\n")
+        .expect("send");
+    let len = socket.recv(&mut room).expect("a datagram");
+    assert!(room[8..len].starts_with(b"SERVER_ERROR multi-packet"));
+}

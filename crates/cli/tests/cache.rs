@@ -1,0 +1,148 @@
+//! `tranship cache` with the clients that people have: libmemcached's tools and conformance test, and pymemcache.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use tranship_testkit::{Watchdog, skipped};
+
+struct Served {
+    program: Child,
+    address: String,
+}
+
+impl Served {
+    fn start(args: &[&str]) -> Served {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_tranship"))
+            .args(["cache", "--listen", "127.0.0.1:0"])
+            .args(args)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the server");
+        let mut line = String::new();
+        let out = program.stdout.as_mut().expect("piped");
+        BufReader::new(out).read_line(&mut line).expect("a line");
+        let address = line
+            .trim()
+            .rsplit(' ')
+            .next()
+            .expect("an address")
+            .to_owned();
+        Served { program, address }
+    }
+
+    fn port(&self) -> &str {
+        self.address.rsplit(':').next().expect("a port")
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.program.kill();
+        let _ = self.program.wait();
+    }
+}
+
+fn has(program: &str) -> bool {
+    Command::new("sh")
+        .args(["-c", &format!("command -v {program}")])
+        .stdout(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+/// libmemcached's own test of servers, its ASCII part.
+#[test]
+fn memcapable() {
+    if !has("memccapable") {
+        return skipped("memccapable (package libmemcached-tools) is not there");
+    }
+    let _dog = Watchdog::new(Duration::from_secs(200));
+    let server = Served::start(&["--memory", "64MiB"]);
+    let said = Command::new("memccapable")
+        .args(["-h", "127.0.0.1", "-p", server.port(), "-a"])
+        .output()
+        .expect("memccapable");
+    let text =
+        String::from_utf8_lossy(&said.stdout).into_owned() + &String::from_utf8_lossy(&said.stderr);
+    assert!(
+        said.status.success() && text.contains("All tests passed"),
+        "{text}"
+    );
+}
+
+/// Files in and out.
+#[test]
+fn memccp_and_memccat() {
+    if !has("memccp") || !has("memccat") {
+        return skipped("memccp and memccat (package libmemcached-tools) are not there");
+    }
+    let _dog = Watchdog::new(Duration::from_secs(200));
+    let server = Served::start(&["--memory", "64MiB"]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("file");
+    let bytes: Vec<u8> = (0..300_000u32).map(|n| n.to_be_bytes()[2] | 1).collect();
+    std::fs::write(&file, &bytes).expect("write");
+    let servers = format!("--servers={}", server.address);
+    let run = |program: &str, args: &[&str]| {
+        let said = Command::new(program)
+            .arg(&servers)
+            .args(args)
+            .output()
+            .expect("runs");
+        assert!(
+            said.status.success(),
+            "{program}: {}",
+            String::from_utf8_lossy(&said.stderr)
+        );
+        said.stdout
+    };
+    run("memccp", &[file.to_str().expect("UTF-8")]);
+    let back = run("memccat", &["file"]);
+    assert!(back.starts_with(&bytes), "{} bytes came back", back.len());
+    run("memcrm", &["file"]);
+}
+
+/// A client in Python that many have.
+#[test]
+fn pymemcache() {
+    // Debian's, which has Debian's modules.
+    let there = Command::new("/usr/bin/python3")
+        .args(["-c", "import pymemcache"])
+        .stderr(Stdio::null())
+        .status();
+    if !there.is_ok_and(|status| status.success()) {
+        return skipped("pymemcache (package python3-pymemcache) is not there");
+    }
+    let _dog = Watchdog::new(Duration::from_secs(200));
+    let server = Served::start(&["--memory", "64MiB"]);
+    let said = Command::new("/usr/bin/python3")
+        .args(["-c", include_str!("cache/client.py"), server.port()])
+        .output()
+        .expect("python3");
+    assert!(
+        said.status.success(),
+        "{}",
+        String::from_utf8_lossy(&said.stderr)
+    );
+}
+
+#[test]
+fn what_cannot_be_is_said() {
+    let run = |args: &[&str]| {
+        let said = Command::new(env!("CARGO_BIN_EXE_tranship"))
+            .arg("cache")
+            .args(args)
+            .output()
+            .expect("runs");
+        assert_eq!(said.status.code(), Some(2));
+        String::from_utf8_lossy(&said.stderr).into_owned()
+    };
+    let server = Served::start(&[]);
+    let taken = run(&["--listen", &server.address]);
+    assert!(
+        taken.contains(&server.address) && taken.contains("in use"),
+        "{taken}"
+    );
+    assert!(run(&["--memory", "1MiB"]).contains("at least"));
+    assert!(run(&["--memory", "64MiB", "-I", "64MiB"]).contains("at most half"));
+}
