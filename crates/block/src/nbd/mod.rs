@@ -3,16 +3,19 @@
 //! Reads, writes, flush, FUA, trim, zeroes, structured replies, block sizes, any number of connections. A client that
 //! breaks the protocol loses its connection and nothing else.
 
+mod budget;
 mod handshake;
 mod incoming;
 mod replies;
 mod stream;
 mod transmit;
+mod whole;
 mod wire;
 
 pub use stream::Address;
 
 use crate::Store;
+use budget::Budget;
 use replies::Replies;
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -40,6 +43,7 @@ struct Shared {
     store: Arc<dyn Store>,
     name: String,
     stop: AtomicBool,
+    budget: Arc<Budget>,
     /// By their number: the oldest first.
     clients: Mutex<BTreeMap<u64, Guest>>,
 }
@@ -63,6 +67,7 @@ impl Export {
             store,
             name: name.to_owned(),
             stop: AtomicBool::new(false),
+            budget: Arc::default(),
             clients: Mutex::default(),
         });
         let own = Arc::clone(&shared);
@@ -133,7 +138,7 @@ fn admit(shared: &Arc<Shared>, listener: &Listener) {
 }
 
 fn begin(shared: &Arc<Shared>, number: u64, stream: Stream) -> io::Result<()> {
-    let replies = Arc::new(Replies::new(stream.try_clone()?));
+    let replies = Arc::new(Replies::new(stream.try_clone()?, &shared.budget));
     let mut clients = shared.lock();
     if clients.len() >= MAX_CLIENTS {
         // Whoever connects and says nothing keeps nobody out.
@@ -156,7 +161,7 @@ fn begin(shared: &Arc<Shared>, number: u64, stream: Stream) -> io::Result<()> {
         if let Err(error) = serve(&own, number, stream, &replies) {
             tracing::info!("a client is gone: {error}");
         }
-        replies.drain();
+        replies.drain(0);
         replies.finish();
         replies.cut();
         own.lock().remove(&number);

@@ -3,17 +3,16 @@
 //! Who has a reply ready sends it, and what others put behind it meanwhile; when the socket has no room, the connection's
 //! writer goes on. While more requests are at hand, short replies to them wait for each other.
 
+use super::budget::Budget;
 use super::stream::Stream;
 use crate::memory::Heap;
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use std::collections::VecDeque;
 use std::io::IoSlice;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Bytes of requests that may be under way, and of replies that wait, before no more requests are taken.
-const MAX_BYTES: usize = 64 << 20;
-/// The same for their number.
+/// Requests that may be under way, with those whose replies wait, before no more are taken.
 const MAX_COUNT: usize = 1024;
 /// Pieces of memory that go out in one system call.
 const PIECES: usize = 64;
@@ -27,17 +26,21 @@ pub(super) struct Reply {
     parts: Vec<(Heap, usize)>,
     /// Bytes that are gone.
     sent: usize,
-    /// Of a request's last: what the request was charged.
-    ends: Option<usize>,
+    /// Bytes that are free when it is sent.
+    charged: usize,
+    /// It is a request's last.
+    ends: bool,
 }
 
 impl Reply {
-    pub(super) fn new(head: Vec<u8>, parts: Vec<(Heap, usize)>) -> Reply {
+    /// Its parts were charged so much.
+    pub(super) fn new(head: Vec<u8>, parts: Vec<(Heap, usize)>, charged: usize) -> Reply {
         Reply {
             head,
             parts,
             sent: 0,
-            ends: None,
+            charged,
+            ends: false,
         }
     }
 
@@ -86,9 +89,7 @@ fn send(
         if first.left() > 0 {
             break;
         }
-        if let Some(bytes) = first.ends {
-            over = (over.0 + bytes, over.1 + 1);
-        }
+        over = (over.0 + first.charged, over.1 + usize::from(first.ends));
         waiting.pop_front();
     }
     Ok(over)
@@ -97,6 +98,7 @@ fn send(
 #[derive(Debug)]
 pub(super) struct Replies {
     stream: Stream,
+    budget: Arc<Budget>,
     state: Mutex<State>,
     /// Something ended, or broke.
     room: Condvar,
@@ -120,31 +122,35 @@ struct State {
 }
 
 impl State {
-    fn has_room(&self, bytes: usize) -> bool {
-        self.broken || self.count == 0 || self.count < MAX_COUNT && self.bytes + bytes <= MAX_BYTES
-    }
-
-    /// A reply is sent, or nobody is there for it any more.
-    fn settle(&mut self, reply: &Reply) {
-        if let Some(bytes) = reply.ends {
-            self.bytes -= bytes;
-            self.count -= 1;
-        }
+    /// So much is sent, or nobody is there for it any more.
+    fn settle(&mut self, budget: &Budget, (bytes, count): (usize, usize)) {
+        budget.shrink(self.bytes, self.bytes - bytes);
+        self.bytes -= bytes;
+        self.count -= count;
     }
 
     /// Nothing is sent any more.
-    fn break_off(&mut self) {
+    fn break_off(&mut self, budget: &Budget) {
         self.broken = true;
         for reply in std::mem::take(&mut self.waiting) {
-            self.settle(&reply);
+            self.settle(budget, (reply.charged, usize::from(reply.ends)));
         }
     }
 }
 
+impl Drop for Replies {
+    fn drop(&mut self) {
+        let state = self.state.get_mut();
+        let bytes = state.unwrap_or_else(PoisonError::into_inner).bytes;
+        self.budget.shrink(bytes, 0);
+    }
+}
+
 impl Replies {
-    pub(super) fn new(stream: Stream) -> Replies {
+    pub(super) fn new(stream: Stream, budget: &Arc<Budget>) -> Replies {
         Replies {
             stream,
+            budget: Arc::clone(budget),
             state: Mutex::default(),
             room: Condvar::new(),
             work: Condvar::new(),
@@ -155,24 +161,62 @@ impl Replies {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A request begins, with so many bytes; waits while too much is under way, and calls `before` it does. False: the
-    /// connection is broken, and the request did not begin.
-    pub(super) fn begin(&self, bytes: usize, before: impl FnOnce()) -> bool {
+    /// A request begins; waits while too many are under way, and calls `before` it does. False: the connection is broken,
+    /// and the request did not begin.
+    pub(super) fn begin(&self, before: impl FnOnce()) -> bool {
+        let has_room = |state: &mut State| state.broken || state.count < MAX_COUNT;
+        let mut state = self.wait_for(has_room, before);
+        state.count += usize::from(!state.broken);
+        !state.broken
+    }
+
+    /// Memory for a piece of a request, of at most [`OWN`](super::budget::OWN) bytes; waits while the connection has too much
+    /// under way, and calls `before` it does. False: the connection is broken.
+    pub(super) fn charge(&self, bytes: usize, before: impl FnOnce()) -> bool {
+        self.charge_or(bytes, before, |_| false) == Some(true)
+    }
+
+    /// The same of more bytes, unless there are not so many even when nothing else is under way. None: it is broken.
+    pub(super) fn charge_whole(&self, bytes: usize, before: impl FnOnce()) -> Option<bool> {
+        self.charge_or(bytes, before, |state| state.bytes == 0)
+    }
+
+    fn charge_or(
+        &self,
+        bytes: usize,
+        before: impl FnOnce(),
+        gives_up: impl Fn(&State) -> bool,
+    ) -> Option<bool> {
+        let mut charged = false;
+        let mut ends = |state: &mut State| {
+            let (from, to) = (state.bytes, state.bytes + bytes);
+            charged = !state.broken && self.budget.grow(from, to);
+            state.bytes = if charged { to } else { from };
+            charged || state.broken || gives_up(state)
+        };
+        let state = self.wait_for(&mut ends, before);
+        (!state.broken).then_some(charged)
+    }
+
+    /// A piece's memory is free, without a reply.
+    pub(super) fn give_back(&self, bytes: usize) {
+        self.lock().settle(&self.budget, (bytes, 0));
+        self.room.notify_all();
+    }
+
+    fn wait_for(
+        &self,
+        mut ends: impl FnMut(&mut State) -> bool,
+        before: impl FnOnce(),
+    ) -> MutexGuard<'_, State> {
         let mut state = self.lock();
-        if !state.has_room(bytes) {
-            drop(state);
-            before();
-            let waited = self
-                .room
-                .wait_while(self.lock(), |state| !state.has_room(bytes));
-            state = waited.unwrap_or_else(PoisonError::into_inner);
+        if ends(&mut state) {
+            return state;
         }
-        if state.broken {
-            return false;
-        }
-        state.bytes += bytes;
-        state.count += 1;
-        true
+        drop(state);
+        before();
+        let waited = self.room.wait_while(self.lock(), |state| !ends(state));
+        waited.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// From now on replies wait for `release`, unless they are many bytes.
@@ -189,18 +233,18 @@ impl Replies {
         }
     }
 
-    /// Waits until nothing is under way, and nothing waits that can be sent.
-    pub(super) fn drain(&self) {
+    /// Waits until only so many requests are under way, and nothing waits that can be sent.
+    pub(super) fn drain(&self, left: usize) {
         self.release();
         let busy = |state: &mut State| {
-            state.count > 0 || !state.broken && (state.sending || !state.waiting.is_empty())
+            state.count > left || !state.broken && (state.sending || !state.waiting.is_empty())
         };
         drop(self.room.wait_while(self.lock(), busy));
     }
 
-    /// The last reply of a request that was charged so much. It is over when the reply is sent.
-    pub(super) fn end(&self, mut reply: Reply, charged: usize) {
-        reply.ends = Some(charged);
+    /// The last reply of a request, which is over when it is sent.
+    pub(super) fn end(&self, mut reply: Reply) {
+        reply.ends = true;
         self.give(reply);
     }
 
@@ -208,7 +252,7 @@ impl Replies {
     pub(super) fn give(&self, reply: Reply) {
         let mut state = self.lock();
         if state.broken {
-            state.settle(&reply);
+            state.settle(&self.budget, (reply.charged, usize::from(reply.ends)));
             drop(state);
             return self.room.notify_all();
         }
@@ -236,9 +280,7 @@ impl Replies {
             // Without the lock: also the memory that is free now is the next one's.
             let result = send(&mut taken, &self.stream, flags);
             state = self.lock();
-            let over = result.unwrap_or_default();
-            state.bytes -= over.0;
-            state.count -= over.1;
+            state.settle(&self.budget, result.unwrap_or_default());
             taken.append(&mut state.waiting);
             state.waiting = taken;
             match result {
@@ -249,7 +291,7 @@ impl Replies {
                 }
                 Ok(_) if !state.broken => {}
                 _ => {
-                    state.break_off();
+                    state.break_off(&self.budget);
                     self.work.notify_one();
                 }
             }
@@ -281,7 +323,7 @@ impl Replies {
 
     /// The connection is of no use any more.
     pub(super) fn cut(&self) {
-        self.lock().break_off();
+        self.lock().break_off(&self.budget);
         self.stream.shutdown();
         self.work.notify_one();
         self.room.notify_all();
@@ -290,6 +332,7 @@ impl Replies {
 
 #[cfg(test)]
 mod tests {
+    use super::super::budget::{MOST, OWN};
     use super::*;
     use std::io::Read;
     use std::os::unix::net::UnixStream;
@@ -300,23 +343,28 @@ mod tests {
     fn reply(number: u8) -> Reply {
         let mut heap = Heap::used(REPLY);
         heap.bytes_mut().fill(number);
-        Reply::new(vec![number; 16], vec![(heap, REPLY)])
+        Reply::new(vec![number; 16], vec![(heap, REPLY)], REPLY)
+    }
+
+    fn pair(budget: &Arc<Budget>) -> (Replies, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        (Replies::new(Stream::Unix(ours), budget), theirs)
     }
 
     /// Whoever asks and takes no answer is not served any more, before that costs more memory than was said.
     #[test]
     fn replies_that_nobody_takes_hold_up_further_requests() {
         let _dog = tranship_testkit::Watchdog::new(std::time::Duration::from_secs(60));
-        let (ours, mut theirs) = UnixStream::pair().expect("a pair");
-        let replies = Replies::new(Stream::Unix(ours));
+        let budget = Arc::default();
+        let (replies, mut theirs) = pair(&budget);
         let over = AtomicBool::new(false);
-        let most = u8::try_from(2 * MAX_BYTES / REPLY).expect("few");
+        let most = u8::try_from(2 * MOST / REPLY).expect("few");
         std::thread::scope(|scope| {
             scope.spawn(|| replies.write());
             scope.spawn(|| {
                 for number in 0..most {
-                    assert!(replies.begin(REPLY, || ()));
-                    replies.end(reply(number), REPLY);
+                    assert!(replies.begin(|| ()) && replies.charge(REPLY, || ()));
+                    replies.end(reply(number));
                 }
                 over.store(true, Ordering::Release);
             });
@@ -324,7 +372,7 @@ mod tests {
                 if over.load(Ordering::Acquire) {
                     break false;
                 }
-                if replies.lock().bytes + REPLY > MAX_BYTES {
+                if replies.lock().bytes + REPLY > MOST {
                     break true;
                 }
                 std::thread::yield_now();
@@ -334,11 +382,39 @@ mod tests {
                 theirs.read_exact(&mut bytes).expect("a reply");
                 assert!(bytes.iter().all(|byte| *byte == number), "{number}");
             }
-            replies.drain();
+            replies.drain(0);
             replies.finish();
             assert!(held_up, "all of {most} were taken");
         });
         let state = replies.lock();
         assert_eq!((state.bytes, state.count), (0, 0));
+        assert!(budget.is_whole());
+    }
+
+    /// Whatever others have: who takes its replies goes on, in pieces.
+    #[test]
+    fn a_connection_has_its_own_when_others_have_all_that_is_shared() {
+        let budget = Arc::default();
+        let hogs: Vec<_> = (0..8).map(|_| pair(&budget)).collect();
+        let mut taken = 0;
+        for (hog, _) in &hogs {
+            while hog.charge_or(REPLY, || (), |_| true) == Some(true) {
+                taken += REPLY;
+            }
+        }
+        let (replies, _theirs) = pair(&budget);
+        for _ in 0..3 {
+            assert_eq!(replies.charge_whole(OWN + 1, || ()), Some(false));
+            assert!(replies.charge(OWN, || ()));
+            replies.give_back(OWN);
+        }
+        // When the others are gone there is enough.
+        for (hog, _) in hogs {
+            taken -= hog.lock().bytes;
+        }
+        assert_eq!(taken, 0);
+        assert_eq!(replies.charge_whole(MOST, || ()), Some(true));
+        replies.give_back(MOST);
+        assert!(budget.is_whole());
     }
 }

@@ -1,18 +1,16 @@
 //! The transmission phase: requests become jobs of the store, many at a time.
 
+use super::budget::OWN;
 use super::handshake::Agreed;
 use super::incoming::Incoming;
 use super::replies::{Replies, Reply};
 use super::stream::Stream;
+use super::whole::{self, Form, Whole};
 use super::wire::{self, Command, MAX_BYTES, REQUEST_BYTES};
 use crate::memory::Heap;
 use crate::{Data, Done, Fault, Info, Job, Op, Request, Store, sum};
 use std::io::{self, ErrorKind, Read};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-
-/// How often bytes that were damaged on their way are read again.
-const ATTEMPTS: u32 = 3;
+use std::sync::{Arc, mpsc};
 
 /// One client.
 pub(super) struct Client {
@@ -20,30 +18,6 @@ pub(super) struct Client {
     pub info: Info,
     pub agreed: Agreed,
     pub replies: Arc<Replies>,
-}
-
-/// A request that may be several jobs: answered when the last is done.
-struct Whole {
-    replies: Arc<Replies>,
-    cookie: u64,
-    charged: usize,
-    left: AtomicUsize,
-    fault: Mutex<Option<Fault>>,
-    form: Form,
-    /// What was read and goes out with the answer.
-    parts: Mutex<Vec<(u64, Part)>>,
-}
-
-/// Bytes as they are sent: the first so many of this memory, which nobody else can write.
-type Part = (Heap, usize);
-
-/// How it is answered.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
-    /// With a result, and with all bytes of a read behind it.
-    Simple,
-    /// With chunks, as they come.
-    Chunks,
 }
 
 impl Client {
@@ -86,33 +60,27 @@ impl Client {
     }
 
     fn one(&self, request: &wire::Request, from: &mut impl Read) -> io::Result<()> {
-        let with_bytes = matches!(request.command, Command::Read | Command::Write);
-        let charged = if with_bytes { request.len as usize } else { 0 };
+        let len = request.len as usize;
         if request.command == Command::Write && request.len > MAX_BYTES {
             return Err(broken("a write that is too long"));
         }
-        if !self.replies.begin(charged, || self.before_waiting()) {
+        if !self.replies.begin(|| self.before_waiting()) {
             return Err(ErrorKind::BrokenPipe.into());
         }
-        let form = match request.command == Command::Read && self.agreed.structured {
-            true => Form::Chunks,
-            false => Form::Simple,
+        let checked = self.check(request);
+        let form = match (request.command, checked) {
+            (Command::Read, _) if self.agreed.structured => Form::Chunks(len),
+            (_, Ok(Op::Read)) => match self.replies.charge_whole(len, || self.before_waiting()) {
+                Some(true) => Form::Simple(len),
+                Some(false) => return self.piece_by_piece(request),
+                None => Form::Simple(0),
+            },
+            _ => Form::Simple(0),
         };
-        let whole = Arc::new(Whole {
-            replies: Arc::clone(&self.replies),
-            cookie: request.cookie,
-            charged,
-            // This function's own part.
-            left: AtomicUsize::new(1),
-            fault: Mutex::new(None),
-            form,
-            parts: Mutex::default(),
-        });
-        let begun = match self.check(request) {
+        let whole = Whole::new(&self.replies, request.cookie, form);
+        let begun = match checked {
             Ok(op) => self.begin(&whole, request, op, from),
-            Err(fault) if request.command == Command::Write => {
-                skip(from, request.len as usize).map(|()| Err(fault))
-            }
+            Err(fault) if request.command == Command::Write => skip(from, len).map(|()| Err(fault)),
             Err(fault) => Ok(Err(fault)),
         };
         // Also of a connection that broke: what is under way is answered into the void.
@@ -158,51 +126,129 @@ impl Client {
         let len = asked.len as usize;
         let mut at = 0;
         while at < len {
-            let piece = self.store.piece(len - at);
-            let mut data = match self.store.data(op, piece) {
-                Ok(data) => data,
-                Err(fault) => {
-                    if op == Op::Write {
-                        skip(from, len - at)?;
-                    }
-                    return Ok(Err(fault));
-                }
-            };
+            let piece = self.piece(len - at);
             let mut part = request.clone();
             part.offset += at as u64;
             part.len = u32::try_from(piece).unwrap_or(0);
-            if op == Op::Write {
-                data.fill_from(from, piece)?;
-                if self.store.is_checked() {
-                    match sum::sums_of(part.offset, &data, piece) {
-                        Ok(sums) => part.sums = sums,
-                        Err(fault) => {
-                            skip(from, len - at - piece)?;
-                            return Ok(Err(fault));
-                        }
-                    }
-                }
-            }
-            match op {
-                Op::Read => read(
-                    Arc::clone(&self.store),
-                    Arc::clone(whole),
-                    part,
-                    data,
-                    ATTEMPTS,
-                ),
-                _ => self.submit(whole, part, data),
+            // What is charged as a whole was.
+            let by_itself = op == Op::Write || matches!(whole.form(), Form::Chunks(_));
+            let charged = !by_itself || self.replies.charge(piece, || self.before_waiting());
+            if !charged {
+                return Err(ErrorKind::BrokenPipe.into());
             }
             at += piece;
+            let data = match op {
+                Op::Write => self.incoming(&mut part, piece, from),
+                _ => Ok(self.store.data(op, piece)),
+            };
+            match data {
+                Ok(Ok(data)) if op == Op::Write => self.submit(whole, part, data),
+                Ok(Ok(data)) => self.read(whole, part, data),
+                failed => {
+                    if by_itself {
+                        self.replies.give_back(piece);
+                    }
+                    if let (Ok(Err(_)), Op::Write) = (&failed, op) {
+                        skip(from, len - at)?;
+                    }
+                    return failed.map(|inner| inner.map(drop));
+                }
+            }
         }
         Ok(Ok(()))
     }
 
+    /// How many of so many bytes go into one job.
+    fn piece(&self, left: usize) -> usize {
+        self.store.piece(left).min(OWN)
+    }
+
+    /// The next bytes of a write, which are taken from the client in any case.
+    fn incoming(
+        &self,
+        part: &mut Request,
+        piece: usize,
+        from: &mut impl Read,
+    ) -> io::Result<Result<Data, Fault>> {
+        let mut data = match self.store.data(Op::Write, piece) {
+            Ok(data) => data,
+            Err(fault) => return skip(from, piece).map(|()| Err(fault)),
+        };
+        data.fill_from(from, piece)?;
+        if self.store.is_checked() {
+            match sum::sums_of(part.offset, &data, piece) {
+                Ok(sums) => part.sums = sums,
+                Err(fault) => return Ok(Err(fault)),
+            }
+        }
+        Ok(Ok(data))
+    }
+
+    fn read(&self, whole: &Arc<Whole>, part: Request, data: Data) {
+        whole.expect();
+        let (whole, asked) = (Arc::clone(whole), part.clone());
+        whole::read(Arc::clone(&self.store), part, data, move |read| {
+            whole.read(&asked, read);
+        });
+    }
+
+    /// A read for all of which there is no memory, and whose answer is in one piece. Nothing else is under way meanwhile. Once some of
+    /// it is gone, there is no way to say that the rest failed but to hang up.
+    fn piece_by_piece(&self, asked: &wire::Request) -> io::Result<()> {
+        self.before_waiting();
+        self.replies.drain(1);
+        let mut head = wire::simple(asked.cookie, Ok(()));
+        let (len, mut at) = (asked.len as usize, 0);
+        let failed = loop {
+            if at == len {
+                break None;
+            }
+            let piece = self.piece(len - at);
+            if !self.replies.charge(piece, || self.before_waiting()) {
+                break Some(ErrorKind::BrokenPipe.into());
+            }
+            match self.read_alone(asked.offset + at as u64, piece) {
+                Ok(heap) => {
+                    let head = std::mem::take(&mut head);
+                    let reply = Reply::new(head, vec![(heap, piece)], piece);
+                    self.replies.give(reply);
+                    at += piece;
+                }
+                Err(fault) => {
+                    self.replies.give_back(piece);
+                    if at > 0 {
+                        break Some(io::Error::other(fault));
+                    }
+                    head = wire::simple(asked.cookie, Err(fault));
+                    break None;
+                }
+            }
+        };
+        self.replies.end(Reply::new(head, Vec::new(), 0));
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Waits for it.
+    fn read_alone(&self, offset: u64, len: usize) -> Result<Heap, Fault> {
+        let data = self.store.data(Op::Read, len)?;
+        let request = Request::new(Op::Read, offset, u32::try_from(len).unwrap_or(0));
+        let (tell, told) = mpsc::channel();
+        whole::read(Arc::clone(&self.store), request, data, move |read| {
+            let _ = tell.send(read);
+        });
+        self.store.kick();
+        told.recv().unwrap_or(Err(Fault::Gone))
+    }
+
     fn submit(&self, whole: &Arc<Whole>, request: Request, data: Data) {
-        whole.left.fetch_add(1, Ordering::AcqRel);
+        whole.expect();
         let whole = Arc::clone(whole);
+        let charged = data.len().min(request.len as usize);
         let done: Done = Box::new(move |data, result| {
             drop(data);
+            if charged > 0 {
+                whole.replies.give_back(charged);
+            }
             whole.part(result.map(drop));
         });
         self.store.submit(Job {
@@ -210,109 +256,6 @@ impl Client {
             data,
             done,
         });
-    }
-}
-
-/// Reads a part of a request, and again if it was damaged.
-fn read(store: Arc<dyn Store>, whole: Arc<Whole>, request: Request, data: Data, attempts: u32) {
-    whole.left.fetch_add(1, Ordering::AcqRel);
-    let asked = request.clone();
-    let own = Arc::clone(&store);
-    let done: Done = Box::new(move |data, result| {
-        let checked = own.is_checked();
-        let taken = match result {
-            Ok(sums) => whole.take(&asked, data, checked.then_some(&sums)),
-            Err(fault) => Err((fault, data)),
-        };
-        let result = match taken {
-            Err((Fault::Corrupt(_), data)) if attempts > 1 => {
-                read(
-                    Arc::clone(&own),
-                    Arc::clone(&whole),
-                    asked,
-                    data,
-                    attempts - 1,
-                );
-                own.kick();
-                Ok(())
-            }
-            Err((fault, _)) => Err(fault),
-            Ok(()) => Ok(()),
-        };
-        whole.part(result);
-    });
-    store.submit(Job {
-        request,
-        data,
-        done,
-    });
-}
-
-impl Whole {
-    /// Takes what was read, as it will be sent, and looks at just that. Gives the memory back with a fault.
-    fn take(&self, asked: &Request, data: Data, sums: Option<&[u32]>) -> Result<(), (Fault, Data)> {
-        let len = asked.len as usize;
-        let part = own(data, len, |bytes| match sums {
-            Some(sums) => sum::check(asked.offset, bytes, sums),
-            None => Ok(()),
-        })?;
-        // An answer of one chunk needs no other that says that it was the last.
-        if self.form == Form::Chunks && len < self.charged {
-            let head = wire::data_head(self.cookie, false, asked.offset, len);
-            self.replies.give(Reply::new(head, vec![(part, len)]));
-        } else {
-            let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
-            parts.push((asked.offset, (part, len)));
-        }
-        Ok(())
-    }
-
-    /// A part is done; with the last of them the request is.
-    fn part(&self, result: Result<(), Fault>) {
-        let mut fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
-        *fault = fault.or(result.err());
-        let result = fault.map_or(Ok(()), Err);
-        drop(fault);
-        // Ordering: acquire and release: the last sees what the others left.
-        if self.left.fetch_sub(1, Ordering::AcqRel) > 1 {
-            return;
-        }
-        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut parts = std::mem::take(&mut *parts);
-        parts.sort_by_key(|(offset, _)| *offset);
-        if result.is_err() {
-            parts.clear();
-        }
-        let head = match (self.form, parts.first()) {
-            (Form::Simple, _) => wire::simple(self.cookie, result),
-            (Form::Chunks, Some((offset, (_, len)))) => {
-                wire::data_head(self.cookie, true, *offset, *len)
-            }
-            (Form::Chunks, None) => wire::end_chunk(self.cookie, result),
-        };
-        let parts = parts.into_iter().map(|(_, part)| part).collect();
-        self.replies.end(Reply::new(head, parts), self.charged);
-    }
-}
-
-/// The first bytes of `data` as memory that nobody else can write: as it is where it is that, and a copy otherwise, so
-/// that a pool's buffer does not wait for a slow client. Looked at as it will be sent.
-fn own(
-    data: Data,
-    len: usize,
-    check: impl FnOnce(&[u8]) -> Result<(), Fault>,
-) -> Result<Heap, (Fault, Data)> {
-    if let Data::Heap(heap) = data {
-        return match check(&heap.bytes()[..len]) {
-            Ok(()) => Ok(heap),
-            Err(fault) => Err((fault, Data::Heap(heap))),
-        };
-    }
-    let mut heap = Heap::used(len);
-    let read = data.read(0, heap.bytes_mut());
-    match read.and_then(|()| check(heap.bytes())) {
-        Ok(()) => Ok(heap),
-        Err(fault) => Err((fault, data)),
     }
 }
 

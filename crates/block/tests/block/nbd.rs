@@ -52,6 +52,56 @@ impl Client {
         })
     }
 
+    /// The same, with replies in chunks.
+    pub fn connect_with_chunks(path: &Path) -> io::Result<Client> {
+        let mut stream = UnixStream::connect(path)?;
+        stream.read_exact(&mut [0; 18])?;
+        stream.write_all(&3u32.to_be_bytes())?;
+        stream.write_all(b"IHAVEOPT\0\0\0\x08\0\0\0\0")?;
+        stream.read_exact(&mut [0; 20])?;
+        stream.write_all(b"IHAVEOPT\0\0\0\x01\0\0\0\0")?;
+        let size = eight(&mut stream)?;
+        stream.read_exact(&mut [0; 2])?;
+        Ok(Client {
+            stream,
+            size,
+            cookie: 0,
+        })
+    }
+
+    /// A read that is answered in chunks, in any order, each byte once.
+    pub fn read_chunks(&mut self, offset: u64, to: &mut [u8]) -> io::Result<u32> {
+        let len = u32::try_from(to.len()).expect("short");
+        let number = self.send(READ, 0, offset, len, &[])?;
+        let (mut came, mut error) = (0, 0);
+        loop {
+            let mut head = [0; 20];
+            self.stream.read_exact(&mut head)?;
+            assert_eq!(head[..4], 0x668e_33ef_u32.to_be_bytes(), "a chunk");
+            let [done, kind] = [head[5], head[7]];
+            assert_eq!(head[8..16], number.to_be_bytes());
+            let len = u32::from_be_bytes(head[16..].try_into().expect("four")) as usize;
+            match kind {
+                1 => {
+                    let at = usize::try_from(eight(&mut self.stream)? - offset).expect("inside");
+                    self.stream.read_exact(&mut to[at..at + len - 8])?;
+                    came += len - 8;
+                }
+                _ => {
+                    let mut text = vec![0; len];
+                    self.stream.read_exact(&mut text)?;
+                    if let Some(number) = text.first_chunk() {
+                        error = u32::from_be_bytes(*number);
+                    }
+                }
+            }
+            if done == 1 {
+                assert!(error != 0 || came == to.len(), "{came} bytes");
+                return Ok(error);
+            }
+        }
+    }
+
     /// Sends a request; gives its number.
     pub fn send(
         &mut self,

@@ -1,0 +1,71 @@
+//! Memory for requests under way, and for replies that their clients do not take: so much for all connections together.
+//!
+//! Each connection has a little of its own, whatever the others do, and goes on with that, piece by piece. More it borrows
+//! from what all share.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What a connection has of its own, bytes; the longest piece.
+pub(super) const OWN: usize = 1 << 20;
+/// The most that a connection has.
+pub(super) const MOST: usize = 64 << 20;
+/// What all connections share beside their own.
+const SHARED: usize = 256 << 20;
+
+/// What is left of what all share.
+#[derive(Debug)]
+pub(super) struct Budget(AtomicUsize);
+
+impl Default for Budget {
+    fn default() -> Self {
+        Budget(AtomicUsize::new(SHARED))
+    }
+}
+
+/// What a connection that has so much under way has borrowed.
+fn borrowed(bytes: usize) -> usize {
+    bytes.saturating_sub(OWN)
+}
+
+impl Budget {
+    /// May a connection have `to` instead of `from` under way? Then it has.
+    pub(super) fn grow(&self, from: usize, to: usize) -> bool {
+        let more = borrowed(to) - borrowed(from);
+        // Ordering: relaxed everywhere; a count.
+        let relaxed = Ordering::Relaxed;
+        let take = |left: usize| left.checked_sub(more);
+        to <= MOST && self.0.fetch_update(relaxed, relaxed, take).is_ok()
+    }
+
+    /// A connection has `to` instead of `from`.
+    pub(super) fn shrink(&self, from: usize, to: usize) {
+        let less = borrowed(from) - borrowed(to);
+        self.0.fetch_add(less, Ordering::Relaxed);
+    }
+
+    /// Is nothing borrowed?
+    #[cfg(test)]
+    pub(super) fn is_whole(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == SHARED
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_has_its_own_and_all_share_the_rest() {
+        let budget = Budget::default();
+        let full = SHARED / borrowed(MOST);
+        for _ in 0..full {
+            assert!(budget.grow(0, MOST) && !budget.grow(MOST, MOST + 1));
+        }
+        let rest = SHARED - full * borrowed(MOST);
+        assert!(budget.grow(OWN, OWN + rest));
+        assert!(!budget.grow(OWN, OWN + 1) && budget.grow(0, OWN));
+        budget.shrink(OWN, 0);
+        budget.shrink(MOST, OWN + 1);
+        assert!(budget.grow(0, MOST - 1) && !budget.grow(0, OWN + 1));
+    }
+}
