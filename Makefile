@@ -5,7 +5,7 @@
 #                          lists at its end what was skipped (TRANSHIP_NO_SKIP=1 makes that a failure)
 #   make lint              the first part of it
 #   make bench             the numbers (minutes); make bench BENCH=roundtrip for one bench
-#   make bench-build       builds the benches with every peer
+#   make bench-build       builds the benches with every peer, and installs those that are missing
 #   make torture           the large models and long kill runs (an hour or more)
 
 CARGO ?= cargo
@@ -28,6 +28,7 @@ lint:
 	@scripts/stages.sh fmt clippy rules
 
 bench-build:
+	@scripts/deps.sh bench
 	$(CARGO) build --release -p tranship-bench --all-features
 	$(CARGO) build --release -p tranship-preload
 

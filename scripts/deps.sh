@@ -1,10 +1,12 @@
 #!/bin/bash
-# Looks for the programs that building and testing need, and installs the Debian packages of those that are
-# missing. Without root or apt-get it says loudly what is missing; only a missing compiler is an error.
+# Looks for what building and testing need (`deps.sh`), or for what the product is measured against (`deps.sh bench`), and
+# installs the Debian packages of what is missing. Without root, apt-get or the package it says loudly what is missing; only a
+# missing compiler is an error.
 set -uo pipefail
 
-# program:package:why
-needs=(
+# what:package:why. What: a program; `lib:` a shared library; `py:` a module of Debian's Python; `pc:` what pkg-config knows.
+# Packages that are called otherwise elsewhere: the first that there is.
+tests=(
     "cc:gcc:builds the C parts of zstd and BLAKE3"
     "make:make:runs the targets"
     "python3:python3:tests of the Python face"
@@ -18,39 +20,87 @@ needs=(
     "fusermount3:fuse3:shows the NBD export as a file"
     "mkfs.ext4:e2fsprogs:makes and checks file systems on the NBD export"
     "memccapable:libmemcached-tools:tests the cache server"
-    "py/pymemcache:python3-pymemcache:tests the cache server"
+    "py:pymemcache:python3-pymemcache:tests the cache server"
     "nbdkit:nbdkit:the block service is measured against it"
 )
+bench=(
+    "lib:libjemalloc.so.2:libjemalloc2:jemalloc, in the benches of allocators"
+    "lib:libtcmalloc_minimal.so.4:libtcmalloc-minimal4 libtcmalloc-minimal4t64:tcmalloc, in the benches of allocators"
+    "lib:libmimalloc.so.2:libmimalloc2.0:mimalloc, in the benches of allocators"
+    "cc:gcc:compiles the bench's DPDK program"
+    "pkg-config:pkg-config:says where DPDK is"
+    "pc:libdpdk:libdpdk-dev:DPDK, in the bench mbuf"
+)
 
-# A program, or a module of Debian's Python.
-have() {
+case ${1:-tests} in
+tests) needs=("${tests[@]}") ;;
+bench) needs=("${bench[@]}") ;;
+*)
+    echo "deps.sh: '$1' is neither 'tests' nor 'bench'" >&2
+    exit 2
+    ;;
+esac
+
+PATH=$PATH:/usr/sbin:/sbin
+
+# Whether it is there.
+found() {
     case $1 in
-    py/*) /usr/bin/python3 -c "import ${1#py/}" 2>/dev/null ;;
+    lib:*) [[ $(ldconfig -p) == *"	${1#lib:} "* ]] ;;
+    py:*) /usr/bin/python3 -c "import ${1#py:}" 2>/dev/null ;;
+    pc:*) pkg-config --exists "${1#pc:}" 2>/dev/null ;;
     *) command -v "$1" >/dev/null ;;
     esac
 }
 
-missing=()
-packages=()
-for need in "${needs[@]}"; do
-    IFS=: read -r program package why <<<"$need"
-    if ! have "$program"; then
-        missing+=("$program ($why)")
-        packages+=("$package")
-    fi
-done
+# Sets `what`, `packages` and `why` of a need.
+take_apart() {
+    why=${1##*:}
+    local rest=${1%:*}
+    packages=${rest##*:}
+    what=${rest%:*}
+}
 
-if [ ${#packages[@]} = 0 ]; then
-    echo "deps: nothing is missing"
-elif [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
-    printf 'deps: MISSING, and cannot be installed from here (needs root and apt-get): %s\n' "${missing[@]}" >&2
-else
-    echo "deps: installing ${packages[*]}"
+# Those that are not there, one a line.
+missing() {
+    for need in "${needs[@]}"; do
+        take_apart "$need"
+        found "$what" || echo "$need"
+    done
+}
+
+install() {
+    local names=()
     export DEBIAN_FRONTEND=noninteractive
     apt-get update -qq || echo "deps: apt-get update FAILED; trying the lists that are there" >&2
-    apt-get install -y -qq --no-install-recommends "${packages[@]}" ||
-        echo "deps: INSTALLING FAILED; the tests that need ${missing[*]} are skipped" >&2
+    for need in "$@"; do
+        take_apart "$need"
+        for package in $packages; do
+            if apt-cache show "$package" >/dev/null 2>&1; then
+                names+=("$package")
+                break
+            fi
+        done
+    done
+    [ ${#names[@]} = 0 ] && return
+    echo "deps: installing ${names[*]}"
+    apt-get install -y -qq --no-install-recommends "${names[@]}"
+}
+
+mapfile -t lacking < <(missing)
+if [ ${#lacking[@]} = 0 ]; then
+    echo "deps: nothing is missing"
+elif [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+    echo "deps: cannot install anything from here (needs root and apt-get)" >&2
+else
+    install "${lacking[@]}" >&2
 fi
+
+mapfile -t lacking < <(missing)
+for need in "${lacking[@]}"; do
+    take_apart "$need"
+    echo "deps: SKIPPED: ${what#*:} is MISSING ($why): apt-get install ${packages// / or }" >&2
+done
 
 for program in cargo cc; do
     if ! command -v "$program" >/dev/null; then

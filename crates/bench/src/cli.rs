@@ -75,14 +75,18 @@ pub enum Bench {
         #[arg(long, value_delimiter = ',', value_parser = size)]
         payload: Vec<usize>,
     },
-    /// Resident memory over time around a spike of network buffers, with and without reclamation (one run unless
-    /// told otherwise; 7 s each, of each system).
+    /// Resident memory over time around a spike of network buffers: our mbufs, and allocators with and without reclamation
+    /// (one run unless told otherwise; 7 s each, of each system at each load).
     MbumaFig7 {
         #[command(flatten)]
         common: Common,
         /// Packets of the spike.
         #[arg(long, default_value_t = 65536)]
         packets: usize,
+        /// Packets that are out all the time: several loads, of which the first is drawn [default: 16384, 1024, 4096, 65536;
+        /// with --quick 4096].
+        #[arg(long, value_delimiter = ',')]
+        steady: Vec<std::num::NonZeroUsize>,
         /// Draw a plot into this file.
         #[arg(long, value_name = "FILE")]
         svg: Option<std::path::PathBuf>,
@@ -245,7 +249,11 @@ pub enum Bench {
     },
     /// One run of mbuma-fig7, in a process of its own.
     #[command(hide = true)]
-    MbumaChild { system: String, packets: usize },
+    MbumaChild {
+        system: String,
+        packets: usize,
+        steady: usize,
+    },
     /// One run of zone, in a process with the allocator under test.
     #[command(hide = true)]
     ZoneChild {

@@ -148,10 +148,18 @@ fn run(bench: Bench) -> Result<bool> {
         Bench::MbumaFig7 {
             common,
             packets,
+            steady,
             svg,
-        } => spike::bench(&common, packets, svg.as_deref()),
-        Bench::MbumaChild { system, packets } => {
-            spike::child(&system, packets)?;
+        } => {
+            let steady: Vec<_> = steady.iter().map(|n| n.get()).collect();
+            spike::bench(&common, packets, &steady, svg.as_deref())
+        }
+        Bench::MbumaChild {
+            system,
+            packets,
+            steady,
+        } => {
+            spike::child(&system, packets, steady)?;
             Ok(true)
         }
         Bench::Collect { common } => {

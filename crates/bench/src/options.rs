@@ -32,6 +32,11 @@ impl Common {
         self.runs.unwrap_or(if self.quick { 3 } else { 11 }).max(1)
     }
 
+    /// Whether it only shows that it works.
+    pub fn is_quick(&self) -> bool {
+        self.quick
+    }
+
     /// For benches whose runs are long.
     pub fn runs_or(&self, default: usize) -> usize {
         self.runs.unwrap_or(default).max(1)

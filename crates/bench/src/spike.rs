@@ -18,8 +18,10 @@ use crate::options::Common;
 use crate::stats::median;
 use crate::systems::netbufs::{self, CLUSTER, MBUF, NetBufs, Packet, resident};
 
-/// Packets that are out all the time.
-const STEADY: usize = 16384;
+/// Packets that are out all the time; the first load is the one that is drawn.
+const STEADY: [usize; 4] = [16384, 1024, 4096, 65536];
+/// With `--quick`.
+const QUICK_STEADY: [usize; 1] = [4096];
 const SAMPLE: Duration = Duration::from_millis(20);
 const BEFORE: Duration = Duration::from_millis(1500);
 const AFTER: Duration = Duration::from_millis(4500);
@@ -31,7 +33,9 @@ pub struct Series {
     pub system: String,
     pub mode: String,
     pub reclaims: bool,
+    /// Packets of the spike, and those that are out all the time.
     pub packets: usize,
+    pub steady: usize,
     /// One packet taken and given back, hot.
     pub median_ns: f64,
     /// When the last packet of the spike was freed, milliseconds from the start.
@@ -56,18 +60,29 @@ struct Answer<'a> {
 }
 
 /// Runs every system; prints; draws into `svg`. True if all could be measured.
-pub fn bench(common: &Common, packets: usize, svg: Option<&std::path::Path>) -> Result<bool> {
+pub fn bench(
+    common: &Common,
+    packets: usize,
+    steady: &[usize],
+    svg: Option<&std::path::Path>,
+) -> Result<bool> {
     common.check(&netbufs::NAMES)?;
     let mut rows = Vec::new();
     let mut failures = 0;
-    let names = netbufs::NAMES.into_iter();
-    let mut all: Vec<(&str, Vec<Series>)> = names
-        .filter(|name| common.wants(name))
-        .map(|name| (name, Vec::new()))
+    let steady = match steady {
+        [] if common.is_quick() => &QUICK_STEADY[..],
+        [] => &STEADY[..],
+        some => some,
+    };
+    let names = || netbufs::NAMES.into_iter().filter(|name| common.wants(name));
+    let mut all: Vec<(&str, usize, Vec<Series>)> = steady
+        .iter()
+        .flat_map(|&steady| names().map(move |name| (name, steady, Vec::new())))
         .collect();
     for _ in 0..common.runs_or(1) {
-        for (name, seen) in &mut all {
-            let arguments = ["mbuma-child", name, &packets.to_string()].map(str::to_owned);
+        for (name, steady, seen) in &mut all {
+            let numbers = [packets.to_string(), steady.to_string()];
+            let arguments = ["mbuma-child", name, &numbers[0], &numbers[1]].map(str::to_owned);
             match alloc::run_child::<Series>(&arguments, None) {
                 Ok(series) => seen.push(series),
                 Err(error) => {
@@ -77,7 +92,7 @@ pub fn bench(common: &Common, packets: usize, svg: Option<&std::path::Path>) -> 
             }
         }
     }
-    for (_, mut seen) in all {
+    for (_, _, mut seen) in all {
         seen.sort_by(|a, b| a.after_2s_ratio.total_cmp(&b.after_2s_ratio));
         let ratios = seen.iter().map(|series| series.after_2s_ratio).collect();
         let middle = seen.len() / 2;
@@ -87,7 +102,8 @@ pub fn bench(common: &Common, packets: usize, svg: Option<&std::path::Path>) -> 
         }));
     }
     if let Some(path) = svg {
-        std::fs::write(path, picture::draw(&rows))
+        let first = rows.iter().filter(|row| row.steady == steady[0]);
+        std::fs::write(path, picture::draw(&first.collect::<Vec<_>>()))
             .with_context(|| format!("writing {}", path.display()))?;
     }
     if common.json {
@@ -99,9 +115,10 @@ pub fn bench(common: &Common, packets: usize, svg: Option<&std::path::Path>) -> 
         println!("{}", serde_json::to_string(&answer)?);
     } else {
         println!(
-            "mbuma-fig7: resident memory around a spike of {packets} packets of {} bytes\n\n  {:<10}{:>12}{:>12}{:>12}{:>12}{:>12}{:>10}",
+            "mbuma-fig7: resident memory around a spike of {packets} packets of {} bytes\n\n  {:<10}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}{:>10}",
             MBUF + CLUSTER,
             "",
+            "all the time",
             "before",
             "peak",
             "after 2 s",
@@ -112,8 +129,9 @@ pub fn bench(common: &Common, packets: usize, svg: Option<&std::path::Path>) -> 
         for row in &rows {
             let mib = |bytes: f64| format!("{:.1} MiB", bytes / f64::from(1 << 20));
             println!(
-                "  {:<10}{:>12}{:>12}{:>12}{:>12.3}{:>12}{:>10}",
+                "  {:<10}{:>12}{:>12}{:>12}{:>12}{:>12.3}{:>12}{:>10}",
                 row.system,
+                row.steady,
                 mib(row.before_bytes),
                 mib(row.peak_bytes),
                 mib(row.after_2s_bytes),
@@ -127,20 +145,17 @@ pub fn bench(common: &Common, packets: usize, svg: Option<&std::path::Path>) -> 
 }
 
 /// The process's side.
-pub fn child(system: &str, packets: usize) -> Result<()> {
+pub fn child(system: &str, packets: usize, steady: usize) -> Result<()> {
     let bufs = netbufs::open(system)?;
-    let series = watch(&*bufs, system, packets)?;
+    let series = watch(&*bufs, system, packets, steady)?;
     println!("{}", serde_json::to_string(&series)?);
     Ok(())
 }
 
 fn take(bufs: &dyn NetBufs) -> Result<Packet> {
     let packet = bufs.get().context("out of memory")?;
-    // SAFETY: ours. The first words of the mbuf are the allocator's.
-    unsafe {
-        packet.mbuf.add(16).write_bytes(1, MBUF - 16);
-        packet.cluster.write_bytes(2, CLUSTER);
-    }
+    // SAFETY: just taken.
+    unsafe { bufs.fill(packet) };
     Ok(packet)
 }
 
@@ -187,7 +202,7 @@ impl Watch<'_> {
                 let old = std::mem::replace(&mut self.steady[self.turn], fresh);
                 // SAFETY: taken once, given once.
                 unsafe { self.bufs.put(old) };
-                self.turn = (self.turn + 1) % STEADY;
+                self.turn = (self.turn + 1) % self.steady.len();
             }
             self.sample()?;
             std::thread::sleep(SAMPLE);
@@ -196,16 +211,16 @@ impl Watch<'_> {
     }
 }
 
-fn watch(bufs: &dyn NetBufs, system: &str, packets: usize) -> Result<Series> {
+fn watch(bufs: &dyn NetBufs, system: &str, packets: usize, steady: usize) -> Result<Series> {
     let median_ns = pair_ns(bufs)?;
     let mut watch = Watch {
         bufs,
         begun: Instant::now(),
         points: Vec::with_capacity(4096),
-        steady: Vec::with_capacity(STEADY),
+        steady: Vec::with_capacity(steady),
         turn: 0,
     };
-    for _ in 0..STEADY {
+    for _ in 0..steady {
         watch.steady.push(take(bufs)?);
     }
     let freed_ms = std::thread::scope(|scope| -> Result<f64> {
@@ -266,6 +281,7 @@ fn watch(bufs: &dyn NetBufs, system: &str, packets: usize) -> Result<Series> {
         mode: "spike".to_owned(),
         reclaims: bufs.reclaims(),
         packets,
+        steady,
         median_ns: (median_ns * 100.0).round() / 100.0,
         freed_ms: freed_ms.round(),
         before_bytes,

@@ -15,7 +15,7 @@ const COLOURS: [&str; 4] = ["#d55e00", "#e69f00", "#009e73", "#0072b2"];
 const DASHES: [&str; 4] = ["none", "8 4", "2 3", "none"];
 
 /// The whole file.
-pub(super) fn draw(rows: &[Series]) -> String {
+pub(super) fn draw(rows: &[&Series]) -> String {
     let all = || rows.iter().flat_map(|row| &row.points);
     let end = all().fold(1.0, |most: f64, (ms, _)| most.max(*ms));
     let top = all().fold(1.0, |most: f64, (_, bytes)| most.max(mib(*bytes))) * 1.1;

@@ -1,14 +1,14 @@
-//! Four allocators of network buffers, after the paper: what FreeBSD had (`4.x`, `mballoc`), what it got (`mbuma`), and what
-//! was tried and rejected (`overlay`).
+//! Allocators of network buffers: our mbufs, and what the paper compares with, made anew over our zones: what FreeBSD had (`4.x`,
+//! `mballoc`), and what was tried and rejected (`overlay`).
 
 use std::cell::RefCell;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
-use tranship_zone::item::{Refused, Request, Wait};
+use tranship_mbuf::{Chain, Mbufs};
 use tranship_zone::reaper::{self, Driver};
-use tranship_zone::{Arena, Bytes, ItemKeg, ItemOptions, ItemZone, Object};
+use tranship_zone::{Arena, Bytes, ItemKeg, ItemOptions, ItemZone};
 
 pub const MBUF: usize = 256;
 pub const CLUSTER: usize = 2048;
@@ -27,6 +27,17 @@ unsafe impl Send for Packet {}
 /// Gives packets and takes them back, on any thread.
 pub trait NetBufs: Sync {
     fn get(&self) -> Option<Packet>;
+    /// Writes all of a packet that was just taken, but what is the allocator's.
+    ///
+    /// # Safety
+    /// It came from `get`, was not filled before, and is the caller's alone.
+    unsafe fn fill(&self, packet: Packet) {
+        // SAFETY: the caller's. The first words of the mbuf are the allocator's.
+        unsafe {
+            packet.mbuf.add(16).write_bytes(1, MBUF - 16);
+            packet.cluster.write_bytes(2, CLUSTER);
+        }
+    }
     /// # Safety
     /// It came from `get` and is given back once.
     unsafe fn put(&self, packet: Packet);
@@ -35,14 +46,14 @@ pub trait NetBufs: Sync {
 }
 
 /// The systems, in the order in which they run.
-pub const NAMES: [&str; 4] = ["4.x", "mballoc", "overlay", "mbuma"];
+pub const NAMES: [&str; 4] = ["tranship", "4.x", "mballoc", "overlay"];
 
 pub fn open(name: &str) -> Result<Box<dyn NetBufs>> {
     Ok(match name {
         "4.x" => Box::new(Lists::new()?),
         "mballoc" => Box::new(Zones::new(false)?),
         "overlay" => Box::new(Overlay(Zones::new(true)?)),
-        "mbuma" => Box::new(Packets::new()?),
+        "tranship" => Box::new(Product(Mbufs::new()?)),
         _ => anyhow::bail!("no system {name}"),
     })
 }
@@ -134,7 +145,7 @@ impl NetBufs for Lists {
 /// common cache of buckets.
 struct Zones {
     mbufs: ItemZone<Bytes>,
-    clusters: Arc<ItemZone<Bytes>>,
+    clusters: ItemZone<Bytes>,
     reclaims: bool,
 }
 
@@ -152,7 +163,7 @@ impl Zones {
         };
         Ok(Self {
             mbufs: zone("mbuf", MBUF)?,
-            clusters: Arc::new(zone("cluster", CLUSTER)?),
+            clusters: zone("cluster", CLUSTER)?,
             reclaims,
         })
     }
@@ -217,54 +228,30 @@ impl NetBufs for Overlay {
     }
 }
 
-/// What FreeBSD got: a packet zone, secondary to the mbuf zone, whose items come with their cluster.
-struct Packets {
-    packets: ItemZone<WithCluster>,
-    _zones: Zones,
-}
+/// The product, with its default limits: `getcl` and a drop. The first word is the chain.
+struct Product(Mbufs);
 
-struct WithCluster(Arc<ItemZone<Bytes>>);
-
-impl Object for WithCluster {
-    type Arg<'a> = ();
-    const INITIALIZED: bool = true;
-
-    fn init(&self, mbuf: NonNull<u8>, wait: Wait) -> Result<(), Refused> {
-        let cluster = self.0.request((), Request::wait(wait));
-        // SAFETY: the mbuf is ours.
-        unsafe { mbuf.cast().write(cluster.map_err(|_| Refused)?) };
-        Ok(())
-    }
-
-    fn fini(&self, mbuf: NonNull<u8>) {
-        // SAFETY: `init` wrote it there, and users leave it there.
-        unsafe { self.0.free(mbuf.cast::<NonNull<u8>>().read()) };
-    }
-}
-
-impl Packets {
-    fn new() -> Result<Self> {
-        let zones = Zones::new(true)?;
-        let object = WithCluster(zones.clusters.clone());
-        let options = ItemOptions::named("packet");
-        Ok(Self {
-            packets: ItemZone::new(zones.mbufs.keg(), object, options),
-            _zones: zones,
+impl NetBufs for Product {
+    fn get(&self) -> Option<Packet> {
+        let chain = self.0.getcl().ok()?;
+        Some(Packet {
+            mbuf: chain.into_raw().cast(),
+            cluster: NonNull::dangling(),
         })
     }
-}
 
-impl NetBufs for Packets {
-    fn get(&self) -> Option<Packet> {
-        let mbuf = self.packets.alloc(())?;
-        // SAFETY: `init` wrote it there.
-        let cluster = unsafe { mbuf.cast::<NonNull<u8>>().read() };
-        Some(Packet { mbuf, cluster })
+    unsafe fn fill(&self, packet: Packet) {
+        // SAFETY: `get` made it of a chain, which is the caller's alone, and becomes one again below.
+        let mut chain = unsafe { Chain::from_raw(packet.mbuf.cast()) };
+        chain
+            .append(&[2; CLUSTER])
+            .expect("a fresh packet has that much room");
+        let _ = chain.into_raw();
     }
 
     unsafe fn put(&self, packet: Packet) {
-        // SAFETY: passed on to the caller.
-        unsafe { self.packets.free(packet.mbuf) };
+        // SAFETY: `get` made it of a chain; given back once, says the caller.
+        drop(unsafe { Chain::from_raw(packet.mbuf.cast()) });
     }
 
     fn reclaims(&self) -> bool {

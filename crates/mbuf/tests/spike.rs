@@ -1,0 +1,60 @@
+//! After a spike memory goes back by itself: nobody calls `reclaim` here.
+
+use std::sync::mpsc::{channel, sync_channel};
+use std::thread;
+use std::time::Duration;
+use tranship_mbuf::{Chain, Limits, MbufOptions, Mbufs};
+use tranship_testkit::Watchdog;
+use tranship_zone::reaper;
+
+const SPIKE: usize = 16384;
+
+fn packet(mbufs: &Mbufs) -> Chain {
+    let mut packet = mbufs.getcl().expect("packet");
+    packet.append(&[7; 2048]).expect("room in place");
+    packet
+}
+
+/// At several steady loads, each an allocator of its own, and half of the spike freed by a thread that then only sleeps.
+#[test]
+fn memory_goes_back_by_itself() {
+    let _dog = Watchdog::new(Duration::from_secs(240));
+    reaper::set_period(Duration::from_millis(5));
+    for steady in [256, 1024, 8192] {
+        let options = MbufOptions::new().limits(Limits::NONE);
+        let mbufs = options.window_bytes(1 << 30).build().expect("allocator");
+        let memory = || mbufs.stats().memory_bytes;
+        let held: Vec<_> = (0..steady).map(|_| packet(&mbufs)).collect();
+        let before = memory();
+        let (send, receive) = channel::<Chain>();
+        let (freed, wait) = sync_channel::<()>(1);
+        let (over, sleep) = sync_channel::<()>(0);
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                receive.into_iter().for_each(drop);
+                freed.send(()).expect("awaited");
+                let _ = sleep.recv();
+            });
+            let spike: Vec<_> = (0..SPIKE).map(|_| packet(&mbufs)).collect();
+            assert!(memory() > before + (SPIKE * 2048) as u64);
+            for (number, packet) in spike.into_iter().enumerate() {
+                if number % 2 == 0 {
+                    send.send(packet).expect("it listens");
+                }
+            }
+            drop(send);
+            wait.recv().expect("all freed");
+            // A twentieth, and an empty slab that each of two kegs may keep.
+            let most = before + before / 20 + (256 << 10);
+            while memory() > most {
+                thread::yield_now();
+            }
+            drop(over);
+        });
+        drop(held);
+        // With the last packet all of it goes.
+        while memory() > 0 {
+            thread::yield_now();
+        }
+    }
+}
