@@ -467,6 +467,11 @@ pub enum RecvError {
         "the sender of channel {0} died or gave up before it closed it; what it had sent was taken, but that may not be all"
     )]
     PeerDied(ChannelId),
+    /// The connection was not made after all: the manager died before the other end heard of it. Nothing was sent; connect again.
+    #[error(
+        "channel {0} was not made after all: the manager died before its other end heard of it; connect again"
+    )]
+    NotConnected(ChannelId),
     /// Messages that were sent cannot be had: the domain that wrote their memory ended before this one, or a manager, had that memory.
     #[error(
         "messages of channel {0} are lost: the domain that wrote their memory ended before this one, or a manager, had it"
@@ -502,7 +507,7 @@ impl RecvError {
     /// The stable code.
     pub fn code(&self) -> Code {
         match self {
-            RecvError::PeerGone(_) => Code::PeerGone,
+            RecvError::PeerGone(_) | RecvError::NotConnected(_) => Code::PeerGone,
             RecvError::PeerDied(_) => Code::PeerDied,
             RecvError::Lost(_) => Code::Lost,
             RecvError::Violation(_) => Code::PeerViolation,

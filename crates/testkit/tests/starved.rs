@@ -1,9 +1,10 @@
-//! A writer whose surroundings do not take part: a reader that stands still. It goes on with what the others leave it.
+//! A writer whose surroundings do not take part: a reader that stands still, a manager that is gone. It goes on with what
+//! the others leave it.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tranship_core::{Domain, Pool, PoolOptions, Role, Sender};
+use tranship_core::{Domain, Pool, PoolOptions, RecvError, Role, Sender, select};
 use tranship_manager::{Config, Listener, Shutdown};
 use tranship_testkit::{Control, Peer, Watchdog, child, is_root};
 
@@ -35,14 +36,25 @@ fn join(path: &Path, name: &str) -> Domain {
     builder.connect().expect("connect")
 }
 
-// Commands: how many messages to take. Says the first byte of each.
+// Commands: how many messages to take. Says the first byte of each. 0: it looks, and finds nothing that it can take.
 child!(
     fn reader(ctl: Control) {
         let path: PathBuf = ctl.recv().unwrap().unwrap();
         let domain = join(&path, "reader");
         let mut receiver = domain.open_receiver("frames").unwrap();
         while let Some(messages) = ctl.recv::<usize>().unwrap() {
-            let take = |_| receiver.recv().unwrap().to_vec()[0];
+            if messages == 0 {
+                for _ in 0..100 {
+                    assert!(receiver.try_recv().expect("no error").is_none());
+                }
+                let soon = Some(Duration::from_millis(20));
+                assert_eq!(select(&mut [&mut receiver], soon), None);
+                assert!(receiver.arm(), "it may sleep");
+                receiver.disarm();
+                let soon = receiver.recv_timeout(Duration::from_millis(20));
+                assert!(matches!(soon, Err(RecvError::TimedOut { .. })), "{soon:?}");
+            }
+            let take = |_| receiver.recv().expect("no error").to_vec()[0];
             let first: Vec<u8> = (0..messages).map(take).collect();
             ctl.send(&first).unwrap();
         }
@@ -51,8 +63,9 @@ child!(
 
 /// A manager, a writer in this process, and readers that have taken a message each.
 struct Set {
-    _manager: Peer,
-    _writer: Domain,
+    manager: Peer,
+    path: PathBuf,
+    writer: Domain,
     pool: Pool,
     readers: Vec<(Peer, Sender)>,
     _dir: tempfile::TempDir,
@@ -76,8 +89,9 @@ fn set(options: PoolOptions, readers: usize) -> Set {
     });
     let readers = readers.collect();
     Set {
-        _manager: manager,
-        _writer: writer,
+        manager,
+        path,
+        writer,
         pool,
         readers,
         _dir: dir,
@@ -113,5 +127,70 @@ fn a_reader_that_stands_still_delays_nobodys_growth() {
         reader.resume();
         assert_eq!(reader.ask::<Vec<u8>>(&1usize), [3]);
     }
+    drop(held);
+}
+
+/// A burst, and its messages to everybody.
+fn burst(set: &mut Set, frames: u8) {
+    let frames: Vec<_> = (0..frames).map(|byte| filled(&set.pool, byte)).collect();
+    let bytes: Vec<u8> = frames.iter().map(|frame| frame[0]).collect();
+    for (reader, _) in &set.readers {
+        reader.send(&frames.len()).expect("send");
+    }
+    for frame in frames {
+        let frame = frame.freeze();
+        for (_, sender) in &mut set.readers {
+            sender.send(frame.clone()).expect("send");
+        }
+    }
+    for (reader, _) in &set.readers {
+        assert_eq!(reader.expect::<Vec<u8>>(), bytes);
+    }
+}
+
+#[test]
+fn nothing_is_given_back_to_a_manager_that_is_gone() {
+    let dog = dog();
+    let options = PoolOptions::new(64 * CHUNK as u64).chunk_bytes(CHUNK as u64);
+    let mut set = set(options, 3);
+    burst(&mut set, 48);
+    let had = set.pool.stats().chunk_bytes_present;
+    set.manager.kill();
+    // Long enough for a pool to see that it has more than it uses.
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(3) {
+        set.writer.turn().expect("that it is gone is no error");
+        burst(&mut set, 1);
+    }
+    assert!(!set.writer.is_managed());
+    assert_eq!(set.pool.stats().chunk_bytes_present, had);
+    dog.step("a burst without it");
+    burst(&mut set, 48);
+    dog.step("more than it has");
+    let _manager = start_manager(&set.path);
+    burst(&mut set, 60);
+}
+
+/// Its chunk was made while the reader stood still, and shown to a manager that is gone.
+#[test]
+fn a_message_that_cannot_be_had_without_a_manager_waits_for_the_next_one() {
+    let dog = dog();
+    let options = PoolOptions::new((MANY + 2) * CHUNK as u64).chunk_bytes(CHUNK as u64);
+    let mut set = set(options, 1);
+    set.readers[0].0.stop();
+    let held: Vec<_> = (0..MANY).map(|_| filled(&set.pool, 2)).collect();
+    let (reader, sender) = &mut set.readers[0];
+    sender.send(filled(&set.pool, 3)).expect("send");
+    set.manager.kill();
+    reader.resume();
+    dog.step("without a manager");
+    assert!(reader.ask::<Vec<u8>>(&0usize).is_empty());
+    reader.send(&1usize).expect("send");
+    let _manager = start_manager(&set.path);
+    dog.step("with the next");
+    while !reader.control().is_ready() {
+        set.writer.turn().expect("turn");
+    }
+    assert_eq!(reader.expect::<Vec<u8>>(), [3]);
     drop(held);
 }

@@ -7,25 +7,12 @@ use crate::output;
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::io::Write;
-use tranship::{DomainError, LinkOptions, RecvError};
+use tranship::{Domain, DomainError, LinkOptions, Receiver, RecvError};
 
 pub(crate) fn run(args: &RecvArgs) -> Result<Answer> {
     let domain = connect::join(&args.connect, "tranship-recv")?;
-    let options = args
-        .wait
-        .map_or_else(LinkOptions::new, |time| LinkOptions::new().timeout(time));
-    let mut receiver = match domain.open_receiver_with(&args.name, options) {
-        Ok(receiver) => receiver,
-        Err(DomainError::TimedOut { waited_ms }) => {
-            eprintln!(
-                "tranship: nobody sent under `{}` within {waited_ms} ms",
-                args.name
-            );
-            return Ok(Answer::No);
-        }
-        Err(error) => {
-            return Err(error).with_context(|| format!("receiving under `{}`", args.name));
-        }
+    let Some(mut receiver) = open(&domain, args)? else {
+        return Ok(Answer::No);
     };
     // Only now: a receiver that never got a sender must not empty a file.
     let mut to: Box<dyn Write> = match &args.file {
@@ -44,6 +31,13 @@ pub(crate) fn run(args: &RecvArgs) -> Result<Answer> {
             }
             // Its own word that this was all.
             Err(RecvError::PeerGone(_)) => break,
+            Err(RecvError::NotConnected(_)) => match open(&domain, args)? {
+                Some(again) => {
+                    receiver = again;
+                    continue;
+                }
+                None => return Ok(Answer::No),
+            },
             Err(error) => {
                 to.flush()?;
                 return Err(error).with_context(|| {
@@ -58,4 +52,22 @@ pub(crate) fn run(args: &RecvArgs) -> Result<Answer> {
     }
     to.flush()?;
     Ok(Answer::Yes)
+}
+
+/// Waits for a sender; `None`, with a word about it, if none has come in time.
+fn open(domain: &Domain, args: &RecvArgs) -> Result<Option<Receiver>> {
+    let options = args
+        .wait
+        .map_or_else(LinkOptions::new, |time| LinkOptions::new().timeout(time));
+    match domain.open_receiver_with(&args.name, options) {
+        Ok(receiver) => Ok(Some(receiver)),
+        Err(DomainError::TimedOut { waited_ms }) => {
+            eprintln!(
+                "tranship: nobody sent under `{}` within {waited_ms} ms",
+                args.name
+            );
+            Ok(None)
+        }
+        Err(error) => Err(error).with_context(|| format!("receiving under `{}`", args.name)),
+    }
 }

@@ -25,16 +25,27 @@ pub(crate) fn run(args: &SendArgs) -> Result<Answer> {
         );
     }
     let listener = domain.listen(&args.name, Role::Source)?;
-    let mut sender = match listener.accept_sender_within(args.wait) {
-        Ok(sender) => sender,
-        Err(DomainError::TimedOut { waited_ms }) => {
-            eprintln!(
-                "tranship: nobody received under `{}` within {waited_ms} ms",
-                args.name
-            );
-            return Ok(Answer::No);
+    let mut sender = loop {
+        let sender = listener.accept_sender_within(args.wait);
+        let taken = sender.and_then(|mut sender| match sender.assign(&pool) {
+            // Who came may be gone again, or know nothing of it, as its manager died before it could say so.
+            Err(_) if sender.is_peer_gone() => Ok(None),
+            assigned => assigned.map(|()| Some(sender)),
+        });
+        match taken {
+            Ok(Some(sender)) => break sender,
+            Ok(None) => {}
+            Err(DomainError::TimedOut { waited_ms }) => {
+                eprintln!(
+                    "tranship: nobody received under `{}` within {waited_ms} ms",
+                    args.name
+                );
+                return Ok(Answer::No);
+            }
+            Err(error) => {
+                return Err(error).with_context(|| format!("sending under `{}`", args.name));
+            }
         }
-        Err(error) => return Err(error).with_context(|| format!("sending under `{}`", args.name)),
     };
     let sent = send_all(from.as_mut(), &pool, frame, &mut sender)
         .with_context(|| format!("sending under `{}`, before the input ended", args.name));

@@ -174,7 +174,8 @@ fn whoever_is_killed_at_any_instant_nothing_that_is_not_whole_ends_well() {
                 matches!(code, Some(0 | 4)),
                 "round {round}: {code:?} {said}"
             );
-            assert_eq!(code == Some(0), whole(), "round {round}: {said}");
+            // A sender may be killed when all is taken and it has only not said so.
+            assert!(code != Some(0) || whole(), "round {round}: {said}");
             let arrived = std::fs::read(&to).unwrap_or_default();
             assert!(input().starts_with(&arrived), "round {round}: other bytes");
         }

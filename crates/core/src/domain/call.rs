@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How long after we came back to a manager a refusal may only mean that others have not come back yet. A patience, no proof.
 const OTHERS: Duration = Duration::from_secs(3);
 /// Between two looks whether it is back.
-const NAP: Duration = Duration::from_millis(20);
+pub(crate) const NAP: Duration = Duration::from_millis(20);
 
 /// A request whose answer is on its way.
 #[derive(Clone, Copy, Debug)]
@@ -186,6 +186,17 @@ impl DomainCore {
         Err(DomainError::TimedOut {
             waited_ms: millis(started.elapsed()),
         })
+    }
+
+    /// Whether an answer has come, or will not any more.
+    pub(crate) fn is_answered(&self, asked: Asked) -> bool {
+        let conn = lock(&self.conn);
+        conn.has_reply(asked.req) || conn.era() != asked.era
+    }
+
+    /// Whether the manager is there, as far as we know.
+    pub(crate) fn is_managed(&self) -> bool {
+        lock(&self.conn).hears()
     }
 
     /// Nobody waits for this answer any more.

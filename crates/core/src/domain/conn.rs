@@ -96,6 +96,11 @@ impl Conn {
         self.fd.is_some()
     }
 
+    /// Whether it can be told something, as far as we know.
+    pub(crate) fn hears(&self) -> bool {
+        self.is_up() && !self.broken
+    }
+
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.fd.as_ref().map(AsFd::as_fd)
     }
@@ -337,6 +342,10 @@ impl Conn {
         self.records = others;
         let mine: Vec<(Req, StatRecord)> = mine;
         mine.into_iter().map(|(_, record)| record).collect()
+    }
+
+    pub(crate) fn has_reply(&self, req: Req) -> bool {
+        self.replies.contains_key(&req)
     }
 
     pub(crate) fn take_reply(&mut self, req: Req) -> Option<Parcel> {

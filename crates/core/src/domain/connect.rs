@@ -2,6 +2,7 @@
 
 use super::conn::Conn;
 use super::greeting::{Greeting, PATIENCE};
+use super::starter::Starter;
 use super::{Domain, DomainCore};
 use crate::error::DomainError;
 use std::os::fd::OwnedFd;
@@ -90,12 +91,17 @@ impl DomainBuilder {
         self.prepare()?;
         let mut attempts = 0;
         loop {
-            let (fd, path) = match &self.socket {
-                Some(path) => (connect_named(path)?, path.clone()),
+            let found = match &self.socket {
+                Some(path) => Found {
+                    fd: connect_named(path)?,
+                    path: path.clone(),
+                    started: false,
+                },
                 None => self.discover()?,
             };
+            let path = found.path.clone();
             attempts += 1;
-            match self.join(fd, None) {
+            match self.join(found, None) {
                 // It ended, or left for want of clients, just then; a look around says what there is now.
                 Err(DomainError::ManagerAway) if attempts < ATTEMPTS => {}
                 Err(DomainError::ManagerAway) => {
@@ -120,12 +126,16 @@ impl DomainBuilder {
             self.socket.as_deref(),
         )?;
         let path = manager.path().to_owned();
-        let fd = connect_named(&path)?;
+        let found = Found {
+            fd: connect_named(&path)?,
+            path: path.clone(),
+            started: false,
+        };
         DomainBuilder {
             socket: Some(path),
             ..self
         }
-        .join(fd, Some(manager))
+        .join(found, Some(manager))
     }
 
     fn prepare(&self) -> Result<(), DomainError> {
@@ -139,12 +149,18 @@ impl DomainBuilder {
         Ok(())
     }
 
-    fn discover(&self) -> Result<(OwnedFd, PathBuf), DomainError> {
+    fn discover(&self) -> Result<Found, DomainError> {
         let places = Places::find();
         let mut tried = Vec::new();
         for path in places.candidates() {
             match socket::connect(path) {
-                Ok(fd) => return Ok((fd, path.to_owned())),
+                Ok(fd) => {
+                    return Ok(Found {
+                        fd,
+                        path: path.to_owned(),
+                        started: false,
+                    });
+                }
                 Err(error) => tried.push(format!("{} ({error})", path.display())),
             }
         }
@@ -160,9 +176,9 @@ impl DomainBuilder {
         Err(DomainError::NoManager { tried, reason })
     }
 
-    fn join(&self, fd: OwnedFd, embedded: Option<Embedded>) -> Result<Domain, DomainError> {
+    fn join(&self, found: Found, embedded: Option<Embedded>) -> Result<Domain, DomainError> {
         let name = self.name.clone().unwrap_or_else(program_name);
-        let fd = self.lift(fd);
+        let fd = self.lift(found.fd);
         let (fd, welcome) = Greeting::say(fd, &name, None)?.wait()?;
         let poller =
             tranship_sys::epoll::Epoll::new().map_err(DomainError::system("epoll_create"))?;
@@ -186,6 +202,7 @@ impl DomainBuilder {
             closed: AtomicBool::new(false),
             helper: AtomicBool::new(false),
             embedded: Mutex::new(embedded),
+            starter: found.started.then(|| Starter::new(found.path)),
             poller,
             high_descriptors: self.high_descriptors,
         }));
@@ -229,17 +246,46 @@ fn named(path: &Path) -> String {
     )
 }
 
+/// A manager that answers.
+struct Found {
+    fd: OwnedFd,
+    path: PathBuf,
+    /// By us.
+    started: bool,
+}
+
 /// Starts `tranship manager` for this user and connects to it.
-fn start_manager(socket: Option<PathBuf>) -> Result<(OwnedFd, PathBuf), String> {
+fn start_manager(socket: Option<PathBuf>) -> Result<Found, String> {
+    let path = socket.ok_or("no safe directory for its socket; set XDG_RUNTIME_DIR")?;
+    run_manager(&path)?;
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match socket::connect(&path) {
+            Ok(fd) => {
+                return Ok(Found {
+                    fd,
+                    path,
+                    started: true,
+                });
+            }
+            Err(error) if Instant::now() >= deadline => {
+                return Err(format!("it was started, but {error}"));
+            }
+            Err(_) => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
+}
+
+/// Runs `tranship manager` as a daemon, and returns when somebody listens: that one, or another that was faster.
+pub(super) fn run_manager(path: &Path) -> Result<(), String> {
     let program = std::env::var_os("TRANSHIP_BIN")
         .map(PathBuf::from)
         .or_else(beside_us)
         .unwrap_or_else(|| "tranship".into());
-    let path = socket.ok_or("no safe directory for its socket; set XDG_RUNTIME_DIR")?;
     // Two processes may do this at once: the manager's own lock lets one of the two daemons win.
     let status = Command::new(&program)
         .args(["manager", "--daemonize", "--idle-exit", "60s", "--socket"])
-        .arg(&path)
+        .arg(path)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -250,24 +296,14 @@ fn start_manager(socket: Option<PathBuf>) -> Result<(OwnedFd, PathBuf), String> 
                 program.display()
             )
         })?;
-    // It returns when somebody listens, itself or another that was faster.
-    if !status.success() {
-        return Err(format!(
-            "{program} ended with {status}; `{program} manager --socket {socket}` says why",
-            program = program.display(),
-            socket = path.display()
-        ));
+    if status.success() {
+        return Ok(());
     }
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        match socket::connect(&path) {
-            Ok(fd) => return Ok((fd, path)),
-            Err(error) if Instant::now() >= deadline => {
-                return Err(format!("{} started, but {error}", program.display()));
-            }
-            Err(_) => std::thread::sleep(Duration::from_millis(5)),
-        }
-    }
+    Err(format!(
+        "{program} ended with {status}; `{program} manager --socket {socket}` says why",
+        program = program.display(),
+        socket = path.display()
+    ))
 }
 
 fn beside_us() -> Option<PathBuf> {

@@ -2,19 +2,21 @@
 
 use super::DomainCore;
 use crate::error::DomainError;
+use std::io;
 
-/// Starts it, with all signals blocked.
 pub(super) fn start(domain: &'static DomainCore) -> Result<(), DomainError> {
+    thread("tranship", move || run(domain))
+        .map_err(DomainError::system("starting the helper thread"))
+}
+
+/// Starts a thread with all signals blocked.
+pub(super) fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let blocked = tranship_sys::signals::block_all();
-    let started = std::thread::Builder::new()
-        .name("tranship".into())
-        .spawn(move || run(domain));
+    let started = std::thread::Builder::new().name(name.into()).spawn(run);
     if let Ok(before) = blocked {
         tranship_sys::signals::restore(&before);
     }
-    started
-        .map(|_| ())
-        .map_err(DomainError::system("starting the helper thread"))
+    started.map(drop)
 }
 
 fn run(domain: &'static DomainCore) {

@@ -8,8 +8,9 @@ mod greeting;
 mod helper;
 mod resume;
 mod shell;
+mod starter;
 
-pub(crate) use call::{Asked, ROUND, millis};
+pub(crate) use call::{Asked, NAP, ROUND, millis};
 pub use connect::DomainBuilder;
 pub(crate) use events::PoolShape;
 pub use shell::Domain;
@@ -57,6 +58,8 @@ pub(crate) struct DomainCore {
     /// Whether a helper thread runs.
     helper: AtomicBool,
     embedded: Mutex<Option<Embedded>>,
+    /// Of a manager that we started.
+    starter: Option<starter::Starter>,
     poller: tranship_sys::epoll::Epoll,
     high_descriptors: bool,
 }

@@ -81,6 +81,9 @@ impl DomainCore {
             .iter()
             .find_map(|path| socket::connect_now(path).ok())
         else {
+            if let Some(starter) = &self.starter {
+                starter.start();
+            }
             return Err(DomainError::ManagerAway);
         };
         let fd = if self.high_descriptors {

@@ -69,14 +69,16 @@ impl Domain {
 
     /// Makes a pool that this domain writes and pays for.
     pub fn create_pool(&self, options: PoolOptions) -> Result<Pool, DomainError> {
-        self.core().check_fork()?;
-        Pool::create(self.core(), options)
+        let core = self.core();
+        core.check_fork()?;
+        core.patiently(None, || Pool::create(core, options.clone()))
     }
 
     /// Makes a heap: private memory that is charged to this domain by the byte.
     pub fn create_heap(&self, options: HeapOptions) -> Result<Heap, DomainError> {
-        self.core().check_fork()?;
-        Heap::create(self.core(), options)
+        let core = self.core();
+        core.check_fork()?;
+        core.patiently(None, || Heap::create(core, options.clone()))
     }
 
     /// Exports a name. Everyone who connects to it gets a link in which this side has `role`.
@@ -144,15 +146,24 @@ impl Domain {
     /// `Refused` with `NoSuchName`, `Access`, `Role` (it is a name of links), or `Limit` (too many have
     /// come that the exporter has not taken).
     pub fn connect_socket(&self, name: &str) -> Result<PeerSocket, DomainError> {
-        self.core().check_fork()?;
-        crate::link::connect(self.core(), name)
+        let core = self.core();
+        core.check_fork()?;
+        core.patiently(None, || crate::link::connect(core, name))
     }
 
     /// Takes what the manager has sent and does the work that is due: maps and unmaps chunks, gives memory back,
     /// rejoins a restarted manager. Slow paths call it; so does the helper thread. Call it when
     /// [`as_fd`](Domain::as_fd) is readable, or now and then. Never blocks for long.
+    ///
+    /// That the manager is away is no error: existing channels go on ([`is_managed`](Domain::is_managed) tells).
+    ///
+    /// # Errors
+    /// `Forked`; `System` when this process has no room for what the manager sends; `Protocol`.
     pub fn turn(&self) -> Result<(), DomainError> {
-        self.core().turn()
+        match self.core().turn() {
+            Err(DomainError::ManagerAway) => Ok(()),
+            turned => turned,
+        }
     }
 
     /// What the manager knows: itself, domains, pools, channels, who holds what.
@@ -162,7 +173,7 @@ impl Domain {
 
     /// Whether the manager is there.
     pub fn is_managed(&self) -> bool {
-        !self.core().fork.is_child() && lock(&self.core().conn).is_up()
+        !self.core().fork.is_child() && self.core().is_managed()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     Receiver, Sender,
-    shared::{ABANDONED, LinkShared},
+    shared::{LinkShared, NEVER},
 };
 use crate::domain::{DomainCore, lock};
 use crate::error::DomainError;
@@ -112,7 +112,7 @@ impl DomainCore {
             Ok(answer) => answer,
             Err(error) => {
                 // Whoever has got it nevertheless, from a manager that is gone, sees that nobody is here.
-                half.1.closed().store(ABANDONED, Ordering::Release);
+                half.1.closed().store(NEVER, Ordering::Release);
                 if let (DomainError::TimedOut { .. }, Some(req)) = (&error, asked) {
                     let _ = self.tell(&Request::CancelConnect { req }, &[]);
                 }
@@ -268,7 +268,7 @@ impl DomainCore {
     fn forget_link(&self, channel: ChannelId) {
         let link = lock(&self.links).remove(&channel);
         if let Some(link) = link {
-            link.say_ending(ABANDONED);
+            link.say_ending(NEVER);
             self.unpoll(&link);
         }
     }

@@ -3,10 +3,12 @@
 mod direct;
 mod missing;
 mod over;
+mod pending;
 mod take;
 
 use self::direct::{AtHand, Guess};
 use self::over::Ahead;
+use self::pending::Resync;
 use self::take::In;
 use super::descriptor;
 use super::message::{Body, Message};
@@ -38,6 +40,7 @@ pub struct Receiver {
     fork: ForkGuard,
     version: u32,
     ahead: Ahead,
+    resync: Option<Resync>,
     wait: Wait,
     trusted: bool,
 }
@@ -63,6 +66,7 @@ impl Receiver {
             fork: link.domain.fork,
             version: 0,
             ahead: Ahead::Nothing,
+            resync: None,
             wait: options.wait,
             trusted: false,
             link,
@@ -79,8 +83,8 @@ impl Receiver {
         self.trusted = true;
     }
 
-    /// The next message, if one is there. Never blocks for long. `None` also while the manager has not yet confirmed
-    /// the pool of the message that is next; it comes as soon as the confirmation does.
+    /// The next message, if one is there. Never blocks. `None` also while the message that is next cannot be had yet: the manager has
+    /// still to confirm its pool, or to show us its memory, and may be away. It stays the next one.
     ///
     /// Cost of a direct receipt: the line's cache miss, one locked instruction, no system call.
     #[inline(always)]
@@ -118,7 +122,8 @@ impl Receiver {
         }
     }
 
-    /// The next message, waiting as the link's [`Wait`] says, for ever.
+    /// The next message, waiting as the link's [`Wait`] says, for ever: also for a manager that is away, if the message's memory was
+    /// not shown to us before.
     #[inline(always)]
     pub fn recv(&mut self) -> Result<Message, RecvError> {
         loop {
@@ -187,6 +192,16 @@ impl Receiver {
     fn wait_ready(&mut self, deadline: Option<Instant>) -> Result<(), RecvError> {
         let started = deadline.map(|_| Instant::now());
         let mut polls = 0u32;
+        let timed_out = || {
+            let waited_ms = started.map_or(0, |started: Instant| millis(started.elapsed()));
+            Err(RecvError::TimedOut { waited_ms })
+        };
+        if let Ahead::Line(pending) = &self.ahead {
+            return match self.wait_pending(pending, deadline) {
+                true => Ok(()),
+                false => timed_out(),
+            };
+        }
         loop {
             let spin = match self.wait {
                 Wait::Spin => true,
@@ -214,11 +229,8 @@ impl Receiver {
             if self.may_have_news() || self.link.domain.has_news() {
                 return Ok(());
             }
-            if let (Some(deadline), Some(started)) = (deadline, started)
-                && Instant::now() >= deadline
-            {
-                let waited_ms = millis(started.elapsed());
-                return Err(RecvError::TimedOut { waited_ms });
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return timed_out();
             }
         }
     }
@@ -300,21 +312,21 @@ impl Receiver {
     pub fn set_wait(&mut self, wait: Wait) {
         self.wait = wait;
     }
-    /// Whether a message waits (or a pending one is held).
+    /// Whether a message waits that can be received.
     pub fn is_ready(&self) -> bool {
         !self.link.domain.fork.is_child()
-            && match self.ahead {
+            && match &self.ahead {
                 Ahead::Nothing => self.consumer.ready(self.lines),
-                Ahead::Line(_) => true,
+                Ahead::Line(pending) => self.is_due(pending),
                 Ahead::End(_) => false,
             }
     }
     pub(super) fn may_have_news(&self) -> bool {
-        // A forked child has an error to be told.
+        // A forked child has an error to be told. The end comes after all messages.
+        let over = || self.link.their_closed() || self.link.gone() != Gone::No;
         self.link.domain.fork.is_child()
             || self.is_ready()
-            || self.link.their_closed()
-            || self.link.gone() != Gone::No
+            || (!matches!(self.ahead, Ahead::Line(_)) && over())
     }
 }
 
@@ -323,6 +335,7 @@ impl Drop for Receiver {
         if self.link.domain.fork.is_child() {
             return;
         }
+        self.forget_resync();
         // For a source that waits while no manager is there to tell it.
         self.link.say_ending(CLOSED);
         // Crash: the manager takes the queue off the rosters at this request, or at our death.

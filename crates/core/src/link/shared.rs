@@ -37,10 +37,13 @@ pub(crate) enum Ending {
     Closed,
     /// It was given up before it had sent everything.
     Abandoned,
+    /// It was never used: its domain did not hear that the connection was made.
+    Never,
 }
 
 pub(crate) const CLOSED: u32 = 1;
 pub(crate) const ABANDONED: u32 = 2;
+pub(crate) const NEVER: u32 = 3;
 
 /// The pool side of an assignment.
 #[derive(Clone)]
@@ -196,6 +199,7 @@ impl LinkShared {
         match self.theirs.closed().load(Ordering::Acquire) {
             0 => Ending::Open,
             CLOSED => Ending::Closed,
+            NEVER => Ending::Never,
             _ => Ending::Abandoned,
         }
     }

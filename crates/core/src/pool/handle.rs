@@ -136,10 +136,9 @@ impl Pool {
         let pool = self.own.id();
         // Crash: on record first, so that a manager that dies after its answer does not take the right with it.
         lock(&self.own.domain.rights).insert((pool, domain));
-        self.own
-            .domain
-            .call(|req| Request::AllowForward { req, pool, domain }, &[], None)
-            .map(|_| ())
+        let make = |req| Request::AllowForward { req, pool, domain };
+        let core = self.own.domain;
+        core.patiently(None, || core.call(make, &[], None).map(|_| ()))
     }
 
     /// What it has done and has.

@@ -36,6 +36,10 @@ impl OwnPool {
             return;
         }
         resizing.last_look = Some(now);
+        // Nothing goes back while there is nobody to ask for it again.
+        if !self.domain.is_managed() {
+            return;
+        }
 
         // Sent buffers count as used until they are collected, and nobody may be allocating any more.
         if lock(&self.store).runs.present() > 1 {
@@ -110,7 +114,7 @@ impl OwnPool {
             let _ = unsafe { self.window.detach(index) };
             drop(lock(&self.chunk_fds).remove(&index));
             crash::point("shrink.before_return");
-            let _ = self.domain.tell(
+            let told = self.domain.tell(
                 &Request::ReturnChunk {
                     pool: self.id,
                     index,
@@ -118,6 +122,10 @@ impl OwnPool {
                 },
                 &[],
             );
+            // That one is gone; the others stay, for there is nobody to ask for them again.
+            if told.is_err() && keep > 0 {
+                return;
+            }
         }
     }
 

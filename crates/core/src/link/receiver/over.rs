@@ -1,6 +1,7 @@
 //! How a link ends for its receiver: once, and then for good.
 
 use super::Receiver;
+use super::pending::Pending;
 use crate::error::{RecvError, Violation};
 use crate::link::message::Message;
 use crate::link::shared::Ending;
@@ -10,8 +11,8 @@ use tranship_sys::crash;
 /// What comes before the next line.
 pub(super) enum Ahead {
     Nothing,
-    /// A line that was taken but whose chunk is not here yet. Its count and the head wait with it.
-    Line([u64; 8]),
+    /// A line that was taken off the ring but cannot be received yet. Its count and the head wait with it.
+    Line(Pending),
     /// The end: no line is looked at any more.
     End(Over),
 }
@@ -21,6 +22,7 @@ pub(super) enum Ahead {
 pub(super) enum Over {
     Closed,
     Died,
+    Never,
     Lost,
     Violated(Violation),
 }
@@ -30,6 +32,7 @@ impl Over {
         match self {
             Over::Closed => RecvError::PeerGone(channel),
             Over::Died => RecvError::PeerDied(channel),
+            Over::Never => RecvError::NotConnected(channel),
             Over::Lost => RecvError::Lost(channel),
             Over::Violated(violation) => RecvError::Violation(violation),
         }
@@ -41,6 +44,7 @@ impl Receiver {
     pub(super) fn all_taken(&mut self) -> RecvError {
         self.drained(match self.link.their_ending() {
             Ending::Closed => Over::Closed,
+            Ending::Never => Over::Never,
             // Its own word alone says that it had nothing more to send: the manager hears of a close also where there was none.
             Ending::Open | Ending::Abandoned => Over::Died,
         })
@@ -67,7 +71,7 @@ impl Receiver {
         }
         match std::mem::replace(&mut self.ahead, Ahead::Nothing) {
             Ahead::Nothing => Ok(None),
-            Ahead::Line(words) => self.take(words),
+            Ahead::Line(pending) => self.take_pending(&pending),
             Ahead::End(over) => Err(self.end(over)),
         }
     }

@@ -38,8 +38,11 @@ impl Sender {
             return Err(SendFailure::OtherDomain);
         };
         let deadline = self.consent_by(side.shape().0);
-        self.assign_side(home, side, deadline)
-            .map_err(SendFailure::Assign)
+        let assigned = self.assign_side(home, side, deadline);
+        assigned.map_err(|error| match self.link.gone() {
+            Gone::No => SendFailure::Assign(error),
+            _ => SendFailure::PeerGone(self.link.channel),
+        })
     }
 
     /// Assigns a pool, waiting as long as the receiver takes, or until the deadline. What was not answered by then goes
@@ -72,9 +75,17 @@ impl Sender {
         let started = Instant::now();
         let domain = self.link.domain;
         // The same counters again, should the manager go away meanwhile: they are zero.
-        let answer = domain.patiently(deadline, || {
-            self.ask_to_assign(&assignment, &mut asked, deadline)
-        });
+        let answer = loop {
+            let answer = domain.patiently(deadline, || {
+                self.ask_to_assign(&assignment, &mut asked, deadline)
+            });
+            // Who waits as long as it takes waits for a manager, too.
+            let waits = deadline.is_none() && matches!(answer, Err(DomainError::ManagerAway));
+            if !waits || self.link.gone() != Gone::No {
+                break answer;
+            }
+            self.link.look_for_death();
+        };
         match answer {
             Ok(true) => {}
             Ok(false) => {

@@ -1,0 +1,240 @@
+//! Transfers whose manager is killed: at every stage, with another one started by the test, or by whoever started the first.
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+use tranship_testkit::{Random, Watchdog, folder};
+
+const TRANSHIP: &str = env!("CARGO_BIN_EXE_tranship");
+
+fn dog() -> Watchdog {
+    Watchdog::new(Duration::from_secs(120))
+}
+
+/// A process that does not outlive a test.
+struct Running(Child);
+
+impl Running {
+    fn start(command: &mut Command) -> Running {
+        Running(command.spawn().expect("a process"))
+    }
+
+    fn kill(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+
+    #[track_caller]
+    fn ends_well(mut self) {
+        let status = self.0.wait().expect("waiting");
+        assert!(status.success(), "{status}");
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Where the manager is: at a socket of the test's, or wherever who starts one finds it.
+struct Place {
+    dir: tempfile::TempDir,
+    named: bool,
+}
+
+impl Place {
+    fn new(named: bool) -> Place {
+        let dir = folder().expect("a folder");
+        Place { dir, named }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.dir.path().join(if self.named {
+            "m.sock"
+        } else {
+            "tranship/manager.sock"
+        })
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(TRANSHIP);
+        command
+            .args(arguments)
+            .stdin(Stdio::null())
+            .env("XDG_RUNTIME_DIR", self.dir.path())
+            .env_remove("TRANSHIP_SOCKET")
+            .env_remove("RUST_LOG");
+        if self.named {
+            command.arg("--socket").arg(self.socket());
+        }
+        command
+    }
+
+    /// A manager that the test started.
+    fn manager(&self) -> Running {
+        let mut manager = Running::start(&mut self.command(&["manager"]));
+        while tranship_sys::socket::connect(&self.socket()).is_err() {
+            assert_eq!(manager.0.try_wait().expect("waiting"), None);
+            std::thread::yield_now();
+        }
+        manager
+    }
+
+    /// The process id of a manager that answers.
+    fn found(&self) -> u32 {
+        loop {
+            let stat = self.command(&["stat", "--json"]).output().expect("stat");
+            let stat = serde_json::from_slice(&stat.stdout).unwrap_or(serde_json::Value::Null);
+            if let Some(pid) = stat["manager"]["pid"].as_u64() {
+                return u32::try_from(pid).expect("a process id");
+            }
+        }
+    }
+}
+
+/// A sender that reads from the test, and a receiver that writes to it.
+struct Flow {
+    send: Running,
+    recv: Running,
+    from: ChildStdin,
+    to: ChildStdout,
+    passed: u64,
+}
+
+/// Bytes of a step: several frames.
+const STEP: usize = 5 << 20;
+
+impl Flow {
+    fn start(place: &Place) -> Flow {
+        let mut recv = place.command(&["recv", "film"]);
+        let mut recv = Running::start(recv.stdout(Stdio::piped()));
+        let mut send = place.command(&["send", "film", "--pool", "16MiB"]);
+        let mut send = Running::start(send.stdin(Stdio::piped()));
+        Flow {
+            from: send.0.stdin.take().expect("its input"),
+            to: recv.0.stdout.take().expect("its output"),
+            send,
+            recv,
+            passed: 0,
+        }
+    }
+
+    /// So much more goes through.
+    fn passes(&mut self, dog: &Watchdog, when: &str) {
+        dog.step(when);
+        let first = self.passed;
+        let bytes = |at: usize| (first + at as u64).wrapping_mul(0x9e37_79b9).to_le_bytes()[3];
+        let mut sent: Vec<u8> = (0..STEP).map(bytes).collect();
+        sent[STEP - 1] = b'\n'; // standard output is written line by line
+        let mut got = vec![0; STEP];
+        std::thread::scope(|s| {
+            s.spawn(|| self.from.write_all(&sent).expect("the sender reads"));
+            self.to.read_exact(&mut got).expect("the receiver writes");
+        });
+        assert!(got == sent, "{when}: other bytes");
+        self.passed += STEP as u64;
+    }
+
+    fn ends_well(self) {
+        drop(self.from);
+        self.send.ends_well();
+        self.recv.ends_well();
+    }
+}
+
+#[test]
+fn a_transfer_goes_on_without_its_manager_and_with_the_next_one() {
+    let dog = dog();
+    let place = Place::new(true);
+    let mut manager = place.manager();
+    let mut flow = Flow::start(&place);
+    flow.passes(&dog, "with the first");
+    for round in 0..4 {
+        manager.kill();
+        flow.passes(&dog, &format!("without the manager, round {round}"));
+        flow.passes(&dog, &format!("still without, round {round}"));
+        manager = place.manager();
+        flow.passes(&dog, &format!("with the next, round {round}"));
+    }
+    flow.ends_well();
+}
+
+/// Whatever the two are about to do; but who does not find any manager says so.
+#[test]
+fn a_transfer_begins_although_its_manager_is_killed() {
+    let dog = dog();
+    let mut random = Random::printed("begins");
+    let mut through = 0;
+    while through < 20 {
+        let place = Place::new(true);
+        let (from, to) = (place.dir.path().join("in"), place.dir.path().join("out"));
+        let bytes: Vec<u8> = (0..STEP).map(|at| (at / 1000).to_le_bytes()[0]).collect();
+        std::fs::write(&from, &bytes).expect("the input");
+        let mut manager = place.manager();
+        let (mut recv, mut send) = (
+            place.command(&["recv", "film"]),
+            place.command(&["send", "film"]),
+        );
+        let mut both = [
+            Running::start(recv.arg(&to)),
+            Running::start(send.arg(&from)),
+        ];
+        let pause = random.below(40_000);
+        std::thread::sleep(Duration::from_micros(pause));
+        dog.step(format!("{through} went well, then killed after {pause} us"));
+        manager.kill();
+        let _manager = place.manager();
+        let mut codes = [None; 2];
+        // Without the one the other would wait for good.
+        while codes.contains(&None) && !codes.contains(&Some(NO_MANAGER)) {
+            for (code, running) in codes.iter_mut().zip(&mut both) {
+                let status = running.0.try_wait().expect("waiting");
+                *code = code.or(status.and_then(|s| s.code()));
+            }
+            std::thread::yield_now();
+        }
+        if !codes.contains(&Some(NO_MANAGER)) {
+            assert_eq!(codes, [Some(0); 2], "killed after {pause} us");
+            assert!(std::fs::read(&to).expect("the output") == bytes);
+            through += 1;
+        }
+    }
+}
+
+/// The exit code of who cannot join.
+const NO_MANAGER: i32 = 3;
+
+#[test]
+fn who_started_a_manager_starts_it_again() {
+    let dog = dog();
+    let place = Place::new(false);
+    if Path::new("/run/tranship/manager.sock").exists() {
+        return tranship_testkit::skipped("a manager of the system runs here");
+    }
+    let mut flow = Flow::start(&place);
+    flow.passes(&dog, "with the first");
+    let mut pid = place.found();
+    for round in 0..3 {
+        kill(pid);
+        flow.passes(&dog, &format!("round {round}"));
+        let next = place.found();
+        assert_ne!(next, pid);
+        pid = next;
+    }
+    flow.ends_well();
+    kill(pid);
+}
+
+fn kill(pid: u32) {
+    let pid = rustix::process::Pid::from_raw(pid.cast_signed()).expect("a process id");
+    let fd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty());
+    let fd = fd.expect("it runs");
+    rustix::process::pidfd_send_signal(&fd, rustix::process::Signal::KILL).expect("killed");
+    let mut poll = [rustix::event::PollFd::new(
+        &fd,
+        rustix::event::PollFlags::IN,
+    )];
+    rustix::event::poll(&mut poll, None).expect("it ends");
+}

@@ -1,0 +1,43 @@
+//! A manager that this process started: when it is gone, it is started again.
+
+use super::connect::run_manager;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Where it is to listen, and whether it is being started.
+pub(super) struct Starter {
+    socket: PathBuf,
+    busy: AtomicBool,
+}
+
+impl Starter {
+    pub(super) fn new(socket: PathBuf) -> Starter {
+        Starter {
+            socket,
+            busy: AtomicBool::new(false),
+        }
+    }
+
+    /// Starts it in the background, unless that is under way or was tried a moment ago. Others that started it may do the
+    /// same: its lock lets one win.
+    pub(super) fn start(&'static self) {
+        if self.busy.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let run = || {
+            let begun = Instant::now();
+            if let Err(why) = run_manager(&self.socket) {
+                tracing::warn!("the manager that this process had started is gone: {why}");
+                std::thread::sleep(PAUSE.saturating_sub(begun.elapsed()));
+            }
+            self.busy.store(false, Ordering::Release);
+        };
+        if super::helper::thread("tranship-start", run).is_err() {
+            self.busy.store(false, Ordering::Release); // no room for a thread now; there may be later
+        }
+    }
+}
