@@ -21,5 +21,6 @@ mod links;
 mod lookup;
 mod poll;
 mod rendezvous;
+mod steps;
 mod threads;
 mod unopened;

@@ -149,11 +149,8 @@ impl Receiver {
         crash::point("recv.after_ref");
         // SAFETY: `ins` keeps the counters, of which there are as many as slots.
         let rcvd = unsafe { at_hand.rcvd.add(slot as usize).as_ref() };
-        // Ordering, Crash: as in `count`.
-        rcvd.store(
-            rcvd.load(Ordering::Relaxed).wrapping_add(1),
-            Ordering::Release,
-        );
+        // Crash: as in `count`.
+        tranship_ledger::count(rcvd);
         crash::point("recv.after_rcvd");
         // The collector has read the counters since they were last written here: the next line of each is asked back
         // before a locked instruction has to wait for it.

@@ -186,13 +186,9 @@ impl Receiver {
     fn count(&self, at: usize, reference: Reference) {
         if let Some(entry) = self.ins.get(at) {
             let rcvd = &entry.assignment.counts.counts()[reference.id.slot() as usize];
-            // Ordering: the only writer is this Receiver; Release after the reference was counted, paired with the
-            // collector's Acquire, which reads all `rcvd` before all `ref`.
+            // The only writer is this Receiver; after the reference was counted.
             // Crash: dead between `ref` and here: both leave the roster with us.
-            rcvd.store(
-                rcvd.load(Ordering::Relaxed).wrapping_add(1),
-                Ordering::Release,
-            );
+            tranship_ledger::count(rcvd);
         }
         crash::point("recv.after_rcvd");
     }
