@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
@@ -17,7 +18,6 @@ const PAGE_IS_SWAPPED: u64 = 1 << 4;
 
 /// `struct page_region`
 #[repr(C)]
-#[derive(Default)]
 struct Region {
     start: u64,
     end: u64,
@@ -58,69 +58,104 @@ impl Pagemap {
     /// Has any page of the range been written since it was mapped? The range is whole pages, mapped privately from
     /// a file. Cost: one system call; before Linux 6.7 one for every 4096 pages.
     pub fn is_touched(&self, addr: NonNull<u8>, len: usize) -> io::Result<bool> {
-        match self.scan(addr, len) {
+        let mut first = [const { 0..0 }; 1];
+        Ok(self.touched(addr, len, &mut first)? > 0)
+    }
+
+    /// The runs of pages in such a range that have been written, bytes from its start: as many as there is room for, the first ones.
+    /// Says how many.
+    pub fn touched(
+        &self,
+        addr: NonNull<u8>,
+        len: usize,
+        runs: &mut [Range<usize>],
+    ) -> io::Result<usize> {
+        match self.scan(addr, len, runs) {
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENOTTY | libc::EINVAL)) => {
-                self.read(addr, len)
+                self.read(addr, len, runs)
             }
             answer => answer,
         }
     }
 
-    fn scan(&self, addr: NonNull<u8>, len: usize) -> io::Result<bool> {
-        let mut found = Region::default();
-        let start = addr.addr().get() as u64;
+    fn scan(&self, addr: NonNull<u8>, len: usize, runs: &mut [Range<usize>]) -> io::Result<usize> {
+        let mut found = [const {
+            Region {
+                start: 0,
+                end: 0,
+                categories: 0,
+            }
+        }; MOST];
+        let room = runs.len().min(MOST);
+        let start = addr.addr().get();
         let mut arg = ScanArg {
             size: size_of::<ScanArg>() as u64,
-            start,
-            end: start + len as u64,
-            vec: (&raw mut found).expose_provenance() as u64,
-            vec_len: 1,
-            max_pages: 1,
+            start: start as u64,
+            end: (start + len) as u64,
+            vec: found.as_mut_ptr().expose_provenance() as u64,
+            vec_len: room as u64,
             // Here, or swapped out, and not the file's.
             category_inverted: PAGE_IS_FILE,
             category_mask: PAGE_IS_FILE,
             category_anyof_mask: PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
-            return_mask: PAGE_IS_PRESENT,
+            return_mask: PAGE_IS_FILE,
             ..ScanArg::default()
         };
-        // SAFETY: the argument is as long as it says, and so is the vector of one region, which the kernel fills.
-        let regions = unsafe { libc::ioctl(self.0.as_raw_fd(), PAGEMAP_SCAN as _, &raw mut arg) };
-        match regions {
-            -1 => Err(io::Error::last_os_error()),
-            regions => Ok(regions > 0),
+        // SAFETY: the argument is as long as it says, and so is the vector of regions, which the kernel fills.
+        let count = unsafe { libc::ioctl(self.0.as_raw_fd(), PAGEMAP_SCAN as _, &raw mut arg) };
+        let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
+        let inside = |at: u64| usize::try_from(at).map_or(len, |at| at - start);
+        for (run, region) in runs.iter_mut().zip(&found[..count.min(room)]) {
+            *run = inside(region.start)..inside(region.end);
         }
+        Ok(count.min(room))
     }
 
     /// The older way: one word a page.
-    fn read(&self, addr: NonNull<u8>, len: usize) -> io::Result<bool> {
+    fn read(&self, addr: NonNull<u8>, len: usize, runs: &mut [Range<usize>]) -> io::Result<usize> {
         const FILE: u64 = 1 << 61;
         const SWAPPED_OR_PRESENT: u64 = 3 << 62;
         let page = crate::page_size();
         let mut words = [0u8; 8 * 4096];
-        let (mut at, end) = (addr.addr().get() / page, (addr.addr().get() + len) / page);
+        let begin = addr.addr().get() / page;
+        let (mut at, end) = (begin, (addr.addr().get() + len) / page);
+        let mut count = 0;
         while at < end {
             let bytes = 8 * (end - at).min(4096);
             self.0.read_exact_at(&mut words[..bytes], 8 * at as u64)?;
-            let own = |word: &[u8]| {
+            for (number, word) in words[..bytes].chunks_exact(8).enumerate() {
                 let word = word
                     .iter()
                     .rev()
                     .fold(0, |all, byte| all << 8 | u64::from(*byte));
-                word & SWAPPED_OR_PRESENT != 0 && word & FILE == 0
-            };
-            if words[..bytes].chunks_exact(8).any(own) {
-                return Ok(true);
+                if word & SWAPPED_OR_PRESENT == 0 || word & FILE != 0 {
+                    continue;
+                }
+                let from = (at + number - begin) * page;
+                if count > 0 && runs[count - 1].end == from {
+                    runs[count - 1].end += page;
+                } else if count < runs.len() {
+                    runs[count] = from..from + page;
+                    count += 1;
+                } else {
+                    return Ok(count);
+                }
             }
             at += bytes / 8;
         }
-        Ok(false)
+        Ok(count)
     }
 }
+
+/// Runs that are asked for at once, at most.
+const MOST: usize = 16;
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{map, memfd};
+
+    type Way = fn(&Pagemap, NonNull<u8>, usize, &mut [Range<usize>]) -> io::Result<usize>;
 
     #[test]
     fn a_written_page_is_found_and_a_read_one_is_not() {
@@ -135,12 +170,21 @@ mod tests {
         let both = |from: usize, pages: usize| {
             // SAFETY: inside the mapping.
             let at = unsafe { base.add(from * page) };
-            let read = pagemap.read(at, pages * page).expect("read");
+            let runs = |way: Way| {
+                let mut runs = [const { 0..0 }; 3];
+                let count = way(&pagemap, at, pages * page, &mut runs)?;
+                Ok::<_, io::Error>(runs[..count].to_vec())
+            };
+            let read = runs(Pagemap::read).expect("read");
             // An older kernel has only the one.
-            let scan = pagemap.scan(at, pages * page).unwrap_or(read);
+            let scan = runs(Pagemap::scan).unwrap_or_else(|_| read.clone());
             assert_eq!(scan, read);
-            assert_eq!(pagemap.is_touched(at, pages * page).expect("ask"), read);
-            read
+            let any = pagemap.is_touched(at, pages * page).expect("ask");
+            assert_eq!(any, !read.is_empty());
+            if from == 4400 {
+                assert_eq!(read, [100 * page..101 * page, 200 * page..202 * page]);
+            }
+            any
         };
         assert!(!both(0, 5000));
         for at in (0..len).step_by(page) {
@@ -152,6 +196,11 @@ mod tests {
         unsafe { base.add(4500 * page + 7).write_volatile(1) };
         assert!(both(0, 5000) && both(4500, 1));
         assert!(!both(0, 4500) && !both(4501, 499));
+        for number in [4600, 4601] {
+            // SAFETY: inside the mapping.
+            unsafe { base.add(number * page).write_volatile(1) };
+        }
+        assert!(both(4400, 300));
         // SAFETY: our own, and nobody uses it.
         unsafe { map::unmap(base, len) }.expect("unmap");
     }

@@ -28,6 +28,50 @@ pub fn block_all() -> io::Result<Mask> {
     }
 }
 
+/// Runs something that may raise SIGPIPE in this thread, without the signal. Costs a system call if the program ignores it anyway.
+pub fn without_sigpipe<T>(work: impl FnOnce() -> T) -> T {
+    // SAFETY: all-zero is a valid action, which the kernel fills in; the second pointer may be null.
+    let ignored = unsafe {
+        let mut now: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(libc::SIGPIPE, std::ptr::null(), &raw mut now) == 0
+            && now.sa_sigaction == libc::SIG_IGN
+    };
+    if ignored {
+        return work();
+    }
+    let mut only = MaybeUninit::<libc::sigset_t>::uninit();
+    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+    let mut pending = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: locals of the right type, each filled by the first call that has it.
+    let waited = unsafe {
+        libc::sigemptyset(only.as_mut_ptr());
+        libc::sigaddset(only.as_mut_ptr(), libc::SIGPIPE);
+        libc::pthread_sigmask(libc::SIG_BLOCK, only.as_ptr(), before.as_mut_ptr());
+        libc::sigpending(pending.as_mut_ptr());
+        libc::sigismember(pending.as_ptr(), libc::SIGPIPE) == 1
+    };
+    let done = work();
+    let none = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: as above, and they are filled now.
+    unsafe {
+        // What was waiting before is somebody else's.
+        if !waited {
+            libc::sigtimedwait(only.as_ptr(), std::ptr::null_mut(), &raw const none);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut());
+    }
+    done
+}
+
+/// Raises SIGPIPE in this thread.
+pub fn raise_sigpipe() {
+    // SAFETY: no precondition.
+    unsafe { libc::raise(libc::SIGPIPE) };
+}
+
 /// Goes back to a mask.
 pub fn restore(mask: &Mask) {
     // SAFETY: the mask was filled by the kernel.

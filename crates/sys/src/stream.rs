@@ -123,6 +123,11 @@ pub fn send_file(socket: impl AsFd, file: impl AsFd, offset: u64, len: usize) ->
     Ok(sent?)
 }
 
+/// Was it opened, or set, so that nothing waits?
+pub fn is_nonblocking(fd: impl AsFd) -> bool {
+    rustix::fs::fcntl_getfl(fd).is_ok_and(|flags| flags.contains(rustix::fs::OFlags::NONBLOCK))
+}
+
 /// Does something wait to be taken, or is the stream at its end?
 pub fn has_input(socket: impl AsFd) -> bool {
     crate::epoll::wait_readable(socket, Some(Duration::ZERO)).unwrap_or(true)

@@ -22,6 +22,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         &[
             "tranship-cli",
             "tranship-preload",
+            "tranship-zcopy-preload",
             "tranship-capi",
             "tranship-python",
         ],

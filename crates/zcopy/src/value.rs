@@ -65,7 +65,7 @@ impl Arena {
     pub fn alloc_raw(&self, len: usize) -> Result<NonNull<u8>, Error> {
         let at = self.inner.alloc(len)?;
         // Nobody will say when it is filled: a page that is written after its block was frozen is found at each send.
-        self.inner.filled(at);
+        self.inner.filled(at, true);
         Ok(at)
     }
 
@@ -103,6 +103,12 @@ impl Arena {
     /// Protects full pageblocks now. Sends do it by themselves.
     pub fn protect(&self) {
         self.inner.freeze_queued();
+    }
+
+    /// Was this process forked from the one that made it? Then it can be read and sent from, and nothing can be added.
+    #[must_use]
+    pub fn is_inherited(&self) -> bool {
+        self.inner.is_inherited()
     }
 
     /// What it has done so far.
@@ -154,7 +160,7 @@ impl ValueMut {
     pub fn freeze(mut self) -> Value {
         let mut owned = self.owned.take().expect("still there");
         owned.filling = false;
-        owned.arena.filled(owned.at);
+        owned.arena.filled(owned.at, false);
         Value(Arc::new(owned))
     }
 

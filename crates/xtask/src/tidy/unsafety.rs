@@ -6,8 +6,19 @@ use crate::{
 };
 
 const MAY: &[&str] = &[
-    "sys", "sync", "region", "ledger", "zone", "core", "mbuf", "zcopy", "malloc", "preload",
-    "capi", "python",
+    "sys",
+    "sync",
+    "region",
+    "ledger",
+    "zone",
+    "core",
+    "mbuf",
+    "zcopy",
+    "malloc",
+    "preload",
+    "zcopy-preload",
+    "capi",
+    "python",
 ];
 
 /// Single places elsewhere, each with its reason.

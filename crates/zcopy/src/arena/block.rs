@@ -1,7 +1,7 @@
 //! What is known of a pageblock. All of it lies outside the block, so that a free touches no page that was sent.
 
 use super::classes::{Class, Cut};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 /// How the window shows a pageblock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,16 +15,53 @@ pub(super) enum State {
     Private = 2,
 }
 
-/// One [`State`] for each pageblock, to be read without a lock.
+/// One [`State`] and [`Kind`] for each pageblock, to be read without a lock, and in a forked child, where locks may be held by
+/// threads that are not there.
 #[derive(Debug)]
-pub(super) struct States(Box<[AtomicU8]>);
+pub(super) struct States(Box<[AtomicU8]>, Box<[AtomicU32]>);
+
+/// What a pageblock is used for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// Nothing.
+    Free,
+    /// It is cut for the class of this number.
+    Cut(usize),
+    /// A large value of so many pages begins here.
+    Large(u32),
+}
 
 impl States {
     pub(super) fn new(blocks: u32) -> States {
         // Zeros, which the kernel provides when they are touched.
         let zeros = vec![0u8; blocks as usize].into_boxed_slice();
-        // SAFETY: an atomic byte has the layout of a byte, and the box is ours.
-        States(unsafe { Box::from_raw(Box::into_raw(zeros) as *mut [AtomicU8]) })
+        let kinds = vec![0u32; blocks as usize].into_boxed_slice();
+        // SAFETY: an atomic integer has the layout of a plain one (both are aligned alike), and the boxes are ours.
+        unsafe {
+            States(
+                Box::from_raw(Box::into_raw(zeros) as *mut [AtomicU8]),
+                Box::from_raw(Box::into_raw(kinds) as *mut [AtomicU32]),
+            )
+        }
+    }
+
+    pub(super) fn kind(&self, block: u32) -> Kind {
+        // Ordering: acquire, partner of the release in `set_kind`.
+        match self.1[block as usize].load(Ordering::Acquire) {
+            0 => Kind::Free,
+            word if word & LARGE != 0 => Kind::Large(word & !LARGE),
+            word => Kind::Cut(word as usize - 1),
+        }
+    }
+
+    pub(super) fn set_kind(&self, block: u32, kind: Kind) {
+        let word = match kind {
+            Kind::Free => 0,
+            Kind::Cut(class) => u32::try_from(class).expect("few") + 1,
+            Kind::Large(pages) => pages | LARGE,
+        };
+        // Ordering: release, see `kind`.
+        self.1[block as usize].store(word, Ordering::Release);
     }
 
     /// Ordering: acquire, partner of the release in [`States::set`]: who sees `Frozen` sees the mapping exchanged.
@@ -41,6 +78,8 @@ impl States {
         self.0[block as usize].store(state as u8, Ordering::Release);
     }
 }
+
+const LARGE: u32 = 1 << 31;
 
 /// Who has a pageblock.
 #[derive(Debug, Default)]
@@ -161,10 +200,6 @@ impl Slots {
         } else {
             self.side_free += 1;
         }
-    }
-
-    pub(super) fn is_used(&self, slot: usize) -> bool {
-        self.used[slot / 64] & 1 << (slot % 64) != 0
     }
 
     /// Every main slot is in use, those of the side class too or given up, and nobody writes: worth freezing.

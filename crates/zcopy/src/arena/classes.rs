@@ -36,6 +36,12 @@ impl Class {
         Some(Class(u8::try_from(index).ok()?))
     }
 
+    /// The class of a number below [`CLASSES`].
+    pub(crate) fn numbered(index: usize) -> Option<Class> {
+        let index = u8::try_from(index).ok()?;
+        (usize::from(index) < CLASSES).then_some(Class(index))
+    }
+
     /// By number, from 0 to [`CLASSES`].
     pub(crate) fn index(self) -> usize {
         usize::from(self.0)

@@ -14,6 +14,22 @@ impl Inner {
         }
     }
 
+    /// As [`Inner::freeze_queued`], and the large value around an address too.
+    pub(crate) fn freeze_for(&self, at: *const u8) {
+        if let Some((mut number, _)) = self.find(at)
+            && !self.guard.is_child()
+            && self.states.get(number) == State::Shared
+        {
+            while number > 0 && matches!(*self.block(number), Block::Tail) {
+                number -= 1;
+            }
+            if matches!(&*self.block(number), Block::Large(large) if !large.filling) {
+                self.enqueue(number);
+            }
+        }
+        self.freeze_queued();
+    }
+
     #[cold]
     fn freeze_now(&self) {
         if self.guard.is_child() {

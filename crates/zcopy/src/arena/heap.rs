@@ -1,6 +1,6 @@
 //! Heaps: which pageblocks a thread takes slots from.
 
-use super::block::{Block, Slots, State};
+use super::block::{Block, Kind, Slots, State};
 use super::classes::{CLASSES, Class};
 use super::{Inner, PAGE, lock};
 use crate::error::Error;
@@ -52,10 +52,10 @@ impl Inner {
     pub(super) fn alloc_slot(&self, class: Class) -> Result<NonNull<u8>, Error> {
         let number = mine();
         let mut heap = lock(&self.heaps[number]);
+        if let Some(at) = self.slot_of_side(&mut heap, class) {
+            return Ok(at);
+        }
         loop {
-            if let Some(at) = self.slot_of_side(&mut heap, class) {
-                return Ok(at);
-            }
             if let Some(at) = self.slot_of_main(&mut heap, class) {
                 return Ok(at);
             }
@@ -65,6 +65,7 @@ impl Inner {
             let cut = class.cut(self.block_bytes / PAGE);
             let mut slots = Box::new(Slots::new(cut, number, born));
             slots.listed.main = true;
+            self.states.set_kind(block, Kind::Cut(class.index()));
             *self.block(block) = Block::Cut(slots);
             heap.main[class.index()].push_back((block, born));
         }
@@ -88,6 +89,7 @@ impl Inner {
                 return Some(at);
             }
             heap.main[class.index()].pop_front();
+            self.drop_unused(entry);
             if let Some(side) = self.end_main(entry) {
                 // It serves its side class, for a while: of many such the oldest is given up, so that it can be frozen.
                 let waiting = &mut heap.side[side.index()];
@@ -100,6 +102,21 @@ impl Inner {
             }
         }
         None
+    }
+
+    /// A fork can part a block before its first slot is taken; then nobody will.
+    fn drop_unused(&self, entry: Entry) {
+        let mut block = self.block(entry.0);
+        if let Block::Cut(slots) = &*block
+            && slots.born == entry.1
+            && slots.live == 0
+            && !slots.freezing
+        {
+            *block = Block::Free;
+            drop(block);
+            // SAFETY: no value is in it, and its table says so.
+            unsafe { self.recycle(entry.0, 1, self.block_bytes as u64) };
+        }
     }
 
     /// A slot of a listed block; `None` if it has none, or is no longer to be filled.

@@ -24,7 +24,7 @@ mod view;
 pub use stats::Stats;
 
 use crate::error::Error;
-use block::{Block, Large, State, States};
+use block::{Block, Kind, Large, State, States};
 use classes::{Class, LARGEST, PAGE};
 use heap::{HEAPS, Heap};
 use places::Places;
@@ -183,6 +183,8 @@ impl Inner {
         for tail in 1..blocks {
             *self.block(first + tail) = Block::Tail;
         }
+        let whole = u32::try_from(len.div_ceil(PAGE)).unwrap_or(u32::MAX >> 1);
+        self.states.set_kind(first, Kind::Large(whole));
         *self.block(first) = Block::Large(Large {
             len,
             blocks,
@@ -228,8 +230,9 @@ impl Inner {
         Ok(first)
     }
 
-    /// The value at an address has been filled: its block may be frozen.
-    pub(crate) fn filled(&self, at: NonNull<u8>) {
+    /// The value at an address has been filled: its block may be frozen. `raw`: nobody says when it is, so a large one is frozen when
+    /// it is first sent.
+    pub(crate) fn filled(&self, at: NonNull<u8>, raw: bool) {
         let (block, _) = self.place(at);
         let full = match &mut *self.block(block) {
             Block::Cut(slots) => {
@@ -238,7 +241,7 @@ impl Inner {
             }
             Block::Large(large) => {
                 large.filling = false;
-                true
+                !raw
             }
             Block::Free | Block::Tail => unreachable!("a value that is being filled is there"),
         };
@@ -325,6 +328,7 @@ impl Inner {
     /// # Safety
     /// No value is in them, and their tables say so.
     unsafe fn recycle(&self, first: u32, blocks: u32, bytes: u64) {
+        self.states.set_kind(first, Kind::Free);
         for tail in 1..blocks {
             *self.block(first + tail) = Block::Free;
         }
@@ -371,14 +375,19 @@ impl Inner {
         state
     }
 
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.guard.is_child()
+    }
+
+    /// How long the value that begins at an address may be. Takes no lock.
     pub(crate) fn len_of(&self, at: NonNull<u8>) -> Option<usize> {
         let (number, within) = self.find(at.as_ptr())?;
-        match &*self.block(number) {
-            Block::Cut(slots) => {
-                let slot = slots.cut.slot_at(within)?;
-                slots.is_used(slot).then(|| slots.cut.slot_bytes(slot))
+        match self.states.kind(number) {
+            Kind::Cut(class) => {
+                let cut = Class::numbered(class)?.cut(self.block_bytes / PAGE);
+                cut.slot_at(within).map(|slot| cut.slot_bytes(slot))
             }
-            Block::Large(large) if within == 0 => Some(large.len.next_multiple_of(PAGE)),
+            Kind::Large(pages) if within == 0 => Some(pages as usize * PAGE),
             _ => None,
         }
     }

@@ -37,6 +37,8 @@ impl fmt::Display for Way {
 
 /// Below that copying always wins, and nothing else is tried (measured: a page's reference costs what copying 2 KiB does).
 const SMALLEST: usize = 1024;
+/// From here on references are likely to be cheaper.
+const LIKELY: usize = 4096;
 /// Sends between two tries of a way that costs about the same.
 const PROBE: u32 = 64;
 /// A way that costs `n` times as much is tried so much more rarely, at most.
@@ -116,13 +118,16 @@ impl Chooser {
         let class = self
             .classes
             .entry((socket.route, class_of(bytes)))
-            .or_default();
+            .or_insert_with(|| Class::new(bytes));
         class.sends += 1;
         if !socket.allows(WAYS[class.current]) {
             class.current = 0;
         }
         let current = class.current;
-        for (index, way) in WAYS.iter().enumerate() {
+        // The one in use first.
+        let others = (0..WAYS.len()).filter(|index| *index != current);
+        for index in std::iter::once(current).chain(others) {
+            let way = &WAYS[index];
             let mean = &mut class.means[index];
             if mean.refused || !socket.allows(*way) {
                 continue;
@@ -197,6 +202,19 @@ impl Chooser {
 }
 
 impl Class {
+    /// Before anything is known: what was cheapest for cold values where this was developed.
+    fn new(bytes: usize) -> Class {
+        let way = if bytes < LIKELY {
+            Way::Copy
+        } else {
+            Way::Splice
+        };
+        Class {
+            current: index_of(way),
+            ..Class::default()
+        }
+    }
+
     /// After a sample of a way: is another the cheapest now, and when is this one tried again?
     fn judge(&mut self, sampled: usize) {
         let believed = |mean: &Mean| mean.samples >= ENOUGH && !mean.refused;

@@ -29,9 +29,13 @@ use header::HeaderLog;
 use segment::Segment;
 use splice::Pipe;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::ptr::NonNull;
 use std::time::Instant;
+use tranship_sys::ForkGuard;
 use tranship_sys::pagemap::Pagemap;
+use tranship_sys::signals;
 
 /// What a [`Sender`] has sent so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,7 +67,11 @@ pub struct Sender {
     pagemap: Option<Pagemap>,
     segments: Vec<Segment>,
     forced: Option<Way>,
+    guard: ForkGuard,
 }
+
+/// Runs of written pages that are told apart in one piece.
+const RUNS: usize = 8;
 
 // SAFETY: the list of segments is empty between two sends; everything else may be sent.
 unsafe impl Send for Sender {}
@@ -82,6 +90,7 @@ impl Sender {
             pagemap: None,
             segments: Vec::new(),
             forced: None,
+            guard: ForkGuard::new()?,
         })
     }
 
@@ -102,6 +111,11 @@ impl Sender {
         socket: &mut Socket,
         pieces: &[Piece<'_>],
     ) -> io::Result<usize> {
+        if self.guard.is_child() {
+            // The pipe is the parent's too, and the page tables are the parent's.
+            (self.pipe, self.pagemap) = (None, None);
+            self.guard = ForkGuard::new()?;
+        }
         self.counts.sends += 1;
         let mut segments = std::mem::take(&mut self.segments);
         segments.clear();
@@ -167,75 +181,95 @@ impl Sender {
                     Some(pipe) => pipe,
                     none => none.insert(Pipe::new()?),
                 };
-                splice::send(fd, segments, pipe, &mut self.log, &mut self.counts)
+                signals::without_sigpipe(|| {
+                    splice::send(fd, segments, pipe, &mut self.log, &mut self.counts)
+                })
             }
-            Way::File => file::send(fd, segments, &mut self.counts),
+            Way::File => signals::without_sigpipe(|| file::send(fd, segments, &mut self.counts)),
             Way::Notified => notified::send(fd, socket, segments, &mut self.log, &mut self.counts),
         }
     }
 
     /// Turns pieces into segments; says how many bytes may go by reference.
     fn resolve(&mut self, pieces: &[Piece<'_>], segments: &mut Vec<Segment>) -> usize {
-        let mut referable = 0;
         for piece in pieces {
-            let segment = self.resolve_one(piece);
-            if segment.len == 0 {
-                continue;
-            }
-            if segment.pages.is_some() {
-                referable += segment.len;
-            } else if piece.is_value() {
-                self.counts.unprotected_bytes += segment.len as u64;
-            }
-            segments.push(segment);
-        }
-        referable
-    }
-
-    fn resolve_one(&mut self, piece: &Piece<'_>) -> Segment {
-        match piece {
-            Piece::Value(value) => {
-                value.arena().freeze_queued();
-                Segment::of_arena(value.arena(), value.as_ptr(), value.len())
-            }
-            Piece::Part(value, range) => {
-                value.arena().freeze_queued();
-                let bytes = &value[range.clone()];
-                Segment::of_arena(value.arena(), bytes.as_ptr(), bytes.len())
-            }
-            Piece::Raw(raw) => {
-                raw.arena.inner.freeze_queued();
-                let mut segment = Segment::of_arena(&raw.arena.inner, raw.at, raw.len);
-                // Its owner may have written since: then the pages are not what the program sees.
-                if segment.pages.is_some() && self.is_touched(raw.at, raw.len) {
-                    segment.pages = None;
-                    segment.file = None;
+            match piece {
+                Piece::Value(value) => {
+                    value.arena().freeze_queued();
+                    let segment = Segment::of_arena(value.arena(), value.as_ptr(), value.len());
+                    self.push(segments, segment);
                 }
-                segment
+                Piece::Part(value, range) => {
+                    value.arena().freeze_queued();
+                    let bytes = &value[range.clone()];
+                    let segment = Segment::of_arena(value.arena(), bytes.as_ptr(), bytes.len());
+                    self.push(segments, segment);
+                }
+                Piece::Raw(raw) => {
+                    raw.arena.inner.freeze_for(raw.at);
+                    let segment = Segment::of_arena(&raw.arena.inner, raw.at, raw.len);
+                    self.push_raw(segments, segment);
+                }
+                Piece::ReadOnly(bytes) => segments.push(Segment::of_read_only(bytes)),
+                Piece::Bytes(bytes) => segments.push(Segment::of_bytes(bytes)),
             }
-            Piece::ReadOnly(bytes) => Segment::of_read_only(bytes),
-            Piece::Bytes(bytes) => Segment::of_bytes(bytes),
         }
+        segments.retain(|segment| segment.len > 0);
+        let referable = segments.iter().filter(|segment| segment.pages.is_some());
+        referable.map(|segment| segment.len).sum()
     }
 
-    fn is_touched(&mut self, at: *const u8, len: usize) -> bool {
+    fn push(&mut self, segments: &mut Vec<Segment>, segment: Segment) {
+        if segment.pages.is_none() {
+            self.counts.unprotected_bytes += segment.len as u64;
+        }
+        segments.push(segment);
+    }
+
+    /// Its owner may have written since it was protected: such pages are not what the program sees, and are copied.
+    fn push_raw(&mut self, segments: &mut Vec<Segment>, mut segment: Segment) {
+        if segment.pages.is_none() {
+            return self.push(segments, segment);
+        }
+        let mut runs = [const { 0..0 }; RUNS];
+        let first = segment.at.addr() % PAGE;
+        let Some(count) = self.written(segment, &mut runs) else {
+            return self.push(segments, segment.copied());
+        };
+        // Bytes of the segment that are done with.
+        let mut done = 0;
+        for run in &runs[..count] {
+            let (from, to) = (run.start.saturating_sub(first), run.end - first);
+            if from > done {
+                let (clean, rest) = segment.split(from - done);
+                (segment, done) = (rest, from);
+                self.push(segments, clean);
+            }
+            let (written, rest) = segment.split((to - done).min(segment.len));
+            (segment, done) = (rest, to);
+            self.push(segments, written.copied());
+        }
+        // More may follow of which there was no room to tell.
+        let rest = if count == RUNS {
+            segment.copied()
+        } else {
+            segment
+        };
+        self.push(segments, rest);
+    }
+
+    /// The runs of written pages around a segment; none if nobody can say.
+    fn written(&mut self, segment: Segment, runs: &mut [Range<usize>]) -> Option<usize> {
         let pagemap = match &self.pagemap {
             Some(pagemap) => pagemap,
-            None => match Pagemap::open() {
-                Ok(pagemap) => self.pagemap.insert(pagemap),
-                Err(_) => return true,
-            },
+            None => self.pagemap.insert(Pagemap::open().ok()?),
         };
         self.counts.calls += 1;
-        let first = at.addr() / PAGE * PAGE;
-        let end = (at.addr() + len).next_multiple_of(PAGE);
-        let Some(start) = std::ptr::NonNull::new(at.cast_mut()) else {
-            return true;
-        };
-        let start = start.map_addr(|addr| {
-            std::num::NonZero::new(addr.get() - (addr.get() - first)).expect("not page zero")
-        });
-        pagemap.is_touched(start, end - first).unwrap_or(true)
+        let first = segment.at.addr() % PAGE;
+        let len = (first + segment.len).next_multiple_of(PAGE);
+        // SAFETY: the page's start, which is of the same mapping.
+        let start = NonNull::new(unsafe { segment.at.sub(first) }.cast_mut())?;
+        pagemap.touched(start, len, runs).ok()
     }
 
     fn note(&mut self, way: Way, segments: &[Segment], sent: usize, total: usize) {

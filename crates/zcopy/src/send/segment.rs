@@ -31,6 +31,44 @@ pub struct Raw<'a> {
 }
 
 impl<'a> Piece<'a> {
+    /// What is left of pieces of which so many bytes were sent.
+    #[must_use]
+    pub fn after(pieces: &[Piece<'a>], mut sent: usize) -> Vec<Piece<'a>> {
+        let mut rest = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            let now = sent.min(piece.len());
+            sent -= now;
+            if now == piece.len() {
+                continue;
+            }
+            rest.push(match piece {
+                Piece::Value(value) => Piece::Part(value, now..value.len()),
+                Piece::Part(value, range) => Piece::Part(value, range.start + now..range.end),
+                Piece::Bytes(bytes) => Piece::Bytes(&bytes[now..]),
+                Piece::ReadOnly(bytes) => Piece::ReadOnly(&bytes[now..]),
+                Piece::Raw(raw) => Piece::Raw(Raw {
+                    at: raw.at.wrapping_add(now),
+                    len: raw.len - now,
+                    ..*raw
+                }),
+            });
+        }
+        rest
+    }
+
+    /// Bytes of it.
+    #[must_use]
+    #[allow(clippy::len_without_is_empty, reason = "a piece of nothing is a piece")]
+    pub fn len(&self) -> usize {
+        match self {
+            Piece::Value(value) => value.len(),
+            Piece::Part(_, range) => range.len(),
+            Piece::Bytes(bytes) => bytes.len(),
+            Piece::ReadOnly(bytes) => bytes.len(),
+            Piece::Raw(raw) => raw.len,
+        }
+    }
+
     /// Memory of [`Arena::alloc_raw`], which the program may have written at any time. Costs a system call that asks the page
     /// tables whether it was; memory of anybody else is copied.
     ///
@@ -39,11 +77,6 @@ impl<'a> Piece<'a> {
     #[must_use]
     pub unsafe fn raw(arena: &'a Arena, at: *const u8, len: usize) -> Piece<'a> {
         Piece::Raw(Raw { arena, at, len })
-    }
-
-    /// Memory of values?
-    pub(super) fn is_value(&self) -> bool {
-        !matches!(self, Piece::Bytes(_) | Piece::ReadOnly(_))
     }
 }
 
@@ -88,6 +121,27 @@ impl Segment {
             pages: Some(bytes.as_ptr()),
             ..Segment::of_bytes(bytes)
         }
+    }
+
+    /// To be copied, although there are pages.
+    pub(super) fn copied(self) -> Segment {
+        Segment {
+            pages: None,
+            file: None,
+            ..self
+        }
+    }
+
+    /// Its first bytes, and the rest.
+    pub(super) fn split(self, len: usize) -> (Segment, Segment) {
+        let len = len.min(self.len);
+        let rest = Segment {
+            at: self.at.wrapping_add(len),
+            len: self.len - len,
+            pages: self.pages.map(|pages| pages.wrapping_add(len)),
+            file: self.file.map(|(file, offset)| (file, offset + len as u64)),
+        };
+        (Segment { len, ..self }, rest)
     }
 
     /// How many pages it touches.

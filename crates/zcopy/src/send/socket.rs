@@ -67,6 +67,12 @@ impl Socket {
         Ok(Socket { route, notified })
     }
 
+    /// Is it a stream, of which parts can go by reference?
+    #[must_use]
+    pub fn is_stream(&self) -> bool {
+        self.route != Route::Other
+    }
+
     pub(super) fn allows(&self, way: Way) -> bool {
         match way {
             Way::Copy => true,

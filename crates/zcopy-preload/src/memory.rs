@@ -1,0 +1,205 @@
+//! malloc(3) and its kin.
+
+use crate::next::{
+    self, __libc_calloc, __libc_free, __libc_malloc, __libc_memalign, __libc_realloc,
+};
+use crate::state;
+use std::ffi::{c_int, c_void};
+use std::ptr::NonNull;
+use tranship_sys::errno;
+
+const PAGE: usize = 4096;
+
+/// Memory of the twin allocator; none if it has none, and for its own tables.
+fn twin(bytes: usize) -> Option<NonNull<u8>> {
+    state::inside(|| state::own()?.alloc_raw(bytes).ok()).flatten()
+}
+
+fn is_large(bytes: usize) -> bool {
+    bytes >= state::wishes().least && bytes <= isize::MAX.unsigned_abs()
+}
+
+/// malloc(3).
+#[unsafe(no_mangle)]
+pub extern "C" fn malloc(bytes: usize) -> *mut c_void {
+    // The environment is read at the first large one: before, the C library may not be ready for it.
+    if bytes >= PAGE
+        && is_large(bytes)
+        && let Some(at) = twin(bytes)
+    {
+        return at.as_ptr().cast();
+    }
+    // SAFETY: no precondition.
+    unsafe { __libc_malloc(bytes) }
+}
+
+/// calloc(3).
+#[unsafe(no_mangle)]
+pub extern "C" fn calloc(count: usize, bytes: usize) -> *mut c_void {
+    if let Some(all) = count.checked_mul(bytes)
+        && all >= PAGE
+        && is_large(all)
+        && let Some(at) = twin(all)
+    {
+        // SAFETY: just allocated, as long.
+        unsafe { at.write_bytes(0, all) };
+        return at.as_ptr().cast();
+    }
+    // SAFETY: no precondition.
+    unsafe { __libc_calloc(count, bytes) }
+}
+
+/// free(3). Leaves `errno` as it was.
+///
+/// # Safety
+/// As its manual page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn free(at: *mut c_void) {
+    let Some(start) = NonNull::new(at.cast::<u8>()) else {
+        return;
+    };
+    match state::arena_of(start.as_ptr()) {
+        Some(arena) => {
+            let before = errno::get();
+            // What an arena frees is never freed inside of it: its own tables are the C library's.
+            // SAFETY: the caller's word.
+            unsafe { arena.free_raw(start) };
+            errno::set(before);
+        }
+        // SAFETY: the caller's word.
+        None => unsafe { __libc_free(at) },
+    }
+}
+
+/// realloc(3).
+///
+/// # Safety
+/// As its manual page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn realloc(at: *mut c_void, bytes: usize) -> *mut c_void {
+    let Some(start) = NonNull::new(at.cast::<u8>()) else {
+        return malloc(bytes);
+    };
+    let Some(arena) = state::arena_of(start.as_ptr()) else {
+        // What grows in the C library's memory stays there: moving it is the C library's art.
+        // SAFETY: the caller's word.
+        return unsafe { __libc_realloc(at, bytes) };
+    };
+    if bytes == 0 {
+        // SAFETY: the caller's word.
+        unsafe { free(at) };
+        return std::ptr::null_mut();
+    }
+    let has = arena.usable(start).unwrap_or(0);
+    if bytes <= has && bytes * 2 >= has {
+        return at;
+    }
+    let to = malloc(bytes);
+    if !to.is_null() {
+        // SAFETY: both are as long as that; the old one is the caller's to give.
+        unsafe {
+            to.cast::<u8>()
+                .copy_from_nonoverlapping(start.as_ptr(), has.min(bytes));
+            free(at);
+        }
+    }
+    to
+}
+
+/// reallocarray(3).
+///
+/// # Safety
+/// As its manual page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn reallocarray(at: *mut c_void, count: usize, bytes: usize) -> *mut c_void {
+    match count.checked_mul(bytes) {
+        // SAFETY: passed on.
+        Some(all) => unsafe { realloc(at, all) },
+        None => {
+            errno::set(errno::NO_MEMORY);
+            std::ptr::null_mut()
+        }
+    }
+}
+
+/// malloc_usable_size(3).
+///
+/// # Safety
+/// As its manual page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn malloc_usable_size(at: *mut c_void) -> usize {
+    match NonNull::new(at.cast::<u8>()) {
+        None => 0,
+        Some(start) => match state::arena_of(start.as_ptr()) {
+            Some(arena) => arena.usable(start).unwrap_or(0),
+            // SAFETY: the caller's word.
+            None => unsafe { next::malloc_usable_size(at) },
+        },
+    }
+}
+
+/// memalign(3): up to a page from the twin allocator, whose large values begin with one.
+#[unsafe(no_mangle)]
+pub extern "C" fn memalign(align: usize, bytes: usize) -> *mut c_void {
+    if align <= PAGE
+        && bytes >= PAGE
+        && is_large(bytes)
+        && let Some(at) = twin(bytes)
+    {
+        if at.addr().get().is_multiple_of(align.max(1)) {
+            return at.as_ptr().cast();
+        }
+        // SAFETY: just allocated, and nobody knows it.
+        unsafe { free(at.as_ptr().cast()) };
+    }
+    // SAFETY: no precondition that a caller could break.
+    unsafe { __libc_memalign(align, bytes) }
+}
+
+/// aligned_alloc(3).
+#[unsafe(no_mangle)]
+pub extern "C" fn aligned_alloc(align: usize, bytes: usize) -> *mut c_void {
+    memalign(align, bytes)
+}
+
+/// posix_memalign(3).
+///
+/// # Safety
+/// As its manual page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn posix_memalign(to: *mut *mut c_void, align: usize, bytes: usize) -> c_int {
+    if !align.is_power_of_two() || !align.is_multiple_of(size_of::<*mut c_void>()) {
+        return libc::EINVAL;
+    }
+    let before = errno::get();
+    let at = memalign(align, bytes);
+    errno::set(before);
+    if at.is_null() {
+        return libc::ENOMEM;
+    }
+    // SAFETY: the caller's place for it.
+    unsafe { to.write(at) };
+    0
+}
+
+/// Memory of the twin allocator, whatever its size (ZCopy, section 3.2.1). A null pointer and `ENOMEM` if it has none.
+#[unsafe(no_mangle)]
+pub extern "C" fn zc_malloc(bytes: usize) -> *mut c_void {
+    match twin(bytes.max(1)) {
+        Some(at) => at.as_ptr().cast(),
+        None => {
+            errno::set(errno::NO_MEMORY);
+            std::ptr::null_mut()
+        }
+    }
+}
+
+/// Frees what [`zc_malloc`] gave.
+///
+/// # Safety
+/// As for [`free`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zc_free(at: *mut c_void) {
+    // SAFETY: passed on.
+    unsafe { free(at) };
+}

@@ -1,0 +1,214 @@
+//! write(2), writev(2), send(2), sendto(2), sendmsg(2).
+
+use crate::{next, state};
+use std::ffi::{c_int, c_void};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::Ordering;
+use tranship_sys::{errno, signals};
+use zcopy::{Piece, Socket};
+
+/// Pieces shorter than that are not worth a question.
+const WORTH: usize = 4096;
+/// What may be asked of a send that goes by reference.
+const KNOWN: c_int = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+
+/// write(2).
+///
+/// # Safety
+/// As its manual page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn write(fd: c_int, from: *const c_void, len: usize) -> isize {
+    // SAFETY: the caller's word, here and below.
+    unsafe { one(fd, from, len, 0).unwrap_or_else(|| next::write(fd, from, len)) }
+}
+
+/// send(2).
+///
+/// # Safety
+/// As its manual page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn send(fd: c_int, from: *const c_void, len: usize, flags: c_int) -> isize {
+    // SAFETY: the caller's word.
+    unsafe { one(fd, from, len, flags).unwrap_or_else(|| next::send(fd, from, len, flags)) }
+}
+
+/// sendto(2).
+///
+/// # Safety
+/// As its manual page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sendto(
+    fd: c_int,
+    from: *const c_void,
+    len: usize,
+    flags: c_int,
+    to: *const libc::sockaddr,
+    to_len: libc::socklen_t,
+) -> isize {
+    // SAFETY: the caller's word.
+    unsafe {
+        let reference = if to.is_null() {
+            one(fd, from, len, flags)
+        } else {
+            None
+        };
+        reference.unwrap_or_else(|| next::sendto(fd, from, len, flags, to, to_len))
+    }
+}
+
+/// writev(2).
+///
+/// # Safety
+/// As its manual page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn writev(fd: c_int, pieces: *const libc::iovec, count: c_int) -> isize {
+    // SAFETY: the caller's word.
+    unsafe {
+        let all = usize::try_from(count)
+            .ok()
+            .and_then(|count| many(fd, pieces, count, 0));
+        all.unwrap_or_else(|| next::writev(fd, pieces, count))
+    }
+}
+
+/// sendmsg(2).
+///
+/// # Safety
+/// As its manual page says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const libc::msghdr, flags: c_int) -> isize {
+    // SAFETY: the caller's word.
+    unsafe {
+        let all = message.as_ref().and_then(|message| {
+            // Descriptors and the like go their way, and so does what has an address.
+            let plain = message.msg_control.is_null() && message.msg_name.is_null();
+            plain
+                .then(|| many(fd, message.msg_iov, message.msg_iovlen, flags))
+                .flatten()
+        });
+        all.unwrap_or_else(|| next::sendmsg(fd, message, flags))
+    }
+}
+
+/// # Safety
+/// The range is mapped memory.
+unsafe fn one(fd: c_int, from: *const c_void, len: usize, flags: c_int) -> Option<isize> {
+    if len < WORTH || flags & !KNOWN != 0 {
+        return None;
+    }
+    let arena = state::arena_of(from.cast())?;
+    // SAFETY: mapped, says the caller.
+    let piece = unsafe { Piece::raw(arena, from.cast(), len) };
+    by_reference(fd, &[piece], flags)
+}
+
+/// # Safety
+/// As writev(2).
+unsafe fn many(fd: c_int, pieces: *const libc::iovec, count: usize, flags: c_int) -> Option<isize> {
+    if count == 0 || count > 1024 || pieces.is_null() || flags & !KNOWN != 0 {
+        return None;
+    }
+    // SAFETY: the caller's list.
+    let list = unsafe { std::slice::from_raw_parts(pieces, count) };
+    let of_ours = |piece: &libc::iovec| {
+        piece.iov_len >= WORTH && state::arena_of(piece.iov_base.cast()).is_some()
+    };
+    if !list.iter().any(of_ours) {
+        return None;
+    }
+    let pieces: Vec<_> = list
+        .iter()
+        .filter(|piece| piece.iov_len > 0)
+        .map(|piece| {
+            let at = piece.iov_base.cast::<u8>().cast_const();
+            match state::arena_of(at).filter(|_| of_ours(piece)) {
+                // SAFETY: mapped, says the caller.
+                Some(arena) => unsafe { Piece::raw(arena, at, piece.iov_len) },
+                // SAFETY: mapped, says the caller; the kernel would read it as this does.
+                None => Piece::Bytes(unsafe { std::slice::from_raw_parts(at, piece.iov_len) }),
+            }
+        })
+        .collect();
+    by_reference(fd, &pieces, flags)
+}
+
+/// None: nothing was sent, and the C library is to do it.
+fn by_reference(fd: c_int, pieces: &[Piece<'_>], flags: c_int) -> Option<isize> {
+    let before = errno::get();
+    // SAFETY: the caller has it open.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    // Files, datagrams and whatever else is no stream socket, said the kernel.
+    let mut socket = Socket::new(fd).ok().filter(Socket::is_stream);
+    let answer = socket.as_mut().and_then(|socket| {
+        // What waits must wait here, and what must not must not.
+        let waits = flags & libc::MSG_DONTWAIT == 0 && !tranship_sys::stream::is_nonblocking(fd);
+        if flags & libc::MSG_DONTWAIT != 0 && !tranship_sys::stream::is_nonblocking(fd) {
+            return None;
+        }
+        let quiet = flags & libc::MSG_NOSIGNAL != 0;
+        state::inside(|| state::with_sender(|sender| all(sender, fd, socket, pieces, waits, quiet)))
+            .flatten()
+    });
+    match answer {
+        None => {
+            errno::set(before);
+            None
+        }
+        Some(Ok(sent)) => {
+            errno::set(before);
+            isize::try_from(sent).ok()
+        }
+        Some(Err(error)) => {
+            errno::set(error.raw_os_error().unwrap_or(libc::EIO));
+            Some(-1)
+        }
+    }
+}
+
+/// Sends what there is room for, or all if the socket waits.
+fn all(
+    sender: &mut zcopy::Sender,
+    fd: BorrowedFd<'_>,
+    socket: &mut Socket,
+    pieces: &[Piece<'_>],
+    waits: bool,
+    quiet: bool,
+) -> io::Result<usize> {
+    let counts = sender.counts();
+    let mut sent = 0;
+    let outcome = loop {
+        let rest = Piece::after(pieces, sent);
+        if rest.is_empty() {
+            break Ok(sent);
+        }
+        match sender.send(fd, socket, &rest) {
+            Ok(now) => sent += now,
+            Err(error) if sent == 0 => break Err(error),
+            // What went counts; the error comes again.
+            Err(_) => break Ok(sent),
+        }
+        if !waits {
+            break Ok(sent);
+        }
+    };
+    let now = sender.counts();
+    let added = [
+        now.referred_bytes - counts.referred_bytes,
+        now.copied_bytes - counts.copied_bytes,
+        1,
+    ];
+    for (count, by) in state::DONE.iter().zip(added) {
+        // Relaxed: counts.
+        count.fetch_add(by, Ordering::Relaxed);
+    }
+    // The sender raises no signal; write(2) does.
+    if !quiet
+        && outcome
+            .as_ref()
+            .is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    {
+        signals::raise_sigpipe();
+    }
+    outcome
+}

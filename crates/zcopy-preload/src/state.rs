@@ -1,0 +1,131 @@
+//! The process's arena, and the arenas of the processes that it was forked from.
+
+use crate::environment::{self, Wishes};
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use zcopy::{Arena, Options, Sender};
+
+/// Arenas of this process and its ancestors; the last one is this process's own. A forked child adds one.
+static ARENAS: [AtomicPtr<Arena>; DEPTH] = [const { AtomicPtr::new(std::ptr::null_mut()) }; DEPTH];
+/// Generations of forks that can be told apart; deeper ones use the C library's memory.
+const DEPTH: usize = 8;
+
+static WISHES: std::sync::OnceLock<Wishes> = std::sync::OnceLock::new();
+static MAKING: Mutex<()> = Mutex::new(());
+/// Bytes that went by reference, bytes of such memory that were copied, sends.
+pub(crate) static DONE: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
+
+thread_local! {
+    static SENDER: RefCell<Option<Sender>> = const { RefCell::new(None) };
+    /// This thread is inside: what it allocates now is ours.
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+pub(crate) fn wishes() -> &'static Wishes {
+    WISHES.get_or_init(environment::wishes)
+}
+
+/// Runs something whose allocations are not the program's; `None` if this thread already does, or is ending.
+pub(crate) fn inside<T>(work: impl FnOnce() -> T) -> Option<T> {
+    struct Leave;
+    impl Drop for Leave {
+        fn drop(&mut self) {
+            let _ = INSIDE.try_with(|inside| inside.set(false));
+        }
+    }
+    if INSIDE
+        .try_with(|inside| inside.replace(true))
+        .unwrap_or(true)
+    {
+        return None;
+    }
+    let _leave = Leave;
+    Some(work())
+}
+
+/// The arena that an address is of.
+pub(crate) fn arena_of(at: *const u8) -> Option<&'static Arena> {
+    for arena in &ARENAS {
+        // Ordering: acquire, partner of the release in `own`.
+        let arena = arena.load(Ordering::Acquire);
+        if arena.is_null() {
+            return None;
+        }
+        // SAFETY: arenas here are never freed.
+        let arena = unsafe { &*arena };
+        if arena.owns(at) {
+            return Some(arena);
+        }
+    }
+    None
+}
+
+/// This process's arena, made when it is first needed. To be called inside.
+pub(crate) fn own() -> Option<&'static Arena> {
+    let last = last();
+    if let Some(arena) = last
+        && !arena.is_inherited()
+    {
+        return Some(arena);
+    }
+    let _making = MAKING.try_lock().ok().or_else(|| {
+        // Another thread makes it; in a forked child nobody may be left who does.
+        last.is_none()
+            .then(|| MAKING.lock().unwrap_or_else(PoisonError::into_inner))
+    })?;
+    if let Some(arena) = self::last()
+        && !arena.is_inherited()
+    {
+        return Some(arena);
+    }
+    let place = ARENAS
+        .iter()
+        .find(|arena| arena.load(Ordering::Acquire).is_null())?;
+    let wishes = wishes();
+    let mut options = Options::new();
+    if let Some(max) = wishes.max {
+        options = options.max(max);
+    }
+    let arena = Box::leak(Box::new(Arena::with(&options).ok()?));
+    // Ordering: release, partner of the acquire in `arena_of`.
+    place.store(arena, Ordering::Release);
+    if wishes.stats {
+        static ONCE: std::sync::Once = std::sync::Once::new();
+        // SAFETY: a function that is always there.
+        ONCE.call_once(|| unsafe {
+            libc::atexit(report);
+        });
+    }
+    Some(arena)
+}
+
+fn last() -> Option<&'static Arena> {
+    let arenas = ARENAS.iter().map(|arena| arena.load(Ordering::Acquire));
+    let last = arenas.take_while(|arena| !arena.is_null()).last()?;
+    // SAFETY: arenas here are never freed.
+    Some(unsafe { &*last })
+}
+
+/// This thread's sender; none while the thread ends, or if the kernel refuses.
+pub(crate) fn with_sender<T>(work: impl FnOnce(&mut Sender) -> T) -> Option<T> {
+    SENDER
+        .try_with(|sender| {
+            let mut sender = sender.try_borrow_mut().ok()?;
+            let sender = match &mut *sender {
+                Some(sender) => sender,
+                none => none.insert(Sender::new().ok()?),
+            };
+            Some(work(sender))
+        })
+        .ok()?
+}
+
+extern "C" fn report() {
+    // Relaxed: counts.
+    let [referred, copied, sends] =
+        [0, 1, 2].map(|which: usize| DONE[which].load(Ordering::Relaxed));
+    eprintln!(
+        "libtranship_zcopy: {sends} sends of its memory, {referred} bytes by reference, {copied} bytes copied"
+    );
+}

@@ -1,0 +1,127 @@
+//! Programs that know nothing of it send what they always sent, and their large memory goes by reference.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+use tranship_testkit::{Watchdog, artifact, skipped};
+
+fn library() -> PathBuf {
+    artifact("tranship-zcopy-preload", "libtranship_zcopy.so")
+}
+
+fn preloaded(program: impl AsRef<Path>, library: &Path) -> Command {
+    let mut command = Command::new(program.as_ref());
+    command
+        .env("LD_PRELOAD", library)
+        .env("TRANSHIP_ZCOPY_STATS", "1");
+    command
+}
+
+/// What it said at exit: sends, bytes by reference, bytes copied. Of each process that said it, the first.
+fn said(output: &Output) -> [u64; 3] {
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {text}", output.status);
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("libtranship_zcopy: "));
+    let line = line.unwrap_or_else(|| panic!("nothing was said: {text}"));
+    let mut numbers = line
+        .split(|c: char| !c.is_ascii_digit())
+        .filter_map(|word| word.parse().ok());
+    [(); 3].map(|()| numbers.next().expect("a number"))
+}
+
+#[test]
+fn python_sends_large_bytes_by_reference() {
+    let _dog = Watchdog::new(Duration::from_secs(200));
+    if !Path::new("/usr/bin/python3").exists() {
+        return skipped("no /usr/bin/python3");
+    }
+    let output = preloaded("/usr/bin/python3", &library())
+        .args(["-c", include_str!("programs/send.py")])
+        .output()
+        .expect("python3");
+    let [sends, referred, copied] = said(&output);
+    assert!(
+        sends > 0 && referred > copied,
+        "{referred} bytes by reference, {copied} copied"
+    );
+}
+
+#[test]
+fn a_c_program_is_told_what_it_is_always_told() {
+    let _dog = Watchdog::new(Duration::from_secs(200));
+    let folder = tempfile::tempdir().expect("a folder");
+    let (source, program) = (
+        folder.path().join("program.c"),
+        folder.path().join("program"),
+    );
+    std::fs::write(&source, include_str!("programs/contracts.c")).expect("write");
+    let built = Command::new("cc")
+        .args(["-Wall", "-Wextra", "-Werror", "-O1", "-pthread", "-o"])
+        .args([&program, &source])
+        .output();
+    let Ok(built) = built else {
+        return skipped("no C compiler");
+    };
+    assert!(
+        built.status.success(),
+        "{}",
+        String::from_utf8_lossy(&built.stderr)
+    );
+    // As it is, and then with the library: the same checks hold.
+    let plain = Command::new(&program).output().expect("runs");
+    assert!(
+        plain.status.success(),
+        "{}",
+        String::from_utf8_lossy(&plain.stderr)
+    );
+    let output = preloaded(&program, &library()).output().expect("runs");
+    let [sends, referred, _] = said(&output);
+    assert!(sends > 0 && referred > 0);
+}
+
+#[test]
+fn shells_and_their_children_go_on() {
+    let _dog = Watchdog::new(Duration::from_secs(200));
+    let script = "seq 1 200000 | sort -rn | tail -1; (echo a; echo b) | cat | wc -l; ls /proc/self > /dev/null && echo done";
+    let plain = Command::new("sh")
+        .args(["-c", script])
+        .output()
+        .expect("sh");
+    let mut command = preloaded("sh", &library());
+    let output = command
+        .env_remove("TRANSHIP_ZCOPY_STATS")
+        .args(["-c", script])
+        .output()
+        .expect("sh");
+    assert!(output.status.success());
+    assert_eq!(output.stdout, plain.stdout);
+    assert!(
+        output.stderr.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+#[test]
+fn a_wish_that_cannot_be_read_is_said_and_its_limit_holds() {
+    let _dog = Watchdog::new(Duration::from_secs(200));
+    let make = "b=bytearray(40 << 20); b[-1]=7; print(len(b), b[-1])";
+    let mut command = preloaded("/usr/bin/python3", &library());
+    if !Path::new("/usr/bin/python3").exists() {
+        return skipped("no /usr/bin/python3");
+    }
+    // More than it allows comes from the C library.
+    command
+        .env("TRANSHIP_ZCOPY_MAX", "8MiB")
+        .env("TRANSHIP_ZCOPY_MIN", "many");
+    let output = command.args(["-c", make]).output().expect("python3");
+    assert!(output.status.success());
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "41943040 7");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        text.contains("TRANSHIP_ZCOPY_MIN=many is no size"),
+        "{text}"
+    );
+}
