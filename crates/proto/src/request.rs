@@ -27,6 +27,8 @@ impl Role {
 pub struct ChannelClaim {
     /// The channel's id under the old manager.
     pub channel: ChannelId,
+    /// The name it was made under.
+    pub name: String,
     /// Which end the claimant holds.
     pub role: Role,
     /// The other end's domain, as the old manager gave it.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use tranship_core::{Domain, Pool, PoolOptions, Receiver, RecvError, Role, Sender};
+use tranship_core::{Domain, Pool, PoolOptions, Receiver, RecvError, Role, Sender, StatRecord};
 use tranship_manager::{Config, Listener, Shutdown};
 use tranship_testkit::{Control, Held, Peer, Watchdog, child, is_root, payload};
 
@@ -183,6 +183,24 @@ fn fresh(source: &Peer, sink: &Peer) {
     source.expect::<(u64, bool)>();
 }
 
+/// Waits until the manager knows the flow's channel, with its name: both ends are back.
+fn known(path: &Path, source: &Peer, sink: &Peer) {
+    let looker = Domain::builder().name("looker").socket(path).connect();
+    let looker = looker.unwrap();
+    loop {
+        let _ = (ask(source, "turn"), ask(sink, "turn"));
+        let channels = looker.stat().unwrap().into_iter().filter_map(|r| match r {
+            StatRecord::Channel(c) if c.source.is_some() && c.sink.is_some() => Some(c.name),
+            _ => None,
+        });
+        let channels: Vec<_> = channels.collect();
+        assert!(channels.iter().all(|name| !name.is_empty()));
+        if channels.iter().any(|name| name == "flow") {
+            return;
+        }
+    }
+}
+
 /// What both processes have but for what a pool may grow to: descriptors, and memory by kind.
 fn held(source: &Peer, sink: &Peer) -> (usize, BTreeMap<String, usize>) {
     let held = Held::by([source.pid(), sink.pid()]).unwrap();
@@ -214,6 +232,7 @@ fn the_manager_is_killed_again_and_again() {
         flows(&sink);
         daemon = start_manager(&path);
         flows(&sink);
+        known(&path, &source, &sink);
         fresh(&source, &sink);
         flows(&sink);
         if round == 0 {

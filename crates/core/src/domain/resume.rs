@@ -231,6 +231,7 @@ impl DomainCore {
             self.unwatched.store(true, Ordering::Relaxed);
             let claim = ChannelClaim {
                 channel: link.channel,
+                name: link.name.clone(),
                 role: link.role,
                 peer: link.peer,
                 lines: link.own.count(),

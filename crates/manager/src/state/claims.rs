@@ -30,6 +30,7 @@ pub(super) struct Claims {
 #[derive(Debug)]
 pub(super) struct ClaimedEnd {
     pub domain: DomainId,
+    pub name: String,
     pub peer: DomainId,
     pub lines: u32,
     pub half: FdToken,
@@ -284,12 +285,14 @@ impl State {
         });
         let ChannelClaim {
             channel,
+            ref name,
             role,
             peer,
             lines,
             peer_inode,
         } = *claim;
         super::names::check_lines(lines)?;
+        super::names::check_spelling(name)?;
         self.check_claims_limit(me)?;
         let key = (channel, role == Role::Source);
         let other = self.claims.ends.get(&(channel, !key.1));
@@ -305,8 +308,11 @@ impl State {
             return Err(refusal(RefusalCode::Claim, u64::from(channel.0), 0).into());
         }
         let half = fds.take(format::link_kind(role), lines, format::link_bytes(lines))?;
-        // Whoever has a stolen id has not the memory that goes with it: each end names the other's.
-        let strange = |o: &ClaimedEnd| o.peer_inode != half.facts.inode || o.inode != peer_inode;
+        // Whoever has a stolen id has not the memory that goes with it: each end names the other's. And none alone says what
+        // the channel is called.
+        let strange = |o: &ClaimedEnd| {
+            o.peer_inode != half.facts.inode || o.inode != peer_inode || o.name != *name
+        };
         if self
             .claims
             .ends
@@ -323,6 +329,7 @@ impl State {
             key,
             ClaimedEnd {
                 domain: me,
+                name: name.clone(),
                 peer,
                 lines,
                 half,

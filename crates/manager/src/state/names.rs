@@ -11,9 +11,7 @@ use tranship_proto::{
 impl State {
     fn check_named(&self, me: DomainId, name: &str) -> Result<(u32, u32), Fail> {
         let d = self.domains.get(&me).ok_or(no_such(me.0))?;
-        if !check_name(name) {
-            return Err(refusal(RefusalCode::BadName, name.len() as u64, 64).into());
-        }
+        check_spelling(name)?;
         Ok((d.uid, d.gid))
     }
 
@@ -366,6 +364,13 @@ impl State {
         self.to_answer(me, id)?;
         self.drop_incoming(id, me);
         Ok(())
+    }
+}
+
+pub(super) fn check_spelling(name: &str) -> Done {
+    match check_name(name) {
+        true => Ok(()),
+        false => Err(refusal(RefusalCode::BadName, name.len() as u64, 64).into()),
     }
 }
 

@@ -71,7 +71,7 @@ impl State {
         };
         self.release(a.half);
         let record = Channel {
-            name: String::new(),
+            name: a.name,
             source: a.domain,
             sink: b.domain,
             connector: b.domain,

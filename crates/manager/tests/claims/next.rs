@@ -3,7 +3,7 @@
 use crate::common::*;
 use std::os::fd::AsFd;
 use tranship_manager::{Config, Forward};
-use tranship_proto::{ChannelClaim, Event, RefusalCode, Request, Role};
+use tranship_proto::{ChannelClaim, Event, RefusalCode, Request, Role, StatRecord};
 use tranship_region::layout::{LinkHalfRw, RefsRw, Side};
 
 fn config() -> Config {
@@ -122,6 +122,37 @@ fn chunks_that_are_there_are_taken_up_beyond_the_total() {
     assert!(writer.grant(pool.id, 1).is_err());
 }
 
+/// And no end calls it what it likes.
+#[test]
+fn a_channel_keeps_its_name() {
+    let mut house = House::new(config());
+    let (mut a, mut b) = (house.join("a"), house.join("b"));
+    let pool = a.create_pool(4);
+    let mut way = Way::new(&mut a, &mut b, "video", pool.id);
+    house.restart();
+    let (mut a, mut b) = (house.back(&a), house.back(&b));
+    let req = a.claim_end(&way);
+    for other in ["audio", "", "vid\neo"] {
+        way.name = other.to_owned();
+        let refused = b.claim_end(&way);
+        let code = if other == "audio" {
+            RefusalCode::Claim
+        } else {
+            RefusalCode::BadName
+        };
+        assert_eq!(b.refused(refused), code, "{other:?}");
+    }
+    way.name = "video".to_owned();
+    b.claim_end(&way);
+    a.wait(|e| matches!(e, Event::Claimed { req: r } if *r == req).then_some(()));
+    let names = a.sync().into_iter().filter_map(|record| match record {
+        StatRecord::Channel(channel) => Some((channel.channel, channel.name)),
+        _ => None,
+    });
+    let names: Vec<_> = names.collect();
+    assert_eq!(names, [(way.chan.id, "video".to_owned())]);
+}
+
 #[test]
 fn a_stolen_id_is_no_use_without_the_memory() {
     let mut house = House::new(config());
@@ -141,6 +172,7 @@ fn a_stolen_id_is_no_use_without_the_memory() {
     let req = thief.req();
     let claim = ChannelClaim {
         channel: way.chan.id,
+        name: way.name.clone(),
         role: Role::Sink,
         peer: a.domain,
         lines: 16,

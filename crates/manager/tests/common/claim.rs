@@ -51,6 +51,7 @@ impl House {
 /// A channel with its pool, as both of its ends know it.
 pub struct Way {
     pub chan: Chan,
+    pub name: String,
     pub source: DomainId,
     pub sink: DomainId,
     pub counts: Assigned,
@@ -63,6 +64,7 @@ impl Way {
         let counts = assign(source, sink, chan.id, pool);
         Way {
             chan,
+            name: name.to_owned(),
             source: source.domain,
             sink: sink.domain,
             counts,
@@ -145,6 +147,7 @@ impl Client {
         let req = self.req();
         let claim = ChannelClaim {
             channel: way.chan.id,
+            name: way.name.clone(),
             role,
             peer,
             lines: 16,

@@ -104,6 +104,7 @@ impl World {
             };
             let claim = ChannelClaim {
                 channel: *channel,
+                name: "n".to_owned(),
                 role: link.role,
                 peer: link.peer,
                 lines: 2,

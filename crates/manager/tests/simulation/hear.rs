@@ -193,6 +193,7 @@ impl World {
             let (req, fd) = (self.req(), self.half(role));
             let claim = ChannelClaim {
                 channel,
+                name: "n".to_owned(),
                 role,
                 peer,
                 lines: 2,

@@ -110,6 +110,7 @@ pub fn thefts(id: u32) -> Vec<Request> {
     let (index, serial) = (0, 1);
     let claim = |role| ChannelClaim {
         channel,
+        name: "stolen".to_owned(),
         role,
         peer: DomainId(id),
         lines: 16,
