@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 use tranship_bulk::{Domain, Trust};
 
 /// The two channels of a client. What a client reads and what it writes go different ways, as a channel carries data one
@@ -24,6 +25,7 @@ impl Kind {
 pub struct Endpoint {
     address: String,
     trust: Trust,
+    give_up: Option<Duration>,
     domains: Arc<dyn Fn() -> Domain + Send + Sync>,
 }
 
@@ -46,6 +48,7 @@ impl Endpoint {
         Endpoint {
             address: address.to_owned(),
             trust,
+            give_up: None,
             domains: Arc::new(Domain::new),
         }
     }
@@ -55,6 +58,17 @@ impl Endpoint {
     pub fn with_domains(mut self, make: impl Fn() -> Domain + Send + Sync + 'static) -> Endpoint {
         self.domains = Arc::new(make);
         self
+    }
+
+    /// After so long without the server, requests to it fail, as long as it is away. Without this they wait.
+    #[must_use]
+    pub fn give_up_after(mut self, limit: Duration) -> Endpoint {
+        self.give_up = Some(limit);
+        self
+    }
+
+    pub(crate) fn give_up(&self) -> Option<Duration> {
+        self.give_up
     }
 
     /// The level of trust.

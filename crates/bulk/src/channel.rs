@@ -218,6 +218,19 @@ impl Channel {
         self.domain.abandon(self.id);
     }
 
+    /// Who is at the other end, once it is bound, in words for a log: a process, or an address.
+    #[must_use]
+    pub fn peer(&self) -> String {
+        let state = self.domain.lock();
+        let channel = state.channels.get(&self.id);
+        let place = channel.and_then(|c| c.transport.as_ref()?.peer_place());
+        match (place, channel.map_or(0, |channel| channel.peer.1)) {
+            (Some(place), _) => place,
+            (None, 0) => "this process, or one that nobody knows".to_owned(),
+            (None, process) => format!("process {process}"),
+        }
+    }
+
     /// In words, why the other end is gone, where the carrier knows more than that.
     #[must_use]
     pub fn why(&self) -> Option<String> {

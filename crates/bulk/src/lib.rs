@@ -44,7 +44,7 @@ pub use buffer::{Buffer, ReadBuffer, Readable};
 pub use channel::{Channel, Event, Mode};
 pub use code::Code;
 pub use completion::{Completion, Ended};
-pub use detail::last_detail;
+pub use detail::{explain, last_detail};
 pub use error::Refused;
 pub use list::{MAX_PIECES, Piece};
 pub use mapping::Mapping;

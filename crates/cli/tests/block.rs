@@ -12,3 +12,5 @@ mod kit;
 mod nbd;
 #[path = "block/net.rs"]
 mod net;
+#[path = "block/reasons.rs"]
+mod reasons;

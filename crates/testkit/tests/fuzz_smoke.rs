@@ -1,5 +1,7 @@
 //! The fuzz targets on seeded input: real messages, damaged in every usual way, and noise.
 
+#[path = "../../../fuzz/nbd.rs"]
+mod nbd;
 #[path = "../../../fuzz/targets.rs"]
 mod targets;
 
@@ -153,4 +155,34 @@ fn configurations() {
     for _ in 0..rounds() / 10 {
         targets::config(&damage(&mut random, &seeds));
     }
+}
+
+/// Files of inputs that are kept: what was found, and what is to be damaged.
+fn kept(target: &str) -> Vec<Vec<u8>> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds");
+    let files = std::fs::read_dir(format!("{folder}/{target}")).expect("the folder");
+    let mut paths: Vec<_> = files.map(|file| file.expect("a file").path()).collect();
+    paths.sort();
+    let read = |path| std::fs::read(path).expect("a seed");
+    paths.into_iter().map(read).collect()
+}
+
+/// Each round is a connection.
+fn run_connections(target: &str, run: fn(&[u8])) {
+    let _dog = Watchdog::new(Duration::from_secs(3600));
+    let (mut random, seeds) = (Random::printed(target), kept(target));
+    seeds.iter().for_each(|seed| run(seed));
+    for _ in 0..rounds() / 40 {
+        run(&damage(&mut random, &seeds));
+    }
+}
+
+#[test]
+fn nbd_handshakes() {
+    run_connections("nbd_handshake", nbd::handshake);
+}
+
+#[test]
+fn nbd_requests() {
+    run_connections("nbd_requests", nbd::requests);
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tranship_bulk::{Channel, Code, Direction, Domain, EndOptions, Event, PoolInfo, Role};
+use tranship_bulk::{Channel, Code, Direction, Domain, EndOptions, Event, PoolInfo, Role, explain};
 
 /// The longest single wait.
 const ROUND: Duration = Duration::from_millis(100);
@@ -141,6 +141,21 @@ impl Behind for Forwarding {
     }
 }
 
+/// Why nobody can be served at an address.
+#[derive(Debug, thiserror::Error)]
+#[error("{why}")]
+pub struct StartError {
+    pub code: Code,
+    why: String,
+}
+
+impl StartError {
+    fn of(code: Code) -> StartError {
+        let why = explain(code);
+        StartError { code, why }
+    }
+}
+
 /// A service at an address. Dropping it ends it, and its clients' channels.
 #[derive(Debug)]
 pub struct Front {
@@ -150,7 +165,7 @@ pub struct Front {
 
 impl Front {
     /// Begins to serve; an error if the address cannot be had.
-    pub fn start(at: &Endpoint, behind: Arc<dyn Behind>) -> Result<Front, Code> {
+    pub fn start(at: &Endpoint, behind: Arc<dyn Behind>) -> Result<Front, StartError> {
         let stop = Arc::new(AtomicBool::new(false));
         let fences = Arc::new(Fences::default());
         let mut front = Front {
@@ -158,7 +173,7 @@ impl Front {
             threads: Vec::new(),
         };
         for kind in Kind::ALL {
-            let first = door(at, kind, &*behind)?;
+            let first = door(at, kind, &*behind).map_err(StartError::of)?;
             let shared = (at.clone(), Arc::clone(&behind), Arc::clone(&stop));
             let fences = Arc::clone(&fences);
             let thread = std::thread::Builder::new().name("block-door".into());
@@ -166,7 +181,11 @@ impl Front {
                 let (at, behind, stop) = shared;
                 admit(&at, kind, &behind, &stop, &fences, first);
             });
-            front.threads.push(thread.map_err(|_| Code::System)?);
+            let thread = thread.map_err(|error| StartError {
+                code: Code::System,
+                why: error.to_string(),
+            });
+            front.threads.push(thread?);
         }
         Ok(front)
     }
@@ -225,7 +244,7 @@ fn admit(
         let (domain, channel) = match next.take().map_or_else(|| door(at, kind, &**behind), Ok) {
             Ok(door) => door,
             Err(code) => {
-                tracing::warn!("{at}: {code}; trying again");
+                tracing::warn!("{at}: {}; trying again", explain(code));
                 std::thread::sleep(ROUND);
                 continue;
             }
@@ -237,6 +256,9 @@ fn admit(
             }
             match patience.event(at, &channel, ROUND) {
                 Ok(Some(Event::Bound(Ok(_)))) => break true,
+                Ok(Some(Event::Bound(Err(code)))) => {
+                    tracing::warn!("{at}: a client is refused: {code}");
+                }
                 Ok(_) => {}
                 Err(code) => {
                     tracing::warn!("{at}: {code}");
@@ -247,6 +269,8 @@ fn admit(
         if !bound {
             continue;
         }
+        let who = channel.peer();
+        tracing::info!("{at}: {who} is let in, {kind:?}");
         let (behind, stop) = (Arc::clone(behind), Arc::clone(stop));
         let fences = Arc::clone(fences);
         let own = channel.clone();
@@ -256,10 +280,10 @@ fn admit(
                 .serve(kind, &domain)
                 .and_then(|served| Session::new(kind, channel, served, fences).run(&stop));
             match ended {
-                Ok(()) => tracing::debug!("{kind:?}: a client is gone"),
+                Ok(()) => tracing::info!("{who} is gone, {kind:?}"),
                 Err(code) => {
                     let why = own.why().unwrap_or_default();
-                    tracing::warn!("{kind:?}: a client's channel is over: {code} {why}");
+                    tracing::warn!("{who}: its channel is over, {kind:?}: {code} {why}");
                 }
             }
         });

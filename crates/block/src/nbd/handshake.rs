@@ -66,7 +66,10 @@ pub(super) fn shake(
                 stream.write_all(&whole)?;
                 return Ok(Some(agreed));
             }
-            option::EXPORT_NAME => return Err(broken("an export that is not there")),
+            option::EXPORT_NAME => {
+                let asked = String::from_utf8_lossy(&data);
+                return Err(broken(&format!("no export {asked:.64?}, only {export:?}")));
+            }
             option::ABORT => {
                 // The client may be gone already.
                 let _ = answer(reply::ACK, &[]);

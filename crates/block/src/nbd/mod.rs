@@ -131,8 +131,9 @@ fn admit(shared: &Arc<Shared>, listener: &Listener) {
             }
         };
         number += 1;
+        let who = stream.peer();
         if let Err(error) = begin(shared, number, stream) {
-            tracing::warn!("a client cannot be served: {error}");
+            tracing::warn!("NBD: {who} is refused: {error}");
         }
     }
 }
@@ -158,8 +159,10 @@ fn begin(shared: &Arc<Shared>, number: u64, stream: Stream) -> io::Result<()> {
     let own = Arc::clone(shared);
     let thread = std::thread::Builder::new().name("nbd-client".into());
     let thread = thread.spawn(move || {
-        if let Err(error) = serve(&own, number, stream, &replies) {
-            tracing::info!("a client is gone: {error}");
+        let who = stream.peer();
+        match serve(&own, number, &who, stream, &replies) {
+            Ok(()) => tracing::info!("NBD: {who} is gone"),
+            Err(error) => tracing::info!("NBD: {who} is gone, or refused: {error}"),
         }
         replies.drain(0);
         replies.finish();
@@ -176,16 +179,17 @@ fn begin(shared: &Arc<Shared>, number: u64, stream: Stream) -> io::Result<()> {
 fn serve(
     shared: &Shared,
     number: u64,
+    who: &str,
     mut stream: Stream,
     replies: &Arc<Replies>,
 ) -> io::Result<()> {
-    let gone = |_| io::Error::from(ErrorKind::NotConnected);
-    let info = shared.store.info().map_err(gone)?;
+    let info = shared.store.info().map_err(io::Error::other)?;
     let Some(agreed) = handshake::shake(&mut stream, &shared.name, &info)? else {
         return Ok(());
     };
     if let Some(guest) = shared.lock().get_mut(&number) {
         guest.greeted = true;
+        tracing::info!("NBD: {who} is let in");
     }
     let writer = Arc::clone(replies);
     let thread = std::thread::Builder::new().name("nbd-replies".into());

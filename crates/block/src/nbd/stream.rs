@@ -1,6 +1,7 @@
 //! A connection, over a Unix or a TCP socket.
 
 use rustix::io::Errno;
+use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::io::{self, ErrorKind, IoSliceMut, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -172,6 +173,24 @@ impl Stream {
             Stream::Unix(stream) => Stream::Unix(stream.try_clone()?),
             Stream::Tcp(stream) => Stream::Tcp(stream.try_clone()?),
         })
+    }
+
+    /// Who is there, for a log.
+    pub(super) fn peer(&self) -> String {
+        match self {
+            Stream::Unix(stream) => match socket_peercred(stream) {
+                Ok(who) => format!(
+                    "process {} of user {}",
+                    who.pid.as_raw_nonzero(),
+                    who.uid.as_raw()
+                ),
+                Err(_) => "a process".to_owned(),
+            },
+            Stream::Tcp(stream) => match stream.peer_addr() {
+                Ok(place) => place.to_string(),
+                Err(_) => "somebody who is gone".to_owned(),
+            },
+        }
     }
 
     /// Ends both directions: whoever waits in it comes back.

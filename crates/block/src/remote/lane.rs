@@ -90,6 +90,10 @@ pub(super) struct State {
     pub reserve: Option<Buffer>,
     /// Questions that cannot be asked.
     pub refused: Vec<(Question, Code)>,
+    /// The server has been away for too long: nothing waits for it.
+    pub given_up: bool,
+    /// In words, why it is not there.
+    pub why: Option<String>,
     numbers: u64,
 }
 
@@ -181,6 +185,11 @@ impl Lane {
         }
         drop(state);
         self.changed.notify_all();
+    }
+
+    /// In words, why the server is not there; none: it is, or was not tried yet.
+    pub(crate) fn why(&self) -> Option<String> {
+        self.lock().why.clone()
     }
 
     /// Has the server said what there is?
@@ -302,7 +311,8 @@ impl Lane {
 
 impl Store for Lane {
     fn info(&self) -> Result<Info, Fault> {
-        let waits = |state: &mut State| state.info.is_none() && !self.is_stopped();
+        let waits =
+            |state: &mut State| state.info.is_none() && !state.given_up && !self.is_stopped();
         let waited = self.changed.wait_while(self.lock(), waits);
         let state = waited.unwrap_or_else(PoisonError::into_inner);
         state.info.ok_or(Fault::Gone)
@@ -318,7 +328,9 @@ impl Store for Lane {
 
     fn data(&self, _: Op, len: usize) -> Result<Data, Fault> {
         let class = class(len).ok_or(Fault::Invalid)?;
-        let waits = |state: &mut State| state.free[class].is_empty() && !self.is_stopped();
+        let waits = |state: &mut State| {
+            state.free[class].is_empty() && !state.given_up && !self.is_stopped()
+        };
         let waited = self.changed.wait_while(self.lock(), waits);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner);
         let buffer = state.free[class].pop().ok_or(Fault::Gone)?;
@@ -342,6 +354,10 @@ impl Store for Lane {
             return done(data, Err(Fault::Gone));
         }
         let mut state = self.lock();
+        if state.given_up {
+            drop(state);
+            return done(data, Err(Fault::Gone));
+        }
         let mut question = match data {
             Data::Bulk(lent) if fits || !with_data => {
                 let mut question = self.question(&mut state, Ask::Do(request), done);

@@ -6,7 +6,7 @@ use crate::wire::{self, Ask, Say, VERSION};
 use crate::{Fault, Kind, Op};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tranship_bulk::{Buffer, Channel, Code, Completion, EndOptions, Event, Role};
+use tranship_bulk::{Buffer, Channel, Code, Completion, EndOptions, Event, Role, explain};
 
 /// Between two attempts to connect: at first, and at most.
 const PAUSES: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(500)];
@@ -33,31 +33,60 @@ impl Lane {
     /// The lane's thread.
     pub(super) fn run(&self) {
         let mut pause = PAUSES[0];
-        let mut said = false;
+        let mut said = None;
+        let mut away = Instant::now();
         while !self.is_stopped() {
-            let ended = match self.connect() {
+            let why = match self.connect() {
                 Ok(mut link) => {
-                    let ended = self.attend(&mut link);
+                    let ended = self.attend(&mut link, away);
                     if self.lock().channel.is_some() {
-                        (pause, said) = (PAUSES[0], false);
+                        (pause, said, away) = (PAUSES[0], None, Instant::now());
                     }
+                    let why = link.channel.why();
                     self.lost(&mut link);
-                    ended
+                    why.unwrap_or_else(|| explain(ended))
                 }
-                Err(code) => code,
+                Err(code) => explain(code),
             };
             if self.is_stopped() {
                 break;
             }
             // A server that admits somebody else at the moment is away for a moment.
-            if !said && pause >= LONG {
-                tracing::warn!("{}: {ended}; trying again", self.server);
-                said = true;
+            if pause >= LONG && said.as_ref() != Some(&why) {
+                tracing::warn!("{}: {why}; trying again", self.server);
+                said = Some(why.clone());
+            }
+            self.lock().why = Some(why);
+            if self.is_overdue(away) {
+                self.give_up();
             }
             self.pause(pause);
             pause = (pause * 2).min(PAUSES[1]);
         }
         self.fail_all();
+    }
+
+    /// Has the server been away for too long?
+    fn is_overdue(&self, away: Instant) -> bool {
+        let limit = self.server.give_up();
+        limit.is_some_and(|limit| away.elapsed() >= limit)
+    }
+
+    /// What waits fails, and what comes, until the server is there again.
+    fn give_up(&self) {
+        let mut state = self.lock();
+        if !std::mem::replace(&mut state.given_up, true) {
+            tracing::error!(
+                "{}: away for too long; until it is back, requests fail",
+                self.server
+            );
+        }
+        let failed = std::mem::take(&mut state.queue);
+        drop(state);
+        self.tell();
+        for question in failed {
+            question.end(Err(Fault::Gone));
+        }
     }
 
     fn connect(&self) -> Result<Link, Code> {
@@ -75,7 +104,7 @@ impl Lane {
     }
 
     /// Takes what comes until the connection is over; says why.
-    fn attend(&self, link: &mut Link) -> Code {
+    fn attend(&self, link: &mut Link, away: Instant) -> Code {
         let mut patience = Patience::default();
         while !self.is_stopped() {
             let mut next = match patience.event(&self.server, &link.channel, ROUND) {
@@ -105,6 +134,9 @@ impl Lane {
             for (question, code) in refused {
                 tracing::error!("{}: a request cannot be sent: {code}", self.server);
                 question.end(Err(Fault::Invalid));
+            }
+            if !connected && self.is_overdue(away) {
+                self.give_up();
             }
             if !connected && link.since.elapsed() > PATIENCE {
                 return Code::ChannelState;
@@ -218,6 +250,7 @@ impl Lane {
                 link.opening = opening;
                 state.info = Some(info);
                 state.channel = Some(link.channel.clone());
+                (state.given_up, state.why) = (false, None);
                 // Ordering: relaxed; a count.
                 self.connected.fetch_add(1, Ordering::Relaxed);
                 tracing::info!("{}: connected, {} bytes", self.server, info.size);

@@ -75,6 +75,12 @@ impl Remote {
         self.lanes[0].wait(left())
     }
 
+    /// In words, why the server is not there; none: it is, or was not tried yet.
+    #[must_use]
+    pub fn why(&self) -> Option<String> {
+        self.lanes.iter().find_map(|lane| lane.why())
+    }
+
     /// How often the server was reached.
     #[must_use]
     pub fn connections(&self) -> u64 {

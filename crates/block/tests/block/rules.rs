@@ -236,3 +236,31 @@ fn without_a_server_requests_wait_and_end_with_their_store() {
     drop(remote);
     assert_eq!(told.recv(), Ok(Err(Fault::Gone)));
 }
+
+#[test]
+fn a_server_that_is_away_for_too_long_is_given_up_until_it_is_back() {
+    let _dog = kit::watchdog();
+    let at = kit::endpoint("shm", Trust::Full);
+    let limited = at.clone().give_up_after(Duration::ZERO);
+    let remote = tranship_block::Remote::new(&limited);
+    // Asked before it is given up, and after.
+    for _ in 0..2 {
+        let flush = Request::new(Op::Flush, 0, 0);
+        assert_eq!(ask(&remote, flush, Data::None), Err(Fault::Gone));
+    }
+    assert_eq!(remote.info(), Err(Fault::Gone));
+    assert_eq!(remote.data(Op::Read, 4096).err(), Some(Fault::Gone));
+    assert!(
+        remote
+            .why()
+            .is_some_and(|why| why.contains("nothing is exported"))
+    );
+    let file = kit::file();
+    let disk = kit::disk(&file, SIZE, Access::Auto, false);
+    let _front = kit::front(&at, disk);
+    remote.wait(kit::PATIENCE).expect("the server");
+    let store = Blocking(remote);
+    store.write_at(0, &[1; 512], false).expect("writing");
+    store.flush().expect("flushing");
+    assert_eq!(store.0.why(), None);
+}

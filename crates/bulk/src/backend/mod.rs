@@ -91,6 +91,10 @@ pub trait Transport: Send + Debug {
     fn peer_process(&self) -> u32 {
         0
     }
+    /// The address of the other end, where it has one.
+    fn peer_place(&self) -> Option<String> {
+        None
+    }
     /// In words, why [`Transport::recv`] says that nothing more will come.
     fn why(&self) -> Option<String> {
         None

@@ -4,7 +4,24 @@ use super::{parse_size, parse_time};
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
+/// The syntax of every address.
+const ADDRESSES: &str = "\
+Addresses of a service (both ends say the same one):
+  shm:NAME                   programs of this machine that share a manager; nothing is copied
+  copy:NAME                  the same, each byte copied through a socket
+  tcp:HOST:PORT/NAME         between machines, with TLS: `tranship cert` makes credentials, TRANSHIP_TLS names their directory
+  tcp+plain:HOST:PORT/NAME   without TLS; off this machine only with TRANSHIP_PLAIN_TCP=trusted-network
+  local:NAME                 threads of one process: for a server that has NBD clients alone
+HOST is a name, an IPv4 address, or an IPv6 address in brackets: tcp:[::1]:7700/disk. 0.0.0.0 and [::] listen everywhere.
+
+Addresses of NBD:
+  unix:PATH                  a socket that nobody listens on any more is replaced; anything else stays, and is an error
+  tcp:HOST:PORT              without TLS; port 0: one that is free, which is said on standard output
+
+Who is let in and who goes is said on standard error with -v.";
+
 #[derive(ClapArgs, Debug)]
+#[command(after_help = ADDRESSES)]
 pub(crate) struct BlockArgs {
     #[command(subcommand)]
     pub action: BlockAction,
@@ -21,8 +38,9 @@ pub(crate) enum BlockAction {
 }
 
 #[derive(ClapArgs, Debug)]
+#[command(after_help = ADDRESSES)]
 pub(crate) struct ServeArgs {
-    /// Where clients connect: shm:NAME on this machine, or another bulk address.
+    /// Where clients connect: see below.
     pub address: String,
     /// The file or block device.
     pub file: PathBuf,
@@ -45,6 +63,7 @@ pub(crate) struct ServeArgs {
 }
 
 #[derive(ClapArgs, Debug)]
+#[command(after_help = ADDRESSES)]
 pub(crate) struct ProxyArgs {
     /// The server's address.
     #[arg(long, value_name = "ADDRESS")]
@@ -55,6 +74,9 @@ pub(crate) struct ProxyArgs {
     /// The most that the block cache holds; 0: none, as is best where several proxies write.
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_cache)]
     pub cache: u64,
+    /// After so long without the server, requests fail until it is back; default: they wait.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub give_up: Option<std::time::Duration>,
     #[command(flatten)]
     pub channels: ChannelArgs,
     #[command(flatten)]
@@ -79,6 +101,7 @@ pub(crate) struct ChannelArgs {
 }
 
 #[derive(ClapArgs, Debug)]
+#[command(after_help = ADDRESSES)]
 pub(crate) struct BenchArgs {
     /// The service: a server or a proxy.
     pub address: String,

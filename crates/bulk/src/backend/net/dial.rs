@@ -293,6 +293,7 @@ mod tests {
             timing,
             process: [1; 16],
             refused: Default::default(),
+            said: Default::default(),
         })
     }
 

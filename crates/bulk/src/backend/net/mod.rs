@@ -103,6 +103,8 @@ struct Settings {
     process: wire::Secret,
     /// Connections that were refused, and why the last one was.
     refused: Mutex<(u64, Option<String>)>,
+    /// When refusals were last spoken of, and how many there were then.
+    said: Mutex<Option<(std::time::Instant, u64)>>,
 }
 
 /// Who is at the other end of a connection, as a number: by its certificate; without one nobody knows.
@@ -132,6 +134,7 @@ impl Net {
                 timing,
                 process,
                 refused: Mutex::default(),
+                said: Mutex::default(),
             }),
             ports: Arc::default(),
             kept: Arc::default(),
@@ -286,6 +289,10 @@ impl Transport for End {
 
     fn peer_process(&self) -> u32 {
         self.0.peer_number
+    }
+
+    fn peer_place(&self) -> Option<String> {
+        Some(self.0.peer.clone())
     }
 
     fn why(&self) -> Option<String> {

@@ -146,7 +146,18 @@ impl Port {
     fn refuse(&self, why: String) {
         let refused = self.settings.refused.lock();
         let mut refused = refused.unwrap_or_else(PoisonError::into_inner);
-        *refused = (refused.0 + 1, Some(why));
+        let count = refused.0 + 1;
+        *refused = (count, Some(why.clone()));
+        drop(refused);
+        let said = self.settings.said.lock();
+        let mut said = said.unwrap_or_else(PoisonError::into_inner);
+        // Whoever comes often does not fill the log.
+        let often = said.is_some_and(|(when, _)| when.elapsed() < BETWEEN);
+        if !often {
+            let unsaid = count - 1 - said.map_or(0, |(_, count)| count);
+            tracing::warn!(port = %self.address, unsaid, "refused: {why}");
+            *said = Some((Instant::now(), count));
+        }
     }
 
     fn door(&self, name: &str, until: Instant) -> Option<Arc<Door>> {

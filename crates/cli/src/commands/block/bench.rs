@@ -4,7 +4,7 @@ use super::endpoint;
 use crate::args::block::BenchArgs;
 use crate::exit::Answer;
 use crate::output::{self, Table, size};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use serde::Serialize;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -26,10 +26,12 @@ struct Row {
 }
 
 pub(super) fn run(args: &BenchArgs) -> Result<Answer> {
-    let remote = Remote::new(&endpoint(&args.address, &args.channels));
-    let info = remote
-        .wait(PATIENCE)
-        .with_context(|| format!("reaching {}", args.address))?;
+    let server = endpoint(&args.address, &args.channels).give_up_after(PATIENCE);
+    let remote = Remote::new(&server);
+    let info = remote.wait(PATIENCE).map_err(|fault| {
+        let why = remote.why().unwrap_or_else(|| fault.to_string());
+        anyhow!("{} is not reached in {PATIENCE:?}: {why}", args.address)
+    })?;
     if info.size < u64::from(args.request) {
         bail!("{} bytes are less than one request", info.size);
     }

@@ -13,7 +13,10 @@ pub(super) fn run(args: &ProxyArgs) -> Result<Answer> {
         bail!("nobody could connect: --listen or --nbd says where");
     }
     let signals = signals()?;
-    let server = endpoint(&args.server, &args.channels);
+    let mut server = endpoint(&args.server, &args.channels);
+    if let Some(limit) = args.give_up {
+        server = server.give_up_after(limit);
+    }
     let cache = (args.cache > 0).then(|| Cache::new(args.cache));
     let behind = Arc::new(Forwarding::new(&server, cache.as_ref()));
     let at = args.listen.as_ref().map(|at| endpoint(at, &args.channels));

@@ -1,0 +1,107 @@
+//! Why something failed is said: each reason in its own words.
+
+use crate::kit::{Home, Running, started, watchdog};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use tranship_bulk::backend::net::certificate;
+
+/// Two authorities, and credentials of each for this machine.
+fn certificates(home: &Home) {
+    let life = Duration::from_secs(86400);
+    for name in ["ours", "theirs"] {
+        let ca = home.path(&format!("{name}-ca"));
+        certificate::init(&ca, name, life).expect("an authority");
+        let at = ["127.0.0.1".to_owned()];
+        certificate::issue_into(&ca, name, &at, life, &home.path(name)).expect("issued");
+    }
+}
+
+fn with_tls(home: &Home, whose: &str, arguments: &[&str]) -> Command {
+    let mut command = home.command(arguments);
+    command.env("TRANSHIP_TLS", home.path(whose));
+    command
+}
+
+fn begin(mut command: Command) -> Child {
+    let out = command.stdout(Stdio::null()).stderr(Stdio::piped());
+    out.spawn().expect("starting")
+}
+
+/// It fails; what it says.
+fn failed(child: Child) -> String {
+    let output = child.wait_with_output().expect("its output");
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    String::from_utf8(output.stderr).expect("text")
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("its address").port()
+}
+
+#[test]
+fn each_reason_has_its_own_words() {
+    let _dog = watchdog();
+    let home = Home::new();
+    certificates(&home);
+    let port = free_port();
+    let at = format!("tcp:127.0.0.1:{port}/disk");
+    let serve = ["block", "serve", &at, "disk.img", "--size", "1MiB"];
+    let mut server = with_tls(&home, "ours", &serve);
+    let server = server.stdout(Stdio::piped()).spawn().expect("a server");
+    let _server: Running = started(server);
+    let bench = |whose: &str, at: &str| begin(with_tls(&home, whose, &["block", "bench", at]));
+    let nowhere = format!("tcp:127.0.0.1:{}/disk", free_port());
+    let other = format!("tcp:127.0.0.1:{port}/films");
+    let cases = [
+        ("our authority", bench("theirs", &at)),
+        ("nobody listens", bench("ours", &nowhere)),
+        ("films", bench("ours", &other)),
+        ("no credentials", {
+            let mut command = home.command(&["block", "bench", &at]);
+            command
+                .env_remove("TRANSHIP_TLS")
+                .env("HOME", home.path(""))
+                .env_remove("XDG_CONFIG_HOME");
+            begin(command)
+        }),
+        ("nothing is exported", bench("ours", "shm:disk")),
+        // Somebody else has the port, or the disk's address.
+        ("in use", {
+            let again = ["block", "serve", &at, "other.img", "--size", "1MiB"];
+            begin(with_tls(&home, "ours", &again))
+        }),
+        ("in use", {
+            let nbd = format!("tcp:127.0.0.1:{port}");
+            let again = ["serve", "local:x", "third.img", "--size", "1MiB", "--nbd"];
+            begin(home.command(&[&["block"], &again[..], &[&nbd]].concat()))
+        }),
+        ("no socket", {
+            std::fs::write(home.path("precious"), b"x").expect("a file");
+            let again = ["serve", "local:x", "precious", "--nbd", "unix:precious"];
+            begin(home.command(&[&["block"], &again[..]].concat()))
+        }),
+    ];
+    for (words, child) in cases {
+        let said = failed(child);
+        assert!(said.contains(words), "{words:?}: {said}");
+    }
+    assert_eq!(std::fs::read(home.path("precious")).expect("there"), b"x");
+}
+
+#[test]
+fn the_help_shows_every_kind_of_address() {
+    let help = |arguments: &[&str]| {
+        let mut command = Command::new(Path::new(env!("CARGO_BIN_EXE_tranship")));
+        let output = command.args(arguments).output().expect("running");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    for part in [&["serve"][..], &["proxy"], &["bench"], &[]] {
+        let said = help(&[&["block"], part, &["--help"]].concat());
+        for kind in ["shm:", "copy:", "tcp:", "tcp+plain:", "local:", "unix:"] {
+            assert!(said.contains(kind), "{part:?}: {kind} {said}");
+        }
+    }
+}
