@@ -44,6 +44,8 @@ pub(crate) struct Conn {
     pub(super) greeting: Option<Greeting>,
     /// Somebody waited in vain as long as one may for what can be done without, and nothing has come since.
     pub(super) stalled: bool,
+    /// The present manager refused something that we claimed: it has not all that there is of us.
+    pub(super) disowned: bool,
     /// Nothing can be sent any more; what the manager had sent before is still to be taken.
     broken: bool,
     /// The kernel has reported the break.
@@ -75,6 +77,7 @@ impl Conn {
             outgoing: VecDeque::new(),
             greeting: None,
             stalled: false,
+            disowned: false,
             broken: false,
             reset: false,
             ended: false,
@@ -139,6 +142,7 @@ impl Conn {
         self.back_since = Some(std::time::Instant::now());
         self.ended = false;
         (self.broken, self.reset, self.stalled) = (false, false, false);
+        self.disowned = false;
         self.instance = instance;
     }
 
@@ -300,6 +304,10 @@ impl Conn {
 
     pub(crate) fn expect_claim(&mut self, req: Req, claim: Claim) {
         self.claims.insert(req, claim);
+    }
+
+    pub(super) fn unanswered_claims(&self) -> impl Iterator<Item = &Claim> {
+        self.claims.values()
     }
 
     pub(crate) fn take_claim(&mut self, req: Req) -> Option<Claim> {

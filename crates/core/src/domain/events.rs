@@ -264,6 +264,8 @@ impl DomainCore {
                     conn.hang_up_until(std::time::Instant::now() + FULL);
                     return;
                 }
+                conn.disowned |=
+                    matches!(claim, Claim::Pool(_) | Claim::Chunk(..) | Claim::Channel(_));
                 if let Claim::Pool(pool) = claim
                     && let Some(own) = lock(&self.pools).get(&pool)
                 {

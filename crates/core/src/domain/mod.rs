@@ -3,6 +3,7 @@
 mod call;
 mod conn;
 mod connect;
+mod entrust;
 mod events;
 mod greeting;
 mod helper;

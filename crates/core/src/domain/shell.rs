@@ -224,6 +224,8 @@ impl DomainCore {
             && !lock(&self.exports).values().any(listens)
             && lock(&self.foreign).values().all(|pool| pool.nothing_held());
         if !idle {
+            // The process may be about to end.
+            self.entrust(None, || lock(&self.pools).is_empty());
             return;
         }
         lock(&self.foreign)

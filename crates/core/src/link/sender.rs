@@ -21,7 +21,8 @@ use tranship_region::layout::CountsRw;
 use tranship_sync::{Consumer, Lines, Producer, Publish};
 use tranship_sys::{ForkGuard, crash};
 
-/// Sends messages to one receiver. Everything sent before it is dropped can still be received.
+/// Sends messages to one receiver. Everything sent before it is dropped can still be received: if the manager was killed meanwhile,
+/// dropping it waits until another one, or the receiver, has all of it (at most 5 s; [`wait_taken`](Sender::wait_taken) as long as you like).
 ///
 /// Blocking: only as [`WhenFull`] says; but the first send from a pool waits for the receiver's consent to it, at least
 /// a second, whatever that says ([`assign`](Sender::assign) does so ahead of time). Crash-safe: whatever was published before a `kill -9` arrives.
@@ -489,7 +490,8 @@ fn home_key(buf: &Cbuf) -> *const () {
 }
 
 impl Drop for Sender {
-    /// Closes in order, unless the thread panics: what was sent can still be received.
+    /// Closes in order, unless the thread panics: what was sent can still be received. While no manager has it, waits for one,
+    /// or for the receiver, at most 5 s.
     fn drop(&mut self) {
         if self.link.domain.fork.is_child() {
             return;
@@ -505,6 +507,12 @@ impl Drop for Sender {
         self.fence_and_wake();
         for (_, asked) in self.unanswered.drain(..) {
             self.link.domain.forget(asked);
+        }
+        if !std::thread::panicking() {
+            let (link, sent) = (&self.link, self.producer.tail());
+            link.domain.entrust(Some(link.channel), || {
+                link.their_head() == sent || link.gone() != Gone::No
+            });
         }
         self.link.domain.leave_link(self.link.channel);
     }

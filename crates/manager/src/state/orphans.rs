@@ -50,6 +50,7 @@ impl State {
             self.cancel_offer(key);
         }
         self.give_up_opening(id);
+        self.settle_readers();
         self.sweep_first(id);
     }
 

@@ -1,7 +1,7 @@
 //! Taking up what was claimed once all sides of it are there.
 
-use super::claims::EndKey;
-use super::model::{Brought, Channel, Opening, Queue, Reader, Stage};
+use super::claims::{ClaimedReader, EndKey};
+use super::model::{Brought, Channel, Opening, Pool, Queue, Reader, Stage};
 use super::types::{FdToken, Then};
 use super::{State, format, refusal};
 use std::collections::BTreeSet;
@@ -146,29 +146,42 @@ impl State {
         }
     }
 
-    fn settle_readers(&mut self) {
+    /// Also those of a pool whose writer has claimed it and ended: what it sent they have still to receive.
+    pub(super) fn settle_readers(&mut self) {
+        let orphan = |p: &PoolId| self.pools.get(p).is_some_and(|p| p.orphan);
         let ready: Vec<(PoolId, DomainId)> = self
             .claims
             .readers
             .keys()
             .filter(|(p, d)| {
-                self.ready_pool(*p) && self.domains.get(d).is_some_and(|d| d.claiming.is_none())
+                (self.ready_pool(*p) || orphan(p))
+                    && self.domains.get(d).is_some_and(|d| d.claiming.is_none())
             })
             .copied()
             .collect();
         for (pool, reader) in ready {
-            let Some(r) = self.claims.readers.remove(&(pool, reader)) else {
-                continue;
-            };
             // Else anybody could claim to read any pool, and any writer make readers unmap another's chunks.
-            let fits = self.pools.get(&pool).is_some_and(|p| {
+            let fits = |r: &ClaimedReader, p: &Pool| {
                 let known = p.named.get(&reader) == Some(&r.inode) && p.table_inode == r.table;
                 known
                     && p.slots == r.slots
                     && p.writer != reader
                     // It may be being offered the pool already.
                     && p.readers.get(&reader).is_none_or(|r| r.refs.is_none())
-            });
+            };
+            let claim = self.claims.readers.get(&(pool, reader));
+            let Some((fits, orphan)) = claim
+                .zip(self.pools.get(&pool))
+                .map(|(r, p)| (fits(r, p), p.orphan))
+            else {
+                continue;
+            };
+            if orphan && !fits {
+                continue; // What it claims counts as long as it is claimed.
+            }
+            let Some(r) = self.claims.readers.remove(&(pool, reader)) else {
+                continue;
+            };
             if fits {
                 self.take_up_reader(pool, reader, r.refs, r.mapped);
                 // One that is being offered the pool again is about to answer with the same counters.
@@ -207,6 +220,9 @@ impl State {
             if live {
                 record.shown.insert(key);
                 continue;
+            }
+            if p.orphan {
+                continue; // Judged dead without it, or never claimed: it keeps what it has, and takes out of it what there is.
             }
             gone.push(key);
             // A chunk that nobody else knows of: counted as stranded as far as the total reaches,

@@ -4,7 +4,8 @@ use crate::common::*;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tranship_manager::{Config, Forward};
-use tranship_proto::{Event, PoolId, Request};
+use tranship_proto::{Event, PoolId, RefusalCode, Request};
+use tranship_region::layout::RefsRw;
 
 /// For ever, as far as a test goes.
 const LONG: Duration = Duration::from_secs(1 << 30);
@@ -85,6 +86,18 @@ fn gone(reader: &mut Client, pool: PoolId) {
     reader.wait(|e| matches!(e, Event::PoolGone { pool: p } if *p == pool).then_some(()));
 }
 
+/// The reader hears that nothing is left of the pool, and unmaps its chunk.
+fn unmaps(reader: &mut Client, pool: PoolId) {
+    gone(reader, pool);
+    let (index, serial) = (0, 1);
+    let unmapped = Request::Unmapped {
+        pool,
+        index,
+        serial,
+    };
+    reader.send(&unmapped, &[]);
+}
+
 /// Memory comes back to the total.
 fn until_free(house: &House) {
     let mut guest = house.join("guest");
@@ -106,7 +119,7 @@ fn a_claimed_reference_keeps_a_dead_writer_s_memory() {
     passes(&left.house);
     assert_eq!(reader.sums().0, CHUNK);
     left.reader_holds(0);
-    gone(&mut reader, left.pool.id);
+    unmaps(&mut reader, left.pool.id);
     until_free(&left.house);
 }
 
@@ -125,7 +138,7 @@ fn a_queue_with_one_side_counts_as_alive() {
     assert_eq!(reader.sums().0, CHUNK);
     let channel = left.way.chan.id;
     reader.send(&Request::CloseChannel { channel }, &[]);
-    gone(&mut reader, left.pool.id);
+    unmaps(&mut reader, left.pool.id);
     until_free(&left.house);
 }
 
@@ -140,7 +153,7 @@ fn a_reader_in_the_midst_of_its_claims_is_awaited() {
     passes(&left.house);
     assert_eq!(reader.sums().0, CHUNK);
     reader.claim_done();
-    gone(&mut reader, left.pool.id);
+    unmaps(&mut reader, left.pool.id);
     until_free(&left.house);
 }
 
@@ -154,6 +167,7 @@ fn a_reader_that_the_writer_named_is_awaited() {
     assert_eq!(reader.sums().0, CHUNK);
     left.reader_claims(&mut reader);
     reader.claim_done();
+    unmaps(&mut reader, left.pool.id);
     until_free(&left.house);
 }
 
@@ -227,14 +241,77 @@ fn a_queue_that_never_opened_keeps_nothing() {
     passes(&house);
     assert_eq!(last.sums().0, CHUNK);
     middle.claim_done();
-    gone(&mut last, pool.id);
-    let (index, serial) = (0, 1);
-    let unmapped = Request::Unmapped {
-        pool: pool.id,
-        index,
-        serial,
-    };
-    last.send(&unmapped, &[]);
-    gone(&mut middle, pool.id);
+    unmaps(&mut last, pool.id);
+    unmaps(&mut middle, pool.id);
     until_free(&house);
+}
+
+/// Asks for the chunks of a pool, and whether there are any.
+fn shown(reader: &mut Client, pool: PoolId) -> Result<Vec<(u32, u32)>, RefusalCode> {
+    let req = reader.req();
+    reader.send(&Request::Resync { req, pool }, &[]);
+    let mut chunks = Vec::new();
+    loop {
+        let event = reader.wait(|e| match e {
+            Event::ChunkAdded { pool: p, .. } if *p == pool => Some(e.clone()),
+            Event::Resynced { req: r, .. } | Event::Refused { req: r, .. } if *r == req => {
+                Some(e.clone())
+            }
+            _ => None,
+        });
+        match event.0 {
+            Event::ChunkAdded { index, serial, .. } => chunks.push((index, serial)),
+            Event::Refused { refusal, .. } => return Err(refusal.code),
+            _ => return Ok(chunks),
+        }
+    }
+}
+
+/// Its writer may have sent it something in a chunk that it was not shown, by the last manager or this one.
+#[test]
+fn a_reader_that_is_late_is_shown_what_its_writer_has_left() {
+    let left = left(LONG);
+    left.writer_comes_and_goes();
+    let mut reader = left.house.back(&left.reader);
+    reader.claim_reader(&left.pool, &left.way, &[]);
+    reader.claim_end(&left.way);
+    reader.claim_assign(&left.way, left.pool.id);
+    assert_eq!(shown(&mut reader, left.pool.id), Err(RefusalCode::NotYours));
+    reader.claim_done();
+    assert_eq!(shown(&mut reader, left.pool.id), Ok(vec![(0, 1)]));
+    // For as long as it lives.
+    passes(&left.house);
+    assert_eq!(reader.sums().0, CHUNK);
+    reader.goes();
+    until_free(&left.house);
+}
+
+/// So is one that was there before, and whose writer did not come to the end of its claims.
+#[test]
+fn a_reader_that_waits_for_its_writer_is_shown_what_that_one_leaves() {
+    let left = left(LONG);
+    let mut reader = left.house.back(&left.reader);
+    reader.claim_reader(&left.pool, &left.way, &[]);
+    reader.claim_end(&left.way);
+    reader.claim_assign(&left.way, left.pool.id);
+    reader.claim_done();
+    let mut writer = left.house.back(&left.writer);
+    writer.claim_pool(&left.pool);
+    writer.claim_roster(&left.pool, &[&left.way], &[&left.way]);
+    writer.sync();
+    assert_eq!(shown(&mut reader, left.pool.id), Err(RefusalCode::NotYours));
+    writer.goes();
+    assert_eq!(shown(&mut reader, left.pool.id), Ok(vec![(0, 1)]));
+}
+
+/// Whoever comes without the counters that the writer has named is shown nothing.
+#[test]
+fn a_stranger_is_shown_nothing_of_what_a_writer_has_left() {
+    let mut left = left(LONG);
+    left.writer_comes_and_goes();
+    let mut stranger = left.house.back(&left.reader);
+    left.way.counts.refs = Some(RefsRw::create(SLOTS).unwrap());
+    stranger.claim_reader(&left.pool, &left.way, &[]);
+    stranger.claim_done();
+    shown(&mut stranger, left.pool.id).expect_err("not its counters");
 }

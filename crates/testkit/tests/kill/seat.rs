@@ -210,7 +210,10 @@ pub fn send_over(e: &SendFailure) -> Result<bool, Broken> {
 /// True when the link is over, false when it goes on.
 pub fn recv_over(e: &RecvError) -> Result<bool, Broken> {
     match e {
-        RecvError::PeerGone(_) | RecvError::PeerDied(_) | RecvError::Lost(_) => Ok(true),
+        RecvError::PeerGone(_)
+        | RecvError::PeerDied(_)
+        | RecvError::NotConnected(_)
+        | RecvError::Lost(_) => Ok(true),
         RecvError::ChunkPending { .. } | RecvError::TimedOut { .. } => Ok(false),
         other => Err(format!("recv: {other} ({other:?})")),
     }

@@ -26,21 +26,21 @@ impl Receiver {
         );
     }
 
+    pub(super) fn writer_is_dead(&self, pool: PoolId) -> bool {
+        let dead = |i: &In| i.pool == pool && i.assignment.side.writer_is_dead();
+        self.ins.iter().any(dead)
+    }
+
     pub(super) fn source_is_gone(&self) -> bool {
         self.link.look_for_death();
         matches!(self.link.gone(), Gone::Closed | Gone::Died)
     }
 
     /// The manager refuses to show us a pool. Its writer may be on its way back to a manager that was restarted, however
-    /// long that takes; only if it is dead nobody has the chunk any more, and nobody lied.
-    pub(super) fn never_comes(&self, pool: PoolId, why: RefusalCode) -> bool {
-        let foreign = |i: &In| i.assignment.side.writer_is_dead();
+    /// long that takes; only if it was dead before we asked nobody has the chunk any more, and nobody lied.
+    pub(super) fn never_comes(&self, dead: bool, why: RefusalCode) -> bool {
         match why {
-            RefusalCode::NoSuchId | RefusalCode::NotYours
-                if self.ins.iter().any(|i| i.pool == pool && foreign(i)) =>
-            {
-                true
-            }
+            RefusalCode::NoSuchId | RefusalCode::NotYours if dead => true,
             // It knows the pool, and there is nobody left who would make us a reader of it.
             RefusalCode::NotYours => !self.link.domain.is_just_back() && self.source_is_gone(),
             _ => false,

@@ -31,6 +31,8 @@ enum Awaits {
 pub(super) struct Resync {
     pool: PoolId,
     asked: Asked,
+    /// The pool's writer was dead before. One that comes, claims and goes meanwhile leaves all it has with the manager.
+    dead: bool,
 }
 
 impl Receiver {
@@ -88,9 +90,13 @@ impl Receiver {
             return self.take(words);
         }
         let awaits = Awaits::Chunk(pool, missing);
-        let asked = match self.resync.take_if(|resync| resync.pool == pool) {
-            Some(resync) => Ok(resync.asked),
-            None => domain.ask_now(|req| Request::Resync { req, pool }, &[]),
+        let (asked, dead) = match self.resync.take_if(|resync| resync.pool == pool) {
+            Some(resync) => (Ok(resync.asked), resync.dead),
+            None => {
+                let dead = self.writer_is_dead(pool);
+                let asked = domain.ask_now(|req| Request::Resync { req, pool }, &[]);
+                (asked, dead)
+            }
         };
         let Ok(asked) = asked else {
             return self.keep(words, awaits);
@@ -98,16 +104,18 @@ impl Receiver {
         match domain.answer(asked, Some(Instant::now())) {
             Ok(None) => {
                 self.forget_resync();
-                self.resync = Some(Resync { pool, asked });
+                self.resync = Some(Resync { pool, asked, dead });
                 self.keep(words, awaits)
             }
             Ok(Some(_)) if self.has(pool, missing) => self.take(words),
-            // The manager has shown us all that the pool's writer has shown it, which is all that an honest one uses.
+            // The manager has shown us all that the pool's writer has shown it. That was not all if it died before it could.
+            Ok(Some(_)) if self.writer_is_dead(pool) => Err(self.lost()),
+            // Else it is all that an honest one uses.
             Ok(Some(_)) => Err(self.violated(Violation::Chunk {
                 index: missing.index,
                 serial: missing.serial,
             })),
-            Err(DomainError::Refused(refusal)) if self.never_comes(pool, refusal.code) => {
+            Err(DomainError::Refused(refusal)) if self.never_comes(dead, refusal.code) => {
                 Err(self.lost())
             }
             Err(_) => self.keep(words, awaits),

@@ -1,0 +1,153 @@
+//! The manager is killed, and then a sender goes, in order, before anybody has received what it sent. Its reader does not even have
+//! all of the memory that this is in: the sender stays until a manager has it, and what it sent arrives.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tranship_core::{Domain, LinkOptions, PoolOptions, Receiver, RecvError, Role};
+use tranship_manager::{Config, Listener, Shutdown};
+use tranship_testkit::{Control, Peer, Watchdog, child, is_root, payload};
+
+const CHUNK: usize = 64 << 10;
+/// Each in a chunk of its own: more than a manager can have on their way to a reader that does not look.
+const MESSAGES: u64 = 400;
+
+child!(
+    fn manager(ctl: Control) -> Result<(), String> {
+        let path: PathBuf = ctl.recv().map_err(|e| e.to_string())?.ok_or("no path")?;
+        let listener = Listener::bind(&path, 0o600).map_err(|e| e.to_string())?;
+        ctl.send(&()).map_err(|e| e.to_string())?;
+        let stop = Shutdown::new().map_err(|e| e.to_string())?;
+        // Readers are awaited however slow this machine is.
+        let config = Config {
+            grace: Duration::from_secs(1 << 30),
+            ..Config::default()
+        };
+        tranship_manager::run(config, listener, &stop, is_root()).map_err(|e| e.to_string())
+    }
+);
+
+fn start_manager(path: &Path) -> Peer {
+    let peer = manager().start().unwrap();
+    peer.ask::<()>(path);
+    peer
+}
+
+fn options() -> LinkOptions {
+    LinkOptions::new().lines(1024)
+}
+
+child!(
+    /// Sends, and goes when it is told to.
+    fn source(ctl: Control) {
+        let path: PathBuf = ctl.recv().unwrap().unwrap();
+        let domain = Domain::builder().name("source").socket(path).connect();
+        let domain = domain.unwrap();
+        let pool = PoolOptions::new(MESSAGES * CHUNK as u64).chunk_bytes(CHUNK as u64);
+        let pool = domain.create_pool(pool).unwrap();
+        let listener = domain.listen_with("x", Role::Source, options()).unwrap();
+        ctl.send(&()).unwrap();
+        let mut sender = listener.accept_sender().unwrap();
+        for id in 0..MESSAGES {
+            let mut buf = pool.alloc(CHUNK).unwrap();
+            payload::fill(&mut buf, id, payload::mix(id));
+            sender.send_with(buf.freeze(), id).unwrap();
+        }
+        ctl.send(&()).unwrap();
+        match ctl.recv::<String>().unwrap().unwrap().as_str() {
+            "exit" => std::process::exit(0),
+            "close, then exit" => {
+                drop(sender);
+                std::process::exit(0);
+            }
+            "close, then go" => {
+                drop(sender);
+                ctl.send(&()).unwrap();
+                let _: Option<()> = ctl.recv().unwrap();
+            }
+            other => panic!("{other}"),
+        }
+    }
+);
+
+/// A sink that has consented to the source's pool, and looks no more; and the source, which has sent everything.
+fn sent(path: &Path) -> (Peer, Domain, Receiver) {
+    let source = source().start().unwrap();
+    source.ask::<()>(path);
+    let sink = Domain::builder().name("sink").socket(path).connect();
+    let sink = sink.unwrap();
+    let receiver = sink.open_receiver_with("x", options()).unwrap();
+    std::thread::scope(|s| {
+        let sent = s.spawn(|| source.expect::<()>());
+        while !receiver.is_ready() {
+            let _ = sink.turn();
+        }
+        sent.join().unwrap();
+    });
+    (source, sink, receiver)
+}
+
+/// What comes, and how it ends.
+fn take_all(receiver: &mut Receiver) -> (u64, RecvError) {
+    let mut id = 0;
+    loop {
+        match receiver.recv() {
+            Ok(message) => {
+                assert_eq!(message.meta, id);
+                payload::verify_seed(&message.to_vec(), id, payload::mix(id)).unwrap();
+                id += 1;
+            }
+            // The next manager shows it.
+            Err(RecvError::ChunkPending { .. }) => {}
+            Err(error) => return (id, error),
+        }
+    }
+}
+
+#[test]
+fn a_sender_stays_until_a_manager_has_what_its_reader_lacks() {
+    let _dog = Watchdog::new(Duration::from_secs(120));
+    let dir = tranship_testkit::folder().unwrap();
+    let path = dir.path().join("manager.sock");
+    let daemon = start_manager(&path);
+    let (source, _sink, mut receiver) = sent(&path);
+    daemon.kill();
+    source.send("close, then exit").unwrap();
+    let _next = start_manager(&path);
+    let (taken, end) = take_all(&mut receiver);
+    assert!(matches!(end, RecvError::PeerGone(_)), "{taken}: {end}");
+    assert_eq!(taken, MESSAGES);
+}
+
+#[test]
+fn a_domain_stays_until_a_manager_has_what_it_sent_before() {
+    let _dog = Watchdog::new(Duration::from_secs(120));
+    let dir = tranship_testkit::folder().unwrap();
+    let path = dir.path().join("manager.sock");
+    let daemon = start_manager(&path);
+    let (source, _sink, mut receiver) = sent(&path);
+    source.ask::<()>("close, then go");
+    daemon.kill();
+    source.send(&()).unwrap();
+    let _next = start_manager(&path);
+    let _ = source.wait();
+    let (taken, end) = take_all(&mut receiver);
+    assert!(matches!(end, RecvError::PeerGone(_)), "{taken}: {end}");
+    assert_eq!(taken, MESSAGES);
+}
+
+#[test]
+fn what_went_with_a_sender_that_did_not_stay_is_lost_and_no_end() {
+    let _dog = Watchdog::new(Duration::from_secs(120));
+    let dir = tranship_testkit::folder().unwrap();
+    let path = dir.path().join("manager.sock");
+    let daemon = start_manager(&path);
+    let (source, _sink, mut receiver) = sent(&path);
+    daemon.kill();
+    source.send("exit").unwrap();
+    let _ = source.wait();
+    let _next = start_manager(&path);
+    let (taken, end) = take_all(&mut receiver);
+    assert!(matches!(end, RecvError::Lost(_)), "{taken}: {end}");
+    assert!(taken < MESSAGES, "{taken}");
+}
