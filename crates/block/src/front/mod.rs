@@ -19,10 +19,13 @@ use tranship_bulk::{Channel, Code, Direction, Domain, EndOptions, Event, PoolInf
 
 /// The longest single wait.
 const ROUND: Duration = Duration::from_millis(100);
-/// The longest buffers that a client may bring in one pool, bytes together.
-const MAX_POOL_BYTES: u64 = 64 << 20;
+/// What a client may bring in all pools of a channel, bytes: over a network it is this process's memory.
+const MAX_POOL_BYTES: u64 = 16 << 20;
 /// The most pools that a client may bring on one channel.
 const MAX_POOLS: usize = 8;
+/// The most channels of one kind, and of one client: a process, or a host.
+const MAX_CHANNELS: usize = 256;
+const MAX_CHANNELS_OF_ONE: usize = 64;
 
 /// Where a front's requests go.
 pub trait Behind: Send + Sync + 'static {
@@ -204,7 +207,7 @@ impl Drop for Front {
 /// A channel that waits for somebody.
 fn door(at: &Endpoint, kind: Kind, behind: &dyn Behind) -> Result<(Domain, Channel), Code> {
     let domain = at.domain();
-    let mut pools = 0;
+    let (mut pools, mut left) = (0, MAX_POOL_BYTES);
     let options = EndOptions::new(at.trust())
         .meta_bytes(crate::wire::META_BYTES)
         .role(match behind.is_master() {
@@ -213,11 +216,10 @@ fn door(at: &Endpoint, kind: Kind, behind: &dyn Behind) -> Result<(Domain, Chann
         })
         .accept(move |info: &PoolInfo| {
             let bytes = u64::from(info.buffers).checked_mul(info.buffer_bytes);
+            let rest = bytes.and_then(|bytes| left.checked_sub(bytes));
+            left = rest.filter(|_| pools < MAX_POOLS).ok_or(Code::PoolVeto)?;
             pools += 1;
-            match bytes.is_some_and(|bytes| bytes <= MAX_POOL_BYTES) && pools <= MAX_POOLS {
-                true => Ok(()),
-                false => Err(Code::PoolVeto),
-            }
+            Ok(())
         });
     let direction = match kind {
         Kind::Read => Direction::Source,
@@ -236,11 +238,11 @@ fn admit(
     fences: &Arc<Fences>,
     first: (Domain, Channel),
 ) {
-    let mut clients: Vec<JoinHandle<()>> = Vec::new();
+    let mut clients: Vec<(String, JoinHandle<()>)> = Vec::new();
     let mut next = Some(first);
     // Ordering: acquire, partner: the front's end.
     while !stop.load(Ordering::Acquire) {
-        clients.retain(|client| !client.is_finished());
+        clients.retain(|(_, client)| !client.is_finished());
         let (domain, channel) = match next.take().map_or_else(|| door(at, kind, &**behind), Ok) {
             Ok(door) => door,
             Err(code) => {
@@ -270,10 +272,21 @@ fn admit(
             continue;
         }
         let who = channel.peer();
+        let own = host(&who).to_owned();
+        let of_one = clients.iter().filter(|(other, _)| *other == own).count();
+        if of_one >= MAX_CHANNELS_OF_ONE || clients.len() >= MAX_CHANNELS {
+            tracing::warn!(
+                "{at}: {who} is refused, {kind:?}: it has {of_one} channels, all have {}; at most \
+                 {MAX_CHANNELS_OF_ONE} and {MAX_CHANNELS}",
+                clients.len()
+            );
+            channel.abandon();
+            continue;
+        }
         tracing::info!("{at}: {who} is let in, {kind:?}");
         let (behind, stop) = (Arc::clone(behind), Arc::clone(stop));
         let fences = Arc::clone(fences);
-        let own = channel.clone();
+        let seen = channel.clone();
         let thread = std::thread::Builder::new().name("block-client".into());
         let thread = thread.spawn(move || {
             let ended = behind
@@ -282,17 +295,22 @@ fn admit(
             match ended {
                 Ok(()) => tracing::info!("{who} is gone, {kind:?}"),
                 Err(code) => {
-                    let why = own.why().unwrap_or_default();
+                    let why = seen.why().unwrap_or_default();
                     tracing::warn!("{who}: its channel is over, {kind:?}: {code} {why}");
                 }
             }
         });
         match thread {
-            Ok(thread) => clients.push(thread),
+            Ok(thread) => clients.push((own, thread)),
             Err(error) => tracing::error!("no thread for a client: {error}"),
         }
     }
-    for client in clients {
+    for (_, client) in clients {
         let _ = client.join();
     }
+}
+
+/// Of an address what all connections of a host have in common; a process as it is.
+fn host(who: &str) -> &str {
+    who.rsplit_once(':').map_or(who, |(host, _)| host)
 }

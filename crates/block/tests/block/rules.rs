@@ -264,3 +264,33 @@ fn a_server_that_is_away_for_too_long_is_given_up_until_it_is_back() {
     store.flush().expect("flushing");
     assert_eq!(store.0.why(), None);
 }
+
+/// Channels cost a front threads and memory: so many of a client at a time.
+#[test]
+fn a_client_has_so_many_channels_at_most() {
+    use tranship_bulk::{Domain, EndOptions, Event};
+    let _dog = kit::watchdog();
+    let service = kit::serve("local", Trust::Full, SIZE);
+    let domain = Domain::new();
+    let bind = || loop {
+        let options = EndOptions::new(Trust::Full).meta_bytes(512);
+        // The name comes back as soon as the last one is let in.
+        let Ok((channel, bound)) = domain.bind(&format!("{}.read", service.at), options) else {
+            std::thread::yield_now();
+            continue;
+        };
+        if channel.block_on(bound).is_ok() {
+            return channel;
+        }
+    };
+    let ends = |channel: &tranship_bulk::Channel| loop {
+        if let Some(Event::Gone(_)) = channel.wait_event(kit::PATIENCE).expect("an event") {
+            break;
+        }
+    };
+    let all: Vec<_> = (0..64).map(|_| bind()).collect();
+    ends(&bind());
+    // Where one goes, another comes.
+    all[0].abandon();
+    kit::connect(&service.at);
+}
