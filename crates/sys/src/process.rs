@@ -103,6 +103,9 @@ pub fn geteuid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
+/// What the kernel says where a user has no number in the own user namespace: anybody (`/proc/sys/kernel/overflowuid`).
+pub const NO_USER: u32 = 65534;
+
 /// Real group id.
 pub fn getgid() -> u32 {
     rustix::process::getgid().as_raw()

@@ -12,7 +12,7 @@ use std::time::Instant;
 use tranship_proto::{ChannelId, DomainId, PoolId, Role};
 use tranship_region::layout::{CountsRw, LinkHalfRo, LinkHalfRw, Way};
 use tranship_sync::{Line, Lines};
-use tranship_sys::{futex, socket};
+use tranship_sys::{futex, process, socket};
 
 /// What became of the other end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,6 +81,8 @@ pub(crate) struct LinkShared {
     pub(crate) peer: DomainId,
     pub(crate) peer_pid: u32,
     pub(crate) peer_uid: u32,
+    /// Whether the peer may send us signals, as who runs as the same user may.
+    pub(crate) of_our_user: bool,
     peer_process: Mutex<OwnedFd>,
     pub(crate) own: LinkHalfRw,
     pub(crate) own_fd: OwnedFd,
@@ -146,6 +148,7 @@ impl LinkShared {
             name: name.into(),
             peer: peer.0,
             peer_uid: peer.1,
+            of_our_user: peer.1 == process::geteuid() && peer.1 != process::NO_USER,
             peer_pid: peer.2,
             peer_process: Mutex::new(peer_process),
             own: own.1,
@@ -355,7 +358,7 @@ impl LinkShared {
         }
     }
 
-    /// Ends a sleep of our own that no timer bounds. Called by the helper thread, now and then.
+    /// Ends a sleep of our own that no timer bounds (`sleep::Kernel`). Called by the helper thread, now and then.
     pub(crate) fn nudge(&self) {
         if self.own.asleep().load(Ordering::Relaxed) != 0 {
             let _ = futex::wake(self.their_wake(), u32::MAX >> 1);

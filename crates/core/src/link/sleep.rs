@@ -9,8 +9,9 @@ use tranship_sys::futex;
 
 /// The kernel's futexes, for the sleeping protocol of `sync`.
 pub(crate) struct Kernel {
-    /// Whether the kernel bounds a wait on one word by a timer, which costs as much as the rest of the wait. Without, the
-    /// domain's helper thread bounds it (`LinkShared::nudge`).
+    /// Whether the kernel bounds a wait on one word by a timer, which costs a seventh of the rest of the wait. Without, the
+    /// domain's helper thread ends it (`LinkShared::nudge`), unless the peer has moved the sleeper to another word
+    /// (`FUTEX_REQUEUE`, for which reading is enough): only where the peer could stop us by a signal just as well.
     pub(crate) timed: bool,
 }
 
@@ -61,7 +62,7 @@ pub(crate) fn sleep_on(
     if flowing {
         // On the link alone: a wait on two words costs the kernel twice as much.
         let kernel = Kernel {
-            timed: deadline.is_some() || !link.domain.has_helper(),
+            timed: deadline.is_some() || !link.domain.has_helper() || !link.of_our_user,
         };
         let limit = deadline.map_or(BRIEF, |d| {
             BRIEF.min(d.saturating_duration_since(Instant::now()))

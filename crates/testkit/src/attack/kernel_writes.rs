@@ -13,7 +13,8 @@ attacks! {
         process_vm_readv_into, signal_frame, parent_set_tid, clear_child_tid, rseq_area, futex_wake_op,
         futex_lock_pi, sigaction_old, sigprocmask_old, times, getdents, readlink, mincore, sysinfo, nanosleep_rest,
     }
-    Harmless { robust_list, futex_wait, futex_requeue_away, futex_wake, vmsplice_gift, membarrier }
+    Sleepers { futex_requeue_away }
+    Harmless { robust_list, futex_wait, futex_wake, vmsplice_gift, membarrier }
 }
 
 fn at(t: &Target) -> Result<usize, Outcome> {

@@ -70,6 +70,9 @@ pub enum Bite {
     Writable,
     /// Gets at a dumpable process of the same user.
     Dumpable,
+    /// Takes away who sleeps on a word of it, for which reading it is enough: they wake at their bound, or never if they have
+    /// none. Changes nothing else.
+    Sleepers,
     /// Never changes what others see; it must not crash or block them either.
     Harmless,
 }

@@ -18,7 +18,11 @@ impl Attempt {
     /// Isolation held: the victim is whole, and what would bite something unprotected was refused.
     #[must_use]
     pub fn held(&self) -> bool {
-        let quiet = self.attack.bite == super::Bite::Harmless || self.outcome.refused();
+        let seen = !matches!(
+            self.attack.bite,
+            super::Bite::Harmless | super::Bite::Sleepers
+        );
+        let quiet = !seen || self.outcome.refused();
         self.harm.is_none() && quiet && !matches!(self.outcome, Outcome::Stuck | Outcome::Broken)
     }
 }

@@ -5,11 +5,13 @@
 //! whatever flags it gives, and not even SIGKILL ends it. So nobody makes such calls on what a stranger made.
 //!
 //! * `files`: a memfd whose inode's lock is kept;
-//! * `sockets`: sockets that two parties share.
+//! * `sockets`: sockets that two parties share;
+//! * `sleepers`: a word to sleep on.
 
 mod files;
 #[allow(dead_code, reason = "it can do more than is needed here")]
 #[path = "../hostile/raw.rs"]
 mod raw;
+mod sleepers;
 mod sockets;
 mod stage;

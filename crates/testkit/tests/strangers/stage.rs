@@ -25,7 +25,7 @@ pub struct Stage {
     _dog: Watchdog,
 }
 
-fn path() -> PathBuf {
+pub fn path() -> PathBuf {
     std::env::var_os(SOCKET).unwrap().into()
 }
 

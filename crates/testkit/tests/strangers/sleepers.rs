@@ -1,0 +1,64 @@
+//! Who sleeps on a word of a stranger's, which can move it to another word.
+
+use std::sync::atomic::AtomicU32;
+
+use tranship_core::{Domain, LinkOptions, Role, Wait};
+use tranship_testkit::{Control, child};
+
+use crate::raw::Raw;
+use crate::stage::{Stage, path};
+
+// Takes what it is sent until nobody sends any more. Its helper thread runs.
+child!(
+    fn sleeps(ctl: Control) {
+        let builder = Domain::builder().name("sleeps").socket(path());
+        let domain = builder.helper_thread(true).connect().unwrap();
+        let options = LinkOptions::new().wait(Wait::Sleep);
+        let listener = domain.listen_with("bed", Role::Sink, options).unwrap();
+        ctl.send(&()).unwrap();
+        let mut receiver = listener.accept_receiver().unwrap();
+        let mut taken = 0;
+        while receiver.recv().is_ok() {
+            taken += 1;
+        }
+        ctl.send(&taken).unwrap();
+    }
+);
+
+/// Moves one who sleeps on a word to another one.
+fn moved(from: &AtomicU32, to: &AtomicU32) -> bool {
+    let (from, to) = (from.as_ptr(), to.as_ptr());
+    // SAFETY: both words are mapped; nothing is written.
+    unsafe { libc::syscall(libc::SYS_futex, from, libc::FUTEX_REQUEUE, 0, 1, to, 0) == 1 }
+}
+
+child!(
+    fn takes_sleepers_away(ctl: Control) {
+        let mut raw = Raw::join("taker");
+        let mut channel = raw.connect("bed", Role::Source);
+        // Nobody sleeps long before the first message has come.
+        let hello = [(1 << 32) | (5 << 40), 0, 0, 0, 0, 0, 0, 0];
+        channel.push(hello);
+        let nowhere = AtomicU32::new(0);
+        for _ in 0..5 {
+            while !moved(channel.own.wake(), &nowhere) {
+                std::thread::yield_now();
+            }
+        }
+        ctl.send(&()).unwrap();
+        let _ = ctl.recv::<()>();
+    }
+);
+
+#[test]
+fn who_was_taken_away_wakes_all_the_same() {
+    let Some(stage) = Stage::new() else {
+        return;
+    };
+    let victim = stage.honest(sleeps());
+    victim.expect::<()>();
+    let taker = stage.stranger(takes_sleepers_away());
+    taker.expect::<()>();
+    taker.kill();
+    assert_eq!(victim.expect::<u32>(), 1);
+}
