@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tranship_bulk::backend::{Backend, Frame, RecvError, SendError, Shm, Transport};
+use tranship_bulk::backend::{Backend, Frame, Listener, RecvError, SendError, Shm, Transport};
 use tranship_core::{Domain as Manager, PeerSocket};
 use tranship_region::layout::link::{LinkHalfRo, LinkHalfRw, Side};
 use tranship_sys::{memfd, socket};
@@ -11,9 +11,10 @@ use tranship_testkit::Watchdog;
 
 const LINES: u32 = 2048;
 
-/// An honest end that was bound by hand.
+/// An honest end that was bound by hand, from the moment in which something was said to it.
 struct Met {
-    honest: Box<dyn Transport>,
+    listener: Box<dyn Listener>,
+    honest: Option<Box<dyn Transport>>,
     met: PeerSocket,
 }
 
@@ -26,18 +27,27 @@ fn meet(manager: &Manager) -> Met {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let name = format!("rings-{}", COUNT.fetch_add(1, Ordering::Relaxed));
     let shm = Shm::over(manager).expect("joined");
-    let mut listener = shm.listen(&name).expect("listen");
+    let listener = shm.listen(&name).expect("listen");
     let met = manager.connect_socket(&name).expect("connect");
-    let honest = loop {
-        if let Some(honest) = listener.accept().expect("accept") {
-            break honest;
-        }
-        std::thread::yield_now();
-    };
-    Met { honest, met }
+    Met {
+        listener,
+        honest: None,
+        met,
+    }
 }
 
 impl Met {
+    fn honest(&mut self) -> &mut dyn Transport {
+        let listener = &mut self.listener;
+        let accept = || loop {
+            if let Some(honest) = listener.accept().expect("accept") {
+                return honest;
+            }
+            std::thread::yield_now();
+        };
+        &mut **self.honest.get_or_insert_with(accept)
+    }
+
     fn show(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) {
         socket::sendmsg(&self.met.socket, bytes, fds, true).expect("send");
     }
@@ -46,17 +56,18 @@ impl Met {
     fn half(&mut self) -> (LinkHalfRw, LinkHalfRo) {
         let (memory, half) = LinkHalfRw::create(Side::Sink, LINES).expect("half");
         self.show(b"L", &[memory.as_fd()]);
+        self.honest();
         let mut hello = [0; 64];
         let got = socket::recvmsg(&self.met.socket, &mut hello, false).expect("its half");
         let other = LinkHalfRo::open(&got.fds[0], Side::Source, LINES).expect("its half");
-        assert!(self.honest.recv().expect("it is there").is_none());
+        assert!(self.honest().recv().expect("it is there").is_none());
         (half, other)
     }
 
     /// Looks until something is learned.
     fn learns(&mut self) -> Result<Frame, RecvError> {
         loop {
-            match self.honest.recv() {
+            match self.honest().recv() {
                 Ok(None) => std::thread::yield_now(),
                 Ok(Some(frame)) => return Ok(frame),
                 Err(error) => return Err(error),
@@ -141,11 +152,15 @@ fn lines_that_cannot_be_end_the_connection() {
         let (half, _other) = met.half();
         put(&half, 0, words);
         for _ in 0..5000 {
-            assert!(met.honest.recv().expect("nothing yet").is_none());
+            assert!(met.honest().recv().expect("nothing yet").is_none());
         }
-        drop(met.met);
-        assert!(matches!(met.honest.recv(), Ok(None) | Err(RecvError::Gone)));
-        while !matches!(met.honest.recv(), Err(RecvError::Gone)) {}
+        // Closes it.
+        met.met.socket = memory();
+        assert!(matches!(
+            met.honest().recv(),
+            Ok(None) | Err(RecvError::Gone)
+        ));
+        while !matches!(met.honest().recv(), Err(RecvError::Gone)) {}
     }
 }
 
@@ -170,7 +185,7 @@ fn descriptors_are_not_piled_up() {
         let mut most = 0;
         let learned = loop {
             most = most.max(open_descriptors().saturating_sub(before));
-            match met.honest.recv() {
+            match met.honest().recv() {
                 Ok(None) => {}
                 learned => break learned,
             }
@@ -227,13 +242,13 @@ fn a_head_that_cannot_be_stops_the_sender() {
         };
         let mut sent = 0u64;
         let why = loop {
-            match met.honest.send(&frame) {
+            match met.honest().send(&frame) {
                 Ok(()) => sent += 1,
                 Err(why) => break why,
             }
             half.head().store(head, Ordering::Release);
             let mut done = Vec::new();
-            met.honest.done(&mut done);
+            met.honest().done(&mut done);
             assert!(done.iter().all(|number| *number < sent));
         };
         assert!(matches!(why, SendError::Gone), "{head}: {why:?}");

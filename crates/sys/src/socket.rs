@@ -113,6 +113,12 @@ pub fn one_way() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((to, from))
 }
 
+/// Has the other end gone, with nothing left to be taken? Nothing is taken. False of anything that is no socket.
+pub fn is_over(fd: impl AsFd) -> bool {
+    let flags = rustix::net::RecvFlags::DONTWAIT | rustix::net::RecvFlags::PEEK;
+    matches!(rustix::net::recv(fd, &mut [0u8; 1], flags), Ok((_, 0)))
+}
+
 /// Takes what is queued, at most so many messages, without their bytes and descriptors.
 pub fn discard(fd: impl AsFd, most: usize) {
     let flags = rustix::net::RecvFlags::DONTWAIT | rustix::net::RecvFlags::TRUNC;

@@ -55,7 +55,7 @@ impl Default for Shm {
 #[derive(Debug)]
 struct Name {
     listener: SocketListener,
-    /// Readable when the manager has something to say.
+    /// Readable when the manager has something to say, or somebody who has connected.
     news: Arc<OwnedFd>,
 }
 
@@ -113,7 +113,7 @@ impl Backend for Shm {
     fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Code> {
         let domain = self.0.domain()?;
         let listener = domain.listen_socket(name).map_err(code)?;
-        let news = domain.as_fd().try_clone_to_owned().map_err(system)?;
+        let news = listener.as_fd().try_clone_to_owned().map_err(system)?;
         Ok(Box::new(Name {
             listener,
             news: Arc::new(news),
@@ -132,7 +132,8 @@ impl Backend for Shm {
 
 impl Listener for Name {
     fn accept(&mut self) -> Result<Option<Box<dyn Transport>>, Code> {
-        match self.listener.accept().map_err(code)? {
+        // Whoever binds says so at once; who does not keeps nobody out.
+        match self.listener.accept_speaking().map_err(code)? {
             Some(met) => Ok(Some(Box::new(End::new(met, true)?))),
             None => Ok(None),
         }

@@ -125,38 +125,34 @@ impl DomainCore {
                     own.reader_left(domain, epoch);
                 }
             }
-            Event::PeerGone { channel, reason } => {
-                if let Some(link) = self.link(channel) {
-                    link.peer_gone(match reason {
-                        GoneReason::Closed => Gone::Closed,
-                        GoneReason::Died => Gone::Died,
-                    });
+            Event::PeerGone { channel, reason } => match self.link(channel) {
+                Some(link) => link.peer_gone(match reason {
+                    GoneReason::Closed => Gone::Closed,
+                    GoneReason::Died => Gone::Died,
+                }),
+                None => {
+                    let mut exports = lock(&self.exports);
+                    let waiting = exports.values_mut();
+                    waiting.for_each(|entry| entry.incoming.cancel(channel));
                 }
-            }
+            },
             Event::WakeFd { channel } => {
                 if let (Some(link), Some(fd)) = (self.link(channel), fds.into_iter().next()) {
                     link.set_peer_fd(fd);
                 }
             }
-            Event::Incoming {
-                export, channel, ..
-            } => {
+            Event::Incoming { export, .. } | Event::SocketIncoming { export, .. } => {
                 let mut exports = lock(&self.exports);
                 // Without an entry the answer to Export is still on its way to a thread that asked, or the name was
                 // given up meanwhile.
-                if exports.contains_key(&export) || self.exporting.load(Ordering::Relaxed) > 0 {
-                    let entry = exports.entry(export).or_default();
-                    entry.incoming.push_back((event, fds));
-                } else {
+                let asked = self.exporting.load(Ordering::Relaxed) > 0;
+                let turned_away = match exports.contains_key(&export) || asked {
+                    true => (exports.entry(export).or_default().incoming).push((event, fds)),
+                    false => Some((event, fds)),
+                };
+                // A socket is closed, which its other end sees.
+                if let Some((Event::Incoming { channel, .. }, _)) = turned_away {
                     conn.send(&Request::Reject { channel }, &[])?;
-                }
-            }
-            Event::SocketIncoming { export, .. } => {
-                let mut exports = lock(&self.exports);
-                // Given up meanwhile: the socket is closed, which its other end sees.
-                if exports.contains_key(&export) || self.exporting.load(Ordering::Relaxed) > 0 {
-                    let entry = exports.entry(export).or_default();
-                    entry.incoming.push_back((event, fds));
                 }
             }
             Event::Shrink { pool, target_bytes } => match self.heap(pool) {
@@ -299,7 +295,7 @@ impl DomainCore {
         };
         entry.id.store(new.0, Ordering::Relaxed); // read under the same lock
         if let Some(early) = exports.remove(&new) {
-            entry.incoming.extend(early.incoming);
+            entry.incoming.append(early.incoming);
         }
         exports.insert(new, entry);
     }

@@ -1,5 +1,6 @@
 //! A protection domain: the process's membership with a manager.
 
+mod backlog;
 mod call;
 mod conn;
 mod connect;
@@ -20,12 +21,14 @@ use crate::error::DomainError;
 use crate::heap::OwnHeap;
 use crate::link::LinkShared;
 use crate::pool::{ForeignPool, OwnPool};
+pub(crate) use backlog::{Backlog, NEWS, Take};
 use conn::Conn;
-use std::collections::{BTreeSet, HashMap, VecDeque};
+pub(crate) use conn::Parcel;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tranship_manager::Embedded;
-use tranship_proto::{ChannelId, DomainId, Event, ExportId, PoolId};
+use tranship_proto::{ChannelId, DomainId, ExportId, PoolId};
 use tranship_region::layout::BoardRo;
 use tranship_sys::fork::ForkGuard;
 
@@ -72,7 +75,7 @@ pub(crate) struct Export {
     pub(crate) what: Option<(String, Option<tranship_proto::Role>)>,
     /// Its id under the present manager, as the listener knows it too.
     pub(crate) id: Arc<AtomicU32>,
-    pub(crate) incoming: VecDeque<(Event, Vec<std::os::fd::OwnedFd>)>,
+    pub(crate) incoming: Backlog,
 }
 
 /// Work that an event asks for and that must not run under the socket's lock.

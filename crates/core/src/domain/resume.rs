@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tranship_manager::paths::Places;
-use tranship_proto::{ChannelClaim, Event, Req, Request};
+use tranship_proto::{ChannelClaim, Req, Request};
 use tranship_sys::{crash, process, socket};
 
 /// Between two attempts to reach a manager that is away.
@@ -290,8 +290,7 @@ impl DomainCore {
             exports
                 .iter_mut()
                 .filter_map(|(id, entry)| {
-                    let socket = |event: &Event| matches!(event, Event::SocketIncoming { .. });
-                    entry.incoming.retain(|(event, _)| socket(event));
+                    entry.incoming.keep_sockets();
                     entry.what.clone().map(|what| (*id, what))
                 })
                 .collect()

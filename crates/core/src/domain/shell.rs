@@ -270,6 +270,11 @@ impl DomainCore {
             .map_err(DomainError::system("epoll_ctl"))
     }
 
+    /// Readable when the manager has news.
+    pub(crate) fn pollable(&self) -> BorrowedFd<'_> {
+        self.poller.as_fd()
+    }
+
     pub(crate) fn poll_no_more(&self, fd: &OwnedFd) {
         let _ = self.poller.remove(fd);
     }

@@ -2,14 +2,14 @@
 
 use super::open::{End, checked_name};
 use super::{Receiver, Sender};
-use crate::domain::{DomainCore, lock};
+use crate::domain::{Backlog, DomainCore, Parcel, Take, lock};
 use crate::error::DomainError;
 use crate::options::LinkOptions;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tranship_proto::{Event, ExportId, Request, Role};
+use tranship_sys::epoll::Epoll;
 
 /// A name that others connect to.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ impl Listener {
         role: Role,
         options: LinkOptions,
     ) -> Result<Listener, DomainError> {
-        let export = export(domain, name, Some(role))?;
+        let export = export(domain, name, Some(role), None)?;
         Ok(Listener {
             domain,
             export,
@@ -87,7 +87,7 @@ impl Listener {
         loop {
             let seen = self.domain.wake();
             let turned = self.domain.turn();
-            if let Some(incoming) = next_incoming(self.domain, &self.export) {
+            if let Some(incoming) = next_incoming(self.domain, &self.export, Backlog::pop) {
                 match self.domain.accept(&self.name, incoming, &self.options) {
                     // Who connected is gone again: the next one, please.
                     Err(DomainError::Refused(refusal)) => {
@@ -114,11 +114,13 @@ impl Listener {
     }
 }
 
-/// Offers a name, as an end of links or, without a role, for sockets. Its id is another one under another manager.
+/// Offers a name, as an end of links or, without a role, for sockets. Its id is another one under another manager. `speaks` is
+/// told of sockets that have something to be taken.
 pub(super) fn export(
     domain: &'static DomainCore,
     name: &str,
     role: Option<Role>,
+    speaks: Option<&Arc<Epoll>>,
 ) -> Result<Arc<AtomicU32>, DomainError> {
     checked_name(name)?;
     let _asking = Asking::new(domain);
@@ -148,6 +150,9 @@ pub(super) fn export(
         let entry = exports.entry(export).or_default();
         entry.what = Some((name.into(), role));
         entry.id.store(export.0, Ordering::Relaxed);
+        if let Some(speaks) = speaks {
+            entry.incoming.tell(Arc::clone(speaks));
+        }
         let id = entry.id.clone();
         drop(exports);
         if domain.era() != era {
@@ -159,14 +164,11 @@ pub(super) fn export(
     })
 }
 
-/// The oldest connection to an export that nobody has taken yet.
-pub(super) fn next_incoming(
-    domain: &DomainCore,
-    export: &AtomicU32,
-) -> Option<(Event, Vec<OwnedFd>)> {
+/// A connection to an export that nobody has taken yet.
+pub(super) fn next_incoming(domain: &DomainCore, export: &AtomicU32, take: Take) -> Option<Parcel> {
     let mut exports = lock(&domain.exports);
     let id = ExportId(export.load(Ordering::Relaxed)); // changes under that lock
-    exports.get_mut(&id).and_then(|e| e.incoming.pop_front())
+    exports.get_mut(&id).and_then(|e| take(&mut e.incoming))
 }
 
 /// While it lives, connections to names that are not on record yet are kept.

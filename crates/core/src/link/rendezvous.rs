@@ -5,12 +5,13 @@
 
 use super::listener::{export, forget, next_incoming};
 use super::open::checked_name;
-use crate::domain::DomainCore;
+use crate::domain::{Backlog, DomainCore, NEWS, Take};
 use crate::error::DomainError;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use tranship_proto::{DomainId, Event, Request};
+use tranship_sys::epoll::{Epoll, Interest};
 
 /// A SEQPACKET socket to another domain, and who that is. What comes out of it is as good as its other end: descriptors may
 /// be of anything, and closing them may block. The manager made it; nobody else has this end.
@@ -24,11 +25,19 @@ pub struct PeerSocket {
     pub pid: u32,
 }
 
-/// A name at which others connect sockets.
+/// A name at which others connect sockets. At most 128 wait there, of one user fewer if others come. Its descriptor is
+/// readable when the manager has news, or one of them has said something.
 #[derive(Debug)]
 pub struct SocketListener {
     domain: &'static DomainCore,
     export: Arc<AtomicU32>,
+    speaks: Arc<Epoll>,
+}
+
+impl AsFd for SocketListener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.speaks.as_fd()
+    }
 }
 
 impl SocketListener {
@@ -36,8 +45,16 @@ impl SocketListener {
         domain: &'static DomainCore,
         name: &str,
     ) -> Result<SocketListener, DomainError> {
-        let export = export(domain, name, None)?;
-        Ok(SocketListener { domain, export })
+        let speaks = Epoll::new().map_err(DomainError::system("epoll_create"))?;
+        let news = speaks.add(domain.pollable(), NEWS, Interest::Read);
+        news.map_err(DomainError::system("epoll_ctl"))?;
+        let speaks = Arc::new(speaks);
+        let export = export(domain, name, None, Some(&speaks))?;
+        Ok(SocketListener {
+            domain,
+            export,
+            speaks,
+        })
     }
 
     /// The next one that was connected, if there is one. Does not block.
@@ -45,12 +62,26 @@ impl SocketListener {
     /// # Errors
     /// [`DomainError::Forked`]. A manager that is away is none: the name is exported again when it is back.
     pub fn accept(&self) -> Result<Option<PeerSocket>, DomainError> {
+        self.accept_one(Backlog::pop)
+    }
+
+    /// The next one out of which something is to be taken, for protocols in which who connects says the first word: who says
+    /// nothing then keeps nobody out. Does not block.
+    ///
+    /// # Errors
+    /// As [`SocketListener::accept`].
+    pub fn accept_speaking(&self) -> Result<Option<PeerSocket>, DomainError> {
+        self.accept_one(Backlog::pop_speaking)
+    }
+
+    fn accept_one(&self, take: Take) -> Result<Option<PeerSocket>, DomainError> {
         self.domain.check_fork()?;
         match self.domain.turn() {
             Ok(()) | Err(DomainError::ManagerAway) => {}
             Err(error) => return Err(error),
         }
-        while let Some((event, fds)) = next_incoming(self.domain, &self.export) {
+        let next = next_incoming(self.domain, &self.export, take);
+        Ok(next.and_then(|(event, fds)| {
             let (
                 Event::SocketIncoming {
                     peer,
@@ -61,17 +92,16 @@ impl SocketListener {
                 Ok([socket, process]),
             ) = (event, <[OwnedFd; 2]>::try_from(fds))
             else {
-                continue;
+                return None;
             };
-            return Ok(Some(PeerSocket {
+            Some(PeerSocket {
                 socket,
                 process,
                 domain: peer,
                 uid: peer_uid,
                 pid: peer_pid,
-            }));
-        }
-        Ok(None)
+            })
+        }))
     }
 }
 

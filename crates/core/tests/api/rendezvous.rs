@@ -87,10 +87,13 @@ fn too_many_are_refused() {
         }
     };
     assert_eq!(refused, RefusalCode::Limit);
-    for _ in &handed {
-        next(&door);
-    }
-    assert!(door.accept().expect("accept").is_none());
+    let mut taken: Vec<_> = std::iter::from_fn(|| door.accept().expect("accept")).collect();
+    assert!(!taken.is_empty() && taken.len() <= 128, "{}", taken.len());
+    // Who was turned away sees it.
+    handed.retain(|near| !socket::is_over(&near.socket));
+    assert_eq!(handed.len(), taken.len());
+    taken.clear();
+    assert!(handed.iter().all(|near| socket::is_over(&near.socket)));
     b.connect_socket("door").expect("there is room again");
     next(&door);
 }
@@ -129,4 +132,30 @@ fn a_name_outlives_its_manager() {
     let far = next(&door);
     socket::sendmsg(&near.socket, b"again", &[], true).expect("send");
     assert_eq!(heard(&far), b"again");
+}
+
+/// Who has said nothing keeps nobody out, and who is gone is not shown.
+#[test]
+fn who_speaks_is_taken_first() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let door = a.listen_socket("door").expect("listen");
+    let mut connect = || b.connect_socket("door").expect("connect");
+    let (silent, gone, speaks) = (connect(), connect(), connect());
+    drop(gone);
+    assert!(door.accept_speaking().expect("accept").is_none());
+    socket::sendmsg(&speaks.socket, b"first", &[], true).expect("send");
+    tranship_sys::epoll::wait_readable(door.as_fd(), None).expect("poll");
+    let far = loop {
+        match door.accept_speaking().expect("accept") {
+            Some(far) => break far,
+            None => std::thread::yield_now(),
+        }
+    };
+    assert_eq!(heard(&far), b"first");
+    assert!(door.accept_speaking().expect("accept").is_none());
+    socket::sendmsg(&silent.socket, b"second", &[], true).expect("send");
+    let far = door.accept_speaking().expect("accept").expect("at once");
+    assert_eq!(heard(&far), b"second");
+    assert!(door.accept().expect("accept").is_none());
 }

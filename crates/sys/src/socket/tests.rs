@@ -160,10 +160,15 @@ fn one_way_is_one_way_and_what_is_queued_is_thrown_away() {
     assert_eq!(none.expect("the end"), 0);
     discard(&to, 2);
     assert_eq!(recvmsg(&to, &mut [0; 8], true).expect("third").bytes, 4);
+    assert!(!is_over(&to), "it may come back to it");
     discard(&to, 2);
     let empty = recvmsg(&to, &mut [0; 8], true).expect_err("nothing");
     assert_eq!(empty.kind(), io::ErrorKind::WouldBlock);
+    sendmsg(&from, b"last", &[], true).expect("send");
     drop(from);
+    assert!(!is_over(&to), "something is left");
+    discard(&to, 1);
+    assert!(is_over(&to) && !is_over(eventfd::create().expect("no socket")));
     discard(&to, 2);
     assert_eq!(recvmsg(&to, &mut [0; 8], true).expect("the end").bytes, 0);
 }

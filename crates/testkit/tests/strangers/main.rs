@@ -6,8 +6,10 @@
 //!
 //! * `files`: a memfd whose inode's lock is kept;
 //! * `sockets`: sockets that two parties share;
-//! * `sleepers`: a word to sleep on.
+//! * `sleepers`: a word to sleep on;
+//! * `connects`: connections that nobody takes.
 
+mod connects;
 mod files;
 #[allow(dead_code, reason = "it can do more than is needed here")]
 #[path = "../hostile/raw.rs"]
