@@ -8,6 +8,7 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("tranship runs on Linux only: it rests on sealed memfds, futexes and pidfds");
 
+pub mod aside;
 pub mod cgroup;
 pub mod crash;
 pub mod epoll;

@@ -7,6 +7,7 @@
 //! who may bind a name, and says whose process is at the other end.
 
 mod link;
+mod wire;
 
 use super::{
     Backend, Bytes, Frame, FrameBytes, Listener, RecvError, SendError, Transport, Wait, stream,
@@ -20,10 +21,14 @@ use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 use tranship_core::{PeerSocket, SocketListener};
 use tranship_region::layout::link::{LinkHalfRo, LinkHalfRw, Side};
 use tranship_sync::{Consumer, Lines, Producer, Publish, Push};
+use tranship_sys::epoll::wait_readable;
+use tranship_sys::socket::ToStranger;
 use tranship_sys::{pidfd, socket};
+use wire::{Brought, Wire};
 
 /// Lines of each ring.
 const LINES: u32 = 2048;
@@ -59,9 +64,24 @@ struct Name {
     news: Arc<OwnedFd>,
 }
 
+/// Waits for the other end's half.
+#[derive(Debug)]
+struct Early(Arc<Wire>);
+
+impl Wait for Early {
+    fn wait(&self, limit: Duration) {
+        // Whatever the kernel says, the caller looks again.
+        let _ = wait_readable(&*self.0, Some(limit));
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.0.as_fd())
+    }
+}
+
 #[derive(Debug)]
 struct End {
-    socket: Arc<OwnedFd>,
+    socket: Arc<Wire>,
     /// The other end's process, which may end while others still hold its socket.
     process: OwnedFd,
     pid: u32,
@@ -122,6 +142,9 @@ impl Backend for Shm {
 
     fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Code> {
         let met = self.0.domain()?.connect_socket(name).map_err(code)?;
+        if wire::is_shunned(met.uid) {
+            return Err(Code::PeerViolation);
+        }
         Ok(Box::new(End::new(met, false)?))
     }
 
@@ -134,6 +157,10 @@ impl Listener for Name {
     fn accept(&mut self) -> Result<Option<Box<dyn Transport>>, Code> {
         // Whoever binds says so at once; who does not keeps nobody out.
         match self.listener.accept_speaking().map_err(code)? {
+            Some(met) if wire::is_shunned(met.uid) => {
+                drop(ToStranger::from(met.socket));
+                Ok(None)
+            }
             Some(met) => Ok(Some(Box::new(End::new(met, true)?))),
             None => Ok(None),
         }
@@ -150,7 +177,7 @@ impl End {
         let side = if listens { Side::Source } else { Side::Sink };
         let (memory, half) = LinkHalfRw::create(side, LINES).map_err(|_| Code::Memory)?;
         let mut end = End {
-            socket: Arc::new(met.socket),
+            socket: Arc::new(Wire::new(met.socket, met.uid)),
             process: met.process,
             pid: met.pid,
             listens,
@@ -217,19 +244,20 @@ impl End {
         let mut bytes = [0; 1 + MAX_FRAME_BYTES];
         // Before the look: what it sent before it ended is found by it.
         let dead = pidfd::is_dead(&self.process).unwrap_or(false);
-        match socket::recvmsg(&*self.socket, &mut bytes, true) {
+        match self.socket.recv(&mut bytes) {
+            Ok((_, Brought::Other)) => Err(RecvError::Violation),
             // The kernel says the same of too many descriptors and of too few places for them.
-            Ok(got) if got.ctrunc && !socket::has_room_for(1, &*self.socket) => {
+            Ok((got, _)) if got.ctrunc && !socket::has_room_for(1, &*self.socket) => {
                 Err(RecvError::Lost(Code::Limit))
             }
-            Ok(got) if got.ctrunc || got.truncated || got.fds.len() > MAX_FDS => {
+            Ok((got, _)) if got.ctrunc || got.truncated || got.fds.len() > MAX_FDS => {
                 Err(RecvError::Violation)
             }
-            Ok(got) if got.bytes == 0 => {
+            Ok((got, _)) if got.bytes == 0 => {
                 self.hung_up = true;
                 Ok(None)
             }
-            Ok(got) => Ok(Some((bytes[..got.bytes].to_vec(), got.fds))),
+            Ok((got, _)) => Ok(Some((bytes[..got.bytes].to_vec(), got.fds))),
             Err(error) if error.kind() == ErrorKind::WouldBlock && !dead => Ok(None),
             Err(error) if socket::is_shortage(&error) => Err(RecvError::NotNow(Code::Memory)),
             Err(_) => {
@@ -479,7 +507,7 @@ impl Transport for End {
                 link: Arc::clone(link),
                 head: self.head_seen,
             }),
-            None => stream::readable(&*self.socket),
+            None => Arc::new(Early(Arc::clone(&self.socket))),
         }
     }
 }

@@ -146,6 +146,8 @@ impl Wait for Restless {
 impl End {
     fn over(stream: UnixStream) -> Result<Box<dyn Transport>, Code> {
         stream.set_nonblocking(true).map_err(system)?;
+        // Nobody takes any; an older kernel does not know how to refuse them.
+        let _ = socket::pass_rights(&stream, false);
         Ok(Box::new(End {
             stream,
             out: VecDeque::new(),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tranship_proto::{ChannelId, Event};
 use tranship_sys::epoll::{Epoll, Interest};
-use tranship_sys::socket;
+use tranship_sys::socket::{self, ToStranger};
 
 /// Connections that may wait at one name.
 const MOST: usize = 128;
@@ -32,14 +32,20 @@ impl Backlog {
     pub(crate) fn tell(&mut self, speaks: Arc<Epoll>) {
         self.speaks = Some(speaks);
         let all = std::mem::take(&mut self.all);
-        all.into_iter()
-            .for_each(|(_, parcel)| drop(self.push(parcel)));
+        for (_, parcel) in all {
+            self.push(parcel);
+        }
     }
 
-    /// Adds one, and gives back who is turned away for it, if anybody: where there are too many the newest one of the user who
-    /// has most.
-    pub(crate) fn push(&mut self, parcel: Parcel) -> Option<Parcel> {
-        self.all.retain(|(_, (_, fds))| !is_over(fds));
+    /// Adds one. Turns somebody away for it where there are too many: the newest one of the user who has most. Of that the
+    /// manager has to be told, if it was to be a link.
+    pub(crate) fn push(&mut self, parcel: Parcel) -> Option<ChannelId> {
+        let all = std::mem::take(&mut self.all).into_iter();
+        let (over, rest): (VecDeque<_>, _) = all.partition(|(_, (_, fds))| is_over(fds));
+        self.all = rest;
+        for (_, parcel) in over {
+            Backlog::turn_away(parcel);
+        }
         self.last += 1;
         if let (Some(speaks), Some(socket)) = (&self.speaks, socket_of(&parcel)) {
             // It is looked at now and then in any case.
@@ -55,7 +61,7 @@ impl Backlog {
         }
         let most = users.into_iter().max_by_key(|(_, count)| *count)?.0;
         let newest = self.all.iter().rposition(|(_, (e, _))| user(e) == most)?;
-        self.all.remove(newest).map(|(_, parcel)| parcel)
+        Backlog::turn_away(self.all.remove(newest)?.1)
     }
 
     /// The oldest.
@@ -71,9 +77,10 @@ impl Backlog {
         speaks.wait(&mut ready, Some(Duration::ZERO)).ok()?;
         for number in ready.iter().map(|r| r.token).filter(|n| *n != NEWS) {
             let at = self.all.iter().position(|(n, _)| *n == number);
-            let found = at.and_then(|at| self.all.remove(at));
-            if let Some((_, parcel)) = found.filter(|(_, (_, fds))| !is_over(fds)) {
-                return Some(self.given_up(parcel));
+            match at.and_then(|at| self.all.remove(at)) {
+                Some((_, parcel)) if is_over(&parcel.1) => _ = Backlog::turn_away(parcel),
+                Some((_, parcel)) => return Some(self.given_up(parcel)),
+                None => {}
             }
         }
         None
@@ -100,9 +107,29 @@ impl Backlog {
     }
 
     /// Adds those of another one.
-    pub(crate) fn append(&mut self, other: Backlog) {
-        for (_, parcel) in other.all {
-            drop(self.push(parcel));
+    pub(crate) fn append(&mut self, mut other: Backlog) {
+        for (_, parcel) in std::mem::take(&mut other.all) {
+            self.push(parcel);
+        }
+    }
+
+    /// Closes it, which its other end sees; a link, if it was to be one, is to be refused.
+    pub(crate) fn turn_away((event, fds): Parcel) -> Option<ChannelId> {
+        match event {
+            Event::Incoming { channel, .. } => Some(channel),
+            _ => {
+                let mut fds = fds.into_iter();
+                drop(fds.next().map(ToStranger::from));
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Backlog {
+    fn drop(&mut self) {
+        for (_, parcel) in std::mem::take(&mut self.all) {
+            Backlog::turn_away(parcel);
         }
     }
 }
@@ -157,9 +184,9 @@ mod tests {
         for n in 0..128 {
             assert!(backlog.push(link(n, 7)).is_none());
         }
-        assert_eq!(backlog.push(link(500, 7)).map(number), Some(500));
-        assert_eq!(backlog.push(link(501, 8)).map(number), Some(127));
-        assert_eq!(backlog.push(link(502, 8)).map(number), Some(126));
+        assert_eq!(backlog.push(link(500, 7)), Some(ChannelId(500)));
+        assert_eq!(backlog.push(link(501, 8)), Some(ChannelId(127)));
+        assert_eq!(backlog.push(link(502, 8)), Some(ChannelId(126)));
         backlog.cancel(ChannelId(0));
         assert_eq!(backlog.pop().map(number), Some(1));
         let rest: Vec<u32> = std::iter::from_fn(|| backlog.pop()).map(number).collect();

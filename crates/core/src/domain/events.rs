@@ -1,7 +1,7 @@
 //! What each event of the manager does to the domain's state. Runs under the socket's lock.
 
 use super::conn::{Claim, Conn, Parcel};
-use super::{Chore, DomainCore, lock};
+use super::{Backlog, Chore, DomainCore, lock};
 use crate::error::DomainError;
 use crate::link::Gone;
 use crate::options::Offer;
@@ -146,12 +146,11 @@ impl DomainCore {
                 // Without an entry the answer to Export is still on its way to a thread that asked, or the name was
                 // given up meanwhile.
                 let asked = self.exporting.load(Ordering::Relaxed) > 0;
-                let turned_away = match exports.contains_key(&export) || asked {
+                let refused = match exports.contains_key(&export) || asked {
                     true => (exports.entry(export).or_default().incoming).push((event, fds)),
-                    false => Some((event, fds)),
+                    false => Backlog::turn_away((event, fds)),
                 };
-                // A socket is closed, which its other end sees.
-                if let Some((Event::Incoming { channel, .. }, _)) = turned_away {
+                if let Some(channel) = refused {
                     conn.send(&Request::Reject { channel }, &[])?;
                 }
             }

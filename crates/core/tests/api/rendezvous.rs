@@ -140,7 +140,7 @@ fn who_speaks_is_taken_first() {
     let _dog = dog();
     let (a, b) = pair();
     let door = a.listen_socket("door").expect("listen");
-    let mut connect = || b.connect_socket("door").expect("connect");
+    let connect = || b.connect_socket("door").expect("connect");
     let (silent, gone, speaks) = (connect(), connect(), connect());
     drop(gone);
     assert!(door.accept_speaking().expect("accept").is_none());

@@ -97,7 +97,7 @@ fn lowest_free() -> RawFd {
 /// What a stranger may send: more descriptors than we do.
 fn send_many(fd: &OwnedFd, n: usize) {
     let fds = vec![fd.as_raw_fd(); n];
-    let mut control = Control([0u8; space(64 * 4)]);
+    let mut control = Control([0u8; space(253 * 4)]);
     let mut byte = 1u8;
     let mut iov = libc::iovec {
         iov_base: (&raw mut byte).cast(),
@@ -171,6 +171,33 @@ fn one_way_is_one_way_and_what_is_queued_is_thrown_away() {
     assert!(is_over(&to) && !is_over(eventfd::create().expect("no socket")));
     discard(&to, 2);
     assert_eq!(recvmsg(&to, &mut [0; 8], true).expect("the end").bytes, 0);
+}
+
+/// What is unread does not go unseen, however it is hidden.
+#[test]
+fn an_end_with_messages_is_closed_aside() {
+    let (a, b) = pair().expect("pair");
+    assert!(is_empty(&b).expect("peek"), "nothing was sent");
+    sendmsg(&a, b"", &[], true).expect("send");
+    assert!(!is_empty(&b).expect("peek"), "nothing, in a message");
+    let event = eventfd::create().expect("eventfd");
+    sendmsg(&a, b"", &[event.as_fd()], true).expect("send");
+    discard(&b, 1);
+    drop(a);
+    let ends = is_empty(&b).expect("peek");
+    assert!(!ends, "a descriptor, behind it");
+    let got = recvmsg_all(&b, &mut [], true).expect("receive");
+    assert_eq!(got.fds.len(), 1);
+    assert!(is_empty(&b).expect("peek"), "the end");
+    let (a, b) = pair().expect("pair");
+    sendmsg(&a, b"unread", &[event.as_fd()], true).expect("send");
+    drop(ToStranger::from(b));
+    // Its helper has closed it: no message fits any more.
+    while sendmsg(&a, b"x", &[], true).is_ok() {}
+    let (a, b) = pair().expect("pair");
+    send_many(&a, 200);
+    let got = recvmsg_all(&b, &mut [0; 1], true).expect("receive");
+    assert!(got.fds.len() == 200 && !got.ctrunc);
 }
 
 #[test]

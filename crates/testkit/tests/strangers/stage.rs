@@ -105,6 +105,7 @@ pub fn join(name: &str) -> Domain {
 }
 
 /// Pages of the file, mapped: who touches them waits.
+#[allow(dead_code, reason = "not every play needs them")]
 pub fn never(file: &Path) -> &'static mut [u8] {
     use rustix::mm::{MapFlags, ProtFlags, mmap};
     let file = std::fs::File::options()

@@ -1,7 +1,8 @@
 //! The two halves of a link, and how its ends sleep and are woken.
 
+use super::wire::Wire;
 use super::{LINES, Wait};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::time::Duration;
@@ -26,7 +27,7 @@ pub(super) struct Link {
     /// Sleeps of our own so far, and the sleep of the other end that we ended last.
     pub(super) sleeps: AtomicU32,
     pub(super) ended: AtomicU32,
-    pub(super) socket: Arc<OwnedFd>,
+    pub(super) socket: Arc<Wire>,
 }
 
 impl Link {
