@@ -101,6 +101,9 @@ pub enum DomainError {
     /// Shared memory could not be made.
     #[error("cannot make shared memory: {0}")]
     Make(#[from] tranship_region::MakeError),
+    /// What a pool is to begin with could not be had.
+    #[error("the pool cannot begin with what it is to have: {0}")]
+    Preallocate(#[source] AllocError),
     /// A shared object could not be made.
     #[error("cannot make a shared object: {0}")]
     Create(#[from] tranship_region::layout::CreateError),
@@ -132,6 +135,7 @@ impl DomainError {
                 Code::OutOfMemory
             }
             DomainError::Open(_) => Code::PeerViolation,
+            DomainError::Preallocate(error) => error.code(),
         }
     }
 

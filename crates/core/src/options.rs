@@ -12,6 +12,8 @@ pub struct PoolOptions {
     pub(crate) slots: Option<u32>,
     pub(crate) chunk_bytes: Option<u64>,
     pub(crate) huge_pages: bool,
+    pub(crate) keep_bytes: u64,
+    pub(crate) preallocated_bytes: u64,
 }
 
 impl PoolOptions {
@@ -23,6 +25,8 @@ impl PoolOptions {
             slots: None,
             chunk_bytes: None,
             huge_pages: false,
+            keep_bytes: 0,
+            preallocated_bytes: 0,
         }
     }
     /// What `tranship ls` shows; 1 to 64 bytes.
@@ -44,6 +48,19 @@ impl PoolOptions {
     /// Ask the kernel for huge pages (needs the shmem setting that `tranship doctor` shows).
     pub fn huge_pages(mut self, yes: bool) -> Self {
         self.huge_pages = yes;
+        self
+    }
+    /// The pool does not give back by itself what it has, down to so many bytes. By default, what was not needed at any
+    /// moment of the last second goes back. When the manager needs memory for others it gets it all the same.
+    pub fn keep(mut self, bytes: u64) -> Self {
+        self.keep_bytes = bytes;
+        self
+    }
+    /// The pool begins with so many bytes, or is not made at all, and [`keep`](PoolOptions::keep)s them. So a buffer needs no
+    /// manager, as long as it fits in there.
+    pub fn preallocate(mut self, bytes: u64) -> Self {
+        self.preallocated_bytes = bytes;
+        self.keep_bytes = self.keep_bytes.max(bytes);
         self
     }
     pub(crate) fn chunk(&self) -> u64 {

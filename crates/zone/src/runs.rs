@@ -54,6 +54,9 @@ pub struct RunAllocator {
     occupied: Bits,
     present: u32,
     used: u64,
+    /// Chunks of which something is in use, and the most of them since somebody asked.
+    busy: u32,
+    most_busy: u32,
 }
 
 impl RunAllocator {
@@ -80,6 +83,8 @@ impl RunAllocator {
             occupied: Bits::full(chunk_count as usize),
             present: 0,
             used: 0,
+            busy: 0,
+            most_busy: 0,
         }
     }
 
@@ -99,6 +104,17 @@ impl RunAllocator {
     #[must_use]
     pub fn total_used_pages(&self) -> u64 {
         self.used
+    }
+
+    /// Chunks of which something is in use.
+    #[must_use]
+    pub fn busy(&self) -> u32 {
+        self.busy
+    }
+
+    /// The most chunks that were in use at once, in whole or in part, since this was last asked.
+    pub fn take_most_busy(&mut self) -> u32 {
+        std::mem::replace(&mut self.most_busy, self.busy)
     }
 
     /// Whether chunk `index` is present.
@@ -312,6 +328,7 @@ impl RunAllocator {
                 .as_mut()
                 .expect("a run lies in chunks that are present");
             let range = low as usize..(low + count) as usize;
+            let was_free = chunk.free == self.chunk_pages;
             if used {
                 chunk.mark_used(range);
             } else {
@@ -321,6 +338,12 @@ impl RunAllocator {
                 );
                 chunk.mark_free(range);
             }
+            match (was_free, chunk.free == self.chunk_pages) {
+                (true, false) => self.busy += 1,
+                (false, true) => self.busy -= 1,
+                _ => {}
+            }
+            self.most_busy = self.most_busy.max(self.busy);
             self.enlist(index);
             page += count;
         }

@@ -91,6 +91,7 @@ proptest! {
         let mut runs = RunAllocator::new(u32::try_from(CHUNKS).expect("small"), PAGES as u64 * 4096);
         let mut model = Model::default();
         let mut live: Vec<Run> = Vec::new();
+        let mut most = 0;
         for step in steps {
             match step {
                 Step::Add(index) => {
@@ -146,8 +147,11 @@ proptest! {
             }
             let free = |index: &u32| model.chunks[*index as usize].is_some_and(|(used, _)| used == [false; PAGES]);
             let free: Vec<u32> = (0..u32::try_from(CHUNKS).expect("small")).filter(free).collect();
+            let present = model.chunks.iter().flatten().count();
+            most = most.max(present - free.len());
             prop_assert_eq!(runs.free_chunks().collect::<Vec<_>>(), free);
         }
+        prop_assert_eq!(runs.take_most_busy() as usize, most);
         let plan = runs.plan_growth(wanted);
         let pages = wanted as usize;
         let fewest = if pages > PAGES {

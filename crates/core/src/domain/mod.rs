@@ -12,7 +12,7 @@ mod resume;
 mod shell;
 mod starter;
 
-pub(crate) use call::{Asked, NAP, ROUND, millis};
+pub(crate) use call::{Asked, NAP, PATIENCE, ROUND, millis};
 pub use connect::DomainBuilder;
 pub(crate) use events::PoolShape;
 pub use shell::Domain;

@@ -286,6 +286,12 @@ impl OwnPool {
             }
         }
         let good = self.collect_idle();
+        self.reap();
+        good
+    }
+
+    /// Empty slabs go back to the runs.
+    pub(super) fn reap(&self) {
         let store = &mut *lock(&self.store);
         for (class, keg) in store.kegs.iter_mut().enumerate() {
             let mut hooks = Hooks {
@@ -295,7 +301,6 @@ impl OwnPool {
             };
             keg.reap(&mut store.runs, &mut hooks);
         }
-        good
     }
 
     /// Collects everything that is dead now and gives it to the kegs, so that it counts as free.

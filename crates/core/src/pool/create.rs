@@ -48,6 +48,14 @@ impl OwnPool {
             ));
         }
         let max_bytes = options.max_bytes.next_multiple_of(chunk);
+        if options.preallocated_bytes > max_bytes {
+            return Err(bad(
+                "what the pool is to begin with, in bytes",
+                options.preallocated_bytes,
+                0,
+                max_bytes,
+            ));
+        }
         let slots = options.slot_count();
         let slot_limit = u64::from(tranship_proto::SLOT_LIMIT);
         let slots = u32::try_from(slots)
@@ -134,7 +142,8 @@ impl OwnPool {
                 late: false,
                 stale: false,
                 last_look: None,
-                peak_chunks: [0; 2],
+                peaks: [0; super::shrink::PERIODS],
+                looks: 0,
             }),
             chunk_fds: Mutex::default(),
             window,

@@ -4,7 +4,7 @@
 //! late serves the next caller, and who does not want to wait only looks.
 
 use super::own::{OwnPool, Resizing};
-use crate::domain::{Asked, lock};
+use crate::domain::{Asked, PATIENCE, lock};
 use crate::error::{DomainError, Limit};
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
@@ -64,6 +64,36 @@ impl OwnPool {
                     Limit::Window
                 }))
         })
+    }
+
+    /// Makes what the pool is to begin with.
+    pub(super) fn preallocate(&self) -> Result<(), DomainError> {
+        let bytes = self.options.preallocated_bytes;
+        let chunks = bytes.div_ceil(self.chunk_bytes());
+        let plan = |pool: &OwnPool| {
+            let runs = &lock(&pool.store).runs;
+            let missing = chunks.saturating_sub(runs.present().into());
+            let places = (0u32..).take(pool.serials.len());
+            let absent = places.filter(|index| !runs.has_chunk(*index));
+            Ok(absent
+                .take(usize::try_from(missing).unwrap_or(usize::MAX))
+                .collect())
+        };
+        let begun = Instant::now();
+        loop {
+            let seen = self.domain.wake();
+            let limit = match self.grow_until(PROMPT, plan) {
+                Growth::Fits => return Ok(()),
+                Growth::Late if begun.elapsed() < PATIENCE => {
+                    self.domain.wait_news(seen, None);
+                    continue;
+                }
+                Growth::No(Limit::Away) => return Err(DomainError::ManagerAway),
+                growth => growth.limit(),
+            };
+            let error = self.out_of_memory(bytes, limit, begun);
+            return Err(DomainError::Preallocate(error));
+        }
     }
 
     /// Makes chunks until the plan for them is empty.

@@ -47,7 +47,11 @@ impl Pool {
         domain: &'static DomainCore,
         options: PoolOptions,
     ) -> Result<Pool, DomainError> {
-        OwnPool::create(domain, options).map(|own| Pool { own })
+        let pool = Pool {
+            own: OwnPool::create(domain, options)?,
+        };
+        pool.own.preallocate()?;
+        Ok(pool)
     }
 
     pub(crate) fn from_arc(own: Arc<OwnPool>) -> Pool {

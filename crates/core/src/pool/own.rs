@@ -90,7 +90,9 @@ pub(super) struct Resizing {
     /// The same of its word that would make our roster as new as its board.
     pub(super) stale: bool,
     pub(super) last_look: Option<std::time::Instant>,
-    pub(super) peak_chunks: [u32; 2],
+    /// The most chunks in use at once in each of the last periods, the latest first.
+    pub(super) peaks: [u32; super::shrink::PERIODS],
+    pub(super) looks: u32,
 }
 
 /// The backend of one class's zone.

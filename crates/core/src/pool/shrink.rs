@@ -1,14 +1,17 @@
 //! Less memory: free chunks go back, the emptiest are drained, and a pool without handles goes away.
 
-use super::own::OwnPool;
+use super::own::{OwnPool, Resizing};
 use crate::domain::lock;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tranship_proto::Request;
 use tranship_sys::crash;
+use tranship_zone::PAGE;
 
 /// How often a pool looks whether it has more than it uses.
 const PERIOD: Duration = Duration::from_millis(250);
+/// What was not needed for so many periods goes back.
+pub(super) const PERIODS: usize = 4;
 
 impl OwnPool {
     /// The manager wants the pool to have at most this many bytes of chunks.
@@ -45,50 +48,55 @@ impl OwnPool {
         if lock(&self.store).runs.present() > 1 {
             let _ = self.collect_idle();
         }
-
-        // Not pressed: give back what two periods have not needed, but never the last chunk.
-        let used = self.chunks_used();
-        let peak = used
-            .max(resizing.peak_chunks[0])
-            .max(resizing.peak_chunks[1])
-            .max(1);
-        resizing.peak_chunks = [used, resizing.peak_chunks[0]];
-        let present = lock(&self.store).runs.present();
-        let keep = if pressed {
-            u32::try_from(target >> self.chunk_shift).unwrap_or(u32::MAX)
-        } else {
-            peak
-        };
-        if present <= keep {
-            self.end_shrink();
-            return;
-        }
-        let _ = self.reclaim(); // what is missed comes with the next turn
-        self.return_free_chunks(keep);
         if pressed {
-            self.drain_emptiest(keep);
-            self.return_free_chunks(keep);
+            self.come_down_to(target);
+        } else {
+            self.settle(&mut resizing);
         }
         if self.bytes_present() <= target {
             self.end_shrink();
         }
     }
 
+    /// Gives back what was not needed at any moment of the last periods, whoever looks when; but never the last chunk.
+    fn settle(&self, resizing: &mut Resizing) {
+        resizing.looks = resizing.looks.wrapping_add(1);
+        // What threads have cached counts as used. Taken from them now and then, it is only used if it is taken again.
+        if resizing.looks.is_multiple_of(2) && self.is_scattered() {
+            let _ = self.reclaim(); // what is missed comes with the next turn
+        } else {
+            self.reap();
+        }
+        resizing.peaks.rotate_right(1);
+        resizing.peaks[0] = lock(&self.store).runs.take_most_busy();
+        let peak = resizing.peaks.iter().copied().max().unwrap_or(0);
+        let kept = self.options.keep_bytes.div_ceil(self.chunk_bytes());
+        let kept = u32::try_from(kept).unwrap_or(u32::MAX);
+        self.return_free_chunks(peak.max(kept).max(1));
+    }
+
+    /// The manager wants memory back: what is free at once, the rest as it is released.
+    fn come_down_to(&self, target: u64) {
+        let keep = u32::try_from(target >> self.chunk_shift).unwrap_or(u32::MAX);
+        let _ = self.reclaim(); // what is missed comes with the next turn
+        self.return_free_chunks(keep);
+        self.drain_emptiest(keep);
+        self.return_free_chunks(keep);
+    }
+
     pub(super) fn bytes_present(&self) -> u64 {
         u64::from(lock(&self.store).runs.present()) << self.chunk_shift
     }
 
-    /// Chunks that what is live needs, were it packed.
-    fn chunks_used(&self) -> u32 {
+    /// Whether what is in use, but for what is only cached, would fit into fewer chunks.
+    fn is_scattered(&self) -> bool {
         let store = lock(&self.store);
-        let cached: u64 = self
-            .zones
-            .iter()
-            .zip(&store.kegs)
+        let all = self.zones.iter().zip(&store.kegs);
+        let cached: u64 = all
             .map(|(zone, keg)| zone.stats().cached() * keg.shape().item_bytes)
             .sum();
-        let used = (store.runs.total_used_pages() * 4096).saturating_sub(cached);
-        u32::try_from(used.div_ceil(self.chunk_bytes())).unwrap_or(u32::MAX)
+        let used = (store.runs.total_used_pages() * PAGE).saturating_sub(cached);
+        u64::from(store.runs.busy()) > used.div_ceil(self.chunk_bytes())
     }
 
     /// Returns wholly free chunks, highest first, while more than `keep` are there.

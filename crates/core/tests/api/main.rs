@@ -21,6 +21,7 @@ mod links;
 mod lookup;
 mod poll;
 mod rendezvous;
+mod shrink;
 mod steps;
 mod threads;
 mod unopened;

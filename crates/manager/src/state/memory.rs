@@ -54,6 +54,11 @@ impl State {
         }
         match self.admit(&self.pools[&id], chunks) {
             Ok(n) => {
+                // Part of what was asked for may be no use at all: it is as if all had been refused.
+                let asked = u64::from(chunks) * self.pools[&id].chunk_bytes;
+                if n < chunks && self.free_bytes() < asked {
+                    self.ask_to_shrink(id);
+                }
                 self.add_granted(id, n);
                 self.tell(
                     me,

@@ -124,6 +124,13 @@ fn lure(stage: &mut Stage, victim: Role, name: &str, random: &mut Random) {
             random.instant(Duration::from_millis(100));
         }
     }
+    if name.starts_with("shrink.") {
+        // It needs all of its memory as long as anybody takes from it; alone only for its spikes.
+        let others = [Role::Forwarder, Role::Receiver];
+        others.iter().for_each(|role| stage.kill(*role));
+        stage.of(victim).wait();
+        others.iter().for_each(|role| stage.replace(*role));
+    }
     if victim == Role::Manager {
         while !stage.of(victim).has_ended() {
             stage.kill(Role::Receiver);

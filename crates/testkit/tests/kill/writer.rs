@@ -12,7 +12,7 @@ use crate::seat::{Broken, Order, ROUND, Seat, bearable, broken, options, recv_ov
 use crate::stage::{CHUNK, WRITER_POOL};
 
 /// Between two spikes: longer than the pool takes to see that it has more than it uses.
-const CALM: Duration = Duration::from_millis(700);
+const CALM: Duration = Duration::from_millis(1800);
 
 child!(
     pub fn writer(ctl: Control) -> Result<(), Broken> {
