@@ -157,5 +157,9 @@ fn who_speaks_is_taken_first() {
     socket::sendmsg(&silent.socket, b"second", &[], true).expect("send");
     let far = door.accept_speaking().expect("accept").expect("at once");
     assert_eq!(heard(&far), b"second");
+    // Another test's child may have been forked with a copy of the one that is gone, which goes when the child does.
+    if let Some(last) = door.accept().expect("accept") {
+        until(|| socket::is_over(&last.socket));
+    }
     assert!(door.accept().expect("accept").is_none());
 }
