@@ -3,7 +3,7 @@
 use crate::kit::*;
 use std::cell::Cell;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use tranship_core::{Aggregate, Body, Cbuf, CbufId, Message, Pool, Receiver, Sender};
 use tranship_sys::crash;
@@ -121,6 +121,7 @@ fn by_another_thread_at_any_moment() {
     let (a, b) = pair();
     let pool = pool(&a, 4);
     let (mut sender, mut receiver) = link(&a, &b, "x");
+    let over = AtomicBool::new(false);
     let (next, rounds, len) = (AtomicU64::new(0), 8_000, 5000);
     let mut looked = 0;
     thread::scope(|s| {
@@ -132,7 +133,7 @@ fn by_another_thread_at_any_moment() {
                 next.store(buf.id().0, Ordering::Release);
                 sender.send_with(buf, round).expect("send");
             }
-            next.store(0, Ordering::Release);
+            over.store(true, Ordering::Release);
             drop(sender);
         });
         s.spawn(|| {
@@ -143,7 +144,7 @@ fn by_another_thread_at_any_moment() {
         let mut held = None;
         until(|| {
             let id = next.load(Ordering::Acquire);
-            if let Some(found) = (id != 0).then(|| pool.lookup(CbufId(id)).ok()).flatten() {
+            if let Ok(found) = pool.lookup(CbufId(id)) {
                 looked += 1;
                 let bytes = found.to_vec();
                 if let Some((before, was)) = held.replace((found, bytes)) {
@@ -151,7 +152,7 @@ fn by_another_thread_at_any_moment() {
                     assert!(before.to_vec() == was, "changed while it was held");
                 }
             }
-            id == 0 && looked > 0
+            over.load(Ordering::Acquire)
         });
     });
     eprintln!("{looked} found");

@@ -1,3 +1,4 @@
+use proptest::prelude::*;
 use tranship_sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
@@ -117,4 +118,100 @@ fn a_reference_that_rose_after_the_pass_brings_the_generation_back() {
         .unwrap();
     assert_eq!(batch.alive, [0]);
     assert_eq!(table[0].load(Ordering::Relaxed), 2);
+}
+
+/// The counters of a pool of [`SLOTS`] slots at one moment: `sent` and `rcvd` of each queue, `ref` of each reader, and the
+/// writer's own last.
+#[derive(Clone, Debug)]
+struct Moment {
+    queues: Vec<[Vec<u32>; 2]>,
+    refs: Vec<Vec<u32>>,
+}
+
+const SLOTS: usize = 12;
+
+impl Moment {
+    fn is_alive(&self, slot: u32) -> bool {
+        let slot = slot as usize;
+        self.queues
+            .iter()
+            .any(|[sent, rcvd]| sent[slot] != rcvd[slot])
+            || self.refs.iter().any(|refs| refs[slot] != 0)
+    }
+}
+
+fn moments(queues: usize, readers: usize) -> impl Strategy<Value = Moment> {
+    // Mostly the same, so that many are dead.
+    let word = || prop_oneof![12 => Just(0u32), 1 => Just(1u32)];
+    let words = move || prop::collection::vec(word(), SLOTS);
+    let pairs = prop::collection::vec([words(), words()], queues);
+    let refs = prop::collection::vec(words(), readers + 1);
+    (pairs, refs).prop_map(|(queues, refs)| Moment { queues, refs })
+}
+
+/// Two moments, one for each look, of the same queues and readers; and who is asked about, each at most once.
+fn two_moments() -> impl Strategy<Value = (Moment, Moment, Vec<u32>)> {
+    let slots: Vec<u32> = (0..u32::try_from(SLOTS).unwrap()).collect();
+    let candidates = prop::sample::subsequence(slots, 0..=SLOTS).prop_shuffle();
+    (0usize..4, 0usize..4).prop_flat_map(move |(queues, readers)| {
+        let moment = || moments(queues, readers);
+        (moment(), moment(), candidates.clone())
+    })
+}
+
+proptest! {
+    /// Whatever is asked at once, each slot is judged by itself: dead if no word of any queue or reader says otherwise in
+    /// either look.
+    #[test]
+    fn a_batch_is_judged_slot_by_slot((first, second, candidates) in two_moments(), twice in any::<bool>()) {
+        let atomics = |words: &Vec<u32>| words.iter().map(|w| AtomicU32::new(*w)).collect::<Vec<_>>();
+        let queues: Vec<[Vec<AtomicU32>; 2]> =
+            first.queues.iter().map(|q| q.each_ref().map(atomics)).collect();
+        let refs: Vec<_> = first.refs.iter().map(atomics).collect();
+        let (own, readers) = refs.split_last().unwrap();
+        let mut roster: Heap<'_> = Roster::new(7);
+        for (n, [sent, rcvd]) in (1..).zip(&queues) {
+            roster.add_queue(n, sent, rcvd).unwrap();
+        }
+        for (n, refs) in (1..).zip(readers) {
+            roster.add_reader(n, refs).unwrap();
+        }
+        let table: Vec<_> = (0..SLOTS).map(|_| AtomicU32::new(4)).collect();
+        let generations = || table.iter().map(|g| g.load(Ordering::Relaxed)).collect::<Vec<_>>();
+        let mut batch = Batch { dead: vec![90], alive: vec![91] };
+        if twice {
+            // What an earlier batch left does not matter.
+            let all: Vec<u32> = (0..u32::try_from(SLOTS).unwrap()).collect();
+            prop_assert!(roster.collect(&all, &own[..], &table[..], || 8, &mut batch).is_err());
+        }
+        let mut checks = 0;
+        let epoch = || {
+            checks += 1;
+            if checks == 2 {
+                let set = |words: &[AtomicU32], to: &[u32]| {
+                    words.iter().zip(to).for_each(|(word, to)| word.store(*to, Ordering::Relaxed));
+                };
+                for (words, to) in queues.iter().zip(&second.queues) {
+                    words.iter().zip(to).for_each(|(words, to)| set(words, to));
+                }
+                refs.iter().zip(&second.refs).for_each(|(words, to)| set(words, to));
+            }
+            7
+        };
+        roster.collect(&candidates, &own[..], &table[..], epoch, &mut batch).unwrap();
+        let is_dead = |slot: &u32| !first.is_alive(*slot) && !second.is_alive(*slot);
+        let dead: Vec<u32> = candidates.iter().copied().filter(is_dead).collect();
+        prop_assert_eq!(&batch.dead[1..], &dead[..]);
+        let mut alive = batch.alive[1..].to_vec();
+        alive.sort_unstable();
+        let mut expected: Vec<u32> = candidates.iter().copied().filter(|s| !is_dead(s)).collect();
+        expected.sort_unstable();
+        prop_assert_eq!(alive, expected);
+        prop_assert_eq!((batch.dead[0], batch.alive[0]), (90, 91));
+        for (slot, now) in (0..).zip(generations()) {
+            prop_assert_eq!(now, if dead.contains(&slot) { 5 } else { 4 });
+        }
+        batch.clear();
+        prop_assert!(batch.dead.is_empty() && batch.alive.is_empty());
+    }
 }
