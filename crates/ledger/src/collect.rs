@@ -210,20 +210,12 @@ impl<R: Words, C: Words> Roster<R, C> {
         }
     }
 
-    /// Whether somebody holds the buffer or it is on its way: one pass, nothing written. For the manager, about
-    /// pools whose writer is dead and whose roster it edits itself.
+    /// Whether somebody holds the buffer or it is on its way: one pass, nothing written.
     #[must_use]
     pub fn is_alive(&self, slot: u32) -> bool {
-        self.first_alive([slot]).is_some()
-    }
-
-    /// The first of `slots` that is alive, if any: a chunk without one may be unmapped by its readers.
-    pub fn first_alive(&self, slots: impl IntoIterator<Item = u32>) -> Option<u32> {
         let mut seen = Seen::default();
-        slots.into_iter().find(|&slot| {
-            self.pass(&[slot], &NoWords, &mut seen);
-            seen.alive == [true]
-        })
+        self.pass(&[slot], &NoWords, &mut seen);
+        seen.alive == [true]
     }
 }
 

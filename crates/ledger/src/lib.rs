@@ -5,8 +5,8 @@
 //!
 //! * [`Roster`]: whose counters count for a pool, and for which epoch that is true.
 //! * [`Roster::collect`]: the collector's verdict over a batch of buffers, generations included.
-//! * [`Roster::is_alive`]: the verdict alone, for the manager's orphans.
-//! * [`receive_direct`], [`receive_forwarded`], [`skip`], [`release`], [`send_first`], [`open`], [`count`]: the order in
+//! * [`Roster::is_alive`]: the verdict of one pass alone, as the manager's about an orphan.
+//! * [`receive`], [`still_names`], [`skip`], [`release`], [`send_first`], [`open`], [`count`]: the order in
 //!   which senders and receivers touch the counters.
 //! * [`want_releases`], [`release_and_tell`]: how a writer that waits hears of the last release.
 //! * [`Handles`]: the writer's private references, of all its threads.
@@ -34,7 +34,6 @@ pub use order::{CollectStep, Phase, ReceiptStep, SendStep};
 pub use relinquish::{release_and_tell, want_releases};
 pub use roster::{Queue, Reader, Roster, RosterError};
 pub use transfer::{
-    StaleReference, count, open, raise, receive_direct, receive_forwarded, release, send_first,
-    skip,
+    StaleReference, count, open, raise, receive, release, send_first, skip, still_names,
 };
 pub use words::{Generations, NoWords, Words};

@@ -47,3 +47,6 @@ fn tell(wake: &AtomicU32, wake_all: impl FnOnce()) {
     wake.fetch_add(1, Ordering::Release);
     wake_all();
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

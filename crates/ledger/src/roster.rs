@@ -184,3 +184,6 @@ impl<R: Words, C: Words> Roster<R, C> {
             .filter(|&(_, refs)| refs > 0)
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -3,9 +3,10 @@
 //! Each word here is written by the calling domain alone. Several of its threads may raise and release references
 //! at once; `sent` and `rcvd` of a queue belong to whoever has the sending or receiving end at that moment.
 
-use tranship_sync::atomic::{AtomicU32, Ordering, fence};
+use tranship_sync::atomic::{AtomicU32, Ordering};
+use tranship_sync::fence_after_rmw;
 
-use crate::generation::published;
+use crate::generation::{is_published, published};
 use crate::handles::Handles;
 use crate::order::{RECEIPT_DIRECT, RECEIPT_FORWARDED, ReceiptStep, SEND_FIRST, SendStep};
 
@@ -20,10 +21,29 @@ pub struct StaleReference {
 }
 
 /// `ref++`.
-#[inline]
+#[inline(always)]
 pub fn raise(refs: &AtomicU32) {
-    // Ordering: relaxed. A receipt publishes it with the release of `rcvd`; a clone is made by who holds one.
-    refs.fetch_add(1, Ordering::Relaxed);
+    // Ordering: relaxed would do for a clone, which is made by who holds one, and for a direct receipt, which the release of
+    // `rcvd` publishes; SeqCst, as the fence in `still_names` is one only with it.
+    refs.fetch_add(1, Ordering::SeqCst);
+}
+
+/// After [`raise`]: whether the slot is at the generation that the id names, and that one of a sent buffer. Then it stays so as
+/// long as the reference is held. `generation` loads the table's word.
+///
+/// # Errors
+/// [`StaleReference`]. Give the reference up, and either close the channel, so that its queue leaves, or [`skip`] the message.
+#[inline(always)]
+pub fn still_names(named: u32, generation: impl FnOnce() -> u32) -> Result<(), StaleReference> {
+    // Ordering: partner of the fence in `Roster::collect`: of our reference and its bump at least one is seen by the other
+    // side.
+    fence_after_rmw();
+    let found = generation();
+    if found == named && is_published(named) {
+        Ok(())
+    } else {
+        Err(StaleReference { named, found })
+    }
 }
 
 /// `rcvd++` or `sent++`, modulo 2^32. The word has one writer at a time, so no read-modify-write is needed.
@@ -49,53 +69,30 @@ pub fn release(refs: &AtomicU32) -> u32 {
     before.wrapping_sub(1)
 }
 
-/// Receipt of a reference from the pool's writer. Then move the ring's cursor.
-// Crash: after `ref++` or after `rcvd++` the domain's words leave the roster with it, and its queues, as sink, too.
-#[inline]
-pub fn receive_direct(refs: &AtomicU32, rcvd: &AtomicU32) {
-    let checked = receive(&RECEIPT_DIRECT, refs, rcvd, 0, || 0);
-    debug_assert!(checked.is_ok());
-}
-
-/// Receipt of a reference from anyone but the pool's writer. `generation` loads the table's word.
+/// Receipt of one reference. Then move the ring's cursor. `check` is [`still_names`], and what else depends on it, if the
+/// sender is not the pool's writer. `reached` is told of each step, as in [`send_first`].
 ///
 /// # Errors
-/// [`StaleReference`]: the reference is given up again, `rcvd` is not counted. Either close the channel, so that
-/// its queue leaves, or [`skip`] the message.
-// Crash: as `receive_direct`.
-#[inline]
-pub fn receive_forwarded(
+/// What `check` said. The reference is to be given up; `rcvd` is not counted.
+// Crash: after `ref++` or after `rcvd++` the domain's words leave the roster with it, and its queues, as sink, too.
+#[inline(always)]
+pub fn receive<E>(
     refs: &AtomicU32,
     rcvd: &AtomicU32,
-    named: u32,
-    generation: impl FnMut() -> u32,
-) -> Result<(), StaleReference> {
-    receive(&RECEIPT_FORWARDED, refs, rcvd, named, generation)
-}
-
-#[inline]
-fn receive(
-    steps: &[ReceiptStep],
-    refs: &AtomicU32,
-    rcvd: &AtomicU32,
-    named: u32,
-    mut generation: impl FnMut() -> u32,
-) -> Result<(), StaleReference> {
-    for step in steps {
-        match step {
-            ReceiptStep::Hold => raise(refs),
-            // Ordering: partner of the fence in `Roster::collect`.
-            ReceiptStep::Fence => fence(Ordering::SeqCst),
-            ReceiptStep::Check => {
-                let found = generation();
-                if found != named {
-                    release(refs);
-                    return Err(StaleReference { named, found });
-                }
-            }
-            ReceiptStep::Count => count(rcvd),
-        }
+    check: Option<impl FnOnce() -> Result<(), E>>,
+    mut reached: impl FnMut(ReceiptStep),
+) -> Result<(), E> {
+    use ReceiptStep::{Check, Count, Fence, Hold};
+    const { assert!(matches!(RECEIPT_DIRECT, [Hold, Count])) };
+    const { assert!(matches!(RECEIPT_FORWARDED, [Hold, Fence, Check, Count])) };
+    raise(refs);
+    reached(Hold);
+    if let Some(check) = check {
+        check()?;
+        reached(Check);
     }
+    count(rcvd);
+    reached(Count);
     Ok(())
 }
 

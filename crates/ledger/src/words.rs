@@ -71,17 +71,3 @@ impl<W: Words + ?Sized> Words for &W {
         (**self).load(slot)
     }
 }
-
-impl<W: Words + ?Sized> Words for std::sync::Arc<W> {
-    #[inline]
-    fn load(&self, slot: u32) -> u32 {
-        (**self).load(slot)
-    }
-}
-
-impl<W: Words + ?Sized> Words for Box<W> {
-    #[inline]
-    fn load(&self, slot: u32) -> u32 {
-        (**self).load(slot)
-    }
-}

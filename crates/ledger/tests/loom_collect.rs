@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use loom::{cell::UnsafeCell, thread};
 use tranship_ledger::{
-    Batch, NoWords, Roster, Words, count, open, raise, receive_direct, receive_forwarded, release,
+    Batch, NoWords, Roster, Words, count, open, raise, receive, release, still_names,
 };
 use tranship_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -178,6 +178,11 @@ impl System {
         })
     }
 
+    fn receive_by_b(&self) {
+        let direct = None::<fn() -> Result<(), ()>>;
+        receive(&self.refs_b, &self.rcvd_b, direct, |_| {}).unwrap();
+    }
+
     fn receive_by_c(&self, rules: Rules) {
         let named = self.ring_c.load(Ordering::Acquire);
         if named == 0 {
@@ -185,7 +190,12 @@ impl System {
         }
         let generation = || self.table[0].load(Ordering::Relaxed);
         let held = if rules.receiver_fences {
-            receive_forwarded(&self.refs_c, &self.rcvd_c, named, generation).is_ok()
+            let check = || still_names(named, generation);
+            let held = receive(&self.refs_c, &self.rcvd_c, Some(check), |_| {}).is_ok();
+            if !held {
+                release(&self.refs_c);
+            }
+            held
         } else {
             raise(&self.refs_c);
             let fits = generation() == named;
@@ -223,7 +233,7 @@ fn direct(rules: Rules) -> impl Fn() + Send + Sync + 'static {
         let b = Arc::clone(&system);
         let b = thread::spawn(move || {
             if b.ring_b.load(Ordering::Acquire) != 0 {
-                receive_direct(&b.refs_b, &b.rcvd_b);
+                b.receive_by_b();
                 b.look();
                 release(&b.refs_b);
             }
@@ -244,7 +254,7 @@ fn forwarded(rules: Rules, late: bool) -> impl Fn() + Send + Sync + 'static {
     move || {
         let system = System::new();
         system.send();
-        receive_direct(&system.refs_b, &system.rcvd_b);
+        system.receive_by_b();
         let (b, c) = (Arc::clone(&system), Arc::clone(&system));
         let b = thread::spawn(move || {
             if late {
@@ -279,7 +289,7 @@ fn liar(rules: Rules) -> impl Fn() + Send + Sync + 'static {
     move || {
         let system = System::new();
         system.send();
-        receive_direct(&system.refs_b, &system.rcvd_b);
+        system.receive_by_b();
         release(&system.refs_b);
         system.ring_c.store(2, Ordering::Release);
         let c = Arc::clone(&system);

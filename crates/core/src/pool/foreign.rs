@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use tranship_ledger::StaleReference;
 use tranship_proto::{CbufId, PoolId};
 use tranship_region::Window;
 use tranship_region::layout::{RefsRw, TableRo};
@@ -230,24 +231,16 @@ impl ForeignPool {
         known.is_some_and(|known| known.load(Ordering::Acquire) == serial && serial != 0)
     }
 
-    /// Whether the slot is at this published generation, or what it is at; after a `retain`.
+    /// Whether the slot is at this published generation, after a `retain`.
     #[inline(always)]
-    pub(crate) fn is_alive(&self, slot: u32, generation: u32) -> Result<(), u32> {
-        // Ordering: partner is the collector's fence between its bump of the generation and its second look: of our
-        // reference and its bump at least one is seen by the other side.
-        tranship_sync::fence_after_rmw();
-        let now = self.generation(slot);
-        if now == generation && generation.is_multiple_of(2) {
-            Ok(())
-        } else {
-            Err(now)
-        }
+    pub(crate) fn is_alive(&self, slot: u32, generation: u32) -> Result<(), StaleReference> {
+        tranship_ledger::still_names(generation, || self.generation(slot))
     }
 
-    /// Counts a reference. Ordering: before `rcvd`, whose release publishes it; SeqCst for the fence of `is_alive`.
+    /// Counts a reference, before `rcvd`, whose release publishes it.
     #[inline(always)]
     pub(crate) fn retain(&self, slot: u32) {
-        self.word(slot).fetch_add(1, Ordering::SeqCst);
+        tranship_ledger::raise(self.word(slot));
     }
 
     /// The reference counter of a slot (or of none) will be written.
@@ -258,7 +251,7 @@ impl ForeignPool {
 
     /// Our reference counter of a slot.
     #[inline(always)]
-    fn word(&self, slot: u32) -> &AtomicU32 {
+    pub(crate) fn word(&self, slot: u32) -> &AtomicU32 {
         debug_assert!(slot < self.shape.slots);
         // SAFETY: `check_slot`, or the receiver's own check, found the slot below the number for which the counters
         // were made, before any handle of it was.

@@ -31,6 +31,22 @@ fn the_last_handle_decides_once() {
 }
 
 #[test]
+fn the_only_handle_of_what_was_never_sent_goes_at_once() {
+    let (odd, even) = (generation(5), generation(6));
+    let private = Handles::default();
+    private.begin();
+    assert_eq!(private.count(), 1);
+    assert!(!private.let_go_private(&even));
+    private.hold();
+    assert!(!private.let_go_private(&odd));
+    assert_eq!((private.count(), private.let_go(&odd)), (2, LetGo::Left));
+    assert!(private.let_go_private(&odd));
+    assert_eq!(word(&private), 0);
+    let queued = handles(QUEUED | 1);
+    assert!(!queued.let_go_private(&odd));
+}
+
+#[test]
 fn what_is_alive_is_queued_by_the_collector_or_by_its_last_handle() {
     let free = handles(QUEUED);
     assert!(free.stays_queued());

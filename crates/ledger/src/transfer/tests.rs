@@ -26,26 +26,45 @@ fn a_buffer_goes_there_and_is_released() {
     // The handle goes while the generation is odd.
     assert_eq!(steps[0], (SendStep::LetGo, false, 1));
     assert!(steps.iter().map(|step| step.0).eq(SEND_FIRST));
-    receive_direct(&refs, &rcvd);
+    let direct = None::<fn() -> Result<(), ()>>;
+    let mut steps = Vec::new();
+    receive(&refs, &rcvd, direct, |step| {
+        steps.push((step, get(&refs), get(&rcvd)));
+    })
+    .unwrap();
+    let [hold, counted] = RECEIPT_DIRECT;
+    assert_eq!(steps, [(hold, 1, u32::MAX), (counted, 1, 0)]);
     assert_eq!((get(&refs), get(&rcvd)), (1, 0));
     assert_eq!(open(&table), 2);
     count(&sent);
-    receive_forwarded(&refs, &rcvd, id, || get(&table)).unwrap();
+    let mut held = 0;
+    let check = || {
+        held = get(&refs);
+        still_names(id, || get(&table))
+    };
+    receive(&refs, &rcvd, Some(check), |_| {}).unwrap();
+    assert_eq!(held, 2, "the reference is up when the generation is read");
+    assert_eq!((get(&refs), get(&rcvd)), (2, 1));
     assert_eq!(release(&refs), 1);
     assert_eq!(release(&refs), 0);
 }
 
 #[test]
-fn a_stale_reference_is_given_up_and_not_counted() {
+fn a_stale_reference_is_not_counted() {
     let [rcvd, refs] = [0, 0].map(AtomicU32::new);
-    let mut held = 0;
-    let stale = receive_forwarded(&refs, &rcvd, 2, || {
-        held = get(&refs);
-        3
-    });
-    assert_eq!(stale, Err(StaleReference { named: 2, found: 3 }));
-    assert_eq!(held, 1, "the reference is up when the generation is read");
-    assert_eq!((get(&refs), get(&rcvd)), (0, 0));
+    let stale = StaleReference { named: 2, found: 3 };
+    let check = || still_names(2, || 3);
+    assert_eq!(receive(&refs, &rcvd, Some(check), |_| {}), Err(stale));
+    assert_eq!((release(&refs), get(&rcvd)), (0, 0));
     skip(&rcvd);
     assert_eq!(get(&rcvd), 1);
+}
+
+#[test]
+fn an_id_is_of_the_present_generation_and_of_a_sent_buffer() {
+    assert_eq!(still_names(4, || 4), Ok(()));
+    for (named, found) in [(2, 4), (6, 4), (4, 5), (5, 4), (5, 5)] {
+        let stale = StaleReference { named, found };
+        assert_eq!(still_names(named, || found), Err(stale));
+    }
 }

@@ -70,6 +70,15 @@ fn no_check_of_the_generation() {
     early(&lies("no check").with(|c| c.forwarded = vec![ReceiptStep::Hold, ReceiptStep::Count]));
 }
 
+/// Of a buffer that nobody has sent: it is being filled.
+#[test]
+fn an_odd_generation_that_is_believed() {
+    early(&lies("odd ids").with(|c| c.believe_odd_ids = true));
+    early(&lies_to_the_writer("odd ids, to the writer").with(|c| {
+        (c.writers, c.believe_odd_ids) = (2, true);
+    }));
+}
+
 #[test]
 fn no_second_look() {
     early(&lies("no second look").with(|c| c.collection.retain(|s| *s != CollectStep::LookAgain)));

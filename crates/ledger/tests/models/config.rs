@@ -80,6 +80,7 @@ pub struct Config {
     pub drop_what_is_alive: bool,
     pub count_the_list_only: bool,
     pub dead_source_stays: bool,
+    pub believe_odd_ids: bool,
     pub edit_during_a_pass: bool,
     /// Who may lose its connection and go on, bit by domain; and whether the manager takes that for its death.
     pub hangs_up: u8,
@@ -145,6 +146,7 @@ impl Config {
             drop_what_is_alive: false,
             count_the_list_only: false,
             dead_source_stays: false,
+            believe_odd_ids: false,
             edit_during_a_pass: false,
             hangs_up: 0,
             hang_up_is_death: false,
@@ -208,6 +210,11 @@ impl Config {
     pub fn is_counted(&self, queue: usize, slot: usize) -> bool {
         let is_left_out = self.count_the_list_only && slot != 0;
         !is_left_out && !self.is_a_liars(queue)
+    }
+
+    /// Whether an id of that generation names the buffer of a slot at this one.
+    pub fn names(&self, named: u8, now: u8) -> bool {
+        named == now && (named & 1 == 0 || self.believe_odd_ids)
     }
 
     pub fn wrap(&self, counter: u8) -> u8 {

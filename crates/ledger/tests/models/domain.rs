@@ -155,7 +155,7 @@ fn receive(config: &Config, mut next: State, d: u8) -> State {
     match steps[step] {
         ReceiptStep::Hold => next.refs[i][s] += 1,
         ReceiptStep::Check => {
-            if next.generation[s] != message.generations[s] {
+            if !config.names(message.generations[s], next.generation[s]) {
                 if config.liar.is_none() || config.blame_refusals_on == Some(thread.queue) {
                     next.blame("an honest reference was refused");
                 }

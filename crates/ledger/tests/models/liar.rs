@@ -15,7 +15,7 @@ pub fn steps(config: &Config, state: &State, out: &mut Steps) {
         let number = u8::try_from(q).expect("few");
         if source == liar && state.length[q] < config.ring {
             for slot in 0..config.slots {
-                for generation in (2..1 << config.generation_bits).step_by(2) {
+                for generation in 1..1 << config.generation_bits {
                     let mut next = *state;
                     let mut message = Message {
                         kind: slot,

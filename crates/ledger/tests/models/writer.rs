@@ -151,7 +151,7 @@ fn receive(config: &Config, state: &State, t: u8) -> Option<State> {
     next.thread[usize::from(t)].step += 1;
     match thread.step {
         0 if is_locked(state) && !config.take_back_without_lock => return None,
-        0 if state.generation[s] != named => {
+        0 if !config.names(named, state.generation[s]) => {
             if config.liar.is_none() {
                 next.blame("an honest reference was refused");
             }

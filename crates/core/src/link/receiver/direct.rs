@@ -11,6 +11,7 @@ use crate::link::shared::Assigned;
 use crate::pool::ForeignPool;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
+use tranship_ledger::ReceiptStep;
 use tranship_proto::PoolId;
 use tranship_sys::crash;
 
@@ -89,6 +90,15 @@ impl Taken {
     }
 }
 
+#[inline(always)]
+fn reached(step: ReceiptStep) {
+    match step {
+        ReceiptStep::Hold => crash::point("recv.after_ref"),
+        ReceiptStep::Fence | ReceiptStep::Check => {}
+        ReceiptStep::Count => crash::point("recv.after_rcvd"),
+    }
+}
+
 impl Receiver {
     /// Whether the next message is the next line's, and ours to take.
     #[inline(always)]
@@ -136,22 +146,19 @@ impl Receiver {
         // Its miss begins now; the locked instruction below would hold it up.
         tranship_sync::prefetch_read(ptr.as_ptr());
         self.guess.saw(ptr.as_ptr());
-        foreign.retain(slot);
         let generation = reference.id.generation();
-        // The generation after the reference, as in `reference`.
-        if at_hand.forwarded
-            && !(foreign.is_alive(slot, generation).is_ok()
-                && foreign.owns(slot, reference.offset, reference.length))
-        {
+        let check = || {
+            let good = foreign.is_alive(slot, generation).is_ok()
+                && foreign.owns(slot, reference.offset, reference.length);
+            good.then_some(()).ok_or(())
+        };
+        // SAFETY: `ins` keeps the counters, of which there are as many as slots.
+        let rcvd = unsafe { at_hand.rcvd.add(slot as usize).as_ref() };
+        let check = at_hand.forwarded.then_some(check);
+        if tranship_ledger::receive(foreign.word(slot), rcvd, check, reached).is_err() {
             foreign.release(slot);
             return None;
         }
-        crash::point("recv.after_ref");
-        // SAFETY: `ins` keeps the counters, of which there are as many as slots.
-        let rcvd = unsafe { at_hand.rcvd.add(slot as usize).as_ref() };
-        // Crash: as in `count`.
-        tranship_ledger::count(rcvd);
-        crash::point("recv.after_rcvd");
         // The collector has read the counters since they were last written here: the next line of each is asked back
         // before a locked instruction has to wait for it.
         let ahead = slot.wrapping_add(COUNTERS_AHEAD) as usize;

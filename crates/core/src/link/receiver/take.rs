@@ -171,7 +171,8 @@ impl Receiver {
         if entry.forwarded {
             // The generation after the reference: the collector bumps it, fences, and looks at references
             // again, so one of the two sees the other. `buf` gives the reference back on the way out.
-            if let Err(now) = foreign.is_alive(slot, id.generation()) {
+            if let Err(stale) = foreign.is_alive(slot, id.generation()) {
+                let now = stale.found;
                 return Err(Violation::Dead { id, now }.into());
             }
             // It lives and stays so now, so its place is fixed: the reference must be what the bytes belong to.
