@@ -6,6 +6,8 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{Ordering, fence};
+use tranship_ledger::Phase;
+use tranship_ledger::order::PASS_ORDER;
 
 const TABLE_AT: u64 = 4096;
 const REFS_AT: u64 = 128;
@@ -56,29 +58,33 @@ pub(super) struct Orphan<'a> {
 impl Orphan<'_> {
     /// Indices of chunks in which some buffer is alive.
     pub fn live_chunks(&self) -> io::Result<Vec<u32>> {
-        // Ordering: the one order that never finds a buffer dead too early: all `rcvd`, then all `ref`, then
-        // all `sent`; partners are the receivers' `ref++` before `rcvd++` (release) and the sources' `sent++`.
-        let rcvd: Vec<Vec<u32>> = self
-            .queues
-            .iter()
-            .map(|(_, r)| words(r, COUNTS_AT, &self.slots))
-            .collect::<io::Result<_>>()?;
-        fence(Ordering::SeqCst);
+        // Ordering: partners are the receivers' `ref++` before `rcvd++` (release) and the sources' `sent++`.
+        let mut rcvd = Vec::new();
         let mut alive = vec![false; self.slots.len()];
-        for refs in &self.refs {
-            for (a, r) in alive.iter_mut().zip(words(refs, REFS_AT, &self.slots)?) {
-                *a |= r != 0;
+        for phase in PASS_ORDER {
+            match phase {
+                Phase::Received => {
+                    for (_, of) in &self.queues {
+                        rcvd.push(words(of, COUNTS_AT, &self.slots)?);
+                    }
+                }
+                Phase::References => {
+                    for refs in &self.refs {
+                        for (a, r) in alive.iter_mut().zip(words(refs, REFS_AT, &self.slots)?) {
+                            *a |= r != 0;
+                        }
+                    }
+                }
+                Phase::Sent => {
+                    for ((sent, _), rcvd) in self.queues.iter().zip(&rcvd) {
+                        let sent = words(sent, COUNTS_AT, &self.slots)?;
+                        for ((a, s), r) in alive.iter_mut().zip(&sent).zip(rcvd) {
+                            *a |= s != r;
+                        }
+                    }
+                }
             }
-        }
-        fence(Ordering::SeqCst);
-        for ((sent, _), rcvd) in self.queues.iter().zip(rcvd) {
-            for ((a, s), r) in alive
-                .iter_mut()
-                .zip(words(sent, COUNTS_AT, &self.slots)?)
-                .zip(rcvd)
-            {
-                *a |= s != r;
-            }
+            fence(Ordering::SeqCst);
         }
         let Some(table) = self.table else {
             return Ok(alive.contains(&true).then_some(0).into_iter().collect());
