@@ -67,7 +67,7 @@ pub fn ask(party: &Party, work: Work) -> Result<Vec<Measured>> {
         match begun {
             // Until the set has been touched and the chooser has looked around.
             None if warm.elapsed() > work.budget => begun = Some(Instant::now()),
-            Some(begun) if begun.elapsed() > work.budget => {
+            Some(begun) if begun.elapsed() > work.budget && served > 0 => {
                 let seconds = begun.elapsed().as_secs_f64();
                 let mut measured = samples.finish("").context("no sample")?;
                 measured.per_second = served as f64 / seconds;

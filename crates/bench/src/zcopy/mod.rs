@@ -28,6 +28,8 @@ pub const CONNECTIONS: usize = 16;
 pub const HEADER: usize = 40;
 /// Bytes of the hot set.
 const HOT: usize = 1 << 20;
+/// Bytes of the cold set with `--quick`, at most.
+const QUICK: usize = 8 << 20;
 
 /// What to vary.
 #[derive(Debug)]
@@ -62,7 +64,11 @@ pub fn bench(common: &Common, grid: &Grid<'_>) -> Outcome {
             }
             for &value in grid.payloads {
                 for &depth in grid.depths {
-                    let set = if mode == "hot" { HOT } else { grid.set };
+                    let set = match mode {
+                        "hot" => HOT,
+                        _ if common.is_quick() => grid.set.min(QUICK),
+                        _ => grid.set,
+                    };
                     let work = Work {
                         value,
                         count: (set / value).max(1),
