@@ -21,11 +21,14 @@ child!(
     }
 );
 
+/// What a run tells the skips of all its processes: the only variables that children of tests inherit.
+const OF_THE_RUN: [&str; 2] = ["TRANSHIP_SKIPS", "TRANSHIP_NO_SKIP"];
+
 child!(
     fn environment(ctl: Control) {
         let keys: Vec<String> = std::env::vars()
             .map(|(k, _)| k)
-            .filter(|k| k.starts_with("TRANSHIP"))
+            .filter(|k| k.starts_with("TRANSHIP") && !OF_THE_RUN.contains(&k.as_str()))
             .collect();
         ctl.send(&keys).unwrap();
     }
