@@ -96,16 +96,22 @@ fn configurations_are_checked_with_the_line() {
     let dir = tranship_testkit::folder().expect("a folder");
     let file = dir.path().join("manager.toml");
     let check = || run(&["manager", "check-config", file.to_str().expect("a path")]);
-    std::fs::write(&file, run(&["manager", "default-config"]).stdout).expect("writing");
+    let printed = run(&["manager", "default-config"]).stdout;
+    let installed = concat!(env!("CARGO_MANIFEST_DIR"), "/../../dist/manager.toml");
+    assert!(printed == std::fs::read(installed).expect("what is installed"));
+    std::fs::write(&file, printed).expect("writing");
     assert_eq!(check().status.code(), Some(0));
-    std::fs::write(&file, "total = \"1GiB\"\nno_such_key = 1\n").expect("writing");
-    let output = check();
-    assert_eq!(output.status.code(), Some(1));
-    assert!(
-        text(&output.stdout).contains("manager.toml:2:"),
-        "{}",
-        text(&output.stdout)
-    );
+    for wrong in [
+        "no_such_key = 1",
+        "total = 5",
+        "connect = [{ name = \"a\" }]",
+    ] {
+        std::fs::write(&file, format!("forward = \"granted\"\n{wrong}\n")).expect("writing");
+        let output = check();
+        assert_eq!(output.status.code(), Some(1));
+        let said = text(&output.stdout);
+        assert!(said.contains("manager.toml:2:"), "{said}");
+    }
     std::fs::remove_file(&file).expect("removing");
     assert_eq!(check().status.code(), Some(2));
 }

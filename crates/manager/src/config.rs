@@ -6,7 +6,7 @@ mod units;
 pub use access::{Reserved, Rule, Who};
 use serde::Deserialize;
 use std::time::Duration;
-use units::{duration, opt_duration, opt_size};
+use units::{duration, opt_duration, opt_memory, opt_mode, pools_per_domain};
 
 /// A configuration file that cannot be used.
 #[non_exhaustive]
@@ -74,12 +74,13 @@ impl Default for Limits {
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     /// Memory that may be granted in all; half of the machine's or the cgroup's if not said.
-    #[serde(deserialize_with = "opt_size")]
+    #[serde(deserialize_with = "opt_memory")]
     pub total: Option<u64>,
     /// A new pool's quota; its maximum if not said.
-    #[serde(deserialize_with = "opt_size")]
+    #[serde(deserialize_with = "opt_memory")]
     pub default_quota: Option<u64>,
     /// Pools that one domain may write at a time (entries of its board).
+    #[serde(deserialize_with = "pools_per_domain")]
     pub pools_per_domain: u32,
     /// Who may forward pools of others.
     pub forward: Forward,
@@ -93,10 +94,12 @@ pub struct Config {
     #[serde(deserialize_with = "duration")]
     pub grace: Duration,
     /// Permission bits of the socket file.
+    #[serde(deserialize_with = "opt_mode")]
     pub socket_mode: Option<u32>,
     /// Limits per uid.
     pub limits: Limits,
-    /// Who may connect; everybody if empty.
+    /// Who may connect; everybody if empty. These rules have no names.
+    #[serde(deserialize_with = "access::nameless")]
     pub connect: Vec<Rule>,
     /// Who may export which names; everybody every name if empty.
     pub export: Vec<Rule>,
@@ -129,24 +132,12 @@ impl Default for Config {
 impl Config {
     /// Parses a configuration.
     pub fn parse(text: &str) -> Result<Config, ConfigError> {
-        let config: Config = toml::from_str(text).map_err(|e| ConfigError::Parse {
+        toml::from_str(text).map_err(|e| ConfigError::Parse {
             line: e.span().map_or(1, |s| {
                 1 + text[..s.start.min(text.len())].matches('\n').count()
             }),
             message: e.message().to_owned(),
-        })?;
-        if config.pools_per_domain == 0 || config.pools_per_domain > 65536 {
-            let line = text
-                .lines()
-                .position(|l| l.trim_start().starts_with("pools_per_domain"))
-                .map_or(1, |i| i + 1);
-            let message = format!(
-                "pools_per_domain is {}, it must be 1 to 65536",
-                config.pools_per_domain
-            );
-            return Err(ConfigError::Parse { line, message });
-        }
-        Ok(config)
+        })
     }
 
     /// Reads and parses a file.

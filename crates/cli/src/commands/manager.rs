@@ -17,8 +17,9 @@ use tranship_manager::{Config, ConfigError, Listener, Shutdown, paths};
 const SYSTEM_CONFIG: &str = "/etc/tranship/manager.toml";
 /// Pause between two looks at the socket of a manager that is starting.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
-/// What `manager default-config` prints; a test holds it to the defaults in the code.
-const DEFAULT_CONFIG: &str = include_str!("manager/default.toml");
+/// What `manager default-config` prints, and what is installed for a system's manager; a test holds it to the defaults in the
+/// code.
+const DEFAULT_CONFIG: &str = include_str!("../../../../dist/manager.toml");
 
 pub(crate) fn run(args: ManagerArgs) -> Result<Answer> {
     match args.action {

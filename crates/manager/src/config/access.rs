@@ -1,6 +1,7 @@
 //! Access rules: the first rule that matches decides; a list without a matching rule refuses.
 
 use serde::{Deserialize, Deserializer, de};
+use tranship_proto::{MAX_NAME_BYTES, check_name};
 
 /// Somebody.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,7 +49,7 @@ pub struct Rule {
     #[serde(default = "all")]
     pub gid: Who,
     /// A name, or the beginning of one followed by `*`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "opt_pattern")]
     pub name: Option<String>,
     /// What it says about them.
     #[serde(default = "yes")]
@@ -60,9 +61,49 @@ pub struct Rule {
 #[serde(deny_unknown_fields)]
 pub struct Reserved {
     /// The name.
+    #[serde(deserialize_with = "pattern")]
     pub name: String,
     /// Its owner.
     pub uid: u32,
+}
+
+/// Rules about somebody, whatever the name.
+pub(super) fn nameless<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Rule>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Nameless {
+        #[serde(default = "all")]
+        uid: Who,
+        #[serde(default = "all")]
+        gid: Who,
+        #[serde(default = "yes")]
+        allow: bool,
+    }
+    let rules = Vec::<Nameless>::deserialize(d)?.into_iter();
+    Ok(rules
+        .map(|Nameless { uid, gid, allow }| Rule {
+            uid,
+            gid,
+            name: None,
+            allow,
+        })
+        .collect())
+}
+
+/// A name that somebody could have, or the beginning of one.
+fn pattern<'de, D: Deserializer<'de>>(d: D) -> Result<String, D::Error> {
+    let text = String::deserialize(d)?;
+    let start = text.strip_suffix('*');
+    if start == Some("") || check_name(start.unwrap_or(&text)) {
+        return Ok(text);
+    }
+    Err(de::Error::custom(format!(
+        "{text:?} is no name: 1 to {MAX_NAME_BYTES} bytes without control characters, and perhaps a \"*\" at its end"
+    )))
+}
+
+fn opt_pattern<'de, D: Deserializer<'de>>(d: D) -> Result<Option<String>, D::Error> {
+    pattern(d).map(Some)
 }
 
 fn all() -> Who {

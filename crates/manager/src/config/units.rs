@@ -45,14 +45,44 @@ enum Raw {
     Text(String),
 }
 
-pub(super) fn opt_size<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u64>, D::Error> {
-    match Raw::deserialize(d) {
-        Ok(Raw::Number(n)) => Ok(Some(n)),
+/// Less than that nobody can use, and so nobody means: a number without its unit, perhaps.
+const LEAST_MEMORY: u64 = 64 << 10;
+
+pub(super) fn opt_memory<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u64>, D::Error> {
+    let bytes = match Raw::deserialize(d) {
+        Ok(Raw::Number(n)) => n,
         Ok(Raw::Text(t)) => parse_size(&t)
-            .map(Some)
-            .ok_or_else(|| de::Error::custom(format!("{t:?} is not a size such as \"64MiB\""))),
-        Err(_) => Err(de::Error::custom("expected a size such as \"64MiB\"")),
+            .ok_or_else(|| de::Error::custom(format!("{t:?} is not a size such as \"64MiB\"")))?,
+        Err(_) => return Err(de::Error::custom("expected a size such as \"64MiB\"")),
+    };
+    if bytes < LEAST_MEMORY {
+        return Err(de::Error::custom(format!(
+            "{bytes} bytes are too few for anybody: at least 64 KiB, and with a unit, such as \"64MiB\""
+        )));
     }
+    Ok(Some(bytes))
+}
+
+pub(super) fn pools_per_domain<'de, D: Deserializer<'de>>(d: D) -> Result<u32, D::Error> {
+    let pools = i64::deserialize(d)?;
+    let fits = u32::try_from(pools)
+        .ok()
+        .filter(|n| (1..=65536).contains(n));
+    fits.ok_or_else(|| {
+        de::Error::custom(format!(
+            "pools_per_domain is {pools}, it must be 1 to 65536"
+        ))
+    })
+}
+
+pub(super) fn opt_mode<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {
+    let mode = u32::deserialize(d)?;
+    if mode > 0o777 {
+        return Err(de::Error::custom(format!(
+            "{mode} is {mode:#o}, more than permission bits: at most 0o777, and octal, such as 0o660"
+        )));
+    }
+    Ok(Some(mode))
 }
 
 pub(super) fn duration<'de, D: Deserializer<'de>>(d: D) -> Result<Duration, D::Error> {
