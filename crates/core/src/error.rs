@@ -42,6 +42,8 @@ pub enum Code {
     PeerDied = 15,
     /// Messages went with the memory that they were in.
     Lost = 16,
+    /// There is a socket, or something else in its place, that cannot be used.
+    Unreachable = 17,
 }
 
 /// Joining or leaving a manager, and anything asked of it.
@@ -63,6 +65,14 @@ pub enum DomainError {
         tried: String,
         /// Why none was started, and what to do.
         reason: String,
+    },
+    /// What is at the place of a manager's socket cannot be used. No other manager is looked for or started.
+    #[error("the manager's socket {} cannot be used: {problem}", socket.display())]
+    Unreachable {
+        /// Where.
+        socket: std::path::PathBuf,
+        /// Why.
+        problem: SocketProblem,
     },
     /// The manager went away; existing channels go on.
     #[error(
@@ -118,6 +128,31 @@ pub enum DomainError {
     Open(#[from] tranship_region::layout::OpenError),
 }
 
+/// Why a manager's socket cannot be used.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SocketProblem {
+    /// This user has no access.
+    #[error(
+        "permission denied; look at the modes of the socket and of the directories above it, or name another one"
+    )]
+    Access,
+    /// Something else is there.
+    #[error("it is no socket; remove it, or name another one")]
+    NotASocket,
+    /// A socket of another kind is there.
+    #[error("it is a socket, but no manager's (not SEQPACKET); name another one")]
+    OtherKind,
+    /// No socket can have this path.
+    #[error("its path has {bytes} bytes, a socket's has at most {max}")]
+    PathLength {
+        /// Of the path.
+        bytes: usize,
+        /// Allowed.
+        max: usize,
+    },
+}
+
 impl DomainError {
     /// The stable code.
     pub fn code(&self) -> Code {
@@ -126,6 +161,7 @@ impl DomainError {
                 Code::System
             }
             DomainError::NoManager { .. } => Code::NoManager,
+            DomainError::Unreachable { .. } => Code::Unreachable,
             DomainError::ManagerAway => Code::ManagerAway,
             DomainError::Refused(_) => Code::Refused,
             DomainError::TimedOut { .. } => Code::TimedOut,

@@ -22,11 +22,9 @@ pub struct Places {
 }
 
 impl Places {
-    /// From the environment of this process. Makes the user's directory if it has to.
+    /// From the environment of this process, unless it is privileged. Makes the user's directory if it has to.
     pub fn find() -> Places {
-        let named = std::env::var_os(SOCKET_ENV)
-            .filter(|v| !v.is_empty())
-            .map(PathBuf::from);
+        let named = process::trusted_env(SOCKET_ENV).map(PathBuf::from);
         let user = user_dir().ok().map(|d| d.join("manager.sock"));
         Places {
             named,
@@ -48,7 +46,7 @@ impl Places {
 
 /// `$XDG_RUNTIME_DIR/tranship`, or a directory in /tmp that is ours alone.
 pub fn user_dir() -> io::Result<PathBuf> {
-    if let Some(base) = std::env::var_os("XDG_RUNTIME_DIR").filter(|v| !v.is_empty()) {
+    if let Some(base) = process::trusted_env("XDG_RUNTIME_DIR") {
         let dir = PathBuf::from(base).join("tranship");
         if own_dir(&dir).is_ok() {
             return Ok(dir);

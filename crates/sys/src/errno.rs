@@ -18,5 +18,9 @@ pub const NO_MEMORY: i32 = libc::ENOMEM;
 pub const INVALID: i32 = libc::EINVAL;
 /// `EMFILE`: this process has as many descriptors as it may.
 pub const NO_DESCRIPTORS: i32 = libc::EMFILE;
+/// `EPROTOTYPE`: the socket there is of another type.
+pub const WRONG_SOCKET_TYPE: i32 = libc::EPROTOTYPE;
+/// `ENAMETOOLONG`.
+pub const NAME_TOO_LONG: i32 = libc::ENAMETOOLONG;
 /// `ETOOMANYREFS`: too many descriptors of this user are on their way through sockets.
 pub const TOO_MANY_IN_FLIGHT: i32 = libc::ETOOMANYREFS;

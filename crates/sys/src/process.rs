@@ -58,11 +58,24 @@ pub fn identity(fd: impl AsFd) -> io::Result<(u64, u64)> {
     Ok((stat.st_dev, stat.st_ino))
 }
 
-/// A variable of the C library's environment, as it is now; `None` also before the C library has one.
+/// Does this process have privileges that whoever started it has not (set-uid, set-gid, file capabilities; `AT_SECURE`, see
+/// getauxval(3))? Then its environment is not to be trusted.
+pub fn is_privileged() -> bool {
+    // SAFETY: reads a word that the kernel gave this process.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// A variable of the environment that says what is run, joined or read; unset where nobody may say so.
+pub fn trusted_env(name: &str) -> Option<std::ffi::OsString> {
+    let value = std::env::var_os(name).filter(|value| !value.is_empty());
+    value.filter(|_| !is_privileged())
+}
+
+/// A variable of the C library's environment, as it is now; `None` in a [privileged](is_privileged) process, and before the C library has one.
 ///
 /// It reads without the lock of [`std::env`], which a program in C would not take either: call it early.
 pub fn early_env(name: &std::ffi::CStr) -> Option<Vec<u8>> {
-    if !has_environment() {
+    if !has_environment() || is_privileged() {
         return None;
     }
     // SAFETY: `name` ends in 0. Nobody else writes the environment as early as this may be called.

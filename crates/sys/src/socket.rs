@@ -13,6 +13,9 @@ pub use receive::{Front, Received, drop_front, peek, recvmsg, recvmsg_all, recvm
 /// does not install the surplus.
 pub const MAX_FDS: usize = 16;
 
+/// The longest path that a socket can have, unix(7).
+pub const MAX_PATH_BYTES: usize = 107;
+
 /// Who is at the other end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Creds {

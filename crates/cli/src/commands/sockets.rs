@@ -2,6 +2,7 @@
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use tranship_manager::paths::{SOCKET_ENV, SYSTEM_SOCKET};
 
@@ -77,9 +78,14 @@ pub(crate) fn probe(path: &Path) -> Listening {
         // A full backlog: somebody has it open, and is busy.
         Ok(()) | Err(Errno::AGAIN) => Listening::Yes,
         Err(Errno::NOENT | Errno::NOTDIR) => Listening::Absent,
-        Err(Errno::CONNREFUSED) => Listening::Dead,
+        Err(Errno::CONNREFUSED) if is_socket(path) => Listening::Dead,
+        Err(Errno::CONNREFUSED) => Listening::Refused("no socket".into()),
         Err(error) => Listening::Refused(error.to_string()),
     }
+}
+
+fn is_socket(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|meta| meta.file_type().is_socket())
 }
 
 #[cfg(test)]
@@ -104,6 +110,9 @@ mod tests {
         assert_eq!(probe(&path), Listening::Yes);
         drop(server);
         assert_eq!(probe(&path), Listening::Dead);
+        let file = dir.path().join("file");
+        std::fs::write(&file, "").expect("a file");
+        assert_eq!(probe(&file), Listening::Refused("no socket".into()));
     }
 
     #[test]

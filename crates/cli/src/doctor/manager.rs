@@ -6,7 +6,7 @@ use crate::commands::connect;
 use crate::commands::sockets::{self, Listening};
 use std::path::Path;
 use tranship::StatRecord;
-use tranship_manager::paths::SOCKET_ENV;
+use tranship_manager::paths::{SOCKET_ENV, SYSTEM_SOCKET};
 
 pub(super) fn look(given: Option<&Path>) -> Vec<Finding> {
     let places = sockets::candidates(given);
@@ -69,12 +69,18 @@ fn finding(place: &sockets::Place, listening: &Listening) -> Finding {
     match listening {
         Listening::Yes => Finding::ok(place.why, format!("{path}: a manager listens")),
         Listening::Absent => Finding::ok(place.why, format!("{path}: not there")),
-        Listening::Dead => Finding::weak(
-            place.why,
-            format!("{path}: a socket, but nobody listens"),
-            "none; the next manager takes its place",
-            "",
-        ),
+        Listening::Dead => {
+            let value = format!("{path}: a socket, but nobody listens");
+            let (cost, fix) = if place.path == Path::new(SYSTEM_SOCKET) {
+                (
+                    "no manager is started beside it",
+                    "start the system's manager, or remove the file",
+                )
+            } else {
+                ("none; the next manager takes its place", "")
+            };
+            Finding::weak(place.why, value, cost, fix)
+        }
         Listening::Refused(why) => Finding::weak(
             place.why,
             format!("{path}: {why}"),

@@ -1,20 +1,19 @@
 //! Joining a manager: find one, start one if there is none, say hello.
 
 use super::conn::Conn;
-use super::greeting::{Greeting, PATIENCE};
+use super::discover::{self, Found, Start};
+use super::greeting::Greeting;
 use super::starter::Starter;
 use super::{Domain, DomainCore};
 use crate::error::DomainError;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32};
-use std::time::{Duration, Instant};
 use tranship_manager::paths::Places;
 use tranship_manager::{Config, Embedded};
 use tranship_sys::fork::ForkGuard;
-use tranship_sys::{process, socket};
+use tranship_sys::process;
 
 /// Library descriptors live above what programs that use select() can bear.
 pub(crate) const FD_FLOOR: i32 = 1024;
@@ -86,18 +85,15 @@ impl DomainBuilder {
     }
 
     /// Joins the manager named in `TRANSHIP_SOCKET`, else the system's, else the user's, else starts one that
-    /// leaves 60 s after its last client.
+    /// leaves 60 s after its last client. None is started past a socket of the system's that is there, and none by a privileged process
+    /// (set-uid, file capabilities), which heeds no environment either.
     pub fn connect(self) -> Result<Domain, DomainError> {
         self.prepare()?;
         let mut attempts = 0;
         loop {
             let found = match &self.socket {
-                Some(path) => Found {
-                    fd: connect_named(path)?,
-                    path: path.clone(),
-                    started: false,
-                },
-                None => self.discover()?,
+                Some(path) => discover::named(path)?,
+                None => discover::find(&Places::find(), self.start())?,
             };
             let path = found.path.clone();
             attempts += 1;
@@ -126,11 +122,7 @@ impl DomainBuilder {
             self.socket.as_deref(),
         )?;
         let path = manager.path().to_owned();
-        let found = Found {
-            fd: connect_named(&path)?,
-            path: path.clone(),
-            started: false,
-        };
+        let found = discover::named(&path)?;
         DomainBuilder {
             socket: Some(path),
             ..self
@@ -149,31 +141,17 @@ impl DomainBuilder {
         Ok(())
     }
 
-    fn discover(&self) -> Result<Found, DomainError> {
-        let places = Places::find();
-        let mut tried = Vec::new();
-        for path in places.candidates() {
-            match socket::connect(path) {
-                Ok(fd) => {
-                    return Ok(Found {
-                        fd,
-                        path: path.to_owned(),
-                        started: false,
-                    });
-                }
-                Err(error) => tried.push(format!("{} ({error})", path.display())),
-            }
+    fn start(&self) -> Start {
+        if !self.autostart {
+            Err("`tranship manager` runs one")
+        } else if process::is_privileged() {
+            // Whoever started this process chose its environment, and would choose what it runs with its privileges.
+            Err(
+                "a privileged process (set-uid or the like) starts none and heeds no environment; run `tranship manager`",
+            )
+        } else {
+            Ok(discover::run_manager)
         }
-        let tried = tried.join(", ");
-        let reason = match &places.named {
-            Some(path) => named(path),
-            None if !self.autostart => "`tranship manager` runs one".into(),
-            None => match start_manager(places.user) {
-                Ok(started) => return Ok(started),
-                Err(why) => format!("none could be started: {why}"),
-            },
-        };
-        Err(DomainError::NoManager { tried, reason })
     }
 
     fn join(&self, found: Found, embedded: Option<Embedded>) -> Result<Domain, DomainError> {
@@ -202,7 +180,8 @@ impl DomainBuilder {
             closed: AtomicBool::new(false),
             helper: AtomicBool::new(false),
             embedded: Mutex::new(embedded),
-            starter: found.started.then(|| Starter::new(found.path)),
+            starter: found.started.then(|| Starter::new(found.path.clone())),
+            place: found.path,
             poller,
             high_descriptors: self.high_descriptors,
         }));
@@ -229,84 +208,4 @@ fn program_name() -> String {
         .unwrap_or_default();
     path.file_name()
         .map_or_else(|| "domain".into(), |n| n.to_string_lossy().into_owned())
-}
-
-fn connect_named(path: &Path) -> Result<OwnedFd, DomainError> {
-    socket::connect(path).map_err(|why| DomainError::NoManager {
-        tried: format!("{} ({why})", path.display()),
-        reason: named(path),
-    })
-}
-
-/// What to do where a socket was named.
-fn named(path: &Path) -> String {
-    format!(
-        "none is started where a socket is named; `tranship manager --socket {}` runs one there",
-        path.display()
-    )
-}
-
-/// A manager that answers.
-struct Found {
-    fd: OwnedFd,
-    path: PathBuf,
-    /// By us.
-    started: bool,
-}
-
-/// Starts `tranship manager` for this user and connects to it.
-fn start_manager(socket: Option<PathBuf>) -> Result<Found, String> {
-    let path = socket.ok_or("no safe directory for its socket; set XDG_RUNTIME_DIR")?;
-    run_manager(&path)?;
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        match socket::connect(&path) {
-            Ok(fd) => {
-                return Ok(Found {
-                    fd,
-                    path,
-                    started: true,
-                });
-            }
-            Err(error) if Instant::now() >= deadline => {
-                return Err(format!("it was started, but {error}"));
-            }
-            Err(_) => std::thread::sleep(Duration::from_millis(5)),
-        }
-    }
-}
-
-/// Runs `tranship manager` as a daemon, and returns when somebody listens: that one, or another that was faster.
-pub(super) fn run_manager(path: &Path) -> Result<(), String> {
-    let program = std::env::var_os("TRANSHIP_BIN")
-        .map(PathBuf::from)
-        .or_else(beside_us)
-        .unwrap_or_else(|| "tranship".into());
-    // Two processes may do this at once: the manager's own lock lets one of the two daemons win.
-    let status = Command::new(&program)
-        .args(["manager", "--daemonize", "--idle-exit", "60s", "--socket"])
-        .arg(path)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .map_err(|e| {
-            format!(
-                "cannot run {}: {e}; install `tranship`, or set TRANSHIP_BIN",
-                program.display()
-            )
-        })?;
-    if status.success() {
-        return Ok(());
-    }
-    Err(format!(
-        "{program} ended with {status}; `{program} manager --socket {socket}` says why",
-        program = program.display(),
-        socket = path.display()
-    ))
-}
-
-fn beside_us() -> Option<PathBuf> {
-    let path = std::env::current_exe().ok()?.with_file_name("tranship");
-    path.is_file().then_some(path)
 }

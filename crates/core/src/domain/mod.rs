@@ -4,6 +4,7 @@ mod backlog;
 mod call;
 mod conn;
 mod connect;
+mod discover;
 mod entrust;
 mod events;
 mod greeting;
@@ -39,6 +40,8 @@ pub(crate) struct DomainCore {
     id: AtomicU32,
     pub(crate) name: String,
     socket: Option<std::path::PathBuf>,
+    /// Where its manager was found, and is looked for when it is gone: another one elsewhere would know nobody of those we know.
+    place: std::path::PathBuf,
     /// The current board. A new manager's is mapped over it, for a thread may be looking at it.
     board: AtomicPtr<BoardRo>,
     /// The board's `wake` up to which events were taken.

@@ -12,7 +12,6 @@ use crate::link::Gone;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tranship_manager::paths::Places;
 use tranship_proto::{ChannelClaim, Req, Request};
 use tranship_sys::{crash, process, socket};
 
@@ -69,18 +68,7 @@ impl DomainCore {
             return Err(DomainError::ManagerAway);
         }
         conn.last_attempt = Some(now);
-        let candidates = match &self.socket {
-            Some(path) => vec![path.clone()],
-            None => Places::find()
-                .candidates()
-                .into_iter()
-                .map(Into::into)
-                .collect(),
-        };
-        let Some(fd) = candidates
-            .iter()
-            .find_map(|path| socket::connect_now(path).ok())
-        else {
+        let Ok(fd) = socket::connect_now(&self.place) else {
             if let Some(starter) = &self.starter {
                 starter.start();
             }

@@ -1,6 +1,6 @@
 //! A manager that this process started: when it is gone, it is started again.
 
-use super::connect::run_manager;
+use super::discover::run_manager;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

@@ -25,3 +25,4 @@ mod shrink;
 mod steps;
 mod threads;
 mod unopened;
+mod unreachable;

@@ -40,6 +40,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
+use tranship_sys::process::trusted_env;
 use tranship_sys::{eventfd, stream};
 
 pub use tls::{CA_FILE, CERT_FILE, Credentials, KEY_FILE};
@@ -380,7 +381,7 @@ impl BuiltIn {
         let timing = Timing::default();
         let net = match self.plain {
             true => {
-                let said = std::env::var_os(PLAIN_VARIABLE);
+                let said = trusted_env(PLAIN_VARIABLE);
                 let anywhere = said.is_some_and(|said| said == "trusted-network");
                 Net::new(Security::Plain { anywhere }, timing)
             }
@@ -394,18 +395,16 @@ impl BuiltIn {
 }
 
 /// Where `tcp:` looks for credentials: the directory that `TRANSHIP_TLS` names, else the user's
-/// (`~/.config/tranship/tls`), else the system's (`/etc/tranship/tls`).
+/// (`~/.config/tranship/tls`), else the system's (`/etc/tranship/tls`); for a privileged process (set-uid) only that.
 ///
 /// # Errors
 /// In words, if there is none of them.
 pub fn default_credentials() -> Result<PathBuf, String> {
-    if let Some(named) = std::env::var_os(CREDENTIALS_VARIABLE) {
+    if let Some(named) = trusted_env(CREDENTIALS_VARIABLE) {
         return Ok(PathBuf::from(named));
     }
-    let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config"));
-    let config = std::env::var_os("XDG_CONFIG_HOME")
-        .map(PathBuf::from)
-        .or(home);
+    let home = trusted_env("HOME").map(|home| PathBuf::from(home).join(".config"));
+    let config = trusted_env("XDG_CONFIG_HOME").map(PathBuf::from).or(home);
     let user = config.map(|config| config.join("tranship/tls"));
     let places = user.into_iter().chain([PathBuf::from("/etc/tranship/tls")]);
     for place in places.clone() {

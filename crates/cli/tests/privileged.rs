@@ -1,0 +1,67 @@
+//! A set-uid program does not run what its starter's environment names, nor joins whom it names.
+
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use tranship_testkit::{folder, is_root, skipped};
+
+const NOBODY: u32 = 65534;
+/// Whom the program belongs to: anybody but root and its starter.
+const OWNER: u32 = 65533;
+
+#[test]
+fn a_set_uid_program_heeds_no_environment() {
+    if !is_root() {
+        return skipped("a set-uid program of another user needs root");
+    }
+    if std::path::Path::new("/run/tranship/manager.sock").exists() {
+        return skipped("a manager of the system runs here");
+    }
+    let dir = folder().expect("a folder");
+    let mount = rustix::fs::statvfs(dir.path()).expect("statvfs");
+    if mount.f_flag.contains(rustix::fs::StatVfsMountFlags::NOSUID) {
+        return skipped("the temporary folder is mounted nosuid");
+    }
+    let mode = |path: &std::path::Path, mode| {
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(path, mode).expect("a mode");
+    };
+    mode(dir.path(), 0o777);
+    let program = dir.path().join("tranship");
+    std::fs::copy(env!("CARGO_BIN_EXE_tranship"), &program).expect("a copy");
+    std::os::unix::fs::chown(&program, Some(OWNER), None).expect("its owner");
+    let script = dir.path().join("evil.sh");
+    let mark = dir.path().join("started");
+    let text = format!("#!/bin/sh\nid >{}\nexit 1\n", mark.display());
+    std::fs::write(&script, text).expect("a script");
+    mode(&script, 0o755);
+    let evil = dir.path().join("evil.sock");
+    let _listener = tranship_sys::socket::listen(&evil, 0o666).expect("listen");
+    let run = |variable: &str, value: &std::path::Path| {
+        let mut command = Command::new(&program);
+        command.args(["recv", "x"]).stdin(Stdio::null());
+        command.env_clear().env(variable, value);
+        // Without the set-uid bit it would hear what the environment says.
+        command.uid(NOBODY).gid(NOBODY).current_dir("/");
+        let output = command.output().expect("running");
+        for user in [NOBODY, OWNER] {
+            let _ = std::fs::remove_dir(format!("/tmp/tranship-{user}")); // made for a socket
+        }
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), said)
+    };
+
+    mode(&program, 0o755);
+    let (_, said) = run("TRANSHIP_BIN", &script);
+    assert!(mark.exists(), "a plain program starts it: {said}");
+    std::fs::remove_file(&mark).expect("the mark");
+
+    mode(&program, 0o4755);
+    for (variable, value) in [("TRANSHIP_BIN", &script), ("TRANSHIP_SOCKET", &evil)] {
+        let (code, said) = run(variable, value);
+        assert_eq!(code, Some(3), "{variable}: {said}");
+        assert!(said.contains("privileged process"), "{variable}: {said}");
+        assert!(!said.contains("evil"), "{variable}: {said}");
+        assert!(!mark.exists(), "{variable} was run");
+    }
+}
