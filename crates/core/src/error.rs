@@ -430,6 +430,16 @@ pub enum SendFailure {
     /// The receiver broke a rule.
     #[error("the receiver broke a rule, the channel is closed: {0}")]
     Violation(Violation),
+    /// The receiver has still to agree to the pool, which it does when it next calls the library. The request goes on.
+    #[error(
+        "the receiver has connected but not agreed to pool {pool} yet, which it does when it receives; waited {waited_ms} ms"
+    )]
+    NotAssigned {
+        /// The pool.
+        pool: PoolId,
+        /// Time waited, milliseconds.
+        waited_ms: u64,
+    },
     /// The pool could not be assigned to the channel.
     #[error("the pool could not be assigned to the channel: {0}")]
     Assign(DomainError),
@@ -464,7 +474,7 @@ impl SendFailure {
     /// The stable code.
     pub fn code(&self) -> Code {
         match self {
-            SendFailure::Full { .. } => Code::Full,
+            SendFailure::Full { .. } | SendFailure::NotAssigned { .. } => Code::Full,
             SendFailure::PeerGone(_) | SendFailure::NotTaken { gone: true, .. } => Code::PeerGone,
             SendFailure::NotTaken { gone: false, .. } => Code::TimedOut,
             SendFailure::Violation(_) => Code::PeerViolation,

@@ -117,7 +117,7 @@ impl Default for Wait {
     }
 }
 
-/// What a send does when the receiver is behind.
+/// What a send does when the receiver is behind: the ring is full, or it has still to agree to the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum WhenFull {
     /// Wait, for ever.

@@ -4,12 +4,31 @@
 use std::time::Duration;
 
 use tranship_core::{
-    Code, Domain, LinkOptions, Message, Pool, PoolOptions, Role, Sender, StatRecord, WhenFull,
+    AllocError, CbufMut, Code, Domain, Limit, LinkOptions, Message, Pool, PoolOptions, Role,
+    Sender, StatRecord, WhenFull,
 };
 use tranship_manager::Config;
 use tranship_testkit::{Cgroup, Control, Exit, Held, Peer, Watchdog, child, skipped};
 
 const CHUNK: usize = 256 << 10;
+
+/// `try_alloc` where the manager's answer is waited for, however busy the machine is.
+trait AllocNow {
+    fn alloc_now(&self, len: usize) -> Result<CbufMut, AllocError>;
+}
+
+impl AllocNow for Pool {
+    fn alloc_now(&self, len: usize) -> Result<CbufMut, AllocError> {
+        loop {
+            match self.try_alloc(len) {
+                Err(AllocError::OutOfMemory {
+                    limit: Limit::Late, ..
+                }) => std::thread::yield_now(),
+                done => return done,
+            }
+        }
+    }
+}
 
 fn dog() -> Watchdog {
     Watchdog::new(Duration::from_secs(240))
@@ -156,7 +175,7 @@ child!(
         ctl.recv::<()>().unwrap();
         let mut held = Vec::new();
         let error = loop {
-            match pool.try_alloc(CHUNK) {
+            match pool.alloc_now(CHUNK) {
                 Ok(mut buf) => {
                     buf.fill(1);
                     held.push(buf);
@@ -218,7 +237,7 @@ fn totals(manager: &Domain, name: &str) -> (u64, u64, u64) {
 /// Sends as many chunks as it can have; says how many.
 fn send_all(pool: &Pool, sender: &mut Sender, most: usize) -> usize {
     for sent in 0..most {
-        match pool.try_alloc(CHUNK) {
+        match pool.alloc_now(CHUNK) {
             Ok(mut buf) => {
                 buf.fill(sent.to_le_bytes()[0]);
                 sender.send(buf).expect("send");
@@ -310,7 +329,7 @@ fn a_stopped_reader_strands_only_what_it_was_shown() {
         totals(&writer, "holder");
     }
     let mut more = Vec::new();
-    while let Ok(buf) = two.try_alloc(CHUNK) {
+    while let Ok(buf) = two.alloc_now(CHUNK) {
         more.push(buf);
     }
     let (granted, stranded, _) = totals(&writer, "holder");

@@ -4,7 +4,9 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use tranship_core::{Domain, Pool, PoolOptions, RecvError, Role, Sender, select};
+use tranship_core::{
+    Code, Domain, Pool, PoolOptions, RecvError, Role, SendFailure, Sender, WhenFull, select,
+};
 use tranship_manager::{Config, Listener, Shutdown};
 use tranship_testkit::{Control, Peer, Watchdog, child, is_root};
 
@@ -193,4 +195,55 @@ fn a_message_that_cannot_be_had_without_a_manager_waits_for_the_next_one() {
     }
     assert_eq!(reader.expect::<Vec<u8>>(), [3]);
     drop(held);
+}
+
+// Connects, and does not receive before it is told to. Then it says the word of each message.
+child!(
+    fn idler(ctl: Control) {
+        let path: PathBuf = ctl.recv().unwrap().unwrap();
+        let domain = join(&path, "idler");
+        let mut receiver = domain.open_receiver("frames").unwrap();
+        ctl.send(&()).unwrap();
+        ctl.recv::<()>().unwrap();
+        while let Ok(message) = receiver.recv() {
+            ctl.send(&message.meta).unwrap();
+        }
+    }
+);
+
+#[test]
+fn who_has_connected_and_does_not_receive_yet_is_not_waited_for() {
+    let _dog = dog();
+    let options = PoolOptions::new(16 * CHUNK as u64).chunk_bytes(CHUNK as u64);
+    let set = set(options, 0);
+    let listener = set.writer.listen("frames", Role::Source).expect("listen");
+    let idler = idler().start().expect("a reader");
+    idler.send(&set.path).expect("send");
+    let mut sender = listener.accept_sender().expect("accept");
+    idler.expect::<()>();
+    // It drops what is new, from the first message on.
+    sender.set_when_full(WhenFull::DropNew);
+    for n in 1..=100 {
+        sender.send(filled(&set.pool, 1)).expect("dropped");
+        assert_eq!(sender.dropped(), n);
+    }
+    assert!(!sender.try_assign(&set.pool).expect("asked"));
+    // Or gives it back at once, or in time.
+    let soon = WhenFull::BlockFor(Duration::from_millis(5));
+    for when_full in [WhenFull::Error, soon] {
+        sender.set_when_full(when_full);
+        let error = sender.send(filled(&set.pool, 2)).expect_err("not yet");
+        assert!(
+            matches!(error.failure, SendFailure::NotAssigned { pool, .. } if pool == set.pool.id()),
+            "{error}"
+        );
+        assert_eq!(error.failure.code(), Code::Full);
+    }
+    idler.send(&()).expect("send");
+    while !sender.try_assign(&set.pool).expect("asked") {
+        set.writer.turn().expect("turn");
+    }
+    sender.set_when_full(WhenFull::Error);
+    sender.send_with(filled(&set.pool, 3), 77).expect("room");
+    assert_eq!(idler.expect::<u64>(), 77);
 }

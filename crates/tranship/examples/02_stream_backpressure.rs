@@ -29,6 +29,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let options = LinkOptions::new().lines(8);
     let listener = writer.listen_with("frames", Role::Source, options)?;
     let mut sender = listener.accept_sender()?;
+    sender.assign(&pool)?; // else the first frames would not be sent before the reader has agreed to the pool
 
     let (mut full, mut waited) = (0u64, 0u64);
     for n in 0..FRAMES {

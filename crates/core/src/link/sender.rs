@@ -5,7 +5,7 @@ mod room;
 
 use super::descriptor::{self, INLINE_BYTES, Reference};
 use super::message::{Inline, Payload};
-use super::shared::{ABANDONED, Assigned, Assignment, CLOSED, Gone, LinkShared};
+use super::shared::{ABANDONED, Assignment, CLOSED, Gone, LinkShared};
 use crate::aggregate::Aggregate;
 use crate::cbuf::{Cbuf, Home};
 use crate::domain::Asked;
@@ -15,6 +15,7 @@ use crate::pool::{OwnPool, Pool};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
 use tranship_ledger::SendStep;
 use tranship_proto::{CbufId, ChannelId, DomainId, PoolId};
 use tranship_region::layout::CountsRw;
@@ -24,8 +25,9 @@ use tranship_sys::{ForkGuard, crash};
 /// Sends messages to one receiver. Everything sent before it is dropped can still be received: if the manager was killed meanwhile,
 /// dropping it waits until another one, or the receiver, has all of it (at most 5 s; [`wait_taken`](Sender::wait_taken) as long as you like).
 ///
-/// Blocking: only as [`WhenFull`] says; but the first send from a pool waits for the receiver's consent to it, at least
-/// a second, whatever that says ([`assign`](Sender::assign) does so ahead of time). Crash-safe: whatever was published before a `kill -9` arrives.
+/// Blocking: only as [`WhenFull`] says, also for the first send from a pool, to which the receiver has to agree:
+/// [`assign`](Sender::assign) and [`try_assign`](Sender::try_assign) ask it ahead of time. Crash-safe: whatever was published
+/// before a `kill -9` arrives.
 pub struct Sender {
     link: Arc<LinkShared>,
     lines: Lines<'static>,
@@ -258,13 +260,17 @@ impl Sender {
 
     /// Assigns a pool to this channel now, instead of at the first send from it. Blocks until the receiver agreed.
     pub fn assign(&mut self, pool: &Pool) -> Result<(), DomainError> {
-        self.link.domain.check_fork()?;
-        let own = pool.own_arc();
-        let home = Arc::as_ptr(&own).cast::<()>();
-        if self.outs.iter().any(|out| out.home == home) {
-            return Ok(());
+        self.assign_own(pool, None)
+    }
+
+    /// The same without waiting: whether the pool is assigned. If not, the receiver has been asked and has still to call the
+    /// library, or the manager is away. Call it again.
+    pub fn try_assign(&mut self, pool: &Pool) -> Result<bool, DomainError> {
+        match self.assign_own(pool, Some(Instant::now())) {
+            Ok(()) => Ok(true),
+            Err(DomainError::TimedOut { .. } | DomainError::ManagerAway) => Ok(false),
+            Err(error) => Err(error),
         }
-        self.assign_side(home, Assigned::Own(own), None)
     }
 
     /// The receiver's domain.
@@ -328,7 +334,14 @@ impl Sender {
     }
 
     fn not_sent<T>(&mut self, failure: SendFailure, unsent: T) -> Result<(), SendError<T>> {
-        if matches!(failure, SendFailure::Full { .. }) && self.when_full == WhenFull::DropNew {
+        // The receiver is behind, or not even there yet, or there is nobody to bring the two together.
+        let behind = matches!(
+            failure,
+            SendFailure::Full { .. }
+                | SendFailure::NotAssigned { .. }
+                | SendFailure::Assign(DomainError::ManagerAway)
+        );
+        if behind && self.when_full == WhenFull::DropNew {
             self.dropped += 1;
             return Ok(());
         }

@@ -166,27 +166,31 @@ impl OwnPool {
             return Ok(buf);
         }
         // Memory may sit in caches of other sizes, or be dead there.
-        self.reclaim_alone(prompt);
-        self.take(len).map_or_else(
-            // Reclaiming may have freed whole chunks elsewhere in the window, but not one long enough hole.
-            || {
-                let growth = self.grow_for(pages, prompt);
-                self.take(len).ok_or(growth.limit())
-            },
-            Ok,
-        )
+        let good = self.reclaim_alone(prompt);
+        if let Some(buf) = self.take(len) {
+            return Ok(buf);
+        }
+        // Reclaiming may have freed whole chunks elsewhere in the window, but not one long enough hole.
+        let growth = self.grow_for(pages, prompt);
+        match self.take(len) {
+            Some(buf) => Ok(buf),
+            // What is dead cannot be told before the manager has said who counts.
+            None if !good => Err(Limit::Late),
+            None => Err(growth.limit()),
+        }
     }
 
     /// Alone: what another thread has taken from one place and not yet put into the next cannot be found. The manager
     /// may have raised the epoch; then the change itself is in our socket, or about to be.
-    fn reclaim_alone(&self, prompt: Duration) {
+    /// False if it has not come.
+    fn reclaim_alone(&self, prompt: Duration) -> bool {
         let until = Instant::now() + prompt;
         loop {
             let seen = self.domain.wake();
             let mut one = lock(&self.resizing);
             if self.reclaim() {
                 one.stale = false;
-                return;
+                return true;
             }
             let over = Instant::now() >= until;
             one.stale |= over && prompt == PROMPT;
@@ -195,8 +199,7 @@ impl OwnPool {
             self.domain.turn_quietly();
             if last {
                 let _one = lock(&self.resizing);
-                _ = self.reclaim();
-                return;
+                return self.reclaim();
             }
             self.domain.wait_news(seen, Some(until));
         }

@@ -118,11 +118,11 @@ fn a_received_one_can_be_walked_and_its_pieces_kept() {
     drop(first);
     drop(receiver.recv().expect("recv"));
     assert_eq!(one.to_vec(), [3; 103], "one piece outlives the rest");
-    assert!(pools[0].try_alloc(2 * CHUNK).is_err());
+    assert!(pools[0].alloc_now(2 * CHUNK).is_err());
     drop(one);
     for pool in &pools {
         let all = usize::try_from(pool.max_bytes()).expect("small");
-        pool.try_alloc(all).expect("all pieces are free again");
+        pool.alloc_now(all).expect("all pieces are free again");
     }
 }
 
@@ -189,6 +189,7 @@ fn what_cannot_be_sent_comes_back_whole() {
     let pool = pool(&a, 2);
     let options = LinkOptions::new().lines(2).when_full(WhenFull::Error);
     let (mut sender, mut receiver) = link_with(&a, &b, "x", options);
+    sender.assign(&pool).expect("assign");
     let mut all = Aggregate::new();
     all.push_back(text(&pool, "one ")).expect("room");
     all.push_back(text(&pool, "two")).expect("room");
@@ -205,7 +206,7 @@ fn what_cannot_be_sent_comes_back_whole() {
     for _ in 0..2 {
         assert_eq!(receiver.recv().expect("recv").to_vec(), b"one two");
     }
-    pool.try_alloc(2 * CHUNK)
+    pool.alloc_now(2 * CHUNK)
         .expect("lists and pieces are free");
     // Without any pool of one's own there is no place for the list.
     let error = sender.send(Aggregate::new()).expect_err("no list pool");
@@ -237,7 +238,7 @@ fn it_can_be_forwarded_with_pieces_of_ones_own() {
         assert_eq!(got.pieces()[2].id().pool(), pools[1].id());
     }
     for pool in pools.iter().chain([&own]) {
-        pool.try_alloc(2 * CHUNK).expect("all free");
+        pool.alloc_now(2 * CHUNK).expect("all free");
     }
 }
 

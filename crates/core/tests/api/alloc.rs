@@ -15,7 +15,7 @@ fn larger_than_the_quota_is_an_error_at_once_however_one_asks() {
     let all = pool.alloc(4 * CHUNK).expect("all of it");
     for result in [
         pool.alloc(4 * CHUNK + 1),
-        pool.try_alloc(4 * CHUNK + 1),
+        pool.alloc_now(4 * CHUNK + 1),
         pool.alloc_timeout(usize::MAX, Duration::MAX),
         pool.alloc(usize::MAX),
     ] {
@@ -31,7 +31,7 @@ fn larger_than_the_quota_is_an_error_at_once_however_one_asks() {
         assert!(need_bytes > quota_bytes && quota_bytes == 4 * CHUNK as u64);
     }
     drop(all);
-    assert_eq!(pool.try_alloc(4 * CHUNK).expect("again").len(), 4 * CHUNK);
+    assert_eq!(pool.alloc_now(4 * CHUNK).expect("again").len(), 4 * CHUNK);
 }
 
 #[test]
@@ -48,11 +48,11 @@ fn the_quota_may_be_smaller_than_the_maximum() {
     assert_eq!(pool.alloc(3 * CHUNK).expect_err("3").code(), Code::TooLarge);
     let two = pool.alloc(2 * CHUNK).expect("2");
     assert_eq!(
-        pool.try_alloc(1).expect_err("full").code(),
+        pool.alloc_now(1).expect_err("full").code(),
         Code::OutOfMemory
     );
     drop(two);
-    pool.try_alloc(1).expect("room again");
+    pool.alloc_now(1).expect("room again");
 }
 
 #[test]
@@ -66,10 +66,10 @@ fn the_total_of_all_pools_holds() {
     let (one, two) = (pool(&a, 4), pool(&a, 4));
     let held = one.alloc(3 * CHUNK).expect("one");
     assert_eq!(
-        two.try_alloc(2 * CHUNK).expect_err("total").code(),
+        two.alloc_now(2 * CHUNK).expect_err("total").code(),
         Code::OutOfMemory
     );
-    let small = two.try_alloc(CHUNK).expect("what is left");
+    let small = two.alloc_now(CHUNK).expect("what is left");
     drop((held, small));
 }
 
@@ -80,7 +80,7 @@ fn full_without_waiting_and_with_a_time_limit() {
     let pool = pool(&a, 2);
     let held = [pool.alloc(CHUNK), pool.alloc(CHUNK)];
     assert!(held.iter().all(Result::is_ok));
-    let error = pool.try_alloc(1).expect_err("full");
+    let error = pool.alloc_now(1).expect_err("full");
     assert!(
         matches!(error, AllocError::OutOfMemory { quota_bytes, .. } if quota_bytes == 2 * CHUNK as u64),
         "{error}"
@@ -94,7 +94,7 @@ fn full_without_waiting_and_with_a_time_limit() {
     );
     assert_eq!(pool.stats().waiting, 0);
     drop(held);
-    pool.try_alloc(CHUNK).expect("free again");
+    pool.alloc_now(CHUNK).expect("free again");
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn blocked_callers_are_served_in_the_order_of_their_coming() {
         for i in 0..4 {
             assert!(order.try_recv().is_err(), "nobody is served early");
             assert_eq!(
-                pool.try_alloc(1).expect_err("others wait").code(),
+                pool.alloc_now(1).expect_err("others wait").code(),
                 Code::OutOfMemory,
                 "and nobody passes those who wait"
             );
@@ -173,7 +173,7 @@ fn a_blocked_caller_is_woken_by_a_reader_that_lets_go() {
         .map(|_| buf(receiver.recv().expect("recv")))
         .collect();
     assert_eq!(
-        pool.try_alloc(CHUNK).expect_err("held").code(),
+        pool.alloc_now(CHUNK).expect_err("held").code(),
         Code::OutOfMemory
     );
     thread::scope(|s| {
@@ -240,7 +240,7 @@ fn an_error_names_who_is_in_the_way() {
     let (a, b) = pair();
     let pool = pool(&a, 1);
     let (mut sender, mut receiver) = link(&a, &b, "x");
-    let way = |pool: &Pool| match pool.try_alloc(CHUNK).expect_err("full") {
+    let way = |pool: &Pool| match pool.alloc_now(CHUNK).expect_err("full") {
         AllocError::OutOfMemory { limit, holder, .. } => (limit, holder),
         other => panic!("{other}"),
     };
@@ -262,7 +262,7 @@ fn an_error_names_who_is_in_the_way() {
     let held: Vec<_> = (0..3).map(|_| receiver.recv().expect("recv")).collect();
     drop(receiver.recv().expect("recv"));
     assert_eq!(way(&pool), (Limit::Quota, by_b(3)));
-    let error = pool.try_alloc(CHUNK).expect_err("held").to_string();
+    let error = pool.alloc_now(CHUNK).expect_err("held").to_string();
     assert!(
         error.contains(&format!("domain {} holds 3", b.id())),
         "{error}"
@@ -296,7 +296,7 @@ fn out_of_slots_is_out_of_memory() {
     let pool = a.create_pool(options).expect("pool");
     let mut held = Vec::new();
     let error = loop {
-        match pool.try_alloc(4096) {
+        match pool.alloc_now(4096) {
             Ok(buf) => held.push(buf),
             Err(error) => break error,
         }
@@ -304,7 +304,7 @@ fn out_of_slots_is_out_of_memory() {
     assert_eq!(error.code(), Code::OutOfMemory);
     assert!((1..=16).contains(&held.len()), "{} buffers", held.len());
     drop(held);
-    pool.try_alloc(4096).expect("slots come back");
+    pool.alloc_now(4096).expect("slots come back");
 }
 
 #[test]

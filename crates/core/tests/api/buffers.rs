@@ -120,7 +120,7 @@ fn nobody_gets_it_again_while_a_clone_or_a_part_lives() {
     let (a, b) = pair();
     let pool = pool(&a, 1);
     let (mut sender, mut receiver) = link(&a, &b, "x");
-    let free = |pool: &tranship_core::Pool| pool.try_alloc(CHUNK).is_ok();
+    let free = |pool: &tranship_core::Pool| pool.alloc_now(CHUNK).is_ok();
     sender.send(filled(&pool, CHUNK, 1)).expect("send");
     assert!(!free(&pool), "it is on its way");
     let got = buf(receiver.recv().expect("recv"));
@@ -198,7 +198,7 @@ fn an_id_names_its_buffer_until_that_is_collected() {
     let found = pool.lookup(id).expect("the receiver will hold it");
     assert_eq!((found.id(), found.to_vec()), (id, vec![1; CHUNK]));
     drop(receiver.recv().expect("recv"));
-    assert!(pool.try_alloc(CHUNK).is_err(), "it is held here");
+    assert!(pool.alloc_now(CHUNK).is_err(), "it is held here");
     drop(found);
     drop(pool.alloc(CHUNK).expect("it was the last handle"));
     assert!(pool.lookup(id).is_err());

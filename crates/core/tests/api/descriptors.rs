@@ -78,7 +78,7 @@ child!(
             assert_eq!(error.code(), Code::System);
         });
         let all_but_the_held = || {
-            let mut all: Vec<_> = std::iter::from_fn(|| pool.try_alloc(BUFFER).ok()).collect();
+            let mut all: Vec<_> = std::iter::from_fn(|| pool.alloc_now(BUFFER).ok()).collect();
             all.iter_mut().for_each(|buf| buf.fill(9));
             assert_eq!(all.len(), 3);
             assert_eq!(held.to_vec(), [1; BUFFER], "reused while somebody reads it");
@@ -102,7 +102,7 @@ child!(
             if reader.is_managed() {
                 held = None;
             }
-            let all: Vec<_> = (0..4).map(|_| pool.try_alloc(BUFFER)).collect();
+            let all: Vec<_> = (0..4).map(|_| pool.alloc_now(BUFFER)).collect();
             all.iter().all(Result::is_ok)
         });
         drop((inward, first, last, outward, manager));

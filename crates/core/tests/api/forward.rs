@@ -29,7 +29,7 @@ fn without_the_right_it_is_refused_and_the_buffer_comes_back() {
     pool.allow_forward(b.id()).expect("allow");
     outward.send(back).expect("forward");
     assert_eq!(last.recv().expect("recv").to_vec(), [3; 100]);
-    pool.try_alloc(2 * CHUNK).expect("all free");
+    pool.alloc_now(2 * CHUNK).expect("all free");
     let stranger = crate::kit::pool(&b, 1);
     assert!(
         stranger
@@ -75,16 +75,16 @@ fn the_writer_waits_for_the_last_of_the_chain() {
         let kept = (round % 2 == 0).then(|| got.clone());
         bc.send(got.slice(100..)).expect("forward");
         drop(got);
-        assert!(pool.try_alloc(1).is_err(), "under way to c");
+        assert!(pool.alloc_now(1).is_err(), "under way to c");
         cd.send(buf(c_in.recv().expect("recv"))).expect("forward");
-        assert!(pool.try_alloc(1).is_err(), "under way to d");
+        assert!(pool.alloc_now(1).is_err(), "under way to d");
         let last = buf(d_in.recv().expect("recv"));
         assert_eq!(last.to_vec(), vec![round; CHUNK - 100]);
         assert_eq!(last.id().pool(), pool.id());
         drop(last);
-        assert_eq!(pool.try_alloc(1).is_err(), kept.is_some());
+        assert_eq!(pool.alloc_now(1).is_err(), kept.is_some());
         drop(kept);
-        pool.try_alloc(1).expect("free");
+        pool.alloc_now(1).expect("free");
     }
 }
 
@@ -115,11 +115,11 @@ fn a_buffer_that_comes_back_is_the_writers_own() {
                 .bytes()
                 .is_some_and(|b| b.len() == CHUNK && b[0] == 1)
         );
-        assert!(pool.try_alloc(1).is_err());
+        assert!(pool.alloc_now(1).is_err());
     }
     // It was sent once, so writing means a copy, and there is no memory for it.
     drop(travelling);
-    pool.try_alloc(CHUNK).expect("free after the cycle");
+    pool.alloc_now(CHUNK).expect("free after the cycle");
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn only_a_part_may_come_back() {
     let part = buf(a_in.recv().expect("recv"));
     assert_eq!(part.bytes(), Some(&bytes[50..60]));
     drop(part);
-    pool.try_alloc(CHUNK).expect("free");
+    pool.alloc_now(CHUNK).expect("free");
 }
 
 #[test]
@@ -154,5 +154,5 @@ fn another_domain_of_the_process_cannot_send_it() {
         .expect_err("a's buffer, b's link");
     assert!(matches!(error.failure, SendFailure::OtherDomain), "{error}");
     drop(error.unsent);
-    pool.try_alloc(CHUNK).expect("free");
+    pool.alloc_now(CHUNK).expect("free");
 }

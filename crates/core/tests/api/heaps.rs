@@ -81,12 +81,12 @@ fn heaps_and_pools_share_the_total_and_press_each_other() {
     until(|| matches!(asker.admit(2 * MIB, 3 * MIB), Ok(got) if got == 3 * MIB));
     // Pools are asked for room by heaps, and heaps by pools.
     let pool = pool(&a, 1024);
-    let used = pool.try_alloc(4 << 20).expect("the rest");
+    let used = pool.alloc_now(4 << 20).expect("the rest");
     assert_eq!(refused(asker.admit(4 * MIB, 4 * MIB)), RefusalCode::Total);
     full.admit(1, MIB).expect("the last of it");
     // It is asked again after a while only.
     until(|| {
-        let refused = pool.try_alloc(2 << 20).expect_err("no room");
+        let refused = pool.alloc_now(2 << 20).expect_err("no room");
         assert_eq!(refused.code(), Code::OutOfMemory);
         full.pressure().is_some()
     });

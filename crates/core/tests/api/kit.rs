@@ -3,7 +3,8 @@
 use std::thread;
 use std::time::Duration;
 use tranship_core::{
-    Body, Cbuf, Domain, LinkOptions, Message, Pool, PoolOptions, Receiver, Role, Sender,
+    AllocError, Body, Cbuf, CbufMut, Domain, Limit, LinkOptions, Message, Pool, PoolOptions,
+    Receiver, Role, Sender,
 };
 use tranship_testkit::Watchdog;
 
@@ -93,5 +94,23 @@ pub(crate) fn buf(message: Message) -> Cbuf {
     match message.body {
         Body::Buf(buf) => buf,
         other => panic!("a buffer was expected, not {other:?}"),
+    }
+}
+
+/// `try_alloc` where the manager's answer is waited for, however busy the machine is.
+pub(crate) trait AllocNow {
+    fn alloc_now(&self, len: usize) -> Result<CbufMut, AllocError>;
+}
+
+impl AllocNow for Pool {
+    fn alloc_now(&self, len: usize) -> Result<CbufMut, AllocError> {
+        loop {
+            match self.try_alloc(len) {
+                Err(AllocError::OutOfMemory {
+                    limit: Limit::Late, ..
+                }) => thread::yield_now(),
+                done => return done,
+            }
+        }
     }
 }

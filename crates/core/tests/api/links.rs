@@ -104,6 +104,7 @@ fn full_is_an_error_that_gives_the_buffer_back() {
     let (a, b) = pair();
     let pool = pool(&a, 4);
     let (mut sender, mut receiver) = link_with(&a, &b, "x", lines(4).when_full(WhenFull::Error));
+    sender.assign(&pool).expect("assign");
     for i in 0..4 {
         sender.send(filled(&pool, 16, i)).expect("room");
     }
@@ -141,6 +142,7 @@ fn full_may_wait_a_while_or_drop_the_new_one() {
     let pool = pool(&a, 4);
     for (n, wait) in [Wait::Sleep, Wait::Spin].into_iter().enumerate() {
         let (mut sender, mut receiver) = link_with(&a, &b, &format!("x{n}"), lines(2).wait(wait));
+        sender.assign(&pool).expect("assign");
         sender.set_when_full(WhenFull::BlockFor(Duration::from_millis(30)));
         sender.send_inline(b"0", 0).expect("room");
         sender.send_inline(b"1", 1).expect("room");
@@ -164,7 +166,7 @@ fn full_may_wait_a_while_or_drop_the_new_one() {
         assert_eq!(sender.dropped(), 7);
     }
     // What was dropped is free again.
-    drop(pool.try_alloc(4 * CHUNK).expect("all of it"));
+    drop(pool.alloc_now(4 * CHUNK).expect("all of it"));
 }
 
 #[test]
@@ -371,8 +373,8 @@ fn who_does_not_wait_is_told_that_the_receiver_has_not_consented_yet() {
     // Nobody turns for b.
     for byte in 1..=3 {
         let error = sender.send(filled(&pool, 100, byte)).expect_err("consent");
-        assert_eq!(error.failure.code(), Code::TimedOut, "{error}");
-        assert!(matches!(error.failure, SendFailure::Assign(_)));
+        assert_eq!(error.failure.code(), Code::Full, "{error}");
+        assert!(matches!(error.failure, SendFailure::NotAssigned { .. }));
         let Payload::Buf(back) = error.unsent else {
             panic!("the buffer")
         };
@@ -395,7 +397,8 @@ fn who_does_not_wait_is_told_that_the_receiver_has_not_consented_yet() {
     let other = a.create_pool(tranship_core::PoolOptions::new(1 << 20));
     let other = other.expect("pool");
     let error = sender.send(filled(&other, 1, 1)).expect_err("consent");
-    assert_eq!(error.failure.code(), Code::TimedOut, "{error}");
+    assert_eq!(error.failure.code(), Code::Full, "{error}");
+    assert!(!sender.try_assign(&other).expect("asked"));
     drop(error);
     drop(sender);
     until(|| {

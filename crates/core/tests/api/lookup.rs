@@ -29,7 +29,7 @@ fn found_at(point: &'static str, pool: &Pool, buf: Cbuf, send: impl FnOnce(Cbuf)
 fn is_held_and_then_free(pool: &Pool, found: Cbuf, byte: u8, chunks: usize) {
     let (id, len) = (found.id(), found.len());
     let mut others = Vec::new();
-    while let Ok(mut other) = pool.try_alloc(CHUNK) {
+    while let Ok(mut other) = pool.alloc_now(CHUNK) {
         other.fill(!byte);
         others.push(other);
     }
@@ -37,9 +37,9 @@ fn is_held_and_then_free(pool: &Pool, found: Cbuf, byte: u8, chunks: usize) {
     assert!(found.to_vec() == vec![byte; len]);
     let again = pool.lookup(id).expect("it is held");
     drop((found, others));
-    assert!(pool.try_alloc(chunks * CHUNK).is_err(), "it is held twice");
+    assert!(pool.alloc_now(chunks * CHUNK).is_err(), "it is held twice");
     drop(again);
-    pool.try_alloc(chunks * CHUNK).expect("all free");
+    pool.alloc_now(chunks * CHUNK).expect("all free");
 }
 
 fn each_way(send: impl Fn(&Pool, &mut Sender, Cbuf), take: impl Fn(&mut Receiver), short: bool) {
@@ -156,5 +156,5 @@ fn by_another_thread_at_any_moment() {
         });
     });
     eprintln!("{looked} found");
-    pool.try_alloc(4 * CHUNK).expect("all free");
+    pool.alloc_now(4 * CHUNK).expect("all free");
 }

@@ -11,7 +11,7 @@ use tranship_sys::crash;
 fn not_free_at(point: &'static str, pool: &Pool, what: impl FnOnce()) {
     let got = Rc::new(Cell::new(None));
     let (writer, put) = (pool.clone(), Rc::clone(&got));
-    crash::insert(point, move || put.set(Some(writer.try_alloc(1).is_ok())));
+    crash::insert(point, move || put.set(Some(writer.alloc_now(1).is_ok())));
     what();
     let got = got.take();
     assert!(got.is_some(), "{point} is not reached");
@@ -104,9 +104,9 @@ fn travels(
         not_free_at(four, &mut || got = Some(receive(&mut at_c)));
         onward(&mut to_a, &mut got, &lists[2], five);
         not_free_at(six, &mut || got = Some(receive(&mut at_a)));
-        assert!(pool.try_alloc(1).is_err(), "the writer holds it itself");
+        assert!(pool.alloc_now(1).is_err(), "the writer holds it itself");
         drop(got);
-        pool.try_alloc(CHUNK).expect("everybody is done");
+        pool.alloc_now(CHUNK).expect("everybody is done");
     };
     if short {
         all(&|_, what| what(), [""; 6]);

@@ -65,7 +65,7 @@ fn threads_allocate_send_and_drop_clones_and_contents_hold() {
         });
     });
     assert!(pool.stats().collected > 0);
-    until(|| pool.try_alloc(12 * CHUNK).is_ok());
+    until(|| pool.alloc_now(12 * CHUNK).is_ok());
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_buffer_may_be_filled_frozen_and_dropped_by_different_threads() {
             assert!(got.len() == 2000 && got.iter().all(|byte| *byte == got[0]));
         }
     });
-    pool.try_alloc(4 * CHUNK).expect("all free");
+    pool.alloc_now(4 * CHUNK).expect("all free");
 }
 
 /// The writer's own buffers come back and go in other threads than the one that collects: nobody looks at a slot after
@@ -175,5 +175,5 @@ fn own_buffers_that_come_back_go_in_any_thread() {
             }
         });
     });
-    until(|| pool.try_alloc(CHUNK).is_ok());
+    until(|| pool.alloc_now(CHUNK).is_ok());
 }

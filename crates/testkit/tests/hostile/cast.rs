@@ -196,6 +196,8 @@ child!(
             let buf = frame(&quiet, 1 << 40);
             let mut kept = Vec::new();
             while let Ok(mut sender) = still.accept_sender() {
+                // As long as it takes to agree to the pool; a stranger may never do so.
+                sender.set_when_full(WhenFull::BlockFor(Duration::from_secs(1)));
                 let _ = sender.send(buf.clone());
                 kept.push(sender);
             }
@@ -229,7 +231,12 @@ fn feed_one(sender: &mut Sender, pool: &Pool, report: &Report<String>) {
     let end = loop {
         match sender.send_with(frame(pool, NEXT.fetch_add(1, Ordering::Relaxed)), 0) {
             Ok(()) => {}
-            Err(error) if matches!(error.failure, SendFailure::Full { .. }) => {
+            Err(error)
+                if matches!(
+                    error.failure,
+                    SendFailure::Full { .. } | SendFailure::NotAssigned { .. }
+                ) =>
+            {
                 std::thread::yield_now();
             }
             Err(error) => break error.failure.to_string(),

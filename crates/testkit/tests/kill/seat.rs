@@ -200,7 +200,9 @@ pub fn bearable(e: &DomainError) -> Result<(), Broken> {
 /// True when the link is over, false when it goes on.
 pub fn send_over(e: &SendFailure) -> Result<bool, Broken> {
     match e {
-        SendFailure::Full { .. } | SendFailure::List(_) => Ok(false),
+        SendFailure::Full { .. } | SendFailure::NotAssigned { .. } | SendFailure::List(_) => {
+            Ok(false)
+        }
         SendFailure::PeerGone(_) => Ok(true),
         SendFailure::Assign(e) => bearable(e).map(|()| false),
         other => Err(format!("send: {other} ({other:?})")),

@@ -6,6 +6,7 @@ use crate::domain::{Asked, millis};
 use crate::error::{DomainError, SendFailure};
 use crate::link::shared::{Assigned, Assignment, Gone};
 use crate::options::WhenFull;
+use crate::pool::Pool;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -13,9 +14,6 @@ use std::time::{Duration, Instant};
 use tranship_proto::{PoolId, RefusalCode, Request};
 use tranship_region::layout::{CountsRw, Way};
 use tranship_sys::crash;
-
-/// The least time that a first send from a pool gives the receiver to consent.
-const CONSENT: Duration = Duration::from_secs(1);
 
 impl Sender {
     #[cold]
@@ -37,19 +35,37 @@ impl Sender {
         let Some(side) = side.filter(|side| side.domain_is(self.link.domain)) else {
             return Err(SendFailure::OtherDomain);
         };
-        let deadline = self.consent_by(side.shape().0);
+        let (pool, _) = side.shape();
+        let deadline = self.consent_by();
         let assigned = self.assign_side(home, side, deadline);
-        assigned.map_err(|error| match self.link.gone() {
-            Gone::No => SendFailure::Assign(error),
+        assigned.map_err(|error| match (self.link.gone(), error) {
+            (Gone::No, DomainError::TimedOut { waited_ms, .. }) => {
+                SendFailure::NotAssigned { pool, waited_ms }
+            }
+            (Gone::No, error) => SendFailure::Assign(error),
             _ => SendFailure::PeerGone(self.link.channel),
         })
+    }
+
+    pub(super) fn assign_own(
+        &mut self,
+        pool: &Pool,
+        deadline: Option<Instant>,
+    ) -> Result<(), DomainError> {
+        self.link.domain.check_fork()?;
+        let own = pool.own_arc();
+        let home = Arc::as_ptr(&own).cast::<()>();
+        if self.outs.iter().any(|out| out.home == home) {
+            return Ok(());
+        }
+        self.assign_side(home, Assigned::Own(own), deadline)
     }
 
     /// Assigns a pool, waiting as long as the receiver takes, or until the deadline. What was not answered by then goes
     /// on: the next call waits for that answer.
     // Crash: on record before the manager knows, so that `QueueJoined` finds our counters; what is not confirmed is not
     // shown to the next manager.
-    pub(super) fn assign_side(
+    fn assign_side(
         &mut self,
         home: *const (),
         side: Assigned,
@@ -122,10 +138,15 @@ impl Sender {
         let (domain, channel, pool) = (self.link.domain, self.link.channel, assignment.pool);
         let now = match *asked {
             Some(now) => now,
-            None => domain.ask(
-                |req| Request::Assign { req, channel, pool },
-                &[assignment.counts_fd.as_fd()],
-            )?,
+            None => {
+                let make = |req| Request::Assign { req, channel, pool };
+                let fds = [assignment.counts_fd.as_fd()];
+                // Who does not wait for the receiver does not wait for a manager that has still to welcome us, either.
+                match deadline {
+                    Some(_) => domain.ask_now(make, &fds)?,
+                    None => domain.ask(make, &fds)?,
+                }
+            }
         };
         *asked = Some(now);
         let answer = domain.answer(now, deadline);
@@ -160,16 +181,12 @@ impl Sender {
         Some(self.unanswered.swap_remove(at).1)
     }
 
-    /// How long a send waits for the receiver's consent to a new pool, which comes when its process runs. Who does not
-    /// want to wait waits once; while that answer is still to come, later sends only look.
-    fn consent_by(&self, pool: PoolId) -> Option<Instant> {
-        let again = self.unanswered.iter().any(|(of, _)| *of == pool);
+    /// How long a send waits for the receiver's consent to a new pool, which comes when its process runs.
+    fn consent_by(&self) -> Option<Instant> {
         let patience = match self.when_full {
             WhenFull::Block => return None,
-            WhenFull::BlockFor(time) if again => time,
-            WhenFull::BlockFor(time) => time.max(CONSENT),
-            WhenFull::Error | WhenFull::DropNew if again => Duration::ZERO,
-            WhenFull::Error | WhenFull::DropNew => CONSENT,
+            WhenFull::BlockFor(time) => time,
+            WhenFull::Error | WhenFull::DropNew => Duration::ZERO,
         };
         Instant::now().checked_add(patience)
     }
