@@ -3,9 +3,10 @@
 use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 
 use tranship_proto::{PoolId, Req, Request};
-use tranship_testkit::{Control, child};
+use tranship_testkit::{Control, child, fuse, skipped};
 
 use crate::raw::Raw;
 use crate::stage::Stage;
@@ -62,5 +63,69 @@ fn a_socket_that_lingers() {
         let () = attacker.ask(&());
         stage.manager.resume();
         stage.still_serving(if surplus { "a surplus" } else { "a wrong one" });
+    }
+}
+
+child!(
+    fn sends_a_file(ctl: Control) {
+        let path: PathBuf = ctl.recv().unwrap().unwrap();
+        let mut kept = Vec::new();
+        while let Some(surplus) = ctl.recv::<bool>().unwrap() {
+            let file = std::fs::File::open(&path).unwrap();
+            // Whatever its fate: it may be cut off, or wait because all that could serve it are kept waiting by it.
+            if let Ok(raw) = Raw::try_join("silent") {
+                let _ = raw.try_send(&request(surplus), &[file.as_fd()]);
+                kept.push((raw, file));
+            }
+            ctl.send(&()).unwrap();
+        }
+        // Closing the file would wait as well.
+        std::process::exit(0);
+    }
+);
+
+#[test]
+fn a_file_that_nobody_answers_for() {
+    if let Err(why) = fuse::possible() {
+        return skipped(why);
+    }
+    let Some(stage) = Stage::new("") else { return };
+    let file = fuse::Silent::new().unwrap();
+    let attackers = [0, 1].map(|which| {
+        let attacker = stage.attacker(sends_a_file(), which);
+        attacker.send(file.path()).unwrap();
+        attacker
+    });
+    for attacker in &attackers {
+        attacker.send(&true).unwrap();
+        let () = attacker.expect();
+        file.wait_for(fuse::FLUSH);
+        stage.still_serving("a surplus");
+    }
+    // More than there are who may wait for one user.
+    for (n, attacker) in attackers.iter().cycle().take(8).enumerate() {
+        attacker.send(&(n % 4 < 2)).unwrap();
+        stage.still_serving("more of them");
+    }
+    let waiting = stage.helpers();
+    // Who waited goes on.
+    drop(file);
+    drop(attackers);
+    stage.until_forgotten(0);
+    stage.until_forgotten(1);
+    while stage.helpers().len() >= waiting.len() {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn helpers_that_are_killed() {
+    let Some(stage) = Stage::new("") else { return };
+    for round in 0..3 {
+        // The one that starts the others, and they.
+        for pid in stage.helpers() {
+            tranship_sys::process::kill(pid, libc::SIGKILL).unwrap();
+        }
+        stage.still_serving(&format!("round {round}"));
     }
 }

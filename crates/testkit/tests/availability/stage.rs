@@ -162,6 +162,21 @@ impl Stage {
         assert_eq!(done, Ok(()), "after {after}\n{}", self.manager.stderr());
     }
 
+    /// The manager's helper processes.
+    pub fn helpers(&self) -> Vec<u32> {
+        let children = |pid: u32| {
+            let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+            let list = list.unwrap_or_default();
+            let words: Vec<u32> = list.split_whitespace().flat_map(str::parse).collect();
+            words
+        };
+        let mut all = children(self.manager.pid());
+        for i in 0..all.len() {
+            all.extend(children(all[i]));
+        }
+        all
+    }
+
     /// Waits until no domain of an attacker is left.
     pub fn until_forgotten(&self, which: usize) {
         while self
