@@ -55,6 +55,14 @@ pub struct Limits {
     pub names: u32,
     /// Descriptors held for the uid.
     pub descriptors: u32,
+    /// Entries of the manager's tables that need no descriptor: chunks that readers were shown, claims, rights.
+    pub records: u32,
+    /// Memory; three quarters of what others leave if not said, and all of it for the manager's own user.
+    #[serde(deserialize_with = "opt_memory")]
+    pub memory: Option<u64>,
+    /// Memory of one domain; as much as its user's if not said.
+    #[serde(deserialize_with = "opt_memory")]
+    pub domain_memory: Option<u64>,
 }
 
 impl Default for Limits {
@@ -65,6 +73,9 @@ impl Default for Limits {
             channels: 16384,
             names: 4096,
             descriptors: 65536,
+            records: 1 << 20,
+            memory: None,
+            domain_memory: None,
         }
     }
 }

@@ -44,17 +44,48 @@ impl Places {
     }
 }
 
-/// `$XDG_RUNTIME_DIR/tranship`, or a directory in /tmp that is ours alone.
+/// Where a user's own manager may have its socket, best first. The one in /tmp may be somebody else's, who made it to be in the
+/// way; the one after it nobody else can make.
+fn user_dirs() -> Vec<PathBuf> {
+    let uid = process::geteuid();
+    let variable = process::trusted_env("XDG_RUNTIME_DIR");
+    let run = PathBuf::from(format!("/run/user/{uid}"));
+    let home = process::trusted_env("HOME").map(PathBuf::from);
+    let home = home.filter(|home| home.is_absolute());
+    variable
+        .map(PathBuf::from)
+        .into_iter()
+        .chain([run])
+        .map(|base| base.join("tranship"))
+        .chain([PathBuf::from(format!("/tmp/tranship-{uid}"))])
+        .chain(home.map(|home| home.join(".tranship")))
+        .collect()
+}
+
+/// The first of the user's directories that is ours alone, made if need be: `$XDG_RUNTIME_DIR/tranship`,
+/// `/run/user/UID/tranship`, `/tmp/tranship-UID`, `$HOME/.tranship`.
 pub fn user_dir() -> io::Result<PathBuf> {
-    if let Some(base) = process::trusted_env("XDG_RUNTIME_DIR") {
-        let dir = PathBuf::from(base).join("tranship");
-        if own_dir(&dir).is_ok() {
-            return Ok(dir);
+    let mut last = io::Error::from(io::ErrorKind::NotFound);
+    for dir in user_dirs() {
+        match own_dir(&dir) {
+            Ok(()) => return Ok(dir),
+            Err(error) => last = error,
         }
     }
-    let dir = PathBuf::from(format!("/tmp/tranship-{}", process::geteuid()));
-    own_dir(&dir)?;
-    Ok(dir)
+    Err(last)
+}
+
+/// Where [`user_dir`] would be; looking makes nothing.
+pub fn find_user_dir() -> PathBuf {
+    let dirs = user_dirs();
+    let ours = dirs.iter().find(|dir| check_own(dir).is_ok());
+    // One that is not there yet can be made.
+    let free = |dir: &&PathBuf| {
+        let above = dir.parent().is_some_and(Path::exists);
+        above && std::fs::symlink_metadata(dir).is_err()
+    };
+    let found = ours.or_else(|| dirs.iter().find(free)).or(dirs.last());
+    found.cloned().unwrap_or_default()
 }
 
 /// Makes a directory with mode 0700, or checks that the one that is there is ours and nobody else's.
@@ -64,19 +95,22 @@ pub fn own_dir(dir: &Path) -> io::Result<()> {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
         Err(e) => return Err(e),
     }
+    check_own(dir)
+}
+
+fn check_own(dir: &Path) -> io::Result<()> {
     let meta = std::fs::symlink_metadata(dir)?;
     let safe = meta.is_dir() && meta.uid() == process::geteuid() && meta.mode() & 0o077 == 0;
     if safe {
-        Ok(())
-    } else {
-        Err(io::Error::new(
-            io::ErrorKind::PermissionDenied,
-            format!(
-                "{} is not a directory of ours with mode 0700",
-                dir.display()
-            ),
-        ))
+        return Ok(());
     }
+    Err(io::Error::new(
+        io::ErrorKind::PermissionDenied,
+        format!(
+            "{} is not a directory of ours with mode 0700",
+            dir.display()
+        ),
+    ))
 }
 
 #[cfg(test)]

@@ -192,9 +192,9 @@ fn channel_ends() {
 
 #[test]
 fn descriptors() {
-    // Each domain has two (its process and its board), each pool one.
+    // Each domain has three (its connection, its process and its board), each pool one.
     let m = limited(Limits {
-        descriptors: 7,
+        descriptors: 9,
         ..Limits::default()
     });
     let (mut a, mut b) = (m.join(), m.join());

@@ -189,6 +189,12 @@ pub fn set_nonblocking(fd: impl AsFd, on: bool) -> io::Result<()> {
     Ok(rustix::io::ioctl_fionbio(fd, on)?)
 }
 
+/// Did the other end go with messages of ours unread? Asked once, and before anything is received.
+pub fn was_reset(fd: impl AsFd) -> bool {
+    let error = rustix::net::sockopt::socket_error(fd);
+    error == Ok(Err(rustix::io::Errno::CONNRESET))
+}
+
 /// No more messages in either direction.
 pub fn shutdown(fd: impl AsFd) -> io::Result<()> {
     Ok(rustix::net::shutdown(fd, rustix::net::Shutdown::Both)?)

@@ -44,16 +44,7 @@ pub(crate) fn candidates(given: Option<&Path>) -> Vec<Place> {
             path,
         }];
     }
-    // Where `tranship_manager::paths::user_dir` would put it; looking makes no folder.
-    let user = variable("XDG_RUNTIME_DIR").map_or_else(
-        || {
-            PathBuf::from(format!(
-                "/tmp/tranship-{}",
-                rustix::process::geteuid().as_raw()
-            ))
-        },
-        |folder| folder.join("tranship"),
-    );
+    let user = tranship_manager::paths::find_user_dir();
     vec![
         Place {
             why: "the system's socket",

@@ -52,6 +52,7 @@ impl Shell {
                 pool,
                 slots,
                 chunk_bytes,
+                windows,
                 table,
                 refs,
                 queues,
@@ -60,6 +61,7 @@ impl Shell {
                 let orphan = counters::Orphan {
                     slots: slots.clone(),
                     chunk_bytes,
+                    windows,
                     table: table.and_then(file),
                     refs: refs.into_iter().filter_map(file).collect(),
                     queues: queues
@@ -84,7 +86,7 @@ impl Shell {
                 let files = (self.fds.get(&table), self.fds.get(&refs));
                 let (buffers, bytes) = match files {
                     (Some(table), Some(refs)) => {
-                        counters::held(table, refs, slots).unwrap_or((0, 0))
+                        counters::held(table, refs, &slots).unwrap_or((0, 0))
                     }
                     _ => (0, 0),
                 };

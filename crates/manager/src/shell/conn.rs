@@ -222,6 +222,22 @@ impl Shell {
         self.rewatch(client);
     }
 
+    /// A porter that was sent for a client's message is gone. If the message may be gone with it the connection goes, too: its
+    /// client comes back, and claims what it has.
+    pub(super) fn lost(&mut self, client: ClientId, before: bool) {
+        let Some(conn) = self.conns.get_mut(&client) else {
+            return;
+        };
+        if before {
+            conn.carried = Carrying::No;
+            self.plan_read(client);
+            self.rewatch(client);
+        } else {
+            tracing::warn!("a message was lost with the process that took it");
+            self.hang_up(client);
+        }
+    }
+
     fn hang_up(&mut self, client: ClientId) {
         let dying = self.conns.get(&client).and_then(|c| c.dying);
         self.drop_conn(client);
@@ -291,7 +307,12 @@ impl Shell {
         self.connected.retain(|_, c| *c != client);
         self.throttled.remove(&client);
         let _ = socket::shutdown(&conn.fd);
-        self.throw(conn.uid, Rubbish::new(conn.fd, conn.bare && !conn.greeted));
+        let rubbish = Rubbish {
+            fd: conn.fd,
+            what: Some(Input::Parted { client }),
+            small: conn.bare && !conn.greeted,
+        };
+        self.throw(conn.uid, rubbish);
         Some(conn.queue)
     }
 

@@ -49,6 +49,7 @@ fn slots(table: &File, slots: &Range<u32>) -> io::Result<Vec<Slot>> {
 pub(super) struct Orphan<'a> {
     pub slots: Range<u32>,
     pub chunk_bytes: u64,
+    pub windows: u32,
     pub table: Option<&'a File>,
     pub refs: Vec<&'a File>,
     /// (`sent`, `rcvd`).
@@ -56,8 +57,9 @@ pub(super) struct Orphan<'a> {
 }
 
 impl Orphan<'_> {
-    /// Indices of chunks in which some buffer is alive.
-    pub fn live_chunks(&self) -> io::Result<Vec<u32>> {
+    /// Ranges of chunks in which some buffer is alive. It takes as long as there are words to read and places for chunks, whatever
+    /// the table says.
+    pub fn live_chunks(&self) -> io::Result<Vec<(u32, u32)>> {
         // Ordering: partners are the receivers' `ref++` before `rcvd++` (release) and the sources' `sent++`.
         let mut rcvd = Vec::new();
         let mut alive = vec![false; self.slots.len()];
@@ -87,10 +89,16 @@ impl Orphan<'_> {
             fence(Ordering::SeqCst);
         }
         let Some(table) = self.table else {
-            return Ok(alive.contains(&true).then_some(0).into_iter().collect());
+            return Ok(alive
+                .contains(&true)
+                .then_some((0, 0))
+                .into_iter()
+                .collect());
         };
-        let mut live = std::collections::BTreeSet::new();
-        for slot in slots(table, &self.slots)?
+        // For each place, the last one that a live buffer which begins there reaches.
+        let mut reach: Vec<u32> = Vec::new();
+        let slots = slots(table, &self.slots)?;
+        for slot in slots
             .iter()
             .zip(&alive)
             .filter(|(_, a)| **a)
@@ -100,25 +108,39 @@ impl Orphan<'_> {
             // somebody had it after all. What a dead writer's table says of the place is bounded.
             let first = slot.offset / self.chunk_bytes;
             let last = slot.offset.saturating_add(slot.length.saturating_sub(1)) / self.chunk_bytes;
-            let last = last.min(first.saturating_add(1 << 20));
-            live.extend(
-                (first..=last)
-                    .filter_map(|i| u32::try_from(i).ok())
-                    .take(1 << 20),
-            );
+            let end = u64::from(self.windows.saturating_sub(1));
+            let Ok(first) = usize::try_from(first) else {
+                continue;
+            };
+            if first as u64 > end {
+                continue;
+            }
+            if reach.len() <= first {
+                reach.resize(first + 1, 0);
+            }
+            let last = u32::try_from(last.min(end)).unwrap_or(u32::MAX);
+            // One more, so that 0 is nothing.
+            reach[first] = reach[first].max(last.saturating_add(1));
         }
-        Ok(live.into_iter().collect())
+        let mut ranges: Vec<(u32, u32)> = Vec::new();
+        for (first, end) in (0..).zip(reach).filter(|(_, end)| *end > 0) {
+            match ranges.last_mut() {
+                Some((_, last)) if first <= last.saturating_add(1) => *last = (*last).max(end - 1),
+                _ => ranges.push((first, end - 1)),
+            }
+        }
+        Ok(ranges)
     }
 }
 
 /// Buffers and bytes of a pool to which a reader has references.
-pub(super) fn held(table: &File, refs: &File, count: u32) -> io::Result<(u32, u64)> {
-    let refs = words(refs, REFS_AT, &(0..count))?;
+pub(super) fn held(table: &File, refs: &File, some: &Range<u32>) -> io::Result<(u32, u64)> {
+    let refs = words(refs, REFS_AT, some)?;
     if refs.iter().all(|r| *r == 0) {
         return Ok((0, 0));
     }
     let (mut buffers, mut bytes) = (0u32, 0u64);
-    for (slot, _) in slots(table, &(0..count))?
+    for (slot, _) in slots(table, some)?
         .iter()
         .zip(refs)
         .filter(|(_, r)| *r != 0)
@@ -166,10 +188,11 @@ mod tests {
         let orphan = Orphan {
             slots: 0..4,
             chunk_bytes: chunk_bytes.into(),
+            windows: 4,
             table: Some(&table),
             refs: vec![&refs],
             queues: vec![(&sent, &rcvd)],
         };
-        assert_eq!(orphan.live_chunks().expect("files"), [1, 2, 3]);
+        assert_eq!(orphan.live_chunks().expect("files"), [(1, 3)]);
     }
 }

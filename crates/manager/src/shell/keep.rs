@@ -3,11 +3,11 @@
 
 use super::porter::SMALL_BYTES;
 use super::{Shell, party::Task};
-use crate::state::{Facts, FdToken};
+use crate::state::{Facts, FdToken, Input};
 use std::cell::RefCell;
 use std::fs::File;
 use std::ops::Deref;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use tranship_sys::socket;
 
@@ -19,20 +19,17 @@ const SWEEP: usize = 32;
 pub(super) struct Trash(RefCell<Vec<(u32, Rubbish)>>);
 
 #[derive(Debug)]
-pub(super) enum Rubbish {
-    /// Closed at once: ours, the kernel's, or a little memory.
-    Small(OwnedFd),
-    /// Closed by a porter.
-    Foreign(OwnedFd),
+pub(super) struct Rubbish {
+    pub fd: OwnedFd,
+    /// What the state hears when it is closed.
+    pub what: Option<Input>,
+    /// Closed here: ours, the kernel's, or a little memory. Else by a porter.
+    pub small: bool,
 }
 
-impl Rubbish {
-    pub fn new(fd: OwnedFd, small: bool) -> Rubbish {
-        if small {
-            Rubbish::Small(fd)
-        } else {
-            Rubbish::Foreign(fd)
-        }
+impl AsFd for Rubbish {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 }
 
@@ -40,6 +37,7 @@ impl Rubbish {
 #[derive(Debug)]
 pub(super) struct Kept {
     file: Option<File>,
+    token: FdToken,
     pub uid: u32,
     small: bool,
     trash: Rc<Trash>,
@@ -55,7 +53,11 @@ impl Deref for Kept {
 impl Drop for Kept {
     fn drop(&mut self) {
         if let Some(file) = self.file.take() {
-            let rubbish = Rubbish::new(file.into(), self.small);
+            let rubbish = Rubbish {
+                fd: file.into(),
+                what: Some(Input::Closed { token: self.token }),
+                small: self.small,
+            };
             self.trash.0.borrow_mut().push((self.uid, rubbish));
         }
     }
@@ -83,6 +85,7 @@ impl Shell {
         if let Some(fd) = fd {
             let kept = Kept {
                 file: Some(fd.into()),
+                token,
                 uid,
                 small,
                 trash: self.trash.clone(),
@@ -102,9 +105,9 @@ impl Shell {
         for (uid, rubbish) in all {
             match self.party(uid) {
                 Ok(party) => {
-                    match rubbish {
-                        Rubbish::Small(fd) => party.small.push_back(fd),
-                        Rubbish::Foreign(fd) => party.foreign.push_back(fd),
+                    match rubbish.small {
+                        true => party.small.push_back(rubbish),
+                        false => party.foreign.push_back(rubbish),
                     }
                     if !std::mem::replace(&mut party.sweeping, true) {
                         self.enqueue(uid, Task::Sweep);
@@ -122,16 +125,24 @@ impl Shell {
             return;
         };
         party.sweeping = false;
-        for _ in 0..SWEEP {
-            if party.small.pop_front().is_none() {
-                break;
-            }
-        }
+        let some = party.small.len().min(SWEEP);
+        let some: Vec<Rubbish> = party.small.drain(..some).collect();
         if !party.small.is_empty() {
             party.sweeping = true;
             self.enqueue(uid, Task::Sweep);
         }
+        self.swept(some);
         self.use_porters(uid);
+    }
+
+    /// Closes what is left of these, and says so.
+    fn swept(&mut self, some: Vec<Rubbish>) {
+        for Rubbish { fd, what, .. } in some {
+            drop(fd);
+            if let Some(what) = what {
+                self.feed(what);
+            }
+        }
     }
 
     /// Has porters do what waits for them.
@@ -139,17 +150,8 @@ impl Shell {
         let Some(party) = self.parties.get_mut(&uid) else {
             return;
         };
-        while let Some(client) = party.carry.front().copied() {
-            let Some(conn) = self.conns.get_mut(&client) else {
-                party.carry.pop_front();
-                continue;
-            };
-            if !self.porters.carry(&self.epoll, uid, client.0, &conn.fd) {
-                break;
-            }
-            party.carry.pop_front();
-            conn.carried = super::conn::Carrying::Away;
-        }
+        let mut gone = Vec::new();
+        // First what is to be closed: who sends more meanwhile waits.
         while !party.foreign.is_empty() {
             let n = party.foreign.len().min(socket::MAX_FDS);
             let fds: Vec<_> = party.foreign.range(..n).map(AsFd::as_fd).collect();
@@ -157,11 +159,24 @@ impl Shell {
                 break;
             }
             // They are on their way to a porter: ours are not the last.
-            party.foreign.drain(..n);
+            gone.extend(party.foreign.drain(..n));
+        }
+        while let Some(client) = party.carry.front().copied() {
+            let Some(conn) = self.conns.get_mut(&client) else {
+                party.carry.pop_front();
+                continue;
+            };
+            let full = party.foreign.len() >= socket::MAX_FDS;
+            if full || !self.porters.carry(&self.epoll, uid, client.0, &conn.fd) {
+                break;
+            }
+            party.carry.pop_front();
+            conn.carried = super::conn::Carrying::Away;
         }
         if !party.carry.is_empty() || !party.foreign.is_empty() {
             self.waits_for_porter.insert(uid);
         }
+        self.swept(gone);
         self.let_the_dying_go(uid);
     }
 }

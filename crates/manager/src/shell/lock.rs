@@ -4,13 +4,16 @@
 //! removed it meanwhile, and somebody else made and locked another.
 
 use super::ManagerError;
-use std::fs::{File, TryLockError};
+use std::fs::{File, Permissions, TryLockError};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Times that a file may be removed between being opened and being locked, by managers that end just then.
 const TRIES: u32 = 100;
+
+/// Nobody else is to open it, for whoever can may lock it, and keep every manager from the path.
+const MODE: u32 = 0o600;
 
 /// The right to serve one path.
 #[derive(Debug)]
@@ -26,12 +29,18 @@ impl Lock {
             |what: &str| ManagerError::at(format!("{what} the lock file of {}", socket.display()));
         let path = socket.with_added_extension("lock");
         for _ in 0..TRIES {
+            // Whoever can open it can lock it.
             let file = File::options()
                 .create(true)
                 .truncate(false)
                 .write(true)
+                .mode(MODE)
                 .open(&path)
                 .map_err(at("opening"))?;
+            if file.metadata().map_err(at("looking at"))?.mode() & 0o777 != MODE {
+                let private = Permissions::from_mode(MODE);
+                file.set_permissions(private).map_err(at("closing"))?;
+            }
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => break,

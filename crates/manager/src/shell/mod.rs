@@ -173,6 +173,7 @@ impl Shell {
         let board_entries = config.pools_per_domain;
         let mut state = State::new(config, total, instance, process::getpid(), start);
         state.limit_descriptors(max_files.saturating_sub(max_files / 8));
+        state.set_owner(process::geteuid());
         Ok(Shell {
             state,
             epoll,

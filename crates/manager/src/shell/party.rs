@@ -5,7 +5,6 @@ use super::{CLIENT, KIND, PARTY, Shell, WATCH};
 use crate::state::{ClientId, FdToken, Input};
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 use tranship_sys::epoll::{Epoll, Interest, Ready};
 
@@ -40,8 +39,8 @@ pub(super) struct Party {
     /// Connections whose next message waits for a porter.
     pub carry: VecDeque<ClientId>,
     /// To be closed: here, and by a porter.
-    pub small: VecDeque<OwnedFd>,
-    pub foreign: VecDeque<OwnedFd>,
+    pub small: VecDeque<Rubbish>,
+    pub foreign: VecDeque<Rubbish>,
     pub sweeping: bool,
 }
 
@@ -177,6 +176,7 @@ impl Shell {
         match self.porters.hear(&self.epoll, porter) {
             News::Nothing => return,
             News::Free => {}
+            News::Lost { client, before } => self.lost(ClientId(client), before),
             News::Carried(client, carried) => {
                 let client = ClientId(client);
                 match self.conns.get_mut(&client) {
@@ -202,7 +202,8 @@ impl Shell {
         for (facts, fd) in carried.fds {
             if let Some(fd) = fd {
                 let small = facts.sealed && facts.size <= super::porter::SMALL_BYTES;
-                self.throw(uid, Rubbish::new(fd, small));
+                let what = None;
+                self.throw(uid, Rubbish { fd, what, small });
             }
         }
     }

@@ -5,6 +5,11 @@ use super::types::Done;
 use super::{Fail, Parcel, State, format, no_such, not_yours, refusal};
 use tranship_proto::{ChannelId, DomainId, Event, PoolId, RefusalCode, Req};
 
+/// Queues, and readers, of one pool: when its writer is gone the counters of all are read.
+const MAX_QUEUES: usize = 4096;
+/// Offers that waited for room are looked at so many at a time.
+const OFFERED: usize = 16;
+
 impl State {
     pub(super) fn assign(
         &mut self,
@@ -35,49 +40,108 @@ impl State {
         if self.client_of(sink).is_none() {
             return Err(refusal(RefusalCode::PeerGone, u64::from(sink.0), 0).into());
         }
-        let (writer, table) = (p.writer, p.table);
-        let Some(process) = self.domains.get(&writer).map(|d| d.pidfd) else {
+        let slots = p.slots;
+        let (queues, readers) = (p.queues.len(), p.readers.len());
+        if queues >= MAX_QUEUES || (readers >= MAX_QUEUES && !p.readers.contains_key(&sink)) {
+            let (have, most) = (queues.max(readers) as u64, MAX_QUEUES as u64);
+            return Err(refusal(RefusalCode::Limit, have + 1, most).into());
+        }
+        if !self.domains.contains_key(&p.writer) {
             return Err(no_such(pool.0));
-        };
-        let (max_bytes, slots, chunk_bytes) = (p.max_bytes, p.slots, p.chunk_bytes);
+        }
         let sent = fds
             .take(format::SENT, slots, format::counts_bytes(slots))?
             .token;
         self.hold(sent, uid);
+        let key = (channel, pool);
         self.offers.insert(
-            (channel, pool),
+            key,
             Offer {
                 req,
                 source: me,
+                uid,
                 sink,
                 sent,
+                said: false,
             },
         );
-        let mut known = sink == writer;
-        if !known && let Some(p) = self.pools.get_mut(&pool) {
-            let r = p.readers.entry(sink).or_insert_with(Reader::default);
-            known = r.refs.is_some();
-            r.offers += 1;
+        if !joined && !self.may_say(key) {
+            if let Some(d) = self.domains.get_mut(&sink) {
+                d.unsaid.insert(key);
+            }
+            return Ok(());
         }
+        self.say_offer(key);
         if joined {
             // The source has lost our answer with its connection, and sent nothing by it: once more from the start. Under the
             // offer, so that the sink, which takes already, stays on the roster with what it may be made to hold.
             self.leave_queue(pool, channel);
         }
+        Ok(())
+    }
+
+    /// Whether there is room for an offer in its sink's queue.
+    fn may_say(&self, key: (ChannelId, PoolId)) -> bool {
+        let offer = self.offers.get(&key);
+        offer.is_some_and(|o| {
+            let client = self.client_of(o.sink);
+            client.is_some_and(|c| self.has_room_for(c, o.uid))
+        })
+    }
+
+    /// There is room again: offers that waited for it go out.
+    pub(super) fn say_offers(&mut self, sink: DomainId) {
+        let unsaid = self.domains.get(&sink).map(|d| &d.unsaid);
+        let some = unsaid.into_iter().flatten().take(OFFERED).copied();
+        for key in some.collect::<Vec<_>>() {
+            if self.may_say(key) {
+                self.say_offer(key);
+            }
+        }
+    }
+
+    fn say_offer(&mut self, key: (ChannelId, PoolId)) {
+        let (channel, pool) = key;
+        let Some(o) = self.offers.get_mut(&key).filter(|o| !o.said) else {
+            return;
+        };
+        o.said = true;
+        let (sink, uid) = (o.sink, o.uid);
+        let Some(d) = self.domains.get_mut(&sink) else {
+            return;
+        };
+        d.unsaid.remove(&key);
+        let its = d.uid;
+        let Some(p) = self.pools.get_mut(&pool) else {
+            return;
+        };
+        let mut known = sink == p.writer;
+        if !known {
+            let new = || Reader {
+                uid: its,
+                ..Reader::default()
+            };
+            let r = p.readers.entry(sink).or_insert_with(new);
+            known = r.refs.is_some();
+            r.offers += 1;
+        }
+        let (writer, table) = (p.writer, p.table);
         let offer = Event::PoolOffer {
             channel,
             pool,
             writer,
-            max_bytes,
-            slots,
-            chunk_bytes,
+            max_bytes: p.max_bytes,
+            slots: p.slots,
+            chunk_bytes: p.chunk_bytes,
             known,
         };
-        self.tell(sink, offer, &[table, process]);
+        let Some(process) = self.domains.get(&writer).map(|d| d.pidfd) else {
+            return self.cancel_offer(key);
+        };
+        self.tell_for(uid, sink, offer, &[table, process]);
         if sink != writer && !self.shown_all(pool, sink) {
             self.start_feed(pool, sink, None);
         }
-        Ok(())
     }
 
     /// Whether a reader has all chunks of a pool, or is on the way to having them.
@@ -202,7 +266,10 @@ impl State {
             .get_mut(&pool)
             .and_then(|p| p.readers.get_mut(&me))
         {
-            r.offers = r.offers.saturating_sub(1);
+            r.offers = r.offers.saturating_sub(u32::from(offer.said));
+        }
+        if let Some(d) = self.domains.get_mut(&me) {
+            d.unsaid.remove(&(channel, pool));
         }
         self.claimed_too(me, |c| {
             c.readers.insert(pool);

@@ -1,7 +1,7 @@
 //! Looks through the whole state for contradictions. For tests and for `debug` builds of tools.
 
-use super::State;
 use super::types::FdToken;
+use super::{Of, State};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl State {
@@ -30,6 +30,11 @@ impl State {
         ]
     }
 
+    /// How many users have anything.
+    pub fn users(&self) -> usize {
+        self.accounts.users()
+    }
+
     /// Whether somebody may still collect in a pool.
     pub fn is_written(&self, pool: tranship_proto::PoolId) -> bool {
         self.pools.get(&pool).is_some_and(|p| !p.orphan)
@@ -50,6 +55,7 @@ impl State {
         let mut granted = 0;
         let mut stranded = 0;
         let mut refs: Vec<FdToken> = Vec::new();
+        let mut strands: BTreeMap<tranship_proto::DomainId, u64> = BTreeMap::new();
         for (id, p) in &self.pools {
             granted += p.granted_bytes();
             stranded += p.stranded_bytes();
@@ -73,11 +79,19 @@ impl State {
                     p.writer
                 ));
             }
-            for (key, holders) in &p.stranded {
+            for (key, stranded) in &p.stranded {
+                let holders = &stranded.holders;
+                if !holders
+                    .iter()
+                    .any(|d| self.uid_of(*d) == Some(stranded.payer))
+                {
+                    return Err(format!("pool {id}: {stranded:?} is paid for by nobody"));
+                }
                 if holders.is_empty() || p.chunks.get(&key.0).is_some_and(|c| c.serial == key.1) {
                     return Err(format!("pool {id}: chunk {key:?} is not stranded"));
                 }
                 for d in holders {
+                    *strands.entry(*d).or_default() += p.chunk_bytes;
                     if !p.readers.get(d).is_some_and(|r| r.shown.contains(key)) {
                         return Err(format!("pool {id}: {d} does not hold {key:?}"));
                     }
@@ -88,7 +102,7 @@ impl State {
                 let offers = self
                     .offers
                     .iter()
-                    .filter(|((_, pool), o)| pool == id && o.sink == *d)
+                    .filter(|((_, pool), o)| pool == id && o.sink == *d && o.said)
                     .count();
                 if queues != r.queues as usize || offers != r.offers as usize {
                     return Err(format!(
@@ -100,14 +114,17 @@ impl State {
                 }
                 for key in &r.shown {
                     let live = p.chunks.get(&key.0).is_some_and(|c| c.serial == key.1);
-                    if !live && !p.stranded.get(key).is_some_and(|h| h.contains(d)) {
+                    if !live && !p.stranded.get(key).is_some_and(|s| s.holders.contains(d)) {
                         return Err(format!("pool {id}: {d} was shown {key:?}, nobody knows it"));
                     }
                 }
                 refs.extend(r.refs);
             }
             let sinks = p.queues.values().map(|q| (q.sink, true));
-            let offered = self.offers.iter().filter(|((_, pool), _)| pool == id);
+            let offered = self
+                .offers
+                .iter()
+                .filter(|((_, pool), o)| pool == id && o.said);
             for (d, takes) in sinks.chain(offered.map(|(_, o)| (o.sink, false))) {
                 let reader = p.readers.get(&d);
                 if d != p.writer && !reader.is_some_and(|r| r.refs.is_some() || !takes) {
@@ -174,9 +191,78 @@ impl State {
                 return Err(format!("channel {id}: an end is gone"));
             }
         }
+        for (id, d) in &self.domains {
+            if d.stranded_bytes != strands.get(id).copied().unwrap_or(0) {
+                return Err(format!("domain {id}: {} stranded", d.stranded_bytes));
+            }
+        }
         if self.names.len() != self.exports.len() {
             return Err("names and exports differ".to_owned());
         }
-        Ok(())
+        self.audit_accounts()
+    }
+
+    /// Counts everything that is limited, one by one.
+    fn audit_accounts(&self) -> Result<(), String> {
+        let mut counted: BTreeMap<(u32, usize), u64> = BTreeMap::new();
+        let mut count = |uid: u32, of: Of, n: usize| {
+            *counted.entry((uid, of as usize)).or_default() += n as u64;
+        };
+        let uid = |domain: &_| self.uid_of(*domain).unwrap_or(u32::MAX);
+        for c in self.clients.values().filter(|c| c.domain.is_none()) {
+            count(c.uid, Of::Connections, 1);
+        }
+        for d in self.domains.values() {
+            count(d.uid, Of::Connections, 1);
+        }
+        for p in self.pools.values() {
+            count(p.uid, Of::Pools, 1);
+            let granted = usize::try_from(p.granted_bytes()).unwrap_or(usize::MAX);
+            count(p.uid, Of::Bytes, granted);
+            let records = p.named.len() + p.brought.len() + p.forwarders.len();
+            count(p.uid, Of::Records, records);
+            for r in p.readers.values() {
+                count(r.uid, Of::Records, r.shown.len());
+            }
+            for s in p.stranded.values() {
+                let bytes = usize::try_from(p.chunk_bytes).unwrap_or(usize::MAX);
+                count(s.payer, Of::Bytes, bytes);
+            }
+        }
+        for h in self.heaps.values() {
+            count(h.uid, Of::Pools, 1);
+            count(
+                h.uid,
+                Of::Bytes,
+                usize::try_from(h.admitted).unwrap_or(usize::MAX),
+            );
+        }
+        for c in self.channels.values() {
+            for payer in c.payers.iter().flatten() {
+                count(*payer, Of::Channels, 1);
+            }
+        }
+        for e in self.exports.values() {
+            count(uid(&e.domain), Of::Names, 1);
+        }
+        for w in self.waiting.iter() {
+            count(w.uid, Of::Names, 1);
+        }
+        for payer in self.held.values().chain(self.closing.values()) {
+            count(*payer, Of::Descriptors, 1);
+        }
+        for payer in self.wires.values() {
+            count(*payer, Of::Descriptors, 1);
+        }
+        for r in self.claims.readers.values() {
+            count(r.uid, Of::Records, r.mapped.len());
+        }
+        for (domain, _) in &self.claims.tried {
+            count(uid(domain), Of::Records, 1);
+        }
+        for left in self.claims.left.values().flat_map(BTreeMap::values) {
+            count(left.uid, Of::Records, 1);
+        }
+        self.accounts.agrees(&counted)
     }
 }

@@ -61,7 +61,10 @@ impl State {
             return;
         };
         c.source_gone = true;
+        // What the sink does not take is not counted to the source any more.
+        let payer = c.payers[0].take();
         let sink = c.sink;
+        self.no_channel(&[payer, None]);
         self.tell(
             sink,
             Event::PeerGone {
@@ -86,6 +89,7 @@ impl State {
         let Some(c) = self.channels.remove(&id) else {
             return;
         };
+        self.no_channel(&c.payers);
         if let Some(half) = c.sink_half {
             self.release(half);
         }
@@ -117,17 +121,22 @@ impl State {
             Role::Source => c.sink,
             Role::Sink => c.source,
         };
-        let [near, far] = fds.ends()?;
+        let uid = self.uid_of(me).ok_or(no_such(me.0))?;
+        self.check_descriptors(uid, 2)?;
         let Some(client) = self.client_of(peer) else {
             // It is away.
             return Err(refusal(RefusalCode::State, u64::from(id.0), 0).into());
         };
         // Who asks faster than the peer takes must not get it expelled.
-        if !self.has_room(client) {
+        if !self.has_room_for(client, uid) {
             return Err(refusal(RefusalCode::Limit, 0, 0).into());
         }
-        self.tell(peer, Event::WakeFd { channel: id }, &[far]);
+        let [near, far] = fds.ends()?.map(|end| self.hold(end, uid));
+        self.tell_for(uid, peer, Event::WakeFd { channel: id }, &[far]);
         self.tell(me, Event::WakeEnd { req }, &[near]);
+        // The messages have their own hold on them.
+        self.release(near);
+        self.release(far);
         Ok(())
     }
 }

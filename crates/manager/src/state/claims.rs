@@ -4,7 +4,7 @@
 use super::model::Brought;
 use super::settle::Claimed;
 use super::types::{ChunkKey, Done, Facts, FdToken};
-use super::{Fail, Parcel, State, format, no_such, not_yours, pools::Shape, refusal};
+use super::{Fail, Of, Parcel, State, format, no_such, not_yours, pools::Shape, refusal};
 use std::collections::{BTreeMap, BTreeSet};
 use tranship_proto::{ChannelClaim, ChannelId, DomainId, Event, PoolId, RefusalCode, Req, Role};
 
@@ -22,7 +22,7 @@ pub(super) struct Claims {
     pub assigns: BTreeMap<(ChannelId, PoolId, bool), ClaimedAssign>,
     pub readers: BTreeMap<(PoolId, DomainId), ClaimedReader>,
     /// Queues that left before the pool's writer was back, with the inodes of the `rcvd` counters that were claimed.
-    pub left: BTreeMap<PoolId, BTreeMap<ChannelId, u64>>,
+    pub left: BTreeMap<PoolId, BTreeMap<ChannelId, ClaimedLeft>>,
     /// Channels that domains have named, believed or not: they have them.
     pub tried: BTreeSet<(DomainId, ChannelId)>,
 }
@@ -40,6 +40,14 @@ pub(super) struct ClaimedEnd {
     pub req: Req,
 }
 
+/// What is remembered of a queue that left, as long as its sink lives: of a death its writer hears by itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ClaimedLeft {
+    pub sink: DomainId,
+    pub uid: u32,
+    pub inode: u64,
+}
+
 #[derive(Debug)]
 pub(super) struct ClaimedAssign {
     pub domain: DomainId,
@@ -52,6 +60,8 @@ pub(super) struct ClaimedAssign {
 
 #[derive(Debug)]
 pub(super) struct ClaimedReader {
+    /// To whom what is mapped is counted.
+    pub uid: u32,
     pub refs: FdToken,
     pub inode: u64,
     pub table: u64,
@@ -234,7 +244,12 @@ impl State {
             if r.slots != slots || r.table != table || n > MAX_MAPPED {
                 return Err(refusal(RefusalCode::Limit, n as u64, MAX_MAPPED as u64).into());
             }
+            self.accounts
+                .check(r.uid, Of::Records, mapped.len() as u64)?;
+            let before = r.mapped.len();
             r.mapped.extend(mapped);
+            let more = (r.mapped.len() - before) as u64;
+            self.accounts.add(r.uid, Of::Records, more);
         } else {
             self.check_claims_limit(me)?;
             let settled = self
@@ -244,14 +259,17 @@ impl State {
             if settled || slots == 0 || slots > tranship_proto::SLOT_LIMIT {
                 return Err(refusal(RefusalCode::Claim, u64::from(slots), 0).into());
             }
+            let uid = self.uid_of(me).ok_or(no_such(me.0))?;
+            self.accounts.check(uid, Of::Records, mapped.len() as u64)?;
             let refs = fds.take(format::REFS, slots, format::refs_bytes(slots))?;
             let (refs, inode) = (refs.token, refs.facts.inode);
-            let uid = self.domains.get(&me).map_or(0, |d| d.uid);
             self.hold(refs, uid);
-            let mapped = mapped.iter().copied().collect();
+            let mapped: BTreeSet<ChunkKey> = mapped.iter().copied().collect();
+            self.accounts.add(uid, Of::Records, mapped.len() as u64);
             self.claims.readers.insert(
                 (pool, me),
                 ClaimedReader {
+                    uid,
                     refs,
                     inode,
                     table,
@@ -273,7 +291,10 @@ impl State {
         claim: &ChannelClaim,
         fds: &mut Parcel,
     ) -> Done {
-        if self.claims.of(me) < MAX_CLAIMS {
+        let uid = self.uid_of(me).ok_or(no_such(me.0))?;
+        if !self.claims.tried.contains(&(me, claim.channel)) {
+            self.accounts.check(uid, Of::Records, 1)?;
+            self.accounts.add(uid, Of::Records, 1);
             self.claims.tried.insert((me, claim.channel));
         }
         let known = self.channels.get(&claim.channel);
@@ -389,7 +410,7 @@ impl State {
         if self.claims.assigns.contains_key(&key) {
             return Err(refusal(RefusalCode::Claim, u64::from(channel.0), 0).into());
         }
-        let fd = fds.fds.pop_front().ok_or(no_such(channel.0))?;
+        let fd = fds.take_sealed()?;
         let uid = self.domains.get(&me).map_or(0, |d| d.uid);
         self.hold(fd.token, uid);
         let claimed = ClaimedAssign {
@@ -414,15 +435,17 @@ impl State {
     ) -> Done {
         let same = self.claiming(me)?;
         let p = self.own_pool(me, pool)?;
-        let n = (p.named.len() + readers.len()).max(p.brought.len() + queues.len());
-        if n > MAX_CLAIMS {
-            return Err(refusal(RefusalCode::Limit, n as u64, MAX_CLAIMS as u64).into());
-        }
         if !same {
+            let (uid, before) = (p.uid, p.named.len() + p.brought.len());
+            let most = (readers.len() + queues.len()) as u64;
+            self.accounts.check(uid, Of::Records, most)?;
+            let p = self.own_pool(me, pool)?;
             p.named.extend(readers.iter().copied());
             let queues = queues.iter().filter(|(c, ..)| !p.queues.contains_key(c));
             p.brought
                 .extend(queues.map(|&(c, sink, inode)| (c, Brought { sink, inode })));
+            let more = (p.named.len() + p.brought.len() - before) as u64;
+            self.accounts.add(uid, Of::Records, more);
         }
         self.tell(me, Event::Claimed { req }, &[]);
         Ok(())

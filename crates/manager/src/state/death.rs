@@ -1,31 +1,20 @@
 //! What ends with a connection, and what ends with a domain.
 
-use super::types::{Action, FdToken, Then};
-use super::{State, refusal};
+use super::types::{Action, Then};
+use super::{Of, State, refusal};
 use tranship_proto::{ChannelId, DomainId, Event, GoneReason, PoolId, Refusal, RefusalCode};
 
 impl State {
     /// What needs a connection: heaps, exports, waiting and half-made channels, offers.
     pub(super) fn detach(&mut self, id: DomainId) {
         self.drop_heaps_of(id);
-        let exports: Vec<_> = self
-            .exports
-            .iter()
-            .filter(|(_, e)| e.domain == id)
-            .map(|(k, _)| *k)
-            .collect();
-        for export in exports {
+        let exports = self.domains.get(&id).map(|d| d.exports.clone());
+        for export in exports.into_iter().flatten() {
             self.drop_export(export);
         }
-        let mut halves: Vec<FdToken> = Vec::new();
-        self.waiting.retain(|w| {
-            if w.domain == id {
-                halves.push(w.half);
-            }
-            w.domain != id
-        });
-        for half in halves {
-            self.release(half);
+        while let Some(w) = self.waiting.pop_of(id) {
+            self.accounts.sub(w.uid, Of::Names, 1);
+            self.release(w.half);
         }
         let incoming: Vec<ChannelId> = self
             .channels
@@ -94,8 +83,9 @@ impl State {
         }
         let mut written = Vec::new();
         for (pool, p) in &mut self.pools {
-            p.forwarders.remove(&id);
-            p.named.remove(&id);
+            let records =
+                u64::from(p.forwarders.remove(&id)) + u64::from(p.named.remove(&id).is_some());
+            self.accounts.sub(p.uid, Of::Records, records);
             if p.writer == id && !p.orphan {
                 written.push(*pool);
             }
@@ -104,6 +94,7 @@ impl State {
             self.orphan(pool);
         }
         if let Some(domain) = self.domains.remove(&id) {
+            self.accounts.sub(domain.uid, Of::Connections, 1);
             self.release(domain.pidfd);
             self.release(domain.board);
         }
@@ -127,7 +118,12 @@ impl State {
             },
             &[],
         );
-        self.offer_over(key.1, offer.sink);
+        if let Some(d) = self.domains.get_mut(&offer.sink) {
+            d.unsaid.remove(&key);
+        }
+        if offer.said {
+            self.offer_over(key.1, offer.sink);
+        }
     }
 
     /// One offer of a pool to a reader is over, whatever its outcome.

@@ -3,7 +3,7 @@
 
 use super::model::Heap;
 use super::types::Done;
-use super::{Fail, State, no_such, not_yours, refusal};
+use super::{Fail, Of, State, no_such, not_yours, refusal};
 use tranship_proto::{DomainId, Event, PoolId, RefusalCode, Req, check_name};
 
 const MAX_HEAP_BYTES: u64 = 1 << 46;
@@ -24,10 +24,10 @@ impl State {
             return Err(refusal(RefusalCode::BadArgument, max_bytes, MAX_HEAP_BYTES).into());
         }
         let uid = self.domains.get(&me).ok_or(no_such(me.0))?.uid;
-        self.check_pool_limit(uid)?;
+        self.accounts.check(uid, Of::Pools, 1)?;
         let id = self.fresh_pool_id()?;
-        let quota_bytes = self.first_quota(max_bytes);
-        let admitted = held_bytes.min(quota_bytes).min(self.free_bytes());
+        let quota_bytes = self.first_quota(uid, max_bytes);
+        let admitted = held_bytes.min(quota_bytes).min(self.room_for(uid, me));
         let heap = Heap {
             name: name.to_owned(),
             owner: me,
@@ -38,7 +38,8 @@ impl State {
             asked_to_shrink: None,
         };
         self.heaps.insert(id, heap);
-        self.money.granted += admitted;
+        self.accounts.add(uid, Of::Pools, 1);
+        self.charge(uid, me, admitted);
         let created = Event::HeapCreated {
             req,
             heap: id,
@@ -57,7 +58,8 @@ impl State {
         least_bytes: u64,
         bytes: u64,
     ) -> Done {
-        let total = self.free_bytes();
+        let uid = self.own_heap(me, id)?.uid;
+        let total = self.room_or_taken_back(uid, me, least_bytes);
         let heap = self.own_heap(me, id)?;
         if least_bytes == 0 || least_bytes > bytes {
             return Err(refusal(RefusalCode::BadArgument, least_bytes, bytes).into());
@@ -72,7 +74,7 @@ impl State {
         }
         let bytes = bytes.min(quota).min(total);
         heap.admitted += bytes;
-        self.money.granted += bytes;
+        self.charge(uid, me, bytes);
         let admitted = Event::Admitted {
             req,
             heap: id,
@@ -86,7 +88,8 @@ impl State {
         let heap = self.own_heap(me, id)?;
         let bytes = bytes.min(heap.admitted);
         heap.admitted -= bytes;
-        self.money.granted -= bytes;
+        let uid = heap.uid;
+        self.uncharge(uid, me, bytes);
         Ok(())
     }
 
@@ -107,7 +110,8 @@ impl State {
 
     fn drop_heap(&mut self, id: PoolId) {
         if let Some(heap) = self.heaps.remove(&id) {
-            self.money.granted -= heap.admitted;
+            self.accounts.sub(heap.uid, Of::Pools, 1);
+            self.uncharge(heap.uid, heap.owner, heap.admitted);
         }
     }
 

@@ -2,8 +2,8 @@
 
 use super::model::{Claiming, Client, Domain};
 use super::types::{Action, ClientId, FdToken, Then};
-use super::{State, refusal};
-use std::collections::{BTreeSet, VecDeque};
+use super::{Of, State, refusal};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tranship_proto::{
     ChannelId, DomainId, Event, GoneReason, PROTOCOL_VERSION, PoolId, Refusal, RefusalCode,
     Request, check_name,
@@ -11,20 +11,14 @@ use tranship_proto::{
 
 impl State {
     pub(super) fn connected(&mut self, client: ClientId, uid: u32, gid: u32, pid: u32) {
-        let limit = self.config.limits.connections as usize;
-        let open = self
-            .clients
-            .values()
-            .filter(|c| c.uid == uid && c.domain.is_none())
-            .count()
-            + self.domains.values().filter(|d| d.uid == uid).count();
-        let refused = if !self.config.may_connect(uid, gid) {
-            Some(refusal(RefusalCode::Access, u64::from(uid), 0))
-        } else if open >= limit {
-            Some(refusal(RefusalCode::Limit, open as u64 + 1, limit as u64))
+        let refused = if self.config.may_connect(uid, gid) {
+            let room = self.accounts.check(uid, Of::Connections, 1);
+            room.and_then(|()| self.check_descriptors(uid, 1)).err()
         } else {
-            None
+            Some(refusal(RefusalCode::Access, u64::from(uid), 0))
         };
+        self.wires.insert(client, uid);
+        self.accounts.add(uid, Of::Descriptors, 1);
         if refused.is_some() {
             self.out.push(Action::Disconnect {
                 client,
@@ -40,10 +34,12 @@ impl State {
             domain: None,
             flight: VecDeque::new(),
             flight_fds: 0,
+            caused: BTreeMap::new(),
             blocked: false,
             stat: None,
         };
         self.clients.insert(client, new);
+        self.accounts.add(uid, Of::Connections, 1);
     }
 
     pub(super) fn hello(
@@ -55,6 +51,8 @@ impl State {
         board: Option<FdToken>,
     ) {
         let checked = self.check_hello(client, request);
+        let uid = self.clients.get(&client).map_or(0, |c| c.uid);
+        let checked = checked.and_then(|()| self.check_descriptors(uid, 2));
         match (checked, pidfd, board) {
             (Ok(()), Some(pidfd), Some(board)) => {
                 self.welcome(client, request, pidfd, process, board);
@@ -114,6 +112,8 @@ impl State {
         let free = resume.filter(|id| id.0 != 0 && !self.general_id_taken(id.0));
         let id = if let Some(id) = same {
             self.come_back(id, client, board);
+            // The domain is counted already.
+            self.accounts.sub(uid, Of::Connections, 1);
             self.out.push(Action::Close(pidfd));
             id
         } else {
@@ -132,6 +132,12 @@ impl State {
                 client: Some(client),
                 claiming: free.map(|_| Claiming::default()),
                 entries: vec![None; entries as usize],
+                bytes: 0,
+                stranded_bytes: 0,
+                exports: BTreeSet::new(),
+                wanted: BTreeSet::new(),
+                unsaid: BTreeSet::new(),
+                backlog: BTreeMap::new(),
                 left: VecDeque::new(),
                 feeding: BTreeSet::new(),
             };
@@ -246,7 +252,9 @@ impl State {
         let Some(c) = self.clients.remove(&client) else {
             return;
         };
-        let Some(id) = c.domain else { return };
+        let Some(id) = c.domain else {
+            return self.accounts.sub(c.uid, Of::Connections, 1);
+        };
         let Some(domain) = self.domains.get_mut(&id) else {
             return;
         };

@@ -1,8 +1,8 @@
 //! Admission and accounting: grants, chunks, what is stranded, quotas.
 
-use super::model::{Chunk, Pool};
+use super::model::{Chunk, Pool, Stranded};
 use super::types::{Action, ChunkKey, Done};
-use super::{Parcel, State, refusal};
+use super::{Of, Parcel, State, refusal};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use tranship_proto::{DomainId, Event, PoolId, RefusalCode, Req};
@@ -18,13 +18,15 @@ pub(super) struct Money {
 
 /// A pool is asked to shrink no more often than this.
 const SHRINK_PAUSE: Duration = Duration::from_millis(250);
+/// What was granted so long ago, and not used since, may be taken back.
+const UNUSED: Duration = Duration::from_secs(2);
 
 impl State {
     /// How many of `chunks` may be granted to a pool now; a refusal if none.
     fn admit(&self, pool: &Pool, chunks: u32) -> Result<u32, super::Refusal> {
         let asked = u64::from(chunks) * pool.chunk_bytes;
         let quota = pool.quota_bytes.saturating_sub(pool.granted_bytes());
-        let total = self.free_bytes();
+        let total = self.room_for(pool.uid, pool.writer);
         if quota < pool.chunk_bytes {
             return Err(refusal(RefusalCode::Quota, asked, quota));
         }
@@ -35,10 +37,59 @@ impl State {
         Ok(chunks.min(u32::try_from(most).unwrap_or(u32::MAX)))
     }
 
-    /// What is left of the total.
-    pub(super) fn free_bytes(&self) -> u64 {
-        let taken = self.money.granted + self.money.stranded;
-        self.total_bytes.saturating_sub(taken)
+    /// What a domain may still be granted: of the total, of its user's share, of what one domain may have.
+    pub(super) fn room_for(&self, uid: u32, domain: DomainId) -> u64 {
+        let room = self.accounts.room(uid, Of::Bytes);
+        match (self.config.limits.domain_memory, self.domains.get(&domain)) {
+            (Some(most), Some(d)) => room.min(most.saturating_sub(d.bytes)),
+            _ => room,
+        }
+    }
+
+    /// The same; if that is not enough, after what was granted to others, or to it, and is not used has been taken back.
+    pub(super) fn room_or_taken_back(&mut self, uid: u32, domain: DomainId, bytes: u64) -> u64 {
+        let room = self.room_for(uid, domain);
+        if room >= bytes || !self.take_back() {
+            return room;
+        }
+        self.room_for(uid, domain)
+    }
+
+    /// So much is granted to a domain.
+    pub(super) fn charge(&mut self, uid: u32, domain: DomainId, bytes: u64) {
+        self.money.granted += bytes;
+        self.accounts.add(uid, Of::Bytes, bytes);
+        if let Some(d) = self.domains.get_mut(&domain) {
+            d.bytes += bytes;
+        }
+    }
+
+    pub(super) fn uncharge(&mut self, uid: u32, domain: DomainId, bytes: u64) {
+        self.money.granted -= bytes;
+        self.accounts.sub(uid, Of::Bytes, bytes);
+        if let Some(d) = self.domains.get_mut(&domain) {
+            d.bytes = d.bytes.saturating_sub(bytes);
+        }
+    }
+
+    /// Takes back what was granted and not used for a while; `false` if that was tried just now. Who then shows a chunk after
+    /// all is refused, as if it had not been granted.
+    fn take_back(&mut self) -> bool {
+        if self.taken_back.is_some_and(|t| t + SHRINK_PAUSE > self.now) {
+            return false;
+        }
+        self.taken_back = Some(self.now);
+        let now = self.now;
+        let unused = |p: &Pool| p.unshown() > 0 && p.granted_at + UNUSED <= now && !p.orphan;
+        let unused = self.pools.iter().filter(|(_, p)| unused(p));
+        let unused: Vec<(PoolId, u32)> = unused.map(|(id, p)| (*id, p.unshown())).collect();
+        for (id, chunks) in unused {
+            self.sub_granted(id, chunks);
+            if let Some(p) = self.pools.get_mut(&id) {
+                p.taken_back = true;
+            }
+        }
+        true
     }
 
     /// Admits one more chunk of a pool.
@@ -52,11 +103,14 @@ impl State {
         if chunks == 0 {
             return Err(refusal(RefusalCode::BadArgument, 0, 1).into());
         }
+        let p = self.own_pool(me, id)?;
+        let (uid, one) = (p.uid, p.chunk_bytes);
+        self.room_or_taken_back(uid, me, one);
         match self.admit(&self.pools[&id], chunks) {
             Ok(n) => {
                 // Part of what was asked for may be no use at all: it is as if all had been refused.
                 let asked = u64::from(chunks) * self.pools[&id].chunk_bytes;
-                if n < chunks && self.free_bytes() < asked {
+                if n < chunks && self.room_for(uid, me) < asked {
                     self.ask_to_shrink(id);
                 }
                 self.add_granted(id, n);
@@ -83,38 +137,65 @@ impl State {
     pub(super) fn add_granted(&mut self, id: PoolId, chunks: u32) {
         if let Some(p) = self.pools.get_mut(&id) {
             p.granted += chunks;
-            self.money.granted += u64::from(chunks) * p.chunk_bytes;
+            (p.granted_at, p.taken_back) = (self.now, false);
+            let (uid, writer) = (p.uid, p.writer);
+            let bytes = u64::from(chunks) * p.chunk_bytes;
+            self.charge(uid, writer, bytes);
         }
     }
 
     pub(super) fn sub_granted(&mut self, id: PoolId, chunks: u32) {
         if let Some(p) = self.pools.get_mut(&id) {
             p.granted -= chunks;
-            self.money.granted -= u64::from(chunks) * p.chunk_bytes;
+            let (uid, writer) = (p.uid, p.writer);
+            let bytes = u64::from(chunks) * p.chunk_bytes;
+            self.uncharge(uid, writer, bytes);
         }
     }
 
-    /// The total is exhausted: pools and heaps that have more than an equal share are asked to come down to it.
+    /// The total is exhausted: pools and heaps of users that have more than an equal share are asked to come down to it.
     pub(super) fn ask_to_shrink(&mut self, asker: PoolId) {
-        let share = self.total_bytes / (self.pools.len() + self.heaps.len()).max(1) as u64;
         let now = self.now;
+        if self.asked_to_shrink.is_some_and(|t| t + SHRINK_PAUSE > now) {
+            return;
+        }
+        self.asked_to_shrink = Some(now);
+        let accounts = &self.accounts;
+        let equal = self.total_bytes / accounts.users_with(Of::Bytes).max(1) as u64;
+        let pool = self.pools.get(&asker).map(|p| p.uid);
+        let its = pool.or_else(|| self.heaps.get(&asker).map(|h| h.uid));
+        // Of who asks, and who has more than an equal share, each pool is to come down to its part of that.
+        let share = |uid: u32| {
+            let pools = accounts.has(uid, Of::Pools).max(1);
+            let much = its == Some(uid) || accounts.has(uid, Of::Bytes) >= equal;
+            much.then(|| equal.min(accounts.limit(uid, Of::Bytes)) / pools)
+        };
         let is_due = |asked: Option<Duration>| asked.is_none_or(|t| t + SHRINK_PAUSE <= now);
         let mut ask = Vec::new();
         for (id, h) in &mut self.heaps {
-            if *id != asker && is_due(h.asked_to_shrink) && h.admitted > share {
+            if *id != asker
+                && is_due(h.asked_to_shrink)
+                && let Some(target_bytes) = share(h.uid)
+                && h.admitted > target_bytes
+            {
                 h.asked_to_shrink = Some(now);
                 let shrink = Event::Shrink {
                     pool: *id,
-                    target_bytes: share,
+                    target_bytes,
                 };
                 ask.push((h.owner, shrink));
             }
         }
         for (id, p) in &mut self.pools {
             let due = is_due(p.asked_to_shrink);
-            let target_bytes = share.next_multiple_of(p.chunk_bytes);
-            if *id != asker && due && !p.orphan && p.granted_bytes() > target_bytes {
-                p.asked_to_shrink = Some(self.now);
+            let target = share(p.uid).map(|s| s.next_multiple_of(p.chunk_bytes));
+            if let Some(target_bytes) = target
+                && *id != asker
+                && due
+                && !p.orphan
+                && p.granted_bytes() > target_bytes
+            {
+                p.asked_to_shrink = Some(now);
                 ask.push((
                     p.writer,
                     Event::Shrink {
@@ -125,7 +206,11 @@ impl State {
             }
         }
         for (writer, event) in ask {
-            self.tell(writer, event, &[]);
+            // Who does not read is asked again when it does.
+            let client = self.client_of(writer);
+            if client.is_some_and(|c| self.has_room(c)) {
+                self.tell(writer, event, &[]);
+            }
         }
     }
 
@@ -143,10 +228,18 @@ impl State {
         key: ChunkKey,
         fds: &mut Parcel,
     ) -> Done {
+        let now = self.now;
         let p = self.own_pool(me, id)?;
         if p.unshown() == 0 {
-            return Err(refusal(RefusalCode::State, 1, 0).into());
+            // It was granted, and taken back.
+            let code = if p.taken_back {
+                RefusalCode::Total
+            } else {
+                RefusalCode::State
+            };
+            return Err(refusal(code, p.chunk_bytes, 0).into());
         }
+        p.granted_at = now;
         if key.1 <= p.last_serial {
             return Err(refusal(
                 RefusalCode::BadArgument,
@@ -178,7 +271,7 @@ impl State {
         let (uid, token) = (p.uid, fds.take_chunk(p.chunk_bytes)?.token);
         p.last_serial = p.last_serial.max(key.1);
         // Readers that claimed it before its writer hold what is in use.
-        let unstranded = p.stranded.remove(&key).map_or(0, |_| p.chunk_bytes);
+        let unstranded = p.stranded.remove(&key).map(|s| (s, p.chunk_bytes));
         p.chunks.insert(
             key.0,
             Chunk {
@@ -188,7 +281,12 @@ impl State {
             },
         );
         let readers: Vec<DomainId> = p.readers.keys().copied().collect();
-        self.money.stranded -= unstranded;
+        if let Some((stranded, bytes)) = unstranded {
+            self.unstrand(stranded.payer, bytes);
+            for holder in stranded.holders {
+                self.strands(holder, bytes, false);
+            }
+        }
         self.hold(token, uid);
         self.claimed_too(me, |c| {
             c.chunks.insert((id, key));
@@ -269,13 +367,17 @@ impl State {
             .filter(|(_, r)| r.shown.contains(&key))
             .map(|(d, _)| *d)
             .collect();
-        if !holders.is_empty() {
-            p.stranded.insert(key, holders.clone());
-            self.money.stranded += p.chunk_bytes;
+        let bytes = p.chunk_bytes;
+        let payer = self.payer(&holders);
+        if let Some(p) = self.pools.get_mut(&id).filter(|_| !holders.is_empty()) {
+            let holders = holders.clone();
+            p.stranded.insert(key, Stranded { payer, holders });
+            self.strand(payer, bytes);
         }
         self.sub_granted(id, 1);
         self.release(chunk.fd);
         for reader in holders {
+            self.strands(reader, bytes, true);
             let event = Event::ChunkGone {
                 pool: id,
                 index: key.0,
@@ -285,19 +387,55 @@ impl State {
         }
     }
 
+    /// The user who pays for what these hold.
+    pub(super) fn payer(&self, holders: &BTreeSet<DomainId>) -> u32 {
+        let first = holders.first().and_then(|d| self.uid_of(*d));
+        first.unwrap_or(u32::MAX)
+    }
+
+    /// A domain has so much more, or less, that is out of use.
+    pub(super) fn strands(&mut self, domain: DomainId, bytes: u64, more: bool) {
+        if let Some(d) = self.domains.get_mut(&domain) {
+            d.stranded_bytes = match more {
+                true => d.stranded_bytes + bytes,
+                false => d.stranded_bytes.saturating_sub(bytes),
+            };
+        }
+    }
+
+    pub(super) fn strand(&mut self, payer: u32, bytes: u64) {
+        self.money.stranded += bytes;
+        self.accounts.add(payer, Of::Bytes, bytes);
+    }
+
+    fn unstrand(&mut self, payer: u32, bytes: u64) {
+        self.money.stranded -= bytes;
+        self.accounts.sub(payer, Of::Bytes, bytes);
+    }
+
     /// A reader no longer maps a chunk.
     pub(super) fn unhold_chunk(&mut self, id: PoolId, key: ChunkKey, reader: DomainId) {
         let Some(p) = self.pools.get_mut(&id) else {
             return;
         };
-        if let Some(r) = p.readers.get_mut(&reader) {
-            r.shown.remove(&key);
+        if let Some(r) = p.readers.get_mut(&reader)
+            && r.shown.remove(&key)
+        {
+            self.accounts.sub(r.uid, Of::Records, 1);
         }
-        if let Some(holders) = p.stranded.get_mut(&key) {
-            holders.remove(&reader);
-            if holders.is_empty() {
-                p.stranded.remove(&key);
-                self.money.stranded -= p.chunk_bytes;
+        if let Some(mut stranded) = p.stranded.remove(&key) {
+            let bytes = p.chunk_bytes;
+            if stranded.holders.remove(&reader) {
+                self.strands(reader, bytes, false);
+            }
+            self.unstrand(stranded.payer, bytes);
+            if !stranded.holders.is_empty() {
+                // Of those who still have it, another one pays.
+                stranded.payer = self.payer(&stranded.holders);
+                self.strand(stranded.payer, bytes);
+                if let Some(p) = self.pools.get_mut(&id) {
+                    p.stranded.insert(key, stranded);
+                }
             }
         } else {
             self.chunk_reached(id, key, reader);

@@ -1,8 +1,10 @@
 //! The decisions: a state machine without I/O. Every input comes with the time and gives
 //! a list of actions that the shell does in that order.
 
+mod accounts;
 mod assign;
 mod audit;
+mod bits;
 mod channels;
 mod claims;
 mod death;
@@ -22,12 +24,14 @@ mod settle;
 mod stat;
 mod sweep;
 mod types;
+mod waiting;
 
 pub use ids::{BLOCK, IdStart};
 pub use types::{Action, ClientId, Facts, Fd, FdToken, Header, Input};
 
 use crate::Config;
-use model::{Channel, Client, Domain, Export, Heap, Offer, Pool, Waiting};
+use accounts::{Accounts, Of};
+use model::{Channel, Client, Domain, Export, Heap, Offer, Pool};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use tranship_proto::{ChannelId, DomainId, Event, ExportId, PoolId, Refusal, RefusalCode, Request};
@@ -53,14 +57,21 @@ pub struct State {
     channels: BTreeMap<ChannelId, Channel>,
     exports: BTreeMap<ExportId, Export>,
     names: BTreeMap<String, ExportId>,
-    waiting: VecDeque<Waiting>,
+    waiting: waiting::Waits,
     offers: BTreeMap<(ChannelId, PoolId), Offer>,
     claims: claims::Claims,
     money: memory::Money,
-    /// Owners of descriptors, for limits and for the certainty that each is closed once.
+    accounts: Accounts,
+    /// Owners of descriptors, for the certainty that each is closed once.
     held: BTreeMap<FdToken, u32>,
-    held_by: BTreeMap<u32, u32>,
-    max_held: usize,
+    /// Released and not yet closed; connections, until they are closed.
+    closing: BTreeMap<FdToken, u32>,
+    wires: BTreeMap<ClientId, u32>,
+    /// Pools whose writers are gone.
+    orphans: usize,
+    /// When unused memory was taken back last.
+    taken_back: Option<Duration>,
+    asked_to_shrink: Option<Duration>,
     expel: Vec<(ClientId, Option<Refusal>)>,
     idle_since: Duration,
     sweep: sweep::Sweep,
@@ -69,6 +80,8 @@ pub struct State {
 impl State {
     /// An empty state. `now` counts from its start.
     pub fn new(config: Config, total_bytes: u64, instance: u64, pid: u32, ids: IdStart) -> State {
+        let mut accounts = Accounts::new(&config.limits);
+        accounts.set_all(Of::Bytes, total_bytes);
         State {
             config,
             total_bytes,
@@ -84,22 +97,31 @@ impl State {
             channels: BTreeMap::new(),
             exports: BTreeMap::new(),
             names: BTreeMap::new(),
-            waiting: VecDeque::new(),
+            waiting: waiting::Waits::default(),
             offers: BTreeMap::new(),
             claims: claims::Claims::default(),
             money: memory::Money::default(),
+            accounts,
             held: BTreeMap::new(),
-            held_by: BTreeMap::new(),
-            max_held: usize::MAX,
+            closing: BTreeMap::new(),
+            wires: BTreeMap::new(),
+            orphans: 0,
+            taken_back: None,
+            asked_to_shrink: None,
             expel: Vec::new(),
             idle_since: Duration::ZERO,
             sweep: sweep::Sweep::default(),
         }
     }
 
-    /// Descriptors that may be held in all, whoever they are for.
-    pub fn limit_descriptors(&mut self, max_held: usize) {
-        self.max_held = max_held;
+    /// Descriptors that may be open in all, whoever they are for.
+    pub fn limit_descriptors(&mut self, most: usize) {
+        self.accounts.set_all(Of::Descriptors, most as u64);
+    }
+
+    /// The manager's own user: it may have all that there is.
+    pub fn set_owner(&mut self, uid: u32) {
+        self.accounts.set_owner(uid);
     }
 
     /// Takes one input; the actions are to be done in order.
@@ -130,6 +152,16 @@ impl State {
             Input::Crippled { client, request } => self.crippled(client, &request),
             Input::HungUp { client } => self.connection_ends(client),
             Input::Sent { client } => self.sent(client),
+            Input::Closed { token } => {
+                if let Some(uid) = self.closing.remove(&token) {
+                    self.accounts.sub(uid, Of::Descriptors, 1);
+                }
+            }
+            Input::Parted { client } => {
+                if let Some(uid) = self.wires.remove(&client) {
+                    self.accounts.sub(uid, Of::Descriptors, 1);
+                }
+            }
             Input::Blocked { client } => self.blocked(client),
             Input::ProcessDied { domain } => {
                 self.domain_ends(domain, tranship_proto::GoneReason::Died)
@@ -230,9 +262,8 @@ impl State {
         fds: &mut Parcel,
     ) -> Done {
         use Request as R;
-        if !fds.fds.is_empty()
-            && let Some(refusal) = self.too_many_held(uid)
-        {
+        let need = fds.fds.len() as u64;
+        if let Err(refusal) = self.check_descriptors(uid, need) {
             if let R::AcceptPool { channel, pool, .. } = request {
                 self.refuse_accept(me, (channel, pool), refusal);
             }
@@ -392,40 +423,45 @@ impl State {
         }
     }
 
-    fn too_many_held(&self, uid: u32) -> Option<Refusal> {
-        if self.held.len() >= self.max_held {
-            return Some(self.no_descriptors());
+    /// Whether so many more descriptors may be held for a user.
+    fn check_descriptors(&self, uid: u32, n: u64) -> Result<(), Refusal> {
+        let (sum, all) = (
+            self.accounts.sum(Of::Descriptors),
+            self.accounts.all(Of::Descriptors),
+        );
+        if n > 0 && sum + n > all {
+            return Err(self.no_descriptors());
         }
-        let held = self.held_by.get(&uid).copied().unwrap_or(0);
-        let (asked, have) = (u64::from(held) + 1, u64::from(held));
-        (held >= self.config.limits.descriptors).then(|| refusal(RefusalCode::Limit, asked, have))
+        self.accounts.check(uid, Of::Descriptors, n)
     }
 
     fn no_descriptors(&self) -> Refusal {
-        let (held, most) = (self.held.len() as u64, self.max_held as u64);
+        let (held, most) = (
+            self.accounts.sum(Of::Descriptors),
+            self.accounts.all(Of::Descriptors),
+        );
         refusal(RefusalCode::NoDescriptors, held, most)
+    }
+
+    fn uid_of(&self, domain: DomainId) -> Option<u32> {
+        self.domains.get(&domain).map(|d| d.uid)
     }
 
     /// Becomes the owner of a descriptor on behalf of a user.
     fn hold(&mut self, token: FdToken, uid: u32) -> FdToken {
         let twice = self.held.insert(token, uid);
         debug_assert!(twice.is_none(), "token {token:?} is held twice");
-        *self.held_by.entry(uid).or_default() += 1;
+        self.accounts.add(uid, Of::Descriptors, 1);
         token
     }
 
-    /// Closes a descriptor that was held.
+    /// Closes a descriptor that was held. It counts until it is closed: messages on their way may bring it.
     fn release(&mut self, token: FdToken) {
         let Some(uid) = self.held.remove(&token) else {
             debug_assert!(false, "token {token:?} is not held");
             return;
         };
-        if let Some(n) = self.held_by.get_mut(&uid) {
-            *n -= 1;
-            if *n == 0 {
-                self.held_by.remove(&uid);
-            }
-        }
+        self.closing.insert(token, uid);
         self.out.push(Action::Close(token));
     }
 }
@@ -442,12 +478,14 @@ impl Parcel {
         self.fds.iter().filter(|fd| !fd.facts.made_here).count()
     }
 
-    /// The two sockets that the shell made for the request. They stay in the parcel and are closed with it: the messages that
-    /// bring them to two clients have their own hold on them.
-    fn ends(&self) -> Result<[FdToken; 2], Fail> {
+    /// Takes the two sockets that the shell made for the request.
+    fn ends(&mut self) -> Result<[FdToken; 2], Fail> {
         let made = self.fds.iter().filter(|fd| fd.facts.made_here);
         let made: Vec<FdToken> = made.map(|fd| fd.token).collect();
-        <[FdToken; 2]>::try_from(made).map_err(|_| refusal(RefusalCode::NoDescriptors, 2, 0).into())
+        let ends = <[FdToken; 2]>::try_from(made)
+            .map_err(|_| Fail::from(refusal(RefusalCode::NoDescriptors, 2, 0)))?;
+        self.fds.retain(|fd| !fd.facts.made_here);
+        Ok(ends)
     }
 
     /// Takes the next one if it is a shared object of this kind, count and length.
@@ -466,6 +504,18 @@ impl Parcel {
         }
         self.fds.pop_front();
         Ok(fd)
+    }
+
+    /// Takes the next one if it is sealed memory, of whatever kind.
+    fn take_sealed(&mut self) -> Result<Fd, Fail> {
+        match self.fds.pop_front() {
+            Some(fd) if fd.facts.sealed => Ok(fd),
+            Some(fd) => {
+                self.fds.push_front(fd);
+                Err(refusal(RefusalCode::BadDescriptor, 0, 0).into())
+            }
+            None => Err(Fail::Expel(refusal(RefusalCode::BadDescriptor, 0, 1))),
+        }
     }
 
     /// Takes the next one if it is a chunk of this length.

@@ -3,7 +3,7 @@
 use super::types::{ChunkKey, ClientId, FdToken, InFlight};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
-use tranship_proto::{ChannelId, DomainId, PoolId, Req, Role};
+use tranship_proto::{ChannelId, DomainId, ExportId, PoolId, Req, Role};
 
 /// A connection.
 #[derive(Debug)]
@@ -16,6 +16,8 @@ pub(crate) struct Client {
     /// Queued and not yet gone out, oldest first.
     pub flight: VecDeque<InFlight>,
     pub flight_fds: usize,
+    /// What of it others have caused, by their users: messages and descriptors.
+    pub caused: BTreeMap<u32, usize>,
     /// The oldest of it could not go out when it was last tried.
     pub blocked: bool,
     pub stat: Option<super::stat::StatRun>,
@@ -37,6 +39,17 @@ pub(crate) struct Domain {
     pub claiming: Option<Claiming>,
     /// Board entries.
     pub entries: Vec<Option<PoolId>>,
+    /// Memory granted to its pools and admitted to its heaps.
+    pub bytes: u64,
+    /// Out of use, and it has not said to have unmapped it.
+    pub stranded_bytes: u64,
+    pub exports: BTreeSet<ExportId>,
+    /// Those of its exports for which somebody may wait.
+    pub wanted: BTreeSet<ExportId>,
+    /// Offers to it that wait for room.
+    pub unsaid: BTreeSet<(ChannelId, PoolId)>,
+    /// Channels that wait for its answer, by the user of who connects.
+    pub backlog: BTreeMap<u32, u32>,
     /// What left its pools' rosters and has not gone out to it yet.
     pub left: VecDeque<(PoolId, Left)>,
     /// Pools whose chunks are on their way to it in pieces.
@@ -85,10 +98,13 @@ pub(crate) struct Pool {
     pub epoch: u64,
     /// Chunks granted, shown or not.
     pub granted: u32,
+    /// When the last was granted or shown, and whether some were taken back since.
+    pub granted_at: Duration,
+    pub taken_back: bool,
     pub last_serial: u32,
     pub chunks: BTreeMap<u32, Chunk>,
     /// Returned, and who has still to unmap it.
-    pub stranded: BTreeMap<ChunkKey, BTreeSet<DomainId>>,
+    pub stranded: BTreeMap<ChunkKey, Stranded>,
     pub readers: BTreeMap<DomainId, Reader>,
     pub queues: BTreeMap<ChannelId, Queue>,
     pub forwarders: BTreeSet<DomainId>,
@@ -143,6 +159,14 @@ pub(crate) struct Brought {
     pub inode: u64,
 }
 
+/// A chunk that is out of use and that somebody may still map.
+#[derive(Debug)]
+pub(crate) struct Stranded {
+    pub holders: BTreeSet<DomainId>,
+    /// The user of one of them.
+    pub payer: u32,
+}
+
 /// A chunk that its writer showed.
 #[derive(Debug)]
 pub(crate) struct Chunk {
@@ -155,6 +179,7 @@ pub(crate) struct Chunk {
 /// A domain that was shown a pool.
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
+    pub uid: u32,
     /// Its `ref` counters once it has accepted.
     pub refs: Option<FdToken>,
     /// The writer has been queued `refs` on its present connection.
@@ -210,6 +235,8 @@ pub(crate) struct Channel {
     pub name: String,
     pub source: DomainId,
     pub sink: DomainId,
+    /// Users to whom the source's and the sink's end are counted.
+    pub payers: [Option<u32>; 2],
     /// Who connected; the other one exported.
     pub connector: DomainId,
     pub lines: u32,
@@ -259,6 +286,8 @@ pub(crate) struct Export {
 #[derive(Debug)]
 pub(crate) struct Waiting {
     pub domain: DomainId,
+    /// To whom it is counted.
+    pub uid: u32,
     pub req: Req,
     pub name: String,
     pub role: Role,
@@ -271,6 +300,10 @@ pub(crate) struct Waiting {
 pub(crate) struct Offer {
     pub req: Req,
     pub source: DomainId,
+    /// The source's user.
+    pub uid: u32,
     pub sink: DomainId,
     pub sent: FdToken,
+    /// The sink was told; else it waits for room in the sink's queue.
+    pub said: bool,
 }

@@ -2,41 +2,22 @@
 
 use super::model::{Channel, Export, Stage, Waiting};
 use super::types::{Done, FdToken};
-use super::{Fail, Parcel, State, format, no_such, not_yours, refusal};
+use super::{Fail, Of, Parcel, State, format, no_such, not_yours, refusal};
 use std::collections::BTreeSet;
 use tranship_proto::{
     ChannelId, DomainId, Event, ExportId, GoneReason, RefusalCode, Req, Role, check_name,
 };
+
+/// Channels that wait for the answer of one exporter.
+const BACKLOG: u32 = 256;
+/// Of those who wait for a name so many are looked at at a time.
+const SERVED: usize = 64;
 
 impl State {
     fn check_named(&self, me: DomainId, name: &str) -> Result<(u32, u32), Fail> {
         let d = self.domains.get(&me).ok_or(no_such(me.0))?;
         check_spelling(name)?;
         Ok((d.uid, d.gid))
-    }
-
-    fn check_names_limit(&self, uid: u32) -> Done {
-        let of = |d: &DomainId| self.domains.get(d).is_some_and(|d| d.uid == uid);
-        let have = self.exports.values().filter(|e| of(&e.domain)).count()
-            + self.waiting.iter().filter(|w| of(&w.domain)).count();
-        let limit = self.config.limits.names as usize;
-        if have >= limit {
-            return Err(refusal(RefusalCode::Limit, have as u64 + 1, limit as u64).into());
-        }
-        Ok(())
-    }
-
-    fn check_channels_limit(&self, uid: u32) -> Done {
-        let of = |d: &DomainId| self.domains.get(d).is_some_and(|d| d.uid == uid);
-        let ends = self
-            .channels
-            .values()
-            .map(|c| usize::from(of(&c.source)) + usize::from(of(&c.sink)));
-        let (have, limit) = (ends.sum::<usize>(), self.config.limits.channels as usize);
-        if have >= limit {
-            return Err(refusal(RefusalCode::Limit, have as u64 + 1, limit as u64).into());
-        }
-        Ok(())
     }
 
     /// Without a role: sockets are connected there.
@@ -54,7 +35,7 @@ impl State {
         if let Some(taken) = self.names.get(name) {
             return Err(refusal(RefusalCode::NameTaken, 1, u64::from(taken.0)).into());
         }
-        self.check_names_limit(uid)?;
+        self.accounts.check(uid, Of::Names, 1)?;
         let export = ExportId(self.fresh_id());
         self.exports.insert(
             export,
@@ -65,29 +46,81 @@ impl State {
             },
         );
         self.names.insert(name.to_owned(), export);
+        self.accounts.add(uid, Of::Names, 1);
+        if let Some(d) = self.domains.get_mut(&me) {
+            d.exports.insert(export);
+        }
         self.tell(me, Event::Exported { req, export }, &[]);
-        let (meant, rest) = std::mem::take(&mut self.waiting)
-            .into_iter()
-            .partition(|w| w.name == name);
-        self.waiting = rest;
-        let meant: std::collections::VecDeque<Waiting> = meant;
-        for w in meant {
-            if role != Some(w.role.opposite()) || w.domain == me {
-                self.release(w.half);
-                let refusal = refusal(RefusalCode::Role, 0, 0);
-                self.tell(
-                    w.domain,
-                    Event::Refused {
-                        req: w.req,
-                        refusal,
-                    },
-                    &[],
-                );
-            } else {
+        self.serve_waiting(export);
+        Ok(())
+    }
+
+    /// Those who wait for a name come in, as far as there is room. The others wait on, each for room in its own user's share.
+    fn serve_waiting(&mut self, export: ExportId) {
+        let Some(e) = self.exports.get(&export) else {
+            return;
+        };
+        let (name, exporter, role) = (e.name.clone(), e.domain, e.role);
+        let (mut from, mut waits) = (0, false);
+        for _ in 0..SERVED {
+            let Some((number, w)) = self.waiting.first(&name, from) else {
+                break;
+            };
+            from = number + 1;
+            let fits = role == Some(w.role.opposite()) && w.domain != exporter;
+            if fits && !self.may_come(exporter, w.uid) {
+                waits = true;
+                continue;
+            }
+            let Some(w) = self.waiting.take(number) else {
+                break;
+            };
+            self.accounts.sub(w.uid, Of::Names, 1);
+            if fits && self.accounts.room(w.uid, Of::Channels) > 0 {
                 self.incoming(export, w);
+            } else {
+                self.release(w.half);
+                let code = if fits {
+                    RefusalCode::Limit
+                } else {
+                    RefusalCode::Role
+                };
+                let (req, refusal) = (w.req, refusal(code, 0, 0));
+                self.tell(w.domain, Event::Refused { req, refusal }, &[]);
             }
         }
-        Ok(())
+        waits |= self.waiting.first(&name, from).is_some();
+        if let Some(d) = self.domains.get_mut(&exporter) {
+            if waits {
+                d.wanted.insert(export);
+            } else {
+                d.wanted.remove(&export);
+            }
+        }
+    }
+
+    /// There is room again at an exporter.
+    pub(super) fn come_in(&mut self, exporter: DomainId) {
+        let wanted = self.domains.get(&exporter).and_then(|d| d.wanted.first());
+        if let Some(export) = wanted.copied() {
+            // The next one has its turn next time.
+            if let Some(d) = self.domains.get_mut(&exporter) {
+                d.wanted.remove(&export);
+            }
+            self.serve_waiting(export);
+        }
+    }
+
+    /// Whether one more of a user's channels may wait for an exporter's answer.
+    fn may_come(&self, exporter: DomainId, uid: u32) -> bool {
+        let Some(d) = self.domains.get(&exporter) else {
+            return false;
+        };
+        let its = d.backlog.get(&uid).copied().unwrap_or(0);
+        let others = d.backlog.values().sum::<u32>() - its;
+        let share = BACKLOG.saturating_sub(others) / 4 * 3;
+        let client = d.client;
+        its < share.max(1) && client.is_some_and(|c| self.has_room_for(c, uid))
     }
 
     pub(super) fn unexport(&mut self, me: DomainId, export: ExportId) -> Done {
@@ -105,6 +138,11 @@ impl State {
     pub(super) fn drop_export(&mut self, export: ExportId) {
         if let Some(e) = self.exports.remove(&export) {
             self.names.remove(&e.name);
+            if let Some(d) = self.domains.get_mut(&e.domain) {
+                d.exports.remove(&export);
+                d.wanted.remove(&export);
+                self.accounts.sub(d.uid, Of::Names, 1);
+            }
         }
     }
 
@@ -124,15 +162,28 @@ impl State {
             return Err(refusal(RefusalCode::Access, u64::from(uid), 0).into());
         }
         check_lines(lines)?;
-        self.check_channels_limit(uid)?;
+        self.accounts.check(uid, Of::Channels, 1)?;
+        if self.waiting.has(me, req) {
+            return Err(refusal(RefusalCode::State, u64::from(req.0), 0).into());
+        }
         let export = self.names.get(&name).copied();
+        let mut comes = false;
         match export.and_then(|e| self.exports.get(&e)) {
             Some(e) if e.role != Some(role.opposite()) || e.domain == me => {
                 return Err(refusal(RefusalCode::Role, 0, 0).into());
             }
             None if !wait => return Err(refusal(RefusalCode::NoSuchName, 0, 0).into()),
-            None => self.check_names_limit(uid)?,
-            Some(_) => {}
+            None => self.accounts.check(uid, Of::Names, 1)?,
+            Some(e) => {
+                // Who connects faster than the exporter takes must not get it into trouble.
+                comes = self.may_come(e.domain, uid);
+                if !comes && !wait {
+                    return Err(refusal(RefusalCode::Limit, 0, 0).into());
+                }
+                if !comes {
+                    self.accounts.check(uid, Of::Names, 1)?;
+                }
+            }
         }
         let half = fds
             .take(format::link_kind(role), lines, format::link_bytes(lines))?
@@ -140,15 +191,25 @@ impl State {
         self.hold(half, uid);
         let w = Waiting {
             domain: me,
+            uid,
             req,
             name,
             role,
             lines,
             half,
         };
-        match export {
+        match export.filter(|_| comes) {
             Some(export) => self.incoming(export, w),
-            None => self.waiting.push_back(w),
+            None => {
+                self.accounts.add(uid, Of::Names, 1);
+                self.waiting.push(w);
+                let exporter = export.and_then(|e| Some((e, self.exports.get(&e)?.domain)));
+                if let Some((export, exporter)) = exporter
+                    && let Some(d) = self.domains.get_mut(&exporter)
+                {
+                    d.wanted.insert(export);
+                }
+            }
         }
         Ok(())
     }
@@ -174,7 +235,7 @@ impl State {
         if e.role.is_some() {
             return Err(refusal(RefusalCode::Role, 0, 0).into());
         }
-        let [near, far] = fds.ends()?;
+        self.check_descriptors(uid, 2)?;
         let exporter = e.domain;
         let (Some(client), Some(d)) = (self.client_of(exporter), self.domains.get(&exporter))
         else {
@@ -182,7 +243,7 @@ impl State {
             return Err(refusal(RefusalCode::NoSuchName, 0, 0).into());
         };
         // Who connects faster than the exporter takes must not get it expelled.
-        if !self.has_room(client) {
+        if !self.has_room_for(client, uid) {
             return Err(refusal(RefusalCode::Limit, 0, 0).into());
         }
         let taken = Event::SocketTaken {
@@ -202,8 +263,12 @@ impl State {
             peer_pid: d.pid,
         };
         let pidfd = d.pidfd;
-        self.tell(exporter, incoming, &[far, pidfd]);
+        let [near, far] = fds.ends()?.map(|end| self.hold(end, uid));
+        self.tell_for(uid, exporter, incoming, &[far, pidfd]);
         self.tell(me, taken, &[near, exporter_pidfd]);
+        // The messages that bring them to two clients have their own hold on them.
+        self.release(near);
+        self.release(far);
         Ok(())
     }
 
@@ -225,6 +290,10 @@ impl State {
             name: w.name,
             source,
             sink,
+            payers: match w.role {
+                Role::Source => [Some(w.uid), None],
+                Role::Sink => [None, Some(w.uid)],
+            },
             connector: w.domain,
             lines: w.lines,
             stage: Stage::Incoming {
@@ -236,6 +305,10 @@ impl State {
             pools: BTreeSet::new(),
         };
         self.channels.insert(channel, record);
+        self.accounts.add(w.uid, Of::Channels, 1);
+        if let Some(d) = self.domains.get_mut(&exporter) {
+            *d.backlog.entry(w.uid).or_default() += 1;
+        }
         let event = Event::Incoming {
             channel,
             export,
@@ -245,16 +318,12 @@ impl State {
             role: w.role.opposite(),
             lines: w.lines,
         };
-        self.tell(exporter, event, &[w.half]);
+        self.tell_for(w.uid, exporter, event, &[w.half]);
     }
 
     pub(super) fn cancel_connect(&mut self, me: DomainId, req: Req) -> Done {
-        if let Some(i) = self
-            .waiting
-            .iter()
-            .position(|w| w.domain == me && w.req == req)
-            && let Some(w) = self.waiting.remove(i)
-        {
+        if let Some(w) = self.waiting.cancel(me, req) {
+            self.accounts.sub(w.uid, Of::Names, 1);
             self.release(w.half);
             return Ok(());
         }
@@ -284,16 +353,40 @@ impl State {
             return;
         };
         self.release(half);
+        self.no_channel(&c.payers);
+        let uid = c.payers.into_iter().flatten().next();
+        self.answered(exporter, uid);
         if who == c.connector {
             let event = Event::PeerGone {
                 channel: id,
                 reason: GoneReason::Closed,
             };
-            self.tell(exporter, event, &[]);
+            self.tell_for(uid.unwrap_or(u32::MAX), exporter, event, &[]);
         } else {
             let refusal = refusal(RefusalCode::PeerGone, u64::from(id.0), 0);
             self.tell(c.connector, Event::Refused { req, refusal }, &[]);
         }
+    }
+
+    /// Its ends count no more.
+    pub(super) fn no_channel(&mut self, payers: &[Option<u32>; 2]) {
+        for payer in payers.iter().flatten() {
+            self.accounts.sub(*payer, Of::Channels, 1);
+        }
+    }
+
+    /// A user's channel waits for an exporter's answer no more.
+    fn answered(&mut self, exporter: DomainId, uid: Option<u32>) {
+        if let Some(uid) = uid
+            && let Some(d) = self.domains.get_mut(&exporter)
+            && let Some(n) = d.backlog.get_mut(&uid)
+        {
+            *n -= 1;
+            if *n == 0 {
+                d.backlog.remove(&uid);
+            }
+        }
+        self.come_in(exporter);
     }
 
     /// The channel in the making that `me` has to answer.
@@ -318,6 +411,8 @@ impl State {
     ) -> Done {
         let (their_req, their_half, role) = self.to_answer(me, id)?;
         check_lines(lines)?;
+        let uid = self.uid_of(me).ok_or(no_such(me.0))?;
+        self.accounts.check(uid, Of::Channels, 1)?;
         let half = fds
             .take(format::link_kind(role), lines, format::link_bytes(lines))?
             .token;
@@ -330,6 +425,9 @@ impl State {
             return Err(no_such(id.0));
         };
         c.stage = Stage::Open;
+        let theirs = c.payers.into_iter().flatten().next();
+        c.payers[usize::from(role == Role::Sink)] = Some(uid);
+        self.accounts.add(uid, Of::Channels, 1);
         let (kept, done) = match role {
             Role::Source => {
                 c.lines = lines;
@@ -357,6 +455,7 @@ impl State {
             self.tell(me, Event::Accepted { req, channel: id }, &[theirs]);
         }
         self.release(done);
+        self.answered(me, theirs);
         Ok(())
     }
 

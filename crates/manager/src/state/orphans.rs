@@ -1,8 +1,7 @@
 //! Pools whose writer is gone: never used again, given back as their buffers die.
 
-use super::State;
 use super::types::Action;
-use std::collections::BTreeSet;
+use super::{Of, State};
 use tranship_proto::{ChannelId, DomainId, Event, PoolId};
 
 impl State {
@@ -18,7 +17,7 @@ impl State {
         let Some(p) = self.pools.get_mut(&id) else {
             return;
         };
-        p.orphan = true;
+        self.orphans += usize::from(!std::mem::replace(&mut p.orphan, true));
         let (writer, entry, unshown) = (p.writer, p.entry, p.unshown());
         for c in p.chunks.values_mut() {
             c.ready = None;
@@ -54,20 +53,8 @@ impl State {
         self.sweep_first(id);
     }
 
-    /// Gives up the chunks of an orphan in which nothing is alive.
-    pub(super) fn orphan_judged(&mut self, id: PoolId, live: &BTreeSet<u32>) {
-        let Some(p) = self.pools.get(&id).filter(|p| p.orphan) else {
-            return;
-        };
-        let dead: Vec<(u32, u32)> = p
-            .chunks
-            .iter()
-            .filter(|(i, _)| !live.contains(i))
-            .map(|(i, c)| (*i, c.serial))
-            .collect();
-        for key in dead {
-            self.chunk_goes(id, key);
-        }
+    /// The chunks of an orphan in which nothing is alive are given up.
+    pub(super) fn orphan_judged(&mut self, id: PoolId) {
         let Some(p) = self.pools.get_mut(&id) else {
             return;
         };
@@ -93,6 +80,10 @@ impl State {
         let Some(p) = self.pools.remove(&id) else {
             return;
         };
+        self.orphans -= 1;
+        self.accounts.sub(p.uid, Of::Pools, 1);
+        let records = p.named.len() + p.brought.len() + p.forwarders.len();
+        self.accounts.sub(p.uid, Of::Records, records as u64);
         self.release(p.table);
         for (channel, q) in p.queues {
             self.release(q.sent);
@@ -102,6 +93,7 @@ impl State {
             }
         }
         for (reader, r) in p.readers {
+            self.accounts.sub(r.uid, Of::Records, r.shown.len() as u64);
             if let Some(refs) = r.refs {
                 self.release(refs);
             }

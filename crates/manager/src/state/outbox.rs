@@ -4,16 +4,17 @@ use super::types::{Action, ChunkKey, ClientId, FdToken, InFlight, Then};
 use super::{State, refusal};
 use tranship_proto::{DomainId, Event, PoolId, RefusalCode};
 
-/// Messages queued to one client at most.
-pub(crate) const MAX_MESSAGES: usize = 1024;
-/// Descriptors queued to one client at most.
-pub(crate) const MAX_FDS: usize = 256;
-/// Long answers (`stat`, resync) fill a queue up to these only.
-pub(crate) const EASY_MESSAGES: usize = MAX_MESSAGES / 2;
-pub(crate) const EASY_FDS: usize = MAX_FDS * 3 / 4;
+/// Messages queued to one client at which it is given up: it is not read while it has half a thousand to take, and what others
+/// cause is bounded, so these are the ends of as many things as it may have.
+pub(crate) const MAX_MESSAGES: usize = 1 << 17;
+/// Long answers (`stat`, resync), and what others cause, fill a queue up to these only.
+pub(crate) const EASY_MESSAGES: usize = 512;
+pub(crate) const EASY_FDS: usize = 192;
+/// Messages and descriptors that others have caused to be queued to one client.
+const CAUSED: usize = 256;
 
 impl State {
-    /// Queues an event to a connection. A client whose queue is full is expelled.
+    /// Queues an event to a connection.
     pub(super) fn push(&mut self, client: ClientId, event: Event, fds: &[FdToken]) {
         self.push_then(client, event, fds, Then::Nothing);
     }
@@ -26,36 +27,35 @@ impl State {
         fds: &[FdToken],
         then: Then,
     ) {
-        let Some(c) = self.clients.get(&client) else {
-            return;
-        };
-        if c.flight.len() >= MAX_MESSAGES || c.flight_fds + fds.len() > MAX_FDS {
-            let refusal = refusal(
-                RefusalCode::Limit,
-                c.flight.len() as u64,
-                MAX_MESSAGES as u64,
-            );
-            self.expel.push((client, Some(refusal)));
-            return;
-        }
-        self.push_unbounded(client, event, fds, then);
+        self.push_caused(client, event, fds, then, None);
     }
 
-    /// Queues what a returning client has to be told again: bounded by what it holds.
-    pub(super) fn push_unbounded(
+    /// The same, at the expense of a user's share in this client's queue.
+    fn push_caused(
         &mut self,
         client: ClientId,
         event: Event,
         fds: &[FdToken],
         then: Then,
+        cause: Option<u32>,
     ) {
         debug_assert_eq!(event.fds(), fds.len(), "{event:?}");
         let Some(c) = self.clients.get_mut(&client) else {
             return;
         };
+        if c.flight.len() >= MAX_MESSAGES {
+            let most = MAX_MESSAGES as u64;
+            let refusal = refusal(RefusalCode::Limit, most + 1, most);
+            self.expel.push((client, Some(refusal)));
+            return;
+        }
+        if let Some(uid) = cause {
+            *c.caused.entry(uid).or_default() += 1 + fds.len();
+        }
         c.flight.push_back(InFlight {
             fds: fds.len(),
             then,
+            cause,
         });
         c.flight_fds += fds.len();
         self.out.push(Action::Send {
@@ -63,6 +63,30 @@ impl State {
             event,
             fds: fds.to_vec(),
         });
+    }
+
+    /// Queues an event that another user has caused.
+    pub(super) fn tell_for(&mut self, uid: u32, domain: DomainId, event: Event, fds: &[FdToken]) {
+        if let Some(client) = self.client_of(domain) {
+            self.push_caused(client, event, fds, Then::Nothing, Some(uid));
+        }
+    }
+
+    /// Whether a user may cause one more message to a client: what it causes can fail for it, never for the client, and
+    /// never for the next one who wants something of that client.
+    pub(super) fn has_room_for(&self, client: ClientId, uid: u32) -> bool {
+        let (its, share) = self.share_in(client, uid);
+        its < share
+    }
+
+    /// What a user has caused of a client's queue, and what it may.
+    fn share_in(&self, client: ClientId, uid: u32) -> (usize, usize) {
+        let Some(c) = self.clients.get(&client).filter(|_| self.has_room(client)) else {
+            return (0, 0);
+        };
+        let its = c.caused.get(&uid).copied().unwrap_or(0);
+        let others = c.caused.values().sum::<usize>() - its;
+        (its, (CAUSED.saturating_sub(others) / 4 * 3).max(2))
     }
 
     /// Queues an event to a domain, if it is connected.
@@ -97,7 +121,10 @@ impl State {
         let Some(c) = self.clients.get(&client) else {
             return false;
         };
-        if c.blocked || c.flight.len() >= MAX_MESSAGES || c.flight_fds >= MAX_FDS {
+        let payer = self.pools.get(&pool).map_or(u32::MAX, |p| p.uid);
+        // Half of the share is for what is no chunk.
+        let (its, share) = self.share_in(client, payer);
+        if c.blocked || its >= share / 2 {
             return false;
         }
         let event = Event::ChunkAdded {
@@ -105,7 +132,8 @@ impl State {
             index: key.0,
             serial: key.1,
         };
-        self.push_unbounded(client, event, &[fd], Then::Chunk(pool, key));
+        let then = Then::Chunk(pool, key);
+        self.push_caused(client, event, &[fd], then, Some(payer));
         self.claimed_too(reader, |c| {
             c.chunks.insert((pool, key));
         });
@@ -122,6 +150,14 @@ impl State {
             return;
         };
         c.flight_fds -= flight.fds;
+        if let Some(uid) = flight.cause
+            && let Some(n) = c.caused.get_mut(&uid)
+        {
+            *n = n.saturating_sub(1 + flight.fds);
+            if *n == 0 {
+                c.caused.remove(&uid);
+            }
+        }
         c.blocked = false;
         let domain = c.domain;
         if let Some(domain) = domain {
@@ -135,6 +171,8 @@ impl State {
         if self.has_room(client) {
             if let Some(domain) = domain {
                 self.feed_all(domain);
+                self.come_in(domain);
+                self.say_offers(domain);
             }
             self.stat_on(client);
         }

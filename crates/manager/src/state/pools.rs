@@ -2,7 +2,7 @@
 
 use super::model::Pool;
 use super::types::{Action, Done};
-use super::{Fail, Parcel, State, format, no_such, not_yours, refusal};
+use super::{Fail, Of, Parcel, State, format, no_such, not_yours, refusal};
 use std::collections::{BTreeMap, BTreeSet};
 use tranship_proto::{DomainId, Event, PoolId, RefusalCode, Req, SLOT_LIMIT, check_name};
 
@@ -60,7 +60,7 @@ impl State {
             return Err(no_such(me.0));
         };
         let (uid, board) = (d.uid, d.board);
-        self.check_pool_limit(uid)?;
+        self.accounts.check(uid, Of::Pools, 1)?;
         let Some(entry) = self.free_entry(me) else {
             let n = u64::from(self.config.pools_per_domain);
             return Err(refusal(RefusalCode::Limit, n + 1, n).into());
@@ -86,7 +86,7 @@ impl State {
                 }
             },
         };
-        let quota_bytes = self.first_quota(shape.max_bytes);
+        let quota_bytes = self.first_quota(uid, shape.max_bytes);
         let record = Pool {
             name: name.to_owned(),
             writer: me,
@@ -102,6 +102,8 @@ impl State {
             entry,
             epoch: 1,
             granted: 0,
+            granted_at: self.now,
+            taken_back: false,
             last_serial: 0,
             chunks: BTreeMap::new(),
             stranded: BTreeMap::new(),
@@ -113,6 +115,7 @@ impl State {
             asked_to_shrink: None,
         };
         self.pools.insert(pool, record);
+        self.accounts.add(uid, Of::Pools, 1);
         self.claimed_too(me, |c| {
             c.pools.insert(pool);
         });
@@ -137,17 +140,6 @@ impl State {
         Ok(())
     }
 
-    /// Pools and heaps of one user.
-    pub(super) fn check_pool_limit(&self, uid: u32) -> Done {
-        let limit = self.config.limits.pools as usize;
-        let pools = self.pools.values().filter(|p| p.uid == uid).count();
-        let have = pools + self.heaps.values().filter(|h| h.uid == uid).count();
-        if have >= limit {
-            return Err(refusal(RefusalCode::Limit, have as u64 + 1, limit as u64).into());
-        }
-        Ok(())
-    }
-
     pub(super) fn fresh_pool_id(&mut self) -> Result<PoolId, Fail> {
         let (pools, heaps, claims) = (&self.pools, &self.heaps, &self.claims);
         let taken = |i| {
@@ -160,13 +152,14 @@ impl State {
     }
 
     /// The quota of a new pool or heap.
-    pub(super) fn first_quota(&self, max_bytes: u64) -> u64 {
+    pub(super) fn first_quota(&self, uid: u32, max_bytes: u64) -> u64 {
         self.config
             .default_quota
             .unwrap_or(u64::MAX)
             .min(max_bytes)
             // What can never be granted must be an error at once, not a wait.
-            .min(self.total_bytes)
+            .min(self.config.limits.domain_memory.unwrap_or(u64::MAX))
+            .min(self.accounts.most(uid, Of::Bytes))
     }
 
     pub(super) fn free_entry(&self, me: DomainId) -> Option<u32> {
@@ -220,9 +213,10 @@ impl State {
             && !p.forwarders.contains(&domain)
         {
             // Room is made by those that are gone.
-            let living = &self.domains;
+            let (living, before) = (&self.domains, p.forwarders.len() as u64);
             p.forwarders.retain(|d| living.contains_key(d));
             let now = p.forwarders.len() as u64;
+            self.accounts.sub(p.uid, Of::Records, before - now);
             if p.forwarders.len() >= MAX_FORWARDERS {
                 return Err(refusal(RefusalCode::Limit, now + 1, MAX_FORWARDERS as u64).into());
             }
@@ -230,7 +224,11 @@ impl State {
         if !self.may_forward(me, pool)? {
             return Err(not_yours(pool.0));
         }
-        if let Some(p) = self.pools.get_mut(&pool) {
+        if let Some(p) = self.pools.get_mut(&pool)
+            && !p.forwarders.contains(&domain)
+        {
+            self.accounts.check(p.uid, Of::Records, 1)?;
+            self.accounts.add(p.uid, Of::Records, 1);
             p.forwarders.insert(domain);
         }
         self.tell(me, Event::ForwardAllowed { req, pool, domain }, &[]);

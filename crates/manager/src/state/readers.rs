@@ -2,7 +2,7 @@
 
 use super::model::Left;
 use super::types::{ChunkKey, Done, FdToken};
-use super::{State, no_such, not_yours, refusal};
+use super::{Of, State, no_such, not_yours, refusal};
 use tranship_proto::{DomainId, Event, PoolId, RefusalCode, Req};
 
 /// Unanswered resyncs of one pool by one reader.
@@ -32,7 +32,8 @@ impl State {
             None if r.marked => return false,
             _ => {}
         }
-        let queued = !sated && self.push_chunk(reader, pool, key, fd);
+        let room = self.accounts.room(r.uid, Of::Records) > 0;
+        let queued = room && !sated && self.push_chunk(reader, pool, key, fd);
         let Some(r) = self
             .pools
             .get_mut(&pool)
@@ -42,7 +43,9 @@ impl State {
         };
         match (&mut r.feed, queued) {
             (_, true) => {
-                r.shown.insert(key);
+                if r.shown.insert(key) {
+                    self.accounts.add(r.uid, Of::Records, 1);
+                }
             }
             (Some(feed), false) => feed.next = feed.next.min(key.0),
             (None, false) => r.marked = true,
@@ -93,7 +96,10 @@ impl State {
             self.end_feed(pool, reader);
             return false;
         };
-        if sated && !self.has_shown(pool, reader, key) {
+        let room = self
+            .uid_of(reader)
+            .is_some_and(|uid| self.accounts.room(uid, Of::Records) > 0);
+        if (sated || !room) && !self.has_shown(pool, reader, key) {
             return false; // goes on when it has unmapped something
         }
         if !self.push_chunk(reader, pool, key, fd) {
@@ -104,7 +110,9 @@ impl State {
             .get_mut(&pool)
             .and_then(|p| p.readers.get_mut(&reader))
         {
-            r.shown.insert(key);
+            if r.shown.insert(key) {
+                self.accounts.add(r.uid, Of::Records, 1);
+            }
             if let Some(feed) = &mut r.feed {
                 feed.next = key.0 + 1;
             }
@@ -158,7 +166,9 @@ impl State {
         // A reader gives up a pool whose writer has not come back. Its claim stays: by it the writer believes that what
         // it had is over.
         if let Some(r) = self.claims.readers.get_mut(&(id, me)) {
-            r.mapped.remove(&key);
+            if r.mapped.remove(&key) {
+                self.accounts.sub(r.uid, Of::Records, 1);
+            }
             r.over |= r.mapped.is_empty();
             if r.over && r.gone_said {
                 self.tell(me, Event::PoolGone { pool: id }, &[]);

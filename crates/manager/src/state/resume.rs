@@ -59,12 +59,12 @@ impl State {
             entry,
             quota_bytes,
         };
-        self.push_unbounded(client, created, &[], Then::Nothing);
+        self.push(client, created, &[]);
         // What left goes first: a channel or a reader may have come again meanwhile.
         let mut epoch = 1;
         for l in left {
             epoch += 1;
-            self.push_unbounded(client, left_event(id, l, epoch), &[], Then::Left(id, l));
+            self.push_then(client, left_event(id, l, epoch), &[], Then::Left(id, l));
         }
         for channel in queues {
             epoch += 1;
@@ -88,8 +88,14 @@ impl State {
             .filter(|k| !r.shown.contains(k))
             .copied()
             .collect();
+        // Of what it was not shown nothing is kept: a liar names as much as it likes.
+        let known: Vec<ChunkKey> = mapped
+            .iter()
+            .filter(|k| r.shown.contains(k))
+            .copied()
+            .collect();
         if let Some(c) = self.domains.get_mut(&me).and_then(|d| d.claiming.as_mut()) {
-            c.chunks.extend(mapped.iter().map(|k| (pool, *k)));
+            c.chunks.extend(known.into_iter().map(|k| (pool, k)));
         }
         let stranded: Vec<ChunkKey> = self.pools.get(&pool).map_or(Vec::new(), |p| {
             mapped
@@ -100,7 +106,7 @@ impl State {
         });
         for (index, serial) in unknown.into_iter().chain(stranded) {
             if let Some(client) = self.client_of(me) {
-                self.push_unbounded(
+                self.push_then(
                     client,
                     Event::ChunkGone {
                         pool,

@@ -3,7 +3,7 @@
 
 use super::model::{Left, Opening, Queue};
 use super::types::{Action, FdToken, Then};
-use super::{State, refusal};
+use super::{Of, State, refusal};
 use tranship_proto::{ChannelId, DomainId, Event, PoolId, RefusalCode};
 
 /// Departures of queues that were never taken up which are remembered for a writer that is away. (All others are
@@ -51,7 +51,8 @@ impl State {
         if let Some(r) = p.readers.get_mut(&queue.sink) {
             r.queues += 1;
         }
-        p.brought.remove(&channel);
+        let records = u64::from(p.brought.remove(&channel).is_some());
+        self.accounts.sub(p.uid, Of::Records, records);
         p.queues.insert(channel, queue);
         self.say_joined(id, channel, epoch);
     }
@@ -93,15 +94,7 @@ impl State {
             new_reader,
         };
         let then = Then::Joined(id, channel, epoch);
-        let returning = self
-            .domains
-            .get(&writer)
-            .is_some_and(|d| d.claiming.is_some());
-        if returning {
-            self.push_unbounded(client, event, &fds, then);
-        } else {
-            self.push_then(client, event, &fds, then);
-        }
+        self.push_then(client, event, &fds, then);
     }
 
     /// The writer has a queue's `QueueJoined` in its socket: it will count it whatever becomes of us. Only now may
@@ -228,6 +221,7 @@ impl State {
         let Some(brought) = p.brought.remove(&channel) else {
             return;
         };
+        self.accounts.sub(p.uid, Of::Records, 1);
         self.say_left_unjoined(id, channel);
         self.reader_may_leave(id, brought.sink);
     }
@@ -303,8 +297,10 @@ impl State {
             .map(|(c, _)| *c)
             .collect();
         for channel in brought {
-            if let Some(p) = self.pools.get_mut(&id) {
-                p.brought.remove(&channel);
+            if let Some(p) = self.pools.get_mut(&id)
+                && p.brought.remove(&channel).is_some()
+            {
+                self.accounts.sub(p.uid, Of::Records, 1);
             }
             self.say_left_unjoined(id, channel);
         }

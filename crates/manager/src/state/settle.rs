@@ -1,9 +1,9 @@
 //! Taking up what was claimed once all sides of it are there.
 
-use super::claims::{ClaimedReader, EndKey};
-use super::model::{Brought, Channel, Opening, Pool, Queue, Reader, Stage};
+use super::claims::{ClaimedLeft, ClaimedReader, EndKey};
+use super::model::{Brought, Channel, Opening, Pool, Queue, Reader, Stage, Stranded};
 use super::types::{FdToken, Then};
-use super::{State, format, refusal};
+use super::{Of, State, format, refusal};
 use std::collections::BTreeSet;
 use tranship_proto::{ChannelId, DomainId, Event, PoolId, RefusalCode, Role};
 
@@ -74,6 +74,7 @@ impl State {
             name: a.name,
             source: a.domain,
             sink: b.domain,
+            payers: [a.domain, b.domain].map(|d| self.uid_of(d)),
             connector: b.domain,
             lines: a.lines,
             stage: Stage::Open,
@@ -81,25 +82,39 @@ impl State {
             sink_half: Some(b.half),
             pools: BTreeSet::new(),
         };
+        for payer in record.payers.into_iter().flatten() {
+            self.accounts.add(payer, Of::Channels, 1);
+        }
         self.channels.insert(channel, record);
         self.tell(a.domain, Event::Claimed { req: a.req }, &[]);
         self.tell(b.domain, Event::Claimed { req: b.req }, &[]);
     }
 
     fn settle_left(&mut self, pool: PoolId) {
-        for (channel, inode) in self.claims.left.remove(&pool).unwrap_or_default() {
-            self.queue_left_unjoined(pool, channel, inode);
+        for (channel, left) in self.claims.left.remove(&pool).unwrap_or_default() {
+            self.accounts.sub(left.uid, Of::Records, 1);
+            self.queue_left_unjoined(pool, channel, left.inode, left.sink);
         }
     }
 
     /// The writer may still have a queue on its roster that was never taken up again. Whoever says that it left has shown
     /// its `rcvd` counters: an id alone can be stolen, and the sink may go on taking what is sent.
-    fn queue_left_unjoined(&mut self, pool: PoolId, channel: ChannelId, inode: u64) {
+    fn queue_left_unjoined(
+        &mut self,
+        pool: PoolId,
+        channel: ChannelId,
+        inode: u64,
+        sink: DomainId,
+    ) {
         if !self.ready_pool(pool) {
-            if self.claims.left.len() < 65536 || self.claims.left.contains_key(&pool) {
+            // Remembered at the expense of who claimed it.
+            if let Some(uid) = self.uid_of(sink)
+                && self.accounts.room(uid, Of::Records) > 0
+            {
                 let left = self.claims.left.entry(pool).or_default();
-                if left.len() < 65536 {
-                    left.insert(channel, inode);
+                self.accounts.add(uid, Of::Records, 1);
+                if let Some(other) = left.insert(channel, ClaimedLeft { sink, uid, inode }) {
+                    self.accounts.sub(other.uid, Of::Records, 1);
                 }
             }
             return;
@@ -141,7 +156,7 @@ impl State {
             };
             self.release(a.fd);
             if !key.2 {
-                self.queue_left_unjoined(key.1, channel, a.facts.inode);
+                self.queue_left_unjoined(key.1, channel, a.facts.inode, a.domain);
             }
         }
     }
@@ -182,6 +197,7 @@ impl State {
             let Some(r) = self.claims.readers.remove(&(pool, reader)) else {
                 continue;
             };
+            self.accounts.sub(r.uid, Of::Records, r.mapped.len() as u64);
             if fits {
                 self.take_up_reader(pool, reader, r.refs, r.mapped);
                 // One that is being offered the pool again is about to answer with the same counters.
@@ -203,44 +219,58 @@ impl State {
         refs: FdToken,
         mapped: BTreeSet<(u32, u32)>,
     ) {
+        let uid = self.uid_of(reader).unwrap_or(u32::MAX);
         let Some(p) = self.pools.get_mut(&pool) else {
             return self.release(refs);
         };
         let mut record = Reader {
+            uid,
             refs: Some(refs),
             marked: true,
             known: true,
             proved: true,
             ..p.readers.remove(&reader).unwrap_or_default()
         };
-        let windows = p.max_bytes / p.chunk_bytes;
+        let (windows, bytes) = (p.windows(), p.chunk_bytes);
         let mut gone = Vec::new();
         for key in mapped {
+            let Some(p) = self.pools.get_mut(&pool) else {
+                break;
+            };
             let live = p.chunks.get(&key.0).is_some_and(|c| c.serial == key.1);
-            if live {
-                record.shown.insert(key);
-                continue;
-            }
-            if p.orphan {
+            if !live && p.orphan {
                 continue; // Judged dead without it, or never claimed: it keeps what it has, and takes out of it what there is.
             }
-            gone.push(key);
-            // A chunk that nobody else knows of: counted as stranded as far as the total reaches,
-            // so that a liar cannot push honest pools over it.
-            let free = self
-                .total_bytes
-                .saturating_sub(self.money.granted + self.money.stranded);
-            let counts = p.stranded.contains_key(&key)
-                || (free >= p.chunk_bytes && (p.stranded.len() as u64) < windows);
-            if counts && u64::from(key.0) < windows {
-                if !p.stranded.contains_key(&key) {
-                    self.money.stranded += p.chunk_bytes;
+            if !live {
+                gone.push(key);
+            }
+            let counts = if let Some(stranded) = p.stranded.get_mut(&key) {
+                if stranded.holders.insert(reader) {
+                    self.strands(reader, bytes, true);
                 }
-                p.stranded.entry(key).or_default().insert(reader);
-                record.shown.insert(key);
+                true
+            } else if !live
+                && (p.stranded.len() as u64) < windows
+                && u64::from(key.0) < windows
+                && self.accounts.room(uid, Of::Bytes) >= bytes
+            {
+                // A chunk that nobody else knows of: counted as stranded as far as the total reaches,
+                // so that a liar cannot push honest pools over it.
+                let (payer, holders) = (uid, BTreeSet::from([reader]));
+                p.stranded.insert(key, Stranded { payer, holders });
+                self.strand(uid, bytes);
+                self.strands(reader, bytes, true);
+                true
+            } else {
+                live
+            };
+            if counts && record.shown.insert(key) {
+                self.accounts.add(uid, Of::Records, 1);
             }
         }
-        p.readers.insert(reader, record);
+        if let Some(p) = self.pools.get_mut(&pool) {
+            p.readers.insert(reader, record);
+        }
         for (index, serial) in gone {
             let event = Event::ChunkGone {
                 pool,
@@ -248,7 +278,7 @@ impl State {
                 serial,
             };
             if let Some(client) = self.client_of(reader) {
-                self.push_unbounded(client, event, &[], Then::Nothing);
+                self.push_then(client, event, &[], Then::Nothing);
             }
         }
     }
@@ -388,7 +418,7 @@ impl State {
             };
             self.release(a.fd);
             if !key.1 {
-                self.queue_left_unjoined(k.1, k.0, a.facts.inode);
+                self.queue_left_unjoined(k.1, k.0, a.facts.inode, a.domain);
             }
         }
     }
@@ -409,11 +439,24 @@ impl State {
     pub(super) fn drop_claims_of(&mut self, me: DomainId) {
         self.drop_ends_of(me, &BTreeSet::new());
         self.void_claims_of(me);
+        let mut dropped = 0;
+        self.claims.left.retain(|_, left| {
+            let before = left.len();
+            left.retain(|_, l| l.sink != me);
+            dropped += before - left.len();
+            !left.is_empty()
+        });
+        let uid = self.uid_of(me).unwrap_or(u32::MAX);
+        self.accounts.sub(uid, Of::Records, dropped as u64);
     }
 
     /// What a domain had claimed counts no more; that says nothing of what it has.
     pub(super) fn void_claims_of(&mut self, me: DomainId) {
+        let before = self.claims.tried.len();
         self.claims.tried.retain(|(d, _)| *d != me);
+        let tried = (before - self.claims.tried.len()) as u64;
+        let uid = self.uid_of(me).unwrap_or(u32::MAX);
+        self.accounts.sub(uid, Of::Records, tried);
         let ends = self.claims.ends.extract_if(.., |_, e| e.domain == me);
         for half in ends.map(|(_, e)| e.half).collect::<Vec<_>>() {
             self.release(half);
@@ -439,6 +482,7 @@ impl State {
             .collect();
         for k in readers {
             if let Some(r) = self.claims.readers.remove(&k) {
+                self.accounts.sub(r.uid, Of::Records, r.mapped.len() as u64);
                 self.release(r.refs);
             }
         }

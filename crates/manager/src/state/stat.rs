@@ -1,8 +1,8 @@
 //! `Stat`: one record after another, as fast as the asker takes them.
 
 use super::types::{Action, ClientId, Done};
-use super::{State, refusal};
-use std::collections::VecDeque;
+use super::{Of, State, refusal};
+use std::collections::BTreeMap;
 use tranship_proto::{
     ChannelId, ChannelStat, DomainId, DomainStat, Event, ExportId, HeapStat, HoldStat, ManagerStat,
     PoolId, PoolStat, RefusalCode, Req, Role, StatRecord,
@@ -11,40 +11,44 @@ use tranship_proto::{
 /// Slots that are looked through for one request at most; holdings beyond are left out.
 const MAX_SLOTS_READ: u64 = 4 << 20;
 
+/// Of these, in one go.
+const SLOTS_AT_ONCE: u32 = 16384;
+/// Records in one go.
+const RECORDS_AT_ONCE: usize = 32;
+
 /// An answer under way.
 #[derive(Debug)]
 pub(crate) struct StatRun {
     req: Req,
-    items: VecDeque<Item>,
+    /// What was said last.
+    last: Item,
     slots_left: u64,
-    /// A record that waits for what the shell reads.
-    partial: Option<StatRecord>,
+    /// A record that waits for what the shell reads; of a holding, the next slot.
+    partial: Option<(StatRecord, u32)>,
 }
 
+/// In this order.
 #[derive(Debug, Clone, Copy)]
 enum Item {
     Manager,
     Domain(DomainId),
     Pool(PoolId),
+    Heap(PoolId),
     Channel(ChannelId),
     Export(ExportId),
     Waiting(DomainId, Req),
     Hold(PoolId, DomainId),
-    Heap(PoolId),
+}
+
+/// The first key of a map after one, or the first of all.
+fn after<K: Ord + Copy, V>(map: &BTreeMap<K, V>, last: Option<K>) -> Option<K> {
+    use std::ops::Bound::{Excluded, Unbounded};
+    let from = last.map_or(Unbounded, Excluded);
+    map.range((from, Unbounded)).next().map(|(key, _)| *key)
 }
 
 impl State {
     pub(super) fn stat(&mut self, client: ClientId, req: Req) -> Done {
-        let mut items = VecDeque::from([Item::Manager]);
-        items.extend(self.domains.keys().map(|d| Item::Domain(*d)));
-        items.extend(self.pools.keys().map(|p| Item::Pool(*p)));
-        items.extend(self.heaps.keys().map(|h| Item::Heap(*h)));
-        items.extend(self.channels.keys().map(|c| Item::Channel(*c)));
-        items.extend(self.exports.keys().map(|e| Item::Export(*e)));
-        items.extend(self.waiting.iter().map(|w| Item::Waiting(w.domain, w.req)));
-        for (pool, p) in &self.pools {
-            items.extend(p.readers.keys().map(|d| Item::Hold(*pool, *d)));
-        }
         let Some(c) = self.clients.get_mut(&client) else {
             return Ok(());
         };
@@ -53,32 +57,127 @@ impl State {
         }
         c.stat = Some(StatRun {
             req,
-            items,
+            last: Item::Manager,
             slots_left: MAX_SLOTS_READ,
             partial: None,
         });
+        if let Some(record) = self.record(client, Item::Manager) {
+            self.push(client, Event::Stat { req, record }, &[]);
+        }
         self.stat_on(client);
         Ok(())
     }
 
+    /// What comes after an item, as things are now.
+    fn next_item(&self, last: Item) -> Option<Item> {
+        let mut last = Some(last);
+        let domain = match last {
+            Some(Item::Manager) => Some(None),
+            Some(Item::Domain(id)) => Some(Some(id)),
+            _ => None,
+        };
+        if let Some(id) = domain {
+            if let Some(id) = after(&self.domains, id) {
+                return Some(Item::Domain(id));
+            }
+            last = None;
+        }
+        // Each kind is begun when the one before it has come to its end.
+        if let None | Some(Item::Pool(_)) = last {
+            let id = if let Some(Item::Pool(id)) = last {
+                Some(id)
+            } else {
+                None
+            };
+            if let Some(id) = after(&self.pools, id) {
+                return Some(Item::Pool(id));
+            }
+            last = None;
+        }
+        if let None | Some(Item::Heap(_)) = last {
+            let id = if let Some(Item::Heap(id)) = last {
+                Some(id)
+            } else {
+                None
+            };
+            if let Some(id) = after(&self.heaps, id) {
+                return Some(Item::Heap(id));
+            }
+            last = None;
+        }
+        if let None | Some(Item::Channel(_)) = last {
+            let id = if let Some(Item::Channel(id)) = last {
+                Some(id)
+            } else {
+                None
+            };
+            if let Some(id) = after(&self.channels, id) {
+                return Some(Item::Channel(id));
+            }
+            last = None;
+        }
+        if let None | Some(Item::Export(_)) = last {
+            let id = if let Some(Item::Export(id)) = last {
+                Some(id)
+            } else {
+                None
+            };
+            if let Some(id) = after(&self.exports, id) {
+                return Some(Item::Export(id));
+            }
+            last = None;
+        }
+        if let None | Some(Item::Waiting(..)) = last {
+            let w = if let Some(Item::Waiting(d, r)) = last {
+                Some((d, r))
+            } else {
+                None
+            };
+            if let Some(w) = self.waiting.after(w) {
+                return Some(Item::Waiting(w.domain, w.req));
+            }
+            last = None;
+        }
+        let (first, reader) = match last {
+            Some(Item::Hold(pool, reader)) => (pool, Some(reader)),
+            _ => (PoolId(0), None),
+        };
+        let same = self.pools.get(&first);
+        if let Some(id) = same.and_then(|p| after(&p.readers, reader)) {
+            return Some(Item::Hold(first, id));
+        }
+        use std::ops::Bound::{Excluded, Unbounded};
+        let rest = self.pools.range((Excluded(first), Unbounded));
+        let mut holds = rest.filter_map(|(id, p)| Some(Item::Hold(*id, *p.readers.keys().next()?)));
+        holds.next()
+    }
+
     /// Goes on with an answer while there is room.
     pub(super) fn stat_on(&mut self, client: ClientId) {
-        while self.has_room(client) {
-            let Some(c) = self.clients.get_mut(&client) else {
+        let mut said = 0;
+        while self.has_room(client) && said < RECORDS_AT_ONCE {
+            let Some(run) = self.clients.get(&client).and_then(|c| c.stat.as_ref()) else {
                 return;
             };
-            let Some(run) = &mut c.stat else { return };
             if run.partial.is_some() {
                 return;
             }
             let req = run.req;
-            let Some(item) = run.items.pop_front() else {
+            let next = self.next_item(run.last);
+            let Some(c) = self.clients.get_mut(&client) else {
+                return;
+            };
+            let Some(item) = next else {
                 c.stat = None;
                 self.push(client, Event::StatEnd { req }, &[]);
                 return;
             };
+            if let Some(run) = &mut c.stat {
+                run.last = item;
+            }
             if let Some(record) = self.record(client, item) {
                 self.push(client, Event::Stat { req, record }, &[]);
+                said += 1;
             }
         }
     }
@@ -92,8 +191,8 @@ impl State {
                 total_bytes: self.total_bytes,
                 granted_bytes: self.money.granted,
                 stranded_bytes: self.money.stranded,
-                descriptors: self.held.len() as u64,
-                max_descriptors: self.max_held as u64,
+                descriptors: self.accounts.sum(Of::Descriptors),
+                max_descriptors: self.accounts.all(Of::Descriptors),
             })),
             Item::Domain(id) => self.domain_record(id),
             Item::Pool(id) => self.pool_record(id),
@@ -113,8 +212,7 @@ impl State {
                 }))
             }
             Item::Waiting(domain, req) => {
-                let mut waiting = self.waiting.iter();
-                let w = waiting.find(|w| (w.domain, w.req) == (domain, req))?;
+                let w = self.waiting.get(domain, req)?;
                 Some(StatRecord::Channel(ChannelStat {
                     channel: ChannelId(0),
                     name: w.name.clone(),
@@ -146,24 +244,35 @@ impl State {
                 }
             }
             Item::Hold(pool, domain) => {
-                let p = self.pools.get(&pool)?;
-                let refs = p.readers.get(&domain)?.refs?;
-                let (table, slots) = (p.table, p.slots);
                 let record = StatRecord::Hold(HoldStat {
                     domain,
                     pool,
                     buffers: 0,
                     bytes: 0,
                 });
-                let action = Action::ReadHold {
-                    client,
-                    table,
-                    refs,
-                    slots,
-                };
+                let slots = self.pools.get(&pool)?.slots;
+                let action = self.read_hold(client, pool, domain, 0)?;
                 self.ask(client, record, action, u64::from(slots))
             }
         }
+    }
+
+    /// The next piece of what a reader holds of a pool.
+    fn read_hold(
+        &self,
+        client: ClientId,
+        pool: PoolId,
+        domain: DomainId,
+        from: u32,
+    ) -> Option<Action> {
+        let p = self.pools.get(&pool)?;
+        let to = from.saturating_add(SLOTS_AT_ONCE).min(p.slots);
+        (from < to).then_some(Action::ReadHold {
+            client,
+            table: p.table,
+            refs: p.readers.get(&domain)?.refs?,
+            slots: from..to,
+        })
     }
 
     /// Has the shell read something for a record, within bounds.
@@ -176,16 +285,13 @@ impl State {
     ) -> Option<StatRecord> {
         let run = self.clients.get_mut(&client)?.stat.as_mut()?;
         run.slots_left = run.slots_left.checked_sub(slots)?;
-        run.partial = Some(record);
+        run.partial = Some((record, 0));
         self.out.push(action);
         None
     }
 
     fn domain_record(&self, id: DomainId) -> Option<StatRecord> {
         let d = self.domains.get(&id)?;
-        let stranded = |p: &super::Pool| {
-            p.stranded.values().filter(|h| h.contains(&id)).count() as u64 * p.chunk_bytes
-        };
         Some(StatRecord::Domain(DomainStat {
             domain: id,
             name: d.name.clone(),
@@ -193,7 +299,7 @@ impl State {
             uid: d.uid,
             connected: d.client.is_some(),
             dumpable: d.dumpable,
-            stranded_bytes: self.pools.values().map(stranded).sum(),
+            stranded_bytes: d.stranded_bytes,
         }))
     }
 
@@ -226,12 +332,20 @@ impl State {
         }))
     }
 
+    /// A piece of a holding was read.
     pub(super) fn hold_read(&mut self, client: ClientId, buffers: u32, bytes: u64) {
-        self.complete(client, |record| {
-            if let StatRecord::Hold(h) = record {
-                (h.buffers, h.bytes) = (buffers, bytes);
-            }
-        });
+        let run = self.clients.get_mut(&client).and_then(|c| c.stat.as_mut());
+        let Some((StatRecord::Hold(h), next)) = run.and_then(|r| r.partial.as_mut()) else {
+            return;
+        };
+        h.buffers = h.buffers.saturating_add(buffers);
+        h.bytes = h.bytes.saturating_add(bytes);
+        *next = next.saturating_add(SLOTS_AT_ONCE);
+        let (pool, domain, next) = (h.pool, h.domain, *next);
+        match self.read_hold(client, pool, domain, next) {
+            Some(more) => self.out.push(more),
+            None => self.complete(client, |_| {}),
+        }
     }
 
     pub(super) fn taken_read(&mut self, client: ClientId, taken: u64) {
@@ -244,7 +358,8 @@ impl State {
 
     fn complete(&mut self, client: ClientId, fill: impl FnOnce(&mut StatRecord)) {
         let run = self.clients.get_mut(&client).and_then(|c| c.stat.as_mut());
-        let Some((req, mut record)) = run.and_then(|r| Some((r.req, r.partial.take()?))) else {
+        let Some((req, (mut record, _))) = run.and_then(|r| Some((r.req, r.partial.take()?)))
+        else {
             return;
         };
         fill(&mut record);

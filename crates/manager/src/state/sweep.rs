@@ -1,32 +1,58 @@
 //! When which counters of dead pools are read: in passes over all of them, in pieces, so that the manager stalls for
 //! nobody. Each slot is judged by itself, and one that is dead in a dead pool stays dead: a pass may take its time.
 
+use super::bits::Bits;
 use super::types::{Action, FdToken};
-use super::{State, format};
-use std::collections::{BTreeSet, VecDeque};
+use super::{Of, State, format};
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::time::Duration;
 use tranship_proto::{ChannelId, DomainId, Event, PoolId};
 
-/// Words that are read for one tick: 4 MiB, about 1 ms.
-const WORDS: u32 = 1 << 20;
+/// Words that are read for all users in one tick: 2 MiB, half a millisecond.
+const WORDS: u32 = 1 << 19;
+/// Chunks and readers of one user's pools that are gone through in one tick.
+const UNITS: usize = 2048;
+/// Of these, for a look at a pool.
+const LOOK: usize = 16;
 /// Between two pieces of a pass.
 const PAUSE: Duration = Duration::from_millis(10);
 /// Of a slot table's entry.
 const TABLE_WORDS: usize = 8;
 
-/// How far the reading is.
+/// How far the reading is. Each user's pools wait for nobody else's.
 #[derive(Debug, Default)]
 pub(super) struct Sweep {
-    /// When the last pass was begun, and its last piece read.
+    /// When the last pass was begun, and its last pieces read.
     begun: Duration,
     last: Duration,
-    /// Words that may still be read for this tick.
+    users: BTreeMap<u32, Pass>,
+}
+
+/// One user's pools.
+#[derive(Debug, Default)]
+struct Pass {
+    /// What may still be done in this tick.
     words: u32,
-    /// What is left of the pass; of its first pool, the next slot and what was found alive.
+    units: usize,
+    /// What is left; of the first pool, the next slot, what was found alive, and once that is known the next chunk.
     rest: VecDeque<PoolId>,
     next: u32,
-    live: BTreeSet<u32>,
+    live: Bits,
+    judging: Option<u32>,
+}
+
+impl Pass {
+    fn next_pool(&mut self) {
+        self.rest.pop_front();
+        self.begin();
+    }
+
+    fn begin(&mut self) {
+        self.next = 0;
+        self.live = Bits::default();
+        self.judging = None;
+    }
 }
 
 /// What there is to read of a pool.
@@ -40,140 +66,218 @@ struct Counters {
 impl State {
     /// When the next piece is due, if there is anything to read.
     pub(super) fn sweep_due(&self) -> Option<Duration> {
-        if !self.sweep.rest.is_empty() {
+        if !self.sweep.users.is_empty() {
             return Some(self.sweep.last + PAUSE);
         }
         let next = self.sweep.begun + self.config.orphan_interval;
-        if self.pools.values().any(|p| p.orphan) {
+        if self.orphans > 0 {
             return Some(next);
         }
-        self.unclaimed()
-            .next()
-            .is_some()
-            .then(|| next.max(self.config.grace))
+        let claimed = !self.claims.readers.is_empty();
+        claimed.then(|| next.max(self.config.grace))
     }
 
-    /// Pools that are read, and that nobody claims to write.
-    fn unclaimed(&self) -> impl Iterator<Item = PoolId> {
+    /// Pools that are read, and that nobody claims to write; and a user who claims to read them.
+    fn unclaimed(&self) -> impl Iterator<Item = (PoolId, u32)> {
         let read = self.claims.readers.iter().filter(|(_, r)| !r.gone_said);
-        read.map(|((p, _), _)| *p)
-            .filter(|p| !self.pools.contains_key(p))
+        read.map(|((p, _), r)| (*p, r.uid))
+            .filter(|(p, _)| !self.pools.contains_key(p))
     }
 
-    /// Reads the next piece if it is time.
+    /// Reads the next pieces if it is time.
     pub(super) fn sweep_on(&mut self) {
         let due = self.sweep_due().is_some_and(|due| due <= self.now);
         if !due {
             return;
         }
-        if self.sweep.rest.is_empty() {
+        if self.sweep.users.is_empty() {
             self.sweep.begun = self.now;
-            let mut pools: BTreeSet<PoolId> = BTreeSet::new();
+            let mut pools: BTreeMap<PoolId, u32> = BTreeMap::new();
             if self.now >= self.config.grace {
                 pools.extend(self.unclaimed());
             }
-            pools.extend(self.pools.iter().filter(|(_, p)| p.orphan).map(|(k, _)| *k));
-            self.sweep.rest = pools.into_iter().collect();
-            self.sweep_begin();
+            let orphans = self.pools.iter().filter(|(_, p)| p.orphan);
+            pools.extend(orphans.map(|(id, p)| (*id, p.uid)));
+            for (pool, uid) in pools {
+                let pass = self.sweep.users.entry(uid).or_default();
+                pass.rest.push_back(pool);
+            }
         }
-        self.sweep.words = WORDS;
-        self.sweep_piece();
+        let users: Vec<u32> = self.sweep.users.keys().copied().collect();
+        let words = WORDS / u32::try_from(users.len()).unwrap_or(u32::MAX).max(1);
+        for uid in users {
+            if let Some(pass) = self.sweep.users.get_mut(&uid) {
+                (pass.words, pass.units) = (words, UNITS);
+            }
+            self.sweep_pieces(uid);
+        }
     }
 
-    /// A pool has just died: it comes before all others.
+    /// A pool has just died: it comes before its user's others.
     pub(super) fn sweep_first(&mut self, id: PoolId) {
-        self.sweep.rest.retain(|p| *p != id);
-        self.sweep.rest.push_front(id);
-        self.sweep_begin();
-        self.sweep.words = self.sweep.words.max(WORDS / 16);
-        self.sweep_piece();
-    }
-
-    fn sweep_begin(&mut self) {
-        self.sweep.next = 0;
-        self.sweep.live.clear();
-    }
-
-    fn sweep_next_pool(&mut self) -> BTreeSet<u32> {
-        self.sweep.rest.pop_front();
-        self.sweep.next = 0;
-        std::mem::take(&mut self.sweep.live)
-    }
-
-    /// Has the next piece read, if this tick may read any more.
-    fn sweep_piece(&mut self) {
-        self.sweep.last = self.now;
-        while let Some(id) = self.sweep.rest.front().copied() {
-            let orphan = self.pools.get(&id).filter(|p| p.orphan);
-            // Nobody else was ever shown it, or all of them are gone.
-            let silent = |p: &super::Pool| {
-                p.chunks.is_empty()
-                    || (p.readers.is_empty()
-                        && p.queues.is_empty()
-                        && !self.claims.names_pool(id)
-                        && !self.is_awaited(id))
-            };
-            if orphan.is_some_and(silent) {
-                self.sweep_next_pool();
-                self.orphan_judged(id, &BTreeSet::new());
-                continue;
-            }
-            let Some(c) = self
-                .orphan_counters(id)
-                .or_else(|| self.claimed_counters(id))
-            else {
-                self.sweep_next_pool();
-                continue;
-            };
-            let each = TABLE_WORDS + c.refs.len() + 2 * c.queues.len();
-            let each = u32::try_from(each).unwrap_or(WORDS);
-            if self.sweep.words == 0 {
-                return;
-            }
-            let from = self.sweep.next;
-            let to = from
-                .saturating_add((self.sweep.words / each).max(1))
-                .min(c.slots);
-            self.sweep.words = self
-                .sweep
-                .words
-                .saturating_sub((to - from).saturating_mul(each));
-            self.out.push(Action::ReadOrphan {
-                pool: id,
-                slots: from..to,
-                table: c.table,
-                refs: c.refs,
-                queues: c.queues,
-                chunk_bytes: self.pools.get(&id).map_or(1, |p| p.chunk_bytes),
-            });
+        let Some(uid) = self.pools.get(&id).map(|p| p.uid) else {
             return;
+        };
+        let pass = self.sweep.users.entry(uid).or_default();
+        pass.rest.retain(|p| *p != id);
+        let begun = pass.next > 0 || pass.judging.is_some();
+        let at = usize::from(begun && !pass.rest.is_empty());
+        pass.rest.insert(at, id);
+        if at == 0 {
+            pass.begin();
         }
+        pass.words = pass.words.max(WORDS / 16);
+        pass.units = pass.units.max(UNITS / 16);
+        self.sweep_pieces(uid);
+    }
+
+    /// Goes on with a user's pools as far as this tick goes.
+    fn sweep_pieces(&mut self, uid: u32) {
+        self.sweep.last = self.now;
+        while self.sweep_piece(uid) {}
+        if self
+            .sweep
+            .users
+            .get(&uid)
+            .is_some_and(|p| p.rest.is_empty())
+        {
+            self.sweep.users.remove(&uid);
+        }
+    }
+
+    /// The next step; `false` if it has to be waited for something.
+    fn sweep_piece(&mut self, uid: u32) -> bool {
+        let Some(pass) = self.sweep.users.get_mut(&uid) else {
+            return false;
+        };
+        let Some(id) = pass.rest.front().copied() else {
+            return false;
+        };
+        if pass.units < LOOK {
+            return false;
+        }
+        pass.units -= LOOK;
+        if let Some(from) = pass.judging {
+            return self.judge_some(uid, id, from);
+        }
+        let next = pass.next;
+        let orphan = self.pools.get(&id).filter(|p| p.orphan);
+        // Nobody else was ever shown it, or all of them are gone.
+        let silent = |p: &super::Pool| {
+            p.chunks.is_empty()
+                || (p.readers.is_empty()
+                    && p.queues.is_empty()
+                    && !self.claims.names_pool(id)
+                    && !self.is_awaited(id))
+        };
+        let silent = orphan.is_some_and(silent);
+        let counters = || {
+            let orphan = self.orphan_counters(id);
+            orphan.or_else(|| self.claimed_counters(id))
+        };
+        let counters = if silent { None } else { counters() };
+        let Some(pass) = self.sweep.users.get_mut(&uid) else {
+            return false;
+        };
+        if silent {
+            pass.begin();
+            pass.judging = Some(0);
+            return true;
+        }
+        let Some(c) = counters else {
+            pass.next_pool();
+            return true;
+        };
+        let each = TABLE_WORDS + c.refs.len() + 2 * c.queues.len();
+        let each = u32::try_from(each).unwrap_or(WORDS);
+        if pass.words == 0 {
+            return false;
+        }
+        let to = next.saturating_add((pass.words / each).max(1)).min(c.slots);
+        pass.words = pass.words.saturating_sub((to - next).saturating_mul(each));
+        let p = self.pools.get(&id);
+        self.out.push(Action::ReadOrphan {
+            pool: id,
+            slots: next..to,
+            table: c.table,
+            refs: c.refs,
+            queues: c.queues,
+            chunk_bytes: p.map_or(1, |p| p.chunk_bytes),
+            windows: p.map_or(1, |p| u32::try_from(p.windows()).unwrap_or(u32::MAX)),
+        });
+        false
     }
 
     /// A piece was read.
-    pub(super) fn swept(&mut self, id: PoolId, read: &Range<u32>, live: Option<Vec<u32>>) {
-        if self.sweep.rest.front() != Some(&id) || self.sweep.next != read.start {
+    pub(super) fn swept(&mut self, id: PoolId, read: &Range<u32>, live: Option<Vec<(u32, u32)>>) {
+        let is_next =
+            |p: &Pass| p.rest.front() == Some(&id) && p.next == read.start && p.judging.is_none();
+        let users = self.sweep.users.iter();
+        let Some(uid) = users
+            .filter(|(_, p)| is_next(p))
+            .map(|(uid, _)| *uid)
+            .next()
+        else {
             return;
-        }
+        };
         let slots = self.pools.get(&id).map(|p| p.slots);
         let slots = slots.or_else(|| self.claimed_counters(id).map(|c| c.slots));
+        let Some(pass) = self.sweep.users.get_mut(&uid) else {
+            return;
+        };
         match (live, slots) {
             (Some(live), Some(slots)) => {
-                self.sweep.live.extend(live);
-                self.sweep.next = read.end;
+                live.iter().for_each(|range| pass.live.set(*range));
+                pass.next = read.end;
                 if read.end >= slots {
-                    let live = self.sweep_next_pool();
-                    if self.pools.contains_key(&id) {
-                        self.orphan_judged(id, &live);
-                    } else {
-                        self.claimed_judged(id, &live);
-                    }
+                    pass.judging = Some(0);
                 }
             }
             // Not judged in this pass.
-            _ => drop(self.sweep_next_pool()),
+            _ => pass.next_pool(),
         }
-        self.sweep_piece();
+        self.sweep_pieces(uid);
+    }
+
+    /// Gives up some of the chunks in which nothing is alive.
+    fn judge_some(&mut self, uid: u32, id: PoolId, from: u32) -> bool {
+        let Some(pass) = self.sweep.users.get_mut(&uid) else {
+            return false;
+        };
+        let Some(p) = self.pools.get(&id).filter(|p| p.orphan) else {
+            let silent = pass.live.is_empty();
+            pass.next_pool();
+            if silent && !self.pools.contains_key(&id) {
+                self.claimed_judged(id);
+            }
+            return true;
+        };
+        let cost = 1 + p.readers.len();
+        let most = (pass.units / cost).max(1);
+        pass.units = pass.units.saturating_sub(most.saturating_mul(cost));
+        let some: Vec<(u32, u32)> = p
+            .chunks
+            .range(from..)
+            .take(most)
+            .map(|(i, c)| (*i, c.serial))
+            .collect();
+        let dead: Vec<(u32, u32)> = some
+            .iter()
+            .filter(|(i, _)| !pass.live.has(*i))
+            .copied()
+            .collect();
+        match some.last().and_then(|(last, _)| last.checked_add(1)) {
+            Some(next) if some.len() == most => pass.judging = Some(next),
+            _ => pass.next_pool(),
+        }
+        let over = pass.rest.front() != Some(&id);
+        for key in dead {
+            self.chunk_goes(id, key);
+        }
+        if over {
+            self.orphan_judged(id);
+        }
+        true
     }
 
     /// The counters of a pool whose writer has died, with those that were claimed and not taken up before it did. `None` while
@@ -272,14 +376,15 @@ impl State {
     }
 
     /// The writer ended while no manager was there, and nothing of its pool is held or on its way.
-    fn claimed_judged(&mut self, id: PoolId, live: &BTreeSet<u32>) {
-        if !live.is_empty() || self.claimed_counters(id).is_none() {
+    fn claimed_judged(&mut self, id: PoolId) {
+        if self.claimed_counters(id).is_none() {
             return;
         }
         let of = (id, DomainId(0))..=(id, DomainId(u32::MAX));
         let mut readers = Vec::new();
         for ((_, reader), r) in self.claims.readers.range_mut(of) {
             // Their chunks go; the claims stay, for a writer that was only slow.
+            self.accounts.sub(r.uid, Of::Records, r.mapped.len() as u64);
             r.mapped.clear();
             if !std::mem::replace(&mut r.gone_said, true) {
                 readers.push(*reader);

@@ -108,6 +108,16 @@ pub enum Input {
         /// To whom.
         client: ClientId,
     },
+    /// A descriptor that was said to be closed is.
+    Closed {
+        /// Which.
+        token: FdToken,
+    },
+    /// A connection's own descriptor is closed.
+    Parted {
+        /// Whose.
+        client: ClientId,
+    },
     /// What is queued to this client does not go out for now: it does not read, or the kernel lets no more descriptors go.
     Blocked {
         /// Whose.
@@ -124,8 +134,8 @@ pub enum Input {
         pool: PoolId,
         /// Which of its slots.
         slots: std::ops::Range<u32>,
-        /// Window indices; `None` if they could not be read.
-        live: Option<Vec<u32>>,
+        /// Ranges of window indices, first and last, each after the one before; `None` if they could not be read.
+        live: Option<Vec<(u32, u32)>>,
     },
     /// The answer to `Action::ReadHold`.
     HoldRead {
@@ -203,6 +213,8 @@ pub enum Action {
         slots: std::ops::Range<u32>,
         /// Its chunk size.
         chunk_bytes: u64,
+        /// Places for chunks.
+        windows: u32,
         /// Its slot table; without it all is said to be in chunk 0.
         table: Option<FdToken>,
         /// `ref` of every reader.
@@ -218,8 +230,8 @@ pub enum Action {
         table: FdToken,
         /// The reader's counters.
         refs: FdToken,
-        /// Slots.
-        slots: u32,
+        /// Which of its slots.
+        slots: std::ops::Range<u32>,
     },
     /// Read the head of a sink's half. Answered at once.
     ReadTaken {
@@ -263,6 +275,8 @@ pub(crate) type ChunkKey = (u32, u32);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InFlight {
     pub fds: usize,
+    /// The user who has caused it, where that is not the client's own doing.
+    pub cause: Option<u32>,
     pub then: Then,
 }
 

@@ -258,7 +258,7 @@ impl World {
                     || queues
                         .iter()
                         .any(|(_, rcvd)| self.is_taken(pool, self.inode_of[rcvd]));
-                let live = Some(if live { (0..16).collect() } else { Vec::new() });
+                let live = Some(if live { vec![(0, 15)] } else { Vec::new() });
                 inputs.push_back(Input::OrphanRead { pool, slots, live });
             }
             Action::ReserveIds { next, next_pool } => self.ids = IdStart { next, next_pool },

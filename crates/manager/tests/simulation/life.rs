@@ -19,9 +19,10 @@ impl World {
         self.next_client += 1;
         self.procs[i].client = Some(client);
         self.procs[i].queue.clear();
+        let uid = 1000 + self.procs[i].id as u32 % 3;
         self.feed(Input::Connected {
             client,
-            uid: 1000,
+            uid,
             gid: 1000,
             pid: 1,
         });
@@ -134,6 +135,7 @@ impl World {
         self.instance += 1;
         self.state = State::new(config(), TOTAL, self.instance, 1, self.ids);
         self.tokens.clear();
+        self.later.clear();
         self.boards.clear();
         self.board_of.clear();
         self.joined.clear();

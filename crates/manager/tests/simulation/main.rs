@@ -97,6 +97,8 @@ struct World {
     instance: u64,
     /// Whose process each domain is watched by.
     watched: Vec<(u64, DomainId)>,
+    /// What was closed, and the state has not heard of yet.
+    later: Vec<Input>,
     greeting: u64,
     ids: IdStart,
     domains_seen: BTreeSet<DomainId>,
@@ -144,6 +146,7 @@ impl World {
             board_of: BTreeMap::new(),
             instance: 1,
             watched: Vec::new(),
+            later: Vec::new(),
             greeting: 0,
             ids,
             domains_seen: BTreeSet::new(),
@@ -225,6 +228,12 @@ impl World {
         self.procs.iter_mut().find(|p| p.client == Some(client))
     }
 
+    fn close_some(&mut self) {
+        for closed in std::mem::take(&mut self.later) {
+            self.feed(closed);
+        }
+    }
+
     fn run(&mut self, steps: usize) {
         for _ in 0..steps {
             self.now += Duration::from_millis(self.rng.below(8) as u64);
@@ -238,6 +247,7 @@ impl World {
                 6..=7 => self.block(i),
                 8 if self.rng.one_in(3) => self.restart(),
                 9..=40 => self.feed(Input::Tick),
+                _ if self.later.len() > 20 => self.close_some(),
                 41..=500 if !self.procs[i].deaf || self.rng.one_in(50) => {
                     for _ in 0..1 + self.rng.below(6) {
                         if i < self.procs.len() {
@@ -256,6 +266,8 @@ impl World {
             self.now += Duration::from_millis(250);
             self.feed(Input::Tick);
         }
+        self.close_some();
+        assert_eq!(self.state.users(), 0, "somebody still has something");
         assert_eq!(
             self.state.population(),
             [0, 0, 0, 0],

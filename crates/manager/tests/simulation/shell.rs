@@ -17,6 +17,9 @@ impl World {
         );
         let sum = |(granted, stranded): (u64, u64)| granted + stranded;
         let before = sum(self.state.memory());
+        if let Input::HungUp { client } = input {
+            self.later.push(Input::Parted { client });
+        }
         let mut inputs = VecDeque::from([input]);
         while let Some(input) = inputs.pop_front() {
             self.showing = matches!(
@@ -104,11 +107,18 @@ impl World {
             }
             Action::Close(t) => {
                 assert!(self.tokens.remove(&t), "{t:?} closed twice");
+                let closed = Input::Closed { token: t };
+                if self.rng.one_in(2) {
+                    inputs.push_back(closed);
+                } else {
+                    self.later.push(closed);
+                }
                 self.boards.retain(|(b, _), _| *b != t);
                 self.joined.retain(|_, (rcvd, _)| *rcvd != t);
             }
             Action::Disconnect { client, refusal } => {
                 gone.insert(client);
+                self.later.push(Input::Parted { client });
                 self.heaps_end(client);
                 self.board_of.remove(&client);
                 self.count(if refusal.is_some() {
@@ -157,7 +167,7 @@ impl World {
                     assert!(self.tokens.contains(t));
                 }
                 let live = if self.rng.one_in(3) {
-                    vec![0, 1, 2]
+                    vec![(0, 2)]
                 } else {
                     Vec::new()
                 };

@@ -2,7 +2,7 @@
 
 use std::os::fd::AsFd;
 
-use tranship_proto::{PoolId, Request, encode};
+use tranship_proto::{PoolId, Req, Request, encode};
 use tranship_sys::socket;
 use tranship_testkit::{Control, Peer, child};
 
@@ -43,4 +43,34 @@ fn children_of_the_dead_go_on_writing() {
     dead.kill();
     stage.still_serving("the death");
     stage.until_forgotten(0);
+}
+
+child!(
+    fn asker(ctl: Control) {
+        // Many of them, each of which asks again before it has read anything, and never takes all.
+        let all: Vec<Raw> = (0..32).map(|_| Raw::join("asker")).collect();
+        ctl.send(&()).unwrap();
+        let stat = encode(&Request::Stat { req: Req(1) });
+        loop {
+            for raw in &all {
+                let _ = socket::sendmsg(&raw.fd, &stat, &[], true);
+                let _ = socket::recvmsg(&raw.fd, &mut [0; 64], true);
+            }
+        }
+    }
+);
+
+#[test]
+fn questions_without_end() {
+    let Some(stage) = Stage::new("") else { return };
+    let askers: Vec<Peer> = (0..4).map(|n| stage.attacker(asker(), n % 2)).collect();
+    for asker in &askers {
+        let () = asker.expect();
+    }
+    for round in 0..5 {
+        stage.still_serving(&format!("round {round}"));
+    }
+    drop(askers);
+    stage.until_forgotten(0);
+    stage.until_forgotten(1);
 }

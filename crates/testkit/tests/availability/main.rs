@@ -3,10 +3,21 @@
 //! While an attack stands, the victim does everything that needs the manager: it joins, makes a pool, allocates, exports a
 //! name, opens a channel, sends, asks who is there. Nothing of that may be refused, and nothing may wait for an attacker:
 //! what waits for ever is found by the watchdog. How long it takes is `tranship-bench siege`'s to say.
+//!
+//! * `descriptors`: whose being closed, or looked at, takes as long as their sender likes;
+//! * `floods`: messages without end;
+//! * `greed`: memory and descriptors, as much as there is;
+//! * `locks`: what keeps a manager from its place;
+//! * `queues`: what strangers cause to be queued to somebody;
+//! * `tables`: what the manager has to go through, or to remember.
 
 mod descriptors;
 mod floods;
+mod greed;
+mod locks;
+mod queues;
 #[path = "../hostile/raw.rs"]
 #[allow(dead_code, reason = "each attack uses a part of it")]
 mod raw;
 mod stage;
+mod tables;

@@ -1,13 +1,13 @@
 //! The manager and the victim, each a user of its own.
 
 use std::os::unix::fs::{PermissionsExt as _, chown};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tranship_core::{Domain, DomainError, LinkOptions, PoolOptions, Role, Wait};
 use tranship_manager::{Config, Listener, Shutdown};
-use tranship_testkit::{Control, Launch, Peer, Privilege, Watchdog, child, is_root, skipped};
+use tranship_testkit::{Control, Held, Launch, Peer, Privilege, Watchdog, child, is_root, skipped};
 
 /// Where the children find the manager.
 pub const SOCKET: &str = "AVAILABILITY_SOCKET";
@@ -23,7 +23,14 @@ pub fn socket() -> PathBuf {
 
 child!(
     fn manager(ctl: Control) {
-        let config: String = ctl.recv().unwrap().unwrap();
+        let (config, files): (String, u64) = ctl.recv().unwrap().unwrap();
+        if files > 0 {
+            let limit = rustix::process::Rlimit {
+                current: Some(files),
+                maximum: Some(files),
+            };
+            rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).unwrap();
+        }
         let config = Config::parse(&config).unwrap();
         let listener = Listener::bind(&socket(), 0o666).unwrap();
         ctl.send(&()).unwrap();
@@ -109,11 +116,11 @@ pub struct Stage {
 impl Stage {
     /// `None`, after saying so, without root.
     pub fn new(config: &str) -> Option<Self> {
-        Self::with(config, |launch| launch)
+        Self::with_files(config, 0)
     }
 
-    /// With a manager that is started in another way too.
-    pub fn with(config: &str, how: impl FnOnce(Launch) -> Launch) -> Option<Self> {
+    /// The manager may have so many descriptors; 0: as many as the test.
+    pub fn with_files(config: &str, files: u64) -> Option<Self> {
         if !is_root() {
             skipped("four users need root to start them");
             return None;
@@ -129,8 +136,8 @@ impl Stage {
             let launch = launch.privilege(Privilege::User { uid: id, gid: id });
             launch.env(SOCKET, &path).capture_stderr().start().unwrap()
         };
-        let manager = start(how(manager()), MANAGER);
-        let () = manager.ask(config);
+        let manager = start(manager(), MANAGER);
+        let () = manager.ask(&(config, files));
         let victim = start(victim(), VICTIM);
         let stage = Self {
             manager,
@@ -145,7 +152,15 @@ impl Stage {
 
     /// Starts an attacker of the first or the second kind of user.
     pub fn attacker(&self, launch: Launch, which: usize) -> Peer {
-        let id = ATTACKERS[which];
+        self.start(launch, ATTACKERS[which])
+    }
+
+    /// Starts another process of the victim's user.
+    pub fn victim_of(&self, launch: Launch) -> Peer {
+        self.start(launch, VICTIM)
+    }
+
+    fn start(&self, launch: Launch, id: u32) -> Peer {
         launch
             .privilege(Privilege::User { uid: id, gid: id })
             .env(SOCKET, &self.path)
@@ -160,6 +175,15 @@ impl Stage {
         self.dog.step(after);
         let done: Result<(), String> = self.victim.ask(&Ask::Everything);
         assert_eq!(done, Ok(()), "after {after}\n{}", self.manager.stderr());
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Descriptors that the manager has open.
+    pub fn fds(&self) -> usize {
+        Held::by([self.manager.pid()]).unwrap().fds
     }
 
     /// The manager's helper processes.

@@ -158,14 +158,24 @@ impl Raw {
 
     /// A pool with one chunk.
     pub fn create_pool(&mut self, name: &str) -> Bait {
-        let (fd, table) = TableRw::create(SLOTS, 4 * CHUNK, CHUNK).unwrap();
+        self.create_pool_of(name, SLOTS, 4 * CHUNK, CHUNK)
+    }
+
+    pub fn create_pool_of(
+        &mut self,
+        name: &str,
+        slots: u32,
+        max_bytes: u64,
+        chunk_bytes: u64,
+    ) -> Bait {
+        let (fd, table) = TableRw::create(slots, max_bytes, chunk_bytes).unwrap();
         let req = self.req();
         let request = Request::CreatePool {
             req,
             name: name.into(),
-            max_bytes: 4 * CHUNK,
-            slots: SLOTS,
-            chunk_bytes: CHUNK,
+            max_bytes,
+            slots,
+            chunk_bytes,
         };
         self.send(&request, &[fd.as_fd()]);
         let (id, _) = self.wait(|e| match e {
@@ -182,8 +192,12 @@ impl Raw {
             &[],
         );
         self.wait(|e| matches!(e, Event::Granted { req: r, .. } if *r == req).then_some(()));
-        let (chunk_fd, chunk) =
-            make("bait", usize::try_from(CHUNK).unwrap(), Opts::default()).unwrap();
+        let (chunk_fd, chunk) = make(
+            "bait",
+            usize::try_from(chunk_bytes).unwrap(),
+            Opts::default(),
+        )
+        .unwrap();
         let req = self.req();
         self.send(
             &Request::ShowChunk {
@@ -203,12 +217,87 @@ impl Raw {
         }
     }
 
+    /// Offers a name.
+    pub fn export(&mut self, name: &str, role: Role) {
+        let req = self.req();
+        let name = name.into();
+        self.send(&Request::Export { req, name, role }, &[]);
+        self.wait(|e| matches!(e, Event::Exported { req: r, .. } if *r == req).then_some(()));
+    }
+
+    /// Takes the next one who connects to a name of ours.
+    pub fn accept(&mut self, role: Role) -> Channel {
+        let (side, theirs) = sides(role);
+        let ((id, lines), mut fds) = self.wait(|e| match e {
+            Event::Incoming { channel, lines, .. } => Some((*channel, *lines)),
+            _ => None,
+        });
+        let (fd, own) = LinkHalfRw::create(side, LINES).unwrap();
+        let req = self.req();
+        let accept = Request::Accept {
+            req,
+            channel: id,
+            lines: LINES,
+        };
+        self.send(&accept, &[fd.as_fd()]);
+        self.wait(|e| matches!(e, Event::Accepted { req: r, .. } if *r == req).then_some(()));
+        let their_fd = fds.remove(0);
+        let theirs = LinkHalfRo::open(&their_fd, theirs, lines).unwrap();
+        self.kept.push(their_fd);
+        Channel {
+            id,
+            own,
+            theirs,
+            tail: 0,
+            _fd: fd,
+            counts: Vec::new(),
+        }
+    }
+
+    /// Wants to connect to a name, and does not wait for the answer.
+    pub fn ask_for(&mut self, name: &str, role: Role, wait: bool) -> (Req, OwnedFd) {
+        let (fd, _own) = LinkHalfRw::create(sides(role).0, LINES).unwrap();
+        let req = self.req();
+        let connect = Request::Connect {
+            req,
+            name: name.into(),
+            role,
+            lines: LINES,
+            wait,
+        };
+        self.send(&connect, &[fd.as_fd()]);
+        (req, fd)
+    }
+
+    /// Waits until the manager has handled all that was said before.
+    pub fn sync(&mut self) {
+        let req = self.req();
+        self.send(&Request::Stat { req }, &[]);
+        self.wait(|e| matches!(e, Event::StatEnd { req: r } if *r == req).then_some(()));
+        self.inbox.retain(|(e, _)| !matches!(e, Event::Stat { .. }));
+    }
+
+    /// The next refusal that has come, without waiting for one.
+    pub fn refused_meanwhile(&mut self) -> Option<Refusal> {
+        let mut buf = [0u8; 17000];
+        while let Ok(r) = socket::recvmsg(&self.fd, &mut buf, true) {
+            if r.bytes == 0 {
+                break;
+            }
+            self.inbox
+                .push_back((decode(&buf[..r.bytes]).unwrap(), r.fds));
+        }
+        let refusal = |e: &Event| match e {
+            Event::Refused { refusal, .. } => Some(*refusal),
+            _ => None,
+        };
+        let at = self.inbox.iter().position(|(e, _)| refusal(e).is_some())?;
+        refusal(&self.inbox.remove(at)?.0)
+    }
+
     /// Connects to a name; the other side accepts.
     pub fn connect(&mut self, name: &str, role: Role) -> Channel {
-        let (side, theirs) = match role {
-            Role::Source => (Side::Source, Side::Sink),
-            Role::Sink => (Side::Sink, Side::Source),
-        };
+        let (side, theirs) = sides(role);
         let (fd, own) = LinkHalfRw::create(side, LINES).unwrap();
         let req = self.req();
         self.send(
@@ -354,6 +443,13 @@ impl Raw {
             },
             &[],
         );
+    }
+}
+
+fn sides(role: Role) -> (Side, Side) {
+    match role {
+        Role::Source => (Side::Source, Side::Sink),
+        Role::Sink => (Side::Sink, Side::Source),
     }
 }
 

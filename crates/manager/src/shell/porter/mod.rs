@@ -33,8 +33,8 @@ const SPARE_THREADS: usize = 1;
 #[derive(Debug)]
 struct Porter {
     end: OwnedFd,
-    /// For whom it is busy.
-    uid: Option<u32>,
+    /// For whom it is busy, and whose message it has been sent for.
+    job: Option<(u32, Option<u64>)>,
 }
 
 /// What came from a porter.
@@ -42,6 +42,8 @@ struct Porter {
 pub(super) enum News {
     /// It brought a message of this client.
     Carried(u64, Box<Carried>),
+    /// It is gone, sent for this client's message: before it took it, or perhaps with it.
+    Lost { client: u64, before: bool },
     /// It has nothing to do, or is gone: somebody's work may go on.
     Free,
     /// Nothing yet.
@@ -90,13 +92,14 @@ impl Porters {
 
     /// Has a message taken from a client's connection, for this user; `false`: not now.
     pub fn carry(&mut self, epoll: &Epoll, uid: u32, client: u64, conn: impl AsFd) -> bool {
-        self.submit(epoll, uid, &wire::carry(client), &[conn.as_fd()])
+        let fds = [conn.as_fd()];
+        self.submit(epoll, uid, Some(client), &wire::carry(client), &fds)
     }
 
     /// Has descriptors closed, at most [`socket::MAX_FDS`]; `false`: not now. What the caller still has of them
     /// is then not the last.
     pub fn close(&mut self, epoll: &Epoll, uid: u32, fds: &[BorrowedFd<'_>]) -> bool {
-        self.submit(epoll, uid, &wire::close(), fds)
+        self.submit(epoll, uid, None, &wire::close(), fds)
     }
 
     /// Whether a user's work waits for porters that are busy with other work of that user.
@@ -104,7 +107,14 @@ impl Porters {
         self.busy.get(&uid).is_some_and(|n| *n >= EACH)
     }
 
-    fn submit(&mut self, epoll: &Epoll, uid: u32, job: &[u8], fds: &[BorrowedFd<'_>]) -> bool {
+    fn submit(
+        &mut self,
+        epoll: &Epoll,
+        uid: u32,
+        client: Option<u64>,
+        job: &[u8],
+        fds: &[BorrowedFd<'_>],
+    ) -> bool {
         if self.all_busy(uid) {
             return false;
         }
@@ -114,7 +124,7 @@ impl Porters {
             };
             match socket::sendmsg(&porter.end, job, fds, true) {
                 Ok(()) => {
-                    porter.uid = Some(uid);
+                    porter.job = Some((uid, client));
                     *self.busy.entry(uid).or_default() += 1;
                     return true;
                 }
@@ -123,7 +133,7 @@ impl Porters {
                     self.idle.push(id);
                     return false;
                 }
-                Err(_) => self.lose(epoll, id),
+                Err(_) => drop(self.lose(epoll, id)),
             }
         }
         false
@@ -141,7 +151,7 @@ impl Porters {
         match started {
             Ok(end) => {
                 self.next += 1;
-                self.all.insert(id, Porter { end, uid: None });
+                self.all.insert(id, Porter { end, job: None });
                 Some(id)
             }
             Err(error) => {
@@ -156,13 +166,14 @@ impl Porters {
         let Some(porter) = self.all.get(&id) else {
             return News::Nothing;
         };
+        let before = socket::was_reset(&porter.end);
         let mut buf = [0u8; wire::MAX_BYTES];
         let received = match socket::recvmsg(&porter.end, &mut buf, true) {
             Ok(r) if r.bytes > 0 => r,
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => return News::Nothing,
             _ => {
-                self.lose(epoll, id);
-                return News::Free;
+                let client = self.lose(epoll, id);
+                return client.map_or(News::Free, |client| News::Lost { client, before });
             }
         };
         let Some((client, carried, idle)) = wire::read(&buf[..received.bytes], received) else {
@@ -171,6 +182,9 @@ impl Porters {
         };
         if idle {
             self.rest(epoll, id);
+        } else if let Some((_, client)) = self.all.get_mut(&id).and_then(|p| p.job.as_mut()) {
+            // What it still closes concerns nobody.
+            *client = None;
         }
         News::Carried(client, Box::new(carried))
     }
@@ -184,23 +198,24 @@ impl Porters {
         }
     }
 
-    fn free(&mut self, id: u64) {
-        let uid = self.all.get_mut(&id).and_then(|p| p.uid.take());
-        if let Some(uid) = uid
-            && let Some(n) = self.busy.get_mut(&uid)
-        {
+    /// It is busy no more; whose message it had been sent for.
+    fn free(&mut self, id: u64) -> Option<u64> {
+        let (uid, client) = self.all.get_mut(&id)?.job.take()?;
+        if let Some(n) = self.busy.get_mut(&uid) {
             *n -= 1;
             if *n == 0 {
                 self.busy.remove(&uid);
             }
         }
+        client
     }
 
-    fn lose(&mut self, epoll: &Epoll, id: u64) {
-        self.free(id);
+    fn lose(&mut self, epoll: &Epoll, id: u64) -> Option<u64> {
+        let client = self.free(id);
         self.idle.retain(|i| *i != id);
         if let Some(porter) = self.all.remove(&id) {
             let _ = epoll.remove(&porter.end);
         }
+        client
     }
 }

@@ -1,0 +1,206 @@
+//! What each user has of what is limited, and how much more it may have. Everything is looked up here before it is taken.
+//!
+//! Besides a limit of its own a user has a share of what there is in all: at most three quarters of what the other users have
+//! left. So there is always something left for the next one, however many have taken all that they may (as the dynamic
+//! thresholds of switches that share a buffer between ports). The manager's own user is not held to that: who serves only
+//! itself may have everything.
+
+use super::refusal;
+use std::collections::BTreeMap;
+use tranship_proto::{Refusal, RefusalCode};
+
+/// What is counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Of {
+    /// Connections without a domain, and domains.
+    Connections,
+    /// Pools and heaps.
+    Pools,
+    /// Ends of channels.
+    Channels,
+    /// Exports, and connects that wait for one.
+    Names,
+    /// Descriptors of the manager's process.
+    Descriptors,
+    /// Entries of the manager's tables that need no descriptor.
+    Records,
+    /// Memory granted, admitted and stranded.
+    Bytes,
+}
+
+const KINDS: usize = 7;
+
+/// Counts of one user, or of all.
+type Counts = [u64; KINDS];
+
+#[derive(Debug)]
+pub(crate) struct Accounts {
+    users: BTreeMap<u32, Counts>,
+    sums: Counts,
+    /// What one user may have, whatever there is.
+    limits: Counts,
+    /// What there is for all.
+    all: Counts,
+    /// The manager's own user.
+    owner: Option<u32>,
+}
+
+impl Accounts {
+    pub fn new(limits: &crate::Limits) -> Accounts {
+        let mut accounts = Accounts {
+            users: BTreeMap::new(),
+            sums: [0; KINDS],
+            limits: [u64::MAX; KINDS],
+            all: [u64::MAX; KINDS],
+            owner: None,
+        };
+        for (of, limit) in [
+            (Of::Connections, limits.connections.into()),
+            (Of::Pools, limits.pools.into()),
+            (Of::Channels, limits.channels.into()),
+            (Of::Names, limits.names.into()),
+            (Of::Descriptors, limits.descriptors.into()),
+            (Of::Records, limits.records.into()),
+            (Of::Bytes, limits.memory.unwrap_or(u64::MAX)),
+        ] {
+            accounts.limits[of as usize] = limit;
+        }
+        accounts.all[Of::Records as usize] = 4 * u64::from(limits.records);
+        accounts
+    }
+
+    pub fn set_owner(&mut self, uid: u32) {
+        self.owner = Some(uid);
+    }
+
+    pub fn set_all(&mut self, of: Of, all: u64) {
+        self.all[of as usize] = all;
+    }
+
+    pub fn all(&self, of: Of) -> u64 {
+        self.all[of as usize]
+    }
+
+    pub fn sum(&self, of: Of) -> u64 {
+        self.sums[of as usize]
+    }
+
+    pub fn has(&self, uid: u32, of: Of) -> u64 {
+        self.users.get(&uid).map_or(0, |c| c[of as usize])
+    }
+
+    /// What a user may have in all.
+    pub fn limit(&self, uid: u32, of: Of) -> u64 {
+        let others = self.sum(of) - self.has(uid, of);
+        let left = self.all(of).saturating_sub(others);
+        let share = if self.owner == Some(uid) || left == u64::MAX {
+            left
+        } else {
+            share(left)
+        };
+        self.limits[of as usize].min(share)
+    }
+
+    /// What a user may have where nobody else has anything.
+    pub fn most(&self, uid: u32, of: Of) -> u64 {
+        let all = self.all(of);
+        let share = if self.owner == Some(uid) || all == u64::MAX {
+            all
+        } else {
+            share(all)
+        };
+        self.limits[of as usize].min(share)
+    }
+
+    /// How much more a user may have.
+    pub fn room(&self, uid: u32, of: Of) -> u64 {
+        self.limit(uid, of).saturating_sub(self.has(uid, of))
+    }
+
+    /// Whether it may have so many more.
+    pub fn check(&self, uid: u32, of: Of, n: u64) -> Result<(), Refusal> {
+        if n <= self.room(uid, of) {
+            return Ok(());
+        }
+        let (has, limit) = (self.has(uid, of), self.limit(uid, of));
+        Err(refusal(RefusalCode::Limit, has + n, limit))
+    }
+
+    pub fn add(&mut self, uid: u32, of: Of, n: u64) {
+        if n > 0 {
+            self.users.entry(uid).or_default()[of as usize] += n;
+            self.sums[of as usize] += n;
+        }
+    }
+
+    pub fn sub(&mut self, uid: u32, of: Of, n: u64) {
+        let Some(counts) = self.users.get_mut(&uid).filter(|_| n > 0) else {
+            debug_assert_eq!(n, 0, "{uid} gives back {of:?} that it has not");
+            return;
+        };
+        debug_assert!(counts[of as usize] >= n, "{uid} gives back {of:?}");
+        counts[of as usize] = counts[of as usize].saturating_sub(n);
+        self.sums[of as usize] = self.sums[of as usize].saturating_sub(n);
+        if *counts == [0; KINDS] {
+            self.users.remove(&uid);
+        }
+    }
+
+    /// How many have some of this.
+    pub fn users_with(&self, of: Of) -> usize {
+        let some = self.users.values().filter(|c| c[of as usize] > 0);
+        some.count()
+    }
+
+    /// Who has anything.
+    pub fn users(&self) -> usize {
+        self.users.len()
+    }
+
+    /// Whether both say the same, for the audit.
+    pub fn agrees(&self, counted: &BTreeMap<(u32, usize), u64>) -> Result<(), String> {
+        let ours = self.users.iter().flat_map(|(uid, counts)| {
+            let kinds = counts.iter().enumerate();
+            kinds.map(move |(kind, n)| ((*uid, kind), *n))
+        });
+        let ours: BTreeMap<_, _> = ours.filter(|(_, n)| *n > 0).collect();
+        let mut theirs = counted.clone();
+        theirs.retain(|_, n| *n > 0);
+        if ours == theirs {
+            return Ok(());
+        }
+        Err(format!("accounts: {ours:?}, counted: {theirs:?}"))
+    }
+}
+
+/// Three quarters.
+fn share(left: u64) -> u64 {
+    left / 4 * 3 + left % 4 * 3 / 4
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn greed_leaves_something_for_the_next() {
+        let mut accounts = Accounts::new(&crate::Limits::default());
+        accounts.set_all(Of::Bytes, 1 << 20);
+        accounts.set_owner(7);
+        for uid in 1..5 {
+            let room = accounts.room(uid, Of::Bytes);
+            assert!(room >= 1 << 11, "{uid}: {room}");
+            assert!(accounts.check(uid, Of::Bytes, room + 1).is_err());
+            accounts.add(uid, Of::Bytes, room);
+            assert_eq!(accounts.room(uid, Of::Bytes), 0);
+        }
+        // The manager's own may have the rest.
+        let rest = (1 << 20) - accounts.sum(Of::Bytes);
+        assert_eq!(accounts.room(7, Of::Bytes), rest);
+        accounts.add(7, Of::Bytes, rest);
+        assert_eq!(accounts.room(8, Of::Bytes), 0);
+        // What one gives back others may have.
+        accounts.sub(1, Of::Bytes, 1 << 19);
+        assert!(accounts.room(8, Of::Bytes) > 1 << 18);
+    }
+}
