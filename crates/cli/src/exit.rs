@@ -3,6 +3,8 @@
 use crate::output;
 use std::process::ExitCode;
 use tranship::{DomainError, RecvError, SendFailure};
+use tranship_block::front::StartError;
+use tranship_bulk::Code;
 
 /// Done, or the answer is yes.
 pub(crate) const OK: u8 = 0;
@@ -56,6 +58,11 @@ fn text(error: &anyhow::Error) -> String {
 fn classify(error: &anyhow::Error) -> u8 {
     for cause in error.chain() {
         if let Some(DomainError::NoManager { .. } | DomainError::ManagerAway) = cause.downcast_ref()
+        {
+            return NO_MANAGER;
+        }
+        if let Some(unserved) = cause.downcast_ref::<StartError>()
+            && unserved.code == Code::NoManager
         {
             return NO_MANAGER;
         }

@@ -1,7 +1,7 @@
 //! What is sent arrives, whoever comes first; and what there is to see meanwhile.
 
 use crate::kit::*;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 #[test]
 fn bytes_arrive_whoever_comes_first() {
@@ -65,11 +65,14 @@ fn nobody_comes_is_a_negative_answer_and_no_manager_has_its_own_code() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("larger than the"), "{said}");
-    for command in ["stat", "ls"] {
-        let mut absent = tranship(&[command], &manager.path("nobody.sock"));
+    let serve = ["block", "serve", "shm:disk", "disk", "--size", "1MiB"];
+    for command in [&["stat"][..], &["ls"], &serve] {
+        let mut absent = Command::new(env!("CARGO_BIN_EXE_tranship"));
+        absent.args(command).current_dir(manager.path(""));
+        absent.env("TRANSHIP_SOCKET", manager.path("nobody.sock"));
         let output = absent.output().expect("running");
-        assert_eq!(output.status.code(), Some(3), "{command}");
-        assert!(output.stdout.is_empty(), "{command}");
+        assert_eq!(output.status.code(), Some(3), "{command:?}");
+        assert!(output.stdout.is_empty(), "{command:?}");
     }
 }
 
