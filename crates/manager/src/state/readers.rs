@@ -1,6 +1,6 @@
 //! What a reader is shown: chunks as they come, all of them in pieces after an offer or a resync.
 
-use super::model::Left;
+use super::model::{Left, Pool};
 use super::types::{ChunkKey, Done, FdToken};
 use super::{Of, State, no_such, not_yours, refusal};
 use tranship_proto::{DomainId, Event, PoolId, RefusalCode, Req};
@@ -71,6 +71,19 @@ impl State {
         self.feed_all(reader);
     }
 
+    /// A reader is back. What it missed meanwhile it gets now, and not when it finds out that it needs it: we may be gone by then.
+    pub(super) fn feed_returned(&mut self, reader: DomainId) {
+        let misses = |p: &Pool| {
+            p.readers
+                .get(&reader)
+                .is_some_and(|r| r.marked && r.queues > 0)
+        };
+        let pools = self.pools.iter().filter(|(_, p)| misses(p));
+        for pool in pools.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.start_feed(pool, reader, None);
+        }
+    }
+
     pub(super) fn feed_all(&mut self, reader: DomainId) {
         let Some(d) = self.domains.get(&reader) else {
             return;
@@ -89,7 +102,11 @@ impl State {
     fn feed_one(&mut self, pool: PoolId, reader: DomainId) -> bool {
         let next = self.pools.get(&pool).and_then(|p| {
             let r = p.readers.get(&reader)?;
-            let chunk = p.chunks.range(r.feed.as_ref()?.next..).next();
+            let feed = r.feed.as_ref()?;
+            // Who asks may have lost any; who does not, those that it was not shown.
+            let asked = !feed.reqs.is_empty();
+            let mut rest = p.chunks.range(feed.next..);
+            let chunk = rest.find(|(i, c)| asked || !r.shown.contains(&(**i, c.serial)));
             chunk.map(|(i, c)| ((*i, c.serial), c.fd, p.is_sated(r)))
         });
         let Some((key, fd, sated)) = next else {

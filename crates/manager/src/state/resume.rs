@@ -1,7 +1,7 @@
 //! A domain that comes back to the manager that it left: what it claims is what is known already,
 //! and what it does not claim is given up.
 
-use super::model::{Claiming, Left};
+use super::model::{Claiming, Left, Pool};
 use super::roster::left_event;
 use super::types::{Action, ChunkKey, Done, Then};
 use super::{State, no_such, refusal};
@@ -249,6 +249,14 @@ impl State {
                 .filter(|k| !chunks.contains(&(pool, **k)))
                 .copied()
                 .collect();
+            let live =
+                |p: &Pool, key: &ChunkKey| p.chunks.get(&key.0).is_some_and(|c| c.serial == key.1);
+            if let Some(p) = self.pools.get_mut(&pool)
+                && unmapped.iter().any(|key| live(p, key))
+                && let Some(r) = p.readers.get_mut(&me)
+            {
+                r.marked = true;
+            }
             for key in unmapped {
                 self.unhold_chunk(pool, key, me);
             }

@@ -38,6 +38,7 @@ impl State {
                 self.settle_readers();
                 self.settle_assigns();
                 self.settle_brought();
+                self.feed_returned(me);
             }
         }
     }
@@ -385,7 +386,9 @@ impl State {
                 sink: b.req,
             }),
         };
+        let sink = queue.sink;
         self.join_queue(pool, channel, queue);
+        self.feed_returned(sink);
     }
 
     /// One end leaves a channel whose other end has not come back.

@@ -65,6 +65,47 @@ fn what_was_shown_is_claimed_from_a_new_manager() {
     assign(&mut a, &mut b, next.id, pool.id);
 }
 
+fn chunks_shown(client: &mut Client) -> Vec<u32> {
+    client.sync();
+    let shown = client.inbox.iter().filter_map(|(e, _)| match e {
+        Event::ChunkAdded { serial, .. } => Some(*serial),
+        _ => None,
+    });
+    shown.collect()
+}
+
+/// It is not left until the reader needs them: the manager may be away then.
+#[test]
+fn a_reader_that_is_back_is_shown_what_it_misses() {
+    let mut house = House::new(config());
+    let (mut a, mut b) = (house.join("a"), house.join("b"));
+    let mut pool = a.create_pool(4);
+    a.grant(pool.id, 2).unwrap();
+    a.show_chunk(&mut pool, 0, 7);
+    let way = Way::new(&mut a, &mut b, "n", pool.id);
+    a.show_chunk(&mut pool, 1, 8);
+    house.restart();
+    (b, a) = (house.back(&b), house.back(&a));
+    // The second one had not come yet.
+    b.claim_reader(&pool, &way, &[(0, 7)]);
+    b.claim_end(&way);
+    b.claim_assign(&way, pool.id);
+    b.claim_done();
+    a.claim_pool(&pool);
+    a.claim_roster(&pool, &[&way], &[&way]);
+    a.claim_end(&way);
+    a.claim_assign(&way, pool.id);
+    a.claim_done();
+    assert_eq!(chunks_shown(&mut b), [8]);
+    // The same over a new connection to the same manager.
+    b = house.back(&b);
+    b.claim_reader(&pool, &way, &[(1, 8)]);
+    b.claim_end(&way);
+    b.claim_assign(&way, pool.id);
+    b.claim_done();
+    assert_eq!(chunks_shown(&mut b), [7]);
+}
+
 /// A reader names a chunk that its writer shows only later: it is in use, and counts once.
 #[test]
 fn a_chunk_that_its_reader_claimed_first_is_not_stranded() {
