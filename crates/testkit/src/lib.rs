@@ -1,6 +1,6 @@
 //! Everything that tests with several real processes are made of: children that talk over a socket
 //! instead of sleeping, a watchdog, skips that are heard, counts of what a process holds, weak and strong privileges,
-//! attempts to break isolation, containers, hosts with weather between them, a system-call counter, payloads that show their own reuse.
+//! attempts to break isolation, containers, hosts with weather between them, scenes of programs that are struck at random, a system-call counter, payloads that show their own reuse.
 //!
 //! NOT here: anything that the product runs, any knowledge of tranship's protocol (the tests bring it),
 //! speed measurements (`bench`).
@@ -25,6 +25,7 @@
 
 mod artifact;
 pub mod attack;
+pub mod chaos;
 pub mod container;
 mod folder;
 pub mod fuse;

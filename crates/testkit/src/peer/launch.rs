@@ -27,6 +27,7 @@ pub struct Launch {
     cgroup: Option<PathBuf>,
     undumpable: bool,
     capture: bool,
+    quiet: bool,
     outlives_thread: bool,
 }
 
@@ -55,6 +56,7 @@ impl Launch {
             cgroup: None,
             undumpable: false,
             capture: false,
+            quiet: false,
             outlives_thread: false,
         }
     }
@@ -107,6 +109,12 @@ impl Launch {
         self
     }
 
+    /// What it writes to standard output goes nowhere.
+    pub fn quiet(mut self) -> Self {
+        self.quiet = true;
+        self
+    }
+
     /// By default a child is killed when the thread that started it ends; not this one.
     pub fn outlives_thread(mut self) -> Self {
         self.outlives_thread = true;
@@ -130,6 +138,8 @@ impl Launch {
             .transpose()
             .map_err(Error::from)
             .map_err(fail("stderr"))?;
+        let stdout = self.quiet.then(|| std::fs::File::create("/dev/null"));
+        let stdout = stdout.transpose().map_err(fail("stdout"))?;
         let socket = std::os::fd::AsFd::as_fd(&theirs).as_raw_fd();
         let root = self
             .container
@@ -145,6 +155,7 @@ impl Launch {
             control: socket,
             go: go_read.as_raw_fd(),
             failed: failed_write.as_raw_fd(),
+            stdout: stdout.as_ref().map(AsRawFd::as_raw_fd),
             stderr: stderr.as_ref().map(AsRawFd::as_raw_fd),
             privilege: self.privilege.clone(),
             root,

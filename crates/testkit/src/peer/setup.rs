@@ -13,7 +13,7 @@ pub(super) const STEPS: [&str; 9] = [
     "ids",
     "container",
     "descriptors",
-    "stderr",
+    "output",
     "capabilities",
     "user",
     "parent",
@@ -27,6 +27,7 @@ pub(super) struct Setup {
     pub control: RawFd,
     pub go: RawFd,
     pub failed: RawFd,
+    pub stdout: Option<RawFd>,
     pub stderr: Option<RawFd>,
     pub privilege: Privilege,
     pub root: Option<Root>,
@@ -109,8 +110,10 @@ impl Setup {
             check(libc::syscall(libc::SYS_close_range, 3, u32::MAX, cloexec))?;
             check(libc::fcntl(self.control, libc::F_SETFD, 0).into())?;
             *step = 4;
-            if let Some(fd) = self.stderr {
-                check(libc::dup2(fd, 2).into())?;
+            for (fd, number) in [(self.stdout, 1), (self.stderr, 2)] {
+                if let Some(fd) = fd {
+                    check(libc::dup2(fd, number).into())?;
+                }
             }
             *step = 5;
             match &self.privilege {

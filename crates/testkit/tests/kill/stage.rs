@@ -1,9 +1,10 @@
 //! The test's view: starts the parties, kills them, replaces them, counts what is left.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tempfile::TempDir;
+use tranship_testkit::chaos::{held, returns_to};
 use tranship_testkit::{Exit, Held, Launch, Peer, Random};
 
 use crate::seat::{Done, Order, Start};
@@ -12,9 +13,6 @@ use crate::{forwarder, manager, pair, receiver, writer};
 pub const CHUNK: u64 = 64 << 10;
 pub const WRITER_POOL: u64 = 4 * CHUNK;
 pub const PAIR_POOL: u64 = CHUNK;
-
-/// How long what is left may take to go. Not a bound on speed: beyond it something has leaked.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Who can be killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -246,30 +244,4 @@ fn quits(who: &str, peer: &Peer) {
     peer.send(&Order::Quit)
         .unwrap_or_else(|e| panic!("{who}: {e}"));
     assert_eq!(peer.wait(), Exit::Code(0), "{who}");
-}
-
-fn held(peers: &[&Peer]) -> Held {
-    Held::by(peers.iter().map(|p| p.pid())).expect("/proc")
-}
-
-/// Waits until these processes hold as much as at the start: bytes, descriptors, mappings.
-fn returns_to(what: &str, start: &Held, peers: &[&Peer]) {
-    let until = Instant::now() + PATIENCE;
-    loop {
-        let now = held(peers);
-        let mut differences = now.differences(start);
-        // Fresh memfds may have taken the place of others (a new manager's pages): their number counts.
-        let fresh = differences
-            .iter()
-            .position(|d| d.starts_with("new:"))
-            .unwrap_or(differences.len());
-        if fresh == 0 {
-            return;
-        }
-        if Instant::now() > until {
-            differences.insert(0, format!("{what}: not as at the start"));
-            panic!("{}", differences.join("\n"));
-        }
-        std::thread::yield_now();
-    }
 }

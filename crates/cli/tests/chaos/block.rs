@@ -1,0 +1,203 @@
+//! The block service with its proxy: what was flushed is there, and every block is what one write left, whoever was struck.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+
+use tranship_testkit::chaos::{Flow, Gauge, Party};
+use tranship_testkit::{Control, Launch, Random, child};
+
+use crate::nbd::{Client, FLUSH, WRITE};
+use crate::scene::{MANAGER, Scene};
+use crate::seat::{Broken, GAUGE, broken, variable};
+
+const BLOCK: usize = 4096;
+/// A round of writes: so many at once, each in its own part of the disk.
+const AT_ONCE: u64 = 8;
+const PART_BLOCKS: u64 = 32;
+const SIZE: u64 = AT_ONCE * PART_BLOCKS * BLOCK as u64;
+
+/// Numbers of the gauge: rounds that are flushed, rounds that were begun, and from there on whether each is flushed.
+const FLUSHED: usize = 0;
+const BEGUN: usize = 1;
+const ROUNDS: usize = 2;
+
+/// Where a write goes: its first block, and how many. The same for everybody who asks.
+fn place(write: u64) -> (u64, u64) {
+    let mut random = Random::seeded(write.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let blocks = 1 + random.below(12);
+    let first = random.below(PART_BLOCKS - blocks + 1);
+    ((write % AT_ONCE) * PART_BLOCKS + first, blocks)
+}
+
+/// A block as a write leaves it: it says which write it was, and every byte belongs to it.
+fn content(write: u64, block: u64) -> Vec<u8> {
+    let mut random = Random::seeded(write << 20 | block);
+    let mut bytes = (write + 1).to_le_bytes().to_vec();
+    bytes.extend((1..BLOCK / 8).flat_map(|_| random.next().to_le_bytes()));
+    bytes
+}
+
+/// A round that was begun and not flushed, for whatever reason, is never taken up again.
+fn begin(gauge: &Gauge) -> u64 {
+    let round = gauge.read(BEGUN);
+    gauge.set(BEGUN, round + 1);
+    round
+}
+
+fn flushed(gauge: &Gauge, round: u64) {
+    gauge.set(ROUNDS + usize::try_from(round).unwrap_or(0), 1);
+    gauge.tick(FLUSHED);
+}
+
+/// Every block is of one write, whole, and no older than the last that was flushed.
+fn check(gauge: &Gauge, bytes: &[u8]) -> Result<(), Broken> {
+    let begun = gauge.read(BEGUN);
+    let mut last = HashMap::new();
+    for round in (0..begun).filter(|r| gauge.read(ROUNDS + usize::try_from(*r).unwrap_or(0)) == 1) {
+        for write in round * AT_ONCE..(round + 1) * AT_ONCE {
+            let (first, blocks) = place(write);
+            last.extend((first..first + blocks).map(|block| (block, write)));
+        }
+    }
+    for (block, bytes) in (0..).zip(bytes.chunks(BLOCK)) {
+        let oldest = last.get(&block).copied();
+        let found = bytes
+            .first_chunk()
+            .map_or(0, |says| u64::from_le_bytes(*says));
+        let Some(write) = found.checked_sub(1) else {
+            if oldest.is_some() || bytes.iter().any(|byte| *byte != 0) {
+                return Err(format!(
+                    "block {block} is empty, write {oldest:?} was flushed"
+                ));
+            }
+            continue;
+        };
+        let (first, blocks) = place(write);
+        let right = write < begun * AT_ONCE
+            && (first..first + blocks).contains(&block)
+            && oldest <= Some(write)
+            && bytes == content(write, block);
+        if !right {
+            return Err(format!(
+                "block {block} says write {write}, {oldest:?} was flushed"
+            ));
+        }
+    }
+    Ok(())
+}
+
+child!(
+    /// Writes and flushes, and looks through the whole disk now and then; what breaks off is begun anew.
+    fn user(_ctl: Control) -> Result<(), Broken> {
+        let gauge = Gauge::open(&variable(GAUGE)?);
+        let socket = variable("CHAOS_NBD")?;
+        let mut random = Random::printed("user");
+        loop {
+            match work(&socket, &gauge, &mut random) {
+                // The proxy is gone, or not there yet.
+                Err(Ended::Off) => std::thread::yield_now(),
+                Err(Ended::Wrong(broken)) => return Err(broken),
+                Ok(never) => match never {},
+            }
+        }
+    }
+);
+
+enum Ended {
+    /// The connection broke off.
+    Off,
+    Wrong(Broken),
+}
+
+impl From<io::Error> for Ended {
+    fn from(_: io::Error) -> Self {
+        Ended::Off
+    }
+}
+
+fn work(
+    socket: &Path,
+    gauge: &Gauge,
+    random: &mut Random,
+) -> Result<std::convert::Infallible, Ended> {
+    let mut client = Client::connect(socket)?;
+    // What the last user had under way is over then.
+    client.ask(FLUSH, 0, 0, &[])?;
+    loop {
+        let mut all = vec![0; usize::try_from(SIZE).unwrap_or(0)];
+        if client.read(0, &mut all)? == 0 {
+            check(gauge, &all).map_err(Ended::Wrong)?;
+        }
+        for _ in 0..1 + random.below(6) {
+            write(&mut client, gauge)?;
+        }
+    }
+}
+
+fn write(client: &mut Client, gauge: &Gauge) -> io::Result<()> {
+    let round = begin(gauge);
+    for write in round * AT_ONCE..(round + 1) * AT_ONCE {
+        let (first, blocks) = place(write);
+        let bytes: Vec<u8> = (first..first + blocks)
+            .flat_map(|b| content(write, b))
+            .collect();
+        let len = u32::try_from(bytes.len()).unwrap_or(0);
+        client.send(WRITE, 0, first * BLOCK as u64, len, &bytes)?;
+    }
+    let mut whole = true;
+    for _ in 0..AT_ONCE {
+        whole &= client.reply()?.0 == 0;
+    }
+    // An error says that it is not there.
+    if client.ask(FLUSH, 0, 0, &[])? == 0 && whole {
+        flushed(gauge, round);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_disk_with_a_proxy() {
+    let mut scene = Scene::new("a_disk_with_a_proxy");
+    let path = |name| scene.audit.path(name);
+    let (disk, socket) = (path("disk"), path("nbd"));
+    let serve = scene.tranship(&["block", "serve", "shm:disk"]);
+    let serve = serve.arg(&disk).arg("--size").arg(SIZE.to_string());
+    let proxy = scene.tranship(&[
+        "block", "proxy", "--server", "shm:disk", "--cache", "256KiB",
+    ]);
+    let proxy = proxy.arg("--nbd").arg(format!("unix:{}", socket.display()));
+    let as_ever = |name, launch: Launch| {
+        // While there is no manager.
+        Party::new(name, move |_| launch.clone()).started_again_at(3)
+    };
+    let user = {
+        let launch = scene.inside(user()).env("CHAOS_NBD", &socket);
+        let seed = scene.random.seed();
+        let of = move |starts: u64| {
+            launch
+                .clone()
+                .env("TRANSHIP_SEED", (seed ^ starts).to_string())
+        };
+        Party::new("user", of)
+    };
+    let parties = vec![
+        scene.manager(),
+        as_ever("server", serve),
+        as_ever("proxy", proxy),
+        user,
+    ];
+    let flows = vec![Flow {
+        name: "flushed rounds of writes",
+        counts: FLUSHED,
+        needs: vec![1, 2, 3],
+    }];
+    let mut stage = scene.play(parties, flows, (&[1], 0), 18);
+    for party in stage.parties[MANAGER + 1..].iter_mut().rev() {
+        party.kill();
+    }
+    let all = std::fs::read(&disk).map_err(broken);
+    let checked = all.and_then(|all| check(&scene.gauge(), &all));
+    assert_eq!(checked, Ok(()), "on the disk");
+    scene.ends(&mut stage.parties[MANAGER], &["disk", "nbd"]);
+}

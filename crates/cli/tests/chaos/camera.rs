@@ -1,0 +1,177 @@
+//! A camera with viewers: large frames to everybody who looks, in bursts now and then. Who does not look is passed over.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tranship::{
+    AllocError, LinkOptions, Listener, Message, Pool, PoolOptions, Receiver, Role, Sender, WhenFull,
+};
+use tranship_testkit::chaos::Flow;
+use tranship_testkit::{Control, child, payload};
+
+use crate::scene::{MANAGER, Scene, rest};
+use crate::seat::{Broken, Order, ROUND, Seat, bearable, patiently, recv_over, send_over};
+
+const POOL: u64 = 24 << 20;
+const FRAME: usize = 1 << 20;
+
+fn options() -> LinkOptions {
+    LinkOptions::new()
+        .lines(4)
+        .when_full(WhenFull::Error)
+        .timeout(20 * ROUND)
+}
+
+child!(
+    fn camera(ctl: Control) -> Result<(), Broken> {
+        let seat = Seat::take(ctl, "camera")?;
+        let options_of_pool = || PoolOptions::new(POOL).name("frames");
+        let pool = patiently(|| seat.domain.create_pool(options_of_pool()))?;
+        let listener = patiently(|| seat.domain.listen_with("video", Role::Source, options()))?;
+        let mut camera = Camera {
+            seat,
+            pool,
+            listener,
+            viewers: Vec::new(),
+        };
+        loop {
+            match camera.seat.order(Duration::from_millis(1))? {
+                None => camera.round()?,
+                Some(Order::Quit) => return Ok(()),
+                Some(Order::Rest) => {
+                    let Camera {
+                        seat,
+                        pool,
+                        listener,
+                        viewers,
+                    } = camera;
+                    drop((pool, listener, viewers));
+                    return seat.rest();
+                }
+            }
+        }
+    }
+);
+
+struct Camera {
+    seat: Seat,
+    pool: Pool,
+    listener: Listener,
+    viewers: Vec<Sender>,
+}
+
+impl Camera {
+    fn round(&mut self) -> Result<(), Broken> {
+        match self.listener.accept_sender_within(Duration::ZERO) {
+            Ok(viewer) => self.viewers.push(viewer),
+            Err(e) => bearable(&e)?,
+        }
+        let frames = if self.seat.random.one_in(40) { 8 } else { 1 };
+        (0..frames).try_for_each(|_| self.frame())
+    }
+
+    fn frame(&mut self) -> Result<(), Broken> {
+        let random = &mut self.seat.random;
+        let len = payload::STAMPED + usize::try_from(random.below(FRAME as u64)).unwrap_or(0);
+        let id = random.next();
+        let mut frame = match self.pool.alloc_timeout(len, ROUND) {
+            Ok(frame) => frame,
+            // Those that are under way come back first.
+            Err(AllocError::OutOfMemory { .. }) => return Ok(()),
+            Err(other) => return Err(format!("alloc: {other}")),
+        };
+        payload::fill(&mut frame, id, payload::mix(id));
+        let frame = frame.freeze();
+        let mut wrong = Ok(());
+        self.viewers
+            .retain_mut(|viewer| match viewer.send_with(frame.clone(), id) {
+                Ok(()) => true,
+                Err(e) => match send_over(&e.failure) {
+                    Ok(over) => !over,
+                    Err(broken) => {
+                        wrong = Err(broken);
+                        false
+                    }
+                },
+            });
+        wrong
+    }
+}
+
+child!(
+    fn viewer(ctl: Control) -> Result<(), Broken> {
+        let mut seat = Seat::take(ctl, "viewer")?;
+        let mut from: Option<Receiver> = None;
+        let mut kept = VecDeque::new();
+        loop {
+            let wait = if from.is_some() {
+                Duration::ZERO
+            } else {
+                ROUND
+            };
+            match seat.order(wait)? {
+                None => {}
+                Some(Order::Quit) => return Ok(()),
+                Some(Order::Rest) => {
+                    drop((from, kept));
+                    return seat.rest();
+                }
+            }
+            let Some(link) = &mut from else {
+                match seat.domain.open_receiver_with("video", options()) {
+                    Ok(link) => from = Some(link),
+                    Err(e) => bearable(&e)?,
+                }
+                continue;
+            };
+            let mut idle = false;
+            match link.recv_timeout(ROUND) {
+                Ok(frame) => {
+                    verify(&frame, "at receipt")?;
+                    seat.gauge.tick(seat.number);
+                    kept.push_back(frame);
+                }
+                Err(e) => {
+                    if recv_over(&e)? {
+                        from = None;
+                    }
+                    idle = true;
+                }
+            }
+            // Frames are looked at once more just before they go. The camera may wait for all of them.
+            let most = if idle { 0 } else { seat.random.below(4) };
+            let most = usize::try_from(most).unwrap_or(0);
+            while kept.len() > most {
+                kept.pop_front()
+                    .map_or(Ok(()), |frame| verify(&frame, "before it goes"))?;
+            }
+        }
+    }
+);
+
+fn verify(frame: &Message, when: &str) -> Result<(), Broken> {
+    let id = frame.meta;
+    payload::verify_seed(&frame.to_vec(), id, payload::mix(id))
+        .map_err(|torn| format!("{when}: frame {id:#x}: {torn}"))
+}
+
+#[test]
+fn a_camera_with_viewers() {
+    let mut scene = Scene::new("a_camera_with_viewers");
+    let parties = vec![
+        scene.manager(),
+        scene.party("camera", camera, 0),
+        scene.party("viewer 1", viewer, 1),
+        scene.party("viewer 2", viewer, 2),
+    ];
+    let flow = |name, viewer| Flow {
+        name,
+        counts: viewer,
+        needs: vec![1, viewer + 1],
+    };
+    let flows = vec![flow("frames to viewer 1", 1), flow("frames to viewer 2", 2)];
+    let mut stage = scene.play(parties, flows, (&[1, 2, 3], 2), 18);
+    let (manager, others) = stage.parties.split_at_mut(MANAGER + 1);
+    rest(others);
+    scene.ends(&mut manager[MANAGER], &[]);
+}

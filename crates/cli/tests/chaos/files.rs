@@ -1,0 +1,275 @@
+//! `tranship send` and `tranship recv` of files: success is only said of all of it, and what is not struck succeeds.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use tranship_testkit::chaos::{Harm, Party, rounds};
+use tranship_testkit::{Exit, Peer, Random, Watchdog, payload};
+
+use crate::scene::Scene;
+
+/// Who may be struck.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Victim {
+    Nobody,
+    Sender,
+    Receiver,
+    Manager,
+}
+
+const VICTIMS: [Victim; 4] = [
+    Victim::Nobody,
+    Victim::Sender,
+    Victim::Receiver,
+    Victim::Manager,
+];
+
+/// One file on its way.
+struct Transfer<'a> {
+    scene: &'a Scene,
+    name: String,
+    content: Vec<u8>,
+    /// Fresh for each receiver.
+    out: PathBuf,
+    sender: Option<Peer>,
+    receiver: Option<Peer>,
+    starts: u64,
+}
+
+impl<'a> Transfer<'a> {
+    fn new(scene: &'a Scene, number: u64, random: &mut Random) -> Self {
+        let len = usize::try_from(1 + random.below(24 << 20)).unwrap_or(0);
+        let content = payload::made(len, number, random.next());
+        std::fs::write(scene.audit.path("in"), &content).expect("the file");
+        Transfer {
+            scene,
+            name: format!("file {number}"),
+            content,
+            out: PathBuf::new(),
+            sender: None,
+            receiver: None,
+            starts: 0,
+        }
+    }
+
+    fn start_sender(&mut self) {
+        let send = self
+            .scene
+            .tranship(&["send", &self.name, "--frame", "64KiB"]);
+        let send = send.arg(self.scene.audit.path("in")).capture_stderr();
+        self.sender = Some(send.start().expect("send"));
+    }
+
+    fn start_receiver(&mut self) {
+        self.starts += 1;
+        let _ = std::fs::remove_file(&self.out);
+        self.out = self.scene.audit.path(&format!("out {}", self.starts));
+        let recv = self.scene.tranship(&["recv", &self.name]);
+        let recv = recv.arg(&self.out).capture_stderr();
+        self.receiver = Some(recv.start().expect("recv"));
+    }
+
+    /// Both are on one channel: a receiver opens its file only then.
+    fn is_joined(&self) -> bool {
+        self.out.exists()
+    }
+
+    fn living(&self) -> Vec<&Peer> {
+        self.sender.iter().chain(&self.receiver).collect()
+    }
+
+    /// Waits a little, or until one of them ends.
+    fn pass(&self, milliseconds: i64) {
+        let living = self.living();
+        let fds: Vec<_> = living.iter().map(|peer| peer.pidfd()).collect();
+        let mut fds: Vec<_> = fds
+            .iter()
+            .map(|fd| PollFd::new(fd, PollFlags::IN))
+            .collect();
+        let time = rustix::time::Timespec {
+            tv_sec: 0,
+            tv_nsec: milliseconds * 1_000_000,
+        };
+        let _ = poll(&mut fds, Some(&time));
+    }
+
+    /// The ends of those that have ended: of the sender, of the receiver.
+    fn ended(&mut self) -> [Option<(Exit, String)>; 2] {
+        [&mut self.sender, &mut self.receiver].map(|peer| {
+            let ended = peer.take_if(|peer| peer.has_ended())?;
+            Some((ended.wait(), ended.stderr()))
+        })
+    }
+
+    fn is_whole(&self) -> bool {
+        std::fs::read(&self.out).is_ok_and(|bytes| bytes == self.content)
+    }
+}
+
+/// What was done, and what may come of it.
+struct Blow {
+    victim: Victim,
+    harm: Harm,
+    /// Both were on one channel before.
+    joined: bool,
+    /// It has fallen.
+    done: bool,
+}
+
+impl Blow {
+    /// Whether a transfer may fail for it. A manager that dies under a channel is nobody's end.
+    fn excuses(&self) -> bool {
+        let manager = self.victim == Victim::Manager && self.joined;
+        self.done && self.harm == Harm::Kill && self.victim != Victim::Nobody && !manager
+    }
+}
+
+/// One file from beginning to end. Who failed is started again, until it is there.
+fn transfer(scene: &Scene, manager: &mut Party, number: u64, random: &mut Random) {
+    let mut all = Transfer::new(scene, number, random);
+    let mut blow = Blow {
+        victim: VICTIMS[usize::try_from(random.below(4)).unwrap_or(0)],
+        harm: if random.one_in(2) {
+            Harm::Kill
+        } else {
+            Harm::Stop
+        },
+        joined: random.one_in(2),
+        done: false,
+    };
+    let (before, after) = (random.below(20), random.below(20));
+    eprintln!(
+        "file {number}, {} bytes: {:?} {:?}, {before} ms after {}; up again after {after} ms",
+        all.content.len(),
+        blow.harm,
+        blow.victim,
+        if blow.joined {
+            "both had joined"
+        } else {
+            "the start"
+        }
+    );
+    if random.one_in(2) {
+        all.start_sender();
+        all.start_receiver();
+    } else {
+        all.start_receiver();
+        all.start_sender();
+    }
+    while blow.joined && !all.is_joined() && all.living().iter().all(|peer| !peer.has_ended()) {
+        all.pass(1);
+    }
+    all.pass(i64::try_from(before).unwrap_or(0));
+    strike(&mut all, manager, &mut blow, after);
+    finish(&mut all, &blow);
+    let _ = std::fs::remove_file(&all.out);
+}
+
+fn strike(all: &mut Transfer<'_>, manager: &mut Party, blow: &mut Blow, after: u64) {
+    let peer = match blow.victim {
+        Victim::Nobody => return,
+        Victim::Sender => all.sender.as_ref(),
+        Victim::Receiver => all.receiver.as_ref(),
+        Victim::Manager => {
+            match blow.harm {
+                Harm::Kill => manager.kill(),
+                Harm::Stop => manager.stop(),
+            }
+            blow.done = true;
+            all.pass(i64::try_from(after).unwrap_or(0));
+            return manager.recover();
+        }
+    };
+    // One that has ended already has done so before anything was done to it.
+    let Some(peer) = peer.filter(|peer| !peer.has_ended()) else {
+        return;
+    };
+    blow.done = true;
+    match blow.harm {
+        Harm::Kill => drop(peer.kill()),
+        Harm::Stop => {
+            peer.signal(libc::SIGSTOP);
+            all.pass(i64::try_from(after).unwrap_or(0));
+            peer.resume();
+        }
+    }
+}
+
+/// Waits for both, judges each end.
+fn finish(all: &mut Transfer<'_>, blow: &Blow) {
+    let (mut sent, mut received) = (false, false);
+    loop {
+        for (sender, end) in [true, false].into_iter().zip(all.ended()) {
+            let Some((exit, said)) = end else { continue };
+            let who = if sender { "send" } else { "recv" };
+            match exit {
+                Exit::Code(0) if sender => sent = true,
+                Exit::Code(0) => {
+                    assert!(
+                        all.is_whole(),
+                        "recv succeeded, and its file is another\n{said}"
+                    );
+                    received = true;
+                }
+                Exit::Code(code) => {
+                    assert!(
+                        !said.trim().is_empty(),
+                        "{who} ended with {code} and does not say why"
+                    );
+                    assert!(
+                        blow.excuses(),
+                        "{who} failed with {code} for nothing: {said}"
+                    );
+                }
+                // Only where we killed it.
+                signal => assert!(
+                    blow.excuses() && signal == Exit::Signal(libc::SIGKILL),
+                    "{who} ended with {signal:?}: {said}"
+                ),
+            }
+        }
+        if received {
+            break;
+        }
+        if all.receiver.is_none() {
+            // What was taken by one that was killed then was taken.
+            let killed = blow.done && blow.victim == Victim::Receiver;
+            assert!(
+                !sent || killed,
+                "send says that all was taken, and nobody has it"
+            );
+            sent = false;
+            all.start_receiver();
+        }
+        if all.sender.is_none() && !sent {
+            all.start_sender();
+        }
+        all.pass(20);
+    }
+    // The receiver has the end, so the sender was at it.
+    if let Some(sender) = all.sender.take() {
+        let exit = sender.wait();
+        let excused = blow.excuses();
+        assert!(
+            exit == Exit::Code(0) || excused,
+            "send: {exit:?}: {}",
+            sender.stderr()
+        );
+    }
+}
+
+#[test]
+fn files() {
+    let dog = Watchdog::new(Duration::from_secs(180));
+    let scene = Scene::new("files");
+    let mut random = Random::seeded(scene.random.seed());
+    let mut manager = scene.manager();
+    manager.start();
+    for number in 0..rounds(30) as u64 {
+        dog.step(format_args!("{number} files"));
+        transfer(&scene, &mut manager, number, &mut random);
+        manager.check();
+    }
+    scene.ends(&mut manager, &["in"]);
+}

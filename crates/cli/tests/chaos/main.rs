@@ -1,0 +1,11 @@
+//! Real programs in which everybody, the manager too, is killed, stopped and started again at random: what arrives is right
+//! or an error says so, nothing is left over, and everything goes on.
+
+mod block;
+mod camera;
+mod files;
+#[path = "../../../block/tests/block/nbd.rs"]
+mod nbd;
+mod pair;
+mod scene;
+mod seat;

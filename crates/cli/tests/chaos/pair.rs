@@ -1,0 +1,218 @@
+//! A request and reply pair: each request is answered with what belongs to it, and asked again when nobody answers any more.
+
+use std::time::Duration;
+
+use tranship::{
+    AllocError, CbufMut, Domain, LinkOptions, Listener, Message, Pool, PoolOptions, Receiver, Role,
+    Sender, WhenFull,
+};
+use tranship_testkit::chaos::Flow;
+use tranship_testkit::{Control, child, payload};
+
+use crate::scene::{MANAGER, Scene, rest};
+use crate::seat::{Broken, Order, ROUND, Seat, bearable, patiently, recv_over, send_over};
+
+const POOL: u64 = 4 << 20;
+/// Whatever is asked has room in one: without a manager there may be no second.
+const CHUNK: u64 = 1 << 20;
+const LONGEST: u64 = 256 << 10;
+
+fn options() -> LinkOptions {
+    LinkOptions::new()
+        .lines(4)
+        .when_full(WhenFull::BlockFor(ROUND))
+        .timeout(20 * ROUND)
+}
+
+/// What is asked under a number, and what is answered to it.
+fn filled(pool: &Pool, id: u64, answer: bool) -> Result<Option<CbufMut>, Broken> {
+    let seed = payload::mix(id ^ u64::from(answer));
+    let len = payload::STAMPED + usize::try_from(seed % LONGEST).unwrap_or(0);
+    match pool.alloc_timeout(len, ROUND) {
+        Ok(mut buffer) => {
+            payload::fill(&mut buffer, id, seed);
+            Ok(Some(buffer))
+        }
+        Err(AllocError::OutOfMemory { .. }) => Ok(None),
+        Err(other) => Err(format!("alloc: {other}")),
+    }
+}
+
+fn verify(message: &Message, answer: bool) -> Result<(), Broken> {
+    let id = message.meta;
+    let seed = payload::mix(id ^ u64::from(answer));
+    payload::verify_seed(&message.to_vec(), id, seed).map_err(|torn| format!("{id:#x}: {torn}"))
+}
+
+fn pool(domain: &Domain) -> Result<Pool, Broken> {
+    patiently(|| domain.create_pool(PoolOptions::new(POOL).chunk_bytes(CHUNK)))
+}
+
+child!(
+    fn server(ctl: Control) -> Result<(), Broken> {
+        let seat = Seat::take(ctl, "server")?;
+        let listen = |name, role| patiently(|| seat.domain.listen_with(name, role, options()));
+        let mut server = Server {
+            pool: pool(&seat.domain)?,
+            asks: listen("ask", Role::Sink)?,
+            answers: listen("answer", Role::Source)?,
+            from: Vec::new(),
+            to: Vec::new(),
+        };
+        loop {
+            let wait = if server.from.is_empty() {
+                ROUND
+            } else {
+                Duration::ZERO
+            };
+            match seat.order(wait)? {
+                None => server.round()?,
+                Some(Order::Quit) => return Ok(()),
+                Some(Order::Rest) => {
+                    drop(server);
+                    return seat.rest();
+                }
+            }
+        }
+    }
+);
+
+struct Server {
+    pool: Pool,
+    asks: Listener,
+    answers: Listener,
+    from: Vec<Receiver>,
+    to: Vec<Sender>,
+}
+
+impl Server {
+    fn round(&mut self) -> Result<(), Broken> {
+        let now = Duration::ZERO;
+        match self.asks.accept_receiver_within(now) {
+            Ok(link) => self.from.push(link),
+            Err(e) => bearable(&e)?,
+        }
+        match self.answers.accept_sender_within(now) {
+            Ok(link) => self.to.push(link),
+            Err(e) => bearable(&e)?,
+        }
+        self.to.retain_mut(|link| !link.is_peer_gone());
+        for at in (0..self.from.len()).rev() {
+            match self.from[at].recv_timeout(ROUND) {
+                Ok(request) => self.answer(at, &request)?,
+                Err(e) if recv_over(&e)? => drop(self.from.swap_remove(at)),
+                Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Who asked on one channel is answered on the other.
+    fn answer(&mut self, at: usize, request: &Message) -> Result<(), Broken> {
+        verify(request, false)?;
+        let asker = self.from[at].peer();
+        let Some(to) = self.to.iter_mut().find(|link| link.peer() == asker) else {
+            return Ok(()); // it has not opened it yet, or it is gone: it will ask again
+        };
+        let Some(buffer) = filled(&self.pool, request.meta, true)? else {
+            return Ok(());
+        };
+        to.send_with(buffer, request.meta)
+            .or_else(|e| send_over(&e.failure).map(drop))
+    }
+}
+
+child!(
+    fn client(ctl: Control) -> Result<(), Broken> {
+        let mut seat = Seat::take(ctl, "client")?;
+        let pool = pool(&seat.domain)?;
+        let mut links: Option<(Sender, Receiver)> = None;
+        let mut id = seat.random.next();
+        loop {
+            let wait = if links.is_some() {
+                Duration::ZERO
+            } else {
+                ROUND
+            };
+            match seat.order(wait)? {
+                None => {}
+                Some(Order::Quit) => return Ok(()),
+                Some(Order::Rest) => {
+                    drop((links, pool));
+                    return seat.rest();
+                }
+            }
+            let Some((to, from)) = &mut links else {
+                links = open(&seat.domain)?;
+                continue;
+            };
+            let (answered, over) = ask(&pool, to, from, id)?;
+            if answered {
+                seat.gauge.tick(seat.number);
+                id = seat.random.next();
+            }
+            if over {
+                links = None;
+            }
+        }
+    }
+);
+
+fn open(domain: &Domain) -> Result<Option<(Sender, Receiver)>, Broken> {
+    let to = match domain.open_sender_with("ask", options()) {
+        Ok(to) => to,
+        Err(e) => return bearable(&e).map(|()| None),
+    };
+    match domain.open_receiver_with("answer", options()) {
+        Ok(from) => Ok(Some((to, from))),
+        Err(e) => bearable(&e).map(|()| None),
+    }
+}
+
+/// One question; whether it was answered, and whether a channel is over.
+fn ask(pool: &Pool, to: &mut Sender, from: &mut Receiver, id: u64) -> Result<(bool, bool), Broken> {
+    let Some(buffer) = filled(pool, id, false)? else {
+        return Ok((false, false));
+    };
+    if let Err(e) = to.send_with(buffer, id) {
+        return send_over(&e.failure).map(|over| (false, over));
+    }
+    // Asked again after a while: an answer to the first question counts as well, any other is old.
+    for _ in 0..20 {
+        match from.recv_timeout(ROUND) {
+            Ok(answer) => {
+                verify(&answer, true)?;
+                if answer.meta == id {
+                    return Ok((true, false));
+                }
+            }
+            Err(e) if recv_over(&e)? => return Ok((false, true)),
+            Err(_) => {}
+        }
+    }
+    Ok((false, to.is_peer_gone()))
+}
+
+#[test]
+fn requests_and_replies() {
+    let mut scene = Scene::new("requests_and_replies");
+    let parties = vec![
+        scene.manager(),
+        scene.party("server", server, 0),
+        scene.party("client 1", client, 1),
+        scene.party("client 2", client, 2),
+    ];
+    let flow = |name, client| Flow {
+        name,
+        counts: client,
+        needs: vec![1, client + 1],
+    };
+    let flows = vec![
+        flow("answers to client 1", 1),
+        flow("answers to client 2", 2),
+    ];
+    let mut stage = scene.play(parties, flows, (&[1, 2, 3], 4), 18);
+    let (manager, others) = stage.parties.split_at_mut(MANAGER + 1);
+    rest(others);
+    scene.ends(&mut manager[MANAGER], &[]);
+}

@@ -1,0 +1,186 @@
+//! What the scenes' own programs have in common: joining, orders, which errors are part of the game.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::Timespec;
+use serde::{Deserialize, Serialize};
+use tranship::{Domain, DomainError, PoolOptions, RecvError, SendFailure};
+use tranship_testkit::chaos::Gauge;
+use tranship_testkit::{Control, Held, Random};
+
+/// Variables that say where things are.
+pub const SOCKET: &str = "CHAOS_SOCKET";
+pub const GAUGE: &str = "CHAOS_GAUGE";
+pub const NUMBER: &str = "CHAOS_NUMBER";
+
+/// What the test may want.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub enum Order {
+    /// Let go of everything but the domain, and answer when nothing is held any more.
+    Rest,
+    /// End in order.
+    Quit,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Done;
+
+/// Why a party ends: a rule was broken, and the test fails.
+pub type Broken = String;
+
+/// Longest wait before orders and news are looked at again.
+pub const ROUND: Duration = Duration::from_millis(2);
+
+/// How long what was let go of may take to go. Not a bound on speed: beyond it something has leaked.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A party's place in the scene.
+pub struct Seat {
+    ctl: Control,
+    pub domain: Domain,
+    pub gauge: Gauge,
+    pub number: usize,
+    pub random: Random,
+    bare: Held,
+}
+
+pub fn variable(key: &str) -> Result<PathBuf, Broken> {
+    std::env::var_os(key)
+        .map(PathBuf::from)
+        .ok_or_else(|| format!("no {key}"))
+}
+
+impl Seat {
+    /// Joins, however long it takes.
+    pub fn take(ctl: Control, name: &str) -> Result<Seat, Broken> {
+        let (socket, gauge) = (variable(SOCKET)?, variable(GAUGE)?);
+        let number = variable(NUMBER)?
+            .to_string_lossy()
+            .parse()
+            .map_err(broken)?;
+        let before = Held::here().map_err(broken)?.memfd_fds;
+        let builder = || Domain::builder().name(name).socket(&socket);
+        let domain = patiently(|| builder().connect())?;
+        // What the library opens once and keeps is there before anything is counted.
+        drop(patiently(|| domain.create_pool(PoolOptions::new(1)))?);
+        while Held::here().map_err(broken)?.memfd_fds > before {
+            turn(&domain)?;
+        }
+        Ok(Seat {
+            ctl,
+            domain,
+            gauge: Gauge::open(&gauge),
+            number,
+            random: Random::printed(name),
+            bare: Held::here().map_err(broken)?,
+        })
+    }
+
+    /// Waits at most so long for an order or for news of the manager, and takes both.
+    pub fn order(&self, wait: Duration) -> Result<Option<Order>, Broken> {
+        let mut fds = [
+            PollFd::new(&self.ctl, PollFlags::IN),
+            PollFd::new(&self.domain, PollFlags::IN),
+        ];
+        let limit = Timespec {
+            tv_sec: 0,
+            tv_nsec: i64::from(wait.subsec_nanos()),
+        };
+        let _ = poll(&mut fds, Some(&limit));
+        turn(&self.domain)?;
+        if !self.ctl.is_ready() {
+            return Ok(None);
+        }
+        // Nobody to order any more is an order too.
+        Ok(Some(
+            self.ctl.recv().map_err(broken)?.unwrap_or(Order::Quit),
+        ))
+    }
+
+    /// Everything but the domain was let go of: answers when it is gone, and turns until it may end.
+    pub fn rest(self) -> Result<(), Broken> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            turn(&self.domain)?;
+            let differences = Held::here().map_err(broken)?.differences(&self.bare);
+            if differences.iter().all(|d| d.starts_with("new:")) {
+                break;
+            }
+            if Instant::now() > until {
+                return Err(format!("not as before it began: {differences:#?}"));
+            }
+            std::thread::yield_now();
+        }
+        self.ctl.send(&Done).map_err(broken)?;
+        while self.order(ROUND)?.is_none() {}
+        Ok(())
+    }
+}
+
+pub fn broken(e: impl std::fmt::Display) -> Broken {
+    e.to_string()
+}
+
+fn turn(domain: &Domain) -> Result<(), Broken> {
+    domain.turn().or_else(|e| bearable(&e))
+}
+
+/// Again while the manager is away.
+pub fn patiently<T>(mut what: impl FnMut() -> Result<T, DomainError>) -> Result<T, Broken> {
+    loop {
+        match what() {
+            Ok(done) => return Ok(done),
+            Err(e) => bearable(&e)?,
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// A manager or peer that goes away is part of the game. A breach of protocol between honest parties is not.
+pub fn bearable(e: &DomainError) -> Result<(), Broken> {
+    match e {
+        DomainError::ManagerAway
+        | DomainError::NoManager { .. }
+        | DomainError::TimedOut { .. }
+        | DomainError::Refused(_) => Ok(()),
+        DomainError::System { source, .. }
+            if matches!(
+                source.raw_os_error(),
+                Some(libc::EPIPE | libc::ECONNRESET | libc::ECONNREFUSED)
+            ) =>
+        {
+            Ok(())
+        }
+        other => Err(format!("domain: {other} ({other:?})")),
+    }
+}
+
+/// True when the channel is over, false when it goes on.
+pub fn send_over(e: &SendFailure) -> Result<bool, Broken> {
+    match e {
+        SendFailure::Full { .. } | SendFailure::List(_) => Ok(false),
+        SendFailure::PeerGone(_) => {
+            eprintln!("send: {e}");
+            Ok(true)
+        }
+        SendFailure::Assign(e) => bearable(e).map(|()| false),
+        other => Err(format!("send: {other} ({other:?})")),
+    }
+}
+
+/// True when the channel is over, false when it goes on.
+pub fn recv_over(e: &RecvError) -> Result<bool, Broken> {
+    match e {
+        RecvError::PeerGone(_)
+        | RecvError::NotConnected(_)
+        | RecvError::PeerDied(_)
+        | RecvError::Lost(_) => {
+            eprintln!("recv: {e}");
+            Ok(true)
+        }
+        RecvError::ChunkPending { .. } | RecvError::TimedOut { .. } => Ok(false),
+        other => Err(format!("recv: {other} ({other:?})")),
+    }
+}

@@ -1,0 +1,25 @@
+//! Real programs, each of which is killed, stopped and started again at random, looked at from outside.
+//!
+//! A scene is a list of [`Party`]s (programs), a list of [`Flow`]s (what must move as long as certain parties are up) and a
+//! [`Gauge`] in which the parties count what they have done. [`Stage::run`] strikes as a [`Schedule`] says, which comes out
+//! of one printed seed: what does not depend on the struck goes on meanwhile, and everything afterwards. At the end an
+//! [`Auditor`] looks for what is left: processes, files, descriptors, memory.
+//!
+//! The parties check the content of what they get, and end with an error when it is wrong: a party that ends by itself
+//! fails the run. `TRANSHIP_SEED` repeats a schedule (not its instants), `TRANSHIP_ROUNDS` sets its length; in a torture
+//! run it is long, rates have to come back too, and how soon they did is printed.
+//!
+//! NOT here: any program, and what it does (the tests bring them); named crash points (the kill tests of this crate).
+
+mod audit;
+mod gauge;
+mod party;
+mod recovery;
+mod schedule;
+mod stage;
+
+pub use audit::{Auditor, held, returns_to};
+pub use gauge::Gauge;
+pub use party::Party;
+pub use schedule::{Blow, Harm, Schedule, Step, rounds};
+pub use stage::{Flow, Settled, Stage};

@@ -1,0 +1,206 @@
+//! The parties, what moves between them, and the blows.
+
+use super::recovery::{Rate, Recoveries};
+use super::{Gauge, Harm, Party, Schedule, Step};
+use crate::Watchdog;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::Timespec;
+use std::time::{Duration, Instant};
+
+/// Something that goes on, as long as certain parties are up.
+#[derive(Debug)]
+pub struct Flow {
+    pub name: &'static str,
+    /// Which number of the gauge counts it.
+    pub counts: usize,
+    /// Numbers of the parties without which it stands still. Those that only begin it (a manager) are not among them.
+    pub needs: Vec<usize>,
+}
+
+/// So many more messages say that a flow goes on.
+const SOME: u64 = 5;
+
+/// Whether everybody is done with what the last step brought about.
+pub type Settled = Box<dyn Fn(&[Party]) -> bool>;
+
+/// All of a scene.
+pub struct Stage {
+    pub parties: Vec<Party>,
+    flows: Vec<Flow>,
+    gauge: Gauge,
+    dog: Watchdog,
+    settled: Settled,
+    recoveries: Recoveries,
+    /// Whether rates have to come back, and not only something flow: on a machine that is busy with nothing else.
+    rated: bool,
+}
+
+impl std::fmt::Debug for Stage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { parties, flows, .. } = self;
+        f.debug_struct("Stage")
+            .field("parties", parties)
+            .field("flows", flows)
+            .finish()
+    }
+}
+
+impl Stage {
+    /// Starts all parties, and waits until everything flows. `dog` is told of every step.
+    #[must_use]
+    pub fn new(
+        parties: Vec<Party>,
+        flows: Vec<Flow>,
+        gauge: Gauge,
+        settled: Settled,
+        dog: Watchdog,
+    ) -> Self {
+        let mut stage = Self {
+            parties,
+            flows,
+            gauge,
+            dog,
+            settled,
+            recoveries: Recoveries::default(),
+            rated: std::env::var_os("TRANSHIP_TORTURE").is_some(),
+        };
+        stage.parties.iter_mut().for_each(Party::start);
+        stage.all_flow();
+        stage
+    }
+
+    /// Strikes so many times.
+    ///
+    /// # Panics
+    /// When a party ends by itself. What stands still, or does not get as fast as before, is the watchdog's.
+    pub fn run(&mut self, schedule: Schedule, rounds: usize) {
+        for step in schedule.take(rounds) {
+            self.dog.step(format_args!("{step}: {:?}", self.parties));
+            eprintln!("{step}");
+            self.step(&step);
+        }
+        self.recoveries.report();
+    }
+
+    fn step(&mut self, step: &Step) {
+        let rates = self.rates();
+        if step.looks {
+            // What is still being set up may stand still with those who do it.
+            self.dog.step("waiting for calm");
+            while !(self.settled)(&self.parties) {
+                self.parties.iter_mut().for_each(Party::check);
+            }
+        }
+        for blow in &step.blows {
+            pass(&self.parties, blow.after);
+            let victim = &mut self.parties[blow.victim];
+            match blow.harm {
+                Harm::Kill => victim.kill(),
+                Harm::Stop => victim.stop(),
+            }
+        }
+        if step.looks {
+            self.some_flow();
+        }
+        for (victim, pause) in &step.recovery {
+            pass(&self.parties, *pause);
+            self.parties[*victim].recover();
+        }
+        let up = Instant::now();
+        self.all_flow();
+        self.as_fast_as(&rates, up, step);
+    }
+
+    /// How fast everything is, where that matters.
+    fn rates(&mut self) -> Vec<f64> {
+        let Self {
+            parties,
+            flows,
+            gauge,
+            rated,
+            ..
+        } = self;
+        let flows = flows.iter().filter(|_| *rated);
+        let begun: Vec<Rate> = flows.map(|f| Rate::begin(gauge, f.counts)).collect();
+        let ended = |rate: Rate| {
+            let mut found = None;
+            wait(parties, || {
+                found = rate.look(gauge);
+                found.is_some()
+            });
+            found.unwrap_or(0.0)
+        };
+        begun.into_iter().map(ended).collect()
+    }
+
+    /// Half of what it was is the rate's return; without a rate that some flowed is.
+    fn as_fast_as(&mut self, rates: &[f64], up: Instant, step: &Step) {
+        let Self {
+            parties,
+            flows,
+            gauge,
+            ..
+        } = self;
+        for (flow, before) in flows.iter().zip(rates) {
+            let mut rate = Rate::begin(gauge, flow.counts);
+            wait(parties, || {
+                let now = rate.look(gauge);
+                if now.is_some() {
+                    rate = Rate::begin(gauge, flow.counts);
+                }
+                now.is_some_and(|now| now >= before / 2.0)
+            });
+        }
+        self.recoveries.add(step.to_string(), up.elapsed());
+    }
+
+    /// What does not depend on those who are down goes on.
+    fn some_flow(&mut self) {
+        let up: Vec<bool> = self.parties.iter().map(Party::is_up).collect();
+        self.await_flows(|flow| flow.needs.iter().all(|party| up[*party]));
+    }
+
+    /// Everything goes on.
+    pub fn all_flow(&mut self) {
+        self.await_flows(|_| true);
+    }
+
+    fn await_flows(&mut self, wanted: impl Fn(&Flow) -> bool) {
+        let Self {
+            parties,
+            flows,
+            gauge,
+            dog,
+            ..
+        } = self;
+        let flows = flows.iter().filter(|flow| wanted(flow));
+        let goals: Vec<(&Flow, u64)> = flows
+            .map(|flow| (flow, gauge.read(flow.counts) + SOME))
+            .collect();
+        for (flow, goal) in goals {
+            dog.step(format_args!("waiting for {}", flow.name));
+            wait(parties, || gauge.read(flow.counts) >= goal);
+        }
+    }
+}
+
+/// Waits, and sees who ends meanwhile.
+fn wait(parties: &mut [Party], mut done: impl FnMut() -> bool) {
+    while !done() {
+        parties.iter_mut().for_each(Party::check);
+        pass(parties, Duration::from_millis(1));
+    }
+}
+
+/// Lets some time pass, in which the parties have the processor; ends early when one of them does.
+fn pass(parties: &[Party], time: Duration) {
+    let peers = parties.iter().filter_map(Party::peer);
+    let pidfds: Vec<_> = peers.map(crate::Peer::pidfd).collect();
+    let polled = pidfds.iter().map(|fd| PollFd::new(fd, PollFlags::IN));
+    let mut polled: Vec<PollFd<'_>> = polled.collect();
+    let time = Timespec {
+        tv_sec: i64::try_from(time.as_secs()).unwrap_or(0),
+        tv_nsec: i64::from(time.subsec_nanos()),
+    };
+    let _ = poll(&mut polled, Some(&time));
+}
