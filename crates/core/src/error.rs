@@ -3,7 +3,7 @@
 //! [`Code`] is the stable number of each kind, the same for every face.
 
 use std::io;
-use tranship_proto::{CbufId, ChannelId, DomainId, PoolId, Refusal, RefusalCode};
+use tranship_proto::{CbufId, ChannelId, DomainId, MAX_NAME_BYTES, PoolId, Refusal, RefusalCode};
 
 /// Stable error codes, shared by all faces.
 #[non_exhaustive]
@@ -83,8 +83,10 @@ pub enum DomainError {
     #[error("the manager refused: {0}")]
     Refused(#[from] Refusal),
     /// The time given is over.
-    #[error("timed out after {waited_ms} ms")]
+    #[error("timed out after {waited_ms} ms: {awaited}")]
     TimedOut {
+        /// What has not happened.
+        awaited: Awaited,
         /// How long it waited, milliseconds.
         waited_ms: u64,
     },
@@ -96,6 +98,9 @@ pub enum DomainError {
     /// The manager broke the protocol.
     #[error("the manager broke the protocol: {0}")]
     Protocol(String),
+    /// A name that nothing can have.
+    #[error(transparent)]
+    BadName(#[from] BadName),
     /// An argument is outside its range.
     #[error("{what} is {value}, allowed is {min} to {max}")]
     BadArgument {
@@ -166,7 +171,7 @@ impl DomainError {
             DomainError::Refused(_) => Code::Refused,
             DomainError::TimedOut { .. } => Code::TimedOut,
             DomainError::Forked => Code::Forked,
-            DomainError::BadArgument { .. } => Code::BadArgument,
+            DomainError::BadName(_) | DomainError::BadArgument { .. } => Code::BadArgument,
             DomainError::Make(_) | DomainError::Create(_) | DomainError::Window(_) => {
                 Code::OutOfMemory
             }
@@ -185,6 +190,45 @@ impl DomainError {
     }
 }
 
+/// What was waited for in vain.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Awaited {
+    /// The manager's answer.
+    #[error("the manager has not answered")]
+    Manager,
+    /// Somebody who offers a name.
+    #[error("nobody offers `{0}`")]
+    Offer(String),
+    /// Somebody who connects to a name.
+    #[error("nobody has connected to `{0}`")]
+    Connection(String),
+    /// The receiver's consent to a pool.
+    #[error(
+        "the receiver has not agreed to pool {0}, which it does when it next calls the library"
+    )]
+    Consent(PoolId),
+}
+
+/// Why a name cannot be used: it has 1 to [`MAX_NAME_BYTES`] bytes and no control characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadName {
+    /// Its length.
+    #[error("a name has 1 to {MAX_NAME_BYTES} bytes, this one has {bytes}")]
+    Length {
+        /// Of the name.
+        bytes: usize,
+    },
+    /// A character in it.
+    #[error("a name has no control characters, this one has {found:?} at byte {at}")]
+    Control {
+        /// The first such character.
+        found: char,
+        /// Where it begins.
+        at: usize,
+    },
+}
+
 /// What keeps a pool from having more memory.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -199,20 +243,37 @@ pub enum Limit {
         left_bytes: u64,
     },
     /// The pool's number of buffers.
-    #[error("all its slots are in use (PoolOptions::slots)")]
-    Slots,
+    #[error("all its {slots} slots are in use (PoolOptions::slots)")]
+    Slots {
+        /// How many it has.
+        slots: u32,
+    },
     /// The pool has its maximum of chunks, but no hole in them is long enough.
     #[error("no hole in it is long enough")]
     Window,
-    /// The cgroup or the machine.
-    #[error("the cgroup or the machine has {free_bytes} bytes left")]
-    Headroom {
+    /// The memory limit of this process's cgroup.
+    #[error("its cgroup has {free_bytes} bytes left")]
+    Cgroup {
+        /// Bytes left there.
+        free_bytes: u64,
+    },
+    /// The machine's memory.
+    #[error("the machine has {free_bytes} bytes left")]
+    Machine {
         /// Bytes left there.
         free_bytes: u64,
     },
     /// The kernel gave no memory, descriptors or mappings.
-    #[error("the kernel gave none")]
-    Kernel,
+    #[error("the kernel gave none, {step}: {}", io::Error::from_raw_os_error(*errno))]
+    Kernel {
+        /// Where.
+        step: &'static str,
+        /// What it said.
+        errno: i32,
+    },
+    /// The manager's answer is none.
+    #[error("the manager broke the protocol")]
+    Protocol,
     /// The manager refused for another reason.
     #[error("{0}")]
     Refused(RefusalCode),
@@ -541,8 +602,10 @@ pub enum RecvError {
         index: u32,
     },
     /// The time given is over.
-    #[error("nothing came within {waited_ms} ms")]
+    #[error("{} within {waited_ms} ms", not_come(*memory_of))]
     TimedOut {
+        /// The next message has come, but not the memory that it is in, which the manager has still to show: of this pool.
+        memory_of: Option<PoolId>,
         /// Time waited, milliseconds.
         waited_ms: u64,
     },
@@ -551,6 +614,15 @@ pub enum RecvError {
         "this channel belongs to the parent process: after fork(), connect a domain of your own"
     )]
     Forked,
+}
+
+fn not_come(memory_of: Option<PoolId>) -> String {
+    match memory_of {
+        None => "nothing came".into(),
+        Some(pool) => format!(
+            "a message came, but the manager, which may be away, has not shown its memory, in pool {pool},"
+        ),
+    }
 }
 
 impl RecvError {

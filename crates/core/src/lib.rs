@@ -33,8 +33,8 @@ pub use aggregate::{Aggregate, AggregateReader, MAX_PIECES, TooManyPieces};
 pub use cbuf::{Cbuf, CbufMut};
 pub use domain::{Domain, DomainBuilder};
 pub use error::{
-    AllocError, Code, DomainError, Holder, Limit, RecvError, SendError, SendFailure, SocketProblem,
-    StaleId, Violation,
+    AllocError, Awaited, BadName, Code, DomainError, Holder, Limit, RecvError, SendError,
+    SendFailure, SocketProblem, StaleId, Violation,
 };
 pub use heap::Heap;
 pub use link::{

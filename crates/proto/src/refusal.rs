@@ -85,6 +85,9 @@ fn numbers(code: RefusalCode, asked: u64, available: u64) -> String {
         C::NoSuchName | C::Role => String::new(),
         C::PeerGone | C::NoSuchId | C::NotYours | C::Claim => format!(" (id {asked})"),
         C::NoDescriptors => format!(": it holds {asked}, and may hold {available}"),
+        C::BadName if (1..=MAX_NAME_BYTES as u64).contains(&asked) => {
+            "; this one has a control character".into()
+        }
         C::BadName => format!("; this one has {asked} bytes"),
         C::BadDescriptor | C::BadArgument | C::State => {
             format!(" (asked {asked}, allowed {available})")
@@ -113,6 +116,10 @@ mod tests {
         assert_eq!(
             text(RefusalCode::BadName, 70, 64),
             "a name has 1 to 64 bytes and no control characters; this one has 70 bytes"
+        );
+        assert_eq!(
+            text(RefusalCode::BadName, 5, 64),
+            "a name has 1 to 64 bytes and no control characters; this one has a control character"
         );
         assert_eq!(
             text(RefusalCode::NoSuchName, 0, 0),

@@ -16,7 +16,7 @@ pub mod window;
 
 pub use draft::Draft;
 pub use guarded::Guarded;
-pub use make::{MakeError, Opts, make};
+pub use make::{Headroom, MakeError, Opts, make};
 pub use mapping::{RoMapping, RwMapping};
 pub use verify::{Sealing, VerifyError, verify, verify_as};
 pub use view::{OutOfBounds, View};

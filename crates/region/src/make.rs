@@ -21,8 +21,12 @@ pub enum MakeError {
     #[error("a region is a positive multiple of {page_bytes} bytes long, not {len_bytes} bytes")]
     Length { len_bytes: usize, page_bytes: usize },
     /// The cgroup would be over its limit, or the machine out of memory, and the OOM killer would strike.
-    #[error("the cgroup or the machine has {free_bytes} bytes left, {need_bytes} are needed")]
-    Headroom { need_bytes: u64, free_bytes: u64 },
+    #[error("{of} has {free_bytes} bytes left, {need_bytes} are needed")]
+    Headroom {
+        of: Headroom,
+        need_bytes: u64,
+        free_bytes: u64,
+    },
     /// The kernel refused.
     #[error("{step} for {len_bytes} bytes: {source}")]
     Io {
@@ -30,6 +34,17 @@ pub enum MakeError {
         len_bytes: usize,
         source: io::Error,
     },
+}
+
+/// Whose memory is at its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Headroom {
+    /// That of the cgroup.
+    #[error("the cgroup")]
+    Cgroup,
+    /// That of the machine.
+    #[error("the machine")]
+    Machine,
 }
 
 /// Makes `len` bytes of zeroed memory, mapped for its writer and sealed for everybody else.
@@ -91,9 +106,9 @@ pub(crate) fn create(name: &str, len: usize) -> Result<OwnedFd, MakeError> {
         });
     }
     let need_bytes = len as u64;
-    check_headroom(need_bytes, cgroup::headroom())?;
+    check_headroom(Headroom::Cgroup, need_bytes, cgroup::headroom())?;
     if machine::free_bytes() < need_bytes {
-        check_headroom(need_bytes, machine::available_bytes())?;
+        check_headroom(Headroom::Machine, need_bytes, machine::available_bytes())?;
     }
     memfd::create(name).map_err(|source| MakeError::Io {
         step: "memfd_create",
@@ -102,9 +117,10 @@ pub(crate) fn create(name: &str, len: usize) -> Result<OwnedFd, MakeError> {
     })
 }
 
-fn check_headroom(need_bytes: u64, free_bytes: Option<u64>) -> Result<(), MakeError> {
+fn check_headroom(of: Headroom, need_bytes: u64, free_bytes: Option<u64>) -> Result<(), MakeError> {
     match free_bytes {
         Some(free_bytes) if free_bytes < need_bytes => Err(MakeError::Headroom {
+            of,
             need_bytes,
             free_bytes,
         }),
@@ -157,20 +173,31 @@ mod tests {
     #[test]
     fn more_than_the_machine_has_is_an_error() {
         let error = make("test", 1 << 60, Opts::default()).expect_err("an exbibyte");
-        assert!(matches!(error, MakeError::Headroom { .. }));
+        assert!(
+            matches!(
+                error,
+                MakeError::Headroom {
+                    of: Headroom::Cgroup | Headroom::Machine,
+                    ..
+                }
+            ),
+            "{error}"
+        );
     }
 
     #[test]
     fn too_little_headroom_is_an_error_with_numbers() {
-        let error = check_headroom(10, Some(9)).expect_err("headroom");
-        assert!(matches!(
-            error,
-            MakeError::Headroom {
-                need_bytes: 10,
-                free_bytes: 9
-            }
-        ));
-        assert!(check_headroom(10, Some(10)).is_ok());
-        assert!(check_headroom(u64::MAX, None).is_ok());
+        for (of, name) in [
+            (Headroom::Cgroup, "the cgroup"),
+            (Headroom::Machine, "the machine"),
+        ] {
+            let error = check_headroom(of, 10, Some(9)).expect_err("headroom");
+            assert_eq!(
+                error.to_string(),
+                format!("{name} has 9 bytes left, 10 are needed")
+            );
+            assert!(check_headroom(of, 10, Some(10)).is_ok());
+            assert!(check_headroom(of, u64::MAX, None).is_ok());
+        }
     }
 }

@@ -54,7 +54,14 @@ child!(
                 assert!(receiver.arm(), "it may sleep");
                 receiver.disarm();
                 let soon = receiver.recv_timeout(Duration::from_millis(20));
-                assert!(matches!(soon, Err(RecvError::TimedOut { .. })), "{soon:?}");
+                let memory = matches!(
+                    &soon,
+                    Err(RecvError::TimedOut {
+                        memory_of: Some(_),
+                        ..
+                    })
+                );
+                assert!(memory, "{soon:?}");
             }
             let take = |_| receiver.recv().expect("no error").to_vec()[0];
             let first: Vec<u8> = (0..messages).map(take).collect();

@@ -61,7 +61,7 @@ fn open(domain: &Domain, args: &RecvArgs) -> Result<Option<Receiver>> {
         .map_or_else(LinkOptions::new, |time| LinkOptions::new().timeout(time));
     match domain.open_receiver_with(&args.name, options) {
         Ok(receiver) => Ok(Some(receiver)),
-        Err(DomainError::TimedOut { waited_ms }) => {
+        Err(DomainError::TimedOut { waited_ms, .. }) => {
             eprintln!(
                 "tranship: nobody sent under `{}` within {waited_ms} ms",
                 args.name

@@ -35,7 +35,7 @@ pub(crate) fn run(args: &SendArgs) -> Result<Answer> {
         match taken {
             Ok(Some(sender)) => break sender,
             Ok(None) => {}
-            Err(DomainError::TimedOut { waited_ms }) => {
+            Err(DomainError::TimedOut { waited_ms, .. }) => {
                 eprintln!(
                     "tranship: nobody received under `{}` within {waited_ms} ms",
                     args.name

@@ -2,7 +2,7 @@
 
 use super::conn::{Conn, Parcel};
 use super::{Chore, DomainCore, lock};
-use crate::error::DomainError;
+use crate::error::{Awaited, DomainError};
 use crate::link::{Gone, LinkShared};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -76,7 +76,10 @@ impl DomainCore {
         if lock(&self.conn).stalled {
             self.turn_quietly();
             if lock(&self.conn).stalled {
-                return Err(DomainError::TimedOut { waited_ms: 0 });
+                return Err(DomainError::TimedOut {
+                    awaited: Awaited::Manager,
+                    waited_ms: 0,
+                });
             }
         }
         let deadline = deadline.map_or(patience, |d| d.min(patience));
@@ -184,6 +187,7 @@ impl DomainCore {
         }
         conn.forget(asked.req);
         Err(DomainError::TimedOut {
+            awaited: Awaited::Manager,
             waited_ms: millis(started.elapsed()),
         })
     }

@@ -1,7 +1,7 @@
 //! Hello, and the manager's answer, which a manager that hangs never gives.
 
 use super::conn::Conn;
-use crate::error::DomainError;
+use crate::error::{Awaited, DomainError};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -101,6 +101,7 @@ impl Greeting {
                 "something else than a welcome".into(),
             )),
             None if Instant::now() >= self.deadline => Err(DomainError::TimedOut {
+                awaited: Awaited::Manager,
                 waited_ms: super::millis(PATIENCE),
             }),
             None => Ok(None),

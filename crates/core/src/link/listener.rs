@@ -3,7 +3,7 @@
 use super::open::{End, checked_name};
 use super::{Receiver, Sender};
 use crate::domain::{Backlog, DomainCore, Parcel, Take, lock};
-use crate::error::DomainError;
+use crate::error::{Awaited, DomainError};
 use crate::options::LinkOptions;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -106,6 +106,7 @@ impl Listener {
             }
             if deadline.is_some_and(|d| Instant::now() >= d) {
                 return Err(DomainError::TimedOut {
+                    awaited: Awaited::Connection(self.name.clone()),
                     waited_ms: crate::domain::millis(started.elapsed()),
                 });
             }

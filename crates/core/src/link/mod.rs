@@ -15,7 +15,7 @@ mod sleep;
 pub(crate) use descriptor::Reference;
 pub use listener::Listener;
 pub use message::{Body, Inline, Message, Payload};
-pub(crate) use open::End;
+pub(crate) use open::{End, checked_name};
 pub use receiver::Receiver;
 pub(crate) use rendezvous::connect;
 pub use rendezvous::{PeerSocket, SocketListener};

@@ -5,7 +5,7 @@ use super::{
     shared::{LinkShared, NEVER},
 };
 use crate::domain::{DomainCore, lock};
-use crate::error::DomainError;
+use crate::error::{Awaited, BadName, DomainError};
 use crate::options::LinkOptions;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -25,12 +25,13 @@ pub(crate) fn checked_name(name: &str) -> Result<(), DomainError> {
     if check_name(name) {
         return Ok(());
     }
-    Err(DomainError::BadArgument {
-        what: "the length of the name in bytes (no control characters)",
-        value: name.len() as u64,
-        min: 1,
-        max: 64,
-    })
+    let mut chars = name.char_indices();
+    let bytes = name.len();
+    Err(match chars.find(|(_, c)| c.is_control()) {
+        Some((at, found)) => BadName::Control { found, at },
+        None => BadName::Length { bytes },
+    }
+    .into())
 }
 
 fn checked_lines(lines: u32) -> Result<(), DomainError> {
@@ -113,10 +114,14 @@ impl DomainCore {
             Err(error) => {
                 // Whoever has got it nevertheless, from a manager that is gone, sees that nobody is here.
                 half.1.closed().store(NEVER, Ordering::Release);
-                if let (DomainError::TimedOut { .. }, Some(req)) = (&error, asked) {
-                    let _ = self.tell(&Request::CancelConnect { req }, &[]);
-                }
-                return Err(error);
+                let (DomainError::TimedOut { waited_ms, .. }, Some(req)) = (&error, asked) else {
+                    return Err(error);
+                };
+                let _ = self.tell(&Request::CancelConnect { req }, &[]);
+                return Err(DomainError::TimedOut {
+                    awaited: Awaited::Offer(name.into()),
+                    waited_ms: *waited_ms,
+                });
             }
         };
         let (

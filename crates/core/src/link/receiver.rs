@@ -192,14 +192,17 @@ impl Receiver {
     fn wait_ready(&mut self, deadline: Option<Instant>) -> Result<(), RecvError> {
         let started = deadline.map(|_| Instant::now());
         let mut polls = 0u32;
-        let timed_out = || {
+        let timed_out = |memory_of| {
             let waited_ms = started.map_or(0, |started: Instant| millis(started.elapsed()));
-            Err(RecvError::TimedOut { waited_ms })
+            Err(RecvError::TimedOut {
+                memory_of,
+                waited_ms,
+            })
         };
         if let Ahead::Line(pending) = &self.ahead {
             return match self.wait_pending(pending, deadline) {
                 true => Ok(()),
-                false => timed_out(),
+                false => timed_out(Some(pending.pool())),
             };
         }
         loop {
@@ -230,7 +233,7 @@ impl Receiver {
                 return Ok(());
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return timed_out();
+                return timed_out(None);
             }
         }
     }

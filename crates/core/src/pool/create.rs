@@ -65,14 +65,7 @@ impl OwnPool {
         let chunks = max_bytes / chunk;
         let chunks =
             u32::try_from(chunks).map_err(|_| bad("chunks", chunks, 1, u32::MAX.into()))?;
-        if !tranship_proto::check_name(&options.name) {
-            return Err(bad(
-                "the length of the pool's name in bytes (no control characters)",
-                options.name.len() as u64,
-                1,
-                64,
-            ));
-        }
+        crate::link::checked_name(&options.name)?;
 
         let (table_fd, table) = TableRw::create(slots, max_bytes, chunk)?;
         let shown = table_fd.try_clone().map_err(DomainError::system("fcntl"))?;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tranship_proto::{Event, Refusal, RefusalCode, Request};
-use tranship_region::{MakeError, WindowError};
+use tranship_region::{Headroom, MakeError, WindowError};
 use tranship_sys::crash;
 use tranship_zone::PAGE;
 
@@ -29,17 +29,6 @@ pub(super) enum Growth {
     No(Limit),
     /// The answer is still to come.
     Late,
-}
-
-impl Growth {
-    pub(super) fn limit(self) -> Limit {
-        match self {
-            // There is room for the bytes, but nothing to name them by.
-            Growth::Fits => Limit::Slots,
-            Growth::No(limit) => limit,
-            Growth::Late => Limit::Late,
-        }
-    }
 }
 
 /// Chunks that were asked for and are not in use yet.
@@ -66,6 +55,18 @@ impl OwnPool {
         })
     }
 
+    /// What keeps the pool from more, if a run fits or not.
+    pub(super) fn limit_of(&self, growth: Growth) -> Limit {
+        match growth {
+            // There is room for the bytes, but nothing to name them by.
+            Growth::Fits => Limit::Slots {
+                slots: self.shape().slots,
+            },
+            Growth::No(limit) => limit,
+            Growth::Late => Limit::Late,
+        }
+    }
+
     /// Makes what the pool is to begin with.
     pub(super) fn preallocate(&self) -> Result<(), DomainError> {
         let bytes = self.options.preallocated_bytes;
@@ -89,7 +90,7 @@ impl OwnPool {
                     continue;
                 }
                 Growth::No(Limit::Away) => return Err(DomainError::ManagerAway),
-                growth => growth.limit(),
+                growth => self.limit_of(growth),
             };
             let error = self.out_of_memory(bytes, limit, begun);
             return Err(DomainError::Preallocate(error));
@@ -322,12 +323,29 @@ fn limit(error: &DomainError) -> Limit {
             },
             code => Limit::Refused(code),
         },
-        DomainError::Window(WindowError::Make(MakeError::Headroom { free_bytes, .. })) => {
-            Limit::Headroom {
-                free_bytes: *free_bytes,
+        DomainError::Window(error) => kernel_limit(error),
+        DomainError::ManagerAway => Limit::Away,
+        _ => Limit::Protocol,
+    }
+}
+
+/// What the kernel had to say.
+fn kernel_limit(error: &WindowError) -> Limit {
+    let kernel = |step, source: &std::io::Error| Limit::Kernel {
+        step,
+        errno: source.raw_os_error().unwrap_or(0),
+    };
+    match error {
+        WindowError::Make(MakeError::Headroom { of, free_bytes, .. }) => {
+            let free_bytes = *free_bytes;
+            match of {
+                Headroom::Cgroup => Limit::Cgroup { free_bytes },
+                Headroom::Machine => Limit::Machine { free_bytes },
             }
         }
-        DomainError::ManagerAway => Limit::Away,
-        _ => Limit::Kernel,
+        WindowError::Make(MakeError::Io { step, source, .. })
+        | WindowError::Io { step, source } => kernel(step, source),
+        // Of places and sizes, which are ours.
+        _ => Limit::Window,
     }
 }

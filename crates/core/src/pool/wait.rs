@@ -176,7 +176,7 @@ impl OwnPool {
             Some(buf) => Ok(buf),
             // What is dead cannot be told before the manager has said who counts.
             None if !good => Err(Limit::Late),
-            None => Err(growth.limit()),
+            None => Err(self.limit_of(growth)),
         }
     }
 

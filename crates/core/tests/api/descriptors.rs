@@ -3,7 +3,7 @@
 use crate::kit::*;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::PathBuf;
-use tranship_core::{Code, Domain, DomainError};
+use tranship_core::{AllocError, Code, Domain, DomainError, Limit};
 use tranship_manager::{Config, Embedded, Forward};
 use tranship_testkit::{Control, child};
 
@@ -118,6 +118,32 @@ fn the_roster_waits_for_room() {
         child.send(&room).expect("a child that listens");
         child.expect::<()>();
     }
+}
+
+child!(
+    /// A process that may have no more descriptors asks for memory.
+    fn asking(ctl: Control) {
+        let a = embedded();
+        let pool = pool(&a, 2);
+        let error = with_room_for(0, || pool.alloc_now(BUFFER)).unwrap_err();
+        let limit = Limit::Kernel {
+            step: "memfd_create",
+            errno: libc::EMFILE,
+        };
+        assert!(
+            matches!(error, AllocError::OutOfMemory { limit: it, .. } if it == limit),
+            "{error}"
+        );
+        assert!(error.to_string().contains("Too many open files"), "{error}");
+        pool.alloc_now(BUFFER).unwrap();
+        ctl.send(&()).unwrap();
+    }
+);
+
+#[test]
+fn what_the_kernel_said_is_in_the_error() {
+    let _dog = dog();
+    asking().start().expect("a child").expect::<()>();
 }
 
 child!(

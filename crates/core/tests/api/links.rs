@@ -4,8 +4,8 @@ use crate::kit::*;
 use std::thread;
 use std::time::{Duration, Instant};
 use tranship_core::{
-    Body, Code, DomainError, LinkOptions, Payload, RecvError, RefusalCode, Role, SendFailure, Wait,
-    WhenFull,
+    Awaited, BadName, Body, Code, DomainError, LinkOptions, Payload, PoolOptions, RecvError,
+    RefusalCode, Role, SendFailure, Wait, WhenFull,
 };
 
 fn lines(n: u32) -> LinkOptions {
@@ -202,7 +202,7 @@ fn receiving_with_a_time_limit() {
             .recv_timeout(Duration::from_millis(20))
             .expect_err("nothing");
         assert!(
-            matches!(error, RecvError::TimedOut { waited_ms } if waited_ms >= 20),
+            matches!(error, RecvError::TimedOut { memory_of: None, waited_ms } if waited_ms >= 20),
             "{error}"
         );
         assert_eq!(error.code(), Code::TimedOut);
@@ -291,21 +291,22 @@ fn opening_and_accepting_may_time_out_and_leave_nothing() {
     let _dog = dog();
     let (a, b) = pair();
     let soon = LinkOptions::new().timeout(Duration::from_millis(30));
+    let timed_out = |error: &DomainError, what: Awaited| {
+        assert!(
+            matches!(error, DomainError::TimedOut { awaited, waited_ms } if *awaited == what && *waited_ms >= 20),
+            "{error}"
+        );
+        assert!(error.to_string().ends_with(&what.to_string()), "{error}");
+    };
     let error = b.open_receiver_with("never", soon).expect_err("nobody");
-    assert!(
-        matches!(error, DomainError::TimedOut { waited_ms } if waited_ms >= 20),
-        "{error}"
-    );
+    timed_out(&error, Awaited::Offer("never".into()));
     assert_eq!(error.code(), Code::TimedOut);
     // Who exports it now gets nobody.
     let listener = a.listen("never", Role::Source).expect("listen");
     let error = listener
         .accept_sender_within(Duration::from_millis(30))
         .expect_err("nobody");
-    assert!(
-        matches!(error, DomainError::TimedOut { waited_ms } if waited_ms >= 20),
-        "{error}"
-    );
+    timed_out(&error, Awaited::Connection("never".into()));
 }
 
 #[test]
@@ -347,16 +348,30 @@ fn wrong_names_roles_and_numbers_are_refused() {
     assert_eq!(error.code(), Code::Refused);
     let error = b.open_sender("x").expect_err("two sources");
     assert!(error.is_refusal(RefusalCode::Role), "{error}");
-    for name in ["", "a\nb", &"n".repeat(65)] {
-        assert_eq!(
-            a.listen(name, Role::Sink).expect_err("name").code(),
-            Code::BadArgument
-        );
-        assert_eq!(
-            b.open_sender(name).expect_err("name").code(),
-            Code::BadArgument
-        );
+    let control = |found, at| BadName::Control { found, at };
+    for (name, why) in [
+        ("", BadName::Length { bytes: 0 }),
+        (&"n".repeat(65), BadName::Length { bytes: 65 }),
+        ("ab\ncd\t", control('\n', 2)),
+        ("\u{e9}\u{85}", control('\u{85}', 2)),
+    ] {
+        for error in [
+            a.listen(name, Role::Sink).expect_err("name"),
+            b.open_sender(name).expect_err("name"),
+            a.create_pool(PoolOptions::new(1 << 20).name(name))
+                .expect_err("name"),
+        ] {
+            assert_eq!(error.code(), Code::BadArgument);
+            assert!(
+                matches!(error, DomainError::BadName(it) if it == why),
+                "{error}"
+            );
+        }
     }
+    assert_eq!(
+        control('\n', 2).to_string(),
+        r"a name has no control characters, this one has '\n' at byte 2"
+    );
     for n in [0, 1, 3, 100, 1 << 17] {
         let error = b.open_receiver_with("x", lines(n)).expect_err("lines");
         assert!(matches!(error, DomainError::BadArgument { value, .. } if value == u64::from(n)));

@@ -20,6 +20,14 @@ pub(super) struct Pending {
     again: Instant,
 }
 
+impl Pending {
+    pub(super) fn pool(&self) -> PoolId {
+        match self.awaits {
+            Awaits::Open(pool) | Awaits::Chunk(pool, _) => pool,
+        }
+    }
+}
+
 #[derive(Clone, Copy)]
 enum Awaits {
     /// That the manager opens the pool.

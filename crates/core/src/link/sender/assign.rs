@@ -3,7 +3,7 @@
 use super::{Out, Sender};
 use crate::cbuf::{Cbuf, Home};
 use crate::domain::{Asked, millis};
-use crate::error::{DomainError, SendFailure};
+use crate::error::{Awaited, DomainError, SendFailure};
 use crate::link::shared::{Assigned, Assignment, Gone};
 use crate::options::WhenFull;
 use crate::pool::Pool;
@@ -107,6 +107,7 @@ impl Sender {
             Ok(false) => {
                 self.unanswered.extend(asked.map(|asked| (pool, asked)));
                 return Err(DomainError::TimedOut {
+                    awaited: Awaited::Consent(pool),
                     waited_ms: millis(started.elapsed()),
                 });
             }
