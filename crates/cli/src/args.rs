@@ -172,7 +172,8 @@ pub(crate) struct RunArgs {
     /// The most that the heap of the program may use, and that of each process it starts; default: the manager's quota.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub quota: Option<u64>,
-    /// The allocator; default: $TRANSHIP_MALLOC, or libtranship_malloc.so beside this program or in ../lib.
+    /// The allocator; default: $TRANSHIP_MALLOC, libtranship_malloc.so beside this program or in ../lib, or the one that releases
+    /// of this program have in them.
     #[arg(long, value_name = "FILE")]
     pub library: Option<PathBuf>,
     #[command(flatten)]

@@ -207,24 +207,27 @@ fn the_manager_serves_a_socket_that_systemd_made() {
     assert!(path.exists(), "the socket is systemd's to remove");
 }
 
+/// Starts a manager in the folder that leaves by itself; its socket.
+fn manager(folder: &Path) -> String {
+    let socket = folder.join("manager.sock").display().to_string();
+    let mut manager = tranship(&["manager", "--daemonize", "--idle-exit", "10s"]);
+    // It keeps what it inherits open for as long as it lives.
+    let manager = manager.args(["--socket", &socket]).stdout(Stdio::null());
+    assert!(
+        manager
+            .stderr(Stdio::null())
+            .status()
+            .expect("manager")
+            .success()
+    );
+    socket
+}
+
 #[test]
 fn run_puts_a_program_under_the_manager_with_a_limit() {
     let library = tranship_testkit::artifact("tranship-preload", "libtranship_malloc.so");
     let dir = tranship_testkit::folder().expect("a folder");
-    let socket = dir.path().join("manager.sock");
-    let socket = socket.to_str().expect("text");
-    let daemon = [
-        "manager",
-        "--daemonize",
-        "--idle-exit",
-        "10s",
-        "--socket",
-        socket,
-    ];
-    // It keeps what it inherits open for as long as it lives.
-    let mut manager = tranship(&daemon);
-    let manager = manager.stdout(Stdio::null()).stderr(Stdio::null());
-    assert!(manager.status().expect("manager").success());
+    let socket = &manager(dir.path());
     let mut command = tranship(&["run", "--quota", "64MiB", "--socket", socket, "--library"]);
     let command = command.arg(&library).arg("--");
     // The program looks at itself.
@@ -243,6 +246,51 @@ fn run_puts_a_program_under_the_manager_with_a_limit() {
     assert!(heap["admitted_bytes"].as_u64() > Some(0), "{stat}");
     let missing = run(&["run", "--library", "/no/such.so", "--", "true"]);
     assert_eq!(missing.status.code(), Some(2));
+}
+
+/// The program elsewhere, without its build folder: as it is installed alone, or in a package.
+#[test]
+fn run_finds_its_library_wherever_the_program_was_installed() {
+    let library = tranship_testkit::artifact("tranship-preload", "libtranship_malloc.so");
+    let dir = tranship_testkit::folder().expect("a folder");
+    let at = |name: &str| dir.path().join(name);
+    for folder in ["bin", "lib", "cache"] {
+        std::fs::create_dir(at(folder)).expect("a folder");
+    }
+    let program = at("bin/tranship");
+    std::fs::copy(env!("CARGO_BIN_EXE_tranship"), &program).expect("a copy");
+    let socket = manager(dir.path());
+    let preloaded = || {
+        let mut command = Command::new(&program);
+        command.args(["run", "--quota", "64MiB", "--socket", &socket]);
+        command.args(["--", "sh", "-c", "echo $LD_PRELOAD"]);
+        command.env("XDG_CACHE_HOME", at("cache"));
+        for name in ["TRANSHIP_MALLOC", "LD_PRELOAD"] {
+            command.env_remove(name);
+        }
+        command.output().expect("running it")
+    };
+    let path = |output: &std::process::Output| {
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        std::path::PathBuf::from(text(&output.stdout).trim())
+    };
+    let alone = preloaded();
+    if cfg!(debug_assertions) {
+        // Only releases have it in them.
+        assert_eq!(alone.status.code(), Some(2));
+        let said = text(&alone.stderr);
+        for what in ["bin/tranship", "tranship-preload", "--library"] {
+            assert!(said.contains(what), "{said}");
+        }
+    } else {
+        let written = path(&alone);
+        assert!(written.starts_with(at("cache")), "{}", written.display());
+        assert!(std::fs::read(&written).expect("it").starts_with(b"\x7fELF"));
+    }
+    for beside in ["lib/libtranship_malloc.so", "bin/libtranship_malloc.so"] {
+        std::fs::copy(&library, at(beside)).expect("a copy");
+        assert_eq!(path(&preloaded()), at(beside).canonicalize().expect("it"));
+    }
 }
 
 #[test]

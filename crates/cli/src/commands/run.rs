@@ -1,24 +1,23 @@
 //! `tranship run`: a program with our allocator under it.
 
+mod library;
+
 use super::{connect, sockets};
 use crate::args::RunArgs;
 use crate::exit::Answer;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tranship_manager::paths::SOCKET_ENV;
 
-/// Names the library, before any other place.
-const LIBRARY_ENV: &str = "TRANSHIP_MALLOC";
-const LIBRARY: &str = "libtranship_malloc.so";
 /// As `tranship-malloc` reads it.
 const HEAP_MAX_ENV: &str = "TRANSHIP_HEAP_MAX";
 
 /// Becomes the program; returns only if that fails.
 pub(super) fn run(args: &RunArgs) -> Result<Answer> {
-    let library = library(args.library.as_deref())?;
+    let library = library::find(args.library.as_deref())?;
     // Starts a manager if there is none. The program joins it by name before it would leave again.
     let domain = connect::join(&args.connect, "tranship-run")?;
     let socket = socket(args.connect.socket.as_deref()).context("where is the manager?")?;
@@ -37,32 +36,6 @@ pub(super) fn run(args: &RunArgs) -> Result<Answer> {
     }
     let error = command.exec();
     Err(error).with_context(|| format!("cannot run {}", program.display()))
-}
-
-/// Where the allocator is.
-fn library(given: Option<&Path>) -> Result<PathBuf> {
-    let named = || {
-        let path = std::env::var_os(LIBRARY_ENV).filter(|path| !path.is_empty());
-        path.map(PathBuf::from)
-    };
-    if let Some(path) = given.map(Path::to_owned).or_else(named) {
-        return path
-            .canonicalize()
-            .with_context(|| format!("no allocator at {}", path.display()));
-    }
-    let program = std::env::current_exe().context("where is this program?")?;
-    let beside = [
-        program.with_file_name(LIBRARY),
-        program.with_file_name("../lib").join(LIBRARY),
-    ];
-    match beside.iter().find_map(|path| path.canonicalize().ok()) {
-        Some(path) => Ok(path),
-        None => bail!(
-            "no {LIBRARY} beside {} or in ../lib: build it with `cargo build --release -p tranship-preload` and name \
-             it by --library or {LIBRARY_ENV}",
-            program.display()
-        ),
-    }
 }
 
 /// The manager's socket, as the allocator has to be told it: it looks for none.
@@ -92,11 +65,5 @@ mod tests {
         assert_eq!(preload(ours, None), "/l/ours.so");
         assert_eq!(preload(ours, Some("".into())), "/l/ours.so");
         assert_eq!(preload(ours, Some("/a.so".into())), "/l/ours.so:/a.so");
-    }
-
-    #[test]
-    fn a_library_that_is_not_there_is_an_error() {
-        let error = library(Some(Path::new("/no/such.so"))).expect_err("not there");
-        assert!(error.to_string().contains("/no/such.so"));
     }
 }
