@@ -7,7 +7,7 @@ set -uo pipefail
 # what:package:why. What: a program; `lib:` a shared library; `py:` a module of Debian's Python; `pc:` what pkg-config knows.
 # Packages that are called otherwise elsewhere: the first that there is.
 tests=(
-    "cc:gcc:builds the C parts of zstd and BLAKE3"
+    "cc:gcc:builds the C parts of BLAKE3 and ring"
     "make:make:runs the targets"
     "python3:python3:tests of the Python face"
     "iperf3:iperf3:measures the packet path of examples/netpath"

@@ -265,8 +265,8 @@ pub(crate) struct ConsumerArgs {
 pub(crate) enum ConsumerRole {
     /// BLAKE3 hash.
     Hash,
-    /// zstd compressor.
-    Zstd,
+    /// LZ4 compressor.
+    Lz4,
     /// Byte statistics: histogram and entropy.
     Stats,
     /// Writes all bytes to an output.
@@ -277,13 +277,13 @@ pub(crate) enum ConsumerRole {
 
 impl ConsumerRole {
     /// Those that work, in the order in which they are shown.
-    pub(crate) const ALL: [Self; 4] = [Self::Hash, Self::Zstd, Self::Stats, Self::Writer];
+    pub(crate) const ALL: [Self; 4] = [Self::Hash, Self::Lz4, Self::Stats, Self::Writer];
 
     /// As it is written on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Hash => "hash",
-            Self::Zstd => "zstd",
+            Self::Lz4 => "lz4",
             Self::Stats => "stats",
             Self::Writer => "writer",
             Self::Intruder => "intruder",

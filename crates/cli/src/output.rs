@@ -9,18 +9,30 @@ pub(crate) use table::Table;
 use anyhow::Result;
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::prelude::*;
 
 /// Sends log lines to standard error.
 pub(crate) fn start_log(verbose: u8) {
-    let level = ["warn", "info", "debug", "trace"][usize::from(verbose.min(3))];
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr);
-    let colours = wants_colour(io::stderr().is_terminal());
+    let level = match verbose {
+        0 => LevelFilter::WARN,
+        1 => LevelFilter::INFO,
+        2 => LevelFilter::DEBUG,
+        _ => LevelFilter::TRACE,
+    };
+    // Levels and modules; patterns would take a megabyte of regular expressions.
+    let said = std::env::var("RUST_LOG")
+        .ok()
+        .filter(|said| !said.is_empty());
+    let filter = said.and_then(|said| said.parse().ok());
+    let filter = filter.unwrap_or_else(|| Targets::new().with_default(level));
+    let log = tracing_subscriber::fmt::layer()
+        .with_writer(io::stderr)
+        .with_ansi(wants_colour(io::stderr().is_terminal()))
+        .without_time();
+    let log = tracing_subscriber::registry().with(log.with_filter(filter));
     // A second start (in a test) keeps the first.
-    let _ = log.with_ansi(colours).without_time().try_init();
+    let _ = log.try_init();
 }
 
 /// Writes one JSON value and a line break.

@@ -146,7 +146,7 @@ fn a_demo_consumer_is_locked_down_and_still_works() {
     let dir = tranship_testkit::folder().expect("a folder");
     let (frames, written) = (dir.path().join("frames"), dir.path().join("written"));
     std::fs::write(&frames, &input).expect("writing");
-    for role in ["hash", "zstd", "stats", "writer"] {
+    for role in ["hash", "lz4", "stats", "writer"] {
         let output = tranship(&[
             "demo-consumer",
             "--role",

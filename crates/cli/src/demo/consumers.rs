@@ -33,7 +33,7 @@ pub(crate) enum Outcome {
         /// Passes whose hash was another one than the pass before had.
         changed: u64,
     },
-    /// What zstd made of it.
+    /// What LZ4 made of it.
     Compressed { bytes_in: u64, bytes_out: u64 },
     /// Byte statistics.
     Statistics {
@@ -57,7 +57,7 @@ pub(crate) enum Outcome {
 pub(crate) fn make(role: ConsumerRole, total: u64, output: Option<&Path>) -> Result<Box<dyn Work>> {
     Ok(match role {
         ConsumerRole::Hash => Box::new(hash::Hash::new(total)),
-        ConsumerRole::Zstd => Box::new(compress::Compress::new()?),
+        ConsumerRole::Lz4 => Box::new(compress::Compress::default()),
         ConsumerRole::Stats => Box::new(stats::Statistics::new()),
         ConsumerRole::Intruder => Box::new(intruder::Intruder::default()),
         ConsumerRole::Writer => {

@@ -1,7 +1,7 @@
 //! The main stage: frames in shared memory, passed to four consumers by reference.
 //!
 //! ```text
-//!  file ──pread──► frame in the producer's pool ══ id ═══► hash, zstd, stats, writer (locked down, map it read-only)
+//!  file ──pread──► frame in the producer's pool ══ id ═══► hash, lz4, stats, writer (locked down, map it read-only)
 //! ```
 
 mod consume;

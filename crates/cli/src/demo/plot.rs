@@ -74,9 +74,9 @@ pub(super) fn sample() -> Plot {
         title: "a <b> & c".to_owned(),
         curves: vec![
             curve("hash", &[0.0, 900.0, 1000.0]),
-            curve("zstd", &[0.0, 400.0, 0.0]),
+            curve("lz4", &[0.0, 400.0, 0.0]),
         ],
-        marks: vec![(1.5, "zstd stopped".to_owned())],
+        marks: vec![(1.5, "lz4 stopped".to_owned())],
     }
 }
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tranship::{DomainId, StatRecord, Wait};
 
 const STOPPED: ConsumerRole = ConsumerRole::Stats;
-const KILLED: ConsumerRole = ConsumerRole::Zstd;
+const KILLED: ConsumerRole = ConsumerRole::Lz4;
 /// Frames that the intruder is sent.
 const BAIT: u32 = 2;
 

@@ -112,7 +112,7 @@ mod tests {
     fn curves_marks_and_escaped_texts() {
         let svg = svg(&sample());
         assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
-        for part in ["a &lt;b&gt; &amp; c", ">hash<", ">zstd<", "zstd stopped"] {
+        for part in ["a &lt;b&gt; &amp; c", ">hash<", ">lz4<", "lz4 stopped"] {
             assert!(svg.contains(part), "{part}");
         }
         assert_eq!(svg.matches(r#"stroke-width="2""#).count(), 2);

@@ -83,7 +83,7 @@ mod tests {
             "{lines:?}"
         );
         assert!(lines[2].ends_with("peak 400 MiB/s"), "{lines:?}");
-        assert!(lines[3].ends_with("^ 1.5 s: zstd stopped"), "{lines:?}");
+        assert!(lines[3].ends_with("^ 1.5 s: lz4 stopped"), "{lines:?}");
     }
 
     #[test]
