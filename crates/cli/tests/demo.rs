@@ -31,6 +31,9 @@ fn the_demonstration_holds_what_it_says() {
         !checks.is_empty() && checks.iter().all(|c| c["holds"] == true),
         "{report}"
     );
+    if report["passing"]["syscalls_per_frame"].is_null() {
+        tranship_testkit::skipped("the demonstration's system calls: nobody may trace");
+    }
     let picture = std::fs::read_to_string(dir.path().join("picture.svg"));
     assert!(picture.is_ok_and(|picture| picture.starts_with("<svg")));
 }

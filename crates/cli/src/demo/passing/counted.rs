@@ -23,6 +23,8 @@ pub(crate) struct Counted {
     /// Calls that read the file, which somebody has to do.
     pub file_reads: u64,
     pub consumer: BTreeMap<u64, u64>,
+    /// Those with which the consumer says what came of it and leaves.
+    pub at_end: u64,
 }
 
 impl Counted {
@@ -30,6 +32,11 @@ impl Counted {
     pub(crate) fn per_frame(&self) -> f64 {
         let all: u64 = self.producer.values().chain(self.consumer.values()).sum();
         f64::from(u32::try_from(all).unwrap_or(u32::MAX)) / f64::from(self.frames)
+    }
+
+    /// Whether the calls that there must have been were seen: otherwise 0 says nothing.
+    pub(crate) fn is_seen(&self) -> bool {
+        self.frames > 0 && self.file_reads >= u64::from(self.frames) && self.at_end > 0
     }
 }
 
@@ -59,15 +66,18 @@ pub(crate) fn counted(producer: &Producer<'_>) -> Result<Counted> {
     let (our_mark, their_mark) = (ours.counts(), theirs.counts());
     pass(COUNTED)?;
     let (mut producer, consumer) = (ours.since(&our_mark), theirs.since(&their_mark));
-    drop((ours, theirs));
+    drop(ours);
     let file_reads = take(&mut producer, libc::SYS_pread64);
+    let leaving = theirs.total();
     drop(lane);
     worker.finish()?;
+    let at_end = theirs.total() - leaving;
     Ok(Counted {
         frames: COUNTED,
         producer,
         file_reads,
         consumer,
+        at_end,
     })
 }
 

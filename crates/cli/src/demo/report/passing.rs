@@ -7,6 +7,7 @@ use crate::output::size;
 use anyhow::Result;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
 
 /// Numbers, for `--json`.
@@ -90,38 +91,20 @@ impl Report {
         };
         let steady = self.stages.last().map_or(0, super::Stage::copied);
         self.facts.copied_bytes = steady + copied(&trouble.reached.consumers);
+        let stages = self.stages.iter().map(|one| (one.frames(), one.copied()));
+        let frames = self.stages.last().map_or(0, super::Stage::frames);
         self.check(
             "bytes copied between the processes",
-            self.facts.copied_bytes == 0,
-            size(self.facts.copied_bytes),
+            is_counted(stages) && self.facts.copied_bytes == 0,
+            format!("{}, {frames} frames each", size(self.facts.copied_bytes)),
         );
         Ok(())
     }
 
     /// System calls in steady state.
     pub(crate) fn add_counted(&mut self, counted: &Result<Counted>) {
-        let (holds, found) = match counted {
-            Ok(counted) => {
-                let calls = counted.per_frame();
-                self.facts.syscalls_per_frame = Some(calls);
-                let mut found = format!(
-                    "{calls:.2}, both sides together, over {} frames; reading the file took {} more",
-                    counted.frames, counted.file_reads
-                );
-                for (side, calls) in [
-                    ("producer", &counted.producer),
-                    ("consumer", &counted.consumer),
-                ] {
-                    if !calls.is_empty() {
-                        found += &format!("; {side}, number: times {calls:?}");
-                    }
-                }
-                // A timer of the manager's thread may fall into it.
-                (calls < 0.1, found)
-            }
-            // Where tracing is forbidden there is nothing to hold against anybody.
-            Err(error) => (true, format!("not counted: {error:#}")),
-        };
+        self.facts.syscalls_per_frame = counted.as_ref().ok().map(Counted::per_frame);
+        let (holds, found) = judged(counted);
         self.check("system calls per frame in steady state", holds, found);
     }
 
@@ -160,5 +143,86 @@ impl Report {
                 )
             },
         );
+    }
+}
+
+/// Whether 0 bytes copied says something: frames came, and where they come by copies that was counted. The last is ours.
+fn is_counted(stages: impl Iterator<Item = (u64, u64)>) -> bool {
+    let stages: Vec<_> = stages.collect();
+    let copying = stages.split_last().map_or(&[][..], |(_, others)| others);
+    !stages.is_empty()
+        && stages.iter().all(|(frames, _)| *frames > 0)
+        && copying.iter().all(|(_, copied)| *copied > 0)
+}
+
+/// Whether it is as it must be, and what was found.
+fn judged(counted: &Result<Counted>) -> (bool, String) {
+    let counted = match counted {
+        Ok(counted) => counted,
+        Err(error) => {
+            // Where tracing is forbidden there is nothing to hold against anybody.
+            let cause = error.downcast_ref::<io::Error>().map(io::Error::kind);
+            let forbidden = cause == Some(io::ErrorKind::PermissionDenied);
+            return (forbidden, format!("not counted: {error:#}"));
+        }
+    };
+    let calls = counted.per_frame();
+    let mut found = format!(
+        "{calls:.2}, both sides together, over {} frames; reading the file took {} more",
+        counted.frames, counted.file_reads
+    );
+    for (side, calls) in [
+        ("producer", &counted.producer),
+        ("consumer", &counted.consumer),
+    ] {
+        if !calls.is_empty() {
+            found += &format!("; {side}, number: times {calls:?}");
+        }
+    }
+    if !counted.is_seen() {
+        found += &format!("; that cannot be: {} of the consumer's end", counted.at_end);
+    }
+    // A timer of the manager's thread may fall into it.
+    (counted.is_seen() && calls < 0.1, found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context;
+
+    #[test]
+    fn no_copies_count_only_where_copies_would_have() {
+        let counted = |stages: &[(u64, u64)]| is_counted(stages.iter().copied());
+        assert!(counted(&[(3, 9), (3, 9), (5, 0)]));
+        assert!(!counted(&[(3, 9), (3, 9), (0, 0)]), "no frame came");
+        assert!(!counted(&[(3, 0), (5, 0)]), "pipes copy");
+        assert!(!counted(&[]));
+    }
+
+    #[test]
+    fn no_system_calls_count_only_if_some_were_seen() {
+        let holds = |change: fn(&mut Counted)| {
+            let mut counted = Counted {
+                frames: 64,
+                producer: BTreeMap::new(),
+                file_reads: 64,
+                consumer: BTreeMap::from([(202, 1)]),
+                at_end: 3,
+            };
+            change(&mut counted);
+            judged(&Ok(counted)).0
+        };
+        assert!(holds(|_| {}));
+        assert!(!holds(
+            |counted| counted.consumer = BTreeMap::from([(202, 64)])
+        ));
+        assert!(!holds(|counted| counted.file_reads = 0));
+        assert!(!holds(|counted| counted.at_end = 0));
+        assert!(!holds(|counted| counted.frames = 0));
+        let failed =
+            |kind: io::ErrorKind| judged(&Err(io::Error::from(kind)).context("attaching")).0;
+        assert!(failed(io::ErrorKind::PermissionDenied));
+        assert!(!failed(io::ErrorKind::Other));
     }
 }
