@@ -18,6 +18,14 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub enum Bench {
+    /// All that is promised, measured in one sitting and judged: a quarter of an hour. `--only` names parts of it.
+    Report {
+        #[command(flatten)]
+        common: Common,
+        /// Write PREFIX.md, which is what is printed, and PREFIX.json.
+        #[arg(long, value_name = "PREFIX")]
+        save: Option<std::path::PathBuf>,
+    },
     /// One message to and fro between two processes.
     Roundtrip {
         #[command(flatten)]
@@ -253,6 +261,8 @@ pub enum Bench {
         system: String,
         packets: usize,
         steady: usize,
+        #[arg(long)]
+        quick: bool,
     },
     /// One run of zone, in a process with the allocator under test.
     #[command(hide = true)]

@@ -13,6 +13,11 @@ use crate::plan::{Cell, Outcome};
 use crate::report::Key;
 use crate::stats::{Measured, Samples};
 
+/// The rows' operations.
+pub const CACHED: &str = "alloc and free, never sent";
+pub const COLLECTING: &str = "alloc with collection";
+/// Of all allocs of one turn of the pool the slowest.
+pub const SLOWEST: &str = "slowest alloc of a turn";
 const BUFFERS: [usize; 5] = [8, 64, 256, 1024, 4096];
 const RECEIVERS: [usize; 4] = [1, 2, 4, 8];
 /// Bytes of a buffer.
@@ -70,9 +75,19 @@ pub const fn entry<C: Collect>() -> CollectEntry {
 }
 
 pub fn bench(common: &Common, systems: &[CollectEntry]) -> Outcome {
+    of(common, systems, &RECEIVERS, &BUFFERS)
+}
+
+/// With so many receivers and buffers.
+pub fn of(
+    common: &Common,
+    systems: &[CollectEntry],
+    receivers: &[usize],
+    buffers: &[usize],
+) -> Outcome {
     let mut outcome = Outcome::default();
-    for receivers in RECEIVERS {
-        for buffers in BUFFERS {
+    for &receivers in receivers {
+        for &buffers in buffers {
             let size = Size {
                 buffers,
                 receivers,
@@ -124,6 +139,7 @@ fn own<C: Collect>(
     let batch = u32::try_from(size.buffers)?;
     let mut samples = Samples::new(1 << 16, batch);
     let mut cached = Samples::new(1 << 16, 64);
+    let mut slowest = Samples::new(1 << 16, 1);
     let budget = clock::in_ticks(budget);
     let begun = clock::ticks();
     // Before anything is sent: nothing is there to be collected.
@@ -139,12 +155,18 @@ fn own<C: Collect>(
     let mut turns = 0;
     loop {
         let before = clock::ticks();
-        for _ in 0..size.buffers {
-            C::take(&mut owner)?;
-        }
-        let after = clock::ticks();
-        // The first turn takes what was never used, the second warms.
-        if turns >= 2 {
+        // The first turn takes what was never used, the second warms. Then every other one is looked at call by call.
+        let single = turns >= 2 && turns % 2 == 1;
+        let after = if single {
+            slowest.push(one_by_one::<C>(&mut owner, size.buffers)?);
+            clock::ticks()
+        } else {
+            for _ in 0..size.buffers {
+                C::take(&mut owner)?;
+            }
+            clock::ticks()
+        };
+        if turns >= 2 && !single {
             samples.push(after - before);
         }
         turns += 1;
@@ -166,9 +188,22 @@ fn own<C: Collect>(
             .with_context(|| format!("no samples of {name}"))
     };
     Ok(vec![
-        one("alloc and free, never sent", cached)?,
-        one("alloc with collection", samples)?,
+        one(CACHED, cached)?,
+        one(COLLECTING, samples)?,
+        one(SLOWEST, slowest)?,
     ])
+}
+
+/// The longest of a turn's calls, in ticks.
+fn one_by_one<C: Collect>(owner: &mut C::Owner, buffers: usize) -> Result<u64> {
+    let (mut longest, mut before) = (0, clock::ticks());
+    for _ in 0..buffers {
+        C::take(owner)?;
+        let now = clock::ticks();
+        longest = longest.max(now - before);
+        before = now;
+    }
+    Ok(longest)
 }
 
 fn receive<C: Collect>(size: Size, party: &Party) -> Result<Vec<Measured>> {

@@ -3,6 +3,7 @@
 //! `docs/benchmarks/README.md` says how. A new system is a file in `systems/`. NOT here: tests of
 //! correctness (though every run checks what arrives), and micro benches of single functions.
 
+mod aims;
 mod alloc;
 mod block;
 mod bulk;
@@ -158,8 +159,9 @@ fn run(bench: Bench) -> Result<bool> {
             system,
             packets,
             steady,
+            quick,
         } => {
-            spike::child(&system, packets, steady)?;
+            spike::child(&system, packets, steady, quick)?;
             Ok(true)
         }
         Bench::Collect { common } => {
@@ -317,6 +319,12 @@ fn run(bench: Bench) -> Result<bool> {
                 mbuf::bench(&common)?,
                 &["dpdk", "dpdk-mempool"],
             )
+        }
+        Bench::Report { common, save } => {
+            for (system, feature) in systems::missing() {
+                eprintln!("SKIPPED: {system}: build with --features {feature} (make bench-build)");
+            }
+            aims::bench(&common, save.as_deref())
         }
         Bench::Demo { common } => {
             let all = systems::with_fan();

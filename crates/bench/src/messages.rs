@@ -22,7 +22,7 @@ pub fn roundtrip(common: &Common, modes: &[Wait], payloads: &[usize], buffers: u
     };
     let mut outcome = Outcome::default();
     for wait in modes {
-        for payload in payloads {
+        for payload in common.some_of(payloads) {
             let cores = if *wait == Wait::Spin {
                 common.cores()
             } else {
@@ -32,7 +32,7 @@ pub fn roundtrip(common: &Common, modes: &[Wait], payloads: &[usize], buffers: u
                 pattern: Pattern::RoundTrip,
                 wait: *wait,
                 touch: Touch::Word,
-                payload: *payload,
+                payload,
                 buffers: buffers.next_power_of_two().max(2),
                 loans: 1,
                 cores,
@@ -50,7 +50,7 @@ pub fn stream(common: &Common, modes: &[String], payloads: &[usize], buffers: us
         if !(modes.is_empty() || modes.iter().any(|m| m == name)) {
             continue;
         }
-        for payload in payloads {
+        for payload in common.some_of(payloads) {
             let fit = if touch == Touch::Touched {
                 (TOUCHED_BYTES / payload).max(8)
             } else {
@@ -64,7 +64,7 @@ pub fn stream(common: &Common, modes: &[String], payloads: &[usize], buffers: us
                 pattern: Pattern::Stream,
                 wait: Wait::Spin,
                 touch,
-                payload: *payload,
+                payload,
                 buffers,
                 loans: 1,
                 cores: common.cores(),
@@ -77,6 +77,11 @@ pub fn stream(common: &Common, modes: &[String], payloads: &[usize], buffers: us
 }
 
 fn group(outcome: &mut Outcome, common: &Common, case: &Case) {
+    outcome.group(common.runs(), cells(common, case));
+}
+
+/// A cell for each system that is wanted and can do it.
+pub fn cells(common: &Common, case: &Case) -> Vec<Cell<'static>> {
     let mut cells = Vec::new();
     for entry in systems::all().into_iter().filter(|e| common.wants(e.name)) {
         if let Some(why) = (entry.refuses)(case) {
@@ -95,14 +100,15 @@ fn group(outcome: &mut Outcome, common: &Common, case: &Case) {
             cores: Some(case.cores_used()),
             ..Key::default()
         };
-        let measure = Box::new(move |number| once(&entry, case, number));
+        let case = case.clone();
+        let measure = Box::new(move |number| once(&entry, &case, number));
         cells.push(Cell {
             system: entry.name,
             key,
             measure,
         });
     }
-    outcome.group(common.runs(), cells);
+    cells
 }
 
 fn once(entry: &Entry, case: &Case, number: u64) -> Result<Vec<Measured>> {

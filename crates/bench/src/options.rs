@@ -37,6 +37,14 @@ impl Common {
         self.quick
     }
 
+    /// Those to measure: all; with `--quick` the first and the last.
+    pub fn some_of<T: Copy>(&self, all: &[T]) -> Vec<T> {
+        match all {
+            [first, .., last] if self.quick => vec![*first, *last],
+            _ => all.to_vec(),
+        }
+    }
+
     /// For benches whose runs are long.
     pub fn runs_or(&self, default: usize) -> usize {
         self.runs.unwrap_or(default).max(1)
@@ -72,6 +80,26 @@ impl Common {
 
     pub fn wants(&self, system: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|s| s == system)
+    }
+
+    /// The same for these systems alone.
+    #[must_use]
+    pub fn of(&self, systems: &[&str]) -> Common {
+        let only = systems.iter().map(|&name| name.to_owned()).collect();
+        Common {
+            only,
+            ..self.clone()
+        }
+    }
+
+    /// The same with so many runs, if that is fewer.
+    #[must_use]
+    pub fn at_most(&self, runs: usize) -> Common {
+        let runs = Some(self.runs().min(runs));
+        Common {
+            runs,
+            ..self.clone()
+        }
     }
 
     /// Refuses names in `--only` that are not among `known`.

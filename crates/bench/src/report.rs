@@ -54,6 +54,9 @@ pub struct Row {
     pub per_second: f64,
     #[serde(flatten)]
     pub facts: Facts,
+    /// Each run, in their order.
+    #[serde(skip)]
+    pub runs: Vec<Measured>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's way")]
@@ -79,6 +82,7 @@ impl Row {
                     (*name, round(median(all)))
                 })
                 .collect(),
+            runs: runs.to_vec(),
         }
     }
 }
@@ -133,7 +137,7 @@ impl Row {
 
 impl Key {
     /// Are the two rows about the same thing?
-    fn is_like(&self, other: &Key) -> bool {
+    pub fn is_like(&self, other: &Key) -> bool {
         let of = |key: &Key| Key {
             trust: None,
             ..key.clone()

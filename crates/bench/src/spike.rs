@@ -23,9 +23,9 @@ const STEADY: [usize; 4] = [16384, 1024, 4096, 65536];
 /// With `--quick`.
 const QUICK_STEADY: [usize; 1] = [4096];
 const SAMPLE: Duration = Duration::from_millis(20);
-const BEFORE: Duration = Duration::from_millis(1500);
-const AFTER: Duration = Duration::from_millis(4500);
-const HELD: Duration = Duration::from_millis(300);
+/// How long before the spike, while it is held, and after it.
+const PHASES_MS: [u64; 3] = [1500, 300, 4500];
+const QUICK_PHASES_MS: [u64; 3] = [200, 50, 2300];
 
 /// What one process saw.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -67,40 +67,12 @@ pub fn bench(
     svg: Option<&std::path::Path>,
 ) -> Result<bool> {
     common.check(&netbufs::NAMES)?;
-    let mut rows = Vec::new();
-    let mut failures = 0;
     let steady = match steady {
         [] if common.is_quick() => &QUICK_STEADY[..],
         [] => &STEADY[..],
         some => some,
     };
-    let names = || netbufs::NAMES.into_iter().filter(|name| common.wants(name));
-    let mut all: Vec<(&str, usize, Vec<Series>)> = steady
-        .iter()
-        .flat_map(|&steady| names().map(move |name| (name, steady, Vec::new())))
-        .collect();
-    for _ in 0..common.runs_or(1) {
-        for (name, steady, seen) in &mut all {
-            let numbers = [packets.to_string(), steady.to_string()];
-            let arguments = ["mbuma-child", name, &numbers[0], &numbers[1]].map(str::to_owned);
-            match alloc::run_child::<Series>(&arguments, None) {
-                Ok(series) => seen.push(series),
-                Err(error) => {
-                    failures += 1;
-                    eprintln!("FAILED: {name}: {error:#}");
-                }
-            }
-        }
-    }
-    for (_, _, mut seen) in all {
-        seen.sort_by(|a, b| a.after_2s_ratio.total_cmp(&b.after_2s_ratio));
-        let ratios = seen.iter().map(|series| series.after_2s_ratio).collect();
-        let middle = seen.len() / 2;
-        rows.extend(seen.into_iter().nth(middle).map(|series| Series {
-            after_2s_ratios: ratios,
-            ..series
-        }));
-    }
+    let (rows, failures) = measure(common, packets, steady);
     if let Some(path) = svg {
         let first = rows.iter().filter(|row| row.steady == steady[0]);
         std::fs::write(path, picture::draw(&first.collect::<Vec<_>>()))
@@ -144,10 +116,46 @@ pub fn bench(
     Ok(failures == 0)
 }
 
+/// Of each load and system the run with the middle ratio; and how many runs failed.
+pub fn measure(common: &Common, packets: usize, steady: &[usize]) -> (Vec<Series>, usize) {
+    let mut rows = Vec::new();
+    let mut failures = 0;
+    let names = || netbufs::NAMES.into_iter().filter(|name| common.wants(name));
+    let mut all: Vec<(&str, usize, Vec<Series>)> = steady
+        .iter()
+        .flat_map(|&steady| names().map(move |name| (name, steady, Vec::new())))
+        .collect();
+    for _ in 0..common.runs_or(1) {
+        for (name, steady, seen) in &mut all {
+            let numbers = [packets.to_string(), steady.to_string()];
+            let mut arguments = vec!["mbuma-child", name, &numbers[0], &numbers[1]];
+            arguments.extend(common.is_quick().then_some("--quick"));
+            let arguments: Vec<_> = arguments.into_iter().map(str::to_owned).collect();
+            match alloc::run_child::<Series>(&arguments, None) {
+                Ok(series) => seen.push(series),
+                Err(error) => {
+                    failures += 1;
+                    eprintln!("FAILED: {name}: {error:#}");
+                }
+            }
+        }
+    }
+    for (_, _, mut seen) in all {
+        seen.sort_by(|a, b| a.after_2s_ratio.total_cmp(&b.after_2s_ratio));
+        let ratios = seen.iter().map(|series| series.after_2s_ratio).collect();
+        let middle = seen.len() / 2;
+        rows.extend(seen.into_iter().nth(middle).map(|series| Series {
+            after_2s_ratios: ratios,
+            ..series
+        }));
+    }
+    (rows, failures)
+}
+
 /// The process's side.
-pub fn child(system: &str, packets: usize, steady: usize) -> Result<()> {
+pub fn child(system: &str, packets: usize, steady: usize, quick: bool) -> Result<()> {
     let bufs = netbufs::open(system)?;
-    let series = watch(&*bufs, system, packets, steady)?;
+    let series = watch(&*bufs, system, packets, steady, quick)?;
     println!("{}", serde_json::to_string(&series)?);
     Ok(())
 }
@@ -211,7 +219,15 @@ impl Watch<'_> {
     }
 }
 
-fn watch(bufs: &dyn NetBufs, system: &str, packets: usize, steady: usize) -> Result<Series> {
+fn watch(
+    bufs: &dyn NetBufs,
+    system: &str,
+    packets: usize,
+    steady: usize,
+    quick: bool,
+) -> Result<Series> {
+    let phases = if quick { QUICK_PHASES_MS } else { PHASES_MS };
+    let [before, held, after] = phases.map(Duration::from_millis);
     let median_ns = pair_ns(bufs)?;
     let mut watch = Watch {
         bufs,
@@ -237,7 +253,7 @@ fn watch(bufs: &dyn NetBufs, system: &str, packets: usize, steady: usize) -> Res
             let _ = done.send(());
             let _ = sleep.recv();
         });
-        watch.traffic(BEFORE)?;
+        watch.traffic(before)?;
         let mut spike = Vec::with_capacity(packets);
         for number in 0..packets {
             spike.push(take(bufs)?);
@@ -245,7 +261,7 @@ fn watch(bufs: &dyn NetBufs, system: &str, packets: usize, steady: usize) -> Res
                 watch.sample()?;
             }
         }
-        watch.traffic(HELD)?;
+        watch.traffic(held)?;
         for (number, packet) in spike.drain(..).enumerate() {
             if number % 2 == 0 {
                 // SAFETY: taken once.
@@ -260,12 +276,12 @@ fn watch(bufs: &dyn NetBufs, system: &str, packets: usize, steady: usize) -> Res
         drop((spike, send));
         wait.recv().context("the other thread is gone")?;
         let freed_ms = watch.ms();
-        watch.traffic(AFTER)?;
+        watch.traffic(after)?;
         drop(over);
         Ok(freed_ms)
     })?;
     let points = watch.points;
-    let begin = BEFORE.as_secs_f64() * 1e3;
+    let begin = before.as_secs_f64() * 1e3;
     let of = |from: f64, to: f64| {
         median(
             points

@@ -115,13 +115,13 @@ fn groups(
     outcome: &mut Outcome,
 ) -> Result<()> {
     let servers = Servers::start(common, access, dir)?;
-    for (number, mode) in MODES.into_iter().enumerate() {
-        if !(grid.modes.is_empty() || grid.modes.iter().any(|wanted| wanted == mode)) {
-            continue;
-        }
-        for bytes in grid.payloads {
-            for depth in grid.depths {
-                let work = Work::new(number, *bytes, *depth, common.budget());
+    let modes = MODES.into_iter().enumerate().filter(|(_, mode)| {
+        grid.modes.is_empty() || grid.modes.iter().any(|wanted| wanted == mode)
+    });
+    for (number, mode) in common.some_of(&modes.collect::<Vec<_>>()) {
+        for bytes in common.some_of(grid.payloads) {
+            for &depth in grid.depths {
+                let work = Work::new(number, bytes, depth, common.budget());
                 let cells = servers.places().map(|(system, place)| Cell {
                     system,
                     key: Key {

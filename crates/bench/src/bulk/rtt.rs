@@ -62,12 +62,12 @@ pub fn bench(
                 continue;
             }
             // All sizes in turn: whether they are alike is what is asked.
-            let all = payloads.iter().flat_map(|payload| {
+            let all = common.some_of(payloads).into_iter().flat_map(|payload| {
                 let case = |level| Case {
                     wait: *wait,
                     touch,
                     level,
-                    payload: *payload,
+                    payload,
                     cores: match wait {
                         Wait::Spin => common.cores(),
                         Wait::Block => common.blocking_cores(),
@@ -80,6 +80,18 @@ pub fn bench(
         }
     }
     outcome
+}
+
+/// One size of buffers, whose first 8 bytes are written and read, both sides spinning.
+pub fn touched(common: &Common, given: &[Level], payload: usize) -> Vec<Cell<'static>> {
+    cells(common, "touched", given, |level| Case {
+        wait: Wait::Spin,
+        touch: Touch::Word,
+        level,
+        payload,
+        cores: common.cores(),
+        budget: common.budget(),
+    })
 }
 
 fn cells(

@@ -83,19 +83,19 @@ pub fn bench(common: &Common, touches: &[String], payloads: &[usize]) -> Outcome
         if !(touches.is_empty() || touches.iter().any(|t| t == mode)) {
             continue;
         }
-        for payload in payloads {
+        for payload in common.some_of(payloads) {
             let wanted = SYSTEMS.into_iter().filter(|name| common.wants(name));
             let cells = wanted.map(|system| {
                 let case = Case {
                     system,
                     touched,
-                    payload: *payload,
+                    payload,
                     cores: common.cores(),
                     budget: common.budget(),
                 };
                 let key = Key {
                     mode,
-                    payload_bytes: Some(*payload),
+                    payload_bytes: Some(payload),
                     ..Key::default()
                 };
                 Cell {

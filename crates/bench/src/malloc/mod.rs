@@ -44,7 +44,7 @@ pub fn bench(common: &Common, sizes: &[usize]) -> Outcome {
         .collect();
     let mut keys = Vec::new();
     for (mode, buffers, threads) in SIZED {
-        keys.extend(sizes.iter().map(|bytes| Key {
+        keys.extend(common.some_of(sizes).iter().map(|bytes| Key {
             mode,
             payload_bytes: Some(*bytes),
             buffers: Some(buffers),

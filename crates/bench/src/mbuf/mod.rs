@@ -99,6 +99,14 @@ pub fn systems() -> Vec<&'static str> {
 }
 
 pub fn bench(common: &Common) -> Result<Outcome> {
+    let mut outcome = pairs(common)?;
+    trace::bench(common, &mut outcome)?;
+    split::bench(common, &mut outcome)?;
+    Ok(outcome)
+}
+
+/// Alloc and free alone.
+pub fn pairs(common: &Common) -> Result<Outcome> {
     let mut outcome = Outcome::default();
     let core = common.cores()[0];
     let dpdk = match Dpdk::start(core) {
@@ -139,9 +147,6 @@ pub fn bench(common: &Common) -> Result<Outcome> {
         }
     }
     ensure!(mbufs.stats().outstanding() == 0, "mbufs were lost");
-    drop(dpdk);
-    trace::bench(common, &mut outcome)?;
-    split::bench(common, &mut outcome)?;
     Ok(outcome)
 }
 

@@ -9,7 +9,7 @@ pub mod kernel;
 pub mod line;
 pub mod netbufs;
 mod raw;
-mod shared;
+pub mod shared;
 pub mod tranship;
 
 use crate::collect::{self, CollectEntry};

@@ -62,8 +62,8 @@ pub fn bench(common: &Common, grid: &Grid<'_>) -> Outcome {
             if !wanted(grid.clients, client) {
                 continue;
             }
-            for &value in grid.payloads {
-                for &depth in grid.depths {
+            for value in common.some_of(grid.payloads) {
+                for depth in common.some_of(grid.depths) {
                     let set = match mode {
                         "hot" => HOT,
                         _ if common.is_quick() => grid.set.min(QUICK),

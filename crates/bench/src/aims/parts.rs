@@ -1,0 +1,348 @@
+//! The rows of the design's table: what is measured for each, and what must hold.
+
+use anyhow::Result;
+
+use super::claim::{Bound, Claim, Found};
+use super::compare::{flatness, mean, middle, numbers, p99, place, rate, ratios, two};
+use super::{growth, honest};
+use crate::bulk::{Level, rtt};
+use crate::case::{Case, Pattern, Touch, Wait};
+use crate::options::Common;
+use crate::plan::Outcome;
+use crate::report::{Row, bytes};
+use crate::systems::{self, allocators};
+use crate::{alloc, collect, mbuf, messages, spike, zcopy};
+use Bound::{AtLeast, AtMost};
+
+/// What came of a part.
+#[derive(Debug, Default)]
+pub struct Done {
+    pub claims: Vec<Claim>,
+    pub rows: Vec<Row>,
+    pub failures: usize,
+}
+
+/// One part; its second argument is the round trip of a bare cache line, ns.
+#[derive(Debug)]
+pub struct Part {
+    pub name: &'static str,
+    pub measure: fn(&Common, f64) -> Result<Done>,
+}
+
+/// In this order: who starts threads in this process comes after everybody who forks it.
+pub const ALL: [Part; 12] = [
+    part("spin", spin),
+    part("block", block),
+    part("stream", stream),
+    part("move", moved),
+    part("alloc", allocs),
+    part("collect", collecting),
+    part("growth", grown),
+    part("answer", answered),
+    part("zc-send", cold_gets),
+    part("spike", spiked),
+    part("mbuf", mbufs),
+    part("kills", kills),
+];
+
+const fn part(name: &'static str, measure: fn(&Common, f64) -> Result<Done>) -> Part {
+    Part { name, measure }
+}
+
+pub fn names() -> Vec<&'static str> {
+    ALL.iter().map(|part| part.name).collect()
+}
+
+/// Sizes of messages.
+const PAYLOADS: [usize; 4] = [64, 4 << 10, 64 << 10, 1 << 20];
+const BUFFERS: usize = 256;
+/// Longer is from one complex of cores to another; the design gives 85 ns for near and 300 for far.
+pub const NEAR_NS: f64 = 170.0;
+/// Loads under a spike of so many packets.
+const STEADY: [usize; 2] = [16384, 1024];
+const PACKETS: usize = 65536;
+
+impl Done {
+    fn of(outcome: Outcome) -> Done {
+        Done {
+            rows: outcome.rows,
+            failures: outcome.failures,
+            ..Done::default()
+        }
+    }
+
+    fn claim(
+        &mut self,
+        what: &'static str,
+        number: impl Into<String>,
+        unit: &'static str,
+        bound: Bound,
+        found: impl IntoIterator<Item = Found>,
+    ) {
+        self.claims.push(Claim {
+            what,
+            number: number.into(),
+            unit,
+            bound,
+            found: found.into_iter().collect(),
+            missing: None,
+        });
+    }
+
+    /// Rows of one mode.
+    fn mode(&self, mode: &str) -> Vec<Row> {
+        let rows = self.rows.iter().filter(|row| row.key.mode == mode);
+        rows.cloned().collect()
+    }
+}
+
+fn spin(common: &Common, line_ns: f64) -> Result<Done> {
+    const WHAT: &str = "round trip, busy-polling";
+    let systems = [
+        "raw",
+        "tranship",
+        "tranship-forwarded",
+        "iceoryx2",
+        "pipe",
+        "stream",
+    ];
+    let outcome = messages::roundtrip(&common.of(&systems), &[Wait::Spin], &PAYLOADS, BUFFERS);
+    let mut done = Done::of(outcome);
+    let (bound, far) = match line_ns < NEAR_NS {
+        true => (AtMost(1.35), "cores near"),
+        false => (AtMost(1.15), "cores far"),
+    };
+    let over = |theirs, of| ratios(&done.rows, "tranship", theirs, of);
+    let (iceoryx2, middles) = (over("iceoryx2", middle), over("raw", middle));
+    let (means, p99s) = (over("raw", mean), over("raw", p99));
+    let forwarded = ratios(&done.rows, "tranship-forwarded", "tranship", middle);
+    done.claim(WHAT, "median over iceoryx2", "x", AtMost(0.25), iceoryx2);
+    done.claim(WHAT, format!("median over raw, {far}"), "x", bound, middles);
+    done.claim(WHAT, format!("mean over raw, {far}"), "x", bound, means);
+    done.claim(WHAT, "p99 over raw", "x", AtMost(2.0), p99s);
+    done.claim(WHAT, "forwarded over direct", "x", AtMost(1.3), forwarded);
+    Ok(done)
+}
+
+fn block(common: &Common, _: f64) -> Result<Done> {
+    let systems = ["raw", "tranship", "iceoryx2", "pipe", "stream"];
+    let outcome = messages::roundtrip(&common.of(&systems), &[Wait::Block], &PAYLOADS, BUFFERS);
+    let mut done = Done::of(outcome);
+    let found = ratios(&done.rows, "tranship", "raw", middle);
+    let number = "median over a futex ping-pong";
+    done.claim(
+        "the waiter blocks, one core",
+        number,
+        "x",
+        AtMost(1.15),
+        found,
+    );
+    Ok(done)
+}
+
+fn stream(common: &Common, _: f64) -> Result<Done> {
+    const WHAT: &str = "stream, payload untouched";
+    let systems = ["raw", "tranship", "iceoryx2", "pipe", "stream"];
+    let outcome = messages::stream(&common.of(&systems), &[], &PAYLOADS, BUFFERS);
+    let mut done = Done::of(outcome);
+    let rows = done.mode("untouched");
+    let over = |theirs| ratios(&rows, "tranship", theirs, rate);
+    done.claim(
+        WHAT,
+        "rate over iceoryx2",
+        "x",
+        AtLeast(5.0),
+        over("iceoryx2"),
+    );
+    done.claim(WHAT, "rate over raw", "x", AtLeast(0.4), over("raw"));
+    let flat = flatness(&rows, "tranship");
+    done.claim(WHAT, "slowest size over fastest", "x", AtMost(1.15), flat);
+    Ok(done)
+}
+
+/// Moves next to sends of the same size, in turn; `none` and the socket for the README.
+fn moved(common: &Common, _: f64) -> Result<Done> {
+    let mut outcome = Outcome::default();
+    for payload in [4 << 10, 64 << 10, 1 << 20] {
+        let case = Case {
+            pattern: Pattern::RoundTrip,
+            wait: Wait::Spin,
+            touch: Touch::Word,
+            payload,
+            buffers: BUFFERS,
+            loans: 1,
+            cores: common.cores(),
+            budget: common.budget(),
+        };
+        let mut cells = messages::cells(&common.of(&["tranship"]), &case);
+        let levels = [Level::Full, Level::Producer, Level::None];
+        cells.extend(rtt::touched(
+            &common.of(&["bulk-shm", "stream"]),
+            &levels,
+            payload,
+        ));
+        outcome.group(common.runs(), cells);
+    }
+    let mut done = Done::of(outcome);
+    for (level, number) in [
+        ("full", "`full` over `send`"),
+        ("producer", "`producer` over `send`"),
+    ] {
+        let moved = done.rows.iter().filter(|row| row.key.trust == Some(level));
+        let found: Vec<Found> = moved
+            .filter_map(|row| {
+                let sent = done.rows.iter().find(|other| {
+                    other.system == "tranship" && other.key.payload_bytes == row.key.payload_bytes
+                })?;
+                Some(two(place(row), [row, sent], middle, |a, b| a / b))
+            })
+            .collect();
+        done.claim("`move_buffer` and back", number, "x", AtMost(1.15), found);
+    }
+    Ok(done)
+}
+
+fn allocs(common: &Common, _: f64) -> Result<Done> {
+    const PEERS: [&str; 4] = ["glibc", "jemalloc", "tcmalloc", "mimalloc"];
+    let systems = [&["tranship"][..], &PEERS].concat();
+    let outcome = alloc::bench(&common.of(&systems), &allocators::all(), &[]);
+    let mut done = Done::of(outcome);
+    let ours = done.rows.iter().filter(|row| row.system == "tranship");
+    let found: Vec<Found> = ours
+        .filter_map(|row| {
+            let peers = done
+                .rows
+                .iter()
+                .filter(|other| PEERS.contains(&&*other.system) && other.key.is_like(&row.key));
+            let fastest = peers.min_by(|a, b| a.median_ns.total_cmp(&b.median_ns))?;
+            let at = format!("{}, {}", place(row), fastest.system);
+            Some(two(at, [row, fastest], middle, |a, b| a / b))
+        })
+        .collect();
+    let (what, number) = ("alloc and free, cached", "over the fastest allocator");
+    done.claim(what, number, "x", AtMost(1.0), found);
+    Ok(done)
+}
+
+fn collecting(common: &Common, _: f64) -> Result<Done> {
+    const WHAT: &str = "alloc including collection, 1 receiver";
+    let common = &common.of(&["tranship"]);
+    let outcome = collect::of(common, &systems::with_collect(), &[1], &[256, 1024, 4096]);
+    let mut done = Done::of(outcome);
+    let of = |op: &'static str| done.rows.iter().filter(move |row| row.key.op == op);
+    let pairs = of(collect::COLLECTING).zip(of(collect::CACHED));
+    let more: Vec<_> = pairs
+        .map(|(with, without)| two(place(with), [with, without], mean, |a, b| a - b))
+        .collect();
+    let single = of(collect::SLOWEST)
+        .map(|row| numbers(place(row), row.runs.iter().map(|run| middle(run) / 1e3)));
+    let single: Vec<_> = single.collect();
+    done.claim(WHAT, "mean, more than cached", "ns", AtMost(15.0), more);
+    done.claim(WHAT, "slowest call of a turn", "us", AtMost(1.0), single);
+    Ok(done)
+}
+
+fn grown(common: &Common, _: f64) -> Result<Done> {
+    let mut done = Done::of(growth::bench(common));
+    let rows = done
+        .rows
+        .iter()
+        .filter(|row| row.key.op == growth::EXCHANGES);
+    let found: Vec<_> = rows
+        .map(|row| {
+            let at = format!("{} chunks", growth::CHUNKS);
+            numbers(at, row.runs.iter().map(middle))
+        })
+        .collect();
+    let (what, number) = ("growing a pool by n chunks", "messages to the manager");
+    done.claim(what, number, "", AtMost(1.0), found);
+    Ok(done)
+}
+
+fn answered(common: &Common, _: f64) -> Result<Done> {
+    let mut done = Done::of(honest::bench(common));
+    let found: Vec<_> = done
+        .rows
+        .iter()
+        .map(|row| numbers(String::new(), row.runs.iter().map(|run| p99(run) / 1e6)))
+        .collect();
+    let what = "manager's answer beside 8 hostile clients";
+    done.claim(what, "p99", "ms", AtMost(10.0), found);
+    Ok(done)
+}
+
+fn cold_gets(common: &Common, _: f64) -> Result<Done> {
+    const WHAT: &str = "GET, one server core, client drops";
+    let gains = [
+        (4 << 10, 1.13),
+        (16 << 10, 1.32),
+        (64 << 10, 1.72),
+        (256 << 10, 2.14),
+    ];
+    let payloads = gains.map(|(payload, _)| payload);
+    let grid = zcopy::Grid {
+        modes: &[],
+        clients: &["drop".to_owned()],
+        payloads: &payloads,
+        depths: &[8],
+        set: 512 << 20,
+    };
+    let runs = common.at_most(common.runs());
+    let mut done = Done::of(zcopy::bench(&runs.of(&["tranship", "batched"]), &grid));
+    let cold = done.mode("cold");
+    for (payload, gain) in gains {
+        let rows = cold
+            .iter()
+            .filter(|row| row.key.payload_bytes == Some(payload));
+        let rows: Vec<_> = rows.cloned().collect();
+        if rows.is_empty() && common.is_quick() {
+            continue; // left out
+        }
+        let found = ratios(&rows, "tranship", "batched", rate);
+        let number = format!("cold, {}, rate over batched copies", bytes(payload));
+        done.claim(WHAT, number, "x", AtLeast(gain), found);
+    }
+    let all = ratios(&done.rows, "tranship", "batched", rate);
+    done.claim(WHAT, "any set and size, the same", "x", AtLeast(0.97), all);
+    Ok(done)
+}
+
+fn spiked(common: &Common, _: f64) -> Result<Done> {
+    let steady = match common.is_quick() {
+        true => &STEADY[1..],
+        false => &STEADY,
+    };
+    let runs = common.at_most(common.runs());
+    let (series, failures) = spike::measure(&runs.of(&["tranship"]), PACKETS, steady);
+    let found = series.iter().map(|series| {
+        let at = format!("{} packets steadily", series.steady);
+        numbers(at, series.after_2s_ratios.iter().copied())
+    });
+    let mut done = Done {
+        failures,
+        ..Done::default()
+    };
+    let number = "2 s later, over before";
+    done.claim("memory after a spike", number, "x", AtMost(1.05), found);
+    Ok(done)
+}
+
+fn mbufs(common: &Common, _: f64) -> Result<Done> {
+    let systems = ["tranship", "dpdk", "dpdk-mempool"];
+    let mut done = Done::of(mbuf::pairs(&common.of(&systems))?);
+    let found = ratios(&done.mode("packet"), "tranship", "dpdk", middle);
+    let number = "over DPDK's alloc and free";
+    done.claim("`m_getcl` and `m_freem`", number, "x", AtMost(0.9), found);
+    Ok(done)
+}
+
+/// For the sake of completeness: that takes hours.
+fn kills(_: &Common, _: f64) -> Result<Done> {
+    let mut done = Done::default();
+    let number = "leaked, reused early, or claimed for less than all";
+    done.claim("10 000 kills of real programs", number, "", AtMost(0.0), []);
+    for claim in &mut done.claims {
+        claim.missing = Some("`make torture` does");
+    }
+    Ok(done)
+}
