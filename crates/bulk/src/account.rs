@@ -127,7 +127,9 @@ impl Drop for Charge {
 pub(crate) fn code(error: DomainError) -> Code {
     let why = error.to_string();
     let code = match error {
-        DomainError::NoManager { .. } | DomainError::ManagerAway => Code::NoManager,
+        DomainError::NoManager { .. } | DomainError::ManagerAway | DomainError::CutOff { .. } => {
+            Code::NoManager
+        }
         DomainError::Refused(refusal) => match refusal.code {
             RefusalCode::Quota | RefusalCode::Total => Code::Quota,
             RefusalCode::Access => Code::Access,
@@ -138,7 +140,7 @@ pub(crate) fn code(error: DomainError) -> Code {
             RefusalCode::Limit | RefusalCode::NoDescriptors => Code::Full,
             _ => Code::System,
         },
-        DomainError::BadArgument { .. } => Code::InvalidEndpoint,
+        DomainError::BadArgument { .. } | DomainError::BadName(_) => Code::InvalidEndpoint,
         _ => Code::System,
     };
     detail::say(code, why)

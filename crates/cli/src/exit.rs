@@ -57,7 +57,9 @@ fn text(error: &anyhow::Error) -> String {
 
 fn classify(error: &anyhow::Error) -> u8 {
     for cause in error.chain() {
-        if let Some(DomainError::NoManager { .. } | DomainError::ManagerAway) = cause.downcast_ref()
+        if let Some(
+            DomainError::NoManager { .. } | DomainError::ManagerAway | DomainError::CutOff { .. },
+        ) = cause.downcast_ref()
         {
             return NO_MANAGER;
         }

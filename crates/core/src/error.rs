@@ -32,7 +32,7 @@ pub enum Code {
     PeerGone = 10,
     /// The other end broke a rule.
     PeerViolation = 11,
-    /// A chunk is not here yet and the manager is away.
+    /// A message's memory was not shown to this process, and no manager can be reached for it.
     ChunkPending = 12,
     /// The id names nothing alive.
     Stale = 13,
@@ -44,6 +44,8 @@ pub enum Code {
     Lost = 16,
     /// There is a socket, or something else in its place, that cannot be used.
     Unreachable = 17,
+    /// The manager is gone, and this process cannot reach another one.
+    CutOff = 18,
 }
 
 /// Joining or leaving a manager, and anything asked of it.
@@ -79,6 +81,17 @@ pub enum DomainError {
         "the manager is away: existing channels go on, nothing new can be had until it is back"
     )]
     ManagerAway,
+    /// The manager went away, and this process cannot reach the next one, as it was locked down after it had joined.
+    #[error(
+        "the manager at {} is gone, and no other can be reached there any more, {barrier}: existing channels go on, nothing new can be had; let the \
+         process connect, or restart it", socket.display()
+    )]
+    CutOff {
+        /// Where it was found.
+        socket: Box<std::path::Path>,
+        /// What stands in the way.
+        barrier: Barrier,
+    },
     /// The manager said no.
     #[error("the manager refused: {0}")]
     Refused(#[from] Refusal),
@@ -168,6 +181,7 @@ impl DomainError {
             DomainError::NoManager { .. } => Code::NoManager,
             DomainError::Unreachable { .. } => Code::Unreachable,
             DomainError::ManagerAway => Code::ManagerAway,
+            DomainError::CutOff { .. } => Code::CutOff,
             DomainError::Refused(_) => Code::Refused,
             DomainError::TimedOut { .. } => Code::TimedOut,
             DomainError::Forked => Code::Forked,
@@ -188,6 +202,24 @@ impl DomainError {
     pub fn is_refusal(&self, code: RefusalCode) -> bool {
         matches!(self, DomainError::Refused(refusal) if refusal.code == code)
     }
+}
+
+/// What keeps a process from a manager that it had joined before.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Barrier {
+    /// A sandbox, or the modes of files.
+    #[error("connecting is forbidden: {}", io::Error::from_raw_os_error(*errno))]
+    Denied {
+        /// What the kernel said.
+        errno: i32,
+    },
+    /// It has changed its root, and there is no such socket in the new one.
+    #[error("its socket is not under the present root directory")]
+    OtherRoot,
+    /// The manager does not let it in.
+    #[error("the manager refuses it: {0}")]
+    Refused(Refusal),
 }
 
 /// What was waited for in vain.
@@ -280,6 +312,9 @@ pub enum Limit {
     /// No manager is there to ask for more.
     #[error("the manager is away")]
     Away,
+    /// Nor can one be reached any more.
+    #[error("no manager can be reached any more (Domain::cut_off says why)")]
+    CutOff,
     /// The manager was asked for more and has not answered yet.
     #[error("the manager has not answered yet")]
     Late,
@@ -591,15 +626,16 @@ pub enum RecvError {
     /// The sender broke a rule.
     #[error("the sender broke a rule, the channel is closed: {0}")]
     Violation(Violation),
-    /// The message's chunk has not arrived and the manager is away; the message stays queued.
+    /// The manager went before it could show the next message's memory, and this process cannot reach another one. The message
+    /// stays the next one.
     #[error(
-        "chunk {index} of pool {pool} is not here yet and the manager is away; the message stays queued"
+        "the next message is in memory of pool {pool} that was not shown to this process before the manager went, and no other can be reached, {barrier}"
     )]
     ChunkPending {
         /// The pool.
         pool: PoolId,
-        /// The window index.
-        index: u32,
+        /// What stands in the way.
+        barrier: Barrier,
     },
     /// The time given is over.
     #[error("{} within {waited_ms} ms", not_come(*memory_of))]

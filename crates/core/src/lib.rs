@@ -33,7 +33,7 @@ pub use aggregate::{Aggregate, AggregateReader, MAX_PIECES, TooManyPieces};
 pub use cbuf::{Cbuf, CbufMut};
 pub use domain::{Domain, DomainBuilder};
 pub use error::{
-    AllocError, Awaited, BadName, Code, DomainError, Holder, Limit, RecvError, SendError,
+    AllocError, Awaited, BadName, Barrier, Code, DomainError, Holder, Limit, RecvError, SendError,
     SendFailure, SocketProblem, StaleId, Violation,
 };
 pub use heap::Heap;

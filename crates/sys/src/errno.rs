@@ -20,6 +20,8 @@ pub const INVALID: i32 = libc::EINVAL;
 pub const NO_DESCRIPTORS: i32 = libc::EMFILE;
 /// `EPROTOTYPE`: the socket there is of another type.
 pub const WRONG_SOCKET_TYPE: i32 = libc::EPROTOTYPE;
+/// `EAFNOSUPPORT`: sockets of that kind are not made here, also because a sandbox says so.
+pub const NO_ADDRESS_FAMILY: i32 = libc::EAFNOSUPPORT;
 /// `ENAMETOOLONG`.
 pub const NAME_TOO_LONG: i32 = libc::ENAMETOOLONG;
 /// `ETOOMANYREFS`: too many descriptors of this user are on their way through sockets.

@@ -1,5 +1,6 @@
 //! The manager's socket: sending requests, taking events, remembering replies.
 
+use super::cut_off::Attempts;
 use super::greeting::Greeting;
 use crate::error::DomainError;
 use std::collections::{HashMap, VecDeque};
@@ -67,6 +68,8 @@ pub(crate) struct Conn {
     /// Events of channels that are open for the manager but not yet on our register of links.
     early: HashMap<ChannelId, Vec<Parcel>>,
     pub(crate) last_attempt: Option<std::time::Instant>,
+    /// To reach it again.
+    pub(super) attempts: Attempts,
     buffer: Vec<u8>,
 }
 
@@ -91,6 +94,7 @@ impl Conn {
             records: Vec::new(),
             early: HashMap::new(),
             last_attempt: None,
+            attempts: Attempts::default(),
             buffer: vec![0; MAX_MESSAGE_BYTES],
         }
     }
@@ -141,6 +145,7 @@ impl Conn {
         self.fd = Some(fd);
         self.back_since = Some(std::time::Instant::now());
         self.ended = false;
+        self.attempts = Attempts::default();
         (self.broken, self.reset, self.stalled) = (false, false, false);
         self.disowned = false;
         self.instance = instance;

@@ -1,6 +1,7 @@
 //! Joining a manager: find one, start one if there is none, say hello.
 
 use super::conn::Conn;
+use super::cut_off::Root;
 use super::discover::{self, Found, Start};
 use super::greeting::Greeting;
 use super::starter::Starter;
@@ -182,6 +183,7 @@ impl DomainBuilder {
             embedded: Mutex::new(embedded),
             starter: found.started.then(|| Starter::new(found.path.clone())),
             place: found.path,
+            root: Root::now(),
             poller,
             high_descriptors: self.high_descriptors,
         }));

@@ -25,7 +25,7 @@ impl DomainCore {
             if conn.has_all_of(channel) || (away && conn.stalled) {
                 return;
             }
-            if Instant::now() >= deadline {
+            if Instant::now() >= deadline || (away && conn.attempts.cut_off().is_some()) {
                 conn.stalled |= away;
                 drop(conn);
                 tracing::warn!(

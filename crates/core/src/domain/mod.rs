@@ -4,6 +4,7 @@ mod backlog;
 mod call;
 mod conn;
 mod connect;
+mod cut_off;
 mod discover;
 mod entrust;
 mod events;
@@ -42,6 +43,8 @@ pub(crate) struct DomainCore {
     socket: Option<std::path::PathBuf>,
     /// Where its manager was found, and is looked for when it is gone: another one elsewhere would know nobody of those we know.
     place: std::path::PathBuf,
+    /// The root directory under which it was found there.
+    root: Option<cut_off::Root>,
     /// The current board. A new manager's is mapped over it, for a thread may be looking at it.
     board: AtomicPtr<BoardRo>,
     /// The board's `wake` up to which events were taken.

@@ -7,7 +7,7 @@ use super::conn::{Claim, Conn};
 use super::connect::FD_FLOOR;
 use super::greeting::{Greeting, Welcome};
 use super::{DomainCore, lock};
-use crate::error::DomainError;
+use crate::error::{Barrier, DomainError};
 use crate::link::Gone;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -32,8 +32,8 @@ impl DomainCore {
         self.unwatched.store(true, Ordering::Relaxed); // only a hint where to look
     }
 
-    /// Tries to reach a manager; a failed attempt, or an answer that is still to come, is `ManagerAway`, and the next try
-    /// follows after a pause. Waits for no longer than a manager that is well takes.
+    /// Tries to reach a manager; a failed attempt, or an answer that is still to come, is `ManagerAway` (or `CutOff`), and the
+    /// next try follows after a pause. Waits for no longer than a manager that is well takes.
     pub(super) fn rejoin(&'static self, conn: &mut Conn) -> Result<(), DomainError> {
         if self.is_closed() {
             return Ok(());
@@ -49,11 +49,12 @@ impl DomainCore {
             }
             Ok(None) => {
                 conn.greeting = Some(greeting);
-                Err(DomainError::ManagerAway)
+                Err(self.away(conn))
             }
             Err(error) => {
                 tracing::debug!(%error, "the manager did not welcome us");
-                Err(DomainError::ManagerAway)
+                conn.attempts.failed(self.id(), Barrier::in_answer(&error));
+                Err(self.away(conn))
             }
         }
     }
@@ -65,14 +66,19 @@ impl DomainCore {
             .last_attempt
             .is_some_and(|last| now.duration_since(last) < PAUSE)
         {
-            return Err(DomainError::ManagerAway);
+            return Err(self.away(conn));
         }
         conn.last_attempt = Some(now);
-        let Ok(fd) = socket::connect_now(&self.place) else {
-            if let Some(starter) = &self.starter {
-                starter.start();
+        let fd = match socket::connect_now(&self.place) {
+            Ok(fd) => fd,
+            Err(error) => {
+                let barrier = Barrier::to_connect(&error, self.root);
+                conn.attempts.failed(self.id(), barrier);
+                if let Some(starter) = self.starter.as_ref().filter(|_| barrier.is_none()) {
+                    starter.start();
+                }
+                return Err(self.away(conn));
             }
-            return Err(DomainError::ManagerAway);
         };
         let fd = if self.high_descriptors {
             process::dup_above(fd, FD_FLOOR)
@@ -89,6 +95,17 @@ impl DomainCore {
         }
         greeting.pause(AT_ONCE);
         Ok(greeting)
+    }
+
+    /// Whether it may come back is another matter.
+    fn away(&self, conn: &Conn) -> DomainError {
+        match conn.attempts.cut_off() {
+            Some(barrier) => DomainError::CutOff {
+                socket: self.place.as_path().into(),
+                barrier,
+            },
+            None => DomainError::ManagerAway,
+        }
     }
 
     fn welcomed(

@@ -1,7 +1,7 @@
 //! The public handle of a domain.
 
 use super::{DomainBuilder, DomainCore, lock};
-use crate::error::DomainError;
+use crate::error::{Barrier, DomainError};
 use crate::heap::Heap;
 use crate::link::{End, Listener, PeerSocket, Receiver, Sender, SocketListener};
 use crate::options::{HeapOptions, LinkOptions, PoolOptions};
@@ -155,13 +155,14 @@ impl Domain {
     /// rejoins a restarted manager. Slow paths call it; so does the helper thread. Call it when
     /// [`as_fd`](Domain::as_fd) is readable, or now and then. Never blocks for long.
     ///
-    /// That the manager is away is no error: existing channels go on ([`is_managed`](Domain::is_managed) tells).
+    /// That the manager is away is no error, nor that it cannot be reached again: existing channels go on
+    /// ([`is_managed`](Domain::is_managed) and [`cut_off`](Domain::cut_off) tell).
     ///
     /// # Errors
     /// `Forked`; `System` when this process has no room for what the manager sends; `Protocol`.
     pub fn turn(&self) -> Result<(), DomainError> {
         match self.core().turn() {
-            Err(DomainError::ManagerAway) => Ok(()),
+            Err(DomainError::ManagerAway | DomainError::CutOff { .. }) => Ok(()),
             turned => turned,
         }
     }
@@ -169,6 +170,12 @@ impl Domain {
     /// What the manager knows: itself, domains, pools, channels, who holds what.
     pub fn stat(&self) -> Result<Vec<StatRecord>, DomainError> {
         self.core().stat()
+    }
+
+    /// What keeps this process from reaching a manager again, if it was locked down after it had joined and the manager was
+    /// restarted. Channels go on with the memory that they have; everything new is `CutOff`.
+    pub fn cut_off(&self) -> Option<Barrier> {
+        self.core().cut_off()
     }
 
     /// Whether the manager is there.

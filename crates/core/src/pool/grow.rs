@@ -137,7 +137,7 @@ impl OwnPool {
                     Ok(plan) if plan.is_empty() => return Growth::Fits,
                     Ok(plan) => match self.ask_for(plan.into()) {
                         Ok(growing) => resizing.growing = Some(growing),
-                        Err(_) => return Growth::No(Limit::Away),
+                        Err(error) => return Growth::No(limit(&error)),
                     },
                     Err(growth) => return growth,
                 }
@@ -325,6 +325,7 @@ fn limit(error: &DomainError) -> Limit {
         },
         DomainError::Window(error) => kernel_limit(error),
         DomainError::ManagerAway => Limit::Away,
+        DomainError::CutOff { .. } => Limit::CutOff,
         _ => Limit::Protocol,
     }
 }

@@ -7,6 +7,7 @@ mod aggregates;
 mod alloc;
 mod alone;
 mod buffers;
+mod cut_off;
 mod descriptors;
 mod early;
 mod endings;

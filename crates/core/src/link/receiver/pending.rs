@@ -22,9 +22,7 @@ pub(super) struct Pending {
 
 impl Pending {
     pub(super) fn pool(&self) -> PoolId {
-        match self.awaits {
-            Awaits::Open(pool) | Awaits::Chunk(pool, _) => pool,
-        }
+        self.awaits.pool()
     }
 }
 
@@ -33,6 +31,14 @@ enum Awaits {
     /// That the manager opens the pool.
     Open(PoolId),
     Chunk(PoolId, Missing),
+}
+
+impl Awaits {
+    fn pool(self) -> PoolId {
+        match self {
+            Awaits::Open(pool) | Awaits::Chunk(pool, _) => pool,
+        }
+    }
 }
 
 /// The manager was asked for all chunks of a pool, for the message that waits.
@@ -59,7 +65,13 @@ impl Receiver {
             awaits,
             again: Instant::now() + NAP,
         });
-        Ok(None)
+        match self.link.domain.cut_off() {
+            Some(barrier) => Err(RecvError::ChunkPending {
+                pool: awaits.pool(),
+                barrier,
+            }),
+            None => Ok(None),
+        }
     }
 
     /// The source sent before the manager told us that it may: honest ones do only when our news is on its way.
@@ -140,6 +152,10 @@ impl Receiver {
 
     /// Whether there is a reason to try again.
     pub(super) fn is_due(&self, pending: &Pending) -> bool {
+        // To be told so.
+        if self.link.domain.cut_off().is_some() {
+            return true;
+        }
         match pending.awaits {
             Awaits::Open(pool) => self.is_open(pool),
             Awaits::Chunk(pool, missing) => {

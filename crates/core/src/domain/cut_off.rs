@@ -1,0 +1,123 @@
+//! A process that may not reach a manager any more, because it was locked down after it had joined: other than a manager that
+//! is away, that does not pass.
+
+use super::{DomainCore, lock};
+use crate::error::{Barrier, DomainError};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
+use tranship_proto::{DomainId, RefusalCode};
+use tranship_sys::errno;
+
+/// So long no attempt may have ended otherwise: the socket of a manager that is starting is not open to all at once.
+const SURE: Duration = Duration::from_secs(1);
+
+/// What became of the attempts since a manager was last there.
+#[derive(Default)]
+pub(super) struct Attempts {
+    /// Since when, and the last reason.
+    barred: Option<(Instant, Barrier)>,
+    warned: bool,
+}
+
+impl Attempts {
+    /// One failed.
+    pub(super) fn failed(&mut self, domain: DomainId, why: Option<Barrier>) {
+        let before = self.barred.map(|(since, _)| since);
+        self.barred = why.map(|why| (before.unwrap_or_else(Instant::now), why));
+        if let (Some(barrier), false) = (self.cut_off(), self.warned) {
+            self.warned = true;
+            tracing::warn!(%domain, "no manager can be reached any more, {barrier}; existing channels go on, nothing new can be had");
+        }
+    }
+
+    pub(super) fn cut_off(&self) -> Option<Barrier> {
+        let (since, barrier) = self.barred?;
+        (since.elapsed() >= SURE).then_some(barrier)
+    }
+}
+
+impl Barrier {
+    /// What stands in the way of a connection. `root` is what the root directory was when the domain joined.
+    pub(super) fn to_connect(error: &io::Error, root: Option<Root>) -> Option<Barrier> {
+        match (error.kind(), error.raw_os_error()) {
+            (ErrorKind::PermissionDenied | ErrorKind::Unsupported, Some(errno))
+            | (_, Some(errno @ errno::NO_ADDRESS_FAMILY)) => Some(Barrier::Denied { errno }),
+            (ErrorKind::NotFound, _) if root != Root::now() => Some(Barrier::OtherRoot),
+            _ => None,
+        }
+    }
+
+    /// The same for the manager's answer. Other refusals pass.
+    pub(super) fn in_answer(error: &DomainError) -> Option<Barrier> {
+        match error {
+            DomainError::Refused(refusal)
+                if matches!(refusal.code, RefusalCode::Access | RefusalCode::Version) =>
+            {
+                Some(Barrier::Refused(*refusal))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What tells a root directory from another one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Root(u64, u64);
+
+impl Root {
+    /// That of this process now, if it may be looked at.
+    pub(super) fn now() -> Option<Root> {
+        let meta = std::fs::metadata("/").ok()?;
+        Some(Root(meta.dev(), meta.ino()))
+    }
+}
+
+impl DomainCore {
+    /// What keeps this process from any manager.
+    pub(crate) fn cut_off(&self) -> Option<Barrier> {
+        lock(&self.conn).attempts.cut_off()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_lasts_counts() {
+        let denied = Barrier::Denied { errno: 1 };
+        let mut attempts = Attempts::default();
+        attempts.failed(DomainId(1), Some(denied));
+        assert_eq!(attempts.cut_off(), None);
+        let begun = Instant::now();
+        while attempts.cut_off().is_none() {
+            std::thread::yield_now();
+            attempts.failed(DomainId(1), Some(denied));
+        }
+        assert!(begun.elapsed() >= SURE / 2 && attempts.warned);
+        // It may be there again.
+        attempts.failed(DomainId(1), None);
+        assert_eq!(attempts.cut_off(), None);
+    }
+
+    #[test]
+    fn what_is_forbidden_is_not_what_is_missing() {
+        let of = |errno, root| Barrier::to_connect(&io::Error::from_raw_os_error(errno), root);
+        let root = Root::now();
+        for errno in [
+            libc::EPERM,
+            libc::EACCES,
+            libc::ENOSYS,
+            errno::NO_ADDRESS_FAMILY,
+        ] {
+            assert_eq!(of(errno, root), Some(Barrier::Denied { errno }));
+        }
+        for errno in [libc::ENOENT, libc::ECONNREFUSED, libc::EAGAIN, libc::EMFILE] {
+            assert_eq!(of(errno, root), None);
+        }
+        let other = Some(Root(0, 0));
+        assert_eq!(of(libc::ENOENT, other), Some(Barrier::OtherRoot));
+        assert_eq!(of(libc::ECONNREFUSED, other), None);
+    }
+}
