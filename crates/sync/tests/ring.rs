@@ -69,6 +69,8 @@ proptest! {
                 }
                 Step::Pop => {
                     prop_assert_eq!(consumer.ready(lines), !queue.is_empty());
+                    let peeked = consumer.peek(lines).map(|(first, _)| first);
+                    prop_assert_eq!(peeked, queue.front().map(|words| words[0]));
                     let got = consumer.try_pop(lines);
                     unreturned += usize::from(got.is_some());
                     prop_assert_eq!(got, queue.pop_front());
@@ -131,6 +133,8 @@ proptest! {
             let words: [u64; 8] = std::array::from_fn(|i| next.words[i].load(Ordering::Relaxed));
             let want = (words[0] & LOW == (head + 1) & LOW).then(|| expected(words));
             prop_assert_eq!(consumer.ready(lines), want.is_some());
+            let peeked = consumer.peek(lines).map(|(first, _)| first);
+            prop_assert_eq!(peeked, want.map(|words| words[0]));
             prop_assert_eq!(consumer.try_pop(lines), want);
             prop_assert_eq!(consumer.head(), head + u64::from(want.is_some()));
         }
@@ -147,7 +151,17 @@ fn a_batch_larger_than_the_ring_is_cut() {
     assert_eq!(producer.push(lines, Publish::Release, [0; 8]), Push::Full);
     assert_eq!(std::iter::from_fn(|| consumer.try_pop(lines)).count(), 4);
     assert_eq!(producer.room(lines, 1, || consumer.head()), Ok(4));
+    // The head is not looked at for as much room as is known.
+    assert_eq!(producer.room(lines, 4, || 5), Ok(4));
     assert_eq!(producer.drained(4), Ok(true));
+    for head in [3, 5] {
+        let violation = RingViolation {
+            head,
+            before: 4,
+            tail: 4,
+        };
+        assert_eq!(producer.drained(head), Err(violation));
+    }
     let error = producer.look(5).unwrap_err();
     assert_eq!(
         error.to_string(),

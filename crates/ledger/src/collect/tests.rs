@@ -20,7 +20,7 @@ fn roster<'a>(sent: &'a [AtomicU32], rcvd: &'a [AtomicU32], refs: &'a [AtomicU32
 #[test]
 fn the_three_buffers_of_the_papers_figure_and_one_that_wrapped() {
     let (sent, rcvd) = (words([1, 1, 1, 0]), words([1, 1, 0, 0]));
-    let refs = words([0, 1, 0, 0]);
+    let refs = words([0, 2, 0, 0]);
     let table = words([2, 2, 2, 0x00ff_fffe]);
     let mut batch = Batch::default();
     let mut roster = roster(&sent, &rcvd, &refs);
@@ -63,9 +63,10 @@ fn one_queue_with_too_many_receipts_does_not_hide_another_with_too_few() {
 
 #[test]
 fn an_epoch_that_changes_at_any_check_restores_everything() {
-    let (sent, rcvd, refs) = (words([1]), words([1]), words([0]));
+    // The second is on its way.
+    let (sent, rcvd, refs) = (words([1, 1]), words([1, 0]), words([0, 0]));
     for stale_at in 0..3 {
-        let table = words([2]);
+        let table = words([2, 2]);
         let mut batch = Batch {
             dead: vec![9],
             alive: vec![8],
@@ -73,7 +74,7 @@ fn an_epoch_that_changes_at_any_check_restores_everything() {
         let mut seen = Vec::new();
         let stale = roster(&sent, &rcvd, &refs)
             .collect(
-                &[0],
+                &[0, 1],
                 &NoWords,
                 &table[..],
                 || {

@@ -21,8 +21,11 @@ fn a_buffer_goes_there_and_is_released() {
     let reached = |step| {
         steps.push((step, handles.is_private(&table), get(&table)));
     };
-    send_first(&handles, &table, &sent, publish, || {}, reached);
+    let mut queued = false;
+    send_first(&handles, &table, &sent, publish, || queued = true, reached);
     assert_eq!((id, get(&table)), (2, 2));
+    // Queued once, and marked so: nobody else queues it.
+    assert!(queued && handles.count() == 0 && handles.stays_queued());
     // The handle goes while the generation is odd.
     assert_eq!(steps[0], (SendStep::LetGo, false, 1));
     assert!(steps.iter().map(|step| step.0).eq(SEND_FIRST));
