@@ -6,14 +6,16 @@
 #   make lint              the first part of it
 #   make bench             the numbers (minutes); make bench BENCH=roundtrip for one bench
 #   make bench-build       builds the benches with every peer, and installs those that are missing
-#   make torture           the large models and long kill runs (an hour or more)
+#   make torture           the large models, long kill runs and chaos (hours)
+#   make mutants           changes the code in ways that a test has to notice (docs/testing.md); make mutants ONLY=ledger
 
 CARGO ?= cargo
 FILE ?=
 BENCH ?=
+ONLY ?=
 export CARGO
 
-.PHONY: help demo test lint bench bench-build torture deps
+.PHONY: help demo test lint bench bench-build torture mutants deps
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -37,6 +39,9 @@ bench: bench-build
 
 torture:
 	@scripts/stages.sh torture loom-torture
+
+mutants:
+	$(CARGO) run --quiet -p xtask -- mutants $(ONLY)
 
 deps:
 	@scripts/deps.sh

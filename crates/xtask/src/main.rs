@@ -1,10 +1,12 @@
-//! Chores of the repository, run by `make lint` and CI: `cargo run -p xtask -- layers | tidy | all`.
+//! Chores of the repository, run by `make lint` and CI: `cargo run -p xtask -- layers | tidy | all`; by `make mutants`: `mutants`.
 //!
-//! What it is for: the rules of ARCHITECTURE.md that neither the compiler nor clippy can check.
+//! What it is for: the rules of ARCHITECTURE.md that neither the compiler nor clippy can check, and whether tests notice
+//! changes of the code.
 //!
 //! NOT here: anything the product needs at build time or run time; formatting and lints (cargo does those).
 
 mod layers;
+mod mutants;
 mod source;
 mod tidy;
 
@@ -21,8 +23,9 @@ fn main() -> ExitCode {
             found.merge(tidy::check(&root)?);
             Ok(found)
         }),
+        "mutants" => return mutate(&root),
         other => {
-            eprintln!("xtask: unknown chore `{other}`; known: layers, tidy, all");
+            eprintln!("xtask: unknown chore `{other}`; known: layers, tidy, all, mutants [FILTER]");
             return ExitCode::from(2);
         }
     };
@@ -30,6 +33,18 @@ fn main() -> ExitCode {
         Ok(findings) => findings.print(&chore),
         Err(error) => {
             eprintln!("xtask {chore}: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// No answer of the kind that the others give: it runs for an hour, and reports as it goes.
+fn mutate(root: &Path) -> ExitCode {
+    match mutants::run(root, std::env::args().nth(2).as_deref()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask mutants: {error:#}");
             ExitCode::from(2)
         }
     }
