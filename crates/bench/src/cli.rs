@@ -6,6 +6,7 @@ use crate::block::{self, Access};
 use crate::bulk::{Level, hops};
 use crate::case::Wait;
 use crate::options::Common;
+use crate::siege;
 use crate::zcopy;
 
 /// Measures tranship and its peers side by side on this machine.
@@ -207,6 +208,17 @@ pub enum Bench {
         /// Size of the cold set, MiB.
         #[arg(long, default_value_t = 512)]
         set_mib: usize,
+    },
+    /// A manager under hostile clients, and what honest ones of another user see of it (as root).
+    Siege {
+        #[command(flatten)]
+        common: Common,
+        /// Attacking processes, of two users.
+        #[arg(long, default_value_t = 8)]
+        attackers: usize,
+        /// What is measured [default: all].
+        #[arg(long, value_delimiter = ',', value_parser = siege::MODES)]
+        mode: Vec<String>,
     },
     /// Bulk buffers through a row of domains and back, over shared memory: processor time for each.
     Hops {

@@ -25,6 +25,7 @@ mod plan;
 mod plot;
 mod report;
 mod scaling;
+mod siege;
 mod spike;
 mod stats;
 mod systems;
@@ -310,6 +311,14 @@ fn run(bench: Bench) -> Result<bool> {
                 zcopy::bench(&common, &grid),
                 &["batched"],
             )
+        }
+        Bench::Siege {
+            common,
+            attackers,
+            mode,
+        } => {
+            let outcome = siege::bench(&common, attackers, &mode)?;
+            say("siege", &common, outcome, &[])
         }
         Bench::Mbuf { common } => {
             common.check(&mbuf::systems())?;

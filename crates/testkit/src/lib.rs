@@ -1,9 +1,9 @@
 //! Everything that tests with several real processes are made of: children that talk over a socket
 //! instead of sleeping, a watchdog, skips that are heard, counts of what a process holds, weak and strong privileges,
-//! attempts to break isolation, containers, hosts with weather between them, scenes of programs that are struck at random, a system-call counter, payloads that show their own reuse.
+//! attempts to break isolation, hostile clients of a manager, containers, hosts with weather between them, scenes of programs
+//! that are struck at random, a system-call counter, payloads that show their own reuse.
 //!
-//! NOT here: anything that the product runs, any knowledge of tranship's protocol (the tests bring it),
-//! speed measurements (`bench`).
+//! NOT here: anything that the product runs, honest use of tranship (the tests bring it), speed measurements (`bench`).
 //!
 //! # A test with a child
 //! ```no_run
@@ -29,6 +29,7 @@ pub mod chaos;
 pub mod container;
 mod folder;
 pub mod fuse;
+pub mod hostile;
 pub mod lab;
 pub mod payload;
 pub mod peer;

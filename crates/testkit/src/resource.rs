@@ -5,6 +5,7 @@ use std::fmt;
 use std::fs;
 use std::io::Error;
 use std::os::unix::fs::MetadataExt as _;
+use std::time::Duration;
 
 /// One memfd, however many descriptors and mappings name it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -245,6 +246,75 @@ pub fn fds(pid: u32) -> Result<Vec<Fd>, Error> {
     }
     all.sort_by_key(|fd| fd.number);
     Ok(all)
+}
+
+/// How many descriptors a process has.
+///
+/// # Errors
+/// When /proc refuses.
+pub fn count_fds(pid: u32) -> Result<usize, Error> {
+    Ok(fs::read_dir(format!("/proc/{pid}/fd"))?.count())
+}
+
+/// The processes that a process has started, and those that they have.
+#[must_use]
+pub fn descendants(pid: u32) -> Vec<u32> {
+    let children = |pid: u32| {
+        let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        let list = list.unwrap_or_default();
+        let words: Vec<u32> = list.split_whitespace().flat_map(str::parse).collect();
+        words
+    };
+    let mut all = children(pid);
+    let mut next = 0;
+    while let Some(child) = all.get(next).copied() {
+        all.extend(children(child));
+        next += 1;
+    }
+    all
+}
+
+/// The processor time that a process has used.
+///
+/// # Errors
+/// When /proc refuses.
+pub fn processor_time(pid: u32) -> Result<Duration, Error> {
+    // Nanoseconds on a processor, waiting for one, time slices.
+    let mut sum = 0;
+    for task in fs::read_dir(format!("/proc/{pid}/task"))?.flatten() {
+        let text = fs::read_to_string(task.path().join("schedstat"))?;
+        let first = text.split_whitespace().next().and_then(|n| n.parse().ok());
+        sum += first.unwrap_or(0u64);
+    }
+    Ok(Duration::from_nanos(sum))
+}
+
+/// Memory of a process in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Resident.
+    pub rss: u64,
+    /// The same, of what several processes have each its part.
+    pub pss: u64,
+    /// What is no file's: the program's own pages are not in it.
+    pub anonymous: u64,
+}
+
+/// What memory a process has.
+///
+/// # Errors
+/// When /proc refuses.
+pub fn memory(pid: u32) -> Result<Memory, Error> {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
+    let field = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    Ok(Memory {
+        rss: field("Rss:").unwrap_or(0) * 1024,
+        pss: field("Pss:").unwrap_or(0) * 1024,
+        anonymous: field("Pss_Anon:").unwrap_or(0) * 1024,
+    })
 }
 
 /// `Shmem` of the whole machine in bytes: also what lies in sockets, but other programs' too.

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use tranship_proto::{PoolId, Req, Request};
 use tranship_testkit::{Control, child, fuse, skipped};
 
-use crate::raw::Raw;
 use crate::stage::Stage;
+use tranship_testkit::hostile::raw::Raw;
 
 /// A TCP socket whose last close waits for an hour: bytes that its peer does not take, and SO_LINGER.
 fn lingering() -> (TcpStream, TcpStream) {

@@ -6,8 +6,8 @@ use tranship_proto::{PoolId, Req, Request, encode};
 use tranship_sys::socket;
 use tranship_testkit::{Control, Peer, child};
 
-use crate::raw::Raw;
 use crate::stage::Stage;
+use tranship_testkit::hostile::raw::Raw;
 
 child!(
     fn dead(ctl: Control) {

@@ -6,8 +6,8 @@ use tranship_proto::{Event, RefusalCode, Request};
 use tranship_region::layout::TableRw;
 use tranship_testkit::{Control, child};
 
-use crate::raw::Raw;
 use crate::stage::Stage;
+use tranship_testkit::hostile::raw::Raw;
 
 child!(
     fn takes_memory(ctl: Control) {

@@ -16,8 +16,5 @@ mod floods;
 mod greed;
 mod locks;
 mod queues;
-#[path = "../hostile/raw.rs"]
-#[allow(dead_code, reason = "each attack uses a part of it")]
-mod raw;
 mod stage;
 mod tables;

@@ -3,8 +3,8 @@
 use tranship_proto::{Event, Refusal, RefusalCode, Role};
 use tranship_testkit::{Control, Peer, child};
 
-use crate::raw::Raw;
 use crate::stage::Stage;
+use tranship_testkit::hostile::raw::Raw;
 
 child!(
     fn slow(ctl: Control) {

@@ -9,8 +9,7 @@ use tranship_core::{Domain, DomainError, LinkOptions, PoolOptions, Role, Wait};
 use tranship_manager::{Config, Listener, Shutdown};
 use tranship_testkit::{Control, Held, Launch, Peer, Privilege, Watchdog, child, is_root, skipped};
 
-/// Where the children find the manager.
-pub const SOCKET: &str = "AVAILABILITY_SOCKET";
+pub use tranship_testkit::hostile::SOCKET;
 
 const MANAGER: u32 = 64_001;
 const VICTIM: u32 = 64_002;
@@ -188,17 +187,7 @@ impl Stage {
 
     /// The manager's helper processes.
     pub fn helpers(&self) -> Vec<u32> {
-        let children = |pid: u32| {
-            let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-            let list = list.unwrap_or_default();
-            let words: Vec<u32> = list.split_whitespace().flat_map(str::parse).collect();
-            words
-        };
-        let mut all = children(self.manager.pid());
-        for i in 0..all.len() {
-            all.extend(children(all[i]));
-        }
-        all
+        tranship_testkit::resource::descendants(self.manager.pid())
     }
 
     /// Waits until no domain of an attacker is left.

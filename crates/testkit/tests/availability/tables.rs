@@ -9,8 +9,8 @@ use tranship_proto::{
 use tranship_region::layout::TableRw;
 use tranship_testkit::{Control, child};
 
-use crate::raw::Raw;
 use crate::stage::Stage;
+use tranship_testkit::hostile::raw::Raw;
 
 const CHUNK: u64 = 4096;
 const SLOTS: u32 = 1 << 20;

@@ -16,13 +16,11 @@ use tranship_core::{
     Sender, Wait, WhenFull,
 };
 use tranship_manager::{Config, Forward, Limits, Shutdown};
+use tranship_testkit::hostile::CONNECTIONS;
 use tranship_testkit::{Control, child, payload};
 
 use crate::shared::{self, Written};
 use crate::stage::SOCKET;
-
-/// Connections that one user may have.
-pub const CONNECTIONS: u32 = 48;
 
 /// What the test asks a victim.
 #[derive(Debug, Serialize, Deserialize)]

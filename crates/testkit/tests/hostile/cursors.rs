@@ -9,8 +9,8 @@ use tranship_sys::futex;
 use tranship_testkit::{Control, Random, child};
 
 use crate::cast::{Answer, Ask};
-use crate::raw::{Channel, LINES, Raw};
 use crate::stage::Stage;
+use tranship_testkit::hostile::raw::{Channel, LINES, Raw};
 
 struct Lie {
     name: &'static str,

@@ -6,8 +6,8 @@ use tranship_proto::{CbufId, PoolId, Role};
 use tranship_testkit::{Control, Random, child};
 
 use crate::cast::{Answer, Ask};
-use crate::raw::{Bait, CHUNK, Channel, LINES, Prey, Raw, SLOTS};
 use crate::stage::Stage;
+use tranship_testkit::hostile::raw::{Bait, CHUNK, Channel, LINES, Prey, Raw, SLOTS};
 
 /// A lie, and words of the reason that the victim must give for closing the channel.
 struct Lie {

@@ -26,9 +26,6 @@ mod cast;
 mod cursors;
 mod lies;
 mod pest;
-#[allow(dead_code, reason = "other attackers use the rest of it")]
-mod raw;
-mod requests;
 mod shared;
 mod siege;
 mod stage;

@@ -11,9 +11,9 @@ use tranship_testkit::attack::{self, Attempt, Outcome, Target};
 use tranship_testkit::{Control, Peer, child};
 
 use crate::cast::{Answer, Ask};
-use crate::raw::{Raw, SLOTS};
 use crate::shared::{self, Written};
 use crate::stage::Stage;
+use tranship_testkit::hostile::raw::{Raw, SLOTS};
 
 /// A shared object that somebody else writes, as the attacker has it.
 #[derive(Debug, Serialize, Deserialize)]

@@ -19,8 +19,7 @@ pub enum Scene {
     RootOfFiles,
 }
 
-/// Where the children find the manager.
-pub const SOCKET: &str = "HOSTILE_SOCKET";
+pub use tranship_testkit::hostile::SOCKET;
 
 pub struct Stage {
     pub scene: Scene,

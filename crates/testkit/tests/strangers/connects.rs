@@ -7,8 +7,8 @@ use tranship_region::layout::{LinkHalfRw, Side};
 use tranship_testkit::resource::Held;
 use tranship_testkit::{Control, child};
 
-use crate::raw::{LINES, Raw};
 use crate::stage::{Actor, Stage, join};
+use tranship_testkit::hostile::raw::{LINES, Raw};
 
 const ROUNDS: usize = 30;
 const EACH: usize = 40;

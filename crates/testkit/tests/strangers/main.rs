@@ -11,9 +11,6 @@
 
 mod connects;
 mod files;
-#[allow(dead_code, reason = "it can do more than is needed here")]
-#[path = "../hostile/raw.rs"]
-mod raw;
 mod sleepers;
 mod sockets;
 mod stage;

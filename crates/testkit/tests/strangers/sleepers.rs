@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicU32;
 use tranship_core::{Domain, LinkOptions, Role, Wait};
 use tranship_testkit::{Control, child};
 
-use crate::raw::Raw;
 use crate::stage::{Stage, path};
+use tranship_testkit::hostile::raw::Raw;
 
 // Takes what it is sent until nobody sends any more. Its helper thread runs.
 child!(

@@ -12,8 +12,8 @@ use tranship_proto::{Event, Request};
 use tranship_sys::{epoll, socket};
 use tranship_testkit::{Control, child, fuse};
 
-use crate::raw::{Channel, Raw};
 use crate::stage::{Stage, join, never};
+use tranship_testkit::hostile::raw::{Channel, Raw};
 
 /// The longest single wait.
 const ROUND: Duration = Duration::from_millis(5);

@@ -9,8 +9,7 @@ use tranship_core::Domain;
 use tranship_manager::{Config, Shutdown};
 use tranship_testkit::{Control, Launch, Peer, Privilege, Watchdog, child, fuse, skipped};
 
-/// Where the children find the manager.
-pub const SOCKET: &str = "STRANGERS_SOCKET";
+pub use tranship_testkit::hostile::SOCKET;
 
 const MANAGER: u32 = 64_001;
 const HONEST: u32 = 64_002;

@@ -14,7 +14,7 @@ use tranship_region::layout::{
 use tranship_region::{Opts, RwMapping, make};
 use tranship_sys::{futex, socket};
 
-use crate::stage::SOCKET;
+use super::SOCKET;
 
 pub const CHUNK: u64 = 64 << 10;
 pub const SLOTS: u32 = 64;
@@ -23,10 +23,24 @@ pub const LINES: u32 = 16;
 /// The domain that this process was last.
 static LAST: AtomicU32 = AtomicU32::new(0);
 
+/// How long an answer, or room for a request, is waited for, in milliseconds; 0: for ever.
+static PATIENCE: AtomicU64 = AtomicU64::new(0);
+
+/// From now on who is not answered for so long takes it for the end of the connection.
+pub fn set_patience(time: std::time::Duration) {
+    let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    PATIENCE.store(millis, Ordering::Relaxed);
+}
+
+/// Where the manager is.
+///
+/// # Panics
+/// Where [`SOCKET`] is not set.
 pub fn path() -> std::path::PathBuf {
     std::env::var_os(SOCKET).unwrap().into()
 }
 
+#[derive(Debug)]
 pub struct Raw {
     pub fd: OwnedFd,
     pub domain: DomainId,
@@ -43,6 +57,14 @@ impl Raw {
     /// A connection that has said nothing.
     pub fn silent() -> Self {
         let fd = socket::connect(&path()).unwrap();
+        let patience = PATIENCE.load(Ordering::Relaxed);
+        if patience > 0 {
+            use rustix::net::sockopt::{Timeout, set_socket_timeout};
+            let time = Some(std::time::Duration::from_millis(patience));
+            for which in [Timeout::Recv, Timeout::Send] {
+                set_socket_timeout(&fd, which, time).unwrap();
+            }
+        }
         Self {
             fd,
             domain: DomainId(0),
@@ -454,6 +476,7 @@ fn sides(role: Role) -> (Side, Side) {
 }
 
 /// A pool of the attacker's own.
+#[derive(Debug)]
 pub struct Bait {
     pub id: PoolId,
     pub table: TableRw,
@@ -471,6 +494,7 @@ impl Bait {
 }
 
 /// A pool of somebody else's that was offered.
+#[derive(Debug)]
 pub struct Prey {
     pub pool: PoolId,
     pub slots: u32,
@@ -507,6 +531,7 @@ impl Prey {
     }
 }
 
+#[derive(Debug)]
 pub struct Channel {
     pub id: ChannelId,
     pub own: LinkHalfRw,

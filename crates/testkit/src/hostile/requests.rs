@@ -8,9 +8,9 @@ use tranship_proto::{
 };
 use tranship_region::{Opts, make};
 use tranship_sys::socket;
-use tranship_testkit::Random;
 
-use crate::raw::{CHUNK, SLOTS};
+use super::raw::{CHUNK, SLOTS};
+use crate::Random;
 
 /// Descriptors that are none of what the protocol asks for.
 pub fn bestiary() -> Vec<(&'static str, OwnedFd)> {

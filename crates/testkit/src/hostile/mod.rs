@@ -1,0 +1,26 @@
+//! Clients that want to harm a manager, or whoever else uses it. They speak the protocol by hand.
+//!
+//! [`raw`] is such a client; [`requests`] and [`NUISANCES`] are what it says and does that is malformed, [`ATTACKS`] what is
+//! well-formed and meant to keep others from being served. [`Load`] runs all of it together, by several processes of several
+//! users, for as long as it is there.
+
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "random numbers are cut on purpose"
+)]
+
+mod attacker;
+mod attacks;
+mod load;
+mod nuisances;
+pub mod raw;
+pub mod requests;
+
+pub use attacker::Attacker;
+pub use attacks::descriptors::lingering;
+pub use attacks::{ATTACKS, Attack};
+pub use load::{Load, Tally};
+pub use nuisances::{CONNECTIONS, NUISANCES, Nuisance};
+
+/// The variable in which children find the manager.
+pub const SOCKET: &str = "HOSTILE_SOCKET";
