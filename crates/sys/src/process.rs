@@ -236,3 +236,12 @@ pub(crate) mod tests {
         .expect("thread");
     }
 }
+
+/// Gives back to the kernel what the C library's allocator keeps for later; nothing where there is another one.
+pub fn trim_heap() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: no precondition.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}

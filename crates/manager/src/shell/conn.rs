@@ -4,13 +4,14 @@ use super::keep::Rubbish;
 use super::out::Outgoing;
 use super::party::Task;
 use super::porter::Carried;
-use super::{CLIENT, Shell};
+use super::{CLIENT, Shell, TRIM};
 use crate::state::{ClientId, Facts, Fd, FdToken, Input};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
+use std::time::Instant;
 use tranship_proto::{DomainId, MAX_FDS, MAX_MESSAGE_BYTES, Refusal, RefusalCode, Request, decode};
 use tranship_region::layout::BoardRw;
 use tranship_sys::epoll::{Interest, Ready};
@@ -239,7 +240,7 @@ impl Shell {
     }
 
     fn hang_up(&mut self, client: ClientId) {
-        let dying = self.conns.get(&client).and_then(|c| c.dying);
+        let dying = self.conns.get_mut(&client).and_then(|c| c.dying.take());
         self.drop_conn(client);
         self.feed(Input::HungUp { client });
         if let Some((domain, _)) = dying {
@@ -297,12 +298,19 @@ impl Shell {
 
     pub(super) fn drop_conn(&mut self, client: ClientId) -> Option<VecDeque<Outgoing>> {
         let conn = self.conns.remove(&client)?;
+        if self.trims && self.trim.is_none() {
+            self.trim = Some(Instant::now() + TRIM);
+        }
         if let Some(party) = self.parties.get_mut(&conn.uid) {
             if conn.watched.is_some() {
                 let _ = party.epoll.remove(&conn.fd);
             }
             party.members -= 1;
             self.wake(conn.uid);
+        }
+        // Its process has ended, and is not watched any more: nothing else would say so.
+        if let Some((domain, _)) = conn.dying {
+            self.answers.push_back(Input::ProcessDied { domain });
         }
         self.connected.retain(|_, c| *c != client);
         self.throttled.remove(&client);

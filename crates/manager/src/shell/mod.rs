@@ -85,6 +85,8 @@ impl Shutdown {
 const RESERVE: usize = 256;
 /// When something that the kernel had no room for is tried again.
 const AGAIN: Duration = Duration::from_millis(10);
+/// How long after a client left memory is given back that was needed for it.
+const TRIM: Duration = Duration::from_secs(1);
 /// What epoll says about a ready descriptor: the kind is in the upper byte.
 const LISTENER: u64 = 0;
 const STOP: u64 = 1;
@@ -108,6 +110,7 @@ pub fn run(
     }
     let porters = Porters::new(daemon, PORTER).map_err(ManagerError::at("starting a helper"))?;
     let mut shell = Shell::new(config, listener, stop, porters)?;
+    shell.trims = daemon;
     notify::ready();
     shell.serve()
 }
@@ -144,6 +147,10 @@ struct Shell {
     buf: Box<[u8]>,
     ids: Option<PathBuf>,
     exit: bool,
+    /// Its heap is its own: not where it is a thread of somebody's.
+    trims: bool,
+    /// When memory is given back.
+    trim: Option<Instant>,
 }
 
 impl Shell {
@@ -200,6 +207,8 @@ impl Shell {
             buf: vec![0; tranship_proto::MAX_MESSAGE_BYTES + 1].into(),
             ids,
             exit: false,
+            trims: false,
+            trim: None,
         })
     }
 
@@ -232,8 +241,21 @@ impl Shell {
                 self.feed(Input::Tick);
                 self.sort_trash();
             }
+            self.trim();
         }
         Ok(())
+    }
+
+    /// Gives back what was needed for clients that have left, when there is nothing else to do.
+    fn trim(&mut self) {
+        let due = self.trim.is_some_and(|t| t <= Instant::now());
+        if due && self.runnable.is_empty() {
+            self.trim = None;
+            self.fds.shrink_to_fit();
+            self.conns.shrink_to_fit();
+            self.boards.shrink_to_fit();
+            process::trim_heap();
+        }
     }
 
     /// How long there is nothing to do.
@@ -247,6 +269,10 @@ impl Shell {
             || self.listener_rests.is_some();
         if again {
             wait = Some(wait.map_or(AGAIN, |w| w.min(AGAIN)));
+        }
+        if let Some(trim) = self.trim {
+            let trim = trim.saturating_duration_since(Instant::now());
+            wait = Some(wait.map_or(trim, |w| w.min(trim)));
         }
         // Rounded up: a deadline is not to be waited for in a busy loop.
         wait.map(|w| w + Duration::from_millis(1))

@@ -46,6 +46,39 @@ fn children_of_the_dead_go_on_writing() {
 }
 
 child!(
+    fn ends_badly(ctl: Control) {
+        let raw = Raw::join("ends badly");
+        ctl.send(&()).unwrap();
+        let () = ctl.recv().unwrap().unwrap();
+        let nothing = encode(&Request::Ungrant {
+            pool: PoolId(1),
+            chunks: 1,
+        });
+        // More than is heard at once, so that its end is seen before the last of it.
+        for _ in 0..40 {
+            socket::sendmsg(&raw.fd, &nothing, &[], false).unwrap();
+        }
+        socket::sendmsg(&raw.fd, &[0xff; 100], &[], false).unwrap();
+        ctl.send(&()).unwrap();
+        let _ = ctl.recv::<()>();
+    }
+);
+
+/// Who is thrown out for its last words is gone all the same.
+#[test]
+fn last_words_that_are_no_request() {
+    let Some(stage) = Stage::new("") else { return };
+    let attacker = stage.attacker(ends_badly(), 0);
+    let () = attacker.expect();
+    stage.manager.stop();
+    let () = attacker.ask(&());
+    attacker.kill();
+    stage.manager.resume();
+    stage.still_serving("last words");
+    stage.until_forgotten(0);
+}
+
+child!(
     fn asker(ctl: Control) {
         // Many of them, each of which asks again before it has read anything, and never takes all.
         let all: Vec<Raw> = (0..32).map(|_| Raw::join("asker")).collect();
