@@ -1,5 +1,7 @@
 //! The fuzz targets on seeded input: real messages, damaged in every usual way, and noise.
 
+#[path = "../../../fuzz/manager/mod.rs"]
+mod manager;
 #[path = "../../../fuzz/nbd.rs"]
 mod nbd;
 #[path = "../../../fuzz/targets.rs"]
@@ -167,22 +169,32 @@ fn kept(target: &str) -> Vec<Vec<u8>> {
     paths.into_iter().map(read).collect()
 }
 
-/// Each round is a connection.
-fn run_connections(target: &str, run: fn(&[u8])) {
+/// Each round is a connection, or several.
+fn run_connections(target: &str, rounds: usize, run: fn(&[u8])) {
     let _dog = Watchdog::new(Duration::from_secs(3600));
     let (mut random, seeds) = (Random::printed(target), kept(target));
     seeds.iter().for_each(|seed| run(seed));
-    for _ in 0..rounds() / 40 {
+    for _ in 0..rounds {
         run(&damage(&mut random, &seeds));
     }
 }
 
 #[test]
 fn nbd_handshakes() {
-    run_connections("nbd_handshake", nbd::handshake);
+    run_connections("nbd_handshake", rounds() / 40, nbd::handshake);
 }
 
 #[test]
 fn nbd_requests() {
-    run_connections("nbd_requests", nbd::requests);
+    run_connections("nbd_requests", rounds() / 40, nbd::requests);
+}
+
+#[test]
+fn manager_messages() {
+    run_connections("manager_messages", rounds() / 100, manager::messages);
+}
+
+#[test]
+fn manager_sequences() {
+    run_connections("manager_sequences", rounds() / 100, manager::sequences);
 }

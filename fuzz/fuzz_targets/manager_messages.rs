@@ -1,0 +1,5 @@
+#![no_main]
+#[path = "../manager/mod.rs"]
+#[allow(dead_code)]
+mod manager;
+libfuzzer_sys::fuzz_target!(|data: &[u8]| manager::messages(data));

@@ -1,0 +1,239 @@
+//! Two honest domains: a name, a channel between them with a pool, a heap; and that all of it stays as it is.
+
+use std::collections::VecDeque;
+
+use tranship_manager::state::{ClientId, Input};
+use tranship_proto::{
+    ChannelId, DomainId, Event, HeapStat, PoolId, PoolStat, Req, Request, Role, StatRecord,
+};
+
+use super::world::{CHUNK, HONEST, SLOTS, World};
+
+/// What they have.
+#[derive(Default)]
+pub struct Honest {
+    pub clients: [Option<ClientId>; 2],
+    heard: VecDeque<(ClientId, Event)>,
+    domains: Vec<DomainId>,
+    pool: Option<PoolId>,
+    channel: Option<ChannelId>,
+    has: Vec<StatRecord>,
+    req: u32,
+    serial: u32,
+}
+
+impl Honest {
+    /// From now on it is their own doing.
+    pub fn leave(&mut self) {
+        (self.channel, self.pool) = (None, None);
+    }
+
+    pub fn hear(&mut self, client: ClientId, event: Event) {
+        let over = match event {
+            Event::PeerGone { channel, .. } => self.channel == Some(channel),
+            Event::PoolGone { pool } => self.pool == Some(pool),
+            Event::Expelled { .. } => true,
+            _ => false,
+        };
+        assert!(!over, "{event:?} to {client:?}, which did nothing");
+        self.heard.push_back((client, event));
+    }
+}
+
+impl World {
+    fn ask(&mut self, who: usize, request: impl FnOnce(Req) -> Request) -> Vec<Event> {
+        self.ask_with(who, request, &[])
+    }
+
+    /// Asks with objects of these kinds and counts and sizes; what is answered until now.
+    fn ask_with(
+        &mut self,
+        who: usize,
+        request: impl FnOnce(Req) -> Request,
+        objects: &[(u32, u32, u64)],
+    ) -> Vec<Event> {
+        self.honest.req += 1;
+        let req = Req(self.honest.req);
+        let client = self.honest.clients[who].expect("joined");
+        let fds = objects
+            .iter()
+            .map(|(kind, count, size)| self.object(*kind, *count, *size))
+            .collect();
+        self.honest.heard.clear();
+        self.say(client, request(req), fds);
+        self.heard(who)
+    }
+
+    fn heard(&mut self, who: usize) -> Vec<Event> {
+        let client = self.honest.clients[who].expect("joined");
+        let all = self.honest.heard.iter().filter(|(c, _)| *c == client);
+        let all: Vec<Event> = all.map(|(_, e)| e.clone()).collect();
+        let refused = all.iter().find(|e| matches!(e, Event::Refused { .. }));
+        assert!(refused.is_none(), "{refused:?} to the honest");
+        all
+    }
+
+    /// They come, and make what they have.
+    pub fn settle(&mut self) {
+        for who in 0..2 {
+            let client = self.connect(HONEST, 1_000_000 + who as u64);
+            self.honest.clients[who] = Some(client);
+            self.greet(client, None);
+            let domain = self.heard(who).iter().find_map(|e| match e {
+                Event::Welcome { domain, .. } => Some(*domain),
+                _ => None,
+            });
+            self.honest.domains.extend(domain);
+        }
+        self.ask(0, |req| Request::Export {
+            req,
+            name: "honest".to_owned(),
+            role: Role::Source,
+        });
+        self.ask(0, |req| Request::ExportSocket {
+            req,
+            name: "honest-socket".to_owned(),
+        });
+        self.honest.channel = Some(self.open());
+        let made = self.ask_with(
+            0,
+            |req| Request::CreatePool {
+                req,
+                name: "honest".to_owned(),
+                max_bytes: 16 * CHUNK,
+                slots: SLOTS,
+                chunk_bytes: CHUNK,
+            },
+            &[(2, SLOTS, 8192)],
+        );
+        let pool = made.iter().find_map(|e| match e {
+            Event::PoolCreated { pool, .. } => Some(*pool),
+            _ => None,
+        });
+        let (pool, channel) = (pool.expect("a pool"), self.honest.channel.expect("one"));
+        self.honest.pool = Some(pool);
+        self.grow();
+        self.ask_with(
+            0,
+            |req| Request::Assign { req, channel, pool },
+            &[(4, SLOTS, 4096)],
+        );
+        let with_refs = true;
+        let accept = |_| Request::AcceptPool {
+            channel,
+            pool,
+            with_refs,
+        };
+        self.ask_with(1, accept, &[(5, SLOTS, 4096), (3, SLOTS, 4096)]);
+        let events = self.heard(1);
+        let open = |e: &Event| matches!(e, Event::PoolOpen { .. });
+        assert!(events.iter().any(open), "{events:?}");
+        self.ask(1, |req| Request::CreateHeap {
+            req,
+            name: "honest".to_owned(),
+            max_bytes: 8 * CHUNK,
+            held_bytes: CHUNK,
+        });
+        self.closed(usize::MAX);
+        self.honest.has = self.look();
+        assert!(self.honest.has.len() >= 5, "{:?}", self.honest.has);
+    }
+
+    /// The second connects to the first's name.
+    fn open(&mut self) -> ChannelId {
+        self.ask_with(
+            1,
+            |req| Request::Connect {
+                req,
+                name: "honest".to_owned(),
+                role: Role::Sink,
+                lines: 2,
+                wait: true,
+            },
+            &[(7, 2, 8192)],
+        );
+        let peer = self.honest.domains[1];
+        let incoming = self.heard(0).into_iter().find_map(|e| match e {
+            Event::Incoming {
+                channel, peer: p, ..
+            } if p == peer => Some(channel),
+            _ => None,
+        });
+        let channel = incoming.expect("the honest one's connect is heard");
+        let accept = |req| Request::Accept {
+            req,
+            channel,
+            lines: 2,
+        };
+        self.ask_with(0, accept, &[(6, 2, 8192)]);
+        let events = self.heard(1);
+        let opened = |e: &Event| matches!(e, Event::Opened { channel: c, .. } if *c == channel);
+        assert!(events.iter().any(opened), "{events:?}");
+        channel
+    }
+
+    /// One more chunk.
+    fn grow(&mut self) {
+        let pool = self.honest.pool.expect("one");
+        let granted = self.ask(0, |req| Request::Grant {
+            req,
+            pool,
+            chunks: 1,
+        });
+        let one = |e: &Event| matches!(e, Event::Granted { chunks: 1, .. });
+        assert!(granted.iter().any(one), "{granted:?}");
+        self.honest.serial += 1;
+        let serial = self.honest.serial;
+        let show = |req| Request::ShowChunk {
+            req,
+            pool,
+            index: serial - 1,
+            serial,
+        };
+        let shown = self.ask_with(0, show, &[(0, 0, CHUNK)]);
+        let ready = |e: &Event| matches!(e, Event::ChunkReady { .. });
+        assert!(shown.iter().any(ready), "{shown:?}");
+    }
+
+    /// What there is of theirs, as everybody may see it.
+    fn look(&mut self) -> Vec<StatRecord> {
+        let events = self.ask(1, |req| Request::Stat { req });
+        let end = |e: &Event| matches!(e, Event::StatEnd { .. });
+        assert!(events.iter().any(end), "no end of an answer: {events:?}");
+        let ours = self.honest.domains.clone();
+        let channel = self.honest.channel;
+        let of_ours = |record: &StatRecord| match record {
+            StatRecord::Domain(d) => ours.contains(&d.domain),
+            StatRecord::Pool(PoolStat { writer: of, .. })
+            | StatRecord::Heap(HeapStat { owner: of, .. }) => ours.contains(of),
+            StatRecord::Channel(c) => {
+                Some(c.channel) == channel
+                    || c.exported_as.is_some() && c.name.starts_with("honest")
+            }
+            _ => false,
+        };
+        let records = events.into_iter().filter_map(|e| match e {
+            Event::Stat { record, .. } => Some(record),
+            _ => None,
+        });
+        records.filter(of_ours).collect()
+    }
+
+    /// They have what they had, and may do what they might do.
+    pub fn still_honest(&mut self) {
+        let now = self.look();
+        assert_eq!(now, self.honest.has, "what is the honest ones'");
+        let (granted, stranded) = self.state.memory();
+        // A liar may have claimed more than there is: then nobody is granted more.
+        if granted + stranded <= super::world::TOTAL {
+            self.grow();
+        }
+        let channel = self.open();
+        for who in [1, 0] {
+            self.ask(who, |_| Request::CloseChannel { channel });
+        }
+        let client = self.honest.clients[0].expect("joined");
+        self.feed(Input::Blocked { client });
+        self.honest.has = self.look();
+    }
+}

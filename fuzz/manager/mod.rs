@@ -1,0 +1,47 @@
+//! Requests to the manager, any of them from anybody in any order, against its state machine: two honest domains are there
+//! before, and whatever strangers say, nothing contradicts itself, no more is granted than there is, no descriptor is lost, and
+//! what the honest ones have, and may do, stays as it was.
+//!
+//! * `bytes`: an input, read as choices;
+//! * `world`: the shell around the state machine, and what must hold after each input;
+//! * `strangers`: who says what;
+//! * `honest`: two domains with a name, a channel, a pool, a heap, and what they notice.
+
+mod bytes;
+mod honest;
+mod strangers;
+mod world;
+
+use bytes::Bytes;
+use world::World;
+
+/// Most steps of an input.
+const STEPS: usize = 400;
+
+/// One connection, and the bytes of its messages.
+pub fn messages(data: &[u8]) {
+    let (mut bytes, mut world) = (Bytes::of(data), World::new());
+    let stranger = world.arrive(0);
+    if !bytes.one_in(8) {
+        world.greet(stranger, None);
+    }
+    for _ in 0..STEPS {
+        if bytes.is_over() {
+            break;
+        }
+        world.datagram(stranger, &mut bytes);
+    }
+    world.end();
+}
+
+/// Several clients of two users, what they say, and their ends.
+pub fn sequences(data: &[u8]) {
+    let (mut bytes, mut world) = (Bytes::of(data), World::new());
+    for _ in 0..STEPS {
+        if bytes.is_over() {
+            break;
+        }
+        world.something(&mut bytes);
+    }
+    world.end();
+}

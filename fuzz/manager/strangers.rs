@@ -1,0 +1,343 @@
+//! What strangers say: bytes, and requests that are as they should be but for their numbers.
+
+use std::time::Duration;
+
+use tranship_manager::state::{ClientId, Facts, Fd, Header, Input};
+use tranship_proto::{
+    ChannelClaim, ChannelId, DomainId, ExportId, PoolId, Refusal, RefusalCode, Req, Request, Role,
+    decode,
+};
+
+use super::bytes::Bytes;
+use super::world::{CHUNK, HONEST, SLOTS, World};
+
+/// Connections of strangers at a time.
+const MOST: usize = 10;
+
+impl World {
+    fn stranger(&mut self, bytes: &mut Bytes<'_>) -> ClientId {
+        let all = self.clients.iter().filter(|(_, c)| c.uid != HONEST);
+        let all: Vec<ClientId> = all.map(|(id, _)| *id).collect();
+        let at = bytes.below(MOST);
+        match all.get(at) {
+            Some(client) => *client,
+            None if all.len() >= MOST => all[at % all.len()],
+            None => {
+                let client = self.arrive(at);
+                if !bytes.one_in(16) {
+                    let resume = bytes.one_in(6);
+                    let resume = resume.then(|| DomainId(bytes.pick(&self.seen.domains)));
+                    self.greet(client, resume);
+                }
+                client
+            }
+        }
+    }
+
+    /// One step of one of them.
+    pub fn something(&mut self, bytes: &mut Bytes<'_>) {
+        let client = self.stranger(bytes);
+        match bytes.below(32) {
+            0 => self.hang_up(client),
+            1 => {
+                let first = bytes.one_in(2);
+                if let Some(process) = self.clients.get(&client).map(|c| c.process) {
+                    self.die(process, first);
+                }
+            }
+            2 => self.feed(Input::Blocked { client }),
+            3 => {
+                self.now += Duration::from_millis(u64::from(bytes.number()) % 20_000);
+                self.feed(Input::Tick);
+            }
+            4 => {
+                let n = bytes.below(40);
+                self.closed(n);
+            }
+            5 => {
+                let request = self.request(bytes);
+                self.feed(Input::Crippled { client, request });
+            }
+            6 => {
+                let refusal = Refusal {
+                    code: RefusalCode::BadArgument,
+                    asked: 0,
+                    available: 0,
+                };
+                self.feed(Input::Violation { client, refusal });
+            }
+            7 | 8 => self.datagram(client, bytes),
+            9..=13 => {
+                for _ in 0..bytes.below(12) {
+                    self.sent(client);
+                }
+            }
+            14 => {
+                // Another connection of the same process, which says that it is what that was.
+                let Some((uid, process)) = self.clients.get(&client).map(|c| (c.uid, c.process))
+                else {
+                    return;
+                };
+                let again = self.connect(uid, process);
+                let resume = DomainId(bytes.pick(&self.seen.domains));
+                self.greet(again, Some(resume));
+            }
+            _ => {
+                let request = self.request(bytes);
+                self.utter(client, request, bytes);
+            }
+        }
+    }
+
+    /// A message as it comes off the wire: a length, bytes, and descriptors with it.
+    pub fn datagram(&mut self, client: ClientId, bytes: &mut Bytes<'_>) {
+        let len = usize::from(bytes.byte());
+        match decode::<Request>(bytes.take(len)) {
+            Ok(request) => self.utter(client, request, bytes),
+            Err(_) => {
+                let refusal = Refusal {
+                    code: RefusalCode::BadArgument,
+                    asked: len as u64,
+                    available: 0,
+                };
+                self.feed(Input::Violation { client, refusal });
+            }
+        }
+    }
+
+    /// With the descriptors that it should have, or others.
+    fn utter(&mut self, client: ClientId, request: Request, bytes: &mut Bytes<'_>) {
+        let mut fds = self.belonging(&request);
+        if bytes.one_in(12) {
+            match bytes.below(3) {
+                0 => {
+                    fds = (0..bytes.below(5)).map(|_| self.strange(bytes)).collect();
+                }
+                1 => fds.iter_mut().for_each(|fd| fd.facts.sealed = false),
+                _ => fds.iter_mut().for_each(|fd| fd.facts.header = None),
+            }
+            // What was thrown away is nobody's.
+            let kept: Vec<_> = fds.iter().map(|fd| fd.token).collect();
+            self.forget_but(&kept);
+        }
+        match request {
+            Request::Hello { .. } if fds.is_empty() => self.hello(client, request),
+            request => self.say(client, request, fds),
+        }
+    }
+
+    fn strange(&mut self, bytes: &mut Bytes<'_>) -> Fd {
+        let header = Header {
+            kind: bytes.number(),
+            count: bytes.number(),
+            max_bytes: bytes.wide(),
+            chunk_bytes: bytes.wide(),
+        };
+        let facts = Facts {
+            sealed: !bytes.one_in(4),
+            size: bytes.wide(),
+            header: bytes.one_in(2).then_some(header),
+            made_here: false,
+            inode: bytes.wide(),
+        };
+        let token = self.token();
+        Fd { token, facts }
+    }
+
+    fn belonging(&mut self, request: &Request) -> Vec<Fd> {
+        let half = |role: Role| if role == Role::Source { 6 } else { 7 };
+        match request {
+            Request::CreatePool { slots, .. } | Request::ClaimPool { slots, .. } => {
+                vec![self.object(2, *slots, 8192)]
+            }
+            Request::ShowChunk { .. } | Request::ClaimChunk { .. } => {
+                vec![self.object(0, 0, CHUNK)]
+            }
+            Request::Connect { role, lines, .. } => vec![self.object(half(*role), *lines, 8192)],
+            Request::Accept { lines, .. } => vec![self.object(6, *lines, 8192)],
+            Request::ClaimChannel { claim, .. } => {
+                vec![self.object(half(claim.role), claim.lines, 8192)]
+            }
+            Request::Assign { .. } | Request::ClaimAssign { .. } => {
+                vec![self.object(4, SLOTS, 4096)]
+            }
+            Request::AcceptPool { with_refs, .. } => {
+                let mut fds = vec![self.object(5, SLOTS, 4096)];
+                if *with_refs {
+                    fds.push(self.object(3, SLOTS, 4096));
+                }
+                fds
+            }
+            Request::ClaimReader { .. } => vec![self.object(3, SLOTS, 4096)],
+            _ => Vec::new(),
+        }
+    }
+
+    /// Any request, about what there is or what there is not.
+    fn request(&mut self, bytes: &mut Bytes<'_>) -> Request {
+        let req = Req(bytes.number());
+        let pool = PoolId(bytes.pick(&self.seen.pools));
+        let channel = ChannelId(bytes.pick(&self.seen.channels));
+        let domain = DomainId(bytes.pick(&self.seen.domains));
+        let (index, serial) = (bytes.number(), bytes.number());
+        let names = ["honest", "a", "b", "c", "", "a\n", "honest-socket"];
+        let name = names[bytes.below(names.len())].to_owned();
+        let role = if bytes.one_in(2) {
+            Role::Source
+        } else {
+            Role::Sink
+        };
+        let lines = if bytes.one_in(8) { bytes.number() } else { 2 };
+        let (max_bytes, slots, chunk_bytes) = if bytes.one_in(8) {
+            (bytes.wide(), bytes.number(), bytes.wide())
+        } else {
+            (16 * CHUNK, SLOTS, CHUNK)
+        };
+        match bytes.below(37) {
+            0..=2 => Request::CreatePool {
+                req,
+                name: "p".to_owned(),
+                max_bytes,
+                slots,
+                chunk_bytes,
+            },
+            3 => Request::DestroyPool { pool },
+            4 | 5 => Request::Grant {
+                req,
+                pool,
+                chunks: index,
+            },
+            6 => Request::Ungrant {
+                pool,
+                chunks: index,
+            },
+            7 | 8 => Request::ShowChunk {
+                req,
+                pool,
+                index,
+                serial,
+            },
+            9 => Request::ReturnChunk {
+                pool,
+                index,
+                serial,
+            },
+            10 => Request::Unmapped {
+                pool,
+                index,
+                serial,
+            },
+            11 => Request::Resync { req, pool },
+            12 => Request::AllowForward { req, pool, domain },
+            13 | 14 => Request::Export { req, name, role },
+            15 => Request::ExportSocket { req, name },
+            16 => Request::Unexport {
+                export: ExportId(bytes.pick(&self.seen.exports)),
+            },
+            17 => Request::ConnectSocket { req, name },
+            18 | 19 => Request::Connect {
+                req,
+                name,
+                role,
+                lines,
+                wait: bytes.one_in(2),
+            },
+            20 => Request::CancelConnect { req },
+            21 | 22 => Request::Accept {
+                req,
+                channel,
+                lines,
+            },
+            23 => Request::Reject { channel },
+            24 => Request::Assign { req, channel, pool },
+            25 => Request::AcceptPool {
+                channel,
+                pool,
+                with_refs: bytes.one_in(2),
+            },
+            26 => Request::VetoPool { channel, pool },
+            27 => Request::Drained { channel },
+            28 => Request::CloseChannel { channel },
+            29 => Request::WakeFd { req, channel },
+            30 => Request::Stat { req },
+            31 => Request::ClaimPool {
+                req,
+                pool,
+                name: "p".to_owned(),
+                max_bytes,
+                slots,
+                chunk_bytes,
+            },
+            32 => Request::ClaimChunk {
+                req,
+                pool,
+                index,
+                serial,
+            },
+            33 => self.claim(bytes, req, pool),
+            34 => {
+                let claim = ChannelClaim {
+                    channel,
+                    name,
+                    role,
+                    peer: domain,
+                    lines,
+                    peer_inode: bytes.wide(),
+                };
+                Request::ClaimChannel { req, claim }
+            }
+            35 => self.heap(bytes, req, pool),
+            _ => Request::ClaimAssign { req, channel, pool },
+        }
+    }
+
+    fn claim(&mut self, bytes: &mut Bytes<'_>, req: Req, pool: PoolId) -> Request {
+        let n = bytes.below(20);
+        match bytes.below(3) {
+            0 => Request::ClaimDone { req },
+            1 => Request::ClaimReader {
+                req,
+                pool,
+                slots: SLOTS,
+                table: bytes.wide(),
+                mapped: (0..n).map(|_| (bytes.number(), bytes.number())).collect(),
+            },
+            _ => Request::ClaimRoster {
+                req,
+                pool,
+                readers: (0..n)
+                    .map(|_| (DomainId(bytes.pick(&self.seen.domains)), bytes.wide()))
+                    .collect(),
+                queues: (0..n)
+                    .map(|_| {
+                        let channel = ChannelId(bytes.pick(&self.seen.channels));
+                        let domain = DomainId(bytes.pick(&self.seen.domains));
+                        (channel, domain, bytes.wide())
+                    })
+                    .collect(),
+            },
+        }
+    }
+
+    fn heap(&mut self, bytes: &mut Bytes<'_>, req: Req, heap: PoolId) -> Request {
+        match bytes.below(4) {
+            0 => Request::CreateHeap {
+                req,
+                name: "h".to_owned(),
+                max_bytes: bytes.wide(),
+                held_bytes: bytes.wide(),
+            },
+            1 => Request::DestroyHeap { heap },
+            2 => Request::Admit {
+                req,
+                heap,
+                bytes: bytes.wide(),
+                least_bytes: bytes.wide(),
+            },
+            _ => Request::GiveBack {
+                heap,
+                bytes: bytes.wide(),
+            },
+        }
+    }
+}
