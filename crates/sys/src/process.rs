@@ -176,6 +176,15 @@ pub fn die_with_parent() -> io::Result<()> {
     ))?)
 }
 
+/// Gives back to the kernel what the C library's allocator keeps for later; nothing where there is another one.
+pub fn trim_heap() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: no precondition.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -234,14 +243,5 @@ pub(crate) mod tests {
         })
         .join()
         .expect("thread");
-    }
-}
-
-/// Gives back to the kernel what the C library's allocator keeps for later; nothing where there is another one.
-pub fn trim_heap() {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: no precondition.
-    unsafe {
-        libc::malloc_trim(0);
     }
 }

@@ -14,7 +14,10 @@ use tranship_testkit::{Control, child};
 
 child!(
     pub fn manager(ctl: Control) {
-        let config: String = ctl.recv().unwrap().unwrap();
+        let (config, core): (String, Option<usize>) = ctl.recv().unwrap().unwrap();
+        if let Some(core) = core {
+            tranship_sys::process::pin_to_cpu(core).unwrap();
+        }
         let config = Config::parse(&config).unwrap();
         let listener = Listener::bind(&path(), 0o666).unwrap();
         ctl.send(&()).unwrap();
@@ -79,7 +82,7 @@ child!(
 );
 
 #[allow(clippy::cast_precision_loss, reason = "nanoseconds")]
-fn sum_up(mut times: Vec<u64>) -> Times {
+pub fn sum_up(mut times: Vec<u64>) -> Times {
     times.sort_unstable();
     let at = |permille: usize| times[(times.len() - 1) * permille / 1000] as f64;
     Times {
@@ -138,7 +141,7 @@ fn round(n: u64) -> Vec<(&'static str, Duration)> {
     };
     let chunks = 1;
     ask(&mut raw, &|req| Request::Grant { req, pool, chunks }, &[]);
-    let (chunk, _map) = make("client", CHUNK as usize, Opts::default()).unwrap();
+    let (chunk, _map) = make("client", usize::try_from(CHUNK).unwrap(), Opts::default()).unwrap();
     let show = |req| Request::ShowChunk {
         req,
         pool,

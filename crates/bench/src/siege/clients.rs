@@ -35,7 +35,7 @@ fn ask(client: &Peer, time: Duration) -> Result<Answers> {
 }
 
 pub fn measure(common: &Common, attackers: usize, outcome: &mut Outcome) -> Result<()> {
-    let stage = Stage::new()?;
+    let stage = Stage::new(None)?;
     let manager = stage.manager.pid();
     let exporter = stage.honest(cast::exporter())?;
     exporter.send(&NAMES)?;
@@ -91,7 +91,7 @@ fn has_returned(before: &Held, after: &Held) -> bool {
 }
 
 /// So that a short run measures attacks and not their beginning.
-fn until_all_attack(load: &Load, attackers: usize) -> Result<()> {
+pub fn until_all_attack(load: &Load, attackers: usize) -> Result<()> {
     loop {
         let begun: u64 = load.tally()?.values().map(|t| t[0]).sum();
         if begun >= 4 * attackers as u64 {
@@ -122,7 +122,7 @@ fn rows(outcome: &mut Outcome, mode: &'static str, runs: &[Answers]) {
         let mut row = Row::of("tranship", key, &measured);
         let most = runs.iter().filter_map(|run| run.get(op)).map(|t| t.max);
         row.facts.insert("max_ns", most.fold(0.0, f64::max));
-        let late = Duration::from_nanos(row.p99_ns as u64) > P99;
+        let late = row.p99_ns > P99.as_nanos() as f64;
         // What there is to be said in all grows with what there is.
         if mode == "besieged" && late && op != "stat-all" {
             outcome.verdicts.push(format!(

@@ -5,7 +5,9 @@
 //! protocol by hand, so that what is measured is the manager and nothing of the library.
 
 mod cast;
+mod channels;
 mod clients;
+mod pair;
 mod watch;
 
 use std::os::unix::fs::{PermissionsExt as _, chown};
@@ -32,7 +34,7 @@ const NAMES: [&str; 2] = ["honest", "honest-too"];
 const GONE: Duration = Duration::from_secs(60);
 
 /// What is measured.
-pub const MODES: [&str; 1] = ["clients"];
+pub const MODES: [&str; 2] = ["clients", "channels"];
 
 /// The manager, in a folder of its own.
 struct Stage {
@@ -42,7 +44,7 @@ struct Stage {
 }
 
 impl Stage {
-    fn new() -> Result<Stage> {
+    fn new(core: Option<usize>) -> Result<Stage> {
         let dir = tranship_testkit::folder()?;
         std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755))?;
         let home = dir.path().join("run");
@@ -50,7 +52,7 @@ impl Stage {
         chown(&home, Some(MANAGER), Some(MANAGER))?;
         let path = home.join("manager.sock");
         let manager = start(cast::manager(), MANAGER, &path)?;
-        manager.send(CONFIG)?;
+        manager.send(&(CONFIG, core))?;
         let () = manager.recv().with_context(|| manager.stderr())?;
         Ok(Stage {
             manager,
@@ -91,6 +93,9 @@ pub fn bench(common: &Common, attackers: usize, modes: &[String]) -> Result<Outc
     let wants = |mode: &str| modes.is_empty() || modes.iter().any(|m| m == mode);
     if wants("clients") {
         clients::measure(common, attackers, &mut outcome)?;
+    }
+    if wants("channels") {
+        channels::measure(common, attackers, &mut outcome)?;
     }
     Ok(outcome)
 }
