@@ -30,6 +30,10 @@ bench=(
     "cc:gcc:compiles the bench's DPDK program"
     "pkg-config:pkg-config:says where DPDK is"
     "pc:libdpdk:libdpdk-dev:DPDK, in the bench mbuf"
+    "nbdkit:nbdkit:in the bench block"
+    "qemu-nbd:qemu-utils:in the bench block"
+    "iperf3:iperf3:measures in the bench netpath"
+    "ip:iproute2:makes its network namespaces"
 )
 
 case ${1:-tests} in

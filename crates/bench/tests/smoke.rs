@@ -107,6 +107,9 @@ fn the_report_has_every_row_and_says_what_it_could_not_measure() {
         assert!(page.contains(promise), "{promise}: {page}");
     }
     assert!(said.contains("report: 12 of 12, kills"), "{said}");
+    let one_size = "| the same, 1 MiB |";
+    let cells = page.lines().find(|line| line.starts_with(one_size));
+    assert!(cells.is_some_and(|cells| !cells.contains(" to ")), "{page}");
     let (page, _) = bench(&["report", "--quick", "--runs", "1", "--only", "growth,kills"]);
     assert!(
         page.contains("growing a pool") && !page.contains("round trip"),

@@ -64,7 +64,8 @@ impl Claim {
         match self.bound.off(worst.value) {
             off if off <= 1.0 => "reached".to_owned(),
             off if off < 1.1 => format!("**{off:.3}x off**"),
-            off => format!("**{off:.2}x off**"),
+            off if off < 10.0 => format!("**{off:.2}x off**"),
+            off => format!("**{off:.0}x off**"),
         }
     }
 }

@@ -83,7 +83,8 @@ pub fn place(row: &Row) -> String {
     }
     out.extend(key.depth.map(|n| format!("{n} under way")));
     if key.payload_bytes.is_none() {
-        out.extend(key.buffers.map(|n| format!("{n} buffers")));
+        let many = |n| if n == 1 { "" } else { "s" };
+        out.extend(key.buffers.map(|n| format!("{n} buffer{}", many(n))));
     }
     out.join(", ")
 }

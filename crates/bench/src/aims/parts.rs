@@ -175,6 +175,8 @@ fn moved(common: &Common, _: f64) -> Result<Done> {
             budget: common.budget(),
         };
         let mut cells = messages::cells(&common.of(&["tranship"]), &case);
+        // Not to be taken for those of another part.
+        cells.iter_mut().for_each(|cell| cell.key.mode = "send");
         let levels = [Level::Full, Level::Producer, Level::None];
         cells.extend(rtt::touched(
             &common.of(&["bulk-shm", "stream"]),
