@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// Both ends must speak the same.
-pub(crate) const VERSION: u16 = 2;
+pub(crate) const VERSION: u16 = 3;
 /// The longest metadata of an operation, bytes.
 pub(crate) const MAX_META_BYTES: u32 = 2048;
 
@@ -47,9 +47,10 @@ pub(crate) enum Message {
     },
     /// And whether each buffer is a sealed memfd by itself.
     Assign(PoolInfo, bool),
-    /// With the receiver's own memory, where each end has its own.
+    /// With the staging memory of who answers, if that is the source, at level `none`.
     AssignAnswer(u64, Result<(), u16>),
-    /// With the pool's memory, unless its buffers come one by one. Or why there is none.
+    /// With the pool's memory, unless its buffers come one by one; at level `none` with the staging memory of who assigns, if that
+    /// is the source. Or why there is none.
     Show(u64, Result<(), u16>),
     Shown(u64, Result<(), u16>),
     Remove(u64),

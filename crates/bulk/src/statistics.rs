@@ -13,6 +13,6 @@ pub struct Statistics {
     /// Sent in a sealed copy, because the kernel refused to seal the memfd itself: pages of it were queued in a
     /// socket or pipe, or held by I/O. Each has cost up to 160 ms and a copy.
     pub seals_refused: u64,
-    /// Received by copying them out of the sender's memory.
+    /// Received by copying them out of the memory into which the sender had copied them.
     pub snapshots: u64,
 }

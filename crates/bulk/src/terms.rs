@@ -50,7 +50,7 @@ impl Role {
 }
 
 /// Which end of a channel: data goes from the source to the sink.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum Direction {
     Source,
     Sink,

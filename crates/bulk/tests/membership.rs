@@ -80,7 +80,8 @@ fn until<T>(channels: [&Channel; 2], wanted: impl Fn(&Event) -> Option<T>) -> T 
 fn each_end_pays_for_what_it_makes() {
     let _dog = Watchdog::new(Duration::from_secs(120));
     let member = manager("total = \"16MiB\"\n");
-    for (trust, copies) in [(Trust::Producer, 1), (Trust::None, 2)] {
+    // At `none`: the pool, what the sink is shown of it, and the sink's own.
+    for (trust, copies) in [(Trust::Producer, 1), (Trust::None, 3)] {
         let (a, b) = (bulk(&member), bulk(&member));
         let options = || EndOptions::new(trust);
         let source = a

@@ -67,6 +67,7 @@ impl State {
         let mut done = 0;
         let changed = frames.and_then(|frames| {
             for (id, index) in buffers {
+                self.stage(channel, (*id, *index))?;
                 let (pool, at) = self.slot_mut(*id, *index)?;
                 match how {
                     Transfer::Copy => pool.slots[at].out.up(channel),
@@ -87,7 +88,11 @@ impl State {
                         Transfer::Copy => pool.slots[at].out.down(channel),
                         _ => pool.slots[at].owned = true,
                     }
-                    pool.protect(*index)?;
+                    let protected = pool.protect(*index);
+                    if number < done {
+                        self.unstage(channel, (*id, *index));
+                    }
+                    protected?;
                 }
                 return Err(code);
             }

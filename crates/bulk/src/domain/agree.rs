@@ -4,7 +4,7 @@ use super::turn::{Fault, MOST_POOLS, Violation};
 use super::{Assigned, Pool, RawEvent, State};
 use crate::backend::Bytes;
 use crate::message::{Message, PoolInfo, code, number};
-use crate::{Code, Trust, memory::Memory, spec::Assignment};
+use crate::{Code, Trust, memory::Memory, memory::Staging, spec::Assignment};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -20,11 +20,11 @@ impl State {
             Message::Assign(info, sealed) => {
                 let accepted = self.accept(channel, (info, sealed), verdict);
                 let end = self.channels.get_mut(&channel).ok_or(Violation)?;
-                let (answer, own) = match accepted {
-                    Ok(own) => (Ok(()), own),
+                let (answer, staging) = match accepted {
+                    Ok(staging) => (Ok(()), staging),
                     Err(code) => (Err(code), None),
                 };
-                let fds = own.into_iter().collect();
+                let fds = staging.into_iter().collect();
                 end.answer_with(&Message::AssignAnswer(info.id, number(answer)), fds);
                 Ok(())
             }
@@ -134,7 +134,8 @@ impl State {
         self.finished.extend(asked.map(|asked| (asked, result)));
     }
 
-    /// Decides about a pool that the other end assigns; gives our own memory, where each end has its own.
+    /// Decides about a pool that the other end assigns; makes our own memory for it, where each end has its own. Gives what the
+    /// other end is to look at for what we send.
     fn accept(
         &mut self,
         channel: u64,
@@ -169,29 +170,27 @@ impl State {
             return Err(Code::PoolMap);
         }
         let mut assigned = Assigned::new(Assignment::Accepted, info, sealed);
-        let (own, trust) = (end.own_memory(), end.trust());
-        let fd = match known {
-            Some(known) => known.memory.fd(),
-            None if own => {
-                let made = match sealed {
-                    true => Memory::reserve(&info, &self.account, constraints.within())?,
-                    false => Memory::make_own(&info, trust, &self.account, constraints.within())?,
-                };
-                let fd = made.fd();
-                assigned.made = Some(made);
-                fd
-            }
-            None => None,
-        };
+        if known.is_none() && end.own_memory() {
+            let within = constraints.within();
+            assigned.made = Some(match sealed {
+                true => Memory::reserve(&info, &self.account, within)?,
+                false => Memory::make_own(&info, end.trust(), &self.account, within)?,
+            });
+        }
+        if end.stages() && !sealed {
+            assigned.staging = Some(Staging::make(&info, &self.account)?);
+        }
+        let fd = assigned.staging.as_ref().and_then(Staging::fd);
         end.pools.insert(info.id, assigned);
-        Ok(fd.filter(|_| own && !sealed && end.backend.bytes() == Bytes::Shared))
+        Ok(fd)
     }
 
-    /// The other end said yes: the pool's trust is fixed, and its memory shown.
+    /// The other end said yes: the pool's trust is fixed, and its memory shown, or what takes its place.
     fn show(&mut self, channel: u64, id: u64, fds: &[Arc<OwnedFd>]) -> Result<(), Fault> {
         let end = self.channels.get_mut(&channel).ok_or(Violation)?;
         let pool = self.pools.get_mut(&id).ok_or(Violation)?;
-        let mirror = match end.snapshots() && !pool.sealed {
+        let snapshots = end.snapshots() && !pool.sealed;
+        let mirror = match snapshots && !end.stages() {
             true => {
                 let fd = fds.first().ok_or(Violation)?;
                 let mirror = Memory::open_mirror(&pool.info, fd);
@@ -203,20 +202,28 @@ impl State {
             false => None,
         };
         // Only our own memory can fail here; then the other end hears so.
-        let can = match pool.creator && !pool.fixed {
+        let fixed = match pool.creator && !pool.fixed {
             true => pool.fix(end.trust()),
             false => Ok(()),
         };
+        let staging = match snapshots && end.stages() {
+            true => fixed.and_then(|()| Staging::make(&pool.info, &self.account).map(Some)),
+            false => fixed.map(|()| None),
+        };
+        let can = staging.as_ref().map(|_| ()).map_err(|code| *code);
+        let staging = staging.ok().flatten();
         for index in 0..pool.info.buffers {
             let _ = pool.protect(index);
         }
         let assigned = end.pools.get_mut(&id).ok_or(Violation)?;
-        assigned.mirror = mirror;
-        assigned.status = Assignment::Showing;
-        let shown = match end.backend.bytes() {
-            Bytes::Shared if can.is_ok() && !pool.sealed => pool.memory.fd().into_iter().collect(),
-            _ => Vec::new(),
+        let shown = match (&staging, end.backend.bytes()) {
+            (Some(staging), _) => staging.fd(),
+            (None, Bytes::Shared) if can.is_ok() && !pool.sealed && !snapshots => pool.memory.fd(),
+            _ => None,
         };
+        (assigned.staging, assigned.mirror) = (staging, mirror);
+        assigned.status = Assignment::Showing;
+        let shown = shown.into_iter().collect();
         end.answer_with(&Message::Show(id, number(can)), shown);
         Ok(())
     }
@@ -224,14 +231,15 @@ impl State {
     /// Maps what was shown, or puts our own memory to use.
     fn open_shown(&mut self, channel: u64, id: u64, fds: &[Arc<OwnedFd>]) -> Result<(), Code> {
         let end = self.channels.get_mut(&channel).ok_or(Code::ChannelState)?;
-        let (own, snapshots, trust) = (end.own_memory(), end.snapshots(), end.trust());
+        let (own, trust) = (end.own_memory(), end.trust());
+        let (snapshots, stages) = (end.snapshots(), end.stages());
         let agreed = end.agreed.ok_or(Code::ChannelState)?;
         let assigned = end.pools.get_mut(&id).ok_or(Code::PoolInvalid)?;
         let info = assigned.info;
         let shared = end.backend.bytes() == Bytes::Shared;
         let sealed = assigned.sealed;
         let shown = fds.first();
-        if shared && shown.is_none() != sealed {
+        if shared && shown.is_none() != (sealed || stages) {
             return Err(Code::PoolMap);
         }
         if let (true, Some(fd)) = (snapshots, shown) {

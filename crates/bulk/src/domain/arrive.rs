@@ -234,7 +234,7 @@ impl State {
     }
 
     /// It is here. With `shown`, its bytes are still to be brought: they are in what was shown with it, or in the other end's
-    /// own memory.
+    /// staging memory.
     pub(super) fn arrive(
         &mut self,
         channel: u64,

@@ -2,7 +2,7 @@
 
 use super::{Assigned, Pool, Shared, Slot, State};
 use crate::backend::Payload;
-use crate::memory::{self, Memory, Pieces, Sent};
+use crate::memory::{self, Memory, Pieces, Sent, Staging};
 use crate::message::PoolInfo;
 use crate::{Access, Code, Statistics, Trust};
 use std::os::fd::OwnedFd;
@@ -125,7 +125,7 @@ impl Pool {
         })
     }
 
-    /// Brings the bytes of a buffer that arrives: shown with it, or lying in the other end's own memory.
+    /// Brings the bytes of a buffer that arrives: shown with it, or lying in the other end's staging memory.
     /// [`Code::PeerViolation`] is the other end's fault, any other error our own.
     pub(super) fn bring(
         &mut self,
@@ -218,6 +218,34 @@ impl State {
     pub(super) fn load(&mut self, at: (u64, u32), carried: bool) -> Result<Load, Code> {
         let pool = self.pools.get_mut(&at.0).ok_or(Code::PoolInvalid)?;
         pool.load(at.1, carried, &mut self.statistics)
+    }
+
+    /// Puts the bytes of a buffer that is about to be sent where the other end looks for them, if it looks at memory of ours.
+    pub(super) fn stage(&mut self, channel: u64, (id, index): (u64, u32)) -> Result<(), Code> {
+        let Some(staging) = self.staging(channel, (id, index)) else {
+            return Ok(());
+        };
+        staging.put(&self.slot(id, index)?.0.memory, index)
+    }
+
+    /// It was not sent.
+    pub(super) fn unstage(&self, channel: u64, buffer: (u64, u32)) {
+        if let Some(staging) = self.staging(channel, buffer) {
+            staging.wipe(buffer.1);
+        }
+    }
+
+    /// None also where the bytes are there already: a copy of the buffer is out over the channel, so it cannot have changed.
+    fn staging(&self, channel: u64, (id, index): (u64, u32)) -> Option<&Staging> {
+        let staging = self
+            .channels
+            .get(&channel)?
+            .pools
+            .get(&id)?
+            .staging
+            .as_ref()?;
+        let (_, slot) = self.slot(id, index).ok()?;
+        (slot.out.of(channel) == 0).then_some(staging)
     }
 
     pub(super) fn clear(&mut self, (pool, index): (u64, u32)) {

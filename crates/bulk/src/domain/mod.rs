@@ -24,7 +24,7 @@ use crate::message::{Message, PoolInfo};
 use crate::{
     Access, Agreement, ChannelState, Code, Completion, Direction, Meta, Piece, Role, Statistics,
     Trust, Wish,
-    memory::{Memory, Pieces},
+    memory::{Memory, Pieces, Staging},
     spec::Assignment,
 };
 use channels::Channels;
@@ -110,7 +110,9 @@ pub(crate) struct Pool {
 pub(crate) struct Assigned {
     pub status: Assignment,
     pub info: PoolInfo,
-    /// The other end's own memory.
+    /// What is sent here is copied into this, which the other end sees; nothing else is ever in it.
+    pub staging: Option<Staging>,
+    /// The other end's, to take snapshots of.
     pub mirror: Option<RoMapping>,
     /// Each buffer is to be a memfd by itself.
     pub sealed: bool,

@@ -243,6 +243,7 @@ impl Assigned {
         Assigned {
             status,
             info,
+            staging: None,
             mirror: None,
             sealed,
             made: None,

@@ -64,6 +64,9 @@ impl State {
         };
         let mut frame = Message::transfer(how, id, index, meta).frame(fds)?;
         frame.payload = payload;
+        if from == Direction::Source {
+            self.stage(channel, (id, index))?;
+        }
         let (pool, at) = self.slot_mut(id, index)?;
         let lent = pool.slots[at].lent;
         pool.slots[at].owned = false;
@@ -76,7 +79,9 @@ impl State {
             && let Ok((pool, at)) = self.slot_mut(id, index)
         {
             (pool.slots[at].owned, pool.slots[at].lent) = (true, lent);
-            pool.protect(index)?;
+            let protected = pool.protect(index);
+            self.unstage(channel, (id, index));
+            protected?;
         }
         let completion = sent?;
         if from == Direction::Sink && !carried {
@@ -107,6 +112,7 @@ impl State {
         let (fds, payload) = self.load((id, index), carried)?;
         let mut frame = Message::transfer(Transfer::Copy, id, index, meta).frame(fds)?;
         frame.payload = payload;
+        self.stage(channel, (id, index))?;
         let (pool, at) = self.slot_mut(id, index)?;
         pool.slots[at].out.up(channel);
         let protected = pool.protect(index);
@@ -115,7 +121,9 @@ impl State {
             && let Ok((pool, at)) = self.slot_mut(id, index)
         {
             pool.slots[at].out.down(channel);
-            pool.protect(index)?;
+            let protected = pool.protect(index);
+            self.unstage(channel, (id, index));
+            protected?;
         }
         sent
     }

@@ -368,8 +368,13 @@ impl Channel {
         self.trust() == Trust::None || self.backend.bytes() == Bytes::Carried
     }
 
-    /// Are bytes copied out of the other end's own memory?
+    /// Is what is not sealed copied, by the source into staging memory and by the sink out of it?
     pub(super) fn snapshots(&self) -> bool {
         self.trust() == Trust::None && self.backend.bytes() == Bytes::Shared
+    }
+
+    /// Is this the end that does so into it?
+    pub(super) fn stages(&self) -> bool {
+        self.snapshots() && self.direction == Direction::Source
     }
 }

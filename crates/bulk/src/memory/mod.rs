@@ -5,10 +5,12 @@
 //! | full, half | maps it | maps the same memfd, writable |
 //! | producer | maps it, the only writer | maps the same memfd, read-only |
 //! | none, or carried bytes | maps it | makes memory of its own, which only it can write |
+//! | none | besides, for each channel over which it sends, what was sent over it (`staging`) | the same |
 //! | none, large buffers | each buffer a memfd by itself (`pieces`) | the same, of those it was sent |
 
 mod budget;
 mod pieces;
+mod staging;
 
 use crate::account::{Account, Charge};
 use crate::{Access, Code, PoolInfo, Trust};
@@ -23,6 +25,7 @@ use tranship_sys::process::identity;
 use tranship_sys::{limits, memfd};
 
 pub(crate) use pieces::{Pieces, Sent};
+pub(crate) use staging::Staging;
 
 /// From this buffer size on a pool of level `none` sends each buffer in a sealed memfd of its own, unless its program says
 /// otherwise ([`crate::Domain::seal_from`]), and only where the kernel gives memfds huge pages. Smaller ones are copied out
@@ -154,8 +157,7 @@ impl Memory {
         Ok(())
     }
 
-    /// As [`Memory::make`], for a domain that did not create the pool: nothing is accessible yet. It may be shown on
-    /// as the level prescribes.
+    /// As [`Memory::make`], for a domain that did not create the pool: nothing is accessible yet.
     pub(crate) fn make_own(
         info: &PoolInfo,
         trust: Trust,
@@ -195,7 +197,7 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Maps the other end's own memory, to take snapshots of. [`Code::PoolMap`] if it is not what it should be.
+    /// Maps the other end's [`Staging`], to take snapshots of. [`Code::PoolMap`] if it is not what it should be.
     pub(crate) fn open_mirror(info: &PoolInfo, fd: &OwnedFd) -> Result<RoMapping, Code> {
         let (_, len) = length(info)?;
         verify_as(fd, len, Sealing::OneWriter).map_err(|_| Code::PoolMap)?;

@@ -2,9 +2,10 @@
 
 use super::{Aggregate, BufferId, ChannelId, Domain, Piece, PoolId};
 use crate::{Agreement, Code, Direction, negotiate::Wish};
+use serde::{Deserialize, Serialize};
 
 /// Everything that a domain can do.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum Op {
     /// Algorithm 3.
     Create {

@@ -1,6 +1,7 @@
 //! What the model is made of.
 
 use crate::{Agreement, ChannelState, Code, Direction, Trust, negotiate::Wish};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 
 /// A domain.
@@ -11,7 +12,7 @@ pub type ChannelId = u8;
 pub type PoolId = u8;
 
 /// A buffer: its pool and its place in it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct BufferId {
     pub pool: PoolId,
     pub index: u8,
@@ -38,7 +39,7 @@ pub struct Copies {
 }
 
 /// A piece of a buffer, in an aggregate.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Piece {
     pub buffer: BufferId,
     /// Bytes.
