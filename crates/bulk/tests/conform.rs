@@ -3,12 +3,16 @@
 
 #[path = "spec/aim.rs"]
 mod aim;
+#[path = "conform/crew.rs"]
+mod crew;
 #[path = "spec/deaths.rs"]
 mod deaths;
 #[path = "conform/gathered.rs"]
 mod gathered;
 #[path = "suite/late.rs"]
 mod late;
+#[path = "conform/mapped.rs"]
+mod mapped;
 #[path = "spec/ops.rs"]
 mod ops;
 #[path = "conform/probe.rs"]
@@ -20,8 +24,11 @@ mod setup;
 #[path = "conform/world.rs"]
 mod world;
 
+use crew::Crew;
 use proptest::prelude::*;
 use proptest::test_runner::{RngSeed, TestRunner};
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
 use tranship_bulk::Trust;
 use tranship_bulk::backend::{Backend, Copying, Local, Shm};
@@ -31,12 +38,19 @@ use world::World;
 /// Runs random sequences over one backend; a failure shrinks to the shortest that still fails.
 /// From `seal_from` bytes on, buffers of level `none` are sealed instead of copied out.
 fn conforms(name: &str, seal_from: u64, backend: impl Fn() -> Arc<dyn Backend>) {
+    random(name, (120, 20_000), || {
+        World::new(ops::DOMAINS, backend(), seal_from)
+    });
+}
+
+/// As many random sequences, each in a new world.
+fn random(name: &str, (cases, shrinks): (u32, u32), new: impl Fn() -> World) {
     let torture = std::env::var_os("TRANSHIP_TORTURE").is_some();
     let config = ProptestConfig {
-        cases: if torture { 5000 } else { 120 },
+        cases: if torture { 40 * cases } else { cases },
         rng_seed: RngSeed::Fixed(Random::printed(name).seed()),
         failure_persistence: None,
-        max_shrink_iters: 20_000,
+        max_shrink_iters: shrinks,
         ..ProptestConfig::default()
     };
     let sequences = (
@@ -45,7 +59,7 @@ fn conforms(name: &str, seal_from: u64, backend: impl Fn() -> Arc<dyn Backend>) 
         prop::collection::vec(aim::shot(), 1..250),
     );
     let outcome = TestRunner::new(config).run(&sequences, |(trust, prepared, ops)| {
-        let mut world = World::new(ops::DOMAINS, backend(), seal_from);
+        let mut world = new();
         if prepared {
             world.prepare(Trust::ALL[trust]);
         }
@@ -131,6 +145,41 @@ fn shm() {
 #[test]
 fn copy() {
     conforms("copy", NEVER, || Arc::new(Copying));
+}
+
+/// As `conforms`, with a process for each domain.
+fn conforms_between_processes(scheme: &'static str, seal_from: u64) {
+    let manager = tranship_core::Domain::embedded().expect("a manager");
+    let crew = Rc::new(RefCell::new(Crew::new(scheme, &manager)));
+    let name = format!("{scheme} between processes, sealed from {seal_from}");
+    random(&name, (24, 500), || World::of(&crew, seal_from));
+    for (trust, ops) in Trust::ALL
+        .map(|trust| deaths::all().into_iter().map(move |ops| (trust, ops)))
+        .into_iter()
+        .flatten()
+    {
+        let mut world = World::of(&crew, seal_from);
+        world.prepare(trust);
+        for op in ops {
+            world.step(&op).expect("as the model");
+        }
+        world.end().expect("as the model");
+    }
+}
+
+#[test]
+fn shm_between_processes() {
+    conforms_between_processes("shm", NEVER);
+}
+
+#[test]
+fn shm_between_processes_sealed() {
+    conforms_between_processes("shm", 0);
+}
+
+#[test]
+fn copy_between_processes() {
+    conforms_between_processes("copy", NEVER);
 }
 
 #[test]

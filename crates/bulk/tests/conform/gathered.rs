@@ -24,10 +24,6 @@ impl Gathered {
         self.all.entry(key).or_default()
     }
 
-    pub fn maps(&self, key: &Key) -> usize {
-        self.maps.get(key).map_or(0, Vec::len)
-    }
-
     pub fn map(&mut self, key: Key, raw: &Raw) -> Result<(), Code> {
         let mapping = raw.map(&self.get(key))?;
         self.maps.entry(key).or_default().push(mapping);

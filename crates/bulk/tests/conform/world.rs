@@ -1,10 +1,14 @@
-//! Domains over a backend, and the model of them, in step.
+//! Domains over a backend, and the model of them, in step: all of them here, or each in a process of its own.
 
 use crate::aim::{Shot, aimed};
+use crate::crew::Crew;
 use crate::gathered::Gathered;
 use crate::probe::Probe;
 use crate::setup::wish;
+use serde::{Deserialize, Serialize};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tranship_bulk::backend::Backend;
@@ -20,9 +24,23 @@ pub type Done = Result<(), String>;
 pub const META: usize = 5;
 pub const BUFFER: usize = 4096;
 
+/// What other processes have to know of a step that one of them has done.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Told {
+    /// It came to nothing, as somebody is dead.
+    undone: bool,
+    /// The pool that it made.
+    pool: Option<u64>,
+}
+
 pub struct World {
     model: Model,
+    /// Those that are in this process, and alive.
     domains: Vec<Option<Raw>>,
+    /// The processes in which the domains are, if they are not here.
+    crew: Option<Rc<RefCell<Crew>>>,
+    /// What its names begin with.
+    run: String,
     channels: HashMap<(Domain, ChannelId), u64>,
     addresses: HashMap<ChannelId, String>,
     vetoes: HashMap<(Domain, ChannelId), Arc<AtomicBool>>,
@@ -35,15 +53,43 @@ pub struct World {
 
 impl World {
     pub fn new(domains: u8, backend: Arc<dyn Backend>, seal_from: u64) -> World {
-        let domain = |_| {
-            let raw = Raw::new();
-            raw.add_backend("test", Arc::clone(&backend));
-            raw.seal_from(seal_from);
-            Some(raw)
-        };
+        let mut world = World::empty(domains, next_run());
+        for domain in 0..domains {
+            world.inhabit(domain, &backend, seal_from);
+        }
+        world
+    }
+
+    /// The part of a world that is in the process of one domain.
+    pub fn part(me: Domain, backend: &Arc<dyn Backend>, seal_from: u64, run: String) -> World {
+        let mut world = World::empty(crate::ops::DOMAINS, run);
+        world.inhabit(me, backend, seal_from);
+        world
+    }
+
+    /// A world of which each domain is a process.
+    pub fn of(crew: &Rc<RefCell<Crew>>, seal_from: u64) -> World {
+        let run = next_run();
+        crew.borrow_mut().begin(&run, seal_from);
+        World {
+            crew: Some(Rc::clone(crew)),
+            ..World::empty(crate::ops::DOMAINS, run)
+        }
+    }
+
+    fn inhabit(&mut self, domain: Domain, backend: &Arc<dyn Backend>, seal_from: u64) {
+        let raw = Raw::new();
+        raw.add_backend("test", Arc::clone(backend));
+        raw.seal_from(seal_from);
+        self.domains[usize::from(domain)] = Some(raw);
+    }
+
+    fn empty(domains: u8, run: String) -> World {
         World {
             model: Model::new(domains),
-            domains: (0..domains).map(domain).collect(),
+            domains: (0..domains).map(|_| None).collect(),
+            crew: None,
+            run,
             channels: HashMap::new(),
             addresses: HashMap::new(),
             vetoes: HashMap::new(),
@@ -129,25 +175,102 @@ impl World {
 
     /// Does it on both sides, and compares everything.
     pub fn step(&mut self, op: &Op) -> Done {
-        if self.skips(op) {
-            return Ok(());
+        match self.skips(op) {
+            true => Ok(()),
+            false => self.step_here(op).map(|_| ()),
+        }
+    }
+
+    /// As [`World::step`], of what was not skipped.
+    pub fn step_here(&mut self, op: &Op) -> Result<Told, String> {
+        if let Some(crew) = self.crew.clone() {
+            let told = crew.borrow_mut().step(op)?;
+            self.step_elsewhere(op, told);
+            crew.borrow_mut().look(&self.model)?;
+            return Ok(told);
         }
         let before = self.model.clone();
         let expected = self.model.step(op);
         let got = self.apply(op, &expected, &before);
         let codes = (expected.as_ref().map(|_| ()).map_err(|c| *c), got);
+        let mut told = Told::default();
         match codes {
             (Ok(()), Ok(())) => {}
             (Err(a), Err(Failure::Code(b))) if a == b => {}
             // Whoever happens to see that the other end is dead may say so, and then has changed nothing.
             (Ok(()), Err(Failure::Code(Code::PeerGone))) if self.model.alive.contains(&false) => {
                 self.model = before;
+                told.undone = true;
             }
             (Ok(()), Err(Failure::Differs(what))) => return Err(format!("{op:?}: {what}")),
             (expected, got) => return Err(format!("{op:?}: expected {expected:?}, got {got:?}")),
         }
+        if let Ok(Outcome::Pool(id)) = expected {
+            told.pool = self.pools.get(&id).copied();
+        }
+        self.compare_after(op)?;
+        Ok(told)
+    }
+
+    pub fn compare_after(&self, op: &Op) -> Done {
         self.compare()
             .map_err(|what| format!("after {op:?}: {what}"))
+    }
+
+    /// Another process has done it.
+    pub fn step_elsewhere(&mut self, op: &Op, told: Told) {
+        let before = self.model.clone();
+        let expected = self.model.step(op);
+        if told.undone {
+            self.model = before;
+            return;
+        }
+        let Ok(outcome) = expected else { return };
+        match (op, outcome) {
+            (Op::Create { domain, .. }, Outcome::Channel(id)) => {
+                self.channels.insert((*domain, id), 0);
+                self.addresses.insert(id, self.address(id));
+            }
+            (
+                Op::Bind {
+                    domain, channel, ..
+                },
+                _,
+            ) => {
+                self.channels.insert((*domain, *channel), 0);
+            }
+            (Op::NewPool { .. }, Outcome::Pool(id)) => {
+                self.pools.insert(id, told.pool.unwrap_or(0));
+            }
+            (Op::DestroyPool { pool, .. }, _) => {
+                self.pools.remove(pool);
+            }
+            (Op::Deliver { domain, channel }, _) => self.refused(*domain, *channel, &before),
+            _ => {}
+        }
+    }
+
+    fn address(&self, channel: ChannelId) -> String {
+        format!("test:{}-{channel}", self.run)
+    }
+
+    /// A bind that was refused: the end is gone.
+    fn refused(&mut self, domain: Domain, channel: ChannelId, before: &Model) {
+        if before.direction(channel, domain).is_some()
+            && self.model.direction(channel, domain).is_none()
+        {
+            self.channels.remove(&(domain, channel));
+        }
+    }
+
+    /// Where each pool is in this process.
+    pub fn pools_here(&self) -> Vec<(PoolId, usize)> {
+        let here = self.domains.iter().flatten();
+        here.flat_map(|raw| {
+            let at = |(id, real): (&PoolId, &u64)| Some((*id, raw.address((*real, 0))?));
+            self.pools.iter().filter_map(at)
+        })
+        .collect()
     }
 
     /// What has no counterpart: domains that are dead, ends and pools that do not exist.
@@ -155,7 +278,7 @@ impl World {
         let domain = op.domain();
         let no_channel = |channel: ChannelId| !self.channels.contains_key(&(domain, channel));
         let no_pool = |pool: PoolId| !self.pools.contains_key(&pool);
-        if self.domains[usize::from(domain)].is_none() {
+        if !self.model.alive[usize::from(domain)] {
             return true;
         }
         match *op {
@@ -191,7 +314,10 @@ impl World {
             } => no_channel(channel) || no_pool(from.pool) || no_pool(to.pool),
             Op::Insert { piece, .. } => no_pool(piece.buffer.pool),
             Op::SendAll { channel, .. } => no_channel(channel),
-            Op::Map { aggregate, .. } => self.gathered.maps(&(domain, aggregate)) >= 2,
+            Op::Map { aggregate, .. } => {
+                let all = self.model.mappings.get(&(domain, aggregate));
+                all.is_some_and(|all| all.len() >= 2)
+            }
             Op::TakeOut { .. } | Op::Unmap { .. } => false,
         }
     }
@@ -217,9 +343,7 @@ impl World {
                 let Ok(Outcome::Channel(id)) = expected else {
                     return Ok(());
                 };
-                static COUNT: AtomicU64 = AtomicU64::new(0);
-                let count = COUNT.fetch_add(1, Ordering::Relaxed);
-                let address = format!("test:conform-{}-{count}", std::process::id());
+                let address = self.address(*id);
                 let accept = self.acceptor(op.domain(), *id);
                 let real = domain.create(&address, direction, wish, 64, Some(accept))?;
                 self.channels.insert((op.domain(), *id), real);
@@ -390,13 +514,14 @@ impl World {
         before: &Model,
     ) -> Result<(), Failure> {
         let real = self.channels[&(domain, channel)];
-        let took = raw.turn(real)?;
+        let takes = matches!(expected, Ok(Outcome::Took(_)));
+        let took = self.turn(raw, real, takes)?;
         let Ok(outcome) = expected else {
             return Ok(());
         };
         // What is one message of the model is some of the carrier's.
         for _ in 0..parts(outcome) {
-            if !raw.turn(real)? {
+            if !self.turn(raw, real, takes)? {
                 return Err(Failure::Differs("a part is missing".into()));
             }
         }
@@ -466,13 +591,20 @@ impl World {
                 "told {got:?}, expected {wanted:?}"
             )));
         }
-        // A bind that was refused: the end is gone.
-        if before.direction(channel, domain).is_some()
-            && self.model.direction(channel, domain).is_none()
-        {
-            self.channels.remove(&(domain, channel));
-        }
+        self.refused(domain, channel, before);
         Ok(())
+    }
+
+    /// Takes a message. Where a process was killed there may be nothing but its death, which is not looked for each time.
+    fn turn(&self, raw: &Raw, channel: u64, takes: bool) -> Result<bool, Code> {
+        let killed = self.model.alive.contains(&false);
+        let looks = if takes && killed { 10_000 } else { 1 };
+        for _ in 0..looks {
+            if raw.turn(channel)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// States, permissions, bytes.
@@ -561,9 +693,17 @@ impl World {
     /// Once all is quiet, every operation has ended.
     pub fn end(mut self) -> Done {
         self.settle()?;
+        match &self.crew {
+            Some(crew) => crew.borrow_mut().end(&self.model),
+            None => self.completed(),
+        }
+    }
+
+    /// Every operation of the domains that are here has ended.
+    pub fn completed(&self) -> Done {
         // What was taken is told with the next look.
         self.settle_completions();
-        let alive = self.domains.iter().all(Option::is_some);
+        let alive = !self.model.alive.contains(&false);
         for transfer in &self.transfers {
             match transfer.result() {
                 Some(Ok(())) => {}
@@ -574,9 +714,9 @@ impl World {
         Ok(())
     }
 
-    fn settle_completions(&self) {
+    pub fn settle_completions(&self) {
         // Where somebody is dead some never end; else it is a matter of time.
-        let alive = self.domains.iter().all(Option::is_some);
+        let alive = !self.model.alive.contains(&false);
         let ended = || self.transfers.iter().all(|t| t.result().is_some());
         for round in 0.. {
             if round >= 100 && (!alive || ended() || round > 100_000) {
@@ -589,6 +729,12 @@ impl World {
             }
         }
     }
+}
+
+fn next_run() -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    format!("conform-{}-{count}", std::process::id())
 }
 
 /// How many messages of the carrier come before the last one of what was taken.
