@@ -42,6 +42,9 @@ pub(crate) enum Command {
     Ls(ViewArgs),
     /// Domains, pools, channels; who holds what.
     Stat(ViewArgs),
+    /// How much memory pools and heaps of running programs may have.
+    #[command(subcommand)]
+    Quota(QuotaAction),
     /// Certificates for channels between machines: an authority of one's own, and what it signs.
     #[command(subcommand)]
     Cert(CertAction),
@@ -181,6 +184,30 @@ pub(crate) struct RunArgs {
     /// The program and its arguments. It must be linked dynamically, and not run as another user (set-uid).
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     pub command: Vec<std::ffi::OsString>,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum QuotaAction {
+    /// Each pool and heap: what it has, what it may have now, and its maximum.
+    Show {
+        /// Only this one: its number or its name.
+        target: Option<String>,
+        #[command(flatten)]
+        view: ViewArgs,
+    },
+    /// Sets what a pool or heap may have, until it ends or the manager is restarted.
+    ///
+    /// If it has more it is asked to give the rest back, and gets nothing new before. Only root and the user who runs the manager may do this.
+    /// For all that is made from now on the manager's configuration says it (default_quota).
+    Set {
+        /// The pool or heap: its number, or its name if no other is called so.
+        target: String,
+        /// At most its maximum: 64MiB, 4096; 0: nothing.
+        #[arg(value_parser = parse_size)]
+        size: u64,
+        #[command(flatten)]
+        view: ViewArgs,
+    },
 }
 
 #[derive(Subcommand, Debug)]

@@ -6,6 +6,7 @@ mod cert;
 pub(crate) mod connect;
 mod generate;
 mod manager;
+mod quota;
 mod recv;
 mod run;
 mod send;
@@ -29,6 +30,7 @@ pub(crate) fn run(args: Args) -> Result<Answer> {
         Command::Cache(args) => cache::run(&args),
         Command::Ls(args) => view::ls(&args),
         Command::Stat(args) => view::stat(&args),
+        Command::Quota(action) => quota::run(&action),
         Command::Cert(action) => cert::run(&action),
         Command::Doctor(args) => doctor::run(&args),
         Command::Completions { shell } => generate::completions(shell),

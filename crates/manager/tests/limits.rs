@@ -206,3 +206,38 @@ fn descriptors() {
     a.send(&Request::DestroyPool { pool: first.id }, &[]);
     assert_eq!(make_pool(&mut a), None);
 }
+
+#[test]
+fn quotas_are_set_by_the_managers_own_user_and_no_other() {
+    let m = limited(Limits::default());
+    let (mut own, Some(mut other)) = (m.join(), m.stranger()) else {
+        return;
+    };
+    let set = |c: &mut Client, pool, quota_bytes| {
+        let req = c.req();
+        let request = Request::SetQuota {
+            req,
+            pool,
+            quota_bytes,
+        };
+        c.send(&request, &[]);
+        c.wait(|e| match e {
+            Event::QuotaSet {
+                req: r,
+                quota_bytes,
+            } if *r == req => Some(Ok(*quota_bytes)),
+            Event::Refused { req: r, refusal } if *r == req => Some(Err(refusal.code)),
+            _ => None,
+        })
+        .0
+    };
+    let (mine, theirs) = (own.create_pool(4), other.create_pool(4));
+    // Not even its own pool's.
+    for pool in [mine.id, theirs.id] {
+        assert_eq!(set(&mut other, pool, CHUNK), Err(RefusalCode::Access));
+    }
+    assert_eq!(other.grant(theirs.id, 2), Ok(2));
+    assert_eq!(set(&mut own, theirs.id, 3 * CHUNK), Ok(3 * CHUNK));
+    assert_eq!(other.grant(theirs.id, 2), Ok(1));
+    assert_eq!(other.grant(theirs.id, 1), Err(RefusalCode::Quota));
+}

@@ -176,6 +176,9 @@ pub enum Event {
     },
     /// fds: 0. The heap may have that many bytes more.
     Admitted { req: Req, heap: PoolId, bytes: u64 },
+
+    /// fds: 0. The answer to `SetQuota`: what the pool or heap may have now.
+    QuotaSet { req: Req, quota_bytes: u64 },
 }
 
 impl Event {

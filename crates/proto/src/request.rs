@@ -210,6 +210,13 @@ pub enum Request {
     },
     /// fds: 0. The heap has given so much to the kernel.
     GiveBack { heap: PoolId, bytes: u64 },
+
+    /// fds: 0. From root or the manager's own user: what a pool or heap, of whomever, may have from now on. Answer: `QuotaSet`.
+    SetQuota {
+        req: Req,
+        pool: PoolId,
+        quota_bytes: u64,
+    },
 }
 
 impl Request {
@@ -255,6 +262,7 @@ impl Request {
             | Request::ClaimRoster { req, .. }
             | Request::CreateHeap { req, .. }
             | Request::Admit { req, .. }
+            | Request::SetQuota { req, .. }
             | Request::ClaimDone { req } => Some(req),
             _ => None,
         }

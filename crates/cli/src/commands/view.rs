@@ -11,7 +11,7 @@ use std::io::{self, Write};
 use tranship_proto::{DomainId, DomainStat, PoolId, Role, StatRecord};
 
 /// Version of the JSON; it rises when a field changes its meaning or leaves.
-const SCHEMA: u32 = 1;
+pub(super) const SCHEMA: u32 = 1;
 
 /// `tranship stat`.
 pub(crate) fn stat(args: &ViewArgs) -> Result<Answer> {

@@ -175,6 +175,7 @@ impl DomainCore {
             | Event::PoolCreated { req, .. }
             | Event::HeapCreated { req, .. }
             | Event::Admitted { req, .. }
+            | Event::QuotaSet { req, .. }
             | Event::Granted { req, .. }
             | Event::ChunkReady { req, .. }
             | Event::ForwardAllowed { req, .. }

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tranship_proto::{DomainId, Request, Role, StatRecord};
+use tranship_proto::{DomainId, Event, PoolId, Request, Role, StatRecord};
 use tranship_sys::epoll::Interest;
 
 /// How long a goodbye may wait for a manager that does not read. Without it the process's end is one.
@@ -164,6 +164,26 @@ impl Domain {
         match self.core().turn() {
             Err(DomainError::ManagerAway | DomainError::CutOff { .. }) => Ok(()),
             turned => turned,
+        }
+    }
+
+    /// Sets what a pool or heap of any domain may have, until it ends or the manager is restarted; says what it may have now, which is no more than
+    /// the manager's total. If it has more it is asked to give the rest back, and gets nothing new before.
+    ///
+    /// # Errors
+    /// `Refused`: with `Access` for whoever is neither root nor the manager's own user, with `NoSuchId`, or with
+    /// `BadArgument` if it is more than the pool's or heap's maximum.
+    pub fn set_quota(&self, pool: PoolId, quota_bytes: u64) -> Result<u64, DomainError> {
+        let make = |req| Request::SetQuota {
+            req,
+            pool,
+            quota_bytes,
+        };
+        match self.core().call(make, &[], None)?.0 {
+            Event::QuotaSet { quota_bytes, .. } => Ok(quota_bytes),
+            other => Err(DomainError::Protocol(format!(
+                "{other:?} where a quota was set"
+            ))),
         }
     }
 

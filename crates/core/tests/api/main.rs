@@ -21,6 +21,7 @@ mod kit;
 mod links;
 mod lookup;
 mod poll;
+mod quota;
 mod rendezvous;
 mod shrink;
 mod steps;

@@ -73,6 +73,10 @@ impl Accounts {
         self.owner = Some(uid);
     }
 
+    pub fn is_owner(&self, uid: u32) -> bool {
+        self.owner == Some(uid)
+    }
+
     pub fn set_all(&mut self, of: Of, all: u64) {
         self.all[of as usize] = all;
     }

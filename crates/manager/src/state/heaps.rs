@@ -115,28 +115,6 @@ impl State {
         }
     }
 
-    pub(super) fn set_heap_quota(&mut self, id: PoolId, quota_bytes: u64) {
-        let total = self.total_bytes;
-        let Some(heap) = self.heaps.get_mut(&id) else {
-            return;
-        };
-        let quota_bytes = quota_bytes.min(heap.max_bytes).min(total);
-        heap.quota_bytes = quota_bytes;
-        let (owner, over) = (heap.owner, heap.admitted > quota_bytes);
-        let quota = Event::Quota {
-            pool: id,
-            quota_bytes,
-        };
-        self.tell(owner, quota, &[]);
-        if over {
-            let shrink = Event::Shrink {
-                pool: id,
-                target_bytes: quota_bytes,
-            };
-            self.tell(owner, shrink, &[]);
-        }
-    }
-
     fn own_heap(&mut self, me: DomainId, id: PoolId) -> Result<&mut Heap, Fail> {
         match self.heaps.get_mut(&id) {
             None => Err(no_such(id.0)),

@@ -1,7 +1,7 @@
 //! Admission and accounting: grants, chunks, what is stranded, quotas.
 
 use super::model::{Chunk, Pool, Stranded};
-use super::types::{Action, ChunkKey, Done};
+use super::types::{ChunkKey, Done};
 use super::{Of, Parcel, State, refusal};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -439,45 +439,6 @@ impl State {
             }
         } else {
             self.chunk_reached(id, key, reader);
-        }
-    }
-
-    pub(super) fn set_quota(&mut self, id: PoolId, quota_bytes: u64) {
-        self.set_heap_quota(id, quota_bytes);
-        let Some(p) = self.pools.get_mut(&id).filter(|p| !p.orphan) else {
-            return;
-        };
-        p.quota_bytes = quota_bytes.min(p.max_bytes).min(self.total_bytes);
-        let (writer, quota_bytes) = (p.writer, p.quota_bytes);
-        let over = p.granted_bytes() > quota_bytes;
-        let entry = (p.entry, p.epoch);
-        if let Some(board) = self.live_board(id) {
-            let (entry, epoch) = entry;
-            self.out.push(Action::SetBoard {
-                board,
-                entry,
-                pool: Some(id),
-                epoch,
-                quota_bytes,
-            });
-        }
-        self.tell(
-            writer,
-            Event::Quota {
-                pool: id,
-                quota_bytes,
-            },
-            &[],
-        );
-        if over {
-            self.tell(
-                writer,
-                Event::Shrink {
-                    pool: id,
-                    target_bytes: quota_bytes,
-                },
-                &[],
-            );
         }
     }
 }

@@ -17,6 +17,7 @@ mod names;
 mod orphans;
 mod outbox;
 mod pools;
+mod quota;
 mod readers;
 mod resume;
 mod roster;
@@ -384,6 +385,11 @@ impl State {
                 least_bytes,
             } => self.admit_bytes(me, req, heap, least_bytes, bytes),
             R::GiveBack { heap, bytes } => self.give_back(me, heap, bytes),
+            R::SetQuota {
+                req,
+                pool,
+                quota_bytes,
+            } => self.ask_for_quota(me, uid, req, pool, quota_bytes),
             R::ClaimRoster {
                 req,
                 pool,

@@ -1,0 +1,97 @@
+//! Quotas that change while pools and heaps exist.
+
+use super::types::{Action, Done};
+use super::{State, no_such, refusal};
+use tranship_proto::{DomainId, Event, PoolId, RefusalCode, Req};
+
+impl State {
+    /// Who pays for memory does not say how much of it that may be.
+    pub(super) fn ask_for_quota(
+        &mut self,
+        me: DomainId,
+        uid: u32,
+        req: Req,
+        id: PoolId,
+        quota_bytes: u64,
+    ) -> Done {
+        if uid != 0 && !self.accounts.is_owner(uid) {
+            return Err(refusal(RefusalCode::Access, uid.into(), 0).into());
+        }
+        let (_, max_bytes) = self.quota_of(id).ok_or(no_such(id.0))?;
+        if quota_bytes > max_bytes {
+            return Err(refusal(RefusalCode::BadArgument, quota_bytes, max_bytes).into());
+        }
+        self.set_quota(id, quota_bytes);
+        let (quota_bytes, _) = self.quota_of(id).ok_or(no_such(id.0))?;
+        self.tell(me, Event::QuotaSet { req, quota_bytes }, &[]);
+        Ok(())
+    }
+
+    /// What a pool or heap that has an owner may have now, and ever.
+    fn quota_of(&self, id: PoolId) -> Option<(u64, u64)> {
+        let pool = self.pools.get(&id).filter(|pool| !pool.orphan);
+        let heap = || self.heaps.get(&id).map(|h| (h.quota_bytes, h.max_bytes));
+        pool.map(|p| (p.quota_bytes, p.max_bytes)).or_else(heap)
+    }
+
+    pub(super) fn set_quota(&mut self, id: PoolId, quota_bytes: u64) {
+        self.set_heap_quota(id, quota_bytes);
+        let Some(p) = self.pools.get_mut(&id).filter(|p| !p.orphan) else {
+            return;
+        };
+        p.quota_bytes = quota_bytes.min(p.max_bytes).min(self.total_bytes);
+        let (writer, quota_bytes) = (p.writer, p.quota_bytes);
+        let over = p.granted_bytes() > quota_bytes;
+        let entry = (p.entry, p.epoch);
+        if let Some(board) = self.live_board(id) {
+            let (entry, epoch) = entry;
+            self.out.push(Action::SetBoard {
+                board,
+                entry,
+                pool: Some(id),
+                epoch,
+                quota_bytes,
+            });
+        }
+        self.tell(
+            writer,
+            Event::Quota {
+                pool: id,
+                quota_bytes,
+            },
+            &[],
+        );
+        if over {
+            self.tell(
+                writer,
+                Event::Shrink {
+                    pool: id,
+                    target_bytes: quota_bytes,
+                },
+                &[],
+            );
+        }
+    }
+
+    fn set_heap_quota(&mut self, id: PoolId, quota_bytes: u64) {
+        let total = self.total_bytes;
+        let Some(heap) = self.heaps.get_mut(&id) else {
+            return;
+        };
+        let quota_bytes = quota_bytes.min(heap.max_bytes).min(total);
+        heap.quota_bytes = quota_bytes;
+        let (owner, over) = (heap.owner, heap.admitted > quota_bytes);
+        let quota = Event::Quota {
+            pool: id,
+            quota_bytes,
+        };
+        self.tell(owner, quota, &[]);
+        if over {
+            let shrink = Event::Shrink {
+                pool: id,
+                target_bytes: quota_bytes,
+            };
+            self.tell(owner, shrink, &[]);
+        }
+    }
+}
