@@ -195,6 +195,17 @@ pub fn was_reset(fd: impl AsFd) -> bool {
     error == Ok(Err(rustix::io::Errno::CONNRESET))
 }
 
+/// With how much the kernel charges this end for what it has sent and the other end has not taken, in bytes; 0: all is taken.
+pub fn unread(fd: impl AsFd) -> io::Result<usize> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the kernel writes one int.
+    let done = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    match done {
+        0 => Ok(usize::try_from(bytes).unwrap_or(0)),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// No more messages in either direction.
 pub fn shutdown(fd: impl AsFd) -> io::Result<()> {
     Ok(rustix::net::shutdown(fd, rustix::net::Shutdown::Both)?)

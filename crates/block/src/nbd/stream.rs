@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use tranship_sys::socket;
 
 /// Where clients connect: `unix:PATH` or `tcp:HOST:PORT`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -81,6 +82,9 @@ impl Listener {
             Address::Unix(path) => {
                 make_way(path)?;
                 let listener = UnixListener::bind(path)?;
+                // Nobody takes any: what lies in a stream is closed by who reads it, and that may take as long as its sender
+                // likes. Connections inherit it. An older kernel does not know how to refuse them.
+                let _ = socket::pass_rights(&listener, false);
                 listener.set_nonblocking(true)?;
                 Listener::Unix(listener, Name::of(path)?)
             }
@@ -251,5 +255,24 @@ mod tests {
         for wrong in ["", "unix:", "tcp:host", "tcp::1", "tcp:h:99999", "/a"] {
             assert!(wrong.parse::<Address>().is_err(), "{wrong}");
         }
+    }
+
+    /// What comes along would be closed here.
+    #[test]
+    fn descriptors_are_refused() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("nbd");
+        let listener = Listener::new(&Address::Unix(path.clone())).expect("a free path");
+        let (other, _) = UnixStream::pair().expect("a pair");
+        if !socket::pass_rights(&other, false).expect("a socket") {
+            return tranship_testkit::skipped("the kernel cannot refuse descriptors");
+        }
+        let client = UnixStream::connect(&path).expect("it listens");
+        let send = || socket::sendmsg(&client, b"x", &[client.as_fd()], true);
+        let before = send().map_err(|e| e.raw_os_error());
+        let accepted = listener.accept().expect("a client");
+        let after = send().map_err(|e| e.raw_os_error());
+        assert_eq!([before, after], [Err(Some(libc::EPERM)); 2]);
+        drop(accepted);
     }
 }

@@ -97,6 +97,8 @@ impl Backend for Copying {
         let address = abstract_name("copy", name)?;
         let listener = UnixListener::bind_addr(&address).map_err(unless(ErrorKind::AddrInUse))?;
         listener.set_nonblocking(true).map_err(system)?;
+        // Connections inherit it: nothing lies in one when it is accepted.
+        let _ = socket::pass_rights(&listener, false);
         Ok(Box::new(Name(Arc::new(listener))))
     }
 

@@ -1,5 +1,6 @@
 //! One client's connection: reading what it says.
 
+use super::flight::Flight;
 use super::keep::Rubbish;
 use super::out::Outgoing;
 use super::party::Task;
@@ -42,9 +43,11 @@ pub(super) enum Carrying {
 pub(super) struct Conn {
     pub fd: OwnedFd,
     pub uid: u32,
+    pub domain: Option<DomainId>,
     /// It never let descriptors in: nothing lies in it that could take long to close.
     bare: bool,
     pub queue: VecDeque<Outgoing>,
+    pub flight: Flight,
     greeted: bool,
     pub board: Option<FdToken>,
     /// What epoll waits for.
@@ -64,8 +67,10 @@ impl Conn {
         Conn {
             fd,
             uid,
+            domain: None,
             bare,
             queue: VecDeque::new(),
+            flight: Flight::default(),
             greeted: false,
             board: None,
             watched: Some(Interest::Read),
@@ -312,7 +317,11 @@ impl Shell {
         if let Some((domain, _)) = conn.dying {
             self.answers.push_back(Input::ProcessDied { domain });
         }
-        self.connected.retain(|_, c| *c != client);
+        if let Some(domain) = conn.domain
+            && self.connected.get(&domain) == Some(&client)
+        {
+            self.connected.remove(&domain);
+        }
         self.throttled.remove(&client);
         let _ = socket::shutdown(&conn.fd);
         let rubbish = Rubbish {
@@ -320,7 +329,7 @@ impl Shell {
             what: Some(Input::Parted { client }),
             small: conn.bare && !conn.greeted,
         };
-        self.throw(conn.uid, rubbish);
+        self.linger(conn.uid, conn.flight, rubbish);
         Some(conn.queue)
     }
 

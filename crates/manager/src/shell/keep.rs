@@ -4,19 +4,25 @@
 use super::porter::SMALL_BYTES;
 use super::{Shell, party::Task};
 use crate::state::{Facts, FdToken, Input};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use tranship_sys::socket;
 
-/// Closed in one task.
-const SWEEP: usize = 32;
+/// Closed in one task: as many as the messages of one can bring or make.
+const SWEEP: usize = 64;
 
 /// What nobody holds any more, by user.
 #[derive(Debug, Default)]
 pub(super) struct Trash(RefCell<Vec<(u32, Rubbish)>>);
+
+impl Trash {
+    pub fn throw(&self, uid: u32, rubbish: Rubbish) {
+        self.0.borrow_mut().push((uid, rubbish));
+    }
+}
 
 #[derive(Debug)]
 pub(super) struct Rubbish {
@@ -39,8 +45,19 @@ pub(super) struct Kept {
     file: Option<File>,
     token: FdToken,
     pub uid: u32,
-    small: bool,
+    small: Cell<bool>,
+    /// One of two that clients are going to share.
+    shared: bool,
     trash: Rc<Trash>,
+}
+
+impl Kept {
+    /// It is going out: who shares it can put into it what takes long to close.
+    pub(super) fn goes_out(&self) {
+        if self.shared {
+            self.small.set(false);
+        }
+    }
 }
 
 impl Deref for Kept {
@@ -56,7 +73,7 @@ impl Drop for Kept {
             let rubbish = Rubbish {
                 fd: file.into(),
                 what: Some(Input::Closed { token: self.token }),
-                small: self.small,
+                small: self.small.get(),
             };
             self.trash.0.borrow_mut().push((self.uid, rubbish));
         }
@@ -66,20 +83,21 @@ impl Drop for Kept {
 impl Shell {
     /// Of what the manager or the kernel made.
     pub(super) fn keep_own(&mut self, uid: u32, fd: OwnedFd) -> FdToken {
-        self.keep(uid, Some(fd), true)
+        self.keep(uid, Some(fd), true, false)
     }
 
     /// Of what a client sent. What was not worth handing on is a token for nothing.
     pub(super) fn keep_sent(&mut self, uid: u32, facts: &Facts, fd: Option<OwnedFd>) -> FdToken {
-        self.keep(uid, fd, facts.sealed && facts.size <= SMALL_BYTES)
+        self.keep(uid, fd, facts.sealed && facts.size <= SMALL_BYTES, false)
     }
 
-    /// One of two sockets that clients are going to share: what they put into it is as strange as what they send.
+    /// One of two sockets that clients are going to share: what they put into it is as strange as what they send. Until it goes
+    /// out nobody has put anything into it.
     pub(super) fn keep_shared(&mut self, uid: u32, fd: OwnedFd) -> FdToken {
-        self.keep(uid, Some(fd), false)
+        self.keep(uid, Some(fd), true, true)
     }
 
-    fn keep(&mut self, uid: u32, fd: Option<OwnedFd>, small: bool) -> FdToken {
+    fn keep(&mut self, uid: u32, fd: Option<OwnedFd>, small: bool, shared: bool) -> FdToken {
         let token = FdToken(self.next_token);
         self.next_token += 1;
         if let Some(fd) = fd {
@@ -87,7 +105,8 @@ impl Shell {
                 file: Some(fd.into()),
                 token,
                 uid,
-                small,
+                small: Cell::new(small),
+                shared,
                 trash: self.trash.clone(),
             };
             self.fds.insert(token, Rc::new(kept));
@@ -96,7 +115,7 @@ impl Shell {
     }
 
     pub(super) fn throw(&mut self, uid: u32, rubbish: Rubbish) {
-        self.trash.0.borrow_mut().push((uid, rubbish));
+        self.trash.throw(uid, rubbish);
     }
 
     /// Lays what was thrown away before the parties whose it is.
@@ -124,15 +143,29 @@ impl Shell {
         let Some(party) = self.parties.get_mut(&uid) else {
             return;
         };
-        party.sweeping = false;
-        let some = party.small.len().min(SWEEP);
-        let some: Vec<Rubbish> = party.small.drain(..some).collect();
-        if !party.small.is_empty() {
-            party.sweeping = true;
+        party.sweeping = party.small.len() > SWEEP;
+        if party.sweeping {
             self.enqueue(uid, Task::Sweep);
         }
-        self.swept(some);
+        self.close_small(uid);
         self.use_porters(uid);
+    }
+
+    /// No task adds more than this closes: what is thrown away does not pile up, however many tasks there are.
+    pub(super) fn close_piled(&mut self, uid: u32) {
+        let piled = self.parties.get(&uid).map_or(0, |p| p.small.len());
+        if piled >= SWEEP {
+            self.close_small(uid);
+        }
+    }
+
+    fn close_small(&mut self, uid: u32) {
+        let Some(party) = self.parties.get_mut(&uid) else {
+            return;
+        };
+        let some = party.small.len().min(SWEEP);
+        let some: Vec<Rubbish> = party.small.drain(..some).collect();
+        self.swept(some);
     }
 
     /// Closes what is left of these, and says so.

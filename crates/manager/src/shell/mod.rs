@@ -8,6 +8,7 @@ mod accept;
 mod act;
 mod conn;
 mod counters;
+mod flight;
 mod idfile;
 mod keep;
 mod listener;
@@ -139,6 +140,10 @@ struct Shell {
     porters: Porters,
     /// Parties that wait for a porter.
     waits_for_porter: BTreeSet<u32>,
+    /// Descriptors on their way to clients; users of whose ended connections some are; when those are looked at next.
+    flights: flight::Flights,
+    lingering: BTreeSet<u32>,
+    look: Duration,
     /// Answers to what the state asked to be read.
     answers: VecDeque<Input>,
     /// Connections to which the kernel lets no more descriptors go for the moment.
@@ -202,6 +207,9 @@ impl Shell {
             runnable: VecDeque::new(),
             porters,
             waits_for_porter: BTreeSet::new(),
+            flights: flight::Flights::new(max_files, process::geteuid()),
+            lingering: BTreeSet::new(),
+            look: Duration::ZERO,
             answers: VecDeque::new(),
             throttled: BTreeSet::new(),
             buf: vec![0; tranship_proto::MAX_MESSAGE_BYTES + 1].into(),
@@ -274,6 +282,10 @@ impl Shell {
             let trim = trim.saturating_duration_since(Instant::now());
             wait = Some(wait.map_or(trim, |w| w.min(trim)));
         }
+        if !self.lingering.is_empty() {
+            let look = self.look.saturating_sub(self.now());
+            wait = Some(wait.map_or(look, |w| w.min(look)));
+        }
         // Rounded up: a deadline is not to be waited for in a busy loop.
         wait.map(|w| w + Duration::from_millis(1))
     }
@@ -283,6 +295,10 @@ impl Shell {
         if self.listener_rests.is_some_and(|t| t <= Instant::now()) {
             self.listener_rests = None;
             let _ = self.epoll.add(&self.listener, LISTENER, Interest::Read);
+        }
+        if !self.lingering.is_empty() && self.look <= self.now() {
+            self.look = self.now() + flight::LOOK_AGAIN;
+            self.look_at_lingering();
         }
         for client in std::mem::take(&mut self.throttled) {
             self.plan_write(client);

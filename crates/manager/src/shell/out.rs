@@ -38,14 +38,16 @@ impl Shell {
         let Some(conn) = self.conns.get_mut(&client) else {
             return;
         };
+        fds.iter().for_each(|kept| kept.goes_out());
         conn.queue.push_back(Outgoing {
             bytes: encode(event),
             fds,
         });
-        self.plan_write(client);
         if let Event::Welcome { domain, .. } = event {
+            conn.domain = Some(*domain);
             self.connected.insert(*domain, client);
         }
+        self.plan_write(client);
     }
 
     pub(super) fn plan_write(&mut self, client: ClientId) {
@@ -63,8 +65,22 @@ impl Shell {
             return;
         };
         (conn.writing, conn.blocked) = (false, false);
+        let uid = conn.uid;
         let mut sent = 0;
-        while let (Some(out), false) = (conn.queue.front(), sent == TURN || conn.broken) {
+        while let Some(conn) = self.conns.get(&client)
+            && let (Some(out), false) = (conn.queue.front(), sent == TURN || conn.broken)
+        {
+            let fds = out.fds.len();
+            if !self.may_fly(uid, fds) {
+                self.throttled.insert(client);
+                break;
+            }
+            let Some(conn) = self.conns.get_mut(&client) else {
+                return;
+            };
+            let Some(out) = conn.queue.front() else {
+                break;
+            };
             // Crash: of what belongs together one client may have heard and another not: the next manager says it again to
             // who claims.
             crash::point("manager.before_send");
@@ -72,6 +88,7 @@ impl Shell {
                 Ok(()) => {
                     conn.queue.pop_front();
                     sent += 1;
+                    self.flies(client, fds);
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                     conn.blocked = true;
@@ -85,6 +102,10 @@ impl Shell {
                 Err(_) => conn.broken = true,
             }
         }
+        self.look_at_flight(client);
+        let Some(conn) = self.conns.get(&client) else {
+            return;
+        };
         if sent > 0
             && let Some(board) = conn.board.and_then(|t| self.boards.get(&t))
         {
@@ -108,15 +129,22 @@ impl Shell {
     /// The connection goes, after one attempt to say why.
     pub(super) fn part(&mut self, client: ClientId, refusal: Option<Refusal>) {
         if let Some(conn) = self.conns.get_mut(&client) {
+            let uid = conn.uid;
             let mut queue: VecDeque<Outgoing> = std::mem::take(&mut conn.queue);
             let mut room = 2 * TURN;
             while let Some(out) = queue.front()
                 && room > 0
+                && self.may_fly(uid, out.fds.len())
+                && let Some(conn) = self.conns.get(&client)
                 && out.send(&conn.fd).is_ok()
             {
+                self.flies(client, out.fds.len());
                 queue.pop_front();
                 room -= 1;
             }
+            let Some(conn) = self.conns.get(&client) else {
+                return;
+            };
             if let (Some(refusal), true) = (refusal, queue.is_empty()) {
                 let last = encode(&Event::Expelled { refusal });
                 let _ = socket::sendmsg(&conn.fd, &last, &[], true);

@@ -1,5 +1,6 @@
 //! A party: one user's connections and processes, and its share of the loop.
 
+use super::flight::Flight;
 use super::keep::Rubbish;
 use super::{CLIENT, KIND, PARTY, Shell, WATCH};
 use crate::state::{ClientId, FdToken, Input};
@@ -26,6 +27,8 @@ pub(super) enum Task {
     Answer(Box<Input>),
     /// Something is to be closed.
     Sweep,
+    /// Connections that have ended are looked at.
+    Look,
 }
 
 #[derive(Debug)]
@@ -42,11 +45,14 @@ pub(super) struct Party {
     pub small: VecDeque<Rubbish>,
     pub foreign: VecDeque<Rubbish>,
     pub sweeping: bool,
+    /// Connections with descriptors on their way, and such that have ended.
+    pub flying: VecDeque<ClientId>,
+    pub lingering: VecDeque<(Flight, Rubbish)>,
 }
 
 impl Party {
     fn is_over(&self) -> bool {
-        let nothing = self.tasks.is_empty() && self.carry.is_empty();
+        let nothing = self.tasks.is_empty() && self.carry.is_empty() && self.lingering.is_empty();
         self.members == 0 && nothing && self.small.is_empty() && self.foreign.is_empty()
     }
 }
@@ -72,6 +78,8 @@ impl Shell {
                 small: VecDeque::new(),
                 foreign: VecDeque::new(),
                 sweeping: false,
+                flying: VecDeque::new(),
+                lingering: VecDeque::new(),
             };
             self.parties.insert(uid, party);
         }
@@ -113,6 +121,7 @@ impl Shell {
             }
         }
         while let Some(task) = self.parties.get_mut(&uid).and_then(|p| p.tasks.pop_front()) {
+            self.close_piled(uid);
             match task {
                 Task::Read(client) => self.read(client),
                 Task::Arrived(client) => self.arrived(client),
@@ -120,6 +129,7 @@ impl Shell {
                 Task::Ended(pidfd) => self.last_words(pidfd),
                 Task::Answer(input) => self.feed(*input),
                 Task::Sweep => self.sweep(uid),
+                Task::Look => self.look_at_flights(uid),
             }
             self.sort_trash();
             if begin.elapsed() >= SHARE {

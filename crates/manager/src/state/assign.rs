@@ -1,12 +1,13 @@
 //! Assigning a pool to a channel, in two phases.
 
 use super::model::{Offer, Opening, Queue, Reader};
+use super::ties::Tie;
 use super::types::Done;
 use super::{Fail, Parcel, State, format, no_such, not_yours, refusal};
 use tranship_proto::{ChannelId, DomainId, Event, PoolId, RefusalCode, Req};
 
 /// Queues, and readers, of one pool: when its writer is gone the counters of all are read.
-const MAX_QUEUES: usize = 4096;
+pub(super) const MAX_QUEUES: usize = 4096;
 /// Offers that waited for room are looked at so many at a time.
 const OFFERED: usize = 16;
 
@@ -54,6 +55,7 @@ impl State {
             .token;
         self.hold(sent, uid);
         let key = (channel, pool);
+        self.tie_offer(key, me, sink);
         self.offers.insert(
             key,
             Offer {
@@ -78,6 +80,29 @@ impl State {
             self.leave_queue(pool, channel);
         }
         Ok(())
+    }
+
+    fn tie_offer(&mut self, key: (ChannelId, PoolId), source: DomainId, sink: DomainId) {
+        for end in [source, sink] {
+            self.ties.tie(end, Tie::Offer(key.0, key.1));
+        }
+        if let Some(p) = self.pools.get_mut(&key.1) {
+            p.offered.insert(key.0);
+        }
+    }
+
+    pub(super) fn untie_offer(
+        &mut self,
+        key: (ChannelId, PoolId),
+        source: DomainId,
+        sink: DomainId,
+    ) {
+        for end in [source, sink] {
+            self.ties.untie(end, Tie::Offer(key.0, key.1));
+        }
+        if let Some(p) = self.pools.get_mut(&key.1) {
+            p.offered.remove(&key.0);
+        }
     }
 
     /// Whether there is room for an offer in its sink's queue.
@@ -121,6 +146,7 @@ impl State {
                 uid: its,
                 ..Reader::default()
             };
+            self.ties.tie(sink, Tie::Reads(pool));
             let r = p.readers.entry(sink).or_insert_with(new);
             known = r.refs.is_some();
             r.offers += 1;
@@ -177,13 +203,18 @@ impl State {
             Ok((rcvd, refs)) => {
                 let (refs, inode) = refs.unzip();
                 self.finish_assign(me, channel, pool, rcvd, refs);
+                if self.claims.assigns_of(pool).next().is_some() {
+                    for (channel, _) in self.ties.ends(me) {
+                        self.settle_assign(channel, pool);
+                    }
+                }
                 // Counters that the writer has had on its roster all the time.
                 if let Some(p) = self.pools.get_mut(&pool)
                     && let Some(r) = p.readers.get_mut(&me)
                     && inode.is_some_and(|i| p.named.get(&me) == Some(&i))
                 {
                     r.proved = true;
-                    self.settle_brought();
+                    self.settle_brought(pool);
                 }
                 Ok(())
             }
@@ -239,6 +270,7 @@ impl State {
         let Some(offer) = self.offers.remove(&(channel, pool)) else {
             return;
         };
+        self.untie_offer((channel, pool), offer.source, offer.sink);
         for token in self.claims.take_assigns(channel, pool) {
             self.release(token);
         }

@@ -1,7 +1,7 @@
 //! Looks through the whole state for contradictions. For tests and for `debug` builds of tools.
 
 use super::types::FdToken;
-use super::{Of, State};
+use super::{Of, State, Tie, Ties};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl State {
@@ -199,7 +199,85 @@ impl State {
         if self.names.len() != self.exports.len() {
             return Err("names and exports differ".to_owned());
         }
+        self.audit_ties()?;
         self.audit_accounts()
+    }
+
+    /// Ties anew, from the tables.
+    fn audit_ties(&self) -> Result<(), String> {
+        let (mut ties, mut claims) = (Ties::default(), Ties::default());
+        for (id, c) in &self.channels {
+            if !c.source_gone {
+                ties.tie(c.source, Tie::End(*id, true));
+            }
+            ties.tie(c.sink, Tie::End(*id, false));
+            if let super::model::Stage::Incoming { req, .. } = c.stage {
+                ties.tie(c.connector, Tie::Asked(req, *id));
+            }
+        }
+        for ((channel, pool), o) in &self.offers {
+            ties.tie(o.source, Tie::Offer(*channel, *pool));
+            ties.tie(o.sink, Tie::Offer(*channel, *pool));
+        }
+        for (id, h) in &self.heaps {
+            ties.tie(h.owner, Tie::Heap(*id));
+        }
+        for (id, p) in &self.pools {
+            ties.tie(p.writer, Tie::Writes(*id));
+            p.readers.keys().for_each(|d| ties.tie(*d, Tie::Reads(*id)));
+            let named = p.named.keys().chain(&p.forwarders);
+            named.for_each(|d| ties.tie(*d, Tie::Named(*id)));
+            let offered = self.offers.keys().filter(|(_, pool)| pool == id);
+            if p.offered != offered.map(|(c, _)| *c).collect() {
+                return Err(format!("pool {id}: offered over {:?}", p.offered));
+            }
+        }
+        for (key, e) in &self.claims.ends {
+            claims.tie(e.domain, Tie::End(key.0, key.1));
+        }
+        for (key, a) in &self.claims.assigns {
+            claims.tie(a.domain, Tie::Assign(key.0, key.1, key.2));
+        }
+        for (pool, reader) in self.claims.readers.keys() {
+            claims.tie(*reader, Tie::Reads(*pool));
+        }
+        for (pool, left) in &self.claims.left {
+            for (channel, l) in left {
+                claims.tie(l.sink, Tie::Left(*pool, *channel));
+            }
+        }
+        if ties != self.ties {
+            return Err(format!("ties: {:?}, counted: {ties:?}", self.ties));
+        }
+        if claims != self.claims.ties {
+            let ours = &self.claims.ties;
+            return Err(format!("claims: {ours:?}, counted: {claims:?}"));
+        }
+        let by_pool = self.claims.assigns.keys().map(|(c, p, s)| (*p, *c, *s));
+        if self.claims.of_pools != by_pool.collect() {
+            return Err(format!("claims of pools: {:?}", self.claims.of_pools));
+        }
+        let mut peers: BTreeMap<_, u32> = BTreeMap::new();
+        for e in self.claims.ends.values() {
+            *peers.entry(e.peer).or_default() += 1;
+        }
+        if peers != self.claims.peers {
+            return Err(format!("peers: {:?}", self.claims.peers));
+        }
+        let mut leaving: BTreeMap<_, u32> = BTreeMap::new();
+        for (pool, left) in self.domains.values().flat_map(|d| &d.left) {
+            if let super::Left::Reader(reader) = left {
+                *leaving.entry((*pool, *reader)).or_default() += 1;
+            }
+        }
+        if leaving != self.leaving {
+            return Err(format!("leaving: {:?}, {leaving:?}", self.leaving));
+        }
+        let strangers = self.clients.iter().filter(|(_, c)| c.domain.is_none());
+        if self.strangers != strangers.map(|(id, c)| (c.since, *id)).collect() {
+            return Err(format!("strangers: {:?}", self.strangers));
+        }
+        Ok(())
     }
 
     /// Counts everything that is limited, one by one.

@@ -1,5 +1,6 @@
 //! Leaving a channel, in order or by death, and wake descriptors.
 
+use super::ties::Tie;
 use super::types::Done;
 use super::{Fail, Parcel, State, no_such, not_yours, refusal};
 use tranship_proto::{ChannelId, DomainId, Event, GoneReason, PoolId, RefusalCode, Req, Role};
@@ -43,12 +44,8 @@ impl State {
     }
 
     fn cancel_offers_of(&mut self, id: ChannelId) {
-        let offers: Vec<(ChannelId, PoolId)> = self
-            .offers
-            .keys()
-            .filter(|(c, _)| *c == id)
-            .copied()
-            .collect();
+        let of = (id, PoolId(0))..=(id, PoolId(u32::MAX));
+        let offers: Vec<(ChannelId, PoolId)> = self.offers.range(of).map(|(k, _)| *k).collect();
         for key in offers {
             self.cancel_offer(key);
         }
@@ -61,6 +58,7 @@ impl State {
             return;
         };
         c.source_gone = true;
+        self.ties.untie(c.source, Tie::End(id, true));
         // What the sink does not take is not counted to the source any more.
         let payer = c.payers[0].take();
         let sink = c.sink;
@@ -89,6 +87,8 @@ impl State {
         let Some(c) = self.channels.remove(&id) else {
             return;
         };
+        self.ties.untie(c.source, Tie::End(id, true));
+        self.ties.untie(c.sink, Tie::End(id, false));
         self.no_channel(&c.payers);
         if let Some(half) = c.sink_half {
             self.release(half);

@@ -1,8 +1,10 @@
 //! Claims after a restart: what domains say they had. It is kept apart until both sides of it are
 //! there and agree (`settle`); a domain that comes back to the same manager is compared (`resume`).
 
+use super::assign::MAX_QUEUES;
 use super::model::Brought;
 use super::settle::Claimed;
+use super::ties::{ASSIGNS, ENDS, READS, Tie, Ties};
 use super::types::{ChunkKey, Done, Facts, FdToken};
 use super::{Fail, Of, Parcel, State, format, no_such, not_yours, pools::Shape, refusal};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,16 +17,21 @@ const MAX_CLAIMS: usize = 65536;
 
 /// A claimed end of a channel: true is the source.
 pub(super) type EndKey = (ChannelId, bool);
+pub(super) type AssignKey = (ChannelId, PoolId, bool);
 
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     pub ends: BTreeMap<EndKey, ClaimedEnd>,
-    pub assigns: BTreeMap<(ChannelId, PoolId, bool), ClaimedAssign>,
+    pub assigns: BTreeMap<AssignKey, ClaimedAssign>,
     pub readers: BTreeMap<(PoolId, DomainId), ClaimedReader>,
     /// Queues that left before the pool's writer was back, with the inodes of the `rcvd` counters that were claimed.
     pub left: BTreeMap<PoolId, BTreeMap<ChannelId, ClaimedLeft>>,
     /// Channels that domains have named, believed or not: they have them.
     pub tried: BTreeSet<(DomainId, ChannelId)>,
+    /// Who has claimed what; `assigns` by their pools; how often a domain is named as the other end.
+    pub ties: Ties,
+    pub of_pools: BTreeSet<(PoolId, ChannelId, bool)>,
+    pub peers: BTreeMap<DomainId, u32>,
 }
 
 #[derive(Debug)]
@@ -76,34 +83,89 @@ pub(super) struct ClaimedReader {
 impl Claims {
     /// Whether an id occurs in a claim, so that it is not handed out.
     pub fn names(&self, id: u32) -> bool {
-        self.ends
-            .range((ChannelId(id), false)..=(ChannelId(id), true))
-            .next()
-            .is_some()
-            || self.ends.values().any(|e| e.peer.0 == id)
+        let ends = (ChannelId(id), false)..=(ChannelId(id), true);
+        self.ends.range(ends).next().is_some() || self.peers.contains_key(&DomainId(id))
     }
 
     pub fn names_pool(&self, id: PoolId) -> bool {
-        self.readers
-            .range((id, DomainId(0))..=(id, DomainId(u32::MAX)))
-            .next()
-            .is_some()
-            || self.assigns.keys().any(|(_, p, _)| *p == id)
+        let readers = (id, DomainId(0))..=(id, DomainId(u32::MAX));
+        self.readers.range(readers).next().is_some() || self.assigns_of(id).next().is_some()
+    }
+
+    /// What was claimed of a pool's assignments.
+    pub fn assigns_of(&self, pool: PoolId) -> impl Iterator<Item = AssignKey> + '_ {
+        let of = (pool, ChannelId(0), false)..=(pool, ChannelId(u32::MAX), true);
+        self.of_pools.range(of).map(|(p, c, s)| (*c, *p, *s))
+    }
+
+    /// What was claimed of a channel's.
+    pub fn assigns_in(&self, channel: ChannelId) -> Vec<AssignKey> {
+        let of = (channel, PoolId(0), false)..=(channel, PoolId(u32::MAX), true);
+        self.assigns.range(of).map(|(k, _)| *k).collect()
     }
 
     /// What was claimed of an assignment that is made anew.
     pub fn take_assigns(&mut self, channel: ChannelId, pool: PoolId) -> Vec<FdToken> {
         [true, false]
             .into_iter()
-            .filter_map(|s| self.assigns.remove(&(channel, pool, s)))
+            .filter_map(|s| self.remove_assign((channel, pool, s)))
             .map(|a| a.fd)
             .collect()
     }
 
+    /// Claims of a domain that wait for their other side.
     pub fn of(&self, domain: DomainId) -> usize {
-        self.ends.values().filter(|e| e.domain == domain).count()
-            + self.assigns.values().filter(|a| a.domain == domain).count()
-            + self.readers.keys().filter(|(_, d)| *d == domain).count()
+        self.ties.count(domain)
+    }
+
+    /// Whether it has any.
+    pub fn any_of(&self, domain: DomainId) -> bool {
+        let kinds = [ENDS, ASSIGNS, READS];
+        let mut kinds = kinds.into_iter();
+        kinds.any(|kind| self.ties.of(domain, kind).next().is_some())
+    }
+
+    pub fn insert_end(&mut self, key: EndKey, end: ClaimedEnd) {
+        self.ties.tie(end.domain, Tie::End(key.0, key.1));
+        *self.peers.entry(end.peer).or_default() += 1;
+        self.ends.insert(key, end);
+    }
+
+    pub fn remove_end(&mut self, key: EndKey) -> Option<ClaimedEnd> {
+        let end = self.ends.remove(&key)?;
+        self.ties.untie(end.domain, Tie::End(key.0, key.1));
+        if let Some(n) = self.peers.get_mut(&end.peer) {
+            *n -= 1;
+            if *n == 0 {
+                self.peers.remove(&end.peer);
+            }
+        }
+        Some(end)
+    }
+
+    fn insert_assign(&mut self, key: AssignKey, assign: ClaimedAssign) {
+        self.ties
+            .tie(assign.domain, Tie::Assign(key.0, key.1, key.2));
+        self.of_pools.insert((key.1, key.0, key.2));
+        self.assigns.insert(key, assign);
+    }
+
+    pub fn remove_assign(&mut self, key: AssignKey) -> Option<ClaimedAssign> {
+        let assign = self.assigns.remove(&key)?;
+        self.ties
+            .untie(assign.domain, Tie::Assign(key.0, key.1, key.2));
+        self.of_pools.remove(&(key.1, key.0, key.2));
+        Some(assign)
+    }
+
+    fn insert_reader(&mut self, key: (PoolId, DomainId), reader: ClaimedReader) {
+        self.ties.tie(key.1, Tie::Reads(key.0));
+        self.readers.insert(key, reader);
+    }
+
+    pub fn remove_reader(&mut self, key: (PoolId, DomainId)) -> Option<ClaimedReader> {
+        self.ties.untie(key.1, Tie::Reads(key.0));
+        self.readers.remove(&key)
     }
 }
 
@@ -266,7 +328,7 @@ impl State {
             self.hold(refs, uid);
             let mapped: BTreeSet<ChunkKey> = mapped.iter().copied().collect();
             self.accounts.add(uid, Of::Records, mapped.len() as u64);
-            self.claims.readers.insert(
+            self.claims.insert_reader(
                 (pool, me),
                 ClaimedReader {
                     uid,
@@ -346,7 +408,7 @@ impl State {
         let (half, inode) = (half.token, half.facts.inode);
         let uid = self.domains.get(&me).map_or(0, |d| d.uid);
         self.hold(half, uid);
-        self.claims.ends.insert(
+        self.claims.insert_end(
             key,
             ClaimedEnd {
                 domain: me,
@@ -420,7 +482,7 @@ impl State {
             req,
             open_said: false,
         };
-        self.claims.assigns.insert(key, claimed);
+        self.claims.insert_assign(key, claimed);
         self.settle(&Claimed::Assign(channel, pool));
         Ok(())
     }
@@ -440,12 +502,20 @@ impl State {
             let most = (readers.len() + queues.len()) as u64;
             self.accounts.check(uid, Of::Records, most)?;
             let p = self.own_pool(me, pool)?;
+            // Each is looked for in the other.
+            let some = p.named.len().max(p.brought.len()) + readers.len().max(queues.len());
+            if some > MAX_QUEUES {
+                return Err(refusal(RefusalCode::Limit, some as u64, MAX_QUEUES as u64).into());
+            }
             p.named.extend(readers.iter().copied());
             let queues = queues.iter().filter(|(c, ..)| !p.queues.contains_key(c));
             p.brought
                 .extend(queues.map(|&(c, sink, inode)| (c, Brought { sink, inode })));
             let more = (p.named.len() + p.brought.len() - before) as u64;
             self.accounts.add(uid, Of::Records, more);
+            for (reader, _) in readers {
+                self.ties.tie(*reader, Tie::Named(pool));
+            }
         }
         self.tell(me, Event::Claimed { req }, &[]);
         Ok(())

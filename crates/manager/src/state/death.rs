@@ -1,5 +1,6 @@
 //! What ends with a connection, and what ends with a domain.
 
+use super::ties::{NAMED, READS, Tie, WRITES};
 use super::types::{Action, Then};
 use super::{Of, State, refusal};
 use tranship_proto::{ChannelId, DomainId, Event, GoneReason, PoolId, Refusal, RefusalCode};
@@ -16,21 +17,10 @@ impl State {
             self.accounts.sub(w.uid, Of::Names, 1);
             self.release(w.half);
         }
-        let incoming: Vec<ChannelId> = self
-            .channels
-            .iter()
-            .filter(|(_, c)| c.is_incoming() && c.role_of(id).is_some())
-            .map(|(k, _)| *k)
-            .collect();
-        for channel in incoming {
+        for (channel, _) in self.ties.ends(id) {
             self.drop_incoming(channel, id);
         }
-        let offers: Vec<(ChannelId, PoolId)> = self
-            .offers
-            .iter()
-            .filter(|(_, o)| o.source == id || o.sink == id)
-            .map(|(k, _)| *k)
-            .collect();
+        let offers = self.ties.offers(id);
         for key in offers {
             self.cancel_offer(key);
         }
@@ -46,7 +36,8 @@ impl State {
                 client,
                 refusal: None,
             });
-            let flight = self.clients.remove(&client).map(|c| c.flight);
+            let gone = self.clients.remove(&client);
+            let flight = gone.map(|c| c.flight);
             for f in flight.into_iter().flatten() {
                 if let Then::Chunk(pool, key) = f.then {
                     self.chunk_reached(pool, key, id);
@@ -59,12 +50,7 @@ impl State {
         }
         self.detach(id);
         self.drop_claims_of(id);
-        let channels: Vec<(ChannelId, bool)> = self
-            .channels
-            .iter()
-            .filter(|(_, c)| c.role_of(id).is_some())
-            .map(|(k, c)| (*k, c.source == id))
-            .collect();
+        let channels = self.ties.ends(id);
         for (channel, is_source) in channels {
             if is_source {
                 self.source_goes(channel, reason);
@@ -72,24 +58,20 @@ impl State {
                 self.sink_goes(channel, reason);
             }
         }
-        let read: Vec<PoolId> = self
-            .pools
-            .iter()
-            .filter(|(_, p)| p.readers.contains_key(&id))
-            .map(|(k, _)| *k)
-            .collect();
-        for pool in read {
+        for pool in self.ties.pools(id, READS) {
             self.drop_reader(pool, id);
         }
-        let mut written = Vec::new();
-        for (pool, p) in &mut self.pools {
-            let records =
-                u64::from(p.forwarders.remove(&id)) + u64::from(p.named.remove(&id).is_some());
-            self.accounts.sub(p.uid, Of::Records, records);
-            if p.writer == id && !p.orphan {
-                written.push(*pool);
+        for pool in self.ties.pools(id, NAMED) {
+            if let Some(p) = self.pools.get_mut(&pool) {
+                let (named, forwards) = (p.named.remove(&id), p.forwarders.remove(&id));
+                let records = u64::from(forwards) + u64::from(named.is_some());
+                self.accounts.sub(p.uid, Of::Records, records);
             }
+            self.ties.untie(id, Tie::Named(pool));
         }
+        let written = self.ties.pools(id, WRITES);
+        let written = written.into_iter().filter(|p| self.is_written(*p));
+        let written: Vec<PoolId> = written.collect();
         for pool in written {
             self.orphan(pool);
         }
@@ -109,6 +91,7 @@ impl State {
         let Some(offer) = self.offers.remove(&key) else {
             return;
         };
+        self.untie_offer(key, offer.source, offer.sink);
         self.release(offer.sent);
         self.tell(
             offer.source,

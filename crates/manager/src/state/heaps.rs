@@ -2,6 +2,7 @@
 //! it lives as long as the connection over which that is said; whoever comes back creates it again with what it has.
 
 use super::model::Heap;
+use super::ties::{HEAPS, Tie};
 use super::types::Done;
 use super::{Fail, Of, State, no_such, not_yours, refusal};
 use tranship_proto::{DomainId, Event, PoolId, RefusalCode, Req, check_name};
@@ -38,6 +39,7 @@ impl State {
             asked_to_shrink: None,
         };
         self.heaps.insert(id, heap);
+        self.ties.tie(me, Tie::Heap(id));
         self.accounts.add(uid, Of::Pools, 1);
         self.charge(uid, me, admitted);
         let created = Event::HeapCreated {
@@ -101,15 +103,14 @@ impl State {
 
     /// All heaps of a domain whose connection ends.
     pub(super) fn drop_heaps_of(&mut self, me: DomainId) {
-        let own = self.heaps.iter().filter(|(_, h)| h.owner == me);
-        let own: Vec<PoolId> = own.map(|(id, _)| *id).collect();
-        for id in own {
+        for id in self.ties.pools(me, HEAPS) {
             self.drop_heap(id);
         }
     }
 
     fn drop_heap(&mut self, id: PoolId) {
         if let Some(heap) = self.heaps.remove(&id) {
+            self.ties.untie(heap.owner, Tie::Heap(id));
             self.accounts.sub(heap.uid, Of::Pools, 1);
             self.uncharge(heap.uid, heap.owner, heap.admitted);
         }

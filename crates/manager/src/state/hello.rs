@@ -1,6 +1,7 @@
 //! Connections: coming, saying hello, hanging up, being thrown out.
 
 use super::model::{Claiming, Client, Domain};
+use super::ties::{ENDS, HEAPS, NAMED, READS, WRITES};
 use super::types::{Action, ClientId, FdToken, Then};
 use super::{Of, State, refusal};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -39,6 +40,7 @@ impl State {
             stat: None,
         };
         self.clients.insert(client, new);
+        self.strangers.insert((self.now, client));
         self.accounts.add(uid, Of::Connections, 1);
     }
 
@@ -147,6 +149,7 @@ impl State {
         };
         if let Some(c) = self.clients.get_mut(&client) {
             c.domain = Some(id);
+            self.strangers.remove(&(c.since, client));
         }
         let welcome = Event::Welcome {
             domain: id,
@@ -226,7 +229,7 @@ impl State {
     /// may by now run another program (`exec`), which is charged for its own heap.
     pub(super) fn connection_ends(&mut self, client: ClientId) {
         let domain = self.clients.get(&client).and_then(|c| c.domain);
-        let heaps = domain.filter(|id| self.heaps.values().any(|h| h.owner == *id));
+        let heaps = domain.filter(|id| self.ties.of(*id, HEAPS).next().is_some());
         self.hung_up(client);
         if let Some(id) = heaps.filter(|id| self.has_nothing(*id)) {
             self.domain_ends(id, GoneReason::Closed);
@@ -235,16 +238,20 @@ impl State {
 
     /// Whether a domain without a connection has nothing that outlasts connections.
     fn has_nothing(&self, id: DomainId) -> bool {
-        let in_pool = |p: &super::Pool| {
-            (p.writer == id && !p.orphan)
-                || p.readers.contains_key(&id)
-                || p.forwarders.contains(&id)
+        let forwards = |id: PoolId, me| {
+            let p = self.pools.get(&id);
+            p.is_some_and(|p| p.forwarders.contains(&me))
         };
         let claiming = self.domains.get(&id).is_some_and(|d| d.claiming.is_some());
+        let none = |kind| self.ties.of(id, kind).next().is_none();
+        let written = self.ties.pools(id, WRITES);
+        let named = self.ties.pools(id, NAMED);
         !claiming
-            && self.claims.of(id) == 0
-            && !self.pools.values().any(in_pool)
-            && !self.channels.values().any(|c| c.role_of(id).is_some())
+            && !self.claims.any_of(id)
+            && none(ENDS)
+            && none(READS)
+            && !written.into_iter().any(|p| self.is_written(p))
+            && !named.into_iter().any(|p| forwards(p, id))
     }
 
     /// The connection is gone; a domain stays until its process ends.
@@ -253,6 +260,7 @@ impl State {
             return;
         };
         let Some(id) = c.domain else {
+            self.strangers.remove(&(c.since, client));
             return self.accounts.sub(c.uid, Of::Connections, 1);
         };
         let Some(domain) = self.domains.get_mut(&id) else {

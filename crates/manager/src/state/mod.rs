@@ -24,6 +24,7 @@ mod roster;
 mod settle;
 mod stat;
 mod sweep;
+mod ties;
 mod types;
 mod waiting;
 
@@ -32,14 +33,18 @@ pub use types::{Action, ClientId, Facts, Fd, FdToken, Header, Input};
 
 use crate::Config;
 use accounts::{Accounts, Of};
-use model::{Channel, Client, Domain, Export, Heap, Offer, Pool};
-use std::collections::{BTreeMap, VecDeque};
+use model::{Channel, Client, Domain, Export, Heap, Left, Offer, Pool};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
+use ties::{Tie, Ties};
 use tranship_proto::{ChannelId, DomainId, Event, ExportId, PoolId, Refusal, RefusalCode, Request};
 use types::{Done, Fail};
 
 /// How long a connection may take to say `Hello`.
 pub const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Connections that are given up at a time for having said nothing.
+const LATE: usize = 64;
 
 /// The manager's state.
 #[derive(Debug)]
@@ -52,6 +57,8 @@ pub struct State {
     out: Vec<Action>,
     ids: ids::Ids,
     clients: BTreeMap<ClientId, Client>,
+    /// Those that have not said `Hello`, oldest first.
+    strangers: BTreeSet<(Duration, ClientId)>,
     domains: BTreeMap<DomainId, Domain>,
     pools: BTreeMap<PoolId, Pool>,
     heaps: BTreeMap<PoolId, Heap>,
@@ -61,6 +68,9 @@ pub struct State {
     waiting: waiting::Waits,
     offers: BTreeMap<(ChannelId, PoolId), Offer>,
     claims: claims::Claims,
+    ties: Ties,
+    /// Readers that have left, of which the pool's writer has not heard yet, and how often.
+    leaving: BTreeMap<(PoolId, DomainId), u32>,
     money: memory::Money,
     accounts: Accounts,
     /// Owners of descriptors, for the certainty that each is closed once.
@@ -92,6 +102,7 @@ impl State {
             out: Vec::new(),
             ids: ids::Ids::new(ids),
             clients: BTreeMap::new(),
+            strangers: BTreeSet::new(),
             domains: BTreeMap::new(),
             pools: BTreeMap::new(),
             heaps: BTreeMap::new(),
@@ -101,6 +112,8 @@ impl State {
             waiting: waiting::Waits::default(),
             offers: BTreeMap::new(),
             claims: claims::Claims::default(),
+            ties: Ties::default(),
+            leaving: BTreeMap::new(),
             money: memory::Money::default(),
             accounts,
             held: BTreeMap::new(),
@@ -186,12 +199,8 @@ impl State {
 
     /// When `Tick` is due next, if ever.
     pub fn deadline(&self) -> Option<Duration> {
-        let hello = self
-            .clients
-            .values()
-            .filter(|c| c.domain.is_none())
-            .map(|c| c.since + HELLO_TIMEOUT)
-            .min();
+        let hello = self.strangers.first();
+        let hello = hello.map(|(since, _)| *since + HELLO_TIMEOUT);
         let orphans = self.sweep_due();
         let idle = (self.clients.is_empty() && self.domains.is_empty())
             .then_some(self.config.idle_exit)
@@ -201,13 +210,12 @@ impl State {
     }
 
     fn tick(&mut self) {
-        let late: Vec<ClientId> = self
-            .clients
-            .iter()
-            .filter(|(_, c)| c.domain.is_none() && c.since + HELLO_TIMEOUT <= self.now)
-            .map(|(id, _)| *id)
-            .collect();
-        for client in late {
+        let now = self.now;
+        let late = self.strangers.iter().map_while(|(since, client)| {
+            let late = *since + HELLO_TIMEOUT <= now;
+            late.then_some(*client)
+        });
+        for client in late.take(LATE).collect::<Vec<_>>() {
             self.expel.push((
                 client,
                 Some(refusal(RefusalCode::State, 0, HELLO_TIMEOUT.as_secs())),
@@ -459,6 +467,20 @@ impl State {
         debug_assert!(twice.is_none(), "token {token:?} is held twice");
         self.accounts.add(uid, Of::Descriptors, 1);
         token
+    }
+
+    /// Readers that left are on their way to a pool's writer, or are no more.
+    fn leaves(&mut self, id: PoolId, left: Left, more: bool) {
+        let Left::Reader(reader) = left else { return };
+        let key = (id, reader);
+        if more {
+            *self.leaving.entry(key).or_default() += 1;
+        } else if let Some(n) = self.leaving.get_mut(&key) {
+            *n -= 1;
+            if *n == 0 {
+                self.leaving.remove(&key);
+            }
+        }
     }
 
     /// Closes a descriptor that was held. It counts until it is closed: messages on their way may bring it.

@@ -108,6 +108,8 @@ pub(crate) struct Pool {
     pub readers: BTreeMap<DomainId, Reader>,
     pub queues: BTreeMap<ChannelId, Queue>,
     pub forwarders: BTreeSet<DomainId>,
+    /// Channels over which it is being offered.
+    pub offered: BTreeSet<ChannelId>,
     /// The writer is gone, or has destroyed it.
     pub orphan: bool,
     /// Its readers were told that nothing of it is left.

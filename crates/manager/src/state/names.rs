@@ -1,6 +1,7 @@
 //! The name service: exports, connects that wait for them, channels in the making.
 
 use super::model::{Channel, Export, Stage, Waiting};
+use super::ties::Tie;
 use super::types::{Done, FdToken};
 use super::{Fail, Of, Parcel, State, format, no_such, not_yours, refusal};
 use std::collections::BTreeSet;
@@ -305,6 +306,9 @@ impl State {
             pools: BTreeSet::new(),
         };
         self.channels.insert(channel, record);
+        self.ties.tie(source, Tie::End(channel, true));
+        self.ties.tie(sink, Tie::End(channel, false));
+        self.ties.tie(w.domain, Tie::Asked(w.req, channel));
         self.accounts.add(w.uid, Of::Channels, 1);
         if let Some(d) = self.domains.get_mut(&exporter) {
             *d.backlog.entry(w.uid).or_default() += 1;
@@ -327,10 +331,7 @@ impl State {
             self.release(w.half);
             return Ok(());
         }
-        let half_made = self.channels.iter().find(|(_, c)| {
-            c.connector == me && matches!(c.stage, Stage::Incoming { req: r, .. } if r == req)
-        });
-        if let Some(channel) = half_made.map(|(id, _)| *id) {
+        if let Some(channel) = self.ties.asked(me, req) {
             self.drop_incoming(channel, me);
         }
         Ok(())
@@ -352,6 +353,9 @@ impl State {
         let Stage::Incoming { req, half } = c.stage else {
             return;
         };
+        self.ties.untie(c.source, Tie::End(id, true));
+        self.ties.untie(c.sink, Tie::End(id, false));
+        self.ties.untie(c.connector, Tie::Asked(req, id));
         self.release(half);
         self.no_channel(&c.payers);
         let uid = c.payers.into_iter().flatten().next();
@@ -437,6 +441,7 @@ impl State {
         };
         c.sink_half = Some(kept);
         let connector = c.connector;
+        self.ties.untie(connector, Tie::Asked(their_req, id));
         for end in [me, connector] {
             self.claimed_too(end, |c| {
                 c.channels.insert(id);

@@ -1,18 +1,13 @@
 //! Pools whose writer is gone: never used again, given back as their buffers die.
 
+use super::ties::Tie;
 use super::types::Action;
 use super::{Of, State};
-use tranship_proto::{ChannelId, DomainId, Event, PoolId};
+use tranship_proto::{DomainId, Event, PoolId};
 
 impl State {
     /// The writer is gone, or has no more use for the pool.
     pub(super) fn orphan(&mut self, id: PoolId) {
-        let offers: Vec<(ChannelId, PoolId)> = self
-            .offers
-            .keys()
-            .filter(|(_, p)| *p == id)
-            .copied()
-            .collect();
         let board = self.live_board(id);
         let Some(p) = self.pools.get_mut(&id) else {
             return;
@@ -43,13 +38,17 @@ impl State {
             let all = std::mem::take(&mut d.left);
             let (ours, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|(p, _)| *p == id);
             d.left = others.into();
-            ours.into_iter().for_each(|(_, l)| self.reader_told(id, l));
+            for (_, l) in ours {
+                self.leaves(id, l, false);
+                self.reader_told(id, l);
+            }
         }
-        for key in offers {
-            self.cancel_offer(key);
+        let offered = self.pools.get(&id).map(|p| p.offered.clone());
+        for channel in offered.into_iter().flatten() {
+            self.cancel_offer((channel, id));
         }
         self.give_up_opening(id);
-        self.settle_readers();
+        self.settle_readers_of(id);
         self.sweep_first(id);
     }
 
@@ -84,6 +83,10 @@ impl State {
         self.accounts.sub(p.uid, Of::Pools, 1);
         let records = p.named.len() + p.brought.len() + p.forwarders.len();
         self.accounts.sub(p.uid, Of::Records, records as u64);
+        self.ties.untie(p.writer, Tie::Writes(id));
+        for named in p.named.keys().chain(&p.forwarders) {
+            self.ties.untie(*named, Tie::Named(id));
+        }
         self.release(p.table);
         for (channel, q) in p.queues {
             self.release(q.sent);
@@ -93,6 +96,7 @@ impl State {
             }
         }
         for (reader, r) in p.readers {
+            self.ties.untie(reader, Tie::Reads(id));
             self.accounts.sub(r.uid, Of::Records, r.shown.len() as u64);
             if let Some(refs) = r.refs {
                 self.release(refs);

@@ -1,6 +1,7 @@
 //! Pools: making, destroying, the right to forward.
 
 use super::model::Pool;
+use super::ties::Tie;
 use super::types::{Action, Done};
 use super::{Fail, Of, Parcel, State, format, no_such, not_yours, refusal};
 use std::collections::{BTreeMap, BTreeSet};
@@ -110,11 +111,13 @@ impl State {
             readers: BTreeMap::new(),
             queues: BTreeMap::new(),
             forwarders: BTreeSet::new(),
+            offered: BTreeSet::new(),
             orphan: false,
             gone_said: false,
             asked_to_shrink: None,
         };
         self.pools.insert(pool, record);
+        self.ties.tie(me, Tie::Writes(pool));
         self.accounts.add(uid, Of::Pools, 1);
         self.claimed_too(me, |c| {
             c.pools.insert(pool);
@@ -214,7 +217,14 @@ impl State {
         {
             // Room is made by those that are gone.
             let (living, before) = (&self.domains, p.forwarders.len() as u64);
-            p.forwarders.retain(|d| living.contains_key(d));
+            let ties = &mut self.ties;
+            p.forwarders.retain(|d| {
+                let lives = living.contains_key(d);
+                if !lives && !p.named.contains_key(d) {
+                    ties.untie(*d, Tie::Named(pool));
+                }
+                lives
+            });
             let now = p.forwarders.len() as u64;
             self.accounts.sub(p.uid, Of::Records, before - now);
             if p.forwarders.len() >= MAX_FORWARDERS {
@@ -230,6 +240,7 @@ impl State {
             self.accounts.check(p.uid, Of::Records, 1)?;
             self.accounts.add(p.uid, Of::Records, 1);
             p.forwarders.insert(domain);
+            self.ties.tie(domain, Tie::Named(pool));
         }
         self.tell(me, Event::ForwardAllowed { req, pool, domain }, &[]);
         Ok(())

@@ -1,6 +1,6 @@
 //! What a reader is shown: chunks as they come, all of them in pieces after an offer or a resync.
 
-use super::model::{Left, Pool};
+use super::ties::READS;
 use super::types::{ChunkKey, Done, FdToken};
 use super::{Of, State, no_such, not_yours, refusal};
 use tranship_proto::{DomainId, Event, PoolId, RefusalCode, Req};
@@ -73,13 +73,15 @@ impl State {
 
     /// A reader is back. What it missed meanwhile it gets now, and not when it finds out that it needs it: we may be gone by then.
     pub(super) fn feed_returned(&mut self, reader: DomainId) {
-        let misses = |p: &Pool| {
-            p.readers
-                .get(&reader)
-                .is_some_and(|r| r.marked && r.queues > 0)
-        };
-        let pools = self.pools.iter().filter(|(_, p)| misses(p));
-        for pool in pools.map(|(id, _)| *id).collect::<Vec<_>>() {
+        for pool in self.ties.pools(reader, READS) {
+            self.feed_missed(pool, reader);
+        }
+    }
+
+    /// Of one pool.
+    pub(super) fn feed_missed(&mut self, pool: PoolId, reader: DomainId) {
+        let reads = self.pools.get(&pool).and_then(|p| p.readers.get(&reader));
+        if reads.is_some_and(|r| r.marked && r.queues > 0) {
             self.start_feed(pool, reader, None);
         }
     }
@@ -198,8 +200,7 @@ impl State {
         });
         let Some((live, Some(r))) = found else {
             // It gives up what it is not known to read: it may forget it, once the writer has.
-            let waits = |d: &super::Domain| d.left.contains(&(id, Left::Reader(me)));
-            if !self.domains.values().any(waits) {
+            if !self.leaving.contains_key(&(id, me)) {
                 self.tell(me, Event::PoolGone { pool: id }, &[]);
             }
             return Ok(());

@@ -3,6 +3,7 @@
 
 use super::model::{Claiming, Left, Pool};
 use super::roster::left_event;
+use super::ties::{READS, WRITES};
 use super::types::{Action, ChunkKey, Done, Then};
 use super::{State, no_such, refusal};
 use std::collections::BTreeSet;
@@ -176,14 +177,11 @@ impl State {
             return;
         };
         self.drop_ends_of(me, &c.channels);
-        let channels: Vec<(ChannelId, bool)> = self
-            .channels
-            .iter()
-            .filter(|(k, ch)| {
-                ch.role_of(me).is_some() && !ch.is_incoming() && !c.channels.contains(k)
-            })
-            .map(|(k, ch)| (*k, ch.source == me))
-            .collect();
+        let mut channels = self.ties.ends(me);
+        channels.retain(|(id, _)| {
+            let open = self.channels.get(id).is_some_and(|ch| !ch.is_incoming());
+            open && !c.channels.contains(id)
+        });
         for (channel, is_source) in channels {
             if is_source {
                 self.source_goes(channel, GoneReason::Closed);
@@ -194,12 +192,8 @@ impl State {
         if c.same {
             self.give_up_reading(me, &c.readers, &c.chunks);
         }
-        let pools: Vec<PoolId> = self
-            .pools
-            .iter()
-            .filter(|(_, p)| p.writer == me && !p.orphan)
-            .map(|(k, _)| *k)
-            .collect();
+        let mut pools = self.ties.pools(me, WRITES);
+        pools.retain(|id| self.is_written(*id));
         for pool in pools {
             if !c.pools.contains(&pool) {
                 self.orphan(pool);
@@ -228,12 +222,7 @@ impl State {
         readers: &BTreeSet<PoolId>,
         chunks: &BTreeSet<(PoolId, ChunkKey)>,
     ) {
-        let read: Vec<PoolId> = self
-            .pools
-            .iter()
-            .filter(|(_, p)| p.readers.contains_key(&me))
-            .map(|(k, _)| *k)
-            .collect();
+        let read = self.ties.pools(me, READS);
         for pool in read {
             let Some(r) = self.pools.get(&pool).and_then(|p| p.readers.get(&me)) else {
                 continue;

@@ -2,6 +2,7 @@
 //! writer's board first, and says so to the writer after.
 
 use super::model::{Left, Opening, Queue};
+use super::ties::Tie;
 use super::types::{Action, FdToken, Then};
 use super::{Of, State, refusal};
 use tranship_proto::{ChannelId, DomainId, Event, PoolId, RefusalCode};
@@ -203,7 +204,9 @@ impl State {
             return;
         };
         d.left.push_back((id, left));
-        if let (Some(client), true) = (d.client, live) {
+        let client = d.client;
+        self.leaves(id, left, true);
+        if let (Some(client), true) = (client, live) {
             self.push_then(
                 client,
                 left_event(id, left, epoch),
@@ -243,6 +246,7 @@ impl State {
             && let Some(i) = d.left.iter().position(|l| *l == (id, left))
         {
             d.left.remove(i);
+            self.leaves(id, left, false);
         }
         self.reader_told(id, left);
     }
@@ -314,6 +318,7 @@ impl State {
         else {
             return;
         };
+        self.ties.untie(reader, Tie::Reads(id));
         let told = self.pools.get(&id).is_some_and(|p| p.gone_said);
         if let Some(d) = self.domains.get_mut(&reader) {
             d.feeding.remove(&id);

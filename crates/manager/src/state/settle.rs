@@ -2,6 +2,7 @@
 
 use super::claims::{ClaimedLeft, ClaimedReader, EndKey};
 use super::model::{Brought, Channel, Opening, Pool, Queue, Reader, Stage, Stranded};
+use super::ties::{READS, Tie, WRITES};
 use super::types::{FdToken, Then};
 use super::{Of, State, format, refusal};
 use std::collections::BTreeSet;
@@ -20,24 +21,38 @@ impl State {
         match *what {
             Claimed::Channel(channel) => {
                 self.settle_channel(channel);
-                self.settle_assigns();
+                self.settle_assigns_in(channel);
             }
             Claimed::Assign(channel, pool) => {
                 self.settle_assign(channel, pool);
             }
             Claimed::Domain(me) => {
-                let pools: Vec<PoolId> = self
-                    .pools
-                    .iter()
-                    .filter(|(_, p)| p.writer == me)
-                    .map(|(k, _)| *k)
-                    .collect();
-                for pool in pools {
+                // What others have claimed of its pools, and it of others'.
+                let written = self.ties.pools(me, WRITES);
+                for pool in written.iter().copied() {
                     self.settle_left(pool);
+                    self.settle_readers_of(pool);
                 }
-                self.settle_readers();
-                self.settle_assigns();
-                self.settle_brought();
+                for pool in self.claims.ties.pools(me, READS) {
+                    self.settle_reader(pool, me);
+                }
+                for pool in written.iter().copied() {
+                    let assigns = self.claims.assigns_of(pool);
+                    let channels: BTreeSet<ChannelId> = assigns.map(|(c, _, _)| c).collect();
+                    for channel in channels {
+                        self.settle_assign(channel, pool);
+                    }
+                }
+                for (channel, _) in self.ties.ends(me) {
+                    self.settle_assigns_in(channel);
+                }
+                // A sink may be told what it takes from before its channel is there.
+                for (channel, pool, _) in self.claims.ties.assigns(me) {
+                    self.settle_assign(channel, pool);
+                }
+                for pool in written.into_iter().chain(self.ties.pools(me, READS)) {
+                    self.settle_brought(pool);
+                }
                 self.feed_returned(me);
             }
         }
@@ -65,8 +80,8 @@ impl State {
             return;
         }
         let (Some(a), Some(b)) = (
-            self.claims.ends.remove(&(channel, true)),
-            self.claims.ends.remove(&(channel, false)),
+            self.claims.remove_end((channel, true)),
+            self.claims.remove_end((channel, false)),
         ) else {
             return;
         };
@@ -86,6 +101,8 @@ impl State {
         for payer in record.payers.into_iter().flatten() {
             self.accounts.add(payer, Of::Channels, 1);
         }
+        self.ties.tie(a.domain, Tie::End(channel, true));
+        self.ties.tie(b.domain, Tie::End(channel, false));
         self.channels.insert(channel, record);
         self.tell(a.domain, Event::Claimed { req: a.req }, &[]);
         self.tell(b.domain, Event::Claimed { req: b.req }, &[]);
@@ -94,6 +111,7 @@ impl State {
     fn settle_left(&mut self, pool: PoolId) {
         for (channel, left) in self.claims.left.remove(&pool).unwrap_or_default() {
             self.accounts.sub(left.uid, Of::Records, 1);
+            self.claims.ties.untie(left.sink, Tie::Left(pool, channel));
             self.queue_left_unjoined(pool, channel, left.inode, left.sink);
         }
     }
@@ -116,7 +134,9 @@ impl State {
                 self.accounts.add(uid, Of::Records, 1);
                 if let Some(other) = left.insert(channel, ClaimedLeft { sink, uid, inode }) {
                     self.accounts.sub(other.uid, Of::Records, 1);
+                    self.claims.ties.untie(other.sink, Tie::Left(pool, channel));
                 }
+                self.claims.ties.tie(sink, Tie::Left(pool, channel));
             }
             return;
         }
@@ -128,9 +148,9 @@ impl State {
 
     /// Queues on rosters whose sinks are back and have not claimed them: they were closed or drained, and the manager that
     /// was told did not live to tell the writer. A sink is believed in this if it proved to be the one on the roster.
-    pub(super) fn settle_brought(&mut self) {
+    pub(super) fn settle_brought(&mut self, id: PoolId) {
         let mut over = Vec::new();
-        for (id, p) in self.pools.iter().filter(|(id, _)| self.ready_pool(**id)) {
+        if let Some(p) = self.pools.get(&id).filter(|_| self.ready_pool(id)) {
             for (channel, b) in &p.brought {
                 let back = self
                     .domains
@@ -138,21 +158,19 @@ impl State {
                     .is_some_and(|d| d.claiming.is_none());
                 let proved = b.sink == p.writer || p.readers.get(&b.sink).is_some_and(|r| r.proved);
                 if back && proved && !self.claims.tried.contains(&(b.sink, *channel)) {
-                    over.push((*id, *channel));
+                    over.push(*channel);
                 }
             }
         }
-        for (pool, channel) in over {
-            self.brought_leaves(pool, channel);
+        for channel in over {
+            self.brought_leaves(id, channel);
         }
     }
 
     /// What is claimed of a channel's assignments and was never taken up goes with its sink.
     pub(super) fn forget_assigns(&mut self, channel: ChannelId) {
-        let of = (channel, PoolId(0), false)..=(channel, PoolId(u32::MAX), true);
-        let keys: Vec<_> = self.claims.assigns.range(of).map(|(k, _)| *k).collect();
-        for key in keys {
-            let Some(a) = self.claims.assigns.remove(&key) else {
+        for key in self.claims.assigns_in(channel) {
+            let Some(a) = self.claims.remove_assign(key) else {
                 continue;
             };
             self.release(a.fd);
@@ -162,54 +180,56 @@ impl State {
         }
     }
 
-    /// Also those of a pool whose writer has claimed it and ended: what it sent they have still to receive.
-    pub(super) fn settle_readers(&mut self) {
-        let orphan = |p: &PoolId| self.pools.get(p).is_some_and(|p| p.orphan);
-        let ready: Vec<(PoolId, DomainId)> = self
+    /// Those of a pool.
+    pub(super) fn settle_readers_of(&mut self, pool: PoolId) {
+        let of = (pool, DomainId(0))..=(pool, DomainId(u32::MAX));
+        let readers: Vec<DomainId> = self
             .claims
             .readers
-            .keys()
-            .filter(|(p, d)| {
-                (self.ready_pool(*p) || orphan(p))
-                    && self.domains.get(d).is_some_and(|d| d.claiming.is_none())
-            })
-            .copied()
+            .range(of)
+            .map(|((_, d), _)| *d)
             .collect();
-        for (pool, reader) in ready {
-            // Else anybody could claim to read any pool, and any writer make readers unmap another's chunks.
-            let fits = |r: &ClaimedReader, p: &Pool| {
-                let known = p.named.get(&reader) == Some(&r.inode) && p.table_inode == r.table;
-                known
-                    && p.slots == r.slots
-                    && p.writer != reader
-                    // It may be being offered the pool already.
-                    && p.readers.get(&reader).is_none_or(|r| r.refs.is_none())
-            };
-            let claim = self.claims.readers.get(&(pool, reader));
-            let Some((fits, orphan)) = claim
-                .zip(self.pools.get(&pool))
-                .map(|(r, p)| (fits(r, p), p.orphan))
-            else {
-                continue;
-            };
-            if orphan && !fits {
-                continue; // What it claims counts as long as it is claimed.
-            }
-            let Some(r) = self.claims.readers.remove(&(pool, reader)) else {
-                continue;
-            };
-            self.accounts.sub(r.uid, Of::Records, r.mapped.len() as u64);
-            if fits {
-                self.take_up_reader(pool, reader, r.refs, r.mapped);
-                // One that is being offered the pool again is about to answer with the same counters.
-                let offered = |r: &Reader| r.offers > 0;
-                let record = self.pools.get(&pool).and_then(|p| p.readers.get(&reader));
-                if r.over && !record.is_some_and(offered) {
-                    self.drop_reader(pool, reader);
-                }
-            } else {
-                self.release(r.refs);
-            }
+        for reader in readers {
+            self.settle_reader(pool, reader);
+        }
+    }
+
+    /// Also of a pool whose writer has claimed it and ended: what it sent its readers have still to receive.
+    fn settle_reader(&mut self, pool: PoolId, reader: DomainId) {
+        let orphan = self.pools.get(&pool).is_some_and(|p| p.orphan);
+        let back = self.domains.get(&reader);
+        let back = back.is_some_and(|d| d.claiming.is_none());
+        if !back || !(orphan || self.ready_pool(pool)) {
+            return;
+        }
+        // Else anybody could claim to read any pool, and any writer make readers unmap another's chunks.
+        let fits = |r: &ClaimedReader, p: &Pool| {
+            let known = p.named.get(&reader) == Some(&r.inode) && p.table_inode == r.table;
+            known
+                && p.slots == r.slots
+                && p.writer != reader
+                // It may be being offered the pool already.
+                && p.readers.get(&reader).is_none_or(|r| r.refs.is_none())
+        };
+        let claim = self.claims.readers.get(&(pool, reader));
+        let fits = claim.zip(self.pools.get(&pool)).map(|(r, p)| fits(r, p));
+        let Some(fits) = fits else { return };
+        if orphan && !fits {
+            return; // What it claims counts as long as it is claimed.
+        }
+        let Some(r) = self.claims.remove_reader((pool, reader)) else {
+            return;
+        };
+        self.accounts.sub(r.uid, Of::Records, r.mapped.len() as u64);
+        if !fits {
+            return self.release(r.refs);
+        }
+        self.take_up_reader(pool, reader, r.refs, r.mapped);
+        // One that is being offered the pool again is about to answer with the same counters.
+        let offered = |r: &Reader| r.offers > 0;
+        let record = self.pools.get(&pool).and_then(|p| p.readers.get(&reader));
+        if r.over && !record.is_some_and(offered) {
+            self.drop_reader(pool, reader);
         }
     }
 
@@ -271,6 +291,7 @@ impl State {
         }
         if let Some(p) = self.pools.get_mut(&pool) {
             p.readers.insert(reader, record);
+            self.ties.tie(reader, Tie::Reads(pool));
         }
         for (index, serial) in gone {
             let event = Event::ChunkGone {
@@ -284,30 +305,12 @@ impl State {
         }
     }
 
-    fn settle_assigns(&mut self) {
-        // A forwarder's assignment needs its own reading to be taken up first: until nothing moves.
-        loop {
-            let pending: BTreeSet<(ChannelId, PoolId)> = self
-                .claims
-                .assigns
-                .keys()
-                .map(|(c, p, _)| (*c, *p))
-                .collect();
-            let before = pending.len();
-            for (channel, pool) in pending {
-                self.settle_assign(channel, pool);
-            }
-            if self
-                .claims
-                .assigns
-                .keys()
-                .map(|(c, p, _)| (*c, *p))
-                .collect::<BTreeSet<_>>()
-                .len()
-                == before
-            {
-                return;
-            }
+    /// What was claimed of a channel's assignments.
+    fn settle_assigns_in(&mut self, channel: ChannelId) {
+        let keys = self.claims.assigns_in(channel);
+        let pools: BTreeSet<PoolId> = keys.into_iter().map(|(_, p, _)| p).collect();
+        for pool in pools {
+            self.settle_assign(channel, pool);
         }
     }
 
@@ -333,7 +336,7 @@ impl State {
         self.tell(sink, Event::PoolOpen { channel, pool }, &[]);
     }
 
-    fn settle_assign(&mut self, channel: ChannelId, pool: PoolId) {
+    pub(super) fn settle_assign(&mut self, channel: ChannelId, pool: PoolId) {
         self.open_brought(channel, pool);
         let (from, to) = ((channel, pool, true), (channel, pool, false));
         let (Some(a), Some(b)) = (self.claims.assigns.get(&from), self.claims.assigns.get(&to))
@@ -361,8 +364,8 @@ impl State {
             && (a.domain, b.domain) == (c.source, c.sink)
             && !p.queues.contains_key(&channel);
         let (Some(a), Some(b)) = (
-            self.claims.assigns.remove(&from),
-            self.claims.assigns.remove(&to),
+            self.claims.remove_assign(from),
+            self.claims.remove_assign(to),
         ) else {
             return;
         };
@@ -388,7 +391,7 @@ impl State {
         };
         let sink = queue.sink;
         self.join_queue(pool, channel, queue);
-        self.feed_returned(sink);
+        self.feed_missed(pool, sink);
     }
 
     /// One end leaves a channel whose other end has not come back.
@@ -404,19 +407,14 @@ impl State {
     }
 
     fn forget_end(&mut self, key: EndKey) {
-        let Some(end) = self.claims.ends.remove(&key) else {
+        let Some(end) = self.claims.remove_end(key) else {
             return;
         };
         self.release(end.half);
-        let assigns: Vec<_> = self
-            .claims
-            .assigns
-            .keys()
-            .filter(|(c, _, s)| (*c, *s) == key)
-            .copied()
-            .collect();
+        let mut assigns = self.claims.assigns_in(key.0);
+        assigns.retain(|(_, _, is_source)| *is_source == key.1);
         for k in assigns {
-            let Some(a) = self.claims.assigns.remove(&k) else {
+            let Some(a) = self.claims.remove_assign(k) else {
                 continue;
             };
             self.release(a.fd);
@@ -428,11 +426,8 @@ impl State {
 
     /// Ends that a domain had claimed and does not claim any more.
     pub(super) fn drop_ends_of(&mut self, me: DomainId, but: &BTreeSet<ChannelId>) {
-        let ends = self.claims.ends.iter();
-        let ends: Vec<EndKey> = ends
-            .filter(|(k, e)| e.domain == me && !but.contains(&k.0))
-            .map(|(k, _)| *k)
-            .collect();
+        let mut ends: Vec<EndKey> = self.claims.ties.ends(me);
+        ends.retain(|(channel, _)| !but.contains(channel));
         for key in ends {
             self.forget_end(key);
         }
@@ -442,49 +437,38 @@ impl State {
     pub(super) fn drop_claims_of(&mut self, me: DomainId) {
         self.drop_ends_of(me, &BTreeSet::new());
         self.void_claims_of(me);
-        let mut dropped = 0;
-        self.claims.left.retain(|_, left| {
-            let before = left.len();
-            left.retain(|_, l| l.sink != me);
-            dropped += before - left.len();
-            !left.is_empty()
-        });
         let uid = self.uid_of(me).unwrap_or(u32::MAX);
-        self.accounts.sub(uid, Of::Records, dropped as u64);
+        for (pool, channel) in self.claims.ties.left(me) {
+            if let Some(left) = self.claims.left.get_mut(&pool)
+                && left.remove(&channel).is_some()
+            {
+                self.accounts.sub(uid, Of::Records, 1);
+                if left.is_empty() {
+                    self.claims.left.remove(&pool);
+                }
+            }
+            self.claims.ties.untie(me, Tie::Left(pool, channel));
+        }
     }
 
     /// What a domain had claimed counts no more; that says nothing of what it has.
     pub(super) fn void_claims_of(&mut self, me: DomainId) {
-        let before = self.claims.tried.len();
-        self.claims.tried.retain(|(d, _)| *d != me);
-        let tried = (before - self.claims.tried.len()) as u64;
+        let of = (me, ChannelId(0))..=(me, ChannelId(u32::MAX));
+        let tried = self.claims.tried.extract_if(of, |_| true).count();
         let uid = self.uid_of(me).unwrap_or(u32::MAX);
-        self.accounts.sub(uid, Of::Records, tried);
-        let ends = self.claims.ends.extract_if(.., |_, e| e.domain == me);
-        for half in ends.map(|(_, e)| e.half).collect::<Vec<_>>() {
-            self.release(half);
+        self.accounts.sub(uid, Of::Records, tried as u64);
+        for key in self.claims.ties.ends(me) {
+            if let Some(end) = self.claims.remove_end(key) {
+                self.release(end.half);
+            }
         }
-        let assigns: Vec<_> = self
-            .claims
-            .assigns
-            .iter()
-            .filter(|(_, a)| a.domain == me)
-            .map(|(k, _)| *k)
-            .collect();
-        for k in assigns {
-            if let Some(a) = self.claims.assigns.remove(&k) {
+        for key in self.claims.ties.assigns(me) {
+            if let Some(a) = self.claims.remove_assign(key) {
                 self.release(a.fd);
             }
         }
-        let readers: Vec<_> = self
-            .claims
-            .readers
-            .keys()
-            .filter(|(_, d)| *d == me)
-            .copied()
-            .collect();
-        for k in readers {
-            if let Some(r) = self.claims.readers.remove(&k) {
+        for pool in self.claims.ties.pools(me, READS) {
+            if let Some(r) = self.claims.remove_reader((pool, me)) {
                 self.accounts.sub(r.uid, Of::Records, r.mapped.len() as u64);
                 self.release(r.refs);
             }

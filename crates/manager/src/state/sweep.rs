@@ -310,15 +310,19 @@ impl State {
     /// Whether somebody who claims to read a pool has still something to claim, or a reader whom its writer named may be
     /// on its way.
     fn is_awaited(&self, id: PoolId) -> bool {
-        let named = |d: &DomainId| self.pools.get(&id).is_some_and(|p| p.named.contains_key(d));
         let claims = |d: &DomainId| self.claims.readers.contains_key(&(id, *d));
-        let claiming = |d: &super::Domain| d.claiming.as_ref().is_some_and(|c| !c.same);
-        let busy = |(id, d): (&DomainId, &super::Domain)| claiming(d) && (named(id) || claims(id));
+        let busy = |d: &DomainId| {
+            let claiming = self.domains.get(d).and_then(|d| d.claiming.as_ref());
+            claiming.is_some_and(|c| !c.same)
+        };
         let late = |p: &super::Pool| {
             let here = |d: &DomainId| p.readers.contains_key(d) || claims(d);
             self.now < self.config.grace && !p.named.keys().all(here)
         };
-        self.domains.iter().any(busy) || self.pools.get(&id).is_some_and(late)
+        let named = |p: &super::Pool| p.named.keys().any(busy) || late(p);
+        let of = (id, DomainId(0))..=(id, DomainId(u32::MAX));
+        let mut readers = self.claims.readers.range(of);
+        readers.any(|((_, d), _)| busy(d)) || self.pools.get(&id).is_some_and(named)
     }
 
     /// Whether the other end of a channel is back, has claimed all that it has, and lives: what it has not claimed of it, it has
@@ -345,14 +349,16 @@ impl State {
             (f.sealed && f.size == bytes && h.kind == kind && h.count == slots).then_some(a.fd)
         };
         let mut queues = Vec::new();
-        for ((channel, _, is_source), a) in self.claims.assigns.iter().filter(|(k, _)| k.1 == id) {
-            let Some(other) = self.claims.assigns.get(&(*channel, id, !is_source)) else {
-                if self.other_end_is_back(*channel, *is_source) {
+        for key in self.claims.assigns_of(id) {
+            let (channel, _, is_source) = key;
+            let a = self.claims.assigns.get(&key)?;
+            let Some(other) = self.claims.assigns.get(&(channel, id, !is_source)) else {
+                if self.other_end_is_back(channel, is_source) {
                     continue;
                 }
                 return None;
             };
-            if *is_source {
+            if is_source {
                 queues.push((right(a, format::SENT)?, right(other, format::RCVD)?));
             }
         }

@@ -1,6 +1,7 @@
 //! What strangers cause to be queued to somebody who is slow.
 
-use tranship_proto::{Event, Refusal, RefusalCode, Role};
+use tranship_proto::{Event, Refusal, RefusalCode, Request, Role};
+use tranship_sys::socket;
 use tranship_testkit::{Control, Peer, child};
 
 use crate::stage::Stage;
@@ -39,7 +40,7 @@ child!(
         let refused = loop {
             let (req, half) = raw.ask_for("slow", Role::Source, false);
             if sent.is_multiple_of(2) {
-                raw.send(&tranship_proto::Request::CancelConnect { req }, &[]);
+                raw.send(&Request::CancelConnect { req }, &[]);
             }
             drop(half);
             sent += 1;
@@ -80,4 +81,60 @@ fn connects_to_an_exporter_that_does_not_read() {
     slow.send(&()).unwrap();
     let came: u32 = slow.expect();
     eprintln!("{came} came");
+}
+
+child!(
+    fn takes_no_answers(ctl: Control) {
+        // Sockets are connected to those who read nothing, by others who read nothing.
+        let mut pairs = Vec::new();
+        for n in 0..6 {
+            let name = format!("deaf-{}-{n}", std::process::id());
+            let mut deaf = Raw::join("deaf");
+            let req = deaf.req();
+            let export = Request::ExportSocket {
+                req,
+                name: name.clone(),
+            };
+            deaf.send(&export, &[]);
+            deaf.wait(|e| matches!(e, Event::Exported { req: r, .. } if *r == req).then_some(()));
+            pairs.push((deaf, Raw::join("busy"), name));
+        }
+        for (_, busy, name) in &mut pairs {
+            for _ in 0..300 {
+                let req = busy.req();
+                let name = name.clone();
+                busy.send(&Request::ConnectSocket { req, name }, &[]);
+            }
+        }
+        // The manager has heard all of it.
+        for (_, busy, _) in &pairs {
+            while socket::unread(&busy.fd).unwrap() > 0 {
+                std::thread::yield_now();
+            }
+        }
+        // For some it is over, and they keep what was sent to them.
+        for (deaf, busy, _) in pairs.iter().take(3) {
+            deaf.send(&Request::Goodbye, &[]);
+            busy.send(&Request::Goodbye, &[]);
+        }
+        ctl.send(&()).unwrap();
+        let _ = ctl.recv::<()>();
+    }
+);
+
+/// The kernel lets no more descriptors of the manager's go than one process may open, whoever it is that does not take them.
+#[test]
+fn descriptors_that_nobody_takes() {
+    let Some(stage) = Stage::with_files("", 1024) else {
+        return;
+    };
+    let attackers = [0, 1].map(|which| stage.attacker(takes_no_answers(), which));
+    for attacker in &attackers {
+        let () = attacker.expect();
+        stage.still_serving("descriptors that nobody takes");
+    }
+    drop(attackers);
+    stage.until_forgotten(0);
+    stage.until_forgotten(1);
+    stage.still_serving("the end of those who took none");
 }

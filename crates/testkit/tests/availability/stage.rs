@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -12,6 +13,12 @@ use tranship_testkit::{Control, Held, Launch, Peer, Privilege, Watchdog, child, 
 pub use tranship_testkit::hostile::SOCKET;
 
 const MANAGER: u32 = 64_001;
+/// Of managers whose descriptors are counted: the kernel counts those on their way for each user, whatever the process.
+fn nobody_else() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    100_000 + std::process::id() % 1_000_000 * 16 + NEXT.fetch_add(1, Ordering::Relaxed) % 16
+}
+
 const VICTIM: u32 = 64_002;
 /// The first attackers' user, and the other one.
 pub const ATTACKERS: [u32; 2] = [64_003, 64_004];
@@ -129,13 +136,14 @@ impl Stage {
         std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         let home = dir.path().join("run");
         std::fs::create_dir(&home).unwrap();
-        chown(&home, Some(MANAGER), Some(MANAGER)).unwrap();
+        let own = if files > 0 { nobody_else() } else { MANAGER };
+        chown(&home, Some(own), Some(own)).unwrap();
         let path = home.join("manager.sock");
         let start = |launch: Launch, id: u32| {
             let launch = launch.privilege(Privilege::User { uid: id, gid: id });
             launch.env(SOCKET, &path).capture_stderr().start().unwrap()
         };
-        let manager = start(manager(), MANAGER);
+        let manager = start(manager(), own);
         let () = manager.ask(&(config, files));
         let victim = start(victim(), VICTIM);
         let stage = Self {

@@ -1,0 +1,125 @@
+//! What each domain has a part in. Its end, and its return, so cost what it has itself, and nothing of what others have.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
+use tranship_proto::{ChannelId, DomainId, PoolId, Req};
+
+/// One of them; in claims, what was claimed of it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Tie {
+    /// An end of a channel: true is the source.
+    End(ChannelId, bool),
+    /// A channel in the making, for which it asked.
+    Asked(Req, ChannelId),
+    /// An offer that it made, or has to answer.
+    Offer(ChannelId, PoolId),
+    Heap(PoolId),
+    Writes(PoolId),
+    Reads(PoolId),
+    /// It is named by the pool's writer, or may forward it.
+    Named(PoolId),
+    /// Counters of a channel's queue.
+    Assign(ChannelId, PoolId, bool),
+    /// A queue that left.
+    Left(PoolId, ChannelId),
+}
+
+pub(crate) const ENDS: RangeInclusive<Tie> =
+    Tie::End(ChannelId(0), false)..=Tie::End(ChannelId(u32::MAX), true);
+pub(crate) const OFFERS: RangeInclusive<Tie> =
+    Tie::Offer(ChannelId(0), PoolId(0))..=Tie::Offer(ChannelId(u32::MAX), PoolId(u32::MAX));
+pub(crate) const HEAPS: RangeInclusive<Tie> = Tie::Heap(PoolId(0))..=Tie::Heap(PoolId(u32::MAX));
+pub(crate) const WRITES: RangeInclusive<Tie> =
+    Tie::Writes(PoolId(0))..=Tie::Writes(PoolId(u32::MAX));
+pub(crate) const READS: RangeInclusive<Tie> = Tie::Reads(PoolId(0))..=Tie::Reads(PoolId(u32::MAX));
+pub(crate) const NAMED: RangeInclusive<Tie> = Tie::Named(PoolId(0))..=Tie::Named(PoolId(u32::MAX));
+pub(crate) const ASSIGNS: RangeInclusive<Tie> = Tie::Assign(ChannelId(0), PoolId(0), false)
+    ..=Tie::Assign(ChannelId(u32::MAX), PoolId(u32::MAX), true);
+pub(crate) const LEFT: RangeInclusive<Tie> =
+    Tie::Left(PoolId(0), ChannelId(0))..=Tie::Left(PoolId(u32::MAX), ChannelId(u32::MAX));
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ties(BTreeMap<DomainId, BTreeSet<Tie>>);
+
+impl Ties {
+    pub fn tie(&mut self, domain: DomainId, tie: Tie) {
+        self.0.entry(domain).or_default().insert(tie);
+    }
+
+    pub fn untie(&mut self, domain: DomainId, tie: Tie) {
+        if let Some(its) = self.0.get_mut(&domain) {
+            its.remove(&tie);
+            if its.is_empty() {
+                self.0.remove(&domain);
+            }
+        }
+    }
+
+    /// How many a domain has.
+    pub fn count(&self, domain: DomainId) -> usize {
+        self.0.get(&domain).map_or(0, BTreeSet::len)
+    }
+
+    /// A domain's, of one kind.
+    pub fn of(
+        &self,
+        domain: DomainId,
+        kind: RangeInclusive<Tie>,
+    ) -> impl Iterator<Item = Tie> + '_ {
+        let its = self.0.get(&domain);
+        its.into_iter()
+            .flat_map(move |its| its.range(kind.clone()))
+            .copied()
+    }
+
+    /// Its pools, of a kind that has no channels.
+    pub fn pools(&self, domain: DomainId, kind: RangeInclusive<Tie>) -> Vec<PoolId> {
+        let pool = |tie| match tie {
+            Tie::Heap(p) | Tie::Writes(p) | Tie::Reads(p) | Tie::Named(p) => Some(p),
+            _ => None,
+        };
+        self.of(domain, kind).filter_map(pool).collect()
+    }
+
+    /// Its channels, and whether it is the source.
+    pub fn ends(&self, domain: DomainId) -> Vec<(ChannelId, bool)> {
+        let end = |tie| match tie {
+            Tie::End(c, s) => Some((c, s)),
+            _ => None,
+        };
+        self.of(domain, ENDS).filter_map(end).collect()
+    }
+
+    pub fn offers(&self, domain: DomainId) -> Vec<(ChannelId, PoolId)> {
+        let offer = |tie| match tie {
+            Tie::Offer(c, p) => Some((c, p)),
+            _ => None,
+        };
+        self.of(domain, OFFERS).filter_map(offer).collect()
+    }
+
+    pub fn assigns(&self, domain: DomainId) -> Vec<(ChannelId, PoolId, bool)> {
+        let assign = |tie| match tie {
+            Tie::Assign(c, p, s) => Some((c, p, s)),
+            _ => None,
+        };
+        self.of(domain, ASSIGNS).filter_map(assign).collect()
+    }
+
+    pub fn left(&self, domain: DomainId) -> Vec<(PoolId, ChannelId)> {
+        let left = |tie| match tie {
+            Tie::Left(p, c) => Some((p, c)),
+            _ => None,
+        };
+        self.of(domain, LEFT).filter_map(left).collect()
+    }
+
+    /// The channel for which it asked with this request.
+    pub fn asked(&self, domain: DomainId, req: Req) -> Option<ChannelId> {
+        let of = Tie::Asked(req, ChannelId(0))..=Tie::Asked(req, ChannelId(u32::MAX));
+        match self.of(domain, of).next()? {
+            Tie::Asked(_, channel) => Some(channel),
+            _ => None,
+        }
+    }
+}
