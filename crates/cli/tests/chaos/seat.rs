@@ -160,7 +160,9 @@ pub fn bearable(e: &DomainError) -> Result<(), Broken> {
 /// True when the channel is over, false when it goes on.
 pub fn send_over(e: &SendFailure) -> Result<bool, Broken> {
     match e {
-        SendFailure::Full { .. } | SendFailure::List(_) => Ok(false),
+        SendFailure::Full { .. } | SendFailure::NotAssigned { .. } | SendFailure::List(_) => {
+            Ok(false)
+        }
         SendFailure::PeerGone(_) => {
             eprintln!("send: {e}");
             Ok(true)
@@ -180,7 +182,7 @@ pub fn recv_over(e: &RecvError) -> Result<bool, Broken> {
             eprintln!("recv: {e}");
             Ok(true)
         }
-        RecvError::ChunkPending { .. } | RecvError::TimedOut { .. } => Ok(false),
+        RecvError::TimedOut { .. } => Ok(false),
         other => Err(format!("recv: {other} ({other:?})")),
     }
 }

@@ -59,7 +59,7 @@ impl Auditor {
     fn left(&self, files: &[&str]) -> Vec<String> {
         let mut left: Vec<String> = processes(self.dir.path())
             .into_iter()
-            .map(|pid| format!("process {pid}: {}", command(pid)))
+            .filter_map(described)
             .collect();
         let mut found = Vec::new();
         list(self.dir.path(), &mut found);
@@ -127,9 +127,15 @@ fn processes(path: &Path) -> Vec<u32> {
         .collect()
 }
 
-fn command(pid: u32) -> String {
-    let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    String::from_utf8_lossy(&bytes).replace('\0', " ")
+/// What it is, whose, and what it waits for, unless it is gone meanwhile.
+fn described(pid: u32) -> Option<String> {
+    let read = |what: &str| std::fs::read(format!("/proc/{pid}/{what}")).ok();
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).replace('\0', " ");
+    let status = text(read("status")?);
+    let of = |key: &&str| status.lines().find(|line| line.starts_with(*key));
+    let about: Vec<&str> = ["Name", "State", "PPid"].iter().filter_map(of).collect();
+    let [command, waits] = ["cmdline", "wchan"].map(|what| text(read(what).unwrap_or_default()));
+    Some(format!("process {pid}: {command} {about:?} in {waits}"))
 }
 
 /// Everything below a folder but folders.
