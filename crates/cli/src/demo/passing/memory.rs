@@ -40,17 +40,20 @@ impl Held {
         Ok(held)
     }
 
-    /// Descriptors that this one has and an earlier one had not.
+    /// Descriptors that this one has and an earlier one had not. One socket is as good as another: the manager lets
+    /// go of helper processes and starts others.
     pub(crate) fn more_fds(&self, before: &Self) -> Vec<String> {
         let mut old = before.fds.clone();
         let mut more = self.fds.clone();
-        more.retain(|fd| match old.iter().position(|other| other == fd) {
-            Some(at) => {
-                old.swap_remove(at);
-                false
-            }
-            None => true,
-        });
+        more.retain(
+            |fd| match old.iter().position(|other| kind(other) == kind(fd)) {
+                Some(at) => {
+                    old.swap_remove(at);
+                    false
+                }
+                None => true,
+            },
+        );
         more
     }
 
@@ -66,6 +69,11 @@ impl Held {
     }
 }
 
+/// What a descriptor is, without the number that tells it from others: `socket` for `socket:[4711]`.
+fn kind(target: &str) -> &str {
+    target.split_once(":[").map_or(target, |(kind, _)| kind)
+}
+
 /// Length and inode, if the line of /proc/self/maps is about a memfd.
 fn memfd_mapping(line: &str) -> Option<(u64, u64)> {
     line.contains(" /memfd:").then_some(())?;
@@ -79,6 +87,21 @@ fn memfd_mapping(line: &str) -> Option<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_socket_for_another_is_no_more() {
+        let held = |fds: &[&str]| Held {
+            fds: fds.iter().map(|fd| (*fd).to_owned()).collect(),
+            ..Held::default()
+        };
+        let before = held(&["socket:[1]", "/memfd:frames (deleted)"]);
+        assert!(held(&["socket:[2]"]).more_fds(&before).is_empty());
+        let after = held(&["socket:[1]", "socket:[2]", "/memfd:other (deleted)"]);
+        assert_eq!(
+            after.more_fds(&before),
+            ["socket:[2]", "/memfd:other (deleted)"]
+        );
+    }
 
     #[test]
     fn lines_of_maps() {
