@@ -125,13 +125,27 @@ pub fn measure(common: &Common, packets: usize, steady: &[usize]) -> (Vec<Series
         .iter()
         .flat_map(|&steady| names().map(move |name| (name, steady, Vec::new())))
         .collect();
+    let once = |name: &str, steady: usize| {
+        let numbers = [packets.to_string(), steady.to_string()];
+        let mut arguments = vec!["mbuma-child", name, &numbers[0], &numbers[1]];
+        arguments.extend(common.is_quick().then_some("--quick"));
+        let arguments: Vec<_> = arguments.into_iter().map(str::to_owned).collect();
+        alloc::run_child::<Series>(&arguments, None)
+    };
     for _ in 0..common.runs_or(1) {
-        for (name, steady, seen) in &mut all {
-            let numbers = [packets.to_string(), steady.to_string()];
-            let mut arguments = vec!["mbuma-child", name, &numbers[0], &numbers[1]];
-            arguments.extend(common.is_quick().then_some("--quick"));
-            let arguments: Vec<_> = arguments.into_iter().map(str::to_owned).collect();
-            match alloc::run_child::<Series>(&arguments, None) {
+        let each = all.iter().map(|(name, steady, _)| (*name, *steady));
+        let runs: Vec<Result<Series>> = match common.is_quick() {
+            // Mostly they wait for what the others do not disturb: their memory.
+            true => std::thread::scope(|scope| {
+                let begun = each.map(|(name, steady)| scope.spawn(move || once(name, steady)));
+                let begun: Vec<_> = begun.collect();
+                let ended = begun.into_iter().map(|one| one.join());
+                ended.map(|one| one.expect("no panic")).collect()
+            }),
+            false => each.map(|(name, steady)| once(name, steady)).collect(),
+        };
+        for ((name, _, seen), run) in all.iter_mut().zip(runs) {
+            match run {
                 Ok(series) => seen.push(series),
                 Err(error) => {
                     failures += 1;
