@@ -229,8 +229,8 @@ fn totals(manager: &Domain, name: &str) -> (u64, u64, u64) {
                 totals.0 = m.granted_bytes;
                 totals.1 = m.stranded_bytes;
             }
+            // Others strand what pools give back until they have heard of it and unmapped it.
             StatRecord::Domain(d) if d.name == name => totals.2 = d.stranded_bytes,
-            StatRecord::Domain(d) => assert_eq!(d.stranded_bytes, 0, "{d:?}"),
             _ => {}
         }
     }
@@ -329,15 +329,20 @@ fn a_stopped_reader_strands_only_what_it_was_shown() {
         other.send(&4usize).expect("send");
         assert_eq!(send_all(&two, &mut to_other, 4), 4);
         assert_eq!(other.expect::<usize>(), 4);
-        totals(&writer, "holder");
+        assert_eq!(totals(&writer, "holder").2, 14 * chunk);
     }
+    // All that is left is had, once the other one has unmapped what was given back meanwhile; and no more (`totals` looks).
     let mut more = Vec::new();
-    while let Ok(buf) = two.alloc_now(CHUNK) {
-        more.push(buf);
+    loop {
+        while let Ok(buf) = two.alloc_now(CHUNK) {
+            more.push(buf);
+        }
+        let (granted, stranded, by_holder) = totals(&writer, "holder");
+        assert_eq!(by_holder, 14 * chunk);
+        if (granted, stranded) == (total - by_holder, by_holder) {
+            break;
+        }
     }
-    let (granted, stranded, _) = totals(&writer, "holder");
-    assert_eq!(granted + stranded, total, "all that is left, and no more");
-    assert_eq!(stranded, 14 * chunk);
     drop(more);
 
     // Awake again it unmaps what it need not have.
