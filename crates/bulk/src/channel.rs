@@ -231,6 +231,16 @@ impl Channel {
         }
     }
 
+    /// Whose process is at the other end, or which host, in words: what of one owner is to be counted together. Empty where nobody
+    /// knows.
+    #[must_use]
+    pub fn peer_owner(&self) -> String {
+        let state = self.domain.lock();
+        let channel = state.channels.get(&self.id);
+        let transport = channel.and_then(|channel| channel.transport.as_ref());
+        transport.map_or_else(String::new, |transport| transport.peer_owner())
+    }
+
     /// In words, why the other end is gone, where the carrier knows more than that.
     #[must_use]
     pub fn why(&self) -> Option<String> {

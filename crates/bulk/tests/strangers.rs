@@ -12,9 +12,12 @@ use std::time::Duration;
 use tranship_bulk::raw::{Event, Raw};
 use tranship_bulk::{Constraints, Direction, Role, Trust, Wish};
 use tranship_core::PeerSocket;
+use tranship_region::layout::link::{LinkHalfRw, Side};
 use tranship_sys::socket;
 use tranship_testkit::{Control, child, fuse};
 
+/// Of a ring of `shm:`.
+const LINES: u32 = 2048;
 /// The longest single wait.
 const ROUND: Duration = Duration::from_millis(5);
 
@@ -83,6 +86,57 @@ fn who_says_nothing_keeps_nobody_out() {
     door.expect::<()>();
     let taker = stage.stranger(says_nothing());
     taker.expect::<()>();
+    stage.honest(binds()).expect::<()>();
+}
+
+/// Shows what a link is made of, as who binds does, and does not bind.
+fn half_a_link(domain: &tranship_core::Domain) -> PeerSocket {
+    let door = domain.connect_socket("door").unwrap();
+    let (memory, half) = LinkHalfRw::create(Side::Sink, LINES).unwrap();
+    let said = socket::sendmsg(&door.socket, b"L", &[memory.as_fd()], true);
+    said.unwrap();
+    std::mem::forget(half);
+    door
+}
+
+child!(
+    fn begins_and_says_no_more(ctl: Control) {
+        let domain = join("taker");
+        while let Some(again) = ctl.recv::<bool>().unwrap() {
+            let silent = [(); 12].map(|()| half_a_link(&domain));
+            let over = || {
+                silent
+                    .iter()
+                    .filter(|one| socket::is_over(&one.socket))
+                    .count()
+            };
+            // Of one user a few may wait, and those not for ever.
+            let until = if again { 12 } else { 8 };
+            while over() < until {
+                std::thread::sleep(ROUND);
+                silent
+                    .iter()
+                    .for_each(|one| socket::discard(&one.socket, 1));
+            }
+            ctl.send(&over()).unwrap();
+            // They stay as long as this process.
+            std::mem::forget(silent);
+        }
+    }
+);
+
+#[test]
+fn who_begins_and_says_no_more_keeps_nobody_out() {
+    let Some(stage) = Stage::new() else {
+        return;
+    };
+    let door = stage.honest(offers());
+    door.expect::<()>();
+    let taker = stage.stranger(begins_and_says_no_more());
+    assert!(taker.ask::<usize>(&false) >= 8, "not all of one user wait");
+    stage.honest(binds()).expect::<()>();
+    door.expect::<()>();
+    assert_eq!(taker.ask::<usize>(&true), 12);
     stage.honest(binds()).expect::<()>();
 }
 

@@ -23,7 +23,7 @@ const ROUND: Duration = Duration::from_millis(100);
 const MAX_POOL_BYTES: u64 = 16 << 20;
 /// The most pools that a client may bring on one channel.
 const MAX_POOLS: usize = 8;
-/// The most channels of one kind, and of one client: a process, or a host.
+/// The most channels of one kind, and of one client: a user, or a host.
 const MAX_CHANNELS: usize = 256;
 const MAX_CHANNELS_OF_ONE: usize = 64;
 
@@ -272,7 +272,7 @@ fn admit(
             continue;
         }
         let who = channel.peer();
-        let own = host(&who).to_owned();
+        let own = channel.peer_owner();
         let of_one = clients.iter().filter(|(other, _)| *other == own).count();
         if of_one >= MAX_CHANNELS_OF_ONE || clients.len() >= MAX_CHANNELS {
             tracing::warn!(
@@ -308,9 +308,4 @@ fn admit(
     for (_, client) in clients {
         let _ = client.join();
     }
-}
-
-/// Of an address what all connections of a host have in common; a process as it is.
-fn host(who: &str) -> &str {
-    who.rsplit_once(':').map_or(who, |(host, _)| host)
 }

@@ -95,6 +95,13 @@ pub trait Transport: Send + Debug {
     fn peer_place(&self) -> Option<String> {
         None
     }
+    /// Whose process it is, or which host, in words: what of one owner is counted together. Empty: nobody knows.
+    fn peer_owner(&self) -> String {
+        let place = self.peer_place().unwrap_or_default();
+        place
+            .rsplit_once(':')
+            .map_or_else(String::new, |(host, _)| host.to_owned())
+    }
     /// In words, why [`Transport::recv`] says that nothing more will come.
     fn why(&self) -> Option<String> {
         None
@@ -123,6 +130,10 @@ pub trait Wait: Send + Sync + Debug {
 pub trait Listener: Send + Debug {
     /// The connection, if one is there.
     fn accept(&mut self) -> Result<Option<Box<dyn Transport>>, Code>;
+    /// How long after it was accepted an honest other end's first frame may take, beside which nobody else is accepted.
+    fn grace(&self) -> Duration {
+        Duration::from_millis(250)
+    }
     /// What to wait on for [`Listener::accept`].
     fn waiter(&self) -> Arc<dyn Wait>;
 }

@@ -166,6 +166,11 @@ impl Listener for Name {
         }
     }
 
+    /// Its first frame comes with what makes it one that speaks.
+    fn grace(&self) -> Duration {
+        Duration::ZERO
+    }
+
     fn waiter(&self) -> Arc<dyn Wait> {
         Arc::new(stream::Readable(Arc::clone(&self.news)))
     }
@@ -497,6 +502,10 @@ impl Transport for End {
 
     fn peer_process(&self) -> u32 {
         self.pid
+    }
+
+    fn peer_owner(&self) -> String {
+        format!("user {}", self.socket.uid())
     }
 
     fn waiter(&self) -> Arc<dyn Wait> {

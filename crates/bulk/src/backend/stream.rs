@@ -340,6 +340,11 @@ impl Transport for End {
         socket::peer_credentials(&self.stream).map_or(0, |peer| peer.pid)
     }
 
+    fn peer_owner(&self) -> String {
+        let peer = socket::peer_credentials(&self.stream);
+        peer.map_or_else(|_| String::new(), |peer| format!("user {}", peer.uid))
+    }
+
     fn waiter(&self) -> Arc<dyn Wait> {
         match self.stream.as_fd().try_clone_to_owned() {
             Ok(fd) if !self.out.is_empty() => Arc::new(Room(fd)),

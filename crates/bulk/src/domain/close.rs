@@ -31,6 +31,7 @@ impl Shared {
             return;
         };
         end.listener = None;
+        end.callers.send_away();
         match end.state {
             ChannelState::Connected | ChannelState::Teardown => {
                 state.peer_gone(channel, Code::ChannelState);

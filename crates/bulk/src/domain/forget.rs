@@ -120,6 +120,7 @@ impl Shared {
             // Nobody can take in who would bind, or hear the answer.
             ChannelState::Initialized | ChannelState::Binding => {
                 (end.listener, end.transport) = (None, None);
+                end.callers.send_away();
                 end.state = ChannelState::Closed;
             }
             ChannelState::Connected => {

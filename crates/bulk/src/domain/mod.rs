@@ -6,6 +6,7 @@
 mod aggregate;
 mod agree;
 mod arrive;
+mod callers;
 mod carry;
 mod channels;
 mod close;
@@ -27,6 +28,7 @@ use crate::{
     memory::{Memory, Pieces, Staging},
     spec::Assignment,
 };
+use callers::Callers;
 use channels::Channels;
 use counts::Counts;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -130,6 +132,8 @@ pub(crate) struct Channel {
     pub meta_bytes: u32,
     pub backend: Arc<dyn Backend>,
     pub listener: Option<Box<dyn Listener>>,
+    /// Who has connected to it and not bound yet.
+    pub callers: Callers,
     pub transport: Option<Box<dyn Transport>>,
     pub peer: Peer,
     pub pools: BTreeMap<u64, Assigned>,
@@ -298,7 +302,7 @@ impl Shared {
         let channel = state.channels.get(&channel)?;
         match (&channel.transport, &channel.listener) {
             (Some(transport), _) => Some(transport.waiter()),
-            (None, Some(listener)) => Some(listener.waiter()),
+            (None, Some(listener)) => Some(channel.callers.waiter(listener.waiter())),
             (None, None) => None,
         }
     }

@@ -266,6 +266,7 @@ impl Channel {
             meta_bytes: 0,
             backend,
             listener: None,
+            callers: Default::default(),
             transport: None,
             peer: (0, 0),
             pools: BTreeMap::new(),

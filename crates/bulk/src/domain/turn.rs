@@ -126,7 +126,11 @@ impl State {
         if end.transport.is_none()
             && let Some(listener) = end.listener.as_mut()
         {
-            end.transport = listener.accept()?;
+            let Some((transport, bind)) = end.callers.look(&mut **listener)? else {
+                return Ok(Next::Nothing);
+            };
+            end.transport = Some(transport);
+            return Ok(Next::Frame(bind, 0));
         }
         end.flush();
         let (asks, flooded) = (end.outbox.len() > MOST_ANSWERS, end.is_flooded());
@@ -341,6 +345,7 @@ impl Channel {
         match agreed {
             Ok(agreed) => {
                 self.listener = None;
+                self.callers.send_away();
                 self.connected(domain, agreed);
             }
             Err(_) => self.refused(),

@@ -41,6 +41,11 @@ impl Wire {
         }
     }
 
+    /// The user at the other end.
+    pub(super) fn uid(&self) -> u32 {
+        self.uid
+    }
+
     /// The next message.
     pub(super) fn recv(&self, bytes: &mut [u8]) -> io::Result<(Received, Brought)> {
         let mut got = socket::recvmsg_all(&self.socket, bytes, true)?;
