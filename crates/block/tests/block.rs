@@ -20,3 +20,5 @@ mod nbd;
 mod promises;
 #[path = "block/rules.rs"]
 mod rules;
+#[path = "block/users.rs"]
+mod users;
