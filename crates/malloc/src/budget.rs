@@ -16,7 +16,7 @@ const LAST_BUCKET_ITEMS: u64 = 254;
 
 /// What lies between threads at first, and at most.
 const FIRST_DEPOT_BYTES: u64 = 128 << 10;
-const FIRST_LARGE_DEPOT_BYTES: u64 = 1 << 20;
+const FIRST_LARGE_DEPOT_BYTES: u64 = 256 << 10;
 const LAST_DEPOT_BYTES: u64 = 4 << 20;
 
 /// Each step doubles.
@@ -47,7 +47,7 @@ impl Sizes {
                 (FIRST_BUCKET_BYTES / bytes).clamp(2, FIRST_BUCKET_ITEMS),
                 FIRST_DEPOT_BYTES / bytes,
             ),
-            true => (1, (FIRST_LARGE_DEPOT_BYTES / bytes).max(2)),
+            true => (1, (FIRST_LARGE_DEPOT_BYTES / bytes).max(1)),
         };
         let grown = |items: u64, most: u64| {
             let items = (items << step).min(most.max(items));
@@ -186,6 +186,15 @@ mod tests {
             assert!(first.bytes(class, 1) <= most, "{bytes}: {first:?}");
             assert!(Sizes::at(class, STEPS).bucket_items <= 254);
         }
+    }
+
+    /// docs/malloc.md says so.
+    #[test]
+    fn all_first_sizes_of_one_thread_hold_28_mib() {
+        let all: u64 = (0..COUNT)
+            .map(|class| Sizes::first(class).bytes(class, 1))
+            .sum();
+        assert!((27 << 20..=28 << 20).contains(&all), "{all}");
     }
 
     #[test]
