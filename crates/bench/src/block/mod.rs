@@ -34,8 +34,9 @@ pub const SYSTEMS: [&str; 7] = [
 ];
 /// The ways of asking, in the order of [`Work::mode`].
 pub const MODES: [&str; 4] = ["read", "random-read", "write", "random-write"];
-/// Bytes of the image.
+/// Bytes of the image, and of one with `--quick`.
 const SIZE: u64 = 256 << 20;
+const QUICK_SIZE: u64 = 8 << 20;
 
 /// Whether the servers use the page cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -62,30 +63,37 @@ struct Work {
     random: bool,
     bytes: usize,
     depth: usize,
+    /// Bytes of the image.
+    size: u64,
     budget: Duration,
 }
 
 impl Work {
     /// The number of its mode.
-    fn new(mode: usize, bytes: usize, depth: usize, budget: Duration) -> Work {
+    fn new(mode: usize, bytes: usize, depth: usize, common: &Common) -> Work {
         Work {
             write: mode >= 2,
             random: mode % 2 == 1,
             bytes,
             depth,
-            budget,
+            size: size(common),
+            budget: common.budget(),
         }
     }
 
     /// Where the request with this number goes, bytes.
     fn offset(&self, number: u64) -> u64 {
-        let count = SIZE / self.bytes as u64;
+        let count = self.size / self.bytes as u64;
         let block = match self.random {
             true => (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) % count,
             false => number % count,
         };
         block * self.bytes as u64
     }
+}
+
+fn size(common: &Common) -> u64 {
+    if common.is_quick() { QUICK_SIZE } else { SIZE }
 }
 
 pub fn bench(common: &Common, grid: &Grid<'_>) -> Result<Outcome> {
@@ -121,7 +129,7 @@ fn groups(
     for (number, mode) in common.some_of(&modes.collect::<Vec<_>>()) {
         for bytes in common.some_of(grid.payloads) {
             for &depth in grid.depths {
-                let work = Work::new(number, bytes, depth, common.budget());
+                let work = Work::new(number, bytes, depth, common);
                 let cells = servers.places().map(|(system, place)| Cell {
                     system,
                     key: Key {

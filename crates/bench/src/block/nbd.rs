@@ -6,12 +6,12 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
-use super::{SIZE, Work};
+use super::Work;
 use crate::clock;
 use crate::stats::{Measured, Samples};
 
-/// Connects to the default export.
-pub fn connect(port: u16) -> Result<TcpStream> {
+/// Connects to the default export, of so many bytes.
+pub fn connect(port: u16, bytes: u64) -> Result<TcpStream> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     stream.set_nodelay(true)?;
     stream.read_exact(&mut [0; 18])?;
@@ -20,12 +20,12 @@ pub fn connect(port: u16) -> Result<TcpStream> {
     stream.write_all(b"IHAVEOPT\0\0\0\x01\0\0\0\0")?;
     let mut size = [0; 10];
     stream.read_exact(&mut size)?;
-    ensure!(size[..8] == SIZE.to_be_bytes(), "a wrong size");
+    ensure!(size[..8] == bytes.to_be_bytes(), "a wrong size");
     Ok(stream)
 }
 
 pub fn measure(port: u16, work: Work) -> Result<Measured> {
-    let mut stream = connect(port)?;
+    let mut stream = connect(port, work.size)?;
     let mut samples = Samples::new(1 << 18, 1);
     let mut begun = vec![0u64; work.depth];
     let mut message = vec![0x5a; 28 + if work.write { work.bytes } else { 0 }];

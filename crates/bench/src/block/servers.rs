@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use tranship_block::Endpoint;
 use tranship_bulk::Trust;
 
-use super::{Access, SIZE, SYSTEMS, nbd};
+use super::{Access, SYSTEMS, nbd};
 use crate::options::Common;
 
 /// How long a server may take to be there.
@@ -44,6 +44,8 @@ impl Drop for Servers {
 struct Starter<'a> {
     tranship: PathBuf,
     dir: &'a Path,
+    /// Bytes of each image.
+    size: u64,
     access: Access,
     children: Vec<Child>,
     member: Option<tranship_core::Domain>,
@@ -56,6 +58,7 @@ impl Servers {
         let mut starter = Starter {
             tranship: near.join("tranship"),
             dir,
+            size: super::size(common),
             access,
             children: Vec::new(),
             member: None,
@@ -128,7 +131,7 @@ impl Starter<'_> {
         let name = format!("{system}.image");
         let mut file = std::fs::File::create(self.dir.join(&name))?;
         let mut piece = vec![0u8; 1 << 20];
-        for number in 0..SIZE >> 20 {
+        for number in 0..self.size >> 20 {
             for (word, at) in piece.chunks_exact_mut(8).zip(0u64..) {
                 let mixed = (number << 32 | at).wrapping_mul(0x9e37_79b9_7f4a_7c15);
                 word.copy_from_slice(&mixed.to_le_bytes());
@@ -220,7 +223,7 @@ impl Starter<'_> {
                 self.run(Path::new("qemu-nbd"), &arguments)?;
             }
         }
-        wait(|| nbd::connect(port).is_ok())?;
+        wait(|| nbd::connect(port, self.size).is_ok())?;
         Ok(Place::Nbd(port))
     }
 }
