@@ -87,7 +87,7 @@ pub fn measure(common: &Common, attackers: usize, outcome: &mut Outcome) -> Resu
 
 /// A heap that was large keeps a little of it.
 fn has_returned(before: &Held, after: &Held) -> bool {
-    after.memory.anonymous <= before.memory.anonymous + (1 << 20)
+    after.memory.anonymous <= before.memory.anonymous + (2 << 20)
 }
 
 /// So that a short run measures attacks and not their beginning.

@@ -5,17 +5,20 @@ use super::{AGAIN, CLIENT, Shell};
 use crate::state::{ClientId, Input};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tranship_proto::{Event, RefusalCode, encode};
 use tranship_sys::epoll::Interest;
 use tranship_sys::socket;
 
-/// Taken in one turn of the loop.
-const TURN: usize = 32;
+/// What is taken of one turn of the loop: who comes waits behind all who came before, whosever they are.
+const SHARE: Duration = Duration::from_millis(1);
+/// Messages that are thrown away of somebody who may not connect.
+const UNHEARD: usize = 4;
 
 impl Shell {
     pub(super) fn accept(&mut self) {
-        for _ in 0..TURN {
+        let begin = Instant::now();
+        while begin.elapsed() < SHARE {
             let fd = match socket::accept(&self.listener) {
                 Ok(fd) => fd,
                 Err(error) => {
@@ -51,6 +54,14 @@ impl Shell {
         // No message before `Welcome` brings descriptors.
         let bare = socket::pass_rights(&fd, false)? && self.listener.is_bare();
         let creds = socket::peer_credentials(&fd)?;
+        // Without ado, so that a flood of those who may not keeps nobody from the door.
+        if let (true, Err(refusal)) = (bare, self.state.admits(creds.uid, creds.gid)) {
+            let last = encode(&Event::Expelled { refusal });
+            let _ = socket::sendmsg(&fd, &last, &[], true);
+            // With something unread the end would be heard before the last word.
+            socket::discard(&fd, UNHEARD);
+            return Ok(());
+        }
         let party = self.party(creds.uid)?;
         party.epoll.add(&fd, CLIENT | client.0, Interest::Read)?;
         party.members += 1;

@@ -11,13 +11,17 @@ use tranship_proto::{
 };
 
 impl State {
+    /// Whether somebody may connect now.
+    pub fn admits(&self, uid: u32, gid: u32) -> Result<(), Refusal> {
+        if !self.config.may_connect(uid, gid) {
+            return Err(refusal(RefusalCode::Access, u64::from(uid), 0));
+        }
+        self.accounts.check(uid, Of::Connections, 1)?;
+        self.check_descriptors(uid, 1)
+    }
+
     pub(super) fn connected(&mut self, client: ClientId, uid: u32, gid: u32, pid: u32) {
-        let refused = if self.config.may_connect(uid, gid) {
-            let room = self.accounts.check(uid, Of::Connections, 1);
-            room.and_then(|()| self.check_descriptors(uid, 1)).err()
-        } else {
-            Some(refusal(RefusalCode::Access, u64::from(uid), 0))
-        };
+        let refused = self.admits(uid, gid).err();
         self.wires.insert(client, uid);
         self.accounts.add(uid, Of::Descriptors, 1);
         if refused.is_some() {

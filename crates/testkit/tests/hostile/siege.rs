@@ -126,6 +126,8 @@ pub fn play(stage: &Stage) {
     let besieger = stage.attacker(besieger());
     let given: Vec<Given> = besieger.expect();
     let inodes: Vec<u64> = given.iter().map(|g| g.inode).collect();
+    // What the manager writes after its last message to the besieger is there when it has answered others.
+    stage.still_serving("what was given");
     let before = sums(stage, &inodes);
     let names: BTreeSet<&str> = given.iter().map(|g| g.name.as_str()).collect();
     eprintln!("the attacker was given {names:?}");
