@@ -104,6 +104,9 @@ pub struct Config {
     /// How long after its start a manager awaits those who were there before it, until it counts them as gone.
     #[serde(deserialize_with = "duration")]
     pub grace: Duration,
+    /// How long one turn of its loop may take before the manager ends itself, and says where it stood.
+    #[serde(deserialize_with = "duration")]
+    pub watchdog: Duration,
     /// Permission bits of the socket file.
     #[serde(deserialize_with = "opt_mode")]
     pub socket_mode: Option<u32>,
@@ -130,6 +133,7 @@ impl Default for Config {
             idle_exit: None,
             orphan_interval: Duration::from_millis(250),
             grace: Duration::from_secs(2),
+            watchdog: Duration::from_secs(30),
             socket_mode: None,
             limits: Limits::default(),
             connect: Vec::new(),

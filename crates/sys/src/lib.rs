@@ -10,6 +10,7 @@ compile_error!("tranship runs on Linux only: it rests on sealed memfds, futexes 
 
 pub mod aside;
 pub mod cgroup;
+pub mod confine;
 pub mod crash;
 pub mod epoll;
 pub mod errno;

@@ -39,6 +39,12 @@ pub fn nofile_soft() -> u64 {
         .unwrap_or(u64::MAX)
 }
 
+/// Writes to standard error at once, past what other threads may have locked.
+pub fn last_words(words: &str) {
+    // SAFETY: the kernel reads `words`, within its length.
+    let _ = unsafe { libc::write(libc::STDERR_FILENO, words.as_ptr().cast(), words.len()) };
+}
+
 /// Moves a descriptor to a number of at least `min`, out of the way of `select` and of programs that
 /// close low numbers. If there is no room up there, the old one comes back.
 pub fn dup_above(fd: OwnedFd, min: i32) -> OwnedFd {

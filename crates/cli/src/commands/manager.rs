@@ -67,6 +67,8 @@ fn serve(args: &DaemonArgs) -> Result<Answer> {
         Some(inherited) => inherited?,
         None => Listener::bind(&path, mode)?,
     };
+    // Before there is another thread, which would keep them.
+    tranship_sys::confine::drop_capabilities().context("dropping capabilities")?;
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("taking signals")?;
     let stopper = stop.clone();
     std::thread::Builder::new()

@@ -6,6 +6,7 @@
 
 mod accept;
 mod act;
+mod confine;
 mod conn;
 mod counters;
 mod flight;
@@ -18,6 +19,7 @@ mod notify;
 mod out;
 mod party;
 mod porter;
+mod watchdog;
 
 pub use listener::Listener;
 
@@ -25,6 +27,7 @@ use crate::Config;
 use crate::state::{ClientId, FdToken, Input, State};
 use conn::Conn;
 use keep::{Kept, Trash};
+use notify::Notify;
 use party::Party;
 use porter::Porters;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -38,6 +41,7 @@ use tranship_proto::DomainId;
 use tranship_region::layout::BoardRw;
 use tranship_sys::epoll::{Epoll, Interest, Ready};
 use tranship_sys::{crash, eventfd, process};
+use watchdog::{Beat, Place};
 
 /// The manager cannot run.
 #[non_exhaustive]
@@ -98,8 +102,9 @@ const PARTY: u64 = 4 << 56;
 const KIND: u64 = 0xff << 56;
 
 /// Runs a manager until it is stopped or has been idle for as long as the configuration says.
-/// A daemon says `daemon`: its descriptors are then out of reach for other processes of its user, and what strangers send is
-/// handled by processes of its own.
+/// A daemon says `daemon`: its descriptors are then out of reach for other processes of its user, what strangers send is
+/// handled by processes of its own, a loop that stands still ends the process, and what this process does not need for that it
+/// cannot do from then on (nor can the caller).
 pub fn run(
     config: Config,
     listener: Listener,
@@ -109,10 +114,19 @@ pub fn run(
     if daemon {
         process::set_dumpable(false).map_err(ManagerError::at("becoming non-dumpable"))?;
     }
+    let notify = Notify::new();
+    if daemon {
+        confine::confine()?;
+    }
     let porters = Porters::new(daemon, PORTER).map_err(ManagerError::at("starting a helper"))?;
-    let mut shell = Shell::new(config, listener, stop, porters)?;
+    let limit = config.watchdog;
+    let mut shell = Shell::new(config, listener, stop, porters, notify)?;
     shell.trims = daemon;
-    notify::ready();
+    // After the first fork, and before there is anything to be stuck in.
+    if daemon {
+        shell.beat = watchdog::start(limit).map_err(ManagerError::at("starting a watchdog"))?;
+    }
+    shell.notify.ready();
     shell.serve()
 }
 
@@ -151,6 +165,8 @@ struct Shell {
     /// Where messages are read to.
     buf: Box<[u8]>,
     ids: Option<PathBuf>,
+    notify: Notify,
+    beat: Arc<Beat>,
     exit: bool,
     /// Its heap is its own: not where it is a thread of somebody's.
     trims: bool,
@@ -164,6 +180,7 @@ impl Shell {
         listener: Listener,
         stop: &Shutdown,
         mut porters: Porters,
+        notify: Notify,
     ) -> Result<Shell, ManagerError> {
         let files = process::raise_nofile_soft_to_hard().unwrap_or_else(|_| process::nofile_soft());
         let max_files = usize::try_from(files)
@@ -214,6 +231,8 @@ impl Shell {
             throttled: BTreeSet::new(),
             buf: vec![0; tranship_proto::MAX_MESSAGE_BYTES + 1].into(),
             ids,
+            notify,
+            beat: Arc::default(),
             exit: false,
             trims: false,
             trim: None,
@@ -228,14 +247,23 @@ impl Shell {
         let mut ready: Vec<Ready> = Vec::new();
         while !self.exit {
             let wait = self.wait();
+            self.beat.at(Place::Waiting, 0, 0);
             self.epoll
                 .wait(&mut ready, wait)
                 .map_err(ManagerError::at("epoll"))?;
+            self.beat.turn();
+            self.notify.turn();
             for r in &ready {
                 match r.token & KIND {
                     0 if r.token == STOP => return Ok(()),
-                    0 => self.accept(),
-                    PORTER => self.porter_speaks(r.token & !KIND),
+                    0 => {
+                        self.beat.at(Place::Accepting, 0, 0);
+                        self.accept();
+                    }
+                    PORTER => {
+                        self.beat.at(Place::Porter, 0, 0);
+                        self.porter_speaks(r.token & !KIND);
+                    }
                     _ => self.wake(party::of(r.token & !KIND)),
                 }
             }
@@ -246,6 +274,7 @@ impl Shell {
                 }
             }
             if self.state.deadline().is_some_and(|d| d <= self.now()) {
+                self.beat.at(Place::Tick, 0, 0);
                 self.feed(Input::Tick);
                 self.sort_trash();
             }
@@ -285,6 +314,9 @@ impl Shell {
         if !self.lingering.is_empty() {
             let look = self.look.saturating_sub(self.now());
             wait = Some(wait.map_or(look, |w| w.min(look)));
+        }
+        if let Some(beat) = self.notify.wait() {
+            wait = Some(wait.map_or(beat, |w| w.min(beat)));
         }
         // Rounded up: a deadline is not to be waited for in a busy loop.
         wait.map(|w| w + Duration::from_millis(1))

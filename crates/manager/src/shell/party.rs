@@ -2,6 +2,7 @@
 
 use super::flight::Flight;
 use super::keep::Rubbish;
+use super::watchdog::Place;
 use super::{CLIENT, KIND, PARTY, Shell, WATCH};
 use crate::state::{ClientId, FdToken, Input};
 use std::collections::VecDeque;
@@ -29,6 +30,21 @@ pub(super) enum Task {
     Sweep,
     /// Connections that have ended are looked at.
     Look,
+}
+
+impl Task {
+    /// For the watchdog: what it is, and for which connection.
+    fn place(&self) -> (Place, u64) {
+        match self {
+            Task::Read(c) => (Place::Reading, c.0),
+            Task::Arrived(c) => (Place::Carried, c.0),
+            Task::Write(c) => (Place::Writing, c.0),
+            Task::Ended(_) => (Place::Ended, 0),
+            Task::Answer(_) => (Place::Answer, 0),
+            Task::Sweep => (Place::Closing, 0),
+            Task::Look => (Place::Looking, 0),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -106,6 +122,7 @@ impl Shell {
     /// Does some of what a party has to be done, for its share of the time.
     pub(super) fn serve_party(&mut self, uid: u32) {
         let begin = Instant::now();
+        self.beat.at(Place::Events, uid, 0);
         let mut ready: Vec<Ready> = Vec::new();
         match self.parties.get_mut(&uid) {
             Some(party) => {
@@ -122,6 +139,8 @@ impl Shell {
         }
         while let Some(task) = self.parties.get_mut(&uid).and_then(|p| p.tasks.pop_front()) {
             self.close_piled(uid);
+            let (place, client) = task.place();
+            self.beat.at(place, uid, client);
             match task {
                 Task::Read(client) => self.read(client),
                 Task::Arrived(client) => self.arrived(client),

@@ -185,7 +185,7 @@ nuisances! {
     others_pools_and_channels: "nothing granted", |_random| {
         // What exists, everybody may see; ids are no secret.
         let mut raw = Raw::again("thief");
-        let (mut ids, mut domains) = (std::collections::BTreeSet::new(), std::collections::BTreeSet::new());
+        let (mut ids, mut domains) = (std::collections::BTreeSet::new(), std::collections::BTreeMap::new());
         raw.send(&Request::Stat { req: Req(1) }, &[]);
         loop {
             let Some((event, _)) = raw.recv() else { return "cut off".to_owned() };
@@ -195,7 +195,7 @@ nuisances! {
                 Event::Stat { record: tranship_proto::StatRecord::Domain(d), .. } => {
                     ids.insert(d.domain.0);
                     if d.pid != std::process::id() {
-                        domains.insert(d.domain.0);
+                        domains.insert(d.domain.0, d.pid);
                     }
                 }
                 Event::StatEnd { .. } => break,
@@ -217,11 +217,15 @@ nuisances! {
                 }
             }
         }
-        for id in domains {
+        for (id, pid) in domains {
             let mut raw = Raw::silent();
             let resume = Some(DomainId(id));
             raw.send(&Request::Hello { version: PROTOCOL_VERSION, name: "x".into(), resume, dumpable: true }, &[]);
-            if let Some((Event::Welcome { resumed: true, .. }, _)) = raw.recv() {
+            // Of one that has just ended the id is free.
+            let lives = || std::path::Path::new(&format!("/proc/{pid}")).exists();
+            if let Some((Event::Welcome { resumed: true, .. }, _)) = raw.recv()
+                && lives()
+            {
                 return format!("domain {id} was given away");
             }
         }

@@ -1,0 +1,205 @@
+//! What the daemon and its helpers take from themselves before they hear the first client: capabilities, resources, and all system
+//! calls but those that they make.
+
+use super::ManagerError;
+use libc::c_long;
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch,
+};
+use std::collections::BTreeMap;
+use std::io;
+use tranship_sys::{confine, process};
+
+/// Memory of the manager's own, or of one helper's: far more than its tables can come to (`docs/threat-model.md`).
+const MOST_MEMORY: u64 = 8 << 30;
+
+/// For this thread and all that come after it; the calls for those that are there, too. There is no way back.
+pub(super) fn confine() -> Result<(), ManagerError> {
+    let at = |what: &'static str| ManagerError::at(what);
+    // Afterwards limits are only looked at.
+    let _ = process::raise_nofile_soft_to_hard();
+    confine::drop_capabilities().map_err(at("dropping capabilities"))?;
+    confine::limit_memory(MOST_MEMORY).map_err(at("limiting memory"))?;
+    confine::no_locked_memory_queues_or_cores().map_err(at("limiting resources"))?;
+    for filter in filters().map_err(at("making a seccomp filter"))? {
+        let installed = seccompiler::apply_filter_all_threads(&filter).map_err(io::Error::other);
+        installed.map_err(at("installing a seccomp filter"))?;
+    }
+    Ok(())
+}
+
+/// The same number on every architecture.
+const CACHESTAT: c_long = 451;
+
+/// What the kernel told this process at its start; who is not dumpable cannot read it in /proc.
+const PR_GET_AUXV: libc::c_int = 0x4155_5856;
+
+/// Allowed whatever the arguments.
+const ALLOWED: &[c_long] = &[
+    // open descriptors
+    libc::SYS_read,
+    libc::SYS_readv,
+    libc::SYS_write,
+    libc::SYS_writev,
+    libc::SYS_pread64,
+    libc::SYS_lseek,
+    libc::SYS_close,
+    libc::SYS_close_range,
+    libc::SYS_dup,
+    libc::SYS_dup3,
+    libc::SYS_fcntl,
+    libc::SYS_fstat,
+    libc::SYS_fstatfs,
+    CACHESTAT,
+    // sockets that there are, and such that lead to none but ourselves
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    libc::SYS_socketpair,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_sendto,
+    libc::SYS_sendmsg,
+    libc::SYS_shutdown,
+    libc::SYS_getsockopt,
+    libc::SYS_setsockopt,
+    libc::SYS_getsockname,
+    // waiting
+    libc::SYS_epoll_create1,
+    libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait,
+    libc::SYS_ppoll,
+    libc::SYS_eventfd2,
+    libc::SYS_futex,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_nanosleep,
+    libc::SYS_gettimeofday,
+    libc::SYS_sched_yield,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_restart_syscall,
+    // boards
+    libc::SYS_memfd_create,
+    libc::SYS_ftruncate,
+    libc::SYS_fallocate,
+    libc::SYS_fchmod,
+    // the file of ids, what the machine has, the socket's file at the end
+    libc::SYS_openat,
+    libc::SYS_newfstatat,
+    libc::SYS_statx,
+    libc::SYS_renameat,
+    libc::SYS_renameat2,
+    libc::SYS_unlinkat,
+    libc::SYS_fsync,
+    libc::SYS_fdatasync,
+    libc::SYS_readlinkat,
+    libc::SYS_getcwd,
+    // memory
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_madvise,
+    libc::SYS_brk,
+    libc::SYS_membarrier,
+    // helpers, threads, the end
+    libc::SYS_clone,
+    libc::SYS_clone3, // the other filter turns it into ENOSYS, and the C library takes clone
+    libc::SYS_wait4,
+    libc::SYS_set_robust_list,
+    libc::SYS_rseq,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_rt_sigtimedwait,
+    libc::SYS_sigaltstack,
+    libc::SYS_getpid,
+    libc::SYS_getppid,
+    libc::SYS_gettid,
+    libc::SYS_getuid,
+    libc::SYS_geteuid,
+    libc::SYS_getgid,
+    libc::SYS_getegid,
+    libc::SYS_getrandom,
+    libc::SYS_getrusage,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+];
+
+/// Older names that only this architecture has.
+#[cfg(target_arch = "x86_64")]
+const ALSO: &[c_long] = &[
+    libc::SYS_open,
+    libc::SYS_stat,
+    libc::SYS_lstat,
+    libc::SYS_readlink,
+    libc::SYS_rename,
+    libc::SYS_unlink,
+    libc::SYS_dup2,
+    libc::SYS_poll,
+    libc::SYS_epoll_wait,
+    libc::SYS_fork,
+    libc::SYS_time,
+];
+#[cfg(not(target_arch = "x86_64"))]
+const ALSO: &[c_long] = &[];
+
+/// Two filters; any refusal beats consent.
+fn filters() -> io::Result<[BpfProgram; 2]> {
+    let clone3 = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+    let unknown = SeccompAction::Errno(errno(libc::ENOSYS));
+    let clone3 = compile(clone3, SeccompAction::Allow, unknown)?;
+
+    let calls = ALLOWED.iter().chain(ALSO);
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
+        calls.map(|call| (*call, Vec::new())).collect();
+    // No memory that is executed.
+    let exec = libc::PROT_EXEC.unsigned_abs().into();
+    rules.insert(libc::SYS_mmap, vec![bits(2, exec, 0)?]);
+    rules.insert(libc::SYS_mprotect, vec![bits(2, exec, 0)?]);
+    // Limits, to look at only.
+    rules.insert(libc::SYS_prlimit64, vec![bits(2, u64::MAX, 0)?]);
+    // Signals to nobody but itself; those of a helper's are forked with the manager's number, and need none.
+    let own = u64::from(process::getpid());
+    rules.insert(libc::SYS_kill, vec![bits(0, u64::MAX, own)?]);
+    rules.insert(libc::SYS_tgkill, vec![bits(0, u64::MAX, own)?]);
+    let requests = [libc::FIONBIO, libc::TIOCOUTQ, libc::TCGETS];
+    let requests = requests.map(|request| bits(1, u64::from(u32::MAX), request));
+    rules.insert(
+        libc::SYS_ioctl,
+        requests.into_iter().collect::<io::Result<_>>()?,
+    );
+    let options = [
+        libc::PR_SET_NAME,
+        libc::PR_SET_VMA,
+        libc::PR_GET_DUMPABLE,
+        PR_GET_AUXV,
+    ];
+    let options = options.map(|option| bits(0, u64::MAX, option.unsigned_abs().into()));
+    rules.insert(
+        libc::SYS_prctl,
+        options.into_iter().collect::<io::Result<_>>()?,
+    );
+    let refuse = SeccompAction::Errno(errno(libc::EPERM));
+    Ok([clone3, compile(rules, refuse, SeccompAction::Allow)?])
+}
+
+fn compile(
+    rules: BTreeMap<i64, Vec<SeccompRule>>,
+    otherwise: SeccompAction,
+    matching: SeccompAction,
+) -> io::Result<BpfProgram> {
+    let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(io::Error::other)?;
+    let filter = SeccompFilter::new(rules, otherwise, matching, arch).map_err(io::Error::other)?;
+    filter.try_into().map_err(io::Error::other)
+}
+
+/// The masked bits of an argument have this value.
+fn bits(argument: u8, mask: u64, value: u64) -> io::Result<SeccompRule> {
+    let op = SeccompCmpOp::MaskedEq(mask);
+    let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Qword, op, value);
+    let condition = condition.map_err(io::Error::other)?;
+    SeccompRule::new(vec![condition]).map_err(io::Error::other)
+}
+
+const fn errno(number: i32) -> u32 {
+    number.unsigned_abs()
+}

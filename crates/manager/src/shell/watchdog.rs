@@ -1,0 +1,118 @@
+//! Notices that the loop stands still, says where, and ends the process: whoever starts the next manager finds everything as after
+//! a kill. Somebody who is slow is no reason; a turn of the loop that does not end is a mistake in it.
+//!
+//! Time is counted in looks, each of which has seen the same turn: a process that was stopped, or a machine that slept, has not
+//! stood still for as long as its clock says.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tranship_sys::{process, signals};
+
+/// Looks at a turn before it counts as standing still.
+const LOOKS: u32 = 8;
+
+/// Where the loop is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u64)]
+pub(super) enum Place {
+    Waiting,
+    Accepting,
+    Porter,
+    Events,
+    Reading,
+    Carried,
+    Writing,
+    Ended,
+    Answer,
+    Closing,
+    Looking,
+    Tick,
+}
+
+const PLACES: [(Place, &str); 12] = [
+    (Place::Waiting, "waiting"),
+    (Place::Accepting, "taking connections"),
+    (Place::Porter, "hearing a helper"),
+    (Place::Events, "asking for events"),
+    (Place::Reading, "reading from a client"),
+    (Place::Carried, "handling a message that brought something"),
+    (Place::Writing, "writing to a client"),
+    (Place::Ended, "handling the end of a process"),
+    (Place::Answer, "answering"),
+    (Place::Closing, "closing descriptors"),
+    (Place::Looking, "looking at ended connections"),
+    (Place::Tick, "doing what is due"),
+];
+
+/// What the loop says of itself.
+#[derive(Debug, Default)]
+pub(super) struct Beat {
+    turn: AtomicU64,
+    place: AtomicU64,
+    user: AtomicU64,
+    client: AtomicU64,
+}
+
+impl Beat {
+    /// A turn begins.
+    pub fn turn(&self) {
+        // Ordering: Relaxed, here and below; each word is only looked at, and nothing hangs on their order.
+        self.turn.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn at(&self, place: Place, user: u32, client: u64) {
+        self.user.store(user.into(), Ordering::Relaxed);
+        self.client.store(client, Ordering::Relaxed);
+        self.place.store(place as u64, Ordering::Relaxed);
+    }
+
+    fn place(&self) -> (Place, &'static str) {
+        let place = self.place.load(Ordering::Relaxed);
+        let found = PLACES.into_iter().find(|(p, _)| *p as u64 == place);
+        found.unwrap_or(PLACES[0])
+    }
+
+    fn words(&self, limit: Duration) -> String {
+        let (place, what) = self.place();
+        let of = match place {
+            Place::Waiting | Place::Accepting | Place::Porter | Place::Tick => String::new(),
+            _ => format!(
+                ", for user {} (connection {})",
+                self.user.load(Ordering::Relaxed),
+                self.client.load(Ordering::Relaxed)
+            ),
+        };
+        format!(
+            "tranship manager: one turn of the loop has taken more than {limit:?}, while {what}{of}; aborting\n"
+        )
+    }
+}
+
+/// Watches for as long as the process lives.
+pub(super) fn start(limit: Duration) -> io::Result<Arc<Beat>> {
+    let beat = Arc::new(Beat::default());
+    let watched = beat.clone();
+    let watch = std::thread::Builder::new().name("watchdog".to_owned());
+    watch.spawn(move || {
+        let _ = signals::block_all();
+        let (mut last, mut same) = (0, 0);
+        // The loop is gone when nobody else has its words.
+        while Arc::strong_count(&watched) > 1 {
+            std::thread::sleep(limit / LOOKS);
+            let turn = watched.turn.load(Ordering::Relaxed);
+            if turn != last || watched.place().0 == Place::Waiting {
+                (last, same) = (turn, 0);
+                continue;
+            }
+            same += 1;
+            if same >= LOOKS {
+                // Not through what may be locked by who stands still.
+                process::last_words(&watched.words(limit));
+                std::process::abort();
+            }
+        }
+    })?;
+    Ok(beat)
+}

@@ -1,0 +1,59 @@
+//! What a process can take from itself for good: privileges, and more of anything than it needs.
+
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, clear_ambient_capability_set,
+    remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
+};
+use std::io;
+
+/// This thread, and those that it starts, have no capability any more, and no program that they run gets any.
+pub fn drop_capabilities() -> io::Result<()> {
+    set_no_new_privs(true)?;
+    // Only who has CAP_SETPCAP may; who has not gets no more than it has anyway.
+    for capability in CapabilitySet::all() {
+        match remove_capability_from_bounding_set(capability) {
+            // This kernel does not know it.
+            Ok(()) | Err(Errno::INVAL | Errno::PERM) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    clear_ambient_capability_set()?;
+    let none = CapabilitySets {
+        effective: CapabilitySet::empty(),
+        permitted: CapabilitySet::empty(),
+        inheritable: CapabilitySet::empty(),
+    };
+    Ok(set_capabilities(None, none)?)
+}
+
+/// Of a resource no more than this from now on, for this process and its children.
+fn limit(resource: Resource, most: u64) -> io::Result<()> {
+    let now = getrlimit(resource);
+    let lower = |of: Option<u64>| Some(of.map_or(most, |of| of.min(most)));
+    let limit = Rlimit {
+        current: lower(now.current),
+        maximum: lower(now.maximum),
+    };
+    Ok(setrlimit(resource, limit)?)
+}
+
+/// Memory that is not shared with others, of each process, in bytes.
+pub fn limit_memory(most: u64) -> io::Result<()> {
+    limit(Resource::Data, most)
+}
+
+/// No memory that stays in place, no queues of messages, no dumps of memory, no priority over others.
+pub fn no_locked_memory_queues_or_cores() -> io::Result<()> {
+    for resource in [
+        Resource::Memlock,
+        Resource::Msgqueue,
+        Resource::Core,
+        Resource::Rtprio,
+        Resource::Nice,
+    ] {
+        limit(resource, 0)?;
+    }
+    Ok(())
+}
