@@ -198,3 +198,60 @@ impl OwnPool {
             .for_each(|own| super::bury(super::Grave::Own(own)));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{CbufMut, Domain, PoolOptions};
+    use std::ptr::NonNull;
+    use std::sync::atomic::Ordering;
+
+    const CHUNK: u64 = 64 << 10;
+
+    #[test]
+    fn a_pool_that_is_to_shrink_uses_what_stays_and_asks_for_news_until_it_has() {
+        let _dog = tranship_testkit::Watchdog::new(std::time::Duration::from_secs(120));
+        let domain = Domain::embedded().expect("a domain");
+        let options = PoolOptions::new(4 * CHUNK).chunk_bytes(CHUNK);
+        let pool = domain.create_pool(options).expect("a pool");
+        let own = pool.own_arc();
+        let len = usize::try_from(CHUNK / 2).expect("small");
+        let half = || pool.alloc(len).expect("room");
+        let chunk = |buf: &CbufMut| own.offset_of(NonNull::from(&buf[0])) / CHUNK;
+        let asks = || own.table.relinquish().load(Ordering::Relaxed) != 0;
+        // One half of each chunk stays in use.
+        let mut held: Vec<CbufMut> = Vec::new();
+        for buf in [(); 8].map(|()| half()) {
+            if held.iter().all(|h| chunk(h) != chunk(&buf)) {
+                held.push(buf);
+            }
+        }
+        assert_eq!((held.len(), asks()), (4, false));
+        own.set_shrink_target(2 * CHUNK);
+        own.tend();
+        assert!(asks());
+        let more = [(); 2].map(|()| half());
+        assert!(pool.try_alloc(len).is_err(), "in a chunk that is to go");
+        held.retain(|h| more.iter().any(|m| chunk(m) == chunk(h)));
+        assert_eq!(held.len(), 2, "one of the two has room in each");
+        own.tend();
+        assert_eq!((own.bytes_present(), asks()), (2 * CHUNK, false));
+        drop([(); 4].map(|()| half()));
+    }
+
+    #[test]
+    fn what_was_needed_in_one_of_the_last_periods_stays() {
+        let domain = Domain::embedded().expect("a domain");
+        let options = PoolOptions::new(4 * CHUNK).chunk_bytes(CHUNK);
+        let pool = domain.create_pool(options).expect("a pool");
+        let own = pool.own_arc();
+        let all = usize::try_from(4 * CHUNK).expect("small");
+        drop(pool.alloc(all).expect("room"));
+        let mut resizing = crate::domain::lock(&own.resizing);
+        for _ in 0..super::PERIODS {
+            own.settle(&mut resizing);
+            assert_eq!(own.bytes_present(), 4 * CHUNK);
+        }
+        own.settle(&mut resizing);
+        assert_eq!(own.bytes_present(), CHUNK);
+    }
+}
