@@ -56,6 +56,21 @@ fn the_last_release_wakes_a_writer_that_wants_it() {
     assert_eq!(wake(), 1);
 }
 
+#[test]
+fn a_slot_is_below_the_number_of_slots() {
+    let domain = Domain::embedded().expect("a domain");
+    let (pool, _table) = opened(&domain);
+    let check = |slot| pool.check_slot(CbufId::new(PoolId(7), slot, 2));
+    assert_eq!(check(15), Ok(15));
+    assert_eq!(
+        check(16),
+        Err(Violation::Slot {
+            slot: 16,
+            slots: 16
+        })
+    );
+}
+
 /// Until the thread sleeps in the kernel.
 fn asleep(thread: rustix::thread::Pid) {
     let file = format!("/proc/self/task/{}/stat", thread.as_raw_nonzero());
