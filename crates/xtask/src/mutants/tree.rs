@@ -131,6 +131,7 @@ fn first_failed(said: &str) -> String {
     let listed = said.lines().rev().take_while(|line| *line != "failures:");
     let listed: Vec<&str> = listed
         .filter_map(|line| line.strip_prefix("    "))
+        .filter(|test| !test.contains(' '))
         .collect();
     listed.last().map_or_else(
         || "a program that ended".to_owned(),
@@ -144,7 +145,7 @@ mod tests {
 
     #[test]
     fn the_first_failure_is_found() {
-        let said = "failures:\n\n---- b stdout ----\n    x\n\nfailures:\n    a::b\n    c\n\ntest result: FAILED.\n";
+        let said = "failures:\n\n---- b stdout ----\n    x\n\nfailures:\n        at b.c\n    a::b\n    c\n\ntest result: FAILED.\n";
         assert_eq!(first_failed(said), "a::b");
         assert_eq!(first_failed("running 1 test\n"), "a program that ended");
     }
