@@ -116,7 +116,7 @@ fn look(path: &Path) -> Result<At, DomainError> {
             is_there: false,
         }),
         // The kernel says that of other files, too.
-        ErrorKind::ConnectionRefused if !is_socket(path) => problem(SocketProblem::NotASocket),
+        ErrorKind::ConnectionRefused if is_other_file(path) => problem(SocketProblem::NotASocket),
         ErrorKind::ConnectionRefused => Ok(At::Nobody {
             why,
             is_there: true,
@@ -138,8 +138,9 @@ fn look(path: &Path) -> Result<At, DomainError> {
     }
 }
 
-fn is_socket(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|meta| meta.file_type().is_socket())
+/// Whether something is there that is no socket. What is gone by now was one: a manager that begins removes that of a dead one.
+fn is_other_file(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|meta| !meta.file_type().is_socket())
 }
 
 /// Starts a manager for this user and connects to it.
@@ -244,6 +245,18 @@ mod tests {
         assert_eq!(problem(file), SocketProblem::NotASocket);
         let stream = with_system(|path| std::mem::forget(UnixListener::bind(path)));
         assert_eq!(problem(stream), SocketProblem::OtherKind);
+    }
+
+    #[test]
+    fn a_socket_that_is_gone_by_now_was_one() {
+        let dir = tranship_testkit::folder().expect("a folder");
+        let path = dir.path().join("m");
+        assert!(!is_other_file(&path), "nothing");
+        drop(socket::listen(&path, 0o600).expect("listen"));
+        assert!(!is_other_file(&path), "a dead socket");
+        std::fs::remove_file(&path).expect("remove");
+        std::fs::write(&path, "").expect("a file");
+        assert!(is_other_file(&path));
     }
 
     #[test]
