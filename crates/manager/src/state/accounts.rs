@@ -187,6 +187,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_one_has_does_not_lower_its_own_limit() {
+        let mut accounts = Accounts::new(&crate::Limits::default());
+        accounts.set_all(Of::Bytes, 1 << 20);
+        accounts.add(1, Of::Bytes, 1 << 19);
+        assert_eq!(accounts.limit(1, Of::Bytes), 3 << 18);
+        assert_eq!(accounts.limit(2, Of::Bytes), 3 << 17);
+    }
+
+    #[test]
+    fn all_users_have_four_times_the_records_of_one() {
+        let limits = crate::Limits {
+            records: 1000,
+            ..crate::Limits::default()
+        };
+        let mut accounts = Accounts::new(&limits);
+        for uid in 1..4 {
+            assert_eq!(accounts.limit(uid, Of::Records), 1000);
+            accounts.add(uid, Of::Records, 900);
+        }
+        assert_eq!(accounts.limit(4, Of::Records), 975, "of what is left");
+    }
+
+    #[test]
     fn greed_leaves_something_for_the_next() {
         let mut accounts = Accounts::new(&crate::Limits::default());
         accounts.set_all(Of::Bytes, 1 << 20);

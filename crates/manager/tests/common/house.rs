@@ -1,0 +1,130 @@
+//! The state alone, without the shell: what it sends is taken at once, what it closes is closed, and the clock is the test's.
+#![allow(dead_code)] // each test file uses a part of it
+
+use std::collections::VecDeque;
+use std::time::Duration;
+use tranship_manager::state::{
+    Action, ClientId, Facts, Fd, FdToken, Header, IdStart, Input, State,
+};
+use tranship_manager::{Config, Limits};
+use tranship_proto::{DomainId, Event, PROTOCOL_VERSION, Request};
+use tranship_testkit::Watchdog;
+
+/// What a descriptor says of itself, and how many bytes it has.
+pub type Object = (Header, u64);
+
+pub struct House {
+    pub state: State,
+    /// What the state takes for the time.
+    pub now: Duration,
+    next: u64,
+    _dog: Watchdog,
+}
+
+impl House {
+    pub fn new(limits: Limits, total_bytes: u64) -> House {
+        let config = Config {
+            limits,
+            ..Config::default()
+        };
+        let ids = IdStart {
+            next: 1_000_000,
+            next_pool: 1,
+        };
+        House {
+            state: State::new(config, total_bytes, 1, 1, ids),
+            now: Duration::from_millis(1),
+            next: 1,
+            _dog: Watchdog::new(Duration::from_secs(100)),
+        }
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// What is sent is taken at once, what is closed is closed.
+    fn step(&mut self, input: Input) -> Vec<Event> {
+        let (mut inputs, mut events) = (VecDeque::from([input]), Vec::new());
+        while let Some(input) = inputs.pop_front() {
+            for action in self.state.step(self.now, input) {
+                match action {
+                    Action::Send { client, event, .. } => {
+                        events.push(event);
+                        inputs.push_back(Input::Sent { client });
+                    }
+                    Action::Close(token) => inputs.push_back(Input::Closed { token }),
+                    Action::Disconnect { client, .. } => {
+                        inputs.push_back(Input::Parted { client });
+                    }
+                    _ => {}
+                }
+            }
+            // As the shell does before it waits.
+            let _ = self.state.deadline();
+        }
+        events
+    }
+
+    pub fn connect(&mut self, uid: u32) -> ClientId {
+        let client = ClientId(self.number());
+        self.step(Input::Connected {
+            client,
+            uid,
+            gid: uid,
+            pid: 1,
+        });
+        client
+    }
+
+    pub fn join(&mut self, uid: u32, resume: Option<DomainId>) -> (ClientId, DomainId) {
+        let client = self.connect(uid);
+        let request = Request::Hello {
+            version: PROTOCOL_VERSION,
+            name: "one".into(),
+            resume,
+            dumpable: false,
+        };
+        let (process, pidfd, board) = (self.number(), self.number(), self.number());
+        let events = self.step(Input::Hello {
+            client,
+            request,
+            pidfd: Some(FdToken(pidfd)),
+            process,
+            board: Some(FdToken(board)),
+        });
+        match events.first() {
+            Some(Event::Welcome { domain, .. }) => (client, *domain),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn ask(
+        &mut self,
+        client: ClientId,
+        request: Request,
+        object: Option<Object>,
+    ) -> Vec<Event> {
+        let fds = object.map(|(header, size)| Fd {
+            token: FdToken(self.number()),
+            facts: Facts {
+                sealed: true,
+                size,
+                header: Some(header),
+                made_here: false,
+                inode: 1,
+            },
+        });
+        self.step(Input::Request {
+            client,
+            request,
+            fds: fds.into_iter().collect(),
+        })
+    }
+
+    pub fn part(&mut self, client: ClientId) {
+        self.step(Input::HungUp { client });
+        self.step(Input::Parted { client });
+    }
+}
