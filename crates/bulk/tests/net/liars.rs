@@ -231,8 +231,10 @@ fn a_server_may_say_anything() {
         let server = TcpListener::bind("127.0.0.1:0").expect("listen");
         let at = server.local_addr().expect("address");
         let refused = std::thread::scope(|scope| {
-            scope.spawn(|| {
+            // Who is sent away comes again: then nobody is there any more.
+            scope.spawn(move || {
                 let (mut socket, _) = server.accept().expect("accept");
+                drop(server);
                 let mut heard = [0; 37];
                 socket.read_exact(&mut heard).expect("hello");
                 socket.write_all(&says).expect("answer");

@@ -17,6 +17,8 @@ use tranship_sys::stream;
 const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(640)];
 /// So many refusals in a row say that the process is gone: somebody who keeps a session keeps its port.
 const REFUSALS: u32 = 4;
+/// So often who is sent away before it was heard comes again: among many strangers it may be one that makes room.
+const TRIES: u32 = 5;
 
 /// How to reach the other end of a session again.
 #[derive(Debug)]
@@ -31,33 +33,31 @@ pub(super) struct Caller {
 struct Failure {
     /// Nobody listens at any of the places.
     refused: bool,
+    /// Somebody listens, and went in the middle.
+    cut: bool,
     why: String,
 }
 
 impl Failure {
     fn failed(why: String) -> Failure {
-        let refused = false;
-        Failure { refused, why }
+        Failure {
+            refused: false,
+            cut: false,
+            why,
+        }
     }
 }
 
 /// Makes a session with who listens there. Blocks for at most the time of an acquaintance.
 pub(super) fn connect(settings: &Arc<Settings>, address: Address) -> Result<Arc<Session>, String> {
-    let hello = Hello {
-        again: false,
-        session: tls::random()?,
-        taken: 0,
-        name: address.name.clone(),
-    };
-    let (line, answer, peer, who) =
-        dial(settings, &address, &hello).map_err(|failure| match failure.refused {
+    let (id, (line, answer, peer, who)) =
+        dial_first(settings, &address).map_err(|failure| match failure.refused {
             true => format!(
                 "{}; does the program there run, and is that its port?",
                 failure.why
             ),
             false => failure.why,
         })?;
-    let id = hello.session;
     let caller = Caller {
         settings: Arc::clone(settings),
         address,
@@ -79,8 +79,33 @@ pub(super) fn connect(settings: &Arc<Settings>, address: Address) -> Result<Arc<
 
 type Met = (Line, Answer, String, Option<Arc<[u8]>>);
 
-fn dial(settings: &Settings, address: &Address, hello: &Hello) -> Result<Met, Failure> {
+fn dial_first(settings: &Settings, address: &Address) -> Result<(Secret, Met), Failure> {
     let until = Instant::now() + settings.timing.acquaintance;
+    let (mut pause, mut tries) = (PAUSES[0], 1);
+    loop {
+        let hello = Hello {
+            again: false,
+            // If the last one was made after all, nobody has it, and it ends.
+            session: tls::random().map_err(Failure::failed)?,
+            taken: 0,
+            name: address.name.clone(),
+        };
+        match dial(settings, address, &hello, until) {
+            Err(Failure { cut: true, .. }) if tries < TRIES && Instant::now() + pause < until => {}
+            met => return met.map(|met| (hello.session, met)),
+        }
+        tries += 1;
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(PAUSES[1]);
+    }
+}
+
+fn dial(
+    settings: &Settings,
+    address: &Address,
+    hello: &Hello,
+    until: Instant,
+) -> Result<Met, Failure> {
     let looked_up = address.places();
     let places = looked_up
         .map_err(|error| Failure::failed(format!("{:?} is not found: {error}", address.host)))?;
@@ -110,9 +135,10 @@ fn dial_any(
         return Err(Failure::failed(why));
     }
     let refused = failures.iter().all(|failure| failure.refused);
+    let cut = failures.iter().any(|failure| failure.cut);
     let all: Vec<_> = failures.into_iter().map(|failure| failure.why).collect();
     let why = all.join("; ");
-    Err(Failure { refused, why })
+    Err(Failure { refused, cut, why })
 }
 
 fn meet(
@@ -130,11 +156,13 @@ fn meet(
     let socket = socket.map_err(|error| match error.kind() {
         ErrorKind::ConnectionRefused => Failure {
             refused: true,
+            cut: false,
             why: format!("nobody listens at {place}"),
         },
         _ => failed(error.to_string()),
     })?;
-    introduce(settings, address, &socket, hello, until)
+    let mut patient = Patient::new(&socket, until);
+    introduce(settings, address, &socket, &mut patient, hello)
         .and_then(|(secured, answer)| {
             let who = secured.as_ref().and_then(|tls| tls::peer(tls));
             let line = socket.try_clone().and_then(|own| Line::new(own, secured));
@@ -143,7 +171,10 @@ fn meet(
         })
         .map_err(|why| {
             patient::part(&socket);
-            failed(why)
+            Failure {
+                cut: patient.was_cut(),
+                ..failed(why)
+            }
         })
 }
 
@@ -151,22 +182,21 @@ fn introduce(
     settings: &Settings,
     address: &Address,
     socket: &TcpStream,
+    patient: &mut Patient<'_>,
     hello: &Hello,
-    until: Instant,
 ) -> Result<(Option<Box<rustls::Connection>>, Answer), String> {
     let timing = &settings.timing;
     let watched = stream::watch(socket, timing.beat, timing.silence);
     watched.map_err(|error| error.to_string())?;
-    let mut patient = Patient::new(socket, until);
     let mut secured = match &settings.security {
         Security::Plain { .. } => None,
-        Security::Tls(credentials) => Some(credentials.connect(&address.host, &mut patient)?),
+        Security::Tls(credentials) => Some(credentials.connect(&address.host, patient)?),
     };
     let mut answer = [0; HELLO_BYTES];
     let said = match &mut secured {
-        None => say(&mut patient, hello, &mut answer),
+        None => say(patient, hello, &mut answer),
         Some(tls) => {
-            let socket = &mut patient;
+            let socket = patient;
             say(&mut Talk { tls, socket }, hello, &mut answer)
         }
     };
@@ -228,7 +258,8 @@ fn redial(session: &Session) {
             name: caller.address.name.clone(),
         };
         drop(inner);
-        let met = dial(&caller.settings, &caller.address, &hello);
+        let until = Instant::now() + caller.settings.timing.acquaintance;
+        let met = dial(&caller.settings, &caller.address, &hello, until);
         let mut inner = session.lock();
         let gone = |why: String| Over {
             violation: false,
@@ -251,7 +282,9 @@ fn redial(session: &Session) {
                     }
                 };
             }
-            Err(Failure { refused: true, why }) => {
+            Err(Failure {
+                refused: true, why, ..
+            }) => {
                 refusals += 1;
                 if refusals >= REFUSALS {
                     let why = format!("{why}: the process there is gone");
@@ -307,6 +340,28 @@ mod tests {
         };
         let until = Instant::now() + settings.timing.acquaintance;
         dial_any(settings, &address, places, &hello, until)
+    }
+
+    /// Who was sent away in the middle comes again, under another name of its session, and not for ever.
+    #[test]
+    fn who_was_sent_away_comes_again() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("listen");
+        let at = listener.local_addr().expect("address");
+        let settings = settings(Duration::from_secs(600));
+        let sent_away = std::thread::spawn(move || {
+            let mut sessions = std::collections::BTreeSet::new();
+            for _ in 0..TRIES {
+                let (mut socket, _) = listener.accept().expect("accept");
+                let mut hello = [0; HELLO_BYTES];
+                socket.read_exact(&mut hello).expect("a hello");
+                sessions.insert(Hello::decode(&hello).expect("a hello").0.session);
+            }
+            sessions.len()
+        });
+        let address = Address::parse(&format!("{at}/x")).expect("address");
+        let failure = dial_first(&settings, &address).expect_err("sent away");
+        assert!(failure.cut, "{}", failure.why);
+        assert_eq!(sent_away.join().expect("no panic"), TRIES as usize);
     }
 
     /// A name that stands for several places: one where connections are made and nothing is said, one where nobody

@@ -10,6 +10,7 @@ pub(super) struct Patient<'a> {
     socket: &'a TcpStream,
     until: Instant,
     progress: Option<&'a Progress>,
+    cut: bool,
 }
 
 impl<'a> Patient<'a> {
@@ -18,6 +19,7 @@ impl<'a> Patient<'a> {
             socket,
             until,
             progress: None,
+            cut: false,
         }
     }
 
@@ -25,6 +27,11 @@ impl<'a> Patient<'a> {
     pub(super) fn noting(mut self, progress: &'a Progress) -> Patient<'a> {
         self.progress = Some(progress);
         self
+    }
+
+    /// Whether the other end has gone.
+    pub(super) fn was_cut(&self) -> bool {
+        self.cut
     }
 
     fn left(&self) -> io::Result<Duration> {
@@ -55,6 +62,10 @@ impl Read for Patient<'_> {
                 if let (Ok(1..), Some(progress)) = (&got, self.progress) {
                     progress.spoke();
                 }
+                self.cut |= match &got {
+                    Ok(bytes) => *bytes == 0 && !to.is_empty(),
+                    Err(error) => error.kind() == ErrorKind::ConnectionReset,
+                };
                 return got;
             }
         }
@@ -66,6 +77,8 @@ impl Write for Patient<'_> {
         loop {
             self.socket.set_write_timeout(Some(self.left()?))?;
             if let Some(sent) = try_again((&mut &*self.socket).write(bytes)) {
+                let gone = [ErrorKind::BrokenPipe, ErrorKind::ConnectionReset];
+                self.cut |= sent.as_ref().is_err_and(|e| gone.contains(&e.kind()));
                 return sent;
             }
         }
