@@ -13,6 +13,7 @@ use tranship_bulk::raw::{Event, Raw};
 use tranship_bulk::{Constraints, Direction, Role, Trust, Wish};
 use tranship_core::PeerSocket;
 use tranship_region::layout::link::{LinkHalfRw, Side};
+use tranship_sys::epoll::wait_readable;
 use tranship_sys::socket;
 use tranship_testkit::{Control, child, fuse};
 
@@ -45,7 +46,7 @@ child!(
                 {
                     break;
                 }
-                std::thread::sleep(ROUND);
+                std::thread::yield_now();
             }
             open.push((raw, end));
         }
@@ -59,7 +60,7 @@ child!(
         let (end, bound) = raw.bind("shm:door", wish(), None).unwrap();
         while bound.result().is_none() {
             raw.turn(end).unwrap();
-            std::thread::sleep(ROUND);
+            std::thread::yield_now();
         }
         assert_eq!(bound.result(), Some(Ok(())));
         ctl.send(&()).unwrap();
@@ -89,6 +90,12 @@ fn who_says_nothing_keeps_nobody_out() {
     stage.honest(binds()).expect::<()>();
 }
 
+/// Waits a moment for a message or the end, and throws the message away.
+fn hear(door: &PeerSocket) {
+    wait_readable(&door.socket, Some(ROUND)).unwrap();
+    socket::discard(&door.socket, 1);
+}
+
 /// Shows what a link is made of, as who binds does, and does not bind.
 fn half_a_link(domain: &tranship_core::Domain) -> PeerSocket {
     let door = domain.connect_socket("door").unwrap();
@@ -113,10 +120,7 @@ child!(
             // Of one user a few may wait, and those not for ever.
             let until = if again { 12 } else { 0 };
             while over() < until {
-                std::thread::sleep(ROUND);
-                silent
-                    .iter()
-                    .for_each(|one| socket::discard(&one.socket, 1));
+                silent.iter().for_each(hear);
             }
             ctl.send(&over()).unwrap();
             // They stay as long as this process.
@@ -203,8 +207,7 @@ child!(
         // Until they have been taken.
         for door in &met {
             while !socket::is_over(&door.socket) {
-                std::thread::sleep(ROUND);
-                socket::discard(&door.socket, 1);
+                hear(door);
             }
         }
         ctl.send(&()).unwrap();

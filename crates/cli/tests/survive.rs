@@ -182,6 +182,7 @@ fn a_transfer_begins_although_its_manager_is_killed() {
             Running::start(send.arg(&from)),
         ];
         let pause = random.below(40_000);
+        // An instant at random; nothing is waited for.
         std::thread::sleep(Duration::from_micros(pause));
         dog.step(format!("{through} went well, then killed after {pause} us"));
         manager.kill();

@@ -36,7 +36,7 @@ fn descriptors_that_are_lost() {
 }
 
 fn no_room_is_a_refusal() {
-    watchdog();
+    let _dog = watchdog();
     let m = Embedded::start(Config::default(), None).unwrap();
     let mut good = Client::join(m.path(), "good");
     let mut sink = Client::join(m.path(), "sink");

@@ -9,6 +9,7 @@ use tranship_proto::{Event, RefusalCode, Request, Role};
 use tranship_region::layout::{LinkHalfRw, Side, TableRw};
 
 struct Limited {
+    _dog: Watchdog,
     _manager: Embedded,
     path: PathBuf,
     _dir: tempfile::TempDir,
@@ -17,7 +18,7 @@ struct Limited {
 /// A manager that everybody may reach.
 fn limited(limits: Limits) -> Limited {
     use std::os::unix::fs::PermissionsExt;
-    watchdog();
+    let dog = watchdog();
     let dir = tranship_testkit::folder().unwrap();
     std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
     let path = dir.path().join("m.sock");
@@ -27,6 +28,7 @@ fn limited(limits: Limits) -> Limited {
         ..Config::default()
     };
     Limited {
+        _dog: dog,
         _manager: Embedded::start(config, Some(&path)).unwrap(),
         path,
         _dir: dir,

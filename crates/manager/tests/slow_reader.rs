@@ -7,6 +7,7 @@ use tranship_proto::{Event, Request, StatRecord};
 
 /// A writer with a pool of so many chunks, and a reader of it.
 struct Set {
+    _dog: Watchdog,
     _manager: Embedded,
     writer: Client,
     reader: Client,
@@ -15,7 +16,7 @@ struct Set {
 }
 
 fn set(chunks: u64) -> Set {
-    watchdog();
+    let dog = watchdog();
     let config = Config {
         total: Some(4096 * CHUNK),
         ..Config::default()
@@ -27,6 +28,7 @@ fn set(chunks: u64) -> Set {
     let chan = open_channel(&mut writer, &mut reader, "name");
     let assigned = assign(&mut writer, &mut reader, chan.id, pool.id);
     Set {
+        _dog: dog,
         _manager: manager,
         writer,
         reader,

@@ -12,13 +12,29 @@ use tranship_proto::{
 use tranship_region::layout::RefsRw;
 use tranship_sys::socket;
 
-fn manager(total_chunks: u64) -> Embedded {
-    watchdog();
+/// A manager, and who watches over the test.
+struct Watched {
+    manager: Embedded,
+    _dog: Watchdog,
+}
+
+impl std::ops::Deref for Watched {
+    type Target = Embedded;
+    fn deref(&self) -> &Embedded {
+        &self.manager
+    }
+}
+
+fn manager(total_chunks: u64) -> Watched {
+    let dog = watchdog();
     let config = Config {
         total: Some(total_chunks * CHUNK),
         ..Config::default()
     };
-    Embedded::start(config, None).expect("manager")
+    Watched {
+        manager: Embedded::start(config, None).expect("manager"),
+        _dog: dog,
+    }
 }
 
 fn stat_of(records: &[StatRecord]) -> (u64, u64) {
@@ -397,7 +413,7 @@ fn who_does_not_read_is_not_heard_until_it_does() {
 
 #[test]
 fn a_second_manager_is_refused_and_a_stale_socket_replaced() {
-    watchdog();
+    let _dog = watchdog();
     let dir = tranship_testkit::folder().unwrap();
     let path = dir.path().join("m.sock");
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());

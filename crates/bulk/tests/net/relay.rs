@@ -15,6 +15,8 @@ struct State {
     fuse: Mutex<u64>,
     living: Mutex<Vec<TcpStream>>,
     connections: AtomicU64,
+    /// Pieces that came to be passed on, of both directions.
+    pieces: AtomicU64,
 }
 
 impl State {
@@ -84,6 +86,10 @@ impl Relay {
     pub fn connections(&self) -> u64 {
         self.state.connections.load(Ordering::Relaxed)
     }
+
+    pub fn pieces(&self) -> u64 {
+        self.state.pieces.load(Ordering::Relaxed)
+    }
 }
 
 fn pass(mut from: TcpStream, mut to: TcpStream, state: &State) {
@@ -92,6 +98,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, state: &State) {
         while state.held.load(Ordering::Relaxed) {
             std::thread::yield_now();
         }
+        state.pieces.fetch_add(1, Ordering::Relaxed);
         // Both directions burn one fuse; what does not pass any more is the last.
         let mut fuse = state.fuse.lock().expect("fuse");
         let some = match *fuse {

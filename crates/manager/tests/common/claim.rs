@@ -6,6 +6,7 @@ use tranship_proto::ChannelClaim;
 
 /// The place of a manager, and whoever is it at the moment.
 pub struct House {
+    _dog: Watchdog,
     manager: Option<Embedded>,
     config: Config,
     pub path: std::path::PathBuf,
@@ -14,11 +15,12 @@ pub struct House {
 
 impl House {
     pub fn new(config: Config) -> House {
-        watchdog();
+        let dog = watchdog();
         let dir = tranship_testkit::folder().expect("a folder");
         let path = dir.path().join("m.sock");
         let manager = Some(Embedded::start(config.clone(), Some(&path)).expect("a manager"));
         House {
+            _dog: dog,
             manager,
             config,
             path,

@@ -15,17 +15,15 @@ use tranship_proto::{
 use tranship_region::layout::{BoardRo, CountsRw, LinkHalfRw, RefsRw, Side, TableRw};
 use tranship_region::{Opts, RwMapping, make};
 use tranship_sys::socket;
+pub use tranship_testkit::Watchdog;
 
 pub const CHUNK: u64 = 64 << 10;
 pub const SLOTS: u32 = 64;
 
-/// Ends the test process if a test hangs.
-pub fn watchdog() {
-    std::thread::spawn(|| {
-        std::thread::sleep(Duration::from_secs(600));
-        eprintln!("watchdog: a test hangs");
-        std::process::abort();
-    });
+/// For as long as a test with a manager may block.
+#[track_caller]
+pub fn watchdog() -> Watchdog {
+    Watchdog::new(Duration::from_secs(600))
 }
 
 pub struct Client {

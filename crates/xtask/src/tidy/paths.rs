@@ -25,7 +25,7 @@ pub(super) fn check(file: &TextFile, findings: &mut Findings) {
     }
 }
 
-/// Whether the path begins there: `a/work/` and `//host/home/` are something else.
+/// Whether the path begins there: a folder of that name within another path, or after a host, is something else.
 fn mentions(line: &str, path: &str) -> bool {
     line.match_indices(path).any(|(at, _)| {
         let before = line[..at].chars().next_back();
