@@ -25,7 +25,7 @@ fn main() -> ExitCode {
         }),
         "mutants" => return mutate(&root),
         other => {
-            eprintln!("xtask: unknown chore `{other}`; known: layers, tidy, all, mutants [FILTER]");
+            eprintln!("xtask: unknown chore `{other}`; known: layers, tidy, all, mutants [FILTER...]");
             return ExitCode::from(2);
         }
     };
@@ -40,7 +40,8 @@ fn main() -> ExitCode {
 
 /// No answer of the kind that the others give: it runs for an hour, and reports as it goes.
 fn mutate(root: &Path) -> ExitCode {
-    match mutants::run(root, std::env::args().nth(2).as_deref()) {
+    let filters: Vec<String> = std::env::args().skip(2).collect();
+    match mutants::run(root, &filters) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {

@@ -4,12 +4,14 @@
 //! under `target/mutants`, never in the tree itself. A change that nothing notices is killed by a new test, or explained.
 
 mod list;
+mod table;
 mod tree;
 
 use anyhow::{Context, Result, ensure};
 use list::{Group, Mutation};
 use std::path::Path;
 use std::time::{Duration, Instant};
+use table::Table;
 use tree::{Tests, Tree};
 
 /// How the tests took a change.
@@ -23,11 +25,12 @@ enum Verdict {
     DoesNotBuild,
 }
 
-/// Runs the mutations whose list, file or text contains `filter`. The answer is no if one lives that should not.
-pub(crate) fn run(root: &Path, filter: Option<&str>) -> Result<bool> {
+/// Runs the mutations that a filter fits (`Mutation::matches`); without filters, all. The answer is no if one lives that should
+/// not.
+pub(crate) fn run(root: &Path, filters: &[String]) -> Result<bool> {
     let folder = root.join("crates/xtask/mutations");
     let tree = Tree::new(root)?;
-    let [mut killed, mut alive, mut explained] = [0usize; 3];
+    let mut table = Table::default();
     let mut wrong = Vec::new();
     let groups = list::read(&folder)?;
     for group in &groups {
@@ -40,7 +43,7 @@ pub(crate) fn run(root: &Path, filter: Option<&str>) -> Result<bool> {
         let wanted: Vec<&Mutation> = group
             .mutations
             .iter()
-            .filter(|m| m.matches(group, filter))
+            .filter(|m| m.matches(group, filters))
             .collect();
         if wanted.is_empty() {
             continue;
@@ -50,18 +53,13 @@ pub(crate) fn run(root: &Path, filter: Option<&str>) -> Result<bool> {
             let verdict = try_one(&tree, group, mutation, limit)?;
             println!("{}", line(group, mutation, &verdict));
             let lives = verdict == Verdict::Survived;
-            match (&verdict, &mutation.why) {
-                (Verdict::Survived, None) => alive += 1,
-                (Verdict::Survived, Some(_)) => explained += 1,
-                (Verdict::DoesNotBuild, _) => {}
-                _ => killed += 1,
-            }
+            table.count(mutation, &verdict);
             if lives != mutation.why.is_some() || verdict == Verdict::DoesNotBuild {
                 wrong.push(line(group, mutation, &verdict));
             }
         }
     }
-    println!("\n{killed} noticed, {explained} explained, {alive} that nothing notices");
+    println!("\n{table}");
     if !wrong.is_empty() {
         println!("not as the list says:\n{}", wrong.join("\n"));
     }

@@ -34,12 +34,13 @@ pub(super) struct Mutation {
 }
 
 impl Mutation {
-    pub fn matches(&self, group: &Group, filter: Option<&str>) -> bool {
-        let texts = [&group.name, &self.file]
-            .into_iter()
-            .chain(&self.old)
-            .chain(&self.new);
-        filter.is_none_or(|filter| texts.clone().any(|text| text.contains(filter)))
+    /// A filter is a part of the list's name, of the file's or of the changed text, or says where the mutation stands (`at`).
+    pub fn matches(&self, group: &Group, filters: &[String]) -> bool {
+        let at = self.at(group);
+        let texts = [&group.name, &self.file];
+        let texts = || texts.into_iter().chain(&self.old).chain(&self.new);
+        let fits = |filter: &String| *filter == at || texts().any(|text| text.contains(filter));
+        filters.is_empty() || filters.iter().any(fits)
     }
 
     /// Where it stands.
@@ -205,6 +206,22 @@ tests -p two
         ] {
             assert!(parse("list", wrong, &mut Vec::new()).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_filter_is_a_part_or_a_place() {
+        let group = &parsed()[0];
+        let fitting = |filters: &[&str]| {
+            let filters: Vec<String> = filters.iter().map(|f| (*f).to_owned()).collect();
+            let all = group.mutations.iter();
+            all.map(|m| m.matches(group, &filters)).collect::<Vec<_>>()
+        };
+        assert_eq!(fitting(&[]), [true, true]);
+        assert_eq!(fitting(&["list"]), [true, true]);
+        assert_eq!(fitting(&["list.txt:5"]), [true, false]);
+        assert_eq!(fitting(&["second"]), [false, true]);
+        assert_eq!(fitting(&["list.txt:5", "first"]), [true, true]);
+        assert_eq!(fitting(&["list.txt:6", "b.rs"]), [false, false]);
     }
 
     #[test]
