@@ -83,17 +83,16 @@ impl OwnPool {
 
 #[cfg(test)]
 mod tests {
-    use crate::{CbufId, Domain, LinkOptions, PoolOptions, Role};
+    use crate::error::Violation;
+    use crate::{CbufId, Domain, LinkOptions, Pool, PoolOptions, Receiver, Role, Sender};
     use std::cell::Cell;
     use std::rc::Rc;
     use tranship_sys::crash;
 
     const CHUNK: usize = 64 << 10;
 
-    /// Who guesses the id of a buffer that is being sent for the first time may have it arrive here before the send is over.
-    #[test]
-    fn what_comes_back_in_the_middle_of_its_first_send_is_held() {
-        let _dog = tranship_testkit::Watchdog::new(std::time::Duration::from_secs(120));
+    /// A pool of one buffer, and a link to another domain.
+    fn pool_and_link() -> (Pool, Sender, Receiver) {
         let domain = |name| Domain::builder().name(name).helper_thread(true);
         let a = domain("a").embedded().expect("a domain");
         let path = a.socket_path().expect("a socket");
@@ -102,11 +101,52 @@ mod tests {
         let pool = a.create_pool(options).expect("a pool");
         let listener = a.listen_with("x", Role::Source, LinkOptions::new());
         let listener = listener.expect("a listener");
-        let (mut sender, mut receiver) = std::thread::scope(|s| {
+        std::thread::scope(|s| {
             let receiver = s.spawn(|| b.open_receiver("x").expect("a receiver"));
             let sender = listener.accept_sender().expect("a sender");
-            (sender, receiver.join().expect("no panic"))
-        });
+            (pool, sender, receiver.join().expect("no panic"))
+        })
+    }
+
+    /// What comes back is a part of what was sent, whatever who sends it says.
+    #[test]
+    fn what_comes_back_lies_inside_of_what_was_sent() {
+        let _dog = tranship_testkit::Watchdog::new(std::time::Duration::from_secs(120));
+        let (pool, mut sender, mut receiver) = pool_and_link();
+        // Something of the pool lies on each side of it.
+        let _before = pool.alloc(CHUNK / 4).expect("a buffer");
+        let buf = pool.alloc(CHUNK / 4).expect("a buffer").freeze();
+        let (id, slot, len) = (buf.id(), buf.slot(), buf.len() as u64);
+        sender.send(buf).expect("send");
+        let _held = receiver.recv().expect("recv");
+        let own = pool.own_arc();
+        let start = own.private(slot).offset();
+        let part = |offset, length| own.take_back(id, offset, length);
+        for (offset, length) in [(start, len), (start + 1, len - 1), (start + len, 0)] {
+            assert_eq!(part(offset, length).expect("a part").len() as u64, length);
+        }
+        let outside = [
+            (start, len + 1),
+            (start + 1, len),
+            (start + len, 1),
+            (start - 1, 1),
+            (start + 1, u64::MAX),
+            (u64::MAX, len),
+        ];
+        for (offset, length) in outside {
+            let refused = part(offset, length);
+            assert!(
+                matches!(refused, Err(Violation::Range { .. })),
+                "{length} bytes at {offset}, where {len} at {start} were sent: {refused:?}"
+            );
+        }
+    }
+
+    /// Who guesses the id of a buffer that is being sent for the first time may have it arrive here before the send is over.
+    #[test]
+    fn what_comes_back_in_the_middle_of_its_first_send_is_held() {
+        let _dog = tranship_testkit::Watchdog::new(std::time::Duration::from_secs(120));
+        let (pool, mut sender, mut receiver) = pool_and_link();
         // The first send goes the long way, the others the short one.
         for point in [
             "send.after_generation",

@@ -3,6 +3,7 @@
 use crate::kit::*;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use tranship_core::{Domain, Pool, Receiver, Role, Sender};
 use tranship_manager::{Config, Embedded};
 use tranship_proto::{Event, Refusal, RefusalCode, Request};
@@ -61,8 +62,8 @@ fn goes_round(pool: &Pool, sender: &mut Sender, receiver: &mut Receiver) {
     }
 }
 
-/// Welcomes whoever comes back.
-fn welcome(listener: &OwnedFd) -> OwnedFd {
+/// Welcomes whoever comes back, with a board that has nothing on it.
+fn welcome(listener: &OwnedFd) -> (OwnedFd, BoardRw) {
     let peer = socket::accept(listener).expect("accept");
     let Some(Request::Hello {
         resume: Some(domain),
@@ -71,7 +72,7 @@ fn welcome(listener: &OwnedFd) -> OwnedFd {
     else {
         panic!("no hello of somebody who comes back");
     };
-    let (board, _map) = BoardRw::create(8, 77).expect("a board");
+    let (shown, board) = BoardRw::create(8, 77).expect("a board");
     let event = Event::Welcome {
         domain,
         instance: 77,
@@ -80,8 +81,8 @@ fn welcome(listener: &OwnedFd) -> OwnedFd {
         total_bytes: 1 << 30,
     };
     let bytes = tranship_proto::encode(&event);
-    socket::sendmsg(&peer, &bytes, &[board.as_fd()], false).expect("welcome");
-    peer
+    socket::sendmsg(&peer, &bytes, &[shown.as_fd()], false).expect("welcome");
+    (peer, board)
 }
 
 fn request(peer: &OwnedFd) -> Option<Request> {
@@ -111,7 +112,7 @@ fn a_manager_that_dies_before_it_knows_the_pool() {
 
 /// Welcomes a writer and refuses its pool.
 fn refuse(listener: &OwnedFd, code: RefusalCode) -> OwnedFd {
-    let peer = welcome(listener);
+    let (peer, _) = welcome(listener);
     while let Some(request) = request(&peer) {
         let Request::ClaimPool { req, .. } = request else {
             continue;
@@ -161,6 +162,41 @@ fn a_manager_that_refuses_the_pool() {
     });
     goes_round(&set.pool, &mut set.sender, &mut set.receiver);
     drop(refuses.join());
+}
+
+/// It has added nobody to the roster before the pool is on its board, and may add anybody after that.
+#[test]
+fn a_manager_that_hangs_before_it_knows_the_pool() {
+    let _dog = dog();
+    let mut set = set();
+    drop(set.manager);
+    let listener = socket::listen(&set.path, 0o600).expect("listen");
+    let hangs = std::thread::spawn(move || {
+        let (peer, board) = welcome(&listener);
+        while !matches!(request(&peer), Some(Request::ClaimPool { .. })) {}
+        (peer, board)
+    });
+    // The reader stays where it is.
+    until(|| {
+        let _ = set.writer.turn();
+        hangs.is_finished()
+    });
+    let (_peer, board) = hangs.join().expect("a manager that hangs");
+    goes_round(&set.pool, &mut set.sender, &mut set.receiver);
+    let held: Vec<_> = (0..4)
+        .map(|i| {
+            let sent = filled(&set.pool, BUFFER, i);
+            set.sender.send(sent).expect("send");
+            set.receiver.recv().expect("recv")
+        })
+        .collect();
+    let listed = &board.entries()[0].pool;
+    listed.store(set.pool.id().0.into(), Ordering::Release);
+    drop(held);
+    let early = set.pool.try_alloc(BUFFER);
+    assert!(early.is_err(), "others may have been shown these buffers");
+    listed.store(0, Ordering::Release);
+    set.pool.try_alloc(BUFFER).expect("all are dead");
 }
 
 child!(

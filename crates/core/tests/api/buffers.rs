@@ -206,6 +206,25 @@ fn an_id_names_its_buffer_until_that_is_collected() {
     assert!(pool.lookup(wild).is_err());
 }
 
+#[test]
+fn an_id_names_a_buffer_of_its_own_pool() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let [one, other] = [(); 2].map(|()| pool(&a, 1));
+    let (mut sender, mut receiver) = link(&a, &b, "x");
+    let [id, twin] = [&one, &other].map(|pool| {
+        let fresh = filled(pool, CHUNK, 1);
+        let id = fresh.id();
+        sender.send(fresh).expect("send");
+        id
+    });
+    let place = |id: tranship_core::CbufId| (id.slot(), id.generation());
+    assert_eq!(place(id), place(twin), "they differ by their pools only");
+    assert!(one.lookup(id).is_ok() && other.lookup(twin).is_ok());
+    assert!(one.lookup(twin).is_err() && other.lookup(id).is_err());
+    drop([(); 2].map(|()| receiver.recv().expect("recv")));
+}
+
 /// A reader that has not yet heard that a chunk behind the first was replaced does not read the one that it had.
 #[test]
 fn a_buffer_is_not_read_in_a_chunk_that_was_replaced() {

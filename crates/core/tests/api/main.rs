@@ -24,6 +24,7 @@ mod poll;
 mod quota;
 mod rendezvous;
 mod shrink;
+mod stale;
 mod steps;
 mod threads;
 mod unopened;
