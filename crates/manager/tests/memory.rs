@@ -2,92 +2,13 @@
 
 #[path = "common/house.rs"]
 mod house;
+#[path = "common/pool.rs"]
+mod pool;
 
-use house::House;
+use pool::{CHUNK, OTHER, OWNER, Reader, Writer, house};
 use std::time::Duration;
 use tranship_manager::Limits;
-use tranship_manager::state::{ClientId, Header};
-use tranship_proto::{Event, PoolId, RefusalCode, Req, Request};
-
-const CHUNK: u64 = 64 << 10;
-const SLOTS: u32 = 16;
-/// Whose manager it is: no share of the total is kept from it.
-const OWNER: u32 = 1;
-const OTHER: u32 = 2;
-
-fn house(chunks: u64, limits: Limits) -> House {
-    let mut house = House::new(limits, chunks * CHUNK);
-    house.state.set_owner(OWNER);
-    house
-}
-
-/// A domain with a pool.
-struct Writer {
-    client: ClientId,
-    pool: PoolId,
-}
-
-impl Writer {
-    fn join(house: &mut House, uid: u32, chunks: u64) -> Writer {
-        let (client, _) = house.join(uid, None);
-        Writer::with_pool(house, client, chunks)
-    }
-
-    fn with_pool(house: &mut House, client: ClientId, chunks: u64) -> Writer {
-        let table = Header {
-            kind: 2,
-            count: SLOTS,
-            max_bytes: chunks * CHUNK,
-            chunk_bytes: CHUNK,
-        };
-        let request = Request::CreatePool {
-            req: Req(1),
-            name: "pool".into(),
-            max_bytes: chunks * CHUNK,
-            slots: SLOTS,
-            chunk_bytes: CHUNK,
-        };
-        let events = house.ask(client, request, Some((table, 8192)));
-        let pool = events.iter().find_map(|e| match e {
-            Event::PoolCreated { pool, .. } => Some(*pool),
-            _ => None,
-        });
-        let pool = pool.unwrap_or_else(|| panic!("{events:?}"));
-        Writer { client, pool }
-    }
-
-    /// The answer, and what a pool is asked to come down to by the way.
-    fn grant(&self, house: &mut House, chunks: u32) -> (Result<u32, RefusalCode>, Option<u64>) {
-        let (req, pool) = (Req(2), self.pool);
-        let events = house.ask(self.client, Request::Grant { req, pool, chunks }, None);
-        let answer = events.iter().find_map(|e| match e {
-            Event::Granted { chunks, .. } => Some(Ok(*chunks)),
-            Event::Refused { refusal, .. } => Some(Err(refusal.code)),
-            _ => None,
-        });
-        let shrink = events.iter().find_map(|e| match e {
-            Event::Shrink { target_bytes, .. } => Some(target_bytes / CHUNK),
-            _ => None,
-        });
-        (answer.unwrap_or_else(|| panic!("{events:?}")), shrink)
-    }
-
-    fn show(&self, house: &mut House, index: u32, serial: u32) -> Result<(), RefusalCode> {
-        let request = Request::ShowChunk {
-            req: Req(3),
-            pool: self.pool,
-            index,
-            serial,
-        };
-        let events = house.ask(self.client, request, Some((Header::default(), CHUNK)));
-        let answer = events.iter().find_map(|e| match e {
-            Event::ChunkReady { .. } => Some(Ok(())),
-            Event::Refused { refusal, .. } => Some(Err(refusal.code)),
-            _ => None,
-        });
-        answer.unwrap_or_else(|| panic!("{events:?}"))
-    }
-}
+use tranship_proto::{Event, RefusalCode, Req, Request};
 
 #[test]
 fn a_domain_has_no_more_than_one_domain_may() {
@@ -153,4 +74,62 @@ fn serials_go_up_and_places_are_below_the_maximum() {
     assert_eq!(writer.show(&mut house, 1, 5), refused, "a serial that was");
     assert_eq!(writer.show(&mut house, 2, 6), refused, "a third of two");
     assert_eq!(writer.show(&mut house, 1, 6), Ok(()));
+}
+
+/// As long as anybody maps it, it is there.
+#[test]
+fn what_a_reader_still_maps_is_paid_for_when_its_writer_has_returned_it() {
+    let mut house = house(2, Limits::default());
+    let writer = Writer::join(&mut house, OWNER, 2);
+    let reader = Reader::join(&mut house, OWNER, &writer);
+    let others = house.state.held_tokens();
+    assert_eq!(writer.grant(&mut house, 2).0, Ok(2));
+    assert_eq!(writer.show(&mut house, 0, 1), Ok(()));
+    assert_eq!(writer.show(&mut house, 1, 2), Ok(()));
+    writer.give_back(&mut house, 1, 2);
+    assert_eq!(house.state.memory(), (CHUNK, CHUNK));
+    assert_eq!(writer.grant(&mut house, 1).0, Err(RefusalCode::Total));
+    reader.unmapped(&mut house, 1, 2);
+    assert_eq!(house.state.memory(), (CHUNK, 0));
+    assert_eq!(writer.grant(&mut house, 1).0, Ok(1));
+    writer.give_back(&mut house, 0, 1);
+    reader.unmapped(&mut house, 0, 1);
+    assert_eq!(house.state.held_tokens(), others, "no descriptor is kept");
+    house.state.audit().expect("no contradiction");
+}
+
+#[test]
+fn a_heap_has_no_more_than_its_quota_and_gives_back_no_more_than_it_has() {
+    let mut house = house(100, Limits::default());
+    let (client, _) = house.join(OWNER, None);
+    let create = Request::CreateHeap {
+        req: Req(1),
+        name: "heap".into(),
+        max_bytes: 3 * CHUNK,
+        held_bytes: 0,
+    };
+    let events = house.ask(client, create, []);
+    let Some(Event::HeapCreated { heap, .. }) = events.first() else {
+        panic!("{events:?}");
+    };
+    let heap = *heap;
+    let mut admit = |bytes| {
+        let request = Request::Admit {
+            req: Req(2),
+            heap,
+            bytes,
+            least_bytes: 1,
+        };
+        match house.ask(client, request, []).first() {
+            Some(Event::Admitted { bytes, .. }) => Ok(*bytes),
+            Some(Event::Refused { refusal, .. }) => Err(refusal.code),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(admit(CHUNK), Ok(CHUNK));
+    assert_eq!(admit(10 * CHUNK), Ok(2 * CHUNK));
+    assert_eq!(admit(1), Err(RefusalCode::Quota));
+    let bytes = 10 * CHUNK;
+    house.ask(client, Request::GiveBack { heap, bytes }, []);
+    assert_eq!(house.state.memory(), (0, 0));
 }

@@ -25,7 +25,9 @@ fn main() -> ExitCode {
         }),
         "mutants" => return mutate(&root),
         other => {
-            eprintln!("xtask: unknown chore `{other}`; known: layers, tidy, all, mutants [FILTER...]");
+            eprintln!(
+                "xtask: unknown chore `{other}`; known: layers, tidy, all, mutants [FILTER...]"
+            );
             return ExitCode::from(2);
         }
     };

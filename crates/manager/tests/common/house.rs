@@ -1,7 +1,8 @@
-//! The state alone, without the shell: what it sends is taken at once, what it closes is closed, and the clock is the test's.
+//! The state alone, without the shell: what it sends is taken at once by whoever is not deaf, what it closes is closed, and the
+//! clock is the test's.
 #![allow(dead_code)] // each test file uses a part of it
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 use tranship_manager::state::{
     Action, ClientId, Facts, Fd, FdToken, Header, IdStart, Input, State,
@@ -17,6 +18,8 @@ pub struct House {
     pub state: State,
     /// What the state takes for the time.
     pub now: Duration,
+    /// What is sent to these stays queued.
+    pub deaf: BTreeSet<ClientId>,
     next: u64,
     _dog: Watchdog,
 }
@@ -34,6 +37,7 @@ impl House {
         House {
             state: State::new(config, total_bytes, 1, 1, ids),
             now: Duration::from_millis(1),
+            deaf: BTreeSet::new(),
             next: 1,
             _dog: Watchdog::new(Duration::from_secs(100)),
         }
@@ -44,15 +48,17 @@ impl House {
         self.next
     }
 
-    /// What is sent is taken at once, what is closed is closed.
-    fn step(&mut self, input: Input) -> Vec<Event> {
+    /// What all are told by it.
+    pub fn step(&mut self, input: Input) -> Vec<Event> {
         let (mut inputs, mut events) = (VecDeque::from([input]), Vec::new());
         while let Some(input) = inputs.pop_front() {
             for action in self.state.step(self.now, input) {
                 match action {
                     Action::Send { client, event, .. } => {
                         events.push(event);
-                        inputs.push_back(Input::Sent { client });
+                        if !self.deaf.contains(&client) {
+                            inputs.push_back(Input::Sent { client });
+                        }
                     }
                     Action::Close(token) => inputs.push_back(Input::Closed { token }),
                     Action::Disconnect { client, .. } => {
@@ -104,9 +110,9 @@ impl House {
         &mut self,
         client: ClientId,
         request: Request,
-        object: Option<Object>,
+        objects: impl IntoIterator<Item = Object>,
     ) -> Vec<Event> {
-        let fds = object.map(|(header, size)| Fd {
+        let fd = |(header, size)| Fd {
             token: FdToken(self.number()),
             facts: Facts {
                 sealed: true,
@@ -115,11 +121,12 @@ impl House {
                 made_here: false,
                 inode: 1,
             },
-        });
+        };
+        let fds = objects.into_iter().map(fd).collect();
         self.step(Input::Request {
             client,
             request,
-            fds: fds.into_iter().collect(),
+            fds,
         })
     }
 

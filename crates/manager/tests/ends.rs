@@ -1,0 +1,105 @@
+//! What ends with a process: all that was its own, and what it held of others.
+
+#[path = "common/house.rs"]
+mod house;
+#[path = "common/pool.rs"]
+mod pool;
+
+use house::House;
+use pool::{CHUNK, OTHER, OWNER, Reader, Writer, house};
+use tranship_manager::Limits;
+use tranship_manager::state::{Header, Input};
+use tranship_proto::{ChannelClaim, ChannelId, DomainId, Event, Req, Request, Role};
+
+const LINES: u32 = 2;
+/// Kinds of `docs/format.md`.
+const LINK_SOURCE: u32 = 6;
+
+fn half_of_a_channel() -> [(Header, u64); 1] {
+    let header = Header {
+        kind: LINK_SOURCE,
+        count: LINES,
+        ..Header::default()
+    };
+    [(header, 8192)]
+}
+
+fn nothing_is_left(house: &House) {
+    let state = &house.state;
+    assert_eq!(state.population(), [0; 4]);
+    assert_eq!(state.memory(), (0, 0));
+    assert!(state.held_tokens().is_empty());
+    assert_eq!(state.users(), 0);
+    state.audit().expect("no contradiction");
+}
+
+#[test]
+fn names_heaps_and_questions() {
+    let mut house = house(100, Limits::default());
+    let (client, domain) = house.join(OTHER, None);
+    let export = Request::Export {
+        req: Req(1),
+        name: "mine".into(),
+        role: Role::Sink,
+    };
+    house.ask(client, export.clone(), []);
+    let waits = Request::Connect {
+        req: Req(2),
+        name: "nobody's".into(),
+        role: Role::Source,
+        lines: LINES,
+        wait: true,
+    };
+    house.ask(client, waits, half_of_a_channel());
+    let heap = Request::CreateHeap {
+        req: Req(3),
+        name: "heap".into(),
+        max_bytes: CHUNK,
+        held_bytes: CHUNK,
+    };
+    house.ask(client, heap, []);
+    assert_eq!(house.state.memory(), (CHUNK, 0));
+    house.step(Input::ProcessDied { domain });
+    nothing_is_left(&house);
+    let (client, _) = house.join(OTHER, None);
+    let events = house.ask(client, export, []);
+    assert!(matches!(events[..], [Event::Exported { .. }]), "{events:?}");
+}
+
+#[test]
+fn claims() {
+    let mut house = house(100, Limits::default());
+    let (client, domain) = house.join(OTHER, Some(DomainId(7)));
+    let claim = ChannelClaim {
+        channel: ChannelId(9),
+        name: "gone".into(),
+        role: Role::Source,
+        peer: DomainId(8),
+        lines: LINES,
+        peer_inode: 1,
+    };
+    let claim = Request::ClaimChannel { req: Req(1), claim };
+    let events = house.ask(client, claim, half_of_a_channel());
+    assert!(events.is_empty(), "its peer is awaited: {events:?}");
+    house.step(Input::ProcessDied { domain });
+    nothing_is_left(&house);
+}
+
+/// What its writer has returned is free as soon as the last who mapped it has ended.
+#[test]
+fn what_a_reader_held() {
+    let mut house = house(1, Limits::default());
+    let writer = Writer::join(&mut house, OWNER, 1);
+    let reader = Reader::join(&mut house, OTHER, &writer);
+    assert_eq!(writer.grant(&mut house, 1).0, Ok(1));
+    assert_eq!(writer.show(&mut house, 0, 1), Ok(()));
+    writer.give_back(&mut house, 0, 1);
+    assert_eq!(house.state.memory(), (0, CHUNK));
+    let domain = reader.id;
+    let events = house.step(Input::ProcessDied { domain });
+    let left = |e: &Event| matches!(e, Event::ReaderLeft { domain: d, .. } if *d == domain);
+    assert!(events.iter().any(left), "{events:?}");
+    assert_eq!(house.state.memory(), (0, 0));
+    assert_eq!(writer.grant(&mut house, 1).0, Ok(1));
+    house.state.audit().expect("no contradiction");
+}

@@ -1,0 +1,122 @@
+//! What a reader is shown of a pool, and what one that takes nothing, misses something or goes on asking costs its writer.
+
+#[path = "common/house.rs"]
+mod house;
+#[path = "common/pool.rs"]
+mod pool;
+
+use house::House;
+use pool::{OWNER, Reader, Writer, chunks, house};
+use tranship_manager::Limits;
+use tranship_manager::state::Input;
+use tranship_proto::{Event, RefusalCode, Req, Request};
+
+/// A writer of so many chunks, all granted, and its reader.
+fn set(windows: u32) -> (House, Writer, Reader) {
+    let mut house = house(100, Limits::default());
+    let writer = Writer::join(&mut house, OWNER, windows.into());
+    let reader = Reader::join(&mut house, OWNER, &writer);
+    assert_eq!(writer.grant(&mut house, windows).0, Ok(windows));
+    (house, writer, reader)
+}
+
+fn is_resynced(events: &[Event]) -> bool {
+    let over = |e: &Event| matches!(e, Event::Resynced { .. });
+    events.iter().any(over)
+}
+
+/// The writer goes on as soon as its reader has what it may be sent next, or is known to take nothing.
+#[test]
+fn a_writer_waits_for_who_takes_and_for_nobody_else() {
+    let (mut house, writer, reader) = set(4);
+    let client = reader.client;
+    house.deaf.insert(client);
+    let (answer, events) = writer.try_show(&mut house, 0, 1);
+    assert_eq!((answer, chunks(&events)), (None, vec![(0, 1)]));
+    let events = house.step(Input::Sent { client });
+    assert!(matches!(events[..], [Event::ChunkReady { .. }]));
+    // It does not take the next one; then no other is even queued for it.
+    let (answer, events) = writer.try_show(&mut house, 1, 2);
+    assert_eq!((answer, chunks(&events)), (None, vec![(1, 2)]));
+    let events = house.step(Input::Blocked { client });
+    assert!(matches!(events[..], [Event::ChunkReady { .. }]));
+    let (answer, events) = writer.try_show(&mut house, 2, 3);
+    assert_eq!((answer, chunks(&events)), (Some(Ok(())), vec![]));
+}
+
+/// One that was too late for a chunk is sent no later ones before it asks, and then all.
+#[test]
+fn who_missed_a_chunk_asks_for_all() {
+    let (mut house, writer, reader) = set(4);
+    let client = reader.client;
+    house.step(Input::Blocked { client });
+    assert_eq!(writer.show(&mut house, 0, 1), Ok(()));
+    // It takes again: at once what it is told, and so whatever waits.
+    house.ask(client, Request::Stat { req: Req(7) }, []);
+    let (answer, events) = writer.try_show(&mut house, 1, 2);
+    assert_eq!((answer, chunks(&events)), (Some(Ok(())), vec![]));
+    let events = reader.resync(&mut house, 8);
+    assert_eq!(chunks(&events), [(0, 1), (1, 2)]);
+    assert!(is_resynced(&events));
+    let (_, events) = writer.try_show(&mut house, 2, 3);
+    assert_eq!(chunks(&events), [(2, 3)]);
+    house.state.audit().expect("no contradiction");
+}
+
+/// The same of one that unmapped what its writer still uses.
+#[test]
+fn who_gave_up_a_chunk_asks_for_all() {
+    let (mut house, writer, reader) = set(4);
+    assert_eq!(writer.show(&mut house, 0, 1), Ok(()));
+    reader.unmapped(&mut house, 0, 1);
+    let (answer, events) = writer.try_show(&mut house, 1, 2);
+    assert_eq!((answer, chunks(&events)), (Some(Ok(())), vec![]));
+    assert_eq!(chunks(&reader.resync(&mut house, 8)), [(0, 1), (1, 2)]);
+}
+
+#[test]
+fn questions_that_wait_are_limited() {
+    let (mut house, writer, reader) = set(4);
+    let client = reader.client;
+    assert_eq!(writer.show(&mut house, 0, 1), Ok(()));
+    house.deaf.insert(client);
+    house.step(Input::Blocked { client });
+    for req in 0..16 {
+        let events = reader.resync(&mut house, req);
+        assert!(events.is_empty(), "{req}: {events:?}");
+    }
+    let events = reader.resync(&mut house, 16);
+    let [Event::Refused { refusal, .. }] = &events[..] else {
+        panic!("{events:?}");
+    };
+    assert_eq!((refusal.code, refusal.available), (RefusalCode::Limit, 16));
+}
+
+#[test]
+fn who_takes_what_it_is_shown_may_ask_for_ever() {
+    let (mut house, writer, reader) = set(4);
+    assert_eq!(writer.show(&mut house, 0, 1), Ok(()));
+    for req in 0..1000 {
+        let events = reader.resync(&mut house, req);
+        assert_eq!(chunks(&events), [(0, 1)], "{req}");
+        assert!(is_resynced(&events), "{req}");
+    }
+}
+
+/// It is shown twice as many chunks as the pool has places, and the next when it has unmapped one, however it asks.
+#[test]
+fn who_never_unmaps_is_shown_no_more() {
+    let (mut house, writer, reader) = set(2);
+    for serial in 1..=4 {
+        let (answer, events) = writer.try_show(&mut house, 0, serial);
+        assert_eq!((answer, chunks(&events)), (Some(Ok(())), vec![(0, serial)]));
+        writer.give_back(&mut house, 0, serial);
+        assert_eq!(writer.grant(&mut house, 1).0, Ok(1));
+    }
+    let (answer, events) = writer.try_show(&mut house, 0, 5);
+    assert_eq!((answer, chunks(&events)), (Some(Ok(())), vec![]));
+    assert!(reader.resync(&mut house, 8).is_empty());
+    let events = reader.unmapped(&mut house, 0, 1);
+    assert_eq!(chunks(&events), [(0, 5)]);
+    assert!(is_resynced(&events));
+}
