@@ -3,6 +3,8 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+use tranship_testkit::Watchdog;
 
 const TRANSHIP: &str = env!("CARGO_BIN_EXE_tranship");
 
@@ -129,4 +131,66 @@ fn one_that_cannot_be_started_is_an_error_at_once_that_says_how_to_find_out() {
     let said = error(&output);
     assert!(said.contains("exit status: 7"), "{said}");
     assert!(said.contains("manager --socket"), "{said}");
+}
+
+#[test]
+fn one_that_does_not_begin_is_waited_for_so_long_and_no_longer() {
+    let _dog = Watchdog::new(Duration::from_secs(120));
+    let Some(home) = Home::new() else { return };
+    let hangs = home.script("#!/bin/sh\nexec sleep 1000000\n");
+    let output = home.client(&["recv", "nothing"], &hangs).output();
+    let output = output.expect("recv");
+    assert_eq!(output.status.code(), Some(3));
+    let said = error(&output);
+    assert!(said.contains("after 15s, and was killed"), "{said}");
+    assert!(said.contains("manager --socket"), "{said}");
+}
+
+/// It reads its configuration from a pipe that nobody writes.
+#[test]
+fn a_daemon_that_does_not_listen_is_waited_for_so_long_and_no_longer() {
+    let _dog = Watchdog::new(Duration::from_secs(120));
+    let Some(home) = Home::new() else { return };
+    let (pipe, socket) = (home.path("pipe"), home.path("m.sock"));
+    let made = Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.expect("mkfifo").success());
+    let mut daemon = Command::new(TRANSHIP);
+    daemon
+        .args(["manager", "--daemonize", "--config"])
+        .arg(pipe);
+    let output = daemon.arg("--socket").arg(&socket).output();
+    let output = output.expect("manager");
+    assert_eq!(output.status.code(), Some(2));
+    let said = error(&output);
+    assert!(said.contains("had not listened at"), "{said}");
+    assert!(said.contains("after 10s, and was killed"), "{said}");
+    // Its output ended: nobody has it any more, so the process is gone.
+}
+
+/// Another one has the right to the place, and is about to listen.
+#[test]
+fn a_daemon_that_was_slower_than_another_waits_for_that_one() {
+    let _dog = Watchdog::new(Duration::from_secs(120));
+    let Some(home) = Home::new() else { return };
+    let socket = home.path("m.sock");
+    let daemon = || {
+        let mut daemon = Command::new(TRANSHIP);
+        daemon
+            .args(["manager", "--daemonize", "--idle-exit", "100ms", "--socket"])
+            .arg(&socket)
+            .stderr(Stdio::piped());
+        daemon
+    };
+    let lock = std::fs::File::create(home.path("m.sock.lock")).expect("the lock file");
+    lock.lock().expect("the lock");
+    let output = daemon().output().expect("manager");
+    assert_eq!(output.status.code(), Some(2));
+    let said = error(&output);
+    assert!(said.contains("has not listened there for 10s"), "{said}");
+
+    let waits = Running(vec![daemon().spawn().expect("manager")]);
+    let other = tranship_sys::socket::listen(&socket, 0o600).expect("listen");
+    let mut waits = waits;
+    assert!(waits.0[0].wait().expect("waiting").success());
+    drop(other);
 }

@@ -228,6 +228,38 @@ fn who_started_a_manager_starts_it_again() {
     kill(pid);
 }
 
+/// Who waits for its input calls nothing of the library; its manager comes back all the same.
+#[test]
+fn an_idle_sender_that_started_a_manager_starts_it_again() {
+    let dog = dog();
+    let place = Place::new(false);
+    if Path::new("/run/tranship/manager.sock").exists() {
+        return tranship_testkit::skipped("a manager of the system runs here");
+    }
+    let mut send = place.command(&["send", "film", "--pool", "16MiB"]);
+    let mut send = Running::start(send.stdin(Stdio::piped()));
+    // Before there is anybody else who could start it.
+    place.found();
+    let mut recv = place.command(&["recv", "film"]);
+    let mut recv = Running::start(recv.stdout(Stdio::piped()));
+    let mut flow = Flow {
+        from: send.0.stdin.take().expect("its input"),
+        to: recv.0.stdout.take().expect("its output"),
+        send,
+        recv,
+        passed: 0,
+    };
+    flow.passes(&dog, "with the first");
+    for round in 0..3 {
+        dog.step(format!("killed while all are idle, round {round}"));
+        kill(place.found());
+        place.found();
+    }
+    flow.passes(&dog, "with the last");
+    flow.ends_well();
+    kill(place.found());
+}
+
 fn kill(pid: u32) {
     let pid = rustix::process::Pid::from_raw(pid.cast_signed()).expect("a process id");
     let fd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty());

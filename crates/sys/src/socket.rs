@@ -1,10 +1,11 @@
 //! Unix sockets of type SEQPACKET: messages with descriptors and credentials.
 
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
+use std::time::Duration;
 
 mod receive;
 pub use receive::{Front, Received, drop_front, peek, recvmsg, recvmsg_all, recvmsg_whole};
@@ -37,28 +38,43 @@ impl From<libc::ucred> for Creds {
 
 /// An own socket, listening at `path` with the permission bits `mode`. The path must be free.
 pub fn listen(path: &Path, mode: u32) -> io::Result<OwnedFd> {
+    listen_with(path, mode, |_| Ok(())).map(|(fd, ())| fd)
+}
+
+/// The same after `prepare`: what that sets holds for the first connection too.
+pub fn listen_with<T>(
+    path: &Path,
+    mode: u32,
+    prepare: impl FnOnce(&OwnedFd) -> io::Result<T>,
+) -> io::Result<(OwnedFd, T)> {
     let address = SocketAddrUnix::new(path)?;
     let fd = seqpacket()?;
+    let prepared = prepare(&fd)?;
     let mode = rustix::fs::Mode::from_bits_truncate(mode & 0o777);
     // Before bind, so that it is never open to more than `mode`; after it, for what the umask took away.
     rustix::fs::fchmod(&fd, mode)?;
     rustix::net::bind(&fd, &address)?;
     rustix::fs::chmod(path, mode)?;
     rustix::net::listen(&fd, 128)?;
-    Ok(fd)
+    Ok((fd, prepared))
 }
 
 /// Connects to a listener; blocks while its queue is full.
 pub fn connect(path: &Path) -> io::Result<OwnedFd> {
     let fd = seqpacket()?;
     let address = SocketAddrUnix::new(path)?;
-    loop {
-        match rustix::net::connect(&fd, &address) {
-            Ok(()) => return Ok(fd),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
+    rustix::io::retry_on_intr(|| rustix::net::connect(&fd, &address))?;
+    Ok(fd)
+}
+
+/// The same, for no longer than `limit`; then `WouldBlock`. A signal begins the time anew.
+pub fn connect_within(path: &Path, limit: Duration) -> io::Result<OwnedFd> {
+    let fd = seqpacket()?;
+    let address = SocketAddrUnix::new(path)?;
+    sockopt::set_socket_timeout(&fd, sockopt::Timeout::Send, Some(limit))?;
+    rustix::io::retry_on_intr(|| rustix::net::connect(&fd, &address))?;
+    sockopt::set_socket_timeout(&fd, sockopt::Timeout::Send, None)?;
+    Ok(fd)
 }
 
 /// As [`connect`], for who may not wait: `WouldBlock` if the listener's queue is full, and calls on the socket return that
@@ -191,7 +207,7 @@ pub fn set_nonblocking(fd: impl AsFd, on: bool) -> io::Result<()> {
 
 /// Did the other end go with messages of ours unread? Asked once, and before anything is received.
 pub fn was_reset(fd: impl AsFd) -> bool {
-    let error = rustix::net::sockopt::socket_error(fd);
+    let error = sockopt::socket_error(fd);
     error == Ok(Err(rustix::io::Errno::CONNRESET))
 }
 

@@ -8,6 +8,12 @@ pub(super) fn join(args: &ConnectArgs, name: &str) -> Result<Domain, DomainError
     with_socket(args, name).connect()
 }
 
+/// The same for who may wait for long for something else than the manager, such as its input: a manager that is gone meanwhile is
+/// started again, and the next one is shown what there is.
+pub(super) fn stay(args: &ConnectArgs, name: &str) -> Result<Domain, DomainError> {
+    with_socket(args, name).helper_thread(true).connect()
+}
+
 /// Only looks: no manager, no answer.
 pub(crate) fn look(args: &ConnectArgs) -> Result<Domain, DomainError> {
     with_socket(args, "tranship-stat")

@@ -2,7 +2,7 @@
 
 use super::sockets::{self, Listening};
 use crate::args::{DaemonArgs, ManagerAction, ManagerArgs};
-use crate::exit::Answer;
+use crate::exit::{self, Answer};
 use crate::output;
 use anyhow::{Context, Result, bail};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -10,13 +10,15 @@ use signal_hook::iterator::Signals;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
-use tranship_manager::{Config, ConfigError, Listener, Shutdown, paths};
+use std::time::{Duration, Instant};
+use tranship_manager::{Config, ConfigError, Listener, ManagerError, Shutdown, paths};
 
 /// Read when no other is named, if it is there.
 const SYSTEM_CONFIG: &str = "/etc/tranship/manager.toml";
 /// Pause between two looks at the socket of a manager that is starting.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
+/// How long it may take.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// What `manager default-config` prints, and what is installed for a system's manager; a test holds it to the defaults in the
 /// code.
 const DEFAULT_CONFIG: &str = include_str!("../../../../dist/manager.toml");
@@ -63,9 +65,14 @@ fn serve(args: &DaemonArgs) -> Result<Answer> {
         });
     let stop = Shutdown::new().context("making an eventfd")?;
     // A socket that systemd made is served where it is.
-    let listener = match Listener::from_systemd() {
-        Some(inherited) => inherited?,
-        None => Listener::bind(&path, mode)?,
+    let bound = match Listener::from_systemd() {
+        Some(inherited) => inherited,
+        None => Listener::bind(&path, mode),
+    };
+    let listener = match bound {
+        // That is no failure to who only wants one to be there.
+        Err(ManagerError::Running { .. }) if args.detached => return Ok(Answer::No),
+        bound => bound?,
     };
     // Before there is another thread, which would keep them.
     tranship_sys::confine::drop_capabilities().context("dropping capabilities")?;
@@ -113,19 +120,34 @@ fn daemonize(args: &DaemonArgs) -> Result<Answer> {
         .stdout(Stdio::null())
         .spawn()
         .context("starting the manager")?;
+    let begun = Instant::now();
+    let mut lost = false;
     loop {
         if sockets::probe(&path) == Listening::Yes {
             return Ok(Answer::Yes);
         }
-        if let Some(status) = child.try_wait().context("waiting for the manager")? {
-            // It lost against another one that is about to listen, or it failed.
-            return match sockets::probe(&path) {
-                Listening::Yes => Ok(Answer::Yes),
-                _ => bail!("the manager ended at once ({status})"),
-            };
+        match child.try_wait().context("waiting for the manager")? {
+            // It lost against another one, which is about to listen.
+            Some(status) if status.code() == Some(exit::NEGATIVE.into()) => lost = true,
+            Some(status) => bail!("the manager ended at once ({status})"),
+            None => {}
+        }
+        if begun.elapsed() >= PATIENCE {
+            break;
         }
         std::thread::sleep(LOOK_AGAIN);
     }
+    let path = path.display();
+    if lost {
+        bail!("another manager has locked {path}, and has not listened there for {PATIENCE:?}");
+    }
+    // Whatever it waits for: it may have the lock, which keeps every other one away.
+    let _ = child.kill();
+    let _ = child.wait();
+    bail!(
+        "the manager (process {}) had not listened at {path} after {PATIENCE:?}, and was killed",
+        child.id()
+    )
 }
 
 /// Root's manager is the system's; anybody else's is their own.

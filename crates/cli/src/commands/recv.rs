@@ -10,7 +10,7 @@ use std::io::Write;
 use tranship::{Domain, DomainError, LinkOptions, Receiver, RecvError};
 
 pub(crate) fn run(args: &RecvArgs) -> Result<Answer> {
-    let domain = connect::join(&args.connect, "tranship-recv")?;
+    let domain = connect::stay(&args.connect, "tranship-recv")?;
     let Some(mut receiver) = open(&domain, args)? else {
         return Ok(Answer::No);
     };

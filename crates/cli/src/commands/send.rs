@@ -15,7 +15,7 @@ pub(crate) fn run(args: &SendArgs) -> Result<Answer> {
         None => Box::new(std::io::stdin().lock()),
     };
     let frame = usize::try_from(args.frame).context("the frame size")?;
-    let domain = connect::join(&args.connect, "tranship-send")?;
+    let domain = connect::stay(&args.connect, "tranship-send")?;
     let pool = domain.create_pool(PoolOptions::new(args.pool.max(args.frame)).name(&args.name))?;
     let quota = pool.stats().quota_bytes;
     if args.frame > quota {

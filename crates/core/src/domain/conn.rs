@@ -345,7 +345,9 @@ impl Conn {
     }
 
     pub(crate) fn keep_record(&mut self, req: Req, record: StatRecord) {
-        self.records.push((req, record));
+        if !self.forgotten.contains(&req) {
+            self.records.push((req, record));
+        }
     }
 
     pub(crate) fn take_records(&mut self, req: Req) -> Vec<StatRecord> {

@@ -59,7 +59,8 @@ impl DomainBuilder {
         self
     }
     /// Starts a thread that calls [`Domain::turn`] whenever the manager has news, for programs that may
-    /// not call into the library for long. Start it after any sandbox is in place; all its signals are blocked.
+    /// not call into the library for long: without it nobody starts a manager again that this domain had started, or shows the
+    /// next one what it has sent, while it waits for something else. Start it after any sandbox is in place; all its signals are blocked.
     pub fn helper_thread(mut self, yes: bool) -> Self {
         self.helper_thread = yes;
         self

@@ -4,7 +4,7 @@
 //! being restarted, would meet nobody.
 
 use super::greeting::PATIENCE;
-use crate::error::{DomainError, SocketProblem};
+use crate::error::{Awaited, DomainError, SocketProblem};
 use std::io::{Error, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
@@ -12,7 +12,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tranship_manager::paths::Places;
-use tranship_sys::{errno, socket};
+use tranship_sys::{errno, pidfd, socket};
+
+/// How long a program may take to start one: longer than `tranship manager --daemonize` itself waits, which says more.
+const START: Duration = Duration::from_secs(15);
 
 /// A manager that answers.
 #[derive(Debug)]
@@ -100,8 +103,15 @@ fn tried(path: &Path, why: &Error) -> String {
 }
 
 fn look(path: &Path) -> Result<At, DomainError> {
-    let why = match socket::connect(path) {
+    let why = match socket::connect_within(path, PATIENCE) {
         Ok(fd) => return Ok(At::Manager(fd)),
+        // Its queue was full all the time.
+        Err(why) if why.kind() == ErrorKind::WouldBlock => {
+            return Err(DomainError::TimedOut {
+                awaited: Awaited::Manager,
+                waited_ms: super::millis(PATIENCE),
+            });
+        }
         Err(why) => why,
     };
     let problem = |problem| {
@@ -152,7 +162,7 @@ fn start_one(
     start(path)?;
     let deadline = Instant::now() + PATIENCE;
     loop {
-        match socket::connect(path) {
+        match socket::connect_within(path, PATIENCE) {
             Ok(fd) => {
                 return Ok(Found {
                     started: true,
@@ -173,25 +183,36 @@ pub(super) fn run_manager(path: &Path) -> Result<(), String> {
         .map(PathBuf::from)
         .or_else(beside_us)
         .unwrap_or_else(|| "tranship".into());
+    let cannot = |e| {
+        format!(
+            "cannot run {}: {e}; install `tranship`, or set TRANSHIP_BIN",
+            program.display()
+        )
+    };
     // Two processes may do this at once: the manager's own lock lets one of the two daemons win.
-    let status = Command::new(&program)
+    let mut child = Command::new(&program)
         .args(["manager", "--daemonize", "--idle-exit", "60s", "--socket"])
         .arg(path)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-        .status()
-        .map_err(|e| {
-            format!(
-                "cannot run {}: {e}; install `tranship`, or set TRANSHIP_BIN",
-                program.display()
-            )
-        })?;
+        .spawn()
+        .map_err(cannot)?;
+    let over = pidfd::open(child.id()).and_then(|fd| pidfd::wait_dead(fd, Some(START)));
+    // An error of the look at it is one of waiting for it, too.
+    if let Ok(false) = over {
+        let _ = child.kill();
+    }
+    let status = child.wait().map_err(cannot)?;
     if status.success() {
         return Ok(());
     }
+    let how = match over {
+        Ok(false) => format!("had not started one after {START:?}, and was killed"),
+        _ => format!("ended with {status}"),
+    };
     Err(format!(
-        "{program} ended with {status}; `{program} manager --socket {socket}` says why",
+        "{program} {how}; `{program} manager --socket {socket}` says why",
         program = program.display(),
         socket = path.display()
     ))

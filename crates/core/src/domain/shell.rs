@@ -1,5 +1,6 @@
 //! The public handle of a domain.
 
+use super::greeting::PATIENCE as HUNG;
 use super::{DomainBuilder, DomainCore, lock};
 use crate::error::{Barrier, DomainError};
 use crate::heap::Heap;
@@ -10,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tranship_proto::{DomainId, Event, PoolId, Request, Role, StatRecord};
 use tranship_sys::epoll::Interest;
 
@@ -172,14 +173,15 @@ impl Domain {
     ///
     /// # Errors
     /// `Refused`: with `Access` for whoever is neither root nor the manager's own user, with `NoSuchId`, or with
-    /// `BadArgument` if it is more than the pool's or heap's maximum.
+    /// `BadArgument` if it is more than the pool's or heap's maximum. `TimedOut` when it has not answered within 10 s.
     pub fn set_quota(&self, pool: PoolId, quota_bytes: u64) -> Result<u64, DomainError> {
         let make = |req| Request::SetQuota {
             req,
             pool,
             quota_bytes,
         };
-        match self.core().call(make, &[], None)?.0 {
+        let deadline = Some(Instant::now() + HUNG);
+        match self.core().call(make, &[], deadline)?.0 {
             Event::QuotaSet { quota_bytes, .. } => Ok(quota_bytes),
             other => Err(DomainError::Protocol(format!(
                 "{other:?} where a quota was set"
@@ -188,6 +190,9 @@ impl Domain {
     }
 
     /// What the manager knows: itself, domains, pools, channels, who holds what.
+    ///
+    /// # Errors
+    /// `TimedOut` when it has not said all of it within 10 s.
     pub fn stat(&self) -> Result<Vec<StatRecord>, DomainError> {
         self.core().stat()
     }
@@ -229,17 +234,16 @@ impl Drop for Handle {
 impl DomainCore {
     fn stat(&'static self) -> Result<Vec<StatRecord>, DomainError> {
         let mut asked = None;
-        self.call(
+        let ended = self.call(
             |req| {
                 asked = Some(req);
                 Request::Stat { req }
             },
             &[],
-            None,
-        )?;
-        Ok(asked
-            .map(|req| lock(&self.conn).take_records(req))
-            .unwrap_or_default())
+            Some(Instant::now() + HUNG),
+        );
+        let records = asked.map(|req| lock(&self.conn).take_records(req));
+        ended.map(|_| records.unwrap_or_default())
     }
 
     /// Says goodbye if nothing of the domain is in use; otherwise the process's end does.

@@ -198,6 +198,22 @@ fn one_whose_queue_is_full() {
     drop(hung);
 }
 
+/// Who joins waits as long as for a welcome.
+#[test]
+fn one_whose_queue_is_full_of_others_who_join() {
+    let _dog = dog();
+    let dir = tranship_testkit::folder().expect("a folder");
+    let path = dir.path().join("m.sock");
+    let _hung = hang(&path);
+    let mut queued = Vec::new();
+    while let Ok(fd) = socket::connect_now(&path) {
+        queued.push(fd);
+    }
+    let error = Domain::builder().socket(&path).connect().expect_err("hung");
+    assert_eq!(error.code(), Code::TimedOut);
+    assert!(error.to_string().contains("10000 ms"), "{error}");
+}
+
 #[test]
 fn one_that_reads_nothing() {
     let _dog = dog();
@@ -229,6 +245,8 @@ fn one_that_does_not_answer() {
     assert_eq!(error.code(), Code::OutOfMemory);
     let error = left.pool.try_alloc(BUFFER).expect_err("hung");
     assert_eq!(error.code(), Code::OutOfMemory);
+    let error = left.writer.stat().expect_err("hung");
+    assert_eq!(error.code(), Code::TimedOut);
     std::thread::scope(|s| {
         let waits = s.spawn(|| filled(&left.pool, BUFFER, 5));
         until(|| left.pool.stats().waiting > 0);

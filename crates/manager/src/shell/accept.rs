@@ -22,7 +22,9 @@ impl Shell {
             let fd = match socket::accept(&self.listener) {
                 Ok(fd) => fd,
                 Err(error) => {
-                    if socket::is_shortage(&error) {
+                    if error.kind() == io::ErrorKind::WouldBlock {
+                        self.listener.emptied();
+                    } else if socket::is_shortage(&error) {
                         // It would be ready all the time.
                         let _ = self.epoll.remove(&self.listener);
                         self.listener_rests = Some(Instant::now() + AGAIN);

@@ -8,14 +8,22 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 use tranship_sys::socket;
 
+/// Whether the kernel lets no descriptors into connections that are not accepted yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Bare {
+    Yes,
+    No,
+    /// Somebody may have connected before that was said, and have sent what it likes.
+    OnceEmpty,
+}
+
 /// A socket to serve. Its file is removed when it is dropped.
 #[derive(Debug)]
 pub struct Listener {
     fd: OwnedFd,
     path: Option<PathBuf>,
     dir: Option<PathBuf>,
-    /// The kernel lets no descriptors into connections that are not accepted yet.
-    bare: bool,
+    bare: Bare,
     /// Held as long as the socket is served; the last to go.
     _lock: Option<Lock>,
 }
@@ -39,31 +47,26 @@ impl Listener {
             Ok(_) => return Err(at("not a socket:")(io::ErrorKind::AlreadyExists.into())),
             Err(_) => {}
         }
-        let fd = socket::listen(path, mode).map_err(at("listening at"))?;
-        let mut listener = Listener {
+        let (fd, bare) = socket::listen_with(path, mode, prepare).map_err(at("listening at"))?;
+        Ok(Listener {
             fd,
             path: Some(path.to_owned()),
             dir: Some(dir.to_owned()),
+            bare: if bare { Bare::Yes } else { Bare::No },
             _lock: Some(lock),
-            bare: false,
-        };
-        listener.prepare().map_err(at("setting up"))?;
-        Ok(listener)
+        })
     }
 
     /// Serves a socket that is listening already (`Type=seqpacket`). Ids are kept in `dir`, if given.
     pub fn inherited(fd: OwnedFd, dir: Option<PathBuf>) -> Result<Listener, ManagerError> {
-        let mut listener = Listener {
+        let can = prepare(&fd).map_err(ManagerError::at("setting up the inherited socket"))?;
+        Ok(Listener {
             fd,
             path: None,
             dir,
+            bare: if can { Bare::OnceEmpty } else { Bare::No },
             _lock: None,
-            bare: false,
-        };
-        listener
-            .prepare()
-            .map_err(ManagerError::at("setting up the inherited socket"))?;
-        Ok(listener)
+        })
     }
 
     /// The socket that systemd opened for us, if it did. Ids are kept in its runtime directory.
@@ -73,17 +76,16 @@ impl Listener {
         Some(Listener::inherited(fd, dir))
     }
 
-    fn prepare(&mut self) -> io::Result<()> {
-        socket::set_nonblocking(&self.fd, true)?;
-        // Inherited by accepted sockets on kernels that do so: covers a `Hello` sent before the accept.
-        socket::pass_pidfd(&self.fd, true)?;
-        self.bare = socket::pass_rights(&self.fd, false)?;
-        Ok(())
-    }
-
     /// Whether nothing lies in a connection that has not been let descriptors in.
     pub(super) fn is_bare(&self) -> bool {
-        self.bare
+        self.bare == Bare::Yes
+    }
+
+    /// Nobody waits to be accepted: who comes from here on found it as it is now.
+    pub(super) fn emptied(&mut self) {
+        if self.bare == Bare::OnceEmpty {
+            self.bare = Bare::Yes;
+        }
     }
 
     /// Where it listens, if it made the socket itself.
@@ -94,6 +96,14 @@ impl Listener {
     pub(super) fn id_file(&self) -> Option<PathBuf> {
         self.dir.as_ref().map(|d| d.join("ids"))
     }
+}
+
+/// Sets what connections inherit, on kernels that let them: a `Hello` that is sent before its connection is accepted says who
+/// sent it, and brings nothing. So it comes before anybody can connect. Whether nothing can be brought.
+fn prepare(fd: &OwnedFd) -> io::Result<bool> {
+    socket::set_nonblocking(fd, true)?;
+    socket::pass_pidfd(fd, true)?;
+    socket::pass_rights(fd, false)
 }
 
 impl AsFd for Listener {

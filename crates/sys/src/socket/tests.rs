@@ -234,3 +234,31 @@ fn descriptors_can_be_forbidden_where_the_kernel_knows_how() {
         assert!(refused.is_err() || arrived().expect("receive") == 0);
     }
 }
+
+#[test]
+fn nobody_connects_before_a_listener_is_prepared() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("socket");
+    let prepare = |_: &OwnedFd| Ok(connect(&path).is_err());
+    let (_fd, alone) = listen_with(&path, 0o600, prepare).expect("listen");
+    assert!(alone && connect(&path).is_ok());
+}
+
+#[test]
+fn who_connects_to_a_full_queue_waits_no_longer_than_told() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("socket");
+    let listener = listen(&path, 0o600).expect("listen");
+    let mut queued = Vec::new();
+    while let Ok(fd) = connect_now(&path) {
+        queued.push(fd);
+    }
+    let limit = Duration::from_millis(10);
+    let error = connect_within(&path, limit).expect_err("full");
+    assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+    drop(accept(&listener).expect("accept"));
+    let fd = connect_within(&path, limit).expect("room");
+    // The limit was for that only.
+    let left = sockopt::socket_timeout(&fd, sockopt::Timeout::Send);
+    assert_eq!(left, Ok(None));
+}
