@@ -2,10 +2,12 @@
 //! nothing that is not there, and comes to an end with the connection.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::Shutdown;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use tranship_block::nbd::{Address, Export};
@@ -64,9 +66,10 @@ impl Store for Memory {
     fn kick(&self) {}
 }
 
-fn export() -> &'static PathBuf {
-    static SERVED: OnceLock<(Export, PathBuf)> = OnceLock::new();
-    let served = SERVED.get_or_init(|| {
+/// The export's socket, by a descriptor: nobody takes a static away at the end, and so its name goes at once.
+fn export() -> String {
+    static SERVED: OnceLock<(Export, File)> = OnceLock::new();
+    let (_, socket) = SERVED.get_or_init(|| {
         let usual = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             BROKEN.store(true, Ordering::SeqCst);
@@ -75,9 +78,14 @@ fn export() -> &'static PathBuf {
         let path = std::env::temp_dir().join(format!("tranship-fuzz-{}", std::process::id()));
         let store = Arc::new(Memory(Mutex::new(vec![7; SIZE])));
         let export = Export::start(&Address::Unix(path.clone()), "films", store);
-        (export.expect("an export"), path)
+        let socket = File::options()
+            .read(true)
+            .custom_flags(libc::O_PATH)
+            .open(&path);
+        std::fs::remove_file(path).expect("a socket");
+        (export.expect("an export"), socket.expect("a socket"))
     });
-    &served.1
+    format!("/proc/self/fd/{}", socket.as_raw_fd())
 }
 
 /// Sends it all and hangs up; gives all that came back.

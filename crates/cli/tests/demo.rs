@@ -28,11 +28,11 @@ fn the_demonstration_holds_what_it_says() {
     let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
     let checks = report["checks"].as_array().expect("checks");
     assert!(
-        !checks.is_empty() && checks.iter().all(|c| c["holds"] == true),
+        !checks.is_empty() && checks.iter().all(|c| c["holds"] != false),
         "{report}"
     );
-    if report["passing"]["syscalls_per_frame"].is_null() {
-        tranship_testkit::skipped("the demonstration's system calls: nobody may trace");
+    for check in checks.iter().filter(|c| c["holds"].is_null()) {
+        tranship_testkit::skipped(format!("of the demonstration: {check}"));
     }
     let picture = std::fs::read_to_string(dir.path().join("picture.svg"));
     assert!(picture.is_ok_and(|picture| picture.starts_with("<svg")));

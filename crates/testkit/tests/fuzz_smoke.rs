@@ -189,6 +189,16 @@ fn nbd_requests() {
     run_connections("nbd_requests", rounds() / 40, nbd::requests);
 }
 
+/// Also of a run that is killed.
+#[test]
+fn nothing_is_left_in_the_temporary_folder() {
+    nbd::handshake(&[]);
+    let all = std::fs::read_dir(std::env::temp_dir()).expect("the folder");
+    let all = all.flatten().map(|entry| entry.file_name());
+    let own = format!("tranship-fuzz-{}", std::process::id());
+    assert_eq!(all.filter(|name| *name == *own).count(), 0);
+}
+
 #[test]
 fn manager_messages() {
     run_connections("manager_messages", rounds() / 100, manager::messages);

@@ -69,14 +69,15 @@ pub(crate) fn probe(path: &Path) -> Listening {
         // A full backlog: somebody has it open, and is busy.
         Ok(()) | Err(Errno::AGAIN) => Listening::Yes,
         Err(Errno::NOENT | Errno::NOTDIR) => Listening::Absent,
-        Err(Errno::CONNREFUSED) if is_socket(path) => Listening::Dead,
-        Err(Errno::CONNREFUSED) => Listening::Refused("no socket".into()),
+        Err(Errno::CONNREFUSED) if is_other_file(path) => Listening::Refused("no socket".into()),
+        Err(Errno::CONNREFUSED) => Listening::Dead,
         Err(error) => Listening::Refused(error.to_string()),
     }
 }
 
-fn is_socket(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|meta| meta.file_type().is_socket())
+/// What is gone by now was a socket: a manager that begins removes that of a dead one.
+fn is_other_file(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|meta| !meta.file_type().is_socket())
 }
 
 #[cfg(test)]
@@ -101,6 +102,9 @@ mod tests {
         assert_eq!(probe(&path), Listening::Yes);
         drop(server);
         assert_eq!(probe(&path), Listening::Dead);
+        assert!(!is_other_file(&path));
+        std::fs::remove_file(&path).expect("remove");
+        assert!(!is_other_file(&path), "it was one");
         let file = dir.path().join("file");
         std::fs::write(&file, "").expect("a file");
         assert_eq!(probe(&file), Listening::Refused("no socket".into()));

@@ -44,7 +44,8 @@ struct Stage {
 #[derive(Debug)]
 struct Check {
     what: String,
-    holds: bool,
+    /// Unless nobody may look.
+    holds: Option<bool>,
     found: String,
 }
 
@@ -83,10 +84,15 @@ impl Report {
     }
 
     /// Something that must hold, with what was found.
-    pub(crate) fn check(&mut self, what: impl Into<String>, holds: bool, found: impl Into<String>) {
+    pub(crate) fn check(
+        &mut self,
+        what: impl Into<String>,
+        holds: impl Into<Option<bool>>,
+        found: impl Into<String>,
+    ) {
         self.checks.push(Check {
             what: what.into(),
-            holds,
+            holds: holds.into(),
             found: found.into(),
         });
     }
@@ -200,10 +206,11 @@ impl Report {
         } else {
             self.print(args)?
         }
-        Ok(if self.checks.iter().all(|check| check.holds) {
-            Answer::Yes
-        } else {
+        let failed = |check: &Check| check.holds == Some(false);
+        Ok(if self.checks.iter().any(failed) {
             Answer::No
+        } else {
+            Answer::Yes
         })
     }
 
@@ -242,10 +249,10 @@ impl Report {
         writeln!(out)?;
         let colour = output::colour_on_stdout();
         for check in &self.checks {
-            let (sign, shade) = if check.holds {
-                ("ok    ", Colour::Green)
-            } else {
-                ("FAILED", Colour::Red)
+            let (sign, shade) = match check.holds {
+                Some(true) => ("ok    ", Colour::Green),
+                Some(false) => ("FAILED", Colour::Red),
+                None => ("?     ", Colour::Yellow),
             };
             writeln!(
                 out,

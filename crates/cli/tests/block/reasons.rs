@@ -1,9 +1,12 @@
 //! Why something failed is said: each reason in its own words.
 
-use crate::kit::{Home, Running, started, watchdog};
+use crate::kit::{Home, Running, run, started, watchdog};
+use crate::nbd::{Client, FLUSH};
+use std::fs::{self, File};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 use tranship_bulk::backend::net::certificate;
 
@@ -24,7 +27,7 @@ fn with_tls(home: &Home, whose: &str, arguments: &[&str]) -> Command {
     command
 }
 
-fn begin(mut command: Command) -> Child {
+fn begun(mut command: Command) -> Child {
     let out = command.stdout(Stdio::null()).stderr(Stdio::piped());
     out.spawn().expect("starting")
 }
@@ -36,11 +39,17 @@ fn failed(child: Child) -> String {
     String::from_utf8(output.stderr).expect("text")
 }
 
-/// Below the ports that the kernel gives to whoever asks for any: nobody else has it by the time it is used.
+/// Below the ports that the kernel gives to whoever asks for any: nobody else has it by the time it is used. Each once.
 fn free_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
     let first = 10_000 + u16::try_from(std::process::id() % 20_000).expect("small");
-    let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
-    (first..32_000).find(is_free).expect("a port")
+    loop {
+        let port = first + NEXT.fetch_add(1, Ordering::Relaxed);
+        assert!(port < 32_000, "no port is free");
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 #[test]
@@ -54,7 +63,7 @@ fn each_reason_has_its_own_words() {
     let mut server = with_tls(&home, "ours", &serve);
     let server = server.stdout(Stdio::piped()).spawn().expect("a server");
     let _server: Running = started(server);
-    let bench = |whose: &str, at: &str| begin(with_tls(&home, whose, &["block", "bench", at]));
+    let bench = |whose: &str, at: &str| begun(with_tls(&home, whose, &["block", "bench", at]));
     let nowhere = format!("tcp:127.0.0.1:{}/disk", free_port());
     let other = format!("tcp:127.0.0.1:{port}/films");
     let cases = [
@@ -67,23 +76,23 @@ fn each_reason_has_its_own_words() {
                 .env_remove("TRANSHIP_TLS")
                 .env("HOME", home.path(""))
                 .env_remove("XDG_CONFIG_HOME");
-            begin(command)
+            begun(command)
         }),
         ("nothing is exported", bench("ours", "shm:disk")),
         // Somebody else has the port, or the disk's address.
         ("in use", {
             let again = ["block", "serve", &at, "other.img", "--size", "1MiB"];
-            begin(with_tls(&home, "ours", &again))
+            begun(with_tls(&home, "ours", &again))
         }),
         ("in use", {
             let nbd = format!("tcp:127.0.0.1:{port}");
             let again = ["serve", "local:x", "third.img", "--size", "1MiB", "--nbd"];
-            begin(home.command(&[&["block"], &again[..], &[&nbd]].concat()))
+            begun(home.command(&[&["block"], &again[..], &[&nbd]].concat()))
         }),
         ("no socket", {
             std::fs::write(home.path("precious"), b"x").expect("a file");
             let again = ["serve", "local:x", "precious", "--nbd", "unix:precious"];
-            begin(home.command(&[&["block"], &again[..]].concat()))
+            begun(home.command(&[&["block"], &again[..]].concat()))
         }),
     ];
     for (words, child) in cases {
@@ -91,6 +100,71 @@ fn each_reason_has_its_own_words() {
         assert!(said.contains(words), "{words:?}: {said}");
     }
     assert_eq!(std::fs::read(home.path("precious")).expect("there"), b"x");
+}
+
+/// Waits until it is all said there.
+fn until_said(log: &Path, words: &[&str]) {
+    let all = || fs::read_to_string(log).expect("the log");
+    while !words.iter().all(|words| all().contains(words)) {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn who_is_let_in_who_is_refused_and_who_is_gone_for_good_is_said() {
+    let dog = watchdog();
+    let home = Home::new();
+    certificates(&home);
+    let at = format!("tcp:127.0.0.1:{}/disk", free_port());
+    let begin = |log: &Path, arguments: &[&str]| {
+        let mut service = with_tls(&home, "ours", &[&["-v", "block"], arguments].concat());
+        let log = File::create(log).expect("a log");
+        let service = service.stdout(Stdio::piped()).stderr(log).spawn();
+        started(service.expect("starting"))
+    };
+    let log = home.path("server");
+    let serve = [
+        "serve", &at, "disk.img", "--size", "1MiB", "--nbd", "unix:s",
+    ];
+    let server = begin(&log, &serve);
+    let bench = |whose: &str| with_tls(&home, whose, &["block", "bench", &at, "--time", "1ms"]);
+    dog.step("who has another authority");
+    failed(begun(bench("theirs")));
+    until_said(&log, &["refused: "]);
+    dog.step("who is one of ours");
+    run(&mut bench("ours"));
+    until_said(
+        &log,
+        &["is let in, Read", "is let in, Write", "is gone, Read"],
+    );
+    dog.step("NBD");
+    let who = format!("process {} of user", std::process::id());
+    let client = Client::connect(&home.path("s")).expect("a client");
+    until_said(&log, &[&who, "NBD: ", " is let in\n"]);
+    drop(client);
+
+    dog.step("a proxy whose server goes");
+    let log = home.path("proxy");
+    let proxy = [
+        "proxy",
+        "--server",
+        &at,
+        "--nbd",
+        "unix:p",
+        "--give-up",
+        "1ms",
+    ];
+    let _proxy = begin(&log, &proxy);
+    let mut client = loop {
+        // Refused until the server is reached.
+        if let Ok(client) = Client::connect(&home.path("p")) {
+            break client;
+        }
+    };
+    drop(server);
+    // Waits no longer than it may.
+    while client.ask(FLUSH, 0, 0, &[]).expect("an answer") == 0 {}
+    until_said(&log, &["away for too long", "is let in"]);
 }
 
 #[test]

@@ -155,15 +155,16 @@ fn is_counted(stages: impl Iterator<Item = (u64, u64)>) -> bool {
         && copying.iter().all(|(_, copied)| *copied > 0)
 }
 
-/// Whether it is as it must be, and what was found.
-fn judged(counted: &Result<Counted>) -> (bool, String) {
+/// Whether it is as it must be, if anybody may look, and what was found.
+fn judged(counted: &Result<Counted>) -> (Option<bool>, String) {
     let counted = match counted {
         Ok(counted) => counted,
         Err(error) => {
-            // Where tracing is forbidden there is nothing to hold against anybody.
+            // Where tracing is forbidden there is nothing to hold against anybody, nor for them.
             let cause = error.downcast_ref::<io::Error>().map(io::Error::kind);
             let forbidden = cause == Some(io::ErrorKind::PermissionDenied);
-            return (forbidden, format!("not counted: {error:#}"));
+            let holds = (!forbidden).then_some(false);
+            return (holds, format!("not counted: {error:#}"));
         }
     };
     let calls = counted.per_frame();
@@ -183,7 +184,7 @@ fn judged(counted: &Result<Counted>) -> (bool, String) {
         found += &format!("; that cannot be: {} of the consumer's end", counted.at_end);
     }
     // A timer of the manager's thread may fall into it.
-    (counted.is_seen() && calls < 0.1, found)
+    (Some(counted.is_seen() && calls < 0.1), found)
 }
 
 #[cfg(test)]
@@ -213,16 +214,19 @@ mod tests {
             change(&mut counted);
             judged(&Ok(counted)).0
         };
-        assert!(holds(|_| {}));
-        assert!(!holds(
-            |counted| counted.consumer = BTreeMap::from([(202, 64)])
-        ));
-        assert!(!holds(|counted| counted.file_reads = 0));
-        assert!(!holds(|counted| counted.at_end = 0));
-        assert!(!holds(|counted| counted.frames = 0));
+        assert_eq!(holds(|_| {}), Some(true));
+        let broken: [fn(&mut Counted); 4] = [
+            |counted| counted.consumer = BTreeMap::from([(202, 64)]),
+            |counted| counted.file_reads = 0,
+            |counted| counted.at_end = 0,
+            |counted| counted.frames = 0,
+        ];
+        for change in broken {
+            assert_eq!(holds(change), Some(false));
+        }
         let failed =
             |kind: io::ErrorKind| judged(&Err(io::Error::from(kind)).context("attaching")).0;
-        assert!(failed(io::ErrorKind::PermissionDenied));
-        assert!(!failed(io::ErrorKind::Other));
+        assert_eq!(failed(io::ErrorKind::PermissionDenied), None);
+        assert_eq!(failed(io::ErrorKind::Other), Some(false));
     }
 }
