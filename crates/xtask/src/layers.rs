@@ -1,6 +1,6 @@
 //! Arrows between the workspace's crates point only downward.
 
-use crate::Findings;
+use crate::findings::Findings;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use std::path::Path;

@@ -42,6 +42,11 @@ pub(crate) fn files(root: &Path) -> Result<Vec<TextFile>> {
     Ok(names.into_iter().filter_map(read).collect())
 }
 
+/// The name of the crate's folder, for a file below `crates/`.
+pub(crate) fn crate_of(path: &str) -> Option<&str> {
+    path.strip_prefix("crates/")?.split('/').next()
+}
+
 /// For a tree without git (an unpacked archive).
 fn walk(root: &Path) -> Vec<String> {
     let mut found = Vec::new();

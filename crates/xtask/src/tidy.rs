@@ -6,7 +6,8 @@ mod paths;
 mod size;
 mod unsafety;
 
-use crate::{Findings, source};
+use crate::findings::Findings;
+use crate::source;
 use anyhow::Result;
 use std::path::Path;
 
@@ -22,9 +23,4 @@ pub(crate) fn check(root: &Path) -> Result<Findings> {
         links::check(root, &file, &mut findings);
     }
     Ok(findings)
-}
-
-/// The name of the crate's folder, for a file below `crates/`.
-fn crate_of(path: &str) -> Option<&str> {
-    path.strip_prefix("crates/")?.split('/').next()
 }

@@ -1,9 +1,10 @@
 //! Every crate's top comment says what it is for and what is NOT there.
 
-use crate::{Findings, source::TextFile};
+use crate::findings::Findings;
+use crate::source::TextFile;
 
 pub(super) fn check(file: &TextFile, findings: &mut Findings) {
-    let Some(name) = super::crate_of(&file.path) else {
+    let Some(name) = crate::source::crate_of(&file.path) else {
         return;
     };
     let inside = &file.path["crates/".len() + name.len()..];

@@ -1,6 +1,7 @@
 //! Relative links in Markdown files lead to something.
 
-use crate::{Findings, source::TextFile};
+use crate::findings::Findings;
+use crate::source::TextFile;
 use std::path::Path;
 
 pub(super) fn check(root: &Path, file: &TextFile, findings: &mut Findings) {

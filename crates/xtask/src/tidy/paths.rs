@@ -1,6 +1,7 @@
 //! No path of the machine that a file was written on.
 
-use crate::{Findings, source::TextFile};
+use crate::findings::Findings;
+use crate::source::TextFile;
 
 /// Folders in which people and build machines keep checkouts. Split, so that this file passes its own rule.
 const MACHINE: &[&[&str]] = &[

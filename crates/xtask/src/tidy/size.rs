@@ -1,6 +1,7 @@
 //! Small files: a warning above 600 lines, an error above 1000.
 
-use crate::{Findings, source::TextFile};
+use crate::findings::Findings;
+use crate::source::TextFile;
 
 const SOFT: usize = 600;
 const HARD: usize = 1000;

@@ -1,9 +1,7 @@
 //! `unsafe` stays in the crates that were made for it.
 
-use crate::{
-    Findings,
-    source::{TextFile, code_only},
-};
+use crate::findings::Findings;
+use crate::source::{TextFile, code_only};
 
 const MAY: &[&str] = &[
     "sys",
@@ -39,7 +37,7 @@ pub(super) fn check(file: &TextFile, findings: &mut Findings) {
     }
     // Tests, benches and the hostile-peer harness attack with raw calls; they are held to SAFETY comments by clippy.
     let for_developers = file.path.contains("/tests/") || file.path.starts_with("fuzz/");
-    let name = super::crate_of(&file.path).unwrap_or("");
+    let name = crate::source::crate_of(&file.path).unwrap_or("");
     let excepted = ALSO.iter().any(|place| file.path.starts_with(place));
     if for_developers || excepted || MAY.contains(&name) || matches!(name, "bench" | "testkit") {
         return;
