@@ -6,6 +6,7 @@
 mod list;
 mod table;
 mod tree;
+mod verdict;
 
 use anyhow::{Context, Result, ensure};
 use list::{Group, Mutation};
@@ -13,17 +14,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use table::Table;
 use tree::{Tests, Tree};
-
-/// How the tests took a change.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Verdict {
-    /// By this test, or by a program that ended badly.
-    Killed(String),
-    Hung,
-    Survived,
-    /// The list is wrong: such code cannot be had.
-    DoesNotBuild,
-}
+use verdict::Verdict;
 
 /// Runs the mutations that a filter fits (`Mutation::matches`); without filters, all. The answer is no if one lives that should
 /// not.

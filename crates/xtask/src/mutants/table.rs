@@ -1,7 +1,7 @@
 //! What came of the changes, file by file, as docs/testing.md shows it.
 
-use super::Verdict;
 use super::list::Mutation;
+use super::verdict::Verdict;
 use std::collections::BTreeMap;
 use std::fmt;
 

@@ -1,0 +1,12 @@
+//! What became of one change.
+
+/// How the tests took a change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// By this test, or by a program that ended badly.
+    Killed(String),
+    Hung,
+    Survived,
+    /// The list is wrong: such code cannot be had.
+    DoesNotBuild,
+}
