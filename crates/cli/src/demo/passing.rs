@@ -85,7 +85,11 @@ impl<'a> Producer<'a> {
         // For each consumer a full queue and the one that it works on; one is being filled, one spare.
         let frames = ConsumerRole::ALL.len() * (QUEUE as usize + 1) + 4;
         let bytes = (plan.frame as u64).next_multiple_of(chunk) * frames as u64;
-        let options = PoolOptions::new(bytes).chunk_bytes(chunk).name("frames");
+        // All of them are needed again and again, however long a busy machine lets the others wait meanwhile.
+        let options = PoolOptions::new(bytes)
+            .chunk_bytes(chunk)
+            .keep(bytes)
+            .name("frames");
         let pool = domain
             .create_pool(options)
             .with_context(|| format!("making a pool of {bytes} bytes"))?;
