@@ -135,12 +135,13 @@ mod tests {
             dir
         };
         const LOCK: &str = "manager.sock.lock";
+        const IDS: &str = "manager.sock.ids";
         let dead = [
-            make("embedded-4194305-0", &[LOCK, "ids", SOCKET]),
+            make("embedded-4194305-0", &[LOCK, IDS, SOCKET]),
             // Its number is another process's by now.
             make(&format!("embedded-{}-999999", std::process::id()), &[LOCK]),
             make("embedded-4194305-2", &[]),
-            make("dead-4194305-3", &[LOCK, "ids"]),
+            make("dead-4194305-3", &[LOCK, IDS]),
         ];
         let alive = make("embedded-4194305-4", &[LOCK]);
         let lock = File::open(alive.join(LOCK)).expect("a lock");

@@ -143,7 +143,7 @@ impl Scene {
         manager.quit(terminate);
         terminate(&fresh);
         fresh.wait();
-        let own = ["config", "gauge", "ids"];
+        let own = ["config", "gauge", "m.ids", "fresh.ids"];
         self.audit.nothing_is_left_but(&[&own[..], files].concat());
     }
 }

@@ -28,7 +28,7 @@ pub(super) fn load(path: Option<&Path>) -> IdStart {
 
 /// Crash: before the rename the old reservation holds, after it the new one; ids are skipped, never reused.
 pub(super) fn save(path: &Path, next: u32, next_pool: u32) -> io::Result<()> {
-    let new = path.with_extension("new");
+    let new = path.with_added_extension("new");
     std::fs::write(&new, format!("{next} {next_pool}\n"))?;
     crash::point("manager.before_rename");
     std::fs::rename(&new, path)

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::path::{Path, PathBuf};
-use tranship_sys::socket;
+use tranship_sys::{errno, socket};
 
 /// Whether the kernel lets no descriptors into connections that are not accepted yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,14 +22,15 @@ enum Bare {
 pub struct Listener {
     fd: OwnedFd,
     path: Option<PathBuf>,
-    dir: Option<PathBuf>,
+    /// Where its ids are kept. Of each socket its own: others may be in the same directory.
+    ids: Option<PathBuf>,
     bare: Bare,
     /// Held as long as the socket is served; the last to go.
     _lock: Option<Lock>,
 }
 
 impl Listener {
-    /// Listens at a path. A socket file that a dead manager left is replaced; a living manager's is not.
+    /// Listens at a path. A socket file that a dead manager left is replaced; a living manager's is not, nor is anything else.
     pub fn bind(path: &Path, mode: u32) -> Result<Listener, ManagerError> {
         let dir = path.parent().unwrap_or(Path::new("."));
         let at = |what: &str| ManagerError::at(format!("{what} {}", path.display()));
@@ -39,9 +40,14 @@ impl Listener {
             .create(dir)
             .map_err(at("making the directory of"))?;
         let lock = Lock::take(path)?;
-        // The lock is ours: whatever socket is there belongs to nobody who lives.
+        // The lock is ours: a manager's socket belongs to nobody who lives, or to one who is just dying.
         match std::fs::symlink_metadata(path) {
             Ok(m) if m.file_type().is_socket() => {
+                if is_of_another_kind(path) {
+                    return Err(at("another program listens at")(
+                        io::ErrorKind::AddrInUse.into(),
+                    ));
+                }
                 std::fs::remove_file(path).map_err(at("removing the stale socket"))?;
             }
             Ok(_) => return Err(at("not a socket:")(io::ErrorKind::AlreadyExists.into())),
@@ -51,7 +57,7 @@ impl Listener {
         Ok(Listener {
             fd,
             path: Some(path.to_owned()),
-            dir: Some(dir.to_owned()),
+            ids: Some(path.with_added_extension("ids")),
             bare: if bare { Bare::Yes } else { Bare::No },
             _lock: Some(lock),
         })
@@ -63,7 +69,7 @@ impl Listener {
         Ok(Listener {
             fd,
             path: None,
-            dir,
+            ids: dir.map(|dir| dir.join("ids")),
             bare: if can { Bare::OnceEmpty } else { Bare::No },
             _lock: None,
         })
@@ -94,8 +100,14 @@ impl Listener {
     }
 
     pub(super) fn id_file(&self) -> Option<PathBuf> {
-        self.dir.as_ref().map(|d| d.join("ids"))
+        self.ids.clone()
     }
+}
+
+/// Whether somebody lives there who is no manager: the kernel asks a socket for its kind only while somebody has it.
+fn is_of_another_kind(path: &Path) -> bool {
+    let connected = socket::connect_now(path);
+    connected.is_err_and(|e| e.raw_os_error() == Some(errno::WRONG_SOCKET_TYPE))
 }
 
 /// Sets what connections inherit, on kernels that let them: a `Hello` that is sent before its connection is accepted says who

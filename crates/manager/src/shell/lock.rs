@@ -35,9 +35,17 @@ impl Lock {
                 .truncate(false)
                 .write(true)
                 .mode(MODE)
+                .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
                 .open(&path)
                 .map_err(at("opening"))?;
-            if file.metadata().map_err(at("looking at"))?.mode() & 0o777 != MODE {
+            let found = file.metadata().map_err(at("looking at"))?;
+            // It goes with the lock.
+            if !found.is_file() || found.len() > 0 {
+                let why = "something else is there: move it away, or name another socket";
+                let why = io::Error::new(io::ErrorKind::AlreadyExists, why);
+                return Err(ManagerError::at(path.display().to_string())(why));
+            }
+            if found.mode() & 0o777 != MODE {
                 let private = Permissions::from_mode(MODE);
                 file.set_permissions(private).map_err(at("closing"))?;
             }
