@@ -68,7 +68,7 @@ impl Direction {
 }
 
 /// Where one end of a channel stands.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum ChannelState {
     /// No endpoint, or none any more: a bind that was refused.
     Uninitialized,
@@ -85,7 +85,7 @@ pub enum ChannelState {
 }
 
 /// A buffer as one domain sees it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum BufferState {
     /// Not here.
     Invalid,

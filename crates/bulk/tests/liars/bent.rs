@@ -1,117 +1,13 @@
-//! What comes to an honest end is bent on its way: answers that nobody can have given, bytes that come twice at once, questions
-//! without end.
+//! What comes to an honest end is bent on its way: answers that nobody can have given, questions without end.
 
-use crate::PAGE;
-use std::sync::atomic::{AtomicBool, Ordering};
+use crate::honest::wish;
+use crate::lying::{Frame, Lying};
+use crate::stage::{Stage, liar};
+use crate::{PAGE, settle};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
-use tranship_bulk::backend::{
-    Backend, Bytes, Copying, Frame, Listener, Local, Place, RecvError, SendError, Transport, Wait,
-};
-use tranship_bulk::raw::{Event, Raw};
-use tranship_bulk::{ChannelState, Code, Constraints, Direction, Role, Trust, Wish};
-
-type Bend = Arc<Mutex<dyn FnMut(&mut Frame) + Send>>;
-
-/// Frames are bent where they are taken; no bytes come while `holds` is set.
-struct Bent {
-    inner: Arc<dyn Backend>,
-    bend: Bend,
-    holds: Arc<AtomicBool>,
-    /// The last frame comes for ever, and nothing that is sent is taken.
-    asks: Arc<AtomicBool>,
-}
-
-struct End {
-    inner: Box<dyn Transport>,
-    bend: Bend,
-    holds: Arc<AtomicBool>,
-    asks: Arc<AtomicBool>,
-    last: Option<Frame>,
-}
-
-impl std::fmt::Debug for Bent {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Bent")
-    }
-}
-
-impl std::fmt::Debug for End {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "End")
-    }
-}
-
-impl Backend for Bent {
-    fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Code> {
-        self.inner.listen(name)
-    }
-
-    fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Code> {
-        Ok(Box::new(End {
-            inner: self.inner.connect(name)?,
-            bend: Arc::clone(&self.bend),
-            holds: Arc::clone(&self.holds),
-            asks: Arc::clone(&self.asks),
-            last: None,
-        }))
-    }
-
-    fn bytes(&self) -> Bytes {
-        self.inner.bytes()
-    }
-}
-
-impl Transport for End {
-    fn send(&mut self, frame: &Frame) -> Result<(), SendError> {
-        match self.asks.load(Ordering::Relaxed) {
-            true => Err(SendError::Full),
-            false => self.inner.send(frame),
-        }
-    }
-
-    fn recv(&mut self) -> Result<Option<Frame>, RecvError> {
-        if self.asks.load(Ordering::Relaxed) {
-            return Ok(self.last.clone());
-        }
-        let mut frame = self.inner.recv()?;
-        if let Some(frame) = &mut frame {
-            (self.bend.lock().expect("bend"))(frame);
-            self.last = Some(frame.clone());
-        }
-        Ok(frame)
-    }
-
-    fn brings(&self) -> usize {
-        self.inner.brings()
-    }
-
-    fn fill(&mut self, place: &Place) -> Result<bool, RecvError> {
-        match self.holds.load(Ordering::Relaxed) {
-            true => Ok(false),
-            false => self.inner.fill(place),
-        }
-    }
-
-    fn done(&mut self, numbers: &mut Vec<u64>) {
-        self.inner.done(numbers);
-    }
-
-    fn waiter(&self) -> Arc<dyn Wait> {
-        self.inner.waiter()
-    }
-}
-
-fn wish(role: Role, trust: Trust) -> Wish {
-    Wish {
-        role,
-        trust,
-        constraints: Constraints::default(),
-    }
-}
-
-fn straight() -> Bend {
-    Arc::new(Mutex::new(|_: &mut Frame| {}))
-}
+use tranship_bulk::raw::Raw;
+use tranship_bulk::{ChannelState, Direction, Role, Trust};
 
 /// Past a number of variable length.
 fn skip(bytes: &[u8], at: usize) -> usize {
@@ -119,10 +15,10 @@ fn skip(bytes: &[u8], at: usize) -> usize {
     at + more.count() + 1
 }
 
+liar!(a_creator_cannot_choose_another_level_or_role);
 /// Whoever binds gets the level and the role that it asked for, or no channel: else a creator could have it show memory as it
 /// never would.
-#[test]
-fn a_creator_cannot_choose_another_level_or_role() {
+fn a_creator_cannot_choose_another_level_or_role(stage: &Stage) {
     for (name, at, said, ends) in [
         ("as-it-was", 0, 0, ChannelState::Connected),
         ("level", 1, 3, ChannelState::Closed),
@@ -137,231 +33,59 @@ fn a_creator_cannot_choose_another_level_or_role() {
                 frame.bytes[head + 2 + at] = said;
             }
         };
-        let (creator, binder) = (Raw::new(), Raw::new());
-        creator.add_backend("test", Arc::new(Local));
-        binder.add_backend(
-            "test",
-            Arc::new(Bent {
-                inner: Arc::new(Local),
-                bend: Arc::new(Mutex::new(bend)),
-                holds: Arc::default(),
-                asks: Arc::default(),
-            }),
+        let lying = Lying {
+            says: Arc::new(Mutex::new(bend)),
+            ..Lying::default()
+        };
+        let (creator, binder) = (Raw::new(), stage.honest());
+        creator.add_backend("lie", Arc::new(lying));
+        let wish = wish(Role::Master, Trust::None);
+        let there = creator.create(
+            &format!("lie:bent-{name}"),
+            Direction::Source,
+            wish,
+            0,
+            None,
         );
-        let address = format!("test:bent-{name}");
-        let there = creator
-            .create(
-                &address,
-                Direction::Source,
-                wish(Role::Master, Trust::None),
-                0,
-                None,
-            )
-            .expect("create");
-        let (here, bound) = binder
-            .bind(&address, wish(Role::Slave, Trust::None), None)
-            .expect("bind");
-        creator.turn(there).expect("turn");
-        binder.turn(here).expect("turn");
+        let there = there.expect("create");
+        let here = binder.bind(&format!("shm:bent-{name}"), Role::Slave, Trust::None);
+        while binder.channel_state(here) == Some(ChannelState::Binding) {
+            settle(&binder, here, &creator, there);
+        }
         assert_eq!(binder.channel_state(here), Some(ends), "{name}");
-        let connected = ends == ChannelState::Connected;
-        assert_eq!(bound.result() == Some(Ok(())), connected, "{name}");
     }
 }
 
-/// While a buffer's bytes are on their way in over one channel, no other brings them too: what is here must not change any more.
-#[test]
-fn bytes_of_a_buffer_come_by_one_way_at_a_time() {
-    let holds = Arc::new(AtomicBool::new(false));
-    let (a, b) = (Raw::new(), Raw::new());
-    let slow = Bent {
-        inner: Arc::new(Copying),
-        bend: straight(),
-        holds: Arc::clone(&holds),
-        asks: Arc::default(),
-    };
-    a.add_backend("slow", Arc::new(Copying));
-    b.add_backend("slow", Arc::new(slow));
-    let connect = |scheme: &str| {
-        let address = format!("{scheme}:twice-{}", std::process::id());
-        let generic = wish(Role::Generic, Trust::None);
-        let source = a.create(&address, Direction::Source, generic, 0, None);
-        let source = source.expect("create");
-        let (sink, bound) = b.bind(&address, generic, None).expect("bind");
-        while bound.result().is_none() {
-            let _ = (a.turn(source), b.turn(sink));
-        }
-        (source, sink)
-    };
-    let (slow, fast) = (connect("slow"), connect("copy"));
-    let pool = a.new_pool(1, PAGE as u64, false).expect("pool");
-    for (source, sink) in [slow, fast] {
-        let asked = a.assign(source, pool).expect("assign");
-        while asked.result().is_none() {
-            let _ = (a.turn(source), b.turn(sink));
-        }
-        assert_eq!(asked.result(), Some(Ok(())));
-    }
-    let own = (pool, a.alloc(pool).expect("alloc"));
-    a.write(own, 0, &[3; PAGE]).expect("write");
-    let told = |sink| {
-        let _ = (a.turn(slow.0), a.turn(fast.0));
-        while b.turn(sink).expect("turn") {}
-        let events = std::iter::from_fn(|| b.poll_event(sink));
-        events
-            .filter(|event| matches!(event, Event::Copied(..)))
-            .count()
-    };
-    holds.store(true, Ordering::Relaxed);
-    for (source, _) in [slow, fast] {
-        a.copy(source, own, &[]).expect("copy");
-    }
-    // The first has begun; the second waits for it.
-    assert_eq!((told(slow.1), told(fast.1)), (0, 0));
-    assert_eq!(told(fast.1), 0);
-    holds.store(false, Ordering::Relaxed);
-    assert_eq!((told(slow.1), told(fast.1)), (1, 1));
-    let mut bytes = [0; PAGE];
-    b.read(own, 0, &mut bytes).expect("read");
-    assert_eq!(bytes, [3; PAGE]);
-    for (_, sink) in [slow, fast] {
-        b.release(sink, own).expect("release");
-    }
-    // If the first way ends, the second goes on.
-    holds.store(true, Ordering::Relaxed);
-    for (source, sink) in [slow, fast] {
-        while a.turn(source).expect("turn") {}
-        a.copy(source, own, &[]).expect("copy");
-        assert_eq!(told(sink), 0);
-    }
-    b.forget(slow.1).expect_err("it is open");
-    drop_end(&a, &b, slow, &holds);
-    assert_eq!(told(fast.1), 1);
-}
-
-/// The source of a channel ends while its bytes are held back.
-fn drop_end(a: &Raw, b: &Raw, (source, sink): (u64, u64), holds: &AtomicBool) {
-    a.abandon(source);
-    holds.store(false, Ordering::Relaxed);
-    while b.channel_state(sink) != Some(ChannelState::Closed) {
-        b.turn(sink).expect("turn");
-    }
-}
-
+liar!(questions_without_end_end_the_channel);
 /// Whoever asks and never takes an answer is not answered for ever.
-#[test]
-fn questions_without_end_end_the_channel() {
-    let asks = Arc::new(AtomicBool::new(false));
-    let (a, b) = (Raw::new(), Raw::new());
-    let bent = Bent {
-        inner: Arc::new(Local),
-        bend: straight(),
-        holds: Arc::default(),
-        asks: Arc::clone(&asks),
-    };
-    a.add_backend("test", Arc::new(Local));
-    b.add_backend("test", Arc::new(bent));
-    let generic = wish(Role::Generic, Trust::Half);
-    let source = a.create("test:asks", Direction::Source, generic, 0, None);
-    let source = source.expect("create");
-    let (sink, _) = b.bind("test:asks", generic, None).expect("bind");
-    let settle = || {
-        for _ in 0..16 {
-            let _ = (a.turn(source), b.turn(sink));
-        }
-    };
-    settle();
-    let pool = a.new_pool(1, PAGE as u64, false).expect("pool");
-    let asked = a.assign(source, pool).expect("assign");
-    settle();
+fn questions_without_end_end_the_channel(stage: &Stage) {
+    let lying = Lying::default();
+    let asks = Arc::clone(&lying.asks);
+    let pair = stage.meet(Direction::Sink, Trust::Half, lying, "asks");
+    let (here, there) = pair.ends;
+    while pair.honest.channel_state(here) != Some(ChannelState::Connected) {
+        pair.settle();
+    }
+    let liar = &pair.liar;
+    let pool = liar.new_pool(1, PAGE as u64, false).expect("pool");
+    let asked = liar.assign(there, pool).expect("assign");
+    pair.settle();
     assert_eq!(asked.result(), Some(Ok(())));
-    let asked = a.remove(source, pool).expect("remove");
-    settle();
+    let asked = liar.remove(there, pool).expect("remove");
+    pair.settle();
     assert_eq!(asked.result(), Some(Ok(())));
-    // The last that came was the decision; now it is a question.
-    let _ = a.assign(source, pool).expect("assign");
-    b.turn(sink).expect("turn");
+    // The last that was said was the decision; now it is a question.
+    let _ = liar.assign(there, pool).expect("assign");
     asks.store(true, Ordering::Relaxed);
-    let mut turns = 0;
-    while b.channel_state(sink) == Some(ChannelState::Connected) {
-        b.turn(sink).expect("turn");
-        turns += 1;
-        assert!(turns < 10_000, "it answers on");
-    }
-    assert!(turns > 1024, "ended after {turns} questions");
-    assert_eq!(b.channel_state(sink), Some(ChannelState::Closed));
-}
-
-/// Copies that nobody looks at stay with who sends them, from some number on.
-#[test]
-fn what_nobody_takes_waits_with_its_sender() {
-    let (a, b) = (Raw::new(), Raw::new());
-    for raw in [&a, &b] {
-        raw.add_backend("test", Arc::new(Local));
-    }
-    let generic = wish(Role::Generic, Trust::Full);
-    let source = a.create("test:flood", Direction::Source, generic, 0, None);
-    let source = source.expect("create");
-    let (sink, _) = b.bind("test:flood", generic, None).expect("bind");
-    let settle = || {
+    let mut rounds = 0;
+    while pair.honest.channel_state(here) == Some(ChannelState::Connected) {
         for _ in 0..16 {
-            let _ = (a.turn(source), b.turn(sink));
+            let _ = liar.turn(there);
         }
-    };
-    settle();
-    let pool = a.new_pool(1, PAGE as u64, false).expect("pool");
-    let asked = a.assign(source, pool).expect("assign");
-    settle();
-    assert_eq!(asked.result(), Some(Ok(())));
-    let own = (pool, a.alloc(pool).expect("alloc"));
-    let mut sent = 0;
-    while a.copy(source, own, &[]).is_ok() {
-        sent += 1;
-        b.turn(sink).expect("turn");
-        a.turn(source).expect("turn");
-        assert!(sent < 1 << 18, "it takes them all");
+        pair.honest.turn(here);
+        rounds += 1;
+        assert!(rounds < 1000, "it answers on");
     }
-    assert_eq!(b.turn(sink), Ok(false));
-    // Nothing is lost.
-    let copies = || {
-        let events = std::iter::from_fn(|| b.poll_event(sink));
-        events
-            .filter(|event| matches!(event, Event::Copied(..)))
-            .count()
-    };
-    let mut got = 0;
-    loop {
-        let now = copies();
-        got += now;
-        let mut turned = false;
-        while b.turn(sink).expect("turn") {
-            turned = true;
-        }
-        if now == 0 && !turned {
-            break;
-        }
-    }
-    assert_eq!(got, sent);
-}
-
-#[test]
-fn a_channel_has_so_many_pools_at_most() {
-    let (a, b) = (Raw::new(), Raw::new());
-    for raw in [&a, &b] {
-        raw.add_backend("test", Arc::new(Local));
-    }
-    let generic = wish(Role::Generic, Trust::Full);
-    let source = a.create("test:pools", Direction::Source, generic, 0, None);
-    let source = source.expect("create");
-    let (sink, _) = b.bind("test:pools", generic, None).expect("bind");
-    let _ = (a.turn(source), b.turn(sink));
-    for number in 0..=1024 {
-        let pool = a.new_pool(1, PAGE as u64, false).expect("pool");
-        let asked = a.assign(source, pool);
-        match number {
-            0..1024 => drop(asked.expect("assign")),
-            _ => assert_eq!(asked.map(drop), Err(Code::Limit)),
-        }
-        while a.turn(source).expect("turn") || b.turn(sink).expect("turn") {}
-    }
+    assert!(rounds > 64, "ended after {rounds} times 16 questions");
+    assert_eq!(pair.honest.channel_state(here), Some(ChannelState::Closed));
 }

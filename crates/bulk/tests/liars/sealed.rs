@@ -1,10 +1,11 @@
 //! Buffers in sealed memfds of their own, and an end that keeps what it should have given up.
 
-use super::{PAGE, Pair, pair, pair_as, transfer};
+use super::{PAGE, Pair, transfer};
+use crate::lying::{Frame, Lying};
+use crate::stage::{Stage, liar};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use tranship_bulk::backend::Frame;
 use tranship_bulk::{BufferState, ChannelState, Code, Direction, Trust};
 use tranship_region::{Guarded, RoMapping};
 use tranship_sys::map::Access;
@@ -20,14 +21,14 @@ const ALL: Seals = Seals::SHRINK
 type Shown = Arc<Mutex<Vec<Arc<OwnedFd>>>>;
 
 /// A liar that shows these with its next transfers, one each, and then nothing of its own.
-fn showing(name: &str, shown: Vec<OwnedFd>) -> (Pair, u64) {
+fn showing(stage: &Stage, name: &str, shown: Vec<OwnedFd>) -> (Pair, u64) {
     let shown: Shown = Arc::new(Mutex::new(shown.into_iter().map(Arc::new).rev().collect()));
     let lie = move |frame: &mut Frame| {
         if transfer(frame).is_some() {
             frame.fds = shown.lock().expect("shown").pop().into_iter().collect();
         }
     };
-    let pair = pair(Trust::None, Arc::new(Mutex::new(lie)), name);
+    let pair = stage.pair(Trust::None, lie, name);
     pair.liar.seal_from(0);
     let pool = pair.liar.new_pool(2, LEN as u64, false).expect("pool");
     let asked = pair.liar.assign(pair.ends.1, pool).expect("assign");
@@ -53,9 +54,7 @@ impl Pair {
     }
 
     fn still(&self, buffer: (u64, u32), byte: u8) -> Result<(), String> {
-        let mut bytes = vec![0; LEN];
-        let read = self.honest.read(buffer, 0, &mut bytes);
-        read.map_err(|code| format!("{code:?}"))?;
+        let bytes = self.honest.read(buffer, 1)?;
         match bytes.iter().find(|found| **found != byte) {
             None => Ok(()),
             Some(found) => Err(format!("a byte is {found}, not {byte}")),
@@ -82,8 +81,8 @@ fn sealed(byte: u8) -> OwnedFd {
     fd
 }
 
-#[test]
-fn what_could_change_is_not_taken() {
+liar!(what_could_change_is_not_taken);
+fn what_could_change_is_not_taken(stage: &Stage) {
     let with = |seals: Seals| {
         let fd = filled(1);
         memfd::add_seals(&fd, seals).expect("seals");
@@ -129,7 +128,11 @@ fn what_could_change_is_not_taken() {
     let file = std::fs::File::open("/proc/self/status").expect("a file");
     all.push(("not memory", file.into()));
     for (what, fd) in all {
-        let (pair, pool) = showing(&format!("sealed-{what}"), vec![fd]);
+        let (pair, pool) = showing(
+            stage,
+            &format!("sealed-{}", what.replace(' ', "-")),
+            vec![fd],
+        );
         let buffer = pair.moves(pool);
         pair.refused(what);
         assert_ne!(
@@ -138,35 +141,35 @@ fn what_could_change_is_not_taken() {
             "{what}"
         );
     }
-    let (pair, pool) = showing("sealed-nothing", Vec::new());
+    let (pair, pool) = showing(stage, "sealed-nothing", Vec::new());
     pair.moves(pool);
     pair.refused("nothing shown");
     // What is right is taken, by the same way.
-    let (pair, pool) = showing("sealed-right", vec![sealed(1)]);
+    let (pair, pool) = showing(stage, "sealed-right", vec![sealed(1)]);
     let buffer = pair.moves(pool);
     pair.took(buffer, 1);
 }
 
+liar!(a_mapping_that_is_kept_costs_the_seal);
 /// A mapping that could write it is kept: then the kernel refuses the seal, and the receiver what has none.
-#[test]
-fn a_mapping_that_is_kept_costs_the_seal() {
+fn a_mapping_that_is_kept_costs_the_seal(stage: &Stage) {
     let fd = filled(1);
     let kept = Guarded::map(&fd, LEN, Access::ReadWrite).expect("map");
     let refused = memfd::add_seals(&fd, ALL).expect_err("mapped");
     assert_eq!(refused.raw_os_error(), Some(libc::EBUSY));
-    let (pair, pool) = showing("kept", vec![fd]);
+    let (pair, pool) = showing(stage, "kept", vec![fd]);
     pair.moves(pool);
     pair.refused("a mapping was kept");
     drop(kept);
 }
 
+liar!(descriptors_that_are_kept_change_nothing);
 /// Descriptors that are kept, read-only mappings of them, and everything that the kernel offers to use them.
-#[test]
-fn descriptors_that_are_kept_change_nothing() {
+fn descriptors_that_are_kept_change_nothing(stage: &Stage) {
     let fd = sealed(6);
     let kept = fd.try_clone().expect("dup");
     let map = RoMapping::map(&kept, LEN);
-    let (pair, pool) = showing("descriptors", vec![fd]);
+    let (pair, pool) = showing(stage, "descriptors", vec![fd]);
     let buffer = pair.moves(pool);
     pair.took(buffer, 6);
     let target = Target {
@@ -185,45 +188,43 @@ fn descriptors_that_are_kept_change_nothing() {
     );
 }
 
+liar!(a_receiver_changes_nothing_of_the_senders);
 /// The receiver's side: it has the descriptor of a copy, and the owner goes on reading the same pages.
-#[test]
-fn a_receiver_changes_nothing_of_the_senders() {
+fn a_receiver_changes_nothing_of_the_senders(stage: &Stage) {
     let caught: Arc<Mutex<Option<Arc<OwnedFd>>>> = Arc::default();
     let there = Arc::clone(&caught);
-    // The lie is a look: this end sends honestly.
+    // It listens.
     let look = move |frame: &mut Frame| {
         if transfer(frame).is_some() {
             *there.lock().expect("caught") = frame.fds.first().cloned();
         }
     };
-    let pair = pair(Trust::None, Arc::new(Mutex::new(look)), "receiver");
-    let (owner, end) = (&pair.liar, pair.ends.1);
+    let lying = Lying {
+        hears: Arc::new(Mutex::new(look)),
+        ..Lying::default()
+    };
+    let pair = stage.meet(Direction::Source, Trust::None, lying, "receiver");
+    let (owner, end) = (&pair.honest, pair.ends.0);
+    while owner.channel_state(end) != Some(ChannelState::Connected) {
+        pair.settle();
+    }
     owner.seal_from(0);
-    let pool = owner.new_pool(1, LEN as u64, false).expect("pool");
-    let asked = owner.assign(end, pool).expect("assign");
+    let pool = owner.new_pool(1, LEN as u64);
+    owner.assign(end, pool);
     pair.settle();
-    assert_eq!(asked.result(), Some(Ok(())));
-    let own = (pool, owner.alloc(pool).expect("alloc"));
-    owner.write(own, 0, &[3; LEN]).expect("write");
-    owner.copy(end, own, &[]).expect("copy");
+    assert_eq!(owner.assigned(), Some(Ok(())));
+    let own = (pool, owner.alloc(pool));
+    owner.fill(own, 3);
+    owner.copy(end, own);
     pair.settle();
     let fd = caught.lock().expect("caught").take().expect("a descriptor");
-    let received = pair.honest.address(own).expect("mapped");
+    let received = pair.liar.address(own).expect("mapped");
     let target = Target {
         fd: Some(fd.as_raw_fd()),
         map: Some((received, LEN)),
         ..Target::default()
     };
-    let mut check = || {
-        let mut bytes = vec![0; LEN];
-        owner
-            .read(own, 0, &mut bytes)
-            .map_err(|code| format!("{code:?}"))?;
-        match bytes.iter().all(|byte| *byte == 3) {
-            true => Ok(()),
-            false => Err("the owner's bytes changed".into()),
-        }
-    };
+    let mut check = || pair.still(own, 3);
     let attempts = attack::run_all(&attack::all(), &target, &mut check);
     assert!(
         attempts.iter().all(|attempt| attempt.harm.is_none()),
@@ -232,21 +233,21 @@ fn a_receiver_changes_nothing_of_the_senders() {
     );
 }
 
+liar!(what_is_shown_again_is_seen_again_and_no_more);
 /// The same memfd for two buffers, and for one that was sent before: each receiver's view is its own, and what is in it is the
 /// sender's to say anyhow.
-#[test]
-fn what_is_shown_again_is_seen_again_and_no_more() {
+fn what_is_shown_again_is_seen_again_and_no_more(stage: &Stage) {
     let fd = sealed(2);
     let again = fd.try_clone().expect("dup");
     let once_more = fd.try_clone().expect("dup");
-    let (pair, pool) = showing("replayed", vec![fd, again, sealed(5), once_more]);
+    let (pair, pool) = showing(stage, "replayed", vec![fd, again, sealed(5), once_more]);
     let (one, two) = (pair.moves(pool), pair.moves(pool));
-    pair.honest.write(one, 0, &[9; LEN]).expect("write");
+    pair.honest.fill(one, 9);
     pair.took(one, 9);
     pair.took(two, 2);
     // Swapped: another one, and then the first again.
     for byte in [5, 2] {
-        pair.honest.pass(pair.ends.0, one, &[]).expect("pass");
+        pair.honest.pass(pair.ends.0, one);
         pair.settle();
         pair.liar.move_(pair.ends.1, one, &[]).expect("move");
         pair.settle();
@@ -255,9 +256,9 @@ fn what_is_shown_again_is_seen_again_and_no_more() {
     pair.took(two, 2);
 }
 
+liar!(between_check_and_use_nothing_changes);
 /// While the receiver checks and maps, and ever after, another thread tries whatever a descriptor allows.
-#[test]
-fn between_check_and_use_nothing_changes() {
+fn between_check_and_use_nothing_changes(stage: &Stage) {
     for round in 0..100u8 {
         let fd = filled(round);
         let kept = fd.try_clone().expect("dup");
@@ -266,7 +267,7 @@ fn between_check_and_use_nothing_changes() {
         if !late {
             memfd::add_seals(&fd, ALL).expect("seal");
         }
-        let (pair, pool) = showing(&format!("race-{round}"), vec![fd]);
+        let (pair, pool) = showing(stage, &format!("race-{round}"), vec![fd]);
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -293,9 +294,9 @@ fn between_check_and_use_nothing_changes() {
     }
 }
 
+liar!(pages_that_io_uring_holds_are_not_sealed);
 /// A buffer that io_uring may write into is registered with it, unmapped, and still not sealed.
-#[test]
-fn pages_that_io_uring_holds_are_not_sealed() {
+fn pages_that_io_uring_holds_are_not_sealed(stage: &Stage) {
     let mut params = [0u32; 30];
     // SAFETY: 120 bytes of parameters, which the kernel fills in.
     let ring = unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, params.as_mut_ptr()) };
@@ -330,7 +331,7 @@ fn pages_that_io_uring_holds_are_not_sealed() {
     drop(map);
     let refused = memfd::add_seals(&fd, ALL).expect_err("the ring could write it");
     assert_eq!(refused.raw_os_error(), Some(libc::EBUSY));
-    let (pair, pool) = showing("uring", vec![fd.try_clone().expect("dup")]);
+    let (pair, pool) = showing(stage, "uring", vec![fd.try_clone().expect("dup")]);
     pair.moves(pool);
     pair.refused("held by a ring");
     // With the ring gone the seal takes hold; the kernel lets go of the pages a little later.
@@ -338,15 +339,15 @@ fn pages_that_io_uring_holds_are_not_sealed() {
     while memfd::add_seals(&fd, ALL).is_err() {
         std::thread::yield_now();
     }
-    let (pair, pool) = showing("uring-gone", vec![fd]);
+    let (pair, pool) = showing(stage, "uring-gone", vec![fd]);
     let buffer = pair.moves(pool);
     pair.took(buffer, 1);
 }
 
+liar!(a_direct_read_ends_before_the_seal);
 /// A read from a disk, without the page cache, is under way into pages that are unmapped and then to be sealed: the seal is
 /// refused, or it comes when the read has ended.
-#[test]
-fn a_direct_read_ends_before_the_seal() {
+fn a_direct_read_ends_before_the_seal(stage: &Stage) {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder on a disk");
     let path = folder.path().join("bytes");
     std::fs::write(&path, vec![0xee; 1 << 20]).expect("write");
@@ -380,22 +381,19 @@ fn a_direct_read_ends_before_the_seal() {
             }
             let mut before = vec![0; LEN];
             rustix::io::pread(&fd, &mut before, 0).expect("read");
-            let (pair, pool) = showing(&format!("direct-{round}"), vec![fd]);
+            let (pair, pool) = showing(stage, &format!("direct-{round}"), vec![fd]);
             let buffer = pair.moves(pool);
-            for _ in 0..50 {
-                let mut bytes = vec![0; LEN];
-                pair.honest.read(buffer, 0, &mut bytes).expect("read");
-                assert_eq!(bytes, before, "round {round}");
-            }
+            let bytes = pair.honest.read(buffer, 50).expect("the same bytes");
+            assert_eq!(bytes, before, "round {round}");
             taken += 1;
         });
     }
     println!("{refused} seals refused, {taken} buffers taken");
 }
 
+liar!(sealed_buffers_are_of_none_and_are_not_shown_as_a_whole);
 /// What only level `none` has is not believed of another; and a pool whose buffers come one by one comes with no memory.
-#[test]
-fn sealed_buffers_are_of_none_and_are_not_shown_as_a_whole() {
+fn sealed_buffers_are_of_none_and_are_not_shown_as_a_whole(stage: &Stage) {
     const ASSIGN: u8 = 2;
     const SHOW: u8 = 4;
     for trust in Trust::ALL {
@@ -406,7 +404,7 @@ fn sealed_buffers_are_of_none_and_are_not_shown_as_a_whole() {
                 *sealed = 1;
             }
         };
-        let pair = pair(trust, Arc::new(Mutex::new(lie)), &format!("of-{trust:?}"));
+        let pair = stage.pair(trust, lie, &format!("of-{trust:?}"));
         pair.liar.seal_from(u64::MAX);
         let pool = pair.liar.new_pool(1, LEN as u64, false).expect("pool");
         let asked = pair.liar.assign(pair.ends.1, pool).expect("assign");
@@ -424,12 +422,7 @@ fn sealed_buffers_are_of_none_and_are_not_shown_as_a_whole() {
             frame.fds = vec![Arc::clone(&extra)];
         }
     };
-    let pair = pair_as(
-        Direction::Sink,
-        Trust::None,
-        Arc::new(Mutex::new(lie)),
-        "shown",
-    );
+    let pair = stage.pair(Trust::None, lie, "shown");
     pair.liar.seal_from(0);
     let pool = pair.liar.new_pool(1, LEN as u64, false).expect("pool");
     let asked = pair.liar.assign(pair.ends.1, pool).expect("assign");
