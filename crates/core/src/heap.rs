@@ -14,7 +14,7 @@ use tranship_proto::{Event, PoolId, Request};
 /// Nothing enforces it: who does not ask is not charged. After a restart of the manager the domain says by itself how
 /// much it holds. Dropped, everything is given back.
 pub struct Heap {
-    domain: &'static DomainCore,
+    domain: DomainCore,
     own: Arc<OwnHeap>,
 }
 
@@ -41,10 +41,7 @@ struct Books {
 }
 
 impl Heap {
-    pub(crate) fn create(
-        domain: &'static DomainCore,
-        options: HeapOptions,
-    ) -> Result<Heap, DomainError> {
+    pub(crate) fn create(domain: &DomainCore, options: HeapOptions) -> Result<Heap, DomainError> {
         let (name, max_bytes) = (options.name, options.max_bytes);
         let make = |req| Request::CreateHeap {
             req,
@@ -75,7 +72,10 @@ impl Heap {
             target_bytes: AtomicU64::new(u64::MAX),
         });
         lock(&domain.heaps).push(own.clone());
-        Ok(Heap { domain, own })
+        Ok(Heap {
+            domain: domain.clone(),
+            own,
+        })
     }
 
     /// Its id, counted together with those of pools. It changes when the manager is restarted.
@@ -155,6 +155,7 @@ impl Drop for Heap {
             lock(&self.domain.heaps).retain(|heap| !Arc::ptr_eq(heap, &self.own));
             let heap = self.id();
             let _ = self.domain.tell(&Request::DestroyHeap { heap }, &[]);
+            self.domain.let_go();
         }
     }
 }

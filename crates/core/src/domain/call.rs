@@ -31,7 +31,7 @@ pub(crate) struct Asked {
 impl DomainCore {
     /// Sends a request that has an answer and waits for it, taking events meanwhile.
     pub(crate) fn call(
-        &'static self,
+        &self,
         make: impl FnMut(Req) -> Request,
         fds: &[BorrowedFd<'_>],
         deadline: Option<Instant>,
@@ -42,7 +42,7 @@ impl DomainCore {
 
     /// The same, with the [`era`](Self::era) that the answer is of.
     pub(crate) fn call_in_era(
-        &'static self,
+        &self,
         make: impl FnMut(Req) -> Request,
         fds: &[BorrowedFd<'_>],
         deadline: Option<Instant>,
@@ -67,7 +67,7 @@ impl DomainCore {
     /// # Errors
     /// `TimedOut`: an answer that comes after all is undone.
     pub(crate) fn call_if_prompt(
-        &'static self,
+        &self,
         make: impl FnMut(Req) -> Request,
         fds: &[BorrowedFd<'_>],
         deadline: Option<Instant>,
@@ -92,7 +92,7 @@ impl DomainCore {
 
     /// Sends a request that has an answer.
     pub(crate) fn ask(
-        &'static self,
+        &self,
         mut make: impl FnMut(Req) -> Request,
         fds: &[BorrowedFd<'_>],
     ) -> Result<Asked, DomainError> {
@@ -109,7 +109,7 @@ impl DomainCore {
 
     /// The same without waiting for a manager that has still to welcome us.
     pub(crate) fn ask_now(
-        &'static self,
+        &self,
         make: impl Fn(Req) -> Request,
         fds: &[BorrowedFd<'_>],
     ) -> Result<Asked, DomainError> {
@@ -137,7 +137,7 @@ impl DomainCore {
     }
 
     /// Takes the manager's news. One that was found and has still to answer is given [`PATIENCE`].
-    fn look_for_manager(&'static self) -> Result<(), DomainError> {
+    fn look_for_manager(&self) -> Result<(), DomainError> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             match self.turn() {
@@ -154,7 +154,7 @@ impl DomainCore {
 
     /// Waits for an answer, taking events meanwhile; `None` if it has not come by the deadline: it still may.
     pub(crate) fn answer(
-        &'static self,
+        &self,
         asked: Asked,
         deadline: Option<Instant>,
     ) -> Result<Option<Parcel>, DomainError> {
@@ -218,7 +218,7 @@ impl DomainCore {
     /// Does something that needs the manager; while it is away, again and again, until the deadline or, without one,
     /// for [`PATIENCE`].
     pub(crate) fn patiently<T>(
-        &'static self,
+        &self,
         deadline: Option<Instant>,
         mut what: impl FnMut() -> Result<T, DomainError>,
     ) -> Result<T, DomainError> {
@@ -232,7 +232,7 @@ impl DomainCore {
     }
 
     /// A moment for the manager to come back.
-    pub(crate) fn nap(&'static self) {
+    pub(crate) fn nap(&self) {
         let _ = futex::wait(self.wake_word(), self.wake(), Some(NAP));
         self.turn_quietly();
     }
@@ -250,7 +250,7 @@ impl DomainCore {
     }
 
     /// A channel's link is on the register: handles what came for it before.
-    pub(crate) fn take_early(&'static self, channel: ChannelId) -> Result<(), DomainError> {
+    pub(crate) fn take_early(&self, channel: ChannelId) -> Result<(), DomainError> {
         let mut conn = lock(&self.conn);
         for (event, fds) in conn.take_early(channel) {
             self.handle(&mut conn, event, fds)?;
@@ -293,7 +293,7 @@ impl DomainCore {
 
     /// Takes everything that the manager has sent, then does the work that it asks for.
     /// Rejoins a manager that came back.
-    pub(crate) fn turn(&'static self) -> Result<(), DomainError> {
+    pub(crate) fn turn(&self) -> Result<(), DomainError> {
         self.check_fork()?;
         if self.is_closed() {
             return Ok(());
@@ -312,6 +312,7 @@ impl DomainCore {
         }
         self.look_for_deaths();
         self.tend_pools();
+        self.look_at_left();
         outcome
     }
 
@@ -392,7 +393,7 @@ impl DomainCore {
         told
     }
 
-    fn take_events(&'static self) -> Result<(), DomainError> {
+    fn take_events(&self) -> Result<(), DomainError> {
         let mut conn = lock(&self.conn);
         if !conn.is_up() {
             return self.come_back(&mut conn);
@@ -440,7 +441,7 @@ impl DomainCore {
 
     /// Tries to reach a manager again. Whatever the last one announced has been taken or will never come: who sleeps
     /// until there is news must not find any meanwhile.
-    fn come_back(&'static self, conn: &mut Conn) -> Result<(), DomainError> {
+    fn come_back(&self, conn: &mut Conn) -> Result<(), DomainError> {
         self.seen.store(self.wake(), Ordering::Relaxed); // under the lock, as everywhere
         if conn.take_ended() {
             for pool in lock(&self.pools).values() {
@@ -452,7 +453,7 @@ impl DomainCore {
     }
 
     /// Work on pools that is due: give back chunks, forget pools whose handles are all gone.
-    fn tend_pools(&'static self) {
+    pub(super) fn tend_pools(&self) {
         let pools: Vec<_> = lock(&self.pools).values().cloned().collect();
         for pool in pools {
             pool.tend();

@@ -5,12 +5,12 @@ use super::cut_off::Root;
 use super::discover::{self, Found, Start};
 use super::greeting::Greeting;
 use super::starter::Starter;
-use super::{Domain, DomainCore};
+use super::{Domain, DomainCore, Shared};
 use crate::error::DomainError;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32};
+use std::sync::{Arc, Mutex};
 use tranship_manager::paths::Places;
 use tranship_manager::{Config, Embedded};
 use tranship_sys::fork::ForkGuard;
@@ -133,6 +133,8 @@ impl DomainBuilder {
     }
 
     fn prepare(&self) -> Result<(), DomainError> {
+        super::leave::look();
+        crate::pool::decay();
         if let Some(dumpable) = self.dumpable {
             process::set_dumpable(dumpable)
                 .map_err(DomainError::system("prctl(PR_SET_DUMPABLE)"))?;
@@ -162,12 +164,14 @@ impl DomainBuilder {
         let (fd, welcome) = Greeting::say(fd, &name, None)?.wait()?;
         let poller =
             tranship_sys::epoll::Epoll::new().map_err(DomainError::system("epoll_create"))?;
-        let core: &'static DomainCore = Box::leak(Box::new(DomainCore {
+        let board = Arc::new(welcome.board);
+        let core = DomainCore::new(Shared {
             fork: ForkGuard::new().map_err(DomainError::system("mmap of the fork guard"))?,
             id: AtomicU32::new(welcome.domain.0),
             name,
             socket: self.socket.clone(),
-            board: AtomicPtr::new(Box::leak(Box::new(welcome.board))),
+            board: AtomicPtr::new(Arc::as_ptr(&board).cast_mut()),
+            boards: Mutex::new(vec![board]),
             seen: AtomicU32::new(0),
             conn: Mutex::new(Conn::new(fd, welcome.instance)),
             pools: Mutex::default(),
@@ -180,17 +184,18 @@ impl DomainBuilder {
             exporting: AtomicU32::new(0),
             chores: Mutex::default(),
             closed: AtomicBool::new(false),
+            left: AtomicBool::new(false),
             helper: AtomicBool::new(false),
             embedded: Mutex::new(embedded),
-            starter: found.started.then(|| Starter::new(found.path.clone())),
+            starter: (found.started).then(|| Arc::new(Starter::new(found.path.clone()))),
             place: found.path,
             root: Root::now(),
             poller,
             high_descriptors: self.high_descriptors,
-        }));
+        });
         core.poll_socket()?;
         if self.helper_thread {
-            super::helper::start(core)?;
+            super::helper::start(core.clone())?;
         }
         Ok(Domain::new(core))
     }

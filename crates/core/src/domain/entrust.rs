@@ -13,7 +13,7 @@ use tranship_sys::futex;
 impl DomainCore {
     /// Waits until a manager has what this domain has shown, and the other end of that channel is back with it too; or until
     /// that is not needed any more. Gives up after [`PATIENCE`], and at once where somebody else has just waited so long for a manager.
-    pub(crate) fn entrust(&'static self, channel: Option<ChannelId>, needless: impl Fn() -> bool) {
+    pub(crate) fn entrust(&self, channel: Option<ChannelId>, needless: impl Fn() -> bool) {
         let deadline = Instant::now() + PATIENCE;
         loop {
             if needless() || self.is_closed() {

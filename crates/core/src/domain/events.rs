@@ -29,7 +29,7 @@ pub(crate) struct PoolShape {
 
 impl DomainCore {
     pub(super) fn handle(
-        &'static self,
+        &self,
         conn: &mut Conn,
         event: Event,
         fds: Vec<OwnedFd>,
@@ -194,7 +194,7 @@ impl DomainCore {
 
     /// An answer to somebody's request. One that nobody waits for any more must not leave anything behind.
     fn reply(
-        &'static self,
+        &self,
         conn: &mut Conn,
         req: Req,
         event: Event,
@@ -227,7 +227,7 @@ impl DomainCore {
     }
 
     /// The answer to something that we claimed.
-    fn claimed(&'static self, conn: &mut Conn, claim: Claim, event: &Event) {
+    fn claimed(&self, conn: &mut Conn, claim: Claim, event: &Event) {
         match (claim, event) {
             // At once: the roster's events follow, and count from here.
             (Claim::Pool(pool), Event::PoolCreated { entry, .. }) => {
@@ -275,7 +275,7 @@ impl DomainCore {
     }
 
     /// Both ends of a channel are back.
-    fn taken_up(&'static self, conn: &mut Conn, channel: ChannelId) {
+    fn taken_up(&self, conn: &mut Conn, channel: ChannelId) {
         if let Some(link) = self.link(channel) {
             link.watched.store(true, Ordering::Relaxed);
         }
@@ -303,7 +303,7 @@ impl DomainCore {
     /// A source wants to send from a pool through a channel of ours: make our counters, whole, before
     /// any reference travels, and show them.
     fn offered(
-        &'static self,
+        &self,
         conn: &mut Conn,
         channel: ChannelId,
         shape: PoolShape,
@@ -357,7 +357,7 @@ impl DomainCore {
     }
 
     fn accept_offer(
-        &'static self,
+        &self,
         channel: ChannelId,
         shape: PoolShape,
         known: bool,

@@ -4,8 +4,8 @@ use super::DomainCore;
 use crate::error::DomainError;
 use std::io;
 
-pub(super) fn start(domain: &'static DomainCore) -> Result<(), DomainError> {
-    thread("tranship", move || run(domain))
+pub(super) fn start(domain: DomainCore) -> Result<(), DomainError> {
+    thread("tranship", move || run(&domain))
         .map_err(DomainError::system("starting the helper thread"))
 }
 
@@ -19,7 +19,7 @@ pub(super) fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> io::Res
     started.map(drop)
 }
 
-fn run(domain: &'static DomainCore) {
+fn run(domain: &DomainCore) {
     domain.helped();
     while !domain.is_closed() {
         let seen = domain.wake();

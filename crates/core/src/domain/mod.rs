@@ -10,6 +10,7 @@ mod entrust;
 mod events;
 mod greeting;
 mod helper;
+mod leave;
 mod resume;
 mod shell;
 mod starter;
@@ -27,6 +28,8 @@ pub(crate) use backlog::{Backlog, NEWS, Take};
 use conn::Conn;
 pub(crate) use conn::Parcel;
 use std::collections::{BTreeSet, HashMap};
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tranship_manager::Embedded;
@@ -34,9 +37,14 @@ use tranship_proto::{ChannelId, DomainId, ExportId, PoolId};
 use tranship_region::layout::BoardRo;
 use tranship_sys::fork::ForkGuard;
 
-/// One domain's shared state. Never freed: handles of buffers and links point here without counting,
-/// and a process has few domains.
-pub(crate) struct DomainCore {
+/// A counted handle of one domain's state. Whatever works with the domain has one: its public handle, pools, links, listeners,
+/// heaps, the helper thread. What of them is on the domain's own registers keeps it alive until it is taken off.
+///
+/// A forked child frees nothing of it: another thread may have been at work on it when it was copied.
+pub(crate) struct DomainCore(ManuallyDrop<Arc<Shared>>);
+
+/// One domain's state.
+pub(crate) struct Shared {
     pub(crate) fork: ForkGuard,
     id: AtomicU32,
     pub(crate) name: String,
@@ -47,6 +55,8 @@ pub(crate) struct DomainCore {
     root: Option<cut_off::Root>,
     /// The current board. A new manager's is mapped over it, for a thread may be looking at it.
     board: AtomicPtr<BoardRo>,
+    /// All that there were: a thread may be looking at an older one.
+    boards: Mutex<Vec<Arc<BoardRo>>>,
     /// The board's `wake` up to which events were taken.
     seen: AtomicU32,
     /// The manager's socket. Taken before any other lock, never while one of them is held.
@@ -65,11 +75,13 @@ pub(crate) struct DomainCore {
     /// Work that events asked for, done by `turn` after the socket's lock is released.
     chores: Mutex<Vec<Chore>>,
     closed: AtomicBool,
+    /// Its public handles are gone.
+    left: AtomicBool,
     /// Whether a helper thread runs.
     helper: AtomicBool,
     embedded: Mutex<Option<Embedded>>,
     /// Of a manager that we started.
-    starter: Option<starter::Starter>,
+    starter: Option<Arc<starter::Starter>>,
     poller: tranship_sys::epoll::Epoll,
     high_descriptors: bool,
 }
@@ -89,6 +101,30 @@ pub(crate) struct Export {
 pub(crate) enum Chore {
     /// Bring a pool down to so many bytes.
     Shrink(PoolId, u64),
+}
+
+impl Clone for DomainCore {
+    fn clone(&self) -> DomainCore {
+        DomainCore(ManuallyDrop::new(Arc::clone(&self.0)))
+    }
+}
+
+impl Drop for DomainCore {
+    fn drop(&mut self) {
+        if !self.fork.is_child() {
+            // SAFETY: it is not used any more.
+            unsafe { ManuallyDrop::drop(&mut self.0) };
+        }
+    }
+}
+
+impl Deref for DomainCore {
+    type Target = Shared;
+
+    #[inline]
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
 }
 
 impl std::fmt::Debug for DomainCore {
@@ -117,6 +153,15 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl DomainCore {
+    fn new(shared: Shared) -> DomainCore {
+        DomainCore(ManuallyDrop::new(Arc::new(shared)))
+    }
+
+    /// Whether both are of the same domain.
+    pub(crate) fn is(&self, other: &DomainCore) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     pub(crate) fn id(&self) -> DomainId {
         DomainId(self.id.load(Ordering::Relaxed)) // changes only at a resume that was not granted
     }
@@ -125,9 +170,8 @@ impl DomainCore {
     #[inline]
     pub(crate) fn board(&self) -> &BoardRo {
         let board = self.board.load(Ordering::Acquire);
-        // SAFETY: set once before the domain is handed out and only ever replaced by another leaked
-        // board (`set_board`), so the pointer is valid for the life of the process; the manager
-        // writes the page, which `BoardRo` reads only through atomics.
+        // SAFETY: one of `boards`, of which none is taken away as long as the state lives; the manager writes the page, which
+        // `BoardRo` reads only through atomics.
         unsafe { &*board }
     }
 
@@ -140,7 +184,7 @@ impl DomainCore {
 
     /// The same word, for a futex.
     pub(crate) fn wake_word(&self) -> &AtomicU32 {
-        // SAFETY: boards stay mapped for ever; the manager writes the word, we only load it.
+        // SAFETY: boards stay mapped as long as the domain's state lives; the manager writes the word, we only load it.
         unsafe { &*self.board().wake_ptr() }
     }
 
@@ -151,9 +195,11 @@ impl DomainCore {
     /// The new board takes the old one's place; one of another size is put beside it.
     fn set_board(&self, board: BoardRo) {
         if let Err(board) = self.board().show_instead(board) {
+            let board = Arc::new(board);
+            let at = Arc::as_ptr(&board).cast_mut();
+            lock(&self.boards).push(board);
             // Ordering: Release here pairs with the Acquire in `board`.
-            self.board
-                .store(Box::leak(Box::new(board)), Ordering::Release);
+            self.board.store(at, Ordering::Release);
         }
     }
 
@@ -165,14 +211,14 @@ impl DomainCore {
 
     /// Takes what the manager has sent, if anything. Errors wait for the next call that needs the manager.
     #[inline]
-    pub(crate) fn catch_up(&'static self) {
+    pub(crate) fn catch_up(&self) {
         if self.has_news() {
             self.turn_quietly();
         }
     }
 
     #[cold]
-    pub(crate) fn turn_quietly(&'static self) {
+    pub(crate) fn turn_quietly(&self) {
         if let Err(error) = self.turn() {
             tracing::debug!(domain = %self.id(), %error, "turn");
         }

@@ -34,7 +34,7 @@ impl DomainCore {
 
     /// Tries to reach a manager; a failed attempt, or an answer that is still to come, is `ManagerAway` (or `CutOff`), and the
     /// next try follows after a pause. Waits for no longer than a manager that is well takes.
-    pub(super) fn rejoin(&'static self, conn: &mut Conn) -> Result<(), DomainError> {
+    pub(super) fn rejoin(&self, conn: &mut Conn) -> Result<(), DomainError> {
         if self.is_closed() {
             return Ok(());
         }
@@ -60,7 +60,7 @@ impl DomainCore {
     }
 
     /// Finds a manager and says hello.
-    fn greet(&'static self, conn: &mut Conn) -> Result<Greeting, DomainError> {
+    fn greet(&self, conn: &mut Conn) -> Result<Greeting, DomainError> {
         let now = Instant::now();
         if conn
             .last_attempt
@@ -108,12 +108,7 @@ impl DomainCore {
         }
     }
 
-    fn welcomed(
-        &'static self,
-        conn: &mut Conn,
-        fd: OwnedFd,
-        welcome: Welcome,
-    ) -> Result<(), DomainError> {
+    fn welcomed(&self, conn: &mut Conn, fd: OwnedFd, welcome: Welcome) -> Result<(), DomainError> {
         if !welcome.resumed {
             // Another process got our id meanwhile. What we have lives on by its mappings, but a new manager
             // cannot know it by its old names.
@@ -138,7 +133,7 @@ impl DomainCore {
         claimed
     }
 
-    fn claim_all(&'static self, conn: &mut Conn) -> Result<(), DomainError> {
+    fn claim_all(&self, conn: &mut Conn) -> Result<(), DomainError> {
         let pools: Vec<_> = lock(&self.pools).values().cloned().collect();
         for pool in &pools {
             let shape = pool.shape();
@@ -267,7 +262,7 @@ impl DomainCore {
 
     /// Sends one claim, after taking what has come meanwhile, so that the manager's queue to us stays short.
     fn claim(
-        &'static self,
+        &self,
         conn: &mut Conn,
         claim: Claim,
         fds: &[BorrowedFd<'_>],
@@ -286,7 +281,7 @@ impl DomainCore {
         conn.send(&make(req), fds)
     }
 
-    fn export_again(&'static self, conn: &mut Conn) -> Result<(), DomainError> {
+    fn export_again(&self, conn: &mut Conn) -> Result<(), DomainError> {
         let names: Vec<_> = {
             let mut exports = lock(&self.exports);
             // Who connected by the old manager has to do it again; sockets are as good as ever. Names of which the answer was still to come are

@@ -10,18 +10,14 @@ use crate::pool::Pool;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tranship_proto::{DomainId, Event, PoolId, Request, Role, StatRecord};
 use tranship_sys::epoll::Interest;
 
-/// How long a goodbye may wait for a manager that does not read. Without it the process's end is one.
-const FAREWELL: Duration = Duration::from_secs(1);
-
 /// A protection domain: this process's membership with a manager. Clone it freely; threads may share it.
 ///
-/// When the last handle is gone the domain says goodbye, if nothing of it is in use any more; otherwise it lasts as
-/// long as the process. After `fork()` a child gets [`DomainError::Forked`] from everything inherited and
+/// When the last handle is gone the domain says goodbye, and its descriptors and memory go back, as soon as nothing of it (a pool, a
+/// link, a listener, a heap, a buffer) is in use any more. After `fork()` a child gets [`DomainError::Forked`] from everything inherited and
 /// connects a domain of its own.
 #[derive(Clone)]
 pub struct Domain {
@@ -29,18 +25,18 @@ pub struct Domain {
 }
 
 struct Handle {
-    core: &'static DomainCore,
+    core: DomainCore,
 }
 
 impl Domain {
-    pub(super) fn new(core: &'static DomainCore) -> Domain {
+    pub(super) fn new(core: DomainCore) -> Domain {
         Domain {
             shared: Arc::new(Handle { core }),
         }
     }
 
-    pub(crate) fn core(&self) -> &'static DomainCore {
-        self.shared.core
+    pub(crate) fn core(&self) -> &DomainCore {
+        &self.shared.core
     }
 
     /// Joins a manager; see [`DomainBuilder::connect`].
@@ -232,7 +228,7 @@ impl Drop for Handle {
 }
 
 impl DomainCore {
-    fn stat(&'static self) -> Result<Vec<StatRecord>, DomainError> {
+    fn stat(&self) -> Result<Vec<StatRecord>, DomainError> {
         let mut asked = None;
         let ended = self.call(
             |req| {
@@ -244,39 +240,6 @@ impl DomainCore {
         );
         let records = asked.map(|req| lock(&self.conn).take_records(req));
         ended.map(|_| records.unwrap_or_default())
-    }
-
-    /// Says goodbye if nothing of the domain is in use; otherwise the process's end does.
-    fn leave(&'static self) {
-        let listens = |export: &super::Export| export.what.is_some();
-        let idle = lock(&self.links).is_empty()
-            && lock(&self.pools).is_empty()
-            && lock(&self.heaps).is_empty()
-            && !lock(&self.exports).values().any(listens)
-            && lock(&self.foreign).values().all(|pool| pool.nothing_held());
-        if !idle {
-            // The process may be about to end.
-            self.entrust(None, || lock(&self.pools).is_empty());
-            return;
-        }
-        lock(&self.foreign)
-            .values()
-            .for_each(|pool| pool.detach_all());
-        for (_, over) in lock(&self.foreign).drain() {
-            crate::pool::bury(crate::pool::Grave::Foreign(over));
-        }
-        self.closed.store(true, Ordering::Release);
-        let mut conn = lock(&self.conn);
-        let _ = conn.send(&Request::Goodbye, &[]);
-        conn.flush_for(FAREWELL);
-        if let Some(fd) = conn.fd() {
-            let _ = self.poller.remove(fd);
-        }
-        conn.down();
-        drop(conn);
-        crate::pool::decay();
-        // An embedded manager ends with its domain.
-        drop(lock(&self.embedded).take());
     }
 
     pub(super) fn poll_socket(&self) -> Result<(), DomainError> {

@@ -2,6 +2,7 @@
 
 use super::discover::run_manager;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -24,17 +25,18 @@ impl Starter {
 
     /// Starts it in the background, unless that is under way or was tried a moment ago. Others that started it may do the
     /// same: its lock lets one win.
-    pub(super) fn start(&'static self) {
+    pub(super) fn start(self: &Arc<Starter>) {
         if self.busy.swap(true, Ordering::AcqRel) {
             return;
         }
-        let run = || {
+        let starter = Arc::clone(self);
+        let run = move || {
             let begun = Instant::now();
-            if let Err(why) = run_manager(&self.socket) {
+            if let Err(why) = run_manager(&starter.socket) {
                 tracing::warn!("the manager that this process had started is gone: {why}");
                 std::thread::sleep(PAUSE.saturating_sub(begun.elapsed()));
             }
-            self.busy.store(false, Ordering::Release);
+            starter.busy.store(false, Ordering::Release);
         };
         if super::helper::thread("tranship-start", run).is_err() {
             self.busy.store(false, Ordering::Release); // no room for a thread now; there may be later

@@ -14,7 +14,7 @@ use tranship_sys::epoll::Epoll;
 /// A name that others connect to.
 #[derive(Debug)]
 pub struct Listener {
-    domain: &'static DomainCore,
+    domain: DomainCore,
     /// Our name's id; another one under another manager.
     export: Arc<AtomicU32>,
     name: String,
@@ -24,14 +24,14 @@ pub struct Listener {
 
 impl Listener {
     pub(crate) fn new(
-        domain: &'static DomainCore,
+        domain: &DomainCore,
         name: &str,
         role: Role,
         options: LinkOptions,
     ) -> Result<Listener, DomainError> {
         let export = export(domain, name, Some(role), None)?;
         Ok(Listener {
-            domain,
+            domain: domain.clone(),
             export,
             name: name.into(),
             role,
@@ -87,7 +87,7 @@ impl Listener {
         loop {
             let seen = self.domain.wake();
             let turned = self.domain.turn();
-            if let Some(incoming) = next_incoming(self.domain, &self.export, Backlog::pop) {
+            if let Some(incoming) = next_incoming(&self.domain, &self.export, Backlog::pop) {
                 match self.domain.accept(&self.name, incoming, &self.options) {
                     // Who connected is gone again: the next one, please.
                     Err(DomainError::Refused(refusal)) => {
@@ -118,7 +118,7 @@ impl Listener {
 /// Offers a name, as an end of links or, without a role, for sockets. Its id is another one under another manager. `speaks` is
 /// told of sockets that have something to be taken.
 pub(super) fn export(
-    domain: &'static DomainCore,
+    domain: &DomainCore,
     name: &str,
     role: Option<Role>,
     speaks: Option<&Arc<Epoll>>,
@@ -173,17 +173,17 @@ pub(super) fn next_incoming(domain: &DomainCore, export: &AtomicU32, take: Take)
 }
 
 /// While it lives, connections to names that are not on record yet are kept.
-struct Asking(&'static DomainCore);
+struct Asking<'a>(&'a DomainCore);
 
-impl Asking {
-    fn new(domain: &'static DomainCore) -> Asking {
+impl<'a> Asking<'a> {
+    fn new(domain: &'a DomainCore) -> Asking<'a> {
         let _exports = lock(&domain.exports);
         domain.exporting.fetch_add(1, Ordering::Relaxed); // under the lock
         Asking(domain)
     }
 }
 
-impl Drop for Asking {
+impl Drop for Asking<'_> {
     fn drop(&mut self) {
         let mut exports = lock(&self.0.exports);
         if self.0.exporting.fetch_sub(1, Ordering::Relaxed) == 1 {
@@ -198,14 +198,15 @@ impl Drop for Listener {
         if self.domain.fork.is_child() {
             return;
         }
-        forget(self.domain, &self.export);
+        forget(&self.domain, &self.export);
     }
 }
 
-pub(super) fn forget(domain: &'static DomainCore, id: &AtomicU32) {
+pub(super) fn forget(domain: &DomainCore, id: &AtomicU32) {
     let mut exports = lock(&domain.exports);
     let export = ExportId(id.load(Ordering::Relaxed)); // changes under that lock
     exports.remove(&export);
     drop(exports);
     let _ = domain.tell(&Request::Unexport { export }, &[]);
+    domain.let_go();
 }

@@ -67,7 +67,7 @@ fn own_half(role: Role, lines: u32) -> Result<(OwnedFd, LinkHalfRw), DomainError
 impl DomainCore {
     /// Connects to an exported name as `role`.
     pub(crate) fn open(
-        &'static self,
+        &self,
         name: &str,
         role: Role,
         options: &LinkOptions,
@@ -86,7 +86,7 @@ impl DomainCore {
     }
 
     fn open_once(
-        &'static self,
+        &self,
         name: &str,
         role: Role,
         options: &LinkOptions,
@@ -166,7 +166,7 @@ impl DomainCore {
 
     /// Accepts a connection to one of our names.
     pub(super) fn accept(
-        &'static self,
+        &self,
         name: &str,
         incoming: (Event, Vec<OwnedFd>),
         options: &LinkOptions,
@@ -238,7 +238,7 @@ impl DomainCore {
         self.close_on_error(channel, result)
     }
 
-    fn finish(&'static self, link: LinkShared, options: &LinkOptions) -> Result<End, DomainError> {
+    fn finish(&self, link: LinkShared, options: &LinkOptions) -> Result<End, DomainError> {
         let link = Arc::new(link);
         lock(&self.links).insert(link.channel, link.clone());
         self.take_early(link.channel)?;
@@ -246,7 +246,7 @@ impl DomainCore {
     }
 
     fn close_on_error(
-        &'static self,
+        &self,
         channel: ChannelId,
         result: Result<End, DomainError>,
     ) -> Result<End, DomainError> {
@@ -267,6 +267,7 @@ impl DomainCore {
         if self.say_closed(&link) {
             lock(&self.links).remove(&channel);
         }
+        self.let_go();
     }
 
     /// Takes a link off the register: it was never used. Its peer may have been told of it by a manager that is gone.

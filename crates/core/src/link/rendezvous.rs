@@ -29,7 +29,7 @@ pub struct PeerSocket {
 /// readable when the manager has news, or one of them has said something.
 #[derive(Debug)]
 pub struct SocketListener {
-    domain: &'static DomainCore,
+    domain: DomainCore,
     export: Arc<AtomicU32>,
     speaks: Arc<Epoll>,
 }
@@ -41,17 +41,14 @@ impl AsFd for SocketListener {
 }
 
 impl SocketListener {
-    pub(crate) fn new(
-        domain: &'static DomainCore,
-        name: &str,
-    ) -> Result<SocketListener, DomainError> {
+    pub(crate) fn new(domain: &DomainCore, name: &str) -> Result<SocketListener, DomainError> {
         let speaks = Epoll::new().map_err(DomainError::system("epoll_create"))?;
         let news = speaks.add(domain.pollable(), NEWS, Interest::Read);
         news.map_err(DomainError::system("epoll_ctl"))?;
         let speaks = Arc::new(speaks);
         let export = export(domain, name, None, Some(&speaks))?;
         Ok(SocketListener {
-            domain,
+            domain: domain.clone(),
             export,
             speaks,
         })
@@ -80,7 +77,7 @@ impl SocketListener {
             Ok(()) | Err(DomainError::ManagerAway) => {}
             Err(error) => return Err(error),
         }
-        let next = next_incoming(self.domain, &self.export, take);
+        let next = next_incoming(&self.domain, &self.export, take);
         Ok(next.and_then(|(event, fds)| {
             let (
                 Event::SocketIncoming {
@@ -108,13 +105,13 @@ impl SocketListener {
 impl Drop for SocketListener {
     fn drop(&mut self) {
         if !self.domain.fork.is_child() {
-            forget(self.domain, &self.export);
+            forget(&self.domain, &self.export);
         }
     }
 }
 
 /// A new socket to who exports the name.
-pub(crate) fn connect(domain: &'static DomainCore, name: &str) -> Result<PeerSocket, DomainError> {
+pub(crate) fn connect(domain: &DomainCore, name: &str) -> Result<PeerSocket, DomainError> {
     checked_name(name)?;
     let make = |req| Request::ConnectSocket {
         req,

@@ -42,14 +42,12 @@ pub fn select(receivers: &mut [&mut Receiver], timeout: Option<Duration>) -> Opt
 }
 
 /// The domains of these links, each once.
-fn domains(receivers: &[&mut Receiver]) -> Vec<&'static DomainCore> {
-    let mut domains: Vec<&'static DomainCore> = Vec::new();
+fn domains(receivers: &[&mut Receiver]) -> Vec<DomainCore> {
+    let mut domains: Vec<DomainCore> = Vec::new();
     for receiver in receivers {
-        if !domains
-            .iter()
-            .any(|d| std::ptr::eq(*d, receiver.link.domain))
-        {
-            domains.push(receiver.link.domain);
+        let domain = &receiver.link.domain;
+        if !domains.iter().any(|d| d.is(domain)) {
+            domains.push(domain.clone());
         }
     }
     domains

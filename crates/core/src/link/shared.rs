@@ -74,7 +74,7 @@ impl Assignment {
 
 /// Everything of one end of a link but its cursors, which belong to `Sender` or `Receiver`.
 pub(crate) struct LinkShared {
-    pub(crate) domain: &'static DomainCore,
+    pub(crate) domain: DomainCore,
     pub(crate) channel: ChannelId,
     pub(crate) role: Role,
     pub(crate) name: String,
@@ -120,10 +120,10 @@ impl Assigned {
             Assigned::Foreign(pool) => pool.writer_is_dead(),
         }
     }
-    pub(crate) fn domain_is(&self, domain: &'static DomainCore) -> bool {
+    pub(crate) fn domain_is(&self, domain: &DomainCore) -> bool {
         match self {
-            Assigned::Own(pool) => std::ptr::eq(pool.domain, domain),
-            Assigned::Foreign(pool) => std::ptr::eq(pool.domain, domain),
+            Assigned::Own(pool) => pool.domain.is(domain),
+            Assigned::Foreign(pool) => pool.domain.is(domain),
         }
     }
 }
@@ -131,7 +131,7 @@ impl Assigned {
 impl LinkShared {
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn new(
-        domain: &'static DomainCore,
+        domain: &DomainCore,
         channel: ChannelId,
         role: Role,
         name: &str,
@@ -142,7 +142,7 @@ impl LinkShared {
         consent: Option<Consent>,
     ) -> LinkShared {
         LinkShared {
-            domain,
+            domain: domain.clone(),
             channel,
             role,
             name: name.into(),

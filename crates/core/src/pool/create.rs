@@ -21,7 +21,7 @@ const MAX_BYTES: u64 = (1 << 44) - (64 << 20);
 
 impl OwnPool {
     pub(crate) fn create(
-        domain: &'static DomainCore,
+        domain: &DomainCore,
         options: PoolOptions,
     ) -> Result<Arc<OwnPool>, DomainError> {
         let chunk = options.chunk();
@@ -92,7 +92,7 @@ impl OwnPool {
         let classes = Classes::new(chunk);
         let (sent, taker) = SlotQueue::new(slots);
         let pool = Arc::new_cyclic(|me: &Weak<OwnPool>| OwnPool {
-            domain,
+            domain: domain.clone(),
             fork: domain.fork,
             id,
             base: crate::pool::base(&window),

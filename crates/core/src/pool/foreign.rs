@@ -18,7 +18,7 @@ use tranship_sys::{ForkGuard, futex};
 /// The window shows zeros wherever no chunk is attached, so that whatever a lying peer names, reading it is a
 /// wrong answer at worst, never a fault.
 pub(crate) struct ForeignPool {
-    pub(crate) domain: &'static DomainCore,
+    pub(crate) domain: DomainCore,
     /// The domain's, at hand.
     fork: ForkGuard,
     pub(crate) shape: PoolShape,
@@ -51,7 +51,7 @@ pub(crate) struct Missing {
 
 impl ForeignPool {
     pub(crate) fn open(
-        domain: &'static DomainCore,
+        domain: &DomainCore,
         shape: PoolShape,
         table: OwnedFd,
         process: OwnedFd,
@@ -62,7 +62,7 @@ impl ForeignPool {
         let (refs_fd, refs) = RefsRw::create(shape.slots)?;
         let chunks = shape.max_bytes / shape.chunk_bytes;
         Ok(ForeignPool {
-            domain,
+            domain: domain.clone(),
             fork: domain.fork,
             shape,
             process,

@@ -43,10 +43,7 @@ pub struct PoolStats {
 }
 
 impl Pool {
-    pub(crate) fn create(
-        domain: &'static DomainCore,
-        options: PoolOptions,
-    ) -> Result<Pool, DomainError> {
+    pub(crate) fn create(domain: &DomainCore, options: PoolOptions) -> Result<Pool, DomainError> {
         let pool = Pool {
             own: OwnPool::create(domain, options)?,
         };
@@ -141,7 +138,7 @@ impl Pool {
         // Crash: on record first, so that a manager that dies after its answer does not take the right with it.
         lock(&self.own.domain.rights).insert((pool, domain));
         let make = |req| Request::AllowForward { req, pool, domain };
-        let core = self.own.domain;
+        let core = &self.own.domain;
         core.patiently(None, || core.call(make, &[], None).map(|_| ()))
     }
 
@@ -189,6 +186,7 @@ impl Drop for Pool {
         if self.own.handles.fetch_sub(1, Ordering::AcqRel) == 1 && !self.own.domain.fork.is_child()
         {
             self.own.tend();
+            self.own.domain.let_go();
         }
     }
 }

@@ -21,7 +21,7 @@ use tranship_zone::{Backend, Classes, Keg, Run, RunAllocator, SlotNumbers, Zone}
 
 /// The writer's side of a pool: memory, slot table, allocator, collector.
 pub(crate) struct OwnPool {
-    pub(crate) domain: &'static DomainCore,
+    pub(crate) domain: DomainCore,
     /// The domain's, at hand.
     pub(super) fork: ForkGuard,
     pub(super) id: PoolId,

@@ -104,7 +104,7 @@ impl Receiver {
         pool: PoolId,
         missing: Missing,
     ) -> Result<Option<Message>, RecvError> {
-        let domain = self.link.domain;
+        let domain = &self.link.domain;
         domain.turn_quietly();
         if self.has(pool, missing) {
             return self.take(words);
@@ -159,7 +159,7 @@ impl Receiver {
         match pending.awaits {
             Awaits::Open(pool) => self.is_open(pool),
             Awaits::Chunk(pool, missing) => {
-                let domain = self.link.domain;
+                let domain = &self.link.domain;
                 self.has(pool, missing)
                     || match &self.resync {
                         Some(resync) => domain.is_answered(resync.asked),

@@ -32,7 +32,7 @@ impl Sender {
             // SAFETY: as above.
             Home::Foreign(pool) => unsafe { pool.as_ref() }.arc().map(Assigned::Foreign),
         };
-        let Some(side) = side.filter(|side| side.domain_is(self.link.domain)) else {
+        let Some(side) = side.filter(|side| side.domain_is(&self.link.domain)) else {
             return Err(SendFailure::OtherDomain);
         };
         let (pool, _) = side.shape();
@@ -89,7 +89,7 @@ impl Sender {
         };
         crash::point("assign.before_request");
         let started = Instant::now();
-        let domain = self.link.domain;
+        let domain = &self.link.domain;
         // The same counters again, should the manager go away meanwhile: they are zero.
         let answer = loop {
             let answer = domain.patiently(deadline, || {
@@ -136,7 +136,7 @@ impl Sender {
         asked: &mut Option<Asked>,
         deadline: Option<Instant>,
     ) -> Result<bool, DomainError> {
-        let (domain, channel, pool) = (self.link.domain, self.link.channel, assignment.pool);
+        let (domain, channel, pool) = (&self.link.domain, self.link.channel, assignment.pool);
         let now = match *asked {
             Some(now) => now,
             None => {
