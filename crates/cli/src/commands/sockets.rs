@@ -4,7 +4,9 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use tranship::SocketProblem;
 use tranship_manager::paths::{SOCKET_ENV, SYSTEM_SOCKET};
+use tranship_sys::socket::MAX_PATH_BYTES;
 
 /// A place to look at, and why.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -21,6 +23,8 @@ pub(crate) enum Listening {
     Absent,
     /// A file left by a manager that is gone.
     Dead,
+    /// What is there cannot be used, and no manager is looked for or started past it.
+    Unusable(SocketProblem),
     /// Something else is wrong.
     Refused(String),
 }
@@ -69,8 +73,16 @@ pub(crate) fn probe(path: &Path) -> Listening {
         // A full backlog: somebody has it open, and is busy.
         Ok(()) | Err(Errno::AGAIN) => Listening::Yes,
         Err(Errno::NOENT | Errno::NOTDIR) => Listening::Absent,
-        Err(Errno::CONNREFUSED) if is_other_file(path) => Listening::Refused("no socket".into()),
+        Err(Errno::CONNREFUSED) if is_other_file(path) => {
+            Listening::Unusable(SocketProblem::NotASocket)
+        }
         Err(Errno::CONNREFUSED) => Listening::Dead,
+        Err(Errno::ACCESS | Errno::PERM) => Listening::Unusable(SocketProblem::Access),
+        Err(Errno::PROTOTYPE) => Listening::Unusable(SocketProblem::OtherKind),
+        Err(Errno::NAMETOOLONG) => Listening::Unusable(SocketProblem::PathLength {
+            bytes: path.as_os_str().len(),
+            max: MAX_PATH_BYTES,
+        }),
         Err(error) => Listening::Refused(error.to_string()),
     }
 }
@@ -107,7 +119,15 @@ mod tests {
         assert!(!is_other_file(&path), "it was one");
         let file = dir.path().join("file");
         std::fs::write(&file, "").expect("a file");
-        assert_eq!(probe(&file), Listening::Refused("no socket".into()));
+        let unusable = Listening::Unusable;
+        assert_eq!(probe(&file), unusable(SocketProblem::NotASocket));
+        let stream = dir.path().join("stream");
+        let _stream = std::os::unix::net::UnixListener::bind(&stream).expect("bind");
+        assert_eq!(probe(&stream), unusable(SocketProblem::OtherKind));
+        let (bytes, max) = (109, 107);
+        let long = Path::new("/").join("x".repeat(108));
+        let too_long = SocketProblem::PathLength { bytes, max };
+        assert_eq!(probe(&long), unusable(too_long));
     }
 
     #[test]

@@ -11,10 +11,11 @@ use tranship_manager::paths::{SOCKET_ENV, SYSTEM_SOCKET};
 pub(super) fn look(given: Option<&Path>) -> Vec<Finding> {
     let places = sockets::candidates(given);
     let mut found = Vec::new();
-    let mut anyone = false;
+    let (mut anyone, mut unusable) = (false, false);
     for place in &places {
         let listening = sockets::probe(&place.path);
         found.push(finding(place, &listening));
+        unusable |= matches!(listening, Listening::Unusable(_));
         if listening == Listening::Yes && !anyone {
             anyone = true;
             found.extend(descriptors(&place.path));
@@ -22,7 +23,12 @@ pub(super) fn look(given: Option<&Path>) -> Vec<Finding> {
     }
     if !anyone {
         let named = given.is_some() || std::env::var_os(SOCKET_ENV).is_some_and(|p| !p.is_empty());
-        let (cost, fix) = if named {
+        let (cost, fix) = if unusable {
+            (
+                "nothing works: no manager is looked for or started past a socket that cannot be used",
+                "",
+            )
+        } else if named {
             (
                 "nothing works: where a socket is named, no manager is started",
                 "run `tranship manager` there, or name no socket",
@@ -81,11 +87,17 @@ fn finding(place: &sockets::Place, listening: &Listening) -> Finding {
             };
             Finding::weak(place.why, value, cost, fix)
         }
+        Listening::Unusable(problem) => Finding::weak(
+            place.why,
+            format!("{path}: {problem}"),
+            "no manager is looked for or started past it",
+            "",
+        ),
         Listening::Refused(why) => Finding::weak(
             place.why,
             format!("{path}: {why}"),
             "this user cannot use that manager",
-            "look at the file's owner and mode, and at the rules in the manager's configuration",
+            "",
         ),
     }
 }
@@ -94,6 +106,21 @@ fn finding(place: &sockets::Place, listening: &Listening) -> Finding {
 mod tests {
     use super::*;
     use crate::doctor::finding::State;
+
+    #[test]
+    fn who_names_no_managers_socket_is_not_told_to_start_one() {
+        let dir = tranship_testkit::folder().expect("a folder");
+        let path = dir.path().join("file");
+        let fixes = || {
+            let found = look(Some(&path)).into_iter();
+            found.filter_map(|f| f.fix).collect::<String>()
+        };
+        assert!(fixes().contains("run `tranship manager` there"));
+        std::fs::write(&path, "").expect("a file");
+        assert_eq!(fixes(), "");
+        let found = look(Some(&path));
+        assert!(found[0].value.contains("it is no socket"), "{found:?}");
+    }
 
     #[test]
     fn a_manager_that_is_nearly_full_is_said_to_be() {
