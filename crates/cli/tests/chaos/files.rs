@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
-use tranship_testkit::chaos::{Harm, Party, rounds};
+use tranship_testkit::chaos::{Harm, Party, alone, rounds};
 use tranship_testkit::{Exit, Peer, Random, Watchdog, payload};
 
 use crate::scene::Scene;
@@ -261,6 +261,7 @@ fn finish(all: &mut Transfer<'_>, blow: &Blow) {
 
 #[test]
 fn files() {
+    let _alone = alone();
     let dog = Watchdog::new(Duration::from_secs(180));
     let scene = Scene::new("files");
     let mut random = Random::seeded(scene.random.seed());

@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use tranship_testkit::chaos::{
-    Auditor, Flow, Gauge, Party, Schedule, Settled, Stage, held, returns_to, rounds,
+    Auditor, Flow, Gauge, Party, Schedule, Settled, Stage, alone, held, returns_to, rounds,
 };
 use tranship_testkit::{Launch, Peer, Random, Watchdog};
 
@@ -113,10 +113,11 @@ impl Scene {
         (domains, channels): (&'static [usize], usize),
         normal: usize,
     ) -> Stage {
+        let alone = alone();
         let dog = Watchdog::new(Duration::from_secs(180));
         let schedule = Schedule::new(self.random.next(), parties.len());
         let settled = self.settled(domains, channels);
-        let mut stage = Stage::new(parties, flows, self.gauge(), settled, dog);
+        let mut stage = Stage::new(parties, flows, self.gauge(), settled, dog, alone);
         stage.run(schedule, rounds(normal));
         stage
     }

@@ -7,11 +7,13 @@
 //!
 //! The parties check the content of what they get, and end with an error when it is wrong: a party that ends by itself
 //! fails the run. `TRANSHIP_SEED` repeats a schedule (not its instants), `TRANSHIP_ROUNDS` sets its length; in a torture
-//! run it is long, rates have to come back too, and how soon they did is printed.
+//! run it is long, its scenes come one after the other, and rates have to come back too: how soon they did is printed, and judged where
+//! other programs leave the machine alone.
 //!
 //! NOT here: any program, and what it does (the tests bring them); named crash points (the kill tests of this crate).
 
 mod audit;
+mod bystanders;
 mod gauge;
 mod party;
 mod recovery;
@@ -22,4 +24,4 @@ pub use audit::{Auditor, held, returns_to};
 pub use gauge::Gauge;
 pub use party::Party;
 pub use schedule::{Blow, Harm, Schedule, Step, rounds};
-pub use stage::{Flow, Settled, Stage};
+pub use stage::{Flow, Settled, Stage, alone};

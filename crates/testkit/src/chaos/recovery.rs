@@ -1,13 +1,17 @@
 //! How soon what was disturbed is as fast as before.
 
-use super::Gauge;
+use super::{Gauge, Harm, Step};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Those that take longer are counted. It is reported only: a machine that is busy with others is no fault.
+/// The median is no longer.
 const SOON: Duration = Duration::from_secs(2);
 
 /// A rate is looked at over so long.
 const WINDOW: Duration = Duration::from_millis(100);
+
+/// What other programs may have of the processors where recoveries are judged: one part in so many.
+const ODDS: f64 = 8.0;
 
 /// A counter's speed.
 #[derive(Debug, Clone, Copy)]
@@ -30,26 +34,124 @@ impl Rate {
     }
 }
 
+/// One return, from the moment at which everybody was up again.
+#[derive(Debug, Clone)]
+pub(super) struct Recovery {
+    /// What had been done to whom, where it was one thing.
+    blow: Option<(Harm, String)>,
+    step: String,
+    /// Everybody was started, had found the others, and some had flowed.
+    pub flowing: Duration,
+    /// It was as fast as before.
+    pub fast: Duration,
+}
+
+impl Recovery {
+    pub fn of(step: &Step, names: &[&str], flowing: Duration, fast: Duration) -> Self {
+        let only = match step.blows.as_slice() {
+            [blow] => Some((blow.harm, names[blow.victim].to_owned())),
+            _ => None,
+        };
+        Self {
+            blow: only,
+            step: step.to_string(),
+            flowing,
+            fast,
+        }
+    }
+}
+
 /// Times until flows were back.
 #[derive(Debug, Default)]
-pub(super) struct Recoveries(Vec<(String, Duration)>);
+pub(super) struct Recoveries(Vec<Recovery>);
+
+fn median(of: impl Iterator<Item = Duration>) -> Duration {
+    let mut all: Vec<_> = of.collect();
+    all.sort();
+    all.get(all.len() / 2).copied().unwrap_or_default()
+}
 
 impl Recoveries {
-    pub fn add(&mut self, what: String, took: Duration) {
-        self.0.push((what, took));
+    pub fn add(&mut self, recovery: Recovery) {
+        self.0.push(recovery);
     }
 
-    /// Says how long it took.
-    pub fn report(&mut self) {
-        self.0.sort_by_key(|(_, took)| *took);
-        let at = |permille: usize| self.0.get((self.0.len().max(1) - 1) * permille / 1000);
-        if let (Some(median), Some(longest)) = (at(500), at(1000)) {
-            let n = self.0.len();
-            let late = self.0.iter().filter(|(_, took)| *took > SOON).count();
+    /// Says how long it took, and after what.
+    pub fn report(&self) {
+        let mut by_blow: BTreeMap<String, Vec<&Recovery>> = BTreeMap::new();
+        for recovery in &self.0 {
+            let blow = recovery.blow.as_ref();
+            let blow = blow.map_or("several".into(), |(harm, who)| format!("{harm:?} {who}"));
+            by_blow.entry(blow).or_default().push(recovery);
+        }
+        for (blow, all) in by_blow {
             eprintln!(
-                "{n} recoveries: median {:?}, {late} longer than {SOON:?}, longest {:?} ({})",
-                median.1, longest.1, longest.0
+                "{blow}: {} recoveries, medians: flowing after {:?}, as fast as before after {:?}",
+                all.len(),
+                median(all.iter().map(|r| r.flowing)),
+                median(all.iter().map(|r| r.fast))
             );
         }
+        if let Some(longest) = self.0.iter().max_by_key(|r| r.fast) {
+            let late = self.0.iter().filter(|r| r.fast > SOON).count();
+            eprintln!(
+                "{} recoveries: median {:?}, {late} longer than {SOON:?}, longest {:?} ({})",
+                self.0.len(),
+                median(self.0.iter().map(|r| r.fast)),
+                longest.fast,
+                longest.step
+            );
+        }
+    }
+
+    /// Whether the median is short enough, where other programs had so much of the processors; `None` where they had too much for
+    /// that to be judged.
+    pub fn are_soon(&self, others: f64, processors: usize) -> Option<bool> {
+        let judged = others < processors as f64 / ODDS;
+        judged.then(|| median(self.0.iter().map(|r| r.fast)) <= SOON)
+    }
+
+    /// # Panics
+    /// When they took too long.
+    pub fn judge(&self, others: f64, processors: usize) {
+        match self.are_soon(others, processors) {
+            None => eprintln!(
+                "recoveries are not judged: other programs had {others:.2} of {processors} processors"
+            ),
+            Some(soon) => assert!(
+                soon,
+                "half of the {} recoveries took longer than {SOON:?}, although other programs had only {others:.2} of {processors} processors",
+                self.0.len()
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recoveries(seconds: &[u64]) -> Recoveries {
+        let took = |seconds: &u64| Recovery {
+            blow: None,
+            step: String::new(),
+            flowing: Duration::ZERO,
+            fast: Duration::from_secs(*seconds),
+        };
+        Recoveries(seconds.iter().map(took).collect())
+    }
+
+    #[test]
+    fn the_median_counts_and_only_where_others_leave_the_machine_alone() {
+        assert_eq!(recoveries(&[9, 1, 2]).are_soon(0.2, 2), Some(true));
+        assert_eq!(recoveries(&[9, 1, 3]).are_soon(0.2, 2), Some(false));
+        assert_eq!(recoveries(&[9, 1, 3]).are_soon(0.3, 2), None);
+        assert_eq!(recoveries(&[]).are_soon(0.0, 2), Some(true));
+    }
+
+    #[test]
+    #[should_panic(expected = "half of the 1 recoveries took longer than 2s")]
+    fn slow_ones_fail() {
+        recoveries(&[3]).judge(0.0, 1);
     }
 }

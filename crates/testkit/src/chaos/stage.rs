@@ -1,10 +1,12 @@
 //! The parties, what moves between them, and the blows.
 
-use super::recovery::{Rate, Recoveries};
+use super::bystanders::Bystanders;
+use super::recovery::{Rate, Recoveries, Recovery};
 use super::{Gauge, Harm, Party, Schedule, Step};
 use crate::Watchdog;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Something that goes on, as long as certain parties are up.
@@ -31,8 +33,18 @@ pub struct Stage {
     dog: Watchdog,
     settled: Settled,
     recoveries: Recoveries,
-    /// Whether rates have to come back, and not only something flow: on a machine that is busy with nothing else.
-    rated: bool,
+    /// Whether rates have to come back, and not only something flow: on a machine that is busy with nothing else, so no other scene
+    /// plays meanwhile.
+    rated: Option<MutexGuard<'static, ()>>,
+}
+
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Whether rates have to come back here; waits until no other scene plays then.
+#[must_use]
+pub fn alone() -> Option<MutexGuard<'static, ()>> {
+    let rated = std::env::var_os("TRANSHIP_TORTURE").is_some();
+    rated.then(|| ALONE.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 impl std::fmt::Debug for Stage {
@@ -46,7 +58,7 @@ impl std::fmt::Debug for Stage {
 }
 
 impl Stage {
-    /// Starts all parties, and waits until everything flows. `dog` is told of every step.
+    /// Starts all parties, and waits until everything flows. `dog` is told of every step; `rated` is what [`alone`] says.
     #[must_use]
     pub fn new(
         parties: Vec<Party>,
@@ -54,6 +66,7 @@ impl Stage {
         gauge: Gauge,
         settled: Settled,
         dog: Watchdog,
+        rated: Option<MutexGuard<'static, ()>>,
     ) -> Self {
         let mut stage = Self {
             parties,
@@ -62,7 +75,7 @@ impl Stage {
             dog,
             settled,
             recoveries: Recoveries::default(),
-            rated: std::env::var_os("TRANSHIP_TORTURE").is_some(),
+            rated,
         };
         stage.parties.iter_mut().for_each(Party::start);
         stage.all_flow();
@@ -72,14 +85,20 @@ impl Stage {
     /// Strikes so many times.
     ///
     /// # Panics
-    /// When a party ends by itself. What stands still, or does not get as fast as before, is the watchdog's.
+    /// When a party ends by itself; in a torture run on a machine that does nothing else, when half of the recoveries take longer than
+    /// 2 s. What stands still, or does not get as fast as before, is the watchdog's.
     pub fn run(&mut self, schedule: Schedule, rounds: usize) {
+        let begun = Bystanders::now(&self.parties);
         for step in schedule.take(rounds) {
             self.dog.step(format_args!("{step}: {:?}", self.parties));
             eprintln!("{step}");
             self.step(&step);
         }
-        self.recoveries.report();
+        if self.rated.is_some() {
+            self.recoveries.report();
+            let processors = std::thread::available_parallelism().map_or(1, usize::from);
+            self.recoveries.judge(begun.used(&self.parties), processors);
+        }
     }
 
     fn step(&mut self, step: &Step) {
@@ -108,7 +127,11 @@ impl Stage {
         }
         let up = Instant::now();
         self.all_flow();
-        self.as_fast_as(&rates, up, step);
+        let flowing = up.elapsed();
+        self.as_fast_as(&rates);
+        let names: Vec<&str> = self.parties.iter().map(Party::name).collect();
+        let recovery = Recovery::of(step, &names, flowing, up.elapsed());
+        self.recoveries.add(recovery);
     }
 
     /// How fast everything is, where that matters.
@@ -120,7 +143,7 @@ impl Stage {
             rated,
             ..
         } = self;
-        let flows = flows.iter().filter(|_| *rated);
+        let flows = flows.iter().filter(|_| rated.is_some());
         let begun: Vec<Rate> = flows.map(|f| Rate::begin(gauge, f.counts)).collect();
         let ended = |rate: Rate| {
             let mut found = None;
@@ -134,24 +157,30 @@ impl Stage {
     }
 
     /// Half of what it was is the rate's return; without a rate that some flowed is.
-    fn as_fast_as(&mut self, rates: &[f64], up: Instant, step: &Step) {
+    fn as_fast_as(&mut self, rates: &[f64]) {
         let Self {
             parties,
             flows,
             gauge,
             ..
         } = self;
-        for (flow, before) in flows.iter().zip(rates) {
-            let mut rate = Rate::begin(gauge, flow.counts);
-            wait(parties, || {
-                let now = rate.look(gauge);
-                if now.is_some() {
-                    rate = Rate::begin(gauge, flow.counts);
+        let begin = |flow: &Flow| Rate::begin(gauge, flow.counts);
+        // All are looked at together.
+        let flows = flows.iter().zip(rates);
+        let mut slow: Vec<_> = flows
+            .map(|(flow, before)| (flow, *before, begin(flow)))
+            .collect();
+        wait(parties, || {
+            slow.retain_mut(|(flow, before, rate)| match rate.look(gauge) {
+                Some(now) if now >= *before / 2.0 => false,
+                Some(_) => {
+                    *rate = begin(flow);
+                    true
                 }
-                now.is_some_and(|now| now >= before / 2.0)
+                None => true,
             });
-        }
-        self.recoveries.add(step.to_string(), up.elapsed());
+            slow.is_empty()
+        });
     }
 
     /// What does not depend on those who are down goes on.
