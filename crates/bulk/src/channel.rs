@@ -218,17 +218,12 @@ impl Channel {
         self.domain.abandon(self.id);
     }
 
-    /// Who is at the other end, once it is bound, in words for a log: a process, or an address.
+    /// Who is at the other end, once it is bound, in words for a log: a process, or an address. Empty when the end is forgotten.
     #[must_use]
     pub fn peer(&self) -> String {
         let state = self.domain.lock();
         let channel = state.channels.get(&self.id);
-        let place = channel.and_then(|c| c.transport.as_ref()?.peer_place());
-        match (place, channel.map_or(0, |channel| channel.peer.1)) {
-            (Some(place), _) => place,
-            (None, 0) => "this process, or one that nobody knows".to_owned(),
-            (None, process) => format!("process {process}"),
-        }
+        channel.map_or_else(String::new, |channel| channel.place_of(channel.peer.1))
     }
 
     /// Whose process is at the other end, or which host, in words: what of one owner is to be counted together. Empty where nobody

@@ -258,9 +258,6 @@ fn admit(
             }
             match patience.event(at, &channel, ROUND) {
                 Ok(Some(Event::Bound(Ok(_)))) => break true,
-                Ok(Some(Event::Bound(Err(code)))) => {
-                    tracing::warn!("{at}: a client is refused: {code}");
-                }
                 Ok(_) => {}
                 Err(code) => {
                     tracing::warn!("{at}: {code}");

@@ -160,9 +160,12 @@ fn begin(shared: &Arc<Shared>, number: u64, stream: Stream) -> io::Result<()> {
     let thread = std::thread::Builder::new().name("nbd-client".into());
     let thread = thread.spawn(move || {
         let who = stream.peer();
-        match serve(&own, number, &who, stream, &replies) {
+        let ended = serve(&own, number, &who, stream, &replies);
+        let greeted = own.lock().get(&number).is_some_and(|guest| guest.greeted);
+        match ended {
             Ok(()) => tracing::info!("NBD: {who} is gone"),
-            Err(error) => tracing::info!("NBD: {who} is gone, or refused: {error}"),
+            Err(error) if greeted => tracing::info!("NBD: {who} is gone: {error}"),
+            Err(error) => tracing::info!("NBD: {who} is refused in its handshake: {error}"),
         }
         replies.drain(0);
         replies.finish();

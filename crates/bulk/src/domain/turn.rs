@@ -348,9 +348,22 @@ impl Channel {
                 self.callers.send_away();
                 self.connected(domain, agreed);
             }
-            Err(_) => self.refused(),
+            Err(code) => {
+                let process = self.transport.as_ref().map_or(0, |t| t.peer_process());
+                tracing::info!("{} is refused: {code}", self.place_of(process));
+                self.refused();
+            }
         }
         Ok(())
+    }
+
+    /// The other end in words: its address, or that process.
+    pub(crate) fn place_of(&self, process: u32) -> String {
+        let place = self.transport.as_ref().and_then(|t| t.peer_place());
+        place.unwrap_or_else(|| match process {
+            0 => "this process, or one that nobody knows".to_owned(),
+            process => format!("process {process}"),
+        })
     }
 
     /// Somebody else may bind.

@@ -4,6 +4,7 @@ use crate::kit::{Home, Running, run, started, watchdog};
 use crate::nbd::{Client, FLUSH};
 use std::fs::{self, File};
 use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -142,6 +143,9 @@ fn who_is_let_in_who_is_refused_and_who_is_gone_for_good_is_said() {
     let client = Client::connect(&home.path("s")).expect("a client");
     until_said(&log, &[&who, "NBD: ", " is let in\n"]);
     drop(client);
+    let nobody = UnixStream::connect(home.path("s")).expect("connecting");
+    drop(nobody);
+    until_said(&log, &["is refused in its handshake"]);
 
     dog.step("a proxy whose server goes");
     let log = home.path("proxy");

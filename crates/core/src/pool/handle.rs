@@ -72,7 +72,8 @@ impl Pool {
     }
 
     /// The same without waiting for anybody to release memory. What more there may be the manager is asked for; one that does not
-    /// answer at once costs 50 ms, once: its answer serves a later call.
+    /// answer at once costs 50 ms, once: its answer serves a later call. While the manager is away, an attempt to reach it again may cost
+    /// 20 ms, and there is one in 50 ms at most.
     #[inline(always)]
     pub fn try_alloc(&self, len: usize) -> Result<CbufMut, AllocError> {
         self.alloc_with(len, || Patience::None)
