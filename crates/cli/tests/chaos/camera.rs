@@ -6,10 +6,9 @@ use std::time::Duration;
 use tranship::{
     AllocError, LinkOptions, Listener, Message, Pool, PoolOptions, Receiver, Role, Sender, WhenFull,
 };
-use tranship_testkit::chaos::Flow;
 use tranship_testkit::{Control, child, payload};
 
-use crate::scene::{MANAGER, Scene, rest};
+use crate::scene::Scene;
 use crate::seat::{Broken, Order, ROUND, Seat, bearable, patiently, recv_over, send_over};
 
 const POOL: u64 = 24 << 20;
@@ -157,21 +156,10 @@ fn verify(frame: &Message, when: &str) -> Result<(), Broken> {
 
 #[test]
 fn a_camera_with_viewers() {
-    let mut scene = Scene::new("a_camera_with_viewers");
-    let parties = vec![
-        scene.manager(),
-        scene.party("camera", camera, 0),
-        scene.party("viewer 1", viewer, 1),
-        scene.party("viewer 2", viewer, 2),
-    ];
-    let flow = |name, viewer| Flow {
-        name,
-        counts: viewer,
-        needs: vec![1, viewer + 1],
-    };
-    let flows = vec![flow("frames to viewer 1", 1), flow("frames to viewer 2", 2)];
-    let mut stage = scene.play(parties, flows, (&[1, 2, 3], 2), 18);
-    let (manager, others) = stage.parties.split_at_mut(MANAGER + 1);
-    rest(others);
-    scene.ends(&mut manager[MANAGER], &[]);
+    Scene::new("a_camera_with_viewers").serves_two(
+        ("camera", camera),
+        (["viewer 1", "viewer 2"], viewer),
+        ["frames to viewer 1", "frames to viewer 2"],
+        2,
+    );
 }

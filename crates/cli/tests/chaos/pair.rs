@@ -6,10 +6,9 @@ use tranship::{
     AllocError, CbufMut, Domain, LinkOptions, Listener, Message, Pool, PoolOptions, Receiver, Role,
     Sender, WhenFull,
 };
-use tranship_testkit::chaos::Flow;
 use tranship_testkit::{Control, child, payload};
 
-use crate::scene::{MANAGER, Scene, rest};
+use crate::scene::Scene;
 use crate::seat::{Broken, Order, ROUND, Seat, bearable, patiently, recv_over, send_over};
 
 const POOL: u64 = 4 << 20;
@@ -195,24 +194,10 @@ fn ask(pool: &Pool, to: &mut Sender, from: &mut Receiver, id: u64) -> Result<(bo
 
 #[test]
 fn requests_and_replies() {
-    let mut scene = Scene::new("requests_and_replies");
-    let parties = vec![
-        scene.manager(),
-        scene.party("server", server, 0),
-        scene.party("client 1", client, 1),
-        scene.party("client 2", client, 2),
-    ];
-    let flow = |name, client| Flow {
-        name,
-        counts: client,
-        needs: vec![1, client + 1],
-    };
-    let flows = vec![
-        flow("answers to client 1", 1),
-        flow("answers to client 2", 2),
-    ];
-    let mut stage = scene.play(parties, flows, (&[1, 2, 3], 4), 18);
-    let (manager, others) = stage.parties.split_at_mut(MANAGER + 1);
-    rest(others);
-    scene.ends(&mut manager[MANAGER], &[]);
+    Scene::new("requests_and_replies").serves_two(
+        ("server", server),
+        (["client 1", "client 2"], client),
+        ["answers to client 1", "answers to client 2"],
+        4,
+    );
 }

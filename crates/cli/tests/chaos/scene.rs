@@ -122,6 +122,33 @@ impl Scene {
         stage
     }
 
+    /// The same with a program that serves two others, for each of which something flows; at the end all is let go of.
+    pub fn serves_two(
+        mut self,
+        server: (&'static str, fn() -> Launch),
+        others: ([&'static str; 2], fn() -> Launch),
+        flows: [&'static str; 2],
+        channels: usize,
+    ) {
+        let (names, other) = others;
+        let parties = vec![
+            self.manager(),
+            self.party(server.0, server.1, 0),
+            self.party(names[0], other, 1),
+            self.party(names[1], other, 2),
+        ];
+        let flow = |(counts, name)| Flow {
+            name,
+            counts,
+            needs: vec![1, counts + 1],
+        };
+        let flows = (1..).zip(flows).map(flow).collect();
+        let mut stage = self.play(parties, flows, (&[1, 2, 3], channels), 18);
+        let (manager, others) = stage.parties.split_at_mut(MANAGER + 1);
+        rest(others);
+        self.ends(&mut manager[MANAGER], &[]);
+    }
+
     /// A manager that nobody is with holds what a fresh one holds, and ends in order; then nothing is left.
     pub fn ends(&self, manager: &mut Party, files: &[&str]) {
         let fresh = self
@@ -169,7 +196,7 @@ fn terminate(peer: &Peer) {
 }
 
 /// These parties let go of everything but their domain, hold what they held before, and end in order.
-pub fn rest(parties: &mut [Party]) {
+fn rest(parties: &mut [Party]) {
     let peers = || parties.iter().map(|party| party.peer().expect("it runs"));
     // All at once: what one holds of another keeps both.
     peers().for_each(|peer| peer.send(&Order::Rest).expect("it listens"));

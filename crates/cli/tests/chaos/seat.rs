@@ -6,9 +6,11 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 use serde::{Deserialize, Serialize};
-use tranship::{Domain, DomainError, PoolOptions, RecvError, SendFailure};
+use tranship::{Domain, DomainError, PoolOptions};
 use tranship_testkit::chaos::Gauge;
 use tranship_testkit::{Control, Held, Random};
+
+pub use crate::rules::{Broken, bearable, broken, recv_over, send_over};
 
 /// Variables that say where things are.
 pub const SOCKET: &str = "CHAOS_SOCKET";
@@ -26,9 +28,6 @@ pub enum Order {
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Done;
-
-/// Why a party ends: a rule was broken, and the test fails.
-pub type Broken = String;
 
 /// Longest wait before orders and news are looked at again.
 pub const ROUND: Duration = Duration::from_millis(2);
@@ -119,10 +118,6 @@ impl Seat {
     }
 }
 
-pub fn broken(e: impl std::fmt::Display) -> Broken {
-    e.to_string()
-}
-
 fn turn(domain: &Domain) -> Result<(), Broken> {
     domain.turn().or_else(|e| bearable(&e))
 }
@@ -135,54 +130,5 @@ pub fn patiently<T>(mut what: impl FnMut() -> Result<T, DomainError>) -> Result<
             Err(e) => bearable(&e)?,
         }
         std::thread::yield_now();
-    }
-}
-
-/// A manager or peer that goes away is part of the game. A breach of protocol between honest parties is not.
-pub fn bearable(e: &DomainError) -> Result<(), Broken> {
-    match e {
-        DomainError::ManagerAway
-        | DomainError::NoManager { .. }
-        | DomainError::TimedOut { .. }
-        | DomainError::Refused(_) => Ok(()),
-        DomainError::System { source, .. }
-            if matches!(
-                source.raw_os_error(),
-                Some(libc::EPIPE | libc::ECONNRESET | libc::ECONNREFUSED)
-            ) =>
-        {
-            Ok(())
-        }
-        other => Err(format!("domain: {other} ({other:?})")),
-    }
-}
-
-/// True when the channel is over, false when it goes on.
-pub fn send_over(e: &SendFailure) -> Result<bool, Broken> {
-    match e {
-        SendFailure::Full { .. } | SendFailure::NotAssigned { .. } | SendFailure::List(_) => {
-            Ok(false)
-        }
-        SendFailure::PeerGone(_) => {
-            eprintln!("send: {e}");
-            Ok(true)
-        }
-        SendFailure::Assign(e) => bearable(e).map(|()| false),
-        other => Err(format!("send: {other} ({other:?})")),
-    }
-}
-
-/// True when the channel is over, false when it goes on.
-pub fn recv_over(e: &RecvError) -> Result<bool, Broken> {
-    match e {
-        RecvError::PeerGone(_)
-        | RecvError::NotConnected(_)
-        | RecvError::PeerDied(_)
-        | RecvError::Lost(_) => {
-            eprintln!("recv: {e}");
-            Ok(true)
-        }
-        RecvError::TimedOut { .. } => Ok(false),
-        other => Err(format!("recv: {other} ({other:?})")),
     }
 }

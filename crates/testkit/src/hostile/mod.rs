@@ -11,6 +11,7 @@
 
 mod attacker;
 mod attacks;
+pub mod claimant;
 mod load;
 mod nuisances;
 pub mod raw;

@@ -1,15 +1,12 @@
 //! What the manager has to go through for somebody, or to remember for it.
 
-use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 
-use tranship_proto::{
-    ChannelId, DomainId, Event, PROTOCOL_VERSION, PoolId, RefusalCode, Req, Request, Role,
-};
-use tranship_region::layout::TableRw;
+use tranship_proto::{DomainId, Event, PoolId, RefusalCode, Req, Role};
 use tranship_testkit::{Control, child};
 
 use crate::stage::Stage;
+use tranship_testkit::hostile::claimant::{claim_of_nobody, claimant};
 use tranship_testkit::hostile::raw::Raw;
 
 const CHUNK: u64 = 4096;
@@ -67,41 +64,15 @@ fn the_table_of_a_dead_writer() {
 }
 
 child!(
-    fn claimant(ctl: Control) {
-        let mut raw = Raw::silent();
-        let hello = Request::Hello {
-            version: PROTOCOL_VERSION,
-            name: "claimant".into(),
-            resume: Some(DomainId(0x7fff_0000)),
-            dumpable: true,
-        };
-        raw.send(&hello, &[]);
-        raw.wait(|e| matches!(e, Event::Welcome { resumed: true, .. }).then_some(()));
-        let (table, _map) = TableRw::create(64, 1 << 20, 1 << 16).unwrap();
+    fn claims(ctl: Control) {
         let pool = PoolId(0x7_0000);
-        let claim = Request::ClaimPool {
-            req: Req(1),
-            pool,
-            name: "claimed".into(),
-            max_bytes: 1 << 20,
-            slots: 64,
-            chunk_bytes: 1 << 16,
-        };
-        raw.send(&claim, &[table.as_fd()]);
+        let (mut raw, resumed) = claimant(DomainId(0x7fff_0000), pool);
+        assert!(resumed);
         // Names of readers and queues that there never were, until no more are remembered.
         let mut named = 0u32;
         let refused = loop {
-            let next = |n: u32| named + n;
-            let request = Request::ClaimRoster {
-                req: Req(2),
-                pool,
-                readers: (0..500).map(|n| (DomainId(next(n)), 1)).collect(),
-                queues: (0..500)
-                    .map(|n| (ChannelId(next(n)), DomainId(next(n)), 1))
-                    .collect(),
-            };
+            raw.send(&claim_of_nobody(pool, named), &[]);
             named += 500;
-            raw.send(&request, &[]);
             let answer = raw.wait(|e| match e {
                 Event::Claimed { req: Req(2) } => Some(None),
                 Event::Refused {
@@ -125,7 +96,7 @@ fn claims_of_what_never_was() {
     let Some(stage) = Stage::new("[limits]\nrecords = 20000\n") else {
         return;
     };
-    let claimant = stage.attacker(claimant(), 0);
+    let claimant = stage.attacker(claims(), 0);
     let named: u32 = claimant.expect();
     assert!((2_000..=20_000).contains(&named), "{named}");
     stage.still_serving("claims");

@@ -8,6 +8,8 @@
 //!
 //! NOT here: liars (the hostile tests), exhaustive interleavings (the models in `ledger`).
 
+use tranship_core as product;
+
 mod flow;
 mod forwarder;
 mod instants;
@@ -15,6 +17,7 @@ mod manager;
 mod pair;
 mod points;
 mod receiver;
+mod rules;
 mod seat;
 mod stage;
 mod together;

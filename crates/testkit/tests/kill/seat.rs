@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 use serde::{Deserialize, Serialize};
-use tranship_core::{
-    Domain, DomainError, LinkOptions, PoolOptions, RecvError, SendFailure, Wait, WhenFull,
-};
+use tranship_core::{Domain, LinkOptions, PoolOptions, Wait, WhenFull};
 use tranship_testkit::{Control, Held, Random};
+
+pub use crate::rules::{Broken, bearable, broken, recv_over, send_over};
 
 /// The first message to a party.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -41,9 +41,6 @@ pub enum Order {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Done;
-
-/// Why a party ends: a rule was broken, and the test fails.
-pub type Broken = String;
 
 /// Longest wait inside a party before it looks at its orders again.
 pub const ROUND: Duration = Duration::from_millis(2);
@@ -180,43 +177,4 @@ pub fn options() -> LinkOptions {
         .wait(Wait::SpinThenSleep(20))
         .when_full(WhenFull::BlockFor(ROUND))
         .timeout(10 * ROUND)
-}
-
-pub fn broken(e: impl std::fmt::Display) -> Broken {
-    e.to_string()
-}
-
-/// A manager or peer that goes away is part of the game. A breach of protocol between honest parties is not.
-pub fn bearable(e: &DomainError) -> Result<(), Broken> {
-    match e {
-        DomainError::ManagerAway
-        | DomainError::NoManager { .. }
-        | DomainError::TimedOut { .. }
-        | DomainError::Refused(_) => Ok(()),
-        other => Err(format!("domain: {other} ({other:?})")),
-    }
-}
-
-/// True when the link is over, false when it goes on.
-pub fn send_over(e: &SendFailure) -> Result<bool, Broken> {
-    match e {
-        SendFailure::Full { .. } | SendFailure::NotAssigned { .. } | SendFailure::List(_) => {
-            Ok(false)
-        }
-        SendFailure::PeerGone(_) => Ok(true),
-        SendFailure::Assign(e) => bearable(e).map(|()| false),
-        other => Err(format!("send: {other} ({other:?})")),
-    }
-}
-
-/// True when the link is over, false when it goes on.
-pub fn recv_over(e: &RecvError) -> Result<bool, Broken> {
-    match e {
-        RecvError::PeerGone(_)
-        | RecvError::PeerDied(_)
-        | RecvError::NotConnected(_)
-        | RecvError::Lost(_) => Ok(true),
-        RecvError::ChunkPending { .. } | RecvError::TimedOut { .. } => Ok(false),
-        other => Err(format!("recv: {other} ({other:?})")),
-    }
 }

@@ -3,10 +3,10 @@
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 
-use tranship_proto::{ChannelId, DomainId, Event, PROTOCOL_VERSION, PoolId, Req, Request, Role};
-use tranship_region::layout::TableRw;
+use tranship_proto::{DomainId, PoolId, Req, Request, Role};
 
 use crate::hostile::Attacker;
+use crate::hostile::claimant::{claim_of_nobody, claimant};
 use crate::hostile::raw::Raw;
 use crate::{Control, child};
 
@@ -48,48 +48,17 @@ pub(super) fn the_table_of_a_dead_writer(attacker: &mut Attacker) {
     attacker.keep((raw, channel));
 }
 
-/// A domain that says that it was there before, with a pool.
-fn claimant(attacker: &mut Attacker) -> Option<(Raw, PoolId)> {
-    let mut raw = Raw::silent();
-    let id = 0x7fff_0000 + attacker.random.below(0xffff) as u32;
-    let hello = Request::Hello {
-        version: PROTOCOL_VERSION,
-        name: "claimant".into(),
-        resume: Some(DomainId(id)),
-        dumpable: true,
-    };
-    raw.send(&hello, &[]);
-    raw.wait(|e| matches!(e, Event::Welcome { .. }).then_some(()));
-    let (table, _map) = TableRw::create(64, 1 << 20, 1 << 16).unwrap();
-    let pool = PoolId(0x7_0000 + attacker.random.below(0xffff) as u32);
-    let claim = Request::ClaimPool {
-        req: Req(1),
-        pool,
-        name: "claimed".into(),
-        max_bytes: 1 << 20,
-        slots: 64,
-        chunk_bytes: 1 << 16,
-    };
-    raw.send(&claim, &[table.as_fd()]);
-    Some((raw, pool))
+fn someone(attacker: &mut Attacker) -> (Raw, PoolId) {
+    let mut number = |base: u32| base + attacker.random.below(0xffff) as u32;
+    let (domain, pool) = (DomainId(number(0x7fff_0000)), PoolId(number(0x7_0000)));
+    (claimant(domain, pool).0, pool)
 }
 
 /// Readers and queues that there never were.
 pub(super) fn claims_of_what_never_was(attacker: &mut Attacker) {
-    let Some((mut raw, pool)) = claimant(attacker) else {
-        return;
-    };
+    let (mut raw, pool) = someone(attacker);
     for n in 0..40u32 {
-        let next = |i: u32| 1 + n * 500 + i;
-        let request = Request::ClaimRoster {
-            req: Req(2),
-            pool,
-            readers: (0..500).map(|i| (DomainId(next(i)), 1)).collect(),
-            queues: (0..500)
-                .map(|i| (ChannelId(next(i)), DomainId(next(i)), 1))
-                .collect(),
-        };
-        raw.send(&request, &[]);
+        raw.send(&claim_of_nobody(pool, 1 + n * 500), &[]);
     }
     raw.sync();
     attacker.keep(raw);
@@ -97,9 +66,7 @@ pub(super) fn claims_of_what_never_was(attacker: &mut Attacker) {
 
 /// Chunks of others, channels, and no end of it.
 pub(super) fn claims_that_are_never_done(attacker: &mut Attacker) {
-    let Some((mut raw, _)) = claimant(attacker) else {
-        return;
-    };
+    let (mut raw, _) = someone(attacker);
     for n in 0..200u32 {
         let request = Request::ClaimReader {
             req: Req(3),
