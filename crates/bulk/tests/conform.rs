@@ -3,6 +3,8 @@
 
 #[path = "spec/aim.rs"]
 mod aim;
+#[path = "conform/apart.rs"]
+mod apart;
 #[path = "conform/crew.rs"]
 mod crew;
 #[path = "spec/deaths.rs"]
@@ -21,18 +23,24 @@ mod probe;
 mod prompt;
 #[path = "spec/setup.rs"]
 mod setup;
+#[path = "spec/states.rs"]
+mod states;
+#[path = "conform/walk.rs"]
+mod walk;
 #[path = "conform/world.rs"]
 mod world;
 
 use crew::Crew;
 use proptest::prelude::*;
 use proptest::test_runner::{RngSeed, TestRunner};
+use states::Case;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use tranship_bulk::Trust;
 use tranship_bulk::backend::{Backend, Copying, Local, Shm};
 use tranship_testkit::Random;
+use walk::{Amount, walk};
 use world::World;
 
 /// Runs random sequences over one backend; a failure shrinks to the shortest that still fails.
@@ -89,25 +97,9 @@ fn what_random_runs_find_rarely() {
     let sealed = |b| Trust::ALL.map(|trust| [(b, 0, trust), (b, NEVER, trust)]);
     let ways = backends.iter().flat_map(sealed).flatten();
     for (backend, seal_from, trust) in ways {
-        for ops in deaths::all() {
-            let mut world = World::new(ops::DOMAINS, Arc::clone(backend), seal_from);
-            world.prepare(trust);
-            // Each step compares what every domain may do.
-            for op in ops {
-                world.step(&op).expect("as the model");
-            }
-            world.end().expect("as the model");
-        }
-        for ops in [
-            deaths::a_removal_that_a_death_overtakes(trust),
-            deaths::a_death_after_an_end_was_forgotten(trust),
-        ] {
-            let mut world = World::new(ops::DOMAINS, Arc::clone(backend), seal_from);
-            for op in ops {
-                world.step(&op).expect("as the model");
-            }
-            world.end().expect("as the model");
-        }
+        named(trust, || {
+            World::new(ops::DOMAINS, Arc::clone(backend), seal_from)
+        });
     }
 }
 
@@ -150,18 +142,34 @@ fn copy() {
 /// As `conforms`, with a process for each domain.
 fn conforms_between_processes(scheme: &'static str, seal_from: u64) {
     let manager = tranship_core::Domain::embedded().expect("a manager");
-    let crew = Rc::new(RefCell::new(Crew::new(scheme, &manager)));
+    let crew = Crew::new(scheme, &manager, ops::DOMAINS, 20);
+    let crew = Rc::new(RefCell::new(crew));
     let name = format!("{scheme} between processes, sealed from {seal_from}");
     random(&name, (24, 500), || World::of(&crew, seal_from));
-    for (trust, ops) in Trust::ALL
-        .map(|trust| deaths::all().into_iter().map(move |ops| (trust, ops)))
+    for trust in Trust::ALL {
+        named(trust, || World::of(&crew, seal_from));
+    }
+}
+
+/// What random runs find rarely.
+fn named(trust: Trust, new: impl Fn() -> World) {
+    let from_nothing = [
+        deaths::a_removal_that_a_death_overtakes(trust),
+        deaths::a_death_after_an_end_was_forgotten(trust),
+    ];
+    let prepared = deaths::all().map(|ops| (true, ops));
+    for (prepared, ops) in prepared
         .into_iter()
-        .flatten()
+        .chain(from_nothing.map(|ops| (false, ops)))
     {
-        let mut world = World::of(&crew, seal_from);
-        world.prepare(trust);
-        for op in ops {
-            world.step(&op).expect("as the model");
+        let mut world = new();
+        if prepared {
+            world.prepare(trust);
+        }
+        // Each step compares what every domain may do.
+        for op in &ops {
+            let done = world.step(op);
+            done.unwrap_or_else(|what| panic!("{what}\nin {trust:?}, {ops:?}"));
         }
         world.end().expect("as the model");
     }
@@ -180,6 +188,56 @@ fn shm_between_processes_sealed() {
 #[test]
 fn copy_between_processes() {
     conforms_between_processes("copy", NEVER);
+}
+
+#[test]
+fn tcp_plain_between_processes() {
+    conforms_between_processes("tcp+plain", NEVER);
+}
+
+#[test]
+fn tcp_tls_between_processes() {
+    conforms_between_processes("tcp", NEVER);
+}
+
+/// All that the model can do in a small configuration, with a process for each domain.
+fn walks_between_processes(name: &str, case: &Case, amount: Amount) {
+    let manager = tranship_core::Domain::embedded().expect("a manager");
+    let crew = Crew::new("shm", &manager, case.domains, 500);
+    let crew = Rc::new(RefCell::new(crew));
+    let amount = match states::torture() {
+        true => Amount::All,
+        false => amount,
+    };
+    walk(name, case, &amount, || World::of(&crew, NEVER));
+}
+
+#[test]
+fn all_of_two_domains_from_nothing_between_processes() {
+    let case = states::two_domains_one_channel_from_nothing();
+    walks_between_processes("from nothing", &case, Amount::All);
+}
+
+#[test]
+fn all_of_a_circle_between_processes() {
+    let case = states::three_domains_in_a_circle();
+    walks_between_processes("circle", &case, Amount::All);
+}
+
+/// Of 140000 states; all with `TRANSHIP_TORTURE=1`.
+#[test]
+fn some_of_two_channels_and_a_death_between_processes() {
+    let (worlds, steps) = (60, 150);
+    let case = states::two_channels_between_two_domains_and_a_death();
+    walks_between_processes("two channels", &case, Amount::Some { worlds, steps });
+}
+
+/// Of 7500 states; all with `TRANSHIP_TORTURE=1`.
+#[test]
+fn some_of_a_row_between_processes() {
+    let (worlds, steps) = (300, 150);
+    let case = states::three_domains_in_a_row_that_close_and_remove();
+    walks_between_processes("row", &case, Amount::Some { worlds, steps });
 }
 
 #[test]

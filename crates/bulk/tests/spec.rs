@@ -16,3 +16,5 @@ mod random;
 mod rules;
 #[path = "spec/setup.rs"]
 mod setup;
+#[path = "spec/states.rs"]
+mod states;

@@ -61,7 +61,8 @@ impl State {
             if let Some(asked) = assigned.asked.take() {
                 self.finished.push((asked, Err(Code::ChannelState)));
             }
-            if assigned.status.has_memory() {
+            // What was shown the other end may use until it hears of this.
+            if assigned.status.has_memory() || assigned.status == Assignment::Showing {
                 assigned.status = Assignment::Assigned;
                 kept.push(*id);
             } else {

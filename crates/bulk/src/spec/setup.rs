@@ -255,12 +255,19 @@ impl Model {
         let failed = Err(Code::ChannelState);
         let (mut given_up, mut kept) = (Vec::new(), Vec::new());
         end.pools.retain(|pool, status| match *status {
-            Assignment::Asking | Assignment::Showing | Assignment::Accepted => {
-                if *status != Assignment::Accepted {
+            Assignment::Asking | Assignment::Accepted => {
+                if *status == Assignment::Asking {
                     told.push(super::Event::AssignDone(*pool, failed));
                 }
                 given_up.push(*pool);
                 false
+            }
+            // The other end may use it until it hears of this.
+            Assignment::Showing => {
+                told.push(super::Event::AssignDone(*pool, failed));
+                *status = Assignment::Assigned;
+                kept.push(*pool);
+                true
             }
             Assignment::Removing => {
                 told.push(super::Event::RemoveDone(*pool, failed));

@@ -1,11 +1,13 @@
 //! A process for each domain: what one does the others are told, and each compares its own part with the model. A domain that is
 //! to die is killed by SIGKILL.
 
+use crate::apart::{Apart, Credentials};
 use crate::mapped::{Mapped, mapped};
-use crate::ops::DOMAINS;
-use crate::world::{Done, Told, World};
+use crate::states::Limits;
+use crate::world::{Begin, Done, Told, World};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use tranship_bulk::Trust;
 use tranship_bulk::backend::{Backend, Copying, Shm};
@@ -13,19 +15,16 @@ use tranship_bulk::spec::{Domain, Model, Op, PoolId};
 use tranship_core::Domain as Manager;
 use tranship_testkit::{Control, Peer, child};
 
-/// Steps from one look at all mappings to the next.
-const LOOK_EVERY: u32 = 20;
-
 #[derive(Debug, Serialize, Deserialize)]
 enum Order {
-    Begin {
-        me: Domain,
-        scheme: String,
-        seal_from: u64,
-        run: String,
-    },
+    /// Once, with credentials for a network that asks for them.
+    Join(Domain, String, Option<Credentials>),
+    /// And where each process listens.
+    Begin(Begin, Vec<Option<SocketAddr>>),
     Do(Op),
     See(Op, Told),
+    /// Try what must not be possible.
+    Refuse(Limits),
     /// Where its pools are.
     Pools,
     /// Turn everything for a while.
@@ -38,89 +37,132 @@ enum Order {
 struct Answer {
     told: Told,
     pools: Vec<(PoolId, usize)>,
+    listens: Option<SocketAddr>,
+}
+
+/// What a process is.
+#[derive(Default)]
+struct It {
+    me: Domain,
+    backend: Option<Arc<dyn Backend>>,
+    net: Option<Arc<Apart>>,
+    world: Option<World>,
 }
 
 child!(
     fn domain(ctl: Control) {
-        let mut world = None;
+        let mut it = It::default();
         while let Some(order) = ctl.recv().expect("an order") {
-            let answer = obey(&mut world, order);
+            let answer = it.obey(order);
             ctl.send(&answer).expect("an answer");
         }
     }
 );
 
-fn obey(world: &mut Option<World>, order: Order) -> Result<Answer, String> {
-    if let Order::Begin {
-        me,
-        scheme,
-        seal_from,
-        run,
-    } = order
-    {
-        let backend: Arc<dyn Backend> = match scheme.as_str() {
-            "shm" => Arc::new(Shm::default()),
-            _ => Arc::new(Copying),
-        };
-        // The old one goes first.
-        *world = None;
-        *world = Some(World::part(me, &backend, seal_from, run));
-        return Ok(Answer::default());
-    }
-    let world = world.as_mut().ok_or("no world")?;
-    let mut answer = Answer::default();
-    match order {
-        Order::Do(op) => answer.told = world.step_here(&op)?,
-        Order::See(op, told) => {
-            world.step_elsewhere(&op, told);
-            world.compare_after(&op)?;
+impl It {
+    fn obey(&mut self, order: Order) -> Result<Answer, String> {
+        let mut answer = Answer::default();
+        match order {
+            Order::Join(me, scheme, credentials) => {
+                self.me = me;
+                self.backend = Some(match scheme.as_str() {
+                    "shm" => Arc::new(Shm::default()),
+                    "copy" => Arc::new(Copying),
+                    _ => {
+                        let net = Arc::new(Apart::new(credentials));
+                        answer.listens = Some(net.at);
+                        self.net = Some(Arc::clone(&net));
+                        net
+                    }
+                });
+                return Ok(answer);
+            }
+            Order::Begin(begin, places) => {
+                // The old one goes first.
+                self.world = None;
+                if let Some(net) = &self.net {
+                    net.others_are_at(places);
+                }
+                let backend = self.backend.as_ref().ok_or("not joined")?;
+                self.world = Some(World::part(self.me, backend, &begin));
+                return Ok(answer);
+            }
+            _ => {}
         }
-        Order::Pools => answer.pools = world.pools_here(),
-        Order::Settle => world.settle_completions(),
-        Order::End => world.completed()?,
-        Order::Begin { .. } => {}
+        let world = self.world.as_mut().ok_or("no world")?;
+        match order {
+            Order::Do(op) => answer.told = world.step_here(&op)?,
+            Order::See(op, told) => {
+                world.step_elsewhere(&op, told);
+                world.compare_after(&op)?;
+            }
+            Order::Refuse(limits) => world.refuses(&limits)?,
+            Order::Pools => answer.pools = world.pools_here(),
+            Order::Settle => world.settle_completions(),
+            Order::End => world.completed()?,
+            Order::Join(..) | Order::Begin(..) => {}
+        }
+        Ok(answer)
     }
-    Ok(answer)
 }
 
 /// The processes, of which some may have been killed.
 pub struct Crew {
     scheme: &'static str,
     socket: std::path::PathBuf,
+    credentials: Option<Credentials>,
     peers: Vec<Option<Peer>>,
+    /// Where each listens.
+    places: Vec<Option<SocketAddr>>,
     steps: u32,
+    /// Steps from one look at all mappings to the next.
+    look_every: u32,
 }
 
 impl Crew {
-    pub fn new(scheme: &'static str, manager: &Manager) -> Crew {
+    pub fn new(scheme: &'static str, manager: &Manager, domains: u8, look_every: u32) -> Crew {
         Crew {
             scheme,
             socket: manager.socket_path().expect("its socket").to_owned(),
-            peers: (0..DOMAINS).map(|_| None).collect(),
+            credentials: (scheme == "tcp").then(Credentials::new),
+            peers: (0..domains).map(|_| None).collect(),
+            places: (0..domains).map(|_| None).collect(),
             steps: 0,
+            look_every,
         }
     }
 
-    /// A new world, in the processes that there are and in new ones for those that were killed.
-    pub fn begin(&mut self, run: &str, seal_from: u64) {
-        for (me, place) in (0..).zip(&mut self.peers) {
+    /// A new world, in the processes that there are and in new ones for those that were killed; says how many there are.
+    pub fn begin(&mut self, run: &str, seal_from: u64) -> u8 {
+        for (me, (place, at)) in (0..).zip(self.peers.iter_mut().zip(&mut self.places)) {
             // One that has panicked is of no use.
             if place.as_ref().is_some_and(Peer::has_ended) {
                 *place = None;
             }
-            let peer = place.get_or_insert_with(|| {
+            if place.is_none() {
                 let launch = domain().env("TRANSHIP_SOCKET", &self.socket);
-                launch.start().expect("start")
-            });
-            let begin = Order::Begin {
-                me,
-                scheme: self.scheme.into(),
-                seal_from,
-                run: run.into(),
-            };
-            let begun: Result<Answer, String> = peer.ask(&begin);
-            begun.expect("a new world");
+                let peer = launch.start().expect("start");
+                let join = Order::Join(me, self.scheme.into(), self.credentials.clone());
+                let joined: Result<Answer, String> = peer.ask(&join);
+                *at = joined.expect("joined").listens;
+                *place = Some(peer);
+            }
         }
+        let domains = u8::try_from(self.peers.len()).unwrap_or(u8::MAX);
+        let begin = Begin {
+            domains,
+            seal_from,
+            run: run.into(),
+            late: self.scheme.starts_with("tcp"),
+        };
+        let begun = self.all(None, &Order::Begin(begin, self.places.clone()));
+        begun.expect("a new world");
+        domains
+    }
+
+    /// All try what must not be possible.
+    pub fn refuse(&self, limits: &Limits) -> Done {
+        self.all(None, &Order::Refuse(*limits)).map(|_| ())
     }
 
     /// All that live do it at the same time.
@@ -165,7 +207,7 @@ impl Crew {
     /// Now and then, looks at every mapping of every process.
     pub fn look(&mut self, model: &Model) -> Done {
         self.steps += 1;
-        match self.steps.is_multiple_of(LOOK_EVERY) {
+        match self.steps.is_multiple_of(self.look_every) {
             true => self.look_at_all(model),
             false => Ok(()),
         }

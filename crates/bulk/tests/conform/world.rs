@@ -4,25 +4,38 @@ use crate::aim::{Shot, aimed};
 use crate::crew::Crew;
 use crate::gathered::Gathered;
 use crate::probe::Probe;
-use crate::setup::wish;
+use crate::setup::{Does, circle};
+use crate::states::{Limits, choices};
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 use tranship_bulk::backend::Backend;
 use tranship_bulk::raw::{self, Raw};
 use tranship_bulk::spec::{
     Assignment, BufferId, ChannelId, Domain, Event, Model, Op, Outcome, PoolId,
 };
-use tranship_bulk::{Access, BufferState, Code, Completion, Direction, Trust};
+use tranship_bulk::{Access, BufferState, Code, Completion, Trust};
 
 pub type Done = Result<(), String>;
 
 /// Where the metadata of the model's one byte is repeated to.
 pub const META: usize = 5;
 pub const BUFFER: usize = 4096;
+/// What has not come by then does not come.
+const LATEST: Duration = Duration::from_secs(60);
+
+/// A new world, as each of its processes is told.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Begin {
+    pub domains: u8,
+    pub seal_from: u64,
+    pub run: String,
+    pub late: bool,
+}
 
 /// What other processes have to know of a step that one of them has done.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
@@ -39,6 +52,8 @@ pub struct World {
     domains: Vec<Option<Raw>>,
     /// The processes in which the domains are, if they are not here.
     crew: Option<Rc<RefCell<Crew>>>,
+    /// What was sent may come a while later.
+    late: bool,
     /// What its names begin with.
     run: String,
     channels: HashMap<(Domain, ChannelId), u64>,
@@ -61,19 +76,20 @@ impl World {
     }
 
     /// The part of a world that is in the process of one domain.
-    pub fn part(me: Domain, backend: &Arc<dyn Backend>, seal_from: u64, run: String) -> World {
-        let mut world = World::empty(crate::ops::DOMAINS, run);
-        world.inhabit(me, backend, seal_from);
+    pub fn part(me: Domain, backend: &Arc<dyn Backend>, begin: &Begin) -> World {
+        let mut world = World::empty(begin.domains, begin.run.clone());
+        world.inhabit(me, backend, begin.seal_from);
+        world.late = begin.late;
         world
     }
 
     /// A world of which each domain is a process.
     pub fn of(crew: &Rc<RefCell<Crew>>, seal_from: u64) -> World {
         let run = next_run();
-        crew.borrow_mut().begin(&run, seal_from);
+        let domains = crew.borrow_mut().begin(&run, seal_from);
         World {
             crew: Some(Rc::clone(crew)),
-            ..World::empty(crate::ops::DOMAINS, run)
+            ..World::empty(domains, run)
         }
     }
 
@@ -89,6 +105,7 @@ impl World {
             model: Model::new(domains),
             domains: (0..domains).map(|_| None).collect(),
             crew: None,
+            late: false,
             run,
             channels: HashMap::new(),
             addresses: HashMap::new(),
@@ -104,10 +121,6 @@ impl World {
     /// The operation that is meant here.
     pub fn aimed(&self, shot: &Shot) -> Op {
         aimed(&self.model, shot)
-    }
-
-    fn must(&mut self, op: Op) {
-        self.step(&op).unwrap_or_else(|e| panic!("{op:?}: {e}"));
     }
 
     /// Takes every message that waits anywhere.
@@ -130,47 +143,25 @@ impl World {
 
     /// Five channels with a circle, two pools on most of them.
     pub fn prepare(&mut self, trust: Trust) {
-        for (channel, (source, sink)) in (0..).zip([(0, 1), (1, 2), (2, 3), (3, 0), (1, 0)]) {
-            self.must(Op::Create {
-                domain: source,
-                direction: Direction::Source,
-                wish: wish(trust),
-            });
-            self.must(Op::Bind {
-                domain: sink,
-                channel,
-                wish: wish(trust),
-            });
+        circle(self, trust);
+    }
+
+    /// Tries what must not be possible now, or has nothing to do.
+    pub fn refuses(&mut self, limits: &Limits) -> Done {
+        if let Some(crew) = &self.crew {
+            return crew.borrow().refuse(limits);
         }
-        self.must(Op::NewPool {
-            domain: 0,
-            buffers: 2,
-            buffer_bytes: 4096,
-            forward: true,
-        });
-        self.must(Op::NewPool {
-            domain: 1,
-            buffers: 2,
-            buffer_bytes: 4096,
-            forward: false,
-        });
-        self.settle().expect("settle");
-        for (pool, domain, channel) in [
-            (0, 0, 0),
-            (0, 1, 1),
-            (0, 2, 2),
-            (0, 3, 3),
-            (0, 1, 4),
-            (1, 1, 0),
-            (1, 1, 1),
-        ] {
-            self.must(Op::Assign {
-                domain,
-                channel,
-                pool,
-            });
-            self.settle().expect("settle");
+        for op in choices(&self.model, limits) {
+            let here = self.domains[usize::from(op.domain())].is_some();
+            let refused = || {
+                let outcome = self.model.clone().step(&op);
+                matches!(outcome, Err(_) | Ok(Outcome::Nothing))
+            };
+            if here && !self.skips(&op) && refused() {
+                self.step_here(&op)?;
+            }
         }
+        Ok(())
     }
 
     /// Does it on both sides, and compares everything.
@@ -229,7 +220,7 @@ impl World {
         match (op, outcome) {
             (Op::Create { domain, .. }, Outcome::Channel(id)) => {
                 self.channels.insert((*domain, id), 0);
-                self.addresses.insert(id, self.address(id));
+                self.addresses.insert(id, self.address(*domain, id));
             }
             (
                 Op::Bind {
@@ -250,8 +241,9 @@ impl World {
         }
     }
 
-    fn address(&self, channel: ChannelId) -> String {
-        format!("test:{}-{channel}", self.run)
+    /// It says who has made it.
+    fn address(&self, creator: Domain, channel: ChannelId) -> String {
+        format!("test:{creator}-{}-{channel}", self.run)
     }
 
     /// A bind that was refused: the end is gone.
@@ -343,7 +335,7 @@ impl World {
                 let Ok(Outcome::Channel(id)) = expected else {
                     return Ok(());
                 };
-                let address = self.address(*id);
+                let address = self.address(op.domain(), *id);
                 let accept = self.acceptor(op.domain(), *id);
                 let real = domain.create(&address, direction, wish, 64, Some(accept))?;
                 self.channels.insert((op.domain(), *id), real);
@@ -595,16 +587,18 @@ impl World {
         Ok(())
     }
 
-    /// Takes a message. Where a process was killed there may be nothing but its death, which is not looked for each time.
+    /// Takes a message. Where a process was killed there may be nothing but its death, which is not looked for each time, and takes a
+    /// while to be seen.
     fn turn(&self, raw: &Raw, channel: u64, takes: bool) -> Result<bool, Code> {
         let killed = self.model.alive.contains(&false);
-        let looks = if takes && killed { 10_000 } else { 1 };
-        for _ in 0..looks {
-            if raw.turn(channel)? {
-                return Ok(true);
+        let since = Instant::now();
+        while !raw.turn(channel)? {
+            if !takes || !killed && !self.late || since.elapsed() > LATEST {
+                return Ok(false);
             }
+            std::thread::yield_now();
         }
-        Ok(false)
+        Ok(true)
     }
 
     /// States, permissions, bytes.
@@ -718,8 +712,13 @@ impl World {
         // Where somebody is dead some never end; else it is a matter of time.
         let alive = !self.model.alive.contains(&false);
         let ended = || self.transfers.iter().all(|t| t.result().is_some());
+        let since = Instant::now();
         for round in 0.. {
-            if round >= 100 && (!alive || ended() || round > 100_000) {
+            let long = match self.late {
+                true => since.elapsed() > LATEST,
+                false => round > 100_000,
+            };
+            if round >= 100 && (!alive || ended() || long) {
                 return;
             }
             for ((domain, _), real) in &self.channels {
@@ -727,7 +726,23 @@ impl World {
                     let _ = raw.turn(*real);
                 }
             }
+            if self.late {
+                std::thread::yield_now();
+            }
         }
+    }
+}
+
+impl Does for World {
+    fn model(&self) -> &Model {
+        &self.model
+    }
+
+    fn must(&mut self, op: &Op) -> Outcome {
+        let outcome = self.model.clone().step(op);
+        let done = self.step(op);
+        done.unwrap_or_else(|e| panic!("{op:?}: {e}"));
+        outcome.unwrap_or_else(|e| panic!("{op:?} is refused: {e:?}"))
     }
 }
 

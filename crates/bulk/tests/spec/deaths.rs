@@ -287,8 +287,76 @@ pub fn a_death_after_an_end_was_forgotten(trust: Trust) -> Vec<Op> {
     all
 }
 
+/// Domain 0 closes a channel over which it has shown a pool, before it hears that it was seen; domain 1 sends over it before it hears
+/// that it is being closed. What comes is given back, and the channel ends well.
+fn what_was_shown_is_used_while_the_channel_is_closed() -> Vec<Op> {
+    let takes = |domain, channel| Op::Deliver { domain, channel };
+    let (pool, meta) = (2, 1);
+    let buffer = BufferId { pool, index: 0 };
+    let assigns = |channel| Op::Assign {
+        domain: 0,
+        channel,
+        pool,
+    };
+    vec![
+        Op::NewPool {
+            domain: 0,
+            buffers: 2,
+            buffer_bytes: 4096,
+            forward: false,
+        },
+        assigns(0),
+        takes(1, 0),
+        takes(0, 0),
+        takes(1, 0),
+        takes(0, 0),
+        assigns(4),
+        takes(1, 4),
+        takes(0, 4),
+        takes(1, 4),
+        Op::Close {
+            domain: 0,
+            channel: 4,
+        },
+        Op::Move {
+            domain: 0,
+            channel: 0,
+            buffer,
+            meta,
+        },
+        takes(1, 0),
+        Op::Copy {
+            domain: 1,
+            channel: 4,
+            buffer,
+            meta,
+        },
+        takes(0, 4),
+        takes(0, 4),
+        takes(1, 4),
+        takes(0, 4),
+        Op::Release {
+            domain: 0,
+            channel: 4,
+            buffer,
+            meta,
+        },
+        takes(1, 4),
+        takes(1, 4),
+        takes(0, 4),
+        Op::Forget {
+            domain: 0,
+            channel: 4,
+        },
+        Op::Forget {
+            domain: 1,
+            channel: 4,
+        },
+    ]
+}
+
 /// All of the others.
-pub fn all() -> [Vec<Op>; 6] {
+pub fn all() -> [Vec<Op>; 7] {
     [
         a_creator_that_copied_on_dies(),
         a_domain_with_two_channels_dies(),
@@ -296,5 +364,6 @@ pub fn all() -> [Vec<Op>; 6] {
         an_end_with_copies_out_is_not_forgotten(),
         a_pool_of_which_its_creator_holds_copies_stays(),
         a_pool_that_is_leaving_is_not_passed_on(),
+        what_was_shown_is_used_while_the_channel_is_closed(),
     ]
 }

@@ -3,21 +3,16 @@
 use crate::aim::{aimed, shot};
 use crate::deaths;
 use crate::ops::DOMAINS;
-use crate::setup::{channel, does, pool};
+use crate::setup::{circle, does};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use tranship_bulk::spec::{BufferId, End, Event, Message, Model, Op, Outcome};
 use tranship_bulk::{Access, Code, Trust};
 use tranship_testkit::Random;
 
-/// Five channels with a circle, two pools on most of them.
 fn start() -> Model {
     let mut model = Model::new(DOMAINS);
-    let ways = [(0, 1), (1, 2), (2, 3), (3, 0), (1, 0)];
-    let c = ways.map(|(a, b)| channel(&mut model, a, b, Trust::None));
-    let all = [(0, c[0]), (1, c[1]), (2, c[2]), (3, c[3]), (1, c[4])];
-    pool(&mut model, 0, 2, true, &all);
-    pool(&mut model, 1, 2, false, &[(1, c[0]), (1, c[1])]);
+    circle(&mut model, Trust::None);
     model
 }
 
@@ -136,13 +131,14 @@ fn assignments_that_meet_are_refused_both() {
 
 #[test]
 fn each_rare_sequence_does_what_it_is_there_for() {
-    let ends: [&[Option<Code>]; 6] = [
+    let ends: [&[Option<Code>]; 7] = [
         &[],
         &[],
         &[],
         &[Some(Code::PoolInUse), None, None, None],
         &[Some(Code::PoolInUse), Some(Code::PoolInUse), None],
         &[Some(Code::PoolInUse)],
+        &[None, None],
     ];
     for (ops, wanted) in deaths::all().into_iter().zip(ends) {
         let mut model = start();
