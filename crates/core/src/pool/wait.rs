@@ -326,3 +326,31 @@ impl OwnPool {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{Domain, PoolOptions};
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn readers_are_asked_to_tell_of_releases_as_long_as_somebody_waits() {
+        const CHUNK: usize = 64 << 10;
+        let _dog = tranship_testkit::Watchdog::new(std::time::Duration::from_secs(120));
+        let domain = Domain::embedded().expect("a domain");
+        let options = PoolOptions::new(CHUNK as u64).chunk_bytes(CHUNK as u64);
+        let pool = domain.create_pool(options).expect("a pool");
+        let own = pool.own_arc();
+        let asks = || own.table.relinquish().load(Ordering::Relaxed) != 0;
+        let held = pool.alloc(CHUNK).expect("room");
+        assert!(!asks());
+        std::thread::scope(|s| {
+            let waits = s.spawn(|| pool.alloc(CHUNK).expect("room"));
+            while !asks() {
+                std::thread::yield_now();
+            }
+            drop(held);
+            drop(waits.join().expect("no panic"));
+        });
+        assert!(!asks());
+    }
+}

@@ -169,6 +169,23 @@ fn full_may_wait_a_while_or_drop_the_new_one() {
     drop(pool.alloc_now(4 * CHUNK).expect("all of it"));
 }
 
+/// It would never take anything again.
+#[test]
+fn nothing_is_dropped_for_a_receiver_that_is_gone() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let (mut sender, receiver) = link(&a, &b, "x");
+    sender.set_when_full(WhenFull::DropNew);
+    drop(receiver);
+    let mut sent = Ok(());
+    until(|| {
+        sent = sender.send_inline(b"1", 1);
+        sent.is_err()
+    });
+    let error = sent.expect_err("nobody takes it");
+    assert!(matches!(error.failure, SendFailure::PeerGone(_)), "{error}");
+}
+
 #[test]
 fn a_blocked_sender_goes_on_when_the_receiver_takes() {
     let _dog = dog();
