@@ -103,3 +103,24 @@ fn what_a_reader_held() {
     assert_eq!(writer.grant(&mut house, 1).0, Ok(1));
     house.state.audit().expect("no contradiction");
 }
+
+/// Its readers keep what they hold, and the rest is free.
+#[test]
+fn what_a_dead_writer_has_left() {
+    let mut house = house(3, Limits::default());
+    let writer = Writer::join(&mut house, OWNER, 3);
+    let _reader = Reader::join(&mut house, OTHER, &writer);
+    assert_eq!(writer.grant(&mut house, 3).0, Ok(3));
+    for index in 0..3 {
+        assert_eq!(writer.show(&mut house, index, index + 1), Ok(()));
+    }
+    house.alive = vec![(1, 1)];
+    let events = house.ask(writer.client, Request::Goodbye, []);
+    let gone = |e: &Event| match e {
+        Event::ChunkGone { index, .. } => Some(*index),
+        _ => None,
+    };
+    let gone: Vec<u32> = events.iter().filter_map(gone).collect();
+    assert_eq!(gone, [0, 2]);
+    house.state.audit().expect("no contradiction");
+}

@@ -20,6 +20,8 @@ pub struct House {
     pub now: Duration,
     /// What is sent to these stays queued.
     pub deaf: BTreeSet<ClientId>,
+    /// Chunks in which something is alive, as the counters of each dead writer's pool say.
+    pub alive: Vec<(u32, u32)>,
     next: u64,
     _dog: Watchdog,
 }
@@ -38,6 +40,7 @@ impl House {
             state: State::new(config, total_bytes, 1, 1, ids),
             now: Duration::from_millis(1),
             deaf: BTreeSet::new(),
+            alive: Vec::new(),
             next: 1,
             _dog: Watchdog::new(Duration::from_secs(100)),
         }
@@ -59,6 +62,10 @@ impl House {
                         if !self.deaf.contains(&client) {
                             inputs.push_back(Input::Sent { client });
                         }
+                    }
+                    Action::ReadOrphan { pool, slots, .. } => {
+                        let live = Some(self.alive.clone());
+                        inputs.push_back(Input::OrphanRead { pool, slots, live });
                     }
                     Action::Close(token) => inputs.push_back(Input::Closed { token }),
                     Action::Disconnect { client, .. } => {
