@@ -94,3 +94,16 @@ fn a_slot_goes_round() {
         assert_eq!(shared.queue.pop(&mut taker), Pop::Empty);
     });
 }
+
+/// Behind one that is under way it may not be reached yet, but the queue is not empty.
+#[test]
+fn what_was_pushed_is_in_it() {
+    model::explore(3, || {
+        let (shared, mut taker) = Shared::new(2);
+        let other = Arc::clone(&shared);
+        let pusher = thread::spawn(move || other.push(1, 21));
+        shared.push(0, 20);
+        assert_ne!(shared.queue.pop(&mut taker), Pop::Empty);
+        pusher.join().unwrap();
+    });
+}
