@@ -97,11 +97,12 @@ fn with_somebody_waiting(path: &Path) {
 }
 
 fn round(path: &Path, round: usize, random: &mut Random) {
-    match round % 5 {
+    match round % 6 {
         0 => drop(join(path, "brief", false)),
         1 => with_a_link(path, false, random),
         2 => with_a_link(path, true, random),
         3 => with_somebody_waiting(path),
+        4 => drop(Domain::embedded().expect("a manager of its own")),
         _ => {
             let domain = join(path, "heap", false);
             let heap = domain.create_heap(HeapOptions::new(1 << 20));
