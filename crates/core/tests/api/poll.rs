@@ -6,7 +6,7 @@ use rustix::time::Timespec;
 use std::os::fd::AsFd;
 use std::thread;
 use std::time::{Duration, Instant};
-use tranship_core::{Domain, LinkOptions, Receiver, Role, select};
+use tranship_core::{Domain, LinkOptions, Receiver, RecvError, Role, StatRecord, select};
 
 fn readable(domain: &Domain, timeout: Duration) -> bool {
     let mut fds = [PollFd::new(domain, PollFlags::IN)];
@@ -53,6 +53,30 @@ fn select_finds_the_one_that_has_something() {
     assert!(all[1].try_recv().is_err());
     all.remove(1);
     assert_eq!(select(&mut all, None), Some(2));
+}
+
+/// What it has sent is still to be taken, and then its end.
+#[test]
+fn a_link_whose_sender_has_left_with_its_domain_is_pollable() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let other = join(&a, "other");
+    let (mut sender, mut receiver) = link(&other, &b, "x");
+    let id = other.id();
+    sender.send_inline(b"last", 7).expect("send");
+    drop((sender, other));
+    let known = |domains: Vec<StatRecord>| {
+        let is = |r: &StatRecord| matches!(r, StatRecord::Domain(d) if d.domain == id);
+        domains.iter().any(is)
+    };
+    until(|| !known(a.stat().expect("stat")));
+    receiver.set_pollable().expect("nobody is there to wake it");
+    assert!(!receiver.arm());
+    receiver.disarm();
+    assert_eq!(receiver.recv().expect("a message").meta, 7);
+    assert!(!receiver.arm());
+    receiver.disarm();
+    assert!(matches!(receiver.try_recv(), Err(RecvError::PeerGone(_))));
 }
 
 #[test]
