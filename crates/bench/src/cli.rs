@@ -209,7 +209,9 @@ pub enum Bench {
         #[arg(long, default_value_t = 512)]
         set_mib: usize,
     },
-    /// A manager under hostile clients, and what honest ones of another user see of it (as root).
+    /// A manager under hostile clients, and what honest ones of another user see of it (as root). Each user has a cgroup
+    /// with an equal share of the processors, as on a real machine (`besieged`); beside it a session for each process
+    /// (`besieged-sessions`), and all in one cgroup (`besieged-together`).
     Siege {
         #[command(flatten)]
         common: Common,

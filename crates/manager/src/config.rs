@@ -65,6 +65,17 @@ pub struct Limits {
     pub domain_memory: Option<u64>,
 }
 
+/// What a descriptor, with the queues and tables behind it, may cost the manager's process; and a record of its tables.
+const DESCRIPTOR_BYTES: u64 = 16 << 10;
+const RECORD_BYTES: u64 = 256;
+
+impl Limits {
+    /// The most memory that the manager's own process may come to need for one user. Not what is granted: that is its clients'.
+    pub fn own_bytes(&self) -> u64 {
+        u64::from(self.descriptors) * DESCRIPTOR_BYTES + u64::from(self.records) * RECORD_BYTES
+    }
+}
+
 impl Default for Limits {
     fn default() -> Limits {
         Limits {

@@ -39,6 +39,10 @@ pub struct ManagerStat {
     pub descriptors: u64,
     /// And how many it may hold.
     pub max_descriptors: u64,
+    /// The most that its own process may come to need for one user, by that user's limits.
+    pub own_bytes_per_user: u64,
+    /// The longest turn of its loop since its start, in microseconds of processor time.
+    pub longest_turn_us: u64,
 }
 
 /// A domain.

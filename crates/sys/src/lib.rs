@@ -29,6 +29,7 @@ pub mod pidfd;
 pub mod pipe;
 pub mod process;
 pub mod scatter;
+pub mod schedule;
 pub mod segment;
 pub mod signals;
 pub mod socket;

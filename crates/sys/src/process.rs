@@ -4,6 +4,7 @@ use rustix::process::{DumpableBehavior, Pid, Resource, Rlimit, Signal};
 use rustix::thread::CpuSet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 /// May others of the same uid ptrace us and open our descriptors through `/proc`?
 pub fn set_dumpable(dumpable: bool) -> io::Result<()> {
@@ -180,6 +181,12 @@ pub fn die_with_parent() -> io::Result<()> {
     Ok(rustix::process::set_parent_process_death_signal(Some(
         Signal::KILL,
     ))?)
+}
+
+/// What the calling thread has used of a processor.
+pub fn thread_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
 }
 
 /// Gives back to the kernel what the C library's allocator keeps for later; nothing where there is another one.

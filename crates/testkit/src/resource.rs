@@ -274,19 +274,43 @@ pub fn descendants(pid: u32) -> Vec<u32> {
     all
 }
 
-/// The processor time that a process has used.
+/// What a process has had of the processors.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Scheduled {
+    pub ran: Duration,
+    /// It could have run, and others did.
+    pub waited: Duration,
+    /// How often it began to run.
+    pub times: u64,
+}
+
+impl Scheduled {
+    /// What has come since.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            ran: self.ran.saturating_sub(before.ran),
+            waited: self.waited.saturating_sub(before.waited),
+            times: self.times.saturating_sub(before.times),
+        }
+    }
+}
+
+/// All threads of a process that live.
 ///
 /// # Errors
 /// When /proc refuses.
-pub fn processor_time(pid: u32) -> Result<Duration, Error> {
-    // Nanoseconds on a processor, waiting for one, time slices.
-    let mut sum = 0;
+pub fn scheduled(pid: u32) -> Result<Scheduled, Error> {
+    let mut sum = Scheduled::default();
     for task in fs::read_dir(format!("/proc/{pid}/task"))?.flatten() {
         let text = fs::read_to_string(task.path().join("schedstat"))?;
-        let first = text.split_whitespace().next().and_then(|n| n.parse().ok());
-        sum += first.unwrap_or(0u64);
+        let mut words = text.split_whitespace().map(|n| n.parse().unwrap_or(0u64));
+        let mut next = || words.next().unwrap_or(0);
+        sum.ran += Duration::from_nanos(next());
+        sum.waited += Duration::from_nanos(next());
+        sum.times += next();
     }
-    Ok(Duration::from_nanos(sum))
+    Ok(sum)
 }
 
 /// Memory of a process in bytes.

@@ -99,6 +99,57 @@ fn it_has_no_more_than_it_needs() {
     }
 }
 
+/// How long a process wants a processor at a time; nothing before Linux 6.12.
+fn slice(pid: u32) -> Duration {
+    let size = u32::try_from(size_of::<libc::sched_attr>()).unwrap();
+    // SAFETY: integers only; the kernel writes at most `size` bytes, which are there.
+    let (attr, got) = unsafe {
+        let mut attr: libc::sched_attr = std::mem::zeroed();
+        let got = libc::syscall(libc::SYS_sched_getattr, pid, &raw mut attr, size, 0);
+        (attr, got)
+    };
+    assert_eq!(got, 0, "{}", std::io::Error::last_os_error());
+    Duration::from_nanos(attr.sched_runtime)
+}
+
+#[test]
+fn it_and_its_helpers_want_short_slices() {
+    let _dog = Watchdog::new(Duration::from_secs(120));
+    let dir = tranship_testkit::folder().unwrap();
+    let path = dir.path().join("manager.sock");
+    let manager = start(&path, "");
+    let own = slice(std::process::id());
+    if own.is_zero() {
+        return tranship_testkit::skipped("this kernel knows no slices");
+    }
+    // Helpers are at work.
+    let domain = join(&path, "one");
+    domain.create_pool(PoolOptions::new(1 << 20)).unwrap();
+    let short = Duration::from_micros(100);
+    assert!(own > short, "{own:?}");
+    for pid in children(manager.pid()).into_iter().chain([manager.pid()]) {
+        assert_eq!(slice(pid), short, "{pid}");
+    }
+}
+
+#[test]
+fn it_says_what_it_may_need_and_how_long_it_took() {
+    let _dog = Watchdog::new(Duration::from_secs(120));
+    let dir = tranship_testkit::folder().unwrap();
+    let path = dir.path().join("manager.sock");
+    let limits = "[limits]\ndescriptors = 1000\nrecords = 3000\n";
+    let _manager = start(&path, limits);
+    let domain = join(&path, "one");
+    let records = domain.stat().unwrap();
+    let manager = records.iter().find_map(|record| match record {
+        StatRecord::Manager(manager) => Some(manager),
+        _ => None,
+    });
+    let manager = manager.unwrap();
+    assert_eq!(manager.own_bytes_per_user, 1000 * 16384 + 3000 * 256);
+    assert!(manager.longest_turn_us > 0, "{manager:?}");
+}
+
 /// Its name, and whether it succeeded.
 type Attempt = (&'static str, fn() -> bool);
 

@@ -4,7 +4,6 @@
 mod claim;
 mod compare;
 mod growth;
-mod honest;
 mod page;
 mod parts;
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tranship_manager::{Config, Listener, Shutdown};
-use tranship_proto::{Event, Req, Request, Role};
+use tranship_proto::{Event, ManagerStat, Req, Request, Role, StatRecord};
 use tranship_region::layout::TableRw;
 use tranship_region::{Opts, make};
 use tranship_testkit::hostile::raw::{CHUNK, Raw, SLOTS, path};
@@ -62,21 +62,23 @@ pub struct Times {
 }
 
 child!(
-    /// Asks for one thing after the other, for as long as it is told to; says how long each took.
+    /// Asks for one thing after the other, for as long as it is told to; says how long each took, and what the manager said of
+    /// itself at last.
     pub fn client(ctl: Control) {
-        let mut n = 0;
+        let (mut n, mut said) = (0, None);
         while let Some(time) = ctl.recv::<Duration>().unwrap() {
             let mut all: BTreeMap<String, Vec<u64>> = BTreeMap::new();
             let end = Instant::now() + time;
             while Instant::now() < end {
                 n += 1;
-                for (what, time) in round(n) {
+                for (what, time) in round(n, &mut said) {
                     let time = u64::try_from(time.as_nanos()).unwrap();
                     all.entry(what.to_owned()).or_default().push(time);
                 }
             }
             let times = all.into_iter().map(|(what, times)| (what, sum_up(times)));
-            ctl.send(&times.collect::<BTreeMap<_, _>>()).unwrap();
+            ctl.send(&(times.collect::<BTreeMap<_, _>>(), &said))
+                .unwrap();
         }
     }
 );
@@ -95,7 +97,7 @@ pub fn sum_up(mut times: Vec<u64>) -> Times {
 }
 
 /// A domain's life, each answer timed.
-fn round(n: u64) -> Vec<(&'static str, Duration)> {
+fn round(n: u64, said: &mut Option<ManagerStat>) -> Vec<(&'static str, Duration)> {
     let mut times = Vec::new();
     let mut begin = Instant::now();
     let mut done = |what, begin: &mut Instant| {
@@ -152,7 +154,13 @@ fn round(n: u64) -> Vec<(&'static str, Duration)> {
     let req = raw.req();
     begin = Instant::now();
     raw.send(&Request::Stat { req }, &[]);
-    raw.wait(|e| matches!(e, Event::Stat { req: r, .. } if *r == req).then_some(()));
+    let (first, _) = raw.wait(|e| match e {
+        Event::Stat { req: r, record } if *r == req => Some(record.clone()),
+        _ => None,
+    });
+    if let StatRecord::Manager(manager) = first {
+        *said = Some(manager);
+    }
     let first = begin.elapsed();
     raw.wait(|e| (answers(e) == Some(req)).then_some(()));
     times.extend([("stat", first), ("stat-all", begin.elapsed())]);

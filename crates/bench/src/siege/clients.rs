@@ -5,33 +5,53 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use tranship_manager::Config;
+use tranship_proto::ManagerStat;
 use tranship_testkit::Peer;
 use tranship_testkit::hostile::{ATTACKS, Load, NUISANCES};
-use tranship_testkit::resource;
+use tranship_testkit::resource::{self, Scheduled};
 
 use super::cast::{self, Times};
+use super::groups::Grouping;
 use super::watch::{self, Held};
 use super::{ATTACKERS, CONFIG, GONE, NAMES, Stage};
 use crate::options::Common;
 use crate::plan::Outcome;
 use crate::report::{Key, Row};
-use crate::stats::{Facts, Measured};
+use crate::stats::{Facts, Measured, median};
 
 /// So much longer than what is sampled elsewhere.
 const LONGER: u32 = 40;
+/// What is asked for; what there is to be said in all grows with what there is, so that nothing is promised of it.
+pub const PROMISED: [&str; 6] = ["join", "name", "pool", "grant", "show", "stat"];
+const ALL: &str = "stat-all";
 /// What an honest client's answer may take beside hostile ones, of a hundred all but one.
 const P99: Duration = Duration::from_millis(10);
-/// What a descriptor, with the queues and tables behind it, may cost the manager; and a record of its tables.
-const DESCRIPTOR_BYTES: u64 = 16 << 10;
-const RECORD_BYTES: u64 = 256;
 /// Descriptors that are nobody's: the manager's own, and its reserve.
 const OWN: usize = 256;
 
 type Answers = BTreeMap<String, Times>;
 
-fn ask(client: &Peer, time: Duration) -> Result<Answers> {
+/// What one run saw: answers, and what manager and client had of the processors meanwhile.
+struct Seen {
+    answers: Answers,
+    said: ManagerStat,
+    took: Duration,
+    manager: Scheduled,
+    client: Scheduled,
+}
+
+fn ask(manager: u32, client: &Peer, time: Duration) -> Result<Seen> {
+    let of = |pid| resource::scheduled(pid);
+    let (begin, before) = (Instant::now(), [of(manager)?, of(client.pid())?]);
     client.send(&time)?;
-    client.recv().with_context(|| client.stderr())
+    let (answers, said): (_, Option<_>) = client.recv().with_context(|| client.stderr())?;
+    Ok(Seen {
+        answers,
+        said: said.context("the manager said nothing of itself")?,
+        took: begin.elapsed(),
+        manager: of(manager)?.since(&before[0]),
+        client: of(client.pid())?.since(&before[1]),
+    })
 }
 
 pub fn measure(common: &Common, attackers: usize, outcome: &mut Outcome) -> Result<()> {
@@ -42,31 +62,39 @@ pub fn measure(common: &Common, attackers: usize, outcome: &mut Outcome) -> Resu
     let () = exporter.recv().with_context(|| exporter.stderr())?;
     let client = stage.honest(cast::client())?;
     let time = common.budget() * LONGER;
+    let groupings = stage.groups.all();
+    let likely = groupings[0];
+    stage.groups.arrange(likely)?;
     // Warm.
-    ask(&client, time / 4)?;
+    ask(manager, &client, time / 4)?;
     let idle = (0..common.runs())
-        .map(|_| ask(&client, time))
+        .map(|_| ask(manager, &client, time))
         .collect::<Result<Vec<_>>>()?;
     let before = watch::until(manager, GONE, |_| true)?;
-    let ((besieged, tally, busy), peak) = watch::during(manager, || {
+    let ((besieged, tally), peak) = watch::during(manager, || {
         let load = stage.load(attackers, None)?;
         until_all_attack(&load, attackers)?;
-        let (begin, used) = (Instant::now(), resource::processor_time(manager)?);
-        let besieged = (0..common.runs())
-            .map(|_| ask(&client, time))
-            .collect::<Result<Vec<_>>>()?;
-        let used = resource::processor_time(manager)?.saturating_sub(used);
-        let busy = used.as_secs_f64() / begin.elapsed().as_secs_f64();
+        let mut besieged: Vec<(Grouping, Seen)> = Vec::new();
+        for _ in 0..common.runs() {
+            for grouping in &groupings {
+                stage.groups.arrange(*grouping)?;
+                besieged.push((*grouping, ask(manager, &client, time)?));
+            }
+        }
         let tally = load.tally()?;
         drop(load);
-        Ok((besieged, tally, busy))
+        Ok((besieged, tally))
     })?;
     let after = watch::until(manager, GONE, |held| {
         held.fds <= before.fds && held.helpers <= before.helpers && has_returned(&before, held)
     })?;
     ensure!(!exporter.has_ended(), "{}", exporter.stderr());
-    for (mode, runs) in [("idle", &idle), ("besieged", &besieged)] {
-        rows(outcome, mode, runs);
+    rows(outcome, "idle", &idle.iter().collect::<Vec<_>>(), false);
+    for grouping in groupings {
+        let of = besieged.iter().filter(|(of, _)| *of == grouping);
+        let of: Vec<_> = of.map(|(_, seen)| seen).collect();
+        rows(outcome, grouping.besieged(), &of, grouping == likely);
+        eprintln!("{}: {}", grouping.besieged(), grouping.words());
     }
     let bursts: u64 = tally.values().map(|t| t[0]).sum();
     for attack in ATTACKS
@@ -77,12 +105,13 @@ pub fn measure(common: &Common, attackers: usize, outcome: &mut Outcome) -> Resu
         let [begun, ended] = tally.get(attack).copied().unwrap_or_default();
         eprintln!("{attack:40} {begun:6} bursts, {ended:6} to their end");
     }
-    let said = Facts::from([
+    let said = &besieged.last().context("no runs")?.1.said;
+    let facts = Facts::from([
         ("bursts", bursts as f64),
         ("attackers", attackers as f64),
-        ("manager_busy_percent", (busy * 100.0).round()),
+        ("longest_turn_ns", said.longest_turn_us as f64 * 1e3),
     ]);
-    judge(outcome, manager, [before, peak, after], said)
+    judge(outcome, manager, said, [before, peak, after], facts)
 }
 
 /// A heap that was large keeps a little of it.
@@ -102,10 +131,11 @@ pub fn until_all_attack(load: &Load, attackers: usize) -> Result<()> {
 }
 
 #[allow(clippy::cast_precision_loss, reason = "counts")]
-fn rows(outcome: &mut Outcome, mode: &'static str, runs: &[Answers]) {
-    for op in ["join", "name", "pool", "grant", "show", "stat", "stat-all"] {
-        let of = runs.iter().filter_map(|run| run.get(op));
+fn rows(outcome: &mut Outcome, mode: &'static str, runs: &[&Seen], counts: bool) {
+    for op in PROMISED.into_iter().chain([ALL]) {
+        let of = runs.iter().filter_map(|run| run.answers.get(op));
         let measured: Vec<Measured> = of
+            .clone()
             .map(|times| Measured {
                 op: op.to_owned(),
                 median_ns: times.median,
@@ -120,11 +150,10 @@ fn rows(outcome: &mut Outcome, mode: &'static str, runs: &[Answers]) {
             ..Key::default()
         };
         let mut row = Row::of("tranship", key, &measured);
-        let most = runs.iter().filter_map(|run| run.get(op)).map(|t| t.max);
-        row.facts.insert("max_ns", most.fold(0.0, f64::max));
+        row.facts
+            .insert("max_ns", of.map(|t| t.max).fold(0.0, f64::max));
         let late = row.p99_ns > P99.as_nanos() as f64;
-        // What there is to be said in all grows with what there is.
-        if mode == "besieged" && late && op != "stat-all" {
+        if counts && late && op != ALL {
             outcome.verdicts.push(format!(
                 "{op}: p99 is {:.1} ms beside attackers, at most {} ms are wanted",
                 row.p99_ns / 1e6,
@@ -133,17 +162,52 @@ fn rows(outcome: &mut Outcome, mode: &'static str, runs: &[Answers]) {
         }
         outcome.rows.push(row);
     }
+    outcome.rows.push(shares(mode, runs));
+}
+
+/// What manager and client had of a processor, of a hundred; and how long each waited for it when it could have run.
+fn shares(mode: &'static str, runs: &[&Seen]) -> Row {
+    let key = Key {
+        mode,
+        op: "processor".to_owned(),
+        ..Key::default()
+    };
+    let mut row = Row::of("tranship", key, &[]);
+    (row.median_ns, row.p99_ns, row.per_second) = (0.0, 0.0, 0.0);
+    let mut add = |name, of: &dyn Fn(&Seen) -> f64| {
+        let value = median(runs.iter().map(|seen| of(seen)));
+        row.facts.insert(name, value);
+    };
+    let percent =
+        |part: Duration, seen: &Seen| 100.0 * part.as_secs_f64() / seen.took.as_secs_f64();
+    let each = |of: Scheduled| of.waited.as_secs_f64() * 1e9 / of.times.max(1) as f64;
+    add("manager_ran_percent", &|seen| {
+        percent(seen.manager.ran, seen)
+    });
+    add("manager_waited_percent", &|seen| {
+        percent(seen.manager.waited, seen)
+    });
+    add("manager_waited_each_ns", &|seen| each(seen.manager));
+    add("client_waited_percent", &|seen| {
+        percent(seen.client.waited, seen)
+    });
+    add("client_waited_each_ns", &|seen| each(seen.client));
+    row
 }
 
 #[allow(clippy::cast_precision_loss, reason = "bytes of a process")]
-fn judge(outcome: &mut Outcome, manager: u32, held: [Held; 3], mut facts: Facts) -> Result<()> {
+fn judge(
+    outcome: &mut Outcome,
+    manager: u32,
+    said: &ManagerStat,
+    held: [Held; 3],
+    mut facts: Facts,
+) -> Result<()> {
     let limits = Config::parse(CONFIG)?.limits;
-    let users = ATTACKERS.len() as u64;
-    let fds = ATTACKERS.len() * limits.descriptors as usize + OWN;
-    let per_user =
-        u64::from(limits.descriptors) * DESCRIPTOR_BYTES + u64::from(limits.records) * RECORD_BYTES;
+    let users = ATTACKERS.len();
+    let fds = users * limits.descriptors as usize + OWN;
     let [before, peak, after] = held;
-    let memory = before.memory.pss + users * per_user;
+    let memory = before.memory.pss + users as u64 * said.own_bytes_per_user;
     for (name, value) in [
         ("fds_before", before.fds as f64),
         ("fds_peak", peak.fds as f64),

@@ -7,6 +7,7 @@
 mod cast;
 mod channels;
 mod clients;
+mod groups;
 mod pair;
 mod watch;
 
@@ -20,6 +21,8 @@ use tranship_testkit::{Launch, Peer, Privilege, Random, is_root};
 
 use crate::options::Common;
 use crate::plan::Outcome;
+pub use clients::PROMISED;
+use groups::Groups;
 
 /// Users of the manager, of honest clients, of the attackers.
 const MANAGER: u32 = 64_011;
@@ -39,6 +42,7 @@ pub const MODES: [&str; 2] = ["clients", "channels"];
 /// The manager, in a folder of its own.
 struct Stage {
     manager: Peer,
+    groups: Groups,
     path: PathBuf,
     _dir: tempfile::TempDir,
 }
@@ -54,8 +58,10 @@ impl Stage {
         let manager = start(cast::manager(), MANAGER, &path)?;
         manager.send(&(CONFIG, core))?;
         let () = manager.recv().with_context(|| manager.stderr())?;
+        let groups = Groups::new(MANAGER, [HONEST, ATTACKERS[0], ATTACKERS[1]]);
         Ok(Stage {
             manager,
+            groups,
             path,
             _dir: dir,
         })
@@ -77,7 +83,8 @@ impl Stage {
 fn start(launch: Launch, user: u32, socket: &std::path::Path) -> Result<Peer> {
     let (uid, gid) = (user, user);
     let launch = launch.privilege(Privilege::User { uid, gid });
-    Ok(launch.env(SOCKET, socket).capture_stderr().start()?)
+    let launch = launch.env(SOCKET, socket).own_session();
+    Ok(launch.capture_stderr().start()?)
 }
 
 /// Measures; nothing without root, after saying so.

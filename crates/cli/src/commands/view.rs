@@ -105,14 +105,17 @@ pub(crate) fn stat_tables(records: &[StatRecord], out: &mut impl Write) -> io::R
         match record {
             StatRecord::Manager(m) => writeln!(
                 out,
-                "manager pid {}, up {} s: granted {} of {}, stranded {}, {} of {} descriptors\n",
+                "manager pid {}, up {} s: granted {} of {}, stranded {}, {} of {} descriptors, \
+                 at most {} of its own for each user, longest turn {:.1} ms\n",
                 m.pid,
                 m.uptime_s,
                 size(m.granted_bytes),
                 size(m.total_bytes),
                 size(m.stranded_bytes),
                 m.descriptors,
-                m.max_descriptors
+                m.max_descriptors,
+                size(m.own_bytes_per_user),
+                f64::from(u32::try_from(m.longest_turn_us).unwrap_or(u32::MAX)) / 1e3
             )?,
             StatRecord::Domain(d) => domains.row(domain_row(d)),
             StatRecord::Pool(p) => pools.row(vec![
@@ -294,6 +297,8 @@ mod tests {
                 stranded_bytes: 0,
                 descriptors: 30,
                 max_descriptors: 900,
+                own_bytes_per_user: 32 << 20,
+                longest_turn_us: 1300,
             }),
             StatRecord::Domain(domain(writer, "camera")),
             StatRecord::Domain(domain(reader, "")),

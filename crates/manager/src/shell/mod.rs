@@ -40,7 +40,7 @@ use std::time::{Duration, Instant};
 use tranship_proto::DomainId;
 use tranship_region::layout::BoardRw;
 use tranship_sys::epoll::{Epoll, Interest, Ready};
-use tranship_sys::{crash, eventfd, process};
+use tranship_sys::{crash, eventfd, process, schedule};
 use watchdog::{Beat, Place};
 
 /// The manager cannot run.
@@ -86,6 +86,9 @@ impl Shutdown {
     }
 }
 
+/// For how long the daemon, and its helpers, want a processor at a time, as short as the kernel gives: who wakes them waits for
+/// an answer, and is not to wait for the end of what somebody else computes.
+const SLICE: Duration = Duration::from_micros(100);
 /// Descriptors that are kept free for what the shell itself opens.
 const RESERVE: usize = 256;
 /// When something that the kernel had no room for is tried again.
@@ -116,6 +119,10 @@ pub fn run(
     }
     let notify = Notify::new();
     if daemon {
+        // Helpers and the watchdog's thread have it from here.
+        if let Err(error) = schedule::ask_for_slices(SLICE) {
+            tracing::warn!(%error, "no short slices of the processor");
+        }
         confine::confine()?;
     }
     let porters = Porters::new(daemon, PORTER).map_err(ManagerError::at("starting a helper"))?;
@@ -167,6 +174,8 @@ struct Shell {
     ids: Option<PathBuf>,
     notify: Notify,
     beat: Arc<Beat>,
+    /// What this thread had used of a processor when it last began to wait.
+    used: Duration,
     exit: bool,
     /// Its heap is its own: not where it is a thread of somebody's.
     trims: bool,
@@ -233,6 +242,7 @@ impl Shell {
             ids,
             notify,
             beat: Arc::default(),
+            used: process::thread_time(),
             exit: false,
             trims: false,
             trim: None,
@@ -247,6 +257,9 @@ impl Shell {
         let mut ready: Vec<Ready> = Vec::new();
         while !self.exit {
             let wait = self.wait();
+            let used = process::thread_time();
+            self.state.turned(used.saturating_sub(self.used));
+            self.used = used;
             self.beat.at(Place::Waiting, 0, 0);
             self.epoll
                 .wait(&mut ready, wait)

@@ -42,10 +42,14 @@ impl State {
             return Err(refusal(RefusalCode::PeerGone, u64::from(sink.0), 0).into());
         }
         let slots = p.slots;
+        // Each offer may be a queue, and its sink a reader, a moment later.
         let (queues, readers) = (p.queues.len(), p.readers.len());
-        if queues >= MAX_QUEUES || (readers >= MAX_QUEUES && !p.readers.contains_key(&sink)) {
-            let (have, most) = (queues.max(readers) as u64, MAX_QUEUES as u64);
-            return Err(refusal(RefusalCode::Limit, have + 1, most).into());
+        let have = match p.readers.contains_key(&sink) {
+            true => queues + p.offered.len(),
+            false => queues.max(readers) + p.offered.len(),
+        };
+        if have >= MAX_QUEUES {
+            return Err(refusal(RefusalCode::Limit, have as u64 + 1, MAX_QUEUES as u64).into());
         }
         if !self.domains.contains_key(&p.writer) {
             return Err(no_such(pool.0));

@@ -3,7 +3,12 @@
 use super::ties::{NAMED, READS, Tie, WRITES};
 use super::types::{Action, Then};
 use super::{Of, State, refusal};
+use std::ops::Bound::{Excluded, Unbounded};
+use std::time::Duration;
 use tranship_proto::{ChannelId, DomainId, Event, GoneReason, PoolId, Refusal, RefusalCode};
+
+/// Of the channels and pools of a domain that has ended, so many are handled at once.
+const PIECE: usize = 128;
 
 impl State {
     /// What needs a connection: heaps, exports, waiting and half-made channels, offers.
@@ -26,8 +31,12 @@ impl State {
         }
     }
 
-    /// The domain is no more: its process ended, or it said goodbye.
+    /// The domain is no more: its process ended, or it said goodbye. What needs its connection goes now, the rest in pieces if it
+    /// is much; until then the domain is as one without a connection, and nobody can come back as it.
     pub(super) fn domain_ends(&mut self, id: DomainId, reason: GoneReason) {
+        if self.endings.contains_key(&id) {
+            return;
+        }
         let Some(domain) = self.domains.get(&id) else {
             return;
         };
@@ -50,18 +59,53 @@ impl State {
         }
         self.detach(id);
         self.drop_claims_of(id);
-        let channels = self.ties.ends(id);
-        for (channel, is_source) in channels {
+        if self.end_piece(id, reason) {
+            self.domain_is_over(id);
+        } else {
+            self.endings.insert(id, reason);
+        }
+    }
+
+    /// When the next piece of an end is due: at once.
+    pub(super) fn endings_due(&self) -> Option<Duration> {
+        (!self.endings.is_empty()).then_some(self.now)
+    }
+
+    /// The next piece of one end. They take turns, so that the shorter ones are through first.
+    pub(super) fn end_on(&mut self) {
+        let next = self.endings.range((Excluded(self.ended_last), Unbounded));
+        let next = next.chain(&self.endings).next();
+        let Some((&id, &reason)) = next else {
+            return;
+        };
+        self.ended_last = id;
+        if self.end_piece(id, reason) {
+            self.endings.remove(&id);
+            self.domain_is_over(id);
+        }
+    }
+
+    /// Ends some of its channels; when there are none left, takes it from some pools, and ends some that it wrote. Whether that
+    /// was all.
+    fn end_piece(&mut self, id: DomainId, reason: GoneReason) -> bool {
+        let mut left = PIECE;
+        for (channel, is_source) in self.ties.some_ends(id, left) {
+            left -= 1;
             if is_source {
                 self.source_goes(channel, reason);
             } else {
                 self.sink_goes(channel, reason);
             }
         }
-        for pool in self.ties.pools(id, READS) {
+        let mut some = |mut pools: Vec<PoolId>| {
+            pools.truncate(left);
+            left -= pools.len();
+            pools
+        };
+        for pool in some(self.ties.pools(id, READS)) {
             self.drop_reader(pool, id);
         }
-        for pool in self.ties.pools(id, NAMED) {
+        for pool in some(self.ties.pools(id, NAMED)) {
             if let Some(p) = self.pools.get_mut(&pool) {
                 let (named, forwards) = (p.named.remove(&id), p.forwarders.remove(&id));
                 let records = u64::from(forwards) + u64::from(named.is_some());
@@ -69,12 +113,15 @@ impl State {
             }
             self.ties.untie(id, Tie::Named(pool));
         }
-        let written = self.ties.pools(id, WRITES);
-        let written = written.into_iter().filter(|p| self.is_written(*p));
-        let written: Vec<PoolId> = written.collect();
-        for pool in written {
+        let written = self.ties.pools(id, WRITES).into_iter();
+        let written = written.filter(|p| self.is_written(*p));
+        for pool in some(written.collect()) {
             self.orphan(pool);
         }
+        left > 0
+    }
+
+    fn domain_is_over(&mut self, id: DomainId) {
         if let Some(domain) = self.domains.remove(&id) {
             self.accounts.sub(domain.uid, Of::Connections, 1);
             self.release(domain.pidfd);

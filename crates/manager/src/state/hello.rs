@@ -111,9 +111,9 @@ impl State {
         };
         let entries = self.config.pools_per_domain;
         let same = resume.filter(|id| {
-            self.domains
-                .get(id)
-                .is_some_and(|d| d.process == process && d.uid == uid)
+            let its = self.domains.get(id);
+            !self.endings.contains_key(id)
+                && its.is_some_and(|d| d.process == process && d.uid == uid)
         });
         let free = resume.filter(|id| id.0 != 0 && !self.general_id_taken(id.0));
         let id = if let Some(id) = same {

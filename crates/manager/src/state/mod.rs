@@ -37,7 +37,9 @@ use model::{Channel, Client, Domain, Export, Heap, Left, Offer, Pool};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use ties::{Tie, Ties};
-use tranship_proto::{ChannelId, DomainId, Event, ExportId, PoolId, Refusal, RefusalCode, Request};
+use tranship_proto::{
+    ChannelId, DomainId, Event, ExportId, GoneReason, PoolId, Refusal, RefusalCode, Request,
+};
 use types::{Done, Fail};
 
 /// How long a connection may take to say `Hello`.
@@ -65,12 +67,16 @@ pub struct State {
     channels: BTreeMap<ChannelId, Channel>,
     exports: BTreeMap<ExportId, Export>,
     names: BTreeMap<String, ExportId>,
+    /// Domains that have ended, of which much is left; whose turn was last.
+    endings: BTreeMap<DomainId, GoneReason>,
+    ended_last: DomainId,
     waiting: waiting::Waits,
     offers: BTreeMap<(ChannelId, PoolId), Offer>,
     claims: claims::Claims,
     ties: Ties,
     /// Readers that have left, of which the pool's writer has not heard yet, and how often.
     leaving: BTreeMap<(PoolId, DomainId), u32>,
+    longest_turn: Duration,
     money: memory::Money,
     accounts: Accounts,
     /// Owners of descriptors, for the certainty that each is closed once.
@@ -109,11 +115,14 @@ impl State {
             channels: BTreeMap::new(),
             exports: BTreeMap::new(),
             names: BTreeMap::new(),
+            endings: BTreeMap::new(),
+            ended_last: DomainId(0),
             waiting: waiting::Waits::default(),
             offers: BTreeMap::new(),
             claims: claims::Claims::default(),
             ties: Ties::default(),
             leaving: BTreeMap::new(),
+            longest_turn: Duration::ZERO,
             money: memory::Money::default(),
             accounts,
             held: BTreeMap::new(),
@@ -131,6 +140,11 @@ impl State {
     /// Descriptors that may be open in all, whoever they are for.
     pub fn limit_descriptors(&mut self, most: usize) {
         self.accounts.set_all(Of::Descriptors, most as u64);
+    }
+
+    /// A turn of the loop took so much of a processor.
+    pub fn turned(&mut self, took: Duration) {
+        self.longest_turn = self.longest_turn.max(took);
     }
 
     /// The manager's own user: it may have all that there is.
@@ -177,9 +191,7 @@ impl State {
                 }
             }
             Input::Blocked { client } => self.blocked(client),
-            Input::ProcessDied { domain } => {
-                self.domain_ends(domain, tranship_proto::GoneReason::Died)
-            }
+            Input::ProcessDied { domain } => self.domain_ends(domain, GoneReason::Died),
             Input::OrphanRead { pool, slots, live } => self.swept(pool, &slots, live),
             Input::HoldRead {
                 client,
@@ -202,11 +214,12 @@ impl State {
         let hello = self.strangers.first();
         let hello = hello.map(|(since, _)| *since + HELLO_TIMEOUT);
         let orphans = self.sweep_due();
+        let endings = self.endings_due();
         let idle = (self.clients.is_empty() && self.domains.is_empty())
             .then_some(self.config.idle_exit)
             .flatten()
             .map(|d| self.idle_since + d);
-        [hello, orphans, idle].into_iter().flatten().min()
+        [hello, orphans, endings, idle].into_iter().flatten().min()
     }
 
     fn tick(&mut self) {
@@ -222,6 +235,7 @@ impl State {
             ));
         }
         self.sweep_on();
+        self.end_on();
         let idle = self.clients.is_empty() && self.domains.is_empty();
         if idle
             && self
@@ -281,7 +295,7 @@ impl State {
         match request {
             R::Hello { .. } => Err(Fail::Expel(refusal(RefusalCode::State, 0, 0))),
             R::Goodbye => {
-                self.domain_ends(me, tranship_proto::GoneReason::Closed);
+                self.domain_ends(me, GoneReason::Closed);
                 Ok(())
             }
             R::CreatePool {

@@ -193,6 +193,8 @@ impl State {
                 stranded_bytes: self.money.stranded,
                 descriptors: self.accounts.sum(Of::Descriptors),
                 max_descriptors: self.accounts.all(Of::Descriptors),
+                own_bytes_per_user: self.config.limits.own_bytes(),
+                longest_turn_us: u64::try_from(self.longest_turn.as_micros()).unwrap_or(u64::MAX),
             })),
             Item::Domain(id) => self.domain_record(id),
             Item::Pool(id) => self.pool_record(id),

@@ -83,11 +83,17 @@ impl Ties {
 
     /// Its channels, and whether it is the source.
     pub fn ends(&self, domain: DomainId) -> Vec<(ChannelId, bool)> {
+        self.some_ends(domain, usize::MAX)
+    }
+
+    /// So many of them.
+    pub fn some_ends(&self, domain: DomainId, most: usize) -> Vec<(ChannelId, bool)> {
         let end = |tie| match tie {
             Tie::End(c, s) => Some((c, s)),
             _ => None,
         };
-        self.of(domain, ENDS).filter_map(end).collect()
+        let ends = self.of(domain, ENDS).filter_map(end);
+        ends.take(most).collect()
     }
 
     pub fn offers(&self, domain: DomainId) -> Vec<(ChannelId, PoolId)> {

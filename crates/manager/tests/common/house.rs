@@ -92,6 +92,17 @@ impl House {
     }
 
     pub fn join(&mut self, uid: u32, resume: Option<DomainId>) -> (ClientId, DomainId) {
+        let process = self.number();
+        self.join_as(uid, resume, process)
+    }
+
+    /// As a process that may have been here before.
+    pub fn join_as(
+        &mut self,
+        uid: u32,
+        resume: Option<DomainId>,
+        process: u64,
+    ) -> (ClientId, DomainId) {
         let client = self.connect(uid);
         let request = Request::Hello {
             version: PROTOCOL_VERSION,
@@ -99,7 +110,7 @@ impl House {
             resume,
             dumpable: false,
         };
-        let (process, pidfd, board) = (self.number(), self.number(), self.number());
+        let (pidfd, board) = (self.number(), self.number());
         let events = self.step(Input::Hello {
             client,
             request,
@@ -135,6 +146,11 @@ impl House {
             request,
             fds,
         })
+    }
+
+    /// What is due is done.
+    pub fn tick(&mut self) -> Vec<Event> {
+        self.step(Input::Tick)
     }
 
     pub fn part(&mut self, client: ClientId) {

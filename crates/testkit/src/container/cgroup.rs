@@ -1,10 +1,10 @@
-//! A memory cgroup of its own, version 2 or 1.
+//! A cgroup of its own, version 2 or 1.
 
 use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A cgroup with the memory controller. Removed when dropped, which must be after its processes ended.
+/// A cgroup with one controller. Removed when dropped, which must be after its processes ended.
 #[derive(Debug)]
 pub struct Cgroup {
     path: PathBuf,
@@ -14,39 +14,49 @@ pub struct Cgroup {
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
 impl Cgroup {
-    /// Makes one.
+    /// Makes one that accounts for memory.
     ///
     /// # Errors
     /// When there is no memory controller, or no right to make a cgroup: skip the test with this reason.
     pub fn new(name: &str) -> Result<Self, Error> {
-        let (parent, unified) = Self::parent()?;
+        Self::of("memory", name)
+    }
+
+    /// Makes one that has its share of the processors, as large as that of any other.
+    ///
+    /// # Errors
+    /// When there is no processor controller, or no right to make a cgroup.
+    pub fn of_processors(name: &str) -> Result<Self, Error> {
+        Self::of("cpu", name)
+    }
+
+    fn of(controller: &str, name: &str) -> Result<Self, Error> {
+        let (parent, unified) = Self::parent(controller)?;
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = parent.join(format!("tranship-test-{}-{n}-{name}", std::process::id()));
         std::fs::create_dir(&path)?;
         Ok(Self { path, unified })
     }
 
-    fn parent() -> Result<(PathBuf, bool), Error> {
+    fn parent(controller: &str) -> Result<(PathBuf, bool), Error> {
         for v2 in ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(Path::new) {
             let has = |file: &str| {
                 std::fs::read_to_string(v2.join(file))
-                    .is_ok_and(|s| s.split_whitespace().any(|c| c == "memory"))
+                    .is_ok_and(|s| s.split_whitespace().any(|c| c == controller))
             };
             if has("cgroup.controllers") {
                 if !has("cgroup.subtree_control") {
-                    std::fs::write(v2.join("cgroup.subtree_control"), "+memory")?;
+                    std::fs::write(v2.join("cgroup.subtree_control"), format!("+{controller}"))?;
                 }
                 return Ok((v2.into(), true));
             }
         }
-        let v1 = Path::new("/sys/fs/cgroup/memory");
-        if v1.join("memory.usage_in_bytes").exists() {
-            return Ok((v1.into(), false));
+        let v1 = Path::new("/sys/fs/cgroup").join(controller);
+        if v1.join("cgroup.procs").exists() {
+            return Ok((v1, false));
         }
-        Err(Error::new(
-            ErrorKind::NotFound,
-            "no cgroup memory controller is mounted under /sys/fs/cgroup",
-        ))
+        let what = format!("no cgroup controller {controller} is mounted under /sys/fs/cgroup");
+        Err(Error::new(ErrorKind::NotFound, what))
     }
 
     #[must_use]
@@ -75,6 +85,20 @@ impl Cgroup {
         let line = text.lines().find_map(|l| l.strip_prefix("shmem "));
         line.and_then(|v| v.trim().parse().ok())
             .ok_or_else(|| Error::new(ErrorKind::InvalidData, "no shmem line"))
+    }
+
+    /// Its share of the processors beside others, as systemd's `CPUWeight=`: 100 is what everybody has.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn set_weight(&self, weight: u64) -> Result<(), Error> {
+        match self.unified {
+            true => std::fs::write(self.path.join("cpu.weight"), weight.to_string()),
+            false => {
+                let shares = weight * 1024 / 100;
+                std::fs::write(self.path.join("cpu.shares"), shares.to_string())
+            }
+        }
     }
 
     /// Sets the limit in bytes.

@@ -86,7 +86,7 @@ pub struct Load {
 
 impl Load {
     /// Starts so many attackers, of these users in turn, against the manager at `socket`, whose honest domains offer `names`.
-    /// All on one core, if it is given.
+    /// Each is in a session of its own; all on one core, if it is given.
     ///
     /// # Errors
     /// When a process, or a file that nobody answers for, cannot be made. Where there is no FUSE it goes without.
@@ -112,7 +112,7 @@ impl Load {
                 gid: *user,
             };
             let launch = attacker().privilege(privilege).env(SOCKET, socket);
-            let peer = launch.capture_stderr().start()?;
+            let peer = launch.own_session().capture_stderr().start()?;
             // Of whose descriptors nothing ends, nothing more is looked at: the others go on sending them.
             let first = n % users.len() == 0;
             let path = |file: &fuse::Silent| file.path().to_owned();

@@ -25,6 +25,7 @@ pub struct Launch {
     privilege: Privilege,
     container: Option<Container>,
     cgroup: Option<PathBuf>,
+    session: bool,
     undumpable: bool,
     capture: bool,
     quiet: bool,
@@ -54,6 +55,7 @@ impl Launch {
             privilege: Privilege::Inherit,
             container: None,
             cgroup: None,
+            session: false,
             undumpable: false,
             capture: false,
             quiet: false,
@@ -100,6 +102,12 @@ impl Launch {
     /// In this memory cgroup from its first instruction on.
     pub fn cgroup(mut self, cgroup: &Cgroup) -> Self {
         self.cgroup = Some(cgroup.path().join("cgroup.procs"));
+        self
+    }
+
+    /// In a session of its own, which has a share of the processors where the kernel groups by sessions (autogroup).
+    pub fn own_session(mut self) -> Self {
+        self.session = true;
         self
     }
 
@@ -160,6 +168,7 @@ impl Launch {
             privilege: self.privilege.clone(),
             root,
             own_users: users,
+            own_session: self.session,
             dies_with_parent: !self.outlives_thread,
             parent: i32::try_from(std::process::id()).unwrap_or(0),
         };

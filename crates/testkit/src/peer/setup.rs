@@ -16,7 +16,7 @@ pub(super) const STEPS: [&str; 9] = [
     "output",
     "capabilities",
     "user",
-    "parent",
+    "session and parent",
     "exec",
 ];
 
@@ -32,6 +32,7 @@ pub(super) struct Setup {
     pub privilege: Privilege,
     pub root: Option<Root>,
     pub own_users: bool,
+    pub own_session: bool,
     pub dies_with_parent: bool,
     pub parent: i32,
 }
@@ -129,6 +130,9 @@ impl Setup {
                 Privilege::Root { capabilities } => keep_only(capabilities)?,
             }
             *step = 7;
+            if self.own_session {
+                check(libc::setsid().into())?;
+            }
             if self.dies_with_parent {
                 check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL).into())?;
                 let parent = libc::getppid();
