@@ -25,8 +25,18 @@ pub type Done = Result<(), String>;
 /// Where the metadata of the model's one byte is repeated to.
 pub const META: usize = 5;
 pub const BUFFER: usize = 4096;
-/// What has not come by then does not come.
-const LATEST: Duration = Duration::from_secs(60);
+/// What has not come after so many milliseconds does not come. Once something has not, shorter traces are tried, which wait less.
+static PATIENCE: AtomicU64 = AtomicU64::new(60_000);
+
+/// Has it been waited for long enough?
+fn is_late(since: Instant) -> bool {
+    let patience = Duration::from_millis(PATIENCE.load(Ordering::Relaxed));
+    let late = since.elapsed() > patience;
+    if late {
+        PATIENCE.store(500, Ordering::Relaxed);
+    }
+    late
+}
 
 /// A new world, as each of its processes is told.
 #[derive(Debug, Serialize, Deserialize)]
@@ -593,7 +603,7 @@ impl World {
         let killed = self.model.alive.contains(&false);
         let since = Instant::now();
         while !raw.turn(channel)? {
-            if !takes || !killed && !self.late || since.elapsed() > LATEST {
+            if !takes || !killed && !self.late || is_late(since) {
                 return Ok(false);
             }
             std::thread::yield_now();
@@ -715,7 +725,7 @@ impl World {
         let since = Instant::now();
         for round in 0.. {
             let long = match self.late {
-                true => since.elapsed() > LATEST,
+                true => is_late(since),
                 false => round > 100_000,
             };
             if round >= 100 && (!alive || ended() || long) {

@@ -170,3 +170,50 @@ fn a_sender_hears_what_a_receiver_that_is_gone_has_left() {
     );
     assert_eq!(error.code(), Code::PeerGone);
 }
+
+child!(
+    /// Takes the first message of `x`, and no more.
+    fn sink(ctl: Control) {
+        let path: PathBuf = ctl.recv().unwrap().unwrap();
+        let domain = Domain::builder().name("sink").socket(path).connect();
+        let domain = domain.unwrap();
+        let mut receiver = domain.open_receiver("x").unwrap();
+        let _held = receiver.recv().unwrap();
+        ctl.send(&()).unwrap();
+        let _end: Option<()> = ctl.recv().unwrap();
+    }
+);
+
+#[test]
+fn a_sender_hears_what_a_receiver_that_was_killed_has_left() {
+    let _dog = dog();
+    let (a, _b) = pair();
+    let pool = pool(&a, 1);
+    let listener = a.listen("x", Role::Source).expect("listen");
+    let process = sink().start().expect("a child");
+    process.send(&a.socket_path()).expect("a child that opens");
+    let mut sender = listener.accept_sender().expect("accept");
+    for n in 0..3 {
+        sender.send(filled(&pool, KIB, n)).expect("send");
+    }
+    let () = process.expect();
+    let error = std::thread::scope(|s| {
+        let waiting = s.spawn(|| sender.wait_taken(None));
+        process.kill();
+        waiting.join().expect("no panic").expect_err("two are left")
+    });
+    assert!(
+        matches!(
+            error,
+            SendFailure::NotTaken {
+                messages: 2,
+                gone: true,
+                ..
+            }
+        ),
+        "{error:?}"
+    );
+    // What it had, and what it left, is memory again.
+    drop(sender);
+    until(|| pool.alloc_now(CHUNK).is_ok());
+}
