@@ -60,16 +60,24 @@ impl Stage {
 
     /// They have begun to make their acquaintance.
     fn meet(&self, honest_is: Direction, trust: Trust, lying: Lying, name: &str) -> Pair {
+        let met = self.try_to_meet(honest_is, trust, lying, name);
+        met.expect("bind")
+    }
+
+    fn try_to_meet(
+        &self,
+        honest_is: Direction,
+        trust: Trust,
+        lying: Lying,
+        name: &str,
+    ) -> Result<Pair, Code> {
         let (honest, liar) = (self.honest(), Raw::new());
         liar.add_backend("lie", Arc::new(lying));
         let here = honest.create(&format!("shm:liar-{name}"), honest_is, trust);
-        let bound = liar.bind(
-            &format!("lie:liar-{name}"),
-            wish(Role::Generic, trust),
-            None,
-        );
-        let ends = (here, bound.expect("bind").0);
-        Pair { honest, liar, ends }
+        let wish = wish(Role::Generic, trust);
+        let (there, _) = liar.bind(&format!("lie:liar-{name}"), wish, None)?;
+        let ends = (here, there);
+        Ok(Pair { honest, liar, ends })
     }
 }
 
@@ -275,7 +283,11 @@ fn frames_may_say_anything(stage: &Stage) {
             ..Lying::default()
         };
         let (trust, name) = (Trust::ALL[trust], format!("any-{}", count.get()));
-        let pair = stage.meet(Direction::Sink, trust, lying, &name);
+        // Who has connected too often without a word is kept out for a while.
+        let pair = match stage.try_to_meet(Direction::Sink, trust, lying, &name) {
+            Err(Code::Full) => return Ok(()),
+            met => met.expect("bind"),
+        };
         let (here, there) = pair.ends;
         // What it said first may be nothing that is ever answered.
         for _ in 0..100 {
@@ -295,6 +307,11 @@ fn frames_may_say_anything(stage: &Stage) {
                 pair.honest.serve(here);
                 while pair.liar.poll_event(there).is_some() {}
             }
+        }
+        if pair.liar.channel_state(there) == Some(ChannelState::Binding) {
+            drop(pair.liar);
+            pair.honest.turn(here);
+            return Ok(());
         }
         let mut kept = kept.borrow_mut();
         kept.push(pair);
