@@ -297,12 +297,16 @@ fn watch(
     let points = watch.points;
     let begin = before.as_secs_f64() * 1e3;
     let of = |from: f64, to: f64| {
-        median(
-            points
-                .iter()
-                .filter(|(ms, _)| (from..to).contains(ms))
-                .map(|(_, bytes)| *bytes),
-        )
+        let bytes = |(_, bytes): &(f64, f64)| *bytes;
+        let inside = points.iter().filter(|(ms, _)| (from..to).contains(ms));
+        match inside.clone().next() {
+            Some(_) => median(inside.map(bytes)),
+            // On a machine so busy that nothing was looked at meanwhile: the next look, or the last one.
+            None => {
+                let next = points.iter().find(|(ms, _)| *ms >= to);
+                next.or(points.last()).map_or(0.0, bytes)
+            }
+        }
     };
     let before_bytes = of(begin * 0.5, begin);
     let after_2s_bytes = of(freed_ms + 2000.0, freed_ms + 2250.0);

@@ -199,6 +199,7 @@ fn strike(all: &mut Transfer<'_>, manager: &mut Party, blow: &mut Blow, after: u
 /// Waits for both, judges each end.
 fn finish(all: &mut Transfer<'_>, blow: &Blow) {
     let (mut sent, mut received) = (false, false);
+    let mut again = false;
     loop {
         for (sender, end) in [true, false].into_iter().zip(all.ended()) {
             let Some((exit, said)) = end else { continue };
@@ -244,11 +245,17 @@ fn finish(all: &mut Transfer<'_>, blow: &Blow) {
         }
         if all.sender.is_none() && !sent {
             all.start_sender();
+            again = true;
         }
         all.pass(20);
     }
-    // The receiver has the end, so the sender was at it.
     if let Some(sender) = all.sender.take() {
+        // One that was killed behind its end had been received whole: who took its place waits for somebody who never comes.
+        if again && !sender.has_ended() {
+            sender.kill();
+            return;
+        }
+        // Else the receiver has the end, so the sender was at it.
         let exit = sender.wait();
         let excused = blow.excuses();
         assert!(
