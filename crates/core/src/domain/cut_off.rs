@@ -88,14 +88,17 @@ mod tests {
     fn only_what_lasts_counts() {
         let denied = Barrier::Denied { errno: 1 };
         let mut attempts = Attempts::default();
-        attempts.failed(DomainId(1), Some(denied));
-        assert_eq!(attempts.cut_off(), None);
         let begun = Instant::now();
+        attempts.failed(DomainId(1), Some(denied));
+        assert!(attempts.cut_off().is_none() || begun.elapsed() >= SURE);
         while attempts.cut_off().is_none() {
             std::thread::yield_now();
             attempts.failed(DomainId(1), Some(denied));
         }
-        assert!(begun.elapsed() >= SURE / 2 && attempts.warned);
+        assert!(begun.elapsed() >= SURE);
+        // The time may have come between the last attempt and the look.
+        attempts.failed(DomainId(1), Some(denied));
+        assert!(attempts.warned);
         // It may be there again.
         attempts.failed(DomainId(1), None);
         assert_eq!(attempts.cut_off(), None);
