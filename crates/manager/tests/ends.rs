@@ -124,3 +124,20 @@ fn what_a_dead_writer_has_left() {
     assert_eq!(gone, [0, 2]);
     house.state.audit().expect("no contradiction");
 }
+
+/// As long as a reader holds something of it, what it had is counted under its id: who took that would be charged less than it has.
+#[test]
+fn the_id_of_a_dead_writer_is_nobodys() {
+    let mut house = house(3, Limits::default());
+    let (client, id) = house.join(OWNER, None);
+    let writer = Writer::with_pool(&mut house, client, 3);
+    let _reader = Reader::join(&mut house, OTHER, &writer);
+    assert_eq!(writer.grant(&mut house, 3).0, Ok(3));
+    for index in 0..3 {
+        assert_eq!(writer.show(&mut house, index, index + 1), Ok(()));
+    }
+    house.alive = vec![(1, 1)];
+    house.ask(client, Request::Goodbye, []);
+    assert_ne!(house.join(OTHER, Some(id)).1, id);
+    house.state.audit().expect("no contradiction");
+}

@@ -121,7 +121,7 @@ mod tests {
             ("a.rs", "use crate::b::B; pub struct A(B);"),
             (
                 "b.rs",
-                "pub struct B; impl B { fn a(&self) -> crate::a::A { todo!() } }",
+                "pub struct B; impl B { fn a(&self) -> crate::a::A { loop {} } }",
             ),
         ]);
         assert_eq!(found, [["a.rs", "b.rs"]]);

@@ -47,6 +47,7 @@ impl DomainCore {
 
     /// Something of the domain is gone: perhaps it was the last.
     pub(crate) fn let_go(&self) {
+        // Ordering: relaxed, partner: the store in `leave`; the registers' locks order them.
         if self.left.load(Ordering::Relaxed) && self.is_idle() {
             let Ok(mut left) = LEFT.try_lock() else {
                 return; // the next look finds it
@@ -113,6 +114,7 @@ impl DomainCore {
 
 /// Sees off those that have become idle without a word.
 pub(super) fn look() {
+    // Ordering: Acquire, partner: the Release at the end; one at a time.
     if LOOKING.swap(true, Ordering::Acquire) {
         return; // also in a `turn` of our own, below
     }

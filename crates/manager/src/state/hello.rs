@@ -115,7 +115,9 @@ impl State {
             !self.endings.contains_key(id)
                 && its.is_some_and(|d| d.process == process && d.uid == uid)
         });
-        let free = resume.filter(|id| id.0 != 0 && !self.general_id_taken(id.0));
+        // What a dead writer has left is counted under its id until the last reader has let go.
+        let left = |id: DomainId| self.ties.of(id, WRITES).next().is_some();
+        let free = resume.filter(|id| id.0 != 0 && !self.general_id_taken(id.0) && !left(*id));
         let id = if let Some(id) = same {
             self.come_back(id, client, board);
             // The domain is counted already.
