@@ -6,7 +6,7 @@ use tranship_manager::Config;
 use tranship_proto::{Event, Request, decode, encode};
 use tranship_region::View;
 use tranship_region::layout::aggregate;
-use tranship_sync::{Consumer, Line, Lines, Producer, Publish, Push};
+use tranship_ring::{Consumer, Line, Lines, Producer, Publish, Push};
 
 /// A datagram on the manager's socket, read as either side reads it.
 pub fn wire(data: &[u8]) {

@@ -27,6 +27,10 @@ impl<'a> Bytes<'a> {
         usize::from(self.byte()) % n.max(1)
     }
 
+    pub fn small(&mut self, n: u32) -> u32 {
+        u32::from(self.byte()) % n
+    }
+
     pub fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == n - 1
     }

@@ -28,10 +28,17 @@ impl Honest {
         (self.channel, self.pool) = (None, None);
     }
 
+    /// They have what they have by nobody's doing but their own.
+    pub fn is_there(&self) -> bool {
+        self.pool.is_some()
+    }
+
     pub fn hear(&mut self, client: ClientId, event: Event) {
         let over = match event {
             Event::PeerGone { channel, .. } => self.channel == Some(channel),
             Event::PoolGone { pool } => self.pool == Some(pool),
+            // Nobody else sends over their channel.
+            Event::PoolOffer { pool, .. } => self.pool != Some(pool),
             Event::Expelled { .. } => true,
             _ => false,
         };
@@ -103,6 +110,7 @@ impl World {
                 max_bytes: 16 * CHUNK,
                 slots: SLOTS,
                 chunk_bytes: CHUNK,
+                trust: tranship_proto::Trust::Producer,
             },
             &[(2, SLOTS, 8192)],
         );
@@ -172,8 +180,8 @@ impl World {
         channel
     }
 
-    /// One more chunk.
-    fn grow(&mut self) {
+    /// One more chunk; its number.
+    fn grow(&mut self) -> (u32, u32) {
         let pool = self.honest.pool.expect("one");
         let granted = self.ask(0, |req| Request::Grant {
             req,
@@ -184,15 +192,39 @@ impl World {
         assert!(granted.iter().any(one), "{granted:?}");
         self.honest.serial += 1;
         let serial = self.honest.serial;
+        // The first stays.
+        let index = (serial - 1).min(1);
         let show = |req| Request::ShowChunk {
             req,
             pool,
-            index: serial - 1,
+            index,
             serial,
         };
         let shown = self.ask_with(0, show, &[(0, 0, CHUNK)]);
         let ready = |e: &Event| matches!(e, Event::ChunkReady { .. });
         assert!(shown.iter().any(ready), "{shown:?}");
+        (index, serial)
+    }
+
+    /// It goes again, and its reader unmaps it.
+    fn shrink(&mut self, (index, serial): (u32, u32)) {
+        let pool = self.honest.pool.expect("one");
+        self.ask(0, |_| Request::ReturnChunk {
+            pool,
+            index,
+            serial,
+        });
+        let gone = Event::ChunkGone {
+            pool,
+            index,
+            serial,
+        };
+        assert!(self.heard(1).contains(&gone), "{:?}", self.honest.heard);
+        self.ask(1, |_| Request::Unmapped {
+            pool,
+            index,
+            serial,
+        });
     }
 
     /// What there is of theirs, as everybody may see it.
@@ -226,7 +258,8 @@ impl World {
         let (granted, stranded) = self.state.memory();
         // A liar may have claimed more than there is: then nobody is granted more.
         if granted + stranded <= super::world::TOTAL {
-            self.grow();
+            let chunk = self.grow();
+            self.shrink(chunk);
         }
         let channel = self.open();
         for who in [1, 0] {
@@ -234,6 +267,6 @@ impl World {
         }
         let client = self.honest.clients[0].expect("joined");
         self.feed(Input::Blocked { client });
-        self.honest.has = self.look();
+        assert_eq!(self.look(), self.honest.has, "what is left of it");
     }
 }

@@ -4,12 +4,18 @@
 //!
 //! * `bytes`: an input, read as choices;
 //! * `world`: the shell around the state machine, and what must hold after each input;
+//! * `fair`: what each user may have, and whose part of the state an input may change;
 //! * `strangers`: who says what;
+//! * `scenes`, `greed`, `thief`: several requests that belong together;
 //! * `honest`: two domains with a name, a channel, a pool, a heap, and what they notice.
 
 mod bytes;
+mod fair;
+mod greed;
 mod honest;
+mod scenes;
 mod strangers;
+mod thief;
 mod world;
 
 use bytes::Bytes;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use tranship_manager::state::{ClientId, Facts, Fd, Header, Input};
+use tranship_manager::state::{ClientId, Facts, Fd, Header, Input, Sealed};
 use tranship_proto::{
     ChannelClaim, ChannelId, DomainId, ExportId, PoolId, Refusal, RefusalCode, Req, Request, Role,
-    decode,
+    Trust, decode,
 };
 
 use super::bytes::Bytes;
@@ -15,7 +15,7 @@ use super::world::{CHUNK, HONEST, SLOTS, World};
 const MOST: usize = 10;
 
 impl World {
-    fn stranger(&mut self, bytes: &mut Bytes<'_>) -> ClientId {
+    pub fn stranger(&mut self, bytes: &mut Bytes<'_>) -> ClientId {
         let all = self.clients.iter().filter(|(_, c)| c.uid != HONEST);
         let all: Vec<ClientId> = all.map(|(id, _)| *id).collect();
         let at = bytes.below(MOST);
@@ -82,11 +82,19 @@ impl World {
                 let resume = DomainId(bytes.pick(&self.seen.domains));
                 self.greet(again, Some(resume));
             }
+            15 if bytes.one_in(3) => self.still_honest(),
+            16 | 17 => self.scene(bytes),
             _ => {
                 let request = self.request(bytes);
                 self.utter(client, request, bytes);
             }
         }
+    }
+
+    /// With the descriptors that it should have.
+    pub fn tell(&mut self, client: ClientId, request: Request) {
+        let fds = self.belonging(&request);
+        self.say(client, request, fds);
     }
 
     /// A message as it comes off the wire: a length, bytes, and descriptors with it.
@@ -113,7 +121,7 @@ impl World {
                 0 => {
                     fds = (0..bytes.below(5)).map(|_| self.strange(bytes)).collect();
                 }
-                1 => fds.iter_mut().for_each(|fd| fd.facts.sealed = false),
+                1 => fds.iter_mut().for_each(|fd| fd.facts.sealed = Sealed::No),
                 _ => fds.iter_mut().for_each(|fd| fd.facts.header = None),
             }
             // What was thrown away is nobody's.
@@ -134,7 +142,10 @@ impl World {
             chunk_bytes: bytes.wide(),
         };
         let facts = Facts {
-            sealed: !bytes.one_in(4),
+            sealed: match bytes.one_in(4) {
+                true => Sealed::No,
+                false => Sealed::OneWriter,
+            },
             size: bytes.wide(),
             header: bytes.one_in(2).then_some(header),
             made_here: false,
@@ -150,8 +161,13 @@ impl World {
             Request::CreatePool { slots, .. } | Request::ClaimPool { slots, .. } => {
                 vec![self.object(2, *slots, 8192)]
             }
-            Request::ShowChunk { .. } | Request::ClaimChunk { .. } => {
-                vec![self.object(0, 0, CHUNK)]
+            // Every other one is as those have it that all write.
+            Request::ShowChunk { serial, .. } | Request::ClaimChunk { serial, .. } => {
+                let mut chunk = self.object(0, 0, CHUNK);
+                if serial.is_multiple_of(2) {
+                    chunk.facts.sealed = Sealed::Shared;
+                }
+                vec![chunk]
             }
             Request::Connect { role, lines, .. } => vec![self.object(half(*role), *lines, 8192)],
             Request::Accept { lines, .. } => vec![self.object(6, *lines, 8192)],
@@ -193,13 +209,16 @@ impl World {
         } else {
             (16 * CHUNK, SLOTS, CHUNK)
         };
-        match bytes.below(37) {
+        // By the number, so that bytes that were found before mean the same.
+        let trust = Trust::ALL[(req.0 % 4) as usize];
+        match bytes.below(39) {
             0..=2 => Request::CreatePool {
                 req,
                 name: "p".to_owned(),
                 max_bytes,
                 slots,
                 chunk_bytes,
+                trust,
             },
             3 => Request::DestroyPool { pool },
             4 | 5 => Request::Grant {
@@ -255,7 +274,11 @@ impl World {
                 pool,
                 with_refs: bytes.one_in(2),
             },
-            26 => Request::VetoPool { channel, pool },
+            26 => Request::VetoPool {
+                channel,
+                pool,
+                levels: None,
+            },
             27 => Request::Drained { channel },
             28 => Request::CloseChannel { channel },
             29 => Request::WakeFd { req, channel },
@@ -267,6 +290,7 @@ impl World {
                 max_bytes,
                 slots,
                 chunk_bytes,
+                trust,
             },
             32 => Request::ClaimChunk {
                 req,
@@ -287,6 +311,12 @@ impl World {
                 Request::ClaimChannel { req, claim }
             }
             35 => self.heap(bytes, req, pool),
+            36 => Request::SetQuota {
+                req,
+                pool,
+                quota_bytes: bytes.wide(),
+            },
+            37 if bytes.one_in(3) => Request::Goodbye,
             _ => Request::ClaimAssign { req, channel, pool },
         }
     }
@@ -300,6 +330,7 @@ impl World {
                 pool,
                 slots: SLOTS,
                 table: bytes.wide(),
+                trust: Trust::ALL[(req.0 % 4) as usize],
                 mapped: (0..n).map(|_| (bytes.number(), bytes.number())).collect(),
             },
             _ => Request::ClaimRoster {

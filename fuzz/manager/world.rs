@@ -3,18 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+use tranship_manager::Config;
 use tranship_manager::state::{
-    Action, ClientId, Facts, Fd, FdToken, Header, IdStart, Input, State,
+    Action, ClientId, Facts, Fd, FdToken, Header, IdStart, Input, Sealed, State,
 };
-use tranship_manager::{Config, Limits};
 use tranship_proto::{DomainId, Event, PROTOCOL_VERSION, Request};
 
+use super::fair::{self, Books};
 use super::honest::Honest;
 
 pub const CHUNK: u64 = 4096;
 pub const SLOTS: u32 = 16;
 pub const TOTAL: u64 = 64 * CHUNK;
-const DESCRIPTORS: usize = 400;
 /// The manager's own, the honest domains', the strangers'.
 pub const OWNER: u32 = 1;
 pub const HONEST: u32 = 2;
@@ -25,6 +25,7 @@ pub struct Client {
     pub uid: u32,
     pub process: u64,
     pub greeted: bool,
+    pub domain: DomainId,
     pub queued: VecDeque<Event>,
 }
 
@@ -46,6 +47,8 @@ pub struct World {
     /// Whose process each domain is watched by.
     watched: Vec<(u64, DomainId)>,
     greeting: u64,
+    /// Of the last chunk that a stranger has shown in a scene.
+    pub serial: u32,
     /// What is closed, and the state has not heard of yet.
     pub later: VecDeque<Input>,
     pub seen: Seen,
@@ -57,15 +60,8 @@ pub struct World {
 fn config() -> Config {
     Config {
         pools_per_domain: 4,
-        limits: Limits {
-            connections: 6,
-            pools: 8,
-            channels: 24,
-            names: 8,
-            descriptors: 120,
-            records: 200,
-            ..Limits::default()
-        },
+        default_quota: Some(fair::QUOTA),
+        limits: fair::limits(),
         ..Config::default()
     }
 }
@@ -77,7 +73,7 @@ impl World {
             next_pool: 1,
         };
         let mut state = State::new(config(), TOTAL, 1, 1, ids);
-        state.limit_descriptors(DESCRIPTORS);
+        state.limit_descriptors(fair::descriptors());
         state.set_owner(OWNER);
         let mut world = World {
             state,
@@ -87,6 +83,7 @@ impl World {
             clients: BTreeMap::new(),
             watched: Vec::new(),
             greeting: 0,
+            serial: 1,
             later: VecDeque::new(),
             seen: Seen::default(),
             ids,
@@ -116,7 +113,7 @@ impl World {
             chunk_bytes: CHUNK,
         });
         let facts = Facts {
-            sealed: true,
+            sealed: Sealed::OneWriter,
             size,
             header,
             made_here: false,
@@ -133,6 +130,7 @@ impl World {
             uid,
             process,
             greeted: false,
+            domain: DomainId(0),
             queued: VecDeque::new(),
         };
         self.clients.insert(client, new);
@@ -215,6 +213,17 @@ impl World {
         }
     }
 
+    /// All messages to a client go out.
+    pub fn drain(&mut self, client: ClientId) {
+        while self
+            .clients
+            .get(&client)
+            .is_some_and(|c| !c.queued.is_empty())
+        {
+            self.sent(client);
+        }
+    }
+
     pub fn hang_up(&mut self, client: ClientId) {
         if self.clients.remove(&client).is_some() {
             self.later.push_back(Input::Parted { client });
@@ -268,14 +277,17 @@ impl World {
         let before = sum(self.state.memory());
         let mut inputs = VecDeque::from([input]);
         while let Some(input) = inputs.pop_front() {
-            let said = format!("{input:?}");
+            let uid = fair::speaker(&input).and_then(|c| self.clients.get(&c));
+            let uid = uid.map(|c| c.uid);
+            let (books, honest) = (Books::of(&self.state), self.honest.is_there());
             let mut gone = BTreeSet::new();
-            for action in self.state.step(self.now, input) {
+            for action in self.state.step(self.now, input.clone()) {
                 self.act(action, &mut inputs, &mut gone);
             }
             if let Err(wrong) = self.state.audit() {
-                panic!("{wrong} after {said}");
+                panic!("{wrong} after {input:?}");
             }
+            books.check(&Books::of(&self.state), &input, uid, honest);
         }
         let now = sum(self.state.memory());
         assert!(now <= TOTAL.max(before) || claims, "{now} bytes of {TOTAL}");
@@ -290,7 +302,7 @@ impl World {
                 for fd in &fds {
                     assert!(self.tokens.contains(fd), "{event:?} of what is closed");
                 }
-                self.see(&event);
+                self.see(client, &event);
                 let to = self.clients.get_mut(&client);
                 let to = to.unwrap_or_else(|| panic!("{event:?} to nobody"));
                 if to.uid == HONEST {
@@ -362,10 +374,20 @@ impl World {
         }
     }
 
-    fn see(&mut self, event: &Event) {
+    fn see(&mut self, client: ClientId, event: &Event) {
         let seen = &mut self.seen;
+        let to = self.clients.get_mut(&client);
         match *event {
-            Event::Welcome { domain, .. } => seen.domains.push(domain.0),
+            Event::Welcome { domain, .. } => {
+                seen.domains.push(domain.0);
+                if let Some(to) = to {
+                    to.domain = domain;
+                }
+            }
+            Event::ChunkAdded { pool, .. } => {
+                let reads = to.is_some_and(|to| self.state.reads(to.domain, pool));
+                assert!(reads, "{event:?} to {client:?}, which does not read it");
+            }
             Event::PoolCreated { pool, .. } | Event::PoolOffer { pool, .. } => {
                 seen.pools.push(pool.0);
             }

@@ -44,7 +44,8 @@ impl<S: Store> Blocking<S> {
     pub fn write_at(&self, offset: u64, bytes: &[u8], durable: bool) -> Result<(), Fault> {
         let store = &self.0;
         let begin = |place: u64, len: usize| {
-            let at = usize::try_from(place - offset).map_err(|_| Fault::Invalid)?;
+            let at = usize::try_from(place - offset)
+                .map_err(|_: std::num::TryFromIntError| Fault::Invalid)?;
             let piece = bytes.get(at..at + len).ok_or(Fault::Invalid)?;
             let mut data = store.data(Op::Write, len)?;
             data.write(0, piece)?;
@@ -103,7 +104,7 @@ impl<S: Store> Blocking<S> {
         mut end: impl FnMut(Answer, usize, usize) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         let info = self.0.info()?;
-        let whole = u64::try_from(len).map_err(|_| Fault::Invalid)?;
+        let whole = u64::try_from(len).map_err(|_: std::num::TryFromIntError| Fault::Invalid)?;
         if offset.checked_add(whole).is_none_or(|end| end > info.size) {
             return Err(Fault::Bounds {
                 offset,
@@ -145,7 +146,9 @@ impl<S: Store> Blocking<S> {
             if under_way == 0 {
                 return failed.map_or(Ok(()), Err);
             }
-            let (at, len, answer) = told.recv().map_err(|_| Fault::Gone)?;
+            let (at, len, answer) = told
+                .recv()
+                .map_err(|_: std::sync::mpsc::RecvError| Fault::Gone)?;
             under_way -= 1;
             match end(answer, at, len) {
                 Ok(()) => {}
@@ -163,5 +166,5 @@ impl<S: Store> Blocking<S> {
 }
 
 fn length(len: usize) -> Result<u32, Fault> {
-    u32::try_from(len).map_err(|_| Fault::Invalid)
+    u32::try_from(len).map_err(|_: std::num::TryFromIntError| Fault::Invalid)
 }

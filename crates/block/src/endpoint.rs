@@ -8,16 +8,16 @@ use tranship_bulk::{Domain, Trust};
 /// The two channels of a client. What a client reads and what it writes go different ways, as a channel carries data one
 /// way only.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Kind {
+pub enum LaneKind {
     /// The server is the source.
     Read,
     /// The client is the source.
     Write,
 }
 
-impl Kind {
+impl LaneKind {
     /// Both.
-    pub const ALL: [Kind; 2] = [Kind::Read, Kind::Write];
+    pub const ALL: [LaneKind; 2] = [LaneKind::Read, LaneKind::Write];
 }
 
 /// The address of a service: `local:`, `shm:`, or another that its domains know.
@@ -82,10 +82,10 @@ impl Endpoint {
     }
 
     /// Where the channel of this kind is.
-    pub(crate) fn channel(&self, kind: Kind) -> String {
+    pub(crate) fn channel(&self, kind: LaneKind) -> String {
         let end = match kind {
-            Kind::Read => "read",
-            Kind::Write => "write",
+            LaneKind::Read => "read",
+            LaneKind::Write => "write",
         };
         format!("{}.{end}", self.address)
     }

@@ -3,20 +3,20 @@
 
 use std::fmt::Display;
 use std::time::Duration;
-use tranship_bulk::{Channel, Code, Event};
+use tranship_bulk::{Channel, Error, Event, Kind};
 
 /// Between two looks whether it is over.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// May it be over by itself?
-pub(crate) fn passes(code: Code) -> bool {
-    let lacks = [Code::Memory, Code::Quota, Code::Limit, Code::System];
-    code == Code::Full || lacks.contains(&code)
+pub(crate) fn passes(kind: Kind) -> bool {
+    let lacks = [Kind::OutOfMemory, Kind::Quota, Kind::Limit, Kind::System];
+    kind == Kind::Full || lacks.contains(&kind)
 }
 
 /// Whoever waits says once for what.
 #[derive(Debug, Default)]
-pub(crate) struct Patience(Option<Code>);
+pub(crate) struct Patience(Option<Kind>);
 
 impl Patience {
     /// As [`Channel::wait_event`]; none as long as something is missing here.
@@ -25,10 +25,10 @@ impl Patience {
         who: &dyn Display,
         channel: &Channel,
         limit: Duration,
-    ) -> Result<Option<Event>, Code> {
+    ) -> Result<Option<Event>, Error> {
         match channel.wait_event(limit) {
-            Err(code) if passes(code) => {
-                self.say(who, code);
+            Err(lack) if passes(lack.kind()) => {
+                self.say(who, &lack);
                 std::thread::sleep(PAUSE.min(limit));
                 Ok(None)
             }
@@ -41,9 +41,10 @@ impl Patience {
     }
 
     /// Something waits for this to be over. That the other end takes nothing for a while is nothing to speak of.
-    pub(crate) fn say(&mut self, who: &dyn Display, code: Code) {
-        if code != Code::Full && self.0.replace(code) != Some(code) {
-            tracing::warn!("{who}: {code}; waiting until that is over");
+    pub(crate) fn say(&mut self, who: &dyn Display, lack: &Error) {
+        let kind = lack.kind();
+        if kind != Kind::Full && self.0.replace(kind) != Some(kind) {
+            tracing::warn!("{who}: {lack}; waiting until that is over");
         }
     }
 }

@@ -32,7 +32,7 @@ pub use blocking::Blocking;
 pub use cache::{Cache, Cached};
 pub use data::Data;
 pub use disk::{Access, Disk, DiskOptions, OpenError};
-pub use endpoint::{Endpoint, Kind};
+pub use endpoint::{Endpoint, LaneKind};
 pub use fault::Fault;
 pub use lease::Lease;
 pub use remote::{Lane, Remote};

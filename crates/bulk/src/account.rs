@@ -4,9 +4,9 @@
 //! membership. What pools they have by then is charged at once. Who uses `local:`, `copy:` or the network only needs no
 //! manager, and is charged by none.
 
-use crate::{Code, detail};
+use crate::{Error, Kind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tranship_core::{Domain, DomainError, Heap, HeapOptions, RefusalCode};
+use tranship_core::{Domain, Heap, HeapOptions};
 
 /// No heap of the manager's is larger.
 const MOST_BYTES: u64 = 1 << 46;
@@ -58,28 +58,28 @@ impl Account {
     }
 
     /// That of a domain which has joined.
-    pub(crate) fn over(domain: &Domain) -> Result<Arc<Account>, Code> {
+    pub(crate) fn over(domain: &Domain) -> Result<Arc<Account>, Error> {
         let account = Arc::<Account>::default();
         account.lock().join(domain.clone())?;
         Ok(account)
     }
 
     /// The membership; joins if need be, which may start a manager.
-    pub(crate) fn domain(&self) -> Result<Domain, Code> {
+    pub(crate) fn domain(&self) -> Result<Domain, Error> {
         let mut books = self.lock();
         if let Some((domain, _)) = &books.joined {
             return Ok(domain.clone());
         }
-        let domain = Domain::builder().connect().map_err(code)?;
+        let domain = Domain::builder().connect()?;
         books.join(domain.clone())?;
         Ok(domain)
     }
 
     /// Asks for memory before it is made.
-    pub(crate) fn charge(self: &Arc<Account>, bytes: u64) -> Result<Charge, Code> {
+    pub(crate) fn charge(self: &Arc<Account>, bytes: u64) -> Result<Charge, Error> {
         let mut books = self.lock();
         if let Some((_, heap)) = &books.joined {
-            heap.admit(bytes, bytes).map_err(code)?;
+            heap.admit(bytes, bytes)?;
         }
         books.held_bytes += bytes;
         drop(books);
@@ -96,17 +96,17 @@ impl Account {
 
 impl Charge {
     /// More, for the same account.
-    pub(crate) fn more(&self, bytes: u64) -> Result<Charge, Code> {
+    pub(crate) fn more(&self, bytes: u64) -> Result<Charge, Error> {
         self.account.charge(bytes)
     }
 }
 
 impl Books {
-    fn join(&mut self, domain: Domain) -> Result<(), Code> {
+    fn join(&mut self, domain: Domain) -> Result<(), Error> {
         let options = HeapOptions::new(MOST_BYTES).name("bulk pools");
-        let heap = domain.create_heap(options).map_err(code)?;
+        let heap = domain.create_heap(options)?;
         if self.held_bytes > 0 {
-            heap.admit(self.held_bytes, self.held_bytes).map_err(code)?;
+            heap.admit(self.held_bytes, self.held_bytes)?;
         }
         self.joined = Some((domain, heap));
         Ok(())
@@ -123,27 +123,14 @@ impl Drop for Charge {
     }
 }
 
-/// What a program learns of a refusal; `last_detail` says the rest.
-pub(crate) fn code(error: DomainError) -> Code {
-    let why = error.to_string();
-    let code = match error {
-        DomainError::NoManager { .. } | DomainError::ManagerAway | DomainError::CutOff { .. } => {
-            Code::NoManager
+/// For `map_err`: of a name that cannot be had, as every backend says it.
+pub(crate) fn endpoint(error: Error) -> Error {
+    match error.kind() {
+        Kind::NoSuchName | Kind::NameTaken | Kind::SameRole | Kind::BadArgument => {
+            Error::of(Kind::InvalidEndpoint)(error)
         }
-        DomainError::Refused(refusal) => match refusal.code {
-            RefusalCode::Quota | RefusalCode::Total => Code::Quota,
-            RefusalCode::Access => Code::Access,
-            RefusalCode::NoSuchName
-            | RefusalCode::NameTaken
-            | RefusalCode::Role
-            | RefusalCode::BadName => Code::InvalidEndpoint,
-            RefusalCode::Limit | RefusalCode::NoDescriptors => Code::Full,
-            _ => Code::System,
-        },
-        DomainError::BadArgument { .. } | DomainError::BadName(_) => Code::InvalidEndpoint,
-        _ => Code::System,
-    };
-    detail::say(code, why)
+        _ => error,
+    }
 }
 
 #[cfg(test)]
@@ -185,13 +172,13 @@ mod tests {
         let domain = domain.expect("embedded");
         let account = Account::over(&domain).expect("joined");
         let most = account.charge(8 << 20).expect("all of it");
-        assert_eq!(account.charge(4096).map(drop), Err(Code::Quota));
+        assert_eq!(account.charge(4096).map(drop), Err(Kind::Quota.into()));
         drop(most);
         assert_eq!(admitted(&domain), 0);
         account.charge(4096).expect("there is room again");
         // Who has more than that before joining cannot join.
         let greedy = Arc::<Account>::default();
         let _held = greedy.charge(9 << 20).expect("nobody to ask");
-        assert_eq!(greedy.lock().join(domain.clone()), Err(Code::Quota));
+        assert_eq!(greedy.lock().join(domain.clone()), Err(Kind::Quota.into()));
     }
 }

@@ -3,7 +3,9 @@
 use crate::buffer::sealed::Sealed;
 use crate::channel::{Channel, Event};
 use crate::list::List;
-use crate::{Buffer, Code, Completion, Mapping, Meta, Piece, ReadBuffer, Readable, Refused};
+use crate::{
+    Buffer, Completion, Error, Kind, Mapping, Meta, Piece, ReadBuffer, Readable, SendError,
+};
 use std::sync::Arc;
 
 /// Pieces of buffers, in an order of their own. It has the buffers: of those that are owned, or of copies that were received.
@@ -53,7 +55,7 @@ impl<B: Readable> Aggregate<B> {
     }
 
     /// Adds a piece of a further buffer in front of the piece `at`, or at the end; gives the buffer's number.
-    /// [`Code::InvalidArgument`] for a piece that is not in the buffer, a place that is not in the list, a buffer of another
+    /// [`Kind::BadArgument`] for a piece that is not in the buffer, a place that is not in the list, a buffer of another
     /// domain, and above [`MAX_PIECES`](crate::MAX_PIECES).
     pub fn insert(
         &mut self,
@@ -61,7 +63,7 @@ impl<B: Readable> Aggregate<B> {
         buffer: B,
         offset: u64,
         len: u64,
-    ) -> Result<u32, Refused<B>> {
+    ) -> Result<u32, SendError<B>> {
         let (domain, _) = buffer.place();
         let same = |first: &B| Arc::ptr_eq(first.place().0, domain);
         let inserted = match self.0.buffers.first().is_none_or(same) {
@@ -71,25 +73,24 @@ impl<B: Readable> Aggregate<B> {
             }
             false => Err(buffer),
         };
-        let code = Code::InvalidArgument;
-        inserted.map_err(|back| Refused { code, back })
+        inserted.map_err(|buffer| SendError::new(Kind::BadArgument, buffer))
     }
 
     /// As [`Aggregate::insert`], of a buffer that is in it already.
-    pub fn insert_again(&mut self, at: usize, piece: Piece) -> Result<(), Code> {
+    pub fn insert_again(&mut self, at: usize, piece: Piece) -> Result<(), Error> {
         let found = self.0.buffers.get(piece.buffer as usize);
         let bytes = found.map_or(0, bytes_of);
         self.0.insert_again(at, piece, bytes)
     }
 
     /// A whole buffer at the end.
-    pub fn push(&mut self, buffer: B) -> Result<u32, Refused<B>> {
+    pub fn push(&mut self, buffer: B) -> Result<u32, SendError<B>> {
         let len = bytes_of(&buffer) as u64;
         self.insert(self.pieces().len(), buffer, 0, len)
     }
 
     /// Takes a piece out; with the last piece of a buffer the buffer comes out too, and those after it count one less.
-    pub fn remove(&mut self, at: usize) -> Result<Option<B>, Code> {
+    pub fn remove(&mut self, at: usize) -> Result<Option<B>, Error> {
         self.0.remove(at)
     }
 
@@ -100,7 +101,7 @@ impl<B: Readable> Aggregate<B> {
     }
 
     /// All its bytes, one piece after the other.
-    pub fn to_vec(&self) -> Result<Vec<u8>, Code> {
+    pub fn to_vec(&self) -> Result<Vec<u8>, Error> {
         match self.0.buffers.first() {
             Some(first) => first.place().0.read_pieces(&self.places(), self.pieces()),
             None => Ok(Vec::new()),
@@ -108,13 +109,13 @@ impl<B: Readable> Aggregate<B> {
     }
 
     /// Shows its bytes in one contiguous range, for reading. Each piece must be whole pages of its buffer
-    /// ([`Code::InvalidArgument`]). As long as it is shown none of the buffers can be sent, copied or given back
-    /// ([`Code::BufferState`]); one that is let go is so when the mapping is. A pool that was never assigned has no level yet,
-    /// and may get other memory with it: [`Code::PoolNotAssigned`].
+    /// ([`Kind::BadArgument`]). As long as it is shown none of the buffers can be sent, copied or given back
+    /// ([`Kind::BufferState`]); one that is let go is so when the mapping is. A pool that was never assigned has no level yet,
+    /// and may get other memory with it: [`Kind::PoolNotAssigned`].
     ///
     /// In a `none` pool whose buffers are sealed each by itself, what came from elsewhere and is owned is copied first.
-    pub fn map(&self) -> Result<Mapping, Code> {
-        let first = self.0.buffers.first().ok_or(Code::InvalidArgument)?;
+    pub fn map(&self) -> Result<Mapping, Error> {
+        let first = self.0.buffers.first().ok_or(Kind::BadArgument)?;
         Mapping::new(first.place().0, &self.places(), self.pieces())
     }
 
@@ -130,12 +131,12 @@ fn bytes_of(buffer: &impl Sealed) -> usize {
 
 impl Channel {
     /// Gives all buffers of the aggregate to the sink, as one operation: on an error nothing has changed, and it comes back.
-    /// [`Code::InvalidArgument`] without a piece.
+    /// [`Kind::BadArgument`] without a piece.
     pub fn move_aggregate(
         &self,
         mut aggregate: Aggregate,
         meta: &[u8],
-    ) -> Result<Completion, Refused<Aggregate>> {
+    ) -> Result<Completion, SendError<Aggregate>> {
         match self.send_pieces(&aggregate, false, meta) {
             Ok(done) => {
                 for buffer in aggregate.buffers_mut() {
@@ -143,10 +144,7 @@ impl Channel {
                 }
                 Ok(done)
             }
-            Err(code) => Err(Refused {
-                code,
-                back: aggregate,
-            }),
+            Err(error) => Err(SendError::new(error, aggregate)),
         }
     }
 
@@ -155,7 +153,7 @@ impl Channel {
         &self,
         aggregate: &Aggregate<B>,
         meta: &[u8],
-    ) -> Result<Completion, Code> {
+    ) -> Result<Completion, Error> {
         self.send_pieces(aggregate, true, meta)
     }
 
@@ -191,7 +189,7 @@ impl Channel {
         aggregate: &Aggregate<B>,
         copies: bool,
         meta: &[u8],
-    ) -> Result<Completion, Code> {
+    ) -> Result<Completion, Error> {
         if let Some(first) = aggregate.buffers().first() {
             self.same(first.place().0)?;
         }

@@ -2,7 +2,7 @@
 
 use crate::domain::Shared;
 use crate::memory::Memory;
-use crate::{BufferState, Code};
+use crate::{BufferState, Error, Kind};
 use std::sync::Arc;
 use tranship_region::View;
 
@@ -36,8 +36,8 @@ impl Buffer {
         slot.map_or(BufferState::Invalid, |(_, slot)| slot.state())
     }
 
-    /// Copies bytes in. [`Code::BufferState`] while copies are out, and in a `producer` pool of somebody else.
-    pub fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<(), Code> {
+    /// Copies bytes in. [`Kind::BufferState`] while copies are out, and in a `producer` pool of somebody else.
+    pub fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<(), Error> {
         self.domain.write_raw(self.at, offset, bytes)
     }
 }
@@ -117,13 +117,13 @@ macro_rules! readable {
             }
 
             /// Copies bytes out.
-            pub fn read(&self, offset: usize, to: &mut [u8]) -> Result<(), Code> {
+            pub fn read(&self, offset: usize, to: &mut [u8]) -> Result<(), Error> {
                 self.domain.read_raw(self.at, offset, to)
             }
 
             /// Its bytes in place, while `with` runs; others may change them if they break the rules of a `full` or `half`
             /// pool, or created a `producer` pool. `with` must not use the domain.
-            pub fn view<R>(&self, with: impl FnOnce(View<'_>) -> R) -> Result<R, Code> {
+            pub fn view<R>(&self, with: impl FnOnce(View<'_>) -> R) -> Result<R, Error> {
                 view(&self.domain, self.at, with)
             }
         }
@@ -171,12 +171,12 @@ fn view<R>(
     domain: &Shared,
     (pool, index): (u64, u32),
     with: impl FnOnce(View<'_>) -> R,
-) -> Result<R, Code> {
+) -> Result<R, Error> {
     let mut state = domain.lock();
     state.settle((pool, index));
     let (found, slot) = state.slot(pool, index)?;
     if slot.state() == BufferState::Invalid {
-        return Err(Code::BufferInvalid);
+        return Err(Kind::BufferInvalid.into());
     }
     let memory = Arc::clone(&found.memory);
     drop(state);

@@ -11,11 +11,11 @@
 
 use crate::domain::{Pool, Shared};
 use crate::memory::Memory;
-use crate::{Buffer, Code, ReadBuffer, Trust};
+use crate::{Buffer, Error, Kind, ReadBuffer, Trust};
 use std::sync::Arc;
 
 /// The first byte and the length, if only this domain can write the pool's memory.
-fn place(pool: &Pool, index: u32, kept: Option<&Arc<Memory>>) -> Result<(*mut u8, usize), Code> {
+fn place(pool: &Pool, index: u32, kept: Option<&Arc<Memory>>) -> Result<(*mut u8, usize), Error> {
     let alone = match pool.trust {
         Some(Trust::None) => true,
         Some(Trust::Producer) => pool.creator,
@@ -23,10 +23,10 @@ fn place(pool: &Pool, index: u32, kept: Option<&Arc<Memory>>) -> Result<(*mut u8
         _ => false,
     };
     if !alone || !pool.fixed {
-        return Err(Code::BufferState);
+        return Err(Kind::BufferState.into());
     }
     if !kept.is_some_and(|kept| Arc::ptr_eq(kept, &pool.memory)) {
-        return Err(Code::BufferInvalid);
+        return Err(Kind::BufferInvalid.into());
     }
     let at = pool.memory.offset(index);
     Ok((
@@ -39,19 +39,19 @@ fn readable(
     domain: &Shared,
     (id, index): (u64, u32),
     kept: Option<&Arc<Memory>>,
-) -> Result<(*mut u8, usize), Code> {
+) -> Result<(*mut u8, usize), Error> {
     let mut state = domain.lock();
     state.settle((id, index));
     let (pool, slot) = state.slot(id, index)?;
     match slot.by_state() {
-        crate::Access::None => Err(Code::BufferInvalid),
+        crate::Access::None => Err(Kind::BufferInvalid.into()),
         _ => place(pool, index, kept),
     }
 }
 
 impl Buffer {
-    /// Its bytes. [`Code::BufferState`] where others can write them.
-    pub fn bytes(&self) -> Result<&[u8], Code> {
+    /// Its bytes. [`Kind::BufferState`] where others can write them.
+    pub fn bytes(&self) -> Result<&[u8], Error> {
         let (at, len) = readable(&self.domain, self.at, self.memory.as_ref())?;
         // SAFETY:
         // * who can write: no other domain (`place`); this one only through `&mut` of this handle, of which a buffer
@@ -61,8 +61,8 @@ impl Buffer {
         Ok(unsafe { std::slice::from_raw_parts(at, len) })
     }
 
-    /// Its bytes, to be written. [`Code::BufferState`] where others can write them too, and while copies are out.
-    pub fn bytes_mut(&mut self) -> Result<&mut [u8], Code> {
+    /// Its bytes, to be written. [`Kind::BufferState`] where others can write them too, and while copies are out.
+    pub fn bytes_mut(&mut self) -> Result<&mut [u8], Error> {
         let mut state = self.domain.lock();
         let (pool, at) = state.slot_mut(self.at.0, self.at.1)?;
         pool.is_writable(&pool.slots[at])?;
@@ -76,8 +76,8 @@ impl Buffer {
 }
 
 impl ReadBuffer {
-    /// Its bytes: a snapshot that nobody can change. [`Code::BufferState`] where others can write them.
-    pub fn bytes(&self) -> Result<&[u8], Code> {
+    /// Its bytes: a snapshot that nobody can change. [`Kind::BufferState`] where others can write them.
+    pub fn bytes(&self) -> Result<&[u8], Error> {
         let (at, len) = readable(&self.domain, self.at, self.memory.as_ref())?;
         // SAFETY: as in `Buffer::bytes`; a buffer that is held as a copy is not written here either: its owner is
         // another domain, or this one, with copies out.

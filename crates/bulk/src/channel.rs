@@ -4,7 +4,9 @@ use crate::aggregate::Aggregate;
 use crate::buffer::{Buffer, ReadBuffer, Readable};
 use crate::domain::{RawEvent, Shared};
 use crate::memory::Memory;
-use crate::{Agreement, ChannelState, Code, Completion, Direction, Meta, PoolInfo, Refused, Role};
+use crate::{
+    Agreement, ChannelState, Completion, Direction, Error, Kind, Meta, PoolInfo, Role, SendError,
+};
 use std::future::{Future, IntoFuture};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -40,7 +42,7 @@ impl Drop for Watched {
 #[derive(Debug)]
 pub enum Event {
     /// The two ends have agreed, or cannot.
-    Bound(Result<Agreement, Code>),
+    Bound(Result<Agreement, Error>),
     /// The other end's pool is here.
     PoolAssigned(PoolInfo),
     /// The pool is off the channel.
@@ -119,22 +121,22 @@ impl Channel {
     }
 
     /// Asks to let the pool's buffers travel here. The other end may veto.
-    pub fn assign(&self, pool: u64) -> Result<Completion, Code> {
+    pub fn assign(&self, pool: u64) -> Result<Completion, Error> {
         self.domain.assign(self.id, pool)
     }
 
     /// Asks to take it off again.
-    pub fn remove(&self, pool: u64) -> Result<Completion, Code> {
+    pub fn remove(&self, pool: u64) -> Result<Completion, Error> {
         self.domain.remove(self.id, pool)
     }
 
     /// Gives the buffer to the sink. The metadata is copied.
-    pub fn move_(&self, buffer: Buffer, meta: &[u8]) -> Result<Completion, Refused<Buffer>> {
+    pub fn move_(&self, buffer: Buffer, meta: &[u8]) -> Result<Completion, SendError<Buffer>> {
         self.give(Direction::Source, buffer, meta)
     }
 
     /// Gives the buffer to the source. Its bytes need not arrive.
-    pub fn pass(&self, buffer: Buffer, meta: &[u8]) -> Result<Completion, Refused<Buffer>> {
+    pub fn pass(&self, buffer: Buffer, meta: &[u8]) -> Result<Completion, SendError<Buffer>> {
         self.give(Direction::Sink, buffer, meta)
     }
 
@@ -143,7 +145,7 @@ impl Channel {
         from: Direction,
         mut buffer: Buffer,
         meta: &[u8],
-    ) -> Result<Completion, Refused<Buffer>> {
+    ) -> Result<Completion, SendError<Buffer>> {
         let sent = self.same(&buffer.domain);
         let sent = sent.and_then(|()| self.domain.give_raw(self.id, from, buffer.at, meta));
         match sent {
@@ -151,19 +153,19 @@ impl Channel {
                 buffer.live = false;
                 Ok(done)
             }
-            Err(code) => Err(Refused { code, back: buffer }),
+            Err(error) => Err(SendError::new(error, buffer)),
         }
     }
 
     /// Lets the sink read it. Until all copies are released nobody writes it.
-    pub fn copy(&self, buffer: &impl Readable, meta: &[u8]) -> Result<Completion, Code> {
+    pub fn copy(&self, buffer: &impl Readable, meta: &[u8]) -> Result<Completion, Error> {
         let (domain, at) = buffer.place();
         self.same(domain)?;
         self.domain.copy_raw(self.id, at, meta)
     }
 
     /// Gives a copy back that came over this channel.
-    pub fn release(&self, copy: ReadBuffer) -> Result<Completion, Refused<ReadBuffer>> {
+    pub fn release(&self, copy: ReadBuffer) -> Result<Completion, SendError<ReadBuffer>> {
         self.release_with(copy, &[])
     }
 
@@ -172,19 +174,19 @@ impl Channel {
         &self,
         mut copy: ReadBuffer,
         meta: &[u8],
-    ) -> Result<Completion, Refused<ReadBuffer>> {
+    ) -> Result<Completion, SendError<ReadBuffer>> {
         let sent = self
             .same(&copy.domain)
             .and_then(|()| match copy.channel == self.id {
                 true => self.domain.release_raw(self.id, copy.at, meta),
-                false => Err(Code::BufferNotACopy),
+                false => Err(Kind::BufferNotACopy.into()),
             });
         match sent {
             Ok(done) => {
                 copy.live = false;
                 Ok(done)
             }
-            Err(code) => Err(Refused { code, back: copy }),
+            Err(error) => Err(SendError::new(error, copy)),
         }
     }
 
@@ -194,7 +196,7 @@ impl Channel {
         from: &impl Readable,
         mut to: Buffer,
         meta: &[u8],
-    ) -> Result<Completion, Refused<Buffer>> {
+    ) -> Result<Completion, SendError<Buffer>> {
         let (domain, at) = from.place();
         let sent = self.same(domain).and_then(|()| self.same(&to.domain));
         let sent = sent.and_then(|()| self.domain.full_copy_raw(self.id, at, to.at, meta));
@@ -203,12 +205,12 @@ impl Channel {
                 to.live = false;
                 Ok(done)
             }
-            Err(code) => Err(Refused { code, back: to }),
+            Err(error) => Err(SendError::new(error, to)),
         }
     }
 
     /// Asks to close. Done when both ends have given back what came over the channel.
-    pub fn close(&self) -> Result<Completion, Code> {
+    pub fn close(&self) -> Result<Completion, Error> {
         self.domain.close(self.id)
     }
 
@@ -243,18 +245,18 @@ impl Channel {
     }
 
     /// Takes at most one message; false: none was there.
-    pub fn turn(&self) -> Result<bool, Code> {
+    pub fn turn(&self) -> Result<bool, Error> {
         self.domain.turn(self.id)
     }
 
     /// The oldest event, after turning until there is one or nothing is left to take.
-    pub fn poll_event(&self) -> Result<Option<Event>, Code> {
+    pub fn poll_event(&self) -> Result<Option<Event>, Error> {
         let event = self.domain.next_event(self.id)?;
         Ok(event.map(|(event, memory)| self.with_handles(event, memory)))
     }
 
     /// The next event, waiting at most `limit` for it.
-    pub fn wait_event(&self, limit: Duration) -> Result<Option<Event>, Code> {
+    pub fn wait_event(&self, limit: Duration) -> Result<Option<Event>, Error> {
         let until = std::time::Instant::now() + limit;
         loop {
             if let Some(event) = self.poll_event()? {
@@ -269,7 +271,7 @@ impl Channel {
     }
 
     /// The next event, for awaiting. Something has to turn the channel: see [`Channel::block_on`].
-    pub fn event(&self) -> impl Future<Output = Result<Event, Code>> {
+    pub fn event(&self) -> impl Future<Output = Result<Event, Error>> {
         NextEvent(self.clone())
     }
 
@@ -296,10 +298,10 @@ impl Channel {
         }
     }
 
-    pub(crate) fn same(&self, domain: &Arc<Shared>) -> Result<(), Code> {
+    pub(crate) fn same(&self, domain: &Arc<Shared>) -> Result<(), Error> {
         match Arc::ptr_eq(&self.domain, domain) {
             true => Ok(()),
-            false => Err(Code::BufferNotOwned),
+            false => Err(Kind::BufferNotOwned.into()),
         }
     }
 
@@ -341,7 +343,7 @@ impl Wake for Nothing {
 struct NextEvent(Channel);
 
 impl Future for NextEvent {
-    type Output = Result<Event, Code>;
+    type Output = Result<Event, Error>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         // The waker first: what comes after the look wakes it.
@@ -355,7 +357,7 @@ impl Future for NextEvent {
         match self.0.poll_event() {
             Ok(Some(event)) => Poll::Ready(Ok(event)),
             Ok(None) => Poll::Pending,
-            Err(code) => Poll::Ready(Err(code)),
+            Err(error) => Poll::Ready(Err(error)),
         }
     }
 }

@@ -3,14 +3,14 @@
 //! The operations of a channel share one record of what has ended ([`Ends`]), so that one of them costs no memory of
 //! its own: a completion is its number in there.
 
-use crate::Code;
+use crate::Error;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-type Callback = Box<dyn FnOnce(Result<(), Code>) + Send>;
+type Callback = Box<dyn FnOnce(Result<(), Error>) + Send>;
 
 /// Who wants to know of an end.
 #[derive(Default)]
@@ -20,13 +20,13 @@ struct Asks {
 }
 
 /// Somebody to be told, with no lock held.
-pub(crate) struct Due(Asks, Result<(), Code>);
+pub(crate) struct Due(Asks, Result<(), Error>);
 
 impl Due {
     pub(crate) fn tell(self) {
         self.0.wakers.into_iter().for_each(Waker::wake);
         for callback in self.0.callbacks {
-            callback(self.1);
+            callback(self.1.clone());
         }
     }
 }
@@ -38,15 +38,15 @@ struct Record {
     /// And these.
     ahead: BTreeSet<u64>,
     /// How all others ended, if they have.
-    over: Option<Result<(), Code>>,
+    over: Option<Result<(), Error>>,
     asks: BTreeMap<u64, Asks>,
 }
 
 impl Record {
-    fn result(&self, number: u64) -> Option<Result<(), Code>> {
+    fn result(&self, number: u64) -> Option<Result<(), Error>> {
         match number < self.upto || self.ahead.contains(&number) {
             true => Some(Ok(())),
-            false => self.over,
+            false => self.over.clone(),
         }
     }
 }
@@ -91,11 +91,11 @@ impl Ends {
     }
 
     /// None of the others will end any more, or all have ended like this.
-    pub(crate) fn over(&self, result: Result<(), Code>, due: &mut Vec<Due>) {
+    pub(crate) fn over(&self, result: Result<(), Error>, due: &mut Vec<Due>) {
         let mut record = self.lock();
-        record.over.get_or_insert(result);
+        record.over.get_or_insert_with(|| result.clone());
         let asks = std::mem::take(&mut record.asks);
-        due.extend(asks.into_values().map(|asks| Due(asks, result)));
+        due.extend(asks.into_values().map(|asks| Due(asks, result.clone())));
     }
 }
 
@@ -125,12 +125,12 @@ impl std::fmt::Debug for Completion {
 impl Completion {
     /// How it ended, if it has.
     #[must_use]
-    pub fn result(&self) -> Option<Result<(), Code>> {
+    pub fn result(&self) -> Option<Result<(), Error>> {
         self.ends.lock().result(self.number)
     }
 
     /// Calls back when it has ended; at once if it has. On the thread that turns the channel, with no lock held.
-    pub fn on_done(&self, callback: impl FnOnce(Result<(), Code>) + Send + 'static) {
+    pub fn on_done(&self, callback: impl FnOnce(Result<(), Error>) + Send + 'static) {
         let mut record = self.ends.lock();
         match record.result(self.number) {
             None => {
@@ -145,13 +145,13 @@ impl Completion {
     }
 
     /// Ends one that has a record of its own.
-    pub(crate) fn finish(&self, result: Result<(), Code>, due: &mut Vec<Due>) {
+    pub(crate) fn finish(&self, result: Result<(), Error>, due: &mut Vec<Due>) {
         self.ends.over(result, due);
     }
 }
 
 impl IntoFuture for Completion {
-    type Output = Result<(), Code>;
+    type Output = Result<(), Error>;
     type IntoFuture = Ended;
 
     fn into_future(self) -> Ended {
@@ -164,7 +164,7 @@ impl IntoFuture for Completion {
 pub struct Ended(Completion);
 
 impl Future for Ended {
-    type Output = Result<(), Code>;
+    type Output = Result<(), Error>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut record = self.0.ends.lock();

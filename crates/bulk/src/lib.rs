@@ -4,7 +4,7 @@
 //! * [`Event`], [`Completion`]: what a program learns, by callback, by looking or by awaiting.
 //! * [`spec`]: the semantics as an executable model, against which everything else is tested.
 //! * [`negotiate`](mod@negotiate): what the two ends of a channel agree on.
-//! * [`Code`]: all that can go wrong, under stable numbers.
+//! * [`Error`]: all that can go wrong, each [`Kind`] under a stable number.
 //! * [`backend`]: what channels run over; `local:`, `shm:` and `copy:` are built in.
 //!
 //! NOT here: system calls (`sys`), memory and its seals (`region`), rings (`sync`), cbufs whose readers only read
@@ -18,11 +18,8 @@ pub mod backend;
 mod buffer;
 mod bytes;
 mod channel;
-mod code;
 mod completion;
-mod detail;
 mod domain;
-mod error;
 mod list;
 mod mapping;
 mod memory;
@@ -42,10 +39,7 @@ mod waiting;
 pub use aggregate::Aggregate;
 pub use buffer::{Buffer, ReadBuffer, Readable};
 pub use channel::{Channel, Event, Mode};
-pub use code::Code;
 pub use completion::{Completion, Ended};
-pub use detail::{explain, last_detail};
-pub use error::Refused;
 pub use list::{MAX_PIECES, Piece};
 pub use mapping::Mapping;
 pub use memory::SEAL_FROM_BYTES;
@@ -58,6 +52,7 @@ pub use pool::Pool;
 pub use relay::{Relay, Side};
 pub use statistics::Statistics;
 pub use terms::{Access, BufferState, ChannelState, Direction, Role, Trust};
+pub use tranship_error::{Error, Kind, SendError};
 pub use waiting::wait_any;
 
 /// What the documentation shows must run.

@@ -1,7 +1,7 @@
 //! Pieces of buffers in an order of their own: put in and taken out anywhere. What aggregates of handles and those of
 //! numbers have in common.
 
-use crate::Code;
+use crate::{Error, Kind};
 use serde::{Deserialize, Serialize};
 
 /// The most pieces of an aggregate.
@@ -75,19 +75,19 @@ impl<B> List<B> {
         at: usize,
         piece: Piece,
         bytes: usize,
-    ) -> Result<(), Code> {
+    ) -> Result<(), Error> {
         let known = (piece.buffer as usize) < self.buffers.len();
         if !known || !self.has_place(at) || !piece.is_inside(bytes) {
-            return Err(Code::InvalidArgument);
+            return Err(Kind::BadArgument.into());
         }
         self.pieces.insert(at, piece);
         Ok(())
     }
 
     /// Takes a piece out; with the last piece of a buffer the buffer comes out too, and those after it count one less.
-    pub(crate) fn remove(&mut self, at: usize) -> Result<Option<B>, Code> {
+    pub(crate) fn remove(&mut self, at: usize) -> Result<Option<B>, Error> {
         if at >= self.pieces.len() {
-            return Err(Code::InvalidArgument);
+            return Err(Kind::BadArgument.into());
         }
         let gone = self.pieces.remove(at).buffer;
         if self.pieces.iter().any(|piece| piece.buffer == gone) {

@@ -1,14 +1,14 @@
 //! Pieces of buffers, shown in one contiguous range.
 
-use crate::Code;
 use crate::domain::Shared;
 use crate::list::Piece;
+use crate::{Error, Kind};
 use std::sync::Arc;
 use tranship_region::{Guarded, View};
 use tranship_sys::map::Within;
 
 /// An aggregate's bytes in one range, for reading. As long as it is there none of its buffers can be sent, copied or
-/// given back ([`Code::BufferState`]), nor becomes free.
+/// given back ([`Kind::BufferState`]), nor becomes free.
 #[derive(Debug)]
 pub struct Mapping {
     domain: Arc<Shared>,
@@ -22,44 +22,44 @@ impl Mapping {
         domain: &Arc<Shared>,
         buffers: &[(u64, u32)],
         pieces: &[Piece],
-    ) -> Result<Mapping, Code> {
+    ) -> Result<Mapping, Error> {
         let page = tranship_sys::page_size();
         let whole = |n: u64| n.is_multiple_of(page as u64);
         let fits = |piece: &Piece| whole(piece.offset) && whole(piece.len) && piece.len > 0;
         if pieces.is_empty() || !pieces.iter().all(fits) {
-            return Err(Code::InvalidArgument);
+            return Err(Kind::BadArgument.into());
         }
         let len = pieces
             .iter()
             .try_fold(0usize, |sum, piece| sum.checked_add(as_usize(piece.len)?));
-        let window = Guarded::reserve(len.ok_or(Code::InvalidArgument)?, Within::ANYWHERE);
-        let window = window.map_err(|_| Code::Memory)?;
+        let window = Guarded::reserve(len.ok_or(Kind::BadArgument)?, Within::ANYWHERE);
+        let window = window.map_err(Error::of(Kind::OutOfMemory))?;
         let mut state = domain.lock();
         // In the order of the pieces, as everywhere.
         for piece in pieces {
             let at = buffers.get(piece.buffer as usize);
-            let (id, index) = at.ok_or(Code::InvalidArgument)?;
+            let (id, index) = at.ok_or(Kind::BadArgument)?;
             let (_, slot) = state.slot(*id, *index)?;
             if slot.by_state() == crate::Access::None {
-                return Err(Code::BufferInvalid);
+                return Err(Kind::BufferInvalid.into());
             }
         }
         for (id, index) in buffers {
             // Its memory becomes another one with its level, if that is `none` and sealed.
             if !state.slot(*id, *index)?.0.fixed {
-                return Err(Code::PoolNotAssigned);
+                return Err(Kind::PoolNotAssigned.into());
             }
         }
         let mut at = 0;
         for piece in pieces {
             let (id, index) = *buffers
                 .get(piece.buffer as usize)
-                .ok_or(Code::InvalidArgument)?;
+                .ok_or(Kind::BadArgument)?;
             let (pool, _) = state.slot_mut(id, index)?;
             if !piece.is_inside(pool.memory.buffer_bytes()) {
-                return Err(Code::InvalidArgument);
+                return Err(Kind::BadArgument.into());
             }
-            let len = as_usize(piece.len).ok_or(Code::InvalidArgument)?;
+            let len = as_usize(piece.len).ok_or(Kind::BadArgument)?;
             pool.show_in(index, (&window, at), (piece.offset, len))?;
             at += len;
         }
@@ -72,9 +72,9 @@ impl Mapping {
     }
 
     /// The bytes; others may change them where the pool's level lets them.
-    pub fn view(&self) -> Result<View<'_>, Code> {
+    pub fn view(&self) -> Result<View<'_>, Error> {
         let all = self.window.view(0, self.window.len());
-        all.map_err(|_| Code::BufferInvalid)
+        all.map_err(Error::of(Kind::BufferInvalid))
     }
 
     /// Where they begin.

@@ -1,7 +1,7 @@
 //! What the two libraries say to each other. A pure codec; whatever does not decode is a violation.
 
 use crate::backend::{Frame, FrameBytes};
-use crate::{Agreement, Code, Meta, Piece, Wish};
+use crate::{Agreement, Error, Kind, Meta, Piece, Wish};
 use serde::{Deserialize, Serialize};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -124,7 +124,7 @@ impl Transfer {
 }
 
 impl Message {
-    pub(crate) fn frame(&self, fds: Vec<Arc<OwnedFd>>) -> Result<Frame, Code> {
+    pub(crate) fn frame(&self, fds: Vec<Arc<OwnedFd>>) -> Result<Frame, Error> {
         let bytes = match self {
             Message::Transfer {
                 how,
@@ -136,7 +136,7 @@ impl Message {
                 let head = Head {
                     how: *how,
                     part: *part,
-                    meta_len: u16::try_from(meta.len()).map_err(|_| Code::InvalidArgument)?,
+                    meta_len: u16::try_from(meta.len()).map_err(Error::of(Kind::BadArgument))?,
                     index: *index,
                     pool: *pool,
                 };
@@ -145,7 +145,7 @@ impl Message {
                 bytes
             }
             other => postcard::to_allocvec(other)
-                .map_err(|_| Code::Memory)?
+                .map_err(Error::of(Kind::OutOfMemory))?
                 .into(),
         };
         Ok(Frame {
@@ -173,13 +173,22 @@ impl Message {
 }
 
 /// As it travels.
-pub(crate) fn number(result: Result<(), Code>) -> Result<(), u16> {
-    result.map_err(|code| code as u16)
+pub(crate) fn number(result: &Result<(), Error>) -> Result<(), u16> {
+    result
+        .as_ref()
+        .map_err(|error| error.kind().number())
+        .copied()
 }
 
 /// As it arrives; a number without a meaning is the peer's mistake, and still a refusal.
-pub(crate) fn code(number: u16) -> Code {
-    Code::from_number(number).unwrap_or(Code::PeerViolation)
+pub(crate) fn refused(number: u16) -> Error {
+    match Kind::from_u16(number) {
+        Some(kind) => Error::because(kind, "the other end refused", kind),
+        None => Error::new(
+            Kind::PeerViolation,
+            format!("the other end refused with the number {number}, which no kind of error has"),
+        ),
+    }
 }
 
 #[cfg(test)]
@@ -204,6 +213,6 @@ mod tests {
             assert_eq!(Message::decode(&frame.bytes[..cut]), None);
         }
         assert_eq!(Message::decode(&[200]), None);
-        assert_eq!(code(0), Code::PeerViolation);
+        assert_eq!(refused(0), Kind::PeerViolation);
     }
 }

@@ -1,6 +1,6 @@
 //! What the two ends of a channel agree on: a pure function of what each says.
 
-use crate::{Code, Role, Trust};
+use crate::{Error, Kind, Role, Trust};
 use serde::{Deserialize, Serialize};
 use tranship_sys::map::Within;
 
@@ -90,27 +90,39 @@ pub struct Agreement {
     pub constraints: Constraints,
 }
 
-/// The agreement of the one who created the channel with the one who binds, or [`Code::ChannelBind`].
+/// The agreement of the one who created the channel with the one who binds, or [`Kind::ChannelBind`].
 ///
 /// Two generic ends make the creator the master. Equal fixed roles, unequal trust and constraints that nothing
 /// satisfies are refused.
-pub fn negotiate(creator: Wish, binder: Wish) -> Result<Agreement, Code> {
+pub fn negotiate(creator: Wish, binder: Wish) -> Result<Agreement, Error> {
     let creator_role = match (creator.role, binder.role) {
         (Role::Generic, Role::Generic) => Role::Master,
         (Role::Generic, fixed) => fixed.other(),
         (fixed, other) if other != fixed => fixed,
-        _ => return Err(Code::ChannelBind),
+        (both, _) => {
+            let text = format!(
+                "both ends want the role {both:?}: one of them has to be generic, or the other's"
+            );
+            return Err(Error::new(Kind::ChannelBind, text));
+        }
     };
     if creator.trust != binder.trust {
-        return Err(Code::ChannelBind);
+        let text = format!(
+            "the creator wants trust {:?}, the binder {:?}: they have to be the same",
+            creator.trust, binder.trust
+        );
+        return Err(Error::new(Kind::ChannelBind, text));
     }
     Ok(Agreement {
         creator_role,
         trust: creator.trust,
-        constraints: creator
-            .constraints
-            .and(binder.constraints)
-            .ok_or(Code::ChannelBind)?,
+        constraints: creator.constraints.and(binder.constraints).ok_or_else(|| {
+            let text = format!(
+                "nothing satisfies both the creator's {:?} and the binder's {:?}",
+                creator.constraints, binder.constraints
+            );
+            Error::new(Kind::ChannelBind, text)
+        })?,
     })
 }
 
@@ -153,7 +165,10 @@ mod tests {
                 ] {
                     let got = negotiate(wish(creator, creator_trust), wish(binder, binder_trust));
                     let want = outcome.filter(|_| creator_trust == binder_trust);
-                    assert_eq!(got.map(|a| a.creator_role), want.ok_or(Code::ChannelBind));
+                    assert_eq!(
+                        got.map(|a| a.creator_role),
+                        want.ok_or(Kind::ChannelBind.into())
+                    );
                 }
             }
         }

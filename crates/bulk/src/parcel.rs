@@ -4,7 +4,7 @@
 //! [`Aggregate`], whose last piece ends where the message does. So a channel needs [`LENGTH_BYTES`] of metadata for it.
 
 use crate::channel::{Channel, Event};
-use crate::{Aggregate, Buffer, Code, Completion, MAX_PIECES, Pool, Refused};
+use crate::{Aggregate, Buffer, Completion, Error, Kind, MAX_PIECES, Pool, SendError};
 use std::io;
 
 /// What it takes of the metadata, bytes.
@@ -41,13 +41,14 @@ impl<'a> Outgoing<'a> {
         self.len == 0
     }
 
-    /// Adds bytes; all or nothing of them. [`Code::AllocCount`] if buffers are missing, [`Code::AllocSize`] if it would
+    /// Adds bytes; all or nothing of them. [`Kind::AllocCount`] if buffers are missing, [`Kind::AllocSize`] if it would
     /// need more than [`MAX_PIECES`].
-    pub fn add(&mut self, mut bytes: &[u8]) -> Result<(), Code> {
-        let size = usize::try_from(self.pool.info().buffer_bytes).map_err(|_| Code::AllocSize)?;
+    pub fn add(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
+        let size =
+            usize::try_from(self.pool.info().buffer_bytes).map_err(Error::of(Kind::AllocSize))?;
         let need = (self.len + bytes.len()).div_ceil(size);
         if need > MAX_PIECES {
-            return Err(Code::AllocSize);
+            return Err(Kind::AllocSize.into());
         }
         let had = self.buffers.len();
         while self.buffers.len() < need {
@@ -70,16 +71,16 @@ impl<'a> Outgoing<'a> {
     }
 
     /// Sends it, with metadata of the program's; on an error it comes back.
-    pub fn send(mut self, channel: &Channel, meta: &[u8]) -> Result<Completion, Refused<Self>> {
-        let refused = |code, buffers, (pool, len)| Refused {
-            code,
-            back: Outgoing { pool, buffers, len },
+    pub fn send(mut self, channel: &Channel, meta: &[u8]) -> Result<Completion, SendError<Self>> {
+        let refused = |error, buffers, (pool, len)| SendError {
+            error,
+            unsent: Outgoing { pool, buffers, len },
         };
         let (pool, len) = (self.pool, self.len);
         if self.buffers.is_empty() {
             match pool.alloc() {
                 Ok(buffer) => self.buffers.push(buffer),
-                Err(code) => return Err(refused(code, Vec::new(), (pool, len))),
+                Err(error) => return Err(refused(error, Vec::new(), (pool, len))),
             }
         }
         if let [_] = self.buffers[..]
@@ -88,7 +89,7 @@ impl<'a> Outgoing<'a> {
             let mut head = (len as u64).to_le_bytes().to_vec();
             head.extend_from_slice(meta);
             let sent = channel.move_(buffer, &head);
-            return sent.map_err(|no| refused(no.code, vec![no.back], (pool, len)));
+            return sent.map_err(|no| refused(no.error, vec![no.unsent], (pool, len)));
         }
         let mut whole = Aggregate::new();
         let mut left = len as u64;
@@ -96,11 +97,11 @@ impl<'a> Outgoing<'a> {
             let piece = left.min(pool.info().buffer_bytes);
             left -= piece;
             if let Err(no) = whole.insert(whole.pieces().len(), buffer, 0, piece) {
-                return Err(refused(no.code, whole.into_buffers(), (pool, len)));
+                return Err(refused(no.error, whole.into_buffers(), (pool, len)));
             }
         }
         let sent = channel.move_aggregate(whole, meta);
-        sent.map_err(|no| refused(no.code, no.back.into_buffers(), (pool, len)))
+        sent.map_err(|no| refused(no.error, no.unsent.into_buffers(), (pool, len)))
     }
 }
 
@@ -125,17 +126,17 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// The message of an event; any other event comes back. [`Code::PeerViolation`] if its length cannot be: what sent it
+    /// The message of an event; any other event comes back. [`Kind::PeerViolation`] if its length cannot be: what sent it
     /// sends no messages like these.
-    pub fn of(event: Event) -> Result<Result<Incoming, Code>, Event> {
+    pub fn of(event: Event) -> Result<Result<Incoming, Error>, Event> {
         match event {
             Event::Moved(buffer, meta) => {
                 let Some((len, meta)) = meta.split_first_chunk::<LENGTH_BYTES>() else {
-                    return Ok(Err(Code::PeerViolation));
+                    return Ok(Err(Kind::PeerViolation.into()));
                 };
                 let len = usize::try_from(u64::from_le_bytes(*len)).unwrap_or(usize::MAX);
                 if len > buffer.len() {
-                    return Ok(Err(Code::PeerViolation));
+                    return Ok(Err(Kind::PeerViolation.into()));
                 }
                 Ok(Ok(Incoming {
                     buffers: vec![buffer],
@@ -153,7 +154,7 @@ impl Incoming {
                 });
                 let len = usize::try_from(whole.len_bytes());
                 let (Ok(len), true) = (len, in_order) else {
-                    return Ok(Err(Code::PeerViolation));
+                    return Ok(Err(Kind::PeerViolation.into()));
                 };
                 Ok(Ok(Incoming {
                     buffers: whole.into_buffers(),
@@ -185,14 +186,14 @@ impl Incoming {
     }
 
     /// All of it.
-    pub fn to_vec(&self) -> Result<Vec<u8>, Code> {
+    pub fn to_vec(&self) -> Result<Vec<u8>, Error> {
         let mut out = vec![0; self.len];
         self.copy(0, &mut out)?;
         Ok(out)
     }
 
     /// Copies bytes out that are there.
-    fn copy(&self, mut at: usize, mut to: &mut [u8]) -> Result<(), Code> {
+    fn copy(&self, mut at: usize, mut to: &mut [u8]) -> Result<(), Error> {
         while !to.is_empty() {
             let size = self.buffers.first().map_or(0, Buffer::len);
             let (number, offset) = (at / size, at % size);

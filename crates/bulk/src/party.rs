@@ -3,7 +3,7 @@
 use crate::backend::Backend;
 use crate::raw::{Accept, Raw};
 use crate::{
-    Channel, Code, Completion, Constraints, Direction, Pool, Role, Statistics, Trust, Wish,
+    Channel, Completion, Constraints, Direction, Error, Kind, Pool, Role, Statistics, Trust, Wish,
 };
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ impl EndOptions {
     #[must_use]
     pub fn accept(
         mut self,
-        accept: impl FnMut(&crate::PoolInfo) -> Result<(), Code> + Send + 'static,
+        accept: impl FnMut(&crate::PoolInfo) -> Result<(), Error> + Send + 'static,
     ) -> EndOptions {
         self.accept = Some(Box::new(accept));
         self
@@ -85,7 +85,7 @@ impl Domain {
     ///
     /// # Errors
     /// `NoManager`; `Full` if the manager's limit of pools per user is reached.
-    pub fn over(domain: &tranship_core::Domain) -> Result<Domain, Code> {
+    pub fn over(domain: &tranship_core::Domain) -> Result<Domain, Error> {
         Ok(Domain(Raw::over(domain)?))
     }
 
@@ -100,14 +100,14 @@ impl Domain {
         address: &str,
         direction: Direction,
         options: EndOptions,
-    ) -> Result<Channel, Code> {
+    ) -> Result<Channel, Error> {
         let (wish, meta, accept) = (options.wish, options.meta_bytes, options.accept);
         let id = self.0.create(address, direction, wish, meta, accept)?;
         Ok(self.channel(id))
     }
 
     /// Asks to be the other end; the creator's answer completes it.
-    pub fn bind(&self, address: &str, options: EndOptions) -> Result<(Channel, Completion), Code> {
+    pub fn bind(&self, address: &str, options: EndOptions) -> Result<(Channel, Completion), Error> {
         let (id, asked) = self.0.bind(address, options.wish, options.accept)?;
         Ok((self.channel(id), asked))
     }
@@ -117,7 +117,7 @@ impl Domain {
     /// `u64::MAX`: none. Without it, [`SEAL_FROM_BYTES`](crate::SEAL_FROM_BYTES) where the kernel gives memfds huge pages, else none.
     ///
     /// Such a pool takes a mapping and a descriptor for each of its buffers, in every domain that has it; where its creator's
-    /// process has no room for as many it is copied from after all, elsewhere the assignment is refused ([`Code::Limit`]).
+    /// process has no room for as many it is copied from after all, elsewhere the assignment is refused ([`Kind::Limit`]).
     pub fn seal_from(&self, bytes: u64) {
         self.0.seal_from(bytes);
     }
@@ -136,23 +136,23 @@ impl Domain {
 
     /// A new pool. `buffer_bytes` is a multiple of the page size; with `forward`, whoever gets the pool may assign it
     /// on.
-    pub fn pool(&self, buffers: u32, buffer_bytes: u64, forward: bool) -> Result<Pool, Code> {
+    pub fn pool(&self, buffers: u32, buffer_bytes: u64, forward: bool) -> Result<Pool, Error> {
         self.pool_within(buffers, buffer_bytes, forward, &Constraints::default())
     }
 
-    /// As [`Domain::pool`], where and with buffers as a channel may want them. [`Code::InvalidArgument`] for buffers of another
-    /// size, [`Code::PoolMap`] if no addresses are free there.
+    /// As [`Domain::pool`], where and with buffers as a channel may want them. [`Kind::BadArgument`] for buffers of another
+    /// size, [`Kind::PoolMap`] if no addresses are free there.
     pub fn pool_within(
         &self,
         buffers: u32,
         buffer_bytes: u64,
         forward: bool,
         within: &Constraints,
-    ) -> Result<Pool, Code> {
+    ) -> Result<Pool, Error> {
         let id = self
             .0
             .new_pool_within(buffers, buffer_bytes, forward, within)?;
-        let info = self.0.pool(id).ok_or(Code::PoolInvalid)?;
+        let info = self.0.pool(id).ok_or(Kind::PoolInvalid)?;
         Ok(Pool {
             domain: Arc::clone(&self.0.0),
             info,

@@ -1,7 +1,7 @@
 //! A pool's handle, and its allocator.
 
 use crate::domain::Shared;
-use crate::{Buffer, Code, PoolInfo};
+use crate::{Buffer, Error, PoolInfo};
 use std::sync::Arc;
 
 /// A pool that this domain created: equal buffers in one contiguous range.
@@ -20,16 +20,16 @@ impl Pool {
         self.info
     }
 
-    /// A free buffer, with whatever was in it. [`Code::AllocCount`] if none is free.
-    pub fn alloc(&self) -> Result<Buffer, Code> {
+    /// A free buffer, with whatever was in it. [`Kind::AllocCount`] if none is free.
+    pub fn alloc(&self) -> Result<Buffer, Error> {
         let (index, memory) = self.domain.alloc(self.info.id)?;
         let at = (self.info.id, index);
         Ok(Buffer::new(&self.domain, at, Some(memory)))
     }
 
     /// This buffer, if it is free: one that came back by itself when its holder died, with what was in it when it was
-    /// sent. [`Code::AllocCount`] if it is not free.
-    pub fn take(&self, index: u32) -> Result<Buffer, Code> {
+    /// sent. [`Kind::AllocCount`] if it is not free.
+    pub fn take(&self, index: u32) -> Result<Buffer, Error> {
         let memory = self.domain.alloc_at(self.info.id, index)?;
         let at = (self.info.id, index);
         Ok(Buffer::new(&self.domain, at, Some(memory)))
@@ -43,8 +43,8 @@ impl Pool {
         pool.map_or(0, |pool| pool.free.len())
     }
 
-    /// Ends it, if it is on no open channel ([`Code::PoolInUse`]). Buffers that are still held are gone.
-    pub fn destroy(self) -> Result<(), Code> {
+    /// Ends it, if it is on no open channel ([`Kind::PoolInUse`]). Buffers that are still held are gone.
+    pub fn destroy(self) -> Result<(), Error> {
         self.domain.destroy_pool(self.info.id)
     }
 }

@@ -8,8 +8,8 @@ use crate::backend::Backend;
 use crate::domain::{RawEvent, Shared};
 use crate::list::List;
 use crate::{
-    BufferState, ChannelState, Code, Completion, Constraints, Direction, Mapping, Piece, PoolInfo,
-    Role, Statistics, Wish,
+    BufferState, ChannelState, Completion, Constraints, Direction, Error, Kind, Mapping, Piece,
+    PoolInfo, Role, Statistics, Wish,
 };
 use std::sync::{Arc, PoisonError};
 
@@ -24,7 +24,7 @@ pub struct Aggregate(List<Buffer>);
 
 impl Aggregate {
     /// Takes a piece out.
-    pub fn remove(&mut self, at: usize) -> Result<(), Code> {
+    pub fn remove(&mut self, at: usize) -> Result<(), Error> {
         self.0.remove(at).map(|_| ())
     }
 }
@@ -47,7 +47,7 @@ impl Raw {
     }
 
     /// As [`Domain::over`](crate::Domain::over).
-    pub fn over(domain: &tranship_core::Domain) -> Result<Raw, Code> {
+    pub fn over(domain: &tranship_core::Domain) -> Result<Raw, Error> {
         Ok(Raw(Arc::new(Shared::new(Account::over(domain)?))))
     }
 
@@ -69,7 +69,7 @@ impl Raw {
         wish: Wish,
         meta_bytes: u32,
         accept: Option<Accept>,
-    ) -> Result<u64, Code> {
+    ) -> Result<u64, Error> {
         self.0.create(address, direction, wish, meta_bytes, accept)
     }
 
@@ -79,12 +79,12 @@ impl Raw {
         address: &str,
         wish: Wish,
         accept: Option<Accept>,
-    ) -> Result<(u64, Completion), Code> {
+    ) -> Result<(u64, Completion), Error> {
         self.0.bind(address, wish, accept)
     }
 
     /// Algorithm 5. All buffers are free.
-    pub fn new_pool(&self, buffers: u32, buffer_bytes: u64, forward: bool) -> Result<u64, Code> {
+    pub fn new_pool(&self, buffers: u32, buffer_bytes: u64, forward: bool) -> Result<u64, Error> {
         let anywhere = Constraints::default();
         self.0.new_pool(buffers, buffer_bytes, forward, &anywhere)
     }
@@ -96,16 +96,16 @@ impl Raw {
         buffer_bytes: u64,
         forward: bool,
         within: &Constraints,
-    ) -> Result<u64, Code> {
+    ) -> Result<u64, Error> {
         self.0.new_pool(buffers, buffer_bytes, forward, within)
     }
 
-    pub fn destroy_pool(&self, pool: u64) -> Result<(), Code> {
+    pub fn destroy_pool(&self, pool: u64) -> Result<(), Error> {
         self.0.destroy_pool(pool)
     }
 
     /// Takes a free buffer.
-    pub fn alloc(&self, pool: u64) -> Result<u32, Code> {
+    pub fn alloc(&self, pool: u64) -> Result<u32, Error> {
         Ok(self.0.alloc(pool)?.0)
     }
 
@@ -121,31 +121,31 @@ impl Raw {
     }
 
     /// Algorithm 6.
-    pub fn assign(&self, channel: u64, pool: u64) -> Result<Completion, Code> {
+    pub fn assign(&self, channel: u64, pool: u64) -> Result<Completion, Error> {
         self.0.assign(channel, pool)
     }
 
-    pub fn remove(&self, channel: u64, pool: u64) -> Result<Completion, Code> {
+    pub fn remove(&self, channel: u64, pool: u64) -> Result<Completion, Error> {
         self.0.remove(channel, pool)
     }
 
     /// Algorithm 7.
-    pub fn move_(&self, channel: u64, buffer: Buffer, meta: &[u8]) -> Result<Completion, Code> {
+    pub fn move_(&self, channel: u64, buffer: Buffer, meta: &[u8]) -> Result<Completion, Error> {
         self.0.give_raw(channel, Direction::Source, buffer, meta)
     }
 
     /// Algorithm 8.
-    pub fn pass(&self, channel: u64, buffer: Buffer, meta: &[u8]) -> Result<Completion, Code> {
+    pub fn pass(&self, channel: u64, buffer: Buffer, meta: &[u8]) -> Result<Completion, Error> {
         self.0.give_raw(channel, Direction::Sink, buffer, meta)
     }
 
     /// Algorithm 9.
-    pub fn copy(&self, channel: u64, buffer: Buffer, meta: &[u8]) -> Result<Completion, Code> {
+    pub fn copy(&self, channel: u64, buffer: Buffer, meta: &[u8]) -> Result<Completion, Error> {
         self.0.copy_raw(channel, buffer, meta)
     }
 
     /// Algorithm 10.
-    pub fn release(&self, channel: u64, buffer: Buffer) -> Result<Completion, Code> {
+    pub fn release(&self, channel: u64, buffer: Buffer) -> Result<Completion, Error> {
         self.0.release_raw(channel, buffer, &[])
     }
 
@@ -155,7 +155,7 @@ impl Raw {
         channel: u64,
         buffer: Buffer,
         meta: &[u8],
-    ) -> Result<Completion, Code> {
+    ) -> Result<Completion, Error> {
         self.0.release_raw(channel, buffer, meta)
     }
 
@@ -166,11 +166,11 @@ impl Raw {
         from: Buffer,
         to: Buffer,
         meta: &[u8],
-    ) -> Result<Completion, Code> {
+    ) -> Result<Completion, Error> {
         self.0.full_copy_raw(channel, from, to, meta)
     }
 
-    /// A piece of a buffer in front of the piece `at` of an aggregate. [`Code::InvalidArgument`] for a piece that is not in the
+    /// A piece of a buffer in front of the piece `at` of an aggregate. [`Kind::BadArgument`] for a piece that is not in the
     /// buffer, or a place that is not in the list.
     pub fn insert(
         &self,
@@ -178,7 +178,7 @@ impl Raw {
         at: usize,
         buffer: Buffer,
         (offset, len): (u64, u64),
-    ) -> Result<(), Code> {
+    ) -> Result<(), Error> {
         let list = &mut aggregate.0;
         let bytes = self.0.lock().bytes_of(buffer);
         match list.buffers.iter().position(|known| *known == buffer) {
@@ -193,7 +193,9 @@ impl Raw {
             }
             None => {
                 let inserted = list.insert(at, buffer, (offset, len), bytes);
-                inserted.map(|_| ()).map_err(|_| Code::InvalidArgument)
+                inserted
+                    .map(drop)
+                    .map_err(|_buffer| Kind::BadArgument.into())
             }
         }
     }
@@ -204,7 +206,7 @@ impl Raw {
         channel: u64,
         aggregate: &Aggregate,
         meta: &[u8],
-    ) -> Result<Completion, Code> {
+    ) -> Result<Completion, Error> {
         let List { buffers, pieces } = &aggregate.0;
         self.0.aggregate_raw(channel, false, buffers, pieces, meta)
     }
@@ -215,25 +217,25 @@ impl Raw {
         channel: u64,
         aggregate: &Aggregate,
         meta: &[u8],
-    ) -> Result<Completion, Code> {
+    ) -> Result<Completion, Error> {
         let List { buffers, pieces } = &aggregate.0;
         self.0.aggregate_raw(channel, true, buffers, pieces, meta)
     }
 
     /// The bytes of an aggregate's pieces.
-    pub fn read_all(&self, aggregate: &Aggregate) -> Result<Vec<u8>, Code> {
+    pub fn read_all(&self, aggregate: &Aggregate) -> Result<Vec<u8>, Error> {
         let List { buffers, pieces } = &aggregate.0;
         self.0.read_pieces(buffers, pieces)
     }
 
     /// As [`Aggregate::map`](crate::Aggregate::map).
-    pub fn map(&self, aggregate: &Aggregate) -> Result<Mapping, Code> {
+    pub fn map(&self, aggregate: &Aggregate) -> Result<Mapping, Error> {
         let List { buffers, pieces } = &aggregate.0;
         Mapping::new(&self.0, buffers, pieces)
     }
 
     /// Asks to close; done when both ends have given everything back.
-    pub fn close(&self, channel: u64) -> Result<Completion, Code> {
+    pub fn close(&self, channel: u64) -> Result<Completion, Error> {
         self.0.close(channel)
     }
 
@@ -242,23 +244,23 @@ impl Raw {
         self.0.abandon(channel);
     }
 
-    /// Forgets an end that is over; its number is [`Code::InvalidEndpoint`] from then on. [`Code::ChannelState`] if it is not
-    /// over; [`Code::PoolInUse`] while copies that went over it are here, or out of a pool that stays, or buffers are
+    /// Forgets an end that is over; its number is [`Kind::InvalidEndpoint`] from then on. [`Kind::ChannelState`] if it is not
+    /// over; [`Kind::PoolInUse`] while copies that went over it are here, or out of a pool that stays, or buffers are
     /// owned whose memory would go with it.
-    pub fn forget(&self, channel: u64) -> Result<(), Code> {
+    pub fn forget(&self, channel: u64) -> Result<(), Error> {
         self.0.forget(channel)
     }
 
-    pub fn write(&self, buffer: Buffer, offset: usize, bytes: &[u8]) -> Result<(), Code> {
+    pub fn write(&self, buffer: Buffer, offset: usize, bytes: &[u8]) -> Result<(), Error> {
         self.0.write_raw(buffer, offset, bytes)
     }
 
-    pub fn read(&self, buffer: Buffer, offset: usize, to: &mut [u8]) -> Result<(), Code> {
+    pub fn read(&self, buffer: Buffer, offset: usize, to: &mut [u8]) -> Result<(), Error> {
         self.0.read_raw(buffer, offset, to)
     }
 
     /// Takes at most one message of the channel; false: there was none.
-    pub fn turn(&self, channel: u64) -> Result<bool, Code> {
+    pub fn turn(&self, channel: u64) -> Result<bool, Error> {
         self.0.turn(channel)
     }
 
@@ -318,4 +320,4 @@ impl Raw {
 }
 
 /// Decides about a pool that the other end assigns; an error is a veto.
-pub type Accept = Box<dyn FnMut(&PoolInfo) -> Result<(), Code> + Send>;
+pub type Accept = Box<dyn FnMut(&PoolInfo) -> Result<(), Error> + Send>;

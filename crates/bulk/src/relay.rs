@@ -5,7 +5,7 @@
 //! over all hops instead.
 
 use crate::channel::{Channel, Event};
-use crate::{Aggregate, Buffer, Code, Completion, Meta, ReadBuffer, Refused, wait_any};
+use crate::{Aggregate, Buffer, Completion, Error, Kind, Meta, ReadBuffer, wait_any};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -51,12 +51,12 @@ pub struct Relay {
 const BATCH: usize = 256;
 
 impl Relay {
-    /// Between the sink end of one channel and the source end of another. [`Code::ChannelDirection`] if they are not,
-    /// [`Code::InvalidArgument`] if they are of two domains.
-    pub fn new(up: &Channel, down: &Channel) -> Result<Relay, Code> {
+    /// Between the sink end of one channel and the source end of another. [`Kind::ChannelDirection`] if they are not,
+    /// [`Kind::BadArgument`] if they are of two domains.
+    pub fn new(up: &Channel, down: &Channel) -> Result<Relay, Error> {
         use crate::Direction::{Sink, Source};
         if !std::sync::Arc::ptr_eq(&up.domain, &down.domain) {
-            return Err(Code::InvalidArgument);
+            return Err(Kind::BadArgument.into());
         }
         let direction = |end: &Channel| end.direction_and_role().map(|(direction, _)| direction);
         match (direction(up), direction(down)) {
@@ -69,13 +69,13 @@ impl Relay {
                 assigning: Vec::new(),
                 refused: Vec::new(),
             }),
-            _ => Err(Code::ChannelDirection),
+            _ => Err(Kind::ChannelDirection.into()),
         }
     }
 
     /// Hands on all that has arrived; says how much. Does not block. What is neither a buffer nor a pool is the
     /// program's: it gets it in `other`.
-    pub fn turn(&mut self, other: impl FnMut(Side, Event)) -> Result<usize, Code> {
+    pub fn turn(&mut self, other: impl FnMut(Side, Event)) -> Result<usize, Error> {
         self.turn_with(|_, _| {}, other)
     }
 
@@ -84,7 +84,7 @@ impl Relay {
         &mut self,
         mut look: impl FnMut(&mut Buffer, &mut Meta),
         mut other: impl FnMut(Side, Event),
-    ) -> Result<usize, Code> {
+    ) -> Result<usize, Error> {
         let mut handed = self.send()?;
         for _ in 0..BATCH {
             if !self.onward.is_empty() {
@@ -152,7 +152,7 @@ impl Relay {
     }
 
     /// Sends what waits, both ways.
-    fn send(&mut self) -> Result<usize, Code> {
+    fn send(&mut self) -> Result<usize, Error> {
         let mut sent = 0;
         self.take_off_refused();
         while let Some(load) = self.onward.pop_front() {
@@ -190,7 +190,7 @@ impl Relay {
             }
             *asked = match up.remove(*id) {
                 Ok(asked) => Some(asked),
-                Err(Code::PoolInUse | Code::Full) => None,
+                Err(error) if matches!(error.kind(), Kind::PoolInUse | Kind::Full) => None,
                 Err(_) => return false,
             };
             true
@@ -202,35 +202,32 @@ impl Relay {
     }
 
     /// Sends one, or keeps it as the next one of its side: 0.
-    fn hand_on(&mut self, load: Load, to: Side) -> Result<usize, Code> {
-        let (code, load) = match load {
+    fn hand_on(&mut self, load: Load, to: Side) -> Result<usize, Error> {
+        let (error, load) = match load {
             Load::Move(buffer, meta) => match self.down.move_(buffer, &meta) {
                 Ok(_) => return Ok(1),
-                Err(Refused { code, back }) => (code, Load::Move(back, meta)),
+                Err(failed) => (failed.error, Load::Move(failed.unsent, meta)),
             },
             Load::Pass(buffer, meta) => match self.up.pass(buffer, &meta) {
                 Ok(_) => return Ok(1),
-                Err(Refused { code, back }) => (code, Load::Pass(back, meta)),
+                Err(failed) => (failed.error, Load::Pass(failed.unsent, meta)),
             },
             Load::Release(copy, meta) => match self.up.release_with(copy, &meta) {
                 Ok(_) => return Ok(1),
                 // Other copies of it are out: let go, it follows the last of them.
-                Err(Refused {
-                    code: Code::BufferRefcount,
-                    ..
-                }) => return Ok(1),
-                Err(Refused { code, back }) => (code, Load::Release(back, meta)),
+                Err(failed) if failed.kind() == Kind::BufferRefcount => return Ok(1),
+                Err(failed) => (failed.error, Load::Release(failed.unsent, meta)),
             },
             Load::All(whole, meta) => match self.down.move_aggregate(whole, &meta) {
                 Ok(_) => return Ok(1),
-                Err(Refused { code, back }) => (code, Load::All(back, meta)),
+                Err(failed) => (failed.error, Load::All(failed.unsent, meta)),
             },
             Load::Copy(copy, meta) => match self.down.copy(&copy, &meta) {
                 Ok(_) => {
                     self.held.push(copy);
                     return Ok(1);
                 }
-                Err(code) => (code, Load::Copy(copy, meta)),
+                Err(error) => (error, Load::Copy(copy, meta)),
             },
         };
         let id = match &load {
@@ -239,13 +236,13 @@ impl Relay {
             Load::All(whole, _) => whole.buffers().first().map_or(0, Buffer::pool),
         };
         // Let go, it goes back.
-        if code == Code::PoolNotAssigned && to == Side::Down && self.is_refused(id) {
+        if error == Kind::PoolNotAssigned && to == Side::Down && self.is_refused(id) {
             return Ok(1);
         }
         // A pool that arrived just now is not known further down yet.
-        let soon = code == Code::PoolNotAssigned && !self.assigning.is_empty();
-        if code != Code::Full && !soon {
-            return Err(code);
+        let soon = error == Kind::PoolNotAssigned && !self.assigning.is_empty();
+        if error != Kind::Full && !soon {
+            return Err(error);
         }
         match to {
             Side::Down => self.onward.push_front(load),

@@ -5,7 +5,7 @@
 //! events until there are none, arm, and wait unless arming says that something has come.
 
 use crate::backend::Wait;
-use crate::{Channel, Code};
+use crate::{Channel, Error, Kind};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,11 +18,11 @@ const ROUND: Duration = Duration::from_millis(100);
 
 impl Channel {
     /// For `poll`, `epoll` and event loops: readable when there may be something to take, once it is armed. Another one
-    /// after the channel was bound. It is only to be waited on. [`Code::System`] if there is none.
-    pub fn descriptor(&self) -> Result<OwnedFd, Code> {
-        let waiter = self.domain.waiter(self.id).ok_or(Code::ChannelState)?;
-        let fd = waiter.descriptor().ok_or(Code::System)?;
-        fd.try_clone_to_owned().map_err(|_| Code::System)
+    /// after the channel was bound. It is only to be waited on. [`Kind::System`] if there is none.
+    pub fn descriptor(&self) -> Result<OwnedFd, Error> {
+        let waiter = self.domain.waiter(self.id).ok_or(Kind::ChannelState)?;
+        let fd = waiter.descriptor().ok_or(Kind::System)?;
+        fd.try_clone_to_owned().map_err(Error::of(Kind::System))
     }
 
     /// Has the descriptor told of what comes from now on; false: take events first, something has come already. Taking

@@ -9,12 +9,11 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use tranship_bulk::backend::{
-    Backend, Bytes, Copying, Frame, Listener, Local, Place, RecvError, SendError, Shm, Transport,
-    Wait,
+    Backend, Bytes, Copying, Frame, Listener, Local, Place, RecvError, Shm, Transport, Wait,
 };
 use tranship_bulk::raw::{Event, Raw};
 use tranship_bulk::{
-    BufferState, ChannelState, Code, Completion, Constraints, Direction, Role, Trust, Wish,
+    BufferState, ChannelState, Completion, Constraints, Direction, Error, Kind, Role, Trust, Wish,
 };
 use tranship_sys::{limits, memfd};
 
@@ -30,11 +29,11 @@ struct Spoilt(Arc<dyn Backend>, Arc<AtomicBool>);
 struct End(Box<dyn Transport>, Arc<AtomicBool>);
 
 impl Backend for Spoilt {
-    fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Code> {
+    fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Error> {
         self.0.listen(name)
     }
 
-    fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Code> {
+    fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Error> {
         Ok(Box::new(End(self.0.connect(name)?, Arc::clone(&self.1))))
     }
 
@@ -44,7 +43,7 @@ impl Backend for Spoilt {
 }
 
 impl Transport for End {
-    fn send(&mut self, frame: &Frame) -> Result<(), SendError> {
+    fn send(&mut self, frame: &Frame) -> Result<(), Error> {
         let mut frame = frame.clone();
         if self.1.load(Ordering::Relaxed) {
             frame.bytes.iter_mut().for_each(|byte| *byte = 0xff);
@@ -76,7 +75,7 @@ impl Transport for End {
 struct Stage {
     backend: Arc<dyn Backend>,
     spoilt: Arc<AtomicBool>,
-    seen: Mutex<BTreeSet<Code>>,
+    seen: Mutex<BTreeSet<Kind>>,
 }
 
 struct Pair {
@@ -110,9 +109,9 @@ impl Stage {
 
     /// It is this one, and is noted.
     #[track_caller]
-    fn see<T>(&self, code: Code, result: Result<T, Code>) {
-        assert_eq!(result.map(drop), Err(code));
-        self.seen.lock().expect("seen").insert(code);
+    fn see<T>(&self, kind: Kind, result: Result<T, Error>) {
+        assert_eq!(result.map(drop), Err(kind.into()));
+        self.seen.lock().expect("seen").insert(kind);
     }
 
     fn connect(&self, a: &Raw, b: &Raw, trust: Trust) -> (u64, u64) {
@@ -135,7 +134,7 @@ impl Stage {
 }
 
 impl Pair {
-    fn ended(&self, done: &Completion) -> Result<(), Code> {
+    fn ended(&self, done: &Completion) -> Result<(), Error> {
         loop {
             let _ = (self.a.turn(self.source), self.b.turn(self.sink));
             if let Some(result) = done.result() {
@@ -174,35 +173,46 @@ fn every_code_where_it_has_a_meaning() {
     }
     let manager = tranship_core::Domain::embedded().expect("a manager");
     let shm = Shm::over(&manager).expect("joined");
-    let all: [(&str, Arc<dyn Backend>, &[Code]); 5] = [
+    let all: [(&str, Arc<dyn Backend>, &[Kind]); 5] = [
         // Names of a process take no descriptor, and ask nobody.
         (
             "local",
             Arc::new(Local),
-            &[Code::ChannelCreate, Code::System],
+            &[Kind::ChannelCreate, Kind::System],
         ),
         // The manager is in this process, which is therefore not starved while it is asked. (`Limit` is decided before anything
         // is sent, over whatever.)
         (
             "shm",
             Arc::new(shm),
-            &[Code::ChannelCreate, Code::System, Code::Limit],
+            &[Kind::ChannelCreate, Kind::System, Kind::Limit],
         ),
-        ("copy", Arc::new(Copying), &[Code::Limit]),
+        ("copy", Arc::new(Copying), &[Kind::Limit]),
         // All names of a port share its descriptors.
         (
             "tcp+plain",
             Arc::new(prompt::Prompt::plain()),
-            &[Code::ChannelCreate, Code::System, Code::Limit],
+            &[Kind::ChannelCreate, Kind::System, Kind::Limit],
         ),
         (
             "tcp",
             Arc::new(prompt::Prompt::tls()),
-            &[Code::ChannelCreate, Code::System, Code::Limit],
+            &[Kind::ChannelCreate, Kind::System, Kind::Limit],
         ),
     ];
-    // See `membership.rs`: what the manager says, which only `shm` asks.
-    let managers = [Code::Quota, Code::NoManager, Code::Access];
+    // See `membership.rs` for what the manager says, which only `shm` asks.
+    let everybodys = [
+        Kind::System,
+        Kind::OutOfMemory,
+        Kind::Full,
+        Kind::PeerGone,
+        Kind::PeerViolation,
+        Kind::BadArgument,
+        Kind::Limit,
+    ];
+    let ours = Kind::ALL.iter().copied();
+    let ours = ours.filter(|kind| (200..300).contains(&kind.number()));
+    let kinds = ours.chain(everybodys);
     for (name, backend, without) in all {
         let stage = Stage {
             backend,
@@ -212,20 +222,20 @@ fn every_code_where_it_has_a_meaning() {
         agreements(&stage);
         buffers(&stage);
         others(&stage);
-        if !without.contains(&Code::Limit) {
+        if !without.contains(&Kind::Limit) {
             too_many_buffers(&stage);
         }
         too_many_mappings(&stage);
         if name == "shm" {
             shown_later(&stage);
         }
-        if !without.contains(&Code::System) {
+        if !without.contains(&Kind::System) {
             too_many_descriptors(&stage);
         }
         let seen = stage.seen.into_inner().expect("seen");
-        let missing = Code::ALL.into_iter().filter(|code| {
-            !seen.contains(code) && !without.contains(code) && !managers.contains(code)
-        });
+        let missing = kinds
+            .clone()
+            .filter(|kind| !seen.contains(kind) && !without.contains(kind));
         assert_eq!(missing.collect::<Vec<_>>(), [], "{name}");
     }
 }
@@ -234,15 +244,15 @@ fn every_code_where_it_has_a_meaning() {
 fn agreements(stage: &Stage) {
     let p = stage.pair(Trust::Half);
     stage.see(
-        Code::InvalidEndpoint,
+        Kind::InvalidEndpoint,
         p.a.bind(&address(), wish(Trust::Full), None),
     );
     let address = address();
     let wide = 4096;
     let refused =
         p.a.create(&address, Direction::Source, wish(Trust::Full), wide, None);
-    stage.see(Code::InvalidArgument, refused);
-    let refuses = Box::new(|_: &_| Err(Code::PoolVeto));
+    stage.see(Kind::BadArgument, refused);
+    let refuses = Box::new(|_: &_| Err(Kind::PoolVeto.into()));
     let end =
         p.a.create(&address, Direction::Source, wish(Trust::Full), 8, None)
             .expect("create");
@@ -250,9 +260,9 @@ fn agreements(stage: &Stage) {
     while asked.result().is_none() {
         let _ = (p.a.turn(end), p.b.turn(other));
     }
-    stage.see(Code::ChannelBind, asked.result().expect("ended"));
+    stage.see(Kind::ChannelBind, asked.result().expect("ended"));
     let pool = p.pool(1, false);
-    stage.see(Code::ChannelState, p.a.assign(end, pool));
+    stage.see(Kind::ChannelState, p.a.assign(end, pool));
     let (other, asked) =
         p.b.bind(&address, wish(Trust::Full), Some(refuses))
             .expect("bind");
@@ -260,34 +270,34 @@ fn agreements(stage: &Stage) {
         let _ = (p.a.turn(end), p.b.turn(other));
     }
     assert_eq!(asked.result(), Some(Ok(())));
-    stage.see(Code::ChannelTrust, p.a.assign(end, pool));
+    stage.see(Kind::ChannelTrust, p.a.assign(end, pool));
     let unwanted = p.a.new_pool(1, PAGE, false).expect("pool");
     let asked = p.a.assign(end, unwanted).expect("assign");
     while asked.result().is_none() {
         let _ = (p.a.turn(end), p.b.turn(other));
     }
-    stage.see(Code::PoolVeto, asked.result().expect("ended"));
-    stage.see(Code::PoolInvalid, p.a.assign(p.source, 77));
-    stage.see(Code::PoolAlreadyAssigned, p.a.assign(p.source, pool));
-    stage.see(Code::PoolNotAssigned, p.a.remove(p.source, unwanted));
-    stage.see(Code::PoolInUse, p.a.destroy_pool(pool));
+    stage.see(Kind::PoolVeto, asked.result().expect("ended"));
+    stage.see(Kind::PoolInvalid, p.a.assign(p.source, 77));
+    stage.see(Kind::PoolAlreadyAssigned, p.a.assign(p.source, pool));
+    stage.see(Kind::PoolNotAssigned, p.a.remove(p.source, unwanted));
+    stage.see(Kind::PoolInUse, p.a.destroy_pool(pool));
     let (onward, _) = stage.connect(&p.b, &stage.raw(), Trust::Half);
-    stage.see(Code::NotForwardable, p.b.assign(onward, pool));
-    stage.see(Code::AllocSize, p.a.new_pool(1, 5, false));
-    stage.see(Code::AllocCount, p.a.new_pool(0, PAGE, false));
-    stage.see(Code::Memory, p.a.new_pool(1, 1 << 60, false));
+    stage.see(Kind::NotForwardable, p.b.assign(onward, pool));
+    stage.see(Kind::AllocSize, p.a.new_pool(1, 5, false));
+    stage.see(Kind::AllocCount, p.a.new_pool(0, PAGE, false));
+    stage.see(Kind::OutOfMemory, p.a.new_pool(1, 1 << 60, false));
 }
 
 fn buffers(stage: &Stage) {
     let p = stage.pair(Trust::None);
     let pool = p.pool(2, true);
     let (own, other) = (p.own(pool), p.own(pool));
-    stage.see(Code::ChannelDirection, p.a.pass(p.source, own, &[]));
-    stage.see(Code::BufferInvalid, p.a.copy(p.source, (pool, 2), &[]));
-    stage.see(Code::BufferNotOwned, p.b.pass(p.sink, own, &[]));
-    stage.see(Code::BufferNotACopy, p.b.release(p.sink, own));
+    stage.see(Kind::ChannelDirection, p.a.pass(p.source, own, &[]));
+    stage.see(Kind::BufferInvalid, p.a.copy(p.source, (pool, 2), &[]));
+    stage.see(Kind::BufferNotOwned, p.b.pass(p.sink, own, &[]));
+    stage.see(Kind::BufferNotACopy, p.b.release(p.sink, own));
     p.a.copy(p.source, own, &[]).expect("copy");
-    stage.see(Code::BufferState, p.a.move_(p.source, own, &[]));
+    stage.see(Kind::BufferState, p.a.move_(p.source, own, &[]));
     p.settle();
     // What was copied on is released last.
     let c = stage.raw();
@@ -297,21 +307,21 @@ fn buffers(stage: &Stage) {
         let _ = (p.b.turn(onward), c.turn(end));
     }
     p.b.copy(onward, own, &[]).expect("copy on");
-    stage.see(Code::BufferRefcount, p.b.release(p.sink, own));
+    stage.see(Kind::BufferRefcount, p.b.release(p.sink, own));
     let full = loop {
         match p.a.copy(p.source, other, &[]) {
             Ok(_) => {}
             Err(code) => break code,
         }
     };
-    stage.see::<()>(Code::Full, Err(full));
+    stage.see::<()>(Kind::Full, Err(full));
 }
 
 fn others(stage: &Stage) {
     let p = stage.pair(Trust::Full);
     let asked = p.a.close(p.source).expect("close");
     stage.spoilt.store(true, Ordering::Relaxed);
-    stage.see(Code::PeerViolation, p.ended(&asked));
+    stage.see(Kind::PeerViolation, p.ended(&asked));
     stage.spoilt.store(false, Ordering::Relaxed);
     let p = stage.pair(Trust::Full);
     let pool = p.pool(1, false);
@@ -320,7 +330,7 @@ fn others(stage: &Stage) {
     while late.result().is_none() {
         let _ = p.a.turn(p.source);
     }
-    stage.see(Code::PeerGone, late.result().expect("ended"));
+    stage.see(Kind::PeerGone, late.result().expect("ended"));
 }
 
 /// As many mappings as the process may have, nearly.
@@ -366,7 +376,7 @@ fn too_many_buffers(stage: &Stage) {
     let most = u32::try_from(limits::max_mappings()).unwrap_or(u32::MAX);
     let p = stage.pair(Trust::Half);
     let huge = p.a.new_pool(most / 4 * 3 + 1, PAGE, false).expect("pool");
-    stage.see(Code::Limit, p.a.assign(p.source, huge));
+    stage.see(Kind::Limit, p.a.assign(p.source, huge));
 }
 
 fn too_many_mappings(stage: &Stage) {
@@ -385,8 +395,8 @@ fn too_many_mappings(stage: &Stage) {
         .assign(shared.source, fresh)
         .map(|asked| shared.ended(&asked));
     drop(crowd);
-    stage.see(Code::BufferMap, refused);
-    stage.see(Code::BufferMap, overwritten);
+    stage.see(Kind::BufferMap, refused);
+    stage.see(Kind::BufferMap, overwritten);
     let mut kept = [0; 4];
     p.a.read(middle, 0, &mut kept).expect("read");
     assert_eq!(&kept, b"kept");
@@ -396,9 +406,9 @@ fn too_many_mappings(stage: &Stage) {
     arrives_later(stage);
     // Where each end has its own memory it is that which cannot be made.
     match stage.backend.bytes() {
-        Bytes::Shared => stage.see(Code::PoolMap, asked.and_then(|ended| ended)),
+        Bytes::Shared => stage.see(Kind::PoolMap, asked.and_then(|ended| ended)),
         Bytes::Carried => {
-            assert_eq!(asked, Ok(Err(Code::Memory)));
+            assert_eq!(asked, Ok(Err(Kind::OutOfMemory.into())));
             known_by_another_way(stage);
         }
     }
@@ -420,7 +430,7 @@ fn arrives_later(stage: &Stage) {
     let refused = [0; 3].map(|_| p.b.turn(p.sink));
     let (state, told) = (p.b.channel_state(p.sink), p.b.poll_event(p.sink));
     drop(crowd);
-    assert_eq!(refused, [Err(Code::BufferMap); 3]);
+    assert_eq!(refused, [0; 3].map(|_| Err(Kind::BufferMap.into())));
     assert_eq!((state, told), (Some(ChannelState::Connected), None));
     assert_eq!(p.b.buffer_state(middle), Some(BufferState::Invalid));
     assert!(settled(|event| matches!(event, Event::Moved(..))));
@@ -446,8 +456,8 @@ fn shown_later(stage: &Stage) {
     let next = p.b.turn(p.sink);
     let state = p.b.channel_state(p.sink);
     drop(all);
-    assert_eq!(refused, [Err(Code::Limit); 3]);
-    assert_eq!((one, next), (Ok(true), Err(Code::Limit)));
+    assert_eq!(refused, [0; 3].map(|_| Err(Kind::Limit.into())));
+    assert_eq!((one, next), (Ok(true), Err(Kind::Limit.into())));
     assert_eq!(state, Some(ChannelState::Connected));
     p.settle();
     for buffer in [own, other] {
@@ -481,7 +491,7 @@ fn known_by_another_way(stage: &Stage) {
     turn();
     assert_eq!(asked.result(), Some(Ok(())));
     let asked = p.a.assign(p.source, pool).expect("assign");
-    stage.see(Code::PoolMap, p.ended(&asked));
+    stage.see(Kind::PoolMap, p.ended(&asked));
 }
 
 fn too_many_descriptors(stage: &Stage) {
@@ -496,8 +506,8 @@ fn too_many_descriptors(stage: &Stage) {
     let created = a.create(&address(), Direction::Source, wish(Trust::Full), 8, None);
     let accepted = a.turn(end);
     drop(all);
-    stage.see(Code::ChannelCreate, created);
-    stage.see(Code::System, accepted);
+    stage.see(Kind::ChannelCreate, created);
+    stage.see(Kind::System, accepted);
     while a.turn(end) != Ok(true) {}
 }
 

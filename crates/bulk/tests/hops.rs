@@ -8,7 +8,7 @@ use std::time::Duration;
 use tranship_bulk::backend::Net;
 use tranship_bulk::backend::net::Timing;
 use tranship_bulk::{
-    Channel, ChannelState, Code, Direction, Domain, EndOptions, Event, Relay, Trust,
+    Channel, ChannelState, Direction, Domain, EndOptions, Event, Kind, Relay, Trust,
 };
 use tranship_core::Domain as Manager;
 use tranship_testkit::{Control, Peer, Watchdog, child};
@@ -70,7 +70,7 @@ fn forward(ctl: &Control, up: &Channel, down: &Channel) {
     } else {
         up
     };
-    let code = code.map(|code| code as u16);
+    let code = code.map(|error| error.kind().number());
     ctl.send(&(lost.why(), code)).expect("control");
     drop(relay);
     // What it still had goes back meanwhile.
@@ -278,7 +278,7 @@ fn a_hop_that_is_killed_is_learned_on_both_sides() {
             "{why}"
         );
         assert!(
-            code.is_none_or(|code| code == Code::ChannelState as u16),
+            code.is_none_or(|code| code == Kind::ChannelState as u16),
             "{code:?}"
         );
         assert_eq!(row.last.expect::<String>(), "gone");

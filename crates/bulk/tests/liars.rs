@@ -6,7 +6,7 @@ use proptest::test_runner::{RngSeed, TestRunner};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use tranship_bulk::raw::Raw;
-use tranship_bulk::{ChannelState, Code, Direction, Role, Trust};
+use tranship_bulk::{ChannelState, Direction, Error, Kind, Role, Trust};
 use tranship_sys::memfd::{self, Seals};
 
 #[path = "liars/bent.rs"]
@@ -70,7 +70,7 @@ impl Stage {
         trust: Trust,
         lying: Lying,
         name: &str,
-    ) -> Result<Pair, Code> {
+    ) -> Result<Pair, Error> {
         let (honest, liar) = (self.honest(), Raw::new());
         liar.add_backend("lie", Arc::new(lying));
         let here = honest.create(&format!("shm:liar-{name}"), honest_is, trust);
@@ -179,7 +179,7 @@ fn memory_is_checked_before_it_is_believed(stage: &Stage) {
             }
             assert_eq!(
                 asked.result(),
-                Some(Err(Code::PoolMap)),
+                Some(Err(Kind::PoolMap.into())),
                 "{what} in {trust:?}"
             );
             assert_eq!(
@@ -189,7 +189,7 @@ fn memory_is_checked_before_it_is_believed(stage: &Stage) {
             let buffer = (pool, pair.liar.alloc(pool).expect("alloc"));
             assert_eq!(
                 pair.liar.move_(pair.ends.1, buffer, &[]).map(|_| ()),
-                Err(Code::PoolNotAssigned)
+                Err(Kind::PoolNotAssigned.into())
             );
         }
     }
@@ -237,7 +237,7 @@ fn a_known_pool_is_the_same_memory(stage: &Stage) {
         lying.store(true, std::sync::atomic::Ordering::Relaxed);
         let second = pair.liar.assign(there, pool).expect("assign");
         settle();
-        assert_eq!(second.result(), Some(Err(Code::PoolMap)));
+        assert_eq!(second.result(), Some(Err(Kind::PoolMap.into())));
         assert_eq!(
             pair.honest.channel_state(pair.ends.0),
             Some(ChannelState::Connected)
@@ -285,7 +285,7 @@ fn frames_may_say_anything(stage: &Stage) {
         let (trust, name) = (Trust::ALL[trust], format!("any-{}", count.get()));
         // Who has connected too often without a word is kept out for a while.
         let pair = match stage.try_to_meet(Direction::Sink, trust, lying, &name) {
-            Err(Code::Full) => return Ok(()),
+            Err(error) if matches!(error.kind(), Kind::Full | Kind::Limit) => return Ok(()),
             met => met.expect("bind"),
         };
         let (here, there) = pair.ends;

@@ -1,7 +1,7 @@
 //! What the manager has to say about bulk channels: who may use a name, and how much memory there is.
 
 use std::time::Duration;
-use tranship_bulk::{Channel, Code, Direction, Domain, EndOptions, Event, Trust};
+use tranship_bulk::{Channel, Direction, Domain, EndOptions, Error, Event, Kind, Trust};
 use tranship_core::{Domain as Member, StatRecord};
 use tranship_manager::Config;
 use tranship_testkit::{Control, Exit, Watchdog, child};
@@ -18,11 +18,11 @@ fn bulk(member: &Member) -> Domain {
     Domain::over(member).expect("a member")
 }
 
-fn create(domain: &Domain, name: &str) -> Result<Channel, Code> {
+fn create(domain: &Domain, name: &str) -> Result<Channel, Error> {
     domain.create(name, Direction::Source, EndOptions::new(Trust::Full))
 }
 
-fn bind(domain: &Domain, name: &str) -> Result<Channel, Code> {
+fn bind(domain: &Domain, name: &str) -> Result<Channel, Error> {
     let (channel, _) = domain.bind(name, EndOptions::new(Trust::Full))?;
     Ok(channel)
 }
@@ -37,20 +37,23 @@ fn rules_say_who_may_create_and_bind() {
     let domain = bulk(&member);
     assert_eq!(
         create(&domain, "shm:private-1").map(drop),
-        Err(Code::Access)
+        Err(Kind::Access.into())
     );
     assert_eq!(
         bind(&domain, "shm:open").map(drop),
-        Err(Code::InvalidEndpoint)
+        Err(Kind::InvalidEndpoint.into())
     );
     let open = create(&domain, "shm:open").expect("create");
     assert_eq!(
         create(&domain, "shm:open").map(drop),
-        Err(Code::InvalidEndpoint)
+        Err(Kind::InvalidEndpoint.into())
     );
     bind(&domain, "shm:open").expect("bind");
     let _closed = create(&domain, "shm:closed").expect("create");
-    assert_eq!(bind(&domain, "shm:closed").map(drop), Err(Code::Access));
+    assert_eq!(
+        bind(&domain, "shm:closed").map(drop),
+        Err(Kind::Access.into())
+    );
     // A name is for one channel, and free again when that is bound.
     while open.turn().expect("turn") {}
     let _next = create(&domain, "shm:open").expect("create again");
@@ -101,9 +104,10 @@ fn each_end_pays_for_what_it_makes() {
             source.turn().expect("turn");
         }
         assert_eq!(charged(&member), copies << 20, "{trust:?}");
-        assert_eq!(a.pool(16, 1 << 20, false).map(drop), Err(Code::Quota));
+        let error = a.pool(16, 1 << 20, false).expect_err("too much");
+        assert_eq!(error, Kind::Quota);
         // With numbers.
-        let why = tranship_bulk::last_detail().expect("why");
+        let why = error.to_string();
         assert!(why.contains("16777216"), "{why}");
         drop((a, b, source, sink, pool, asked));
         assert_eq!(charged(&member), 0, "{trust:?}");
@@ -153,8 +157,8 @@ fn who_writes_over_a_sealed_buffer_pays_for_that() {
     both[0].write(9, b"once more").expect("write");
     assert_eq!(charged(&member), 9 * MIB);
     // There is no more; nothing is written, and what is there can be read and sent.
-    assert_eq!(both[1].write(0, b"over"), Err(Code::Quota));
-    assert_eq!(both[1].bytes_mut().map(|_| ()), Err(Code::Quota));
+    assert_eq!(both[1].write(0, b"over"), Err(Kind::Quota.into()));
+    assert_eq!(both[1].bytes_mut().map(|_| ()), Err(Kind::Quota.into()));
     assert_eq!(&both[1].bytes().expect("bytes")[..5], b"first");
     let [first, second] = both;
     // With the private pages goes what they cost: what is sent lies in new memory, in the place of the old.
@@ -176,8 +180,14 @@ child!(
         // Without a manager there is everything but its names.
         domain.pool(4, 4096, false).expect("a pool");
         create(&domain, "local:here").expect("create");
-        assert_eq!(create(&domain, "shm:here").map(drop), Err(Code::NoManager));
-        assert_eq!(bind(&domain, "shm:here").map(drop), Err(Code::NoManager));
+        assert_eq!(
+            create(&domain, "shm:here").map(drop),
+            Err(Kind::NoManager.into())
+        );
+        assert_eq!(
+            bind(&domain, "shm:here").map(drop),
+            Err(Kind::NoManager.into())
+        );
         let _ = ctl.send(&"done");
     }
 );

@@ -87,7 +87,7 @@ fn pair(net: &Net, at: SocketAddr, through: SocketAddr, name: &str) -> Pair {
         .expect("create");
     let (sink, bound) = b
         .bind(&format!("net:{through}/{name}"), options())
-        .unwrap_or_else(|code| panic!("{code}: {:?}", tranship_bulk::last_detail()));
+        .unwrap_or_else(|code| panic!("{code}"));
     until(&[&source, &sink], || bound.result().is_some());
     assert_eq!(bound.result(), Some(Ok(())));
     Pair {

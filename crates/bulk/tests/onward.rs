@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 use tranship_bulk::{
-    Buffer, Channel, ChannelState, Code, Direction, Domain, EndOptions, Event, Relay, Side, Trust,
+    Buffer, Channel, ChannelState, Direction, Domain, EndOptions, Event, Kind, Relay, Side, Trust,
 };
 use tranship_core::Domain as Manager;
 use tranship_testkit::peer::{Exit, Launch};
@@ -243,7 +243,7 @@ fn what_was_passed_on_outlives_the_one_in_the_middle() {
         row.last.send(&"gone").expect("send");
         assert_eq!(row.last.expect::<String>(), "gone");
         let _other = filled(&pool, 8);
-        assert_eq!(pool.alloc().expect_err("stranded"), Code::AllocCount);
+        assert_eq!(pool.alloc().expect_err("stranded"), Kind::AllocCount);
         row.last.send(&"read").expect("send");
         assert_eq!(row.last.expect::<Vec<u8>>(), vec![7; BYTES], "{level:?}");
     }

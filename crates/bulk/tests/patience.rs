@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tranship_bulk::backend::{
-    Backend, Bytes, Copying, Frame, Listener, Local, Place, RecvError, SendError, Transport, Wait,
+    Backend, Bytes, Copying, Frame, Listener, Local, Place, RecvError, Transport, Wait,
 };
 use tranship_bulk::raw::{Event, Raw};
-use tranship_bulk::{ChannelState, Code, Constraints, Direction, Role, Trust, Wish};
+use tranship_bulk::{ChannelState, Constraints, Direction, Error, Kind, Role, Trust, Wish};
 
 const PAGE: usize = 4096;
 
@@ -34,11 +34,11 @@ impl std::fmt::Debug for End {
 }
 
 impl Backend for Slow {
-    fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Code> {
+    fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Error> {
         self.inner.listen(name)
     }
 
-    fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Code> {
+    fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Error> {
         Ok(Box::new(End {
             inner: self.inner.connect(name)?,
             holds: Arc::clone(&self.holds),
@@ -51,7 +51,7 @@ impl Backend for Slow {
 }
 
 impl Transport for End {
-    fn send(&mut self, frame: &Frame) -> Result<(), SendError> {
+    fn send(&mut self, frame: &Frame) -> Result<(), Error> {
         self.inner.send(frame)
     }
 
@@ -232,7 +232,7 @@ fn a_channel_has_so_many_pools_at_most() {
         let asked = a.assign(source, pool);
         match number {
             0..1024 => drop(asked.expect("assign")),
-            _ => assert_eq!(asked.map(drop), Err(Code::Limit)),
+            _ => assert_eq!(asked.map(drop), Err(Kind::Limit.into())),
         }
         while a.turn(source).expect("turn") || b.turn(sink).expect("turn") {}
     }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 use tranship_bulk::raw::{Event, Raw};
-use tranship_bulk::{Access, ChannelState, Code, Constraints, Direction, Role, Trust, Wish};
+use tranship_bulk::{Access, ChannelState, Constraints, Direction, Kind, Role, Trust, Wish};
 use tranship_core::Domain as Manager;
 use tranship_testkit::peer::{Exit, Launch};
 use tranship_testkit::{Control, Peer, Watchdog, child};
@@ -268,7 +268,7 @@ fn what_a_killed_process_had_comes_back() {
             }
         };
         assert_eq!(back.len(), 2);
-        assert_eq!(late.result(), Some(Err(Code::PeerGone)));
+        assert_eq!(late.result(), Some(Err(Kind::PeerGone.into())));
         for buffer in [a, b, c] {
             assert_eq!(
                 probe.touch(raw.address(buffer).expect("mapped")),

@@ -3,9 +3,10 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tranship_bulk::backend::{Backend, Frame, Listener, RecvError, SendError, Shm, Transport};
+use tranship_bulk::Kind;
+use tranship_bulk::backend::{Backend, Frame, Listener, RecvError, Shm, Transport};
 use tranship_core::{Domain as Manager, PeerSocket};
-use tranship_region::layout::link::{LinkHalfRo, LinkHalfRw, Side};
+use tranship_ring::{HalfRo, HalfRw, Side};
 use tranship_sys::{memfd, socket};
 use tranship_testkit::Watchdog;
 
@@ -53,13 +54,13 @@ impl Met {
     }
 
     /// Shows a half as it should be, and says nothing with it.
-    fn half(&mut self) -> (LinkHalfRw, LinkHalfRo) {
-        let (memory, half) = LinkHalfRw::create(Side::Sink, LINES).expect("half");
+    fn half(&mut self) -> (HalfRw, HalfRo) {
+        let (memory, half) = HalfRw::create(Side::Sink, LINES).expect("half");
         self.show(b"L", &[memory.as_fd()]);
         self.honest();
         let mut hello = [0; 64];
         let got = socket::recvmsg(&self.met.socket, &mut hello, false).expect("its half");
-        let other = LinkHalfRo::open(&got.fds[0], Side::Source, LINES).expect("its half");
+        let other = HalfRo::open(&got.fds[0], Side::Source, LINES).expect("its half");
         assert!(self.honest().recv().expect("it is there").is_none());
         (half, other)
     }
@@ -76,7 +77,7 @@ impl Met {
     }
 }
 
-fn put(half: &LinkHalfRw, number: u64, words: [u64; 8]) {
+fn put(half: &HalfRw, number: u64, words: [u64; 8]) {
     let line = &half.lines()[usize::try_from(number % u64::from(LINES)).expect("small")];
     for (word, value) in line.words.iter().zip(words).skip(1) {
         word.store(value, Ordering::Relaxed);
@@ -132,7 +133,7 @@ fn lines_that_cannot_be_end_the_connection() {
         put(&half, 0, [word, 0, 0, 0, 0, 0, 0, 0]);
         let learned = met.learns();
         assert!(
-            matches!(learned, Err(RecvError::Violation)),
+            matches!(&learned, Err(RecvError::Over(why)) if *why == Kind::PeerViolation),
             "{what}: {learned:?}"
         );
     }
@@ -142,7 +143,10 @@ fn lines_that_cannot_be_end_the_connection() {
     met.show(b"F", &[]);
     put(&half, 0, [first(0, 8, 1), 0, 0, 0, 0, 0, 0, 0]);
     let learned = met.learns();
-    assert!(matches!(learned, Err(RecvError::Violation)), "{learned:?}");
+    assert!(
+        matches!(&learned, Err(RecvError::Over(why)) if *why == Kind::PeerViolation),
+        "{learned:?}"
+    );
     // A number that is not the next one is a line that is not there; so is the rest of a frame.
     for words in [
         [first(1, 8, 0), 1, 0, 0, 0, 0, 0, 0],
@@ -156,11 +160,13 @@ fn lines_that_cannot_be_end_the_connection() {
         }
         // Closes it.
         met.met.socket = memory();
-        assert!(matches!(
-            met.honest().recv(),
-            Ok(None) | Err(RecvError::Gone)
-        ));
-        while !matches!(met.honest().recv(), Err(RecvError::Gone)) {}
+        assert!(match met.honest().recv() {
+            Ok(frame) => frame.is_none(),
+            Err(RecvError::Over(why)) => why == Kind::PeerGone,
+            Err(RecvError::NotNow(_)) => false,
+        });
+        while !matches!(&met.honest().recv(), Err(RecvError::Over(why)) if *why == Kind::PeerGone) {
+        }
     }
 }
 
@@ -191,7 +197,7 @@ fn descriptors_are_not_piled_up() {
             }
         };
         assert!(
-            matches!(learned, Err(RecvError::Violation)),
+            matches!(&learned, Err(RecvError::Over(why)) if *why == Kind::PeerViolation),
             "{what}: {learned:?}"
         );
         // 16 at most, and what the tests beside this one open.
@@ -208,7 +214,7 @@ fn open_descriptors() -> usize {
 fn halves_that_are_none_end_the_connection() {
     let _dog = Watchdog::new(Duration::from_secs(60));
     let manager = Manager::embedded().expect("a manager");
-    let of = |side, lines| LinkHalfRw::create(side, lines).expect("half").0;
+    let of = |side, lines| HalfRw::create(side, lines).expect("half").0;
     let all = [
         ("not sealed", Some(memory())),
         ("the wrong side", Some(of(Side::Source, LINES))),
@@ -222,7 +228,7 @@ fn halves_that_are_none_end_the_connection() {
         met.show(b"L", &fds);
         let learned = met.learns();
         assert!(
-            matches!(learned, Err(RecvError::Violation)),
+            matches!(&learned, Err(RecvError::Over(why)) if *why == Kind::PeerViolation),
             "{what}: {learned:?}"
         );
     }
@@ -251,7 +257,7 @@ fn a_head_that_cannot_be_stops_the_sender() {
             met.honest().done(&mut done);
             assert!(done.iter().all(|number| *number < sent));
         };
-        assert!(matches!(why, SendError::Gone), "{head}: {why:?}");
+        assert_eq!(why, Kind::PeerGone, "{head}");
         assert_eq!(sent, u64::from(LINES) / 2);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tranship_bulk::backend::{Backend, Copying, Local, Shm};
 use tranship_bulk::raw::{Buffer, Raw};
-use tranship_bulk::{Access, BufferState, Code, Constraints, Direction, Role, Trust, Wish};
+use tranship_bulk::{Access, BufferState, Constraints, Direction, Kind, Role, Trust, Wish};
 use tranship_sys::{limits, process};
 
 #[path = "conform/probe.rs"]
@@ -301,7 +301,7 @@ fn a_pool_beyond_the_limits_is_refused_or_copied_from() {
         let a = &row.domains[0];
         let pool = a.new_pool(most, 4096, false).expect("pool");
         let refused = a.assign(row.links[0].0, pool).map(|_| ());
-        assert_eq!(refused, Err(Code::Limit));
+        assert_eq!(refused, Err(Kind::Limit.into()));
         // The level is open as before: at another it can still be used.
         let there = Raw::new();
         there.add_backend("test", Arc::clone(&local));

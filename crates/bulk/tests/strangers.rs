@@ -12,7 +12,7 @@ use std::time::Duration;
 use tranship_bulk::raw::{Event, Raw};
 use tranship_bulk::{Constraints, Direction, Role, Trust, Wish};
 use tranship_core::PeerSocket;
-use tranship_region::layout::link::{LinkHalfRw, Side};
+use tranship_ring::{HalfRw, Side};
 use tranship_sys::epoll::wait_readable;
 use tranship_sys::socket;
 use tranship_testkit::{Control, child, fuse};
@@ -99,7 +99,7 @@ fn hear(door: &PeerSocket) {
 /// Shows what a link is made of, as who binds does, and does not bind.
 fn half_a_link(domain: &tranship_core::Domain) -> PeerSocket {
     let door = domain.connect_socket("door").unwrap();
-    let (memory, half) = LinkHalfRw::create(Side::Sink, LINES).unwrap();
+    let (memory, half) = HalfRw::create(Side::Sink, LINES).unwrap();
     let said = socket::sendmsg(&door.socket, b"L", &[memory.as_fd()], true);
     said.unwrap();
     std::mem::forget(half);

@@ -3,7 +3,7 @@
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 use tranship_bulk::raw::{Aggregate, Event, Raw};
-use tranship_bulk::{Code, Constraints, Direction, Role, Trust, Wish};
+use tranship_bulk::{Constraints, Direction, Kind, Role, Trust, Wish};
 use tranship_core::Domain as Manager;
 use tranship_testkit::{Control, Peer, Watchdog, child};
 
@@ -213,9 +213,9 @@ fn only_what_was_sent_is_there(seal_from: u64) {
     let (full, refused) = (fresh(SENT), fresh(REFUSED));
     a.peer.stop();
     let mut sent = (0..).map(|_| raw.copy(a.channel, full, &[]).map(drop));
-    assert_eq!(sent.find(Result::is_err), Some(Err(Code::Full)));
+    assert_eq!(sent.find(Result::is_err), Some(Err(Kind::Full.into())));
     let no_room = raw.move_(a.channel, refused, &[]).map(drop);
-    assert_eq!(no_room, Err(Code::Full));
+    assert_eq!(no_room, Err(Kind::Full.into()));
     a.peer.resume();
     a.does_not_find(REFUSED, "what was not sent after all");
     a.does_not_find(NEVER, "what was never sent");

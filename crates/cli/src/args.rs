@@ -359,7 +359,7 @@ fn parse_size(text: &str) -> Result<u64, String> {
     let (number, unit) = text.split_at(digits);
     let number: u64 = number
         .parse()
-        .map_err(|_| format!("`{text}` does not begin with a number"))?;
+        .map_err(|why| format!("`{text}` does not begin with a number: {why}"))?;
     let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
         "" | "b" => 1,
         "k" | "kib" => 1 << 10,
@@ -395,7 +395,7 @@ fn parse_time(text: &str) -> Result<std::time::Duration, String> {
     let (number, unit) = text.split_at(digits);
     let number: u64 = number
         .parse()
-        .map_err(|_| format!("`{text}` does not begin with a number"))?;
+        .map_err(|why| format!("`{text}` does not begin with a number: {why}"))?;
     let ms = match unit.trim() {
         "ms" => Some(number),
         "" | "s" => number.checked_mul(1000),

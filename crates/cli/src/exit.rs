@@ -2,9 +2,7 @@
 
 use crate::output;
 use std::process::ExitCode;
-use tranship::{DomainError, RecvError, SendFailure};
-use tranship_block::front::StartError;
-use tranship_bulk::Code;
+use tranship::{Error, Kind};
 
 /// Done, or the answer is yes.
 pub(crate) const OK: u8 = 0;
@@ -56,41 +54,25 @@ fn text(error: &anyhow::Error) -> String {
 }
 
 fn classify(error: &anyhow::Error) -> u8 {
-    for cause in error.chain() {
-        if let Some(
-            DomainError::NoManager { .. } | DomainError::ManagerAway | DomainError::CutOff { .. },
-        ) = cause.downcast_ref()
-        {
-            return NO_MANAGER;
-        }
-        if let Some(unserved) = cause.downcast_ref::<StartError>()
-            && unserved.code == Code::NoManager
-        {
-            return NO_MANAGER;
-        }
-        if let Some(RecvError::PeerDied(_) | RecvError::Lost(_)) = cause.downcast_ref() {
-            return CUT_SHORT;
-        }
-        if let Some(SendFailure::PeerGone(_) | SendFailure::NotTaken { .. }) = cause.downcast_ref()
-        {
-            return CUT_SHORT;
-        }
+    let ours = error
+        .chain()
+        .find_map(|cause| cause.downcast_ref::<Error>());
+    match ours.map(Error::kind) {
+        Some(Kind::NoManager | Kind::ManagerAway | Kind::CutOff) => NO_MANAGER,
+        Some(Kind::PeerGone | Kind::PeerDied | Kind::Lost) => CUT_SHORT,
+        _ => ERROR,
     }
-    ERROR
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use anyhow::Context;
-    use tranship::ChannelId;
+    use tranship::NotTaken;
 
     #[test]
     fn an_absent_manager_has_its_own_code_also_below_context() {
-        let absent = DomainError::NoManager {
-            tried: "/run/x".into(),
-            reason: "none".into(),
-        };
+        let absent = Error::new(Kind::NoManager, "no manager answers at /run/x: none");
         let absent = Err::<(), _>(absent).context("stat");
         assert_eq!(classify(&absent.expect_err("absent")), NO_MANAGER);
         assert_eq!(classify(&anyhow::anyhow!("other")), ERROR);
@@ -98,18 +80,18 @@ mod tests {
 
     #[test]
     fn a_transfer_that_was_cut_short_has_its_own_code() {
-        let died = Err::<(), _>(RecvError::PeerDied(ChannelId(1))).context("recv");
+        let died = Err::<(), _>(Error::from(Kind::PeerDied)).context("recv");
         assert_eq!(classify(&died.expect_err("died")), CUT_SHORT);
-        let left = SendFailure::NotTaken {
+        let left = Error::from(NotTaken {
             messages: 3,
             gone: true,
             waited_ms: 0,
-        };
+        });
         assert_eq!(
             text(&left.into()),
             "3 messages were not taken: the receiver is gone"
         );
-        let left = Err::<(), _>(SendFailure::PeerGone(ChannelId(1))).context("send");
+        let left = Err::<(), _>(Error::from(Kind::PeerGone)).context("send");
         assert_eq!(classify(&left.expect_err("left")), CUT_SHORT);
     }
 

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use tranship::{AllocError, Domain, HeapOptions, Limit, Pool, PoolOptions};
+use tranship::{Domain, HeapOptions, Limit, Pool, PoolOptions, Shortage};
 use tranship_testkit::Watchdog;
 
 const MIB: u64 = 1 << 20;
@@ -87,11 +87,11 @@ fn a_running_programs_quotas_are_shown_and_set() {
     let error = frames.try_alloc(1 << 20).expect_err("the quota");
     assert!(
         matches!(
-            error,
-            AllocError::OutOfMemory {
+            error.find(),
+            Some(&Shortage {
                 limit: Limit::Quota | Limit::Late,
                 ..
-            }
+            })
         ),
         "{error}"
     );

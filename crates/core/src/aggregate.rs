@@ -3,14 +3,14 @@
 //! The list of pieces is itself stored in a buffer (CBUFs, 2.2). Prepending and appending copy no bytes.
 
 use crate::cbuf::{Cbuf, Home};
-use crate::error::{AllocError, Code, Limit, Violation};
+use crate::error::{Error, Kind, Limit, SendError, Shortage, Violation};
 use crate::link::Reference;
 use crate::options::WhenFull;
 use crate::pool::Pool;
 use std::collections::VecDeque;
-use std::fmt;
 use std::io::{self, IoSlice};
 use tranship_proto::CbufId;
+use tranship_region::View;
 use tranship_region::layout::aggregate as layout;
 
 pub use layout::MAX_PIECES;
@@ -20,28 +20,6 @@ pub use layout::MAX_PIECES;
 pub struct Aggregate {
     pieces: VecDeque<Cbuf>,
     list_pool: Option<Pool>,
-}
-
-/// An aggregate cannot have that many pieces.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "an aggregate of {pieces} pieces cannot take {more} more: it has at most {MAX_PIECES}; send it and begin another"
-)]
-pub struct TooManyPieces<T: fmt::Debug> {
-    /// Pieces that it has.
-    pub pieces: usize,
-    /// Pieces that were to be added.
-    pub more: usize,
-    /// What was not added.
-    pub back: T,
-}
-
-impl<T: fmt::Debug> TooManyPieces<T> {
-    /// The stable code.
-    #[must_use]
-    pub fn code(&self) -> Code {
-        Code::BadArgument
-    }
 }
 
 impl Aggregate {
@@ -60,8 +38,8 @@ impl Aggregate {
     /// Adds a piece at the end, without copying.
     ///
     /// # Errors
-    /// With more than [`MAX_PIECES`] pieces; the piece comes back.
-    pub fn push_back(&mut self, piece: Cbuf) -> Result<(), TooManyPieces<Cbuf>> {
+    /// `BadArgument` with more than [`MAX_PIECES`] pieces; the piece comes back.
+    pub fn push_back(&mut self, piece: Cbuf) -> Result<(), SendError<Cbuf>> {
         let piece = self.room_for(1, piece)?;
         self.pieces.push_back(piece);
         Ok(())
@@ -71,7 +49,7 @@ impl Aggregate {
     ///
     /// # Errors
     /// As [`push_back`](Aggregate::push_back).
-    pub fn push_front(&mut self, piece: Cbuf) -> Result<(), TooManyPieces<Cbuf>> {
+    pub fn push_front(&mut self, piece: Cbuf) -> Result<(), SendError<Cbuf>> {
         let piece = self.room_for(1, piece)?;
         self.pieces.push_front(piece);
         Ok(())
@@ -80,19 +58,25 @@ impl Aggregate {
     /// Adds all pieces of another one at the end: aggregates do not nest.
     ///
     /// # Errors
-    /// With more than [`MAX_PIECES`] pieces together: then the other comes back whole, and this one is as before.
-    pub fn append(&mut self, other: Aggregate) -> Result<(), TooManyPieces<Aggregate>> {
+    /// `BadArgument` with more than [`MAX_PIECES`] pieces together: then the other comes back whole, and this one is as before.
+    pub fn append(&mut self, other: Aggregate) -> Result<(), SendError<Aggregate>> {
         let other = self.room_for(other.pieces.len(), other)?;
         self.pieces.extend(other.pieces);
         Ok(())
     }
 
-    fn room_for<T: fmt::Debug>(&self, more: usize, back: T) -> Result<T, TooManyPieces<T>> {
+    fn room_for<T>(&self, more: usize, what: T) -> Result<T, SendError<T>> {
         let pieces = self.pieces.len();
         if pieces + more > MAX_PIECES {
-            return Err(TooManyPieces { pieces, more, back });
+            let error = Error::new(
+                Kind::BadArgument,
+                format!(
+                    "an aggregate of {pieces} pieces cannot take {more} more: it has at most {MAX_PIECES}; send it and begin another"
+                ),
+            );
+            return Err(SendError::new(error, what));
         }
-        Ok(back)
+        Ok(what)
     }
 
     /// The pool whose memory holds the list while it travels. Default: the pool of the first piece that is
@@ -154,7 +138,7 @@ impl Aggregate {
     }
 
     /// Stores the list in a buffer, as `docs/format.md` says; waits for memory as the link does for room.
-    pub(crate) fn make_list(&self, when_full: WhenFull) -> Result<Cbuf, AllocError> {
+    pub(crate) fn make_list(&self, when_full: WhenFull) -> Result<Cbuf, Error> {
         let alloc = |pool: &Pool, bytes| match when_full {
             WhenFull::Block => pool.alloc(bytes),
             WhenFull::BlockFor(time) => pool.alloc_timeout(bytes, time),
@@ -168,19 +152,27 @@ impl Aggregate {
             (Some(pool), _) => alloc(pool, bytes)?,
             (None, Some(pool)) => alloc(&pool, bytes)?,
             (None, None) => {
-                return Err(AllocError::OutOfMemory {
+                return Err(Shortage {
                     need_bytes: bytes as u64,
                     limit: Limit::NoPool,
                     live_bytes: 0,
                     quota_bytes: 0,
                     holder: None,
                     waited_ms: 0,
-                });
+                }
+                .into());
             }
         };
         let pieces: Vec<_> = self.pieces.iter().map(entry).collect();
         // Both bounds hold: at most MAX_PIECES were let in, and the buffer was made for them.
-        let _ = layout::encode(&pieces, &mut list);
+        match list.bytes_mut() {
+            Some(bytes) => _ = layout::encode(&pieces, bytes),
+            None => {
+                let mut bytes = vec![0; list.len()];
+                let _ = layout::encode(&pieces, &mut bytes);
+                list.fill_from(View::from_slice(&bytes));
+            }
+        }
         Ok(list.freeze())
     }
 }
@@ -197,7 +189,7 @@ pub(crate) fn parse_list(list: &Cbuf) -> Result<Vec<Reference>, Violation> {
         pieces: u32::try_from(pieces).unwrap_or(u32::MAX),
         list_bytes: list.len() as u64,
     };
-    let pieces = layout::decode(list.view()).map_err(|_| bad(0))?;
+    let pieces = layout::decode(list.view())?;
     if list.len() != layout::len(pieces.len()) {
         return Err(bad(pieces.len()));
     }

@@ -1,7 +1,7 @@
 //! Memory of one's own that the manager admits by the byte: a pool without chunks, for whoever brings an allocator.
 
 use crate::domain::{DomainCore, lock};
-use crate::error::DomainError;
+use crate::error::{self, Error};
 use crate::options::HeapOptions;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -41,7 +41,7 @@ struct Books {
 }
 
 impl Heap {
-    pub(crate) fn create(domain: &DomainCore, options: HeapOptions) -> Result<Heap, DomainError> {
+    pub(crate) fn create(domain: &DomainCore, options: HeapOptions) -> Result<Heap, Error> {
         let (name, max_bytes) = (options.name, options.max_bytes);
         let make = |req| Request::CreateHeap {
             req,
@@ -54,7 +54,7 @@ impl Heap {
             heap, quota_bytes, ..
         } = created
         else {
-            return Err(DomainError::Protocol(format!(
+            return Err(error::protocol(format!(
                 "{created:?} where a heap was asked for"
             )));
         };
@@ -87,8 +87,8 @@ impl Heap {
     /// it is for large steps.
     ///
     /// # Errors
-    /// `Refused` with `Quota` or `Total` if not even `least_bytes` are to be had now; `ManagerAway`.
-    pub fn admit(&self, least_bytes: u64, bytes: u64) -> Result<u64, DomainError> {
+    /// `Quota` if not even `least_bytes` are to be had now; `ManagerAway`.
+    pub fn admit(&self, least_bytes: u64, bytes: u64) -> Result<u64, Error> {
         let before = *lock(&self.own.books);
         let debt = before.held.saturating_sub(before.admitted);
         let make = |req| Request::Admit {
@@ -99,7 +99,7 @@ impl Heap {
         };
         let answer = self.domain.call_if_prompt(make, &[], None)?.0;
         let Event::Admitted { bytes: got, .. } = answer else {
-            return Err(DomainError::Protocol(format!(
+            return Err(error::protocol(format!(
                 "{answer:?} where memory was asked for"
             )));
         };

@@ -29,12 +29,13 @@ mod link;
 mod options;
 mod pool;
 
-pub use aggregate::{Aggregate, AggregateReader, MAX_PIECES, TooManyPieces};
+pub use aggregate::{Aggregate, AggregateReader, MAX_PIECES};
 pub use cbuf::{Cbuf, CbufMut};
 pub use domain::{Domain, DomainBuilder};
 pub use error::{
-    AllocError, Awaited, BadName, Barrier, Code, DomainError, Holder, Limit, RecvError, SendError,
-    SendFailure, SocketProblem, StaleId, Violation,
+    Awaited, BadName, Barrier, Cause, Error, Holder, Kind, Limit, NotTaken, OutOfRange,
+    PoolPending, RingFull, SendError, Shortage, SocketProblem, StaleId, TimedOut, TooLarge,
+    Violation,
 };
 pub use heap::Heap;
 pub use link::{
@@ -43,7 +44,7 @@ pub use link::{
 pub use options::{HeapOptions, LinkOptions, Offer, PoolOptions, Wait, WhenFull};
 pub use pool::{Pool, PoolStats};
 pub use tranship_proto::{
-    CbufId, ChannelId, DomainId, PoolId, Refusal, RefusalCode, Role, StatRecord,
+    CbufId, ChannelId, DomainId, PoolId, Refusal, RefusalCode, Role, StatRecord, Trust,
 };
 pub use tranship_proto::{ChannelStat, DomainStat, HeapStat, HoldStat, ManagerStat, PoolStat};
-pub use tranship_region::View;
+pub use tranship_region::{OutOfBounds, View};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::time::Duration;
-use tranship_proto::{DomainId, PoolId};
+use tranship_proto::{DomainId, Levels, PoolId, Trust};
 
 /// A pool to be made.
 #[derive(Clone, Debug)]
@@ -14,6 +14,9 @@ pub struct PoolOptions {
     pub(crate) huge_pages: bool,
     pub(crate) keep_bytes: u64,
     pub(crate) preallocated_bytes: u64,
+    pub(crate) trust: Trust,
+    /// Slices although others can write.
+    pub(crate) trusted: bool,
 }
 
 impl PoolOptions {
@@ -27,6 +30,8 @@ impl PoolOptions {
             huge_pages: false,
             keep_bytes: 0,
             preallocated_bytes: 0,
+            trust: Trust::default(),
+            trusted: false,
         }
     }
     /// What `tranship ls` shows; 1 to 64 bytes.
@@ -34,7 +39,8 @@ impl PoolOptions {
         self.name = name.into();
         self
     }
-    /// How many buffers may exist at once. Default: maximum / 4 KiB, at least 1024; at most 1,048,576.
+    /// How many buffers may exist at once. Default: maximum / 4 KiB, at least 1024 (at level [`Half`](Trust::Half), where each has pages
+    /// and may need a mapping of its own, at most 4096); at most 1,048,576.
     pub fn slots(mut self, slots: u32) -> Self {
         self.slots = Some(slots);
         self
@@ -63,6 +69,22 @@ impl PoolOptions {
         self.keep_bytes = self.keep_bytes.max(bytes);
         self
     }
+    /// Who can write the pool's bytes besides this domain. Default: [`Trust::Producer`], nobody. Fixed from here on; a receiver takes
+    /// the pool if its [`accept_trust`](LinkOptions::accept_trust) says so.
+    pub fn trust(mut self, trust: Trust) -> Self {
+        self.trust = trust;
+        self
+    }
+    /// Lets buffers of a pool of level [`Full`](Trust::Full) or [`Half`](Trust::Half) be used as plain slices, as those of the other
+    /// levels can be. Without it they are written by [`CbufMut::write`](crate::CbufMut::write) and read by views.
+    ///
+    /// # Safety
+    /// Every domain that has the pool can write all of it at any time. None may write a buffer that it has not got to write: as
+    /// with a shared mapping of a file, one that does makes slices change under the program's feet.
+    pub unsafe fn trust_others(mut self) -> Self {
+        self.trusted = true;
+        self
+    }
     pub(crate) fn chunk(&self) -> u64 {
         let chunk = self.chunk_bytes.unwrap_or_else(|| {
             (self.max_bytes / 256)
@@ -73,8 +95,14 @@ impl PoolOptions {
         chunk.max(4096)
     }
     pub(crate) fn slot_count(&self) -> u64 {
-        self.slots
-            .map_or_else(|| (self.max_bytes / 4096).clamp(1024, 1 << 20), u64::from)
+        self.slots.map_or_else(
+            || match self.trust {
+                // Each may need a mapping of its own.
+                Trust::Half => (self.max_bytes / 4096).clamp(1, 4096),
+                _ => (self.max_bytes / 4096).clamp(1024, 1 << 20),
+            },
+            u64::from,
+        )
     }
 }
 
@@ -144,6 +172,8 @@ pub struct Offer {
     pub slots: u32,
     /// Its chunk size, bytes.
     pub chunk_bytes: u64,
+    /// Who can write it.
+    pub trust: Trust,
 }
 
 /// A receiver's answer to offers.
@@ -170,6 +200,7 @@ pub struct LinkOptions {
     pub(crate) when_full: WhenFull,
     pub(crate) timeout: Option<Duration>,
     pub(crate) consent: Option<Consent>,
+    pub(crate) levels: Levels,
 }
 
 impl Default for LinkOptions {
@@ -180,6 +211,7 @@ impl Default for LinkOptions {
             when_full: WhenFull::default(),
             timeout: None,
             consent: None,
+            levels: Levels::ALL,
         }
     }
 }
@@ -209,8 +241,14 @@ impl LinkOptions {
         self.timeout = Some(timeout);
         self
     }
+    /// Pools of which levels of trust a receiver takes; default: of all. One of another level fails at the sender as
+    /// [`Kind::ChannelTrust`](crate::Kind::ChannelTrust), which says what is taken.
+    pub fn accept_trust(mut self, levels: impl IntoIterator<Item = Trust>) -> Self {
+        self.levels = levels.into_iter().collect();
+        self
+    }
     /// Which pools a receiver takes; default: all. One that is refused fails at the sender as
-    /// [`Refused`](crate::DomainError::Refused) with `PeerGone`. Called while the domain takes the manager's news: it decides by
+    /// [`Refused`](crate::Kind::Refused) with `PeerGone`. Called while the domain takes the manager's news: it decides by
     /// what it is told, and must not call into the domain.
     pub fn accept_pools(mut self, wanted: impl Fn(&Offer) -> bool + Send + Sync + 'static) -> Self {
         self.consent = Some(Consent(Arc::new(wanted)));

@@ -1,10 +1,11 @@
 //! The manager as a thread of the first process: the same code, isolated from nobody in that process.
 
 use crate::shell::lock::Lock;
-use crate::{Config, Listener, ManagerError, Shutdown, run};
+use crate::{Config, Listener, Shutdown, run};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
+use tranship_error::Error;
 
 /// Names of the directories that embedded managers make; a process id and a number follow.
 const PREFIX: &str = "embedded-";
@@ -25,19 +26,19 @@ pub struct Embedded {
 
 impl Embedded {
     /// Starts one at a path, or at a fresh one of its own.
-    pub fn start(config: Config, path: Option<&Path>) -> Result<Embedded, ManagerError> {
+    pub fn start(config: Config, path: Option<&Path>) -> Result<Embedded, Error> {
         let mode = config.socket_mode.unwrap_or(0o600);
         let (listener, path, dir) = match path {
             Some(path) => (Listener::bind(path, mode)?, path.to_owned(), None),
             None => {
                 let base = crate::paths::user_dir()
-                    .map_err(ManagerError::at("a directory for the socket"))?;
+                    .map_err(Error::system("a directory for the socket"))?;
                 remove_dead(&base);
                 let (listener, dir) = bind_fresh(&base, mode)?;
                 (listener, dir.join(SOCKET), Some(dir))
             }
         };
-        let stop = Shutdown::new().map_err(ManagerError::at("eventfd"))?;
+        let stop = Shutdown::new().map_err(Error::system("eventfd"))?;
         let stopped = stop.clone();
         let thread = std::thread::Builder::new()
             .name("tranship-manager".to_owned())
@@ -46,7 +47,7 @@ impl Embedded {
                     tracing::error!(%error, "the embedded manager ended");
                 }
             })
-            .map_err(ManagerError::at("starting the manager's thread"))?;
+            .map_err(Error::system("starting the manager's thread"))?;
         Ok(Embedded {
             path,
             stop,
@@ -69,12 +70,12 @@ fn fresh(base: &Path, prefix: &str) -> PathBuf {
 }
 
 /// Listens in a directory of its own. One that is moved away before it is locked (see [`remove_dead`]) is not missed.
-fn bind_fresh(base: &Path, mode: u32) -> Result<(Listener, PathBuf), ManagerError> {
+fn bind_fresh(base: &Path, mode: u32) -> Result<(Listener, PathBuf), Error> {
     let mut tries = 0..TRIES;
     loop {
         let dir = fresh(base, PREFIX);
         let bound = crate::paths::own_dir(&dir)
-            .map_err(ManagerError::at("a directory for the socket"))
+            .map_err(Error::system("a directory for the socket"))
             .and_then(|()| Listener::bind(&dir.join(SOCKET), mode));
         match bound {
             Ok(listener) => return Ok((listener, dir)),

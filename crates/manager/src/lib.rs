@@ -15,4 +15,4 @@ pub mod state;
 
 pub use config::{Config, ConfigError, Forward, Limits, Reserved, Rule, Who};
 pub use embedded::Embedded;
-pub use shell::{Listener, ManagerError, Shutdown, run};
+pub use shell::{Listener, Shutdown, run};

@@ -7,31 +7,38 @@ mod house;
 use house::{House, Object};
 use tranship_manager::Limits;
 use tranship_manager::state::Header;
-use tranship_proto::{ChannelClaim, ChannelId, DomainId, Event, PoolId, Req, Request, Role};
+use tranship_proto::{ChannelClaim, ChannelId, DomainId, Event, PoolId, Req, Request, Role, Trust};
 
 /// Of those who are there, and of requests among them.
 const CROWD: u32 = 60_000;
 const LINES: u32 = 2;
 const LINK_SOURCE: u32 = 6;
+const TABLE: u32 = 2;
+const REFS: u32 = 3;
 const SENT: u32 = 4;
+const CHUNK: u64 = 4096;
+/// Of all there is.
+const TOTAL: u64 = 1 << 30;
 
 fn crowded() -> House {
     let limits = Limits {
         connections: u32::MAX,
+        pools: u32::MAX,
         channels: u32::MAX,
         names: u32::MAX,
         descriptors: u32::MAX,
         records: u32::MAX,
         ..Limits::default()
     };
-    House::new(limits, 1 << 30)
+    House::new(limits, TOTAL)
 }
 
 fn object(kind: u32, size: u64) -> Option<Object> {
     let header = Header {
         kind,
         count: LINES,
-        ..Header::default()
+        max_bytes: TOTAL,
+        chunk_bytes: CHUNK,
     };
     Some((header, size))
 }
@@ -156,4 +163,86 @@ fn of_claims() {
         let events = house.ask(client, export, None);
         assert!(matches!(events[..], [Event::Exported { .. }]), "{events:?}");
     }
+}
+
+/// Of memory that there is none of, all pools are looked at only now and then.
+#[test]
+fn of_pools() {
+    let mut house = crowded();
+    let mut pools = Vec::new();
+    let mut client = None;
+    for n in 0..CROWD {
+        if n % 256 == 0 {
+            client = Some(house.join(1, None).0);
+        }
+        let create = Request::CreatePool {
+            req: Req(n),
+            name: "crowd".into(),
+            max_bytes: TOTAL,
+            slots: LINES,
+            chunk_bytes: CHUNK,
+            trust: Trust::Producer,
+        };
+        let events = house.ask(client.expect("joined"), create, object(TABLE, 8192));
+        let [Event::PoolCreated { pool, .. }] = events[..] else {
+            panic!("{events:?}");
+        };
+        pools.push(pool);
+    }
+    let (client, pool) = (client.expect("joined"), pools[pools.len() - 1]);
+    let grant = |n, chunks| Request::Grant {
+        req: Req(n),
+        pool,
+        chunks,
+    };
+    let events = house.ask(client, grant(0, u32::MAX), None);
+    assert!(matches!(events[..], [Event::Granted { .. }]), "{events:?}");
+    for n in 0..CROWD {
+        let events = house.ask(client, grant(n, 1), None);
+        let refused = |e: &Event| matches!(e, Event::Refused { .. });
+        assert!(events.iter().any(refused), "{events:?}");
+    }
+}
+
+/// Each claim of a pool is looked at when its reader has claimed all it had, and once more when the pool's writer has.
+#[test]
+fn of_claims_of_a_pool() {
+    let mut house = crowded();
+    let pool = PoolId(7);
+    let (req, done) = (Req(1), Request::ClaimDone { req: Req(1) });
+    for n in 0..CROWD {
+        let (client, _) = house.join(1, Some(DomainId(500_000 + n)));
+        let claim = Request::ClaimReader {
+            req,
+            pool,
+            slots: LINES,
+            table: 1,
+            trust: Trust::Producer,
+            mapped: vec![],
+        };
+        for (request, refs) in [(claim, object(REFS, 4096)), (done.clone(), None)] {
+            let events = house.ask(client, request, refs);
+            assert!(matches!(events[..], [Event::Claimed { .. }]), "{events:?}");
+        }
+    }
+    let (writer, _) = house.join(2, Some(DomainId(499_999)));
+    let claim = Request::ClaimPool {
+        req,
+        pool,
+        name: "crowd".into(),
+        max_bytes: TOTAL,
+        slots: LINES,
+        chunk_bytes: CHUNK,
+        trust: Trust::Producer,
+    };
+    let events = house.ask(writer, claim, object(TABLE, 8192));
+    assert!(
+        matches!(events[..], [Event::PoolCreated { .. }]),
+        "{events:?}"
+    );
+    let before = house.state.held_tokens().len();
+    house.ask(writer, done, None);
+    // It has none of them on its roster.
+    let now = house.state.held_tokens().len();
+    assert_eq!(before - now, CROWD as usize, "counters that nobody knows");
 }

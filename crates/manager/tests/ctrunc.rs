@@ -58,6 +58,7 @@ fn no_room_is_a_refusal() {
         max_bytes: CHUNK,
         slots: SLOTS,
         chunk_bytes: CHUNK,
+        trust: tranship_proto::Trust::Producer,
     };
 
     let (before, mut all) = exhaust();

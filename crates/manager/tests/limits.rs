@@ -6,7 +6,8 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use tranship_manager::{Config, Embedded, Limits};
 use tranship_proto::{Event, RefusalCode, Request, Role};
-use tranship_region::layout::{LinkHalfRw, Side, TableRw};
+use tranship_region::layout::TableRw;
+use tranship_ring::{HalfRw, Side};
 
 struct Limited {
     _dog: Watchdog,
@@ -69,6 +70,7 @@ fn make_pool(c: &mut Client) -> Option<RefusalCode> {
         max_bytes: CHUNK,
         slots: SLOTS,
         chunk_bytes: CHUNK,
+        trust: tranship_proto::Trust::Producer,
     };
     c.send(&request, &[fd.as_fd()]);
     answer(c, r)
@@ -83,7 +85,7 @@ fn export(c: &mut Client, name: &str) -> Option<RefusalCode> {
 
 /// Asks for a name and does not wait for the channel.
 fn connect(c: &mut Client, name: &str, wait: bool) -> tranship_proto::Req {
-    let half = LinkHalfRw::create(Side::Sink, 16).unwrap();
+    let half = HalfRw::create(Side::Sink, 16).unwrap();
     let req = c.req();
     let request = Request::Connect {
         req,

@@ -56,6 +56,7 @@ fn make_pool(house: &mut House, writer: ClientId) -> PoolId {
         max_bytes: CHUNK,
         slots: SLOTS,
         chunk_bytes: CHUNK,
+        trust: tranship_proto::Trust::Producer,
     };
     match house.ask(writer, create, object(TABLE, SLOTS, 8192))[..] {
         [Event::PoolCreated { pool, .. }] => pool,
@@ -175,6 +176,7 @@ fn names_on_the_roster_that_its_writer_claims() {
         max_bytes: CHUNK,
         slots: SLOTS,
         chunk_bytes: CHUNK,
+        trust: tranship_proto::Trust::Producer,
     };
     house.ask(writer, claim, object(TABLE, SLOTS, 8192));
     let roster = |house: &mut House, readers: Vec<(DomainId, u64)>, queues| {

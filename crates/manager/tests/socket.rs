@@ -329,6 +329,7 @@ fn surplus_descriptors_garbage_and_truncation_end_the_connection() {
         max_bytes: CHUNK,
         slots: SLOTS,
         chunk_bytes: CHUNK,
+        trust: tranship_proto::Trust::Producer,
     };
     good.send(&bad, &[spare.as_fd()]);
     assert_eq!(good.refused(req), RefusalCode::BadDescriptor);
@@ -340,6 +341,7 @@ fn surplus_descriptors_garbage_and_truncation_end_the_connection() {
         max_bytes: CHUNK,
         slots: SLOTS,
         chunk_bytes: CHUNK,
+        trust: tranship_proto::Trust::Producer,
     };
     good.send(&bad, &[pipe.as_fd()]);
     assert_eq!(good.refused(req), RefusalCode::BadDescriptor);
@@ -402,6 +404,7 @@ fn who_does_not_read_is_not_heard_until_it_does() {
         max_bytes: pool.max_bytes,
         slots: SLOTS,
         chunk_bytes: CHUNK,
+        trust: tranship_proto::Trust::Producer,
     };
     back.send(&claim, &[pool.table_fd.as_fd()]);
     back.wait(|e| matches!(e, Event::PoolCreated { pool: p, .. } if *p == pool.id).then_some(()));
@@ -450,4 +453,52 @@ fn a_reader_stays_while_its_pool_is_assigned_anew() {
     a.sync();
     let left = |(e, _): &(Event, _)| matches!(e, Event::ReaderLeft { .. });
     assert!(!a.inbox.iter().any(left));
+}
+
+/// What a process is made to write into somebody else's connection does not make it a client: it would pass for it.
+#[test]
+fn who_says_hello_has_connected_itself() {
+    let m = manager(1);
+    let mut client = Client::raw(m.path());
+    let hello = Request::Hello {
+        version: PROTOCOL_VERSION,
+        name: "somebody".into(),
+        resume: None,
+        dumpable: true,
+    };
+    let dir = tranship_testkit::folder().unwrap();
+    let file = dir.path().join("hello");
+    std::fs::write(&file, encode(&hello)).unwrap();
+    let socket = client.fd.try_clone().unwrap();
+    let mut victim = std::process::Command::new("cat");
+    let wrote = victim.arg(&file).stdout(socket).status().unwrap();
+    assert!(wrote.success());
+    assert_eq!(client.expelled(), Some(RefusalCode::Access));
+}
+
+/// What a connection inherits from the listener holds before and after it is accepted.
+#[test]
+fn nothing_can_be_sent_along_before_the_welcome() {
+    let m = manager(1);
+    let mut client = Client::raw(m.path());
+    let (near, _far) = socket::pair().unwrap();
+    if !socket::pass_rights(&near, false).unwrap() {
+        return tranship_testkit::skipped("the kernel cannot refuse descriptors");
+    }
+    let hello = Request::Hello {
+        version: PROTOCOL_VERSION,
+        name: "client".into(),
+        resume: None,
+        dumpable: true,
+    };
+    let send = |fds: &[_]| socket::sendmsg(&client.fd, &encode(&hello), fds, true);
+    let refused = |sent: std::io::Result<()>| sent.unwrap_err().kind();
+    let denied = std::io::ErrorKind::PermissionDenied;
+    assert_eq!(refused(send(&[near.as_fd()])), denied);
+    // Whoever comes later is accepted later.
+    Client::join(m.path(), "other").sync();
+    assert_eq!(refused(send(&[near.as_fd()])), denied);
+    send(&[]).unwrap();
+    let (event, _) = client.recv().unwrap();
+    assert!(matches!(event, Event::Welcome { .. }), "{event:?}");
 }

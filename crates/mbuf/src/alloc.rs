@@ -17,7 +17,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tranship_core::{AllocError, Pool};
+use tranship_core::Pool;
 
 /// An allocator of mbufs: its zones, limits and statistics. Cloning is cheap; threads share it.
 ///
@@ -444,7 +444,7 @@ impl Inner {
                 pool.alloc_timeout(size.bytes(), end.saturating_duration_since(Instant::now()))
             }
         };
-        let mut buf = buf.map_err(|_: AllocError| NoBuffers(What::Pool))?;
+        let mut buf = buf.map_err(|_: tranship_core::Error| NoBuffers(What::Pool))?;
         let at = buf.as_mut_ptr();
         // SAFETY: says the caller; the buffer is fresh, and its handle is kept as long as the storage. It is written only
         // while it is unique, which `Seg::writable` asks.

@@ -64,7 +64,8 @@ fn alloc(pool: &Pool, len: usize) -> Result<CbufMut, NoBuffers> {
     if crate::inject::fails() {
         return Err(NoBuffers(What::Pool));
     }
-    pool.try_alloc(len).map_err(|_| NoBuffers(What::Pool))
+    pool.try_alloc(len)
+        .map_err(|_: tranship_core::Error| NoBuffers(What::Pool))
 }
 
 /// A message or an aggregate that could not become a chain comes back.

@@ -337,7 +337,7 @@ impl Seg {
             let view = unsafe { View::new(from, to.len()) };
             return view
                 .copy_to_slice(0, to)
-                .map_err(|_| unreachable!("as long as the view"));
+                .map_err(|_: tranship_region::OutOfBounds| unreachable!("as long as the view"));
         }
         // SAFETY: inside the storage, which nobody writes while it is shared; `to` is the caller's own.
         unsafe { std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) };

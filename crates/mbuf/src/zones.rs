@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, compiler_fence};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Instant;
 use tranship_core::Pool;
-use tranship_zone::item::{Refused, Request, Wait};
+use tranship_zone::item::{AllocError, Refused, Request, Wait};
 use tranship_zone::{Arena, Bytes, ItemKeg, ItemOptions, ItemZone, Level, Object};
 
 /// How long an allocation may wait.
@@ -110,7 +110,7 @@ impl Object for Mould {
             Make::Mbuf | Make::Mini => {}
             Make::Packet(clusters) => {
                 let cluster = clusters.request((), Request::wait(wait));
-                let cluster = cluster.map_err(|_| Refused)?.as_ptr();
+                let cluster = cluster.map_err(|_: AllocError| Refused)?.as_ptr();
                 #[allow(clippy::cast_possible_truncation)] // 2048
                 // SAFETY: the item is nobody else's; the cluster becomes its own.
                 unsafe {
@@ -276,7 +276,8 @@ impl Inner {
         }
         self.packet
             .starved(size == ClusterSize::Std && how != How::NoWait, || {
-                zone.request((), how.request()).map_err(|_| none)
+                zone.request((), how.request())
+                    .map_err(|_: AllocError| none)
             })
     }
 
@@ -448,7 +449,7 @@ impl Home {
         let item = self.starved(self.unit && how != How::NoWait, || {
             self.zone
                 .request((), how.request())
-                .map_err(|_| self.none())
+                .map_err(|_: AllocError| self.none())
         })?;
         // SAFETY: as in `alloc`.
         Ok(unsafe { Seg::new(item.cast()) })

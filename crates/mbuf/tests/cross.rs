@@ -3,7 +3,7 @@
 //! NOT here: links and pools by themselves (`core`), kills at chosen instants (`testkit`).
 
 use std::time::Duration;
-use tranship_core::{Code, Domain, PoolOptions, Receiver, Role, Sender};
+use tranship_core::{Domain, Kind, PoolOptions, Receiver, Role, Sender};
 use tranship_mbuf::{Chain, ExtKind, Mbufs};
 use tranship_testkit::{Control, Watchdog, child};
 
@@ -139,7 +139,7 @@ fn a_chain_passes_three_processes_uncopied_and_its_memory_returns() {
     // All of the pool but what the end has kept.
     let all = usize::try_from(POOL).expect("small");
     let error = pool.try_alloc(all).expect_err("one chain is held");
-    assert_eq!(error.code(), Code::OutOfMemory, "{error}");
+    assert_eq!(error.kind(), Kind::OutOfMemory, "{error}");
     end.kill();
     while pool.try_alloc(all).is_err() {
         assert!(!middle.has_ended());

@@ -20,10 +20,12 @@ pub enum DecodeError {
         bytes: usize,
     },
     /// Not a message of this version.
-    #[error("{bytes} bytes that are not a message of this version")]
+    #[error("{bytes} bytes that are not a message of this version: {why}")]
     Malformed {
         /// Its length.
         bytes: usize,
+        /// What the codec stumbled over.
+        why: postcard::Error,
     },
     /// Bytes after the message's end.
     #[error("{bytes} bytes after the end of the message")]
@@ -49,8 +51,11 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
     if bytes.len() > MAX_MESSAGE_BYTES {
         return Err(DecodeError::TooLong { bytes: bytes.len() });
     }
-    let (message, rest) = postcard::take_from_bytes(bytes)
-        .map_err(|_| DecodeError::Malformed { bytes: bytes.len() })?;
+    let (message, rest) =
+        postcard::take_from_bytes(bytes).map_err(|why| DecodeError::Malformed {
+            bytes: bytes.len(),
+            why,
+        })?;
     if !rest.is_empty() {
         return Err(DecodeError::Trailing { bytes: rest.len() });
     }

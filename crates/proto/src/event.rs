@@ -1,6 +1,6 @@
 //! What the manager says to a domain.
 
-use crate::{ChannelId, DomainId, ExportId, PoolId, Refusal, Req, Role, StatRecord};
+use crate::{ChannelId, DomainId, ExportId, PoolId, Refusal, Req, Role, StatRecord, Trust};
 use serde::{Deserialize, Serialize};
 
 /// Why the other end of a channel is gone.
@@ -99,6 +99,7 @@ pub enum Event {
         max_bytes: u64,
         slots: u32,
         chunk_bytes: u64,
+        trust: Trust,
         known: bool,
     },
     /// fds: 0. The answer to `Assign`: the source may send from the pool now.
@@ -125,11 +126,13 @@ pub enum Event {
     /// fds: 0. The answer to `Resync`, after all its chunks.
     Resynced { req: Req, pool: PoolId },
     /// fds: `rcvd`, then `sent` if `with_sent` (the source is not the writer), then `ref` and the reader's
-    /// pidfd if `new_reader`. To the writer: its roster grows; the board's epoch is already `epoch`.
+    /// pidfd if `new_reader`. To the writer: its roster grows; the board's epoch is already `epoch`. `process` is the manager's
+    /// number of the sink's process.
     QueueJoined {
         pool: PoolId,
         channel: ChannelId,
         sink: DomainId,
+        process: u64,
         epoch: u64,
         with_sent: bool,
         new_reader: bool,

@@ -14,6 +14,7 @@ mod id;
 mod refusal;
 mod request;
 mod stat;
+mod trust;
 
 pub use codec::{
     DecodeError, MAX_FDS, MAX_MESSAGE_BYTES, MAX_NAME_BYTES, check_name, decode, encode,
@@ -23,6 +24,7 @@ pub use id::{CbufId, ChannelId, DomainId, ExportId, PoolId, Req, SLOT_LIMIT};
 pub use refusal::{Refusal, RefusalCode};
 pub use request::{ChannelClaim, Request, Role};
 pub use stat::{ChannelStat, DomainStat, HeapStat, HoldStat, ManagerStat, PoolStat, StatRecord};
+pub use trust::{Levels, Trust};
 
 /// Version of the protocol. A manager refuses another one with both numbers in the error.
 pub const PROTOCOL_VERSION: u16 = 1;

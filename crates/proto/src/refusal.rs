@@ -2,6 +2,7 @@
 
 use crate::codec::MAX_NAME_BYTES;
 use serde::{Deserialize, Serialize};
+use tranship_error::{Cause, Kind};
 
 /// Stable codes: C and Python faces see the same numbers.
 #[non_exhaustive]
@@ -59,6 +60,9 @@ pub enum RefusalCode {
     /// The manager has no descriptors left; later it may have.
     #[error("the manager has no descriptors left for it")]
     NoDescriptors = 17,
+    /// The receiver does not take pools of that level of trust.
+    #[error("the receiver does not take a pool of this level of trust")]
+    Trust = 18,
 }
 
 /// A refusal: what, and the two numbers that explain it (bytes, counts, ids or versions, by the code).
@@ -73,6 +77,28 @@ pub struct Refusal {
     pub available: u64,
 }
 
+impl Cause for Refusal {
+    fn kind(&self) -> Kind {
+        match self.code {
+            RefusalCode::Version => Kind::Version,
+            RefusalCode::Access => Kind::Access,
+            RefusalCode::Limit | RefusalCode::NoDescriptors => Kind::Limit,
+            RefusalCode::Quota | RefusalCode::Total => Kind::Quota,
+            RefusalCode::NameTaken => Kind::NameTaken,
+            RefusalCode::NoSuchName => Kind::NoSuchName,
+            RefusalCode::Role => Kind::SameRole,
+            RefusalCode::Trust => Kind::ChannelTrust,
+            RefusalCode::BadArgument | RefusalCode::BadName => Kind::BadArgument,
+            RefusalCode::PeerGone
+            | RefusalCode::NoSuchId
+            | RefusalCode::NotYours
+            | RefusalCode::BadDescriptor
+            | RefusalCode::State
+            | RefusalCode::Claim => Kind::Refused,
+        }
+    }
+}
+
 /// The numbers, with what they are; nothing where they say nothing.
 fn numbers(code: RefusalCode, asked: u64, available: u64) -> String {
     use RefusalCode as C;
@@ -84,6 +110,7 @@ fn numbers(code: RefusalCode, asked: u64, available: u64) -> String {
         C::NameTaken => format!(" (by domain {available})"),
         C::NoSuchName | C::Role => String::new(),
         C::PeerGone | C::NoSuchId | C::NotYours | C::Claim => format!(" (id {asked})"),
+        C::Trust => crate::trust::refused(asked, available),
         C::NoDescriptors => format!(": it holds {asked}, and may hold {available}"),
         C::BadName if (1..=MAX_NAME_BYTES as u64).contains(&asked) => {
             "; this one has a control character".into()
@@ -98,6 +125,7 @@ fn numbers(code: RefusalCode, asked: u64, available: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Levels, Trust};
 
     #[test]
     fn numbers_come_with_what_they_are() {
@@ -120,6 +148,11 @@ mod tests {
         assert_eq!(
             text(RefusalCode::BadName, 5, 64),
             "a name has 1 to 64 bytes and no control characters; this one has a control character"
+        );
+        let taken: Levels = [Trust::Producer, Trust::None].into_iter().collect();
+        assert_eq!(
+            text(RefusalCode::Trust, Trust::Full as u64, taken.bits()),
+            "the receiver does not take a pool of this level of trust: it is `full`, taken are `none`, `producer`"
         );
         assert_eq!(
             text(RefusalCode::NoSuchName, 0, 0),

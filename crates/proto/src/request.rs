@@ -1,6 +1,6 @@
 //! What a domain says to the manager.
 
-use crate::{ChannelId, DomainId, ExportId, PoolId, Req};
+use crate::{ChannelId, DomainId, ExportId, Levels, PoolId, Req, Trust};
 use serde::{Deserialize, Serialize};
 
 /// Which end of a link a domain is.
@@ -60,6 +60,7 @@ pub enum Request {
         max_bytes: u64,
         slots: u32,
         chunk_bytes: u64,
+        trust: Trust,
     },
     /// fds: 0. The writer has no live buffer in it and has unmapped it.
     DestroyPool { pool: PoolId },
@@ -134,8 +135,12 @@ pub enum Request {
         pool: PoolId,
         with_refs: bool,
     },
-    /// fds: 0. The sink's refusal of `PoolOffer`.
-    VetoPool { channel: ChannelId, pool: PoolId },
+    /// fds: 0. The sink's refusal of `PoolOffer`; for the pool's level, with those that it takes.
+    VetoPool {
+        channel: ChannelId,
+        pool: PoolId,
+        levels: Option<Levels>,
+    },
     /// fds: 0. The sink took the last message of a closed or dead source.
     Drained { channel: ChannelId },
     /// fds: 0. This end leaves the channel. A source says so after setting `closed` in its half.
@@ -154,6 +159,7 @@ pub enum Request {
         max_bytes: u64,
         slots: u32,
         chunk_bytes: u64,
+        trust: Trust,
     },
     /// fds: 1 (chunk). After a restart: the writer shows a chunk again. Answer: `ChunkReady`.
     ClaimChunk {
@@ -163,12 +169,14 @@ pub enum Request {
         serial: u32,
     },
     /// fds: 1 (`ref`). After a restart: a reader names a pool, its counters and the chunks that it still maps
-    /// as (index, serial), and the inode of the slot table that it maps. A list that is too long comes in pieces.
+    /// as (index, serial), the inode of the slot table that it maps, and the level at which it maps them. A list that is too
+    /// long comes in pieces.
     ClaimReader {
         req: Req,
         pool: PoolId,
         slots: u32,
         table: u64,
+        trust: Trust,
         mapped: Vec<(u32, u32)>,
     },
     /// fds: 1 (own half). After a restart. Answer: `Claimed` once both ends agree.
@@ -182,7 +190,7 @@ pub enum Request {
     /// fds: 0. After a restart: everything has been claimed.
     ClaimDone { req: Req },
     /// fds: 0. After a restart: the readers on the writer's roster with the inodes of their `ref` counters, and its queues
-    /// with their sinks and the inodes of their `rcvd` counters. Others are not believed. Answer: `Claimed`.
+    /// with their sinks and the numbers of these sinks' processes. Others are not believed. Answer: `Claimed`.
     ClaimRoster {
         req: Req,
         pool: PoolId,

@@ -1,6 +1,6 @@
 //! What `tranship ls` and `tranship stat` are told, record by record.
 
-use crate::{ChannelId, DomainId, PoolId, Role};
+use crate::{ChannelId, DomainId, PoolId, Role, Trust};
 use serde::{Deserialize, Serialize};
 
 /// One record of the answer to `Stat`.
@@ -87,6 +87,8 @@ pub struct PoolStat {
     pub chunk_bytes: u64,
     /// Slots in its table.
     pub slots: u32,
+    /// Who can write it.
+    pub trust: Trust,
     /// Domains that read it.
     pub readers: u32,
 }

@@ -1,4 +1,4 @@
-//! `docs/format.md` in code: one file per kind of shared object.
+//! `docs/format.md` in code: one file per kind of shared object, links apart (`ring`).
 //!
 //! Each kind has a side for its one writer (`...Rw`, made by `create`) and one for its readers (`...Ro`, made by
 //! `open`, which verifies the memfd and checks the header once). A reader's side can only load.
@@ -7,7 +7,6 @@ pub mod aggregate;
 pub mod board;
 pub mod counts;
 mod header;
-pub mod link;
 mod load;
 pub mod refs;
 pub mod table;
@@ -15,8 +14,7 @@ pub mod table;
 pub use aggregate::{AggregateError, Piece};
 pub use board::{BoardRo, BoardRw};
 pub use counts::{CountsRo, CountsRw, Way};
-pub use header::{FORMAT_VERSION, Kind, MAGIC};
-pub use link::{LinkHalfRo, LinkHalfRw, Side};
+pub use header::{FORMAT_VERSION, Kind, MAGIC, Says};
 pub use load::{LoadU32, LoadU64};
 pub use refs::{RefsRo, RefsRw};
 pub use table::{Slot, SlotRo, TableRo, TableRw};
@@ -70,11 +68,12 @@ pub enum OpenError {
 }
 
 /// A number out of range, for both kinds of errors.
-struct BadCount {
-    what: &'static str,
-    count: u32,
-    min: u32,
-    max: u32,
+#[derive(Clone, Copy, Debug)]
+pub struct BadCount {
+    pub what: &'static str,
+    pub count: u32,
+    pub min: u32,
+    pub max: u32,
 }
 
 macro_rules! from_bad_count {
@@ -114,7 +113,7 @@ fn check_count(what: &'static str, count: u32, min: u32, max: u32) -> Result<(),
 
 /// `fixed + each * count`, rounded up to whole pages of 4096 bytes (and of the machine's pages, if larger). The
 /// counts are checked before, so it cannot overflow.
-fn rounded(fixed: usize, each: usize, count: u32) -> usize {
+pub fn rounded(fixed: usize, each: usize, count: u32) -> usize {
     let page = tranship_sys::page_size().max(4096);
     (fixed + each * count as usize).next_multiple_of(page)
 }

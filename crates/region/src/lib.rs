@@ -3,13 +3,15 @@
 //! What it is for: memory that exactly one domain can write and others can read, made, verified, mapped and
 //! given a form (`docs/format.md`).
 //!
-//! NOT here: who may have which memory (`manager`), what counters mean (`ledger`), how rings run (`sync`).
+//! NOT here: who may have which memory (`manager`), what counters mean (`ledger`), rings, their layout included (`ring`).
 
 pub mod draft;
 pub mod guarded;
+mod kinds;
 pub mod layout;
 pub mod make;
 pub mod mapping;
+pub mod mappings;
 pub mod verify;
 pub mod view;
 pub mod window;
@@ -18,6 +20,7 @@ pub use draft::Draft;
 pub use guarded::Guarded;
 pub use make::{Headroom, MakeError, Opts, make};
 pub use mapping::{RoMapping, RwMapping};
+pub use mappings::{Mappings, NoMappings};
 pub use verify::{Sealing, VerifyError, verify, verify_as};
 pub use view::{OutOfBounds, View};
 pub use window::{Window, WindowError};

@@ -94,13 +94,13 @@ macro_rules! mapping {
             }
 
             /// The address of `T` at `offset`, checked for bounds and alignment.
-            pub(crate) fn at<T>(&self, offset: usize) -> NonNull<T> {
+            pub fn at<T>(&self, offset: usize) -> NonNull<T> {
                 self.array(offset, 1)
             }
 
             /// The address of `count` of `T` at `offset`, checked for bounds and alignment. The values come from
             /// the layouts, never from a peer: a violation is our own mistake.
-            pub(crate) fn array<T>(&self, offset: usize, count: usize) -> NonNull<T> {
+            pub fn array<T>(&self, offset: usize, count: usize) -> NonNull<T> {
                 let end = size_of::<T>()
                     .checked_mul(count)
                     .and_then(|bytes| bytes.checked_add(offset));

@@ -158,6 +158,56 @@ impl Window {
         })
     }
 
+    /// Maps a chunk that all write, so that nothing of it can be touched before it is [opened](Window::open).
+    pub fn attach_closed(&self, index: u32, fd: impl AsFd) -> Result<(), WindowError> {
+        crate::verify_as(fd.as_fd(), self.chunk_bytes, crate::Sealing::Shared)
+            .map_err(|source| WindowError::NotAChunk { index, source })?;
+        self.change(index, EMPTY, WRITE, |addr| {
+            // SAFETY: a place of our own reservation, empty, and nobody else changes it meanwhile.
+            unsafe { map::map_fixed(addr, fd, map::Access::None, self.chunk_bytes, 0) }
+                .map_err(at("mapping a chunk"))
+        })
+    }
+
+    /// Lets whole pages be read, or also written, that could not be. Where the kernel has no mapping left for a part, the
+    /// whole chunks are opened, which needs none.
+    pub fn open(&self, offset: u64, len: u64, access: map::Access) {
+        let Some((begin, bytes)) = self.pages(offset, len) else {
+            return;
+        };
+        if self.protect(begin, bytes, access).is_err() {
+            let first = begin & !(self.chunk_bytes - 1);
+            let end = (begin + bytes).next_multiple_of(self.chunk_bytes);
+            let _ = self.protect(first, end - first, map::Access::ReadWrite);
+        }
+    }
+
+    /// Takes whole pages away, wholly or for writing: what this process then does with them by mistake faults. Where the
+    /// kernel has no mapping left they stay as they are.
+    ///
+    /// # Safety
+    /// Nobody here reads or writes them any more in a way that is taken away.
+    pub unsafe fn close(&self, offset: u64, len: u64, access: map::Access) {
+        if let Some((begin, bytes)) = self.pages(offset, len) {
+            let _ = self.protect(begin, bytes, access);
+        }
+    }
+
+    /// Whole pages of the window, as addresses in it.
+    fn pages(&self, offset: u64, len: u64) -> Option<(usize, usize)> {
+        let page = tranship_sys::page_size() as u64;
+        let end = offset.checked_add(len)?;
+        let whole = (offset | len).is_multiple_of(page) && len > 0;
+        let inside = end <= self.max_bytes as u64 && !self.guard.is_child();
+        let both = (usize::try_from(offset).ok()?, usize::try_from(len).ok()?);
+        (whole && inside).then_some(both)
+    }
+
+    fn protect(&self, begin: usize, bytes: usize, access: map::Access) -> io::Result<()> {
+        // SAFETY: inside our own reservation, as `pages` found. What is taken away nobody uses, says the caller of `close`.
+        unsafe { map::protect(self.base.add(begin), bytes, access) }
+    }
+
     /// Makes a chunk in its place: mapped for writing here, sealed for everybody else.
     pub fn make_chunk(&self, index: u32, name: &str, opts: Opts) -> Result<OwnedFd, WindowError> {
         self.change(index, EMPTY, WRITE, |addr| {
@@ -261,7 +311,7 @@ impl Window {
         // Ordering: acquire pairs with the release of whoever changed it last.
         place
             .compare_exchange(from, BUSY, Ordering::Acquire, Ordering::Relaxed)
-            .map_err(|_| match from {
+            .map_err(|_: u8| match from {
                 EMPTY => WindowError::Taken { index },
                 _ => WindowError::Empty { index },
             })?;

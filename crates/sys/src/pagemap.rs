@@ -103,7 +103,8 @@ impl Pagemap {
         };
         // SAFETY: the argument is as long as it says, and so is the vector of regions, which the kernel fills.
         let count = unsafe { libc::ioctl(self.0.as_raw_fd(), PAGEMAP_SCAN as _, &raw mut arg) };
-        let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
+        let count = usize::try_from(count)
+            .map_err(|_: std::num::TryFromIntError| io::Error::last_os_error())?;
         let inside = |at: u64| usize::try_from(at).map_or(len, |at| at - start);
         for (run, region) in runs.iter_mut().zip(&found[..count.min(room)]) {
             *run = inside(region.start)..inside(region.end);

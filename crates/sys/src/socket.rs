@@ -306,8 +306,8 @@ const INT: libc::socklen_t = size_of::<i32>() as libc::socklen_t;
 /// # Safety
 /// Any bytes are a valid `T`.
 unsafe fn get_option<T>(fd: BorrowedFd<'_>, option: i32, value: &mut T) -> io::Result<()> {
-    let mut len =
-        libc::socklen_t::try_from(size_of::<T>()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let mut len = libc::socklen_t::try_from(size_of::<T>())
+        .map_err(|_: std::num::TryFromIntError| io::ErrorKind::InvalidInput)?;
     // SAFETY: the kernel writes at most `len` bytes into `value`.
     let result = unsafe {
         libc::getsockopt(

@@ -33,6 +33,7 @@ pub mod hostile;
 pub mod lab;
 pub mod payload;
 pub mod peer;
+pub mod probe;
 mod random;
 pub mod resource;
 mod skip;

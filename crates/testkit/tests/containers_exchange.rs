@@ -4,7 +4,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use tranship_core::{Body, Code, Domain, PoolOptions, Role};
+use tranship_core::{Body, Domain, Kind, PoolOptions, Role};
 use tranship_manager::Config;
 use tranship_testkit::{Cgroup, Container, Control, Exit, Watchdog, child, payload, skipped};
 
@@ -86,7 +86,7 @@ child!(
         let met: Met = (std::process::id(), pid, uid, namespace("pid"));
         ctl.send(&met).unwrap();
         // The other container dies as a whole: what it sent stays readable, the link ends.
-        assert_eq!(receiver.recv().unwrap_err().code(), Code::PeerDied);
+        assert_eq!(receiver.recv().unwrap_err().kind(), Kind::PeerDied);
         for message in &held {
             assert!(matches!(message.body, Body::Buf(_)));
             payload::verify(&message.to_vec(), message.meta).unwrap();

@@ -75,6 +75,7 @@ fn datagrams() {
             max_bytes: 1 << 30,
             slots: 1024,
             chunk_bytes: 65536,
+            trust: tranship_proto::Trust::Producer,
         },
         Request::Connect {
             req,
@@ -88,6 +89,7 @@ fn datagrams() {
             pool,
             slots: 1024,
             table: u64::MAX,
+            trust: tranship_proto::Trust::Producer,
             mapped: vec![(0, 1), (2, 3)],
         },
         Request::Stat { req },
@@ -201,10 +203,10 @@ fn nothing_is_left_in_the_temporary_folder() {
 
 #[test]
 fn manager_messages() {
-    run_connections("manager_messages", rounds() / 100, manager::messages);
+    run_connections("manager_messages", rounds() / 200, manager::messages);
 }
 
 #[test]
 fn manager_sequences() {
-    run_connections("manager_sequences", rounds() / 100, manager::sequences);
+    run_connections("manager_sequences", rounds() / 200, manager::sequences);
 }

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use tranship_core::{
-    AllocError, CbufMut, Code, Domain, Limit, LinkOptions, Message, Pool, PoolOptions, Role,
-    Sender, StatRecord, WhenFull,
+    CbufMut, Domain, Error, Kind, Limit, LinkOptions, Message, Pool, PoolOptions, Role, Sender,
+    Shortage, StatRecord, WhenFull,
 };
 use tranship_manager::Config;
 use tranship_testkit::{Cgroup, Control, Exit, Held, Peer, Watchdog, child, skipped};
@@ -14,16 +14,24 @@ const CHUNK: usize = 256 << 10;
 
 /// `try_alloc` where the manager's answer is waited for, however busy the machine is.
 trait AllocNow {
-    fn alloc_now(&self, len: usize) -> Result<CbufMut, AllocError>;
+    fn alloc_now(&self, len: usize) -> Result<CbufMut, Error>;
 }
 
 impl AllocNow for Pool {
-    fn alloc_now(&self, len: usize) -> Result<CbufMut, AllocError> {
+    fn alloc_now(&self, len: usize) -> Result<CbufMut, Error> {
         loop {
             match self.try_alloc(len) {
-                Err(AllocError::OutOfMemory {
-                    limit: Limit::Late, ..
-                }) => std::thread::yield_now(),
+                Err(error)
+                    if matches!(
+                        error.find(),
+                        Some(Shortage {
+                            limit: Limit::Late,
+                            ..
+                        })
+                    ) =>
+                {
+                    std::thread::yield_now()
+                }
                 done => return done,
             }
         }
@@ -184,11 +192,11 @@ child!(
             }
         };
         assert!(
-            matches!(error, AllocError::OutOfMemory { limit: Limit::Cgroup { free_bytes }, .. } if free_bytes < CHUNK as u64),
+            matches!(error.find(), Some(&Shortage { limit: Limit::Cgroup { free_bytes }, .. }) if free_bytes < CHUNK as u64),
             "{error}"
         );
         let waited = pool.alloc_timeout(CHUNK, Duration::from_millis(20));
-        assert_eq!(waited.unwrap_err().code(), Code::OutOfMemory);
+        assert_eq!(waited.unwrap_err().kind(), Kind::OutOfMemory);
         ctl.send(&(held.len() * CHUNK)).unwrap();
         held.pop();
         pool.alloc(CHUNK).unwrap();
@@ -246,7 +254,7 @@ fn send_all(pool: &Pool, sender: &mut Sender, most: usize) -> usize {
                 sender.send(buf).expect("send");
             }
             Err(error) => {
-                assert_eq!(error.code(), Code::OutOfMemory, "{error}");
+                assert_eq!(error.kind(), Kind::OutOfMemory, "{error}");
                 return sent;
             }
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use tranship_core::{Domain, Pool, PoolOptions, Receiver, RecvError, Role, Sender, StatRecord};
+use tranship_core::{Domain, Kind, Pool, PoolOptions, Receiver, Role, Sender, StatRecord};
 use tranship_manager::{Config, Listener, Shutdown};
 use tranship_testkit::{Control, Held, Peer, Watchdog, child, is_root, payload};
 
@@ -63,8 +63,8 @@ fn send_one(pool: &Pool, sender: &mut Sender, id: u64) {
     loop {
         match sender.send_with(unsent, id) {
             Ok(()) => return,
-            Err(error) if error.failure.to_string().contains("manager") => unsent = error.unsent,
-            Err(error) => panic!("message {id}: {}", error.failure),
+            Err(error) if error.error.to_string().contains("manager") => unsent = error.unsent,
+            Err(error) => panic!("message {id}: {}", error.error),
         }
     }
 }
@@ -74,7 +74,7 @@ fn receive_one(receiver: &mut Receiver, id: u64) {
         match receiver.recv() {
             Ok(message) => break message,
             // The chunk is shown by the next manager.
-            Err(RecvError::ChunkPending { .. }) => {}
+            Err(error) if error == Kind::ChunkPending => {}
             Err(error) => panic!("message {id}: {error}"),
         }
     };

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use tranship_core::{
-    Code, Domain, Pool, PoolOptions, RecvError, Role, SendFailure, Sender, WhenFull, select,
+    Awaited, Domain, Kind, Pool, PoolOptions, PoolPending, Role, Sender, TimedOut, WhenFull, select,
 };
 use tranship_manager::{Config, Listener, Shutdown};
 use tranship_testkit::{Control, Peer, Watchdog, child, is_root};
@@ -54,14 +54,10 @@ child!(
                 assert!(receiver.arm(), "it may sleep");
                 receiver.disarm();
                 let soon = receiver.recv_timeout(Duration::from_millis(20));
-                let memory = matches!(
-                    &soon,
-                    Err(RecvError::TimedOut {
-                        memory_of: Some(_),
-                        ..
-                    })
-                );
-                assert!(memory, "{soon:?}");
+                let error = soon.expect_err("its memory is missing");
+                let late: Option<&TimedOut> = error.find();
+                let memory = late.is_some_and(|late| matches!(late.awaited, Awaited::Memory(_)));
+                assert!(memory, "{error}");
             }
             let take = |_| receiver.recv().expect("no error").to_vec()[0];
             let first: Vec<u8> = (0..messages).map(take).collect();
@@ -241,10 +237,10 @@ fn who_has_connected_and_does_not_receive_yet_is_not_waited_for() {
         sender.set_when_full(when_full);
         let error = sender.send(filled(&set.pool, 2)).expect_err("not yet");
         assert!(
-            matches!(error.failure, SendFailure::NotAssigned { pool, .. } if pool == set.pool.id()),
+            matches!(error.error.find(), Some(&PoolPending { pool, .. }) if pool == set.pool.id()),
             "{error}"
         );
-        assert_eq!(error.failure.code(), Code::Full);
+        assert_eq!(error.error.kind(), Kind::PoolPending);
     }
     idler.send(&()).expect("send");
     while !sender.try_assign(&set.pool).expect("asked") {

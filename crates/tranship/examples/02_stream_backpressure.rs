@@ -2,7 +2,7 @@
 
 use std::thread;
 use std::time::Duration;
-use tranship::{Domain, LinkOptions, Payload, PoolOptions, Role, SendFailure, WhenFull};
+use tranship::{Domain, Kind, LinkOptions, Payload, PoolOptions, Role, WhenFull};
 
 const FRAMES: u64 = 2000;
 const FRAME: usize = 64 << 10;
@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         // Try first, so that we hear of a full ring; the frame comes back with the error.
         sender.set_when_full(WhenFull::Error);
         if let Err(error) = sender.send_with(frame, n) {
-            assert!(matches!(error.failure, SendFailure::Full { .. }));
+            assert_eq!(error.kind(), Kind::Full);
             full += 1;
             sender.set_when_full(WhenFull::BlockFor(Duration::from_secs(60)));
             let Payload::Buf(frame) = error.unsent else {

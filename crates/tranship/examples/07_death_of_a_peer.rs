@@ -1,7 +1,7 @@
 //! A peer is killed in the middle of the work: the sender hears of it, its memory returns, a new peer takes over.
 
 use std::process::{Command, Stdio};
-use tranship::{Domain, Payload, PoolOptions, Role, SendFailure, Sender};
+use tranship::{Domain, Kind, Payload, PoolOptions, Role, Sender};
 
 /// This program again, as a worker.
 fn worker(socket: &str) -> Result<(), Box<dyn std::error::Error>> {
@@ -36,8 +36,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let send = |sender: &mut Sender, n: u64| match pool.alloc(1 << 20) {
         Ok(job) => sender
             .send_with(job, n)
-            .map_err(|e| (e.failure, Some(e.unsent))),
-        Err(error) => Err((SendFailure::List(error), None)),
+            .map_err(|e| (e.error, Some(e.unsent))),
+        Err(error) => Err((error, None)),
     };
 
     let (mut first, mut sender) = hire()?;
@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let unsent = loop {
         match send(&mut sender, 20) {
             Ok(()) => {}
-            Err((SendFailure::PeerGone(_), Some(Payload::Buf(job)))) => break job,
+            Err((error, Some(Payload::Buf(job)))) if error == Kind::PeerGone => break job,
             Err((failure, _)) => return Err(failure.into()),
         }
     };

@@ -23,7 +23,7 @@ fn writer(domain: &Domain, address: &str, text: &str) -> Result<(), Box<dyn std:
     message.write_all(text.as_bytes())?;
     message
         .send(&channel, b"text")
-        .map_err(|refused| refused.code)?;
+        .map_err(|failed| failed.error)?;
     // All buffers come back when the reader has let the message go.
     while pool.free() < 8 {
         drop(channel.wait_event(WAIT)?.ok_or("nothing comes back")?);

@@ -51,11 +51,13 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "base",
         &[
+            "tranship-ring",
             "tranship-zone",
             "tranship-ledger",
             "tranship-region",
             "tranship-sync",
             "tranship-sys",
+            "tranship-error",
         ],
     ),
 ];

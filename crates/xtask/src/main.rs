@@ -1,4 +1,4 @@
-//! Chores of the repository, run by `make lint` and CI: `cargo run -p xtask -- layers | circles | tidy | all`; by `make mutants`: `mutants`.
+//! Chores of the repository, run by `make lint` and CI: `cargo run -p xtask -- layers | circles | errors | tidy | all`; by `make mutants`: `mutants`.
 //!
 //! What it is for: the rules of ARCHITECTURE.md that neither the compiler nor clippy can check, and whether tests notice
 //! changes of the code.
@@ -6,6 +6,7 @@
 //! NOT here: anything the product needs at build time or run time; formatting and lints (cargo does those).
 
 mod circles;
+mod errors;
 mod findings;
 mod layers;
 mod mutants;
@@ -21,16 +22,21 @@ fn main() -> ExitCode {
     let outcome = match chore.as_str() {
         "layers" => layers::check(&root),
         "circles" => circles::check(&root, true),
+        "errors" if std::env::args().nth(2).as_deref() == Some("write") => {
+            errors::write(&root).and_then(|()| errors::check(&root))
+        }
+        "errors" => errors::check(&root),
         "tidy" => tidy::check(&root),
         "all" => layers::check(&root).and_then(|mut found| {
             found.merge(circles::check(&root, false)?);
+            found.merge(errors::check(&root)?);
             found.merge(tidy::check(&root)?);
             Ok(found)
         }),
         "mutants" => return mutate(&root),
         other => {
             eprintln!(
-                "xtask: unknown chore `{other}`; known: layers, circles, tidy, all, mutants [FILTER...]"
+                "xtask: unknown chore `{other}`; known: layers, circles, errors [write], tidy, all, mutants [FILTER...]"
             );
             return ExitCode::from(2);
         }

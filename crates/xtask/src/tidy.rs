@@ -1,5 +1,6 @@
 //! Rules about single files; one module a rule.
 
+mod causes;
 mod headers;
 mod links;
 mod paths;
@@ -17,6 +18,7 @@ pub(crate) fn check(root: &Path) -> Result<Findings> {
     for file in source::files(root)? {
         findings.saw();
         size::check(&file, &mut findings);
+        causes::check(&file, &mut findings);
         headers::check(&file, &mut findings);
         unsafety::check(&file, &mut findings);
         paths::check(&file, &mut findings);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::time::{ClockId, clock_gettime};
-use tranship_bulk::{Buffer, Channel, Code, Completion, Domain, Event, Relay};
+use tranship_bulk::{Buffer, Channel, Completion, Domain, Event, Kind, Relay};
 
 use super::{Level, given_to, has_levels, join, levels};
 use crate::case::Wait;
@@ -307,8 +307,8 @@ fn send(channel: &Channel, buffer: Buffer, stamp: u64) -> Result<Completion> {
     loop {
         match channel.move_(buffer, &stamp.to_le_bytes()) {
             Ok(operation) => return Ok(operation),
-            Err(refused) if refused.code == Code::Full => buffer = refused.back,
-            Err(refused) => return Err(refused.code.into()),
+            Err(refused) if refused.kind() == Kind::Full => buffer = refused.unsent,
+            Err(refused) => return Err(refused.kind().into()),
         }
         channel.turn()?;
         std::thread::yield_now();
@@ -376,7 +376,7 @@ fn sink(channel: &Channel, case: Case) -> Result<Measured> {
             stop || meta == taken.to_le_bytes(),
             "message {taken} is {meta:?}"
         );
-        let operation = channel.pass(buffer, &meta).map_err(|e| e.code)?;
+        let operation = channel.pass(buffer, &meta).map_err(|e| e.error)?;
         if stop {
             return Ok(measured(1.0, cpu_ns() - begun, taken));
         }
@@ -419,7 +419,7 @@ fn wait_for_each(up: &Channel, down: &Channel) -> Result<Measured> {
             };
             (seen, idle) = (seen + 1, false);
             stop |= meta == STOP.to_le_bytes();
-            ended(down, down.move_(buffer, &meta).map_err(|e| e.code)?)?;
+            ended(down, down.move_(buffer, &meta).map_err(|e| e.error)?)?;
         }
         early.extend(down.poll_event()?);
         if let Some(event) = early.pop_front() {
@@ -427,7 +427,7 @@ fn wait_for_each(up: &Channel, down: &Channel) -> Result<Measured> {
                 bail!("instead of a buffer: {event:?}");
             };
             (back, idle) = (back + 1, false);
-            let operation = up.pass(buffer, &meta).map_err(|e| e.code)?;
+            let operation = up.pass(buffer, &meta).map_err(|e| e.error)?;
             if !(stop && seen == back) {
                 ended(up, operation)?;
             }

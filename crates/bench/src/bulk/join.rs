@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use tranship_bulk::backend::net::{CREDENTIALS_VARIABLE, certificate};
-use tranship_bulk::{Channel, Code, Completion, Direction, Domain, EndOptions, Event, Pool, Trust};
+use tranship_bulk::{Channel, Completion, Direction, Domain, EndOptions, Event, Kind, Pool, Trust};
 
 use crate::case::Wait;
 use crate::party::Party;
@@ -77,7 +77,7 @@ pub fn bind(domain: &Domain, address: &str, trust: Trust) -> Result<Channel> {
                 return Ok(channel);
             }
             // Not there yet. A run that is stuck ends by the clock of its parent.
-            Err(Code::InvalidEndpoint) => std::thread::yield_now(),
+            Err(error) if error == Kind::InvalidEndpoint => std::thread::yield_now(),
             Err(error) => return Err(error.into()),
         }
     }

@@ -196,7 +196,7 @@ fn source(domain: &Domain, address: &str, case: Case) -> Result<Measured> {
     let measured = sample(case.budget, |stamp| trip(&channel, &pool, case, stamp))?;
     let last = pool.alloc()?;
     let stop = STOP.to_le_bytes();
-    channel.move_(last, &stop).map_err(|e| e.code)?;
+    channel.move_(last, &stop).map_err(|e| e.error)?;
     // It comes back when the other side has seen it, which may also be gone by then.
     let _ = join::next(&channel, Wait::Block)?;
     Ok(measured)
@@ -213,7 +213,7 @@ fn trip(channel: &Channel, pool: &Pool, case: Case, stamp: u64) -> Result<()> {
             &[]
         }
     };
-    channel.move_(buffer, meta).map_err(|e| e.code)?;
+    channel.move_(buffer, meta).map_err(|e| e.error)?;
     match join::next(channel, case.wait)? {
         Event::Passed(_, back) => ensure!(back[..] == bytes, "sent {stamp}, got {back:?} back"),
         other => bail!("instead of a buffer: {other:?}"),
@@ -233,7 +233,7 @@ fn sink(domain: &Domain, address: &str, case: Case) -> Result<()> {
             [] => read(&buffer, &mut bytes)?,
             _ => bytes.copy_from_slice(&meta),
         }
-        channel.pass(buffer, &bytes).map_err(|e| e.code)?;
+        channel.pass(buffer, &bytes).map_err(|e| e.error)?;
         if bytes == STOP.to_le_bytes() {
             return Ok(());
         }

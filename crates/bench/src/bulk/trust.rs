@@ -188,7 +188,7 @@ fn source(case: Case, party: &Party) -> Result<Vec<Measured>> {
         if case.touched {
             fill(&mut buffer, stamp)?;
         }
-        channel.move_(buffer, &bytes).map_err(|e| e.code)?;
+        channel.move_(buffer, &bytes).map_err(|e| e.error)?;
         match join::next(&channel, Wait::Spin)? {
             Event::Passed(_, back) => {
                 ensure!(back[..] == bytes, "sent {stamp}, got {back:?} back");
@@ -201,7 +201,7 @@ fn source(case: Case, party: &Party) -> Result<Vec<Measured>> {
     let last = pool.alloc()?;
     channel
         .move_(last, &STOP.to_le_bytes())
-        .map_err(|e| e.code)?;
+        .map_err(|e| e.error)?;
     // It comes back when the other side has seen it, which may also be gone by then.
     let _ = join::next(&channel, Wait::Block)?;
     Ok(vec![measured])
@@ -232,7 +232,7 @@ fn sink(case: Case, party: &Party) -> Result<Vec<Measured>> {
                 "bytes of buffer {stamp} changed"
             );
         }
-        channel.pass(buffer, &meta).map_err(|e| e.code)?;
+        channel.pass(buffer, &meta).map_err(|e| e.error)?;
         if stamp == STOP {
             return Ok(Vec::new());
         }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
+use std::panic::{catch_unwind, resume_unwind};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -61,17 +63,51 @@ pub struct Times {
     pub sum: f64,
 }
 
+/// Programs of the honest user that begin in a second, each with a domain that joins and asks for a few things. Nobody begins
+/// more of them for long: a shell's loop of programs that do nothing comes to a few hundred. No multiple of a clock's tick.
+pub const RATE: u32 = 97;
+/// One life in so many also asks who there is. Beside thousands of hostile records the answer takes the client itself longer than all
+/// else: if all asked, they would measure how they wait for each other.
+const ASKS: u64 = 4;
+/// So many of them may be late at once.
+const LIVES: usize = 16;
+
 child!(
-    /// Asks for one thing after the other, for as long as it is told to; says how long each took, and what the manager said of
-    /// itself at last.
+    /// Lives at a fixed rate for as long as it is told to, whether those before have ended or not; says how long each answer
+    /// took, and what the manager said of itself at last.
     pub fn client(ctl: Control) {
-        let (mut n, mut said) = (0, None);
+        let (to_live, lives) = mpsc::channel();
+        let lives = Arc::new(Mutex::new(lives));
+        let (done, lived) = mpsc::channel();
+        for _ in 0..LIVES {
+            let (lives, done) = (Arc::clone(&lives), done.clone());
+            std::thread::spawn(move || {
+                loop {
+                    let next = lives.lock().unwrap().recv();
+                    let Ok((n, due)) = next else { return };
+                    let life = catch_unwind(|| live(n, due));
+                    done.send(life).unwrap();
+                }
+            });
+        }
+        let (mut n, mut said) = (0u64, None);
         while let Some(time) = ctl.recv::<Duration>().unwrap() {
-            let mut all: BTreeMap<String, Vec<u64>> = BTreeMap::new();
-            let end = Instant::now() + time;
-            while Instant::now() < end {
+            let begin = Instant::now();
+            let count = (time.as_secs_f64() * f64::from(RATE)).ceil().max(1.0);
+            let mut dues = 0;
+            while f64::from(dues) < count {
                 n += 1;
-                for (what, time) in round(n, &mut said) {
+                to_live
+                    .send((n, begin + Duration::from_secs(1) * dues / RATE))
+                    .unwrap();
+                dues += 1;
+            }
+            let mut all: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+            for _ in 0..dues {
+                let life = lived.recv().unwrap();
+                let (times, of_itself) = life.unwrap_or_else(|why| resume_unwind(why));
+                said = of_itself.or(said);
+                for (what, time) in times {
                     let time = u64::try_from(time.as_nanos()).unwrap();
                     all.entry(what.to_owned()).or_default().push(time);
                 }
@@ -96,20 +132,22 @@ pub fn sum_up(mut times: Vec<u64>) -> Times {
     }
 }
 
-/// A domain's life, each answer timed.
-fn round(n: u64, said: &mut Option<ManagerStat>) -> Vec<(&'static str, Duration)> {
-    let mut times = Vec::new();
-    let mut begin = Instant::now();
-    let mut done = |what, begin: &mut Instant| {
-        times.push((what, begin.elapsed()));
-        *begin = Instant::now();
-    };
-    let mut raw = Raw::join("client");
-    done("join", &mut begin);
+type Life = (Vec<(&'static str, Duration)>, Option<ManagerStat>);
+
+/// A domain's life, each answer timed: the first from the moment when it was due, so that nothing of a delay is left out; the
+/// others, which nobody asks for before, from the answer before.
+fn live(n: u64, due: Instant) -> Life {
+    std::thread::sleep(due.saturating_duration_since(Instant::now()));
+    let (mut times, mut said) = (Vec::new(), None);
+    times.push(("late", due.elapsed()));
+    let raw = Raw::silent();
+    times.push(("join-connected", due.elapsed()));
+    let mut raw = raw.hello("client", None).unwrap();
+    times.push(("join", due.elapsed()));
     let mut ask = |raw: &mut Raw, request: &dyn Fn(Req) -> Request, fds: &[_]| {
         let req = raw.req();
         let request = request(req);
-        begin = Instant::now();
+        let begin = Instant::now();
         raw.send(&request, fds);
         let (event, _) = raw.wait(|e| (answers(e) == Some(req)).then(|| e.clone()));
         let what = match event {
@@ -119,7 +157,7 @@ fn round(n: u64, said: &mut Option<ManagerStat>) -> Vec<(&'static str, Duration)
             Event::ChunkReady { .. } => "show",
             other => panic!("{other:?} to {request:?}"),
         };
-        done(what, &mut begin);
+        times.push((what, begin.elapsed()));
         event
     };
     let name = format!("client-{n}");
@@ -137,9 +175,10 @@ fn round(n: u64, said: &mut Option<ManagerStat>) -> Vec<(&'static str, Duration)
         max_bytes: CHUNK,
         slots: SLOTS,
         chunk_bytes: CHUNK,
+        trust: tranship_proto::Trust::Producer,
     };
     let Event::PoolCreated { pool, .. } = ask(&mut raw, &create, &[table.as_fd()]) else {
-        return times;
+        return (times, said);
     };
     let chunks = 1;
     ask(&mut raw, &|req| Request::Grant { req, pool, chunks }, &[]);
@@ -151,21 +190,25 @@ fn round(n: u64, said: &mut Option<ManagerStat>) -> Vec<(&'static str, Duration)
         serial: 1,
     };
     ask(&mut raw, &show, &[chunk.as_fd()]);
+    if n % ASKS != 1 {
+        raw.send(&Request::Goodbye, &[]);
+        return (times, said);
+    }
     let req = raw.req();
-    begin = Instant::now();
+    let begin = Instant::now();
     raw.send(&Request::Stat { req }, &[]);
     let (first, _) = raw.wait(|e| match e {
         Event::Stat { req: r, record } if *r == req => Some(record.clone()),
         _ => None,
     });
     if let StatRecord::Manager(manager) = first {
-        *said = Some(manager);
+        said = Some(manager);
     }
     let first = begin.elapsed();
     raw.wait(|e| (answers(e) == Some(req)).then_some(()));
     times.extend([("stat", first), ("stat-all", begin.elapsed())]);
     raw.send(&Request::Goodbye, &[]);
-    times
+    (times, said)
 }
 
 /// Which question this is the last answer to.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use anyhow::{Result, bail, ensure};
 use rustix::thread::futex;
-use tranship_sync::{Consumer, Lines, Producer, Publish, Push};
+use tranship_ring::{Consumer, Lines, Producer, Publish, Push};
 
 use super::shared::Shared;
 use crate::case::{Case, Pattern, Touch, Wait};

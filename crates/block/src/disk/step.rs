@@ -57,8 +57,10 @@ impl Step {
 
     fn call(&mut self, fd: BorrowedFd<'_>) -> io::Result<usize> {
         let raw = fd.as_raw_fd();
-        let offset = i64::try_from(self.offset).map_err(|_| io::ErrorKind::InvalidInput)?;
-        let length = i64::try_from(self.len).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let offset = i64::try_from(self.offset)
+            .map_err(|_: std::num::TryFromIntError| io::ErrorKind::InvalidInput)?;
+        let length = i64::try_from(self.len)
+            .map_err(|_: std::num::TryFromIntError| io::ErrorKind::InvalidInput)?;
         let done = match self.action {
             Action::Read => {
                 let memory = self.memory()?;

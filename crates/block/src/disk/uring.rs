@@ -130,7 +130,8 @@ impl Shared {
 
     fn entry(&self, step: &mut Step) -> io::Result<squeue::Entry> {
         let fd = types::Fd(self.file.as_raw_fd());
-        let len = u32::try_from(step.len).map_err(|_| io::ErrorKind::InvalidInput);
+        let len = u32::try_from(step.len)
+            .map_err(|_: std::num::TryFromIntError| io::ErrorKind::InvalidInput);
         Ok(match step.action {
             Action::Read => {
                 let read = opcode::Read::new(fd, step.memory()?, len?);

@@ -9,13 +9,13 @@ mod session;
 
 use crate::lack::Patience;
 use crate::leases::{Leases, Tenanted};
-use crate::{Cache, Cached, Endpoint, Kind, Lane, Store, remote};
+use crate::{Cache, Cached, Endpoint, Lane, LaneKind, Store, remote};
 use session::{Fences, Session};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tranship_bulk::{Channel, Code, Direction, Domain, EndOptions, Event, PoolInfo, Role, explain};
+use tranship_bulk::{Channel, Direction, Domain, EndOptions, Error, Event, Kind, PoolInfo, Role};
 
 /// The longest single wait.
 const ROUND: Duration = Duration::from_millis(100);
@@ -32,7 +32,7 @@ pub trait Behind: Send + Sync + 'static {
     /// Does it provide the buffers?
     fn is_master(&self) -> bool;
     /// What serves one channel, whose domain this is.
-    fn serve(&self, kind: Kind, domain: &Domain) -> Result<Served, Code>;
+    fn serve(&self, kind: LaneKind, domain: &Domain) -> Result<Served, Error>;
 }
 
 /// What serves one channel.
@@ -86,7 +86,7 @@ impl Behind for Direct {
         false
     }
 
-    fn serve(&self, _: Kind, _: &Domain) -> Result<Served, Code> {
+    fn serve(&self, _: LaneKind, _: &Domain) -> Result<Served, Error> {
         Ok(Served {
             store: Arc::clone(&self.store),
             leases: Some(Arc::clone(&self.leases)),
@@ -130,7 +130,7 @@ impl Behind for Forwarding {
         true
     }
 
-    fn serve(&self, kind: Kind, domain: &Domain) -> Result<Served, Code> {
+    fn serve(&self, kind: LaneKind, domain: &Domain) -> Result<Served, Error> {
         let lane = remote::lane_in(kind, &self.server, domain, &self.client);
         let guard = LaneGuard(Arc::clone(&lane));
         Ok(Served {
@@ -144,21 +144,6 @@ impl Behind for Forwarding {
     }
 }
 
-/// Why nobody can be served at an address.
-#[derive(Debug, thiserror::Error)]
-#[error("{why}")]
-pub struct StartError {
-    pub code: Code,
-    why: String,
-}
-
-impl StartError {
-    fn of(code: Code) -> StartError {
-        let why = explain(code);
-        StartError { code, why }
-    }
-}
-
 /// A service at an address. Dropping it ends it, and its clients' channels.
 #[derive(Debug)]
 pub struct Front {
@@ -168,15 +153,15 @@ pub struct Front {
 
 impl Front {
     /// Begins to serve; an error if the address cannot be had.
-    pub fn start(at: &Endpoint, behind: Arc<dyn Behind>) -> Result<Front, StartError> {
+    pub fn start(at: &Endpoint, behind: Arc<dyn Behind>) -> Result<Front, Error> {
         let stop = Arc::new(AtomicBool::new(false));
         let fences = Arc::new(Fences::default());
         let mut front = Front {
             stop: Arc::clone(&stop),
             threads: Vec::new(),
         };
-        for kind in Kind::ALL {
-            let first = door(at, kind, &*behind).map_err(StartError::of)?;
+        for kind in LaneKind::ALL {
+            let first = door(at, kind, &*behind)?;
             let shared = (at.clone(), Arc::clone(&behind), Arc::clone(&stop));
             let fences = Arc::clone(&fences);
             let thread = std::thread::Builder::new().name("block-door".into());
@@ -184,10 +169,7 @@ impl Front {
                 let (at, behind, stop) = shared;
                 admit(&at, kind, &behind, &stop, &fences, first);
             });
-            let thread = thread.map_err(|error| StartError {
-                code: Code::System,
-                why: error.to_string(),
-            });
+            let thread = thread.map_err(Error::system("starting a thread"));
             front.threads.push(thread?);
         }
         Ok(front)
@@ -205,7 +187,7 @@ impl Drop for Front {
 }
 
 /// A channel that waits for somebody.
-fn door(at: &Endpoint, kind: Kind, behind: &dyn Behind) -> Result<(Domain, Channel), Code> {
+fn door(at: &Endpoint, kind: LaneKind, behind: &dyn Behind) -> Result<(Domain, Channel), Error> {
     let domain = at.domain();
     let (mut pools, mut left) = (0, MAX_POOL_BYTES);
     let options = EndOptions::new(at.trust())
@@ -217,13 +199,13 @@ fn door(at: &Endpoint, kind: Kind, behind: &dyn Behind) -> Result<(Domain, Chann
         .accept(move |info: &PoolInfo| {
             let bytes = u64::from(info.buffers).checked_mul(info.buffer_bytes);
             let rest = bytes.and_then(|bytes| left.checked_sub(bytes));
-            left = rest.filter(|_| pools < MAX_POOLS).ok_or(Code::PoolVeto)?;
+            left = rest.filter(|_| pools < MAX_POOLS).ok_or(Kind::PoolVeto)?;
             pools += 1;
             Ok(())
         });
     let direction = match kind {
-        Kind::Read => Direction::Source,
-        Kind::Write => Direction::Sink,
+        LaneKind::Read => Direction::Source,
+        LaneKind::Write => Direction::Sink,
     };
     let channel = domain.create(&at.channel(kind), direction, options)?;
     Ok((domain, channel))
@@ -232,7 +214,7 @@ fn door(at: &Endpoint, kind: Kind, behind: &dyn Behind) -> Result<(Domain, Chann
 /// Lets clients in until the end.
 fn admit(
     at: &Endpoint,
-    kind: Kind,
+    kind: LaneKind,
     behind: &Arc<dyn Behind>,
     stop: &Arc<AtomicBool>,
     fences: &Arc<Fences>,
@@ -245,8 +227,8 @@ fn admit(
         clients.retain(|(_, client)| !client.is_finished());
         let (domain, channel) = match next.take().map_or_else(|| door(at, kind, &**behind), Ok) {
             Ok(door) => door,
-            Err(code) => {
-                tracing::warn!("{at}: {}; trying again", explain(code));
+            Err(error) => {
+                tracing::warn!("{at}: {error}; trying again");
                 std::thread::sleep(ROUND);
                 continue;
             }

@@ -6,12 +6,12 @@ use crate::lack::{Patience, passes};
 use crate::leases::Tenant;
 use crate::remote::give;
 use crate::wire::{self, Ask, Say, VERSION};
-use crate::{Data, Fault, Job, Kind, Op, Store, sum};
+use crate::{Data, Fault, Job, LaneKind, Op, Store, sum};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tranship_bulk::{Buffer, Channel, Code, Event};
+use tranship_bulk::{Buffer, Channel, Error, Event, Kind};
 
 /// Whether a channel may still begin anything. Held while it begins something.
 type Fence = Arc<Mutex<bool>>;
@@ -41,7 +41,7 @@ impl Fences {
 
 /// What answers are given through, also by the store's threads.
 struct Answers {
-    kind: Kind,
+    kind: LaneKind,
     channel: Channel,
     /// For which there was no room, or something was missing here.
     late: Mutex<VecDeque<(Buffer, Say)>>,
@@ -54,20 +54,20 @@ impl Answers {
             return late.push_back((buffer, say));
         }
         match give(self.kind, &self.channel, buffer, &say) {
-            Err(refused) if passes(refused.code) => late.push_back((refused.back, say)),
+            Err(refused) if passes(refused.kind()) => late.push_back((refused.unsent, say)),
             // Nobody is there for it any more; the buffer goes with the channel.
             _ => {}
         }
     }
 
     /// Says what they still wait for.
-    fn give_late(&self) -> Option<Code> {
+    fn give_late(&self) -> Option<Error> {
         let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some((buffer, say)) = late.pop_front() {
             match give(self.kind, &self.channel, buffer, &say) {
-                Err(refused) if passes(refused.code) => {
-                    late.push_front((refused.back, say));
-                    return Some(refused.code);
+                Err(refused) if passes(refused.kind()) => {
+                    late.push_front((refused.unsent, say));
+                    return Some(refused.error);
                 }
                 _ => {}
             }
@@ -78,7 +78,7 @@ impl Answers {
 
 /// One client's channel.
 pub(super) struct Session {
-    kind: Kind,
+    kind: LaneKind,
     served: Served,
     answers: Arc<Answers>,
     fences: Arc<Fences>,
@@ -91,7 +91,7 @@ pub(super) struct Session {
 
 impl Session {
     pub(super) fn new(
-        kind: Kind,
+        kind: LaneKind,
         channel: Channel,
         served: Served,
         fences: Arc<Fences>,
@@ -114,7 +114,7 @@ impl Session {
     }
 
     /// Serves until the channel is over.
-    pub(super) fn run(mut self, stop: &AtomicBool) -> Result<(), Code> {
+    pub(super) fn run(mut self, stop: &AtomicBool) -> Result<(), Error> {
         let ended = self.provide(stop).and_then(|()| self.attend(stop));
         self.answers.channel.abandon();
         if let Some(session) = self.session {
@@ -124,7 +124,7 @@ impl Session {
     }
 
     /// As the master: the pools, and then their buffers.
-    fn provide(&self, stop: &AtomicBool) -> Result<(), Code> {
+    fn provide(&self, stop: &AtomicBool) -> Result<(), Error> {
         let Some(lane) = &self.served.lane else {
             return Ok(());
         };
@@ -137,10 +137,10 @@ impl Session {
                     Some(Event::Gone(_) | Event::Closed)
                 );
                 if ended || stop.load(Ordering::Acquire) {
-                    return Err(Code::PeerGone);
+                    return Err(Kind::PeerGone.into());
                 }
             }
-            asked.result().unwrap_or(Err(Code::PeerGone))?;
+            asked.result().unwrap_or(Err(Kind::PeerGone.into()))?;
         }
         for buffer in lane.0.lend() {
             self.answers.give(buffer, Say::Credit);
@@ -148,7 +148,7 @@ impl Session {
         Ok(())
     }
 
-    fn attend(&mut self, stop: &AtomicBool) -> Result<(), Code> {
+    fn attend(&mut self, stop: &AtomicBool) -> Result<(), Error> {
         let channel = self.answers.channel.clone();
         let mut patience = Patience::default();
         let who = format!("{:?}: a client's channel", self.kind);
@@ -162,7 +162,7 @@ impl Session {
                     }
                     Event::Gone(_) | Event::Closed => return Ok(()),
                     Event::Copied(..) | Event::MovedAll(..) | Event::CopiedAll(..) => {
-                        return Err(Code::PeerViolation);
+                        return Err(Kind::PeerViolation.into());
                     }
                     _ => {}
                 }
@@ -170,14 +170,14 @@ impl Session {
             }
             self.served.store.kick();
             self.welcome();
-            if let Some(code) = self.answers.give_late() {
-                patience.say(&who, code);
+            if let Some(lack) = self.answers.give_late() {
+                patience.say(&who, &lack);
             }
         }
         Ok(())
     }
 
-    fn asked(&mut self, buffer: Buffer, meta: &[u8]) -> Result<(), Code> {
+    fn asked(&mut self, buffer: Buffer, meta: &[u8]) -> Result<(), Error> {
         match wire::decode::<Ask>(meta) {
             Some(Ask::Hello {
                 version,
@@ -199,9 +199,9 @@ impl Session {
             Some(Ask::Do(request)) => {
                 let fits = matches!(
                     (self.kind, request.op),
-                    (Kind::Read, Op::Read)
+                    (LaneKind::Read, Op::Read)
                         | (
-                            Kind::Write,
+                            LaneKind::Write,
                             Op::Write | Op::Flush | Op::Trim | Op::Zero { .. }
                         )
                 );
@@ -216,7 +216,7 @@ impl Session {
                 self.begin(request, buffer);
                 Ok(())
             }
-            None => Err(Code::PeerViolation),
+            None => Err(Kind::PeerViolation.into()),
         }
     }
 

@@ -10,12 +10,12 @@ use crate::lack::passes;
 use crate::lease::Moment;
 use crate::leases::random;
 use crate::wire::{self, Ask, MAX_BUFFER_BYTES};
-use crate::{Data, Done, Endpoint, Fault, Info, Job, Kind, Lease, Op, Request, Store};
+use crate::{Data, Done, Endpoint, Fault, Info, Job, LaneKind, Lease, Op, Request, Store};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
-use tranship_bulk::{Buffer, Channel, Code, Domain, Pool};
+use tranship_bulk::{Buffer, Channel, Domain, Error, Kind, Pool};
 
 /// Sizes of buffers, bytes, and how many of each: small ones for many requests, large ones for long ones. A buffer that
 /// goes over a network goes as a whole, so that a request is cut to sizes that there are.
@@ -40,7 +40,7 @@ pub(super) fn class(len: usize) -> Option<usize> {
 /// One channel to a server.
 #[derive(Debug)]
 pub struct Lane {
-    pub(super) kind: Kind,
+    pub(super) kind: LaneKind,
     pub(super) server: Endpoint,
     pub(super) domain: Domain,
     pub(super) client: Arc<Client>,
@@ -89,7 +89,7 @@ pub(super) struct State {
     /// Kept for the hello, which must not wait for questions that wait for it.
     pub reserve: Option<Buffer>,
     /// Questions that cannot be asked.
-    pub refused: Vec<(Question, Code)>,
+    pub refused: Vec<(Question, Error)>,
     /// The server has been away for too long: nothing waits for it.
     pub given_up: bool,
     /// In words, why it is not there.
@@ -105,7 +105,7 @@ impl std::fmt::Debug for State {
 
 impl Lane {
     pub(super) fn start(
-        kind: Kind,
+        kind: LaneKind,
         server: &Endpoint,
         domain: Domain,
         client: Arc<Client>,
@@ -198,7 +198,7 @@ impl Lane {
     }
 
     /// The pools, once they are there: buffers of them go to the server as they are.
-    pub(crate) fn pools(&self) -> Result<Vec<Pool>, Code> {
+    pub(crate) fn pools(&self) -> Result<Vec<Pool>, Error> {
         let mut state = self.lock();
         self.make_pools(&mut state)?;
         Ok(state.pools.clone())
@@ -210,7 +210,7 @@ impl Lane {
         state.free.iter_mut().flat_map(std::mem::take).collect()
     }
 
-    pub(super) fn make_pools(&self, state: &mut State) -> Result<(), Code> {
+    pub(super) fn make_pools(&self, state: &mut State) -> Result<(), Error> {
         if !state.pools.is_empty() {
             return Ok(());
         }
@@ -240,7 +240,7 @@ impl Lane {
 
     /// Asks what waits, as far as there is room. The channel's thread does it, and whoever submits. Says what this process
     /// lacks for the rest.
-    pub(super) fn ask(&self, state: &mut State) -> Option<Code> {
+    pub(super) fn ask(&self, state: &mut State) -> Option<Error> {
         let channel = state.channel.clone()?;
         while let Some(mut question) = state.queue.pop_front() {
             if question.buffer.is_none() {
@@ -249,15 +249,21 @@ impl Lane {
             }
             match self.ask_one(state, &channel, question) {
                 None => {}
-                Some((back, None | Some(Code::PeerGone | Code::ChannelState))) => {
+                Some((back, None)) => {
                     state.queue.push_front(back);
                     return None;
                 }
-                Some((back, Some(code))) if passes(code) => {
-                    state.queue.push_front(back);
-                    return Some(code);
-                }
-                Some((refused, Some(code))) => state.refused.push((refused, code)),
+                Some((back, Some(error))) => match error.kind() {
+                    Kind::PeerGone | Kind::ChannelState => {
+                        state.queue.push_front(back);
+                        return None;
+                    }
+                    kind if passes(kind) => {
+                        state.queue.push_front(back);
+                        return Some(error);
+                    }
+                    _ => state.refused.push((back, error)),
+                },
             }
         }
         None
@@ -269,7 +275,7 @@ impl Lane {
         state: &mut State,
         channel: &Channel,
         mut question: Question,
-    ) -> Option<(Question, Option<Code>)> {
+    ) -> Option<(Question, Option<Error>)> {
         let Some(buffer) = question.buffer.take() else {
             return Some((question, None));
         };
@@ -279,8 +285,8 @@ impl Lane {
             question.asked = Moment::now();
         }
         let sent = match self.kind {
-            Kind::Read => channel.pass(buffer, &meta),
-            Kind::Write => channel.move_(buffer, &meta),
+            LaneKind::Read => channel.pass(buffer, &meta),
+            LaneKind::Write => channel.move_(buffer, &meta),
         };
         match sent {
             Ok(_) => {
@@ -288,8 +294,8 @@ impl Lane {
                 None
             }
             Err(refused) => {
-                question.buffer = Some(refused.back);
-                Some((question, Some(refused.code)))
+                question.buffer = Some(refused.unsent);
+                Some((question, Some(refused.error)))
             }
         }
     }

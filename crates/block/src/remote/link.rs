@@ -3,10 +3,10 @@
 use super::lane::{self, Lane, Question, State};
 use crate::lack::Patience;
 use crate::wire::{self, Ask, Say, VERSION};
-use crate::{Fault, Kind, Op};
+use crate::{Fault, LaneKind, Op};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tranship_bulk::{Buffer, Channel, Code, Completion, EndOptions, Event, Role, explain};
+use tranship_bulk::{Buffer, Channel, Completion, EndOptions, Error, Event, Kind, Role};
 
 /// Between two attempts to connect: at first, and at most.
 const PAUSES: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(500)];
@@ -44,9 +44,9 @@ impl Lane {
                     }
                     let why = link.channel.why();
                     self.lost(&mut link);
-                    why.unwrap_or_else(|| explain(ended))
+                    why.unwrap_or_else(|| ended.to_string())
                 }
-                Err(code) => explain(code),
+                Err(error) => error.to_string(),
             };
             if self.is_stopped() {
                 break;
@@ -89,7 +89,7 @@ impl Lane {
         }
     }
 
-    fn connect(&self) -> Result<Link, Code> {
+    fn connect(&self) -> Result<Link, Error> {
         let options = EndOptions::new(self.server.trust()).meta_bytes(wire::META_BYTES);
         let address = self.server.channel(self.kind);
         let (channel, _) = self.domain.bind(&address, options)?;
@@ -104,7 +104,7 @@ impl Lane {
     }
 
     /// Takes what comes until the connection is over; says why.
-    fn attend(&self, link: &mut Link, away: Instant) -> Code {
+    fn attend(&self, link: &mut Link, away: Instant) -> Error {
         let mut patience = Patience::default();
         while !self.is_stopped() {
             let mut next = match patience.event(&self.server, &link.channel, ROUND) {
@@ -129,7 +129,7 @@ impl Lane {
             let connected = state.channel.is_some();
             drop(state);
             if let Some(code) = waits_for {
-                patience.say(&self.server, code);
+                patience.say(&self.server, &code);
             }
             for (question, code) in refused {
                 tracing::error!("{}: a request cannot be sent: {code}", self.server);
@@ -139,20 +139,20 @@ impl Lane {
                 self.give_up();
             }
             if !connected && link.since.elapsed() > PATIENCE {
-                return Code::ChannelState;
+                return Kind::ChannelState.into();
             }
         }
-        Code::ChannelState
+        Kind::ChannelState.into()
     }
 
-    fn take(&self, link: &mut Link, event: Event) -> Result<(), Code> {
+    fn take(&self, link: &mut Link, event: Event) -> Result<(), Error> {
         match event {
             Event::Bound(Err(code)) => return Err(code),
             Event::Bound(Ok(_)) => {
                 let (_, role) = link
                     .channel
                     .direction_and_role()
-                    .ok_or(Code::ChannelState)?;
+                    .ok_or(Kind::ChannelState)?;
                 link.master = role == Role::Master;
                 if self.forwards && !link.master {
                     // Both would bring the buffers. Said at each attempt: it may be replaced by a server.
@@ -160,7 +160,7 @@ impl Lane {
                         "{} is a proxy itself: a proxy that has clients of its own goes to a server",
                         self.server
                     );
-                    return Err(Code::ChannelBind);
+                    return Err(Kind::ChannelBind.into());
                 }
                 let mut state = self.lock();
                 state.master = Some(link.master);
@@ -180,20 +180,20 @@ impl Lane {
             Event::Moved(buffer, meta) | Event::Passed(buffer, meta) => {
                 self.answered(link, buffer, &meta)?;
             }
-            Event::Gone(_) | Event::Closed => return Err(Code::PeerGone),
+            Event::Gone(_) | Event::Closed => return Err(Kind::PeerGone.into()),
             // It wants to end: what it has comes back, or goes when it does.
-            Event::TeardownBegun => return Err(Code::ChannelState),
+            Event::TeardownBegun => return Err(Kind::ChannelState.into()),
             Event::PoolAssigned(info) => self.lock().theirs.push(info.id),
             Event::PoolRemoved(_) | Event::Released(..) => {}
             Event::Copied(..) | Event::MovedAll(..) | Event::CopiedAll(..) => {
-                return Err(Code::PeerViolation);
+                return Err(Kind::PeerViolation.into());
             }
         }
         Ok(())
     }
 
     /// Says hello as soon as there are buffers to say it with.
-    fn greet(&self, link: &mut Link) -> Result<(), Code> {
+    fn greet(&self, link: &mut Link) -> Result<(), Error> {
         if link.greeted {
             return Ok(());
         }
@@ -227,7 +227,7 @@ impl Lane {
     }
 
     /// A buffer came: with an answer, or to ask with.
-    fn answered(&self, link: &mut Link, buffer: Buffer, meta: &[u8]) -> Result<(), Code> {
+    fn answered(&self, link: &mut Link, buffer: Buffer, meta: &[u8]) -> Result<(), Error> {
         let mut state = self.lock();
         let question = state.away.remove(&(buffer.pool(), buffer.index()));
         let said = wire::decode::<Say>(meta);
@@ -263,7 +263,7 @@ impl Lane {
                 tracing::error!("{}: speaks version {version}, not {VERSION}", self.server);
                 drop(question);
                 keep(&mut state, buffer);
-                return Err(Code::ChannelBind);
+                return Err(Kind::ChannelBind.into());
             }
             (Some(question), Some(Say::Done(result, lease)))
                 if lane::request(&question).is_some() =>
@@ -281,7 +281,7 @@ impl Lane {
                 }
                 drop(state);
                 drop(buffer);
-                return Err(Code::PeerViolation);
+                return Err(Kind::PeerViolation.into());
             }
         };
         let result = self.judge(&question, result);
@@ -402,14 +402,14 @@ fn forget_buffers(state: &mut State) -> Vec<Question> {
 
 /// A channel's two ways of giving a buffer back.
 pub(crate) fn give(
-    kind: Kind,
+    kind: LaneKind,
     channel: &Channel,
     buffer: Buffer,
     say: &Say,
-) -> Result<Completion, tranship_bulk::Refused<Buffer>> {
+) -> Result<Completion, tranship_bulk::SendError<Buffer>> {
     let meta = wire::encode(say);
     match kind {
-        Kind::Read => channel.move_(buffer, &meta),
-        Kind::Write => channel.pass(buffer, &meta),
+        LaneKind::Read => channel.move_(buffer, &meta),
+        LaneKind::Write => channel.pass(buffer, &meta),
     }
 }

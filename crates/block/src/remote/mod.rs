@@ -11,7 +11,7 @@ pub use lane::Lane;
 pub(crate) use link::give;
 
 use crate::leases::random;
-use crate::{Data, Endpoint, Fault, Info, Job, Kind, Lease, Op, Store};
+use crate::{Data, Endpoint, Fault, Info, Job, LaneKind, Lease, Op, Store};
 use safety::Safety;
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,7 +63,7 @@ impl Remote {
     pub(crate) fn of(server: &Endpoint, client: &Arc<Client>) -> Remote {
         let lane = |kind| Lane::start(kind, server, server.domain(), Arc::clone(client), false);
         Remote {
-            lanes: Kind::ALL.map(lane),
+            lanes: LaneKind::ALL.map(lane),
         }
     }
 
@@ -128,7 +128,7 @@ impl Store for Remote {
 
 /// A lane of its own in a domain that exists: for a front whose clients' buffers go on to the server as they are.
 pub(crate) fn lane_in(
-    kind: Kind,
+    kind: LaneKind,
     server: &Endpoint,
     domain: &Domain,
     client: &Arc<Client>,

@@ -4,10 +4,8 @@ use crate::kit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tranship_block::{Access, Blocking, Endpoint};
-use tranship_bulk::backend::{
-    Backend, Bytes, Frame, Listener, Local, RecvError, SendError, Transport, Wait,
-};
-use tranship_bulk::{Code, Domain, Trust};
+use tranship_bulk::backend::{Backend, Bytes, Frame, Listener, Local, RecvError, Transport, Wait};
+use tranship_bulk::{Domain, Error, Kind, Trust};
 
 const SIZE: u64 = 1 << 20;
 
@@ -38,11 +36,11 @@ impl Poor {
 }
 
 impl Backend for Poor {
-    fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Code> {
+    fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Error> {
         let lacks = Arc::clone(&self.lacks);
         Ok(Box::new(Name(Local.listen(name)?, lacks)))
     }
-    fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Code> {
+    fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Error> {
         Ok(Poor::end(Local.connect(name)?, &self.lacks))
     }
     fn bytes(&self) -> Bytes {
@@ -51,7 +49,7 @@ impl Backend for Poor {
 }
 
 impl Listener for Name {
-    fn accept(&mut self) -> Result<Option<Box<dyn Transport>>, Code> {
+    fn accept(&mut self) -> Result<Option<Box<dyn Transport>>, Error> {
         Ok(self.0.accept()?.map(|inner| Poor::end(inner, &self.1)))
     }
     fn waiter(&self) -> Arc<dyn Wait> {
@@ -60,7 +58,7 @@ impl Listener for Name {
 }
 
 impl Transport for End {
-    fn send(&mut self, frame: &Frame) -> Result<(), SendError> {
+    fn send(&mut self, frame: &Frame) -> Result<(), Error> {
         self.inner.send(frame)
     }
     fn recv(&mut self) -> Result<Option<Frame>, RecvError> {
@@ -72,7 +70,7 @@ impl Transport for End {
         let relaxed = Ordering::Relaxed;
         if frame.is_some() && self.lacks.fetch_update(relaxed, relaxed, one_less).is_ok() {
             self.waits = frame;
-            return Err(RecvError::NotNow(Code::Memory));
+            return Err(RecvError::NotNow(Kind::OutOfMemory.into()));
         }
         Ok(frame)
     }

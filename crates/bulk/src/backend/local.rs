@@ -1,7 +1,7 @@
 //! `local:`: domains that are threads of one process; a frame is handed over as it is.
 
-use super::{Backend, Bytes, Frame, Listener, RecvError, SendError, Transport, Wait};
-use crate::Code;
+use super::{Backend, Bytes, Frame, Listener, RecvError, Transport, Wait};
+use crate::{Error, Kind};
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -126,7 +126,7 @@ fn waiting(shared: &Arc<Shared>, side: usize, seen: u64) -> Arc<dyn Wait> {
 }
 
 impl Backend for Local {
-    fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Code> {
+    fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Error> {
         let door = Arc::new(Door::default());
         let free = names(|names| match names.contains_key(name) {
             true => false,
@@ -139,15 +139,15 @@ impl Backend for Local {
                 accepted: None,
                 seen: 0,
             })),
-            false => Err(Code::InvalidEndpoint),
+            false => Err(Kind::InvalidEndpoint.into()),
         }
     }
 
-    fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Code> {
-        let door = names(|names| names.get(name).cloned()).ok_or(Code::InvalidEndpoint)?;
+    fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Error> {
+        let door = names(|names| names.get(name).cloned()).ok_or(Kind::InvalidEndpoint)?;
         let mut pipe = door.pipe.lock().unwrap_or_else(PoisonError::into_inner);
         if pipe.as_ref().is_some_and(|old| !old.lock().gone[0]) {
-            return Err(Code::InvalidEndpoint);
+            return Err(Kind::InvalidEndpoint.into());
         }
         let shared = Arc::new(Shared::default());
         *pipe = Some(Arc::clone(&shared));
@@ -166,7 +166,7 @@ impl Backend for Local {
 }
 
 impl Listener for Name {
-    fn accept(&mut self) -> Result<Option<Box<dyn Transport>>, Code> {
+    fn accept(&mut self) -> Result<Option<Box<dyn Transport>>, Error> {
         // Before the look: what comes after it is news.
         self.seen = self.door.bell.lock().news;
         let pipe = self
@@ -220,13 +220,13 @@ impl Drop for Name {
 }
 
 impl Transport for End {
-    fn send(&mut self, frame: &Frame) -> Result<(), SendError> {
+    fn send(&mut self, frame: &Frame) -> Result<(), Error> {
         let mut pipe = self.shared.lock();
         if pipe.gone[1 - self.side] {
-            return Err(SendError::Gone);
+            return Err(Kind::PeerGone.into());
         }
         if pipe.to[1 - self.side].frames.len() >= DEPTH {
-            return Err(SendError::Full);
+            return Err(Kind::Full.into());
         }
         pipe.to[1 - self.side].frames.push_back(frame.clone());
         self.shared.tell(pipe);
@@ -243,7 +243,7 @@ impl Transport for End {
                 self.shared.tell(pipe);
                 Ok(Some(frame))
             }
-            None if gone => Err(RecvError::Gone),
+            None if gone => Err(Kind::PeerGone.into()),
             None => Ok(None),
         }
     }

@@ -10,7 +10,7 @@ mod payload;
 mod shm;
 mod stream;
 
-use crate::Code;
+use crate::Error;
 use std::fmt::Debug;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -47,32 +47,26 @@ impl Clone for Frame {
     }
 }
 
-/// A frame was not sent; nothing has changed.
-#[derive(Debug)]
-pub enum SendError {
-    /// No room now.
-    Full,
-    /// The other end is gone.
-    Gone,
-}
-
-/// Nothing comes; and apart from [`RecvError::NotNow`], nothing more will.
+/// Nothing comes now.
 #[derive(Debug)]
 pub enum RecvError {
     /// There is something, and this process has no means to take it (memory, descriptors): it waits for them.
-    NotNow(Code),
-    /// For want of them something that came was lost.
-    Lost(Code),
-    /// The other end is gone, and all that it sent has been taken.
-    Gone,
-    /// What came is nothing that the other end may send.
-    Violation,
+    NotNow(Error),
+    /// Nor will anything more: `PeerGone` when all that the other end sent has been taken, `PeerViolation` when what came is
+    /// nothing that it may send, `Limit` when something that came was lost for want of descriptors.
+    Over(Error),
+}
+
+impl<E: Into<Error>> From<E> for RecvError {
+    fn from(why: E) -> RecvError {
+        RecvError::Over(why.into())
+    }
 }
 
 /// One end of a connection. Nothing here blocks.
 pub trait Transport: Send + Debug {
-    /// Sends a frame; frames arrive whole, once, in order, or the connection ends.
-    fn send(&mut self, frame: &Frame) -> Result<(), SendError>;
+    /// Sends a frame; frames arrive whole, once, in order, or the connection ends. `Full`: no room now, and nothing has changed.
+    fn send(&mut self, frame: &Frame) -> Result<(), Error>;
     /// Takes the next frame, if one is there. With [`Bytes::Carried`], those of a buffer may follow it.
     fn recv(&mut self) -> Result<Option<Frame>, RecvError>;
     /// How many bytes follow the frame that [`Transport::recv`] gave last, and have to be taken before the next one.
@@ -129,7 +123,7 @@ pub trait Wait: Send + Sync + Debug {
 /// A name that somebody may connect to, once.
 pub trait Listener: Send + Debug {
     /// The connection, if one is there.
-    fn accept(&mut self) -> Result<Option<Box<dyn Transport>>, Code>;
+    fn accept(&mut self) -> Result<Option<Box<dyn Transport>>, Error>;
     /// How long after it was accepted an honest other end's first frame may take, beside which nobody else is accepted.
     fn grace(&self) -> Duration {
         Duration::from_millis(250)
@@ -150,9 +144,9 @@ pub enum Bytes {
 /// A way to make connections.
 pub trait Backend: Send + Sync + Debug {
     /// Takes the name.
-    fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Code>;
+    fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Error>;
     /// Connects to who listens there.
-    fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Code>;
+    fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Error>;
     /// How bytes travel.
     fn bytes(&self) -> Bytes;
 }

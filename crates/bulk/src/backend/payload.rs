@@ -1,7 +1,7 @@
 //! A buffer's bytes as carriers see them: on their way out, and the place where they arrive.
 
-use crate::Code;
 use crate::memory::Memory;
+use crate::{Error, Kind};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -50,10 +50,10 @@ impl Payload {
     }
 
     /// The bytes, through a mapping that is readable whatever the buffer's state.
-    pub fn view(&self) -> Result<View<'_>, Code> {
+    pub fn view(&self) -> Result<View<'_>, Error> {
         let all = self.memory.readable()?;
         let piece = all.sub(self.at..self.at + self.len);
-        piece.map_err(|_| Code::BufferInvalid)
+        piece.map_err(Error::of(Kind::BufferInvalid))
     }
 }
 
@@ -94,17 +94,17 @@ impl Place {
         self.len == 0
     }
 
-    /// Copies bytes in; [`Code::InvalidArgument`] where they reach beyond it.
-    pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), Code> {
+    /// Copies bytes in; [`Kind::BadArgument`] where they reach beyond it.
+    pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), Error> {
         let inside = offset.checked_add(bytes.len());
         if inside.is_none_or(|end| end > self.len) {
-            return Err(Code::InvalidArgument);
+            return Err(Kind::BadArgument.into());
         }
         let Some(memory) = &self.memory else {
             return Ok(());
         };
         let written = memory.map.write(self.at + offset, View::from_slice(bytes));
-        written.map_err(|_| Code::InvalidArgument)
+        written.map_err(Error::of(Kind::BadArgument))
     }
 
     /// Takes what waits in a stream socket straight into memory, from `offset` to at most the end; says how many bytes

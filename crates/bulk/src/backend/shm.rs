@@ -1,6 +1,6 @@
 //! `shm:`: between processes, over rings in shared memory.
 //!
-//! Each end writes one half of a link and maps the other's read-only (`region::layout::link`), so that nobody can write
+//! Each end writes one half of a link and maps the other's read-only (`ring`), so that nobody can write
 //! what is the other's to say. A frame is one or more lines of a ring; whoever sleeps is woken, and only then is a
 //! system call made. A socket beside it makes the acquaintance, carries descriptors (the frame that they belong
 //! to says how many to take), and shows the other end's end. The manager makes the pair, by its rules of who may create and
@@ -9,22 +9,19 @@
 mod link;
 mod wire;
 
-use super::{
-    Backend, Bytes, Frame, FrameBytes, Listener, RecvError, SendError, Transport, Wait, stream,
-};
-use crate::Code;
-use crate::account::{Account, code};
-use link::{Link, Sleeper, WAKE};
+use super::{Backend, Bytes, Frame, FrameBytes, Listener, RecvError, Transport, Wait, stream};
+use crate::account::{Account, endpoint};
+use crate::{Error, Kind};
+use link::{Link, Sleeper};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tranship_core::{PeerSocket, SocketListener};
-use tranship_region::layout::link::{LinkHalfRo, LinkHalfRw, Side};
-use tranship_sync::{Consumer, Lines, Producer, Publish, Push};
+use tranship_ring::{Consumer, HalfRo, HalfRw, Producer, Publish, Push, Ring, Side, doorbell};
 use tranship_sys::epoll::wait_readable;
 use tranship_sys::socket::ToStranger;
 use tranship_sys::{pidfd, socket};
@@ -87,7 +84,7 @@ struct End {
     pid: u32,
     listens: bool,
     /// Our half, until the other one is here.
-    made: Option<LinkHalfRw>,
+    made: Option<HalfRw>,
     /// Our half's memory, until it is shown: with the first frame, by who connects.
     unshown: Option<OwnedFd>,
     /// The frame that came with the other half.
@@ -115,35 +112,34 @@ struct End {
 /// What a message of the socket says, and the descriptors that came with it.
 type Shown = (Vec<u8>, Vec<OwnedFd>);
 
-fn system(_: std::io::Error) -> Code {
-    Code::System
-}
-
 impl Shm {
     /// Over a membership that the program has.
     ///
     /// # Errors
     /// As [`Domain::over`](crate::Domain::over).
-    pub fn over(domain: &tranship_core::Domain) -> Result<Shm, Code> {
+    pub fn over(domain: &tranship_core::Domain) -> Result<Shm, Error> {
         Ok(Shm(Account::over(domain)?))
     }
 }
 
 impl Backend for Shm {
-    fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Code> {
+    fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Error> {
         let domain = self.0.domain()?;
-        let listener = domain.listen_socket(name).map_err(code)?;
-        let news = listener.as_fd().try_clone_to_owned().map_err(system)?;
+        let listener = domain.listen_socket(name).map_err(endpoint)?;
+        let news = listener
+            .as_fd()
+            .try_clone_to_owned()
+            .map_err(Error::system("fcntl"))?;
         Ok(Box::new(Name {
             listener,
             news: Arc::new(news),
         }))
     }
 
-    fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Code> {
-        let met = self.0.domain()?.connect_socket(name).map_err(code)?;
+    fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Error> {
+        let met = self.0.domain()?.connect_socket(name).map_err(endpoint)?;
         if wire::is_shunned(met.uid) {
-            return Err(Code::PeerViolation);
+            return Err(Kind::PeerViolation.into());
         }
         Ok(Box::new(End::new(met, false)?))
     }
@@ -154,9 +150,9 @@ impl Backend for Shm {
 }
 
 impl Listener for Name {
-    fn accept(&mut self) -> Result<Option<Box<dyn Transport>>, Code> {
+    fn accept(&mut self) -> Result<Option<Box<dyn Transport>>, Error> {
         // Whoever binds says so at once; who does not keeps nobody out.
-        match self.listener.accept_speaking().map_err(code)? {
+        match self.listener.accept_speaking().map_err(endpoint)? {
             Some(met) if wire::is_shunned(met.uid) => {
                 drop(ToStranger::from(met.socket));
                 Ok(None)
@@ -178,9 +174,9 @@ impl Listener for Name {
 
 impl End {
     /// Makes our half and shows it.
-    fn new(met: PeerSocket, listens: bool) -> Result<End, Code> {
+    fn new(met: PeerSocket, listens: bool) -> Result<End, Error> {
         let side = if listens { Side::Source } else { Side::Sink };
-        let (memory, half) = LinkHalfRw::create(side, LINES).map_err(|_| Code::Memory)?;
+        let (memory, half) = HalfRw::create(side, LINES)?;
         let mut end = End {
             socket: Arc::new(Wire::new(met.socket, met.uid)),
             process: met.process,
@@ -212,7 +208,7 @@ impl End {
     }
 
     /// Shows our half, and says something with it.
-    fn show_half(&mut self, says: &[u8]) -> Result<(), SendError> {
+    fn show_half(&mut self, says: &[u8]) -> Result<(), Error> {
         let Some(memory) = self.unshown.take() else {
             return Ok(());
         };
@@ -222,7 +218,7 @@ impl End {
             &[memory.as_fd()],
             true,
         );
-        shown.map_err(|_| SendError::Gone)
+        shown.map_err(Error::of(Kind::PeerGone))
     }
 
     /// The next message of the socket.
@@ -238,7 +234,7 @@ impl End {
     fn look_at_socket(&mut self) -> Result<Option<Shown>, RecvError> {
         for _ in 0..EARLY {
             match self.receive()? {
-                Some((bytes, fds)) if bytes == WAKE && fds.is_empty() => {}
+                Some((bytes, fds)) if bytes == doorbell::PRESSED && fds.is_empty() => {}
                 other => return Ok(other.map(|(bytes, fds)| (bytes[1..].to_vec(), fds))),
             }
         }
@@ -250,13 +246,13 @@ impl End {
         // Before the look: what it sent before it ended is found by it.
         let dead = pidfd::is_dead(&self.process).unwrap_or(false);
         match self.socket.recv(&mut bytes) {
-            Ok((_, Brought::Other)) => Err(RecvError::Violation),
+            Ok((_, Brought::Other)) => Err(Kind::PeerViolation.into()),
             // The kernel says the same of too many descriptors and of too few places for them.
             Ok((got, _)) if got.ctrunc && !socket::has_room_for(1, &*self.socket) => {
-                Err(RecvError::Lost(Code::Limit))
+                Err(Kind::Limit.into())
             }
             Ok((got, _)) if got.ctrunc || got.truncated || got.fds.len() > MAX_FDS => {
-                Err(RecvError::Violation)
+                Err(Kind::PeerViolation.into())
             }
             Ok((got, _)) if got.bytes == 0 => {
                 self.hung_up = true;
@@ -264,7 +260,9 @@ impl End {
             }
             Ok((got, _)) => Ok(Some((bytes[..got.bytes].to_vec(), got.fds))),
             Err(error) if error.kind() == ErrorKind::WouldBlock && !dead => Ok(None),
-            Err(error) if socket::is_shortage(&error) => Err(RecvError::NotNow(Code::Memory)),
+            Err(error) if socket::is_shortage(&error) => {
+                Err(RecvError::NotNow(Error::of(Kind::OutOfMemory)(error)))
+            }
             Err(_) => {
                 self.hung_up = true;
                 Ok(None)
@@ -286,51 +284,44 @@ impl End {
                 ..Frame::default()
             });
         }
-        let (side, fd) = (!self.listens, fds.first().ok_or(RecvError::Violation)?);
+        let (side, fd) = (!self.listens, fds.first().ok_or(Kind::PeerViolation)?);
         let side = if side { Side::Source } else { Side::Sink };
-        let other = LinkHalfRo::open(fd, side, LINES).map_err(|_| RecvError::Violation)?;
+        let other = HalfRo::open(fd, side, LINES).map_err(Error::of(Kind::PeerViolation))?;
         let Some(own) = self.made.take() else {
             return Ok(());
         };
-        self.link = Some(Arc::new(Link {
-            own,
-            other,
-            suspect: AtomicBool::new(false),
-            armed: AtomicBool::new(false),
-            sleeps: AtomicU32::new(0),
-            ended: AtomicU32::new(0),
-            socket: Arc::clone(&self.socket),
-        }));
+        let link = Link::new(Ring::new(own, other), Arc::clone(&self.socket));
+        self.link = Some(Arc::new(link));
         while let Some(frame) = self.early.pop_front() {
             if self.push(&frame).is_err() {
-                return Err(RecvError::Violation);
+                return Err(Kind::PeerViolation.into());
             }
         }
         Ok(())
     }
 
-    fn push(&mut self, frame: &Frame) -> Result<(), SendError> {
+    fn push(&mut self, frame: &Frame) -> Result<(), Error> {
         let Some(link) = &self.link else {
-            return Err(SendError::Full);
+            return Err(Kind::Full.into());
         };
-        let lines = Lines::new(link.own.lines()).map_err(|_| SendError::Gone)?;
+        let lines = link.ring.own_lines();
         let pieces = frame.bytes.chunks(LINE_BYTES);
-        let need = u32::try_from(pieces.len()).map_err(|_| SendError::Full)?;
-        // Ordering: acquire, partner: the consumer's release store of head.
-        let head = || link.other.head().load(Ordering::Acquire);
-        let room = self.producer.room(lines, need, head);
+        let need = u32::try_from(pieces.len()).map_err(Error::of(Kind::Full))?;
+        let room = self.producer.room(lines, need, || link.ring.their_head());
         // A head that cannot be is a violation; receiving ends the connection, which this only stops using.
-        if room.map_err(|_| SendError::Gone)? < need {
-            return Err(SendError::Full);
+        if room.map_err(Error::of(Kind::PeerGone))? < need {
+            return Err(Kind::Full.into());
         }
         if !frame.fds.is_empty() {
             // Before the lines that speak of them.
             let fds: Vec<BorrowedFd<'_>> = frame.fds.iter().map(|fd| fd.as_fd()).collect();
             match socket::sendmsg(&*self.socket, b"F", &fds, true) {
                 Ok(()) => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Err(SendError::Full),
-                Err(error) if socket::is_shortage(&error) => return Err(SendError::Full),
-                Err(_) => return Err(SendError::Gone),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    return Err(Kind::Full.into());
+                }
+                Err(error) if socket::is_shortage(&error) => return Err(Kind::Full.into()),
+                Err(_) => return Err(Kind::PeerGone.into()),
             }
         }
         for (number, piece) in pieces.enumerate() {
@@ -346,19 +337,19 @@ impl End {
             };
             // Crash: whoever dies between two lines leaves a frame that is never whole, and is never used.
             if self.producer.push(lines, publish, words) == Push::Full {
-                return Err(SendError::Gone);
+                return Err(Kind::PeerGone.into());
             }
             self.pushed += 1;
         }
         self.ends.push_back((self.pushed, self.sent));
         self.sent += 1;
-        link.wake_if_asleep();
+        link.notify();
         Ok(())
     }
 
     /// The next whole frame of the ring.
     fn pop(&mut self, link: &Link) -> Result<Option<Frame>, RecvError> {
-        let lines = Lines::new(link.other.lines()).map_err(|_| RecvError::Violation)?;
+        let lines = link.ring.their_lines();
         loop {
             // One that is whole waits for its descriptors.
             if let Some((len, fds)) = self.expects
@@ -375,7 +366,7 @@ impl End {
                     let len = usize::try_from(words[0] >> 40).unwrap_or(usize::MAX);
                     let fds = usize::try_from((words[0] >> 32) & 0xff).unwrap_or(usize::MAX);
                     if len == 0 || len > MAX_FRAME_BYTES || fds > MAX_FDS {
-                        return Err(RecvError::Violation);
+                        return Err(Kind::PeerViolation.into());
                     }
                     self.expects = Some((len, fds));
                     (len, fds)
@@ -391,20 +382,18 @@ impl End {
         let mut shown = Vec::new();
         if fds > 0 {
             if self.ahead.is_empty() && !socket::has_room_for(fds, &*self.socket) {
-                return Err(RecvError::NotNow(Code::Limit));
+                return Err(RecvError::NotNow(Kind::Limit.into()));
             }
             // They were sent before the line.
-            let (_, all) = self.take_shown()?.ok_or(RecvError::Violation)?;
+            let (_, all) = self.take_shown()?.ok_or(Kind::PeerViolation)?;
             shown.extend(all.into_iter().map(Arc::new));
         }
         if shown.len() != fds {
-            return Err(RecvError::Violation);
+            return Err(Kind::PeerViolation.into());
         }
         self.expects = None;
-        // Ordering: release, partner: the producer's acquire load: our loads of the lines come before their
-        // reuse. SeqCst: as in `Publish::SeqCst`, before the load of `asleep`.
-        link.own.head().swap(self.consumer.head(), Ordering::SeqCst);
-        link.wake_if_asleep();
+        link.ring.give_back_and_fence(self.consumer.head());
+        link.notify();
         Ok(Frame {
             bytes: std::mem::take(&mut self.partial),
             fds: shown,
@@ -436,12 +425,12 @@ fn piece(words: &[u64; 8]) -> [u8; LINE_BYTES] {
 }
 
 impl Transport for End {
-    fn send(&mut self, frame: &Frame) -> Result<(), SendError> {
+    fn send(&mut self, frame: &Frame) -> Result<(), Error> {
         if frame.bytes.is_empty() || frame.bytes.len() > MAX_FRAME_BYTES {
-            return Err(SendError::Full);
+            return Err(Kind::Full.into());
         }
         if self.link.is_none() && self.meet().is_err() {
-            return Err(SendError::Gone);
+            return Err(Kind::PeerGone.into());
         }
         if self.unshown.is_some() && frame.fds.is_empty() {
             self.show_half(&frame.bytes)?;
@@ -456,7 +445,7 @@ impl Transport for End {
                 self.early.push_back(frame.clone());
                 Ok(())
             }
-            (false, false) => Err(SendError::Full),
+            (false, false) => Err(Kind::Full.into()),
         }
     }
 
@@ -467,7 +456,7 @@ impl Transport for End {
         }
         let Some(link) = self.link.take() else {
             return match self.hung_up {
-                true => Err(RecvError::Gone),
+                true => Err(Kind::PeerGone.into()),
                 false => Ok(None),
             };
         };
@@ -489,8 +478,7 @@ impl Transport for End {
             return;
         }
         self.head_looks.set(HEAD_LOOKS);
-        // Ordering: acquire, partner: the consumer's release store.
-        self.head_seen = link.other.head().load(Ordering::Acquire);
+        self.head_seen = link.ring.their_head();
         while let Some((end, number)) = self.ends.front() {
             if *end > self.head_seen {
                 break;
@@ -530,8 +518,7 @@ impl End {
         if let Some(frame) = self.pop(link)? {
             return Ok(Some(frame));
         }
-        // Ordering: acquire, partner: the other end's release store after its last line.
-        let mut over = link.other.closed().load(Ordering::Acquire) != 0 || self.hung_up;
+        let mut over = link.has_ended() || self.hung_up;
         self.looks = self.looks.wrapping_add(1);
         // Before its first line the other end may have ended without a link to say so in.
         let now = self.looks.is_multiple_of(LOOKS) || self.consumer.head() == 0;
@@ -541,7 +528,7 @@ impl End {
             link.suspect.store(false, Ordering::Relaxed);
             // The end of the socket is the other end's. Descriptors may come just ahead of their line.
             match self.look_at_socket()? {
-                Some(_) if self.ahead.len() >= EARLY => return Err(RecvError::Violation),
+                Some(_) if self.ahead.len() >= EARLY => return Err(Kind::PeerViolation.into()),
                 Some(shown) => self.ahead.push_back(shown),
                 None => over = self.hung_up,
             }
@@ -552,7 +539,7 @@ impl End {
         // What it published before it ended.
         match self.pop(link)? {
             Some(frame) => Ok(Some(frame)),
-            None => Err(RecvError::Gone),
+            None => Err(Kind::PeerGone.into()),
         }
     }
 }
@@ -560,9 +547,7 @@ impl End {
 impl Drop for End {
     fn drop(&mut self) {
         if let Some(link) = &self.link {
-            // Ordering: release, partner: the other end's acquire load.
-            link.own.closed().store(1, Ordering::Release);
-            link.wake_other();
+            link.end();
         }
     }
 }

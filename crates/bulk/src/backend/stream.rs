@@ -1,9 +1,7 @@
 //! `copy:`: every frame, with the bytes of its buffer, is copied into a Unix stream socket and out of it. The baseline.
 
-use super::{
-    Backend, Bytes, Frame, FrameBytes, Listener, Place, RecvError, SendError, Transport, Wait,
-};
-use crate::Code;
+use super::{Backend, Bytes, Frame, FrameBytes, Listener, Place, RecvError, Transport, Wait};
+use crate::{Error, Kind};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -46,20 +44,16 @@ struct End {
 }
 
 /// The name on this machine.
-pub(super) fn abstract_name(kind: &str, name: &str) -> Result<SocketAddr, Code> {
+pub(super) fn abstract_name(kind: &str, name: &str) -> Result<SocketAddr, Error> {
     let name = format!("tranship-bulk/{kind}/{name}");
-    SocketAddr::from_abstract_name(name).map_err(|_| Code::InvalidEndpoint)
-}
-
-fn system(_: std::io::Error) -> Code {
-    Code::System
+    SocketAddr::from_abstract_name(name).map_err(Error::of(Kind::InvalidEndpoint))
 }
 
 /// The system's fault, unless it is this, which the name's is.
-fn unless(kind: ErrorKind) -> impl Fn(std::io::Error) -> Code {
+fn unless(kind: ErrorKind) -> impl Fn(std::io::Error) -> Error {
     move |error| match error.kind() == kind {
-        true => Code::InvalidEndpoint,
-        false => Code::System,
+        true => Error::of(Kind::InvalidEndpoint)(error),
+        false => Error::of(Kind::System)(error),
     }
 }
 
@@ -93,16 +87,18 @@ impl Wait for Readable {
 }
 
 impl Backend for Copying {
-    fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Code> {
+    fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Error> {
         let address = abstract_name("copy", name)?;
         let listener = UnixListener::bind_addr(&address).map_err(unless(ErrorKind::AddrInUse))?;
-        listener.set_nonblocking(true).map_err(system)?;
+        listener
+            .set_nonblocking(true)
+            .map_err(Error::system("fcntl"))?;
         // Connections inherit it: nothing lies in one when it is accepted.
         let _ = socket::pass_rights(&listener, false);
         Ok(Box::new(Name(Arc::new(listener))))
     }
 
-    fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Code> {
+    fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Error> {
         let address = abstract_name("copy", name)?;
         let nobody = unless(ErrorKind::ConnectionRefused);
         let stream = UnixStream::connect_addr(&address).map_err(nobody)?;
@@ -115,11 +111,11 @@ impl Backend for Copying {
 }
 
 impl Listener for Name {
-    fn accept(&mut self) -> Result<Option<Box<dyn Transport>>, Code> {
+    fn accept(&mut self) -> Result<Option<Box<dyn Transport>>, Error> {
         match self.0.accept() {
             Ok((stream, _)) => Ok(Some(End::over(stream)?)),
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
-            Err(error) => Err(system(error)),
+            Err(error) => Err(Error::system("accept")(error)),
         }
     }
 
@@ -146,8 +142,10 @@ impl Wait for Restless {
 }
 
 impl End {
-    fn over(stream: UnixStream) -> Result<Box<dyn Transport>, Code> {
-        stream.set_nonblocking(true).map_err(system)?;
+    fn over(stream: UnixStream) -> Result<Box<dyn Transport>, Error> {
+        stream
+            .set_nonblocking(true)
+            .map_err(Error::system("fcntl"))?;
         // Nobody takes any; an older kernel does not know how to refuse them.
         let _ = socket::pass_rights(&stream, false);
         Ok(Box::new(End {
@@ -164,14 +162,14 @@ impl End {
         }))
     }
 
-    fn flush(&mut self) -> Result<(), SendError> {
+    fn flush(&mut self) -> Result<(), Error> {
         while !self.out.is_empty() {
             let (first, _) = self.out.as_slices();
             match self.stream.write(first) {
                 Ok(n) => drop(self.out.drain(..n)),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => return Err(SendError::Gone),
+                Err(error) => return Err(Error::of(Kind::PeerGone)(error)),
             }
         }
         Ok(())
@@ -219,16 +217,16 @@ impl End {
         );
         let len = usize::try_from(len).unwrap_or(usize::MAX);
         if len > MAX_FRAME_BYTES || len == 0 && brings > 0 {
-            return Err(RecvError::Violation);
+            return Err(Kind::PeerViolation.into());
         }
         let Some(bytes) = rest.get(..len).map(FrameBytes::from_slice) else {
             return Ok(None);
         };
         self.taken += taken;
         if self.taken > self.sent {
-            return Err(RecvError::Violation);
+            return Err(Kind::PeerViolation.into());
         }
-        self.brings = usize::try_from(brings).map_err(|_| RecvError::Violation)?;
+        self.brings = usize::try_from(brings).map_err(Error::of(Kind::PeerViolation))?;
         self.came = 0;
         self.inward.drain(..HEADER + len);
         Ok(Some(bytes))
@@ -245,13 +243,13 @@ impl End {
 }
 
 impl Transport for End {
-    fn send(&mut self, frame: &Frame) -> Result<(), SendError> {
+    fn send(&mut self, frame: &Frame) -> Result<(), Error> {
         self.flush()?;
         if frame.bytes.len() > MAX_FRAME_BYTES || self.out.len() > MAX_WAITING_BYTES {
-            return Err(SendError::Full);
+            return Err(Kind::Full.into());
         }
         let payload = match &frame.payload {
-            Some(payload) => payload.view().map_err(|_| SendError::Full)?.to_vec(),
+            Some(payload) => payload.view().map_err(Error::of(Kind::Full))?.to_vec(),
             None => Vec::new(),
         };
         self.put(&frame.bytes, payload.len());
@@ -285,7 +283,7 @@ impl Transport for End {
                 continue;
             }
             if self.hung_up {
-                return Err(RecvError::Gone);
+                return Err(Kind::PeerGone.into());
             }
             // Nothing waits: a good moment to say what was taken.
             if self.untold > 0 && self.out.is_empty() {
@@ -305,12 +303,12 @@ impl Transport for End {
         while self.came < self.brings {
             let left = self.brings - self.came;
             let got = match self.inward.len().min(left) {
-                0 if self.hung_up => return Err(RecvError::Gone),
+                0 if self.hung_up => return Err(Kind::PeerGone.into()),
                 0 => match place.receive(self.came, &self.stream) {
                     Ok(got @ 1..) => got,
                     Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
                     Err(error) if socket::is_shortage(&error) => {
-                        return Err(RecvError::NotNow(Code::Memory));
+                        return Err(RecvError::NotNow(Kind::OutOfMemory.into()));
                     }
                     Ok(0) | Err(_) => {
                         self.hung_up = true;
@@ -319,7 +317,7 @@ impl Transport for End {
                 },
                 got => {
                     let written = place.write(self.came, &self.inward[..got]);
-                    written.map_err(|_| RecvError::Violation)?;
+                    written.map_err(Error::of(Kind::PeerViolation))?;
                     self.inward.drain(..got);
                     got
                 }

@@ -3,10 +3,9 @@
 //! On the way an aggregate is one transfer for each buffer, marked as a part, and a message that says which pieces of
 //! them it is made of. The sender puts all of them in line together; the receiver tells nothing before the last.
 
-use super::turn::Violation;
 use super::{RawEvent, Shared, State};
 use crate::message::{Message, Transfer};
-use crate::{Access, BufferState, Code, Completion, Direction, MAX_PIECES, Meta, Piece};
+use crate::{Access, BufferState, Completion, Direction, Error, Kind, MAX_PIECES, Meta, Piece};
 use std::collections::BTreeSet;
 
 impl State {
@@ -18,39 +17,39 @@ impl State {
         buffers: &[(u64, u32)],
         pieces: &[Piece],
         meta: &[u8],
-    ) -> Result<Completion, Code> {
+    ) -> Result<Completion, Error> {
         let fits = (1..=MAX_PIECES).contains(&pieces.len()) && buffers.len() <= pieces.len();
         let each: BTreeSet<_> = buffers.iter().collect();
         let mut used = vec![false; buffers.len()];
         let gives_back = how == Transfer::Move;
         for piece in pieces {
             let at = piece.buffer as usize;
-            let (id, index) = *buffers.get(at).ok_or(Code::InvalidArgument)?;
+            let (id, index) = *buffers.get(at).ok_or(Kind::BadArgument)?;
             self.check_channel(channel, id, Direction::Source, gives_back)?;
             let (pool, slot) = self.slot(id, index)?;
             if how == Transfer::Move && !slot.owned {
-                return Err(Code::BufferNotOwned);
+                return Err(Kind::BufferNotOwned.into());
             }
             if slot.by_state() == Access::None {
-                return Err(Code::BufferInvalid);
+                return Err(Kind::BufferInvalid.into());
             }
             if how == Transfer::Move && slot.state() != BufferState::ReadWrite || slot.mapped > 0 {
-                return Err(Code::BufferState);
+                return Err(Kind::BufferState.into());
             }
             if !piece.is_inside(pool.memory.buffer_bytes()) {
-                return Err(Code::InvalidArgument);
+                return Err(Kind::BadArgument.into());
             }
             used[at] = true;
         }
         let whole = fits && each.len() == buffers.len() && used.iter().all(|used| *used);
-        let end = self.channels.get(&channel).ok_or(Code::InvalidEndpoint)?;
+        let end = self.channels.get(&channel).ok_or(Kind::InvalidEndpoint)?;
         let (peer, meta_bytes, carried) = end.terms();
         if !whole || meta.len() > meta_bytes {
-            return Err(Code::InvalidArgument);
+            return Err(Kind::BadArgument.into());
         }
-        let end = self.channels.get_mut(&channel).ok_or(Code::ChannelState)?;
+        let end = self.channels.get_mut(&channel).ok_or(Kind::ChannelState)?;
         if !end.flush() {
-            return Err(Code::Full);
+            return Err(Kind::Full.into());
         }
         let mut frames = Vec::with_capacity(buffers.len() + 1);
         let frames = self
@@ -105,7 +104,7 @@ impl State {
                 }
             }
         }
-        let end = self.channels.get_mut(&channel).ok_or(Code::ChannelState)?;
+        let end = self.channels.get_mut(&channel).ok_or(Kind::ChannelState)?;
         end.outbox.extend(frames);
         let number = end.sent + end.outbox.len() as u64 - 1;
         end.flush();
@@ -120,7 +119,7 @@ impl State {
         carried: bool,
         how: Transfer,
         frames: &mut Vec<crate::backend::Frame>,
-    ) -> Result<(), Code> {
+    ) -> Result<(), Error> {
         for (id, index) in buffers {
             let (fds, payload) = self.load((*id, *index), carried)?;
             let part = Message::part(how, *id, *index);
@@ -137,10 +136,10 @@ impl State {
         channel: u64,
         how: Transfer,
         buffer: (u64, u32),
-    ) -> Result<(), Violation> {
-        let end = self.channels.get_mut(&channel).ok_or(Violation)?;
+    ) -> Result<(), Error> {
+        let end = self.channels.get_mut(&channel).ok_or(Kind::PeerViolation)?;
         if end.parts.len() >= MAX_PIECES {
-            return Err(Violation);
+            return Err(Kind::PeerViolation.into());
         }
         end.parts.push((how, buffer));
         Ok(())
@@ -153,8 +152,8 @@ impl State {
         copies: bool,
         pieces: Vec<Piece>,
         meta: Meta,
-    ) -> Result<(), Violation> {
-        let end = self.channels.get(&channel).ok_or(Violation)?;
+    ) -> Result<(), Error> {
+        let end = self.channels.get(&channel).ok_or(Kind::PeerViolation)?;
         let how = if copies {
             Transfer::Copy
         } else {
@@ -163,22 +162,24 @@ impl State {
         let fits = (1..=MAX_PIECES).contains(&pieces.len());
         let alike = end.parts.iter().all(|(is, _)| *is == how);
         if !fits || !alike || meta.len() > end.meta_bytes as usize {
-            return Err(Violation);
+            return Err(Kind::PeerViolation.into());
         }
         let mut used = vec![false; end.parts.len()];
         for piece in &pieces {
             let at = piece.buffer as usize;
-            let (_, (id, index)) = end.parts.get(at).ok_or(Violation)?;
-            let (pool, _) = self.slot(*id, *index).map_err(|_| Violation)?;
+            let (_, (id, index)) = end.parts.get(at).ok_or(Kind::PeerViolation)?;
+            let (pool, _) = self
+                .slot(*id, *index)
+                .map_err(Error::of(Kind::PeerViolation))?;
             if !piece.is_inside(pool.memory.buffer_bytes()) {
-                return Err(Violation);
+                return Err(Kind::PeerViolation.into());
             }
             used[at] = true;
         }
         if !used.into_iter().all(|used| used) {
-            return Err(Violation);
+            return Err(Kind::PeerViolation.into());
         }
-        let end = self.channels.get_mut(&channel).ok_or(Violation)?;
+        let end = self.channels.get_mut(&channel).ok_or(Kind::PeerViolation)?;
         let buffers = std::mem::take(&mut end.parts);
         let buffers = buffers.into_iter().map(|(_, buffer)| buffer).collect();
         end.tell(RawEvent::Aggregate {
@@ -211,7 +212,7 @@ impl Shared {
         buffers: &[(u64, u32)],
         pieces: &[Piece],
         meta: &[u8],
-    ) -> Result<Completion, Code> {
+    ) -> Result<Completion, Error> {
         let how = if copies {
             Transfer::Copy
         } else {
@@ -226,15 +227,15 @@ impl Shared {
         &self,
         buffers: &[(u64, u32)],
         pieces: &[Piece],
-    ) -> Result<Vec<u8>, Code> {
+    ) -> Result<Vec<u8>, Error> {
         let mut out = Vec::new();
         for piece in pieces {
             let at = buffers.get(piece.buffer as usize);
-            let at = at.ok_or(Code::InvalidArgument)?;
-            let as_usize = |n: u64| usize::try_from(n).map_err(|_| Code::InvalidArgument);
+            let at = at.ok_or(Kind::BadArgument)?;
+            let as_usize = |n: u64| usize::try_from(n).map_err(Error::of(Kind::BadArgument));
             let (offset, len) = (as_usize(piece.offset)?, as_usize(piece.len)?);
             if !piece.is_inside(self.lock().bytes_of(*at)) {
-                return Err(Code::InvalidArgument);
+                return Err(Kind::BadArgument.into());
             }
             let begun = out.len();
             out.resize(begun + len, 0);

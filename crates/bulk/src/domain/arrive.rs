@@ -1,10 +1,10 @@
 //! A buffer that arrives: what may, where its bytes go, and what it is then.
 
-use super::turn::{Fault, Violation};
+use super::turn::Fault;
 use super::{Pool, RawEvent, State};
 use crate::backend::{Frame, Place, RecvError};
 use crate::message::{Message, Transfer};
-use crate::{Access, BufferState, ChannelState, Code, Direction, Meta, Trust};
+use crate::{Access, BufferState, ChannelState, Direction, Error, Kind, Meta, Trust};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ impl State {
         channel: u64,
         (message, frame): (Message, Frame),
         brings: usize,
-    ) -> Result<bool, Code> {
+    ) -> Result<bool, Error> {
         match self.place_for(channel, message, brings) {
             Ok(arriving) => {
                 if let Some(end) = self.channels.get_mut(&channel) {
@@ -49,14 +49,14 @@ impl State {
                 }
                 self.go_on(channel)
             }
-            Err(Fault::Peer) => {
-                self.peer_gone(channel, Code::PeerViolation);
+            Err(Fault::Peer(why)) => {
+                self.peer_gone(channel, why);
                 self.wake(channel);
                 Ok(true)
             }
-            Err(Fault::Own(code)) => {
+            Err(Fault::Own(lack)) => {
                 self.hold_back(channel, frame);
-                Err(code)
+                Err(lack)
             }
             Err(Fault::Later) => {
                 self.hold_back(channel, frame);
@@ -69,7 +69,7 @@ impl State {
     pub(super) fn is_free(&self, channel: u64, what: &Arrival) -> Result<(), Fault> {
         let (id, index) = what.buffer;
         let slot = self.slot(id, index);
-        let arriving = slot.map_err(|_| Fault::Peer)?.1.arriving;
+        let arriving = slot.map_err(Error::of(Kind::PeerViolation))?.1.arriving;
         match arriving.is_none_or(|by| by == channel) {
             true => Ok(()),
             false => Err(Fault::Later),
@@ -90,7 +90,7 @@ impl State {
             part,
         } = message
         else {
-            return Err(Fault::Peer);
+            return Err(Kind::PeerViolation.into());
         };
         let what = Arrival {
             how,
@@ -100,10 +100,10 @@ impl State {
         };
         let wanted = self.may_arrive(channel, &what)?;
         self.is_free(channel, &what)?;
-        let pool = self.pools.get_mut(&id).ok_or(Violation)?;
+        let pool = self.pools.get_mut(&id).ok_or(Kind::PeerViolation)?;
         let len = pool.memory.buffer_bytes();
         if !what.brings_bytes() || brings != len {
-            return Err(Fault::Peer);
+            return Err(Kind::PeerViolation.into());
         }
         let place = match wanted && pool.takes_bytes() {
             true => {
@@ -122,7 +122,7 @@ impl State {
     }
 
     /// Takes more of the bytes that are arriving; says whether something was learned.
-    pub(super) fn go_on(&mut self, channel: u64) -> Result<bool, Code> {
+    pub(super) fn go_on(&mut self, channel: u64) -> Result<bool, Error> {
         let Some(end) = self.channels.get_mut(&channel) else {
             return Ok(false);
         };
@@ -137,8 +137,8 @@ impl State {
             match filled {
                 Ok(false) => return Ok(false),
                 Ok(true) => arriving.filled = true,
-                Err(RecvError::NotNow(code)) => return Err(code),
-                Err(why) => {
+                Err(RecvError::NotNow(lack)) => return Err(lack),
+                Err(RecvError::Over(why)) => {
                     self.half_arrived(channel);
                     return Ok(self.carrier_failed(channel, why));
                 }
@@ -149,16 +149,16 @@ impl State {
             let fine = self.may_arrive(channel, &arriving.what);
             let taken = match fine {
                 Ok(_) => self.arrive(channel, arriving.what.clone(), None),
-                Err(Violation) => Err(Fault::Peer),
+                Err(why) => Err(why.into()),
             };
             match taken {
                 Ok(()) => {}
-                Err(Fault::Peer) => self.peer_gone(channel, Code::PeerViolation),
-                Err(Fault::Own(code)) => {
+                Err(Fault::Peer(why)) => self.peer_gone(channel, why),
+                Err(Fault::Own(lack)) => {
                     if let Some(end) = self.channels.get_mut(&channel) {
                         end.arriving = Some(arriving);
                     }
-                    return Err(code);
+                    return Err(lack);
                 }
                 // Checked when it began.
                 Err(Fault::Later) => {}
@@ -196,27 +196,27 @@ impl State {
     }
 
     /// May this come now? Says whether it was nowhere here, so that its bytes are wanted.
-    pub(super) fn may_arrive(&self, channel: u64, what: &Arrival) -> Result<bool, Violation> {
-        let end = self.channels.get(&channel).ok_or(Violation)?;
+    pub(super) fn may_arrive(&self, channel: u64, what: &Arrival) -> Result<bool, Error> {
+        let end = self.channels.get(&channel).ok_or(Kind::PeerViolation)?;
         let open = matches!(end.state, ChannelState::Connected | ChannelState::Teardown);
         if !open || what.meta.len() > end.meta_bytes as usize {
-            return Err(Violation);
+            return Err(Kind::PeerViolation.into());
         }
         // Parts are moved or copied, and their metadata comes with the last message.
         if what.part && !(what.brings_bytes() && what.meta.is_empty()) {
-            return Err(Violation);
+            return Err(Kind::PeerViolation.into());
         }
         let needs = match what.how {
             Transfer::Move | Transfer::Copy => Direction::Sink,
             Transfer::Pass | Transfer::Release => Direction::Source,
         };
         let (id, index) = what.buffer;
-        let assigned = end.pools.get(&id).ok_or(Violation)?;
+        let assigned = end.pools.get(&id).ok_or(Kind::PeerViolation)?;
         if end.direction != needs || !assigned.status.has_memory() {
-            return Err(Violation);
+            return Err(Kind::PeerViolation.into());
         }
-        let pool = self.pools.get(&id).ok_or(Violation)?;
-        let slot = pool.slots.get(index as usize).ok_or(Violation)?;
+        let pool = self.pools.get(&id).ok_or(Kind::PeerViolation)?;
+        let slot = pool.slots.get(index as usize).ok_or(Kind::PeerViolation)?;
         let (was, peer) = (slot.state(), end.peer);
         let possible = match what.how {
             // A buffer comes back from the one who has it; only what may be passed on comes from elsewhere.
@@ -229,7 +229,7 @@ impl State {
         };
         match possible {
             true => Ok(was == BufferState::Invalid && what.brings_bytes()),
-            false => Err(Violation),
+            false => Err(Kind::PeerViolation.into()),
         }
     }
 
@@ -242,17 +242,16 @@ impl State {
         shown: Option<&[Arc<OwnedFd>]>,
     ) -> Result<(), Fault> {
         let ((id, index), meta) = (what.buffer, what.meta);
-        let end = self.channels.get(&channel).ok_or(Violation)?;
-        let assigned = end.pools.get(&id).ok_or(Violation)?;
-        let pool = self.pools.get_mut(&id).ok_or(Violation)?;
+        let end = self.channels.get(&channel).ok_or(Kind::PeerViolation)?;
+        let assigned = end.pools.get(&id).ok_or(Kind::PeerViolation)?;
+        let pool = self.pools.get_mut(&id).ok_or(Kind::PeerViolation)?;
         if let Some(fds) = shown {
-            let brought = pool.bring(index, assigned, fds, &mut self.statistics);
-            brought.map_err(|code| match code {
-                Code::PeerViolation => Fault::Peer,
-                own => Fault::Own(own),
-            })?;
+            pool.bring(index, assigned, fds, &mut self.statistics)?;
         }
-        let slot = pool.slots.get_mut(index as usize).ok_or(Violation)?;
+        let slot = pool
+            .slots
+            .get_mut(index as usize)
+            .ok_or(Kind::PeerViolation)?;
         let (lent, let_go, first) = (slot.lent, slot.let_go, slot.first);
         match what.how {
             Transfer::Move | Transfer::Pass => {
@@ -267,7 +266,7 @@ impl State {
             Transfer::Release => slot.out.down(channel),
         }
         // The kernel refuses only for want of memory for its tables, or if there are too many mappings.
-        if let Err(code) = pool.protect(index) {
+        if let Err(lack) = pool.protect(index) {
             let slot = &mut pool.slots[index as usize];
             match what.how {
                 Transfer::Move | Transfer::Pass => slot.owned = false,
@@ -275,7 +274,7 @@ impl State {
                 Transfer::Release => slot.out.up(channel),
             }
             (slot.lent, slot.let_go, slot.first) = (lent, let_go, first);
-            return Err(Fault::Own(code));
+            return Err(Fault::Own(lack));
         }
         if what.how == Transfer::Pass {
             pool.loosen(index);
@@ -304,7 +303,7 @@ impl Pool {
     }
 
     /// Makes a buffer writable for bytes that arrive.
-    pub(super) fn open(&mut self, index: u32) -> Result<(), Code> {
+    pub(super) fn open(&mut self, index: u32) -> Result<(), Error> {
         self.before_write(index, true)?;
         let slot = &mut self.slots[index as usize];
         if slot.access != Access::ReadWrite {

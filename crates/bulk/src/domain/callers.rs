@@ -4,7 +4,7 @@
 //! here have been silent for a moment: whoever is honest speaks at once, and who is not let in waits with the carrier, for the next
 //! channel of that name.
 
-use crate::Code;
+use crate::Error;
 use crate::backend::{Frame, Listener, RecvError, Transport, Wait};
 use crate::message::Message;
 use std::os::fd::BorrowedFd;
@@ -34,13 +34,13 @@ pub(crate) struct Callers(Vec<Caller>);
 
 impl Callers {
     /// The first one that says that it binds, and its message. An error is what this process lacks to hear more.
-    pub(super) fn look(&mut self, listener: &mut dyn Listener) -> Result<Option<Bind>, Code> {
+    pub(super) fn look(&mut self, listener: &mut dyn Listener) -> Result<Option<Bind>, Error> {
         let mut lacks = Ok(None);
         for at in (0..self.0.len()).rev() {
             match self.hear(at) {
                 Ok(None) => {}
                 Ok(found) => return Ok(found),
-                Err(code) => lacks = Err(code),
+                Err(lack) => lacks = Err(lack),
             }
         }
         self.0.retain(|caller| caller.since.elapsed() < PATIENCE);
@@ -59,7 +59,7 @@ impl Callers {
             match self.hear(self.0.len() - 1) {
                 Ok(None) => {}
                 Ok(found) => return Ok(found),
-                Err(code) => lacks = Err(code),
+                Err(lack) => lacks = Err(lack),
             }
             self.make_room();
         }
@@ -67,11 +67,11 @@ impl Callers {
     }
 
     /// What one of them says. Who says anything else than that it binds, or is gone, is forgotten.
-    fn hear(&mut self, at: usize) -> Result<Option<Bind>, Code> {
+    fn hear(&mut self, at: usize) -> Result<Option<Bind>, Error> {
         let transport = &mut self.0[at].transport;
         match transport.recv() {
             Ok(None) => Ok(None),
-            Err(RecvError::NotNow(code)) => Err(code),
+            Err(RecvError::NotNow(lack)) => Err(lack),
             Ok(Some(frame)) => {
                 let binds = matches!(Message::decode(&frame.bytes), Some(Message::Bind { .. }));
                 let binds = binds && transport.brings() == 0;

@@ -4,7 +4,7 @@ use super::{Assigned, Pool, Shared, Slot, State};
 use crate::backend::Payload;
 use crate::memory::{self, Memory, Pieces, Sent, Staging};
 use crate::message::PoolInfo;
-use crate::{Access, Code, Statistics, Trust};
+use crate::{Access, Error, Kind, Statistics, Trust};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use tranship_region::Guarded;
@@ -21,12 +21,12 @@ impl Pool {
         trust: Trust,
         from: Option<u64>,
         shared: bool,
-    ) -> Result<(), Code> {
+    ) -> Result<(), Error> {
         if self.trust.is_some() || self.fixed {
             return Ok(());
         }
         if self.memory.is_split() && trust != Trust::None {
-            return Err(Code::ChannelTrust);
+            return Err(Kind::ChannelTrust.into());
         }
         let (buffers, bytes) = (self.info.buffers, self.info.buffer_bytes);
         self.sealed = trust == Trust::None
@@ -36,7 +36,7 @@ impl Pool {
     }
 
     /// Room for as many mappings as the level can need.
-    pub(super) fn take_budget(&self, trust: Trust) -> Result<(), Code> {
+    pub(super) fn take_budget(&self, trust: Trust) -> Result<(), Error> {
         match trust {
             Trust::None | Trust::Half => self.memory.take_budget(self.info.buffers, self.sealed),
             Trust::Producer | Trust::Full => Ok(()),
@@ -44,7 +44,7 @@ impl Pool {
     }
 
     /// Fixes the level of a pool that this domain created: from now on its memory can be shown.
-    pub(super) fn fix(&mut self, trust: Trust) -> Result<(), Code> {
+    pub(super) fn fix(&mut self, trust: Trust) -> Result<(), Error> {
         match self.sealed {
             true => {
                 let free = self
@@ -68,7 +68,7 @@ impl Pool {
         memory: Memory,
         trust: Trust,
         (own_memory, sealed): (bool, bool),
-    ) -> Result<Pool, Code> {
+    ) -> Result<Pool, Error> {
         // Before anything is made for each of them: a pool that is only addresses can say that it has any number.
         if matches!(trust, Trust::None | Trust::Half) {
             memory.take_budget(info.buffers, sealed)?;
@@ -100,7 +100,7 @@ impl Pool {
         index: u32,
         carried: bool,
         statistics: &mut Statistics,
-    ) -> Result<Load, Code> {
+    ) -> Result<Load, Error> {
         let Some(pieces) = &mut self.pieces else {
             let payload = carried.then(|| Payload::new(&self.memory, index));
             return Ok((Vec::new(), payload.flatten()));
@@ -126,31 +126,31 @@ impl Pool {
     }
 
     /// Brings the bytes of a buffer that arrives: shown with it, or lying in the other end's staging memory.
-    /// [`Code::PeerViolation`] is the other end's fault, any other error our own.
+    /// [`Kind::PeerViolation`] is the other end's fault, any other error our own.
     pub(super) fn bring(
         &mut self,
         index: u32,
         assigned: &Assigned,
         fds: &[Arc<OwnedFd>],
         statistics: &mut Statistics,
-    ) -> Result<(), Code> {
+    ) -> Result<(), Error> {
         if let Some(pieces) = &mut self.pieces {
-            pieces.take(&self.memory, index, fds.first().ok_or(Code::PeerViolation)?)?;
+            pieces.take(&self.memory, index, fds.first().ok_or(Kind::PeerViolation)?)?;
             self.slots[index as usize].access = Access::Read;
         } else if let Some(mirror) = &assigned.mirror {
             let at = self.memory.offset(index);
             let bytes = mirror.view().sub(at..at + self.memory.buffer_bytes());
-            let bytes = bytes.map_err(|_| Code::PeerViolation)?;
+            let bytes = bytes.map_err(Error::of(Kind::PeerViolation))?;
             self.open(index)?;
             let written = self.memory.map.write(at, bytes);
-            written.map_err(|_| Code::BufferMap)?;
+            written.map_err(Error::of(Kind::BufferMap))?;
             statistics.snapshots += 1;
         }
         Ok(())
     }
 
     /// Makes ready to be written what this domain owns, `whole` or in part.
-    pub(crate) fn before_write(&mut self, index: u32, whole: bool) -> Result<(), Code> {
+    pub(crate) fn before_write(&mut self, index: u32, whole: bool) -> Result<(), Error> {
         if let Some(pieces) = &mut self.pieces
             && pieces.before_write(&self.memory, index, whole)?
         {
@@ -166,7 +166,7 @@ impl Pool {
         index: u32,
         (window, at): (&Guarded, usize),
         (begin, len): (u64, usize),
-    ) -> Result<(), Code> {
+    ) -> Result<(), Error> {
         let slot = &self.slots[index as usize];
         if let Some(pieces) = &mut self.pieces {
             if slot.owned {
@@ -174,10 +174,10 @@ impl Pool {
             }
             return pieces.show_in(index, (window, at), (begin, len));
         }
-        let fd = self.memory.fd().ok_or(Code::BufferMap)?;
+        let fd = self.memory.fd().ok_or(Kind::BufferMap)?;
         let begin = self.memory.offset(index) as u64 + begin;
         let placed = window.place_shared(at, &*fd, map::Access::Read, len, begin);
-        placed.map_err(|_| Code::BufferMap)
+        placed.map_err(Error::of(Kind::BufferMap))
     }
 
     /// What is in the buffer is not specified.
@@ -215,13 +215,13 @@ impl Shared {
 }
 
 impl State {
-    pub(super) fn load(&mut self, at: (u64, u32), carried: bool) -> Result<Load, Code> {
-        let pool = self.pools.get_mut(&at.0).ok_or(Code::PoolInvalid)?;
+    pub(super) fn load(&mut self, at: (u64, u32), carried: bool) -> Result<Load, Error> {
+        let pool = self.pools.get_mut(&at.0).ok_or(Kind::PoolInvalid)?;
         pool.load(at.1, carried, &mut self.statistics)
     }
 
     /// Puts the bytes of a buffer that is about to be sent where the other end looks for them, if it looks at memory of ours.
-    pub(super) fn stage(&mut self, channel: u64, (id, index): (u64, u32)) -> Result<(), Code> {
+    pub(super) fn stage(&mut self, channel: u64, (id, index): (u64, u32)) -> Result<(), Error> {
         let Some(staging) = self.staging(channel, (id, index)) else {
             return Ok(());
         };

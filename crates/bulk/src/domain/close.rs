@@ -2,18 +2,18 @@
 
 use super::{Channel, RawEvent, Shared, State};
 use crate::message::Message;
-use crate::{Access, ChannelState, Code, Completion, Direction, spec::Assignment};
+use crate::{Access, ChannelState, Completion, Direction, Error, Kind, spec::Assignment};
 
 impl Shared {
-    pub(crate) fn close(&self, channel: u64) -> Result<Completion, Code> {
+    pub(crate) fn close(&self, channel: u64) -> Result<Completion, Error> {
         let mut state = self.lock();
         let state = &mut *state;
         let end = state
             .channels
             .get_mut(&channel)
-            .ok_or(Code::InvalidEndpoint)?;
+            .ok_or(Kind::InvalidEndpoint)?;
         if end.state != ChannelState::Connected {
-            return Err(Code::ChannelState);
+            return Err(Kind::ChannelState.into());
         }
         end.send(&Message::Teardown.frame(Vec::new())?)?;
         let completion = Completion::default();
@@ -34,13 +34,13 @@ impl Shared {
         end.callers.send_away();
         match end.state {
             ChannelState::Connected | ChannelState::Teardown => {
-                state.peer_gone(channel, Code::ChannelState);
+                state.peer_gone(channel, Kind::ChannelState.into());
             }
             _ => {
                 end.transport = None;
                 end.state = ChannelState::Closed;
                 let asked = end.bind.take();
-                let given_up = asked.map(|asked| (asked, Err(Code::ChannelState)));
+                let given_up = asked.map(|asked| (asked, Err(Kind::ChannelState.into())));
                 state.finished.extend(given_up);
             }
         }
@@ -59,7 +59,7 @@ impl State {
         let (mut given_up, mut kept) = (Vec::new(), Vec::new());
         for (id, assigned) in &mut end.pools {
             if let Some(asked) = assigned.asked.take() {
-                self.finished.push((asked, Err(Code::ChannelState)));
+                self.finished.push((asked, Err(Kind::ChannelState.into())));
             }
             // What was shown the other end may use until it hears of this.
             if assigned.status.has_memory() || assigned.status == Assignment::Showing {
@@ -134,7 +134,7 @@ impl State {
     /// Of a pool that only its creator assigns, whatever the dead domain had is back as soon as the last channel to
     /// it has been drained. Of any other pool nobody can know that, and it stays away until the pool ends; nor of a dead
     /// domain's own, which it may have copied on to anybody.
-    pub(super) fn peer_gone(&mut self, channel: u64, why: Code) {
+    pub(super) fn peer_gone(&mut self, channel: u64, why: Error) {
         self.half_arrived(channel);
         self.drop_parts(channel);
         self.begin_teardown(channel);
@@ -142,14 +142,14 @@ impl State {
             return;
         };
         end.state = ChannelState::Closed;
-        end.failure = Some(why);
+        end.failure = Some(why.clone());
         end.transport = None;
         end.outbox.clear();
         let (peer, source) = (end.peer, end.direction == Direction::Source);
-        end.ends.over(Err(why), &mut self.due);
+        end.ends.over(Err(why.clone()), &mut self.due);
         let closing = std::mem::take(&mut end.closing);
         let all = closing.into_iter();
-        self.finished.extend(all.map(|c| (c, Err(why))));
+        self.finished.extend(all.map(|c| (c, Err(why.clone()))));
         let is_other = |c: &Channel| c.is_open() && c.peer == peer && c.transport.is_some();
         let last = !self.channels.values().any(is_other);
         let mut back = Vec::new();

@@ -6,18 +6,18 @@
 
 use super::{Channel, Guard, RawEvent, Shared, State};
 use crate::message::Message;
-use crate::{Access, ChannelState, Code};
+use crate::{Access, ChannelState, Error, Kind};
 
 /// Messages of one channel that are taken by the way.
 const MOST_AT_ONCE: usize = 64;
 
 impl State {
-    /// Forgets an end that is over. [`Code::ChannelState`] if it is not; [`Code::PoolInUse`] while copies that went over it are
+    /// Forgets an end that is over. [`Kind::ChannelState`] if it is not; [`Kind::PoolInUse`] while copies that went over it are
     /// here, or out of a pool that stays, or buffers are owned whose memory would go with it.
-    fn forget(&mut self, channel: u64) -> Result<(), Code> {
-        let end = self.channels.get(&channel).ok_or(Code::InvalidEndpoint)?;
+    fn forget(&mut self, channel: u64) -> Result<(), Error> {
+        let end = self.channels.get(&channel).ok_or(Kind::InvalidEndpoint)?;
         if end.is_open() {
-            return Err(Code::ChannelState);
+            return Err(Kind::ChannelState.into());
         }
         let pools: Vec<u64> = end.pools.keys().copied().collect();
         for id in &pools {
@@ -36,7 +36,7 @@ impl State {
                 bound || slot.held.of(channel) > 0 || only && here
             });
             if needed {
-                return Err(Code::PoolInUse);
+                return Err(Kind::PoolInUse.into());
             }
         }
         for id in &pools {
@@ -104,7 +104,7 @@ impl State {
 }
 
 impl Shared {
-    pub(crate) fn forget(&self, channel: u64) -> Result<(), Code> {
+    pub(crate) fn forget(&self, channel: u64) -> Result<(), Error> {
         self.lock().forget(channel)
     }
 
@@ -129,7 +129,7 @@ impl Shared {
             }
             _ => {}
         }
-        let given_up = asked.map(|asked| (asked, Err(Code::ChannelState)));
+        let given_up = asked.map(|asked| (asked, Err(Kind::ChannelState.into())));
         state.finished.extend(given_up);
         state.let_events_go(channel);
         state.finish_where_clean();

@@ -19,12 +19,12 @@ mod transfer;
 mod turn;
 
 use crate::account::Account;
-use crate::backend::{Backend, Copying, Frame, Listener, Local, SendError, Shm, Transport, Wait};
+use crate::backend::{Backend, Copying, Frame, Listener, Local, Shm, Transport, Wait};
 use crate::completion::{Due, Ends};
 use crate::message::{Message, PoolInfo};
 use crate::{
-    Access, Agreement, ChannelState, Code, Completion, Direction, Meta, Piece, Role, Statistics,
-    Trust, Wish,
+    Access, Agreement, ChannelState, Completion, Direction, Error, Kind, Meta, Piece, Role,
+    Statistics, Trust, Wish,
     memory::{Memory, Pieces, Staging},
     spec::Assignment,
 };
@@ -41,7 +41,7 @@ use tranship_region::RoMapping;
 /// What a domain learns, by numbers; handles are made of it when the program takes it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RawEvent {
-    Bound(Result<Agreement, Code>),
+    Bound(Result<Agreement, Error>),
     PoolAssigned(PoolInfo),
     PoolRemoved(u64),
     Moved(u64, u32, Meta),
@@ -62,7 +62,7 @@ pub enum RawEvent {
 }
 
 /// Decides about the pools that the other end assigns.
-pub(crate) type Acceptor = Box<dyn FnMut(&PoolInfo) -> Result<(), Code> + Send>;
+pub(crate) type Acceptor = Box<dyn FnMut(&PoolInfo) -> Result<(), Error> + Send>;
 
 /// Who is at the other end: what it says, and the process that the kernel says. A domain of one process cannot pass for
 /// one of another.
@@ -161,7 +161,7 @@ pub(crate) struct Channel {
     /// No handle of it is left.
     pub unwatched: bool,
     /// Why it ended; and in words, where the carrier has some.
-    pub failure: Option<Code>,
+    pub failure: Option<Error>,
     pub why: Option<String>,
 }
 
@@ -182,7 +182,7 @@ pub(crate) struct State {
     /// Or are not over yet: see `Shared::tend`.
     pub tends: bool,
     /// To be done once the lock is let go.
-    pub finished: Vec<(Completion, Result<(), Code>)>,
+    pub finished: Vec<(Completion, Result<(), Error>)>,
     pub due: Vec<Due>,
     pub woken: Vec<Waker>,
     pub buried: Vec<Channel>,
@@ -344,28 +344,23 @@ impl Channel {
                     self.outbox.pop_front();
                     self.sent += 1;
                 }
-                Err(SendError::Full) => return false,
+                Err(error) if error == Kind::Full => return false,
                 // Learned by the next turn.
-                Err(SendError::Gone) => self.outbox.clear(),
+                Err(_) => self.outbox.clear(),
             }
         }
         true
     }
 
     /// Sends at once or not at all, after everything before it; gives its number.
-    pub(crate) fn send(&mut self, frame: &Frame) -> Result<u64, Code> {
+    pub(crate) fn send(&mut self, frame: &Frame) -> Result<u64, Error> {
         if !self.flush() {
-            return Err(Code::Full);
+            return Err(Kind::Full.into());
         }
-        let transport = self.transport.as_mut().ok_or(Code::ChannelState)?;
-        match transport.send(frame) {
-            Ok(()) => {
-                self.sent += 1;
-                Ok(self.sent - 1)
-            }
-            Err(SendError::Full) => Err(Code::Full),
-            Err(SendError::Gone) => Err(Code::PeerGone),
-        }
+        let transport = self.transport.as_mut().ok_or(Kind::ChannelState)?;
+        transport.send(frame)?;
+        self.sent += 1;
+        Ok(self.sent - 1)
     }
 
     /// Sends an answer; it waits for room if there is none.

@@ -1,7 +1,7 @@
 //! Taking what a channel has to tell.
 
 use super::{RawEvent, Shared};
-use crate::{Code, memory::Memory};
+use crate::{Error, Kind, memory::Memory};
 use std::sync::Arc;
 
 /// An event, and the memory of the buffer that it brings.
@@ -9,11 +9,11 @@ pub(crate) type Told = (RawEvent, Option<Arc<Memory>>);
 
 impl Shared {
     /// The oldest event, after turning until there is one or nothing is left to take.
-    pub(crate) fn next_event(&self, channel: u64) -> Result<Option<Told>, Code> {
+    pub(crate) fn next_event(&self, channel: u64) -> Result<Option<Told>, Error> {
         let mut state = self.lock();
         loop {
             let end = state.channels.get_mut(&channel);
-            let event = end.ok_or(Code::InvalidEndpoint)?.events.pop_front();
+            let event = end.ok_or(Kind::InvalidEndpoint)?.events.pop_front();
             if let Some(event) = event {
                 let pool = match event {
                     RawEvent::Moved(pool, ..)

@@ -5,17 +5,18 @@ use super::{Acceptor, Assigned, BTreeMap, Channel, Pool, Shared, Slot, State, Ve
 use crate::backend::{Backend, Bytes};
 use crate::message::{MAX_META_BYTES, Message, PoolInfo, VERSION};
 use crate::{
-    ChannelState, Code, Completion, Constraints, Direction, Wish, memory::Memory, spec::Assignment,
+    ChannelState, Completion, Constraints, Direction, Error, Kind, Wish, memory::Memory,
+    spec::Assignment,
 };
 use std::sync::{Arc, PoisonError};
 
 impl Shared {
-    fn backend<'a>(&self, address: &'a str) -> Result<(Arc<dyn Backend>, &'a str), Code> {
-        let (scheme, name) = address.split_once(':').ok_or(Code::InvalidEndpoint)?;
+    fn backend<'a>(&self, address: &'a str) -> Result<(Arc<dyn Backend>, &'a str), Error> {
+        let (scheme, name) = address.split_once(':').ok_or(Kind::InvalidEndpoint)?;
         let backends = self.backends.lock().unwrap_or_else(PoisonError::into_inner);
         match (backends.get(scheme), name.is_empty()) {
             (Some(backend), false) => Ok((Arc::clone(backend), name)),
-            _ => Err(Code::InvalidEndpoint),
+            _ => Err(Kind::InvalidEndpoint.into()),
         }
     }
 
@@ -26,19 +27,22 @@ impl Shared {
         wish: Wish,
         meta_bytes: u32,
         acceptor: Option<Acceptor>,
-    ) -> Result<u64, Code> {
+    ) -> Result<u64, Error> {
         let fine = wish.constraints.align_bytes.is_power_of_two() && meta_bytes <= MAX_META_BYTES;
         if !fine {
-            return Err(Code::InvalidArgument);
+            return Err(Kind::BadArgument.into());
         }
         let (backend, name) = self.backend(address)?;
         let mut channel = Channel::new(backend, direction, wish, true);
         channel.meta_bytes = meta_bytes;
         channel.acceptor = acceptor;
-        let listener = channel.backend.listen(name).map_err(|code| match code {
-            Code::System => Code::ChannelCreate,
-            other => other,
-        });
+        let listener = channel
+            .backend
+            .listen(name)
+            .map_err(|error| match error.kind() {
+                Kind::System => Error::of(Kind::ChannelCreate)(error),
+                _ => error,
+            });
         channel.listener = Some(listener?);
         Ok(self.lock().add_channel(channel))
     }
@@ -48,9 +52,9 @@ impl Shared {
         address: &str,
         wish: Wish,
         acceptor: Option<Acceptor>,
-    ) -> Result<(u64, Completion), Code> {
+    ) -> Result<(u64, Completion), Error> {
         if !wish.constraints.align_bytes.is_power_of_two() {
-            return Err(Code::InvalidArgument);
+            return Err(Kind::BadArgument.into());
         }
         let (backend, name) = self.backend(address)?;
         let transport = backend.connect(name)?;
@@ -75,7 +79,7 @@ impl Shared {
         buffer_bytes: u64,
         forward: bool,
         within: &Constraints,
-    ) -> Result<u64, Code> {
+    ) -> Result<u64, Error> {
         let info = PoolInfo {
             id: self.new_pool_id(),
             buffers,
@@ -84,11 +88,11 @@ impl Shared {
         };
         let account = Arc::clone(&self.lock().account);
         if !within.align_bytes.is_power_of_two() {
-            return Err(Code::InvalidArgument);
+            return Err(Kind::BadArgument.into());
         }
         let memory = Memory::make(&info, &account, within.within())?;
         if !within.allow(memory.base(), u64::from(buffers), buffer_bytes) {
-            return Err(Code::InvalidArgument);
+            return Err(Kind::BadArgument.into());
         }
         let mut pool = Pool::new(info, memory, true, true);
         pool.free = (0..buffers).rev().collect();
@@ -96,16 +100,16 @@ impl Shared {
         Ok(info.id)
     }
 
-    pub(crate) fn destroy_pool(&self, id: u64) -> Result<(), Code> {
+    pub(crate) fn destroy_pool(&self, id: u64) -> Result<(), Error> {
         let mut state = self.tend(self.lock());
-        let pool = state.pools.get(&id).ok_or(Code::PoolInvalid)?;
+        let pool = state.pools.get(&id).ok_or(Kind::PoolInvalid)?;
         if !pool.creator {
-            return Err(Code::PoolInvalid);
+            return Err(Kind::PoolInvalid.into());
         }
         let uses = |c: &Channel| c.is_open() && c.pools.contains_key(&id);
         let used = state.channels.values().any(uses);
         if used || pool.slots.iter().any(|slot| slot.held() > 0) {
-            return Err(Code::PoolInUse);
+            return Err(Kind::PoolInUse.into());
         }
         state.pools.remove(&id);
         for channel in state.channels.values_mut() {
@@ -115,37 +119,38 @@ impl Shared {
         Ok(())
     }
 
-    pub(crate) fn assign(&self, channel: u64, id: u64) -> Result<Completion, Code> {
+    pub(crate) fn assign(&self, channel: u64, id: u64) -> Result<Completion, Error> {
         let mut state = self.lock();
         let state = &mut *state;
-        let stays = state.stays(id);
+        let (has, stays) = (state.has_memory(id), state.stays(id));
         let end = state
             .channels
             .get_mut(&channel)
-            .ok_or(Code::InvalidEndpoint)?;
+            .ok_or(Kind::InvalidEndpoint)?;
         if end.state != ChannelState::Connected {
-            return Err(Code::ChannelState);
+            return Err(Kind::ChannelState.into());
         }
-        let pool = state.pools.get_mut(&id).ok_or(Code::PoolInvalid)?;
+        let pool = state.pools.get_mut(&id).filter(|_| has);
+        let pool = pool.ok_or(Kind::PoolInvalid)?;
         if end.pools.contains_key(&id) {
-            return Err(Code::PoolAlreadyAssigned);
+            return Err(Kind::PoolAlreadyAssigned.into());
         }
         if end.pools.len() >= MOST_POOLS {
-            return Err(Code::Limit);
+            return Err(Kind::Limit.into());
         }
-        let agreed = end.agreed.ok_or(Code::ChannelState)?;
+        let agreed = end.agreed.ok_or(Kind::ChannelState)?;
         if pool.trust.is_some_and(|trust| trust != agreed.trust) {
-            return Err(Code::ChannelTrust);
+            return Err(Kind::ChannelTrust.into());
         }
         if !pool.creator && !pool.info.forward {
-            return Err(Code::NotForwardable);
+            return Err(Kind::NotForwardable.into());
         }
         if !pool.creator && !stays {
-            return Err(Code::PoolInUse);
+            return Err(Kind::PoolInUse.into());
         }
         let (buffers, bytes) = (u64::from(pool.info.buffers), pool.info.buffer_bytes);
         if !agreed.constraints.allow(pool.memory.base(), buffers, bytes) {
-            return Err(Code::InvalidArgument);
+            return Err(Kind::BadArgument.into());
         }
         let shared = end.backend.bytes() == Bytes::Shared;
         pool.choose(agreed.trust, state.seal_from, shared)?;
@@ -162,22 +167,22 @@ impl Shared {
         Ok(completion)
     }
 
-    pub(crate) fn remove(&self, channel: u64, id: u64) -> Result<Completion, Code> {
+    pub(crate) fn remove(&self, channel: u64, id: u64) -> Result<Completion, Error> {
         let mut state = self.lock();
         let state = &mut *state;
         let clean = state.is_clean(channel, id);
         let end = state
             .channels
             .get_mut(&channel)
-            .ok_or(Code::InvalidEndpoint)?;
+            .ok_or(Kind::InvalidEndpoint)?;
         if end.state != ChannelState::Connected {
-            return Err(Code::ChannelState);
+            return Err(Kind::ChannelState.into());
         }
         if !end.is_assigned(id) {
-            return Err(Code::PoolNotAssigned);
+            return Err(Kind::PoolNotAssigned.into());
         }
         if !clean {
-            return Err(Code::PoolInUse);
+            return Err(Kind::PoolInUse.into());
         }
         end.send(&Message::Remove(id).frame(Vec::new())?)?;
         let completion = Completion::default();
@@ -189,7 +194,7 @@ impl Shared {
     }
 
     /// A free buffer of a pool that this domain created.
-    pub(crate) fn alloc(&self, id: u64) -> Result<(u32, Arc<Memory>), Code> {
+    pub(crate) fn alloc(&self, id: u64) -> Result<(u32, Arc<Memory>), Error> {
         let mut state = self.lock();
         if state
             .pools
@@ -198,18 +203,18 @@ impl Shared {
         {
             state = self.tend(state);
         }
-        let pool = state.pools.get_mut(&id).ok_or(Code::PoolInvalid)?;
-        let index = pool.free.pop().ok_or(Code::AllocCount)?;
+        let pool = state.pools.get_mut(&id).ok_or(Kind::PoolInvalid)?;
+        let index = pool.free.pop().ok_or(Kind::AllocCount)?;
         pool.loosen(index);
         Ok((index, Arc::clone(&pool.memory)))
     }
 
     /// A certain buffer, if it is free.
-    pub(crate) fn alloc_at(&self, id: u64, index: u32) -> Result<Arc<Memory>, Code> {
+    pub(crate) fn alloc_at(&self, id: u64, index: u32) -> Result<Arc<Memory>, Error> {
         let mut state = self.lock();
-        let pool = state.pools.get_mut(&id).ok_or(Code::PoolInvalid)?;
+        let pool = state.pools.get_mut(&id).ok_or(Kind::PoolInvalid)?;
         let place = pool.free.iter().position(|free| *free == index);
-        pool.free.remove(place.ok_or(Code::AllocCount)?);
+        pool.free.remove(place.ok_or(Kind::AllocCount)?);
         Ok(Arc::clone(&pool.memory))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::forget::is_here;
 use super::{Channel, Pool, Slot, State};
-use crate::{Access, BufferState, ChannelState, Code, Direction, Trust, spec::Assignment};
+use crate::{Access, BufferState, ChannelState, Direction, Error, Kind, Trust, spec::Assignment};
 
 impl Slot {
     pub(crate) fn new(owned: bool) -> Slot {
@@ -60,7 +60,7 @@ impl Pool {
 
     /// Makes a buffer's memory what its state wants. Whoever calls it has just changed the state, and takes that
     /// back if this fails.
-    pub(crate) fn protect(&mut self, index: u32) -> Result<(), Code> {
+    pub(crate) fn protect(&mut self, index: u32) -> Result<(), Error> {
         let slot = &self.slots[index as usize];
         let access = self.permitted(slot);
         if slot.access != access {
@@ -73,30 +73,31 @@ impl Pool {
         Ok(())
     }
 
-    pub(crate) fn is_writable(&self, slot: &Slot) -> Result<(), Code> {
+    pub(crate) fn is_writable(&self, slot: &Slot) -> Result<(), Error> {
         if !slot.owned {
-            return Err(Code::BufferNotOwned);
+            return Err(Kind::BufferNotOwned.into());
         }
         let both = (slot.by_state(), self.permitted(slot));
         match both {
             (Access::ReadWrite, Access::ReadWrite) => Ok(()),
-            _ => Err(Code::BufferState),
+            _ => Err(Kind::BufferState.into()),
         }
     }
 }
 
 impl State {
-    pub(crate) fn slot(&self, pool: u64, index: u32) -> Result<(&Pool, &Slot), Code> {
-        let pool = self.pools.get(&pool).ok_or(Code::PoolInvalid)?;
+    pub(crate) fn slot(&self, pool: u64, index: u32) -> Result<(&Pool, &Slot), Error> {
+        let pool = self.pools.get(&pool).ok_or(Kind::PoolInvalid)?;
         let slot = pool.slots.get(index as usize);
-        slot.map(|slot| (pool, slot)).ok_or(Code::BufferInvalid)
+        let slot = slot.ok_or(Kind::BufferInvalid)?;
+        Ok((pool, slot))
     }
 
-    pub(crate) fn slot_mut(&mut self, pool: u64, index: u32) -> Result<(&mut Pool, usize), Code> {
-        let pool = self.pools.get_mut(&pool).ok_or(Code::PoolInvalid)?;
+    pub(crate) fn slot_mut(&mut self, pool: u64, index: u32) -> Result<(&mut Pool, usize), Error> {
+        let pool = self.pools.get_mut(&pool).ok_or(Kind::PoolInvalid)?;
         match (index as usize) < pool.slots.len() {
             true => Ok((pool, index as usize)),
-            false => Err(Code::BufferInvalid),
+            false => Err(Kind::BufferInvalid.into()),
         }
     }
 
@@ -174,6 +175,18 @@ impl State {
         {
             pool.trust = None;
         }
+    }
+
+    /// Is the pool this domain's to use? Memory may outlive that for a moment: while the pool comes again, and is not shown yet.
+    pub(crate) fn has_memory(&self, id: u64) -> bool {
+        let on = [
+            Assignment::Assigned,
+            Assignment::Removing,
+            Assignment::Agreed,
+        ];
+        let mut all = self.channels.values();
+        self.pools.get(&id).is_some_and(|pool| pool.creator)
+            || all.any(|c| c.pools.get(&id).is_some_and(|a| on.contains(&a.status)))
     }
 
     /// Is the pool's memory firmly here, so that it can be shown on?

@@ -7,7 +7,7 @@ use super::carry::Load;
 use super::{Channel, Peer, Shared, State};
 use crate::backend::Bytes;
 use crate::message::{Message, Transfer};
-use crate::{Access, BufferState, ChannelState, Code, Completion, Direction, Meta};
+use crate::{Access, BufferState, ChannelState, Completion, Direction, Error, Kind, Meta};
 use std::sync::Arc;
 use tranship_region::View;
 
@@ -18,8 +18,8 @@ impl State {
         pool: u64,
         needs: Direction,
         gives_back: bool,
-    ) -> Result<&Channel, Code> {
-        let end = self.channels.get(&channel).ok_or(Code::InvalidEndpoint)?;
+    ) -> Result<&Channel, Error> {
+        let end = self.channels.get(&channel).ok_or(Kind::InvalidEndpoint)?;
         let way = self.pools.get(&pool).and_then(|pool| pool.came_by);
         let open = match end.state {
             ChannelState::Connected => true,
@@ -27,13 +27,13 @@ impl State {
             _ => false,
         };
         if !open {
-            return Err(Code::ChannelState);
+            return Err(Kind::ChannelState.into());
         }
         if end.direction != needs {
-            return Err(Code::ChannelDirection);
+            return Err(Kind::ChannelDirection.into());
         }
         if !end.is_assigned(pool) {
-            return Err(Code::PoolNotAssigned);
+            return Err(Kind::PoolNotAssigned.into());
         }
         Ok(end)
     }
@@ -45,18 +45,18 @@ impl State {
         (id, index): (u64, u32),
         from: Direction,
         meta: &[u8],
-    ) -> Result<Completion, Code> {
+    ) -> Result<Completion, Error> {
         let end = self.check_channel(channel, id, from, true)?;
         let (peer, meta_bytes, carried) = end.terms();
         let (_, slot) = self.slot(id, index)?;
         if !slot.owned {
-            return Err(Code::BufferNotOwned);
+            return Err(Kind::BufferNotOwned.into());
         }
         if slot.state() != BufferState::ReadWrite || slot.mapped > 0 {
-            return Err(Code::BufferState);
+            return Err(Kind::BufferState.into());
         }
         if meta.len() > meta_bytes {
-            return Err(Code::InvalidArgument);
+            return Err(Kind::BadArgument.into());
         }
         let (how, (fds, payload)) = match from {
             Direction::Source => (Transfer::Move, self.load((id, index), carried)?),
@@ -96,18 +96,18 @@ impl State {
         channel: u64,
         (id, index): (u64, u32),
         meta: &[u8],
-    ) -> Result<Completion, Code> {
+    ) -> Result<Completion, Error> {
         let end = self.check_channel(channel, id, Direction::Source, false)?;
         let (_, meta_bytes, carried) = end.terms();
         let (_, slot) = self.slot(id, index)?;
         if slot.by_state() == Access::None {
-            return Err(Code::BufferInvalid);
+            return Err(Kind::BufferInvalid.into());
         }
         if slot.mapped > 0 {
-            return Err(Code::BufferState);
+            return Err(Kind::BufferState.into());
         }
         if meta.len() > meta_bytes {
-            return Err(Code::InvalidArgument);
+            return Err(Kind::BadArgument.into());
         }
         let (fds, payload) = self.load((id, index), carried)?;
         let mut frame = Message::transfer(Transfer::Copy, id, index, meta).frame(fds)?;
@@ -133,33 +133,33 @@ impl State {
         channel: u64,
         (id, index): (u64, u32),
         meta: &[u8],
-    ) -> Result<Completion, Code> {
-        let end = self.channels.get(&channel).ok_or(Code::InvalidEndpoint)?;
+    ) -> Result<Completion, Error> {
+        let end = self.channels.get(&channel).ok_or(Kind::InvalidEndpoint)?;
         let (_, meta_bytes, _) = end.terms();
         let over = end.state == ChannelState::Closed;
         if !over && !matches!(end.state, ChannelState::Connected | ChannelState::Teardown) {
-            return Err(Code::ChannelState);
+            return Err(Kind::ChannelState.into());
         }
         if end.direction != Direction::Sink {
-            return Err(Code::ChannelDirection);
+            return Err(Kind::ChannelDirection.into());
         }
         let assigned = end.pools.get(&id);
         if !assigned.is_some_and(|assigned| assigned.status.has_memory()) {
-            return Err(Code::PoolNotAssigned);
+            return Err(Kind::PoolNotAssigned.into());
         }
         let (_, slot) = self.slot(id, index)?;
         let held = slot.held.of(channel);
         if held == 0 {
-            return Err(Code::BufferNotACopy);
+            return Err(Kind::BufferNotACopy.into());
         }
         if !slot.owned && held == 1 && slot.first == Some(channel) && slot.out() > 0 {
-            return Err(Code::BufferRefcount);
+            return Err(Kind::BufferRefcount.into());
         }
         if slot.mapped > 0 {
-            return Err(Code::BufferState);
+            return Err(Kind::BufferState.into());
         }
         if meta.len() > meta_bytes {
-            return Err(Code::InvalidArgument);
+            return Err(Kind::BadArgument.into());
         }
         let first = slot.first;
         let message = Message::transfer(Transfer::Release, id, index, meta);
@@ -199,23 +199,25 @@ impl State {
         from: (u64, u32),
         to: (u64, u32),
         meta: &[u8],
-    ) -> Result<Completion, Code> {
+    ) -> Result<Completion, Error> {
         let end = self.check_channel(channel, to.0, Direction::Source, false)?;
         let (_, meta_bytes, _) = end.terms();
-        let (source, slot) = self.slot(from.0, from.1).map_err(|_| Code::BufferInvalid)?;
+        let (source, slot) = self
+            .slot(from.0, from.1)
+            .map_err(Error::of(Kind::BufferInvalid))?;
         if slot.by_state() == Access::None || from == to {
-            return Err(Code::BufferInvalid);
+            return Err(Kind::BufferInvalid.into());
         }
         let (target, slot) = self.slot(to.0, to.1)?;
         target.is_writable(slot)?;
         if slot.mapped > 0 {
-            return Err(Code::BufferState);
+            return Err(Kind::BufferState.into());
         }
         if source.info.buffer_bytes != target.info.buffer_bytes {
-            return Err(Code::AllocSize);
+            return Err(Kind::AllocSize.into());
         }
         if meta.len() > meta_bytes {
-            return Err(Code::InvalidArgument);
+            return Err(Kind::BadArgument.into());
         }
         let (source, target) = (Arc::clone(&source.memory), Arc::clone(&target.memory));
         self.settle(from);
@@ -223,14 +225,14 @@ impl State {
         // Whether it can be sent is known only after it was written.
         let mut before = Vec::new();
         let room = before.try_reserve_exact(target.buffer_bytes());
-        room.map_err(|_| Code::Memory)?;
+        room.map_err(Error::of(Kind::OutOfMemory))?;
         before.resize(target.buffer_bytes(), 0);
         let saved = target.view(to.1)?.copy_to_slice(0, &mut before);
-        saved.map_err(|_| Code::BufferMap)?;
+        saved.map_err(Error::of(Kind::BufferMap))?;
         self.slot_mut(to.0, to.1)?.0.before_write(to.1, true)?;
         let fill = |bytes| {
             let written = target.map.write(target.offset(to.1), bytes);
-            written.map_err(|_| Code::BufferMap)
+            written.map_err(Error::of(Kind::BufferMap))
         };
         fill(source.view(from.1)?)?;
         let sent = self.transfer_away(channel, to, Direction::Source, meta);
@@ -245,11 +247,11 @@ impl State {
         &mut self,
         channel: u64,
         frame: &crate::backend::Frame,
-    ) -> Result<Completion, Code> {
+    ) -> Result<Completion, Error> {
         let end = self
             .channels
             .get_mut(&channel)
-            .ok_or(Code::InvalidEndpoint)?;
+            .ok_or(Kind::InvalidEndpoint)?;
         let number = end.send(frame)?;
         Ok(end.ends.completion(number))
     }
@@ -307,7 +309,7 @@ impl Shared {
         from: Direction,
         buffer: (u64, u32),
         meta: &[u8],
-    ) -> Result<Completion, Code> {
+    ) -> Result<Completion, Error> {
         self.lock().transfer_away(channel, buffer, from, meta)
     }
 
@@ -316,7 +318,7 @@ impl Shared {
         channel: u64,
         buffer: (u64, u32),
         meta: &[u8],
-    ) -> Result<Completion, Code> {
+    ) -> Result<Completion, Error> {
         self.lock().copy(channel, buffer, meta)
     }
 
@@ -325,7 +327,7 @@ impl Shared {
         channel: u64,
         buffer: (u64, u32),
         meta: &[u8],
-    ) -> Result<Completion, Code> {
+    ) -> Result<Completion, Error> {
         self.lock().release(channel, buffer, meta)
     }
 
@@ -335,7 +337,7 @@ impl Shared {
         from: (u64, u32),
         to: (u64, u32),
         meta: &[u8],
-    ) -> Result<Completion, Code> {
+    ) -> Result<Completion, Error> {
         self.lock().full_copy(channel, from, to, meta)
     }
 
@@ -345,19 +347,19 @@ impl Shared {
         (id, index): (u64, u32),
         offset: usize,
         bytes: &[u8],
-    ) -> Result<(), Code> {
+    ) -> Result<(), Error> {
         let mut state = self.lock();
         let found = state.slot_mut(id, index);
-        let (pool, at) = found.map_err(|_| Code::BufferNotOwned)?;
+        let (pool, at) = found.map_err(Error::of(Kind::BufferNotOwned))?;
         pool.is_writable(&pool.slots[at])?;
         let inside = offset.checked_add(bytes.len());
         if inside.is_none_or(|end| end > pool.memory.buffer_bytes()) {
-            return Err(Code::InvalidArgument);
+            return Err(Kind::BadArgument.into());
         }
         pool.before_write(index, bytes.len() == pool.memory.buffer_bytes())?;
         let at = pool.memory.offset(index) + offset;
         let written = pool.memory.map.write(at, View::from_slice(bytes));
-        written.map_err(|_| Code::InvalidArgument)
+        written.map_err(Error::of(Kind::BadArgument))
     }
 
     /// Reads from a buffer that is here.
@@ -366,15 +368,15 @@ impl Shared {
         (id, index): (u64, u32),
         offset: usize,
         to: &mut [u8],
-    ) -> Result<(), Code> {
+    ) -> Result<(), Error> {
         let mut state = self.lock();
         let (pool, at) = state.slot_mut(id, index)?;
         if pool.slots[at].by_state() == Access::None {
-            return Err(Code::BufferInvalid);
+            return Err(Kind::BufferInvalid.into());
         }
         pool.settle(index);
         let view = pool.memory.view(index)?;
         let copied = view.copy_to_slice(offset, to);
-        copied.map_err(|_| Code::InvalidArgument)
+        copied.map_err(Error::of(Kind::BadArgument))
     }
 }

@@ -3,8 +3,8 @@
 use super::arrive::Arrival;
 use super::{Channel, Guard, RawEvent, Shared, State};
 use crate::backend::{Bytes, Frame, RecvError};
-use crate::message::{Message, VERSION, code};
-use crate::{Agreement, ChannelState, Code, Direction, Trust, negotiate};
+use crate::message::{Message, VERSION, refused};
+use crate::{Agreement, ChannelState, Direction, Error, Kind, Trust, negotiate};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -15,21 +15,23 @@ const MOST_ANSWERS: usize = 2 * MOST_POOLS;
 /// Events that wait for the program, before it is looked at what they are.
 const MOST_EVENTS: usize = 1 << 16;
 
-/// The peer broke a rule.
-pub(super) struct Violation;
-
 /// Why a message cannot be taken.
 pub(super) enum Fault {
-    Peer,
+    /// The peer broke a rule.
+    Peer(Error),
     /// For want of something here: nothing has changed, and it can be taken later.
-    Own(Code),
+    Own(Error),
     /// The same buffer is on its way in over another channel.
     Later,
 }
 
-impl From<Violation> for Fault {
-    fn from(_: Violation) -> Fault {
-        Fault::Peer
+impl<E: Into<Error>> From<E> for Fault {
+    fn from(why: E) -> Fault {
+        let why = why.into();
+        match why.kind() {
+            Kind::PeerViolation => Fault::Peer(why),
+            _ => Fault::Own(why),
+        }
     }
 }
 
@@ -47,7 +49,7 @@ enum Next {
 impl Shared {
     /// Takes at most one message of the channel; says whether it took one, or learned of the other end's end. An error is this
     /// domain's own: nothing was taken, and the message waits.
-    pub(crate) fn turn(&self, channel: u64) -> Result<bool, Code> {
+    pub(crate) fn turn(&self, channel: u64) -> Result<bool, Error> {
         let (state, took) = self.turn_with(self.lock(), channel)?;
         if !took {
             drop(self.tend(state));
@@ -60,7 +62,7 @@ impl Shared {
         &'a self,
         mut state: Guard<'a>,
         channel: u64,
-    ) -> Result<(Guard<'a>, bool), Code> {
+    ) -> Result<(Guard<'a>, bool), Error> {
         let (frame, brings) = match state.next_frame(channel)? {
             Next::Nothing => return Ok((state, false)),
             Next::Learned => return Ok((state, true)),
@@ -71,7 +73,7 @@ impl Shared {
             Next::Frame(frame, brings) => (frame, brings),
         };
         let Some(message) = Message::decode(&frame.bytes) else {
-            state.peer_gone(channel, Code::PeerViolation);
+            state.peer_gone(channel, Kind::PeerViolation.into());
             return Ok((state, true));
         };
         if brings > 0 {
@@ -94,10 +96,10 @@ impl Shared {
         }
         match state.take(self.id, channel, message, &frame.fds, verdict) {
             Ok(()) => {}
-            Err(Fault::Peer) => state.peer_gone(channel, Code::PeerViolation),
-            Err(Fault::Own(code)) => {
+            Err(Fault::Peer(why)) => state.peer_gone(channel, why),
+            Err(Fault::Own(lack)) => {
                 state.hold_back(channel, frame);
-                return Err(code);
+                return Err(lack);
             }
             Err(Fault::Later) => {
                 state.hold_back(channel, frame);
@@ -118,11 +120,11 @@ impl State {
         }
     }
 
-    fn next_frame(&mut self, channel: u64) -> Result<Next, Code> {
+    fn next_frame(&mut self, channel: u64) -> Result<Next, Error> {
         let end = self
             .channels
             .get_mut(&channel)
-            .ok_or(Code::InvalidEndpoint)?;
+            .ok_or(Kind::InvalidEndpoint)?;
         if end.transport.is_none()
             && let Some(listener) = end.listener.as_mut()
         {
@@ -144,7 +146,7 @@ impl State {
         let received = match end.held_back.take() {
             Some(frame) => Ok(Some(frame)),
             // It asks, and does not take the answers.
-            None if asks => Err(RecvError::Violation),
+            None if asks => Err(Kind::PeerViolation.into()),
             None if flooded => Ok(None),
             None => transport.recv(),
         };
@@ -153,8 +155,8 @@ impl State {
         match received {
             Ok(None) => Ok(Next::Nothing),
             Ok(Some(frame)) => Ok(Next::Frame(frame, transport.brings())),
-            Err(RecvError::NotNow(code)) => Err(code),
-            Err(why) => Ok(match self.carrier_failed(channel, why) {
+            Err(RecvError::NotNow(lack)) => Err(lack),
+            Err(RecvError::Over(why)) => Ok(match self.carrier_failed(channel, why) {
                 true => Next::Learned,
                 false => Next::Nothing,
             }),
@@ -169,45 +171,41 @@ impl State {
     }
 
     /// Nothing more comes from the carrier; says whether something was learned by that.
-    pub(super) fn carrier_failed(&mut self, channel: u64, why: RecvError) -> bool {
+    pub(super) fn carrier_failed(&mut self, channel: u64, why: Error) -> bool {
         let Some(end) = self.channels.get_mut(&channel) else {
             return false;
         };
         end.why = end.transport.as_ref().and_then(|transport| transport.why());
-        match why {
-            why if end.is_open() => {
-                let why = match why {
-                    RecvError::Gone => Code::PeerGone,
-                    RecvError::NotNow(code) | RecvError::Lost(code) => code,
-                    RecvError::Violation => Code::PeerViolation,
-                };
-                match end.state {
-                    // Whoever connected is gone before it was bound: somebody else may.
-                    ChannelState::Initialized => {
-                        end.refused();
-                        return false;
-                    }
-                    ChannelState::Binding => self.bind_refused(channel, Code::InvalidEndpoint),
-                    _ => self.peer_gone(channel, why),
-                }
-                self.wake(channel);
-                true
-            }
-            _ => {
-                end.transport = None;
-                false
-            }
+        if !end.is_open() {
+            end.transport = None;
+            return false;
         }
+        match end.state {
+            // Whoever connected is gone before it was bound: somebody else may.
+            ChannelState::Initialized => {
+                end.refused();
+                return false;
+            }
+            ChannelState::Binding => {
+                let nobody = Kind::InvalidEndpoint;
+                let why = Error::because(nobody, nobody.meaning(), why);
+                self.bind_refused(channel, &why);
+            }
+            _ => self.peer_gone(channel, why),
+        }
+        self.wake(channel);
+        true
     }
 
-    fn bind_refused(&mut self, channel: u64, why: Code) {
+    fn bind_refused(&mut self, channel: u64, why: &Error) {
         if let Some(end) = self.channels.get_mut(&channel) {
             end.state = ChannelState::Uninitialized;
             end.transport = None;
-            end.failure = Some(why);
-            end.tell(RawEvent::Bound(Err(why)));
+            end.failure = Some(why.clone());
+            end.tell(RawEvent::Bound(Err(why.clone())));
             let asked = end.bind.take();
-            self.finished.extend(asked.map(|asked| (asked, Err(why))));
+            self.finished
+                .extend(asked.map(|asked| (asked, Err(why.clone()))));
         }
     }
 
@@ -217,9 +215,9 @@ impl State {
         channel: u64,
         message: Message,
         fds: &[Arc<OwnedFd>],
-        verdict: Result<(), Code>,
+        verdict: Result<(), Error>,
     ) -> Result<(), Fault> {
-        let end = self.channels.get_mut(&channel).ok_or(Violation)?;
+        let end = self.channels.get_mut(&channel).ok_or(Kind::PeerViolation)?;
         match message {
             Message::Bind {
                 version,
@@ -234,7 +232,7 @@ impl State {
             } => {
                 let wrong = answer.is_ok_and(|agreed| !negotiate::is_answer(end.wish, agreed));
                 if end.state != ChannelState::Binding || wrong {
-                    return Err(Fault::Peer);
+                    return Err(Kind::PeerViolation.into());
                 }
                 match answer {
                     Ok(agreed) => {
@@ -247,7 +245,7 @@ impl State {
                         let asked = end.bind.take();
                         self.finished.extend(asked.map(|asked| (asked, Ok(()))));
                     }
-                    Err(number) => self.bind_refused(channel, code(number)),
+                    Err(number) => self.bind_refused(channel, &refused(number)),
                 }
                 Ok(())
             }
@@ -260,7 +258,7 @@ impl State {
                         self.begin_teardown(channel);
                     }
                     ChannelState::Teardown if !end.peer_began => end.peer_began = true,
-                    _ => return Err(Fault::Peer),
+                    _ => return Err(Kind::PeerViolation.into()),
                 }
                 Ok(())
             }
@@ -271,7 +269,7 @@ impl State {
             } => Ok(self.take_aggregate(channel, copies, pieces, meta.into())?),
             Message::Finished => {
                 if end.state != ChannelState::Teardown || !end.peer_began || end.peer_finished {
-                    return Err(Fault::Peer);
+                    return Err(Kind::PeerViolation.into());
                 }
                 end.peer_finished = true;
                 Ok(())
@@ -290,7 +288,7 @@ impl State {
                     part,
                 };
                 if what.brings_bytes() && end.backend.bytes() == Bytes::Carried {
-                    return Err(Fault::Peer);
+                    return Err(Kind::PeerViolation.into());
                 }
                 let fresh = self.may_arrive(channel, &what)?;
                 self.is_free(channel, &what)?;
@@ -300,7 +298,7 @@ impl State {
                 ChannelState::Connected => self.take_about_pool(channel, about_pool, fds, verdict),
                 // It was sent before the other end knew.
                 ChannelState::Teardown => Ok(()),
-                _ => Err(Fault::Peer),
+                _ => Err(Kind::PeerViolation.into()),
             },
         }
     }
@@ -328,19 +326,24 @@ impl Channel {
         version: u16,
         domain: u64,
         wish: crate::Wish,
-    ) -> Result<(), Violation> {
+    ) -> Result<(), Error> {
         if self.state != ChannelState::Initialized {
-            return Err(Violation);
+            return Err(Kind::PeerViolation.into());
         }
         let agreed = match version == VERSION {
             true => negotiate::negotiate(self.wish, wish),
-            false => Err(Code::ChannelBind),
+            false => Err(Error::new(
+                Kind::ChannelBind,
+                format!(
+                    "the other end speaks version {version} of the protocol, this one {VERSION}"
+                ),
+            )),
         };
         self.answer(&Message::BindAnswer {
             domain: own,
             meta_bytes: self.meta_bytes,
             source: self.direction == Direction::Sink,
-            answer: agreed.map_err(|code| code as u16),
+            answer: agreed.as_ref().map_err(|why| why.kind().number()).copied(),
         });
         match agreed {
             Ok(agreed) => {
@@ -348,9 +351,9 @@ impl Channel {
                 self.callers.send_away();
                 self.connected(domain, agreed);
             }
-            Err(code) => {
+            Err(why) => {
                 let process = self.transport.as_ref().map_or(0, |t| t.peer_process());
-                tracing::info!("{} is refused: {code}", self.place_of(process));
+                tracing::info!("{} is refused: {why}", self.place_of(process));
                 self.refused();
             }
         }

@@ -4,34 +4,29 @@
 //! kernel has limits for both, and whoever meets one in the middle of a transfer can go neither on nor back. So a pool asks
 //! before its first buffer travels, for all that it can ever need.
 
-use crate::{Code, detail};
+use crate::{Error, Kind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use tranship_sys::{limits, process};
+use tranship_region::Mappings;
+use tranship_sys::process;
 
-/// Out of four parts of a process's mappings, for bulk pools; the rest is for everything else in it.
-const MAPPINGS_OF_FOUR: u64 = 3;
-/// Out of four parts of its descriptors.
+/// Out of four parts of a process's descriptors, for bulk pools; the rest is for everything else in it.
 const DESCRIPTORS_OF_FOUR: u64 = 2;
 
-static MAPPINGS: AtomicU64 = AtomicU64::new(0);
 static DESCRIPTORS: AtomicU64 = AtomicU64::new(0);
 
 /// What a pool may take; given back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    mappings: u64,
+    _mappings: Mappings,
     descriptors: u64,
 }
 
 impl Budget {
-    /// Room for buffers that are each a mapping and, if `sealed`, a descriptor. [`Code::Limit`] if there is none.
-    pub(crate) fn take(buffers: u32, sealed: bool) -> Result<Budget, Code> {
-        let mappings = u64::from(buffers);
-        let descriptors = if sealed { mappings } else { 0 };
-        let most = limits::max_mappings() / 4 * MAPPINGS_OF_FOUR;
-        add(&MAPPINGS, mappings, most)?;
+    /// Room for buffers that are each a mapping and, if `sealed`, a descriptor. [`Kind::Limit`] if there is none.
+    pub(crate) fn take(buffers: u32, sealed: bool) -> Result<Budget, Error> {
+        let descriptors = if sealed { u64::from(buffers) } else { 0 };
         let mut budget = Budget {
-            mappings,
+            _mappings: Mappings::take(buffers.into())?,
             descriptors: 0,
         };
         let most = process::nofile_soft() / 4 * DESCRIPTORS_OF_FOUR;
@@ -42,25 +37,21 @@ impl Budget {
     }
 }
 
-fn add(count: &AtomicU64, more: u64, most: u64) -> Result<(), Code> {
+fn add(count: &AtomicU64, more: u64, most: u64) -> Result<(), Error> {
     // Ordering: relaxed; a count by itself.
     let added = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |now| {
         now.checked_add(more)
             .filter(|sum| more == 0 || *sum <= most)
     });
     added.map(|_| ()).map_err(|now| {
-        let why = format!(
-            "{more} mappings or descriptors more than the {now} in use, of {most} for pools"
-        );
-        detail::say(Code::Limit, why)
+        let why = format!("{more} descriptors more than the {now} in use, of {most} for pools");
+        Error::new(Kind::Limit, why)
     })
 }
 
 impl Drop for Budget {
     fn drop(&mut self) {
         // Ordering: relaxed; a count by itself.
-        MAPPINGS.fetch_sub(self.mappings, Ordering::Relaxed);
-        // Ordering: relaxed; as above.
         DESCRIPTORS.fetch_sub(self.descriptors, Ordering::Relaxed);
     }
 }
@@ -73,16 +64,17 @@ mod tests {
     fn more_than_there_is_is_refused_and_leaves_nothing() {
         let count = AtomicU64::new(0);
         assert_eq!(add(&count, 10, 10), Ok(()));
-        assert_eq!(add(&count, 1, 10), Err(Code::Limit));
+        assert_eq!(add(&count, 1, 10), Err(Kind::Limit.into()));
         assert_eq!(add(&count, 0, 5), Ok(()));
-        assert_eq!(add(&count, u64::MAX, u64::MAX), Err(Code::Limit));
+        assert_eq!(add(&count, u64::MAX, u64::MAX), Err(Kind::Limit.into()));
         assert_eq!(count.into_inner(), 10);
-        let before = MAPPINGS.load(Ordering::Relaxed);
-        assert_eq!(Budget::take(u32::MAX, false).map(drop), Err(Code::Limit));
+        assert_eq!(
+            Budget::take(u32::MAX, false).map(drop),
+            Err(Kind::Limit.into())
+        );
         let descriptors = u32::try_from(process::nofile_soft()).unwrap_or(u32::MAX);
         let many = Budget::take(descriptors / 4 * 3, true);
-        assert_eq!(many.map(drop), Err(Code::Limit));
+        assert_eq!(many.map(drop), Err(Kind::Limit.into()));
         assert_eq!(Budget::take(1, true).map(drop), Ok(()));
-        assert_eq!(MAPPINGS.load(Ordering::Relaxed), before);
     }
 }

@@ -13,7 +13,7 @@ mod pieces;
 mod staging;
 
 use crate::account::{Account, Charge};
-use crate::{Access, Code, PoolInfo, Trust};
+use crate::{Access, Error, Kind, PoolInfo, Trust};
 use budget::Budget;
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
@@ -56,16 +56,16 @@ pub(crate) struct Memory {
     charge: Option<Charge>,
 }
 
-fn length(info: &PoolInfo) -> Result<(usize, usize), Code> {
+fn length(info: &PoolInfo) -> Result<(usize, usize), Error> {
     let page = tranship_sys::page_size();
-    let bytes = usize::try_from(info.buffer_bytes).map_err(|_| Code::AllocSize)?;
+    let bytes = usize::try_from(info.buffer_bytes).map_err(Error::of(Kind::AllocSize))?;
     if bytes == 0 || !bytes.is_multiple_of(page) {
-        return Err(Code::AllocSize);
+        return Err(Kind::AllocSize.into());
     }
-    let count = usize::try_from(info.buffers).map_err(|_| Code::AllocCount)?;
-    let len = bytes.checked_mul(count).ok_or(Code::AllocCount)?;
+    let count = usize::try_from(info.buffers).map_err(Error::of(Kind::AllocCount))?;
+    let len = bytes.checked_mul(count).ok_or(Kind::AllocCount)?;
     if len == 0 || isize::try_from(len).is_err() {
-        return Err(Code::AllocCount);
+        return Err(Kind::AllocCount.into());
     }
     Ok((bytes, len))
 }
@@ -83,15 +83,15 @@ impl Memory {
         info: &PoolInfo,
         account: &Arc<Account>,
         within: Within,
-    ) -> Result<Memory, Code> {
+    ) -> Result<Memory, Error> {
         let (buffer_bytes, len) = length(info)?;
         let charge = account.charge(len as u64)?;
         let huge = buffer_bytes >= guarded::HUGE;
         let made = Guarded::make_within("tranship-bulk", len, huge, within);
         let nowhere = |error: &std::io::Error| error.kind() == ErrorKind::AddrNotAvailable;
-        let (fd, map) = made.map_err(|error| match error {
-            MakeError::Io { source, .. } if nowhere(&source) => Code::PoolMap,
-            _ => Code::Memory,
+        let (fd, map) = made.map_err(|error| match &error {
+            MakeError::Io { source, .. } if nowhere(source) => Error::of(Kind::PoolMap)(error),
+            _ => error.into(),
         })?;
         Ok(Memory::new(map, Some(Arc::new(fd)), buffer_bytes).charged(charge))
     }
@@ -114,14 +114,14 @@ impl Memory {
         info: &PoolInfo,
         account: &Arc<Account>,
         within: Within,
-    ) -> Result<Memory, Code> {
+    ) -> Result<Memory, Error> {
         let (buffer_bytes, len) = length(info)?;
         let charge = account.charge(len as u64)?;
         let within = match buffer_bytes {
             guarded::HUGE.. => within.aligned(guarded::HUGE),
             _ => within,
         };
-        let map = Guarded::reserve(len, within).map_err(|_| Code::PoolMap)?;
+        let map = Guarded::reserve(len, within).map_err(Error::of(Kind::PoolMap))?;
         Ok(Memory::new(map, None, buffer_bytes).charged(charge))
     }
 
@@ -131,23 +131,23 @@ impl Memory {
     }
 
     /// Asks for as much again as one buffer has; None: nobody is charged for this memory.
-    fn charge_more(&self) -> Result<Option<Charge>, Code> {
+    fn charge_more(&self) -> Result<Option<Charge>, Error> {
         let more = |charge: &Charge| charge.more(self.buffer_bytes as u64);
         self.charge.as_ref().map(more).transpose()
     }
 
     /// One sealed piece by itself, to be read.
-    pub(crate) fn of_piece(fd: Arc<OwnedFd>, len: usize) -> Result<Memory, Code> {
-        let map = Guarded::reserve(len, Within::ANYWHERE).map_err(|_| Code::Memory)?;
+    pub(crate) fn of_piece(fd: Arc<OwnedFd>, len: usize) -> Result<Memory, Error> {
+        let map = Guarded::reserve(len, Within::ANYWHERE).map_err(Error::of(Kind::OutOfMemory))?;
         let placed = map.place_private(0, len, &*fd, map::Access::Read);
-        placed.map_err(|_| Code::Memory)?;
+        placed.map_err(Error::of(Kind::OutOfMemory))?;
         let memory = Memory::new(map, Some(fd), len);
         memory.begin_to_split();
         Ok(memory)
     }
 
     /// Sees to it that each of the buffers can be a mapping by itself and, if `sealed`, a descriptor.
-    pub(crate) fn take_budget(&self, buffers: u32, sealed: bool) -> Result<(), Code> {
+    pub(crate) fn take_budget(&self, buffers: u32, sealed: bool) -> Result<(), Error> {
         if self.budget.get().is_none() {
             let _ = self.budget.set(Budget::take(buffers, sealed)?);
             if !sealed {
@@ -163,17 +163,17 @@ impl Memory {
         trust: Trust,
         account: &Arc<Account>,
         within: Within,
-    ) -> Result<Memory, Code> {
+    ) -> Result<Memory, Error> {
         let memory = Memory::make(info, account, within)?;
-        memory.seal(trust).map_err(|_| Code::Memory)?;
+        memory.seal(trust).map_err(Error::of(Kind::OutOfMemory))?;
         memory.close_all()?;
         Ok(memory)
     }
 
     /// Seals what [`Memory::make`] made, as its trust level wants it.
-    pub(crate) fn seal(&self, trust: Trust) -> Result<(), Code> {
-        let fd = self.fd.as_ref().ok_or(Code::PoolMap)?;
-        guarded::seal(fd, sealing(trust)).map_err(|_| Code::PoolMap)
+    pub(crate) fn seal(&self, trust: Trust) -> Result<(), Error> {
+        let fd = self.fd.as_ref().ok_or(Kind::PoolMap)?;
+        guarded::seal(fd, sealing(trust)).map_err(Error::of(Kind::PoolMap))
     }
 
     /// Maps what the other end has shown, after looking whether it is what its level prescribes.
@@ -182,14 +182,14 @@ impl Memory {
         trust: Trust,
         fd: Arc<OwnedFd>,
         within: Within,
-    ) -> Result<Memory, Code> {
+    ) -> Result<Memory, Error> {
         let (buffer_bytes, len) = length(info)?;
-        verify_as(&*fd, len, sealing(trust)).map_err(|_| Code::PoolMap)?;
+        verify_as(&*fd, len, sealing(trust)).map_err(Error::of(Kind::PoolMap))?;
         let most = match trust {
             Trust::Full | Trust::Half => map::Access::ReadWrite,
             Trust::Producer | Trust::None => map::Access::Read,
         };
-        let map = Guarded::map_within(&*fd, len, most, within).map_err(|_| Code::PoolMap)?;
+        let map = Guarded::map_within(&*fd, len, most, within).map_err(Error::of(Kind::PoolMap))?;
         let memory = Memory::new(map, Some(fd), buffer_bytes);
         if trust == Trust::Half {
             memory.close_all()?;
@@ -197,16 +197,16 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Maps the other end's [`Staging`], to take snapshots of. [`Code::PoolMap`] if it is not what it should be.
-    pub(crate) fn open_mirror(info: &PoolInfo, fd: &OwnedFd) -> Result<RoMapping, Code> {
+    /// Maps the other end's [`Staging`], to take snapshots of. [`Kind::PoolMap`] if it is not what it should be.
+    pub(crate) fn open_mirror(info: &PoolInfo, fd: &OwnedFd) -> Result<RoMapping, Error> {
         let (_, len) = length(info)?;
-        verify_as(fd, len, Sealing::OneWriter).map_err(|_| Code::PoolMap)?;
-        RoMapping::map(fd, len).map_err(|_| Code::Memory)
+        verify_as(fd, len, Sealing::OneWriter).map_err(Error::of(Kind::PoolMap))?;
+        RoMapping::map(fd, len).map_err(Error::of(Kind::OutOfMemory))
     }
 
-    fn close_all(&self) -> Result<(), Code> {
+    fn close_all(&self) -> Result<(), Error> {
         let closed = self.map.protect(0, self.map.len(), map::Access::None);
-        closed.map_err(|_| Code::PoolMap)
+        closed.map_err(Error::of(Kind::PoolMap))
     }
 
     pub(crate) fn fd(&self) -> Option<Arc<OwnedFd>> {
@@ -214,7 +214,7 @@ impl Memory {
     }
 
     /// All of it, however its pieces are protected.
-    pub(crate) fn readable(&self) -> Result<View<'_>, Code> {
+    pub(crate) fn readable(&self) -> Result<View<'_>, Error> {
         if let Some(map) = self.readable.get() {
             return Ok(map.view());
         }
@@ -222,8 +222,8 @@ impl Memory {
             // One piece, which stays readable.
             return self.view(0);
         }
-        let fd = self.fd.as_ref().ok_or(Code::Memory)?;
-        let map = RoMapping::map(fd, self.map.len()).map_err(|_| Code::Memory)?;
+        let fd = self.fd.as_ref().ok_or(Kind::OutOfMemory)?;
+        let map = RoMapping::map(fd, self.map.len()).map_err(Error::of(Kind::OutOfMemory))?;
         Ok(self.readable.get_or_init(|| map).view())
     }
 
@@ -246,7 +246,7 @@ impl Memory {
         index as usize * self.buffer_bytes
     }
 
-    pub(crate) fn protect(&self, index: u32, access: Access) -> Result<(), Code> {
+    pub(crate) fn protect(&self, index: u32, access: Access) -> Result<(), Error> {
         let access = match access {
             Access::None => map::Access::None,
             Access::Read => map::Access::Read,
@@ -254,12 +254,12 @@ impl Memory {
         };
         let piece = (self.offset(index), self.buffer_bytes);
         let done = self.map.protect(piece.0, piece.1, access);
-        done.map_err(|_| Code::BufferMap)
+        done.map_err(Error::of(Kind::BufferMap))
     }
 
-    pub(crate) fn view(&self, index: u32) -> Result<View<'_>, Code> {
+    pub(crate) fn view(&self, index: u32) -> Result<View<'_>, Error> {
         let view = self.map.view(self.offset(index), self.buffer_bytes);
-        view.map_err(|_| Code::BufferInvalid)
+        view.map_err(Error::of(Kind::BufferInvalid))
     }
 
     pub(crate) fn is_split(&self) -> bool {

@@ -12,7 +12,7 @@
 
 use super::Memory;
 use crate::account::Charge;
-use crate::{Access, Code};
+use crate::{Access, Error, Kind};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -79,7 +79,7 @@ impl Pieces {
         memory: &Memory,
         buffers: u32,
         keeps: impl Fn(u32) -> bool,
-    ) -> Result<Pieces, Code> {
+    ) -> Result<Pieces, Error> {
         memory.begin_to_split();
         let mut pieces = Pieces::new(buffers, true);
         for index in 0..buffers {
@@ -90,7 +90,7 @@ impl Pieces {
                 }
                 false => Draft::make(NAME, memory.buffer_bytes()),
             };
-            let draft = draft.map_err(|_| Code::Memory)?;
+            let draft = draft.map_err(Error::of(Kind::OutOfMemory))?;
             pieces.place(memory, index, draft)?;
             memory.forget(index);
         }
@@ -101,9 +101,9 @@ impl Pieces {
         &mut self.all[index as usize]
     }
 
-    fn place(&mut self, memory: &Memory, index: u32, draft: Draft) -> Result<(), Code> {
+    fn place(&mut self, memory: &Memory, index: u32, draft: Draft) -> Result<(), Error> {
         let placed = memory.map.place_draft(memory.offset(index), &draft);
-        placed.map_err(|error| refused(&error))?;
+        placed.map_err(refused)?;
         *self.piece(index) = Piece {
             backing: Backing::Draft(draft),
             loose: false,
@@ -114,8 +114,9 @@ impl Pieces {
     }
 
     /// New memory, all zeros, to be read and written.
-    fn renew(&mut self, memory: &Memory, index: u32) -> Result<(), Code> {
-        let draft = Draft::make(NAME, memory.buffer_bytes()).map_err(|_| Code::Memory)?;
+    fn renew(&mut self, memory: &Memory, index: u32) -> Result<(), Error> {
+        let draft =
+            Draft::make(NAME, memory.buffer_bytes()).map_err(Error::of(Kind::OutOfMemory))?;
         let placed = self.place(memory, index, draft);
         if placed.is_err() {
             self.place_again(memory, index);
@@ -143,7 +144,7 @@ impl Pieces {
         memory: &Memory,
         index: u32,
         access: Access,
-    ) -> Result<(), Code> {
+    ) -> Result<(), Error> {
         let nothing = matches!(self.piece(index).backing, Backing::Nothing);
         match (nothing, access) {
             (true, Access::None) => return Ok(()),
@@ -164,12 +165,12 @@ impl Pieces {
         &mut self,
         memory: &Memory,
         index: u32,
-    ) -> Result<(Arc<OwnedFd>, Sent), Code> {
+    ) -> Result<(Arc<OwnedFd>, Sent), Error> {
         let piece = &mut self.all[index as usize];
         let (offset, len) = (memory.offset(index), memory.buffer_bytes());
         let map = &memory.map;
         let (fd, sent) = match std::mem::take(&mut piece.backing) {
-            Backing::Nothing => return Err(Code::BufferInvalid),
+            Backing::Nothing => return Err(Kind::BufferInvalid.into()),
             Backing::Sealed(fd) => {
                 // Whoever cannot ask copies.
                 if !map.is_touched(offset, len).unwrap_or(true) {
@@ -187,7 +188,7 @@ impl Pieces {
                 // The only mapping that could write it goes.
                 if let Err(error) = map.place_private(offset, len, &draft, map::Access::Read) {
                     piece.backing = Backing::Draft(draft);
-                    return Err(refused(&error));
+                    return Err(refused(error));
                 }
                 match draft.seal() {
                     Ok(fd) => (Arc::new(fd), Sent::Sealed),
@@ -196,7 +197,7 @@ impl Pieces {
                         if copied.is_err() {
                             let placed = map.place_draft(offset, &draft);
                             piece.backing = Backing::Draft(draft);
-                            placed.map_err(|error| refused(&error))?;
+                            placed.map_err(refused)?;
                         }
                         (copied?, Sent::Refused)
                     }
@@ -207,7 +208,7 @@ impl Pieces {
         piece.backing = Backing::Sealed(Arc::clone(&fd));
         if sent != Sent::Sealed {
             let shown = map.place_private(offset, len, &*fd, map::Access::Read);
-            shown.map_err(|error| refused(&error))?;
+            shown.map_err(refused)?;
         }
         // What was written over the old one went with it.
         (piece.paid, piece.over) = (true, None);
@@ -215,18 +216,18 @@ impl Pieces {
     }
 
     /// Puts what the other end sent into its place, to be read, after looking whether it can never change:
-    /// [`Code::PeerViolation`] if it can.
+    /// [`Kind::PeerViolation`] if it can.
     pub(crate) fn take(
         &mut self,
         memory: &Memory,
         index: u32,
         fd: &Arc<OwnedFd>,
-    ) -> Result<(), Code> {
+    ) -> Result<(), Error> {
         let (offset, len) = (memory.offset(index), memory.buffer_bytes());
-        verify_as(&**fd, len, Sealing::Nobody).map_err(|_| Code::PeerViolation)?;
+        verify_as(&**fd, len, Sealing::Nobody).map_err(Error::of(Kind::PeerViolation))?;
         let access = map::Access::Read;
         let placed = memory.map.place_private(offset, len, &**fd, access);
-        placed.map_err(|error| refused(&error))?;
+        placed.map_err(refused)?;
         *self.piece(index) = Piece {
             backing: Backing::Sealed(Arc::clone(fd)),
             loose: false,
@@ -248,13 +249,13 @@ impl Pieces {
 
     /// The buffer is about to be written, `whole`, or by somebody who cannot count on what is in it: new memory then is
     /// cheaper than a private copy of each page. Says whether it did that. Else such copies are charged for, all at once, if
-    /// nothing that was admitted pays for them: [`Code::Quota`].
+    /// nothing that was admitted pays for them: [`Kind::Quota`].
     pub(crate) fn before_write(
         &mut self,
         memory: &Memory,
         index: u32,
         whole: bool,
-    ) -> Result<bool, Code> {
+    ) -> Result<bool, Error> {
         let piece = self.piece(index);
         let sealed = !matches!(piece.backing, Backing::Draft(_));
         let anew = sealed && (whole || piece.loose);
@@ -275,11 +276,12 @@ impl Pieces {
         memory: &Memory,
         index: u32,
         access: Access,
-    ) -> Result<(), Code> {
+    ) -> Result<(), Error> {
         if !matches!(self.piece(index).backing, Backing::Sealed(_)) {
             return Ok(());
         }
-        let draft = Draft::copy_of(NAME, memory.view(index)?).map_err(|_| Code::Memory)?;
+        let draft =
+            Draft::copy_of(NAME, memory.view(index)?).map_err(Error::of(Kind::OutOfMemory))?;
         self.place(memory, index, draft)?;
         memory.protect(index, access)
     }
@@ -290,15 +292,15 @@ impl Pieces {
         index: u32,
         (window, at): (&Guarded, usize),
         (begin, len): (u64, usize),
-    ) -> Result<(), Code> {
+    ) -> Result<(), Error> {
         let read = map::Access::Read;
         let placed = match &self.piece(index).backing {
-            Backing::Nothing => return Err(Code::BufferInvalid),
+            Backing::Nothing => return Err(Kind::BufferInvalid.into()),
             Backing::Draft(draft) => window.place_shared(at, draft, read, len, begin),
             // Older kernels refuse to share what is sealed; nobody writes it, so it is the same.
             Backing::Sealed(fd) => window.place_private_part(at, &**fd, read, len, begin),
         };
-        placed.map_err(|error| refused(&error))
+        placed.map_err(refused)
     }
 
     /// Gives the buffer's memory back; nothing is behind it.
@@ -314,16 +316,19 @@ impl Pieces {
     }
 }
 
-fn copy(memory: &Memory, index: u32) -> Result<Arc<OwnedFd>, Code> {
-    let copy = Draft::copy_of(NAME, memory.view(index)?).map_err(|_| Code::Memory)?;
+fn copy(memory: &Memory, index: u32) -> Result<Arc<OwnedFd>, Error> {
+    let copy = Draft::copy_of(NAME, memory.view(index)?).map_err(Error::of(Kind::OutOfMemory))?;
     // Nobody has ever mapped it; the kernel itself may hold pages of it for a moment.
-    let sealed = copy.seal().map_err(|_| Code::System)?;
+    let sealed = copy
+        .seal()
+        .map_err(|(_, error)| Error::system("sealing a copy")(error))?;
     Ok(Arc::new(sealed))
 }
 
-fn refused(error: &io::Error) -> Code {
-    match error.kind() {
-        io::ErrorKind::OutOfMemory => Code::Memory,
-        _ => Code::BufferMap,
-    }
+fn refused(error: io::Error) -> Error {
+    let kind = match error.kind() {
+        io::ErrorKind::OutOfMemory => Kind::OutOfMemory,
+        _ => Kind::BufferMap,
+    };
+    Error::of(kind)(error)
 }

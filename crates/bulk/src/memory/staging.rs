@@ -6,7 +6,7 @@
 
 use super::Memory;
 use crate::account::Account;
-use crate::{Code, PoolInfo, Trust};
+use crate::{Error, Kind, PoolInfo, Trust};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use tranship_region::View;
@@ -18,7 +18,7 @@ pub(crate) struct Staging(Memory);
 
 impl Staging {
     /// All zeros. As much memory as the pool, charged to who makes it: what is not there would be charged to who reads it.
-    pub(crate) fn make(info: &PoolInfo, account: &Arc<Account>) -> Result<Staging, Code> {
+    pub(crate) fn make(info: &PoolInfo, account: &Arc<Account>) -> Result<Staging, Error> {
         let memory = Memory::make(info, account, Within::ANYWHERE)?;
         memory.seal(Trust::None)?;
         Ok(Staging(memory))
@@ -29,10 +29,10 @@ impl Staging {
     }
 
     /// Copies a buffer's bytes in, which must be readable now.
-    pub(crate) fn put(&self, pool: &Memory, index: u32) -> Result<(), Code> {
+    pub(crate) fn put(&self, pool: &Memory, index: u32) -> Result<(), Error> {
         let (bytes, at) = (pool.view(index)?, self.0.offset(index));
         let written = self.0.map.write(at, bytes);
-        written.map_err(|_| Code::BufferInvalid)
+        written.map_err(Error::of(Kind::BufferInvalid))
     }
 
     /// It was not sent after all.

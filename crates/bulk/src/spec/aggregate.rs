@@ -4,7 +4,7 @@
 //! or copied whole: the checks are those of a single move or copy, for each buffer, before anything changes.
 
 use super::{Aggregate, BufferId, ChannelId, Domain, Message, Model, Outcome, Piece, Place};
-use crate::{Access, Code, Direction, MAX_PIECES};
+use crate::{Access, Direction, Kind, MAX_PIECES};
 use std::collections::BTreeSet;
 
 /// Pieces that are mapped are whole pages.
@@ -21,7 +21,7 @@ fn buffers(pieces: &[Piece]) -> Vec<BufferId> {
 }
 
 impl Model {
-    pub(super) fn insert(&mut self, key: Key, at: u8, piece: Piece) -> Result<Outcome, Code> {
+    pub(super) fn insert(&mut self, key: Key, at: u8, piece: Piece) -> Result<Outcome, Kind> {
         let known =
             self.buffers.contains_key(&piece.buffer) && self.has_pool(piece.buffer.pool, key.0);
         let bytes = match self.pools.get(&piece.buffer.pool) {
@@ -32,18 +32,18 @@ impl Model {
         let pieces = self.aggregates.get(&key).map_or(0, Vec::len);
         let inside = end.is_some_and(|end| end <= bytes);
         if !inside || usize::from(at) > pieces || pieces >= MAX_PIECES {
-            return Err(Code::InvalidArgument);
+            return Err(Kind::BadArgument);
         }
         let aggregate = self.aggregates.entry(key).or_default();
         aggregate.insert(usize::from(at), piece);
         Ok(Outcome::Done)
     }
 
-    pub(super) fn take_out(&mut self, key: Key, at: u8) -> Result<Outcome, Code> {
+    pub(super) fn take_out(&mut self, key: Key, at: u8) -> Result<Outcome, Kind> {
         let aggregate = self.aggregates.get_mut(&key);
-        let aggregate = aggregate.ok_or(Code::InvalidArgument)?;
+        let aggregate = aggregate.ok_or(Kind::BadArgument)?;
         if usize::from(at) >= aggregate.len() {
-            return Err(Code::InvalidArgument);
+            return Err(Kind::BadArgument);
         }
         aggregate.remove(usize::from(at));
         if aggregate.is_empty() {
@@ -59,11 +59,11 @@ impl Model {
         channel: ChannelId,
         copies: bool,
         meta: u8,
-    ) -> Result<Outcome, Code> {
+    ) -> Result<Outcome, Kind> {
         let domain = key.0;
         self.own(channel, domain)?;
         let Some(pieces) = self.aggregates.get(&key).cloned() else {
-            return Err(Code::InvalidArgument);
+            return Err(Kind::BadArgument);
         };
         let peer = self.end(channel, Direction::Sink).map(|end| end.domain);
         let all = buffers(&pieces);
@@ -117,32 +117,32 @@ impl Model {
         }
     }
 
-    pub(super) fn map(&mut self, key: Key) -> Result<Outcome, Code> {
+    pub(super) fn map(&mut self, key: Key) -> Result<Outcome, Kind> {
         let whole = |n: u64| n.is_multiple_of(PAGE);
         let fits = |p: &Piece| whole(p.offset) && whole(p.len) && p.len > 0;
         let pieces = self.aggregates.get(&key).cloned().unwrap_or_default();
         if pieces.is_empty() || !pieces.iter().all(fits) {
-            return Err(Code::InvalidArgument);
+            return Err(Kind::BadArgument);
         }
         for buffer in buffers(&pieces) {
             if !self.has_pool(buffer.pool, key.0) {
-                return Err(Code::PoolInvalid);
+                return Err(Kind::PoolInvalid);
             }
             if self.access(buffer, key.0) == Access::None {
-                return Err(Code::BufferInvalid);
+                return Err(Kind::BufferInvalid);
             }
         }
         // A pool's memory may become another one with its level.
         let fixed = |buffer: BufferId| self.pools.get(&buffer.pool).is_some_and(|p| p.fixed);
         if !buffers(&pieces).into_iter().all(fixed) {
-            return Err(Code::PoolNotAssigned);
+            return Err(Kind::PoolNotAssigned);
         }
         self.mappings.entry(key).or_default().push(pieces);
         Ok(Outcome::Done)
     }
 
-    pub(super) fn unmap(&mut self, key: Key) -> Result<Outcome, Code> {
-        let all = self.mappings.get_mut(&key).ok_or(Code::InvalidArgument)?;
+    pub(super) fn unmap(&mut self, key: Key) -> Result<Outcome, Kind> {
+        let all = self.mappings.get_mut(&key).ok_or(Kind::BadArgument)?;
         all.remove(0);
         if all.is_empty() {
             self.mappings.remove(&key);

@@ -3,10 +3,10 @@
 use super::{
     Assignment, BufferId, ChannelId, Domain, Event, Message, Model, Outcome, Place, PoolId,
 };
-use crate::{ChannelState, Code, Direction, negotiate::negotiate};
+use crate::{ChannelState, Direction, Kind, negotiate::negotiate};
 
 impl Model {
-    pub(super) fn deliver(&mut self, domain: Domain, channel: ChannelId) -> Result<Outcome, Code> {
+    pub(super) fn deliver(&mut self, domain: Domain, channel: ChannelId) -> Result<Outcome, Kind> {
         let (direction, end) = self.own(channel, domain)?;
         let other = self.end(channel, direction.other()).map(|end| end.domain);
         let gone = other.is_some_and(|peer| !self.alive[usize::from(peer)]);
@@ -24,7 +24,7 @@ impl Model {
                 }
                 ChannelState::Binding => {
                     self.forget_end(channel, direction);
-                    Outcome::Took(vec![Event::Bound(Err(Code::InvalidEndpoint))])
+                    Outcome::Took(vec![Event::Bound(Err(Kind::InvalidEndpoint))])
                 }
                 _ => self.peer_gone(domain, channel, direction),
             });
@@ -49,7 +49,8 @@ impl Model {
     ) -> Vec<Event> {
         match message {
             Message::Bind(wish) => {
-                let agreed = negotiate(self.channels[&channel].wish, wish);
+                let agreed =
+                    negotiate(self.channels[&channel].wish, wish).map_err(|why| why.kind());
                 self.send(channel, direction, Message::BindAnswer(agreed));
                 let binder = self.end(channel, direction.other());
                 let binder = binder.map(|end| end.domain);
@@ -173,8 +174,8 @@ impl Model {
             Message::Assign(pool) => {
                 let vetoes = self.end(channel, direction).is_some_and(|end| end.vetoes);
                 let answer = match (status(self, pool), vetoes) {
-                    (Some(_), _) => Err(Code::PoolAlreadyAssigned),
-                    (None, true) => Err(Code::PoolVeto),
+                    (Some(_), _) => Err(Kind::PoolAlreadyAssigned),
+                    (None, true) => Err(Kind::PoolVeto),
                     (None, false) => Ok(()),
                 };
                 if answer.is_ok() {
@@ -215,7 +216,7 @@ impl Model {
                 }
                 let answer = match fine {
                     true => Ok(()),
-                    false => Err(Code::PoolInUse),
+                    false => Err(Kind::PoolInUse),
                 };
                 self.send(channel, direction, Message::RemoveAnswer(pool, answer));
                 Vec::new()
@@ -232,7 +233,7 @@ impl Model {
                 self.send(channel, direction, Message::RemoveDecision(pool, commit));
                 let done = match commit {
                     true => Ok(()),
-                    false => Err(Code::PoolInUse),
+                    false => Err(Kind::PoolInUse),
                 };
                 vec![Event::RemoveDone(pool, done)]
             }

@@ -29,7 +29,7 @@ mod setup;
 mod transfer;
 mod types;
 
-use crate::{Access, Code, Direction, Trust};
+use crate::{Access, Direction, Kind, Trust};
 pub use op::{Event, Op, Outcome};
 use std::collections::BTreeMap;
 pub use types::{
@@ -69,13 +69,13 @@ impl Model {
     }
 
     /// Does it. An error changes nothing.
-    pub fn step(&mut self, op: &Op) -> Result<Outcome, Code> {
+    pub fn step(&mut self, op: &Op) -> Result<Outcome, Kind> {
         if !self
             .alive
             .get(usize::from(op.domain()))
             .is_some_and(|alive| *alive)
         {
-            return Err(Code::InvalidArgument);
+            return Err(Kind::BadArgument);
         }
         match *op {
             Op::Create {
@@ -269,11 +269,11 @@ impl Model {
     }
 
     /// The domain's own end.
-    fn own(&self, channel: ChannelId, domain: Domain) -> Result<(Direction, &End), Code> {
+    fn own(&self, channel: ChannelId, domain: Domain) -> Result<(Direction, &End), Kind> {
         let direction = self
             .direction(channel, domain)
-            .ok_or(Code::InvalidEndpoint)?;
-        let end = self.end(channel, direction).ok_or(Code::InvalidEndpoint)?;
+            .ok_or(Kind::InvalidEndpoint)?;
+        let end = self.end(channel, direction).ok_or(Kind::InvalidEndpoint)?;
         Ok((direction, end))
     }
 

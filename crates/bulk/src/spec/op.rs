@@ -1,7 +1,7 @@
 //! What can happen, and what is learned from it.
 
 use super::{Aggregate, BufferId, ChannelId, Domain, Piece, PoolId};
-use crate::{Agreement, Code, Direction, negotiate::Wish};
+use crate::{Agreement, Direction, Kind, negotiate::Wish};
 use serde::{Deserialize, Serialize};
 
 /// Everything that a domain can do.
@@ -173,13 +173,13 @@ impl Op {
 /// What a domain learns from a message.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Event {
-    Bound(Result<Agreement, Code>),
+    Bound(Result<Agreement, Kind>),
     /// The other end's pool is here.
     PoolAssigned(PoolId),
     /// What became of our own assignment.
-    AssignDone(PoolId, Result<(), Code>),
+    AssignDone(PoolId, Result<(), Kind>),
     PoolRemoved(PoolId),
-    RemoveDone(PoolId, Result<(), Code>),
+    RemoveDone(PoolId, Result<(), Kind>),
     Moved(BufferId, u8, Option<u8>),
     Copied(BufferId, u8, Option<u8>),
     Passed(BufferId, u8),

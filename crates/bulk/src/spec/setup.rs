@@ -4,7 +4,7 @@ use super::{
     Assignment, Buffer, BufferId, Channel, ChannelId, Domain, End, Message, Model, Outcome, Place,
     Pool, PoolId,
 };
-use crate::{Access, ChannelState, Code, Direction, negotiate::Wish};
+use crate::{Access, ChannelState, Direction, Kind, negotiate::Wish};
 use std::collections::{BTreeMap, VecDeque};
 
 impl Model {
@@ -13,9 +13,9 @@ impl Model {
         domain: Domain,
         direction: Direction,
         wish: Wish,
-    ) -> Result<Outcome, Code> {
+    ) -> Result<Outcome, Kind> {
         if !wish.constraints.align_bytes.is_power_of_two() {
-            return Err(Code::InvalidArgument);
+            return Err(Kind::BadArgument);
         }
         let id = self.next_channel;
         self.next_channel += 1;
@@ -39,12 +39,12 @@ impl Model {
         domain: Domain,
         channel: ChannelId,
         wish: Wish,
-    ) -> Result<Outcome, Code> {
+    ) -> Result<Outcome, Kind> {
         let Some(found) = self.channels.get_mut(&channel) else {
-            return Err(Code::InvalidEndpoint);
+            return Err(Kind::InvalidEndpoint);
         };
         if !self.alive[usize::from(found.creator)] {
-            return Err(Code::InvalidEndpoint);
+            return Err(Kind::InvalidEndpoint);
         }
         let creator = found.creator_direction;
         let waits = found.ends[creator as usize].as_ref().map(|end| end.state)
@@ -52,7 +52,7 @@ impl Model {
         let other = &mut found.ends[creator.other() as usize];
         // A domain may bind to its own channel; the model keeps the two ends apart by their domains.
         if !waits || other.is_some() || found.creator == domain {
-            return Err(Code::InvalidEndpoint);
+            return Err(Kind::InvalidEndpoint);
         }
         *other = Some(End {
             peer: Some(found.creator),
@@ -68,12 +68,12 @@ impl Model {
         buffers: u8,
         buffer_bytes: u64,
         forward: bool,
-    ) -> Result<Outcome, Code> {
+    ) -> Result<Outcome, Kind> {
         if buffer_bytes == 0 || !buffer_bytes.is_multiple_of(4096) {
-            return Err(Code::AllocSize);
+            return Err(Kind::AllocSize);
         }
         if buffers == 0 {
-            return Err(Code::AllocCount);
+            return Err(Kind::AllocCount);
         }
         let id = self.next_pool;
         self.next_pool += 1;
@@ -103,14 +103,14 @@ impl Model {
         Ok(Outcome::Pool(id))
     }
 
-    pub(super) fn destroy_pool(&mut self, domain: Domain, pool: PoolId) -> Result<Outcome, Code> {
+    pub(super) fn destroy_pool(&mut self, domain: Domain, pool: PoolId) -> Result<Outcome, Kind> {
         if self.pools.get(&pool).map(|p| p.creator) != Some(domain) {
-            return Err(Code::PoolInvalid);
+            return Err(Kind::PoolInvalid);
         }
         let held = |id: &BufferId| id.pool == pool && self.held(*id, domain) > 0;
         let uses = |end: &End| end.is_open() && end.pools.contains_key(&pool);
         if self.own_ends(domain).any(uses) || self.buffers.keys().any(held) {
-            return Err(Code::PoolInUse);
+            return Err(Kind::PoolInUse);
         }
         self.pools.remove(&pool);
         self.buffers.retain(|id, _| id.pool != pool);
@@ -130,7 +130,7 @@ impl Model {
         domain: Domain,
         channel: ChannelId,
         veto: bool,
-    ) -> Result<Outcome, Code> {
+    ) -> Result<Outcome, Kind> {
         let (direction, _) = self.own(channel, domain)?;
         if let Some(end) = self.end_mut(channel, direction) {
             end.vetoes = veto;
@@ -143,18 +143,18 @@ impl Model {
         domain: Domain,
         channel: ChannelId,
         pool: PoolId,
-    ) -> Result<Outcome, Code> {
+    ) -> Result<Outcome, Kind> {
         let (direction, end) = self.own(channel, domain)?;
         if end.state != ChannelState::Connected {
-            return Err(Code::ChannelState);
+            return Err(Kind::ChannelState);
         }
         if !self.has_pool(pool, domain) {
-            return Err(Code::PoolInvalid);
+            return Err(Kind::PoolInvalid);
         }
         if end.pools.contains_key(&pool) {
-            return Err(Code::PoolAlreadyAssigned);
+            return Err(Kind::PoolAlreadyAssigned);
         }
-        let agreed = self.channels[&channel].agreed.ok_or(Code::ChannelState)?;
+        let agreed = self.channels[&channel].agreed.ok_or(Kind::ChannelState)?;
         let way = self.came_by(domain, pool).map(|way| self.own(way, domain));
         let stays = way.is_some_and(|way| {
             way.is_ok_and(|(_, end)| {
@@ -163,19 +163,19 @@ impl Model {
             })
         });
         let Some(known) = self.pools.get_mut(&pool) else {
-            return Err(Code::PoolInvalid);
+            return Err(Kind::PoolInvalid);
         };
         if known.trust.is_some_and(|trust| trust != agreed.trust) {
-            return Err(Code::ChannelTrust);
+            return Err(Kind::ChannelTrust);
         }
         if known.creator != domain && !known.forward {
-            return Err(Code::NotForwardable);
+            return Err(Kind::NotForwardable);
         }
         if known.creator != domain && !stays {
-            return Err(Code::PoolInUse);
+            return Err(Kind::PoolInUse);
         }
         if !agreed.constraints.allow(0, 1, known.buffer_bytes) {
-            return Err(Code::InvalidArgument);
+            return Err(Kind::BadArgument);
         }
         known.trust = Some(agreed.trust);
         self.set_assignment(channel, direction, pool, Some(Assignment::Asking));
@@ -188,16 +188,16 @@ impl Model {
         domain: Domain,
         channel: ChannelId,
         pool: PoolId,
-    ) -> Result<Outcome, Code> {
+    ) -> Result<Outcome, Kind> {
         let (direction, end) = self.own(channel, domain)?;
         if end.state != ChannelState::Connected {
-            return Err(Code::ChannelState);
+            return Err(Kind::ChannelState);
         }
         if end.pools.get(&pool) != Some(&Assignment::Assigned) {
-            return Err(Code::PoolNotAssigned);
+            return Err(Kind::PoolNotAssigned);
         }
         if !self.is_clean(domain, channel, pool) {
-            return Err(Code::PoolInUse);
+            return Err(Kind::PoolInUse);
         }
         self.set_assignment(channel, direction, pool, Some(Assignment::Removing));
         self.send(channel, direction, Message::Remove(pool));
@@ -209,7 +209,7 @@ impl Model {
         domain: Domain,
         buffer: BufferId,
         data: u8,
-    ) -> Result<Outcome, Code> {
+    ) -> Result<Outcome, Kind> {
         self.check_writable(domain, buffer)?;
         if let Some(buffer) = self.buffers.get_mut(&buffer) {
             buffer.data = Some(data);
@@ -217,22 +217,22 @@ impl Model {
         Ok(Outcome::Done)
     }
 
-    pub(super) fn check_writable(&self, domain: Domain, buffer: BufferId) -> Result<(), Code> {
+    pub(super) fn check_writable(&self, domain: Domain, buffer: BufferId) -> Result<(), Kind> {
         let place = self.buffers.get(&buffer).map(|b| b.place);
         if place != Some(Place::At(domain)) {
-            return Err(Code::BufferNotOwned);
+            return Err(Kind::BufferNotOwned);
         }
         let both = (self.access(buffer, domain), self.permitted(buffer, domain));
         match both {
             (Access::ReadWrite, Access::ReadWrite) => Ok(()),
-            _ => Err(Code::BufferState),
+            _ => Err(Kind::BufferState),
         }
     }
 
-    pub(super) fn close(&mut self, domain: Domain, channel: ChannelId) -> Result<Outcome, Code> {
+    pub(super) fn close(&mut self, domain: Domain, channel: ChannelId) -> Result<Outcome, Kind> {
         let (direction, end) = self.own(channel, domain)?;
         if end.state != ChannelState::Connected {
-            return Err(Code::ChannelState);
+            return Err(Kind::ChannelState);
         }
         self.begin_teardown(domain, channel, direction);
         self.send(channel, direction, Message::Teardown);
@@ -252,7 +252,7 @@ impl Model {
             return told;
         };
         end.state = ChannelState::Teardown;
-        let failed = Err(Code::ChannelState);
+        let failed = Err(Kind::ChannelState);
         let (mut given_up, mut kept) = (Vec::new(), Vec::new());
         end.pools.retain(|pool, status| match *status {
             Assignment::Asking | Assignment::Accepted => {
@@ -322,10 +322,10 @@ impl Model {
 
     /// Possible when nothing that went over it is here, or out of a pool that stays; what it alone kept of another's pool
     /// goes with it.
-    pub(super) fn forget(&mut self, domain: Domain, channel: ChannelId) -> Result<Outcome, Code> {
+    pub(super) fn forget(&mut self, domain: Domain, channel: ChannelId) -> Result<Outcome, Kind> {
         let (direction, end) = self.own(channel, domain)?;
         if end.is_open() {
-            return Err(Code::ChannelState);
+            return Err(Kind::ChannelState);
         }
         let pools: Vec<PoolId> = end.pools.keys().copied().collect();
         let others = |id: PoolId| {
@@ -347,7 +347,7 @@ impl Model {
                 bound || only && buffer.place == Place::At(domain)
             });
             if needed {
-                return Err(Code::PoolInUse);
+                return Err(Kind::PoolInUse);
             }
         }
         for id in pools {
@@ -357,7 +357,7 @@ impl Model {
         Ok(Outcome::Done)
     }
 
-    pub(super) fn kill(&mut self, domain: Domain) -> Result<Outcome, Code> {
+    pub(super) fn kill(&mut self, domain: Domain) -> Result<Outcome, Kind> {
         self.alive[usize::from(domain)] = false;
         self.aggregates.retain(|(of, _), _| *of != domain);
         self.mappings.retain(|(of, _), _| *of != domain);

@@ -3,7 +3,7 @@
 //! The order of the checks is fixed: state, direction, assigned, then the buffer.
 
 use super::{Assignment, BufferId, ChannelId, Domain, Message, Model, Outcome, Place};
-use crate::{Access, ChannelState, Code, Direction};
+use crate::{Access, ChannelState, Direction, Kind};
 
 impl Model {
     /// State, direction and assignment, in this order.
@@ -14,7 +14,7 @@ impl Model {
         buffer: BufferId,
         needs: Direction,
         gives_back: bool,
-    ) -> Result<(), Code> {
+    ) -> Result<(), Kind> {
         let (direction, end) = self.own(channel, domain)?;
         let open = match end.state {
             ChannelState::Connected => true,
@@ -24,33 +24,33 @@ impl Model {
             _ => false,
         };
         if !open {
-            return Err(Code::ChannelState);
+            return Err(Kind::ChannelState);
         }
         if direction != needs {
-            return Err(Code::ChannelDirection);
+            return Err(Kind::ChannelDirection);
         }
         if end.pools.get(&buffer.pool) != Some(&Assignment::Assigned) {
-            return Err(Code::PoolNotAssigned);
+            return Err(Kind::PoolNotAssigned);
         }
         Ok(())
     }
 
     /// May the domain give it away?
-    pub(super) fn check_owned(&self, domain: Domain, buffer: BufferId) -> Result<(), Code> {
+    pub(super) fn check_owned(&self, domain: Domain, buffer: BufferId) -> Result<(), Kind> {
         if self.buffers.get(&buffer).map(|b| b.place) != Some(Place::At(domain)) {
-            return Err(Code::BufferNotOwned);
+            return Err(Kind::BufferNotOwned);
         }
         match (self.access(buffer, domain), self.mapped(buffer, domain)) {
             (Access::ReadWrite, false) => Ok(()),
-            _ => Err(Code::BufferState),
+            _ => Err(Kind::BufferState),
         }
     }
 
     /// May the domain copy it?
-    pub(super) fn check_here(&self, domain: Domain, buffer: BufferId) -> Result<(), Code> {
+    pub(super) fn check_here(&self, domain: Domain, buffer: BufferId) -> Result<(), Kind> {
         match (self.access(buffer, domain), self.mapped(buffer, domain)) {
-            (Access::None, _) => Err(Code::BufferInvalid),
-            (_, true) => Err(Code::BufferState),
+            (Access::None, _) => Err(Kind::BufferInvalid),
+            (_, true) => Err(Kind::BufferState),
             (_, false) => Ok(()),
         }
     }
@@ -63,7 +63,7 @@ impl Model {
         buffer: BufferId,
         from: Direction,
         meta: u8,
-    ) -> Result<Outcome, Code> {
+    ) -> Result<Outcome, Kind> {
         self.check_channel(domain, channel, buffer, from, true)?;
         self.check_owned(domain, buffer)?;
         let peer = self.end(channel, from.other()).map(|end| end.domain);
@@ -96,7 +96,7 @@ impl Model {
         channel: ChannelId,
         buffer: BufferId,
         meta: u8,
-    ) -> Result<Outcome, Code> {
+    ) -> Result<Outcome, Kind> {
         self.check_channel(domain, channel, buffer, Direction::Source, false)?;
         self.check_here(domain, buffer)?;
         if let Some(found) = self.buffers.get_mut(&buffer) {
@@ -112,31 +112,31 @@ impl Model {
         channel: ChannelId,
         buffer: BufferId,
         meta: u8,
-    ) -> Result<Outcome, Code> {
+    ) -> Result<Outcome, Kind> {
         let (direction, end) = self.own(channel, domain)?;
         let over = end.state == ChannelState::Closed;
         if !over && !matches!(end.state, ChannelState::Connected | ChannelState::Teardown) {
-            return Err(Code::ChannelState);
+            return Err(Kind::ChannelState);
         }
         if direction != Direction::Sink {
-            return Err(Code::ChannelDirection);
+            return Err(Kind::ChannelDirection);
         }
         let status = end.pools.get(&buffer.pool);
         if !status.is_some_and(|status| status.has_memory()) {
-            return Err(Code::PoolNotAssigned);
+            return Err(Kind::PoolNotAssigned);
         }
-        let found = self.buffers.get(&buffer).ok_or(Code::PoolNotAssigned)?;
+        let found = self.buffers.get(&buffer).ok_or(Kind::PoolNotAssigned)?;
         let held = found.copies.get(&channel).map_or(0, |copies| copies.held);
         if held == 0 {
-            return Err(Code::BufferNotACopy);
+            return Err(Kind::BufferNotACopy);
         }
         let owned = found.place == Place::At(domain);
         let first = found.first.get(&domain) == Some(&channel) && held == 1;
         if !owned && first && self.out(buffer, domain) > 0 {
-            return Err(Code::BufferRefcount);
+            return Err(Kind::BufferRefcount);
         }
         if self.mapped(buffer, domain) {
-            return Err(Code::BufferState);
+            return Err(Kind::BufferState);
         }
         self.drop_copy(domain, channel, buffer);
         if !over {
@@ -182,16 +182,16 @@ impl Model {
         from: BufferId,
         to: BufferId,
         meta: u8,
-    ) -> Result<Outcome, Code> {
+    ) -> Result<Outcome, Kind> {
         self.check_channel(domain, channel, to, Direction::Source, false)?;
         if self.access(from, domain) == Access::None || from == to {
-            return Err(Code::BufferInvalid);
+            return Err(Kind::BufferInvalid);
         }
         self.check_owned(domain, to)?;
         self.check_writable(domain, to)?;
         let bytes = |id: BufferId| self.pools.get(&id.pool).map(|pool| pool.buffer_bytes);
         if bytes(from) != bytes(to) {
-            return Err(Code::AllocSize);
+            return Err(Kind::AllocSize);
         }
         let data = self.buffers.get(&from).and_then(|buffer| buffer.data);
         if let Some(to) = self.buffers.get_mut(&to) {

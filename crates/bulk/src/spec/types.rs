@@ -1,6 +1,6 @@
 //! What the model is made of.
 
-use crate::{Agreement, ChannelState, Code, Direction, Trust, negotiate::Wish};
+use crate::{Agreement, ChannelState, Direction, Kind, Trust, negotiate::Wish};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -133,13 +133,13 @@ pub struct Channel {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Message {
     Bind(Wish),
-    BindAnswer(Result<Agreement, Code>),
+    BindAnswer(Result<Agreement, Kind>),
     Assign(PoolId),
-    AssignAnswer(PoolId, Result<(), Code>),
+    AssignAnswer(PoolId, Result<(), Kind>),
     Show(PoolId),
     Shown(PoolId),
     Remove(PoolId),
-    RemoveAnswer(PoolId, Result<(), Code>),
+    RemoveAnswer(PoolId, Result<(), Kind>),
     /// The remover's last word.
     RemoveDecision(PoolId, bool),
     Move(BufferId, u8),

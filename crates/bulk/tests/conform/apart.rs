@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::time::Duration;
-use tranship_bulk::Code;
+use tranship_bulk::Error;
 use tranship_bulk::backend::net::{self, Timing, certificate};
 use tranship_bulk::backend::{Backend, Bytes, Listener, Net, Transport};
 
@@ -61,11 +61,11 @@ impl Apart {
 }
 
 impl Backend for Apart {
-    fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Code> {
+    fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Error> {
         self.net.listen(&format!("{}/{name}", self.at))
     }
 
-    fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Code> {
+    fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Error> {
         let creator = name
             .split('-')
             .next()

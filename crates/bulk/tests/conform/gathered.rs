@@ -5,7 +5,7 @@ use crate::world::{BUFFER, Done};
 use std::collections::BTreeMap;
 use tranship_bulk::raw::{self, Raw};
 use tranship_bulk::spec::{BufferId, Domain, Model, Piece};
-use tranship_bulk::{Access, Code, Mapping};
+use tranship_bulk::{Access, Error, Kind, Mapping};
 
 type Key = (Domain, u8);
 
@@ -24,15 +24,15 @@ impl Gathered {
         self.all.entry(key).or_default()
     }
 
-    pub fn map(&mut self, key: Key, raw: &Raw) -> Result<(), Code> {
+    pub fn map(&mut self, key: Key, raw: &Raw) -> Result<(), Error> {
         let mapping = raw.map(&self.get(key))?;
         self.maps.entry(key).or_default().push(mapping);
         Ok(())
     }
 
-    pub fn unmap(&mut self, key: Key) -> Result<(), Code> {
+    pub fn unmap(&mut self, key: Key) -> Result<(), Error> {
         let all = self.maps.get_mut(&key).filter(|all| !all.is_empty());
-        drop(all.ok_or(Code::InvalidArgument)?.remove(0));
+        drop(all.ok_or(Kind::BadArgument)?.remove(0));
         Ok(())
     }
 

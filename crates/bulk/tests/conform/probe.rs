@@ -1,36 +1,21 @@
-//! What touching memory really does, without dying of it: the kernel copies to and from user memory through the
-//! same page tables as the program's own loads and stores.
+//! What touching memory really does, in this crate's words.
 
-use std::io::{PipeReader, PipeWriter};
-use std::os::fd::AsRawFd;
 use tranship_bulk::Access;
+use tranship_testkit::probe;
 
-pub struct Probe {
-    from: PipeReader,
-    to: PipeWriter,
-}
+pub struct Probe(probe::Probe);
 
 impl Probe {
     pub fn new() -> Probe {
-        let (from, to) = std::io::pipe().expect("pipe");
-        Probe { from, to }
+        Probe(probe::Probe::new())
     }
 
     /// Reads a byte at the address, and writes it back.
     pub fn touch(&self, address: usize) -> Access {
-        let at = std::ptr::with_exposed_provenance_mut::<libc::c_void>(address);
-        // SAFETY: the kernel checks the address; the byte that is written is the one that was read.
-        unsafe {
-            if libc::write(self.to.as_raw_fd(), at, 1) != 1 {
-                return Access::None;
-            }
-            if libc::read(self.from.as_raw_fd(), at, 1) == 1 {
-                return Access::ReadWrite;
-            }
-            let mut byte = 0u8;
-            let own = (&raw mut byte).cast();
-            assert_eq!(libc::read(self.from.as_raw_fd(), own, 1), 1);
+        match self.0.touch(address) {
+            probe::Access::None => Access::None,
+            probe::Access::Read => Access::Read,
+            probe::Access::ReadWrite => Access::ReadWrite,
         }
-        Access::Read
     }
 }

@@ -52,11 +52,12 @@ pub fn walk(name: &str, case: &Case, amount: &Amount, new: impl Fn() -> World) {
         (case.start)(&mut world);
         map.barred.clear();
         let mut way = VecDeque::new();
-        let mut steps_so_far = Vec::new();
+        let mut steps_so_far: Vec<String> = Vec::new();
         for step in 0..steps {
             let at = map.ids[world.model()];
             if map.unseen.remove(&at) {
-                world.refuses(&case.limits).expect("as the model");
+                let after = |what| panic!("{what}\nafter\n{}", steps_so_far.join("\n"));
+                world.refuses(&case.limits).unwrap_or_else(after);
             }
             if step == dies_at {
                 way = map.death_at(at).into();

@@ -18,7 +18,7 @@ use tranship_bulk::raw::{self, Raw};
 use tranship_bulk::spec::{
     Assignment, BufferId, ChannelId, Domain, Event, Model, Op, Outcome, PoolId,
 };
-use tranship_bulk::{Access, BufferState, Code, Completion, Trust};
+use tranship_bulk::{Access, BufferState, Completion, Error, Kind, Trust};
 
 pub type Done = Result<(), String>;
 
@@ -193,13 +193,21 @@ impl World {
         let before = self.model.clone();
         let expected = self.model.step(op);
         let got = self.apply(op, &expected, &before);
-        let codes = (expected.as_ref().map(|_| ()).map_err(|c| *c), got);
+        let codes = (
+            expected
+                .as_ref()
+                .map(|_| ())
+                .map_err(|kind| Error::from(*kind)),
+            got,
+        );
         let mut told = Told::default();
         match codes {
             (Ok(()), Ok(())) => {}
-            (Err(a), Err(Failure::Code(b))) if a == b => {}
+            (Err(a), Err(Failure::Error(b))) if a == b => {}
             // Whoever happens to see that the other end is dead may say so, and then has changed nothing.
-            (Ok(()), Err(Failure::Code(Code::PeerGone))) if self.model.alive.contains(&false) => {
+            (Ok(()), Err(Failure::Error(error)))
+                if error == Kind::PeerGone && self.model.alive.contains(&false) =>
+            {
                 self.model = before;
                 told.undone = true;
             }
@@ -332,7 +340,7 @@ impl World {
     fn apply(
         &mut self,
         op: &Op,
-        expected: &Result<Outcome, Code>,
+        expected: &Result<Outcome, Kind>,
         before: &Model,
     ) -> Result<(), Failure> {
         let at = usize::from(op.domain());
@@ -502,7 +510,7 @@ impl World {
         let veto = Arc::new(AtomicBool::new(false));
         self.vetoes.insert((domain, channel), Arc::clone(&veto));
         Box::new(move |_| match veto.load(Ordering::Relaxed) {
-            true => Err(Code::PoolVeto),
+            true => Err(Kind::PoolVeto.into()),
             false => Ok(()),
         })
     }
@@ -512,7 +520,7 @@ impl World {
         raw: &Raw,
         domain: Domain,
         channel: ChannelId,
-        expected: &Result<Outcome, Code>,
+        expected: &Result<Outcome, Kind>,
         before: &Model,
     ) -> Result<(), Failure> {
         let real = self.channels[&(domain, channel)];
@@ -543,16 +551,17 @@ impl World {
                 Event::AssignDone(pool, result) | Event::RemoveDone(pool, result) => {
                     let asked = self.asked.remove(&(domain, channel, pool));
                     let got = asked.and_then(|asked| asked.result());
-                    if got != Some(result) {
+                    if got != Some(result.map_err(Error::from)) {
                         let what = format!("{event:?}, but the completion says {got:?}");
                         return Err(Failure::Differs(what));
                     }
                     continue;
                 }
-                Event::Bound(result) => raw::Event::Bound(result),
-                Event::PoolAssigned(pool) => {
-                    raw::Event::PoolAssigned(raw.pool(real_pool(pool)).ok_or(Code::PoolInvalid)?)
-                }
+                Event::Bound(result) => raw::Event::Bound(result.map_err(Error::from)),
+                Event::PoolAssigned(pool) => raw::Event::PoolAssigned(
+                    raw.pool(real_pool(pool))
+                        .ok_or(Error::from(Kind::PoolInvalid))?,
+                ),
                 Event::PoolRemoved(pool) => raw::Event::PoolRemoved(real_pool(pool)),
                 Event::Moved(id, meta, _) => {
                     let (pool, index) = self.real(id);
@@ -599,7 +608,7 @@ impl World {
 
     /// Takes a message. Where a process was killed there may be nothing but its death, which is not looked for each time, and takes a
     /// while to be seen.
-    fn turn(&self, raw: &Raw, channel: u64, takes: bool) -> Result<bool, Code> {
+    fn turn(&self, raw: &Raw, channel: u64, takes: bool) -> Result<bool, Error> {
         let killed = self.model.alive.contains(&false);
         let since = Instant::now();
         while !raw.turn(channel)? {
@@ -711,7 +720,8 @@ impl World {
         for transfer in &self.transfers {
             match transfer.result() {
                 Some(Ok(())) => {}
-                Some(Err(Code::PeerGone)) | None if !alive => {}
+                None if !alive => {}
+                Some(Err(error)) if error == Kind::PeerGone && !alive => {}
                 other => return Err(format!("an operation ended as {other:?}")),
             }
         }
@@ -777,12 +787,12 @@ fn parts(outcome: &Outcome) -> usize {
 
 #[derive(Debug)]
 pub enum Failure {
-    Code(Code),
+    Error(Error),
     Differs(String),
 }
 
-impl From<Code> for Failure {
-    fn from(code: Code) -> Failure {
-        Failure::Code(code)
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Error(error)
     }
 }

@@ -3,7 +3,7 @@
 use crate::lying::Frame;
 use crate::stage::{Stage, liar};
 use crate::{PAGE, Pair, transfer};
-use tranship_bulk::{BufferState, ChannelState, Code, Direction, Role, Trust};
+use tranship_bulk::{BufferState, ChannelState, Direction, Kind, Role, Trust};
 
 liar!(what_another_has_is_not_the_liars_to_give_back);
 /// A buffer comes back from the one who has it, and from nobody else who knows its pool.
@@ -75,7 +75,7 @@ fn a_pool_of_addresses_cannot_say_any_number_of_buffers(stage: &Stage) {
     // 400 MB, but a descriptor for each 4 KiB; and more than there is.
     let hundred_thousand = vec![0xa0, 0x8d, 0x06];
     let most = vec![0xff, 0xff, 0xff, 0xff, 0x07];
-    for (number, refused) in [(hundred_thousand, Code::Limit), (most, Code::Quota)] {
+    for (number, refused) in [(hundred_thousand, Kind::Limit), (most, Kind::Quota)] {
         let lie = move |frame: &mut Frame| {
             if let Some(at) = count(frame) {
                 let mut bytes = frame.bytes.to_vec();
@@ -88,7 +88,7 @@ fn a_pool_of_addresses_cannot_say_any_number_of_buffers(stage: &Stage) {
         let pool = pair.liar.new_pool(2, PAGE as u64, false).expect("pool");
         let asked = pair.liar.assign(pair.ends.1, pool).expect("assign");
         pair.settle();
-        assert_eq!(asked.result(), Some(Err(refused)));
+        assert_eq!(asked.result(), Some(Err(refused.into())));
         assert_eq!(pair.honest.pool(pool), None);
         let state = pair.honest.channel_state(pair.ends.0);
         assert_eq!(state, Some(ChannelState::Connected));

@@ -7,8 +7,8 @@ use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use tranship_bulk::raw::{Buffer, Event, Raw};
 use tranship_bulk::{
-    BufferState, ChannelState, Code, Completion, Constraints, Direction, PoolInfo, Role, Trust,
-    Wish,
+    BufferState, ChannelState, Completion, Constraints, Direction, Error, Kind, PoolInfo, Role,
+    Trust, Wish,
 };
 use tranship_sys::pidfd;
 use tranship_testkit::{Control, Held, child, resource};
@@ -76,7 +76,7 @@ fn warm() {
     let sink = loop {
         match b.bind(&address, wish, None) {
             Ok((sink, _)) => break sink,
-            Err(Code::PeerViolation) => std::thread::yield_now(),
+            Err(error) if error == Kind::PeerViolation => std::thread::yield_now(),
             Err(other) => panic!("{other}"),
         }
     };
@@ -120,19 +120,20 @@ struct It {
 impl It {
     fn obey(&mut self, order: Order, start: &Held, ctl: &Control) {
         let raw = &self.raw;
-        let send = |result: Result<(), Code>| answer(ctl, &result.map_err(|code| code as u16));
+        let send =
+            |result: Result<(), Error>| answer(ctl, &result.map_err(|error| error.kind().number()));
         match order {
             Order::Create(address, direction, trust) => {
                 let wish = wish(Role::Generic, trust);
                 let made = raw.create(&address, direction, wish, META, None);
-                self.channels.extend(made);
-                answer(ctl, &made.map_err(|code| code as u16));
+                self.channels.extend(made.as_ref().ok());
+                answer(ctl, &made.map_err(|error| error.kind().number()));
             }
             Order::Bind(address, role, trust) => {
                 let made = raw.bind(&address, wish(role, trust), None);
                 let made = made.map(|(channel, _)| channel);
-                self.channels.extend(made);
-                answer(ctl, &made.map_err(|code| code as u16));
+                self.channels.extend(made.as_ref().ok());
+                answer(ctl, &made.map_err(|error| error.kind().number()));
             }
             Order::Turn(channel, times) => {
                 let turned = (0..times).filter(|_| raw.turn(channel) == Ok(true));
@@ -141,9 +142,11 @@ impl It {
             Order::SealFrom(bytes) => answer(ctl, &raw.seal_from(bytes)),
             Order::NewPool(buffers, bytes) => {
                 let made = raw.new_pool(buffers, bytes, false);
-                answer(ctl, &made.map_err(|code| code as u16));
+                answer(ctl, &made.map_err(|error| error.kind().number()));
             }
-            Order::Alloc(pool) => answer(ctl, &raw.alloc(pool).map_err(|code| code as u16)),
+            Order::Alloc(pool) => {
+                answer(ctl, &raw.alloc(pool).map_err(|error| error.kind().number()))
+            }
             Order::Assign(channel, pool) => {
                 let asked = raw.assign(channel, pool);
                 let asked = asked.map(|asked| self.assigned = Some(asked));
@@ -151,7 +154,10 @@ impl It {
             }
             Order::Assigned => {
                 let result = self.assigned.as_ref().and_then(Completion::result);
-                answer(ctl, &result.map(|it| it.map_err(|code| code as u16)));
+                answer(
+                    ctl,
+                    &result.map(|it| it.map_err(|error| error.kind().number())),
+                );
             }
             Order::Move(channel, buffer) => send(raw.move_(channel, buffer, &[]).map(drop)),
             Order::Copy(channel, buffer) => send(raw.copy(channel, buffer, &[]).map(drop)),
@@ -246,9 +252,9 @@ impl Honest {
         self.ctl.recv().expect("control").expect("an answer")
     }
 
-    fn coded<T: DeserializeOwned>(&self, order: &Order) -> Result<T, Code> {
+    fn coded<T: DeserializeOwned>(&self, order: &Order) -> Result<T, Error> {
         let result: Result<T, u16> = self.ask(order);
-        result.map_err(|code| Code::from_number(code).expect("a code"))
+        result.map_err(|code| Kind::from_u16(code).expect("a kind").into())
     }
 
     pub fn create(&self, address: &str, direction: Direction, trust: Trust) -> u64 {
@@ -283,9 +289,9 @@ impl Honest {
     }
 
     /// How the last assignment ended.
-    pub fn assigned(&self) -> Option<Result<(), Code>> {
+    pub fn assigned(&self) -> Option<Result<(), Error>> {
         let result: Option<Result<(), u16>> = self.ask(&Order::Assigned);
-        result.map(|it| it.map_err(|code| Code::from_number(code).expect("a code")))
+        result.map(|it| it.map_err(|code| Kind::from_u16(code).expect("a kind").into()))
     }
 
     pub fn move_(&self, channel: u64, buffer: Buffer) {

@@ -2,11 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use tranship_bulk::Code;
+use tranship_bulk::Error;
 pub use tranship_bulk::backend::Frame;
-use tranship_bulk::backend::{
-    Backend, Bytes, Listener, RecvError, SendError, Shm, Transport, Wait,
-};
+use tranship_bulk::backend::{Backend, Bytes, Listener, RecvError, Shm, Transport, Wait};
 
 type Lie = Arc<Mutex<dyn FnMut(&mut Frame) + Send>>;
 
@@ -66,12 +64,12 @@ impl Lying {
 }
 
 impl Backend for Lying {
-    fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Code> {
+    fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Error> {
         let listener = Shm::default().listen(name)?;
         Ok(Box::new(Name(listener, self.clone())))
     }
 
-    fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Code> {
+    fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Error> {
         Ok(self.end(Shm::default().connect(name)?))
     }
 
@@ -81,7 +79,7 @@ impl Backend for Lying {
 }
 
 impl Listener for Name {
-    fn accept(&mut self) -> Result<Option<Box<dyn Transport>>, Code> {
+    fn accept(&mut self) -> Result<Option<Box<dyn Transport>>, Error> {
         Ok(self.0.accept()?.map(|inner| self.1.end(inner)))
     }
 
@@ -91,7 +89,7 @@ impl Listener for Name {
 }
 
 impl Transport for End {
-    fn send(&mut self, frame: &Frame) -> Result<(), SendError> {
+    fn send(&mut self, frame: &Frame) -> Result<(), Error> {
         self.last = frame.clone();
         (self.lying.says.lock().expect("lie"))(&mut self.last);
         self.inner.send(&self.last)

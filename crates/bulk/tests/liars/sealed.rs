@@ -6,7 +6,7 @@ use crate::stage::{Stage, liar};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use tranship_bulk::{BufferState, ChannelState, Code, Direction, Trust};
+use tranship_bulk::{BufferState, ChannelState, Direction, Kind, Trust};
 use tranship_region::{Guarded, RoMapping};
 use tranship_sys::map::Access;
 use tranship_sys::memfd::{self, Seals};
@@ -412,7 +412,7 @@ fn sealed_buffers_are_of_none_and_are_not_shown_as_a_whole(stage: &Stage) {
         match trust {
             // The liar waits for memory to take snapshots of, and gets none.
             Trust::None => assert_ne!(asked.result(), Some(Ok(()))),
-            _ => assert_eq!(asked.result(), Some(Err(Code::PoolInvalid))),
+            _ => assert_eq!(asked.result(), Some(Err(Kind::PoolInvalid.into()))),
         }
         assert_eq!(pair.honest.pool(pool), None);
     }
@@ -427,5 +427,5 @@ fn sealed_buffers_are_of_none_and_are_not_shown_as_a_whole(stage: &Stage) {
     let pool = pair.liar.new_pool(1, LEN as u64, false).expect("pool");
     let asked = pair.liar.assign(pair.ends.1, pool).expect("assign");
     pair.settle();
-    assert_eq!(asked.result(), Some(Err(Code::PoolMap)));
+    assert_eq!(asked.result(), Some(Err(Kind::PoolMap.into())));
 }

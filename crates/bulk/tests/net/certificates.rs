@@ -3,9 +3,9 @@
 use crate::{DAY, credentials, issued, open, pair, timing};
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
+use tranship_bulk::Kind;
 use tranship_bulk::backend::net::{Credentials, certificate};
 use tranship_bulk::backend::{Backend, Net};
-use tranship_bulk::{Code, last_detail};
 use tranship_testkit::Watchdog;
 
 fn net(credentials: Credentials) -> Net {
@@ -17,9 +17,9 @@ fn refused(server: &Net, client: &Net) -> (String, String) {
     let at = open(server);
     let _name = server.listen(&format!("{at}/x")).expect("listen");
     let (before, _) = server.refused();
-    let code = client.connect(&format!("{at}/x")).err();
-    assert_eq!(code, Some(Code::InvalidEndpoint));
-    let here = last_detail().expect("words");
+    let error = client.connect(&format!("{at}/x")).expect_err("refused");
+    assert_eq!(error, Kind::InvalidEndpoint);
+    let here = error.to_string();
     loop {
         if let (count, Some(why)) = server.refused()
             && count > before
@@ -276,8 +276,9 @@ fn an_address_of_ipv6_is_one_too() {
 fn without_tls_it_stays_on_this_machine() {
     let net = Net::plain(timing()).expect("net");
     for address in ["192.0.2.1:1/x", "[2001:db8::1]:1/x"] {
-        assert_eq!(net.connect(address).err(), Some(Code::InvalidEndpoint));
-        let why = last_detail().expect("words");
+        let error = net.connect(address).expect_err("too far");
+        assert_eq!(error, Kind::InvalidEndpoint);
+        let why = error.to_string();
         assert!(why.contains("trusted-network"), "{why}");
         assert!(net.listen(address).is_err());
     }

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 use tranship_bulk::backend::net::Timing;
 use tranship_bulk::backend::{Backend, Frame, Net, RecvError};
-use tranship_bulk::{Code, Direction, EndOptions, Trust, last_detail};
+use tranship_bulk::{Direction, EndOptions, Kind, Trust};
 use tranship_testkit::{Control, Random, Watchdog, child};
 
 pub fn hello(again: bool, session: [u8; 16], taken: u64, name: &str) -> Vec<u8> {
@@ -190,7 +190,7 @@ fn a_count_does_not_go_back() {
     let why = loop {
         match end.recv() {
             Ok(_) => std::thread::yield_now(),
-            Err(RecvError::Violation) => break end.why().expect("words"),
+            Err(RecvError::Over(why)) if why == Kind::PeerViolation => break why.to_string(),
             Err(other) => panic!("{other:?}, {:?}", end.why()),
         }
     };
@@ -241,8 +241,9 @@ fn a_server_may_say_anything() {
             });
             net.connect(&format!("{at}/x")).err()
         });
-        assert_eq!(refused, Some(Code::InvalidEndpoint), "{what}");
-        let why = last_detail().expect("words");
+        let refused = refused.expect("it lies");
+        assert_eq!(refused, Kind::InvalidEndpoint, "{what}");
+        let why = refused.to_string();
         assert!(
             why.contains(&at.to_string()) && why.contains(words),
             "{what}: {why}"
@@ -407,7 +408,7 @@ fn what_cannot_be_ends_the_session_with_words() {
             match end.recv() {
                 Ok(Some(frame)) => assert_eq!(&frame.bytes[..], b"frame", "{what}"),
                 Ok(None) => std::thread::yield_now(),
-                Err(RecvError::Violation) => break end.why().expect("words"),
+                Err(RecvError::Over(why)) if why == Kind::PeerViolation => break why.to_string(),
                 Err(other) => panic!("{what}: {other:?}, {:?}", end.why()),
             }
         };

@@ -5,7 +5,7 @@ use crate::{PAGE, assigned, both, done, gone, moved, next, open, pair, timing, u
 use std::time::Duration;
 use tranship_bulk::backend::Net;
 use tranship_bulk::backend::net::Timing;
-use tranship_bulk::{ChannelState, Code, Event};
+use tranship_bulk::{ChannelState, Event, Kind};
 use tranship_testkit::{Control, Random, Watchdog, child};
 
 /// Fills a buffer so that every byte says which one it is.
@@ -132,7 +132,7 @@ fn a_partition_longer_than_the_grace_ends_the_channel_with_words() {
         .move_(pool.alloc().expect("alloc"), &[])
         .expect("move");
     let words = [gone(&p.source), gone(&p.sink)];
-    assert_eq!(sent.result(), Some(Err(Code::PeerGone)));
+    assert_eq!(sent.result(), Some(Err(Kind::PeerGone.into())));
     assert_eq!(p.source.state(), ChannelState::Closed);
     for why in words {
         assert!(

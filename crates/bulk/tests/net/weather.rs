@@ -84,7 +84,7 @@ child!(
         let options = EndOptions::new(Trust::None);
         let (end, bound) = b
             .bind(&format!("net:{at}/far"), options)
-            .unwrap_or_else(|code| panic!("{code}: {:?}", tranship_bulk::last_detail()));
+            .unwrap_or_else(|code| panic!("{code}"));
         assert_eq!(end.block_on(bound), Ok(()));
         ctl.send(&()).expect("control");
         for round in 0u32.. {

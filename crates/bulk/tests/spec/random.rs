@@ -7,7 +7,7 @@ use crate::setup::{circle, does};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use tranship_bulk::spec::{BufferId, End, Event, Message, Model, Op, Outcome};
-use tranship_bulk::{Access, Code, Trust};
+use tranship_bulk::{Access, Kind, Trust};
 use tranship_testkit::Random;
 
 fn start() -> Model {
@@ -98,7 +98,7 @@ fn where_a_dead_creator_copied_to_nobody_writes() {
         buffer: deaths::LENT,
         data: 9,
     };
-    assert_eq!(model.step(&writes), Err(Code::BufferState));
+    assert_eq!(model.step(&writes), Err(Kind::BufferState));
 }
 
 #[test]
@@ -125,19 +125,19 @@ fn assignments_that_meet_are_refused_both() {
             }));
         }
     }
-    let refused = Err(Code::PoolAlreadyAssigned);
+    let refused = Err(Kind::PoolAlreadyAssigned);
     assert_eq!(ends, [Ok(()), refused, refused, Ok(())]);
 }
 
 #[test]
 fn each_rare_sequence_does_what_it_is_there_for() {
-    let ends: [&[Option<Code>]; 7] = [
+    let ends: [&[Option<Kind>]; 7] = [
         &[],
         &[],
         &[],
-        &[Some(Code::PoolInUse), None, None, None],
-        &[Some(Code::PoolInUse), Some(Code::PoolInUse), None],
-        &[Some(Code::PoolInUse)],
+        &[Some(Kind::PoolInUse), None, None, None],
+        &[Some(Kind::PoolInUse), Some(Kind::PoolInUse), None],
+        &[Some(Kind::PoolInUse)],
         &[None, None],
     ];
     for (ops, wanted) in deaths::all().into_iter().zip(ends) {
@@ -174,7 +174,7 @@ fn a_buffer_that_came_meanwhile_keeps_its_pool() {
             }));
         }
     }
-    assert_eq!(ends, [Err(Code::PoolInUse)]);
+    assert_eq!(ends, [Err(Kind::PoolInUse)]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::setup::{channel, does, pool, settle, wish};
 use tranship_bulk::spec::{BufferId, Event, Model, Op, Outcome, Piece, Place};
-use tranship_bulk::{Access, ChannelState, Code, Trust};
+use tranship_bulk::{Access, ChannelState, Kind, Trust};
 
 const B: BufferId = BufferId { pool: 0, index: 0 };
 
@@ -67,16 +67,16 @@ fn in_transit_nobody_has_access() {
 fn a_copied_buffer_stays_with_its_owner_until_the_release_has_arrived() {
     let mut model = simple(Trust::None);
     does(&mut model, copies(0, 0));
-    assert_eq!(model.step(&moves(0, 0)), Err(Code::BufferState));
+    assert_eq!(model.step(&moves(0, 0)), Err(Kind::BufferState));
     settle(&mut model);
     assert_eq!([0, 1].map(|d| model.access(B, d)), [Access::Read; 2]);
-    assert_eq!(model.step(&moves(0, 0)), Err(Code::BufferState));
+    assert_eq!(model.step(&moves(0, 0)), Err(Kind::BufferState));
     does(&mut model, releases(1, 0));
     assert_eq!(
         [0, 1].map(|d| model.access(B, d)),
         [Access::Read, Access::None]
     );
-    assert_eq!(model.step(&releases(1, 0)), Err(Code::BufferNotACopy));
+    assert_eq!(model.step(&releases(1, 0)), Err(Kind::BufferNotACopy));
     settle(&mut model);
     assert_eq!(model.access(B, 0), Access::ReadWrite);
 }
@@ -105,7 +105,7 @@ fn in_a_circle_the_first_copy_is_released_last() {
         settle(&mut model);
     }
     // A and B would support each other, and nothing would lead to the owner.
-    assert_eq!(model.step(&releases(1, c[0])), Err(Code::BufferRefcount));
+    assert_eq!(model.step(&releases(1, c[0])), Err(Kind::BufferRefcount));
     for (domain, over) in [(1, c[2]), (2, c[1]), (1, c[0])] {
         does(&mut model, releases(domain, over));
         settle(&mut model);
@@ -120,9 +120,9 @@ fn checks_come_in_their_order() {
     let other = channel(&mut model, 0, 1, Trust::Half);
     pool(&mut model, 0, 1, false, &[]);
     // Everything is wrong for domain 1: first the direction, then the assignment, then the owner.
-    assert_eq!(model.step(&moves(1, c)), Err(Code::ChannelDirection));
-    assert_eq!(model.step(&passes(1, c)), Err(Code::PoolNotAssigned));
-    assert_eq!(model.step(&releases(0, c)), Err(Code::ChannelDirection));
+    assert_eq!(model.step(&moves(1, c)), Err(Kind::ChannelDirection));
+    assert_eq!(model.step(&passes(1, c)), Err(Kind::PoolNotAssigned));
+    assert_eq!(model.step(&releases(0, c)), Err(Kind::ChannelDirection));
     does(
         &mut model,
         Op::Assign {
@@ -136,24 +136,24 @@ fn checks_come_in_their_order() {
         channel: c,
         pool: 0,
     };
-    assert_eq!(model.step(&again), Err(Code::PoolAlreadyAssigned));
+    assert_eq!(model.step(&again), Err(Kind::PoolAlreadyAssigned));
     settle(&mut model);
-    assert_eq!(model.step(&again), Err(Code::PoolAlreadyAssigned));
+    assert_eq!(model.step(&again), Err(Kind::PoolAlreadyAssigned));
     let differs = Op::Assign {
         domain: 0,
         channel: other,
         pool: 0,
     };
-    assert_eq!(model.step(&differs), Err(Code::ChannelTrust));
-    assert_eq!(model.step(&passes(1, c)), Err(Code::BufferNotOwned));
-    assert_eq!(model.step(&releases(1, c)), Err(Code::BufferNotACopy));
-    assert_eq!(model.step(&passes(0, c)), Err(Code::ChannelDirection));
+    assert_eq!(model.step(&differs), Err(Kind::ChannelTrust));
+    assert_eq!(model.step(&passes(1, c)), Err(Kind::BufferNotOwned));
+    assert_eq!(model.step(&releases(1, c)), Err(Kind::BufferNotACopy));
+    assert_eq!(model.step(&passes(0, c)), Err(Kind::ChannelDirection));
     let forward = Op::Assign {
         domain: 1,
         channel: other,
         pool: 0,
     };
-    assert_eq!(model.step(&forward), Err(Code::ChannelTrust));
+    assert_eq!(model.step(&forward), Err(Kind::ChannelTrust));
     does(
         &mut model,
         Op::Close {
@@ -161,7 +161,7 @@ fn checks_come_in_their_order() {
             channel: c,
         },
     );
-    assert_eq!(model.step(&passes(0, c)), Err(Code::ChannelState));
+    assert_eq!(model.step(&passes(0, c)), Err(Kind::ChannelState));
 }
 
 #[test]
@@ -229,13 +229,13 @@ fn a_pool_leaves_only_when_nothing_of_it_is_out() {
     );
     assert_eq!(
         told,
-        Outcome::Took(vec![Event::RemoveDone(0, Err(Code::PoolInUse))])
+        Outcome::Took(vec![Event::RemoveDone(0, Err(Kind::PoolInUse))])
     );
     does(&mut model, passes(1, 0));
     settle(&mut model);
     does(&mut model, remove);
     settle(&mut model);
-    assert_eq!(model.step(&moves(0, 0)), Err(Code::PoolNotAssigned));
+    assert_eq!(model.step(&moves(0, 0)), Err(Kind::PoolNotAssigned));
     does(&mut model, Op::DestroyPool { domain: 0, pool: 0 });
 }
 
@@ -254,7 +254,7 @@ fn teardown_waits_until_everything_is_given_back() {
     settle(&mut model);
     let state = |model: &Model, end: usize| model.channels[&0].ends[end].as_ref().map(|e| e.state);
     assert_eq!(state(&model, 0), Some(ChannelState::Teardown));
-    assert_eq!(model.step(&copies(0, 0)), Err(Code::ChannelState));
+    assert_eq!(model.step(&copies(0, 0)), Err(Kind::ChannelState));
     does(&mut model, passes(1, 0));
     settle(&mut model);
     assert_eq!(
@@ -316,7 +316,7 @@ fn trust_says_what_the_kernel_allows() {
         assert_eq!(
             written,
             if refused {
-                Err(Code::BufferState)
+                Err(Kind::BufferState)
             } else {
                 Ok(())
             }
@@ -346,7 +346,7 @@ fn refused_binds_leave_the_creator_waiting() {
         channel: 0,
         wish: wish(Trust::Full),
     };
-    assert_eq!(model.step(&second), Err(Code::InvalidEndpoint));
+    assert_eq!(model.step(&second), Err(Kind::InvalidEndpoint));
     does(
         &mut model,
         Op::Deliver {
@@ -363,7 +363,7 @@ fn refused_binds_leave_the_creator_waiting() {
     );
     assert_eq!(
         told,
-        Outcome::Took(vec![Event::Bound(Err(Code::ChannelBind))])
+        Outcome::Took(vec![Event::Bound(Err(Kind::ChannelBind))])
     );
     does(&mut model, second);
     settle(&mut model);
@@ -414,7 +414,7 @@ fn an_aggregate_goes_whole_or_not_at_all() {
     let mut model = gathered();
     does(&mut model, copies(0, 0));
     let before = model.clone();
-    assert_eq!(model.step(&sends(false)), Err(Code::BufferState));
+    assert_eq!(model.step(&sends(false)), Err(Kind::BufferState));
     assert_eq!(model, before);
     settle(&mut model);
     does(&mut model, releases(1, 0));
@@ -435,8 +435,8 @@ fn an_aggregate_goes_whole_or_not_at_all() {
     let order: Vec<u8> = pieces.iter().map(|piece| piece.buffer.index).collect();
     assert_eq!(order, [0, 0, 1]);
     assert!(both.map(|b| model.access(b, 1)) == [Access::ReadWrite; 2]);
-    assert_eq!(model.step(&sends(false)), Err(Code::BufferNotOwned));
-    assert_eq!(model.step(&sends(true)), Err(Code::BufferInvalid));
+    assert_eq!(model.step(&sends(false)), Err(Kind::BufferNotOwned));
+    assert_eq!(model.step(&sends(true)), Err(Kind::BufferInvalid));
 }
 
 #[test]
@@ -446,7 +446,7 @@ fn what_is_mapped_goes_nowhere() {
     does(&mut model, Op::Map { domain, aggregate });
     assert!(model.mapped(B, 0) && !model.mapped(B, 1));
     for op in [moves(0, 0), copies(0, 0), sends(false), sends(true)] {
-        assert_eq!(model.step(&op), Err(Code::BufferState), "{op:?}");
+        assert_eq!(model.step(&op), Err(Kind::BufferState), "{op:?}");
     }
     let write = Op::Write {
         domain,
@@ -457,7 +457,7 @@ fn what_is_mapped_goes_nowhere() {
     does(&mut model, Op::Unmap { domain, aggregate });
     assert_eq!(
         model.step(&Op::Unmap { domain, aggregate }),
-        Err(Code::InvalidArgument)
+        Err(Kind::BadArgument)
     );
     does(&mut model, sends(true));
     // The sink's copies are shown too, and are not released meanwhile.
@@ -478,7 +478,7 @@ fn what_is_mapped_goes_nowhere() {
         },
     );
     does(&mut model, Op::Map { domain, aggregate });
-    assert_eq!(model.step(&releases(1, 0)), Err(Code::BufferState));
+    assert_eq!(model.step(&releases(1, 0)), Err(Kind::BufferState));
     does(&mut model, Op::Unmap { domain, aggregate });
     does(&mut model, releases(1, 0));
 }

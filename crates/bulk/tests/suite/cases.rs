@@ -8,8 +8,8 @@ use std::time::Duration;
 use tranship_bulk::backend::Backend;
 use tranship_bulk::raw::Raw;
 use tranship_bulk::{
-    Buffer, BufferState, Channel, ChannelState, Code, Completion, Direction, Domain, EndOptions,
-    Event, Meta, Mode, ReadBuffer, Role, Trust,
+    Buffer, BufferState, Channel, ChannelState, Completion, Direction, Domain, EndOptions, Event,
+    Kind, Meta, Mode, ReadBuffer, Role, Trust,
 };
 use tranship_testkit::Watchdog;
 
@@ -190,7 +190,7 @@ fn move_and_copy(backend: &Arc<dyn Backend>, trust: Trust) {
     // In a producer pool only its creator writes.
     let written = buffer.write(0, text);
     match trust {
-        Trust::Producer => assert_eq!(written, Err(Code::BufferState)),
+        Trust::Producer => assert_eq!(written, Err(Kind::BufferState.into())),
         _ => assert_eq!(written, Ok(())),
     }
     let _ = p.source.move_(buffer, &[]).expect("move");
@@ -203,7 +203,7 @@ fn move_and_copy(backend: &Arc<dyn Backend>, trust: Trust) {
     let mut own = ours.alloc().expect("alloc");
     own.write(0, &[0x21; PAGE]).expect("write");
     let _ = p.source.copy(&own, &[]).expect("copy");
-    assert_eq!(own.write(0, b"x"), Err(Code::BufferState));
+    assert_eq!(own.write(0, b"x"), Err(Kind::BufferState.into()));
     let (copy, _) = copied(&p.sink);
     assert!(
         copy.view(|view| view.to_vec())
@@ -255,7 +255,7 @@ fn meta_and_ends(backend: &Arc<dyn Backend>, trust: Trust) {
     p.until(|| done.iter().all(|done| done.result().is_some()));
     assert_eq!(pool.free(), 4);
     assert!(done.iter().all(|done| done.result() == Some(Ok(()))));
-    assert_eq!(told.try_iter().collect::<Vec<_>>(), [Ok(()); 4]);
+    assert_eq!(told.try_iter().collect::<Vec<_>>(), [0; 4].map(|_| Ok(())));
     let next = p.sink.event();
     let _ = p
         .source
@@ -267,8 +267,8 @@ fn meta_and_ends(backend: &Arc<dyn Backend>, trust: Trust) {
         .move_(pool.alloc().expect("alloc"), &[0; 65])
         .expect_err("meta");
     assert_eq!(
-        (too_long.code, too_long.back.state()),
-        (Code::InvalidArgument, BufferState::ReadWrite)
+        (too_long.kind(), too_long.unsent.state()),
+        (Kind::BadArgument, BufferState::ReadWrite)
     );
 }
 
@@ -309,7 +309,7 @@ fn closing(backend: &Arc<dyn Backend>, trust: Trust) {
         .source
         .move_(pool.alloc().expect("alloc"), &[])
         .expect_err("closing");
-    assert_eq!(refused.code, Code::ChannelState);
+    assert_eq!(refused.kind(), Kind::ChannelState);
     drop(refused);
     let (buffer, _) = moved(&p.sink);
     let (copy, _) = copied(&p.sink);
@@ -359,7 +359,10 @@ fn death(backend: &Arc<dyn Backend>, trust: Trust) {
     end_of(b, sink);
     assert!(matches!(event(&source), Event::Gone(2)));
     assert_eq!(own.state(), BufferState::ReadWrite);
-    assert_eq!((pool.free(), late.result()), (2, Some(Err(Code::PeerGone))));
+    assert_eq!(
+        (pool.free(), late.result()),
+        (2, Some(Err(Kind::PeerGone.into())))
+    );
     assert_eq!(source.state(), ChannelState::Closed);
     pool.destroy().expect("destroy");
 }
@@ -380,15 +383,15 @@ fn slices(backend: &Arc<dyn Backend>, trust: Trust) {
         Trust::Full | Trust::Half => {
             assert_eq!(
                 own.bytes_mut().expect_err("others write"),
-                Code::BufferState
+                Kind::BufferState
             );
-            return assert_eq!(own.bytes().expect_err("others write"), Code::BufferState);
+            return assert_eq!(own.bytes().expect_err("others write"), Kind::BufferState);
         }
         Trust::Producer | Trust::None => own.bytes_mut().expect("alone").fill(5),
     }
     other.bytes_mut().expect("alone").fill(6);
     p.source.copy(&own, &[]).expect("copy");
-    assert_eq!(own.bytes_mut().expect_err("copied"), Code::BufferState);
+    assert_eq!(own.bytes_mut().expect_err("copied"), Kind::BufferState);
     assert_eq!(own.bytes().expect("read"), [5; PAGE]);
     p.source.move_(other, &[]).expect("move");
     let (copy, _) = copied(&p.sink);
@@ -396,11 +399,11 @@ fn slices(backend: &Arc<dyn Backend>, trust: Trust) {
     if trust == Trust::Producer {
         assert_eq!(
             copy.bytes().expect_err("its creator writes"),
-            Code::BufferState
+            Kind::BufferState
         );
         assert_eq!(
             taken.bytes_mut().expect_err("its creator writes"),
-            Code::BufferState
+            Kind::BufferState
         );
     } else {
         assert_eq!(
@@ -415,14 +418,14 @@ fn slices(backend: &Arc<dyn Backend>, trust: Trust) {
     let mut open = unassigned.alloc().expect("alloc");
     assert_eq!(
         open.bytes_mut().expect_err("no level yet"),
-        Code::BufferState
+        Kind::BufferState
     );
     let bytes = own.bytes().expect("read");
     pool.destroy().expect("destroy");
     assert_eq!(bytes, [5; PAGE]);
     assert_eq!(
         own.bytes().expect_err("its pool is gone"),
-        Code::PoolInvalid
+        Kind::PoolInvalid
     );
 }
 
@@ -490,7 +493,7 @@ fn passed_on(backend: &Arc<dyn Backend>, trust: Trust) {
     }
     assert_eq!(
         onward.assign(closed.info().id).expect_err("no right"),
-        Code::NotForwardable
+        Kind::NotForwardable
     );
     let asked = onward.assign(pool.info().id).expect("assign");
     settle(&[&onward, &end]);
@@ -514,7 +517,7 @@ fn passed_on(backend: &Arc<dyn Backend>, trust: Trust) {
     let _ = onward.copy(&middle, &[]).expect("copy");
     let (last, _) = copied(&end);
     let refused = p.sink.release(middle).expect_err("its copy is out");
-    assert_eq!(refused.code, Code::BufferRefcount);
+    assert_eq!(refused.kind(), Kind::BufferRefcount);
     drop(refused);
     drop(last);
     settle(&[&end, &onward, &p.sink, &p.source]);

@@ -3,10 +3,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tranship_bulk::Code;
-use tranship_bulk::backend::{
-    Backend, Bytes, Frame, Listener, Local, RecvError, SendError, Transport, Wait,
-};
+use tranship_bulk::Error;
+use tranship_bulk::backend::{Backend, Bytes, Frame, Listener, Local, RecvError, Transport, Wait};
 use tranship_testkit::Random;
 
 #[derive(Debug, Default)]
@@ -55,14 +53,14 @@ fn late(inner: Box<dyn Transport>, seen: &Arc<Seen>) -> Box<dyn Transport> {
 }
 
 impl Backend for Late {
-    fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Code> {
+    fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Error> {
         Ok(Box::new(Name(
             self.inner.listen(name)?,
             Arc::clone(&self.seen),
         )))
     }
 
-    fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Code> {
+    fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Error> {
         Ok(late(self.inner.connect(name)?, &self.seen))
     }
 
@@ -72,7 +70,7 @@ impl Backend for Late {
 }
 
 impl Listener for Name {
-    fn accept(&mut self) -> Result<Option<Box<dyn Transport>>, Code> {
+    fn accept(&mut self) -> Result<Option<Box<dyn Transport>>, Error> {
         Ok(self.0.accept()?.map(|inner| late(inner, &self.1)))
     }
 
@@ -82,7 +80,7 @@ impl Listener for Name {
 }
 
 impl Transport for End {
-    fn send(&mut self, frame: &Frame) -> Result<(), SendError> {
+    fn send(&mut self, frame: &Frame) -> Result<(), Error> {
         self.inner.send(frame)
     }
 

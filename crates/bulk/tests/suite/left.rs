@@ -4,7 +4,7 @@ use crate::cases::{Pair, address, copied, domain, event, moved, pair, settle};
 use std::sync::Arc;
 use tranship_bulk::backend::Backend;
 use tranship_bulk::{
-    BufferState, Channel, ChannelState, Code, Direction, Domain, EndOptions, Event, Trust,
+    BufferState, Channel, ChannelState, Direction, Domain, EndOptions, Event, Kind, Trust,
 };
 
 const PAGE: usize = 4096;
@@ -98,7 +98,7 @@ pub fn while_something_is_held(backend: &Arc<dyn Backend>, trust: Trust) {
     let _only = empty.alloc().expect("alloc");
     while source.state() != ChannelState::Closed || b.channels() > 0 {
         settle(&[&source]);
-        assert_eq!(empty.alloc().expect_err("empty"), Code::AllocCount);
+        assert_eq!(empty.alloc().expect_err("empty"), Kind::AllocCount);
     }
     assert_eq!(a.channels(), 1);
     assert_eq!(own.state(), BufferState::ReadWrite);
@@ -113,7 +113,7 @@ pub fn before_it_is_bound(backend: &Arc<dyn Backend>) {
         .expect("create");
     let (sink, asked) = b.bind(&address, options()).expect("bind");
     drop(sink);
-    assert_eq!(asked.result(), Some(Err(Code::ChannelState)));
+    assert_eq!(asked.result(), Some(Err(Kind::ChannelState.into())));
     assert_eq!(b.channels(), 0);
     // What had been asked may have been answered by then.
     let mut ends = 0;

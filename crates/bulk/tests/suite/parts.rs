@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tranship_bulk::backend::Backend;
 use tranship_bulk::{
-    Aggregate, Buffer, BufferState, Code, Direction, EndOptions, Event, Incoming, MAX_PIECES,
+    Aggregate, Buffer, BufferState, Direction, EndOptions, Event, Incoming, Kind, MAX_PIECES,
     Outgoing, Piece, Pool, PoolInfo, Relay, Trust, wait_any,
 };
 
@@ -43,9 +43,9 @@ pub fn aggregates(backend: &Arc<dyn Backend>, trust: Trust) {
     whole.insert_again(3, again).expect("again");
     // What cannot be changes nothing.
     let refused = whole.insert(9, filled(&pool, 4), 0, 1).expect_err("place");
-    assert_eq!(refused.code, Code::InvalidArgument);
-    let refused = whole.insert(0, refused.back, 4096, 1).expect_err("piece");
-    assert_eq!(refused.code, Code::InvalidArgument);
+    assert_eq!(refused.kind(), Kind::BadArgument);
+    let refused = whole.insert(0, refused.unsent, 4096, 1).expect_err("piece");
+    assert_eq!(refused.kind(), Kind::BadArgument);
     drop(refused);
     // The piece of nothing goes, and its buffer with it.
     assert!(whole.remove(1).expect("remove").is_some());
@@ -63,8 +63,8 @@ pub fn aggregates(backend: &Arc<dyn Backend>, trust: Trust) {
         .source
         .move_aggregate(whole, &[])
         .expect_err("copies are out");
-    assert_eq!(refused.code, Code::BufferState);
-    let whole = refused.back;
+    assert_eq!(refused.kind(), Kind::BufferState);
+    let whole = refused.unsent;
     let Event::CopiedAll(copies, meta) = next(&p) else {
         panic!("not copied");
     };
@@ -100,7 +100,7 @@ pub fn all_or_nothing(backend: &Arc<dyn Backend>, trust: Trust) {
     let pool = p.assigned(&p.source, &p.a, 3);
     let other = p.a.pool(1, PAGE as u64, false).expect("pool");
     let empty = p.source.move_aggregate(Aggregate::new(), &[]);
-    assert_eq!(empty.expect_err("empty").code, Code::InvalidArgument);
+    assert_eq!(empty.expect_err("empty").kind(), Kind::BadArgument);
     let mut whole = Aggregate::new();
     whole.push(filled(&pool, 1)).expect("push");
     whole.push(other.alloc().expect("alloc")).expect("push");
@@ -108,8 +108,8 @@ pub fn all_or_nothing(backend: &Arc<dyn Backend>, trust: Trust) {
         .source
         .move_aggregate(whole, &[])
         .expect_err("not assigned");
-    assert_eq!(refused.code, Code::PoolNotAssigned);
-    let mut whole = refused.back;
+    assert_eq!(refused.kind(), Kind::PoolNotAssigned);
+    let mut whole = refused.unsent;
     assert!(
         whole
             .buffers()
@@ -125,8 +125,8 @@ pub fn all_or_nothing(backend: &Arc<dyn Backend>, trust: Trust) {
         .source
         .move_aggregate(whole, &[0; 65])
         .expect_err("metadata");
-    assert_eq!(refused.code, Code::InvalidArgument);
-    let _ = p.source.move_aggregate(refused.back, &[]).expect("move");
+    assert_eq!(refused.kind(), Kind::BadArgument);
+    let _ = p.source.move_aggregate(refused.unsent, &[]).expect("move");
     assert!(matches!(next(&p), Event::MovedAll(..)));
 }
 
@@ -137,7 +137,7 @@ pub fn mapped(backend: &Arc<dyn Backend>, trust: Trust) {
     let early = p.a.pool(1, PAGE as u64, false).expect("pool");
     let mut whole = Aggregate::new();
     whole.push(filled(&early, 1)).expect("push");
-    assert_eq!(whole.map().expect_err("no level"), Code::PoolNotAssigned);
+    assert_eq!(whole.map().expect_err("no level"), Kind::PoolNotAssigned);
     drop(whole);
     let pool = p.assigned(&p.source, &p.a, 2);
     let mut whole = Aggregate::new();
@@ -157,18 +157,18 @@ pub fn mapped(backend: &Arc<dyn Backend>, trust: Trust) {
     let seen = mapping.view().expect("view").to_vec();
     assert_eq!((seen[5], seen[2 * PAGE + 5]), (7, 7));
     let copied = p.source.copy(&whole.buffers()[0], &[]);
-    assert_eq!(copied.expect_err("mapped"), Code::BufferState);
+    assert_eq!(copied.expect_err("mapped"), Kind::BufferState);
     let refused = p.source.move_aggregate(whole, &[]).expect_err("mapped");
-    assert_eq!(refused.code, Code::BufferState);
+    assert_eq!(refused.kind(), Kind::BufferState);
     drop(mapping);
-    let mut whole = refused.back;
+    let mut whole = refused.unsent;
     let odd = Piece {
         buffer: 0,
         offset: 1,
         len: 1,
     };
     whole.insert_again(0, odd).expect("odd");
-    assert_eq!(whole.map().expect_err("no page"), Code::InvalidArgument);
+    assert_eq!(whole.map().expect_err("no page"), Kind::BadArgument);
     let _ = p.source.move_aggregate(whole, &[]).expect("move");
     let Event::MovedAll(whole, _) = next(&p) else {
         panic!("not moved");
@@ -259,17 +259,20 @@ pub fn messages(backend: &Arc<dyn Backend>, trust: Trust) {
         }
     }
     let mut message = Outgoing::new(&pool);
-    assert_eq!(message.add(&[0; 4 * PAGE + 1]), Err(Code::AllocCount));
+    assert_eq!(
+        message.add(&[0; 4 * PAGE + 1]),
+        Err(Kind::AllocCount.into())
+    );
     assert_eq!((message.len(), pool.free()), (0, 4));
     assert_eq!(
         message.add(&vec![0; MAX_PIECES * PAGE + 1]),
-        Err(Code::AllocSize)
+        Err(Kind::AllocSize.into())
     );
     // What is no message is said to be none.
     let _ = p.source.move_(filled(&pool, 1), &[255; 8]).expect("move");
     assert_eq!(
         Incoming::of(next(&p)).expect("moved").expect_err("length"),
-        Code::PeerViolation
+        Kind::PeerViolation
     );
 }
 
@@ -288,7 +291,7 @@ pub fn relayed(backend: &Arc<dyn Backend>, trust: Trust) {
     }
     assert_eq!(
         Relay::new(&p.source, &onward).expect_err("ends"),
-        Code::InvalidArgument
+        Kind::BadArgument
     );
     let mut relay = Relay::new(&p.sink, &onward).expect("relay");
     let pool = p.a.pool(8, PAGE as u64, true).expect("pool");
@@ -351,7 +354,7 @@ pub fn vetoed_further_down(backend: &Arc<dyn Backend>, trust: Trust) {
     let onward = onward.expect("create");
     let small = options().accept(|info: &PoolInfo| match info.buffers {
         0..=2 => Ok(()),
-        _ => Err(Code::PoolVeto),
+        _ => Err(Kind::PoolVeto.into()),
     });
     let (end, _) = c.bind(&address, small).expect("bind");
     settle(&[&onward, &end]);
@@ -391,8 +394,8 @@ pub fn vetoed_further_down(backend: &Arc<dyn Backend>, trust: Trust) {
         p.source
             .move_(filled(&large, 1), &[])
             .expect_err("off")
-            .code,
-        Code::PoolNotAssigned
+            .kind(),
+        Kind::PoolNotAssigned
     );
     large.destroy().expect("destroy");
 }

@@ -4,7 +4,7 @@ use crate::cases::{address, settle_raw};
 use std::sync::Arc;
 use tranship_bulk::backend::Backend;
 use tranship_bulk::raw::Raw;
-use tranship_bulk::{Code, Constraints, Direction, Role, Trust, Wish};
+use tranship_bulk::{Constraints, Direction, Kind, Role, Trust, Wish};
 
 const SIZE: u64 = 64 << 10;
 const GIB: u64 = 1 << 30;
@@ -46,7 +46,7 @@ pub fn placed(backend: &Arc<dyn Backend>, trust: Trust, seal_from: u64) {
     let elsewhere = a.new_pool(3, SIZE, false).expect("pool");
     assert_eq!(
         a.assign(source, elsewhere).map(drop),
-        Err(Code::InvalidArgument)
+        Err(Kind::BadArgument.into())
     );
     let pool = a.new_pool_within(3, SIZE, true, &wanted).expect("pool");
     let asked = a.assign(source, pool).expect("assign");
@@ -70,7 +70,10 @@ pub fn placed(backend: &Arc<dyn Backend>, trust: Trust, seal_from: u64) {
         ..wanted
     };
     let (onward, end) = connect(high, true);
-    assert_eq!(b.assign(onward, pool).map(drop), Err(Code::InvalidArgument));
+    assert_eq!(
+        b.assign(onward, pool).map(drop),
+        Err(Kind::BadArgument.into())
+    );
     settle_raw(&b, onward, &a, end);
     // Where nothing is free there is no pool.
     let nowhere = Constraints {
@@ -79,7 +82,7 @@ pub fn placed(backend: &Arc<dyn Backend>, trust: Trust, seal_from: u64) {
     };
     assert_eq!(
         a.new_pool_within(3, SIZE, false, &nowhere).map(drop),
-        Err(Code::PoolMap)
+        Err(Kind::PoolMap.into())
     );
     let large = Constraints {
         min_buffer_bytes: 2 * SIZE,
@@ -87,7 +90,7 @@ pub fn placed(backend: &Arc<dyn Backend>, trust: Trust, seal_from: u64) {
     };
     assert_eq!(
         a.new_pool_within(3, SIZE, false, &large).map(drop),
-        Err(Code::InvalidArgument)
+        Err(Kind::BadArgument.into())
     );
     let crooked = Constraints {
         align_bytes: 3,
@@ -95,6 +98,6 @@ pub fn placed(backend: &Arc<dyn Backend>, trust: Trust, seal_from: u64) {
     };
     assert_eq!(
         a.new_pool_within(3, SIZE, false, &crooked).map(drop),
-        Err(Code::InvalidArgument)
+        Err(Kind::BadArgument.into())
     );
 }

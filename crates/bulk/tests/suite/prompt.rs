@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tranship_bulk::Code;
+use tranship_bulk::Error;
 use tranship_bulk::backend::net::{Credentials, Timing, certificate};
 use tranship_bulk::backend::{
-    Backend, Bytes, Frame, Listener, Net, Place, RecvError, SendError, Transport, Wait,
+    Backend, Bytes, Frame, Listener, Net, Place, RecvError, Transport, Wait,
 };
 
 const ROUND: Duration = Duration::from_millis(20);
@@ -69,7 +69,7 @@ impl Prompt {
 }
 
 impl Backend for Prompt {
-    fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Code> {
+    fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Error> {
         Ok(Box::new(Name {
             inner: self.net.listen(&format!("{}/{name}", self.at))?,
             name: name.to_owned(),
@@ -77,7 +77,7 @@ impl Backend for Prompt {
         }))
     }
 
-    fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Code> {
+    fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Error> {
         let known = Arc::new(Known::default());
         // Known before it is there, so that who accepts waits for it.
         let mut pairs = self.pairs.lock().expect("pairs");
@@ -94,7 +94,7 @@ impl Backend for Prompt {
 }
 
 impl Listener for Name {
-    fn accept(&mut self) -> Result<Option<Box<dyn Transport>>, Code> {
+    fn accept(&mut self) -> Result<Option<Box<dyn Transport>>, Error> {
         let mut pairs = self.pairs.lock().expect("pairs");
         let known = pairs.get_mut(&self.name).and_then(VecDeque::pop_front);
         let Some(known) = known else {
@@ -141,7 +141,7 @@ impl End {
 }
 
 impl Transport for End {
-    fn send(&mut self, frame: &Frame) -> Result<(), SendError> {
+    fn send(&mut self, frame: &Frame) -> Result<(), Error> {
         self.inner.send(frame)?;
         // Ordering: release, partner: the acquire in `is_under_way`.
         self.known.sent[self.side].fetch_add(1, Ordering::Release);

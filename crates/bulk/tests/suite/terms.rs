@@ -4,7 +4,7 @@ use crate::cases::{address, bytes, copied, domain, event, moved, pair, pair_with
 use std::sync::Arc;
 use tranship_bulk::backend::Backend;
 use tranship_bulk::{
-    BufferState, ChannelState, Code, Constraints, Direction, EndOptions, Event, Role, Trust,
+    BufferState, ChannelState, Constraints, Direction, EndOptions, Event, Kind, Role, Trust,
 };
 
 const PAGE: usize = 4096;
@@ -57,7 +57,7 @@ pub fn forgotten(backend: &Arc<dyn Backend>) {
         .bind(&address, EndOptions::new(Trust::Full))
         .expect("bind");
     settle(&[&source, &sink]);
-    assert_eq!(asked.result(), Some(Err(Code::ChannelBind)));
+    assert_eq!(asked.result(), Some(Err(Kind::ChannelBind.into())));
     drop(sink);
     assert_eq!(b.channels(), 0);
 }
@@ -101,7 +101,7 @@ pub fn negotiation(backend: &Arc<dyn Backend>) {
                     let fits = creator_trust == binder_trust
                         && (creator != binder || creator == Role::Generic);
                     if !fits {
-                        assert_eq!(asked.result(), Some(Err(Code::ChannelBind)));
+                        assert_eq!(asked.result(), Some(Err(Kind::ChannelBind.into())));
                         assert_eq!(end.state(), ChannelState::Initialized);
                         assert_eq!(other.state(), ChannelState::Uninitialized);
                         continue;
@@ -127,7 +127,7 @@ pub fn negotiation(backend: &Arc<dyn Backend>) {
 pub fn vetoes(backend: &Arc<dyn Backend>) {
     let small = |info: &tranship_bulk::PoolInfo| match info.buffers {
         0..=2 => Ok(()),
-        _ => Err(Code::PoolVeto),
+        _ => Err(Kind::PoolVeto.into()),
     };
     let binder = EndOptions::new(Trust::Half).accept(small);
     let p = pair_with(backend, EndOptions::new(Trust::Half), binder);
@@ -136,18 +136,18 @@ pub fn vetoes(backend: &Arc<dyn Backend>) {
     let asked = p.source.assign(id).expect("assign");
     assert_eq!(
         p.source.assign(id).expect_err("twice"),
-        Code::PoolAlreadyAssigned
+        Kind::PoolAlreadyAssigned
     );
     p.settle();
-    assert_eq!(asked.result(), Some(Err(Code::PoolVeto)));
+    assert_eq!(asked.result(), Some(Err(Kind::PoolVeto.into())));
     let refused = p
         .source
         .move_(pool.alloc().expect("alloc"), &[])
         .expect_err("not assigned");
-    assert_eq!(refused.code, Code::PoolNotAssigned);
+    assert_eq!(refused.kind(), Kind::PoolNotAssigned);
     assert_eq!(
         p.source.remove(id).expect_err("not assigned"),
-        Code::PoolNotAssigned
+        Kind::PoolNotAssigned
     );
     pool.destroy().expect("destroy");
     // One that is welcome, taken off, and put on again.
@@ -161,7 +161,7 @@ pub fn vetoes(backend: &Arc<dyn Backend>) {
     let (buffer, _) = moved(&p.sink);
     let asked = p.source.remove(id).expect("remove");
     p.settle();
-    assert_eq!(asked.result(), Some(Err(Code::PoolInUse)));
+    assert_eq!(asked.result(), Some(Err(Kind::PoolInUse.into())));
     drop(buffer);
     drop(moved(&p.source));
     let asked = p.source.remove(id).expect("remove");
@@ -187,13 +187,13 @@ pub fn constraints(backend: &Arc<dyn Backend>) {
     let pool = p.a.pool(1, PAGE as u64, false).expect("pool");
     assert_eq!(
         p.source.assign(pool.info().id).expect_err("small"),
-        Code::InvalidArgument
+        Kind::BadArgument
     );
     let p = pair_with(backend, EndOptions::new(Trust::Full), binder(nowhere));
     let pool = p.a.pool(1, PAGE as u64, false).expect("pool");
     assert_eq!(
         p.source.assign(pool.info().id).expect_err("address"),
-        Code::InvalidArgument
+        Kind::BadArgument
     );
     let (a, b) = (domain(backend), domain(backend));
     let address = address();
@@ -206,7 +206,7 @@ pub fn constraints(backend: &Arc<dyn Backend>) {
         .expect("create");
     let (other, asked) = b.bind(&address, binder(big)).expect("bind");
     settle(&[&end, &other]);
-    assert_eq!(asked.result(), Some(Err(Code::ChannelBind)));
+    assert_eq!(asked.result(), Some(Err(Kind::ChannelBind.into())));
 }
 
 pub fn refusals(backend: &Arc<dyn Backend>) {
@@ -217,17 +217,17 @@ pub fn refusals(backend: &Arc<dyn Backend>) {
     for wrong in ["nothing", "unknown:x", "test:"] {
         assert_eq!(
             a.create(wrong, source, options()).expect_err(wrong),
-            Code::InvalidEndpoint
+            Kind::InvalidEndpoint
         );
     }
     assert_eq!(
         a.bind(&address, options()).expect_err("nobody"),
-        Code::InvalidEndpoint
+        Kind::InvalidEndpoint
     );
     let long = options().meta_bytes(2049);
     assert_eq!(
         a.create(&address, source, long).expect_err("meta"),
-        Code::InvalidArgument
+        Kind::BadArgument
     );
     let crooked = Constraints {
         align_bytes: 12,
@@ -236,26 +236,29 @@ pub fn refusals(backend: &Arc<dyn Backend>) {
     let crooked = options().constraints(crooked);
     assert_eq!(
         a.create(&address, source, crooked).expect_err("align"),
-        Code::InvalidArgument
+        Kind::BadArgument
     );
     let _end = a.create(&address, source, options()).expect("create");
     assert_eq!(
         a.create(&address, source, options()).expect_err("taken"),
-        Code::InvalidEndpoint
+        Kind::InvalidEndpoint
     );
-    assert_eq!(a.pool(1, 5, false).expect_err("size"), Code::AllocSize);
+    assert_eq!(a.pool(1, 5, false).expect_err("size"), Kind::AllocSize);
     assert_eq!(
         a.pool(0, PAGE as u64, false).expect_err("count"),
-        Code::AllocCount
+        Kind::AllocCount
     );
     assert_eq!(
         a.pool(u32::MAX, 1 << 40, false).expect_err("much"),
-        Code::AllocCount
+        Kind::AllocCount
     );
-    assert_eq!(a.pool(1, 1 << 60, false).expect_err("memory"), Code::Memory);
+    assert_eq!(
+        a.pool(1, 1 << 60, false).expect_err("memory"),
+        Kind::OutOfMemory
+    );
     let pool = a.pool(1, PAGE as u64, false).expect("pool");
     let _only = pool.alloc().expect("alloc");
-    assert_eq!(pool.alloc().expect_err("empty"), Code::AllocCount);
+    assert_eq!(pool.alloc().expect_err("empty"), Kind::AllocCount);
     // A handle of another domain.
     let p = pair(backend, Trust::Full);
     let mine = p.assigned(&p.source, &p.a, 1);
@@ -263,7 +266,7 @@ pub fn refusals(backend: &Arc<dyn Backend>) {
         .sink
         .pass(mine.alloc().expect("alloc"), &[])
         .expect_err("foreign");
-    assert_eq!(refused.code, Code::BufferNotOwned);
+    assert_eq!(refused.kind(), Kind::BufferNotOwned);
 }
 
 /// What does not fit comes back, and goes later.
@@ -279,20 +282,20 @@ pub fn a_full_channel_changes_nothing(backend: &Arc<dyn Backend>, trust: Trust) 
         }
         assert!(sent < 1_000_000, "it never fills");
     };
-    assert_eq!(refused, Code::Full);
+    assert_eq!(refused, Kind::Full);
     let other = pool.alloc().expect("alloc");
     let other = p.source.move_(other, &[]).expect_err("full");
     assert_eq!(
-        (other.code, other.back.state()),
-        (Code::Full, BufferState::ReadWrite)
+        (other.kind(), other.unsent.state()),
+        (Kind::Full, BufferState::ReadWrite)
     );
     // Not even the bytes of what was to take the others'.
-    let mut other = other.back;
+    let mut other = other.unsent;
     other.write(0, &[3; PAGE]).expect("write");
     let other = p.source.full_copy(&own, other, &[]).expect_err("full");
     assert_eq!(
-        (other.code, other.back.state(), bytes(&other.back)),
-        (Code::Full, BufferState::ReadWrite, vec![3; PAGE])
+        (other.kind(), other.unsent.state(), bytes(&other.unsent)),
+        (Kind::Full, BufferState::ReadWrite, vec![3; PAGE])
     );
     for _ in 0..sent {
         drop(copied(&p.sink));
@@ -302,6 +305,6 @@ pub fn a_full_channel_changes_nothing(backend: &Arc<dyn Backend>, trust: Trust) 
     assert_eq!(own.state(), BufferState::ReadWrite);
     let _ = p
         .source
-        .move_(other.back, &[])
+        .move_(other.unsent, &[])
         .expect("there is room again");
 }

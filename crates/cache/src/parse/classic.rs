@@ -40,7 +40,7 @@ pub(super) fn parse<'a>(name: &[u8], rest: &'a [u8]) -> Result<Command<'a>, Wron
             let key = key(words.next())?;
             let delta = words.next().ok_or(Wrong::UNKNOWN)?;
             let delta = number(Some(delta))
-                .map_err(|_| Wrong::line("CLIENT_ERROR invalid numeric delta argument"))?;
+                .map_err(|_: Wrong| Wrong::line("CLIENT_ERROR invalid numeric delta argument"))?;
             Ok(Command::Arithmetic {
                 key,
                 delta,
@@ -52,7 +52,7 @@ pub(super) fn parse<'a>(name: &[u8], rest: &'a [u8]) -> Result<Command<'a>, Wron
             let key = key(words.next())?;
             let expiry = words.next().ok_or(Wrong::UNKNOWN)?;
             let expiry = number(Some(expiry))
-                .map_err(|_| Wrong::line("CLIENT_ERROR invalid exptime argument"))?;
+                .map_err(|_: Wrong| Wrong::line("CLIENT_ERROR invalid exptime argument"))?;
             Ok(Command::Touch {
                 key,
                 expiry,

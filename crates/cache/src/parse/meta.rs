@@ -35,7 +35,7 @@ impl Flag<'_> {
     /// There is none.
     pub fn number<T: std::str::FromStr>(&self) -> Result<T, Wrong> {
         number(Some(self.word))
-            .map_err(|_| Wrong::line("CLIENT_ERROR bad token in command line format"))
+            .map_err(|_: Wrong| Wrong::line("CLIENT_ERROR bad token in command line format"))
     }
 }
 
@@ -81,7 +81,7 @@ pub(super) fn parse<'a>(name: &[u8], rest: &'a [u8]) -> Result<Meta<'a>, Wrong> 
         });
     }
     let (word, rest) = super::word(rest);
-    let named = |word| key(Some(word)).map_err(|_| Wrong::FORMAT);
+    let named = |word| key(Some(word)).map_err(|_: Wrong| Wrong::FORMAT);
     let (kind, rest) = match name {
         b"mg" => (MetaKind::Get, rest),
         b"md" => (MetaKind::Delete, rest),
@@ -89,7 +89,8 @@ pub(super) fn parse<'a>(name: &[u8], rest: &'a [u8]) -> Result<Meta<'a>, Wrong> 
         b"me" => (MetaKind::Debug, rest),
         _ => {
             let (len, rest) = super::word(rest);
-            let len = number(Some(len)).map_err(|_| Wrong::line("CLIENT_ERROR bad data chunk"))?;
+            let len =
+                number(Some(len)).map_err(|_: Wrong| Wrong::line("CLIENT_ERROR bad data chunk"))?;
             named(word).map_err(|wrong| Wrong {
                 swallow: Some(len),
                 ..wrong

@@ -1,7 +1,7 @@
 //! Answers to the meta commands. Flags that are returned come back in the order in which they were asked for.
 
 use super::Shared;
-use crate::parse::{Flag, KEY, Meta, MetaKind};
+use crate::parse::{Flag, KEY, Meta, MetaKind, Wrong};
 use crate::reply::Replies;
 use crate::stats::Counts;
 use crate::store::{Item, Mode, Outcome};
@@ -33,7 +33,7 @@ fn key(meta: &Meta<'_>) -> Answer<Box<[u8]>> {
     }
     let key = STANDARD
         .decode(meta.key)
-        .map_err(|_| "CLIENT_ERROR error decoding key")?;
+        .map_err(|_: base64::DecodeError| "CLIENT_ERROR error decoding key")?;
     if key.is_empty() || key.len() > KEY {
         return Err("CLIENT_ERROR bad command line format");
     }
@@ -42,7 +42,7 @@ fn key(meta: &Meta<'_>) -> Answer<Box<[u8]>> {
 
 fn number<T: std::str::FromStr>(meta: &Meta<'_>, letter: u8) -> Answer<Option<T>> {
     meta.flag(letter)
-        .map(|flag| flag.number().map_err(|_| TOKEN))
+        .map(|flag| flag.number().map_err(|_: Wrong| TOKEN))
         .transpose()
 }
 

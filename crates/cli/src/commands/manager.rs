@@ -11,7 +11,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use tranship_manager::{Config, ConfigError, Listener, ManagerError, Shutdown, paths};
+use tranship::Kind;
+use tranship_manager::{Config, ConfigError, Listener, Shutdown, paths};
 
 /// Read when no other is named, if it is there.
 const SYSTEM_CONFIG: &str = "/etc/tranship/manager.toml";
@@ -71,7 +72,7 @@ fn serve(args: &DaemonArgs) -> Result<Answer> {
     };
     let listener = match bound {
         // That is no failure to who only wants one to be there.
-        Err(ManagerError::Running { .. }) if args.detached => return Ok(Answer::No),
+        Err(error) if error == Kind::ManagerRunning && args.detached => return Ok(Answer::No),
         bound => bound?,
     };
     // Before there is another thread, which would keep them.

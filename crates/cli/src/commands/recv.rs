@@ -7,7 +7,7 @@ use crate::output;
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::io::Write;
-use tranship::{Domain, DomainError, LinkOptions, Receiver, RecvError};
+use tranship::{Domain, Kind, LinkOptions, Receiver, TimedOut};
 
 pub(crate) fn run(args: &RecvArgs) -> Result<Answer> {
     let domain = connect::stay(&args.connect, "tranship-recv")?;
@@ -30,8 +30,8 @@ pub(crate) fn run(args: &RecvArgs) -> Result<Answer> {
                 message.write_to(&mut to)?;
             }
             // Its own word that this was all.
-            Err(RecvError::PeerGone(_)) => break,
-            Err(RecvError::NotConnected(_)) => match open(&domain, args)? {
+            Err(error) if error == Kind::PeerGone => break,
+            Err(error) if error == Kind::NotConnected => match open(&domain, args)? {
                 Some(again) => {
                     receiver = again;
                     continue;
@@ -61,13 +61,15 @@ fn open(domain: &Domain, args: &RecvArgs) -> Result<Option<Receiver>> {
         .map_or_else(LinkOptions::new, |time| LinkOptions::new().timeout(time));
     match domain.open_receiver_with(&args.name, options) {
         Ok(receiver) => Ok(Some(receiver)),
-        Err(DomainError::TimedOut { waited_ms, .. }) => {
-            eprintln!(
-                "tranship: nobody sent under `{}` within {waited_ms} ms",
-                args.name
-            );
-            Ok(None)
-        }
-        Err(error) => Err(error).with_context(|| format!("receiving under `{}`", args.name)),
+        Err(error) => match error.find() {
+            Some(TimedOut { waited_ms, .. }) => {
+                eprintln!(
+                    "tranship: nobody sent under `{}` within {waited_ms} ms",
+                    args.name
+                );
+                Ok(None)
+            }
+            None => Err(error).with_context(|| format!("receiving under `{}`", args.name)),
+        },
     }
 }

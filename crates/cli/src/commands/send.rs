@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
-use tranship::{CbufMut, DomainError, Pool, PoolOptions, Role, Sender};
+use tranship::{CbufMut, Pool, PoolOptions, Role, Sender, TimedOut};
 
 pub(crate) fn run(args: &SendArgs) -> Result<Answer> {
     let mut from: Box<dyn Read> = match &args.file {
@@ -35,15 +35,15 @@ pub(crate) fn run(args: &SendArgs) -> Result<Answer> {
         match taken {
             Ok(Some(sender)) => break sender,
             Ok(None) => {}
-            Err(DomainError::TimedOut { waited_ms, .. }) => {
+            Err(error) => {
+                let Some(TimedOut { waited_ms, .. }) = error.find() else {
+                    return Err(error).with_context(|| format!("sending under `{}`", args.name));
+                };
                 eprintln!(
                     "tranship: nobody received under `{}` within {waited_ms} ms",
                     args.name
                 );
                 return Ok(Answer::No);
-            }
-            Err(error) => {
-                return Err(error).with_context(|| format!("sending under `{}`", args.name));
             }
         }
     };
@@ -68,7 +68,7 @@ fn send_all(from: &mut dyn Read, pool: &Pool, frame: usize, sender: &mut Sender)
             return Ok(());
         }
         buffer.truncate(len);
-        sender.send(buffer.freeze()).map_err(|e| e.failure)?;
+        sender.send(buffer.freeze()).map_err(|e| e.error)?;
     }
 }
 

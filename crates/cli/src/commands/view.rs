@@ -88,6 +88,7 @@ pub(crate) fn stat_tables(records: &[StatRecord], out: &mut impl Write) -> io::R
         ">pool",
         "name",
         "writer",
+        "trust",
         ">granted",
         ">quota",
         ">max",
@@ -122,6 +123,7 @@ pub(crate) fn stat_tables(records: &[StatRecord], out: &mut impl Write) -> io::R
                 p.pool.0.to_string(),
                 p.name.clone(),
                 names.domain(p.writer) + if p.writer_alive { "" } else { " (dead)" },
+                p.trust.to_string(),
                 size(p.granted_bytes),
                 size(p.quota_bytes),
                 size(p.max_bytes),
@@ -313,6 +315,7 @@ mod tests {
                 stranded_bytes: 0,
                 chunk_bytes: 1 << 20,
                 slots: 1024,
+                trust: tranship_proto::Trust::Full,
                 readers: 1,
             }),
             StatRecord::Heap(HeapStat {

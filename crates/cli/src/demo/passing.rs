@@ -22,7 +22,9 @@ use anyhow::{Context, Result};
 use lane::Lane;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
-use tranship::{Cbuf, Domain, LinkOptions, Pool, PoolOptions, Role, StatRecord, Wait, WhenFull};
+use tranship::{
+    Cbuf, Domain, Kind, LinkOptions, Pool, PoolOptions, Role, StatRecord, Wait, WhenFull,
+};
 
 /// Frames that may wait for one consumer.
 const QUEUE: u32 = 4;
@@ -126,7 +128,7 @@ impl<'a> Producer<'a> {
         let sender = loop {
             match listener.accept_sender_within(Duration::from_millis(100)) {
                 Ok(sender) => break sender,
-                Err(tranship::DomainError::TimedOut { .. }) if !worker.ended() => {}
+                Err(error) if error == Kind::TimedOut && !worker.ended() => {}
                 Err(error) => {
                     return Err(error)
                         .with_context(|| format!("the {} consumer connects", role.name()));
@@ -225,7 +227,7 @@ impl<'a> Producer<'a> {
                 .alloc_timeout(self.plan.frame, Duration::from_secs(2))
             {
                 Ok(frame) => held.push(frame),
-                Err(tranship::AllocError::OutOfMemory { .. }) => break,
+                Err(error) if error.kind() == Kind::OutOfMemory => break,
                 Err(error) => return Err(error.into()),
             }
         }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use tranship::{
-    AllocError, LinkOptions, Listener, Message, Pool, PoolOptions, Receiver, Role, Sender, WhenFull,
+    Kind, LinkOptions, Listener, Message, Pool, PoolOptions, Receiver, Role, Sender, WhenFull,
 };
 use tranship_testkit::{Control, child, payload};
 
@@ -76,7 +76,7 @@ impl Camera {
         let mut frame = match self.pool.alloc_timeout(len, ROUND) {
             Ok(frame) => frame,
             // Those that are under way come back first.
-            Err(AllocError::OutOfMemory { .. }) => return Ok(()),
+            Err(error) if error.kind() == Kind::OutOfMemory => return Ok(()),
             Err(other) => return Err(format!("alloc: {other}")),
         };
         payload::fill(&mut frame, id, payload::mix(id));
@@ -85,7 +85,7 @@ impl Camera {
         self.viewers
             .retain_mut(|viewer| match viewer.send_with(frame.clone(), id) {
                 Ok(()) => true,
-                Err(e) => match send_over(&e.failure) {
+                Err(e) => match send_over(&e.error) {
                     Ok(over) => !over,
                     Err(broken) => {
                         wrong = Err(broken);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tranship::{
-    AllocError, CbufMut, Domain, LinkOptions, Listener, Message, Pool, PoolOptions, Receiver, Role,
+    CbufMut, Domain, Kind, LinkOptions, Listener, Message, Pool, PoolOptions, Receiver, Role,
     Sender, WhenFull,
 };
 use tranship_testkit::{Control, child, payload};
@@ -32,7 +32,7 @@ fn filled(pool: &Pool, id: u64, answer: bool) -> Result<Option<CbufMut>, Broken>
             payload::fill(&mut buffer, id, seed);
             Ok(Some(buffer))
         }
-        Err(AllocError::OutOfMemory { .. }) => Ok(None),
+        Err(error) if error.kind() == Kind::OutOfMemory => Ok(None),
         Err(other) => Err(format!("alloc: {other}")),
     }
 }
@@ -117,7 +117,7 @@ impl Server {
             return Ok(());
         };
         to.send_with(buffer, request.meta)
-            .or_else(|e| send_over(&e.failure).map(drop))
+            .or_else(|e| send_over(&e.error).map(drop))
     }
 }
 
@@ -174,7 +174,7 @@ fn ask(pool: &Pool, to: &mut Sender, from: &mut Receiver, id: u64) -> Result<(bo
         return Ok((false, false));
     };
     if let Err(e) = to.send_with(buffer, id) {
-        return send_over(&e.failure).map(|over| (false, over));
+        return send_over(&e.error).map(|over| (false, over));
     }
     // Asked again after a while: an answer to the first question counts as well, any other is old.
     for _ in 0..20 {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 use serde::{Deserialize, Serialize};
-use tranship::{Domain, DomainError, PoolOptions};
+use tranship::{Domain, Error, PoolOptions};
 use tranship_testkit::chaos::Gauge;
 use tranship_testkit::{Control, Held, Random};
 
@@ -123,7 +123,7 @@ fn turn(domain: &Domain) -> Result<(), Broken> {
 }
 
 /// Again while the manager is away.
-pub fn patiently<T>(mut what: impl FnMut() -> Result<T, DomainError>) -> Result<T, Broken> {
+pub fn patiently<T>(mut what: impl FnMut() -> Result<T, Error>) -> Result<T, Broken> {
     loop {
         match what() {
             Ok(done) => return Ok(done),

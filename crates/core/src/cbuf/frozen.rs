@@ -1,7 +1,7 @@
 //! The frozen buffer: read-only, shared, sendable.
 
 use super::{CbufMut, Tag};
-use crate::error::AllocError;
+use crate::error::{Error, Kind};
 use crate::pool::{ForeignPool, OwnPool, Pool};
 use std::fmt;
 use std::io;
@@ -44,7 +44,8 @@ unsafe impl Sync for Cbuf {}
 
 impl Cbuf {
     /// # Safety
-    /// One local reference of the live slot becomes this handle's; the memory is the slot's.
+    /// One local reference of the live slot becomes this handle's; the memory is the slot's. The tag says trusted only if nobody
+    /// else writes the pool.
     #[inline(always)]
     pub(crate) unsafe fn own(
         ptr: NonNull<u8>,
@@ -56,7 +57,7 @@ impl Cbuf {
             ptr,
             len,
             pool: pool.cast(),
-            tag: tag.with(Tag::TRUSTED),
+            tag,
         }
     }
 
@@ -130,7 +131,7 @@ impl Cbuf {
         if !self.tag.has(Tag::TRUSTED) {
             return None;
         }
-        // SAFETY: in an own pool only this domain can write, and a frozen buffer is written by nobody until the
+        // SAFETY: in an own pool only this domain writes (the kernel, or `trust_others`, says so), and a frozen buffer is written by nobody until the
         // last handle is gone; in a trusted pool the user vouched for the same (`trust_writer`).
         // The range was checked against the window when the handle was made, and the window stays mapped.
         Some(unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), self.len) })
@@ -208,27 +209,30 @@ impl Cbuf {
 
     /// A writable buffer with the same bytes: in place if it is of `pool`, the only handle, and was
     /// never sent; else a fresh copy out of `pool`.
-    pub fn make_mut(self, pool: &Pool) -> Result<CbufMut, AllocError> {
+    pub fn make_mut(self, pool: &Pool) -> Result<CbufMut, Error> {
         if self.is_inherited() {
-            return Err(AllocError::Forked);
+            return Err(Kind::Forked.into());
         }
         if let Home::Own(own) = self.home()
             && std::ptr::eq(own.as_ptr(), pool.own_ref())
             && pool.own_ref().is_private(self.slot())
         {
             let this = std::mem::ManuallyDrop::new(self);
+            if this.tag.has(Tag::GUARDED) {
+                pool.own_ref().open_slot(this.slot());
+            }
             // SAFETY: the only local reference goes over, and nobody else knows the buffer.
             return Ok(unsafe {
                 CbufMut::new(
                     this.ptr,
                     this.len,
                     own,
-                    Tag::own(this.slot(), this.tag.class(), 0),
+                    Tag::own(this.slot(), this.tag.class(), this.tag.pool_flags()),
                 )
             });
         }
         let mut copy = pool.alloc(self.len)?;
-        let _ = self.view().copy_to_slice(0, &mut copy); // as long as the view
+        copy.fill_from(self.view());
         Ok(copy)
     }
 
@@ -277,6 +281,10 @@ impl Drop for Cbuf {
             Home::Own(pool) => {
                 // SAFETY: pools outlive their outstanding slots.
                 unsafe { pool.as_ref() }.release(self.slot(), self.tag.class());
+            }
+            Home::Foreign(pool) if self.tag.has(Tag::GUARDED) => {
+                // SAFETY: as above.
+                unsafe { pool.as_ref() }.release_guarded(self.slot());
             }
             // SAFETY: as above.
             Home::Foreign(pool) => unsafe { pool.as_ref() }.release(self.slot()),

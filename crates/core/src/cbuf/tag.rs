@@ -19,6 +19,8 @@ impl Tag {
     pub(crate) const FOREIGN: u64 = 1 << 56;
     /// The bytes may be read as a slice.
     pub(crate) const TRUSTED: u64 = 1 << 57;
+    /// The pages change what can be done with them as the buffer changes hands (level `half`).
+    pub(crate) const GUARDED: u64 = 1 << 58;
 
     /// A buffer of our own, with its size class, so that freeing it needs no look-up.
     #[inline(always)]
@@ -34,9 +36,10 @@ impl Tag {
         Tag(u64::from(slot) | u64::from(generation) << GENERATION | Tag::FOREIGN | flags)
     }
 
+    /// What all handles of a pool have.
     #[inline(always)]
-    pub(crate) fn with(self, flags: u64) -> Tag {
-        Tag(self.0 | flags)
+    pub(crate) fn pool_flags(self) -> u64 {
+        self.0 & (Tag::TRUSTED | Tag::GUARDED)
     }
 
     #[inline(always)]
@@ -79,7 +82,7 @@ mod tests {
                 assert!(tag.has(Tag::FOREIGN) && tag.has(Tag::TRUSTED));
             }
             for class in [0, 1, 255] {
-                let tag = Tag::own(slot, class, 0).with(Tag::TRUSTED);
+                let tag = Tag::own(slot, class, Tag::TRUSTED);
                 assert_eq!(
                     (tag.slot(), tag.generation(), tag.class()),
                     (slot, 0, class)

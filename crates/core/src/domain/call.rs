@@ -2,13 +2,13 @@
 
 use super::conn::{Conn, Parcel};
 use super::{Chore, DomainCore, lock};
-use crate::error::{Awaited, DomainError};
+use crate::error::{self, Awaited, Error, Kind, TimedOut};
 use crate::link::{Gone, LinkShared};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tranship_proto::{ChannelId, Event, Req, Request};
+use tranship_proto::{ChannelId, Event, Refusal, Req, Request};
 use tranship_sys::futex;
 
 /// No wait for the manager is longer than this without looking whether it is still there.
@@ -35,7 +35,7 @@ impl DomainCore {
         make: impl FnMut(Req) -> Request,
         fds: &[BorrowedFd<'_>],
         deadline: Option<Instant>,
-    ) -> Result<Parcel, DomainError> {
+    ) -> Result<Parcel, Error> {
         self.call_in_era(make, fds, deadline)
             .map(|(parcel, _)| parcel)
     }
@@ -46,14 +46,14 @@ impl DomainCore {
         make: impl FnMut(Req) -> Request,
         fds: &[BorrowedFd<'_>],
         deadline: Option<Instant>,
-    ) -> Result<(Parcel, u64), DomainError> {
+    ) -> Result<(Parcel, u64), Error> {
         let started = Instant::now();
         let asked = self.ask(make, fds)?;
         match self.answer(asked, deadline) {
             Ok(Some(parcel)) => Ok((parcel, asked.era)),
             Ok(None) => self.give_up(asked, started),
             // This was the answer.
-            Err(error @ DomainError::Refused(_)) => Err(error),
+            Err(error) if error.find::<Refusal>().is_some() => Err(error),
             Err(error) => {
                 self.forget(asked);
                 Err(error)
@@ -71,20 +71,22 @@ impl DomainCore {
         make: impl FnMut(Req) -> Request,
         fds: &[BorrowedFd<'_>],
         deadline: Option<Instant>,
-    ) -> Result<Parcel, DomainError> {
+    ) -> Result<Parcel, Error> {
         let patience = Instant::now() + PATIENCE;
         if lock(&self.conn).stalled {
             self.turn_quietly();
             if lock(&self.conn).stalled {
-                return Err(DomainError::TimedOut {
+                return Err(TimedOut {
                     awaited: Awaited::Manager,
                     waited_ms: 0,
-                });
+                }
+                .into());
             }
         }
         let deadline = deadline.map_or(patience, |d| d.min(patience));
         let outcome = self.call(make, fds, Some(deadline));
-        if matches!(outcome, Err(DomainError::TimedOut { .. })) && Instant::now() >= patience {
+        let late = matches!(&outcome, Err(error) if *error == Kind::TimedOut);
+        if late && Instant::now() >= patience {
             lock(&self.conn).stalled = true;
         }
         outcome
@@ -95,11 +97,11 @@ impl DomainCore {
         &self,
         mut make: impl FnMut(Req) -> Request,
         fds: &[BorrowedFd<'_>],
-    ) -> Result<Asked, DomainError> {
+    ) -> Result<Asked, Error> {
         self.check_fork()?;
         match self.ask_once(&mut make, fds) {
             // Perhaps it is back already and nobody has looked.
-            Err(DomainError::ManagerAway) => {
+            Err(error) if error == Kind::ManagerAway => {
                 self.look_for_manager()?;
                 self.ask_once(&mut make, fds)
             }
@@ -112,10 +114,10 @@ impl DomainCore {
         &self,
         make: impl Fn(Req) -> Request,
         fds: &[BorrowedFd<'_>],
-    ) -> Result<Asked, DomainError> {
+    ) -> Result<Asked, Error> {
         self.check_fork()?;
         match self.ask_once(&make, fds) {
-            Err(DomainError::ManagerAway) => {
+            Err(error) if error == Kind::ManagerAway => {
                 self.turn()?;
                 self.ask_once(&make, fds)
             }
@@ -127,7 +129,7 @@ impl DomainCore {
         &self,
         make: impl FnOnce(Req) -> Request,
         fds: &[BorrowedFd<'_>],
-    ) -> Result<Asked, DomainError> {
+    ) -> Result<Asked, Error> {
         let mut conn = lock(&self.conn);
         let req = conn.next_req();
         conn.send(&make(req), fds).map(|()| Asked {
@@ -137,16 +139,16 @@ impl DomainCore {
     }
 
     /// Takes the manager's news. One that was found and has still to answer is given [`PATIENCE`].
-    fn look_for_manager(&self) -> Result<(), DomainError> {
+    fn look_for_manager(&self) -> Result<(), Error> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             match self.turn() {
-                Err(DomainError::ManagerAway) if lock(&self.conn).is_greeting() => {}
+                Err(error) if error == Kind::ManagerAway && lock(&self.conn).is_greeting() => {}
                 done => return done,
             }
             if Instant::now() >= deadline {
                 lock(&self.conn).stalled = true;
-                return Err(DomainError::ManagerAway);
+                return Err(Kind::ManagerAway.into());
             }
             let _ = futex::wait(self.wake_word(), self.wake(), Some(NAP));
         }
@@ -157,7 +159,7 @@ impl DomainCore {
         &self,
         asked: Asked,
         deadline: Option<Instant>,
-    ) -> Result<Option<Parcel>, DomainError> {
+    ) -> Result<Option<Parcel>, Error> {
         loop {
             let seen = self.wake();
             let outcome = self.turn();
@@ -168,7 +170,7 @@ impl DomainCore {
                 }
                 // The connection that was to bring the answer is gone.
                 if conn.era() != asked.era {
-                    return Err(DomainError::ManagerAway);
+                    return Err(Kind::ManagerAway.into());
                 }
             }
             outcome?;
@@ -180,16 +182,17 @@ impl DomainCore {
     }
 
     /// The answer if it has come at the last moment; else nobody waits for it any more.
-    fn give_up(&self, asked: Asked, started: Instant) -> Result<(Parcel, u64), DomainError> {
+    fn give_up(&self, asked: Asked, started: Instant) -> Result<(Parcel, u64), Error> {
         let mut conn = lock(&self.conn);
         if let Some(parcel) = conn.take_reply(asked.req) {
             return not_refused(parcel).map(|parcel| (parcel, asked.era));
         }
         conn.forget(asked.req);
-        Err(DomainError::TimedOut {
+        Err(TimedOut {
             awaited: Awaited::Manager,
             waited_ms: millis(started.elapsed()),
-        })
+        }
+        .into())
     }
 
     /// Whether an answer has come, or will not any more.
@@ -220,12 +223,12 @@ impl DomainCore {
     pub(crate) fn patiently<T>(
         &self,
         deadline: Option<Instant>,
-        mut what: impl FnMut() -> Result<T, DomainError>,
-    ) -> Result<T, DomainError> {
+        mut what: impl FnMut() -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let deadline = deadline.unwrap_or_else(|| Instant::now() + PATIENCE);
         loop {
             match what() {
-                Err(DomainError::ManagerAway) if Instant::now() < deadline => self.nap(),
+                Err(error) if error == Kind::ManagerAway && Instant::now() < deadline => self.nap(),
                 done => return done,
             }
         }
@@ -250,7 +253,7 @@ impl DomainCore {
     }
 
     /// A channel's link is on the register: handles what came for it before.
-    pub(crate) fn take_early(&self, channel: ChannelId) -> Result<(), DomainError> {
+    pub(crate) fn take_early(&self, channel: ChannelId) -> Result<(), Error> {
         let mut conn = lock(&self.conn);
         for (event, fds) in conn.take_early(channel) {
             self.handle(&mut conn, event, fds)?;
@@ -264,11 +267,7 @@ impl DomainCore {
     }
 
     /// Sends a request that has no answer.
-    pub(crate) fn tell(
-        &self,
-        request: &Request,
-        fds: &[BorrowedFd<'_>],
-    ) -> Result<(), DomainError> {
+    pub(crate) fn tell(&self, request: &Request, fds: &[BorrowedFd<'_>]) -> Result<(), Error> {
         self.check_fork()?;
         lock(&self.conn).send(request, fds)
     }
@@ -293,7 +292,7 @@ impl DomainCore {
 
     /// Takes everything that the manager has sent, then does the work that it asks for.
     /// Rejoins a manager that came back.
-    pub(crate) fn turn(&self) -> Result<(), DomainError> {
+    pub(crate) fn turn(&self) -> Result<(), Error> {
         self.check_fork()?;
         if self.is_closed() {
             return Ok(());
@@ -393,7 +392,7 @@ impl DomainCore {
         told
     }
 
-    fn take_events(&self) -> Result<(), DomainError> {
+    fn take_events(&self) -> Result<(), Error> {
         let mut conn = lock(&self.conn);
         if !conn.is_up() {
             return self.come_back(&mut conn);
@@ -411,12 +410,12 @@ impl DomainCore {
                         };
                         match self.handle(&mut conn, event, fds) {
                             // An answer could not be sent; what else there is must be taken all the same.
-                            Ok(()) | Err(DomainError::ManagerAway) => {}
-                            Err(error) => return Err(error),
+                            Err(error) if error != Kind::ManagerAway => return Err(error),
+                            _ => {}
                         }
                     }
                     Ok(None) => break,
-                    Err(DomainError::ManagerAway) => {
+                    Err(error) if error == Kind::ManagerAway => {
                         self.manager_left();
                         return self.come_back(&mut conn);
                     }
@@ -441,7 +440,7 @@ impl DomainCore {
 
     /// Tries to reach a manager again. Whatever the last one announced has been taken or will never come: who sleeps
     /// until there is news must not find any meanwhile.
-    fn come_back(&self, conn: &mut Conn) -> Result<(), DomainError> {
+    fn come_back(&self, conn: &mut Conn) -> Result<(), Error> {
         self.seen.store(self.wake(), Ordering::Relaxed); // under the lock, as everywhere
         if conn.take_ended() {
             for pool in lock(&self.pools).values() {
@@ -462,9 +461,9 @@ impl DomainCore {
     }
 }
 
-fn not_refused((event, fds): Parcel) -> Result<Parcel, DomainError> {
+fn not_refused((event, fds): Parcel) -> Result<Parcel, Error> {
     match event {
-        Event::Refused { refusal, .. } => Err(refusal.into()),
+        Event::Refused { refusal, .. } => Err(error::refused(refusal)),
         event => Ok((event, fds)),
     }
 }

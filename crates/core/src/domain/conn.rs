@@ -2,7 +2,7 @@
 
 use super::cut_off::Attempts;
 use super::greeting::Greeting;
-use crate::error::DomainError;
+use crate::error::{self, Error, Kind};
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -173,14 +173,10 @@ impl Conn {
     }
 
     /// Sends one request, or keeps it until there is room. A broken connection is "away", not an error of the caller.
-    pub(crate) fn send(
-        &mut self,
-        request: &Request,
-        fds: &[BorrowedFd<'_>],
-    ) -> Result<(), DomainError> {
+    pub(crate) fn send(&mut self, request: &Request, fds: &[BorrowedFd<'_>]) -> Result<(), Error> {
         debug_assert_eq!(fds.len(), request.fds());
         let Some(fd) = self.fd.as_ref().filter(|_| !self.broken) else {
-            return Err(DomainError::ManagerAway);
+            return Err(Kind::ManagerAway.into());
         };
         let bytes = tranship_proto::encode(request);
         if self.outgoing.is_empty() {
@@ -200,7 +196,7 @@ impl Conn {
             _ => {
                 tracing::warn!("no room to keep what the manager does not read");
                 self.hang_up();
-                Err(DomainError::ManagerAway)
+                Err(Kind::ManagerAway.into())
             }
         }
     }
@@ -230,19 +226,19 @@ impl Conn {
         }
     }
 
-    fn broke(&mut self, error: &io::Error) -> DomainError {
+    fn broke(&mut self, error: &io::Error) -> Error {
         tracing::debug!(%error, "the manager's socket broke");
         // What it said before it went is still to be heard: a roster that lacks it would be wrong.
         self.broken = true;
         self.outgoing.clear();
-        DomainError::ManagerAway
+        Kind::ManagerAway.into()
     }
 
     /// The next event, without waiting. `Err(ManagerAway)` when the connection ended; `Err(System)` when this process has no
     /// room for its descriptors: it comes when there is.
-    pub(crate) fn receive(&mut self) -> Result<Option<Parcel>, DomainError> {
+    pub(crate) fn receive(&mut self) -> Result<Option<Parcel>, Error> {
         let Some(fd) = &self.fd else {
-            return Err(DomainError::ManagerAway);
+            return Err(Kind::ManagerAway.into());
         };
         // Whole or not at all: who lost one part of the roster would have to forget the rest.
         let received = match socket::recvmsg_whole(fd.as_fd(), &mut self.buffer) {
@@ -256,18 +252,18 @@ impl Conn {
             }
             Err(source) if source.raw_os_error() == Some(errno::NO_DESCRIPTORS) => {
                 let call = "recvmsg of the manager's descriptors";
-                return Err(DomainError::System { call, source });
+                return Err(Error::system(call)(source));
             }
             Err(_) => {
                 self.down();
-                return Err(DomainError::ManagerAway);
+                return Err(Kind::ManagerAway.into());
             }
         };
         self.stalled = false;
         if received.bytes == 0 {
             self.down();
             self.ended = true;
-            return Err(DomainError::ManagerAway);
+            return Err(Kind::ManagerAway.into());
         }
         let complaint = if received.truncated {
             Some("a truncated message".to_string())
@@ -285,7 +281,7 @@ impl Conn {
             }
         };
         self.down();
-        Err(DomainError::Protocol(complaint.unwrap_or_default()))
+        Err(error::protocol(complaint.unwrap_or_default()))
     }
 
     /// Whether a manager was found that has not answered yet, and may soon.

@@ -6,7 +6,7 @@ use super::discover::{self, Found, Start};
 use super::greeting::Greeting;
 use super::starter::Starter;
 use super::{Domain, DomainCore, Shared};
-use crate::error::DomainError;
+use crate::error::{Error, Kind};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32};
@@ -89,7 +89,7 @@ impl DomainBuilder {
     /// Joins the manager named in `TRANSHIP_SOCKET`, else the system's, else the user's, else starts one that
     /// leaves 60 s after its last client. None is started past a socket of the system's that is there, and none by a privileged process
     /// (set-uid, file capabilities), which heeds no environment either.
-    pub fn connect(self) -> Result<Domain, DomainError> {
+    pub fn connect(self) -> Result<Domain, Error> {
         self.prepare()?;
         let mut attempts = 0;
         loop {
@@ -101,14 +101,13 @@ impl DomainBuilder {
             attempts += 1;
             match self.join(found, None) {
                 // It ended, or left for want of clients, just then; a look around says what there is now.
-                Err(DomainError::ManagerAway) if attempts < ATTEMPTS => {}
-                Err(DomainError::ManagerAway) => {
-                    return Err(DomainError::NoManager {
-                        tried: path.display().to_string(),
-                        reason: format!(
-                            "it hung up {attempts} times before it answered; its log may say why"
-                        ),
-                    });
+                Err(error) if error == Kind::ManagerAway && attempts < ATTEMPTS => {}
+                Err(error) if error == Kind::ManagerAway => {
+                    let text = format!(
+                        "no manager answers at {}: it hung up {attempts} times before it answered; its log may say why",
+                        path.display()
+                    );
+                    return Err(Error::new(Kind::NoManager, text));
                 }
                 joined => return joined,
             }
@@ -117,7 +116,7 @@ impl DomainBuilder {
 
     /// Starts a manager as a thread of this process and joins it. Others join by its socket (the one given, or a
     /// private one that [`Domain::socket_path`] tells). It isolates nobody from this process.
-    pub fn embedded(self) -> Result<Domain, DomainError> {
+    pub fn embedded(self) -> Result<Domain, Error> {
         self.prepare()?;
         let manager = Embedded::start(
             self.config.clone().unwrap_or_default(),
@@ -132,12 +131,11 @@ impl DomainBuilder {
         .join(found, Some(manager))
     }
 
-    fn prepare(&self) -> Result<(), DomainError> {
+    fn prepare(&self) -> Result<(), Error> {
         super::leave::look();
         crate::pool::decay();
         if let Some(dumpable) = self.dumpable {
-            process::set_dumpable(dumpable)
-                .map_err(DomainError::system("prctl(PR_SET_DUMPABLE)"))?;
+            process::set_dumpable(dumpable).map_err(Error::system("prctl(PR_SET_DUMPABLE)"))?;
         }
         if self.high_descriptors {
             let _ = process::raise_nofile_soft_to_hard();
@@ -158,15 +156,14 @@ impl DomainBuilder {
         }
     }
 
-    fn join(&self, found: Found, embedded: Option<Embedded>) -> Result<Domain, DomainError> {
+    fn join(&self, found: Found, embedded: Option<Embedded>) -> Result<Domain, Error> {
         let name = self.name.clone().unwrap_or_else(program_name);
         let fd = self.lift(found.fd);
         let (fd, welcome) = Greeting::say(fd, &name, None)?.wait()?;
-        let poller =
-            tranship_sys::epoll::Epoll::new().map_err(DomainError::system("epoll_create"))?;
+        let poller = tranship_sys::epoll::Epoll::new().map_err(Error::system("epoll_create"))?;
         let board = Arc::new(welcome.board);
         let core = DomainCore::new(Shared {
-            fork: ForkGuard::new().map_err(DomainError::system("mmap of the fork guard"))?,
+            fork: ForkGuard::new().map_err(Error::system("mmap of the fork guard"))?,
             id: AtomicU32::new(welcome.domain.0),
             name,
             socket: self.socket.clone(),

@@ -2,11 +2,11 @@
 //! is away, that does not pass.
 
 use super::{DomainCore, lock};
-use crate::error::{Barrier, DomainError};
+use crate::error::{Barrier, Error};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
-use tranship_proto::{DomainId, RefusalCode};
+use tranship_proto::{DomainId, Refusal, RefusalCode};
 use tranship_sys::errno;
 
 /// So long no attempt may have ended otherwise: the socket of a manager that is starting is not open to all at once.
@@ -49,15 +49,11 @@ impl Barrier {
     }
 
     /// The same for the manager's answer. Other refusals pass.
-    pub(super) fn in_answer(error: &DomainError) -> Option<Barrier> {
-        match error {
-            DomainError::Refused(refusal)
-                if matches!(refusal.code, RefusalCode::Access | RefusalCode::Version) =>
-            {
-                Some(Barrier::Refused(*refusal))
-            }
-            _ => None,
-        }
+    pub(super) fn in_answer(error: &Error) -> Option<Barrier> {
+        let refusal = error.find::<Refusal>();
+        let final_ =
+            |refusal: &&Refusal| matches!(refusal.code, RefusalCode::Access | RefusalCode::Version);
+        refusal.filter(final_).copied().map(Barrier::Refused)
     }
 }
 

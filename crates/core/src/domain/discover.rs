@@ -4,8 +4,8 @@
 //! being restarted, would meet nobody.
 
 use super::greeting::PATIENCE;
-use crate::error::{Awaited, DomainError, SocketProblem};
-use std::io::{Error, ErrorKind};
+use crate::error::{Awaited, Error, Kind, SocketProblem, TimedOut};
+use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -34,27 +34,27 @@ enum At {
     Manager(OwnedFd),
     /// Nobody listens, or there is no file.
     Nobody {
-        why: Error,
+        why: io::Error,
         is_there: bool,
     },
 }
 
 /// Joins the manager at that socket and no other.
-pub(super) fn named(path: &Path) -> Result<Found, DomainError> {
+pub(super) fn named(path: &Path) -> Result<Found, Error> {
     match look(path)? {
         At::Manager(fd) => Ok(found(fd, path)),
-        At::Nobody { why, .. } => Err(DomainError::NoManager {
-            tried: tried(path, &why),
-            reason: format!(
+        At::Nobody { why, .. } => {
+            let reason = format!(
                 "none is started where a socket is named; `tranship manager --socket {}` runs one there",
                 path.display()
-            ),
-        }),
+            );
+            Err(no_manager(&tried(path, &why), &reason))
+        }
     }
 }
 
 /// Looks at one place after the other; where nothing is, one is started.
-pub(super) fn find(places: &Places, start: Start) -> Result<Found, DomainError> {
+pub(super) fn find(places: &Places, start: Start) -> Result<Found, Error> {
     if let Some(path) = &places.named {
         return named(path);
     }
@@ -66,13 +66,11 @@ pub(super) fn find(places: &Places, start: Start) -> Result<Found, DomainError> 
                 all.push(tried(path, &why));
                 // The user's own is taken over by the next one.
                 if is_there && path == places.system {
-                    return Err(DomainError::NoManager {
-                        tried: all.join(", "),
-                        reason: format!(
-                            "the system's manager is not running, and none is started beside it; start it, or remove {}",
-                            path.display()
-                        ),
-                    });
+                    let reason = format!(
+                        "the system's manager is not running, and none is started beside it; start it, or remove {}",
+                        path.display()
+                    );
+                    return Err(no_manager(&all.join(", "), &reason));
                 }
             }
         }
@@ -84,10 +82,13 @@ pub(super) fn find(places: &Places, start: Start) -> Result<Found, DomainError> 
         },
         Err(advice) => advice.into(),
     };
-    Err(DomainError::NoManager {
-        tried: all.join(", "),
-        reason,
-    })
+    Err(no_manager(&all.join(", "), &reason))
+}
+
+/// The sockets that were tried, and why no manager was started, or what to do.
+fn no_manager(tried: &str, reason: &str) -> Error {
+    let text = format!("no manager answers at {tried}: {reason}");
+    Error::new(Kind::NoManager, text)
 }
 
 fn found(fd: OwnedFd, path: &Path) -> Found {
@@ -98,27 +99,26 @@ fn found(fd: OwnedFd, path: &Path) -> Found {
     }
 }
 
-fn tried(path: &Path, why: &Error) -> String {
+fn tried(path: &Path, why: &io::Error) -> String {
     format!("{} ({why})", path.display())
 }
 
-fn look(path: &Path) -> Result<At, DomainError> {
+fn look(path: &Path) -> Result<At, Error> {
     let why = match socket::connect_within(path, PATIENCE) {
         Ok(fd) => return Ok(At::Manager(fd)),
         // Its queue was full all the time.
         Err(why) if why.kind() == ErrorKind::WouldBlock => {
-            return Err(DomainError::TimedOut {
+            return Err(TimedOut {
                 awaited: Awaited::Manager,
                 waited_ms: super::millis(PATIENCE),
-            });
+            }
+            .into());
         }
         Err(why) => why,
     };
-    let problem = |problem| {
-        Err(DomainError::Unreachable {
-            socket: path.to_owned(),
-            problem,
-        })
+    let problem = |problem: SocketProblem| {
+        let text = format!("the manager's socket {} cannot be used", path.display());
+        Err(Error::because(Kind::Unreachable, text, problem))
     };
     match why.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory => Ok(At::Nobody {
@@ -141,10 +141,7 @@ fn look(path: &Path) -> Result<At, DomainError> {
                 max: socket::MAX_PATH_BYTES,
             })
         }
-        _ => Err(DomainError::System {
-            call: "connect to the manager's socket",
-            source: why,
-        }),
+        _ => Err(Error::system("connect to the manager's socket")(why)),
     }
 }
 
@@ -229,7 +226,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     /// What is found when this is all there is at the system's socket, and whether one was started.
-    fn with_system(make: impl FnOnce(&Path)) -> DomainError {
+    fn with_system(make: impl FnOnce(&Path)) -> Error {
         let dir = tranship_testkit::folder().expect("a folder");
         let places = Places {
             named: None,
@@ -241,11 +238,9 @@ mod tests {
         started.map(drop).expect_err("nobody is there")
     }
 
-    fn problem(error: DomainError) -> SocketProblem {
-        match error {
-            DomainError::Unreachable { problem, .. } => problem,
-            other => panic!("{other}"),
-        }
+    fn problem(error: Error) -> SocketProblem {
+        assert_eq!(error, Kind::Unreachable);
+        *error.find().expect("a problem")
     }
 
     #[test]
@@ -257,7 +252,7 @@ mod tests {
     #[test]
     fn none_is_started_past_a_socket_that_is_there() {
         let error = with_system(|path| drop(socket::listen(path, 0o600).expect("listen")));
-        assert!(matches!(error, DomainError::NoManager { .. }), "{error}");
+        assert_eq!(error, Kind::NoManager);
         assert!(
             error.to_string().contains("none is started beside"),
             "{error}"
@@ -285,7 +280,6 @@ mod tests {
         let path = Path::new("/").join("x".repeat(108));
         let (bytes, max) = (109, 107);
         let error = named(&path).map(drop).expect_err("too long");
-        assert_eq!(error.code(), crate::Code::Unreachable);
         assert_eq!(problem(error), SocketProblem::PathLength { bytes, max });
     }
 

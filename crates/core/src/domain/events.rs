@@ -2,7 +2,7 @@
 
 use super::conn::{Claim, Conn, Parcel};
 use super::{Backlog, Chore, DomainCore, lock};
-use crate::error::DomainError;
+use crate::error::{self, Error};
 use crate::link::Gone;
 use crate::options::Offer;
 use crate::pool::ForeignPool;
@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tranship_proto::{
     ChannelId, DomainId, Event, ExportId, GoneReason, PoolId, Refusal, RefusalCode, Req, Request,
+    Trust,
 };
 use tranship_sys::crash;
 
@@ -25,6 +26,7 @@ pub(crate) struct PoolShape {
     pub(crate) max_bytes: u64,
     pub(crate) slots: u32,
     pub(crate) chunk_bytes: u64,
+    pub(crate) trust: Trust,
 }
 
 impl DomainCore {
@@ -33,7 +35,7 @@ impl DomainCore {
         conn: &mut Conn,
         event: Event,
         fds: Vec<OwnedFd>,
-    ) -> Result<(), DomainError> {
+    ) -> Result<(), Error> {
         let Some((event, fds)) = conn.keep_early((event, fds)) else {
             return Ok(());
         };
@@ -45,6 +47,7 @@ impl DomainCore {
                 max_bytes,
                 slots,
                 chunk_bytes,
+                trust,
                 known,
             } => {
                 let shape = PoolShape {
@@ -53,6 +56,7 @@ impl DomainCore {
                     max_bytes,
                     slots,
                     chunk_bytes,
+                    trust,
                 };
                 self.offered(conn, channel, shape, known, fds)?;
             }
@@ -99,11 +103,13 @@ impl DomainCore {
                 pool,
                 channel,
                 sink,
+                process,
                 epoch,
                 with_sent,
                 new_reader,
             } => {
                 if let Some(own) = lock(&self.pools).get(&pool).cloned() {
+                    let sink = (sink, process);
                     own.queue_joined(channel, sink, epoch, with_sent, new_reader, fds);
                 }
             }
@@ -170,7 +176,7 @@ impl DomainCore {
                 conn.hang_up();
             }
             Event::Stat { req, record } => conn.keep_record(req, record),
-            Event::Welcome { .. } => return Err(DomainError::Protocol("a second welcome".into())),
+            Event::Welcome { .. } => return Err(error::protocol("a second welcome")),
             Event::Refused { req, .. }
             | Event::PoolCreated { req, .. }
             | Event::HeapCreated { req, .. }
@@ -199,7 +205,7 @@ impl DomainCore {
         req: Req,
         event: Event,
         fds: Vec<OwnedFd>,
-    ) -> Result<(), DomainError> {
+    ) -> Result<(), Error> {
         if let Some(claim) = conn.take_claim(req) {
             self.claimed(conn, claim, &event);
             return Ok(());
@@ -214,7 +220,7 @@ impl DomainCore {
     }
 
     /// The thread that asked has given up: what the manager did for it is undone.
-    pub(super) fn undo(&self, conn: &mut Conn, (event, _): Parcel) -> Result<(), DomainError> {
+    pub(super) fn undo(&self, conn: &mut Conn, (event, _): Parcel) -> Result<(), Error> {
         let request = match event {
             Event::Opened { channel, .. } | Event::Accepted { channel, .. } => {
                 Request::CloseChannel { channel }
@@ -309,7 +315,7 @@ impl DomainCore {
         shape: PoolShape,
         known: bool,
         fds: Vec<OwnedFd>,
-    ) -> Result<(), DomainError> {
+    ) -> Result<(), Error> {
         // Crash: until AcceptPool is sent nothing of ours is on any roster; a death here frees it all.
         match self.accept_offer(channel, shape, known, fds) {
             Ok((rcvd, refs)) => {
@@ -329,10 +335,12 @@ impl DomainCore {
             }
             Err(error) => {
                 tracing::warn!(%channel, pool = %shape.pool, %error, "a pool was refused");
+                let levels = self.link(channel).map(|link| link.levels);
                 conn.send(
                     &Request::VetoPool {
                         channel,
                         pool: shape.pool,
+                        levels: levels.filter(|levels| !levels.has(shape.trust)),
                     },
                     &[],
                 )
@@ -362,9 +370,9 @@ impl DomainCore {
         shape: PoolShape,
         known: bool,
         fds: Vec<OwnedFd>,
-    ) -> Result<(OwnedFd, Option<OwnedFd>), DomainError> {
+    ) -> Result<(OwnedFd, Option<OwnedFd>), Error> {
         let Some(link) = self.link(channel) else {
-            return Err(DomainError::Protocol(format!(
+            return Err(error::protocol(format!(
                 "an offer for channel {channel}, which is not ours"
             )));
         };
@@ -374,10 +382,18 @@ impl DomainCore {
             max_bytes: shape.max_bytes,
             slots: shape.slots,
             chunk_bytes: shape.chunk_bytes,
+            trust: shape.trust,
         };
+        if !link.levels.has(shape.trust) {
+            return Err(error::refused(Refusal {
+                code: RefusalCode::Trust,
+                asked: shape.trust as u64,
+                available: link.levels.bits(),
+            }));
+        }
         // Offered again after the manager's answer was lost it is not asked about again.
         if link.find(shape.pool).is_none() && !link.wants(&offer) {
-            return Err(DomainError::Refused(Refusal {
+            return Err(error::refused(Refusal {
                 code: RefusalCode::Access,
                 asked: shape.max_bytes,
                 available: 0,
@@ -393,8 +409,9 @@ impl DomainCore {
         let (foreign, fresh) = match existing {
             Some(foreign) => (foreign, false),
             None => {
-                let [table, process] = <[OwnedFd; 2]>::try_from(fds)
-                    .map_err(|_| DomainError::Protocol("an offer without a table".into()))?;
+                let [table, process] = <[OwnedFd; 2]>::try_from(fds).map_err(|fds| {
+                    error::protocol(format!("an offer with {} descriptors, not 2", fds.len()))
+                })?;
                 (
                     Arc::new(ForeignPool::open(self, shape, table, process)?),
                     true,
@@ -407,7 +424,7 @@ impl DomainCore {
             None
         } else {
             let fd = foreign.refs_fd().try_clone();
-            Some(fd.map_err(DomainError::system("fcntl"))?)
+            Some(fd.map_err(Error::system("fcntl"))?)
         };
         if fresh {
             lock(&self.foreign).insert(shape.pool, foreign);

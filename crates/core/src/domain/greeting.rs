@@ -1,7 +1,7 @@
 //! Hello, and the manager's answer, which a manager that hangs never gives.
 
 use super::conn::Conn;
-use crate::error::{Awaited, DomainError};
+use crate::error::{self, Awaited, Error, Kind, TimedOut};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ impl Greeting {
         fd: OwnedFd,
         name: &str,
         resume: Option<DomainId>,
-    ) -> Result<Greeting, DomainError> {
+    ) -> Result<Greeting, Error> {
         let dumpable = process::is_dumpable().unwrap_or(true);
         let name: String = name.chars().filter(|c| !c.is_control()).take(16).collect();
         let request = Request::Hello {
@@ -44,7 +44,7 @@ impl Greeting {
         match socket::sendmsg(fd.as_fd(), &tranship_proto::encode(&request), &[], true) {
             // A manager that refuses us says why and hangs up, perhaps before it reads this: the reason is still to be read.
             Err(error) if !has_hung_up(&error) => {
-                return Err(DomainError::system("sendmsg to the manager")(error));
+                return Err(Error::system("sendmsg to the manager")(error));
             }
             _ => {}
         }
@@ -55,7 +55,7 @@ impl Greeting {
     }
 
     /// Waits for the answer.
-    pub(super) fn wait(mut self) -> Result<(OwnedFd, Welcome), DomainError> {
+    pub(super) fn wait(mut self) -> Result<(OwnedFd, Welcome), Error> {
         loop {
             if let Some(welcome) = self.look()? {
                 return self.into_fd(welcome);
@@ -73,7 +73,7 @@ impl Greeting {
     }
 
     /// The answer, if it has come; an error when none will, or none in time.
-    pub(super) fn look(&mut self) -> Result<Option<Welcome>, DomainError> {
+    pub(super) fn look(&mut self) -> Result<Option<Welcome>, Error> {
         match self.conn.receive()? {
             Some((
                 Event::Welcome {
@@ -87,7 +87,7 @@ impl Greeting {
             )) => {
                 let board = fds
                     .first()
-                    .ok_or_else(|| DomainError::Protocol("a welcome without a board".into()))?;
+                    .ok_or_else(|| error::protocol("a welcome without a board"))?;
                 let board = BoardRo::open(board, board_entries, instance)?;
                 Ok(Some(Welcome {
                     domain,
@@ -96,14 +96,13 @@ impl Greeting {
                     board,
                 }))
             }
-            Some((Event::Expelled { refusal }, _)) => Err(refusal.into()),
-            Some(_) => Err(DomainError::Protocol(
-                "something else than a welcome".into(),
-            )),
-            None if Instant::now() >= self.deadline => Err(DomainError::TimedOut {
+            Some((Event::Expelled { refusal }, _)) => Err(error::refused(refusal)),
+            Some(_) => Err(error::protocol("something else than a welcome")),
+            None if Instant::now() >= self.deadline => Err(TimedOut {
                 awaited: Awaited::Manager,
                 waited_ms: super::millis(PATIENCE),
-            }),
+            }
+            .into()),
             None => Ok(None),
         }
     }
@@ -113,8 +112,8 @@ impl Greeting {
     }
 
     /// The connection that goes on with this answer.
-    pub(super) fn into_fd(self, welcome: Welcome) -> Result<(OwnedFd, Welcome), DomainError> {
-        let fd = self.conn.into_fd().ok_or(DomainError::ManagerAway)?;
+    pub(super) fn into_fd(self, welcome: Welcome) -> Result<(OwnedFd, Welcome), Error> {
+        let fd = self.conn.into_fd().ok_or(Kind::ManagerAway)?;
         Ok((fd, welcome))
     }
 }
@@ -136,7 +135,7 @@ mod tests {
     use tranship_proto::{Refusal, RefusalCode};
 
     /// Greets a manager that has hung up, after these words.
-    fn greet(last: Option<&Event>) -> DomainError {
+    fn greet(last: Option<&Event>) -> Error {
         let (near, far) = socket::pair().expect("a pair");
         if let Some(event) = last {
             socket::sendmsg(&far, &tranship_proto::encode(event), &[], true).expect("a word");
@@ -154,12 +153,13 @@ mod tests {
             available: 0,
         };
         let error = greet(Some(&Event::Expelled { refusal }));
-        assert!(error.is_refusal(RefusalCode::Access), "{error}");
+        assert_eq!(error.find(), Some(&refusal), "{error}");
+        assert_eq!(error, Kind::Access);
     }
 
     #[test]
     fn a_manager_that_is_gone_before_the_hello_is_away() {
         let error = greet(None);
-        assert!(matches!(error, DomainError::ManagerAway), "{error}");
+        assert_eq!(error, Kind::ManagerAway);
     }
 }

@@ -1,12 +1,11 @@
 //! The optional helper thread: calls `turn` for programs that never do.
 
 use super::DomainCore;
-use crate::error::DomainError;
+use crate::error::Error;
 use std::io;
 
-pub(super) fn start(domain: DomainCore) -> Result<(), DomainError> {
-    thread("tranship", move || run(&domain))
-        .map_err(DomainError::system("starting the helper thread"))
+pub(super) fn start(domain: DomainCore) -> Result<(), Error> {
+    thread("tranship", move || run(&domain)).map_err(Error::system("starting the helper thread"))
 }
 
 /// Starts a thread with all signals blocked.

@@ -20,7 +20,7 @@ pub use connect::DomainBuilder;
 pub(crate) use events::PoolShape;
 pub use shell::Domain;
 
-use crate::error::DomainError;
+use crate::error::{Error, Kind};
 use crate::heap::OwnHeap;
 use crate::link::LinkShared;
 use crate::pool::{ForeignPool, OwnPool};
@@ -224,9 +224,9 @@ impl DomainCore {
         }
     }
 
-    pub(crate) fn check_fork(&self) -> Result<(), DomainError> {
+    pub(crate) fn check_fork(&self) -> Result<(), Error> {
         if self.fork.is_child() {
-            Err(DomainError::Forked)
+            Err(Kind::Forked.into())
         } else {
             Ok(())
         }
@@ -256,7 +256,7 @@ impl DomainCore {
     /// Bounds the sleeps of links that have no timer.
     fn nudge_links(&self) {
         let links: Vec<_> = lock(&self.links).values().cloned().collect();
-        links.iter().for_each(|link| link.nudge());
+        links.iter().for_each(|link| link.ring.nudge());
     }
 
     pub(crate) fn is_closed(&self) -> bool {

@@ -7,7 +7,7 @@ use super::conn::{Claim, Conn};
 use super::connect::FD_FLOOR;
 use super::greeting::{Greeting, Welcome};
 use super::{DomainCore, lock};
-use crate::error::{Barrier, DomainError};
+use crate::error::{Barrier, Error, Kind};
 use crate::link::Gone;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -34,7 +34,7 @@ impl DomainCore {
 
     /// Tries to reach a manager; a failed attempt, or an answer that is still to come, is `ManagerAway` (or `CutOff`), and the
     /// next try follows after a pause. Waits for no longer than a manager that is well takes.
-    pub(super) fn rejoin(&self, conn: &mut Conn) -> Result<(), DomainError> {
+    pub(super) fn rejoin(&self, conn: &mut Conn) -> Result<(), Error> {
         if self.is_closed() {
             return Ok(());
         }
@@ -60,7 +60,7 @@ impl DomainCore {
     }
 
     /// Finds a manager and says hello.
-    fn greet(&self, conn: &mut Conn) -> Result<Greeting, DomainError> {
+    fn greet(&self, conn: &mut Conn) -> Result<Greeting, Error> {
         let now = Instant::now();
         if conn
             .last_attempt
@@ -88,7 +88,7 @@ impl DomainCore {
         crash::point("resume.before_hello");
         let greeting = Greeting::say(fd, &self.name, Some(self.id())).map_err(|error| {
             tracing::debug!(%error, "a manager that cannot be greeted");
-            DomainError::ManagerAway
+            Error::from(Kind::ManagerAway)
         })?;
         if let Some(fd) = greeting.fd() {
             self.poll_manager(fd);
@@ -98,17 +98,20 @@ impl DomainCore {
     }
 
     /// Whether it may come back is another matter.
-    fn away(&self, conn: &Conn) -> DomainError {
+    fn away(&self, conn: &Conn) -> Error {
         match conn.attempts.cut_off() {
-            Some(barrier) => DomainError::CutOff {
-                socket: self.place.as_path().into(),
-                barrier,
-            },
-            None => DomainError::ManagerAway,
+            Some(barrier) => {
+                let text = format!(
+                    "the manager at {} is gone, and no other can be reached there any more: existing channels go on, nothing new can be had; let the process connect, or restart it",
+                    self.place.display()
+                );
+                Error::because(Kind::CutOff, text, barrier)
+            }
+            None => Kind::ManagerAway.into(),
         }
     }
 
-    fn welcomed(&self, conn: &mut Conn, fd: OwnedFd, welcome: Welcome) -> Result<(), DomainError> {
+    fn welcomed(&self, conn: &mut Conn, fd: OwnedFd, welcome: Welcome) -> Result<(), Error> {
         if !welcome.resumed {
             // Another process got our id meanwhile. What we have lives on by its mappings, but a new manager
             // cannot know it by its old names.
@@ -133,7 +136,7 @@ impl DomainCore {
         claimed
     }
 
-    fn claim_all(&self, conn: &mut Conn) -> Result<(), DomainError> {
+    fn claim_all(&self, conn: &mut Conn) -> Result<(), Error> {
         let pools: Vec<_> = lock(&self.pools).values().cloned().collect();
         for pool in &pools {
             let shape = pool.shape();
@@ -146,6 +149,7 @@ impl DomainCore {
                     max_bytes: shape.max_bytes,
                     slots: shape.slots,
                     chunk_bytes: shape.chunk_bytes,
+                    trust: shape.trust,
                 }
             })?;
             for (index, serial, fd) in pool.chunks() {
@@ -216,6 +220,7 @@ impl DomainCore {
                         pool: id,
                         slots,
                         table: pool.table_inode,
+                        trust: pool.shape.trust,
                         mapped: piece.to_vec(),
                     }
                 })?;
@@ -234,7 +239,7 @@ impl DomainCore {
                 name: link.name.clone(),
                 role: link.role,
                 peer: link.peer,
-                lines: link.own.count(),
+                lines: link.ring.own().count(),
                 peer_inode: link.their_inode,
             };
             let channel = link.channel;
@@ -267,13 +272,13 @@ impl DomainCore {
         claim: Claim,
         fds: &[BorrowedFd<'_>],
         make: impl FnOnce(Req) -> Request,
-    ) -> Result<(), DomainError> {
+    ) -> Result<(), Error> {
         loop {
             match conn.receive() {
                 Ok(Some((event, fds))) => self.handle(conn, event, fds)?,
                 // No room for its descriptors: `turn` takes it later.
-                Ok(None) | Err(DomainError::System { .. }) => break,
-                Err(error) => return Err(error),
+                Err(error) if error != Kind::System => return Err(error),
+                _ => break,
             }
         }
         let req = conn.next_req();
@@ -281,7 +286,7 @@ impl DomainCore {
         conn.send(&make(req), fds)
     }
 
-    fn export_again(&self, conn: &mut Conn) -> Result<(), DomainError> {
+    fn export_again(&self, conn: &mut Conn) -> Result<(), Error> {
         let names: Vec<_> = {
             let mut exports = lock(&self.exports);
             // Who connected by the old manager has to do it again; sockets are as good as ever. Names of which the answer was still to come are

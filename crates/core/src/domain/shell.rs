@@ -2,7 +2,7 @@
 
 use super::greeting::PATIENCE as HUNG;
 use super::{DomainBuilder, DomainCore, lock};
-use crate::error::{Barrier, DomainError};
+use crate::error::{self, Barrier, Error, Kind};
 use crate::heap::Heap;
 use crate::link::{End, Listener, PeerSocket, Receiver, Sender, SocketListener};
 use crate::options::{HeapOptions, LinkOptions, PoolOptions};
@@ -17,7 +17,7 @@ use tranship_sys::epoll::Interest;
 /// A protection domain: this process's membership with a manager. Clone it freely; threads may share it.
 ///
 /// When the last handle is gone the domain says goodbye, and its descriptors and memory go back, as soon as nothing of it (a pool, a
-/// link, a listener, a heap, a buffer) is in use any more. After `fork()` a child gets [`DomainError::Forked`] from everything inherited and
+/// link, a listener, a heap, a buffer) is in use any more. After `fork()` a child gets [`Kind::Forked`] from everything inherited and
 /// connects a domain of its own.
 #[derive(Clone)]
 pub struct Domain {
@@ -40,12 +40,12 @@ impl Domain {
     }
 
     /// Joins a manager; see [`DomainBuilder::connect`].
-    pub fn connect() -> Result<Domain, DomainError> {
+    pub fn connect() -> Result<Domain, Error> {
         DomainBuilder::default().connect()
     }
 
     /// Starts a manager inside this process and joins it; see [`DomainBuilder::embedded`].
-    pub fn embedded() -> Result<Domain, DomainError> {
+    pub fn embedded() -> Result<Domain, Error> {
         DomainBuilder::default().embedded()
     }
 
@@ -65,21 +65,21 @@ impl Domain {
     }
 
     /// Makes a pool that this domain writes and pays for.
-    pub fn create_pool(&self, options: PoolOptions) -> Result<Pool, DomainError> {
+    pub fn create_pool(&self, options: PoolOptions) -> Result<Pool, Error> {
         let core = self.core();
         core.check_fork()?;
         core.patiently(None, || Pool::create(core, options.clone()))
     }
 
     /// Makes a heap: private memory that is charged to this domain by the byte.
-    pub fn create_heap(&self, options: HeapOptions) -> Result<Heap, DomainError> {
+    pub fn create_heap(&self, options: HeapOptions) -> Result<Heap, Error> {
         let core = self.core();
         core.check_fork()?;
         core.patiently(None, || Heap::create(core, options.clone()))
     }
 
     /// Exports a name. Everyone who connects to it gets a link in which this side has `role`.
-    pub fn listen(&self, name: &str, role: Role) -> Result<Listener, DomainError> {
+    pub fn listen(&self, name: &str, role: Role) -> Result<Listener, Error> {
         self.listen_with(name, role, LinkOptions::default())
     }
 
@@ -89,50 +89,38 @@ impl Domain {
         name: &str,
         role: Role,
         options: LinkOptions,
-    ) -> Result<Listener, DomainError> {
+    ) -> Result<Listener, Error> {
         Listener::new(self.core(), name, role, options)
     }
 
     /// Connects to a name that a receiver exports; waits until somebody does.
-    pub fn open_sender(&self, name: &str) -> Result<Sender, DomainError> {
+    pub fn open_sender(&self, name: &str) -> Result<Sender, Error> {
         self.open_sender_with(name, LinkOptions::default())
     }
 
     /// The same with choices.
-    pub fn open_sender_with(
-        &self,
-        name: &str,
-        options: LinkOptions,
-    ) -> Result<Sender, DomainError> {
+    pub fn open_sender_with(&self, name: &str, options: LinkOptions) -> Result<Sender, Error> {
         match self.core().open(name, Role::Source, &options)? {
             End::Source(sender) => Ok(sender),
-            End::Sink(_) => Err(DomainError::Protocol(
-                "a receiver where a sender was asked for".into(),
-            )),
+            End::Sink(_) => Err(error::protocol("a receiver where a sender was asked for")),
         }
     }
 
     /// Connects to a name that a sender exports; waits until somebody does.
-    pub fn open_receiver(&self, name: &str) -> Result<Receiver, DomainError> {
+    pub fn open_receiver(&self, name: &str) -> Result<Receiver, Error> {
         self.open_receiver_with(name, LinkOptions::default())
     }
 
     /// The same with choices.
-    pub fn open_receiver_with(
-        &self,
-        name: &str,
-        options: LinkOptions,
-    ) -> Result<Receiver, DomainError> {
+    pub fn open_receiver_with(&self, name: &str, options: LinkOptions) -> Result<Receiver, Error> {
         match self.core().open(name, Role::Sink, &options)? {
             End::Sink(receiver) => Ok(receiver),
-            End::Source(_) => Err(DomainError::Protocol(
-                "a sender where a receiver was asked for".into(),
-            )),
+            End::Source(_) => Err(error::protocol("a sender where a receiver was asked for")),
         }
     }
 
     /// Exports a name at which others connect sockets, for a protocol of one's own.
-    pub fn listen_socket(&self, name: &str) -> Result<SocketListener, DomainError> {
+    pub fn listen_socket(&self, name: &str) -> Result<SocketListener, Error> {
         SocketListener::new(self.core(), name)
     }
 
@@ -140,9 +128,9 @@ impl Domain {
     /// wait for the exporter.
     ///
     /// # Errors
-    /// `Refused` with `NoSuchName`, `Access`, `Role` (it is a name of links), or `Limit` (too many have
+    /// `NoSuchName`, `Access`, `SameRole` (it is a name of links), or `Limit` (too many have
     /// come that the exporter has not taken).
-    pub fn connect_socket(&self, name: &str) -> Result<PeerSocket, DomainError> {
+    pub fn connect_socket(&self, name: &str) -> Result<PeerSocket, Error> {
         let core = self.core();
         core.check_fork()?;
         core.patiently(None, || crate::link::connect(core, name))
@@ -156,10 +144,10 @@ impl Domain {
     /// ([`is_managed`](Domain::is_managed) and [`cut_off`](Domain::cut_off) tell).
     ///
     /// # Errors
-    /// `Forked`; `System` when this process has no room for what the manager sends; `Protocol`.
-    pub fn turn(&self) -> Result<(), DomainError> {
+    /// `Forked`; `System` when this process has no room for what the manager sends; `PeerViolation`.
+    pub fn turn(&self) -> Result<(), Error> {
         match self.core().turn() {
-            Err(DomainError::ManagerAway | DomainError::CutOff { .. }) => Ok(()),
+            Err(error) if matches!(error.kind(), Kind::ManagerAway | Kind::CutOff) => Ok(()),
             turned => turned,
         }
     }
@@ -168,9 +156,9 @@ impl Domain {
     /// the manager's total. If it has more it is asked to give the rest back, and gets nothing new before.
     ///
     /// # Errors
-    /// `Refused`: with `Access` for whoever is neither root nor the manager's own user, with `NoSuchId`, or with
+    /// `Access` for whoever is neither root nor the manager's own user; `Refused` for what is not there;
     /// `BadArgument` if it is more than the pool's or heap's maximum. `TimedOut` when it has not answered within 10 s.
-    pub fn set_quota(&self, pool: PoolId, quota_bytes: u64) -> Result<u64, DomainError> {
+    pub fn set_quota(&self, pool: PoolId, quota_bytes: u64) -> Result<u64, Error> {
         let make = |req| Request::SetQuota {
             req,
             pool,
@@ -179,9 +167,7 @@ impl Domain {
         let deadline = Some(Instant::now() + HUNG);
         match self.core().call(make, &[], deadline)?.0 {
             Event::QuotaSet { quota_bytes, .. } => Ok(quota_bytes),
-            other => Err(DomainError::Protocol(format!(
-                "{other:?} where a quota was set"
-            ))),
+            other => Err(error::protocol(format!("{other:?} where a quota was set"))),
         }
     }
 
@@ -189,7 +175,7 @@ impl Domain {
     ///
     /// # Errors
     /// `TimedOut` when it has not said all of it within 10 s.
-    pub fn stat(&self) -> Result<Vec<StatRecord>, DomainError> {
+    pub fn stat(&self) -> Result<Vec<StatRecord>, Error> {
         self.core().stat()
     }
 
@@ -228,7 +214,7 @@ impl Drop for Handle {
 }
 
 impl DomainCore {
-    fn stat(&self) -> Result<Vec<StatRecord>, DomainError> {
+    fn stat(&self) -> Result<Vec<StatRecord>, Error> {
         let mut asked = None;
         let ended = self.call(
             |req| {
@@ -242,13 +228,13 @@ impl DomainCore {
         ended.map(|_| records.unwrap_or_default())
     }
 
-    pub(super) fn poll_socket(&self) -> Result<(), DomainError> {
+    pub(super) fn poll_socket(&self) -> Result<(), Error> {
         let conn = lock(&self.conn);
         match conn.fd() {
             Some(fd) => self
                 .poller
                 .add(fd, 0, Interest::Read)
-                .map_err(DomainError::system("epoll_ctl")),
+                .map_err(Error::system("epoll_ctl")),
             None => Ok(()),
         }
     }
@@ -258,10 +244,10 @@ impl DomainCore {
         let _ = self.poller.add(fd, 0, Interest::Read);
     }
 
-    pub(crate) fn poll_also(&self, fd: &OwnedFd) -> Result<(), DomainError> {
+    pub(crate) fn poll_also(&self, fd: &OwnedFd) -> Result<(), Error> {
         self.poller
             .add(fd, 1, Interest::Read)
-            .map_err(DomainError::system("epoll_ctl"))
+            .map_err(Error::system("epoll_ctl"))
     }
 
     /// Readable when the manager has news.

@@ -1,11 +1,11 @@
 //! Ring lines as `docs/format.md` describes them: words in, fields out, every field checked. Bits that are to be zero are, so
 //! that a later version may use them.
 
-use super::message::Inline;
-use crate::error::Violation;
+use super::inline::Inline;
+use crate::error::{Error, Kind, Violation};
 use std::sync::atomic::Ordering;
 use tranship_proto::CbufId;
-use tranship_sync::Line;
+use tranship_ring::Line;
 
 /// Most bytes of an inline message.
 pub(crate) const INLINE_BYTES: usize = 48;
@@ -103,6 +103,18 @@ pub(crate) fn inline(first: u64, line: &Line) -> Option<(u64, Inline)> {
             len: len as u8,
         },
     ))
+}
+
+/// Too many bytes for an inline message.
+#[cold]
+pub(super) fn too_long(bytes: &[u8]) -> Error {
+    Error::new(
+        Kind::BadArgument,
+        format!(
+            "{} bytes do not fit inline, the limit is {INLINE_BYTES}; put them into a buffer",
+            bytes.len()
+        ),
+    )
 }
 
 /// Takes a line apart. It is the caller's copy: nothing here is read twice from shared memory.

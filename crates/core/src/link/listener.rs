@@ -3,12 +3,12 @@
 use super::open::{End, checked_name};
 use super::{Receiver, Sender};
 use crate::domain::{Backlog, DomainCore, Parcel, Take, lock};
-use crate::error::{Awaited, DomainError};
+use crate::error::{self, Awaited, Error, Kind, TimedOut};
 use crate::options::LinkOptions;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
-use tranship_proto::{Event, ExportId, Request, Role};
+use tranship_proto::{Event, ExportId, Refusal, Request, Role};
 use tranship_sys::epoll::Epoll;
 
 /// A name that others connect to.
@@ -28,7 +28,7 @@ impl Listener {
         name: &str,
         role: Role,
         options: LinkOptions,
-    ) -> Result<Listener, DomainError> {
+    ) -> Result<Listener, Error> {
         let export = export(domain, name, Some(role), None)?;
         Ok(Listener {
             domain: domain.clone(),
@@ -45,7 +45,7 @@ impl Listener {
     }
 
     /// The next connection, as its sending end. For a listener with [`Role::Source`].
-    pub fn accept_sender(&self) -> Result<Sender, DomainError> {
+    pub fn accept_sender(&self) -> Result<Sender, Error> {
         self.accept_sender_within(None)
     }
 
@@ -53,17 +53,17 @@ impl Listener {
     pub fn accept_sender_within(
         &self,
         timeout: impl Into<Option<Duration>>,
-    ) -> Result<Sender, DomainError> {
+    ) -> Result<Sender, Error> {
         match self.accept(timeout.into())? {
             End::Source(sender) => Ok(sender),
-            End::Sink(_) => Err(DomainError::Protocol(
-                "this listener receives: use accept_receiver".into(),
+            End::Sink(_) => Err(error::protocol(
+                "this listener receives: use accept_receiver",
             )),
         }
     }
 
     /// The next connection, as its receiving end. For a listener with [`Role::Sink`].
-    pub fn accept_receiver(&self) -> Result<Receiver, DomainError> {
+    pub fn accept_receiver(&self) -> Result<Receiver, Error> {
         self.accept_receiver_within(None)
     }
 
@@ -71,16 +71,14 @@ impl Listener {
     pub fn accept_receiver_within(
         &self,
         timeout: impl Into<Option<Duration>>,
-    ) -> Result<Receiver, DomainError> {
+    ) -> Result<Receiver, Error> {
         match self.accept(timeout.into())? {
             End::Sink(receiver) => Ok(receiver),
-            End::Source(_) => Err(DomainError::Protocol(
-                "this listener sends: use accept_sender".into(),
-            )),
+            End::Source(_) => Err(error::protocol("this listener sends: use accept_sender")),
         }
     }
 
-    fn accept(&self, timeout: Option<Duration>) -> Result<End, DomainError> {
+    fn accept(&self, timeout: Option<Duration>) -> Result<End, Error> {
         self.domain.check_fork()?;
         let started = Instant::now();
         let deadline = timeout.and_then(|t| started.checked_add(t));
@@ -90,25 +88,26 @@ impl Listener {
             if let Some(incoming) = next_incoming(&self.domain, &self.export, Backlog::pop) {
                 match self.domain.accept(&self.name, incoming, &self.options) {
                     // Who connected is gone again: the next one, please.
-                    Err(DomainError::Refused(refusal)) => {
-                        tracing::debug!(name = self.name, %refusal, "accept")
+                    Err(error) if error.find::<Refusal>().is_some() => {
+                        tracing::debug!(name = self.name, %error, "accept")
                     }
                     // So is a connection whose manager went away before it was made: they will try again.
-                    Err(DomainError::ManagerAway) => {}
+                    Err(error) if error == Kind::ManagerAway => {}
                     other => return other,
                 }
                 continue;
             }
             match turned {
                 // The manager may come back, and with it our name.
-                Ok(()) | Err(DomainError::ManagerAway) => {}
-                Err(error) => return Err(error),
+                Err(error) if error != Kind::ManagerAway => return Err(error),
+                _ => {}
             }
             if deadline.is_some_and(|d| Instant::now() >= d) {
-                return Err(DomainError::TimedOut {
+                return Err(TimedOut {
                     awaited: Awaited::Connection(self.name.clone()),
                     waited_ms: crate::domain::millis(started.elapsed()),
-                });
+                }
+                .into());
             }
             self.domain.wait_news(seen, deadline);
         }
@@ -122,7 +121,7 @@ pub(super) fn export(
     name: &str,
     role: Option<Role>,
     speaks: Option<&Arc<Epoll>>,
-) -> Result<Arc<AtomicU32>, DomainError> {
+) -> Result<Arc<AtomicU32>, Error> {
     checked_name(name)?;
     let _asking = Asking::new(domain);
     domain.patiently(None, || {
@@ -142,9 +141,7 @@ pub(super) fn export(
             None,
         )?;
         let Event::Exported { export, .. } = event else {
-            return Err(DomainError::Protocol(
-                "an answer to Export that is none".into(),
-            ));
+            return Err(error::protocol("an answer to Export that is none"));
         };
         // Connections that another thread's turn took in the meantime wait in the entry that it made.
         let mut exports = lock(&domain.exports);
@@ -159,7 +156,7 @@ pub(super) fn export(
         if domain.era() != era {
             // The manager that answered is gone, and the next one was perhaps not told of this name.
             forget(domain, &id);
-            return Err(DomainError::ManagerAway);
+            return Err(Kind::ManagerAway.into());
         }
         Ok(id)
     })

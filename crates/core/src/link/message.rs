@@ -2,8 +2,8 @@
 
 use crate::aggregate::Aggregate;
 use crate::cbuf::{Cbuf, CbufMut};
+use crate::link::inline::Inline;
 use std::io;
-use std::ops::Deref;
 
 /// A received message.
 #[derive(Debug)]
@@ -62,27 +62,6 @@ impl Message {
             Body::Buf(buf) => Some(buf),
             _ => None,
         }
-    }
-}
-
-/// Bytes that came inside the descriptor; they are this process's copy.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Inline {
-    /// Little-endian, as in the line.
-    pub(super) words: [u64; 6],
-    pub(super) len: u8,
-}
-
-impl Deref for Inline {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        &zerocopy::IntoBytes::as_bytes(&self.words)[..usize::from(self.len)]
-    }
-}
-
-impl std::fmt::Debug for Inline {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Inline").field(&&**self).finish()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Links: a one-way data ring with a control ring back, in shared memory.
 
 mod descriptor;
+mod inline;
 mod listener;
 mod message;
 mod open;
@@ -13,8 +14,9 @@ mod shared;
 mod sleep;
 
 pub(crate) use descriptor::Reference;
+pub use inline::Inline;
 pub use listener::Listener;
-pub use message::{Body, Inline, Message, Payload};
+pub use message::{Body, Message, Payload};
 pub(crate) use open::{End, checked_name};
 pub use receiver::Receiver;
 pub(crate) use rendezvous::connect;
@@ -22,4 +24,3 @@ pub use rendezvous::{PeerSocket, SocketListener};
 pub use select::select;
 pub use sender::Sender;
 pub(crate) use shared::{Gone, LinkShared};
-pub(crate) use sleep::TIMED;

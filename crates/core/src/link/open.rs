@@ -1,19 +1,14 @@
 //! Making a link: each side makes its own half, shows it, and maps the other's.
 
-use super::{
-    Receiver, Sender,
-    shared::{LinkShared, NEVER},
-};
+use super::{Receiver, Sender, shared::LinkShared};
 use crate::domain::{DomainCore, lock};
-use crate::error::{Awaited, BadName, DomainError};
+use crate::error::{self, Awaited, BadName, Error, Kind, OutOfRange, TimedOut};
 use crate::options::LinkOptions;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 use tranship_proto::{ChannelId, Event, Request, Role, check_name};
-use tranship_region::layout::{LinkHalfRo, LinkHalfRw, Side};
-use tranship_sync::Lines;
+use tranship_ring::{Ending, HalfRo, HalfRw, Lines, Side};
 
 /// One end of a link, of either role.
 pub(crate) enum End {
@@ -21,7 +16,7 @@ pub(crate) enum End {
     Sink(Receiver),
 }
 
-pub(crate) fn checked_name(name: &str) -> Result<(), DomainError> {
+pub(crate) fn checked_name(name: &str) -> Result<(), Error> {
     if check_name(name) {
         return Ok(());
     }
@@ -34,50 +29,49 @@ pub(crate) fn checked_name(name: &str) -> Result<(), DomainError> {
     .into())
 }
 
-fn checked_lines(lines: u32) -> Result<(), DomainError> {
+fn checked_lines(lines: u32) -> Result<(), Error> {
     if lines.is_power_of_two() && (Lines::MIN..=Lines::MAX).contains(&lines) {
         return Ok(());
     }
-    Err(DomainError::BadArgument {
+    Err(OutOfRange {
         what: "the ring's lines (a power of two)",
         value: lines.into(),
         min: Lines::MIN.into(),
         max: Lines::MAX.into(),
-    })
+    }
+    .into())
 }
 
 /// With what tells it from all other memory.
-fn other_half(fd: &OwnedFd, role: Role, lines: u32) -> Result<(LinkHalfRo, u64), DomainError> {
+fn other_half(fd: &OwnedFd, role: Role, lines: u32) -> Result<(HalfRo, u64), Error> {
     checked_lines(lines)?;
     let half = match role {
-        Role::Source => LinkHalfRo::open(fd, Side::Source, lines)?,
-        Role::Sink => LinkHalfRo::open(fd, Side::Sink, lines)?,
+        Role::Source => HalfRo::open(fd, Side::Source, lines)?,
+        Role::Sink => HalfRo::open(fd, Side::Sink, lines)?,
     };
     Ok((half, crate::domain::inode(fd)))
 }
 
-fn own_half(role: Role, lines: u32) -> Result<(OwnedFd, LinkHalfRw), DomainError> {
+fn own_half(role: Role, lines: u32) -> Result<(OwnedFd, HalfRw), Error> {
     checked_lines(lines)?;
     Ok(match role {
-        Role::Source => LinkHalfRw::create(Side::Source, lines)?,
-        Role::Sink => LinkHalfRw::create(Side::Sink, lines)?,
+        Role::Source => HalfRw::create(Side::Source, lines)?,
+        Role::Sink => HalfRw::create(Side::Sink, lines)?,
     })
 }
 
 impl DomainCore {
     /// Connects to an exported name as `role`.
-    pub(crate) fn open(
-        &self,
-        name: &str,
-        role: Role,
-        options: &LinkOptions,
-    ) -> Result<End, DomainError> {
+    pub(crate) fn open(&self, name: &str, role: Role, options: &LinkOptions) -> Result<End, Error> {
         checked_name(name)?;
         let deadline = options.timeout.and_then(|t| Instant::now().checked_add(t));
         loop {
             match self.open_once(name, role, options, deadline) {
                 // Who waits for a name waits for the manager that knows it, too.
-                Err(DomainError::ManagerAway) if deadline.is_none_or(|d| Instant::now() < d) => {
+                Err(error)
+                    if error == Kind::ManagerAway
+                        && deadline.is_none_or(|d| Instant::now() < d) =>
+                {
                     self.nap();
                 }
                 done => return done,
@@ -91,9 +85,9 @@ impl DomainCore {
         role: Role,
         options: &LinkOptions,
         deadline: Option<Instant>,
-    ) -> Result<End, DomainError> {
+    ) -> Result<End, Error> {
         let half = own_half(role, options.lines)?;
-        let shown = half.0.try_clone().map_err(DomainError::system("fcntl"))?;
+        let shown = half.0.try_clone().map_err(Error::system("fcntl"))?;
         let mut asked = None;
         let answer = self.call_in_era(
             |req| {
@@ -113,15 +107,16 @@ impl DomainCore {
             Ok(answer) => answer,
             Err(error) => {
                 // Whoever has got it nevertheless, from a manager that is gone, sees that nobody is here.
-                half.1.closed().store(NEVER, Ordering::Release);
-                let (DomainError::TimedOut { waited_ms, .. }, Some(req)) = (&error, asked) else {
+                half.1.end(Ending::Never);
+                let (Some(&TimedOut { waited_ms, .. }), Some(req)) = (error.find(), asked) else {
                     return Err(error);
                 };
                 let _ = self.tell(&Request::CancelConnect { req }, &[]);
-                return Err(DomainError::TimedOut {
+                return Err(TimedOut {
                     awaited: Awaited::Offer(name.into()),
-                    waited_ms: *waited_ms,
-                });
+                    waited_ms,
+                }
+                .into());
             }
         };
         let (
@@ -136,9 +131,7 @@ impl DomainCore {
             Ok([theirs, process]),
         ) = (event, <[OwnedFd; 2]>::try_from(fds))
         else {
-            return Err(DomainError::Protocol(
-                "an answer to Connect that is none".into(),
-            ));
+            return Err(error::protocol("an answer to Connect that is none"));
         };
         let result = other_half(&theirs, role.opposite(), lines).and_then(|theirs| {
             let link = LinkShared::new(
@@ -150,7 +143,7 @@ impl DomainCore {
                 process,
                 half,
                 theirs,
-                options.consent.clone(),
+                options,
             );
             let end = self.finish(link, options)?;
             // The manager that made the channel is gone, and the next one was perhaps not told of it.
@@ -158,7 +151,7 @@ impl DomainCore {
                 Ok(end)
             } else {
                 end.abandon();
-                Err(DomainError::ManagerAway)
+                Err(Kind::ManagerAway.into())
             }
         });
         self.close_on_error(channel, result)
@@ -170,7 +163,7 @@ impl DomainCore {
         name: &str,
         incoming: (Event, Vec<OwnedFd>),
         options: &LinkOptions,
-    ) -> Result<End, DomainError> {
+    ) -> Result<End, Error> {
         let (
             Event::Incoming {
                 channel,
@@ -184,9 +177,7 @@ impl DomainCore {
             Some(theirs),
         ) = (incoming.0, incoming.1.into_iter().next())
         else {
-            return Err(DomainError::Protocol(
-                "an incoming channel that is none".into(),
-            ));
+            return Err(error::protocol("an incoming channel that is none"));
         };
         let halves = own_half(role, options.lines)
             .and_then(|own| Ok((own, other_half(&theirs, role.opposite(), lines)?)));
@@ -197,11 +188,11 @@ impl DomainCore {
                 return Err(error);
             }
         };
-        let shown = own.0.try_clone().map_err(DomainError::system("fcntl"))?;
+        let shown = own.0.try_clone().map_err(Error::system("fcntl"))?;
         // The peer may use the channel, and offer a pool, before our answer comes: put the link on record
         // first, with the peer's process filled in from the answer.
         let (placeholder, _write) =
-            tranship_sys::socket::pair().map_err(DomainError::system("socketpair"))?;
+            tranship_sys::socket::pair().map_err(Error::system("socketpair"))?;
         let link = Arc::new(LinkShared::new(
             self,
             channel,
@@ -211,7 +202,7 @@ impl DomainCore {
             placeholder,
             own,
             theirs,
-            options.consent.clone(),
+            options,
         ));
         lock(&self.links).insert(channel, link.clone());
         let answer = self.call(
@@ -230,26 +221,20 @@ impl DomainCore {
                 }
                 End::new(link, options)
             }
-            Ok(_) => Err(DomainError::Protocol(
-                "an answer to Accept that is none".into(),
-            )),
+            Ok(_) => Err(error::protocol("an answer to Accept that is none")),
             Err(error) => Err(error),
         };
         self.close_on_error(channel, result)
     }
 
-    fn finish(&self, link: LinkShared, options: &LinkOptions) -> Result<End, DomainError> {
+    fn finish(&self, link: LinkShared, options: &LinkOptions) -> Result<End, Error> {
         let link = Arc::new(link);
         lock(&self.links).insert(link.channel, link.clone());
         self.take_early(link.channel)?;
         End::new(link, options)
     }
 
-    fn close_on_error(
-        &self,
-        channel: ChannelId,
-        result: Result<End, DomainError>,
-    ) -> Result<End, DomainError> {
+    fn close_on_error(&self, channel: ChannelId, result: Result<End, Error>) -> Result<End, Error> {
         if result.is_err() {
             self.drop_early(channel);
             self.forget_link(channel);
@@ -274,14 +259,14 @@ impl DomainCore {
     fn forget_link(&self, channel: ChannelId) {
         let link = lock(&self.links).remove(&channel);
         if let Some(link) = link {
-            link.say_ending(NEVER);
+            link.ring.end(Ending::Never);
             self.unpoll(&link);
         }
     }
 }
 
 impl End {
-    fn new(link: Arc<LinkShared>, options: &LinkOptions) -> Result<End, DomainError> {
+    fn new(link: Arc<LinkShared>, options: &LinkOptions) -> Result<End, Error> {
         Ok(match link.role {
             Role::Source => End::Source(Sender::new(link, options)?),
             Role::Sink => End::Sink(Receiver::new(link, options)?),

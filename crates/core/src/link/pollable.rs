@@ -3,16 +3,15 @@
 use super::Receiver;
 use super::shared::{Gone, LinkShared};
 use crate::domain::{DomainCore, lock};
-use crate::error::DomainError;
+use crate::error::{self, Error};
 use std::os::fd::OwnedFd;
-use tranship_proto::{Event, Request};
-use tranship_sync::{Asleep, Point};
-use tranship_sys::socket;
+use tranship_proto::{Event, Refusal, Request};
+use tranship_ring::doorbell;
 
 impl Receiver {
     /// Makes this link show up on the domain's pollable descriptor ([`Domain::as_fd`](crate::Domain)) whenever a
     /// message waits. Call [`arm`](Receiver::arm) before each wait.
-    pub fn set_pollable(&mut self) -> Result<(), DomainError> {
+    pub fn set_pollable(&mut self) -> Result<(), Error> {
         self.link.domain.check_fork()?;
         // We are the only ones who set it; the manager is not spoken to under its lock.
         if lock(&self.link.own_wake).is_some() {
@@ -22,13 +21,13 @@ impl Receiver {
         let ask = |req| Request::WakeFd { req, channel };
         let (event, fds) = match self.link.domain.call(ask, &[], None) {
             // Nobody is left to wake us, and nothing more comes: `arm` finds what is there.
-            Err(DomainError::Refused(_)) if self.link.gone() != Gone::No => return Ok(()),
+            Err(error) if error.find::<Refusal>().is_some() && self.link.gone() != Gone::No => {
+                return Ok(());
+            }
             answer => answer?,
         };
         let (Event::WakeEnd { .. }, Ok([near])) = (event, <[OwnedFd; 1]>::try_from(fds)) else {
-            return Err(DomainError::Protocol(
-                "an answer to WakeFd that is none".into(),
-            ));
+            return Err(error::protocol("an answer to WakeFd that is none"));
         };
         self.link.domain.poll_also(&near)?;
         *lock(&self.link.own_wake) = Some(near);
@@ -42,12 +41,11 @@ impl Receiver {
             return false; // there is an error to be told
         }
         if let Some(near) = &*lock(&link.own_wake) {
-            drain(near);
+            doorbell::clear(near);
         }
-        let mut points = [Point::peer(link.their_wake(), link.own.asleep())];
-        tranship_sync::arm(&mut points, Asleep::Descriptor);
+        link.ring.arm();
         if self.may_have_news() {
-            tranship_sync::disarm(&points);
+            link.ring.disarm();
             return false;
         }
         true
@@ -59,18 +57,11 @@ impl Receiver {
         if link.domain.fork.is_child() {
             return;
         }
-        tranship_sync::disarm(&[Point::peer(link.their_wake(), link.own.asleep())]);
+        link.ring.disarm();
         if let Some(near) = &*lock(&link.own_wake) {
-            drain(near);
+            doorbell::clear(near);
         }
     }
-}
-
-/// More wake-ups than a socket holds; what comes meanwhile wakes once more.
-const MOST: usize = 64;
-
-fn drain(fd: &OwnedFd) {
-    socket::discard(fd, MOST);
 }
 
 impl DomainCore {

@@ -1,32 +1,34 @@
 //! The receiving end of a link.
 
+mod ahead;
 mod direct;
+mod guess;
 mod missing;
 mod over;
 mod pending;
+mod pools;
 mod take;
 
-use self::direct::{AtHand, Guess};
-use self::over::Ahead;
-use self::pending::Resync;
-use self::take::In;
+use self::ahead::{Ahead, Resync};
+use self::guess::Guess;
+use self::pools::{AtHand, In};
 use super::descriptor;
 use super::message::{Body, Message};
-use super::shared::{CLOSED, Gone, LinkShared};
+use super::shared::{Gone, LinkShared};
 use super::sleep::sleep_on;
 use crate::domain::millis;
-use crate::error::{DomainError, RecvError, SendError, SendFailure, Violation};
+use crate::error::{Awaited, Error, Kind, RingFull, SendError, TimedOut, Violation};
 use crate::options::{LinkOptions, Wait};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tranship_proto::{ChannelId, DomainId};
-use tranship_sync::{Consumer, Lines, Producer, Publish, Waker};
+use tranship_ring::{Consumer, Ending, Lines, Producer, Publish, Waker};
 use tranship_sys::ForkGuard;
 
 /// Receives messages from one sender.
 ///
 /// Crash-safe: a sender's death loses nothing that it had sent. Whether it had sent all that it wanted to is another matter:
-/// only [`RecvError::PeerGone`] says that it closed the link, by dropping its end; a death is [`RecvError::PeerDied`].
+/// only [`Kind::PeerGone`] says that it closed the link, by dropping its end; a death is [`Kind::PeerDied`].
 pub struct Receiver {
     pub(super) link: Arc<LinkShared>,
     lines: Lines<'static>,
@@ -48,13 +50,24 @@ pub struct Receiver {
 /// Looks at a line between two looks at anything else.
 const SPIN_LOOK: u32 = 256;
 
+/// How long a receive may take, from when it was asked for.
+#[derive(Clone, Copy)]
+struct Limit {
+    started: Instant,
+    timeout: Duration,
+}
+
+impl Limit {
+    /// None: so far away that there is no such instant.
+    fn deadline(self) -> Option<Instant> {
+        self.started.checked_add(self.timeout)
+    }
+}
+
 impl Receiver {
-    pub(super) fn new(
-        link: Arc<LinkShared>,
-        options: &LinkOptions,
-    ) -> Result<Receiver, DomainError> {
-        let lines = link.their_lines()?;
-        let control_lines = link.own_lines()?;
+    pub(super) fn new(link: Arc<LinkShared>, options: &LinkOptions) -> Result<Receiver, Error> {
+        let lines = link.their_lines();
+        let control_lines = link.own_lines();
         Ok(Receiver {
             lines,
             control_lines,
@@ -88,7 +101,7 @@ impl Receiver {
     ///
     /// Cost of a direct receipt: the line's cache miss, one locked instruction, no system call.
     #[inline(always)]
-    pub fn try_recv(&mut self) -> Result<Option<Message>, RecvError> {
+    pub fn try_recv(&mut self) -> Result<Option<Message>, Error> {
         if self.looks_at_lines() {
             if let Some(taken) = self.take_direct() {
                 // SAFETY: `take_direct` counted a reference for exactly one handle.
@@ -105,14 +118,12 @@ impl Receiver {
                 }));
             }
         }
-        self.try_recv_slow()
-            .map(|message| message.map(|m| *m))
-            .map_err(|e| *e)
+        self.try_recv_slow().map(|message| message.map(|m| *m))
     }
 
     /// Boxed, so that the fast path's results stay in registers where the two meet.
     #[inline(never)]
-    fn try_recv_slow(&mut self) -> Result<Option<Box<Message>>, Box<RecvError>> {
+    fn try_recv_slow(&mut self) -> Result<Option<Box<Message>>, Error> {
         if !self.looks_at_lines() {
             return Ok(self.take_ahead()?.map(Box::new));
         }
@@ -125,7 +136,7 @@ impl Receiver {
     /// The next message, waiting as the link's [`Wait`] says, for ever: also for a manager that is away, if the message's memory was
     /// not shown to us before.
     #[inline(always)]
-    pub fn recv(&mut self) -> Result<Message, RecvError> {
+    pub fn recv(&mut self) -> Result<Message, Error> {
         loop {
             if self.looks_at_lines() {
                 if self.wait != Wait::Sleep {
@@ -147,17 +158,20 @@ impl Receiver {
                 }
             }
             std::hint::cold_path();
-            if let Some(message) = self.recv_slow(None).map_err(|e| *e)? {
+            if let Some(message) = self.recv_slow(None)? {
                 return Ok(*message);
             }
         }
     }
 
     /// The next message, waiting at most that long.
-    pub fn recv_timeout(&mut self, timeout: Duration) -> Result<Message, RecvError> {
-        let deadline = Instant::now().checked_add(timeout);
+    pub fn recv_timeout(&mut self, timeout: Duration) -> Result<Message, Error> {
+        let limit = Limit {
+            started: Instant::now(),
+            timeout,
+        };
         loop {
-            if let Some(message) = self.recv_slow(deadline).map_err(|e| *e)? {
+            if let Some(message) = self.recv_slow(Some(limit))? {
                 return Ok(*message);
             }
         }
@@ -165,13 +179,10 @@ impl Receiver {
 
     /// The next message the long way, or else a wait, after which the short way may do.
     #[inline(never)]
-    fn recv_slow(
-        &mut self,
-        deadline: Option<Instant>,
-    ) -> Result<Option<Box<Message>>, Box<RecvError>> {
+    fn recv_slow(&mut self, limit: Option<Limit>) -> Result<Option<Box<Message>>, Error> {
         let message = self.try_recv_slow()?;
         if message.is_none() {
-            self.wait_ready(deadline)?;
+            self.wait_ready(limit)?;
         }
         Ok(message)
     }
@@ -189,20 +200,17 @@ impl Receiver {
 
     /// Waits until a line is there, or something else has to be looked at.
     #[inline(never)]
-    fn wait_ready(&mut self, deadline: Option<Instant>) -> Result<(), RecvError> {
-        let started = deadline.map(|_| Instant::now());
+    fn wait_ready(&mut self, limit: Option<Limit>) -> Result<(), Error> {
+        let deadline = limit.and_then(Limit::deadline);
         let mut polls = 0u32;
-        let timed_out = |memory_of| {
-            let waited_ms = started.map_or(0, |started: Instant| millis(started.elapsed()));
-            Err(RecvError::TimedOut {
-                memory_of,
-                waited_ms,
-            })
+        let timed_out = |awaited| {
+            let waited_ms = limit.map_or(0, |limit| millis(limit.started.elapsed()));
+            Err(TimedOut { awaited, waited_ms }.into())
         };
         if let Ahead::Line(pending) = &self.ahead {
             return match self.wait_pending(pending, deadline) {
                 true => Ok(()),
-                false => timed_out(Some(pending.pool())),
+                false => timed_out(Awaited::Memory(pending.pool())),
             };
         }
         loop {
@@ -233,14 +241,14 @@ impl Receiver {
                 return Ok(());
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return timed_out(None);
+                return timed_out(Awaited::Message);
             }
         }
     }
 
     /// The ring is empty: take the manager's news, and see whether anything can still come.
     #[inline(never)]
-    fn nothing(&mut self) -> Result<Option<Message>, RecvError> {
+    fn nothing(&mut self) -> Result<Option<Message>, Error> {
         self.link.domain.catch_up();
         // Ordering: Acquire: after `closed` (or the news of a death) everything sent before is visible, so one
         // more look at the ring decides.
@@ -251,7 +259,7 @@ impl Receiver {
     }
 
     #[cold]
-    fn ending(&mut self) -> Result<Option<Message>, RecvError> {
+    fn ending(&mut self) -> Result<Option<Message>, Error> {
         match self.consumer.try_pop(self.lines) {
             Some(words) => self.take(words),
             None => Err(self.all_taken()),
@@ -260,42 +268,41 @@ impl Receiver {
 
     /// Sends up to 48 bytes back to the sender over the control ring. Fails when that is full.
     pub fn send_control(&mut self, bytes: &[u8], meta: u64) -> Result<(), SendError<()>> {
-        let fail = |failure| {
-            Err(SendError {
-                failure,
-                unsent: (),
-            })
-        };
+        let fail = |error: Error| Err(SendError::new(error, ()));
         if bytes.len() > descriptor::INLINE_BYTES {
-            return fail(SendFailure::TooLongInline { bytes: bytes.len() });
+            return fail(descriptor::too_long(bytes));
         }
         let link = &*self.link;
         if link.domain.fork.is_child() {
-            return fail(SendFailure::Forked);
+            return fail(Kind::Forked.into());
         }
         let lines = self.control_lines;
         let pushed = self.control.try_push(
             lines,
             Publish::SeqCst,
             descriptor::inline_line(bytes, meta),
-            || link.their_head(),
+            || link.ring.their_head(),
         );
         match pushed {
-            Ok(tranship_sync::Push::Done) => {
-                tranship_sync::notify(link.their_asleep(), link.own.wake(), |how| {
-                    link.wake_peer(how)
-                });
+            Ok(tranship_ring::Push::Done) => {
+                link.notify();
                 Ok(())
             }
-            Ok(tranship_sync::Push::Full) => fail(SendFailure::Full {
-                lines: lines.count(),
-                waited_ms: 0,
-            }),
-            Err(lie) => fail(SendFailure::Violation(Violation::Head {
-                head: lie.head,
-                min: lie.before,
-                max: lie.tail,
-            })),
+            Ok(tranship_ring::Push::Full) => fail(
+                RingFull {
+                    lines: lines.count(),
+                    waited_ms: 0,
+                }
+                .into(),
+            ),
+            Err(lie) => fail(
+                Violation::Head {
+                    head: lie.head,
+                    min: lie.before,
+                    max: lie.tail,
+                }
+                .into(),
+            ),
         }
     }
 
@@ -340,7 +347,7 @@ impl Drop for Receiver {
         }
         self.forget_resync();
         // For a source that waits while no manager is there to tell it.
-        self.link.say_ending(CLOSED);
+        self.link.ring.end(Ending::Closed);
         // Crash: the manager takes the queue off the rosters at this request, or at our death.
         self.link.domain.leave_link(self.link.channel);
     }

@@ -6,7 +6,7 @@
 use super::listener::{export, forget, next_incoming};
 use super::open::checked_name;
 use crate::domain::{Backlog, DomainCore, NEWS, Take};
-use crate::error::DomainError;
+use crate::error::{self, Error, Kind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -41,10 +41,10 @@ impl AsFd for SocketListener {
 }
 
 impl SocketListener {
-    pub(crate) fn new(domain: &DomainCore, name: &str) -> Result<SocketListener, DomainError> {
-        let speaks = Epoll::new().map_err(DomainError::system("epoll_create"))?;
+    pub(crate) fn new(domain: &DomainCore, name: &str) -> Result<SocketListener, Error> {
+        let speaks = Epoll::new().map_err(Error::system("epoll_create"))?;
         let news = speaks.add(domain.pollable(), NEWS, Interest::Read);
-        news.map_err(DomainError::system("epoll_ctl"))?;
+        news.map_err(Error::system("epoll_ctl"))?;
         let speaks = Arc::new(speaks);
         let export = export(domain, name, None, Some(&speaks))?;
         Ok(SocketListener {
@@ -57,8 +57,8 @@ impl SocketListener {
     /// The next one that was connected, if there is one. Does not block.
     ///
     /// # Errors
-    /// [`DomainError::Forked`]. A manager that is away is none: the name is exported again when it is back.
-    pub fn accept(&self) -> Result<Option<PeerSocket>, DomainError> {
+    /// [`Kind::Forked`]. A manager that is away is none: the name is exported again when it is back.
+    pub fn accept(&self) -> Result<Option<PeerSocket>, Error> {
         self.accept_one(Backlog::pop)
     }
 
@@ -67,15 +67,15 @@ impl SocketListener {
     ///
     /// # Errors
     /// As [`SocketListener::accept`].
-    pub fn accept_speaking(&self) -> Result<Option<PeerSocket>, DomainError> {
+    pub fn accept_speaking(&self) -> Result<Option<PeerSocket>, Error> {
         self.accept_one(Backlog::pop_speaking)
     }
 
-    fn accept_one(&self, take: Take) -> Result<Option<PeerSocket>, DomainError> {
+    fn accept_one(&self, take: Take) -> Result<Option<PeerSocket>, Error> {
         self.domain.check_fork()?;
         match self.domain.turn() {
-            Ok(()) | Err(DomainError::ManagerAway) => {}
-            Err(error) => return Err(error),
+            Err(error) if error != Kind::ManagerAway => return Err(error),
+            _ => {}
         }
         let next = next_incoming(&self.domain, &self.export, take);
         Ok(next.and_then(|(event, fds)| {
@@ -111,7 +111,7 @@ impl Drop for SocketListener {
 }
 
 /// A new socket to who exports the name.
-pub(crate) fn connect(domain: &DomainCore, name: &str) -> Result<PeerSocket, DomainError> {
+pub(crate) fn connect(domain: &DomainCore, name: &str) -> Result<PeerSocket, Error> {
     checked_name(name)?;
     let make = |req| Request::ConnectSocket {
         req,
@@ -134,7 +134,7 @@ pub(crate) fn connect(domain: &DomainCore, name: &str) -> Result<PeerSocket, Dom
             uid: peer_uid,
             pid: peer_pid,
         }),
-        (event, _) => Err(DomainError::Protocol(format!(
+        (event, _) => Err(error::protocol(format!(
             "{event:?} where a socket was asked for"
         ))),
     }

@@ -1,10 +1,10 @@
 //! Waiting on many links together.
 
 use super::Receiver;
-use super::sleep::{LOOK, TIMED};
+use super::sleep::LOOK;
 use crate::domain::DomainCore;
 use std::time::{Duration, Instant};
-use tranship_sync::{Point, Slept, Waker};
+use tranship_ring::{Point, Slept, TIMED, Waker};
 
 /// Waits until at least one of the links has a message or has ended, at most `timeout` (`None`: for ever).
 /// Returns the index of the first such link, or `None` when the time is over. The links may belong to several
@@ -22,11 +22,11 @@ pub fn select(receivers: &mut [&mut Receiver], timeout: Option<Duration>) -> Opt
         let look = Instant::now() + LOOK;
         let mut points: Vec<Point<'_>> = receivers
             .iter()
-            .map(|r| Point::peer(r.link.their_wake(), r.link.own.asleep()))
+            .map(|r| r.link.ring.point())
             .chain(domains.iter().map(|d| Point::always(d.wake_word())))
             .collect();
         let until = deadline.map_or(look, |d| d.min(look));
-        let slept = tranship_sync::sleep(&TIMED, &mut points, Waker::Fences, Some(until), || {
+        let slept = tranship_ring::sleep(&TIMED, &mut points, Waker::Fences, Some(until), || {
             (receivers.iter().any(|r| r.may_have_news()) || domains.iter().any(|d| d.has_news()))
                 .then_some(())
         });

@@ -4,22 +4,23 @@ mod assign;
 mod room;
 
 use super::descriptor::{self, INLINE_BYTES, Reference};
-use super::message::{Inline, Payload};
-use super::shared::{ABANDONED, Assignment, CLOSED, Gone, LinkShared};
+use super::inline::Inline;
+use super::message::Payload;
+use super::shared::{Assignment, Gone, LinkShared};
 use crate::aggregate::Aggregate;
 use crate::cbuf::{Cbuf, Home};
 use crate::domain::Asked;
-use crate::error::{DomainError, SendError, SendFailure, Violation};
+use crate::error::{Error, Kind, SendError, Violation};
 use crate::options::{LinkOptions, Wait, WhenFull};
 use crate::pool::{OwnPool, Pool};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 use std::time::Instant;
 use tranship_ledger::SendStep;
 use tranship_proto::{CbufId, ChannelId, DomainId, PoolId};
 use tranship_region::layout::CountsRw;
-use tranship_sync::{Consumer, Lines, Producer, Publish};
+use tranship_ring::{Consumer, Ending, Lines, Producer, Publish};
 use tranship_sys::{ForkGuard, crash};
 
 /// Sends messages to one receiver. Everything sent before it is dropped can still be received: if the manager was killed meanwhile,
@@ -59,10 +60,10 @@ unsafe impl Send for Out {}
 unsafe impl Sync for Out {}
 
 impl Sender {
-    pub(super) fn new(link: Arc<LinkShared>, options: &LinkOptions) -> Result<Sender, DomainError> {
+    pub(super) fn new(link: Arc<LinkShared>, options: &LinkOptions) -> Result<Sender, Error> {
         // The lines are in our own half, which `link` keeps mapped as long as this Sender lives.
-        let lines = link.own_lines()?;
-        let control_lines = link.their_lines()?;
+        let lines = link.own_lines();
+        let control_lines = link.their_lines();
         Ok(Sender {
             lines,
             control_lines,
@@ -92,15 +93,13 @@ impl Sender {
         meta: u64,
     ) -> Result<(), SendError<Payload>> {
         match payload.into() {
-            Payload::Buf(buf) => self.send_buf(buf, meta).map_err(|e| SendError {
-                failure: e.failure,
-                unsent: Payload::Buf(e.unsent),
-            }),
+            Payload::Buf(buf) => {
+                let sent = self.send_buf(buf, meta);
+                sent.map_err(|failed| failed.map(Payload::Buf))
+            }
             Payload::Aggregate(aggregate) => {
-                self.send_aggregate(aggregate, meta).map_err(|e| SendError {
-                    failure: e.failure,
-                    unsent: Payload::Aggregate(e.unsent),
-                })
+                let sent = self.send_aggregate(aggregate, meta);
+                sent.map_err(|failed| failed.map(Payload::Aggregate))
             }
         }
     }
@@ -152,8 +151,8 @@ impl Sender {
 
     #[inline(never)]
     fn send_any(&mut self, buf: Cbuf, meta: u64) -> Result<(), Box<SendError<Cbuf>>> {
-        if let Err(failure) = self.ready_for(&buf).and_then(|()| self.make_room(1)) {
-            return Ok(self.not_sent(failure, buf)?);
+        if let Err(error) = self.ready_for(&buf).and_then(|()| self.make_room(1)) {
+            return Ok(self.not_sent(error, buf)?);
         }
         self.publish(buf, false, meta, Publish::SeqCst);
         Ok(())
@@ -173,16 +172,15 @@ impl Sender {
                 }
                 self.make_room(1)
             });
-            if let Err(failure) = room {
+            if let Err(error) = room {
                 if published {
                     self.fence_and_wake();
                 }
-                return match self.not_sent(failure, buf) {
+                return match self.not_sent(error, buf) {
                     Ok(()) => continue,
-                    Err(e) => Err(SendError {
-                        failure: e.failure,
-                        unsent: std::iter::once(e.unsent).chain(bufs).collect(),
-                    }),
+                    Err(failed) => {
+                        Err(failed.map(|buf| std::iter::once(buf).chain(bufs).collect()))
+                    }
                 };
             }
             self.publish(buf, false, 0, Publish::Release);
@@ -198,13 +196,10 @@ impl Sender {
     #[inline(always)]
     pub fn send_inline(&mut self, bytes: &[u8], meta: u64) -> Result<(), SendError<()>> {
         if bytes.len() > INLINE_BYTES {
-            return Err(SendError {
-                failure: SendFailure::TooLongInline { bytes: bytes.len() },
-                unsent: (),
-            });
+            return Err(SendError::new(descriptor::too_long(bytes), ()));
         }
-        if let Err(failure) = self.alive().and_then(|()| self.make_room(1)) {
-            return self.not_sent(failure, ());
+        if let Err(error) = self.alive().and_then(|()| self.make_room(1)) {
+            return self.not_sent(error, ());
         }
         let _ = self.producer.push(
             self.lines,
@@ -225,10 +220,8 @@ impl Sender {
         let list = match aggregate.make_list(self.when_full) {
             Ok(list) => list,
             Err(error) => {
-                return Err(SendError {
-                    failure: SendFailure::List(error),
-                    unsent: aggregate,
-                });
+                let error = error.context("the list of the aggregate could not be stored");
+                return Err(SendError::new(error, aggregate));
             }
         };
         let ready = aggregate
@@ -237,8 +230,8 @@ impl Sender {
             .chain([&list])
             .try_for_each(|piece| self.ready_for(piece))
             .and_then(|()| self.make_room(1));
-        if let Err(failure) = ready {
-            return self.not_sent(failure, aggregate);
+        if let Err(error) = ready {
+            return self.not_sent(error, aggregate);
         }
         // Crash: pieces counted as sent in a message that is never published keep `sent` ahead of `rcvd`
         // until the queue leaves the roster with our death.
@@ -250,25 +243,25 @@ impl Sender {
         Ok(())
     }
 
-    /// Gives up before everything was sent: the receiver gets what was, and then [`RecvError::PeerDied`](crate::RecvError)
+    /// Gives up before everything was sent: the receiver gets what was, and then [`Kind::PeerDied`]
     /// instead of an end in order. So it does when a sender is dropped by a panic.
     pub fn abandon(self) {
         if !self.link.domain.fork.is_child() {
-            self.link.say_ending(ABANDONED);
+            self.link.ring.end(Ending::Abandoned);
         }
     }
 
     /// Assigns a pool to this channel now, instead of at the first send from it. Blocks until the receiver agreed.
-    pub fn assign(&mut self, pool: &Pool) -> Result<(), DomainError> {
+    pub fn assign(&mut self, pool: &Pool) -> Result<(), Error> {
         self.assign_own(pool, None)
     }
 
     /// The same without waiting: whether the pool is assigned. If not, the receiver has been asked and has still to call the
     /// library, or the manager is away. Call it again.
-    pub fn try_assign(&mut self, pool: &Pool) -> Result<bool, DomainError> {
+    pub fn try_assign(&mut self, pool: &Pool) -> Result<bool, Error> {
         match self.assign_own(pool, Some(Instant::now())) {
             Ok(()) => Ok(true),
-            Err(DomainError::TimedOut { .. } | DomainError::ManagerAway) => Ok(false),
+            Err(error) if matches!(error.kind(), Kind::TimedOut | Kind::ManagerAway) => Ok(false),
             Err(error) => Err(error),
         }
     }
@@ -302,7 +295,9 @@ impl Sender {
         if self.link.domain.fork.is_child() {
             return 0;
         }
-        self.producer.tail().saturating_sub(self.link.their_head())
+        self.producer
+            .tail()
+            .saturating_sub(self.link.ring.their_head())
     }
     /// Whether the receiver is gone.
     pub fn is_peer_gone(&mut self) -> bool {
@@ -315,54 +310,55 @@ impl Sender {
     }
 
     /// A control message from the receiver, if one is there.
-    pub fn try_recv_control(&mut self) -> Result<Option<(u64, Inline)>, Violation> {
+    pub fn try_recv_control(&mut self) -> Result<Option<(u64, Inline)>, Error> {
         if self.link.domain.fork.is_child() {
             return Ok(None);
         }
         let Some(words) = self.control.try_pop(self.control_lines) else {
             return Ok(None);
         };
-        // Ordering: Release pairs with the sink's Acquire of our head: it may reuse the line.
-        self.link
-            .own
-            .head()
-            .store(self.control.head(), Ordering::Release);
+        self.link.ring.give_back(self.control.head());
         match descriptor::parse(&words)? {
             descriptor::Descriptor::Inline(inline) => Ok(Some((words[1], inline))),
-            _ => Err(Violation::Operation { op: 2 }),
+            _ => Err(Violation::Operation { op: 2 }.into()),
         }
     }
 
-    fn not_sent<T>(&mut self, failure: SendFailure, unsent: T) -> Result<(), SendError<T>> {
+    fn not_sent<T>(&mut self, error: Error, unsent: T) -> Result<(), SendError<T>> {
         // The receiver is behind, or not even there yet, or there is nobody to bring the two together.
         let behind = matches!(
-            failure,
-            SendFailure::Full { .. }
-                | SendFailure::NotAssigned { .. }
-                | SendFailure::Assign(DomainError::ManagerAway)
+            error.kind(),
+            Kind::Full | Kind::PoolPending | Kind::ManagerAway
         );
         if behind && self.when_full == WhenFull::DropNew {
             self.dropped += 1;
             return Ok(());
         }
-        Err(SendError { failure, unsent })
+        Err(SendError::new(error, unsent))
+    }
+
+    #[cold]
+    fn peer_gone(&self) -> Error {
+        let channel = self.link.channel;
+        let text = format!("the receiver of channel {channel} is gone");
+        Error::new(Kind::PeerGone, text)
     }
 
     #[inline(always)]
-    fn alive(&self) -> Result<(), SendFailure> {
+    fn alive(&self) -> Result<(), Error> {
         if self.link.domain.fork.is_child() {
-            return Err(SendFailure::Forked);
+            return Err(Kind::Forked.into());
         }
         self.link.domain.catch_up();
         match self.link.gone() {
             Gone::No => Ok(()),
-            _ => Err(SendFailure::PeerGone(self.link.channel)),
+            _ => Err(self.peer_gone()),
         }
     }
 
     /// Whether the buffer's pool is assigned; assigns it if not.
     #[inline(always)]
-    fn ready_for(&mut self, buf: &Cbuf) -> Result<(), SendFailure> {
+    fn ready_for(&mut self, buf: &Cbuf) -> Result<(), Error> {
         self.alive()?;
         let home = home_key(buf);
         if self.outs.first().is_some_and(|out| out.home == home) {
@@ -457,9 +453,7 @@ impl Sender {
         };
         let queue = || {
             if how == Publish::SeqCst {
-                tranship_sync::notify(link.their_asleep(), link.own.wake(), |how| {
-                    link.wake_peer(how)
-                });
+                link.notify();
             }
             pool.queue_sent(slot);
         };
@@ -469,17 +463,11 @@ impl Sender {
 
     #[inline(always)]
     fn wake(&self) {
-        let link = &*self.link;
-        tranship_sync::notify(link.their_asleep(), link.own.wake(), |how| {
-            link.wake_peer(how)
-        });
+        self.link.notify();
     }
 
     fn fence_and_wake(&self) {
-        let link = &*self.link;
-        tranship_sync::fence_then_notify(link.their_asleep(), link.own.wake(), |how| {
-            link.wake_peer(how)
-        });
+        self.link.fence_then_notify();
     }
 }
 
@@ -511,11 +499,11 @@ impl Drop for Sender {
         }
         // Crash: after `closed` and before the request the manager learns of it by our death or the sink's report.
         let closed = if std::thread::panicking() {
-            ABANDONED
+            Ending::Abandoned
         } else {
-            CLOSED
+            Ending::Closed
         };
-        self.link.say_ending(closed);
+        self.link.ring.end(closed);
         crash::point("close.after_flag");
         self.fence_and_wake();
         for (_, asked) in self.unanswered.drain(..) {
@@ -524,7 +512,7 @@ impl Drop for Sender {
         if !std::thread::panicking() {
             let (link, sent) = (&self.link, self.producer.tail());
             link.domain.entrust(Some(link.channel), || {
-                link.their_head() == sent || link.gone() != Gone::No
+                link.ring.their_head() == sent || link.gone() != Gone::No
             });
         }
         self.link.domain.leave_link(self.link.channel);

@@ -1,18 +1,17 @@
 //! One end of a link: both halves, the peer's fate, the pools assigned.
 
 use crate::domain::{DomainCore, lock};
-use crate::error::DomainError;
-use crate::options::{Consent, Offer};
+use crate::error::{self, Error};
+use crate::options::{Consent, LinkOptions, Offer};
 use crate::pool::{ForeignPool, OwnPool};
 use std::os::fd::{AsFd, OwnedFd};
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
-use tranship_proto::{ChannelId, DomainId, PoolId, Role};
-use tranship_region::layout::{CountsRw, LinkHalfRo, LinkHalfRw, Way};
-use tranship_sync::{Line, Lines};
-use tranship_sys::{futex, process, socket};
+use tranship_proto::{ChannelId, DomainId, Levels, PoolId, Role};
+use tranship_region::layout::{CountsRw, Way};
+use tranship_ring::{Ending, HalfRo, HalfRw, Lines, Ring, doorbell};
+use tranship_sys::process;
 
 /// What became of the other end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,23 +26,6 @@ pub(crate) enum Gone {
     /// We closed: it broke a rule, or sent what nobody has any more.
     Violated = 3,
 }
-
-/// What an end says of itself in `closed`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Ending {
-    /// Nothing yet.
-    Open,
-    /// It was closed in order: nothing more was to be sent.
-    Closed,
-    /// It was given up before it had sent everything.
-    Abandoned,
-    /// It was never used: its domain did not hear that the connection was made.
-    Never,
-}
-
-pub(crate) const CLOSED: u32 = 1;
-pub(crate) const ABANDONED: u32 = 2;
-pub(crate) const NEVER: u32 = 3;
 
 /// The pool side of an assignment.
 #[derive(Clone)]
@@ -84,10 +66,9 @@ pub(crate) struct LinkShared {
     /// Whether the peer may send us signals, as who runs as the same user may.
     pub(crate) of_our_user: bool,
     peer_process: Mutex<OwnedFd>,
-    pub(crate) own: LinkHalfRw,
+    pub(crate) ring: Ring,
     pub(crate) own_fd: OwnedFd,
-    pub(crate) theirs: LinkHalfRo,
-    /// Of the memory behind `theirs`.
+    /// Of the memory of the peer's half.
     pub(crate) their_inode: u64,
     gone: AtomicU32,
     pub(crate) assigned: Mutex<Vec<Arc<Assignment>>>,
@@ -104,6 +85,8 @@ pub(crate) struct LinkShared {
     /// peer that dies is seen by our own descriptor of its process only.
     pub(crate) watched: AtomicBool,
     consent: Option<Consent>,
+    /// Pools of these levels are taken.
+    pub(crate) levels: Levels,
 }
 
 impl Assigned {
@@ -137,9 +120,9 @@ impl LinkShared {
         name: &str,
         peer: (DomainId, u32, u32),
         peer_process: OwnedFd,
-        own: (OwnedFd, LinkHalfRw),
-        (theirs, their_inode): (LinkHalfRo, u64),
-        consent: Option<Consent>,
+        own: (OwnedFd, HalfRw),
+        (theirs, their_inode): (HalfRo, u64),
+        options: &LinkOptions,
     ) -> LinkShared {
         LinkShared {
             domain: domain.clone(),
@@ -151,9 +134,8 @@ impl LinkShared {
             of_our_user: peer.1 == process::geteuid() && peer.1 != process::NO_USER,
             peer_pid: peer.2,
             peer_process: Mutex::new(peer_process),
-            own: own.1,
+            ring: Ring::new(own.1, theirs),
             own_fd: own.0,
-            theirs,
             their_inode,
             gone: AtomicU32::new(Gone::No as u32),
             assigned: Mutex::new(Vec::new()),
@@ -163,7 +145,8 @@ impl LinkShared {
             own_wake: Mutex::new(None),
             leaving: AtomicBool::new(false),
             watched: AtomicBool::new(true),
-            consent,
+            consent: options.consent.clone(),
+            levels: options.levels,
         }
     }
 
@@ -177,58 +160,33 @@ impl LinkShared {
         }
     }
 
-    /// The peer's futex word, which we sleep on.
-    pub(crate) fn their_wake(&self) -> &AtomicU32 {
-        // SAFETY: in the peer's half, mapped as long as `self`; we only load it.
-        unsafe { &*self.theirs.wake().as_ptr() }
-    }
-
-    /// The peer's flag that says how it sleeps.
-    #[inline]
-    pub(crate) fn their_asleep(&self) -> &AtomicU32 {
-        // SAFETY: as above.
-        unsafe { &*self.theirs.asleep().as_ptr() }
-    }
-
-    /// Lines of the peer that we have not to fear: how many the peer took of ours.
-    #[inline]
-    pub(crate) fn their_head(&self) -> u64 {
-        // Ordering: Acquire pairs with the peer's Release of its head: it has read the lines.
-        self.theirs.head().load(Ordering::Acquire)
-    }
-
-    /// What the peer has said about its end. Ordering: as below.
-    pub(crate) fn their_ending(&self) -> Ending {
-        match self.theirs.closed().load(Ordering::Acquire) {
-            0 => Ending::Open,
-            CLOSED => Ending::Closed,
-            NEVER => Ending::Never,
-            _ => Ending::Abandoned,
-        }
-    }
-
-    /// Says what is said about our own end, once. Ordering: Release: who sees it sees all lines before it (its Acquire).
-    pub(crate) fn say_ending(&self, closed: u32) {
-        let said = self.own.closed();
-        if said.load(Ordering::Relaxed) == 0 {
-            said.store(closed, Ordering::Release);
-        }
-    }
-
-    /// Whether the peer has said that it sends nothing more. Ordering: Acquire: all it sent before is visible.
+    /// Whether the peer has said that it sends nothing more: all it sent before is visible.
     #[inline]
     pub(crate) fn their_closed(&self) -> bool {
-        self.theirs.closed().load(Ordering::Acquire) != 0
+        self.ring.their_ending() != Ending::Open
     }
 
     /// The lines that we write, for a cursor that keeps this link alive.
-    pub(crate) fn own_lines(&self) -> Result<Lines<'static>, DomainError> {
-        lines(self.own.lines_ptr(), self.own.count())
+    pub(crate) fn own_lines(&self) -> Lines<'static> {
+        // SAFETY: the half is mapped as long as the link, which the cursor's owner holds an Arc of.
+        unsafe { self.ring.own_lines().outlive() }
     }
 
-    /// The lines that the peer writes.
-    pub(crate) fn their_lines(&self) -> Result<Lines<'static>, DomainError> {
-        lines(self.theirs.lines_ptr(), self.theirs.count())
+    /// The lines that the peer writes, as above.
+    pub(crate) fn their_lines(&self) -> Lines<'static> {
+        // SAFETY: as above.
+        unsafe { self.ring.their_lines().outlive() }
+    }
+
+    /// Wakes the peer if it sleeps, after a publish that fenced (or [`Waker::Lazy`](tranship_ring::Waker)).
+    #[inline(always)]
+    pub(crate) fn notify(&self) {
+        self.ring.notify(|| self.press_their_bell());
+    }
+
+    /// The same after publishes that did not.
+    pub(crate) fn fence_then_notify(&self) {
+        self.ring.fence_then_notify(|| self.press_their_bell());
     }
 
     /// The first reason stays.
@@ -296,7 +254,7 @@ impl LinkShared {
     }
 
     /// Sink: makes `rcvd` counters for a pool that the source offers.
-    pub(crate) fn accept_foreign(&self, pool: &Arc<ForeignPool>) -> Result<OwnedFd, DomainError> {
+    pub(crate) fn accept_foreign(&self, pool: &Arc<ForeignPool>) -> Result<OwnedFd, Error> {
         self.accept(
             pool.shape.pool,
             pool.shape.slots,
@@ -305,27 +263,22 @@ impl LinkShared {
     }
 
     /// Sink: the same for one of our own pools, whose buffers the source forwards back to us.
-    pub(crate) fn accept_own(&self, pool: &Arc<OwnPool>) -> Result<OwnedFd, DomainError> {
+    pub(crate) fn accept_own(&self, pool: &Arc<OwnPool>) -> Result<OwnedFd, Error> {
         self.accept(pool.id(), pool.slot_count(), Assigned::Own(pool.clone()))
     }
 
-    fn accept(&self, pool: PoolId, slots: u32, side: Assigned) -> Result<OwnedFd, DomainError> {
+    fn accept(&self, pool: PoolId, slots: u32, side: Assigned) -> Result<OwnedFd, Error> {
         // Offered again: the source lost the manager's answer, before it sent anything by this assignment.
         if let Some(known) = self.find(pool).filter(|_| self.role == Role::Sink) {
-            return known
-                .counts_fd
-                .try_clone()
-                .map_err(DomainError::system("fcntl"));
+            return known.counts_fd.try_clone().map_err(Error::system("fcntl"));
         }
         if self.role != Role::Sink {
-            return Err(DomainError::Protocol(format!(
+            return Err(error::protocol(format!(
                 "pool {pool} offered where it cannot be"
             )));
         }
         let (counts_fd, counts) = CountsRw::create(Way::Rcvd, slots)?;
-        let shown = counts_fd
-            .try_clone()
-            .map_err(DomainError::system("fcntl"))?;
+        let shown = counts_fd.try_clone().map_err(Error::system("fcntl"))?;
         self.add(Assignment {
             pool,
             side,
@@ -336,10 +289,10 @@ impl LinkShared {
         Ok(shown)
     }
 
-    /// The peer's descriptor to wake it by; a byte now, so that nothing published before is missed.
+    /// The peer's descriptor to wake it by, which is done at once, so that nothing published before is missed.
     pub(crate) fn set_peer_fd(&self, fd: OwnedFd) {
-        let _ = socket::sendmsg(fd.as_fd(), b"!", &[], true);
-        *lock(&self.peer_fd) = Some(fd);
+        let mut peer_fd = lock(&self.peer_fd);
+        doorbell::press(peer_fd.insert(fd));
     }
 
     /// A peer that sleeps on its descriptor has sent us the other end, through the manager. It may still be on its
@@ -358,37 +311,11 @@ impl LinkShared {
         }
     }
 
-    /// Ends a sleep of our own that no timer bounds (`sleep::Kernel`). Called by the helper thread, now and then.
-    pub(crate) fn nudge(&self) {
-        if self.own.asleep().load(Ordering::Relaxed) != 0 {
-            let _ = futex::wake(self.their_wake(), u32::MAX >> 1);
-        }
+    /// Without a descriptor it is pressed when one comes.
+    fn press_their_bell(&self) -> bool {
+        self.await_peer_fd();
+        lock(&self.peer_fd).as_ref().is_some_and(doorbell::press)
     }
-
-    /// The second half of a wake-up, when the peer's flag said that it sleeps.
-    #[cold]
-    pub(crate) fn wake_peer(&self, how: tranship_sync::Asleep) {
-        match how {
-            tranship_sync::Asleep::Descriptor => {
-                self.await_peer_fd();
-                if let Some(fd) = &*lock(&self.peer_fd) {
-                    // Full means that a wake-up is queued already.
-                    let _ = socket::sendmsg(fd.as_fd(), b"!", &[], true);
-                }
-            }
-            _ => {
-                let _ = futex::wake(self.own.wake(), u32::MAX >> 1);
-            }
-        }
-    }
-}
-
-/// Lines in a half that the caller keeps mapped (every cursor holds its link).
-fn lines(first: NonNull<Line>, count: u32) -> Result<Lines<'static>, DomainError> {
-    // SAFETY: the half is mapped as long as the link, which the cursor's owner holds an Arc of; lines are
-    // reached only through atomics.
-    unsafe { Lines::from_raw(first, count as usize) }
-        .map_err(|e| DomainError::Protocol(e.to_string()))
 }
 
 impl std::fmt::Debug for LinkShared {

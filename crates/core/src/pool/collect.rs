@@ -52,8 +52,8 @@ pub(super) enum Standing {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sink {
     pub(super) domain: DomainId,
-    /// Of its `rcvd` counters: what a new manager is told.
-    pub(super) inode: u64,
+    /// The manager's number of its process: what the next one is told.
+    pub(super) process: u64,
     /// Whether the present manager has named the queue; else only we can see that its sink died.
     pub(super) named: bool,
 }

@@ -1,35 +1,36 @@
 //! Making a pool: its table, its place with the manager, its window and zones.
 
 use super::collect::Gc;
+use super::guard::Guard;
 use super::own::{Class, Counters, FIRST_EPOCH, OwnPool, Resizing, Store};
 use super::slots::Slot;
 use super::wait::Waiters;
+use crate::cbuf::Tag;
 use crate::domain::{DomainCore, lock};
-use crate::error::DomainError;
+use crate::error::{self, Error, Kind, OutOfRange};
 use crate::options::PoolOptions;
 use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, Weak};
-use tranship_proto::{Event, Request};
+use tranship_proto::{Event, Request, Trust};
 use tranship_region::layout::TableRw;
 use tranship_sync::SlotQueue;
-use tranship_zone::{Classes, Keg, RunAllocator, SlabShape, SlotNumbers, Zone, ZoneConfig};
+use tranship_zone::{Classes, Keg, PAGE, RunAllocator, SlabShape, SlotNumbers, Zone, ZoneConfig};
 
 /// The largest pool: fewer than 2^32 pages, also when it is rounded up to whole chunks.
 const MAX_BYTES: u64 = (1 << 44) - (64 << 20);
 
 impl OwnPool {
-    pub(crate) fn create(
-        domain: &DomainCore,
-        options: PoolOptions,
-    ) -> Result<Arc<OwnPool>, DomainError> {
+    pub(crate) fn create(domain: &DomainCore, options: PoolOptions) -> Result<Arc<OwnPool>, Error> {
         let chunk = options.chunk();
-        let bad = |what, value, min, max| DomainError::BadArgument {
-            what,
-            value,
-            min,
-            max,
+        let bad = |what, value, min, max| {
+            Error::from(OutOfRange {
+                what,
+                value,
+                min,
+                max,
+            })
         };
         if !chunk.is_power_of_two() || !((64 << 10)..=(64 << 20)).contains(&chunk) {
             return Err(bad(
@@ -47,6 +48,12 @@ impl OwnPool {
                 MAX_BYTES,
             ));
         }
+        if options.trust == Trust::None {
+            let levels = (Trust::Producer as u64, Trust::Full as u64);
+            let what = "the level of trust (1 producer, 2 half, 3 full)";
+            return Err(bad(what, options.trust as u64, levels.0, levels.1));
+        }
+        let half = options.trust == Trust::Half;
         let max_bytes = options.max_bytes.next_multiple_of(chunk);
         if options.preallocated_bytes > max_bytes {
             return Err(bad(
@@ -63,12 +70,14 @@ impl OwnPool {
             .filter(|s| (1..=tranship_proto::SLOT_LIMIT).contains(s))
             .ok_or(bad("slots", slots, 1, slot_limit))?;
         let chunks = max_bytes / chunk;
-        let chunks =
-            u32::try_from(chunks).map_err(|_| bad("chunks", chunks, 1, u32::MAX.into()))?;
+        let chunks = u32::try_from(chunks)
+            .map_err(|_: std::num::TryFromIntError| bad("chunks", chunks, 1, u32::MAX.into()))?;
         crate::link::checked_name(&options.name)?;
 
+        // Before anything is made.
+        let guard = half.then(|| Guard::new(slots, chunks.into())).transpose()?;
         let (table_fd, table) = TableRw::create(slots, max_bytes, chunk)?;
-        let shown = table_fd.try_clone().map_err(DomainError::system("fcntl"))?;
+        let shown = table_fd.try_clone().map_err(Error::system("fcntl"))?;
         let ((event, _), era) = domain.call_in_era(
             |req| Request::CreatePool {
                 req,
@@ -76,6 +85,7 @@ impl OwnPool {
                 max_bytes,
                 slots,
                 chunk_bytes: chunk,
+                trust: options.trust,
             },
             &[shown.as_fd()],
             None,
@@ -84,9 +94,7 @@ impl OwnPool {
             pool: id, entry, ..
         } = event
         else {
-            return Err(DomainError::Protocol(
-                "an answer to CreatePool that is none".into(),
-            ));
+            return Err(error::protocol("an answer to CreatePool that is none"));
         };
         let window = crate::pool::reserve(max_bytes, chunk)?;
         let classes = Classes::new(chunk);
@@ -96,6 +104,13 @@ impl OwnPool {
             fork: domain.fork,
             id,
             base: crate::pool::base(&window),
+            flags: {
+                let slices = !options.trust.all_write() || options.trusted;
+                let flag = |yes, flag| if yes { flag } else { 0 };
+                flag(slices, Tag::TRUSTED) | flag(half, Tag::GUARDED)
+            },
+            least_bytes: if half { PAGE } else { 1 },
+            _guard: guard,
             contended: AtomicBool::new(false),
             zones: (0..classes.count())
                 .map(|class| {
@@ -158,7 +173,7 @@ impl OwnPool {
             // The manager that made it is gone, and the next one was perhaps not told of it.
             lock(&domain.pools).remove(&id);
             let _ = domain.tell(&Request::DestroyPool { pool: id }, &[]);
-            return Err(DomainError::ManagerAway);
+            return Err(Kind::ManagerAway.into());
         }
         Ok(pool)
     }

@@ -1,15 +1,18 @@
 //! A pool that another domain writes and this one reads.
 
+use super::guard::Guard;
+use crate::cbuf::Tag;
 use crate::domain::{DomainCore, PoolShape, lock};
-use crate::error::{DomainError, Violation};
+use crate::error::{self, Error, Violation};
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use tranship_ledger::StaleReference;
-use tranship_proto::{CbufId, PoolId};
+use tranship_proto::{CbufId, PoolId, Trust};
 use tranship_region::Window;
 use tranship_region::layout::{RefsRw, TableRo};
+use tranship_sys::map::Access;
 use tranship_sys::{ForkGuard, futex};
 
 /// The reader's side of a pool: the window with the chunks shown so far, the writer's slot table, and our
@@ -30,6 +33,8 @@ pub(crate) struct ForeignPool {
     pub(crate) table_inode: u64,
     refs: RefsRw,
     refs_fd: OwnedFd,
+    /// At level `half`.
+    guard: Option<Guard>,
     /// Serial of the chunk at each window index; 0: none.
     serials: Box<[AtomicU32]>,
     changing: Mutex<()>,
@@ -55,12 +60,15 @@ impl ForeignPool {
         shape: PoolShape,
         table: OwnedFd,
         process: OwnedFd,
-    ) -> Result<ForeignPool, DomainError> {
+    ) -> Result<ForeignPool, Error> {
         let table_inode = crate::domain::inode(&table);
         let table = TableRo::open(&table, shape.slots, shape.max_bytes, shape.chunk_bytes)?;
         let window = super::reserve(shape.max_bytes, shape.chunk_bytes)?;
-        let (refs_fd, refs) = RefsRw::create(shape.slots)?;
         let chunks = shape.max_bytes / shape.chunk_bytes;
+        let guard = (shape.trust == Trust::Half)
+            .then(|| Guard::new(shape.slots, chunks))
+            .transpose()?;
+        let (refs_fd, refs) = RefsRw::create(shape.slots)?;
         Ok(ForeignPool {
             domain: domain.clone(),
             fork: domain.fork,
@@ -72,6 +80,7 @@ impl ForeignPool {
             table_inode,
             refs,
             refs_fd,
+            guard,
             serials: (0..chunks).map(|_| AtomicU32::new(0)).collect(),
             changing: Mutex::new(()),
             spoken_of: AtomicBool::new(true),
@@ -94,10 +103,10 @@ impl ForeignPool {
     }
 
     /// Maps a chunk that the manager passed on, after checking it.
-    pub(crate) fn attach(&self, index: u32, serial: u32, fd: OwnedFd) -> Result<(), DomainError> {
+    pub(crate) fn attach(&self, index: u32, serial: u32, fd: OwnedFd) -> Result<(), Error> {
         let _one = lock(&self.changing);
         let Some(known) = self.serials.get(index as usize) else {
-            return Err(DomainError::Protocol(format!(
+            return Err(error::protocol(format!(
                 "chunk index {index} of {}",
                 self.serials.len()
             )));
@@ -111,7 +120,17 @@ impl ForeignPool {
             // Refused, the younger one's buffers would be taken for lies of their writer.
             self.empty(index, known);
         }
-        self.window.attach_ro(index, &fd)?;
+        let bytes = self.shape.chunk_bytes;
+        match (&self.guard, self.shape.trust.all_write()) {
+            (Some(_), _) => self.window.attach_closed(index, &fd)?,
+            (None, true) => self.window.attach_rw(index, &fd)?,
+            (None, false) => self.window.attach_ro(index, &fd)?,
+        }
+        // Of an honest writer nothing is held where a chunk is new. What a liar made us keep must not fault.
+        if (self.guard.as_ref()).is_some_and(|guard| guard.is_held(index, bytes)) {
+            self.window
+                .open(u64::from(index) * bytes, bytes, Access::Read);
+        }
         // Ordering: Release pairs with the Acquire in `check`: whoever sees the serial sees the mapping.
         known.store(serial, Ordering::Release);
         Ok(())
@@ -243,6 +262,54 @@ impl ForeignPool {
         tranship_ledger::raise(self.word(slot));
     }
 
+    /// Counts a reference that was received. At level `half` the buffer's pages can be read from here on; on failure the reference
+    /// stays counted.
+    pub(crate) fn hold(&self, id: CbufId, offset: u64, length: u64) -> Result<(), Violation> {
+        let slot = id.slot();
+        let raise = || self.retain(slot);
+        let Some(guard) = &self.guard else {
+            raise();
+            return Ok(());
+        };
+        // Ordering: Relaxed: what the writer says there is checked, and kept as it was read.
+        let place = || {
+            let entry = self.table.slot(slot)?;
+            let (offset, length) = (entry.offset(), entry.length());
+            Some((
+                offset.load(Ordering::Relaxed),
+                length.load(Ordering::Relaxed),
+            ))
+        };
+        guard.hold(&self.window, (id, offset, length), raise, place)
+    }
+
+    /// What handles of its buffers have.
+    pub(crate) fn flags(&self) -> u64 {
+        match self.guard {
+            Some(_) => Tag::GUARDED,
+            None => 0,
+        }
+    }
+
+    /// As `release`, at level `half`.
+    #[cold]
+    pub(crate) fn release_guarded(&self, slot: u32) {
+        if self.fork.is_child() {
+            return;
+        }
+        super::visits::visit(self, || {
+            let Some(guard) = &self.guard else { return };
+            // Only this domain writes the word, and raises it from one only under the guard's lock or by a handle that is there.
+            let word = self.word(slot);
+            guard.let_go(
+                &self.window,
+                slot,
+                || word.load(Ordering::Acquire) == 1,
+                || self.lower(slot),
+            );
+        });
+    }
+
     /// The reference counter of a slot (or of none) will be written.
     #[inline(always)]
     pub(crate) fn prefetch_count(&self, slot: usize) {
@@ -265,12 +332,15 @@ impl ForeignPool {
             return; // the counters belong to the parent and are not even mapped here
         }
         // With the last reference went what kept the pool, but for our look at it.
-        super::visits::visit(self, || {
-            // Ordering: Relaxed: behind the fence, which is all that a load of memory that is read-only here can have.
-            let is_wanted = || self.table.relinquish().load(Ordering::Relaxed) != 0;
-            tranship_ledger::release_and_tell(self.word(slot), is_wanted, self.refs.wake(), || {
-                self.wake_writer()
-            });
+        super::visits::visit(self, || self.lower(slot));
+    }
+
+    #[inline(always)]
+    fn lower(&self, slot: u32) {
+        // Ordering: Relaxed: behind the fence, which is all that a load of memory that is read-only here can have.
+        let is_wanted = || self.table.relinquish().load(Ordering::Relaxed) != 0;
+        tranship_ledger::release_and_tell(self.word(slot), is_wanted, self.refs.wake(), || {
+            self.wake_writer()
         });
     }
 

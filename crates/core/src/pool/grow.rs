@@ -5,14 +5,14 @@
 
 use super::own::{OwnPool, Resizing};
 use crate::domain::{Asked, PATIENCE, lock};
-use crate::error::{DomainError, Limit};
+use crate::error::{self, Error, Kind, Limit};
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tranship_proto::{Event, Refusal, RefusalCode, Request};
-use tranship_region::{Headroom, MakeError, WindowError};
+use tranship_region::{Headroom, MakeError, Sealing, WindowError};
 use tranship_sys::crash;
 use tranship_zone::PAGE;
 
@@ -68,7 +68,7 @@ impl OwnPool {
     }
 
     /// Makes what the pool is to begin with.
-    pub(super) fn preallocate(&self) -> Result<(), DomainError> {
+    pub(super) fn preallocate(&self) -> Result<(), Error> {
         let bytes = self.options.preallocated_bytes;
         let chunks = bytes.div_ceil(self.chunk_bytes());
         let plan = |pool: &OwnPool| {
@@ -89,11 +89,11 @@ impl OwnPool {
                     self.domain.wait_news(seen, None);
                     continue;
                 }
-                Growth::No(Limit::Away) => return Err(DomainError::ManagerAway),
+                Growth::No(Limit::Away) => return Err(Kind::ManagerAway.into()),
                 growth => self.limit_of(growth),
             };
             let error = self.out_of_memory(bytes, limit, begun);
-            return Err(DomainError::Preallocate(error));
+            return Err(error.context("the pool cannot begin with what it is to have"));
         }
     }
 
@@ -167,7 +167,7 @@ impl OwnPool {
         }
     }
 
-    fn ask_for(&self, rest: VecDeque<u32>) -> Result<Growing, DomainError> {
+    fn ask_for(&self, rest: VecDeque<u32>) -> Result<Growing, Error> {
         let (pool, chunks) = (self.id, u32::try_from(rest.len()).unwrap_or(u32::MAX));
         let make = |req| Request::Grant { req, pool, chunks };
         Ok(Growing {
@@ -183,7 +183,7 @@ impl OwnPool {
         resizing: &mut Resizing,
         mut growing: Growing,
         event: Option<Event>,
-    ) -> Result<Option<Growing>, DomainError> {
+    ) -> Result<Option<Growing>, Error> {
         match growing.shown.take() {
             Some((index, serial)) => {
                 self.serials[index as usize].store(serial, Ordering::Release);
@@ -237,7 +237,7 @@ impl OwnPool {
     }
 
     /// Why the manager granted fewer chunks than were asked for.
-    fn granted_less(&self, asked: usize, granted: u32) -> DomainError {
+    fn granted_less(&self, asked: usize, granted: u32) -> Error {
         let chunks = |n: u64| n << self.chunk_shift;
         let asked = chunks(asked as u64);
         let code = if self.bytes_present() + asked > self.quota_bytes() {
@@ -246,7 +246,7 @@ impl OwnPool {
             RefusalCode::Total
         };
         let available = chunks(granted.into());
-        DomainError::Refused(Refusal {
+        error::refused(Refusal {
             code,
             asked,
             available,
@@ -261,14 +261,17 @@ impl OwnPool {
     /// Makes, fills, maps and seals one chunk, and shows it. It is used when every reader was sent it.
     // Crash: until `ShowChunk` the chunk is ours alone and dies with us; granted bytes return when the manager
     // sees our death. After it the readers hold it and unmap it when the orphaned pool is dismantled.
-    fn make_chunk(&self, resizing: &mut Resizing, index: u32) -> Result<(u32, Asked), DomainError> {
+    fn make_chunk(&self, resizing: &mut Resizing, index: u32) -> Result<(u32, Asked), Error> {
         let serial = resizing.next_serial;
         let fd = self.window.make_chunk(
             index,
             "tranship-chunk",
             tranship_region::Opts {
                 huge: self.options.huge_pages,
-                sealing: tranship_region::Sealing::OneWriter,
+                sealing: match self.options.trust.all_write() {
+                    true => Sealing::Shared,
+                    false => Sealing::OneWriter,
+                },
             },
         )?;
         crash::point("grow.after_make");
@@ -314,18 +317,20 @@ impl OwnPool {
 }
 
 /// What an error says of why there is no memory.
-fn limit(error: &DomainError) -> Limit {
-    match error {
-        DomainError::Refused(refusal) => match refusal.code {
+fn limit(error: &Error) -> Limit {
+    if let Some(refusal) = error.find::<Refusal>() {
+        return match refusal.code {
             RefusalCode::Quota => Limit::Quota,
             RefusalCode::Total => Limit::Total {
                 left_bytes: refusal.available,
             },
             code => Limit::Refused(code),
-        },
-        DomainError::Window(error) => kernel_limit(error),
-        DomainError::ManagerAway => Limit::Away,
-        DomainError::CutOff { .. } => Limit::CutOff,
+        };
+    }
+    match (error.kind(), error.find()) {
+        (_, Some(window)) => kernel_limit(window),
+        (Kind::ManagerAway, _) => Limit::Away,
+        (Kind::CutOff, _) => Limit::CutOff,
         _ => Limit::Protocol,
     }
 }

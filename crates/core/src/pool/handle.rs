@@ -4,12 +4,13 @@ use super::own::OwnPool;
 use super::wait::Patience;
 use crate::cbuf::{Cbuf, CbufMut};
 use crate::domain::{DomainCore, lock};
-use crate::error::{AllocError, DomainError, StaleId};
+use crate::error::Error;
 use crate::options::PoolOptions;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tranship_proto::{CbufId, DomainId, PoolId, Request};
+use tranship_proto::{CbufId, DomainId, PoolId, Request, Trust};
+use tranship_region::View;
 
 /// A pool that this domain writes. Clone it freely; threads may share it. When the last handle is gone the
 /// pool is taken down as soon as nobody holds a buffer of it.
@@ -43,7 +44,7 @@ pub struct PoolStats {
 }
 
 impl Pool {
-    pub(crate) fn create(domain: &DomainCore, options: PoolOptions) -> Result<Pool, DomainError> {
+    pub(crate) fn create(domain: &DomainCore, options: PoolOptions) -> Result<Pool, Error> {
         let pool = Pool {
             own: OwnPool::create(domain, options)?,
         };
@@ -67,7 +68,7 @@ impl Pool {
     /// A buffer of `len` bytes. Blocks, first come first served, until there is memory within the quota.
     /// A request that can never be met is an error at once.
     #[inline(always)]
-    pub fn alloc(&self, len: usize) -> Result<CbufMut, AllocError> {
+    pub fn alloc(&self, len: usize) -> Result<CbufMut, Error> {
         self.alloc_with(len, || Patience::Forever)
     }
 
@@ -75,12 +76,12 @@ impl Pool {
     /// answer at once costs 50 ms, once: its answer serves a later call. While the manager is away, an attempt to reach it again may cost
     /// 20 ms, and there is one in 50 ms at most.
     #[inline(always)]
-    pub fn try_alloc(&self, len: usize) -> Result<CbufMut, AllocError> {
+    pub fn try_alloc(&self, len: usize) -> Result<CbufMut, Error> {
         self.alloc_with(len, || Patience::None)
     }
 
     /// The same, waiting at most that long.
-    pub fn alloc_timeout(&self, len: usize, timeout: Duration) -> Result<CbufMut, AllocError> {
+    pub fn alloc_timeout(&self, len: usize, timeout: Duration) -> Result<CbufMut, Error> {
         self.alloc_with(len, || {
             Instant::now()
                 .checked_add(timeout)
@@ -93,28 +94,26 @@ impl Pool {
         &self,
         len: usize,
         patience: impl FnOnce() -> Patience,
-    ) -> Result<CbufMut, AllocError> {
+    ) -> Result<CbufMut, Error> {
         let own = &*self.own;
         if let Some(buf) = own.alloc_now(len) {
             return Ok(buf);
         }
         std::hint::cold_path();
         // Boxed, so that the fast path's result stays in registers where the two meet.
-        own.alloc_slow(len, patience())
-            .map(|buf| *buf)
-            .map_err(|e| *e)
+        own.alloc_slow(len, patience()).map(|buf| *buf)
     }
 
     /// A buffer with these bytes.
-    pub fn alloc_from(&self, bytes: &[u8]) -> Result<CbufMut, AllocError> {
+    pub fn alloc_from(&self, bytes: &[u8]) -> Result<CbufMut, Error> {
         let mut buf = self.alloc(bytes.len())?;
-        buf.copy_from_slice(bytes);
+        buf.fill_from(View::from_slice(bytes));
         Ok(buf)
     }
 
     /// A buffer of this pool that was sent and that somebody may still hold, by its id: all of its memory, of which the
-    /// sender may have used a part. An id that is [`stale`](StaleId) names nothing any more, or nothing yet.
-    pub fn lookup(&self, id: CbufId) -> Result<Cbuf, StaleId> {
+    /// sender may have used a part. An id that is [`stale`](crate::StaleId) names nothing any more, or nothing yet.
+    pub fn lookup(&self, id: CbufId) -> Result<Cbuf, Error> {
         self.own.lookup(id)
     }
 
@@ -128,13 +127,18 @@ impl Pool {
         self.own.max_bytes
     }
 
+    /// Who can write it.
+    pub fn trust(&self) -> Trust {
+        self.own.options.trust
+    }
+
     /// What the pool may have now, bytes.
     pub fn quota_bytes(&self) -> u64 {
         self.own.quota_bytes()
     }
 
     /// Lets another domain assign this pool to channels of its own, that is, forward its buffers.
-    pub fn allow_forward(&self, domain: DomainId) -> Result<(), DomainError> {
+    pub fn allow_forward(&self, domain: DomainId) -> Result<(), Error> {
         let pool = self.own.id();
         // Crash: on record first, so that a manager that dies after its answer does not take the right with it.
         lock(&self.own.domain.rights).insert((pool, domain));

@@ -3,7 +3,7 @@
 use super::own::OwnPool;
 use crate::cbuf::{Cbuf, Tag};
 use crate::domain::lock;
-use crate::error::{StaleId, Violation};
+use crate::error::{Error, StaleId, Violation};
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 use tranship_ledger::{StaleReference, is_named};
@@ -49,21 +49,22 @@ impl OwnPool {
                 self.at(offset),
                 len,
                 NonNull::from(self),
-                Tag::own(slot, private.class(), 0),
+                Tag::own(slot, private.class(), self.flags),
             )
         })
     }
 
     /// A buffer of ours by its id, whole, if it was sent and is not collected yet. Under the collector's lock, as
     /// `take_back`.
-    pub(crate) fn lookup(&self, id: CbufId) -> Result<Cbuf, StaleId> {
+    pub(crate) fn lookup(&self, id: CbufId) -> Result<Cbuf, Error> {
         let slot = id.slot();
         let stale = StaleId { id, pool: self.id };
         if self.fork.is_child() || id.pool() != self.id || slot >= self.slot_count() {
-            return Err(stale);
+            return Err(stale.into());
         }
         let _gc = lock(&self.gc);
-        is_named(self.generation_word(slot), id.generation()).map_err(|_| stale)?;
+        is_named(self.generation_word(slot), id.generation())
+            .map_err(|StaleReference { .. }| stale)?;
         let private = self.private(slot);
         let length = self.entry(slot).length.load(Ordering::Relaxed); // own word
         private.handles.hold();
@@ -75,7 +76,7 @@ impl OwnPool {
                 self.at(private.offset()),
                 len,
                 NonNull::from(self),
-                Tag::own(slot, private.class(), 0),
+                Tag::own(slot, private.class(), self.flags),
             )
         })
     }

@@ -5,6 +5,7 @@ mod create;
 mod foreign;
 mod graves;
 mod grow;
+mod guard;
 mod handle;
 mod lookup;
 mod own;
@@ -20,15 +21,15 @@ pub(crate) use graves::{Grave, bury, decay};
 pub use handle::{Pool, PoolStats};
 pub(crate) use own::OwnPool;
 
-use crate::error::DomainError;
+use crate::error::{Error, OutOfRange};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tranship_region::Window;
 
 /// Reserves a pool's window.
-fn reserve(max_bytes: u64, chunk_bytes: u64) -> Result<Window, DomainError> {
+fn reserve(max_bytes: u64, chunk_bytes: u64) -> Result<Window, Error> {
     let size = |value: u64| {
-        usize::try_from(value).map_err(|_| DomainError::BadArgument {
+        usize::try_from(value).map_err(|_: std::num::TryFromIntError| OutOfRange {
             what: "bytes",
             value,
             min: 1,

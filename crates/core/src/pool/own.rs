@@ -1,6 +1,7 @@
 //! A pool of one's own: the writer's side.
 
 use super::collect::{Gc, Standing};
+use super::guard::Guard;
 use super::slots::{HUGE, Slot};
 use super::wait::Waiters;
 use crate::cbuf::{CbufMut, Tag};
@@ -17,6 +18,7 @@ use tranship_region::Window;
 use tranship_region::layout::{Slot as TableSlot, TableRw};
 use tranship_sync::SlotQueue;
 use tranship_sys::ForkGuard;
+use tranship_sys::map::Access;
 use tranship_zone::{Backend, Classes, Keg, Run, RunAllocator, SlotNumbers, Zone};
 
 /// The writer's side of a pool: memory, slot table, allocator, collector.
@@ -26,6 +28,12 @@ pub(crate) struct OwnPool {
     pub(super) fork: ForkGuard,
     pub(super) id: PoolId,
     pub(super) base: NonNull<u8>,
+    /// Of all handles: whether their bytes may be had as slices.
+    pub(super) flags: u64,
+    /// Of the smallest buffer.
+    pub(super) least_bytes: u64,
+    /// At level `half`: the mappings that it may need.
+    pub(super) _guard: Option<Guard>,
     /// Set while somebody waits for memory: then nobody passes the queue.
     pub(super) contended: AtomicBool,
     pub(super) classes: Classes,
@@ -123,6 +131,7 @@ impl OwnPool {
             max_bytes: self.max_bytes,
             slots: self.slot_count(),
             chunk_bytes: self.chunk_bytes(),
+            trust: self.options.trust,
         }
     }
     /// Another board is about to be looked at: no collection by it until the pool's place in it is known. Before the board
@@ -211,7 +220,7 @@ impl OwnPool {
     /// locked instruction.
     #[inline(always)]
     pub(crate) fn alloc_now(&self, len: usize) -> Option<CbufMut> {
-        let class = self.classes.class_of(len as u64)?;
+        let class = self.class_of(len)?;
         // SAFETY: there is a zone for each class.
         let zone = unsafe { self.zones.get_unchecked(class) };
         let slot = match zone.alloc_cached() {
@@ -236,6 +245,9 @@ impl OwnPool {
     #[inline(always)]
     pub(super) fn hand_out(&self, slot: u32, class: u8, len: usize) -> CbufMut {
         let private = self.private(slot);
+        if self.flags & Tag::GUARDED != 0 {
+            self.open_slot(slot);
+        }
         // SAFETY: the slot was cut out of an attached chunk, at least `len` long by its class, and stays
         // outstanding until the handle is gone.
         unsafe {
@@ -243,9 +255,36 @@ impl OwnPool {
                 self.at(private.offset()),
                 len,
                 NonNull::from(self),
-                Tag::own(slot, class, 0),
+                Tag::own(slot, class, self.flags),
             )
         }
+    }
+
+    /// At level `half`: the slot's pages can be written here.
+    #[cold]
+    pub(crate) fn open_slot(&self, slot: u32) {
+        let private = self.private(slot);
+        // Relaxed: whoever has the slot to himself got it through a lock or a handle passed on.
+        if !private.open.swap(true, Ordering::Relaxed) {
+            let bytes = self.entry(slot).length.load(Ordering::Relaxed);
+            self.window.open(private.offset(), bytes, Access::ReadWrite);
+        }
+    }
+
+    /// At level `half`: they can only be read.
+    #[cold]
+    pub(crate) fn close_slot(&self, slot: u32) {
+        let private = self.private(slot);
+        private.open.store(false, Ordering::Relaxed);
+        let bytes = self.entry(slot).length.load(Ordering::Relaxed);
+        // SAFETY: the pages are the slot's alone, and a buffer that is frozen is written by nobody here.
+        unsafe { self.window.close(private.offset(), bytes, Access::Read) };
+    }
+
+    /// The size class of a buffer, which at level `half` has whole pages.
+    #[inline(always)]
+    pub(super) fn class_of(&self, len: usize) -> Option<usize> {
+        self.classes.class_of((len as u64).max(self.least_bytes))
     }
 
     #[inline(always)]

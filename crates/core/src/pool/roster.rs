@@ -182,7 +182,7 @@ impl OwnPool {
     pub(crate) fn queue_joined(
         &self,
         channel: ChannelId,
-        sink: DomainId,
+        (sink, process): (DomainId, u64),
         epoch: u64,
         with_sent: bool,
         new_reader: bool,
@@ -197,7 +197,6 @@ impl OwnPool {
             .and_then(|link| link.find(self.id))
             .map(|a| a.counts.clone());
         let we_sink = sink == self.domain.id();
-        let inode = fds.as_slice().first().map_or(0, crate::domain::inode);
         let rcvd = match (fds.next(), &ours) {
             (_, Some(counts)) if we_sink => Some(Counts::ours(counts.clone())),
             (Some(fd), _) => CountsRo::open(&fd, Way::Rcvd, slots)
@@ -221,7 +220,7 @@ impl OwnPool {
                 })
                 .map_or(Refs::unknown(), Refs::page)
         });
-        let process = if new_reader { fds.next() } else { None };
+        let pidfd = if new_reader { fds.next() } else { None };
 
         let mut gc = lock(&self.gc);
         // After a resume it says again what we may have, and it is right. Under the collector's lock, so that no
@@ -238,7 +237,7 @@ impl OwnPool {
         }
         let named = Sink {
             domain: sink,
-            inode,
+            process,
             named: true,
         };
         gc.sinks.insert(channel, named);
@@ -250,8 +249,8 @@ impl OwnPool {
                 tracing::warn!(pool = %self.id, %error, "roster");
             }
         }
-        if let Some(process) = process {
-            gc.processes.insert(sink, process);
+        if let Some(pidfd) = pidfd {
+            gc.processes.insert(sink, pidfd);
         }
         gc.advance(epoch);
     }
@@ -272,11 +271,12 @@ impl OwnPool {
         gc.refs_inodes.iter().map(|(d, i)| (*d, *i)).collect()
     }
 
-    /// The queues on the roster: channel, sink, inode of the sink's counters.
+    /// The queues on the roster: channel, sink, number of the sink's process.
     pub(crate) fn queues(&self) -> Vec<(ChannelId, DomainId, u64)> {
         let gc = lock(&self.gc);
         let all = gc.sinks.iter();
-        all.map(|(c, sink)| (*c, sink.domain, sink.inode)).collect()
+        all.map(|(c, sink)| (*c, sink.domain, sink.process))
+            .collect()
     }
 
     /// A reader is gone; its references count no more.

@@ -2,7 +2,7 @@
 
 use super::own::OwnPool;
 use crate::domain::{lock, millis};
-use crate::error::{AllocError, Holder, Limit};
+use crate::error::{Error, Holder, Limit, Shortage};
 use std::collections::BTreeMap;
 use std::time::Instant;
 use tranship_ledger::Words;
@@ -12,20 +12,15 @@ use tranship_proto::DomainId;
 const ASKED: usize = 16;
 
 impl OwnPool {
-    pub(super) fn out_of_memory(
-        &self,
-        need_bytes: u64,
-        limit: Limit,
-        started: Instant,
-    ) -> AllocError {
-        AllocError::OutOfMemory {
+    pub(super) fn out_of_memory(&self, need_bytes: u64, limit: Limit, started: Instant) -> Error {
+        Error::from(Shortage {
             need_bytes,
             limit,
             live_bytes: self.bytes_present(),
             quota_bytes: self.quota_bytes(),
             holder: self.holder(),
             waited_ms: millis(started.elapsed()),
-        }
+        })
     }
 
     /// The domain that holds most of the oldest buffers that were sent and are still alive, or has not taken them.

@@ -1,6 +1,6 @@
 //! What a pool's writer keeps about each slot in private memory.
 
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use tranship_ledger::Handles;
 use tranship_zone::Place;
 
@@ -18,6 +18,8 @@ pub(crate) struct Slot {
     offset: AtomicU64,
     index: AtomicU16,
     class: AtomicU8,
+    /// At level `half`: whether its pages are known to be writable here.
+    pub(crate) open: AtomicBool,
 }
 
 impl Slot {
@@ -28,6 +30,7 @@ impl Slot {
         self.class.store(class, Ordering::Relaxed);
         self.slab.store(place.slab, Ordering::Relaxed);
         self.index.store(place.index, Ordering::Relaxed);
+        self.open.store(false, Ordering::Relaxed);
         self.handles.none();
     }
     #[inline]

@@ -7,14 +7,13 @@ use super::grow::{Growth, PROMPT};
 use super::own::OwnPool;
 use crate::cbuf::CbufMut;
 use crate::domain::lock;
-use crate::error::{AllocError, Limit};
-use crate::link::TIMED;
+use crate::error::{Error, Kind, Limit, TooLarge};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 use tranship_region::layout::{RefsRo, TableRw};
-use tranship_sync::{Point, Waited};
+use tranship_ring::{Point, TIMED, Waited};
 use tranship_sys::futex;
 
 /// Who waits for memory of a pool.
@@ -88,26 +87,23 @@ impl Patience {
 impl OwnPool {
     /// A buffer, the long way: collection, growth, reclaiming from other classes, waiting.
     #[inline(never)]
-    pub(crate) fn alloc_slow(
-        &self,
-        len: usize,
-        patience: Patience,
-    ) -> Result<Box<CbufMut>, Box<AllocError>> {
+    pub(crate) fn alloc_slow(&self, len: usize, patience: Patience) -> Result<Box<CbufMut>, Error> {
         Ok(Box::new(self.alloc_long(len, patience)?))
     }
 
-    fn alloc_long(&self, len: usize, patience: Patience) -> Result<CbufMut, AllocError> {
+    fn alloc_long(&self, len: usize, patience: Patience) -> Result<CbufMut, Error> {
         if self.domain.fork.is_child() {
-            return Err(AllocError::Forked);
+            return Err(Kind::Forked.into());
         }
         let started = Instant::now();
         let need = self.need_bytes(len);
         let quota_bytes = self.quota_bytes();
         if need > quota_bytes {
-            return Err(AllocError::TooLarge {
+            return Err(TooLarge {
                 need_bytes: need,
                 quota_bytes,
-            });
+            }
+            .into());
         }
         self.domain.catch_up();
         let mut limit = Limit::Queue;
@@ -206,14 +202,14 @@ impl OwnPool {
     }
 
     fn pages_for(&self, len: usize) -> u32 {
-        match self.classes.class_of(len as u64) {
+        match self.class_of(len) {
             Some(class) => lock(&self.store).kegs[class].shape().pages,
             None => u32::try_from((len as u64).div_ceil(4096)).unwrap_or(u32::MAX),
         }
     }
 
     fn take(&self, len: usize) -> Option<CbufMut> {
-        match self.classes.class_of(len as u64) {
+        match self.class_of(len) {
             #[allow(clippy::cast_possible_truncation)] // there are fewer than 255 classes
             Some(class) => (self.zones[class].alloc()).map(|s| self.hand_out(s, class as u8, len)),
             None => self
@@ -234,10 +230,10 @@ impl OwnPool {
         ticket: u64,
         patience: Patience,
         started: Instant,
-    ) -> Result<CbufMut, AllocError> {
+    ) -> Result<CbufMut, Error> {
         loop {
             if self.domain.fork.is_child() {
-                return Err(AllocError::Forked);
+                return Err(Kind::Forked.into());
             }
             let left = match patience {
                 Patience::Until(deadline) => deadline.saturating_duration_since(Instant::now()),
@@ -260,10 +256,11 @@ impl OwnPool {
             self.domain.catch_up();
             let quota_bytes = self.quota_bytes();
             if need > quota_bytes {
-                return Err(AllocError::TooLarge {
+                return Err(TooLarge {
                     need_bytes: need,
                     quota_bytes,
-                });
+                }
+                .into());
             }
             let limit = match self.attempt(len, Duration::ZERO) {
                 Ok(buf) => return Ok(buf),
@@ -294,32 +291,22 @@ impl OwnPool {
     /// Waits for a release by any reader, inside this process, or news of the manager; one bounded round.
     fn wait_for_release(&self, local: u32, readers: &[(Arc<RefsRo>, u32)], round: Duration) {
         let mut points = vec![
-            Point {
-                wake: &self.waiters.local,
-                asleep: None,
-                seen: local,
-            },
-            Point {
-                wake: self.domain.wake_word(),
-                asleep: None,
-                seen: self.domain.seen(),
-            },
+            Point::seen(&self.waiters.local, local),
+            Point::seen(self.domain.wake_word(), self.domain.seen()),
         ];
-        points.extend(readers.iter().map(|(page, seen)| Point {
+        points.extend(readers.iter().map(|(page, seen)| {
             // SAFETY: the page is mapped as long as we hold its Arc; its reader writes the word, we only load it.
-            wake: unsafe { &*page.wake_ptr() },
-            asleep: None,
-            seen: *seen,
+            Point::seen(unsafe { &*page.wake_ptr() }, *seen)
         }));
         // More than one system call takes: look often instead.
-        let many = points.len() > tranship_sync::MAX_WORDS;
-        points.truncate(tranship_sync::MAX_WORDS);
+        let many = points.len() > tranship_ring::MAX_WORDS;
+        points.truncate(tranship_ring::MAX_WORDS);
         let round = if many {
             round.min(Duration::from_millis(1))
         } else {
             round
         };
-        match tranship_sync::Futex::wait_any(&TIMED, &points, round) {
+        match tranship_ring::Futex::wait_any(&TIMED, &points, round) {
             // Nobody may be there to tell us of deaths, or of a manager that is back.
             Ok(Waited::TimedOut) => self.domain.turn_quietly(),
             _ => self.domain.catch_up(),

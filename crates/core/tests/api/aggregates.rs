@@ -4,7 +4,8 @@ use crate::kit::*;
 use bytes::Buf as _;
 use std::io::{IoSlice, Read as _, Seek as _, Write as _};
 use tranship_core::{
-    Aggregate, Body, Cbuf, Code, LinkOptions, MAX_PIECES, Message, Payload, SendFailure, WhenFull,
+    Aggregate, Body, Cbuf, Kind, Limit, LinkOptions, MAX_PIECES, Message, Payload, Shortage,
+    WhenFull,
 };
 
 #[track_caller]
@@ -164,18 +165,18 @@ fn empty_ones_and_the_longest_travel() {
     assert_eq!(got.pieces().len(), MAX_PIECES);
     assert_eq!(got.to_vec(), most.to_vec());
     let more = most.push_back(piece).expect_err("one too many");
-    assert_eq!((more.code(), more.back.len()), (Code::BadArgument, 10));
+    assert_eq!((more.kind(), more.unsent.len()), (Kind::BadArgument, 10));
     assert_eq!(
         more.to_string(),
         "an aggregate of 4096 pieces cannot take 1 more: it has at most 4096; send it and begin another"
     );
     let mut two = Aggregate::new();
-    two.push_back(more.back).expect("room");
+    two.push_back(more.unsent).expect("room");
     two.push_front(two.pieces()[0].slice(..5)).expect("room");
     let back = most.push_front(two.pieces()[0].clone());
-    assert!(back.is_err_and(|full| full.back.len() == 5));
+    assert!(back.is_err_and(|full| full.unsent.len() == 5));
     // All pieces of another one, or none.
-    let whole = most.append(two).expect_err("two too many").back;
+    let whole = most.append(two).expect_err("two too many").unsent;
     assert_eq!((whole.len(), most.pieces().len()), (15, MAX_PIECES));
     let mut front = whole.clone();
     front.append(whole).expect("four");
@@ -196,7 +197,7 @@ fn what_cannot_be_sent_comes_back_whole() {
     sender.send(all.clone()).expect("room");
     sender.send(all.clone()).expect("room");
     let error = sender.send(all).expect_err("full");
-    assert_eq!(error.failure.code(), Code::Full);
+    assert_eq!(error.error.kind(), Kind::Full);
     let Payload::Aggregate(back) = error.unsent else {
         panic!("an aggregate")
     };
@@ -210,7 +211,8 @@ fn what_cannot_be_sent_comes_back_whole() {
         .expect("lists and pieces are free");
     // Without any pool of one's own there is no place for the list.
     let error = sender.send(Aggregate::new()).expect_err("no list pool");
-    assert!(matches!(error.failure, SendFailure::List(_)));
+    assert_eq!(error.kind(), Kind::OutOfMemory);
+    assert!(error.to_string().contains("list of the aggregate"));
 }
 
 #[test]
@@ -257,7 +259,16 @@ fn forwarding_a_strangers_one_needs_a_pool_for_the_list() {
     let error = middle_out
         .send(aggregate(middle_in.recv().expect("recv")))
         .expect_err("no pool");
-    assert!(matches!(error.failure, SendFailure::List(_)), "{error}");
+    assert!(
+        matches!(
+            error.error.find(),
+            Some(Shortage {
+                limit: Limit::NoPool,
+                ..
+            })
+        ),
+        "{error}"
+    );
     let Payload::Aggregate(mut back) = error.unsent else {
         panic!("an aggregate")
     };

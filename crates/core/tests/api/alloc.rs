@@ -4,7 +4,7 @@ use crate::kit::*;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
-use tranship_core::{AllocError, Code, DomainError, Holder, Limit, Pool, PoolOptions};
+use tranship_core::{Holder, Kind, Limit, OutOfRange, Pool, PoolOptions, Shortage, TooLarge};
 use tranship_manager::Config;
 
 #[test]
@@ -20,11 +20,11 @@ fn larger_than_the_quota_is_an_error_at_once_however_one_asks() {
         pool.alloc(usize::MAX),
     ] {
         let error = result.expect_err("too large");
-        assert_eq!(error.code(), Code::TooLarge);
-        let AllocError::TooLarge {
+        assert_eq!(error.kind(), Kind::TooLarge);
+        let Some(&TooLarge {
             need_bytes,
             quota_bytes,
-        } = error
+        }) = error.find()
         else {
             panic!("{error}");
         };
@@ -45,11 +45,11 @@ fn the_quota_may_be_smaller_than_the_maximum() {
     let pool = pool(&a, 8);
     assert_eq!(pool.max_bytes(), 8 * CHUNK as u64);
     assert_eq!(pool.quota_bytes(), 2 * CHUNK as u64);
-    assert_eq!(pool.alloc(3 * CHUNK).expect_err("3").code(), Code::TooLarge);
+    assert_eq!(pool.alloc(3 * CHUNK).expect_err("3").kind(), Kind::TooLarge);
     let two = pool.alloc(2 * CHUNK).expect("2");
     assert_eq!(
-        pool.alloc_now(1).expect_err("full").code(),
-        Code::OutOfMemory
+        pool.alloc_now(1).expect_err("full").kind(),
+        Kind::OutOfMemory
     );
     drop(two);
     pool.alloc_now(1).expect("room again");
@@ -68,7 +68,7 @@ fn the_total_of_all_pools_holds() {
     let error = two.alloc_now(2 * CHUNK).expect_err("total");
     let left = CHUNK as u64;
     assert!(
-        matches!(error, AllocError::OutOfMemory { limit: Limit::Total { left_bytes }, .. } if left_bytes == left),
+        matches!(error.find(), Some(&Shortage { limit: Limit::Total { left_bytes }, .. }) if left_bytes == left),
         "{error}"
     );
     assert!(
@@ -88,14 +88,14 @@ fn full_without_waiting_and_with_a_time_limit() {
     assert!(held.iter().all(Result::is_ok));
     let error = pool.alloc_now(1).expect_err("full");
     assert!(
-        matches!(error, AllocError::OutOfMemory { quota_bytes, .. } if quota_bytes == 2 * CHUNK as u64),
+        matches!(error.find(), Some(&Shortage { quota_bytes, .. }) if quota_bytes == 2 * CHUNK as u64),
         "{error}"
     );
     let error = pool
         .alloc_timeout(1, Duration::from_millis(30))
         .expect_err("full");
     assert!(
-        matches!(error, AllocError::OutOfMemory { waited_ms, .. } if waited_ms >= 20),
+        matches!(error.find(), Some(&Shortage { waited_ms, .. }) if waited_ms >= 20),
         "{error}"
     );
     assert_eq!(pool.stats().waiting, 0);
@@ -123,8 +123,8 @@ fn blocked_callers_are_served_in_the_order_of_their_coming() {
         for i in 0..4 {
             assert!(order.try_recv().is_err(), "nobody is served early");
             assert_eq!(
-                pool.alloc_now(1).expect_err("others wait").code(),
-                Code::OutOfMemory,
+                pool.alloc_now(1).expect_err("others wait").kind(),
+                Kind::OutOfMemory,
                 "and nobody passes those who wait"
             );
             drop(held.pop());
@@ -179,8 +179,8 @@ fn a_blocked_caller_is_woken_by_a_reader_that_lets_go() {
         .map(|_| buf(receiver.recv().expect("recv")))
         .collect();
     assert_eq!(
-        pool.alloc_now(CHUNK).expect_err("held").code(),
-        Code::OutOfMemory
+        pool.alloc_now(CHUNK).expect_err("held").kind(),
+        Kind::OutOfMemory
     );
     thread::scope(|s| {
         let blocked = s.spawn(|| pool.alloc(CHUNK).expect("blocked").len());
@@ -246,9 +246,10 @@ fn an_error_names_who_is_in_the_way() {
     let (a, b) = pair();
     let pool = pool(&a, 1);
     let (mut sender, mut receiver) = link(&a, &b, "x");
-    let way = |pool: &Pool| match pool.alloc_now(CHUNK).expect_err("full") {
-        AllocError::OutOfMemory { limit, holder, .. } => (limit, holder),
-        other => panic!("{other}"),
+    let way = |pool: &Pool| {
+        let error = pool.alloc_now(CHUNK).expect_err("full");
+        let shortage: &Shortage = error.find().expect("a shortage");
+        (shortage.limit, shortage.holder)
     };
     let own = pool.alloc(CHUNK).expect("alloc");
     assert_eq!(way(&pool), (Limit::Quota, None));
@@ -309,11 +310,11 @@ fn out_of_slots_is_out_of_memory() {
     };
     assert!(
         matches!(
-            error,
-            AllocError::OutOfMemory {
+            error.find(),
+            Some(&Shortage {
                 limit: Limit::Slots { slots: 16 },
                 ..
-            }
+            })
         ),
         "{error}"
     );
@@ -365,7 +366,7 @@ fn nonsense_is_refused_with_the_numbers() {
     for options in bad {
         let error = a.create_pool(options.clone()).expect_err("nonsense");
         assert!(
-            matches!(error, DomainError::BadArgument { .. }) && error.code() == Code::BadArgument,
+            error.find::<OutOfRange>().is_some() && error.kind() == Kind::BadArgument,
             "{options:?}: {error}"
         );
     }

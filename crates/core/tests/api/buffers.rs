@@ -193,7 +193,7 @@ fn an_id_names_its_buffer_until_that_is_collected() {
     let fresh = filled(&pool, CHUNK, 1);
     let id = fresh.id();
     let stale = pool.lookup(id).expect_err("it was never sent");
-    assert_eq!(stale.code(), tranship_core::Code::Stale, "{stale}");
+    assert_eq!(stale.kind(), tranship_core::Kind::Stale, "{stale}");
     sender.send(fresh).expect("send");
     let found = pool.lookup(id).expect("the receiver will hold it");
     assert_eq!((found.id(), found.to_vec()), (id, vec![1; CHUNK]));

@@ -5,8 +5,7 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use tranship_core::{
-    AllocError, Barrier, Code, Domain, DomainError, Limit, PoolOptions, RecvError, RefusalCode,
-    Role, select,
+    Barrier, Domain, Error, Kind, Limit, PoolOptions, RefusalCode, Role, Shortage, select,
 };
 use tranship_manager::{Config, Embedded, Rule, Who};
 use tranship_testkit::{Control, child, is_root, skipped};
@@ -39,13 +38,10 @@ fn lock_down(errno: i32) {
     seccompiler::apply_filter_all_threads(&program).expect("seccomp");
 }
 
-fn cut_off(domain: &Domain, what: &str, error: &DomainError) {
+fn cut_off(domain: &Domain, what: &str, error: &Error) {
     let barrier = domain.cut_off();
-    assert!(
-        matches!(error, DomainError::CutOff { barrier: it, .. } if Some(*it) == barrier),
-        "{what}: {error}"
-    );
-    assert_eq!(error.code(), Code::CutOff, "{what}");
+    assert!(error.find() == barrier.as_ref(), "{what}: {error}");
+    assert_eq!(error.kind(), Kind::CutOff, "{what}");
 }
 
 child!(
@@ -64,12 +60,9 @@ child!(
         let _it_is_gone: () = ctl.recv().unwrap().unwrap();
         // What it was shown arrives; what it was not shown is said not to, however it is asked for.
         assert_eq!(receiver.recv().unwrap().meta, 2);
-        let never = |error: &RecvError| {
-            assert!(
-                matches!(error, RecvError::ChunkPending { barrier: it, .. } if *it == barrier),
-                "{error}"
-            );
-            assert_eq!(error.code(), Code::ChunkPending);
+        let never = |error: &Error| {
+            assert!(error.find() == Some(&barrier), "{error}");
+            assert_eq!(error.kind(), Kind::ChunkPending);
         };
         never(&receiver.recv().unwrap_err());
         assert_eq!(domain.cut_off(), Some(barrier));
@@ -102,11 +95,11 @@ child!(
         let error = pool.alloc_now(2 * CHUNK).unwrap_err();
         assert!(
             matches!(
-                error,
-                AllocError::OutOfMemory {
+                error.find(),
+                Some(&Shortage {
                     limit: Limit::CutOff,
                     ..
-                }
+                })
             ),
             "{error}"
         );

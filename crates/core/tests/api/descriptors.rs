@@ -3,7 +3,7 @@
 use crate::kit::*;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::PathBuf;
-use tranship_core::{AllocError, Code, Domain, DomainError, Limit};
+use tranship_core::{Domain, Kind, Limit, Shortage};
 use tranship_manager::{Config, Embedded, Forward};
 use tranship_testkit::{Control, child};
 
@@ -71,11 +71,8 @@ child!(
         drop(manager);
         with_room_for(room, || {
             let error = writer.turn().unwrap_err();
-            let DomainError::System { source, .. } = &error else {
-                panic!("{error}");
-            };
-            assert_eq!(source.raw_os_error(), Some(libc::EMFILE));
-            assert_eq!(error.code(), Code::System);
+            assert_eq!(error.errno(), libc::EMFILE, "{error}");
+            assert_eq!(error.kind(), Kind::System);
         });
         let all_but_the_held = || {
             let mut all: Vec<_> = std::iter::from_fn(|| pool.alloc_now(BUFFER).ok()).collect();
@@ -131,7 +128,7 @@ child!(
             errno: libc::EMFILE,
         };
         assert!(
-            matches!(error, AllocError::OutOfMemory { limit: it, .. } if it == limit),
+            matches!(error.find(), Some(&Shortage { limit: it, .. }) if it == limit),
             "{error}"
         );
         assert!(error.to_string().contains("Too many open files"), "{error}");

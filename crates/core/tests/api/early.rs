@@ -2,9 +2,10 @@
 
 use crate::kit::*;
 use std::os::fd::AsFd;
-use tranship_core::{ChannelId, Code, Domain, DomainId};
+use tranship_core::{ChannelId, Domain, DomainId, Kind};
 use tranship_proto::{Event, GoneReason, Request};
-use tranship_region::layout::{BoardRw, LinkHalfRw, Side};
+use tranship_region::layout::BoardRw;
+use tranship_ring::{HalfRw, Side};
 use tranship_sys::{pidfd, socket};
 
 const CHANNEL: ChannelId = ChannelId(5);
@@ -20,7 +21,7 @@ fn an_end_in_the_moment_of_opening_is_heard() {
         let peer = socket::accept(&listener).expect("accept");
         let mut bytes = vec![0; tranship_proto::MAX_MESSAGE_BYTES];
         let (board, map) = BoardRw::create(8, 77).expect("a board");
-        let (half, source) = LinkHalfRw::create(Side::Source, 16).expect("a half");
+        let (half, source) = HalfRw::create(Side::Source, 16).expect("a half");
         let process = pidfd::open(std::process::id()).expect("a pidfd");
         loop {
             let got = socket::recvmsg(&peer, &mut bytes, false).expect("a request");
@@ -63,7 +64,7 @@ fn an_end_in_the_moment_of_opening_is_heard() {
     let domain = Domain::builder().name("b").socket(&path).connect();
     let domain = domain.expect("connect");
     let mut receiver = domain.open_receiver("x").expect("open");
-    assert_eq!(receiver.recv().expect_err("over").code(), Code::PeerDied);
+    assert_eq!(receiver.recv().expect_err("over").kind(), Kind::PeerDied);
     drop(receiver);
     drop(manager.join().expect("the manager"));
 }

@@ -3,7 +3,7 @@
 use crate::kit::*;
 use std::path::PathBuf;
 use std::time::Duration;
-use tranship_core::{Code, Domain, LinkOptions, RecvError, Role, SendFailure, Wait};
+use tranship_core::{Domain, Error, Kind, LinkOptions, NotTaken, Role, Wait};
 use tranship_testkit::{Control, child};
 
 const MESSAGES: u8 = 5;
@@ -27,7 +27,7 @@ child!(
 );
 
 /// What a process that dies there has sent, and how that ends.
-fn left_by(died_at: &str) -> (u8, RecvError) {
+fn left_by(died_at: &str) -> (u8, Error) {
     let (_a, b) = pair();
     let process = source().env("TRANSHIP_CRASH_AT", died_at).start();
     let process = process.expect("a child");
@@ -44,7 +44,7 @@ fn left_by(died_at: &str) -> (u8, RecvError) {
             }
             Err(error) => {
                 let again = receiver.recv().expect_err("for good");
-                assert_eq!(again.code(), error.code());
+                assert_eq!(again.kind(), error.kind());
                 return (taken, error);
             }
         }
@@ -62,8 +62,8 @@ fn who_dies_before_it_closes_has_not_closed() {
     ] {
         let (taken, error) = left_by(at);
         assert_eq!(
-            (taken, error.code()),
-            (sent, Code::PeerDied),
+            (taken, error.kind()),
+            (sent, Kind::PeerDied),
             "{at}: {error}"
         );
         assert!(error.to_string().contains("may not be all"), "{error}");
@@ -74,8 +74,8 @@ fn who_dies_before_it_closes_has_not_closed() {
 fn who_dies_after_it_has_closed_has_closed() {
     let _dog = dog();
     let (taken, error) = left_by("close.after_flag");
-    assert!(matches!(error, RecvError::PeerGone(_)), "{error}");
-    assert_eq!((taken, error.code()), (MESSAGES, Code::PeerGone));
+    assert!(error.kind() == Kind::PeerGone, "{error}");
+    assert_eq!((taken, error.kind()), (MESSAGES, Kind::PeerGone));
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn who_gives_up_or_panics_has_not_closed() {
         }
         assert_eq!(buf(receiver.recv().expect("recv")).to_vec(), [1; KIB]);
         let error = receiver.recv().expect_err("the end");
-        assert_eq!(error.code(), Code::PeerDied, "{error}");
+        assert_eq!(error.kind(), Kind::PeerDied, "{error}");
     }
 }
 
@@ -120,16 +120,16 @@ fn a_sender_hears_whether_all_was_taken() {
         let error = sender.wait_taken(Duration::ZERO).expect_err("two are left");
         assert!(
             matches!(
-                error,
-                SendFailure::NotTaken {
+                error.find(),
+                Some(&NotTaken {
                     messages: 2,
                     gone: false,
                     ..
-                }
+                })
             ),
             "{error:?}"
         );
-        assert_eq!(error.code(), Code::TimedOut);
+        assert_eq!(error.kind(), Kind::TimedOut);
         // It waits for the last one, and hears of it also from a receiver that leaves at once.
         let taken = std::thread::scope(|s| {
             let waiting = s.spawn(|| sender.wait_taken(None));
@@ -159,16 +159,16 @@ fn a_sender_hears_what_a_receiver_that_is_gone_has_left() {
     });
     assert!(
         matches!(
-            error,
-            SendFailure::NotTaken {
+            error.find(),
+            Some(&NotTaken {
                 messages: 2,
                 gone: true,
                 ..
-            }
+            })
         ),
         "{error:?}"
     );
-    assert_eq!(error.code(), Code::PeerGone);
+    assert_eq!(error.kind(), Kind::PeerGone);
 }
 
 child!(
@@ -204,12 +204,12 @@ fn a_sender_hears_what_a_receiver_that_was_killed_has_left() {
     });
     assert!(
         matches!(
-            error,
-            SendFailure::NotTaken {
+            error.find(),
+            Some(&NotTaken {
                 messages: 2,
                 gone: true,
                 ..
-            }
+            })
         ),
         "{error:?}"
     );

@@ -5,7 +5,7 @@ use crate::kit::*;
 use std::path::Path;
 use std::time::Duration;
 use tranship_core::{
-    Aggregate, Body, Code, Domain, LinkOptions, Listener, Pool, PoolOptions, Receiver, Role,
+    Aggregate, Body, Domain, Kind, LinkOptions, Listener, Pool, PoolOptions, Receiver, Role,
     Sender, select,
 };
 use tranship_testkit::{Control, Exit, child};
@@ -56,7 +56,7 @@ macro_rules! forked {
     ($what:expr) => {
         match $what {
             Ok(_) => panic!("{} worked", stringify!($what)),
-            Err(error) => assert_eq!(error.code(), Code::Forked, "{}: {error}", stringify!($what)),
+            Err(error) => assert_eq!(error.kind(), Kind::Forked, "{}: {error}", stringify!($what)),
         }
     };
     (send $what:expr) => {
@@ -64,8 +64,8 @@ macro_rules! forked {
             Ok(_) => panic!("{} worked", stringify!($what)),
             Err(error) => {
                 assert_eq!(
-                    error.failure.code(),
-                    Code::Forked,
+                    error.error.kind(),
+                    Kind::Forked,
                     "{}: {error}",
                     stringify!($what)
                 )

@@ -1,7 +1,7 @@
 //! Buffers that travel on: through a third domain, in cycles, back to their writer.
 
 use crate::kit::*;
-use tranship_core::{Code, Payload, RefusalCode, SendFailure};
+use tranship_core::{Kind, Payload, RefusalCode};
 use tranship_manager::{Config, Forward};
 
 #[test]
@@ -15,11 +15,12 @@ fn without_the_right_it_is_refused_and_the_buffer_comes_back() {
     first.send(filled(&pool, 100, 3)).expect("send");
     let got = buf(inward.recv().expect("recv"));
     let error = outward.send(got).expect_err("no right");
-    let SendFailure::Assign(why) = &error.failure else {
-        panic!("{error}")
-    };
-    assert!(why.is_refusal(RefusalCode::NotYours), "{why}");
-    assert_eq!(error.failure.code(), Code::Refused);
+    assert_eq!(
+        refusal(&error.error),
+        Some(RefusalCode::NotYours),
+        "{error}"
+    );
+    assert_eq!(error.error.kind(), Kind::Refused);
     let Payload::Buf(back) = error.unsent else {
         panic!("a buffer")
     };
@@ -152,7 +153,7 @@ fn another_domain_of_the_process_cannot_send_it() {
     let error = sender
         .send(filled(&pool, 10, 1))
         .expect_err("a's buffer, b's link");
-    assert!(matches!(error.failure, SendFailure::OtherDomain), "{error}");
+    assert_eq!(error.kind(), Kind::BufferNotOwned);
     drop(error.unsent);
     pool.alloc_now(CHUNK).expect("free");
 }

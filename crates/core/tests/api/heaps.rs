@@ -2,18 +2,14 @@
 
 use crate::kit::*;
 use std::path::Path;
-use tranship_core::{
-    Code, Domain, DomainError, Heap, HeapOptions, HeapStat, RefusalCode, StatRecord,
-};
+use tranship_core::{Domain, Error, Heap, HeapOptions, HeapStat, Kind, RefusalCode, StatRecord};
 use tranship_manager::{Config, Embedded};
 
 const MIB: u64 = 1 << 20;
 
-fn refused(result: Result<u64, DomainError>) -> RefusalCode {
-    match result {
-        Err(DomainError::Refused(refusal)) => refusal.code,
-        other => panic!("a refusal was expected, not {other:?}"),
-    }
+fn refused(result: Result<u64, Error>) -> RefusalCode {
+    let error = result.expect_err("a refusal");
+    refusal(&error).unwrap_or_else(|| panic!("a refusal was expected, not {error}"))
 }
 
 /// What the manager says of the heaps, and what it has granted in all.
@@ -87,7 +83,7 @@ fn heaps_and_pools_share_the_total_and_press_each_other() {
     // It is asked again after a while only.
     until(|| {
         let refused = pool.alloc_now(2 << 20).expect_err("no room");
-        assert_eq!(refused.code(), Code::OutOfMemory);
+        assert_eq!(refused.kind(), Kind::OutOfMemory);
         full.pressure().is_some()
     });
     drop(used);
@@ -115,7 +111,11 @@ fn a_new_manager_is_told_what_a_heap_holds() {
     drop(first);
     // Freed and refused meanwhile.
     small.give_back(MIB);
-    until(|| matches!(large.admit(1, 1), Err(DomainError::ManagerAway)));
+    until(|| {
+        large
+            .admit(1, 1)
+            .is_err_and(|error| error == Kind::ManagerAway)
+    });
     let second = manager(&path);
     until(|| a.stat().is_ok_and(|s| s.len() >= 4));
     let (heaps, granted) = books(&a);

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tranship_core::{AllocError, Code, Domain, Limit, Pool, Receiver, Role, Sender};
+use tranship_core::{Domain, Kind, Limit, Pool, Receiver, Role, Sender, Shortage};
 use tranship_manager::{Config, Embedded};
 use tranship_proto::{Event, PoolId, Req, Request};
 use tranship_region::layout::BoardRw;
@@ -181,7 +181,7 @@ fn one_that_does_not_welcome() {
     let _hung = hang(&left.path);
     left.goes_round();
     let error = left.writer.listen("new", Role::Source).expect_err("hung");
-    assert_eq!(error.code(), Code::ManagerAway);
+    assert_eq!(error.kind(), Kind::ManagerAway);
     left.goes_round();
 }
 
@@ -210,7 +210,7 @@ fn one_whose_queue_is_full_of_others_who_join() {
         queued.push(fd);
     }
     let error = Domain::builder().socket(&path).connect().expect_err("hung");
-    assert_eq!(error.code(), Code::TimedOut);
+    assert_eq!(error.kind(), Kind::TimedOut);
     assert!(error.to_string().contains("10000 ms"), "{error}");
 }
 
@@ -242,11 +242,11 @@ fn one_that_does_not_answer() {
     let held: Vec<_> = (0..4).map(|i| filled(&left.pool, BUFFER, i)).collect();
     let brief = Duration::from_millis(1);
     let error = left.pool.alloc_timeout(BUFFER, brief).expect_err("hung");
-    assert_eq!(error.code(), Code::OutOfMemory);
+    assert_eq!(error.kind(), Kind::OutOfMemory);
     let error = left.pool.try_alloc(BUFFER).expect_err("hung");
-    assert_eq!(error.code(), Code::OutOfMemory);
+    assert_eq!(error.kind(), Kind::OutOfMemory);
     let error = left.writer.stat().expect_err("hung");
-    assert_eq!(error.code(), Code::TimedOut);
+    assert_eq!(error.kind(), Kind::TimedOut);
     std::thread::scope(|s| {
         let waits = s.spawn(|| filled(&left.pool, BUFFER, 5));
         until(|| left.pool.stats().waiting > 0);
@@ -275,11 +275,11 @@ fn one_that_answers_late() {
         let error = left.pool.try_alloc(BUFFER).expect_err("late");
         assert!(
             matches!(
-                error,
-                AllocError::OutOfMemory {
+                error.find(),
+                Some(&Shortage {
                     limit: Limit::Late,
                     ..
-                }
+                })
             ),
             "{error}"
         );
@@ -336,7 +336,7 @@ fn one_that_does_not_say_that_it_has_the_pool() {
         sent += 1;
         assert!(sent < 40, "collected by an old roster");
     };
-    assert_eq!(error.code(), Code::OutOfMemory);
+    assert_eq!(error.kind(), Kind::OutOfMemory);
     peers.iter().for_each(Back::answer);
     left.goes_round();
     drop(peers);

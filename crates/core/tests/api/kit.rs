@@ -3,8 +3,8 @@
 use std::thread;
 use std::time::Duration;
 use tranship_core::{
-    AllocError, Body, Cbuf, CbufMut, Domain, Limit, LinkOptions, Message, Pool, PoolOptions,
-    Receiver, Role, Sender,
+    Body, Cbuf, CbufMut, Domain, Error, Limit, LinkOptions, Message, Pool, PoolOptions, Receiver,
+    Refusal, RefusalCode, Role, Sender, Shortage,
 };
 use tranship_testkit::Watchdog;
 
@@ -99,18 +99,31 @@ pub(crate) fn buf(message: Message) -> Cbuf {
 
 /// `try_alloc` where the manager's answer is waited for, however busy the machine is.
 pub(crate) trait AllocNow {
-    fn alloc_now(&self, len: usize) -> Result<CbufMut, AllocError>;
+    fn alloc_now(&self, len: usize) -> Result<CbufMut, Error>;
 }
 
 impl AllocNow for Pool {
-    fn alloc_now(&self, len: usize) -> Result<CbufMut, AllocError> {
+    fn alloc_now(&self, len: usize) -> Result<CbufMut, Error> {
         loop {
             match self.try_alloc(len) {
-                Err(AllocError::OutOfMemory {
-                    limit: Limit::Late, ..
-                }) => thread::yield_now(),
+                Err(error)
+                    if matches!(
+                        error.find(),
+                        Some(Shortage {
+                            limit: Limit::Late,
+                            ..
+                        })
+                    ) =>
+                {
+                    thread::yield_now()
+                }
                 done => return done,
             }
         }
     }
+}
+
+/// What the manager refused, if that is what went wrong.
+pub fn refusal(error: &Error) -> Option<RefusalCode> {
+    error.find().map(|refusal: &Refusal| refusal.code)
 }

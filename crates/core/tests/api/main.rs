@@ -27,5 +27,6 @@ mod shrink;
 mod stale;
 mod steps;
 mod threads;
+mod trust;
 mod unopened;
 mod unreachable;

@@ -2,7 +2,7 @@
 
 use crate::kit::*;
 use std::thread;
-use tranship_core::{AllocError, Code, HeapOptions, Limit, PoolId, RefusalCode};
+use tranship_core::{HeapOptions, Kind, Limit, PoolId, RefusalCode, Shortage};
 
 #[test]
 fn a_pool_gets_what_its_quota_says_from_now_on() {
@@ -14,11 +14,11 @@ fn a_pool_gets_what_its_quota_says_from_now_on() {
         let error = pool.alloc_now(CHUNK).expect_err("the quota");
         assert!(
             matches!(
-                error,
-                AllocError::OutOfMemory {
+                error.find(),
+                Some(&Shortage {
                     limit: Limit::Quota,
                     ..
-                }
+                })
             ),
             "{error}"
         );
@@ -49,7 +49,7 @@ fn a_pool_gets_what_its_quota_says_from_now_on() {
     assert_eq!(set(0), 0);
     drop(held);
     until(|| pool.stats().chunk_bytes_present == 0);
-    assert_eq!(pool.alloc_now(1).expect_err("none").code(), Code::TooLarge);
+    assert_eq!(pool.alloc_now(1).expect_err("none").kind(), Kind::TooLarge);
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn a_heap_is_asked_to_come_down_to_its_quota() {
     until(|| heap.pressure() == Some(2 * MIB));
     assert_eq!(heap.quota_bytes(), 2 * MIB);
     let error = heap.admit(1, 1).expect_err("over it");
-    assert!(error.is_refusal(RefusalCode::Quota), "{error}");
+    assert!(refusal(&error) == Some(RefusalCode::Quota), "{error}");
     heap.give_back(3 * MIB);
     assert_eq!(heap.admit(1, 8 * MIB).expect("the rest"), MIB);
     assert_eq!(admin.set_quota(heap.id(), 8 * MIB).expect("set"), 8 * MIB);
@@ -77,8 +77,8 @@ fn what_cannot_be_set_is_refused() {
     let pool = pool(&a, 2);
     let max = pool.max_bytes();
     let error = admin.set_quota(pool.id(), max + 1).expect_err("too much");
-    assert!(error.is_refusal(RefusalCode::BadArgument), "{error}");
+    assert!(refusal(&error) == Some(RefusalCode::BadArgument), "{error}");
     let error = admin.set_quota(PoolId(7777), 1).expect_err("nobody's");
-    assert!(error.is_refusal(RefusalCode::NoSuchId), "{error}");
+    assert!(refusal(&error) == Some(RefusalCode::NoSuchId), "{error}");
     assert_eq!(pool.quota_bytes(), max);
 }

@@ -2,14 +2,12 @@
 
 use crate::kit::*;
 use std::os::fd::AsFd;
-use tranship_core::{Domain, DomainError, PeerSocket, RefusalCode, Role, SocketListener};
+use tranship_core::{Domain, Error, Kind, PeerSocket, RefusalCode, Role, SocketListener};
 use tranship_sys::socket;
 
-fn code(result: Result<PeerSocket, DomainError>) -> RefusalCode {
-    match result {
-        Err(DomainError::Refused(refusal)) => refusal.code,
-        other => panic!("{other:?}"),
-    }
+fn code(result: Result<PeerSocket, Error>) -> RefusalCode {
+    let error = result.expect_err("a refusal");
+    refusal(&error).unwrap_or_else(|| panic!("{error}"))
 }
 
 fn next(listener: &SocketListener) -> PeerSocket {
@@ -62,14 +60,10 @@ fn names_of_links_and_of_sockets_are_not_mistaken() {
     let _links = a.listen("links", Role::Source).expect("listen");
     let _door = a.listen_socket("door").expect("listen");
     assert_eq!(code(b.connect_socket("links")), RefusalCode::Role);
-    match b.open_receiver("door") {
-        Err(DomainError::Refused(refusal)) => assert_eq!(refusal.code, RefusalCode::Role),
-        other => panic!("{other:?}"),
-    }
-    match b.listen_socket("links") {
-        Err(DomainError::Refused(refusal)) => assert_eq!(refusal.code, RefusalCode::NameTaken),
-        other => panic!("{other:?}"),
-    }
+    let error = b.open_receiver("door").expect_err("it is a socket's");
+    assert_eq!(error, Kind::SameRole);
+    let error = b.listen_socket("links").expect_err("it is taken");
+    assert_eq!(error, Kind::NameTaken);
 }
 
 /// Who does not take what is handed in is not expelled for it: who hands in is refused.
@@ -82,8 +76,7 @@ fn too_many_are_refused() {
     let refused = loop {
         match b.connect_socket("door") {
             Ok(near) => handed.push(near),
-            Err(DomainError::Refused(refusal)) => break refusal.code,
-            Err(error) => panic!("{error}"),
+            Err(error) => break refusal(&error).unwrap_or_else(|| panic!("{error}")),
         }
     };
     assert_eq!(refused, RefusalCode::Limit);
@@ -124,8 +117,8 @@ fn a_name_outlives_its_manager() {
         assert!(door.accept().expect("accept").is_none());
         match b.connect_socket("door") {
             Ok(near) => break near,
-            Err(DomainError::ManagerAway) => std::thread::yield_now(),
-            Err(DomainError::Refused(refusal)) if refusal.code == RefusalCode::NoSuchName => {}
+            Err(error) if error == Kind::ManagerAway => std::thread::yield_now(),
+            Err(error) if error == Kind::NoSuchName => {}
             Err(error) => panic!("{error}"),
         }
     };

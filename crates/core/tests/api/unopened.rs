@@ -3,7 +3,7 @@
 use crate::kit::*;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
-use tranship_core::{Code, Domain, Role};
+use tranship_core::{Domain, Kind, Role};
 use tranship_proto::Event;
 use tranship_sys::socket;
 use tranship_testkit::{Control, child};
@@ -84,5 +84,5 @@ fn it_takes_what_a_dead_writer_had_sent() {
     };
     let message = next().expect("recv").expect("a message");
     assert_eq!(buf(message).to_vec()[0], 7);
-    assert_eq!(next().expect_err("over").code(), Code::PeerDied);
+    assert_eq!(next().expect_err("over").kind(), Kind::PeerDied);
 }

@@ -3,21 +3,15 @@
 use crate::kit::*;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use tranship_core::{Code, Domain, DomainError, SocketProblem};
+use tranship_core::{Domain, Kind, SocketProblem};
 use tranship_testkit::{Control, Privilege, child, is_root, skipped};
 
 child!(
     fn outsider(ctl: Control) {
         let path: PathBuf = ctl.recv().unwrap().unwrap();
         let error = Domain::builder().socket(path).connect().unwrap_err();
-        let denied = matches!(
-            error,
-            DomainError::Unreachable {
-                problem: SocketProblem::Access,
-                ..
-            }
-        );
-        let code = error.code() as u16;
+        let denied = error.find() == Some(&SocketProblem::Access);
+        let code = error.kind() as u16;
         ctl.send(&(denied, code, error.to_string())).unwrap();
     }
 );
@@ -44,7 +38,7 @@ fn a_socket_that_this_user_may_not_use_is_an_error_of_its_own() {
     let (denied, code, said): (bool, u16, String) = outsider.ask(&path);
     std::fs::set_permissions(dir.path(), mode(0o700)).expect("its mode");
     assert!(denied, "{said}");
-    assert_eq!(code, Code::Unreachable as u16);
+    assert_eq!(code, Kind::Unreachable as u16);
     assert!(said.contains("permission denied"), "{said}");
     assert!(!said.contains("runs one there"), "{said}");
 }

@@ -27,7 +27,7 @@ impl<'de> Deserialize<'de> for Who {
             Text(String),
         }
         match Raw::deserialize(d)
-            .map_err(|_| de::Error::custom("expected a numeric id or \"*\""))?
+            .map_err(|_: D::Error| de::Error::custom("expected a numeric id or \"*\""))?
         {
             Raw::Id(id) => Ok(Who::Id(id)),
             Raw::Text(t) if t == "*" => Ok(Who::All),

@@ -87,7 +87,7 @@ pub(super) fn opt_mode<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D
 
 pub(super) fn duration<'de, D: Deserializer<'de>>(d: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(d)
-        .map_err(|_| de::Error::custom("expected a duration such as \"5ms\""))?;
+        .map_err(|_: D::Error| de::Error::custom("expected a duration such as \"5ms\""))?;
     parse_duration(&text)
         .filter(|d| !d.is_zero())
         .ok_or_else(|| de::Error::custom(format!("{text:?} is not a duration such as \"5ms\"")))

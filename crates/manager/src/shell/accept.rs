@@ -51,10 +51,9 @@ impl Shell {
     fn adopt(&mut self, fd: OwnedFd) -> io::Result<()> {
         let client = ClientId(self.next_client);
         self.next_client += 1;
-        socket::set_nonblocking(&fd, true)?;
-        socket::pass_pidfd(&fd, true)?;
-        // No message before `Welcome` brings descriptors.
-        let bare = socket::pass_rights(&fd, false)? && self.listener.is_bare();
+        // No message before `Welcome` brings descriptors: where the kernel has seen to it since the connection was made, it
+        // has also begun to name who sends.
+        let bare = self.listener.is_bare();
         let creds = socket::peer_credentials(&fd)?;
         // Without ado, so that a flood of those who may not keeps nobody from the door.
         if let (true, Err(refusal)) = (bare, self.state.admits(creds.uid, creds.gid)) {
@@ -63,6 +62,11 @@ impl Shell {
             // With something unread the end would be heard before the last word.
             socket::discard(&fd, UNHEARD);
             return Ok(());
+        }
+        socket::set_nonblocking(&fd, true)?;
+        if !bare {
+            socket::pass_pidfd(&fd, true)?;
+            socket::pass_rights(&fd, false)?;
         }
         let party = self.party(creds.uid)?;
         party.epoll.add(&fd, CLIENT | client.0, Interest::Read)?;
@@ -74,6 +78,8 @@ impl Shell {
             gid: creds.gid,
             pid: creds.pid,
         });
+        // Who has said hello already is answered in this turn.
+        self.plan_read(client);
         Ok(())
     }
 }

@@ -1,7 +1,6 @@
 //! What the daemon and its helpers take from themselves before they hear the first client: capabilities, resources, and all system
 //! calls but those that they make.
 
-use super::ManagerError;
 use libc::c_long;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
@@ -9,14 +8,15 @@ use seccompiler::{
 };
 use std::collections::BTreeMap;
 use std::io;
+use tranship_error::Error;
 use tranship_sys::{confine, process};
 
 /// Memory of the manager's own, or of one helper's: far more than its tables can come to (`docs/threat-model.md`).
 const MOST_MEMORY: u64 = 8 << 30;
 
 /// For this thread and all that come after it; the calls for those that are there, too. There is no way back.
-pub(super) fn confine() -> Result<(), ManagerError> {
-    let at = |what: &'static str| ManagerError::at(what);
+pub(super) fn confine() -> Result<(), Error> {
+    let at = |what: &'static str| Error::system(what);
     // Afterwards limits are only looked at.
     let _ = process::raise_nofile_soft_to_hard();
     confine::drop_capabilities().map_err(at("dropping capabilities"))?;

@@ -8,15 +8,13 @@ use super::porter::Carried;
 use super::{CLIENT, Shell, TRIM};
 use crate::state::{ClientId, Facts, Fd, FdToken, Input};
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt;
 use std::time::Instant;
 use tranship_proto::{DomainId, MAX_FDS, MAX_MESSAGE_BYTES, Refusal, RefusalCode, Request, decode};
 use tranship_region::layout::BoardRw;
 use tranship_sys::epoll::{Interest, Ready};
-use tranship_sys::socket;
+use tranship_sys::{process, socket};
 
 /// Messages taken from a client in one task.
 const TURN: usize = 16;
@@ -127,7 +125,7 @@ impl Shell {
         }
     }
 
-    fn plan_read(&mut self, client: ClientId) {
+    pub(super) fn plan_read(&mut self, client: ClientId) {
         if let Some(conn) = self.conns.get_mut(&client)
             && conn.may_read()
             && !std::mem::replace(&mut conn.reading, true)
@@ -181,6 +179,9 @@ impl Shell {
         let Some(conn) = self.conns.get_mut(&client) else {
             return Got::Gone;
         };
+        if conn.bare && !conn.greeted {
+            return self.read_bare(client);
+        }
         let mut buf = std::mem::take(&mut self.buf);
         let got = match socket::peek(&conn.fd, &mut buf) {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => Got::Nothing,
@@ -205,6 +206,35 @@ impl Shell {
         };
         self.buf = buf;
         got
+    }
+
+    /// Takes what lies in a connection that the kernel lets no descriptors into: but for who says it, that brings nothing.
+    fn read_bare(&mut self, client: ClientId) -> Got {
+        let Some(conn) = self.conns.get(&client) else {
+            return Got::Gone;
+        };
+        let uid = conn.uid;
+        match socket::recvmsg(&conn.fd, &mut self.buf, true) {
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Got::Nothing,
+            Ok(received) if received.bytes > 0 => {
+                let bytes = self.buf[..received.bytes.min(self.buf.len())].to_vec();
+                let carried = Carried {
+                    ended: false,
+                    bytes,
+                    truncated: received.truncated,
+                    ctrunc: received.ctrunc,
+                    came: 0,
+                    fds: Vec::new(),
+                    pidfd: received.pidfd,
+                };
+                self.carried(client, uid, carried);
+                Got::Message
+            }
+            _ => {
+                self.hang_up(client);
+                Got::Gone
+            }
+        }
     }
 
     /// A porter has brought a client's message.
@@ -337,7 +367,7 @@ impl Shell {
     fn carried(&mut self, client: ClientId, uid: u32, carried: Carried) {
         let request = decode::<Request>(&carried.bytes);
         let given = carried.fds.iter().filter(|(_, fd)| fd.is_some()).count();
-        let wanted = carried.fds.iter().filter(|(f, _)| f.sealed);
+        let wanted = carried.fds.iter().filter(|(f, _)| f.sealed.is_memory());
         // There was no room for what it prescribes: in a porter, or here.
         let lost = given < wanted.count();
         let mut fds = Vec::new();
@@ -423,6 +453,21 @@ impl Shell {
         let Some(conn) = self.conns.get_mut(&client) else {
             return;
         };
+        let said = pidfd.as_ref().map(|sayer| who_greets(&conn.fd, sayer));
+        let process = match said {
+            Some(Ok(None)) => {
+                let refusal = Refusal {
+                    code: RefusalCode::Access,
+                    asked: conn.uid.into(),
+                    available: 0,
+                };
+                return self.feed(Input::Violation { client, refusal });
+            }
+            Some(Ok(process)) => process,
+            // No descriptors to find out with.
+            Some(Err(_)) | None => None,
+        };
+        let pidfd = pidfd.filter(|_| process.is_some());
         let board = match (
             conn.greeted,
             BoardRw::create(self.board_entries, self.instance),
@@ -446,13 +491,12 @@ impl Shell {
         if let Some(conn) = self.conns.get_mut(&client) {
             conn.board = conn.board.or(board);
         }
-        let process = pidfd.as_ref().map_or(0, process_identity);
         let pidfd = pidfd.map(|fd| self.keep_own(uid, fd));
         self.feed(Input::Hello {
             client,
             request,
             pidfd,
-            process,
+            process: process.unwrap_or(0),
             board,
         });
     }
@@ -484,19 +528,20 @@ fn unreadable<E>(
     Some(Input::Violation { client, refusal })
 }
 
+/// The process that says hello, if it has made the connection: what it was made to write into another's says nothing of it.
+fn who_greets(conn: &OwnedFd, sayer: &OwnedFd) -> io::Result<Option<u64>> {
+    let process = process_identity(sayer)?;
+    let made = socket::peer_pidfd(conn)?;
+    let made = made.map(|by| process_identity(&by)).transpose()?;
+    Ok((made == Some(process)).then_some(process))
+}
+
 /// Tells processes apart for as long as the machine runs: pidfds of one process share an inode.
-fn process_identity(pidfd: &OwnedFd) -> u64 {
-    let pid = || {
-        use std::os::fd::AsRawFd;
-        let info =
-            std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
-        info.lines()
-            .find_map(|l| l.strip_prefix("Pid:")?.trim().parse::<u64>().ok())
-    };
-    let inode = pidfd
-        .try_clone()
-        .ok()
-        .and_then(|fd| File::from(fd).metadata().ok())
-        .map_or(0, |m| m.ino());
-    inode.wrapping_mul(1 << 22).wrapping_add(pid().unwrap_or(0))
+fn process_identity(pidfd: &OwnedFd) -> io::Result<u64> {
+    use std::os::fd::AsRawFd;
+    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd()))?;
+    let mut lines = info.lines();
+    let pid = lines.find_map(|l| l.strip_prefix("Pid:")?.trim().parse::<u64>().ok());
+    let (_, inode) = process::identity(pidfd)?;
+    Ok(inode.wrapping_mul(1 << 22).wrapping_add(pid.unwrap_or(0)))
 }

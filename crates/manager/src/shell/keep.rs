@@ -88,7 +88,8 @@ impl Shell {
 
     /// Of what a client sent. What was not worth handing on is a token for nothing.
     pub(super) fn keep_sent(&mut self, uid: u32, facts: &Facts, fd: Option<OwnedFd>) -> FdToken {
-        self.keep(uid, fd, facts.sealed && facts.size <= SMALL_BYTES, false)
+        let small = facts.sealed.is_memory() && facts.size <= SMALL_BYTES;
+        self.keep(uid, fd, small, false)
     }
 
     /// One of two sockets that clients are going to share: what they put into it is as strange as what they send. Until it goes

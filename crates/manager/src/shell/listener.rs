@@ -1,11 +1,11 @@
 //! The listening socket: made at a path, safely over a stale one, or inherited from systemd.
 
-use super::ManagerError;
 use super::lock::Lock;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::path::{Path, PathBuf};
+use tranship_error::Error;
 use tranship_sys::{errno, socket};
 
 /// Whether the kernel lets no descriptors into connections that are not accepted yet.
@@ -31,9 +31,9 @@ pub struct Listener {
 
 impl Listener {
     /// Listens at a path. A socket file that a dead manager left is replaced; a living manager's is not, nor is anything else.
-    pub fn bind(path: &Path, mode: u32) -> Result<Listener, ManagerError> {
+    pub fn bind(path: &Path, mode: u32) -> Result<Listener, Error> {
         let dir = path.parent().unwrap_or(Path::new("."));
-        let at = |what: &str| ManagerError::at(format!("{what} {}", path.display()));
+        let at = |what: &str| Error::system(format!("{what} {}", path.display()));
         std::fs::DirBuilder::new()
             .recursive(true)
             .mode(0o755)
@@ -64,8 +64,8 @@ impl Listener {
     }
 
     /// Serves a socket that is listening already (`Type=seqpacket`). Ids are kept in `dir`, if given.
-    pub fn inherited(fd: OwnedFd, dir: Option<PathBuf>) -> Result<Listener, ManagerError> {
-        let can = prepare(&fd).map_err(ManagerError::at("setting up the inherited socket"))?;
+    pub fn inherited(fd: OwnedFd, dir: Option<PathBuf>) -> Result<Listener, Error> {
+        let can = prepare(&fd).map_err(Error::system("setting up the inherited socket"))?;
         Ok(Listener {
             fd,
             path: None,
@@ -76,7 +76,7 @@ impl Listener {
     }
 
     /// The socket that systemd opened for us, if it did. Ids are kept in its runtime directory.
-    pub fn from_systemd() -> Option<Result<Listener, ManagerError>> {
+    pub fn from_systemd() -> Option<Result<Listener, Error>> {
         let fd = tranship_sys::inherit::listen_socket()?;
         let dir = std::env::var_os("RUNTIME_DIRECTORY").map(PathBuf::from);
         Some(Listener::inherited(fd, dir))

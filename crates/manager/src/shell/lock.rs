@@ -3,11 +3,11 @@
 //! The file goes with the lock. So whoever has locked one looks whether it is still at its place: who had the lock may have
 //! removed it meanwhile, and somebody else made and locked another.
 
-use super::ManagerError;
 use std::fs::{File, Permissions, TryLockError};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use tranship_error::{Error, Kind};
 
 /// Times that a file may be removed between being opened and being locked, by managers that end just then.
 const TRIES: u32 = 100;
@@ -24,9 +24,9 @@ pub(crate) struct Lock {
 
 impl Lock {
     /// Takes it, if nobody has it.
-    pub(crate) fn take(socket: &Path) -> Result<Lock, ManagerError> {
+    pub(crate) fn take(socket: &Path) -> Result<Lock, Error> {
         let at =
-            |what: &str| ManagerError::at(format!("{what} the lock file of {}", socket.display()));
+            |what: &str| Error::system(format!("{what} the lock file of {}", socket.display()));
         let path = socket.with_added_extension("lock");
         for _ in 0..TRIES {
             // Whoever can open it can lock it.
@@ -43,7 +43,7 @@ impl Lock {
             if !found.is_file() || found.len() > 0 {
                 let why = "something else is there: move it away, or name another socket";
                 let why = io::Error::new(io::ErrorKind::AlreadyExists, why);
-                return Err(ManagerError::at(path.display().to_string())(why));
+                return Err(Error::system(path.display().to_string())(why));
             }
             if found.mode() & 0o777 != MODE {
                 let private = Permissions::from_mode(MODE);
@@ -58,9 +58,10 @@ impl Lock {
                 return Ok(Lock { file, path });
             }
         }
-        Err(ManagerError::Running {
-            path: socket.to_owned(),
-        })
+        Err(Error::new(
+            Kind::ManagerRunning,
+            format!("another manager is running at {}", socket.display()),
+        ))
     }
 }
 
@@ -121,17 +122,13 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let socket = folder.path().join("manager.sock");
         let first = Lock::take(&socket).expect("nobody has it");
-        assert!(matches!(
-            Lock::take(&socket),
-            Err(ManagerError::Running { .. })
-        ));
+        let error = Lock::take(&socket).expect_err("it is taken");
+        assert_eq!(error, Kind::ManagerRunning);
         std::fs::remove_file(&first.path).expect("somebody cleans up");
         let second = Lock::take(&socket).expect("another file");
         drop(first);
         assert!(second.path.exists());
-        assert!(matches!(
-            Lock::take(&socket),
-            Err(ManagerError::Running { .. })
-        ));
+        let error = Lock::take(&socket).expect_err("it is taken");
+        assert_eq!(error, Kind::ManagerRunning);
     }
 }

@@ -37,38 +37,12 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tranship_error::Error;
 use tranship_proto::DomainId;
 use tranship_region::layout::BoardRw;
 use tranship_sys::epoll::{Epoll, Interest, Ready};
 use tranship_sys::{crash, eventfd, process, schedule};
 use watchdog::{Beat, Place};
-
-/// The manager cannot run.
-#[non_exhaustive]
-#[derive(Debug, thiserror::Error)]
-pub enum ManagerError {
-    /// Another manager serves this socket.
-    #[error("another manager is running at {path}")]
-    Running {
-        /// The socket.
-        path: PathBuf,
-    },
-    /// The kernel refused.
-    #[error("{what}")]
-    Io {
-        /// What was tried.
-        what: String,
-        /// Why it failed.
-        source: io::Error,
-    },
-}
-
-impl ManagerError {
-    pub(crate) fn at(what: impl Into<String>) -> impl FnOnce(io::Error) -> ManagerError {
-        let what = what.into();
-        move |source| ManagerError::Io { what, source }
-    }
-}
 
 /// Stops a running manager from outside.
 #[derive(Debug, Clone)]
@@ -108,14 +82,9 @@ const KIND: u64 = 0xff << 56;
 /// A daemon says `daemon`: its descriptors are then out of reach for other processes of its user, what strangers send is
 /// handled by processes of its own, a loop that stands still ends the process, and what this process does not need for that it
 /// cannot do from then on (nor can the caller).
-pub fn run(
-    config: Config,
-    listener: Listener,
-    stop: &Shutdown,
-    daemon: bool,
-) -> Result<(), ManagerError> {
+pub fn run(config: Config, listener: Listener, stop: &Shutdown, daemon: bool) -> Result<(), Error> {
     if daemon {
-        process::set_dumpable(false).map_err(ManagerError::at("becoming non-dumpable"))?;
+        process::set_dumpable(false).map_err(Error::system("becoming non-dumpable"))?;
     }
     let notify = Notify::new();
     if daemon {
@@ -125,13 +94,13 @@ pub fn run(
         }
         confine::confine()?;
     }
-    let porters = Porters::new(daemon, PORTER).map_err(ManagerError::at("starting a helper"))?;
+    let porters = Porters::new(daemon, PORTER).map_err(Error::system("starting a helper"))?;
     let limit = config.watchdog;
     let mut shell = Shell::new(config, listener, stop, porters, notify)?;
     shell.trims = daemon;
     // After the first fork, and before there is anything to be stuck in.
     if daemon {
-        shell.beat = watchdog::start(limit).map_err(ManagerError::at("starting a watchdog"))?;
+        shell.beat = watchdog::start(limit).map_err(Error::system("starting a watchdog"))?;
     }
     shell.notify.ready();
     shell.serve()
@@ -190,19 +159,19 @@ impl Shell {
         stop: &Shutdown,
         mut porters: Porters,
         notify: Notify,
-    ) -> Result<Shell, ManagerError> {
+    ) -> Result<Shell, Error> {
         let files = process::raise_nofile_soft_to_hard().unwrap_or_else(|_| process::nofile_soft());
         let max_files = usize::try_from(files)
             .unwrap_or(usize::MAX)
             .saturating_sub(RESERVE)
             .max(16);
-        let epoll = Epoll::new().map_err(ManagerError::at("epoll"))?;
+        let epoll = Epoll::new().map_err(Error::system("epoll"))?;
         epoll
             .add(&listener, LISTENER, Interest::Read)
-            .map_err(ManagerError::at("epoll"))?;
+            .map_err(Error::system("epoll"))?;
         epoll
             .add(&*stop.0, STOP, Interest::Read)
-            .map_err(ManagerError::at("epoll"))?;
+            .map_err(Error::system("epoll"))?;
         porters.prepare(&epoll);
         let total = config.total.unwrap_or_else(machine::half_of_memory);
         let instance = machine::random();
@@ -253,7 +222,7 @@ impl Shell {
         self.started.elapsed()
     }
 
-    fn serve(&mut self) -> Result<(), ManagerError> {
+    fn serve(&mut self) -> Result<(), Error> {
         let mut ready: Vec<Ready> = Vec::new();
         while !self.exit {
             let wait = self.wait();
@@ -263,7 +232,7 @@ impl Shell {
             self.beat.at(Place::Waiting, 0, 0);
             self.epoll
                 .wait(&mut ready, wait)
-                .map_err(ManagerError::at("epoll"))?;
+                .map_err(Error::system("epoll"))?;
             self.beat.turn();
             self.notify.turn();
             for r in &ready {

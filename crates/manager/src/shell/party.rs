@@ -230,7 +230,7 @@ impl Shell {
         let uid = tranship_sys::process::geteuid();
         for (facts, fd) in carried.fds {
             if let Some(fd) = fd {
-                let small = facts.sealed && facts.size <= super::porter::SMALL_BYTES;
+                let small = facts.sealed.is_memory() && facts.size <= super::porter::SMALL_BYTES;
                 let what = None;
                 self.throw(uid, Rubbish { fd, what, small });
             }

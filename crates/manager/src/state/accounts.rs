@@ -161,6 +161,11 @@ impl Accounts {
         self.users.len()
     }
 
+    /// What each has.
+    pub fn each(&self) -> &BTreeMap<u32, Counts> {
+        &self.users
+    }
+
     /// Whether both say the same, for the audit.
     pub fn agrees(&self, counted: &BTreeMap<(u32, usize), u64>) -> Result<(), String> {
         let ours = self.users.iter().flat_map(|(uid, counts)| {

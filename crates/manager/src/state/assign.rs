@@ -4,7 +4,7 @@ use super::model::{Offer, Opening, Queue, Reader};
 use super::ties::Tie;
 use super::types::Done;
 use super::{Fail, Parcel, State, format, no_such, not_yours, refusal};
-use tranship_proto::{ChannelId, DomainId, Event, PoolId, RefusalCode, Req};
+use tranship_proto::{ChannelId, DomainId, Event, Levels, PoolId, RefusalCode, Req};
 
 /// Queues, and readers, of one pool: when its writer is gone the counters of all are read.
 pub(super) const MAX_QUEUES: usize = 4096;
@@ -163,6 +163,7 @@ impl State {
             max_bytes: p.max_bytes,
             slots: p.slots,
             chunk_bytes: p.chunk_bytes,
+            trust: p.trust,
             known,
         };
         let Some(process) = self.domains.get(&writer).map(|d| d.pidfd) else {
@@ -218,7 +219,6 @@ impl State {
                     && inode.is_some_and(|i| p.named.get(&me) == Some(&i))
                 {
                     r.proved = true;
-                    self.settle_brought(pool);
                 }
                 Ok(())
             }
@@ -325,10 +325,23 @@ impl State {
         self.join_queue(pool, channel, queue);
     }
 
-    pub(super) fn veto_pool(&mut self, me: DomainId, channel: ChannelId, pool: PoolId) -> Done {
+    pub(super) fn veto_pool(
+        &mut self,
+        me: DomainId,
+        channel: ChannelId,
+        pool: PoolId,
+        levels: Option<Levels>,
+    ) -> Done {
         match self.offers.get(&(channel, pool)) {
             Some(offer) if offer.sink == me => {
-                self.cancel_offer((channel, pool));
+                let trust = self.pools.get(&pool).map(|p| p.trust);
+                match levels.zip(trust) {
+                    Some((levels, trust)) if !levels.has(trust) => {
+                        let why = refusal(RefusalCode::Trust, trust as u64, levels.bits());
+                        self.refuse_offer((channel, pool), why);
+                    }
+                    _ => self.cancel_offer((channel, pool)),
+                }
                 Ok(())
             }
             _ => Err(no_such(channel.0)),

@@ -1,8 +1,10 @@
 //! Looks through the whole state for contradictions. For tests and for `debug` builds of tools.
 
+use super::model::Channel;
 use super::types::FdToken;
 use super::{Of, State, Tie, Ties};
 use std::collections::{BTreeMap, BTreeSet};
+use tranship_proto::{DomainId, PoolId};
 
 impl State {
     /// Every descriptor that the state owns.
@@ -16,8 +18,21 @@ impl State {
     }
 
     /// What is admitted to heaps, one by one.
-    pub fn heaps(&self) -> BTreeMap<tranship_proto::PoolId, u64> {
+    pub fn heaps(&self) -> BTreeMap<PoolId, u64> {
         self.heaps.iter().map(|(id, h)| (*id, h.admitted)).collect()
+    }
+
+    /// What each user has of what is limited: connections, pools and heaps, ends of channels, names, descriptors, records, bytes.
+    pub fn accounts(&self) -> BTreeMap<u32, [u64; 7]> {
+        self.accounts.each().clone()
+    }
+
+    /// Memory that domains have in their pools, destroyed or not, and heaps.
+    pub fn grants(&self) -> Vec<(DomainId, PoolId, u64)> {
+        let pools = self.pools.iter();
+        let pools = pools.map(|(id, p)| (p.writer, *id, p.granted_bytes()));
+        let heaps = self.heaps.iter().map(|(id, h)| (h.owner, *id, h.admitted));
+        pools.chain(heaps).collect()
     }
 
     /// How many domains, pools and heaps, channels and exports there are.
@@ -36,15 +51,18 @@ impl State {
     }
 
     /// Whether somebody may still collect in a pool.
-    pub fn is_written(&self, pool: tranship_proto::PoolId) -> bool {
+    pub fn is_written(&self, pool: PoolId) -> bool {
         self.pools.get(&pool).is_some_and(|p| !p.orphan)
     }
 
+    /// Whether a domain is to be shown a pool's chunks.
+    pub fn reads(&self, domain: DomainId, pool: PoolId) -> bool {
+        let reader = self.pools.get(&pool).and_then(|p| p.readers.get(&domain));
+        reader.is_some_and(|r| r.queues > 0 || r.offers > 0 || r.proved)
+    }
+
     /// A pool's epoch, and the queues of which its writer was told.
-    pub fn roster(
-        &self,
-        pool: tranship_proto::PoolId,
-    ) -> Option<(u64, BTreeSet<tranship_proto::ChannelId>)> {
+    pub fn roster(&self, pool: PoolId) -> Option<(u64, BTreeSet<tranship_proto::ChannelId>)> {
         let p = self.pools.get(&pool).filter(|p| !p.orphan)?;
         let told = p.queues.iter().filter(|(_, q)| q.opening.is_none());
         Some((p.epoch, told.map(|(c, _)| *c).collect()))
@@ -55,7 +73,7 @@ impl State {
         let mut granted = 0;
         let mut stranded = 0;
         let mut refs: Vec<FdToken> = Vec::new();
-        let mut strands: BTreeMap<tranship_proto::DomainId, u64> = BTreeMap::new();
+        let mut strands: BTreeMap<DomainId, u64> = BTreeMap::new();
         for (id, p) in &self.pools {
             granted += p.granted_bytes();
             stranded += p.stranded_bytes();
@@ -134,11 +152,10 @@ impl State {
             refs.push(p.table);
             refs.extend(p.chunks.values().map(|c| c.fd));
             refs.extend(p.queues.values().flat_map(|q| [q.sent, q.rcvd]));
-            for c in p.queues.keys() {
-                if !self.channels.get(c).is_some_and(|c| c.pools.contains(id)) {
-                    return Err(format!(
-                        "pool {id}: queue of channel {c}, which does not know it"
-                    ));
+            for (c, q) in &p.queues {
+                let knows = |c: &Channel| c.pools.contains(id) && c.sink == q.sink;
+                if !self.channels.get(c).is_some_and(knows) {
+                    return Err(format!("pool {id}: {c} does not know of {q:?}"));
                 }
             }
         }
@@ -191,7 +208,14 @@ impl State {
                 return Err(format!("channel {id}: an end is gone"));
             }
         }
+        let mut bytes: BTreeMap<DomainId, u64> = BTreeMap::new();
+        for (domain, _, n) in self.grants() {
+            *bytes.entry(domain).or_default() += n;
+        }
         for (id, d) in &self.domains {
+            if d.bytes != bytes.get(id).copied().unwrap_or(0) {
+                return Err(format!("domain {id}: {} granted", d.bytes));
+            }
             if d.stranded_bytes != strands.get(id).copied().unwrap_or(0) {
                 return Err(format!("domain {id}: {} stranded", d.stranded_bytes));
             }
@@ -199,8 +223,47 @@ impl State {
         if self.names.len() != self.exports.len() {
             return Err("names and exports differ".to_owned());
         }
+        self.audit_queues()?;
         self.audit_ties()?;
         self.audit_accounts()
+    }
+
+    /// What is queued to clients, and what waits for their answers, by who has caused it.
+    fn audit_queues(&self) -> Result<(), String> {
+        for (id, c) in &self.clients {
+            let mut caused: BTreeMap<u32, usize> = BTreeMap::new();
+            for flight in &c.flight {
+                if let Some(uid) = flight.cause {
+                    *caused.entry(uid).or_default() += 1 + flight.fds;
+                }
+            }
+            let fds: usize = c.flight.iter().map(|flight| flight.fds).sum();
+            if caused != c.caused || fds != c.flight_fds {
+                let (ours, theirs) = (&c.caused, c.flight_fds);
+                return Err(format!(
+                    "{id:?}: {ours:?}, {theirs} descriptors; counted: {caused:?}, {fds}"
+                ));
+            }
+        }
+        let mut backlog: BTreeMap<DomainId, BTreeMap<u32, u32>> = BTreeMap::new();
+        for c in self.channels.values().filter(|c| c.is_incoming()) {
+            let exporter = if c.connector == c.source {
+                c.sink
+            } else {
+                c.source
+            };
+            let of = backlog.entry(exporter).or_default();
+            for payer in c.payers.iter().flatten() {
+                *of.entry(*payer).or_default() += 1;
+            }
+        }
+        for (id, d) in &self.domains {
+            let counted = backlog.remove(id).unwrap_or_default();
+            if counted != d.backlog {
+                return Err(format!("domain {id}: {:?} wait, {counted:?}", d.backlog));
+            }
+        }
+        Ok(())
     }
 
     /// Ties anew, from the tables.
@@ -240,11 +303,6 @@ impl State {
         }
         for (pool, reader) in self.claims.readers.keys() {
             claims.tie(*reader, Tie::Reads(*pool));
-        }
-        for (pool, left) in &self.claims.left {
-            for (channel, l) in left {
-                claims.tie(l.sink, Tie::Left(*pool, *channel));
-            }
         }
         if ties != self.ties {
             return Err(format!("ties: {:?}, counted: {ties:?}", self.ties));
@@ -337,9 +395,6 @@ impl State {
         }
         for (domain, _) in &self.claims.tried {
             count(uid(domain), Of::Records, 1);
-        }
-        for left in self.claims.left.values().flat_map(BTreeMap::values) {
-            count(left.uid, Of::Records, 1);
         }
         self.accounts.agrees(&counted)
     }

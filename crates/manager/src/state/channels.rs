@@ -15,6 +15,8 @@ impl State {
         if self.drop_claimed_end(me, id) {
             return Ok(());
         }
+        // Also one that it claimed in vain.
+        self.has_no_more(me, id);
         let role = self.role_in(me, id)?;
         if self
             .channels
@@ -34,6 +36,9 @@ impl State {
     pub(super) fn drained(&mut self, me: DomainId, id: ChannelId) -> Done {
         if self.drop_claimed_end(me, id) {
             return Ok(());
+        }
+        if !self.channels.contains_key(&id) {
+            self.has_no_more(me, id);
         }
         if self.role_in(me, id)? == Role::Sink
             && self.channels.get(&id).is_some_and(|c| c.source_gone)
@@ -87,6 +92,7 @@ impl State {
         let Some(c) = self.channels.remove(&id) else {
             return;
         };
+        self.has_no_more(c.sink, id);
         self.ties.untie(c.source, Tie::End(id, true));
         self.ties.untie(c.sink, Tie::End(id, false));
         self.no_channel(&c.payers);

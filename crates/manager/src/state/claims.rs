@@ -8,7 +8,9 @@ use super::ties::{ASSIGNS, ENDS, READS, Tie, Ties};
 use super::types::{ChunkKey, Done, Facts, FdToken};
 use super::{Fail, Of, Parcel, State, format, no_such, not_yours, pools::Shape, refusal};
 use std::collections::{BTreeMap, BTreeSet};
-use tranship_proto::{ChannelClaim, ChannelId, DomainId, Event, PoolId, RefusalCode, Req, Role};
+use tranship_proto::{
+    ChannelClaim, ChannelId, DomainId, Event, PoolId, RefusalCode, Req, Role, Trust,
+};
 
 /// Chunks that one claimed reader may name.
 const MAX_MAPPED: usize = 1 << 20;
@@ -24,9 +26,7 @@ pub(super) struct Claims {
     pub ends: BTreeMap<EndKey, ClaimedEnd>,
     pub assigns: BTreeMap<AssignKey, ClaimedAssign>,
     pub readers: BTreeMap<(PoolId, DomainId), ClaimedReader>,
-    /// Queues that left before the pool's writer was back, with the inodes of the `rcvd` counters that were claimed.
-    pub left: BTreeMap<PoolId, BTreeMap<ChannelId, ClaimedLeft>>,
-    /// Channels that domains have named, believed or not: they have them.
+    /// Channels that domains have named, believed or not: they have them, until they leave them.
     pub tried: BTreeSet<(DomainId, ChannelId)>,
     /// Who has claimed what; `assigns` by their pools; how often a domain is named as the other end.
     pub ties: Ties,
@@ -47,14 +47,6 @@ pub(super) struct ClaimedEnd {
     pub req: Req,
 }
 
-/// What is remembered of a queue that left, as long as its sink lives: of a death its writer hears by itself.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ClaimedLeft {
-    pub sink: DomainId,
-    pub uid: u32,
-    pub inode: u64,
-}
-
 #[derive(Debug)]
 pub(super) struct ClaimedAssign {
     pub domain: DomainId,
@@ -73,11 +65,21 @@ pub(super) struct ClaimedReader {
     pub inode: u64,
     pub table: u64,
     pub slots: u32,
+    pub trust: Trust,
     pub mapped: BTreeSet<ChunkKey>,
     /// It reads the pool no more; the writer has still to hear of it.
     pub over: bool,
     /// It was told that nothing of the pool is left.
     pub gone_said: bool,
+}
+
+/// A pool as a reader names it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reads {
+    pub slots: u32,
+    /// Inode of its slot table.
+    pub table: u64,
+    pub trust: Trust,
 }
 
 impl Claims {
@@ -123,6 +125,12 @@ impl Claims {
         let kinds = [ENDS, ASSIGNS, READS];
         let mut kinds = kinds.into_iter();
         kinds.any(|kind| self.ties.of(domain, kind).next().is_some())
+    }
+
+    /// Channels that a domain has named.
+    pub fn tried_by(&self, domain: DomainId) -> impl Iterator<Item = ChannelId> + '_ {
+        let of = (domain, ChannelId(0))..=(domain, ChannelId(u32::MAX));
+        self.tried.range(of).map(|(_, c)| *c)
     }
 
     pub fn insert_end(&mut self, key: EndKey, end: ClaimedEnd) {
@@ -290,10 +298,15 @@ impl State {
         me: DomainId,
         req: Req,
         pool: PoolId,
-        (slots, table): (u32, u64),
+        claimed: Reads,
         mapped: &[ChunkKey],
         fds: &mut Parcel,
     ) -> Done {
+        let Reads {
+            slots,
+            table,
+            trust,
+        } = claimed;
         if self.claiming(me)? {
             if !self.claims.readers.contains_key(&(pool, me)) {
                 self.reader_again(me, pool, mapped)?;
@@ -303,7 +316,7 @@ impl State {
         }
         if let Some(r) = self.claims.readers.get_mut(&(pool, me)) {
             let n = r.mapped.len() + mapped.len();
-            if r.slots != slots || r.table != table || n > MAX_MAPPED {
+            if (r.slots, r.table, r.trust) != (slots, table, trust) || n > MAX_MAPPED {
                 return Err(refusal(RefusalCode::Limit, n as u64, MAX_MAPPED as u64).into());
             }
             self.accounts
@@ -336,6 +349,7 @@ impl State {
                     inode,
                     table,
                     slots,
+                    trust,
                     mapped,
                     over: false,
                     gone_said: false,
@@ -355,7 +369,12 @@ impl State {
     ) -> Done {
         let uid = self.uid_of(me).ok_or(no_such(me.0))?;
         if !self.claims.tried.contains(&(me, claim.channel)) {
-            self.accounts.check(uid, Of::Records, 1)?;
+            if let Err(refusal) = self.accounts.check(uid, Of::Records, 1) {
+                if let Some(d) = self.domains.get_mut(&me) {
+                    d.unheard = true;
+                }
+                return Err(refusal.into());
+            }
             self.accounts.add(uid, Of::Records, 1);
             self.claims.tried.insert((me, claim.channel));
         }
@@ -510,7 +529,7 @@ impl State {
             p.named.extend(readers.iter().copied());
             let queues = queues.iter().filter(|(c, ..)| !p.queues.contains_key(c));
             p.brought
-                .extend(queues.map(|&(c, sink, inode)| (c, Brought { sink, inode })));
+                .extend(queues.map(|&(c, sink, process)| (c, Brought { sink, process })));
             let more = (p.named.len() + p.brought.len() - before) as u64;
             self.accounts.add(uid, Of::Records, more);
             for (reader, _) in readers {

@@ -58,7 +58,7 @@ impl State {
             d.feeding.clear();
         }
         self.detach(id);
-        self.drop_claims_of(id);
+        self.void_claims_of(id);
         if self.end_piece(id, reason) {
             self.domain_is_over(id);
         } else {
@@ -105,7 +105,9 @@ impl State {
         for pool in some(self.ties.pools(id, READS)) {
             self.drop_reader(pool, id);
         }
+        let process = self.domains.get(&id).map(|d| d.process);
         for pool in some(self.ties.pools(id, NAMED)) {
+            self.brought_leave(pool, id, process);
             if let Some(p) = self.pools.get_mut(&pool) {
                 let (named, forwards) = (p.named.remove(&id), p.forwarders.remove(&id));
                 let records = u64::from(forwards) + u64::from(named.is_some());

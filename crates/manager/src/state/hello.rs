@@ -139,6 +139,7 @@ impl State {
                 board,
                 client: Some(client),
                 claiming: free.map(|_| Claiming::default()),
+                unheard: false,
                 entries: vec![None; entries as usize],
                 bytes: 0,
                 stranded_bytes: 0,
@@ -202,6 +203,7 @@ impl State {
         };
         let (uid, old) = (d.uid, std::mem::replace(&mut d.board, board));
         d.client = Some(client);
+        d.unheard = false;
         d.entries.fill(None);
         d.claiming = Some(Claiming {
             same,
@@ -248,12 +250,15 @@ impl State {
             let p = self.pools.get(&id);
             p.is_some_and(|p| p.forwarders.contains(&me))
         };
-        let claiming = self.domains.get(&id).is_some_and(|d| d.claiming.is_some());
+        let d = self.domains.get(&id);
+        let claiming = d.is_some_and(|d| d.claiming.is_some() || d.unheard);
+        let mut tried = self.claims.tried_by(id);
         let none = |kind| self.ties.of(id, kind).next().is_none();
         let written = self.ties.pools(id, WRITES);
         let named = self.ties.pools(id, NAMED);
         !claiming
             && !self.claims.any_of(id)
+            && tried.next().is_none()
             && none(ENDS)
             && none(READS)
             && !written.into_iter().any(|p| self.is_written(p))

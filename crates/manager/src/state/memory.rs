@@ -268,7 +268,7 @@ impl State {
         if p.chunks.contains_key(&key.0) {
             return Err(refusal(RefusalCode::State, u64::from(key.0), 0).into());
         }
-        let (uid, token) = (p.uid, fds.take_chunk(p.chunk_bytes)?.token);
+        let (uid, token) = (p.uid, fds.take_chunk(p.chunk_bytes, p.trust)?.token);
         p.last_serial = p.last_serial.max(key.1);
         // Readers that claimed it before its writer hold what is in use.
         let unstranded = p.stranded.remove(&key).map(|s| (s, p.chunk_bytes));

@@ -29,7 +29,7 @@ mod types;
 mod waiting;
 
 pub use ids::{BLOCK, IdStart};
-pub use types::{Action, ClientId, Facts, Fd, FdToken, Header, Input};
+pub use types::{Action, ClientId, Facts, Fd, FdToken, Header, Input, Sealed};
 
 use crate::Config;
 use accounts::{Accounts, Of};
@@ -38,7 +38,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use ties::{Tie, Ties};
 use tranship_proto::{
-    ChannelId, DomainId, Event, ExportId, GoneReason, PoolId, Refusal, RefusalCode, Request,
+    ChannelId, DomainId, Event, ExportId, GoneReason, PoolId, Refusal, RefusalCode, Request, Trust,
 };
 use types::{Done, Fail};
 
@@ -304,11 +304,13 @@ impl State {
                 max_bytes,
                 slots,
                 chunk_bytes,
+                trust,
             } => {
                 let shape = pools::Shape {
                     max_bytes,
                     slots,
                     chunk_bytes,
+                    trust,
                 };
                 self.create_pool(me, req, &name, shape, None, fds)
             }
@@ -357,7 +359,11 @@ impl State {
                 pool,
                 with_refs,
             } => self.accept_pool(me, channel, pool, with_refs, fds),
-            R::VetoPool { channel, pool } => self.veto_pool(me, channel, pool),
+            R::VetoPool {
+                channel,
+                pool,
+                levels,
+            } => self.veto_pool(me, channel, pool, levels),
             R::Drained { channel } => self.drained(me, channel),
             R::CloseChannel { channel } => self.close_channel(me, channel),
             R::WakeFd { req, channel } => self.wake_fd(me, req, channel, fds),
@@ -369,11 +375,13 @@ impl State {
                 max_bytes,
                 slots,
                 chunk_bytes,
+                trust,
             } => {
                 let shape = pools::Shape {
                     max_bytes,
                     slots,
                     chunk_bytes,
+                    trust,
                 };
                 self.claim_pool(me, req, pool, &name, shape, fds)
             }
@@ -388,8 +396,16 @@ impl State {
                 pool,
                 slots,
                 table,
+                trust,
                 mapped,
-            } => self.claim_reader(me, req, pool, (slots, table), &mapped, fds),
+            } => {
+                let claimed = claims::Reads {
+                    slots,
+                    table,
+                    trust,
+                };
+                self.claim_reader(me, req, pool, claimed, &mapped, fds)
+            }
             R::ClaimChannel { req, claim } => self.claim_channel(me, req, &claim, fds),
             R::ClaimAssign { req, channel, pool } => self.claim_assign(me, req, channel, pool, fds),
             R::ClaimDone { req } => self.claim_done(me, req),
@@ -525,7 +541,7 @@ impl Parcel {
         let made = self.fds.iter().filter(|fd| fd.facts.made_here);
         let made: Vec<FdToken> = made.map(|fd| fd.token).collect();
         let ends = <[FdToken; 2]>::try_from(made)
-            .map_err(|_| Fail::from(refusal(RefusalCode::NoDescriptors, 2, 0)))?;
+            .map_err(|_: Vec<FdToken>| Fail::from(refusal(RefusalCode::NoDescriptors, 2, 0)))?;
         self.fds.retain(|fd| !fd.facts.made_here);
         Ok(ends)
     }
@@ -537,7 +553,7 @@ impl Parcel {
             .front()
             .ok_or(Fail::Expel(refusal(RefusalCode::BadDescriptor, 0, 1)))?;
         let header = fd.facts.header.unwrap_or_default();
-        if !fd.facts.sealed
+        if fd.facts.sealed != Sealed::OneWriter
             || fd.facts.size != bytes
             || header.kind != kind
             || header.count != count
@@ -548,10 +564,10 @@ impl Parcel {
         Ok(fd)
     }
 
-    /// Takes the next one if it is sealed memory, of whatever kind.
+    /// Takes the next one if it is memory that only its maker writes, of whatever kind.
     fn take_sealed(&mut self) -> Result<Fd, Fail> {
         match self.fds.pop_front() {
-            Some(fd) if fd.facts.sealed => Ok(fd),
+            Some(fd) if fd.facts.sealed == Sealed::OneWriter => Ok(fd),
             Some(fd) => {
                 self.fds.push_front(fd);
                 Err(refusal(RefusalCode::BadDescriptor, 0, 0).into())
@@ -560,13 +576,17 @@ impl Parcel {
         }
     }
 
-    /// Takes the next one if it is a chunk of this length.
-    fn take_chunk(&mut self, bytes: u64) -> Result<Fd, Fail> {
+    /// Takes the next one if it is a chunk of this length, of a pool of this level.
+    fn take_chunk(&mut self, bytes: u64, trust: Trust) -> Result<Fd, Fail> {
+        let sealed = match trust.all_write() {
+            true => Sealed::Shared,
+            false => Sealed::OneWriter,
+        };
         let fd = *self
             .fds
             .front()
             .ok_or(Fail::Expel(refusal(RefusalCode::BadDescriptor, 0, 1)))?;
-        if !fd.facts.sealed || fd.facts.size != bytes {
+        if fd.facts.sealed != sealed || fd.facts.size != bytes {
             return Err(refusal(RefusalCode::BadDescriptor, bytes, fd.facts.size).into());
         }
         self.fds.pop_front();

@@ -3,7 +3,7 @@
 use super::types::{ChunkKey, ClientId, FdToken, InFlight};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
-use tranship_proto::{ChannelId, DomainId, ExportId, PoolId, Req, Role};
+use tranship_proto::{ChannelId, DomainId, ExportId, PoolId, Req, Role, Trust};
 
 /// A connection.
 #[derive(Debug)]
@@ -37,6 +37,8 @@ pub(crate) struct Domain {
     pub client: Option<ClientId>,
     /// Between `Hello{resume}` and `ClaimDone`.
     pub claiming: Option<Claiming>,
+    /// There was no room to note all channels that it has.
+    pub unheard: bool,
     /// Board entries.
     pub entries: Vec<Option<PoolId>>,
     /// Memory granted to its pools and admitted to its heaps.
@@ -86,6 +88,7 @@ pub(crate) struct Pool {
     pub max_bytes: u64,
     pub chunk_bytes: u64,
     pub slots: u32,
+    pub trust: Trust,
     pub quota_bytes: u64,
     pub table: FdToken,
     pub table_inode: u64,
@@ -157,8 +160,8 @@ pub(crate) struct Heap {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Brought {
     pub sink: DomainId,
-    /// Of its `rcvd` counters.
-    pub inode: u64,
+    /// Whose it is: an id alone can be stolen.
+    pub process: u64,
 }
 
 /// A chunk that is out of use and that somebody may still map.
@@ -188,7 +191,7 @@ pub(crate) struct Reader {
     pub announced: bool,
     /// It may have a place on the writer's roster.
     pub known: bool,
-    /// It came from an earlier manager's time, with the counters that the writer named: what it does not claim, it has not.
+    /// It came from an earlier manager's time, with the counters that the writer named.
     pub proved: bool,
     pub queues: u32,
     /// Offers under way.

@@ -5,7 +5,7 @@ use super::ties::Tie;
 use super::types::{Action, Done};
 use super::{Fail, Of, Parcel, State, format, no_such, not_yours, refusal};
 use std::collections::{BTreeMap, BTreeSet};
-use tranship_proto::{DomainId, Event, PoolId, RefusalCode, Req, SLOT_LIMIT, check_name};
+use tranship_proto::{DomainId, Event, PoolId, RefusalCode, Req, SLOT_LIMIT, Trust, check_name};
 
 /// The numbers that a pool is made with.
 #[derive(Clone, Copy, Debug)]
@@ -13,6 +13,7 @@ pub(super) struct Shape {
     pub max_bytes: u64,
     pub slots: u32,
     pub chunk_bytes: u64,
+    pub trust: Trust,
 }
 
 const MAX_POOL_BYTES: u64 = 1 << 46;
@@ -95,6 +96,7 @@ impl State {
             max_bytes: shape.max_bytes,
             chunk_bytes: shape.chunk_bytes,
             slots: shape.slots,
+            trust: shape.trust,
             quota_bytes,
             table: self.hold(table.token, uid),
             table_inode: table.facts.inode,

@@ -75,6 +75,7 @@ impl State {
         };
         q.epoch = epoch;
         let (writer, sink) = (p.writer, q.sink);
+        let process = self.domains.get(&sink).map_or(0, |d| d.process);
         let with_sent = q.source != writer;
         let mut fds = vec![q.rcvd];
         fds.extend(with_sent.then_some(q.sent));
@@ -90,6 +91,7 @@ impl State {
             pool: id,
             channel,
             sink,
+            process,
             epoch,
             with_sent,
             new_reader,

@@ -1,9 +1,9 @@
 //! Taking up what was claimed once all sides of it are there.
 
-use super::claims::{ClaimedLeft, ClaimedReader, EndKey};
+use super::claims::{ClaimedReader, EndKey};
 use super::model::{Brought, Channel, Opening, Pool, Queue, Reader, Stage, Stranded};
-use super::ties::{READS, Tie, WRITES};
-use super::types::{FdToken, Then};
+use super::ties::{NAMED, READS, Tie, WRITES};
+use super::types::{FdToken, Sealed, Then};
 use super::{Of, State, format, refusal};
 use std::collections::BTreeSet;
 use tranship_proto::{ChannelId, DomainId, Event, PoolId, RefusalCode, Role};
@@ -30,7 +30,6 @@ impl State {
                 // What others have claimed of its pools, and it of others'.
                 let written = self.ties.pools(me, WRITES);
                 for pool in written.iter().copied() {
-                    self.settle_left(pool);
                     self.settle_readers_of(pool);
                 }
                 for pool in self.claims.ties.pools(me, READS) {
@@ -50,7 +49,7 @@ impl State {
                 for (channel, pool, _) in self.claims.ties.assigns(me) {
                     self.settle_assign(channel, pool);
                 }
-                for pool in written.into_iter().chain(self.ties.pools(me, READS)) {
+                for pool in self.may_have_brought(me) {
                     self.settle_brought(pool);
                 }
                 self.feed_returned(me);
@@ -108,63 +107,58 @@ impl State {
         self.tell(b.domain, Event::Claimed { req: b.req }, &[]);
     }
 
-    fn settle_left(&mut self, pool: PoolId) {
-        for (channel, left) in self.claims.left.remove(&pool).unwrap_or_default() {
-            self.accounts.sub(left.uid, Of::Records, 1);
-            self.claims.ties.untie(left.sink, Tie::Left(pool, channel));
-            self.queue_left_unjoined(pool, channel, left.inode, left.sink);
-        }
+    /// Whether the process that a queue on a roster belongs to is back, and has claimed all that it has.
+    fn is_back(&self, brought: &Brought) -> bool {
+        let d = self.domains.get(&brought.sink);
+        d.is_some_and(|d| d.process == brought.process && d.claiming.is_none() && !d.unheard)
     }
 
-    /// The writer may still have a queue on its roster that was never taken up again. Whoever says that it left has shown
-    /// its `rcvd` counters: an id alone can be stolen, and the sink may go on taking what is sent.
-    fn queue_left_unjoined(
-        &mut self,
-        pool: PoolId,
-        channel: ChannelId,
-        inode: u64,
-        sink: DomainId,
-    ) {
-        if !self.ready_pool(pool) {
-            // Remembered at the expense of who claimed it.
-            if let Some(uid) = self.uid_of(sink)
-                && self.accounts.room(uid, Of::Records) > 0
-            {
-                let left = self.claims.left.entry(pool).or_default();
-                self.accounts.add(uid, Of::Records, 1);
-                if let Some(other) = left.insert(channel, ClaimedLeft { sink, uid, inode }) {
-                    self.accounts.sub(other.uid, Of::Records, 1);
-                    self.claims.ties.untie(other.sink, Tie::Left(pool, channel));
-                }
-                self.claims.ties.tie(sink, Tie::Left(pool, channel));
-            }
+    /// Queues on a roster whose sinks are back and have not these channels: they were closed or drained, and the manager that was
+    /// told did not live to tell the writer.
+    fn settle_brought(&mut self, id: PoolId) {
+        let Some(p) = self.pools.get(&id).filter(|_| self.ready_pool(id)) else {
             return;
-        }
-        let brought = self.pools.get(&pool).and_then(|p| p.brought.get(&channel));
-        if brought.is_some_and(|b| b.inode == inode) {
-            self.brought_leaves(pool, channel);
-        }
-    }
-
-    /// Queues on rosters whose sinks are back and have not claimed them: they were closed or drained, and the manager that
-    /// was told did not live to tell the writer. A sink is believed in this if it proved to be the one on the roster.
-    pub(super) fn settle_brought(&mut self, id: PoolId) {
-        let mut over = Vec::new();
-        if let Some(p) = self.pools.get(&id).filter(|_| self.ready_pool(id)) {
-            for (channel, b) in &p.brought {
-                let back = self
-                    .domains
-                    .get(&b.sink)
-                    .is_some_and(|d| d.claiming.is_none());
-                let proved = b.sink == p.writer || p.readers.get(&b.sink).is_some_and(|r| r.proved);
-                if back && proved && !self.claims.tried.contains(&(b.sink, *channel)) {
-                    over.push(*channel);
-                }
-            }
-        }
-        for channel in over {
+        };
+        let has = |c: &ChannelId, b: &Brought| self.claims.tried.contains(&(b.sink, *c));
+        let over = p.brought.iter();
+        let over = over.filter(|(c, b)| !has(c, b) && self.is_back(b));
+        for channel in over.map(|(c, _)| *c).collect::<Vec<_>>() {
             self.brought_leaves(id, channel);
         }
+    }
+
+    /// A domain has a channel no more that it had under an earlier manager; perhaps this one never took it up.
+    pub(super) fn has_no_more(&mut self, me: DomainId, channel: ChannelId) {
+        if !self.claims.tried.remove(&(me, channel)) {
+            return;
+        }
+        let uid = self.uid_of(me).unwrap_or(u32::MAX);
+        self.accounts.sub(uid, Of::Records, 1);
+        for pool in self.may_have_brought(me) {
+            let brought = self.pools.get(&pool).and_then(|p| p.brought.get(&channel));
+            let over = brought.is_some_and(|b| b.sink == me && self.is_back(b));
+            if over && self.ready_pool(pool) {
+                self.brought_leaves(pool, channel);
+            }
+        }
+    }
+
+    /// A sink's domain ends: of a death the writer hears by itself, of a good bye not.
+    pub(super) fn brought_leave(&mut self, id: PoolId, sink: DomainId, process: Option<u64>) {
+        let Some(p) = self.pools.get(&id).filter(|_| self.ready_pool(id)) else {
+            return;
+        };
+        let its = p.brought.iter();
+        let its = its.filter(|(_, b)| b.sink == sink && Some(b.process) == process);
+        for channel in its.map(|(c, _)| *c).collect::<Vec<_>>() {
+            self.brought_leaves(id, channel);
+        }
+    }
+
+    /// Pools of which a domain may be the sink of a queue that is older than the manager.
+    fn may_have_brought(&self, sink: DomainId) -> Vec<PoolId> {
+        let written = self.ties.pools(sink, WRITES).into_iter();
+        written.chain(self.ties.pools(sink, NAMED)).collect()
     }
 
     /// What is claimed of a channel's assignments and was never taken up goes with its sink.
@@ -174,9 +168,6 @@ impl State {
                 continue;
             };
             self.release(a.fd);
-            if !key.2 {
-                self.queue_left_unjoined(key.1, channel, a.facts.inode, a.domain);
-            }
         }
     }
 
@@ -204,7 +195,9 @@ impl State {
         }
         // Else anybody could claim to read any pool, and any writer make readers unmap another's chunks.
         let fits = |r: &ClaimedReader, p: &Pool| {
-            let known = p.named.get(&reader) == Some(&r.inode) && p.table_inode == r.table;
+            let known = p.named.get(&reader) == Some(&r.inode)
+                && p.table_inode == r.table
+                && p.trust == r.trust;
             known
                 && p.slots == r.slots
                 && p.writer != reader
@@ -325,9 +318,11 @@ impl State {
         let Some(p) = self.pools.get(&pool).filter(|_| self.ready_pool(pool)) else {
             return;
         };
-        let (sink, inode) = (a.domain, a.facts.inode);
+        let sink = a.domain;
         let proved = sink == p.writer || p.readers.get(&sink).is_some_and(|r| r.proved);
-        if !proved || p.brought.get(&channel) != Some(&Brought { sink, inode }) {
+        let process = self.domains.get(&sink).map(|d| d.process);
+        let brought = process.map(|process| Brought { sink, process });
+        if !proved || brought.is_none() || p.brought.get(&channel) != brought.as_ref() {
             return;
         }
         if let Some(a) = self.claims.assigns.get_mut(&key) {
@@ -357,7 +352,10 @@ impl State {
         let bytes = format::counts_bytes(p.slots);
         let right = |facts: &super::Facts, kind: u32| {
             let h = facts.header.unwrap_or_default();
-            facts.sealed && facts.size == bytes && h.kind == kind && h.count == p.slots
+            facts.sealed == Sealed::OneWriter
+                && facts.size == bytes
+                && h.kind == kind
+                && h.count == p.slots
         };
         let good = right(&a.facts, format::SENT)
             && right(&b.facts, format::RCVD)
@@ -414,14 +412,11 @@ impl State {
         let mut assigns = self.claims.assigns_in(key.0);
         assigns.retain(|(_, _, is_source)| *is_source == key.1);
         for k in assigns {
-            let Some(a) = self.claims.remove_assign(k) else {
-                continue;
-            };
-            self.release(a.fd);
-            if !key.1 {
-                self.queue_left_unjoined(k.1, k.0, a.facts.inode, a.domain);
+            if let Some(a) = self.claims.remove_assign(k) {
+                self.release(a.fd);
             }
         }
+        self.has_no_more(end.domain, key.0);
     }
 
     /// Ends that a domain had claimed and does not claim any more.
@@ -430,24 +425,6 @@ impl State {
         ends.retain(|(channel, _)| !but.contains(channel));
         for key in ends {
             self.forget_end(key);
-        }
-    }
-
-    /// Everything that a domain which ended had claimed.
-    pub(super) fn drop_claims_of(&mut self, me: DomainId) {
-        self.drop_ends_of(me, &BTreeSet::new());
-        self.void_claims_of(me);
-        let uid = self.uid_of(me).unwrap_or(u32::MAX);
-        for (pool, channel) in self.claims.ties.left(me) {
-            if let Some(left) = self.claims.left.get_mut(&pool)
-                && left.remove(&channel).is_some()
-            {
-                self.accounts.sub(uid, Of::Records, 1);
-                if left.is_empty() {
-                    self.claims.left.remove(&pool);
-                }
-            }
-            self.claims.ties.untie(me, Tie::Left(pool, channel));
         }
     }
 

@@ -318,6 +318,7 @@ impl State {
             stranded_bytes: p.stranded_bytes(),
             chunk_bytes: p.chunk_bytes,
             slots: p.slots,
+            trust: p.trust,
             readers: u32::try_from(p.readers.len()).unwrap_or(u32::MAX),
         }))
     }

@@ -2,7 +2,7 @@
 //! nobody. Each slot is judged by itself, and one that is dead in a dead pool stays dead: a pass may take its time.
 
 use super::bits::Bits;
-use super::types::{Action, FdToken};
+use super::types::{Action, FdToken, Sealed};
 use super::{Of, State, format};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -346,7 +346,8 @@ impl State {
         let right = |a: &super::claims::ClaimedAssign, kind: u32| {
             let (f, h) = (a.facts, a.facts.header.unwrap_or_default());
             let bytes = format::counts_bytes(slots);
-            (f.sealed && f.size == bytes && h.kind == kind && h.count == slots).then_some(a.fd)
+            (f.sealed == Sealed::OneWriter && f.size == bytes && h.kind == kind && h.count == slots)
+                .then_some(a.fd)
         };
         let mut queues = Vec::new();
         for key in self.claims.assigns_of(id) {

@@ -20,8 +20,6 @@ pub(crate) enum Tie {
     Named(PoolId),
     /// Counters of a channel's queue.
     Assign(ChannelId, PoolId, bool),
-    /// A queue that left.
-    Left(PoolId, ChannelId),
 }
 
 pub(crate) const ENDS: RangeInclusive<Tie> =
@@ -35,8 +33,6 @@ pub(crate) const READS: RangeInclusive<Tie> = Tie::Reads(PoolId(0))..=Tie::Reads
 pub(crate) const NAMED: RangeInclusive<Tie> = Tie::Named(PoolId(0))..=Tie::Named(PoolId(u32::MAX));
 pub(crate) const ASSIGNS: RangeInclusive<Tie> = Tie::Assign(ChannelId(0), PoolId(0), false)
     ..=Tie::Assign(ChannelId(u32::MAX), PoolId(u32::MAX), true);
-pub(crate) const LEFT: RangeInclusive<Tie> =
-    Tie::Left(PoolId(0), ChannelId(0))..=Tie::Left(PoolId(u32::MAX), ChannelId(u32::MAX));
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ties(BTreeMap<DomainId, BTreeSet<Tie>>);
@@ -110,14 +106,6 @@ impl Ties {
             _ => None,
         };
         self.of(domain, ASSIGNS).filter_map(assign).collect()
-    }
-
-    pub fn left(&self, domain: DomainId) -> Vec<(PoolId, ChannelId)> {
-        let left = |tie| match tie {
-            Tie::Left(p, c) => Some((p, c)),
-            _ => None,
-        };
-        self.of(domain, LEFT).filter_map(left).collect()
     }
 
     /// The channel for which it asked with this request.

@@ -24,11 +24,30 @@ pub struct Header {
     pub chunk_bytes: u64,
 }
 
+/// Who can write memory, by its seals (`docs/format.md`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum Sealed {
+    /// It is not memory, or has other seals.
+    #[default]
+    No,
+    /// Who made it.
+    OneWriter,
+    /// Everybody who has it.
+    Shared,
+}
+
+impl Sealed {
+    /// Whether it is memory of either kind.
+    pub fn is_memory(self) -> bool {
+        self != Sealed::No
+    }
+}
+
 /// What the shell found out about a descriptor that a client sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Facts {
-    /// On tmpfs, with exactly the prescribed seals, no execute bit, every block present.
-    pub sealed: bool,
+    /// On tmpfs, with exactly these seals, no execute bit, every block present.
+    pub sealed: Sealed,
     /// Its size, bytes.
     pub size: u64,
     /// Its header, if it has a valid one.

@@ -5,3 +5,4 @@ mod common;
 mod next;
 mod orphans;
 mod same;
+mod trust;

@@ -78,7 +78,7 @@ impl Way {
     }
 
     fn on_roster(&self) -> (ChannelId, DomainId, u64) {
-        (self.chan.id, self.sink, inode(&self.counts.rcvd.0))
+        (self.chan.id, self.sink, OURS.load(Ordering::Relaxed))
     }
 }
 
@@ -97,6 +97,7 @@ impl Client {
             max_bytes: pool.max_bytes,
             slots: SLOTS,
             chunk_bytes: CHUNK,
+            trust: pool.trust,
         };
         self.send(&claim, &[pool.table_fd.as_fd()]);
         for (index, serial, fd, _) in &pool.chunks {
@@ -134,6 +135,7 @@ impl Client {
             pool: pool.id,
             slots: SLOTS,
             table: inode(&pool.table_fd),
+            trust: pool.trust,
             mapped: mapped.to_vec(),
         };
         self.send(&claim, &[way.refs().0.as_fd()]);

@@ -5,7 +5,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 use tranship_manager::state::{
-    Action, ClientId, Facts, Fd, FdToken, Header, IdStart, Input, State,
+    Action, ClientId, Facts, Fd, FdToken, Header, IdStart, Input, Sealed, State,
 };
 use tranship_manager::{Config, Limits};
 use tranship_proto::{DomainId, Event, PROTOCOL_VERSION, Request};
@@ -133,7 +133,7 @@ impl House {
         let fd = |(header, size)| Fd {
             token: FdToken(self.number()),
             facts: Facts {
-                sealed: true,
+                sealed: Sealed::OneWriter,
                 size,
                 header: Some(header),
                 made_here: false,

@@ -7,18 +7,23 @@ pub use claim::*;
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tranship_proto::{
-    ChannelId, DomainId, Event, PROTOCOL_VERSION, PoolId, RefusalCode, Req, Request, Role, decode,
-    encode,
+    ChannelId, DomainId, Event, PROTOCOL_VERSION, PoolId, RefusalCode, Req, Request, Role, Trust,
+    decode, encode,
 };
-use tranship_region::layout::{BoardRo, CountsRw, LinkHalfRw, RefsRw, Side, TableRw};
-use tranship_region::{Opts, RwMapping, make};
+use tranship_region::layout::{BoardRo, CountsRw, RefsRw, TableRw};
+use tranship_region::{Opts, RwMapping, Sealing, make};
+use tranship_ring::{HalfRw, Side};
 use tranship_sys::socket;
 pub use tranship_testkit::Watchdog;
 
 pub const CHUNK: u64 = 64 << 10;
 pub const SLOTS: u32 = 64;
+
+/// The manager's number of this process, in which all clients are; once one was told of a queue.
+static OURS: AtomicU64 = AtomicU64::new(0);
 
 /// For as long as a test with a manager may block.
 #[track_caller]
@@ -99,6 +104,9 @@ impl Client {
         }
         let event: Event = decode(&buf[..r.bytes]).expect("the manager's own message");
         assert_eq!(event.fds(), r.fds.len(), "{event:?}");
+        if let Event::QueueJoined { process, .. } = event {
+            OURS.store(process, Ordering::Relaxed);
+        }
         Some((event, r.fds))
     }
 
@@ -141,6 +149,10 @@ impl Client {
     }
 
     pub fn create_pool(&mut self, chunks: u64) -> Pool {
+        self.create_pool_of(Trust::Producer, chunks)
+    }
+
+    pub fn create_pool_of(&mut self, trust: Trust, chunks: u64) -> Pool {
         let (fd, table) = TableRw::create(SLOTS, chunks * CHUNK, CHUNK).expect("table");
         let req = self.req();
         let request = Request::CreatePool {
@@ -149,6 +161,7 @@ impl Client {
             max_bytes: chunks * CHUNK,
             slots: SLOTS,
             chunk_bytes: CHUNK,
+            trust,
         };
         self.send(&request, &[fd.as_fd()]);
         let ((id, entry), _) = self.wait(|e| match e {
@@ -167,6 +180,7 @@ impl Client {
             table_fd: fd,
             chunks: Vec::new(),
             max_bytes: chunks * CHUNK,
+            trust,
         }
     }
 
@@ -189,26 +203,24 @@ impl Client {
     }
 
     pub fn show_chunk(&mut self, pool: &mut Pool, index: u32, serial: u32) {
-        let (fd, map) = make(
-            "chunk",
-            usize::try_from(CHUNK).expect("small"),
-            Opts::default(),
-        )
-        .expect("chunk");
-        let req = self.req();
-        self.send(
-            &Request::ShowChunk {
-                req,
-                pool: pool.id,
-                index,
-                serial,
-            },
-            &[fd.as_fd()],
-        );
+        let (fd, map) = chunk(pool.trust);
+        self.try_show(pool.id, index, serial, &fd);
         self.wait(|e| {
             matches!(e, Event::ChunkReady { serial: s, .. } if *s == serial).then_some(())
         });
         pool.chunks.push((index, serial, fd, map));
+    }
+
+    pub fn try_show(&mut self, pool: PoolId, index: u32, serial: u32, fd: &OwnedFd) -> Req {
+        let req = self.req();
+        let show = Request::ShowChunk {
+            req,
+            pool,
+            index,
+            serial,
+        };
+        self.send(&show, &[fd.as_fd()]);
+        req
     }
 
     pub fn export(&mut self, name: &str, role: Role) {
@@ -242,6 +254,19 @@ impl Client {
     }
 }
 
+/// A chunk as a pool of this level has them.
+pub fn chunk(trust: Trust) -> (OwnedFd, RwMapping) {
+    let sealing = match trust.all_write() {
+        true => Sealing::Shared,
+        false => Sealing::OneWriter,
+    };
+    let opts = Opts {
+        sealing,
+        ..Opts::default()
+    };
+    make("chunk", usize::try_from(CHUNK).expect("small"), opts).expect("chunk")
+}
+
 pub struct Pool {
     pub id: PoolId,
     pub entry: u32,
@@ -249,19 +274,20 @@ pub struct Pool {
     pub table_fd: OwnedFd,
     pub chunks: Vec<(u32, u32, OwnedFd, RwMapping)>,
     pub max_bytes: u64,
+    pub trust: Trust,
 }
 
 /// A channel from `source` (who exported it) to `sink`.
 pub struct Chan {
     pub id: ChannelId,
-    pub source_half: (OwnedFd, LinkHalfRw),
-    pub sink_half: (OwnedFd, LinkHalfRw),
+    pub source_half: (OwnedFd, HalfRw),
+    pub sink_half: (OwnedFd, HalfRw),
 }
 
 pub fn open_channel(source: &mut Client, sink: &mut Client, name: &str) -> Chan {
     source.export(name, Role::Source);
-    let sink_half = LinkHalfRw::create(Side::Sink, 16).expect("half");
-    let source_half = LinkHalfRw::create(Side::Source, 16).expect("half");
+    let sink_half = HalfRw::create(Side::Sink, 16).expect("half");
+    let source_half = HalfRw::create(Side::Source, 16).expect("half");
     let req = sink.req();
     let name = name.to_owned();
     let connect = Request::Connect {

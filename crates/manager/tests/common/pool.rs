@@ -61,6 +61,7 @@ impl Writer {
             max_bytes: chunks * CHUNK,
             slots: SLOTS,
             chunk_bytes: CHUNK,
+            trust: tranship_proto::Trust::Producer,
         };
         let events = house.ask(client, request, Some((table, 8192)));
         let pool = events.iter().find_map(|e| match e {

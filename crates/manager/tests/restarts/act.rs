@@ -15,7 +15,7 @@ impl World {
     /// Joins or comes back, once the old connection is read to its end.
     fn join(&mut self, i: usize) -> bool {
         let p = &mut self.procs[i];
-        if self.away || p.client.is_some() || !p.socket.is_empty() {
+        if self.away || p.client.is_some() || !p.socket.is_empty() || self.now < p.late {
             return false;
         }
         p.down(&mut self.closed);
@@ -60,6 +60,7 @@ impl World {
                 max_bytes: 16 * CHUNK,
                 slots: SLOTS,
                 chunk_bytes: CHUNK,
+                trust: tranship_proto::Trust::Producer,
             };
             all.push((Claim::Pool(pool), request, Some((2, own.table))));
             for (index, (serial, inode)) in &own.chunks {
@@ -76,7 +77,7 @@ impl World {
             let queues = own
                 .queues
                 .iter()
-                .map(|(c, q)| (*c, q.sink, q.rcvd))
+                .map(|(c, q)| (*c, q.sink, q.process))
                 .collect();
             let request = Request::ClaimRoster {
                 req,
@@ -92,6 +93,7 @@ impl World {
                 pool: *pool,
                 slots: SLOTS,
                 table: f.table,
+                trust: tranship_proto::Trust::Producer,
                 mapped: f.mapped.iter().copied().collect(),
             };
             all.push((Claim::Other, request, Some((3, f.refs))));
@@ -269,6 +271,7 @@ impl World {
                     max_bytes: 16 * CHUNK,
                     slots: SLOTS,
                     chunk_bytes: CHUNK,
+                    trust: tranship_proto::Trust::Producer,
                 };
                 self.say(i, request, vec![fd]);
             }

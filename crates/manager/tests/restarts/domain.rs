@@ -21,6 +21,8 @@ pub struct Proc {
     pub foreign: BTreeMap<PoolId, Foreign>,
     pub links: BTreeMap<ChannelId, Link>,
     pub exported: bool,
+    /// It does not look for a new manager before.
+    pub late: Duration,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -49,6 +51,7 @@ pub struct Own {
 
 pub struct QueueOf {
     pub sink: DomainId,
+    pub process: u64,
     pub rcvd: Inode,
     pub named: bool,
 }

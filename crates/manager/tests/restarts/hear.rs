@@ -57,6 +57,7 @@ impl World {
                 pool,
                 channel,
                 sink,
+                process,
                 epoch,
                 with_sent,
                 new_reader,
@@ -69,6 +70,7 @@ impl World {
                     channel,
                     QueueOf {
                         sink,
+                        process,
                         rcvd,
                         named: true,
                     },
@@ -268,7 +270,15 @@ impl World {
         let (counts, fresh_refs) = (self.fresh(), self.fresh());
         let p = &mut self.procs[i];
         let Some(link) = p.links.get_mut(&channel) else {
-            return self.say(i, Request::VetoPool { channel, pool }, vec![]);
+            return self.say(
+                i,
+                Request::VetoPool {
+                    channel,
+                    pool,
+                    levels: None,
+                },
+                vec![],
+            );
         };
         let refs = if p.pools.contains_key(&pool) {
             0

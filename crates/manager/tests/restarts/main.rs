@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use tranship_manager::Config;
 use tranship_manager::state::{
-    Action, ClientId, Facts, Fd, FdToken, Header, IdStart, Input, State,
+    Action, ClientId, Facts, Fd, FdToken, Header, IdStart, Input, Sealed, State,
 };
 use tranship_proto::{
     ChannelClaim, ChannelId, DomainId, Event, PROTOCOL_VERSION, PoolId, Req, Request, Role,

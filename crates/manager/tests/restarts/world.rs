@@ -27,6 +27,9 @@ pub struct World {
     req: u32,
 }
 
+/// More than the grace.
+const LATE: Duration = Duration::from_secs(3);
+
 fn config() -> Config {
     Config {
         pools_per_domain: 6,
@@ -99,7 +102,7 @@ impl World {
         Fd {
             token: self.token(inode),
             facts: Facts {
-                sealed: true,
+                sealed: Sealed::OneWriter,
                 size,
                 header,
                 made_here: false,
@@ -355,6 +358,13 @@ impl World {
         self.instance += 1;
         self.now = Duration::ZERO;
         self.state = State::new(config(), 1 << 30, self.instance, 1, self.ids);
+        // One may be stopped for longer than the others are asked to wait.
+        for i in 0..self.procs.len() {
+            self.procs[i].late = match self.rng.one_in(6) {
+                true => LATE,
+                false => Duration::ZERO,
+            };
+        }
     }
 
     /// Without a manager, everybody reads what is there and looks: then every writer collects, by a roster on which

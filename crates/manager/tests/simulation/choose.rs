@@ -37,6 +37,7 @@ impl World {
                     max_bytes: 16 * CHUNK,
                     slots: SLOTS,
                     chunk_bytes: CHUNK,
+                    trust: self.trust(i),
                 };
                 self.say(i, request, vec![fd]);
             }
@@ -60,7 +61,7 @@ impl World {
                         .entry(index)
                         .or_insert(serial);
                 }
-                let fd = self.fd(0, 0, CHUNK);
+                let fd = self.chunk(i);
                 self.say(
                     i,
                     Request::ShowChunk {
@@ -171,7 +172,13 @@ impl World {
                     return;
                 };
                 if self.rng.one_in(6) {
-                    return self.say(i, Request::VetoPool { channel, pool }, vec![]);
+                    let levels = self.levels();
+                    let veto = Request::VetoPool {
+                        channel,
+                        pool,
+                        levels,
+                    };
+                    return self.say(i, veto, vec![]);
                 }
                 self.procs[i].assigned.insert((channel, pool));
                 let with_refs = !known || self.rng.one_in(5);

@@ -133,13 +133,14 @@ impl World {
                 max_bytes: 16 * CHUNK,
                 slots: SLOTS,
                 chunk_bytes: CHUNK,
+                trust: self.trust(i),
             };
             self.say(i, request, vec![fd]);
             for (index, serial) in chunks {
                 if self.rng.one_in(10) {
                     continue;
                 }
-                let (req, fd) = (self.req(), self.fd(0, 0, CHUNK));
+                let (req, fd) = (self.req(), self.chunk(i));
                 self.say(
                     i,
                     Request::ClaimChunk {
@@ -174,6 +175,10 @@ impl World {
                 mapped.push((self.rng.below(20) as u32, self.rng.below(99) as u32));
             }
             let table = u64::from(self.rng.one_in(9));
+            let trust = match self.trusts.get(&pool) {
+                Some(trust) if !self.rng.one_in(20) => *trust,
+                _ => Trust::Full,
+            };
             self.say(
                 i,
                 Request::ClaimReader {
@@ -181,6 +186,7 @@ impl World {
                     pool,
                     slots: SLOTS,
                     table,
+                    trust,
                     mapped,
                 },
                 vec![fd],

@@ -13,11 +13,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use tranship_manager::Config;
 use tranship_manager::state::{
-    Action, ClientId, Facts, Fd, FdToken, Header, IdStart, Input, State,
+    Action, ClientId, Facts, Fd, FdToken, Header, IdStart, Input, Sealed, State,
 };
 use tranship_proto::{
-    ChannelClaim, ChannelId, DomainId, Event, PROTOCOL_VERSION, PoolId, Refusal, RefusalCode, Req,
-    Request, Role,
+    ChannelClaim, ChannelId, DomainId, Event, Levels, PROTOCOL_VERSION, PoolId, Refusal,
+    RefusalCode, Req, Request, Role, Trust,
 };
 
 const CHUNK: u64 = 4096;
@@ -88,6 +88,9 @@ struct World {
     now: Duration,
     procs: Vec<Proc>,
     tokens: BTreeSet<FdToken>,
+    /// How what was sent is sealed, and at which level pools were made.
+    sealed: BTreeMap<FdToken, Sealed>,
+    trusts: BTreeMap<PoolId, Trust>,
     next_token: u64,
     next_client: u64,
     next_proc: u64,
@@ -138,6 +141,8 @@ impl World {
             now: Duration::ZERO,
             procs: Vec::new(),
             tokens: BTreeSet::new(),
+            sealed: BTreeMap::new(),
+            trusts: BTreeMap::new(),
             next_token: 1,
             next_client: 1,
             next_proc: 1,
@@ -170,8 +175,37 @@ impl World {
     }
 
     fn fd(&mut self, kind: u32, count: u32, size: u64) -> Fd {
+        self.sealed_fd(kind, count, size, Sealed::OneWriter)
+    }
+
+    /// The level of all pools of a process.
+    fn trust(&self, i: usize) -> Trust {
+        Trust::ALL[(self.procs[i].id % 4) as usize]
+    }
+
+    /// What a sink says with a veto.
+    fn levels(&mut self) -> Option<Levels> {
+        let some = self.rng.below(5);
+        let all = Trust::ALL.into_iter().take(some);
+        (some < 5).then(|| all.collect())
+    }
+
+    /// A chunk of a pool that this process writes.
+    fn chunk(&mut self, i: usize) -> Fd {
+        let sealed = match self.trust(i).all_write() {
+            true => Sealed::Shared,
+            false => Sealed::OneWriter,
+        };
+        self.sealed_fd(0, 0, CHUNK, sealed)
+    }
+
+    fn sealed_fd(&mut self, kind: u32, count: u32, size: u64, right: Sealed) -> Fd {
         // Sometimes it is not what it should be.
-        let sealed = !self.rng.one_in(300);
+        let all = [Sealed::No, Sealed::OneWriter, Sealed::Shared];
+        let sealed = match self.rng.one_in(200) {
+            true => self.rng.pick(&all).unwrap_or_default(),
+            false => right,
+        };
         let kind = if self.rng.one_in(400) { 9 } else { kind };
         let header = Some(Header {
             kind,
@@ -179,8 +213,10 @@ impl World {
             max_bytes: 16 * CHUNK,
             chunk_bytes: CHUNK,
         });
+        let token = self.token();
+        self.sealed.insert(token, sealed);
         Fd {
-            token: self.token(),
+            token,
             facts: Facts {
                 sealed,
                 size,

@@ -85,6 +85,7 @@ impl World {
                 }
                 self.check_order(client, &event);
                 self.check_admitted(client, &event);
+                self.check_trust(client, &event, &fds);
                 if let Event::ChunkAdded {
                     pool,
                     index,
@@ -346,6 +347,26 @@ impl World {
 
     /// What opens a queue comes only after its writer has been sent the queue, by this manager or an earlier one: a manager
     /// that is killed between leaves no reader that the writer's collector does not see.
+    /// A pool keeps its level, and each of its chunks is sealed as that says.
+    fn check_trust(&mut self, client: ClientId, event: &Event, fds: &[FdToken]) {
+        match event {
+            Event::PoolCreated { pool, .. } => {
+                let writer = self.procs.iter().position(|p| p.client == Some(client));
+                let trust = self.trust(writer.expect("a process"));
+                let before = *self.trusts.entry(*pool).or_insert(trust);
+                assert_eq!(before, trust, "{pool} has another level than before");
+            }
+            Event::PoolOffer { pool, trust, .. } => {
+                assert_eq!(self.trusts.get(pool), Some(trust), "{pool}");
+            }
+            Event::ChunkAdded { pool, .. } => {
+                let shared = self.sealed[&fds[0]] == Sealed::Shared;
+                assert_eq!(shared, self.trusts[pool].all_write(), "a chunk of {pool}");
+            }
+            _ => {}
+        }
+    }
+
     fn check_told(&mut self, pool: PoolId, channel: ChannelId, event: &Event) {
         let told = self.joined.get(&(pool, channel)).is_some_and(|j| j.1);
         let sees = |p: &Proc| p.rosters.get(&pool).is_some_and(|r| r.contains(&channel));

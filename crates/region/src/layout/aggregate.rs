@@ -1,6 +1,6 @@
 //! The list that an aggregate consists of, stored in a cbuf.
 
-use crate::View;
+use crate::{OutOfBounds, View};
 
 /// Most pieces of one aggregate.
 pub const MAX_PIECES: usize = 4096;
@@ -97,7 +97,9 @@ pub fn decode(list: View<'_>) -> Result<Vec<Piece>, AggregateError> {
         need_bytes,
         have_bytes: list.len(),
     };
-    let [count, zero] = list.read::<[u32; 2]>(0).map_err(|_| short(FRONT))?;
+    let [count, zero] = list
+        .read::<[u32; 2]>(0)
+        .map_err(|_: OutOfBounds| short(FRONT))?;
     let count = count as usize;
     if count > MAX_PIECES {
         return Err(AggregateError::TooMany { pieces: count });
@@ -107,7 +109,7 @@ pub fn decode(list: View<'_>) -> Result<Vec<Piece>, AggregateError> {
     }
     let mut pieces = vec![Piece::default(); count];
     list.copy_to_slice(FRONT, zerocopy::IntoBytes::as_mut_bytes(&mut pieces[..]))
-        .map_err(|_| short(len(count)))?;
+        .map_err(|_: OutOfBounds| short(len(count)))?;
     match pieces.iter().enumerate().find(|(_, piece)| piece.zero != 0) {
         Some((piece, found)) => Err(AggregateError::NotZero {
             piece,

@@ -59,16 +59,16 @@ const _: () = assert!(
 );
 
 /// What a header says, apart from the constants.
-#[derive(Clone, Copy)]
-pub(super) struct Says {
-    pub(super) kind: Kind,
-    pub(super) count: u32,
-    pub(super) extra: [u64; 2],
+#[derive(Clone, Copy, Debug)]
+pub struct Says {
+    pub kind: Kind,
+    pub count: u32,
+    pub extra: [u64; 2],
 }
 
 impl Says {
     /// Makes an object with this header; `fill` writes what else must be there before it is shown.
-    pub(super) fn create(
+    pub fn create(
         self,
         len: usize,
         fill: impl FnOnce(&RwMapping),
@@ -90,7 +90,7 @@ impl Says {
     }
 
     /// Verifies and maps what we were shown, and compares its header, copied once.
-    pub(super) fn open(self, fd: impl AsFd, len: usize) -> Result<RoMapping, OpenError> {
+    pub fn open(self, fd: impl AsFd, len: usize) -> Result<RoMapping, OpenError> {
         verify(fd.as_fd(), len)?;
         let map = RoMapping::map(fd, len).map_err(|source| OpenError::Map {
             len_bytes: len,

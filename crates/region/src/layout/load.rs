@@ -9,8 +9,9 @@ macro_rules! load {
         pub struct $name<'a>(&'a $atomic);
 
         impl<'a> $name<'a> {
+            /// Of a word that is mapped as long as it is borrowed.
             #[inline]
-            pub(super) fn new(word: &'a $atomic) -> Self {
+            pub fn new(word: &'a $atomic) -> Self {
                 $name(word)
             }
 

@@ -68,28 +68,6 @@ fn references_and_counts_are_where_the_format_says() {
 }
 
 #[test]
-fn a_link_is_where_the_format_says() {
-    for (side, kind) in [(Side::Source, 6), (Side::Sink, 7)] {
-        let (fd, rw) = LinkHalfRw::create(side, 64).expect("create");
-        let ro = LinkHalfRo::open(&fd, side, 64).expect("open");
-        rw.wake().store(1, Relaxed);
-        rw.asleep().store(2, Relaxed);
-        rw.closed().store(3, Relaxed);
-        rw.head().store(4, Relaxed);
-        rw.lines()[63].words[7].store(5, Relaxed);
-        let seen = (ro.wake().load(Relaxed), ro.asleep().load(Relaxed));
-        assert_eq!(seen, (1, 2));
-        assert_eq!((ro.closed().load(Relaxed), ro.head().load(Relaxed)), (3, 4));
-        assert_eq!(ro.lines()[63].words[7].load(Relaxed), 5);
-        let words = [64, 128, 192, 256, 4096 + 64 * 63 + 56, 12];
-        let words = words.map(|offset| word(rw.mapping(), offset));
-        assert_eq!(words, [1, 2, 3, 4, 5, kind]);
-        assert_eq!(ro.wake_ptr().addr() - ro.mapping().base().addr(), 64);
-        assert_eq!((ro.count(), ro.side(), ro.lines().len()), (64, side, 64));
-    }
-}
-
-#[test]
 fn a_board_is_where_the_format_says() {
     let (fd, rw) = BoardRw::create(100, 0xabcd).expect("create");
     let ro = BoardRo::open(&fd, 100, 0xabcd).expect("open");
@@ -167,8 +145,6 @@ fn what_was_agreed_counts() {
     let (fd, _rw) = CountsRw::create(Way::Sent, 100).expect("create");
     let error = CountsRo::open(&fd, Way::Rcvd, 100).expect_err("the other kind");
     assert!(matches!(error, OpenError::Header { field: "kind", .. }));
-    let (fd, _rw) = LinkHalfRw::create(Side::Source, 64).expect("create");
-    assert!(LinkHalfRo::open(&fd, Side::Sink, 64).is_err());
 }
 
 #[test]
@@ -186,10 +162,6 @@ fn numbers_out_of_range_are_errors_before_anything_is_made() {
             CountsRw::create(Way::Sent, slots),
             Err(CreateError::Count { .. })
         ));
-    }
-    for lines in [0, 1, 3, 100, 65_537, 1 << 17, u32::MAX] {
-        let error = LinkHalfRw::create(Side::Sink, lines).expect_err("lines");
-        assert!(matches!(error, CreateError::Count { count, .. } if count == lines));
     }
     for entries in [0, u32::MAX] {
         assert!(matches!(

@@ -380,10 +380,14 @@ fn nanosleep_rest(t: &Target) -> Outcome {
         action.sa_sigaction = nothing as *const () as usize;
         libc::sigaction(libc::SIGALRM, &raw const action, std::ptr::null_mut());
     }
-    let once = [0u64, 0, 0, 2000];
-    ask!(sc(libc::SYS_setitimer, &[0, address(&once), 0]));
+    let rest = ask!(at(t));
+    // Again and again: one that comes before the sleep begins would leave it to end in peace, with nothing stored.
+    let every = [0u64, 2000, 0, 2000];
+    ask!(sc(libc::SYS_setitimer, &[0, address(&every), 0]));
     let long = [20u64, 0];
-    let outcome = done(sc(libc::SYS_nanosleep, &[address(&long), ask!(at(t))]));
+    let outcome = done(sc(libc::SYS_nanosleep, &[address(&long), rest]));
+    let never = [0u64; 4];
+    ask!(sc(libc::SYS_setitimer, &[0, address(&never), 0]));
     // Interrupted and stored is the bite; otherwise EFAULT.
     if outcome == Outcome::Errno(libc::EINTR) {
         Outcome::Succeeded

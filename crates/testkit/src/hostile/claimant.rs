@@ -33,6 +33,7 @@ pub fn claimant(domain: DomainId, pool: PoolId) -> (Raw, bool) {
         max_bytes: 1 << 20,
         slots: 64,
         chunk_bytes: 1 << 16,
+        trust: tranship_proto::Trust::Producer,
     };
     raw.send(&claim, &[table.as_fd()]);
     (raw, resumed)

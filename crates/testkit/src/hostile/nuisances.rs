@@ -3,7 +3,8 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use tranship_proto::{ChannelId, DomainId, Event, PROTOCOL_VERSION, PoolId, Req, Request, encode};
-use tranship_region::layout::{LinkHalfRw, Side, TableRw};
+use tranship_region::layout::TableRw;
+use tranship_ring::{HalfRw, Side};
 use tranship_sys::socket;
 
 use super::raw::{CHUNK, Raw, SLOTS, path};
@@ -152,7 +153,7 @@ nuisances! {
     };
     wild_ids: "never without a word", |random| {
         let mut raw = Raw::again("wild");
-        let (half, _map) = LinkHalfRw::create(Side::Sink, 16).unwrap();
+        let (half, _map) = HalfRw::create(Side::Sink, 16).unwrap();
         let (table, _map2) = TableRw::create(SLOTS, 4 * CHUNK, CHUNK).unwrap();
         for _ in 0..4000 {
             let request = wild(random);

@@ -8,10 +8,9 @@ use tranship_proto::{
     CbufId, ChannelId, DomainId, Event, PROTOCOL_VERSION, PoolId, Refusal, Req, Request, Role,
     decode, encode,
 };
-use tranship_region::layout::{
-    CountsRw, LinkHalfRo, LinkHalfRw, RefsRw, Side, TableRo, TableRw, Way,
-};
+use tranship_region::layout::{CountsRw, RefsRw, TableRo, TableRw, Way};
 use tranship_region::{Opts, RwMapping, make};
+use tranship_ring::{HalfRo, HalfRw, Side};
 use tranship_sys::{futex, socket};
 
 use super::SOCKET;
@@ -81,7 +80,7 @@ impl Raw {
     }
 
     pub fn try_join(name: &str) -> Result<Self, Option<Refusal>> {
-        Self::hello(name, None)
+        Self::silent().hello(name, None)
     }
 
     /// Comes back as what this process was before, so that it stays one domain however often it is thrown out.
@@ -90,11 +89,14 @@ impl Raw {
             0 => None,
             id => Some(DomainId(id)),
         };
-        Self::hello(name, before).unwrap()
+        Self::silent().hello(name, before).unwrap()
     }
 
-    fn hello(name: &str, resume: Option<DomainId>) -> Result<Self, Option<Refusal>> {
-        let mut raw = Self::silent();
+    /// What this connection says first; and what it is then, or why it is nothing.
+    ///
+    /// # Errors
+    /// The manager's reason, if it gave one.
+    pub fn hello(mut self, name: &str, resume: Option<DomainId>) -> Result<Self, Option<Refusal>> {
         let hello = Request::Hello {
             version: PROTOCOL_VERSION,
             name: name.into(),
@@ -102,13 +104,13 @@ impl Raw {
             dumpable: true,
         };
         // Who is over the limit is told so and cut off, perhaps before this.
-        let _ = raw.try_send(&hello, &[]);
-        match raw.recv() {
+        let _ = self.try_send(&hello, &[]);
+        match self.recv() {
             Some((Event::Welcome { domain, .. }, fds)) => {
-                raw.domain = domain;
+                self.domain = domain;
                 LAST.store(domain.0, Ordering::Relaxed);
-                raw.kept.extend(fds);
-                Ok(raw)
+                self.kept.extend(fds);
+                Ok(self)
             }
             Some((Event::Expelled { refusal }, _)) => Err(Some(refusal)),
             other => {
@@ -198,6 +200,7 @@ impl Raw {
             max_bytes,
             slots,
             chunk_bytes,
+            trust: tranship_proto::Trust::Producer,
         };
         self.send(&request, &[fd.as_fd()]);
         let (id, _) = self.wait(|e| match e {
@@ -254,7 +257,7 @@ impl Raw {
             Event::Incoming { channel, lines, .. } => Some((*channel, *lines)),
             _ => None,
         });
-        let (fd, own) = LinkHalfRw::create(side, LINES).unwrap();
+        let (fd, own) = HalfRw::create(side, LINES).unwrap();
         let req = self.req();
         let accept = Request::Accept {
             req,
@@ -264,7 +267,7 @@ impl Raw {
         self.send(&accept, &[fd.as_fd()]);
         self.wait(|e| matches!(e, Event::Accepted { req: r, .. } if *r == req).then_some(()));
         let their_fd = fds.remove(0);
-        let theirs = LinkHalfRo::open(&their_fd, theirs, lines).unwrap();
+        let theirs = HalfRo::open(&their_fd, theirs, lines).unwrap();
         self.kept.push(their_fd);
         Channel {
             id,
@@ -278,7 +281,7 @@ impl Raw {
 
     /// Wants to connect to a name, and does not wait for the answer.
     pub fn ask_for(&mut self, name: &str, role: Role, wait: bool) -> (Req, OwnedFd) {
-        let (fd, _own) = LinkHalfRw::create(sides(role).0, LINES).unwrap();
+        let (fd, _own) = HalfRw::create(sides(role).0, LINES).unwrap();
         let req = self.req();
         let connect = Request::Connect {
             req,
@@ -320,7 +323,7 @@ impl Raw {
     /// Connects to a name; the other side accepts.
     pub fn connect(&mut self, name: &str, role: Role) -> Channel {
         let (side, theirs) = sides(role);
-        let (fd, own) = LinkHalfRw::create(side, LINES).unwrap();
+        let (fd, own) = HalfRw::create(side, LINES).unwrap();
         let req = self.req();
         self.send(
             &Request::Connect {
@@ -342,7 +345,7 @@ impl Raw {
             _ => None,
         });
         let their_fd = fds.remove(0);
-        let theirs = LinkHalfRo::open(&their_fd, theirs, lines).unwrap();
+        let theirs = HalfRo::open(&their_fd, theirs, lines).unwrap();
         self.kept.push(their_fd);
         self.kept.extend(fds);
         Channel {
@@ -534,8 +537,8 @@ impl Prey {
 #[derive(Debug)]
 pub struct Channel {
     pub id: ChannelId,
-    pub own: LinkHalfRw,
-    pub theirs: LinkHalfRo,
+    pub own: HalfRw,
+    pub theirs: HalfRo,
     pub tail: u64,
     _fd: OwnedFd,
     pub counts: Vec<(OwnedFd, CountsRw)>,

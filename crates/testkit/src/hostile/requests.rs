@@ -70,6 +70,7 @@ pub fn create(req: Req) -> Request {
         max_bytes: 4 * CHUNK,
         slots: SLOTS,
         chunk_bytes: CHUNK,
+        trust: tranship_proto::Trust::Producer,
     }
 }
 
@@ -100,6 +101,7 @@ pub fn with_descriptors() -> Vec<Request> {
             max_bytes: 4 * CHUNK,
             slots: SLOTS,
             chunk_bytes: CHUNK,
+            trust: tranship_proto::Trust::Producer,
         },
     ]
 }
@@ -166,7 +168,11 @@ pub fn thefts(id: u32) -> Vec<Request> {
             pool,
             with_refs: false,
         },
-        Request::VetoPool { channel, pool },
+        Request::VetoPool {
+            channel,
+            pool,
+            levels: None,
+        },
         Request::Drained { channel },
         Request::CloseChannel { channel },
         Request::WakeFd { req, channel },
@@ -177,6 +183,7 @@ pub fn thefts(id: u32) -> Vec<Request> {
             max_bytes: 4 * CHUNK,
             slots: SLOTS,
             chunk_bytes: CHUNK,
+            trust: tranship_proto::Trust::Producer,
         },
         Request::ClaimChunk {
             req,
@@ -189,6 +196,7 @@ pub fn thefts(id: u32) -> Vec<Request> {
             pool,
             slots: SLOTS,
             table: 1,
+            trust: tranship_proto::Trust::Producer,
             mapped: vec![(0, 1)],
         },
         Request::ClaimChannel {
@@ -242,6 +250,7 @@ pub fn wild(random: &mut Random) -> Request {
             max_bytes: wide,
             slots: serial,
             chunk_bytes: u64::from(index) << 7,
+            trust: tranship_proto::Trust::Producer,
         },
         1 => Request::Export { req, name, role },
         2 => Request::Connect {
@@ -257,6 +266,7 @@ pub fn wild(random: &mut Random) -> Request {
             pool,
             slots: index,
             table: u64::from(serial),
+            trust: tranship_proto::Trust::Producer,
             mapped: vec![(index, serial); index as usize % 500],
         },
         5 => Request::ClaimPool {
@@ -266,6 +276,7 @@ pub fn wild(random: &mut Random) -> Request {
             max_bytes: wide,
             slots: serial,
             chunk_bytes: u64::from(index),
+            trust: tranship_proto::Trust::Producer,
         },
         6 => Request::ClaimDone { req },
         7 => Request::Grant {

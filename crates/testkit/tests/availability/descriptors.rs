@@ -129,3 +129,31 @@ fn helpers_that_are_killed() {
         stage.still_serving(&format!("round {round}"));
     }
 }
+
+/// Into a connection that has said nothing the kernel lets no descriptors, so that who joins waits for no helper.
+#[test]
+fn helpers_that_stand_still_keep_nobody_from_joining() {
+    let Some(stage) = Stage::new("") else { return };
+    let (near, _far) = tranship_sys::socket::pair().unwrap();
+    if !tranship_sys::socket::pass_rights(&near, false).unwrap() {
+        return skipped("a kernel without SO_PASSRIGHTS");
+    }
+    let attacker = stage.attacker(joins(), 0);
+    for pid in stage.helpers() {
+        tranship_sys::process::kill(pid, libc::SIGSTOP).unwrap();
+    }
+    let () = attacker.ask(&());
+    for pid in stage.helpers() {
+        tranship_sys::process::kill(pid, libc::SIGCONT).unwrap();
+    }
+    stage.still_serving("they go on");
+}
+
+child!(
+    fn joins(ctl: Control) {
+        while let Some(()) = ctl.recv().unwrap() {
+            let _raw = Raw::join("joins");
+            ctl.send(&()).unwrap();
+        }
+    }
+);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tranship_core::{Domain, DomainError, LinkOptions, PoolOptions, Role, Wait};
+use tranship_core::{Domain, Error, LinkOptions, PoolOptions, Role, Wait};
 use tranship_manager::{Config, Listener, Shutdown};
 use tranship_testkit::{Control, Held, Launch, Peer, Privilege, Watchdog, child, is_root, skipped};
 
@@ -44,7 +44,7 @@ child!(
     }
 );
 
-fn join(name: &str) -> Result<Domain, DomainError> {
+fn join(name: &str) -> Result<Domain, Error> {
     Domain::builder()
         .name(name)
         .socket(socket())
@@ -90,11 +90,22 @@ fn users() -> Vec<u32> {
     records.into_iter().filter_map(uid).collect()
 }
 
+/// Bytes that are granted at the moment, in all.
+fn granted() -> u64 {
+    let records = join("asker").unwrap().stat().unwrap();
+    let bytes = |r: tranship_core::StatRecord| match r {
+        tranship_core::StatRecord::Manager(m) => Some(m.granted_bytes),
+        _ => None,
+    };
+    records.into_iter().find_map(bytes).unwrap()
+}
+
 /// What the victim is to do.
 #[derive(Serialize, Deserialize)]
 enum Ask {
     Everything,
     Users,
+    Granted,
 }
 
 child!(
@@ -105,6 +116,7 @@ child!(
             match ask {
                 Ask::Everything => ctl.send(&everything(round)),
                 Ask::Users => ctl.send(&users()),
+                Ask::Granted => ctl.send(&granted()),
             }
             .unwrap();
         }
@@ -182,6 +194,11 @@ impl Stage {
         self.dog.step(after);
         let done: Result<(), String> = self.victim.ask(&Ask::Everything);
         assert_eq!(done, Ok(()), "after {after}\n{}", self.manager.stderr());
+    }
+
+    /// Bytes that are granted at the moment, in all, as the manager says.
+    pub fn granted(&self) -> u64 {
+        self.victim.ask(&Ask::Granted)
     }
 
     pub fn path(&self) -> &Path {

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tranship_core::{
-    Cbuf, Domain, LinkOptions, Listener, Pool, PoolOptions, Receiver, RecvError, Role, SendFailure,
-    Sender, Wait, WhenFull,
+    Cbuf, Domain, Kind, LinkOptions, Listener, Pool, PoolOptions, Receiver, Role, Sender, Wait,
+    WhenFull,
 };
 use tranship_manager::{Config, Forward, Limits, Shutdown};
 use tranship_testkit::hostile::CONNECTIONS;
@@ -229,15 +229,10 @@ fn feed_one(sender: &mut Sender, pool: &Pool, report: &Report<String>) {
     let end = loop {
         match sender.send_with(frame(pool, NEXT.fetch_add(1, Ordering::Relaxed)), 0) {
             Ok(()) => {}
-            Err(error)
-                if matches!(
-                    error.failure,
-                    SendFailure::Full { .. } | SendFailure::NotAssigned { .. }
-                ) =>
-            {
+            Err(error) if matches!(error.kind(), Kind::Full | Kind::PoolPending) => {
                 std::thread::yield_now();
             }
-            Err(error) => break error.failure.to_string(),
+            Err(error) => break error.error.to_string(),
         }
         if let Err(violation) = sender.try_recv_control() {
             break format!("control: {violation}");
@@ -333,7 +328,7 @@ fn drink(receiver: &mut Receiver, frames: tranship_core::PoolId, facts: &Facts) 
     loop {
         let message = match receiver.recv_timeout(Duration::from_secs(1)) {
             Ok(message) => message,
-            Err(RecvError::TimedOut { .. }) => continue,
+            Err(error) if error == Kind::TimedOut => continue,
             Err(error) => return error.to_string(),
         };
         if let tranship_core::Body::Aggregate(pieces) = &message.body {
@@ -363,9 +358,9 @@ fn drink(receiver: &mut Receiver, frames: tranship_core::PoolId, facts: &Facts) 
             return format!("wrong: {wrong}");
         }
         if let Err(error) = receiver.send_control(b"taken", 0)
-            && let SendFailure::Violation(violation) = error.failure
+            && error.kind() == Kind::PeerViolation
         {
-            return format!("control: {violation}");
+            return format!("control: {error}");
         }
     }
 }

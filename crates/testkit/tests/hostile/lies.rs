@@ -33,7 +33,7 @@ const NOT_ASSIGNED: &str = "is not assigned to this channel";
 const OUTSIDE: &str = "are outside the pool's";
 const ELSEWHERE: &str = "are not those of buffer";
 const NO_CHUNK: &str = "does not exist";
-const NO_LIST: &str = "an aggregate of";
+const NO_LIST: &str = "an aggregate";
 const DEAD: &str = "is not alive";
 
 fn line(operation: u64, id: CbufId, offset: u64, length: u64, serial: u64) -> [u64; 8] {

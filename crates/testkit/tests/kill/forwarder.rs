@@ -121,15 +121,15 @@ impl Forwarder {
             let Some(sender) = end else { continue };
             let meta = message.meta;
             let failure = match &message.body {
-                Body::Inline(bytes) => sender.send_inline(bytes, meta).err().map(|e| e.failure),
-                Body::Buf(buf) => sender.send_buf(buf.clone(), meta).err().map(|e| e.failure),
+                Body::Inline(bytes) => sender.send_inline(bytes, meta).err().map(|e| e.error),
+                Body::Buf(buf) => sender.send_buf(buf.clone(), meta).err().map(|e| e.error),
                 Body::Aggregate(list) => {
                     let mut copy = Aggregate::new();
                     copy.set_list_pool(&self.lists);
                     list.pieces()
                         .iter()
                         .for_each(|piece| copy.push_back(piece.clone()).expect("as many"));
-                    sender.send_aggregate(copy, meta).err().map(|e| e.failure)
+                    sender.send_aggregate(copy, meta).err().map(|e| e.error)
                 }
             };
             if failure.as_ref().map_or(Ok(false), send_over)? {

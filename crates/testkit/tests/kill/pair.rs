@@ -41,7 +41,7 @@ child!(
                         let mut unsent = Some(buf);
                         while let Some(buf) = unsent.take() {
                             if let Err(e) = sender.send_buf(buf, id) {
-                                if send_over(&e.failure)? {
+                                if send_over(&e.error)? {
                                     return Err(format!("pair: {e}"));
                                 }
                                 unsent = Some(e.unsent);

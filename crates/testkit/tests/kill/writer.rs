@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tranship_core::{
-    Aggregate, AllocError, CbufMut, Domain, Listener, Pool, PoolOptions, Receiver, Role, Sender,
+    Aggregate, CbufMut, Domain, Kind, Listener, Pool, PoolOptions, Receiver, Role, Sender,
 };
 use tranship_testkit::{Control, child};
 
@@ -46,7 +46,7 @@ child!(
 
 /// Again while the manager is away.
 pub fn patiently<T>(
-    mut what: impl FnMut() -> Result<T, tranship_core::DomainError>,
+    mut what: impl FnMut() -> Result<T, tranship_core::Error>,
 ) -> Result<T, Broken> {
     loop {
         match what() {
@@ -144,7 +144,7 @@ impl Writer {
                 self.kept.push(message, &mut seat.random)?;
                 if let (Some((buf, meta)), Some(sender)) = (again, &mut self.to_receiver.1)
                     && let Err(e) = sender.send_buf(buf, meta)
-                    && send_over(&e.failure)?
+                    && send_over(&e.error)?
                 {
                     self.to_receiver.1 = None;
                 }
@@ -170,7 +170,7 @@ impl Writer {
                 fill(&mut buf, id);
                 Ok(Some(buf))
             }
-            Err(AllocError::OutOfMemory { .. }) => Ok(None),
+            Err(error) if error.kind() == Kind::OutOfMemory => Ok(None),
             Err(other) => Err(format!("alloc: {other}")),
         }
     }
@@ -201,10 +201,10 @@ impl Writer {
             3 => sender
                 .send_inline(&id.to_le_bytes(), id)
                 .err()
-                .map(|e| e.failure),
-            4 => sender.send_batch(pieces).err().map(|e| e.failure),
+                .map(|e| e.error),
+            4 => sender.send_batch(pieces).err().map(|e| e.error),
             _ if count == 1 => match pieces.pop() {
-                Some(buf) => sender.send_buf(buf, id).err().map(|e| e.failure),
+                Some(buf) => sender.send_buf(buf, id).err().map(|e| e.error),
                 None => None,
             },
             _ => {
@@ -212,7 +212,7 @@ impl Writer {
                 for piece in pieces {
                     list.push_back(piece).expect("a few");
                 }
-                sender.send_aggregate(list, id).err().map(|e| e.failure)
+                sender.send_aggregate(list, id).err().map(|e| e.error)
             }
         };
         let over = failure.as_ref().map_or(Ok(false), send_over)?;
@@ -234,7 +234,7 @@ impl Writer {
                 .alloc_timeout(len, until.saturating_duration_since(Instant::now()))
             {
                 Ok(buf) => all.push(buf),
-                Err(AllocError::OutOfMemory { .. }) => break,
+                Err(error) if error.kind() == Kind::OutOfMemory => break,
                 Err(other) => return Err(format!("alloc: {other}")),
             }
         }
@@ -256,7 +256,7 @@ impl Writer {
                     fill(&mut buf, all.len() as u64);
                     all.push(buf);
                 }
-                Err(AllocError::OutOfMemory { .. }) => {}
+                Err(error) if error.kind() == Kind::OutOfMemory => {}
                 Err(other) => return Err(format!("alloc: {other}")),
             }
         }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use tranship_core::Role;
 use tranship_proto::{Event, Req, Request};
-use tranship_region::layout::{LinkHalfRw, Side};
+use tranship_ring::{HalfRw, Side};
 use tranship_testkit::resource::Held;
 use tranship_testkit::{Control, child};
 
@@ -66,7 +66,7 @@ fn done(raw: &mut Raw) {
 
 child!(
     fn gives_up_at_once(ctl: Control) {
-        let (half, _own) = LinkHalfRw::create(Side::Sink, LINES).unwrap();
+        let (half, _own) = HalfRw::create(Side::Sink, LINES).unwrap();
         let mut raw = Raw::join("taker");
         while ctl.recv::<()>().unwrap().is_some() {
             for _ in 0..EACH {
@@ -96,7 +96,7 @@ child!(
 
 child!(
     fn never_gives_up(ctl: Control) {
-        let (half, _own) = LinkHalfRw::create(Side::Sink, LINES).unwrap();
+        let (half, _own) = HalfRw::create(Side::Sink, LINES).unwrap();
         let mut raws = Vec::new();
         while ctl.recv::<()>().unwrap().is_some() {
             let mut raw = Raw::join("taker");

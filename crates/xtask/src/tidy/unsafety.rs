@@ -6,6 +6,7 @@ use crate::source::{TextFile, code_only};
 const MAY: &[&str] = &[
     "sys",
     "sync",
+    "ring",
     "region",
     "ledger",
     "zone",

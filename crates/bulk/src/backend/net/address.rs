@@ -27,9 +27,11 @@ impl Address {
         if host.is_empty() || !place.starts_with('[') && host.contains(':') {
             return Err(wrong("no host, or an IPv6 address without brackets"));
         }
-        let port = port
-            .parse()
-            .map_err(|_| wrong("the port is not a number up to 65535"))?;
+        let port = port.parse().map_err(|why: std::num::ParseIntError| {
+            wrong(&format!(
+                "the port {port:?}: {why}, up to 65535 are allowed"
+            ))
+        })?;
         if name.is_empty() || name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {
             return Err(wrong(
                 "the name has 1 to 255 bytes and no control characters",

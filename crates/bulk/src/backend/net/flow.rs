@@ -2,7 +2,7 @@
 
 use super::line::Line;
 use super::session::Over;
-use super::wire::{HEADER_BYTES, Header, Kind, MAX_FRAME_BYTES};
+use super::wire::{FrameKind, HEADER_BYTES, Header, MAX_FRAME_BYTES};
 use crate::backend::{FrameBytes, Payload, Place};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -26,7 +26,7 @@ pub(super) struct Outgoing {
 /// A record on its way into the socket.
 #[derive(Debug)]
 struct Writing {
-    kind: Kind,
+    kind: FrameKind,
     head: Vec<u8>,
     payload: Option<Payload>,
     /// Bytes of both that are gone.
@@ -205,7 +205,7 @@ impl Inner {
 
     fn begin(
         &mut self,
-        kind: Kind,
+        kind: FrameKind,
         frame: &[u8],
         payload: Option<Payload>,
         number: u64,
@@ -238,11 +238,11 @@ impl Inner {
                 let number = self.first + self.next as u64;
                 self.writing = Some(if let Some(out) = self.out.get(self.next) {
                     let (bytes, payload) = (out.bytes.clone(), out.payload.clone());
-                    self.begin(Kind::Frame, &bytes, payload, number)
+                    self.begin(FrameKind::Frame, &bytes, payload, number)
                 } else if self.news_due {
-                    self.begin(Kind::News, &[], None, number)
+                    self.begin(FrameKind::News, &[], None, number)
                 } else if self.left.is_some() && !self.said_bye {
-                    self.begin(Kind::Bye, &[], None, number)
+                    self.begin(FrameKind::Bye, &[], None, number)
                 } else {
                     return line.flush();
                 });
@@ -259,9 +259,9 @@ impl Inner {
                 bytes += sent;
             }
             match writing.kind {
-                Kind::Frame => self.next += 1,
-                Kind::News => {}
-                Kind::Bye => self.said_bye = true,
+                FrameKind::Frame => self.next += 1,
+                FrameKind::News => {}
+                FrameKind::Bye => self.said_bye = true,
             }
             self.writing = None;
             self.said = Instant::now();
@@ -320,7 +320,7 @@ impl Inner {
             None => Waits::Nothing,
             Some(Err(_)) => Waits::Program,
             Some(Ok(header)) if here < HEADER_BYTES + header.frame_bytes => Waits::Nothing,
-            Some(Ok(header)) if header.kind == Kind::Frame => Waits::Program,
+            Some(Ok(header)) if header.kind == FrameKind::Frame => Waits::Program,
             Some(Ok(_)) => Waits::Record,
         }
     }

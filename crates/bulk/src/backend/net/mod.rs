@@ -29,8 +29,8 @@ mod tick;
 mod tls;
 mod wire;
 
-use super::{Backend, Bytes, Frame, Listener, Place, RecvError, SendError, Transport, Wait};
-use crate::{Code, detail};
+use super::{Backend, Bytes, Frame, Listener, Place, RecvError, Transport, Wait};
+use crate::{Error, Kind};
 use address::Address;
 use port::{Door, Port};
 use session::Session;
@@ -216,20 +216,20 @@ impl Net {
 }
 
 impl Backend for Net {
-    fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Code> {
+    fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Error> {
         match self.listen_at(name) {
             Ok(name) => Ok(Box::new(name)),
-            Err(why) => Err(detail::say(Code::InvalidEndpoint, why)),
+            Err(why) => Err(Error::new(Kind::InvalidEndpoint, why)),
         }
     }
 
     /// Blocks for at most the time of an acquaintance.
-    fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Code> {
+    fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Error> {
         let session =
             Address::parse(name).and_then(|address| dial::connect(&self.settings, address));
         match session {
             Ok(session) => Ok(Box::new(End(session))),
-            Err(why) => Err(detail::say(Code::InvalidEndpoint, why)),
+            Err(why) => Err(Error::new(Kind::InvalidEndpoint, why)),
         }
     }
 
@@ -246,7 +246,7 @@ struct Name {
 }
 
 impl Listener for Name {
-    fn accept(&mut self) -> Result<Option<Box<dyn Transport>>, Code> {
+    fn accept(&mut self) -> Result<Option<Box<dyn Transport>>, Error> {
         Ok(self
             .door
             .take()
@@ -268,7 +268,7 @@ impl Drop for Name {
 struct End(Arc<Session>);
 
 impl Transport for End {
-    fn send(&mut self, frame: &Frame) -> Result<(), SendError> {
+    fn send(&mut self, frame: &Frame) -> Result<(), Error> {
         self.0.send(frame)
     }
 
@@ -371,7 +371,7 @@ impl BuiltIn {
         BuiltIn { plain: true }
     }
 
-    fn net(&self) -> Result<Net, Code> {
+    fn net(&self) -> Result<Net, Error> {
         let mut made = BUILT_IN[usize::from(self.plain)]
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
@@ -389,7 +389,7 @@ impl BuiltIn {
                 .and_then(|directory| Credentials::load(&directory))
                 .and_then(|credentials| Net::tls(credentials, timing)),
         };
-        let net = net.map_err(|why| detail::say(Code::System, why))?;
+        let net = net.map_err(|why| Error::new(Kind::System, why))?;
         Ok(made.insert(net).clone())
     }
 }
@@ -420,11 +420,11 @@ pub fn default_credentials() -> Result<PathBuf, String> {
 }
 
 impl Backend for BuiltIn {
-    fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Code> {
+    fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Error> {
         self.net()?.listen(name)
     }
 
-    fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Code> {
+    fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Error> {
         self.net()?.connect(name)
     }
 

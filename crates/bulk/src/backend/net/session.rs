@@ -12,8 +12,9 @@ use super::dial::Caller;
 use super::flow::{Given, Inner, Look, Outgoing};
 use super::line::Line;
 use super::port::Port;
-use super::wire::{Header, Kind, MAX_FRAME_BYTES, Secret};
-use crate::backend::{Frame, FrameBytes, Place, RecvError, SendError};
+use super::wire::{FrameKind, Header, MAX_FRAME_BYTES, Secret};
+use crate::backend::{Frame, FrameBytes, Place, RecvError};
+use crate::{Error, Kind};
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -240,7 +241,7 @@ impl Session {
             self.end(inner, broken(why));
             return false;
         }
-        if header.kind == Kind::Bye {
+        if header.kind == FrameKind::Bye {
             let why = format!("{} has ended the channel", self.peer);
             let over = Over {
                 violation: false,
@@ -271,7 +272,7 @@ impl Session {
                     if !self.apply(inner, &header) {
                         return None;
                     }
-                    if header.kind == Kind::Frame {
+                    if header.kind == FrameKind::Frame {
                         return Some((header, bytes));
                     }
                     records += 1;
@@ -292,22 +293,25 @@ impl Session {
         }
     }
 
-    fn gone(inner: &Inner) -> Option<RecvError> {
-        inner.over.as_ref().map(|over| match over.violation {
-            true => RecvError::Violation,
-            false => RecvError::Gone,
+    fn gone(inner: &Inner) -> Option<Error> {
+        inner.over.as_ref().map(|over| {
+            let kind = match over.violation {
+                true => Kind::PeerViolation,
+                false => Kind::PeerGone,
+            };
+            Error::new(kind, over.why.clone())
         })
     }
 
-    pub(super) fn send(&self, frame: &Frame) -> Result<(), SendError> {
+    pub(super) fn send(&self, frame: &Frame) -> Result<(), Error> {
         let mut inner = self.lock();
         let inner = &mut *inner;
         if inner.over.is_some() {
-            return Err(SendError::Gone);
+            return Err(Kind::PeerGone.into());
         }
         let len = frame.bytes.len();
         if inner.out.len() >= WINDOW || len == 0 || len > MAX_FRAME_BYTES {
-            return Err(SendError::Full);
+            return Err(Kind::Full.into());
         }
         inner.out.push_back(Outgoing {
             bytes: frame.bytes.clone(),
@@ -344,7 +348,7 @@ impl Session {
             }));
         }
         if let Some(gone) = Session::gone(inner) {
-            return Err(gone);
+            return Err(gone.into());
         }
         // What is sent next says what was taken; who looks again first, or sleeps, has nothing to send.
         if std::mem::replace(&mut inner.empty_look, true) {
@@ -375,7 +379,7 @@ impl Session {
         self.flush(inner);
         loop {
             if let Some(gone) = Session::gone(inner) {
-                return Err(gone);
+                return Err(gone.into());
             }
             match &inner.given {
                 None => return Ok(true),

@@ -133,7 +133,7 @@ impl Session {
 mod tests {
     use super::super::Timing;
     use super::super::line::Line;
-    use super::super::wire::{HEADER_BYTES, Header, Kind};
+    use super::super::wire::{FrameKind, HEADER_BYTES, Header};
     use super::*;
     use std::io::Write;
     use std::net::{TcpListener, TcpStream};
@@ -166,7 +166,7 @@ mod tests {
 
     fn beats(count: usize) -> Vec<u8> {
         let beat = Header {
-            kind: Kind::News,
+            kind: FrameKind::News,
             frame_bytes: 0,
             payload_bytes: 0,
             number: 0,
@@ -189,7 +189,7 @@ mod tests {
     fn half_a_record_goes_with_its_connection() {
         let (session, mut socket, mut other) = session();
         let frame = Header {
-            kind: Kind::Frame,
+            kind: FrameKind::Frame,
             frame_bytes: 5,
             payload_bytes: 0,
             number: 0,

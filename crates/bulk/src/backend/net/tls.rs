@@ -122,7 +122,7 @@ impl Credentials {
         socket: &mut (impl Read + Write),
     ) -> Result<Box<rustls::Connection>, String> {
         let name = ServerName::try_from(host.to_owned())
-            .map_err(|_| format!("{host:?} is no name that a certificate can be for"))?;
+            .map_err(|why| format!("{host:?} is no name that a certificate can be for: {why}"))?;
         let made = ClientConnection::new(Arc::clone(&self.client), name);
         let made = made.map_err(|error| error.to_string())?;
         shake(made.into(), socket)
@@ -218,6 +218,8 @@ pub(super) fn random<const N: usize>() -> Result<[u8; N], String> {
     let mut bytes = [0; N];
     let provider = rustls::crypto::ring::default_provider();
     let filled = provider.secure_random.fill(&mut bytes);
-    filled.map_err(|_| "the kernel gives no random numbers".to_owned())?;
+    filled.map_err(|_: rustls::crypto::GetRandomFailed| {
+        "the kernel gives no random numbers".to_owned()
+    })?;
     Ok(bytes)
 }

@@ -9,7 +9,7 @@
 //!
 //! | record | bytes |
 //! |---|---|
-//! | header | [`Kind`] (1), 0 (1), length of the frame (2), 0 (4), length of the buffer's bytes (8), number (8), frames taken (8) |
+//! | header | [`FrameKind`] (1), 0 (1), length of the frame (2), 0 (4), length of the buffer's bytes (8), number (8), frames taken (8) |
 //! | then | the frame, the buffer's bytes |
 
 use super::address::MAX_NAME_BYTES;
@@ -151,7 +151,7 @@ impl Answer {
 
 /// What a record is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(super) enum FrameKind {
     /// A frame, and the bytes of a buffer.
     Frame = 1,
     /// Only how many frames were taken; and that somebody is there.
@@ -163,7 +163,7 @@ pub(super) enum Kind {
 /// A record's header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Header {
-    pub kind: Kind,
+    pub kind: FrameKind,
     pub frame_bytes: usize,
     pub payload_bytes: usize,
     /// The frame's, from 0; the next frame's where it is none.
@@ -186,16 +186,16 @@ impl Header {
 
     pub(super) fn decode(bytes: &[u8; HEADER_BYTES]) -> Option<Header> {
         let kind = match bytes[0] {
-            1 => Kind::Frame,
-            2 => Kind::News,
-            3 => Kind::Bye,
+            1 => FrameKind::Frame,
+            2 => FrameKind::News,
+            3 => FrameKind::Bye,
             _ => return None,
         };
         let frame_bytes = usize::from(u16::from_le_bytes(array(bytes, 2)));
         let payload = u64::from_le_bytes(array(bytes, 8));
         let fits = match kind {
-            Kind::Frame => (1..=MAX_FRAME_BYTES).contains(&frame_bytes),
-            Kind::News | Kind::Bye => frame_bytes == 0 && payload == 0,
+            FrameKind::Frame => (1..=MAX_FRAME_BYTES).contains(&frame_bytes),
+            FrameKind::News | FrameKind::Bye => frame_bytes == 0 && payload == 0,
         };
         let zeros = bytes[1] == 0 && bytes[4..8] == [0; 4];
         if !fits || !zeros || payload > MAX_PAYLOAD_BYTES {
@@ -246,7 +246,7 @@ mod tests {
             assert_eq!(Hello::decode(&bytes), Err(wrong));
         }
         let header = Header {
-            kind: Kind::Frame,
+            kind: FrameKind::Frame,
             frame_bytes: 4096,
             payload_bytes: 1 << 30,
             number: 5,

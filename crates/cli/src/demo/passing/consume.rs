@@ -4,7 +4,7 @@
 use crate::args::ConsumerArgs;
 use crate::demo::consumers::Work;
 use anyhow::{Context, Result};
-use tranship::{Body, Domain, LinkOptions, Receiver, RecvError, Wait};
+use tranship::{Body, Domain, Kind, LinkOptions, Receiver, Wait};
 
 /// A consumer that has its link.
 pub(crate) struct Joined {
@@ -54,7 +54,7 @@ pub(crate) fn consume(
     loop {
         let message = match from.receiver.recv() {
             Ok(message) => message,
-            Err(RecvError::PeerGone(_)) => return Ok(()),
+            Err(error) if error == Kind::PeerGone => return Ok(()),
             Err(error) => return Err(error.into()),
         };
         let (offset, len) = (message.meta, message.len());

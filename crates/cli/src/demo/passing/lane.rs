@@ -4,7 +4,7 @@ use super::PATIENCE;
 use crate::args::ConsumerRole;
 use anyhow::{Context, Result};
 use std::time::Duration;
-use tranship::{Cbuf, DomainId, Pool, SendFailure, Sender, WhenFull};
+use tranship::{Cbuf, DomainId, Kind, Pool, Sender, WhenFull};
 
 #[derive(Debug)]
 pub(super) struct Lane {
@@ -56,15 +56,15 @@ impl Lane {
         }
         match sender.send_buf(frame.clone(), offset) {
             Ok(()) => self.sent += 1,
-            Err(error) => match error.failure {
-                SendFailure::Full { .. } => {
+            Err(failed) => match failed.kind() {
+                Kind::Full => {
                     self.missed += 1;
                     self.behind = true;
                     sender.set_when_full(WhenFull::Error);
                 }
-                SendFailure::PeerGone(_) => self.sender = None,
-                failure => {
-                    return Err(failure)
+                Kind::PeerGone => self.sender = None,
+                _ => {
+                    return Err(failed.error)
                         .with_context(|| format!("sending to the {} consumer", self.role.name()));
                 }
             },

@@ -2,73 +2,17 @@
 //! for the long way.
 
 use super::Receiver;
-use super::over::Ahead;
-use super::take::In;
+use super::ahead::Ahead;
 use crate::cbuf::{Cbuf, Tag};
 use crate::link::descriptor;
-use crate::link::message::Inline;
-use crate::link::shared::Assigned;
+use crate::link::inline::Inline;
 use crate::pool::ForeignPool;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
 use tranship_ledger::ReceiptStep;
-use tranship_proto::PoolId;
 use tranship_sys::crash;
 
 /// Counters on a cache line.
 const COUNTERS_AHEAD: u32 = 16;
-
-/// What the fast path needs of a pool, without a way through three structures.
-#[derive(Clone, Copy)]
-pub(super) struct AtHand {
-    pub(super) pool: PoolId,
-    pub(super) slots: u32,
-    pub(super) forwarded: bool,
-    pub(super) foreign: NonNull<ForeignPool>,
-    pub(super) rcvd: NonNull<AtomicU32>,
-}
-
-// SAFETY: it points into an assignment that `ins` beside it keeps, and that is Send and Sync.
-unsafe impl Send for AtHand {}
-
-// SAFETY: as above.
-unsafe impl Sync for AtHand {}
-
-impl AtHand {
-    pub(super) fn of(entry: &In) -> Option<AtHand> {
-        let Assigned::Foreign(foreign) = &entry.assignment.side else {
-            return None;
-        };
-        let counts = entry.assignment.counts.counts();
-        (counts.len() >= foreign.shape.slots as usize).then(|| AtHand {
-            pool: entry.pool,
-            slots: foreign.shape.slots,
-            forwarded: entry.forwarded,
-            foreign: NonNull::from(&**foreign),
-            rcvd: NonNull::from(counts).cast(),
-        })
-    }
-}
-
-/// Where the next message's buffer will be, if it is as far from the last one's as that was from the one before: the
-/// collector hands slots out in their old order.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Guess {
-    pub(super) last: usize,
-    pub(super) step: usize,
-}
-
-impl Guess {
-    #[inline(always)]
-    pub(super) fn next(self) -> *const u8 {
-        std::ptr::without_provenance(self.last.wrapping_add(self.step))
-    }
-    #[inline(always)]
-    pub(super) fn saw(&mut self, ptr: *const u8) {
-        self.step = ptr.addr().wrapping_sub(self.last);
-        self.last = ptr.addr();
-    }
-}
 
 /// What the fast path took, in plain words: moving them costs nothing, which moving a handle with a destructor does.
 #[derive(Clone, Copy)]
@@ -181,17 +125,11 @@ impl Receiver {
     /// The line is the source's again.
     #[inline(always)]
     pub(super) fn give_back_line(&self) {
-        // Ordering: Release pairs with the source's Acquire: the line was read, `rcvd` was counted.
+        // `rcvd` was counted.
         // Crash: a death between `rcvd` and the head only takes the queue off the roster.
-        self.link
-            .own
-            .head()
-            .store(self.consumer.head(), Ordering::Release);
+        self.link.ring.give_back(self.consumer.head());
         crash::point("recv.after_head");
-        let link = &*self.link;
         // A source that sleeps on a full ring knows that we do not fence here (Waker::Lazy).
-        tranship_sync::notify(link.their_asleep(), link.own.wake(), |how| {
-            link.wake_peer(how)
-        });
+        self.link.notify();
     }
 }

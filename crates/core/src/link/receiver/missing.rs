@@ -1,15 +1,15 @@
 //! What is done about a message that can never be taken: its memory is gone, or it is a lie.
 
 use super::Receiver;
-use super::over::Over;
-use super::take::In;
-use crate::error::{RecvError, Violation};
+use super::ahead::Over;
+use super::pools::In;
+use crate::error::{Error, Violation};
 use crate::link::shared::Gone;
 use tranship_proto::{PoolId, RefusalCode, Request};
 
 impl Receiver {
     #[cold]
-    pub(super) fn violated(&mut self, violation: Violation) -> RecvError {
+    pub(super) fn violated(&mut self, violation: Violation) -> Error {
         tracing::warn!(channel = %self.link.channel, peer = %self.link.peer, %violation, "the sender broke a rule");
         self.hang_up();
         self.end(Over::Violated(violation))
@@ -49,7 +49,7 @@ impl Receiver {
 
     /// Memory of what comes next went with the domain that wrote it: the link ends here, with what else is on its way.
     #[cold]
-    pub(super) fn lost(&mut self) -> RecvError {
+    pub(super) fn lost(&mut self) -> Error {
         if !self.source_is_gone() {
             self.hang_up();
             return self.end(Over::Lost);

@@ -2,55 +2,18 @@
 //! and is tried again when what it waits for has come, or the manager is back to be asked for it.
 
 use super::Receiver;
-use super::over::Ahead;
-use crate::domain::{Asked, NAP};
-use crate::error::{DomainError, RecvError, Violation};
+use super::ahead::{Ahead, Awaits, Pending, Resync};
+use crate::domain::NAP;
+use crate::error::{Error, Kind, Violation};
 use crate::link::message::Message;
 use crate::link::shared::Assigned;
 use crate::pool::Missing;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
-use tranship_proto::{PoolId, Request};
-
-/// The message, and what it waits for.
-pub(super) struct Pending {
-    pub(super) words: [u64; 8],
-    awaits: Awaits,
-    /// The manager is not asked again before that.
-    again: Instant,
-}
-
-impl Pending {
-    pub(super) fn pool(&self) -> PoolId {
-        self.awaits.pool()
-    }
-}
-
-#[derive(Clone, Copy)]
-enum Awaits {
-    /// That the manager opens the pool.
-    Open(PoolId),
-    Chunk(PoolId, Missing),
-}
-
-impl Awaits {
-    fn pool(self) -> PoolId {
-        match self {
-            Awaits::Open(pool) | Awaits::Chunk(pool, _) => pool,
-        }
-    }
-}
-
-/// The manager was asked for all chunks of a pool, for the message that waits.
-pub(super) struct Resync {
-    pool: PoolId,
-    asked: Asked,
-    /// The pool's writer was dead before. One that comes, claims and goes meanwhile leaves all it has with the manager.
-    dead: bool,
-}
+use tranship_proto::{PoolId, Refusal, Request};
 
 impl Receiver {
-    pub(super) fn take_pending(&mut self, pending: &Pending) -> Result<Option<Message>, RecvError> {
+    pub(super) fn take_pending(&mut self, pending: &Pending) -> Result<Option<Message>, Error> {
         let taken = self.take(pending.words);
         // An answer says nothing of what was sent after the question.
         if !matches!(self.ahead, Ahead::Line(_)) {
@@ -59,17 +22,20 @@ impl Receiver {
         taken
     }
 
-    fn keep(&mut self, words: [u64; 8], awaits: Awaits) -> Result<Option<Message>, RecvError> {
+    fn keep(&mut self, words: [u64; 8], awaits: Awaits) -> Result<Option<Message>, Error> {
         self.ahead = Ahead::Line(Pending {
             words,
             awaits,
             again: Instant::now() + NAP,
         });
         match self.link.domain.cut_off() {
-            Some(barrier) => Err(RecvError::ChunkPending {
-                pool: awaits.pool(),
-                barrier,
-            }),
+            Some(barrier) => {
+                let pool = awaits.pool();
+                let text = format!(
+                    "the next message is in memory of pool {pool} that was not shown to this process before the manager went, and no other can be reached"
+                );
+                Err(Error::because(Kind::ChunkPending, text, barrier))
+            }
             None => Ok(None),
         }
     }
@@ -80,7 +46,7 @@ impl Receiver {
         &mut self,
         words: [u64; 8],
         pool: PoolId,
-    ) -> Result<Option<Message>, RecvError> {
+    ) -> Result<Option<Message>, Error> {
         self.link.domain.turn_quietly();
         if self.is_open(pool) {
             self.link.open_pool(pool);
@@ -103,7 +69,7 @@ impl Receiver {
         words: [u64; 8],
         pool: PoolId,
         missing: Missing,
-    ) -> Result<Option<Message>, RecvError> {
+    ) -> Result<Option<Message>, Error> {
         let domain = &self.link.domain;
         domain.turn_quietly();
         if self.has(pool, missing) {
@@ -135,10 +101,13 @@ impl Receiver {
                 index: missing.index,
                 serial: missing.serial,
             })),
-            Err(DomainError::Refused(refusal)) if self.never_comes(dead, refusal.code) => {
-                Err(self.lost())
+            Err(error) => {
+                let refusal = error.find::<Refusal>();
+                match refusal.is_some_and(|refusal| self.never_comes(dead, refusal.code)) {
+                    true => Err(self.lost()),
+                    false => self.keep(words, awaits),
+                }
             }
-            Err(_) => self.keep(words, awaits),
         }
     }
 

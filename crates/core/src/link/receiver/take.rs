@@ -1,28 +1,20 @@
 //! The long way of a message: from any pool, in pieces, checked step by step, with the reason if it cannot be taken.
 
 use super::Receiver;
-use super::direct::AtHand;
+use super::pools::{AtHand, In};
 use crate::aggregate::{self, Aggregate};
 use crate::cbuf::{Cbuf, Tag};
 use crate::domain::lock;
-use crate::error::{RecvError, Violation};
+use crate::error::{Error, Violation};
 use crate::link::descriptor::{self, Descriptor, Reference};
 use crate::link::message::{Body, Message};
-use crate::link::shared::{Assigned, Assignment};
+use crate::link::shared::Assigned;
 use crate::pool::{Missing, OwnPool};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tranship_proto::PoolId;
 use tranship_sys::crash;
-
-/// A pool that can be received from.
-pub(super) struct In {
-    pub(super) pool: PoolId,
-    pub(super) assignment: Arc<Assignment>,
-    /// Whether the sender is not the pool's writer: its word about a buffer is checked by generation.
-    pub(super) forwarded: bool,
-}
 
 /// Why a reference could not be taken.
 pub(super) enum Untaken {
@@ -41,7 +33,7 @@ impl From<Violation> for Untaken {
 impl Receiver {
     /// Turns a line into a message, the long way: references first, then `rcvd`, then the head.
     #[inline(never)]
-    pub(super) fn take(&mut self, words: [u64; 8]) -> Result<Option<Message>, RecvError> {
+    pub(super) fn take(&mut self, words: [u64; 8]) -> Result<Option<Message>, Error> {
         let meta = words[1];
         let outcome = match descriptor::parse(&words) {
             Ok(Descriptor::Inline(inline)) => Ok(Body::Inline(inline)),
@@ -156,7 +148,10 @@ impl Receiver {
         if let Some(missing) = foreign.check(offset, length, serial)? {
             return Err(Untaken::Missing(id.pool(), missing));
         }
-        foreign.retain(slot);
+        if let Err(violation) = foreign.hold(id, offset, length) {
+            foreign.release_guarded(slot);
+            return Err(violation.into());
+        }
         #[allow(clippy::cast_possible_truncation)] // below the window's length, a usize
         let len = length as usize;
         // SAFETY: the reference was just counted; `check` put the range inside the window.
@@ -165,7 +160,7 @@ impl Receiver {
                 foreign.at(offset),
                 len,
                 NonNull::from(&**foreign),
-                Tag::foreign(slot, id.generation(), self.flags()),
+                Tag::foreign(slot, id.generation(), self.flags() | foreign.flags()),
             )
         };
         if entry.forwarded {

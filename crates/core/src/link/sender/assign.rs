@@ -3,7 +3,7 @@
 use super::{Out, Sender};
 use crate::cbuf::{Cbuf, Home};
 use crate::domain::{Asked, millis};
-use crate::error::{Awaited, DomainError, SendFailure};
+use crate::error::{Awaited, Error, Kind, PoolPending, TimedOut};
 use crate::link::shared::{Assigned, Assignment, Gone};
 use crate::options::WhenFull;
 use crate::pool::Pool;
@@ -11,17 +11,13 @@ use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tranship_proto::{PoolId, RefusalCode, Request};
+use tranship_proto::{PoolId, Refusal, RefusalCode, Request};
 use tranship_region::layout::{CountsRw, Way};
 use tranship_sys::crash;
 
 impl Sender {
     #[cold]
-    pub(super) fn find_or_assign(
-        &mut self,
-        buf: &Cbuf,
-        home: *const (),
-    ) -> Result<(), SendFailure> {
+    pub(super) fn find_or_assign(&mut self, buf: &Cbuf, home: *const ()) -> Result<(), Error> {
         if let Some(at) = self.outs.iter().position(|out| out.home == home) {
             self.outs.swap(0, at);
             return Ok(());
@@ -33,17 +29,20 @@ impl Sender {
             Home::Foreign(pool) => unsafe { pool.as_ref() }.arc().map(Assigned::Foreign),
         };
         let Some(side) = side.filter(|side| side.domain_is(&self.link.domain)) else {
-            return Err(SendFailure::OtherDomain);
+            return Err(Error::new(
+                Kind::BufferNotOwned,
+                "the buffer belongs to another domain of this process, and only that one may send it",
+            ));
         };
         let (pool, _) = side.shape();
         let deadline = self.consent_by();
         let assigned = self.assign_side(home, side, deadline);
-        assigned.map_err(|error| match (self.link.gone(), error) {
-            (Gone::No, DomainError::TimedOut { waited_ms, .. }) => {
-                SendFailure::NotAssigned { pool, waited_ms }
-            }
-            (Gone::No, error) => SendFailure::Assign(error),
-            _ => SendFailure::PeerGone(self.link.channel),
+        assigned.map_err(|error| match self.link.gone() {
+            Gone::No => match error.find::<TimedOut>() {
+                Some(&TimedOut { waited_ms, .. }) => PoolPending { pool, waited_ms }.into(),
+                None => error.context("the pool could not be assigned to the channel"),
+            },
+            _ => self.peer_gone(),
         })
     }
 
@@ -51,7 +50,7 @@ impl Sender {
         &mut self,
         pool: &Pool,
         deadline: Option<Instant>,
-    ) -> Result<(), DomainError> {
+    ) -> Result<(), Error> {
         self.link.domain.check_fork()?;
         let own = pool.own_arc();
         let home = Arc::as_ptr(&own).cast::<()>();
@@ -70,7 +69,7 @@ impl Sender {
         home: *const (),
         side: Assigned,
         deadline: Option<Instant>,
-    ) -> Result<(), DomainError> {
+    ) -> Result<(), Error> {
         let (pool, slots) = side.shape();
         let mut asked = self.take_unanswered(pool);
         let assignment = match self.link.find(pool).filter(|_| asked.is_some()) {
@@ -84,7 +83,7 @@ impl Sender {
                     counts_fd: fd,
                     open: std::sync::atomic::AtomicBool::new(false),
                 });
-                self.link.find(pool).ok_or(DomainError::ManagerAway)?
+                self.link.find(pool).ok_or(Kind::ManagerAway)?
             }
         };
         crash::point("assign.before_request");
@@ -96,7 +95,10 @@ impl Sender {
                 self.ask_to_assign(&assignment, &mut asked, deadline)
             });
             // Who waits as long as it takes waits for a manager, too.
-            let waits = deadline.is_none() && matches!(answer, Err(DomainError::ManagerAway));
+            let waits = deadline.is_none()
+                && answer
+                    .as_ref()
+                    .is_err_and(|error| *error == Kind::ManagerAway);
             if !waits || self.link.gone() != Gone::No {
                 break answer;
             }
@@ -106,10 +108,11 @@ impl Sender {
             Ok(true) => {}
             Ok(false) => {
                 self.unanswered.extend(asked.map(|asked| (pool, asked)));
-                return Err(DomainError::TimedOut {
+                return Err(TimedOut {
                     awaited: Awaited::Consent(pool),
                     waited_ms: millis(started.elapsed()),
-                });
+                }
+                .into());
             }
             Err(error) => {
                 self.link.remove(pool);
@@ -135,7 +138,7 @@ impl Sender {
         assignment: &Assignment,
         asked: &mut Option<Asked>,
         deadline: Option<Instant>,
-    ) -> Result<bool, DomainError> {
+    ) -> Result<bool, Error> {
         let (domain, channel, pool) = (&self.link.domain, self.link.channel, assignment.pool);
         let now = match *asked {
             Some(now) => now,
@@ -157,13 +160,15 @@ impl Sender {
         *asked = None;
         match answer {
             // A manager that came back may not know the channel, or its sink, yet.
-            Err(DomainError::Refused(refusal))
+            Err(error)
                 if domain.is_just_back()
                     && self.link.gone() == Gone::No
-                    && matches!(refusal.code, RefusalCode::NoSuchId | RefusalCode::PeerGone) =>
+                    && error.find().is_some_and(|refusal: &Refusal| {
+                        matches!(refusal.code, RefusalCode::NoSuchId | RefusalCode::PeerGone)
+                    }) =>
             {
                 self.link.look_for_death();
-                return Err(DomainError::ManagerAway);
+                return Err(Kind::ManagerAway.into());
             }
             Err(error) => return Err(error),
             Ok(_) => {}
@@ -172,7 +177,7 @@ impl Sender {
         // Confirmed by a manager that is gone: the next one was perhaps not told.
         if domain.era() != now.era {
             self.link.shut_pool(pool);
-            return Err(DomainError::ManagerAway);
+            return Err(Kind::ManagerAway.into());
         }
         Ok(true)
     }

@@ -2,28 +2,27 @@
 
 use super::Sender;
 use crate::domain::millis;
-use crate::error::{SendFailure, Violation};
+use crate::error::{Error, Kind, NotTaken, RingFull, Violation};
 use crate::link::shared::Gone;
 use crate::link::sleep::sleep_on;
 use crate::options::{Wait, WhenFull};
 use std::time::{Duration, Instant};
 use tranship_proto::Request;
-use tranship_sync::Waker;
+use tranship_ring::Waker;
 
 impl Sender {
     /// Room for that many lines, waiting as chosen.
     #[inline(always)]
-    pub(super) fn make_room(&mut self, want: u32) -> Result<(), SendFailure> {
+    pub(super) fn make_room(&mut self, want: u32) -> Result<(), Error> {
         if self.producer.known_room(self.lines) >= want {
             return Ok(());
         }
         self.wait_for_room(want)
     }
 
-    pub(super) fn look_for_room(&mut self, want: u32) -> Result<bool, SendFailure> {
-        // Ordering: Acquire pairs with the receiver's Release of its head: it has read the lines.
-        let link = &self.link;
-        match self.producer.room(self.lines, want, || link.their_head()) {
+    pub(super) fn look_for_room(&mut self, want: u32) -> Result<bool, Error> {
+        let ring = &self.link.ring;
+        match self.producer.room(self.lines, want, || ring.their_head()) {
             Ok(room) => Ok(room >= want),
             Err(lie) => {
                 let violation = Violation::Head {
@@ -38,13 +37,13 @@ impl Sender {
                     },
                     &[],
                 );
-                Err(SendFailure::Violation(violation))
+                Err(broke_a_rule(violation))
             }
         }
     }
 
     #[cold]
-    pub(super) fn wait_for_room(&mut self, want: u32) -> Result<(), SendFailure> {
+    pub(super) fn wait_for_room(&mut self, want: u32) -> Result<(), Error> {
         if self.look_for_room(want)? {
             return Ok(());
         }
@@ -57,19 +56,20 @@ impl Sender {
         if self.poll_room(want, deadline)? {
             return Ok(());
         }
-        Err(SendFailure::Full {
+        Err(RingFull {
             lines: self.lines.count(),
             waited_ms: millis(started.elapsed()),
-        })
+        }
+        .into())
     }
 
     /// Waits until the receiver has taken everything that was sent, at most that long; a receiver that then goes has left nothing.
     ///
     /// # Errors
-    /// [`NotTaken`](SendFailure::NotTaken), with how many messages are left.
-    pub fn wait_taken(&mut self, timeout: impl Into<Option<Duration>>) -> Result<(), SendFailure> {
+    /// [`NotTaken`], with how many messages are left: `PeerGone` or `TimedOut`.
+    pub fn wait_taken(&mut self, timeout: impl Into<Option<Duration>>) -> Result<(), Error> {
         if self.link.domain.fork.is_child() {
-            return Err(SendFailure::Forked);
+            return Err(Kind::Forked.into());
         }
         let started = Instant::now();
         let deadline = timeout.into().and_then(|time| started.checked_add(time));
@@ -78,19 +78,22 @@ impl Sender {
             Ok(true) => return Ok(()),
             Ok(false) => false,
             // What it took before it went counts.
-            Err(SendFailure::PeerGone(_)) if self.look_for_room(all)? => return Ok(()),
-            Err(SendFailure::PeerGone(_)) => true,
-            Err(failure) => return Err(failure),
+            Err(error) if error == Kind::PeerGone => match self.look_for_room(all)? {
+                true => return Ok(()),
+                false => true,
+            },
+            Err(error) => return Err(error),
         };
-        Err(SendFailure::NotTaken {
+        Err(NotTaken {
             messages: self.queued(),
             gone,
             waited_ms: millis(started.elapsed()),
-        })
+        }
+        .into())
     }
 
     /// Waits for room; false when the time is over.
-    fn poll_room(&mut self, want: u32, deadline: Option<Instant>) -> Result<bool, SendFailure> {
+    fn poll_room(&mut self, want: u32, deadline: Option<Instant>) -> Result<bool, Error> {
         let mut polls = 0u32;
         loop {
             if self.look_for_room(want)? {
@@ -115,10 +118,16 @@ impl Sender {
                     let link = &self.link;
                     // The receiver gives lines back by plain stores: it is a lazy waker.
                     sleep_on(link, Waker::Lazy, deadline, false, || {
-                        link.their_head() != head
+                        link.ring.their_head() != head
                     });
                 }
             }
         }
     }
+}
+
+/// Why the channel is closed.
+fn broke_a_rule(violation: Violation) -> Error {
+    let text = "the receiver broke a rule, the channel is closed";
+    Error::because(Kind::PeerViolation, text, violation)
 }

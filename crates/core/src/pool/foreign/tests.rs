@@ -14,6 +14,7 @@ fn opened(domain: &Domain) -> (ForeignPool, TableRw) {
         max_bytes: 4 * CHUNK,
         slots: 16,
         chunk_bytes: CHUNK,
+        trust: tranship_proto::Trust::Producer,
     };
     let (table, ours) = TableRw::create(16, 4 * CHUNK, CHUNK).expect("a table");
     let process = tranship_sys::pidfd::open(std::process::id()).expect("this process");

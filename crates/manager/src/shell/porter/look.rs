@@ -1,9 +1,10 @@
 //! What can be known of a descriptor that a client sent, before anything in it is believed.
 
-use crate::state::{Facts, Header};
+use crate::state::{Facts, Header, Sealed};
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
+use tranship_region::Sealing;
 use tranship_sys::memfd;
 
 /// Magic of every shared object but the chunk (`docs/format.md`).
@@ -17,10 +18,15 @@ pub(super) fn look(fd: &OwnedFd) -> Option<Facts> {
     }
     let found = memfd::facts(fd).ok()?;
     let len = usize::try_from(found.size).ok().filter(|len| *len > 0)?;
-    tranship_region::verify(fd.as_fd(), len).ok()?;
+    let is = |sealing| tranship_region::verify_as(fd.as_fd(), len, sealing).is_ok();
+    let sealed = match () {
+        () if is(Sealing::OneWriter) => Sealed::OneWriter,
+        () if is(Sealing::Shared) => Sealed::Shared,
+        () => return None,
+    };
     let file = File::from(fd.try_clone().ok()?);
     Some(Facts {
-        sealed: true,
+        sealed,
         size: found.size,
         header: header(&file),
         made_here: false,

@@ -22,6 +22,7 @@ fn pool(raw: &mut Raw, max_bytes: u64, chunk_bytes: u64) -> Option<PoolId> {
         max_bytes,
         slots: 64,
         chunk_bytes,
+        trust: tranship_proto::Trust::Producer,
     };
     raw.send(&create, &[fd.as_fd()]);
     let (made, _) = raw.wait(|e| match e {

@@ -73,6 +73,7 @@ pub(super) fn claims_that_are_never_done(attacker: &mut Attacker) {
             pool: PoolId(0x6_0000 + n),
             slots: 64,
             table: u64::from(n),
+            trust: tranship_proto::Trust::Producer,
             mapped: (0..500).map(|i| (i, n)).collect(),
         };
         let (refs, _map) = tranship_region::layout::RefsRw::create(64).unwrap();

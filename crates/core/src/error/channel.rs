@@ -1,0 +1,170 @@
+//! What goes wrong on a channel.
+
+use tranship_error::{Cause, Kind};
+use tranship_proto::{CbufId, PoolId};
+
+/// A rule that the other end of a channel broke. The channel is closed; nothing else is touched.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Violation {
+    /// The ring's cursor moved where it cannot.
+    #[error("its ring cursor went to {head}, allowed is {min} to {max}")]
+    Head {
+        /// What it says.
+        head: u64,
+        /// Smallest possible.
+        min: u64,
+        /// Largest possible.
+        max: u64,
+    },
+    /// An operation that does not exist.
+    #[error("operation {op} does not exist")]
+    Operation {
+        /// What it says.
+        op: u8,
+    },
+    /// More inline bytes than a line holds.
+    #[error("{bytes} inline bytes, the limit is 48")]
+    InlineLength {
+        /// What it says.
+        bytes: u8,
+    },
+    /// Bits of a line that this version does not use.
+    #[error("word {word} of its line has {bits:#x} where version 1 has zeros")]
+    Reserved {
+        /// Which word of the line.
+        word: u8,
+        /// Those of its bits that should be zero and are not.
+        bits: u64,
+    },
+    /// A pool that is not assigned to this channel.
+    #[error("pool {pool} is not assigned to this channel")]
+    NotAssigned {
+        /// The pool.
+        pool: PoolId,
+    },
+    /// A slot outside the table.
+    #[error("slot {slot} of {slots}")]
+    Slot {
+        /// What it says.
+        slot: u32,
+        /// Slots of the pool.
+        slots: u32,
+    },
+    /// Bytes outside the window.
+    #[error("bytes {offset}+{length} are outside the pool's {max_bytes} bytes")]
+    Range {
+        /// Window offset.
+        offset: u64,
+        /// Length.
+        length: u64,
+        /// The pool's maximum.
+        max_bytes: u64,
+    },
+    /// A forwarded reference names bytes that are not those of its buffer.
+    #[error("bytes {offset}+{length} are not those of buffer {id}")]
+    Elsewhere {
+        /// The id sent.
+        id: CbufId,
+        /// Window offset.
+        offset: u64,
+        /// Length.
+        length: u64,
+    },
+    /// The buffer was already reused when it arrived.
+    #[error("buffer {id} is not alive (its generation is {now})")]
+    Dead {
+        /// The id sent.
+        id: CbufId,
+        /// The slot's generation.
+        now: u32,
+    },
+    /// An aggregate list that does not hold together.
+    #[error("an aggregate of {pieces} pieces in a list of {list_bytes} bytes")]
+    Aggregate {
+        /// Pieces it says it has.
+        pieces: u32,
+        /// Length of its list.
+        list_bytes: u64,
+    },
+    /// One that cannot be read.
+    #[error("the list of an aggregate: {0}")]
+    List(#[from] tranship_region::layout::AggregateError),
+    /// A chunk that does not exist.
+    #[error("chunk serial {serial} at window index {index} does not exist")]
+    Chunk {
+        /// The window index.
+        index: u32,
+        /// The serial it claims.
+        serial: u32,
+    },
+}
+
+/// The ring is full and the sender does not wait, or waited long enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the ring of {lines} messages is full; waited {waited_ms} ms")]
+pub struct RingFull {
+    /// Lines of the ring.
+    pub lines: u32,
+    /// Time waited, milliseconds.
+    pub waited_ms: u64,
+}
+
+/// The receiver has still to agree to the pool, which it does when it next calls the library. The request goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the receiver has connected but not agreed to pool {pool} yet, which it does when it receives; waited {waited_ms} ms"
+)]
+pub struct PoolPending {
+    /// The pool.
+    pub pool: PoolId,
+    /// Time waited, milliseconds.
+    pub waited_ms: u64,
+}
+
+/// The receiver has not taken everything: it is gone, or the time is over ([`wait_taken`](crate::Sender::wait_taken)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{messages} messages were not taken{}", not_taken(*gone, *waited_ms))]
+pub struct NotTaken {
+    /// How many.
+    pub messages: u64,
+    /// Whether the receiver is gone.
+    pub gone: bool,
+    /// Time waited, milliseconds.
+    pub waited_ms: u64,
+}
+
+fn not_taken(gone: bool, waited_ms: u64) -> String {
+    if gone {
+        ": the receiver is gone".into()
+    } else {
+        format!(" within {waited_ms} ms")
+    }
+}
+
+impl Cause for Violation {
+    fn kind(&self) -> Kind {
+        Kind::PeerViolation
+    }
+}
+
+impl Cause for RingFull {
+    fn kind(&self) -> Kind {
+        Kind::Full
+    }
+}
+
+impl Cause for PoolPending {
+    fn kind(&self) -> Kind {
+        Kind::PoolPending
+    }
+}
+
+impl Cause for NotTaken {
+    fn kind(&self) -> Kind {
+        match self.gone {
+            true => Kind::PeerGone,
+            false => Kind::TimedOut,
+        }
+    }
+}

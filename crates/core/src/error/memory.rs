@@ -1,0 +1,141 @@
+//! What keeps a buffer from being had, or found.
+
+use std::io;
+use tranship_error::{Cause, Kind};
+use tranship_proto::{CbufId, DomainId, PoolId, RefusalCode};
+
+/// What keeps a pool from having more memory.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Limit {
+    /// The pool's quota, or its maximum.
+    #[error("its quota is used up")]
+    Quota,
+    /// The manager's total.
+    #[error("the manager has {left_bytes} bytes left for everybody")]
+    Total {
+        /// Bytes left of it.
+        left_bytes: u64,
+    },
+    /// The pool's number of buffers.
+    #[error("all its {slots} slots are in use (PoolOptions::slots)")]
+    Slots {
+        /// How many it has.
+        slots: u32,
+    },
+    /// The pool has its maximum of chunks, but no hole in them is long enough.
+    #[error("no hole in it is long enough")]
+    Window,
+    /// The memory limit of this process's cgroup.
+    #[error("its cgroup has {free_bytes} bytes left")]
+    Cgroup {
+        /// Bytes left there.
+        free_bytes: u64,
+    },
+    /// The machine's memory.
+    #[error("the machine has {free_bytes} bytes left")]
+    Machine {
+        /// Bytes left there.
+        free_bytes: u64,
+    },
+    /// The kernel gave no memory, descriptors or mappings.
+    #[error("the kernel gave none, {step}: {}", io::Error::from_raw_os_error(*errno))]
+    Kernel {
+        /// Where.
+        step: &'static str,
+        /// What it said.
+        errno: i32,
+    },
+    /// The manager's answer is none.
+    #[error("the manager broke the protocol")]
+    Protocol,
+    /// The manager refused for another reason.
+    #[error("{0}")]
+    Refused(RefusalCode),
+    /// No manager is there to ask for more.
+    #[error("the manager is away")]
+    Away,
+    /// Nor can one be reached any more.
+    #[error("no manager can be reached any more (Domain::cut_off says why)")]
+    CutOff,
+    /// The manager was asked for more and has not answered yet.
+    #[error("the manager has not answered yet")]
+    Late,
+    /// A list of pieces of others' pools, and no pool of one's own for it.
+    #[error("no pool for the list of pieces (Aggregate::set_list_pool)")]
+    NoPool,
+    /// Others wait for memory already, and come first.
+    #[error("others wait for it")]
+    Queue,
+}
+
+/// Whose the oldest buffers are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("domain {domain} holds {buffers} of the {asked} oldest buffers, or has not taken them")]
+pub struct Holder {
+    /// The domain that holds most of them; the pool's own is possible.
+    pub domain: DomainId,
+    /// How many.
+    pub buffers: u32,
+    /// Of so many that were looked at.
+    pub asked: u32,
+}
+
+/// A buffer can never fit: an error at once, whatever was asked about waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a buffer of {need_bytes} bytes is larger than the pool's quota of {quota_bytes} bytes")]
+pub struct TooLarge {
+    /// Asked for.
+    pub need_bytes: u64,
+    /// The quota now.
+    pub quota_bytes: u64,
+}
+
+/// Nothing is free now (`try_alloc`), or was within the time given (`alloc_timeout`). Nothing was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "no {need_bytes} bytes free: {limit}; the pool has {live_bytes} of {quota_bytes} bytes{}; waited {waited_ms} ms",
+    holder.map(|holder| format!(", {holder}")).unwrap_or_default()
+)]
+pub struct Shortage {
+    /// Asked for.
+    pub need_bytes: u64,
+    /// What keeps the pool from having more.
+    pub limit: Limit,
+    /// Bytes of chunks that the pool has.
+    pub live_bytes: u64,
+    /// The quota now.
+    pub quota_bytes: u64,
+    /// Who is in the way, if it is others.
+    pub holder: Option<Holder>,
+    /// Time waited, milliseconds.
+    pub waited_ms: u64,
+}
+
+/// An id that names nothing alive in its pool: its buffer was reused, never sent, or never was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("buffer {id} is not alive in pool {pool}")]
+pub struct StaleId {
+    /// The id.
+    pub id: CbufId,
+    /// Where it was looked for.
+    pub pool: PoolId,
+}
+
+impl Cause for TooLarge {
+    fn kind(&self) -> Kind {
+        Kind::TooLarge
+    }
+}
+
+impl Cause for Shortage {
+    fn kind(&self) -> Kind {
+        Kind::OutOfMemory
+    }
+}
+
+impl Cause for StaleId {
+    fn kind(&self) -> Kind {
+        Kind::Stale
+    }
+}

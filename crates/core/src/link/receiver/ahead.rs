@@ -1,0 +1,99 @@
+//! What comes before the next line.
+
+use crate::domain::Asked;
+use crate::error::{Error, Kind, Violation};
+use crate::pool::Missing;
+use std::time::Instant;
+use tranship_proto::{ChannelId, PoolId};
+
+/// What a receiver has put aside.
+pub(super) enum Ahead {
+    Nothing,
+    /// A line that was taken off the ring but cannot be received yet. Its count and the head wait with it.
+    Line(Pending),
+    /// The end: no line is looked at any more.
+    End(Over),
+}
+
+/// Why nothing more comes.
+#[derive(Clone)]
+pub(super) enum Over {
+    Closed,
+    Died,
+    Never,
+    Lost,
+    Violated(Violation),
+}
+
+impl Over {
+    pub(super) fn error(self, channel: ChannelId) -> Error {
+        let (kind, text) = match self {
+            Over::Closed => (
+                Kind::PeerGone,
+                format!(
+                    "the sender of channel {channel} has closed it, and everything it sent was taken"
+                ),
+            ),
+            Over::Died => (
+                Kind::PeerDied,
+                format!(
+                    "the sender of channel {channel} died or gave up before it closed it; what it had sent was taken, but that may not be all"
+                ),
+            ),
+            Over::Never => (
+                Kind::NotConnected,
+                format!(
+                    "channel {channel} was not made after all: the manager died before its other end heard of it; connect again"
+                ),
+            ),
+            Over::Lost => (
+                Kind::Lost,
+                format!(
+                    "messages of channel {channel} are lost: the domain that wrote their memory ended before this one, or a manager, had it"
+                ),
+            ),
+            Over::Violated(violation) => {
+                let text = "the sender broke a rule, the channel is closed";
+                return Error::because(Kind::PeerViolation, text, violation);
+            }
+        };
+        Error::new(kind, text)
+    }
+}
+
+/// The message, and what it waits for.
+pub(super) struct Pending {
+    pub(super) words: [u64; 8],
+    pub(super) awaits: Awaits,
+    /// The manager is not asked again before that.
+    pub(super) again: Instant,
+}
+
+impl Pending {
+    pub(super) fn pool(&self) -> PoolId {
+        self.awaits.pool()
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Awaits {
+    /// That the manager opens the pool.
+    Open(PoolId),
+    Chunk(PoolId, Missing),
+}
+
+impl Awaits {
+    pub(super) fn pool(self) -> PoolId {
+        match self {
+            Awaits::Open(pool) | Awaits::Chunk(pool, _) => pool,
+        }
+    }
+}
+
+/// The manager was asked for all chunks of a pool, for the message that waits.
+pub(super) struct Resync {
+    pub(super) pool: PoolId,
+    pub(super) asked: Asked,
+    /// The pool's writer was dead before. One that comes, claims and goes meanwhile leaves all it has with the manager.
+    pub(super) dead: bool,
+}

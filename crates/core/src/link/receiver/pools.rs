@@ -1,0 +1,52 @@
+//! The pools that can be received from.
+
+use crate::link::shared::{Assigned, Assignment};
+use crate::pool::ForeignPool;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use tranship_proto::PoolId;
+
+/// A pool that can be received from.
+pub(super) struct In {
+    pub(super) pool: PoolId,
+    pub(super) assignment: Arc<Assignment>,
+    /// Whether the sender is not the pool's writer: its word about a buffer is checked by generation.
+    pub(super) forwarded: bool,
+}
+
+/// What the fast path needs of a pool, without a way through three structures.
+#[derive(Clone, Copy)]
+pub(super) struct AtHand {
+    pub(super) pool: PoolId,
+    pub(super) slots: u32,
+    pub(super) forwarded: bool,
+    pub(super) foreign: NonNull<ForeignPool>,
+    pub(super) rcvd: NonNull<AtomicU32>,
+}
+
+// SAFETY: it points into an assignment that `ins` beside it keeps, and that is Send and Sync.
+unsafe impl Send for AtHand {}
+
+// SAFETY: as above.
+unsafe impl Sync for AtHand {}
+
+impl AtHand {
+    pub(super) fn of(entry: &In) -> Option<AtHand> {
+        let Assigned::Foreign(foreign) = &entry.assignment.side else {
+            return None;
+        };
+        // At level `half` more is to be done.
+        if foreign.flags() != 0 {
+            return None;
+        }
+        let counts = entry.assignment.counts.counts();
+        (counts.len() >= foreign.shape.slots as usize).then(|| AtHand {
+            pool: entry.pool,
+            slots: foreign.shape.slots,
+            forwarded: entry.forwarded,
+            foreign: NonNull::from(&**foreign),
+            rcvd: NonNull::from(counts).cast(),
+        })
+    }
+}

@@ -1,0 +1,203 @@
+//! Pools of the levels of trust: who can write which memory, what can be had of it, and which channels take it.
+
+use crate::kit::*;
+use tranship_core::{
+    Aggregate, Body, Domain, Kind, LinkOptions, Pool, PoolOptions, Refusal, RefusalCode,
+    StatRecord, Trust,
+};
+use tranship_testkit::probe::{Access, Probe};
+
+fn pool_of(domain: &Domain, trust: Trust) -> Pool {
+    let options = PoolOptions::new(4 * CHUNK as u64).chunk_bytes(CHUNK as u64);
+    domain.create_pool(options.trust(trust)).expect("a pool")
+}
+
+/// What can be had of an address here.
+fn access(at: *const u8) -> Access {
+    Probe::new().touch(at.expose_provenance())
+}
+
+/// Every mapping of a buffer's memory in its writer and in a reader.
+#[test]
+fn who_can_write() {
+    for (trust, theirs) in [
+        (Trust::Producer, Access::Read),
+        (Trust::Full, Access::ReadWrite),
+    ] {
+        let _dog = dog();
+        let (a, b) = pair();
+        let (mut to, mut from) = link(&a, &b, "x");
+        let pool = pool_of(&a, trust);
+        assert_eq!(pool.trust(), trust);
+        let buf = pool.alloc_from(b"some bytes").expect("a buffer").freeze();
+        let copy = buf.clone();
+        to.send(buf).expect("send");
+        let got = crate::kit::buf(from.recv().expect("recv"));
+        assert_eq!(got.to_vec(), b"some bytes");
+        assert_eq!(access(copy.view().as_ptr()), Access::ReadWrite);
+        assert_eq!(access(got.view().as_ptr()), theirs, "{trust}");
+        let shown = a.stat().expect("stat");
+        let shown = shown.iter().find_map(|record| match record {
+            StatRecord::Pool(stat) if stat.pool == pool.id() => Some(stat.trust),
+            _ => None,
+        });
+        assert_eq!(shown, Some(trust));
+    }
+}
+
+/// At `half` each domain can do with a buffer's pages what it is to do with them at the moment, and nothing else.
+#[test]
+fn at_half_what_is_not_to_be_touched_faults() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let (mut to, mut from) = link(&a, &b, "x");
+    let pool = pool_of(&a, Trust::Half);
+    let mut buf = pool.alloc(10).expect("a buffer");
+    buf.write(0, b"some bytes").expect("inside");
+    let beside = pool.alloc(10).expect("a buffer");
+    let apart = buf
+        .view()
+        .as_ptr()
+        .addr()
+        .abs_diff(beside.view().as_ptr().addr());
+    assert!(apart >= 4096, "{apart}: a page is one buffer's");
+    assert_eq!(access(buf.view().as_ptr()), Access::ReadWrite);
+    let frozen = buf.freeze();
+    assert_eq!(access(frozen.view().as_ptr()), Access::Read);
+    assert_eq!(access(beside.view().as_ptr()), Access::ReadWrite);
+    let again = frozen.make_mut(&pool).expect("its only handle");
+    assert_eq!(access(again.view().as_ptr()), Access::ReadWrite);
+    let kept = again.freeze();
+    to.send(kept.clone()).expect("send");
+    let got = crate::kit::buf(from.recv().expect("recv"));
+    assert_eq!(got.to_vec(), b"some bytes");
+    let theirs = got.view().as_ptr();
+    let copy = got.clone();
+    drop(got);
+    assert_eq!(access(theirs), Access::Read);
+    drop(copy);
+    assert_eq!(access(theirs), Access::None);
+    // Sent once more, in parts: the whole of it is readable until the last part is given back.
+    to.send(kept.slice(..4)).expect("send");
+    to.send(kept.slice(5..)).expect("send");
+    let parts = [(); 2].map(|()| crate::kit::buf(from.recv().expect("recv")));
+    let bytes = parts.each_ref().map(|part| part.to_vec());
+    assert_eq!(bytes, [b"some".to_vec(), b"bytes".to_vec()]);
+    assert_eq!(access(theirs), Access::Read);
+    drop(parts);
+    assert_eq!(access(theirs), Access::None);
+    // What comes back is written anew.
+    drop(kept);
+    drop(beside);
+    for _ in 0..200 {
+        let mut buf = pool.alloc(10).expect("a buffer");
+        assert_eq!(access(buf.view().as_ptr()), Access::ReadWrite);
+        buf.write(0, b"more bytes").expect("inside");
+        to.send(buf.freeze()).expect("send");
+        assert_eq!(from.recv().expect("recv").to_vec(), b"more bytes");
+    }
+}
+
+#[test]
+fn a_pool_whose_buffers_need_too_many_mappings_is_refused() {
+    let a = embedded();
+    let options = PoolOptions::new(1 << 30).trust(Trust::Half);
+    let error = a.create_pool(options.clone().slots(1 << 20));
+    let error = error.expect_err("too many");
+    assert_eq!(error.kind(), Kind::Limit, "{error}");
+    assert!(error.to_string().contains("vm.max_map_count"), "{error}");
+    drop(a.create_pool(options.slots(1000)).expect("few"));
+}
+
+/// Slices are there only where nobody else can write, or after it was said that nobody does.
+#[test]
+fn memory_that_others_write_has_no_slices() {
+    let a = embedded();
+    let options = PoolOptions::new(4 * CHUNK as u64).trust(Trust::Full);
+    // SAFETY: nobody else gets the pool.
+    let trusting = a.create_pool(unsafe { options.trust_others() });
+    let all = [
+        (pool_of(&a, Trust::Producer), true),
+        (pool_of(&a, Trust::Full), false),
+        (trusting.expect("a pool"), true),
+    ];
+    for (pool, slices) in all {
+        let mut buf = pool.alloc(4).expect("a buffer");
+        assert_eq!(buf.bytes_mut().is_some(), slices);
+        assert_eq!(buf.bytes().is_some(), slices);
+        buf.write(1, b"xyz").expect("inside");
+        assert!(buf.write(2, b"xyz").is_err() && buf.write(usize::MAX, b"x").is_err());
+        assert_eq!(buf.view().to_vec()[1..], *b"xyz");
+        let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| buf[0]));
+        assert_eq!(read.is_ok(), slices);
+        let frozen = buf.freeze();
+        assert_eq!(frozen.bytes().is_some(), slices);
+        let again = frozen.make_mut(&pool).expect("its only handle");
+        assert_eq!(again.bytes().is_some(), slices);
+        let copy = again.freeze();
+        let other = copy.clone().make_mut(&pool).expect("a copy");
+        assert_eq!(other.view().to_vec()[1..], *b"xyz");
+    }
+}
+
+/// What is sent, sent on and sent back is the same at every level.
+#[test]
+fn everything_travels_where_all_write() {
+    for trust in [Trust::Half, Trust::Full] {
+        everything_travels(trust);
+    }
+}
+
+fn everything_travels(trust: Trust) {
+    let _dog = dog();
+    let (a, b) = pair();
+    let (mut to, mut from) = link(&a, &b, "x");
+    let (mut back, mut home) = link(&b, &a, "y");
+    let pool = pool_of(&a, trust);
+    pool.allow_forward(b.id()).expect("a right");
+    for round in 0..200u8 {
+        let buf = pool.alloc_from(&[round; 3000]).expect("a buffer").freeze();
+        let mut pieces = Aggregate::new();
+        pieces.push_back(buf.slice(..10)).expect("room");
+        pieces.push_back(buf).expect("room");
+        to.send(pieces).expect("send");
+        let Body::Aggregate(got) = from.recv().expect("recv").body else {
+            panic!("an aggregate was sent")
+        };
+        assert_eq!(got.to_vec(), [round; 3010]);
+        back.send(got.pieces()[1].clone()).expect("send back");
+        let whole = crate::kit::buf(home.recv().expect("recv"));
+        assert_eq!(whole.to_vec(), [round; 3000]);
+        assert!(whole.bytes().is_none());
+    }
+}
+
+#[test]
+fn a_receiver_takes_the_levels_that_it_says() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let options = LinkOptions::new().accept_trust([Trust::Producer]);
+    let (mut to, mut from) = link_with(&a, &b, "x", options);
+    let full = pool_of(&a, Trust::Full);
+    let error = to.assign(&full).expect_err("another level");
+    assert_eq!(error.kind(), Kind::ChannelTrust, "{error}");
+    assert!(error.to_string().contains("`full`"), "{error}");
+    let refused = to.send(filled_volatile(&full)).expect_err("another level");
+    assert_eq!(refused.error.kind(), Kind::ChannelTrust, "{refused}");
+    let why = refused
+        .error
+        .find::<Refusal>()
+        .expect("the manager's answer");
+    assert_eq!(
+        (why.code, why.asked),
+        (RefusalCode::Trust, Trust::Full as u64)
+    );
+    // The channel goes on.
+    to.send(filled(&pool_of(&a, Trust::Producer), 8, 1))
+        .expect("send");
+    assert_eq!(from.recv().expect("recv").to_vec(), [1; 8]);
+}
+
+fn filled_volatile(pool: &Pool) -> tranship_core::Cbuf {
+    pool.alloc_from(&[1; 8]).expect("a buffer").freeze()
+}

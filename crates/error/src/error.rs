@@ -1,0 +1,199 @@
+//! The error: its kind, and what there is to say beyond that.
+
+use crate::Kind;
+use std::borrow::Cow;
+use std::error::Error as StdError;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+/// Why an operation was not done.
+///
+/// [`kind`](Error::kind) is for programs, the text for people: what is wrong, with its numbers. Where a program may want the numbers
+/// too they are in a type of their own, which [`find`](Error::find) finds, as it does what a peer answered or the kernel said.
+/// Two errors are equal if their kinds are.
+#[derive(Clone)]
+pub struct Error {
+    kind: Kind,
+    /// Nothing where the kind says it all, so that a refusal on a fast path allocates nothing.
+    detail: Option<Arc<Detail>>,
+}
+
+struct Detail {
+    text: Cow<'static, str>,
+    cause: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+const _: () = assert!(size_of::<Error>() == 16 && size_of::<Result<(), Error>>() == 16);
+
+/// An error of one module, with its figures in fields.
+pub trait Cause: StdError + Send + Sync + 'static {
+    /// Of which kind it is.
+    fn kind(&self) -> Kind;
+}
+
+impl Error {
+    /// What is wrong, in words.
+    pub fn new(kind: Kind, text: impl Into<Cow<'static, str>>) -> Error {
+        let (text, cause) = (text.into(), None);
+        Error::with(kind, Detail { text, cause })
+    }
+
+    /// What is wrong, in words, and what it comes from.
+    pub fn because(
+        kind: Kind,
+        text: impl Into<Cow<'static, str>>,
+        cause: impl Into<Box<dyn StdError + Send + Sync>>,
+    ) -> Error {
+        let (text, cause) = (text.into(), Some(cause.into()));
+        Error::with(kind, Detail { text, cause })
+    }
+
+    /// For `map_err`: the system refused this.
+    pub fn system(what: impl Into<Cow<'static, str>>) -> impl FnOnce(io::Error) -> Error {
+        move |cause| Error::because(Kind::System, what, cause)
+    }
+
+    /// For `map_err`: an error of this kind, because of another.
+    pub fn of<E: Into<Box<dyn StdError + Send + Sync>>>(kind: Kind) -> impl FnOnce(E) -> Error {
+        move |cause| Error::because(kind, kind.meaning(), cause)
+    }
+
+    /// The same kind of error, with what was being done when it happened.
+    #[must_use]
+    pub fn context(self, text: impl Into<Cow<'static, str>>) -> Error {
+        Error::because(self.kind, text, self)
+    }
+
+    fn with(kind: Kind, detail: Detail) -> Error {
+        let detail = Some(Arc::new(detail));
+        Error { kind, detail }
+    }
+
+    /// Of which kind it is.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The kernel's number for it: what the kernel said if it is the cause, else what comes nearest to the kind.
+    #[must_use]
+    pub fn errno(&self) -> i32 {
+        let said = self.find::<io::Error>().and_then(io::Error::raw_os_error);
+        said.unwrap_or(self.kind.errno())
+    }
+
+    /// The first cause of this type, with its figures.
+    #[must_use]
+    pub fn find<C: StdError + 'static>(&self) -> Option<&C> {
+        std::iter::successors(self.source(), |cause| (*cause).source())
+            .find_map(|cause| cause.downcast_ref())
+    }
+}
+
+impl From<Kind> for Error {
+    fn from(kind: Kind) -> Error {
+        Error { kind, detail: None }
+    }
+}
+
+impl<C: Cause> From<C> for Error {
+    fn from(cause: C) -> Error {
+        Error::because(cause.kind(), "", cause)
+    }
+}
+
+impl PartialEq for Error {
+    fn eq(&self, other: &Error) -> bool {
+        self.kind == other.kind
+    }
+}
+
+impl Eq for Error {}
+
+impl PartialEq<Kind> for Error {
+    fn eq(&self, kind: &Kind) -> bool {
+        self.kind == *kind
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.detail.as_deref() {
+            None => f.write_str(self.kind.meaning()),
+            Some(Detail { text, cause: None }) => f.write_str(text),
+            Some(Detail {
+                text,
+                cause: Some(cause),
+            }) if text.is_empty() => cause.fmt(f),
+            Some(Detail {
+                text,
+                cause: Some(cause),
+            }) => write!(f, "{text}: {cause}"),
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}({self})", self.kind)
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        let cause = self.detail.as_deref()?.cause.as_deref()?;
+        Some(cause)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug)]
+    struct Short {
+        bytes: u64,
+    }
+
+    impl fmt::Display for Short {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "{} bytes are missing", self.bytes)
+        }
+    }
+
+    impl StdError for Short {}
+
+    impl Cause for Short {
+        fn kind(&self) -> Kind {
+            Kind::OutOfMemory
+        }
+    }
+
+    #[test]
+    fn figures_are_said_once_and_found_below_any_context() {
+        let error = Error::from(Short { bytes: 7 })
+            .context("making a pool")
+            .context("joining");
+        assert_eq!(
+            error.to_string(),
+            "joining: making a pool: 7 bytes are missing"
+        );
+        assert_eq!(error.kind(), Kind::OutOfMemory);
+        assert_eq!(error.find::<Short>().map(|short| short.bytes), Some(7));
+        assert!(error.find::<io::Error>().is_none());
+        assert_eq!(error, error.clone());
+    }
+
+    #[test]
+    fn the_kernels_number_is_its_own_if_it_spoke() {
+        let refused = io::Error::from_raw_os_error(libc::EMFILE);
+        let error = Error::system("dup")(refused).context("showing a chunk");
+        assert_eq!(error.kind(), Kind::System);
+        assert_eq!(error.errno(), libc::EMFILE);
+        assert!(error.to_string().starts_with("showing a chunk: dup: "));
+        let full = Error::from(Kind::Full);
+        assert_eq!(full.errno(), libc::EAGAIN);
+        assert_eq!(full.to_string(), Kind::Full.meaning());
+    }
+}

@@ -1,0 +1,164 @@
+//! The table of all kinds of errors.
+
+use std::fmt;
+
+macro_rules! kinds {
+    ($($kind:ident = $number:literal, $errno:ident, $meaning:literal, $advice:literal;)+) => {
+        /// What can go wrong. A number never changes its meaning; new kinds get new numbers.
+        #[non_exhaustive]
+        #[repr(u16)]
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub enum Kind {
+            $(#[doc = concat!($meaning, ". What to do: ", $advice, ".")] $kind = $number,)+
+        }
+
+        impl Kind {
+            /// All of them, by number.
+            pub const ALL: &[Kind] = &[$(Kind::$kind),+];
+
+            /// The kind with this number.
+            #[must_use]
+            pub fn from_u16(number: u16) -> Option<Kind> {
+                match number {
+                    $($number => Some(Kind::$kind),)+
+                    _ => None,
+                }
+            }
+
+            /// Its name here.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Kind::$kind => stringify!($kind),)+
+                }
+            }
+
+            /// What it means.
+            #[must_use]
+            pub fn meaning(self) -> &'static str {
+                match self {
+                    $(Kind::$kind => $meaning,)+
+                }
+            }
+
+            /// What the caller should do about it.
+            #[must_use]
+            pub fn advice(self) -> &'static str {
+                match self {
+                    $(Kind::$kind => $advice,)+
+                }
+            }
+
+            /// The kernel's number that comes nearest.
+            #[must_use]
+            pub fn errno(self) -> i32 {
+                match self {
+                    $(Kind::$kind => libc::$errno,)+
+                }
+            }
+
+            /// How the kernel calls that number.
+            #[must_use]
+            pub fn errno_name(self) -> &'static str {
+                match self {
+                    $(Kind::$kind => stringify!($errno),)+
+                }
+            }
+        }
+    };
+}
+
+impl Kind {
+    /// Its number.
+    #[must_use]
+    pub fn number(self) -> u16 {
+        self as u16
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.meaning())
+    }
+}
+
+/// A kind that somebody else found, as a cause.
+impl std::error::Error for Kind {}
+
+kinds! {
+    // Everywhere.
+    System = 1, EIO, "a system call failed", "look at the cause: it names the call, and what the kernel said";
+    NoManager = 2, ECONNREFUSED, "no manager answers, and none could be started", "start `tranship manager`, or name its socket in TRANSHIP_SOCKET";
+    ManagerAway = 3, ENOTCONN, "the manager is away: existing channels go on, nothing new can be had until it is back", "try again later, or wait with a timeout";
+    Refused = 4, EPERM, "the manager refused", "look at the refusal: it names the rule, what was asked and what is allowed";
+    TimedOut = 5, ETIMEDOUT, "the time given is over", "wait again, or give up; what was waited for may still happen";
+    Forked = 6, EOWNERDEAD, "this object belongs to the parent process: after fork(), connect a domain of your own", "connect a domain in the child";
+    TooLarge = 7, E2BIG, "larger than the pool's quota can ever hold", "ask for less, or raise the quota";
+    OutOfMemory = 8, ENOMEM, "no memory is free now", "free something, wait with a timeout, or look at who holds it";
+    Full = 9, EAGAIN, "the channel is full", "wait for the receiver, or drop the message";
+    PeerGone = 10, EPIPE, "the other end is gone", "close the channel; connect again if it is expected back";
+    PeerViolation = 11, EPROTO, "the other end broke the protocol", "nothing: the channel is closed; distrust that peer";
+    ChunkPending = 12, ENODATA, "the memory of the next message was not shown to this process, and no manager can be reached for it", "let the process reach a manager; the message stays the next one";
+    Stale = 13, ESTALE, "the id names nothing that is alive", "look the id up again at whom it came from";
+    BadArgument = 14, EINVAL, "an argument is outside its range", "correct it: the text says what is allowed";
+    PeerDied = 15, ECONNRESET, "the other end died, or gave up, before it closed the channel", "what came may not be all: discard it, or ask for the rest";
+    Lost = 16, EIO, "messages went with the memory that they were in", "connect again, and ask for them again";
+    Unreachable = 17, EHOSTUNREACH, "what is at the place of the manager's socket cannot be used", "remove it, correct its modes, or name another socket";
+    CutOff = 18, ENETUNREACH, "the manager is gone, and this process cannot reach another one", "let the process connect, or restart it; existing channels go on";
+    NotConnected = 19, ENOTCONN, "the connection was not made after all; nothing was sent", "connect again";
+    Access = 20, EACCES, "the manager's rules do not allow it", "change the rules, or act as another user";
+    Quota = 21, EDQUOT, "the manager admits no more memory: a quota, or the total, is used up", "free something, or raise the quota";
+    NameTaken = 22, EADDRINUSE, "the name is taken or reserved", "use another name, or stop who has it";
+    NoSuchName = 23, ENOENT, "nothing is exported under that name", "start who exports it, or wait for it";
+    Limit = 24, EMFILE, "a limit on numbers is reached: of connections or names at the manager, of mappings or descriptors in this process", "close something, use fewer and larger buffers, or raise the limit (vm.max_map_count, RLIMIT_NOFILE, the manager's configuration)";
+    Version = 25, EPROTONOSUPPORT, "the two sides speak different versions of the protocol", "use the same version on both sides";
+    SameRole = 26, EPROTOTYPE, "both sides want the same role", "make one the source and one the sink";
+    PoolPending = 27, EAGAIN, "the receiver has not agreed to the pool yet, which it does when it next calls the library", "send again later; the request goes on";
+    ManagerRunning = 28, EADDRINUSE, "another manager is running there", "use that one, or name another socket";
+
+    // Channels that move ownership.
+    ChannelCreate = 203, EIO, "the endpoint cannot be made: the system refused", "look at the cause";
+    ChannelBind = 204, EPROTOTYPE, "the two ends cannot agree on role, trust or constraints", "let the two wishes overlap";
+    ChannelState = 206, EISCONN, "the channel is not in a state that allows this", "wait for the event that leads there; over is over";
+    ChannelTrust = 207, EACCES, "the trust levels differ", "use a pool of the level that the channel has";
+    InvalidEndpoint = 208, EADDRNOTAVAIL, "there is no such endpoint, or it is taken", "correct the address, or wait for its owner";
+    ChannelDirection = 209, EOPNOTSUPP, "this is the wrong end of the channel", "do it at the other end";
+    PoolInvalid = 210, ENOENT, "the pool is not known here", "use a pool of this domain, or one that was assigned to it";
+    PoolNotAssigned = 211, ENOTCONN, "the pool is not assigned to the channel", "assign it first, and wait for the completion";
+    PoolVeto = 212, ECONNABORTED, "the other end does not want the pool", "send from another pool";
+    PoolMap = 213, ENXIO, "the pool's memory cannot be mapped, or is not what it should be", "look at the cause; the pool cannot be used here";
+    PoolAlreadyAssigned = 215, EEXIST, "the pool is assigned to the channel already, or about to be", "nothing: use it, or wait for the completion";
+    BufferNotOwned = 217, EPERM, "the buffer belongs to another domain", "use the domain, or the end, that it came from";
+    BufferInvalid = 218, EBADF, "the buffer is not here", "it was sent, or came back elsewhere: use the handle that is left";
+    BufferState = 220, EBUSY, "the buffer's state does not allow this: copies of it are out, or its memory is read-only here", "wait for the releases, or copy it";
+    BufferRefcount = 221, EBUSY, "copies that were passed on have not come back", "release when they have";
+    BufferNotACopy = 222, EINVAL, "no copy of the buffer came over this channel", "release over the channel that it came by";
+    BufferMap = 223, EFAULT, "the buffer's bytes cannot be brought here", "look at the cause";
+    AllocSize = 225, EINVAL, "a buffer size that cannot be", "use a size within the limits";
+    AllocCount = 226, ENOBUFS, "no buffer is free, or a number of buffers that cannot be", "wait for buffers to come back, or make a pool with more of them";
+    PoolInUse = 264, EBUSY, "the pool is in use over the channel: buffers, or copies of them, are still out", "wait until they are back";
+    NotForwardable = 265, EPERM, "its creator gave no right to pass the pool on", "copy into a pool of your own";
+
+    // Network buffers.
+    NoBuffers = 300, ENOBUFS, "no mbuf: memory or a limit is exhausted", "drop the packet, or wait";
+    TooShort = 301, EINVAL, "the chain has fewer bytes than that", "look at its length first";
+    TooLong = 302, EINVAL, "more bytes than the operation can do at once", "do it in parts";
+    TooMany = 303, EFBIG, "it cannot be made of that few mbufs", "allow more of them";
+    Occupied = 304, EBUSY, "the mbuf has data or storage already", "use an empty one";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_told_apart_come_back_and_rise() {
+        assert!(Kind::ALL.is_sorted_by(|a, b| a.number() < b.number()));
+        for kind in Kind::ALL {
+            assert_eq!(Kind::from_u16(kind.number()), Some(*kind));
+            assert_eq!(format!("{kind:?}"), kind.name());
+        }
+        assert_eq!(Kind::from_u16(0), None);
+        assert_eq!(Kind::from_u16(u16::MAX), None);
+    }
+}

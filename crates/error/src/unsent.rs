@@ -1,0 +1,63 @@
+//! What was to be given away, and was not, comes back.
+
+use crate::{Error, Kind};
+use std::fmt;
+
+/// A failed operation that takes something for good gives it back, with nothing done to it.
+pub struct SendError<T> {
+    /// Why.
+    pub error: Error,
+    /// What was not sent.
+    pub unsent: T,
+}
+
+impl<T> SendError<T> {
+    /// With its reason.
+    pub fn new(error: impl Into<Error>, unsent: T) -> SendError<T> {
+        SendError {
+            error: error.into(),
+            unsent,
+        }
+    }
+
+    /// Of which kind the error is.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.error.kind()
+    }
+
+    /// The same error with what was not sent in another form.
+    pub fn map<U>(self, form: impl FnOnce(T) -> U) -> SendError<U> {
+        SendError {
+            error: self.error,
+            unsent: form(self.unsent),
+        }
+    }
+}
+
+/// For `?` where nobody wants it back: it is dropped.
+impl<T> From<SendError<T>> for Error {
+    fn from(failed: SendError<T>) -> Error {
+        failed.error
+    }
+}
+
+impl<T> fmt::Display for SendError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<T> fmt::Debug for SendError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SendError")
+            .field("error", &self.error)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T> std::error::Error for SendError<T> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}

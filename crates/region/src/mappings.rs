@@ -1,0 +1,77 @@
+//! How many mappings the buffers of this process's pools may take, each by itself.
+//!
+//! A buffer that is protected by itself is a mapping of its own. The kernel has a limit for all of a process, and whoever meets
+//! it in the middle of a transfer can go neither on nor back. So who needs some asks first, for all that it can ever need.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use tranship_sys::limits;
+
+/// Out of four parts of a process's mappings; the rest is for everything else in it.
+const OF_FOUR: u64 = 3;
+
+static TAKEN: AtomicU64 = AtomicU64::new(0);
+
+/// So many more than there may be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "{asked} mappings for buffers that are protected each by itself; {taken} are taken, of {most}, which are three quarters of vm.max_map_count"
+)]
+pub struct NoMappings {
+    pub asked: u64,
+    pub taken: u64,
+    pub most: u64,
+}
+
+/// Mappings that are set aside; given back when it is dropped.
+#[derive(Debug)]
+pub struct Mappings(u64);
+
+impl Mappings {
+    /// Sets so many aside.
+    pub fn take(asked: u64) -> Result<Mappings, NoMappings> {
+        let most = limits::max_mappings() / 4 * OF_FOUR;
+        add(&TAKEN, asked, most).map(|()| Mappings(asked))
+    }
+}
+
+fn add(count: &AtomicU64, asked: u64, most: u64) -> Result<(), NoMappings> {
+    // Ordering: relaxed; a count by itself.
+    let added = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |now| {
+        now.checked_add(asked)
+            .filter(|sum| asked == 0 || *sum <= most)
+    });
+    let refused = |taken| NoMappings { asked, taken, most };
+    added.map(drop).map_err(refused)
+}
+
+impl Drop for Mappings {
+    fn drop(&mut self) {
+        // Ordering: relaxed; a count by itself.
+        TAKEN.fetch_sub(self.0, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_than_there_are_is_refused_and_leaves_nothing() {
+        let count = AtomicU64::new(0);
+        assert_eq!(add(&count, 10, 10), Ok(()));
+        let none = |asked, most| NoMappings {
+            asked,
+            taken: 10,
+            most,
+        };
+        assert_eq!(add(&count, 1, 10), Err(none(1, 10)));
+        assert_eq!(add(&count, 0, 5), Ok(()));
+        let all = u64::MAX;
+        assert_eq!(add(&count, all, all), Err(none(all, all)));
+        assert_eq!(count.into_inner(), 10);
+        let before = TAKEN.load(Ordering::Relaxed);
+        assert!(Mappings::take(u64::MAX / 2).is_err());
+        assert!(Mappings::take(1).is_ok());
+        assert_eq!(TAKEN.load(Ordering::Relaxed), before);
+    }
+}

@@ -1,0 +1,72 @@
+//! Kinds 6 and 7: the two halves of a link. Each end writes its own half and reads the other's.
+
+use crate::front::Front;
+use crate::line::{Line, Lines};
+use std::ptr::NonNull;
+
+/// Which end of the link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    Source,
+    Sink,
+}
+
+/// A half in memory that `M` keeps mapped.
+#[derive(Debug)]
+pub struct Half<M> {
+    front: NonNull<Front>,
+    lines: Lines<'static>,
+    side: Side,
+    map: M,
+}
+
+// SAFETY: pointers to atomics inside `map`, which lives as long.
+unsafe impl<M: Send> Send for Half<M> {}
+// SAFETY: as for Send.
+unsafe impl<M: Sync> Sync for Half<M> {}
+
+impl<M> Half<M> {
+    #[inline]
+    pub(crate) fn front(&self) -> &Front {
+        // SAFETY: inside `map` (its bounds were checked), mapped as long as `self`; of it only the atomics are accessed.
+        unsafe { self.front.as_ref() }
+    }
+
+    /// The ring's lines. Those of the other's half are mapped read-only: load only.
+    #[inline]
+    pub fn ring(&self) -> Lines<'_> {
+        self.lines
+    }
+
+    /// The same, one by one.
+    pub fn lines(&self) -> &[Line] {
+        self.lines.as_slice()
+    }
+
+    /// How many lines.
+    #[inline]
+    pub fn count(&self) -> u32 {
+        self.lines.count()
+    }
+
+    /// Which end writes this half.
+    #[inline]
+    pub fn side(&self) -> Side {
+        self.side
+    }
+
+    /// The memory.
+    pub fn mapping(&self) -> &M {
+        &self.map
+    }
+}
+
+#[cfg(not(loom))]
+mod mapped;
+#[cfg(loom)]
+mod model;
+
+#[cfg(not(loom))]
+pub use mapped::{HalfRo, HalfRw, len};
+#[cfg(loom)]
+pub(crate) use model::{HalfRo, HalfRw};

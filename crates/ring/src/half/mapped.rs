@@ -1,0 +1,143 @@
+//! Halves in sealed memfds: made by who writes them, verified by who reads them.
+
+use super::{Half, Side};
+use crate::front::{Ending, Front};
+use crate::line::{Line, Lines, LinesError};
+use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+use tranship_region::layout::{
+    BadCount, CreateError, Kind, LoadU32, LoadU64, OpenError, Says, rounded,
+};
+use tranship_region::{RoMapping, RwMapping};
+
+/// The own half.
+pub type HalfRw = Half<RwMapping>;
+/// The other end's half.
+pub type HalfRo = Half<RoMapping>;
+
+/// Where the lines begin.
+const LINES: usize = 4096;
+
+/// Length of the object, bytes.
+pub fn len(lines: u32) -> usize {
+    rounded(LINES, size_of::<Line>(), lines)
+}
+
+fn says(side: Side, lines: u32) -> Says {
+    Says {
+        kind: match side {
+            Side::Source => Kind::LinkSource,
+            Side::Sink => Kind::LinkSink,
+        },
+        count: lines,
+        extra: [0; 2],
+    }
+}
+
+fn bad(count: u32) -> BadCount {
+    BadCount {
+        what: "ring lines (a power of two)",
+        count,
+        min: Lines::MIN,
+        max: Lines::MAX,
+    }
+}
+
+impl<M> Half<M> {
+    /// # Safety
+    /// Both pointers are those of a half of that many lines in `map`.
+    unsafe fn at(
+        front: NonNull<Front>,
+        first: NonNull<Line>,
+        lines: u32,
+        side: Side,
+        map: M,
+    ) -> Result<Half<M>, LinesError> {
+        Ok(Half {
+            front,
+            // SAFETY: mapped as long as `map`, beside which they stay; reached only through atomics.
+            lines: unsafe { Lines::from_raw(first, lines as usize) }?,
+            side,
+            map,
+        })
+    }
+}
+
+impl HalfRw {
+    /// Makes it, all 0.
+    pub fn create(side: Side, lines: u32) -> Result<(OwnedFd, HalfRw), CreateError> {
+        Lines::check(lines as usize).map_err(|_: LinesError| bad(lines))?;
+        let (fd, map) = says(side, lines).create(len(lines), |_| {})?;
+        let (front, first) = (map.at(0), map.array(LINES, lines as usize));
+        // SAFETY: both were just taken out of `map`.
+        let half = unsafe { Half::at(front, first, lines, side, map) }
+            .map_err(|_: LinesError| bad(lines))?;
+        Ok((fd, half))
+    }
+
+    /// The futex word on which the other end sleeps.
+    #[inline]
+    pub fn wake(&self) -> &AtomicU32 {
+        &self.front().wake
+    }
+
+    /// How we sleep (`docs/format.md`).
+    #[inline]
+    pub fn asleep(&self) -> &AtomicU32 {
+        &self.front().asleep
+    }
+
+    /// Non-zero once we will send nothing more.
+    #[inline]
+    pub fn closed(&self) -> &AtomicU32 {
+        &self.front().closed
+    }
+
+    /// How many lines of the other's ring we have taken.
+    #[inline]
+    pub fn head(&self) -> &AtomicU64 {
+        &self.front().head
+    }
+
+    /// Says how this end ended, once: the first word stays.
+    pub fn end(&self, how: Ending) {
+        self.front().end(how);
+    }
+}
+
+impl HalfRo {
+    /// Checks what we were shown against what was agreed. `side` is the end that wrote it.
+    pub fn open(fd: impl AsFd, side: Side, lines: u32) -> Result<HalfRo, OpenError> {
+        Lines::check(lines as usize).map_err(|_: LinesError| bad(lines))?;
+        let map = says(side, lines).open(fd, len(lines))?;
+        let (front, first) = (map.at(0), map.array(LINES, lines as usize));
+        // SAFETY: both were just taken out of `map`.
+        unsafe { Half::at(front, first, lines, side, map) }
+            .map_err(|_: LinesError| bad(lines).into())
+    }
+
+    /// The futex word on which we sleep.
+    #[inline]
+    pub fn wake(&self) -> LoadU32<'_> {
+        LoadU32::new(&self.front().wake)
+    }
+
+    /// How the other end sleeps (`docs/format.md`).
+    #[inline]
+    pub fn asleep(&self) -> LoadU32<'_> {
+        LoadU32::new(&self.front().asleep)
+    }
+
+    /// Non-zero once the other end will send nothing more.
+    #[inline]
+    pub fn closed(&self) -> LoadU32<'_> {
+        LoadU32::new(&self.front().closed)
+    }
+
+    /// How many lines of our ring the other end says it has taken.
+    #[inline]
+    pub fn head(&self) -> LoadU64<'_> {
+        LoadU64::new(&self.front().head)
+    }
+}

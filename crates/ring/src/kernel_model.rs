@@ -1,0 +1,47 @@
+//! The kernel's futexes as loom sees them: a wait has no limit, so that a wake-up that is lost is a deadlock.
+
+use crate::wait::{Futex, Point, Waited};
+use loom::sync::{Condvar, Mutex};
+use std::convert::Infallible;
+use std::time::Duration;
+use tranship_sync::atomic::{AtomicU32, Ordering};
+
+/// One bucket for all words. As in the kernel, a word is compared under the lock under which wakers look for waiters.
+#[derive(Debug)]
+struct Bucket {
+    held: Mutex<()>,
+    woken: Condvar,
+}
+
+loom::lazy_static! {
+    static ref BUCKET: Bucket = Bucket { held: Mutex::new(()), woken: Condvar::new() };
+}
+
+/// How the kernel waits.
+#[derive(Debug, Clone, Copy)]
+pub struct Kernel {
+    pub timed: bool,
+}
+
+/// Every wait bounded by a timer.
+pub const TIMED: Kernel = Kernel { timed: true };
+
+impl Futex for Kernel {
+    type Error = Infallible;
+
+    fn wait_any(&self, points: &[Point<'_>], _limit: Duration) -> Result<Waited, Infallible> {
+        let held = BUCKET.held.lock().expect("no panic");
+        let same = |point: &Point<'_>| point.wake.load(Ordering::Relaxed) == point.seen;
+        if points.iter().all(same) {
+            drop(BUCKET.woken.wait(held));
+        }
+        Ok(Waited::Woken)
+    }
+}
+
+/// Wakes everybody who waits.
+pub fn wake_all(_word: &AtomicU32) {
+    let held = BUCKET.held.lock().expect("no panic");
+    BUCKET.woken.notify_all();
+    drop(held);
+}

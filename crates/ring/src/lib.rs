@@ -1,0 +1,35 @@
+//! Rings in shared memory: both ends, the layout of their memory, sleeping and waking across processes.
+//!
+//! * [`Lines`], [`Producer`], [`Consumer`]: the ring of 64-byte lines of `docs/format.md`.
+//! * [`HalfRw`], [`HalfRo`]: each end writes a half of its own and maps the other's read-only; [`Ring`] is both, as one end sees
+//!   them.
+//! * [`Ring::notify`], [`sleep`], [`doorbell`]: how an end that finds nothing sleeps, and how it is woken.
+//!
+//! NOT here: what a line's words mean, the counters of references, who meets whom (`core`, `bulk`), and memory of any other
+//! kind (`region`).
+//!
+//! Everything but the mapping of memory is model-checked with weak memory:
+//! `RUSTFLAGS="--cfg loom" cargo test -p tranship-ring --release --test 'loom_*' --target-dir target/loom`.
+
+mod consumer;
+#[cfg(not(loom))]
+pub mod doorbell;
+mod front;
+mod half;
+#[cfg_attr(loom, path = "kernel_model.rs")]
+mod kernel;
+mod line;
+mod producer;
+mod ring;
+mod wait;
+
+pub use consumer::Consumer;
+pub use front::Ending;
+pub use half::Side;
+#[cfg(not(loom))]
+pub use half::{HalfRo, HalfRw, len};
+pub use kernel::{Kernel, TIMED, wake_all};
+pub use line::{Line, Lines, LinesError};
+pub use producer::{Producer, Publish, Push, RingViolation};
+pub use ring::Ring;
+pub use wait::{Futex, MAX_WORDS, Point, ROUND, SETTLE, Slept, Waited, Waker, sleep, sleep_once};

@@ -1,0 +1,181 @@
+//! The ring's memory: lines of one cache line each, and a checked view of a power of two of them.
+
+use std::{marker::PhantomData, ptr::NonNull};
+use tranship_sync::atomic::{AtomicU64, Ordering};
+
+/// Words of a line.
+pub(crate) const WORDS: usize = 8;
+/// The part of word 0 that belongs to the ring: the sequence number.
+pub(crate) const SEQUENCE: u64 = 0xffff_ffff;
+
+/// One message of a ring: a cache line of eight words (`docs/format.md`, "Ring line").
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+pub struct Line {
+    /// Word 0 carries the sequence in its low half; it is stored last and loaded first.
+    pub words: [AtomicU64; WORDS],
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Line>() == 64 && align_of::<Line>() == 64);
+
+/// A ring's lines: their count was checked once, so that no access needs a check.
+///
+/// Copyable; `Lines<'static>` is for mapped memory whose owner keeps it mapped (see [`Lines::from_raw`]).
+#[derive(Debug, Clone, Copy)]
+pub struct Lines<'a> {
+    first: NonNull<Line>,
+    mask: u32,
+    borrow: PhantomData<&'a [Line]>,
+}
+
+// SAFETY: it is a shared reference to lines, and lines consist of atomics, which are Sync.
+unsafe impl Send for Lines<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Lines<'_> {}
+
+/// The memory cannot be a ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum LinesError {
+    /// Not a power of two between [`Lines::MIN`] and [`Lines::MAX`].
+    #[error("a ring has a power of two of lines between 2 and 65536, not {0}")]
+    Count(usize),
+    /// A raw pointer that is not aligned to a line.
+    #[error("a ring starts at a multiple of 64 bytes, not at {0:#x}")]
+    Unaligned(usize),
+}
+
+impl<'a> Lines<'a> {
+    /// The fewest lines of a ring.
+    pub const MIN: u32 = 2;
+    /// The most lines of a ring.
+    pub const MAX: u32 = 65_536;
+
+    /// A ring over borrowed lines.
+    pub fn new(lines: &'a [Line]) -> Result<Self, LinesError> {
+        let count = Self::check(lines.len())?;
+        Ok(Self {
+            first: NonNull::from(lines).cast(),
+            mask: count - 1,
+            borrow: PhantomData,
+        })
+    }
+
+    /// A ring over `count` lines at `first`, which may be mapped read-only if only consumed from.
+    ///
+    /// # Safety
+    /// `count` lines from `first` on stay mapped and readable (writable, for a producer) during `'a`, and are
+    /// accessed by nobody in this process but through atomics. Other processes may write what they like.
+    pub unsafe fn from_raw(first: NonNull<Line>, count: usize) -> Result<Self, LinesError> {
+        if !first.is_aligned() {
+            return Err(LinesError::Unaligned(first.addr().get()));
+        }
+        let count = Self::check(count)?;
+        Ok(Self {
+            first,
+            mask: count - 1,
+            borrow: PhantomData,
+        })
+    }
+
+    /// How many lines there are.
+    #[inline]
+    pub fn count(self) -> u32 {
+        self.mask + 1
+    }
+
+    /// Whether that many lines can be a ring: says how many.
+    pub(crate) fn check(count: usize) -> Result<u32, LinesError> {
+        match u32::try_from(count) {
+            Ok(n) if n.is_power_of_two() && (Lines::MIN..=Lines::MAX).contains(&n) => Ok(n),
+            _ => Err(LinesError::Count(count)),
+        }
+    }
+
+    /// All of them.
+    pub(crate) fn as_slice(self) -> &'a [Line] {
+        // SAFETY: as for `at`.
+        unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.count() as usize) }
+    }
+
+    /// The same for a cursor that keeps them mapped by other means.
+    ///
+    /// # Safety
+    /// They stay mapped as long as what is returned is used.
+    #[inline]
+    pub unsafe fn outlive(self) -> Lines<'static> {
+        Lines {
+            first: self.first,
+            mask: self.mask,
+            borrow: PhantomData,
+        }
+    }
+
+    /// Whether the line of a position is there.
+    #[inline]
+    pub(crate) fn has(self, position: u64) -> bool {
+        // Ordering: acquire, so that whatever else is looked at next is as new; partner: Producer::push.
+        self.at(position).words[0].load(Ordering::Acquire) & SEQUENCE == sequence(position)
+    }
+
+    /// The line of a position.
+    #[inline]
+    pub(crate) fn at(self, position: u64) -> &'a Line {
+        let index = position & u64::from(self.mask);
+        #[allow(
+            clippy::cast_possible_truncation,
+            reason = "at most mask, which is below 65536"
+        )]
+        let index = index as usize;
+        // SAFETY: index <= mask = count - 1, and `count` lines are mapped during 'a (new: they are borrowed;
+        // from_raw: the caller's promise). A peer can change their contents only, which are atomics.
+        unsafe { self.first.add(index).as_ref() }
+    }
+}
+
+/// The sequence that the line of a position carries.
+#[inline]
+pub(crate) fn sequence(position: u64) -> u64 {
+    position.wrapping_add(1) & SEQUENCE
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_checked() {
+        let lines: Vec<Line> = (0..8).map(|_| Line::default()).collect();
+        for n in [0, 1, 3, 5, 6, 7] {
+            assert_eq!(Lines::new(&lines[..n]).unwrap_err(), LinesError::Count(n));
+        }
+        for n in [2, 4, 8] {
+            assert_eq!(Lines::new(&lines[..n]).unwrap().count() as usize, n);
+        }
+        assert_eq!(Lines::check(131_072), Err(LinesError::Count(131_072)));
+        assert_eq!(Lines::check(1 << 40), Err(LinesError::Count(1 << 40)));
+    }
+
+    #[test]
+    fn raw_lines_are_aligned() {
+        let lines: Vec<Line> = (0..4).map(|_| Line::default()).collect();
+        let first = NonNull::from(&lines[..]).cast::<Line>();
+        // SAFETY: four lines, alive until the end of the test.
+        assert_eq!(unsafe { Lines::from_raw(first, 4) }.unwrap().count(), 4);
+        // SAFETY: refused before any access.
+        let crooked = unsafe { Lines::from_raw(first.byte_add(8), 2) };
+        assert!(matches!(crooked, Err(LinesError::Unaligned(_))));
+    }
+
+    #[test]
+    fn positions_wrap_over_the_lines() {
+        let lines: Vec<Line> = (0..4).map(|_| Line::default()).collect();
+        let ring = Lines::new(&lines).unwrap();
+        for position in [0u64, 1, 3, 4, 7, 1 << 33, u64::MAX] {
+            let want = &raw const lines[usize::try_from(position % 4).unwrap()];
+            assert_eq!(&raw const *ring.at(position), want);
+        }
+        assert_eq!(sequence(0), 1);
+        assert_eq!(sequence(0xffff_ffff), 0);
+    }
+}

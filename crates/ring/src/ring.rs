@@ -1,0 +1,163 @@
+//! A ring as one of its ends sees it: its own half, which it writes, and the other's, which it reads.
+
+use crate::front::Ending;
+use crate::half::{HalfRo, HalfRw};
+use crate::kernel;
+use crate::line::Lines;
+use crate::wait::{self, AWAKE, Asleep, Point};
+use tranship_sync::atomic::{AtomicU32, Ordering, fence};
+
+/// Both halves; the cursors ([`Producer`](crate::Producer), [`Consumer`](crate::Consumer)) belong to who uses it.
+///
+/// What is published is followed by [`notify`](Ring::notify) or [`fence_then_notify`](Ring::fence_then_notify); whoever finds
+/// nothing sleeps on its [`point`](Ring::point) ([`sleep`](crate::sleep)), or [`arm`](Ring::arm)s its descriptor.
+#[derive(Debug)]
+pub struct Ring {
+    own: HalfRw,
+    theirs: HalfRo,
+    /// The other end's flag when we last ended a sleep of its.
+    ended: AtomicU32,
+}
+
+impl Ring {
+    /// Of fresh halves.
+    pub fn new(own: HalfRw, theirs: HalfRo) -> Ring {
+        Ring {
+            own,
+            theirs,
+            ended: AtomicU32::new(AWAKE),
+        }
+    }
+
+    /// The half that we write.
+    pub fn own(&self) -> &HalfRw {
+        &self.own
+    }
+
+    /// The half that the other end writes.
+    pub fn theirs(&self) -> &HalfRo {
+        &self.theirs
+    }
+
+    /// The lines that we write.
+    #[inline]
+    pub fn own_lines(&self) -> Lines<'_> {
+        self.own.ring()
+    }
+
+    /// The lines that the other end writes.
+    #[inline]
+    pub fn their_lines(&self) -> Lines<'_> {
+        self.theirs.ring()
+    }
+
+    /// How many of our lines the other end says it has taken ([`Producer::room`](crate::Producer::room) judges that).
+    #[inline]
+    pub fn their_head(&self) -> u64 {
+        self.theirs.front().taken()
+    }
+
+    /// What the other end says about its end. All lines that it sent before are there.
+    #[inline]
+    pub fn their_ending(&self) -> Ending {
+        self.theirs.front().ending()
+    }
+
+    /// Says how our end ended, once.
+    pub fn end(&self, how: Ending) {
+        self.own.front().end(how);
+    }
+
+    /// The lines before `head` are the other end's again. After it [`notify`](Ring::notify) is that of a
+    /// [`Lazy`](crate::Waker::Lazy) waker.
+    #[inline(always)]
+    pub fn give_back(&self, head: u64) {
+        // Ordering: release; partner: the acquire in `their_head`: what was to be read and counted of the lines has been.
+        self.own.front().head.store(head, Ordering::Release);
+    }
+
+    /// The same, and a fence in the same instruction.
+    #[inline]
+    pub fn give_back_and_fence(&self, head: u64) {
+        // Ordering: as above, and SeqCst: in the single total order it comes before notify's load of `asleep`.
+        self.own.front().head.swap(head, Ordering::SeqCst);
+        #[cfg(loom)]
+        fence(Ordering::SeqCst);
+    }
+
+    /// Whether a line waits, as far as we have given lines back.
+    #[inline]
+    pub fn has_line(&self) -> bool {
+        // Ordering: relaxed; our own word.
+        let head = self.own.front().head.load(Ordering::Relaxed);
+        self.their_lines().has(head)
+    }
+
+    /// After a publish that fenced ([`Publish::SeqCst`](crate::Publish::SeqCst)): if the other end sleeps, ends that sleep.
+    /// `press` is called if it sleeps on its descriptor, and says whether that is readable now ([`doorbell`](crate::doorbell)).
+    /// Without a fence the sleeper must know ([`Waker::Lazy`](crate::Waker::Lazy)).
+    #[inline(always)]
+    pub fn notify(&self, press: impl FnOnce() -> bool) {
+        // Ordering: SeqCst, after the SeqCst publish in the single total order; partner: the fence in arm.
+        let flag = self.theirs.front().asleep.load(Ordering::SeqCst);
+        if flag != AWAKE {
+            self.end_sleep(flag, press);
+        }
+    }
+
+    #[cold]
+    fn end_sleep(&self, flag: u32, press: impl FnOnce() -> bool) {
+        let wake = &self.own.front().wake;
+        wait::end_sleep(flag, &self.ended, wake, |how| match how {
+            Asleep::Descriptor => press(),
+            Asleep::Futex => {
+                kernel::wake_all(wake);
+                true
+            }
+        });
+    }
+
+    /// As [`notify`](Ring::notify), after any number of release publishes: one fence for all of them.
+    #[inline]
+    pub fn fence_then_notify(&self, press: impl FnOnce() -> bool) {
+        // Ordering: partner: the fence in arm.
+        fence(Ordering::SeqCst);
+        self.notify(press);
+    }
+
+    /// What to sleep on for the other end to do something.
+    #[inline]
+    pub fn point(&self) -> Point<'_> {
+        Point::peer(&self.theirs.front().wake, &self.own.front().asleep)
+    }
+
+    /// Says that we sleep on our descriptor. After it the caller **looks again**, and then either [`disarm`](Ring::disarm)s or
+    /// goes to wait until it is readable.
+    pub fn arm(&self) {
+        wait::arm(&mut [self.point()], Asleep::Descriptor);
+    }
+
+    /// Says that we are awake.
+    pub fn disarm(&self) {
+        wait::disarm(&[self.point()]);
+    }
+
+    /// Ends a sleep of our own that no timer bounds ([`Kernel`](crate::Kernel)).
+    pub fn nudge(&self) {
+        // Ordering: relaxed; it is done again.
+        if self.own.front().asleep.load(Ordering::Relaxed) != AWAKE {
+            kernel::wake_all(&self.theirs.front().wake);
+        }
+    }
+
+    /// The two ends of a ring, in memory that loom watches.
+    #[cfg(loom)]
+    pub fn pair(lines: usize) -> (Ring, Ring) {
+        use crate::half::Side;
+        let (source, sink) = (
+            HalfRw::pair(Side::Source, lines),
+            HalfRw::pair(Side::Sink, lines),
+        );
+        (Ring::new(source.0, sink.1), Ring::new(sink.0, source.1))
+    }
+}

@@ -1,0 +1,183 @@
+//! What each user may have, by the rules of the documents and not by the state's own checks; and whose part of the state an
+//! input may change. That the state's sums are true is seen to by its audit.
+
+use std::collections::BTreeMap;
+
+use tranship_manager::Limits;
+use tranship_manager::state::{ClientId, Input, State};
+use tranship_proto::{DomainId, PoolId, Request};
+
+use super::world::{CHUNK, HONEST, OWNER, TOTAL};
+
+/// Connections, pools and heaps, ends of channels, names, descriptors, records, bytes.
+type Counts = [u64; 7];
+
+const NAMES: [&str; 7] = [
+    "connections",
+    "pools",
+    "channels",
+    "names",
+    "descriptors",
+    "records",
+    "bytes",
+];
+const CHANNELS: usize = 2;
+const WAITS: usize = 3;
+const DESCRIPTORS: usize = 4;
+const RECORDS: usize = 5;
+const BYTES: usize = 6;
+
+/// What one user may have, whatever there is.
+const LIMITS: Counts = [6, 8, 24, 8, 60, 200, u64::MAX];
+/// What there is for all.
+const ALL: Counts = [
+    u64::MAX,
+    u64::MAX,
+    u64::MAX,
+    u64::MAX,
+    400,
+    4 * LIMITS[RECORDS],
+    TOTAL,
+];
+/// Memory of one domain, and of a pool or heap as it is made.
+const DOMAIN: u64 = 24 * CHUNK;
+pub const QUOTA: u64 = 12 * CHUNK;
+
+pub fn limits() -> Limits {
+    let [connections, pools, channels, names, descriptors, records, _] =
+        LIMITS.map(|n| u32::try_from(n).unwrap_or(u32::MAX));
+    Limits {
+        connections,
+        pools,
+        channels,
+        names,
+        descriptors,
+        records,
+        memory: None,
+        domain_memory: Some(DOMAIN),
+    }
+}
+
+pub fn descriptors() -> usize {
+    usize::try_from(ALL[DESCRIPTORS]).expect("few")
+}
+
+/// Who speaks in an input.
+pub fn speaker(input: &Input) -> Option<ClientId> {
+    match input {
+        Input::Connected { client, .. }
+        | Input::Hello { client, .. }
+        | Input::Request { client, .. }
+        | Input::Violation { client, .. }
+        | Input::Crippled { client, .. }
+        | Input::HungUp { client }
+        | Input::Sent { client }
+        | Input::Blocked { client } => Some(*client),
+        _ => None,
+    }
+}
+
+/// Who has how much, at a moment.
+pub struct Books {
+    users: BTreeMap<u32, Counts>,
+    memory: Vec<(DomainId, PoolId, u64)>,
+}
+
+impl Books {
+    pub fn of(state: &State) -> Books {
+        Books {
+            users: state.accounts(),
+            memory: state.grants(),
+        }
+    }
+
+    fn has(&self, uid: u32, of: usize) -> u64 {
+        self.users.get(&uid).map_or(0, |counts| counts[of])
+    }
+
+    fn others(&self, uid: u32, of: usize) -> u64 {
+        let others = self.users.iter().filter(|(other, _)| **other != uid);
+        others.map(|(_, counts)| counts[of]).sum()
+    }
+
+    fn domain(&self, domain: DomainId) -> u64 {
+        let its = self.memory.iter().filter(|(d, ..)| *d == domain);
+        its.map(|(.., bytes)| bytes).sum()
+    }
+
+    fn pool(&self, pool: PoolId) -> u64 {
+        let its = self.memory.iter().filter(|(_, p, _)| *p == pool);
+        its.map(|(.., bytes)| bytes).sum()
+    }
+
+    /// Whether all is fair that a step of `uid`, or of nobody, has changed.
+    pub fn check(&self, after: &Books, input: &Input, uid: Option<u32>, honest: bool) {
+        let claims = matches!(input, Input::Request { request, .. } if is_claim(request));
+        // Who pays for what is out of use changes as its holders do; what is claimed is there already.
+        let asks = matches!(
+            input,
+            Input::Request {
+                request: Request::Grant { .. } | Request::Admit { .. } | Request::CreateHeap { .. },
+                ..
+            }
+        );
+        for (user, counts) in &after.users {
+            for (of, now) in counts.iter().enumerate() {
+                let (was, what) = (self.has(*user, of), NAMES[of]);
+                if *now <= was {
+                    continue;
+                }
+                let mine = uid == Some(*user);
+                // Who waited for a name has a channel now.
+                let waited = self.has(*user, WAITS) > after.has(*user, WAITS);
+                let passes_on = matches!(of, RECORDS | BYTES);
+                let passes_on = passes_on || of == CHANNELS && (claims || waited);
+                assert!(mine || passes_on, "{what} of {user}: {was}, then {now}");
+                // A connection that is refused has a descriptor until it is closed.
+                let comes = of == DESCRIPTORS && matches!(input, Input::Connected { .. });
+                if of == BYTES && !asks || of == CHANNELS && claims || comes {
+                    continue;
+                }
+                let others = self.others(*user, of).min(after.others(*user, of));
+                let most = LIMITS[of].min(share(*user, ALL[of].saturating_sub(others)));
+                assert!(*now <= most, "{what} of {user}: {now} of {most}");
+            }
+        }
+        if asks {
+            for (domain, pool, bytes) in &after.memory {
+                let more = *bytes > self.pool(*pool);
+                assert!(!more || *bytes <= QUOTA, "{pool}: {bytes} of {QUOTA}");
+                let its = after.domain(*domain);
+                let more = its > self.domain(*domain);
+                assert!(!more || its <= DOMAIN, "{domain}: {its} of {DOMAIN}");
+            }
+        }
+        let closes = matches!(input, Input::Closed { .. } | Input::Parted { .. });
+        if honest && uid != Some(HONEST) && !closes {
+            let (was, now) = (self.users.get(&HONEST), after.users.get(&HONEST));
+            assert_eq!(now, was, "what the honest have, by somebody else's doing");
+        }
+    }
+}
+
+/// Three quarters of what others leave; all of it, for the manager's own user.
+fn share(uid: u32, left: u64) -> u64 {
+    match uid {
+        OWNER => left,
+        _ if left == u64::MAX => left,
+        _ => left - left.div_ceil(4),
+    }
+}
+
+fn is_claim(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::ClaimPool { .. }
+            | Request::ClaimChunk { .. }
+            | Request::ClaimReader { .. }
+            | Request::ClaimRoster { .. }
+            | Request::ClaimChannel { .. }
+            | Request::ClaimAssign { .. }
+            | Request::ClaimDone { .. }
+    )
+}
