@@ -3,7 +3,7 @@
 #[path = "../../testkit/tests/strangers/stage.rs"]
 mod stage;
 
-use stage::{Stage, join};
+use stage::{Actor, Stage, join};
 use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
@@ -68,6 +68,12 @@ child!(
     }
 );
 
+/// Somebody binds, and the name is offered again.
+fn binds_once(stage: &Stage, door: &Actor) {
+    stage.honest(binds()).expect::<()>();
+    door.expect::<()>();
+}
+
 child!(
     fn says_nothing(ctl: Control) {
         let domain = join("taker");
@@ -87,7 +93,7 @@ fn who_says_nothing_keeps_nobody_out() {
     door.expect::<()>();
     let taker = stage.stranger(says_nothing());
     taker.expect::<()>();
-    stage.honest(binds()).expect::<()>();
+    binds_once(&stage, &door);
 }
 
 /// Waits a moment for a message or the end, and throws the message away.
@@ -138,10 +144,9 @@ fn who_begins_and_says_no_more_keeps_nobody_out() {
     door.expect::<()>();
     let taker = stage.stranger(begins_and_says_no_more());
     taker.ask::<usize>(&false);
-    stage.honest(binds()).expect::<()>();
-    door.expect::<()>();
+    binds_once(&stage, &door);
     assert_eq!(taker.ask::<usize>(&true), 12);
-    stage.honest(binds()).expect::<()>();
+    binds_once(&stage, &door);
 }
 
 /// A socket that lingers: with bytes that nobody will ever take, and an hour to wait for that.
@@ -171,6 +176,9 @@ fn say(to: &PeerSocket, bytes: &[u8], fds: Vec<OwnedFd>, linger: bool) {
     let said = socket::sendmsg(&to.socket, bytes, &all, false);
     if said.is_err() || !linger {
         std::mem::forget(fds);
+    } else {
+        // Who took them may have closed them already: then this waits.
+        std::thread::spawn(move || drop(fds));
     }
 }
 
@@ -231,7 +239,7 @@ fn what_never_closes_keeps_nobody_waiting() {
         }
         taker.expect::<()>();
         for _ in 0..2 {
-            stage.honest(binds()).expect::<()>();
+            binds_once(&stage, &door);
         }
         // Sockets that linger are let go after a while.
         let helpers = children(door.pid());

@@ -146,25 +146,19 @@ impl Window {
         })
     }
 
-    /// Maps a chunk for reading and writing. A chunk with one writer can be mapped so only before it is sealed:
-    /// its writer uses [`Window::make_chunk`]. This is for chunks that all write.
-    pub fn attach_rw(&self, index: u32, fd: impl AsFd) -> Result<(), WindowError> {
+    /// Verifies a chunk that all may write, and maps it: for that, for reading, or so that nothing of it can be touched before
+    /// it is [opened](Window::open). A chunk with one writer can be written only by who made it ([`Window::make_chunk`]).
+    pub fn attach_shared(
+        &self,
+        index: u32,
+        fd: impl AsFd,
+        access: map::Access,
+    ) -> Result<(), WindowError> {
         crate::verify_as(fd.as_fd(), self.chunk_bytes, crate::Sealing::Shared)
             .map_err(|source| WindowError::NotAChunk { index, source })?;
         self.change(index, EMPTY, WRITE, |addr| {
             // SAFETY: a place of our own reservation, empty, and nobody else changes it meanwhile.
-            unsafe { map::map_fixed(addr, fd, map::Access::ReadWrite, self.chunk_bytes, 0) }
-                .map_err(at("mapping a chunk"))
-        })
-    }
-
-    /// Maps a chunk that all write, so that nothing of it can be touched before it is [opened](Window::open).
-    pub fn attach_closed(&self, index: u32, fd: impl AsFd) -> Result<(), WindowError> {
-        crate::verify_as(fd.as_fd(), self.chunk_bytes, crate::Sealing::Shared)
-            .map_err(|source| WindowError::NotAChunk { index, source })?;
-        self.change(index, EMPTY, WRITE, |addr| {
-            // SAFETY: a place of our own reservation, empty, and nobody else changes it meanwhile.
-            unsafe { map::map_fixed(addr, fd, map::Access::None, self.chunk_bytes, 0) }
+            unsafe { map::map_fixed(addr, fd, access, self.chunk_bytes, 0) }
                 .map_err(at("mapping a chunk"))
         })
     }

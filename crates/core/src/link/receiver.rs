@@ -89,9 +89,9 @@ impl Receiver {
     /// Lets buffers received from now on be read as plain slices.
     ///
     /// # Safety
-    /// The writer of every pool assigned to this channel must not change a buffer after it was sent. Isolation
-    /// does not enforce that against the writer itself: as with a memory-mapped file, a writer that
-    /// does it makes a slice change under the reader's feet.
+    /// Who can write a pool that is assigned to this channel must not change a buffer after it was sent: its writer, and at the
+    /// levels `half` and `full` every domain that has the pool. Isolation does not enforce that against them: as with a
+    /// memory-mapped file, who does it makes a slice change under the reader's feet.
     pub unsafe fn trust_writer(&mut self) {
         self.trusted = true;
     }

@@ -1,7 +1,7 @@
 //! Making a pool: its table, its place with the manager, its window and zones.
 
 use super::collect::Gc;
-use super::guard::Guard;
+use super::guard;
 use super::own::{Class, Counters, FIRST_EPOCH, OwnPool, Resizing, Store};
 use super::slots::Slot;
 use super::wait::Waiters;
@@ -75,7 +75,8 @@ impl OwnPool {
         crate::link::checked_name(&options.name)?;
 
         // Before anything is made.
-        let guard = half.then(|| Guard::new(slots, chunks.into())).transpose()?;
+        let mappings = half.then(|| guard::mappings(slots, chunks.into()));
+        let mappings = mappings.transpose()?;
         let (table_fd, table) = TableRw::create(slots, max_bytes, chunk)?;
         let shown = table_fd.try_clone().map_err(Error::system("fcntl"))?;
         let ((event, _), era) = domain.call_in_era(
@@ -110,7 +111,7 @@ impl OwnPool {
                 flag(slices, Tag::TRUSTED) | flag(half, Tag::GUARDED)
             },
             least_bytes: if half { PAGE } else { 1 },
-            _guard: guard,
+            _mappings: mappings,
             contended: AtomicBool::new(false),
             zones: (0..classes.count())
                 .map(|class| {

@@ -122,14 +122,9 @@ impl ForeignPool {
         }
         let bytes = self.shape.chunk_bytes;
         match (&self.guard, self.shape.trust.all_write()) {
-            (Some(_), _) => self.window.attach_closed(index, &fd)?,
-            (None, true) => self.window.attach_rw(index, &fd)?,
+            (Some(guard), _) => guard.attach(&self.window, index, bytes, &fd)?,
+            (None, true) => self.window.attach_shared(index, &fd, Access::ReadWrite)?,
             (None, false) => self.window.attach_ro(index, &fd)?,
-        }
-        // Of an honest writer nothing is held where a chunk is new. What a liar made us keep must not fault.
-        if (self.guard.as_ref()).is_some_and(|guard| guard.is_held(index, bytes)) {
-            self.window
-                .open(u64::from(index) * bytes, bytes, Access::Read);
         }
         // Ordering: Release pairs with the Acquire in `check`: whoever sees the serial sees the mapping.
         known.store(serial, Ordering::Release);

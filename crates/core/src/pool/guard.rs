@@ -7,13 +7,14 @@
 
 use crate::error::Violation;
 use std::collections::{BTreeMap, HashMap};
+use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tranship_proto::CbufId;
-use tranship_region::{Mappings, NoMappings, Window};
+use tranship_region::{Mappings, NoMappings, Window, WindowError};
 use tranship_sys::map::Access;
 use tranship_zone::PAGE;
 
-/// A pool's mappings, and of another's pool what is held of it here.
+/// What is held here of another's pool, and the mappings that are set aside for it.
 #[derive(Debug)]
 pub(crate) struct Guard {
     held: Mutex<Held>,
@@ -25,6 +26,11 @@ pub(crate) struct Guard {
 struct Held {
     by_slot: HashMap<u32, (u64, u64)>,
     by_offset: BTreeMap<u64, u64>,
+}
+
+/// Those of so many buffers in so many chunks.
+pub(crate) fn mappings(slots: u32, chunks: u64) -> Result<Mappings, NoMappings> {
+    Mappings::take(u64::from(slots).saturating_add(chunks))
 }
 
 impl Held {
@@ -40,7 +46,7 @@ impl Guard {
     pub(crate) fn new(slots: u32, chunks: u64) -> Result<Guard, NoMappings> {
         Ok(Guard {
             held: Mutex::default(),
-            _mappings: Mappings::take(u64::from(slots).saturating_add(chunks))?,
+            _mappings: mappings(slots, chunks)?,
         })
     }
 
@@ -48,10 +54,21 @@ impl Guard {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something of a chunk is held: its place cannot be made inaccessible.
-    pub(crate) fn is_held(&self, index: u32, chunk_bytes: u64) -> bool {
+    /// Maps a chunk: nothing of it can be read until a buffer of it is held. Of an honest writer nothing is held where a chunk is
+    /// new. What a liar made us keep must not fault for a moment: then all of the chunk can be read, from the start.
+    pub(crate) fn attach(
+        &self,
+        window: &Window,
+        index: u32,
+        chunk_bytes: u64,
+        fd: &OwnedFd,
+    ) -> Result<(), WindowError> {
         let held = self.lock();
-        !held.is_free(u64::from(index) * chunk_bytes, chunk_bytes)
+        let access = match held.is_free(u64::from(index) * chunk_bytes, chunk_bytes) {
+            true => Access::None,
+            false => Access::Read,
+        };
+        window.attach_shared(index, fd, access)
     }
 
     /// A reference to a buffer of another's pool: `raise` counts it, and then `place` says where its writer says that the buffer
@@ -159,10 +176,10 @@ mod tests {
             assert!(!hold(2, offset, length, place), "{offset} {place:?}");
         }
         assert!(hold(2, 0, 4096, (0, 4096)) && hold(3, 12288, 1, (12288, 4096)));
-        assert!(guard.is_held(0, 1 << 16) && !guard.is_held(1, 1 << 16));
+        assert!(!guard.lock().is_free(0, 1 << 16) && guard.lock().is_free(1 << 16, 1 << 16));
         for slot in 1..4 {
             guard.let_go(&window, slot, || true, || {});
         }
-        assert!(!guard.is_held(0, 1 << 16));
+        assert!(guard.lock().is_free(0, 1 << 16));
     }
 }

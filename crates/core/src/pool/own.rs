@@ -1,7 +1,6 @@
 //! A pool of one's own: the writer's side.
 
 use super::collect::{Gc, Standing};
-use super::guard::Guard;
 use super::slots::{HUGE, Slot};
 use super::wait::Waiters;
 use crate::cbuf::{CbufMut, Tag};
@@ -14,8 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use tranship_ledger::{Handles, LetGo, generation};
 use tranship_proto::{CbufId, PoolId};
-use tranship_region::Window;
 use tranship_region::layout::{Slot as TableSlot, TableRw};
+use tranship_region::{Mappings, Window};
 use tranship_sync::SlotQueue;
 use tranship_sys::ForkGuard;
 use tranship_sys::map::Access;
@@ -33,7 +32,7 @@ pub(crate) struct OwnPool {
     /// Of the smallest buffer.
     pub(super) least_bytes: u64,
     /// At level `half`: the mappings that it may need.
-    pub(super) _guard: Option<Guard>,
+    pub(super) _mappings: Option<Mappings>,
     /// Set while somebody waits for memory: then nobody passes the queue.
     pub(super) contended: AtomicBool,
     pub(super) classes: Classes,

@@ -185,14 +185,15 @@ impl Shell {
             return;
         };
         let mut gone = Vec::new();
+        let mut closers = Vec::new();
         // First what is to be closed: who sends more meanwhile waits.
         while !party.foreign.is_empty() {
             let n = party.foreign.len().min(socket::MAX_FDS);
             let fds: Vec<_> = party.foreign.range(..n).map(AsFd::as_fd).collect();
-            if !self.porters.close(&self.epoll, uid, &fds) {
+            let Some(porter) = self.porters.close(&self.epoll, uid, &fds) else {
                 break;
-            }
-            // They are on their way to a porter: ours are not the last.
+            };
+            closers.push(porter);
             gone.extend(party.foreign.drain(..n));
         }
         while let Some(client) = party.carry.front().copied() {
@@ -211,6 +212,9 @@ impl Shell {
             self.waits_for_porter.insert(uid);
         }
         self.swept(gone);
+        for porter in closers {
+            self.porters.let_go(&self.epoll, porter);
+        }
         self.let_the_dying_go(uid);
     }
 }

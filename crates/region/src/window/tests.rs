@@ -35,7 +35,7 @@ fn chunks_come_and_go() {
         })
     ));
     assert!(matches!(
-        reader.attach_rw(2, &fd),
+        reader.attach_shared(2, &fd, tranship_sys::map::Access::ReadWrite),
         Err(WindowError::NotAChunk { index: 2, .. })
     ));
 }
@@ -73,7 +73,8 @@ fn shared_chunks_are_written_by_all() {
     let a = Window::reserve(PAGE, PAGE).expect("window");
     let b = Window::reserve(PAGE, PAGE).expect("window");
     let fd = a.make_chunk(0, "test", opts).expect("chunk");
-    b.attach_rw(0, &fd).expect("attach");
+    b.attach_shared(0, &fd, tranship_sys::map::Access::ReadWrite)
+        .expect("attach");
     // SAFETY: in the chunk, no reference to it exists.
     unsafe { b.base().write_volatile(8) };
     assert_eq!(a.view(0, 1).expect("view").read_u8(0), Ok(8));

@@ -93,13 +93,24 @@ impl Porters {
     /// Has a message taken from a client's connection, for this user; `false`: not now.
     pub fn carry(&mut self, epoll: &Epoll, uid: u32, client: u64, conn: impl AsFd) -> bool {
         let fds = [conn.as_fd()];
-        self.submit(epoll, uid, Some(client), &wire::carry(client), &fds)
+        let job = wire::carry(client);
+        self.submit(epoll, uid, Some(client), &job, &fds).is_some()
     }
 
-    /// Has descriptors closed, at most [`socket::MAX_FDS`]; `false`: not now. What the caller still has of them
-    /// is then not the last.
-    pub fn close(&mut self, epoll: &Epoll, uid: u32, fds: &[BorrowedFd<'_>]) -> bool {
+    /// Has descriptors closed, at most [`socket::MAX_FDS`]; `None`: not now. Else the caller closes its own, which are not the
+    /// last until it has said so with [`let_go`](Porters::let_go).
+    pub fn close(&mut self, epoll: &Epoll, uid: u32, fds: &[BorrowedFd<'_>]) -> Option<u64> {
         self.submit(epoll, uid, None, &wire::close(), fds)
+    }
+
+    /// A porter's descriptors are now the last.
+    pub fn let_go(&mut self, epoll: &Epoll, id: u64) {
+        let Some(porter) = self.all.get(&id) else {
+            return;
+        };
+        if socket::sendmsg(&porter.end, &wire::let_go(), &[], true).is_err() {
+            self.lose(epoll, id);
+        }
     }
 
     /// Whether a user's work waits for porters that are busy with other work of that user.
@@ -114,9 +125,9 @@ impl Porters {
         client: Option<u64>,
         job: &[u8],
         fds: &[BorrowedFd<'_>],
-    ) -> bool {
+    ) -> Option<u64> {
         if self.all_busy(uid) {
-            return false;
+            return None;
         }
         while let Some(id) = self.idle.pop().or_else(|| self.start(epoll)) {
             let Some(porter) = self.all.get_mut(&id) else {
@@ -126,17 +137,17 @@ impl Porters {
                 Ok(()) => {
                     porter.job = Some((uid, client));
                     *self.busy.entry(uid).or_default() += 1;
-                    return true;
+                    return Some(id);
                 }
                 // Too many descriptors on their way.
                 Err(error) if socket::is_shortage(&error) => {
                     self.idle.push(id);
-                    return false;
+                    return None;
                 }
                 Err(_) => drop(self.lose(epoll, id)),
             }
         }
-        false
+        None
     }
 
     fn start(&mut self, epoll: &Epoll) -> Option<u64> {

@@ -19,8 +19,10 @@ pub(super) const MAX_CARRIED: usize = tranship_proto::MAX_FDS;
 pub(super) enum Job {
     /// A message is to be taken from the connection that came along.
     Carry { client: u64 },
-    /// What came along is to be closed.
+    /// What came along is to be closed, once the manager has let go of it.
     Close,
+    /// It has.
+    LetGo,
 }
 
 pub(super) fn carry(client: u64) -> Vec<u8> {
@@ -29,6 +31,10 @@ pub(super) fn carry(client: u64) -> Vec<u8> {
 
 pub(super) fn close() -> Vec<u8> {
     encode(&Job::Close)
+}
+
+pub(super) fn let_go() -> Vec<u8> {
+    encode(&Job::LetGo)
 }
 
 /// What a porter says of a client's message.

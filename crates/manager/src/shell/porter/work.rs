@@ -22,11 +22,15 @@ pub(super) fn work(end: OwnedFd) {
                 Some(conn) => carry(&end, client, conn, &mut message),
                 None => Ok(false),
             },
-            Ok(Job::Close) => {
-                drop(fds);
-                Ok(false)
-            }
-            Err(_) => return,
+            // Who closes first does not wait. So the manager does, and not until then is this closed, or when it is gone.
+            Ok(Job::Close) => match socket::recvmsg(&end, &mut job, false) {
+                Ok(_) => {
+                    drop(fds);
+                    Ok(false)
+                }
+                Err(_) => return,
+            },
+            Ok(Job::LetGo) | Err(_) => return,
         };
         match idle {
             Ok(true) => {}
@@ -80,4 +84,47 @@ fn carry(end: &OwnedFd, client: u64, conn: OwnedFd, buf: &mut [u8]) -> io::Resul
         .collect();
     socket::sendmsg(end, &wire::write(&head, bytes), &fds, false)?;
     Ok(head.idle)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who closes last may wait: that must be the porter, never the manager.
+    #[test]
+    fn nothing_is_closed_before_the_manager_has_closed_it() {
+        let (near, far) = socket::pair().expect("pair");
+        let (ours, theirs) = socket::pair().expect("pair");
+        let (say, number) = std::sync::mpsc::channel();
+        let porter = std::thread::spawn(move || {
+            say.send(tranship_sys::process::gettid()).expect("open");
+            work(theirs);
+        });
+        let stat = format!(
+            "/proc/self/task/{}/stat",
+            number.recv().expect("its number")
+        );
+        let asleep = || {
+            let stat = std::fs::read_to_string(&stat).expect("its state");
+            stat.rsplit(") ")
+                .next()
+                .is_some_and(|rest| rest.starts_with('S'))
+        };
+        socket::sendmsg(&ours, &wire::close(), &[far.as_fd()], false).expect("send");
+        drop(far);
+        // It has taken what came, and waits for the next word.
+        while socket::unread(&ours).expect("unread") > 0 || !asleep() {
+            std::thread::yield_now();
+        }
+        assert!(!socket::is_over(&near));
+        socket::sendmsg(&ours, &wire::let_go(), &[], false).expect("send");
+        let mut said = [0; 8];
+        let said = socket::recvmsg(&ours, &mut said, false)
+            .expect("a word")
+            .bytes;
+        assert_eq!(said, IDLE.len());
+        assert!(socket::is_over(&near));
+        drop(ours);
+        porter.join().expect("its end");
+    }
 }
