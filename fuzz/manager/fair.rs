@@ -10,7 +10,7 @@ use tranship_proto::{DomainId, PoolId, Request};
 use super::world::{CHUNK, HONEST, OWNER, TOTAL};
 
 /// Connections, pools and heaps, ends of channels, names, descriptors, records, bytes.
-type Counts = [u64; 7];
+pub type Counts = [u64; 7];
 
 const NAMES: [&str; 7] = [
     "connections",
@@ -56,6 +56,11 @@ pub fn limits() -> Limits {
         memory: None,
         domain_memory: Some(DOMAIN),
     }
+}
+
+/// Whether a user has half of the descriptors that it may have.
+pub fn are_many(counts: Counts) -> bool {
+    counts[DESCRIPTORS] > LIMITS[DESCRIPTORS] / 2
 }
 
 pub fn descriptors() -> usize {

@@ -255,6 +255,10 @@ impl World {
     pub fn still_honest(&mut self) {
         let now = self.look();
         assert_eq!(now, self.honest.has, "what is the honest ones'");
+        // Else what they let go here, and nobody closes, would one day be all that they may have.
+        if super::fair::are_many(self.state.accounts()[&HONEST]) {
+            self.closed(usize::MAX);
+        }
         let (granted, stranded) = self.state.memory();
         // A liar may have claimed more than there is: then nobody is granted more.
         if granted + stranded <= super::world::TOTAL {

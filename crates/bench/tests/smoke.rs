@@ -49,7 +49,7 @@ fn every_bench_runs() {
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         return skipped("benches need two processors");
     }
-    let dog = Watchdog::new(Duration::from_secs(900));
+    let dog = Watchdog::within(Duration::from_secs(900));
     let mut names = names();
     assert!(names.len() >= 17, "{names:?}");
     names.retain(|name| name != "report"); // has a test of its own
@@ -70,7 +70,7 @@ fn the_report_has_every_row_and_says_what_it_could_not_measure() {
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         return skipped("benches need two processors");
     }
-    let _dog = Watchdog::new(Duration::from_secs(900));
+    let _dog = Watchdog::within(Duration::from_secs(900));
     let folder = tranship_testkit::folder().expect("a folder");
     let prefix = folder.path().join("2026-01-01-report");
     let save = prefix.to_str().expect("text");

@@ -223,7 +223,7 @@ impl Row {
 
 #[test]
 fn buffers_go_over_three_hops_and_back() {
-    let _dog = Watchdog::new(Duration::from_secs(300));
+    let _dog = Watchdog::new();
     let manager = Manager::embedded().expect("a manager");
     for trust in 0..Trust::ALL.len() {
         let row = row(&manager, trust, u32::MAX);
@@ -246,7 +246,7 @@ fn buffers_go_over_three_hops_and_back() {
 /// either side learns it, with words; nothing comes back twice; and the owner ends the pool, wherever its buffers are.
 #[test]
 fn a_hop_that_is_killed_is_learned_on_both_sides() {
-    let _dog = Watchdog::new(Duration::from_secs(300));
+    let _dog = Watchdog::new();
     let manager = Manager::embedded().expect("a manager");
     for trust in 0..Trust::ALL.len() {
         let row = row(&manager, trust, 20);

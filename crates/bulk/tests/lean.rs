@@ -77,7 +77,7 @@ fn round(pool: &Pool, source: &Channel, sink: &Channel) -> Completion {
 
 #[test]
 fn no_heap_in_steady_state() {
-    let _dog = tranship_testkit::Watchdog::new(std::time::Duration::from_secs(120));
+    let _dog = tranship_testkit::Watchdog::new();
     let manager = tranship_core::Domain::embedded().expect("a manager");
     for scheme in ["local", "shm"] {
         for trust in [Trust::Full, Trust::Producer] {

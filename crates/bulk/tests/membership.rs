@@ -1,6 +1,4 @@
 //! What the manager has to say about bulk channels: who may use a name, and how much memory there is.
-
-use std::time::Duration;
 use tranship_bulk::{Channel, Direction, Domain, EndOptions, Error, Event, Kind, Trust};
 use tranship_core::{Domain as Member, StatRecord};
 use tranship_manager::Config;
@@ -29,7 +27,7 @@ fn bind(domain: &Domain, name: &str) -> Result<Channel, Error> {
 
 #[test]
 fn rules_say_who_may_create_and_bind() {
-    let _dog = Watchdog::new(Duration::from_secs(120));
+    let _dog = Watchdog::new();
     let member = manager(
         "[[export]]\nname = \"private*\"\nallow = false\n[[export]]\n\
          [[bind]]\nname = \"closed\"\nallow = false\n[[bind]]\n",
@@ -81,7 +79,7 @@ fn until<T>(channels: [&Channel; 2], wanted: impl Fn(&Event) -> Option<T>) -> T 
 
 #[test]
 fn each_end_pays_for_what_it_makes() {
-    let _dog = Watchdog::new(Duration::from_secs(120));
+    let _dog = Watchdog::new();
     let member = manager("total = \"16MiB\"\n");
     // At `none`: the pool, what the sink is shown of it, and the sink's own.
     for (trust, copies) in [(Trust::Producer, 1), (Trust::None, 3)] {
@@ -118,7 +116,7 @@ fn each_end_pays_for_what_it_makes() {
 #[test]
 fn who_writes_over_a_sealed_buffer_pays_for_that() {
     const MIB: u64 = 1 << 20;
-    let _dog = Watchdog::new(Duration::from_secs(120));
+    let _dog = Watchdog::new();
     let member = manager("total = \"9MiB\"\n");
     let (a, b) = (bulk(&member), bulk(&member));
     for domain in [&a, &b] {
@@ -194,7 +192,7 @@ child!(
 
 #[test]
 fn without_a_manager_there_are_no_names() {
-    let _dog = Watchdog::new(Duration::from_secs(120));
+    let _dog = Watchdog::new();
     let nowhere = tranship_testkit::folder()
         .expect("a folder")
         .path()

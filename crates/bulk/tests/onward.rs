@@ -194,7 +194,7 @@ fn filled(pool: &tranship_bulk::Pool, byte: u8) -> Buffer {
 
 #[test]
 fn a_third_domains_pool_goes_through_and_comes_back() {
-    let _dog = Watchdog::new(Duration::from_secs(120));
+    let _dog = Watchdog::new();
     for level in levels() {
         let row = row(level);
         let (_own, end, pool) = writer(&row);
@@ -228,7 +228,7 @@ fn a_third_domains_pool_goes_through_and_comes_back() {
 
 #[test]
 fn what_was_passed_on_outlives_the_one_in_the_middle() {
-    let _dog = Watchdog::new(Duration::from_secs(120));
+    let _dog = Watchdog::new();
     for level in levels() {
         let row = row(level);
         let (_own, end, pool) = writer(&row);
@@ -276,7 +276,7 @@ child!(
 
 #[test]
 fn what_was_passed_on_outlives_its_writer() {
-    let _dog = Watchdog::new(Duration::from_secs(120));
+    let _dog = Watchdog::new();
     for level in levels() {
         let row = row(level);
         let path = row.manager.socket_path().expect("its socket").to_owned();

@@ -1,7 +1,5 @@
 //! Two processes over `shm:`: the report's seven tests (data with and without trust, and the five accesses that must
 //! fault, which they do by the signal), and a peer that is killed.
-
-use std::time::Duration;
 use tranship_bulk::raw::{Event, Raw};
 use tranship_bulk::{Access, ChannelState, Constraints, Direction, Kind, Role, Trust, Wish};
 use tranship_core::Domain as Manager;
@@ -178,7 +176,7 @@ fn start(manager: &Manager, scheme: &str, trust: Trust, test: u8) -> (Peer, Peer
 
 #[test]
 fn data_arrives_with_and_without_trust() {
-    let _dog = Watchdog::new(Duration::from_secs(120));
+    let _dog = Watchdog::new();
     let manager = manager();
     for scheme in SCHEMES {
         for trust in [Trust::Full, Trust::Half, Trust::None] {
@@ -191,7 +189,7 @@ fn data_arrives_with_and_without_trust() {
 
 #[test]
 fn what_is_not_allowed_faults() {
-    let _dog = Watchdog::new(Duration::from_secs(120));
+    let _dog = Watchdog::new();
     let manager = manager();
     for scheme in SCHEMES {
         for trust in [Trust::Half, Trust::None] {
@@ -228,7 +226,7 @@ child!(
 
 #[test]
 fn what_a_killed_process_had_comes_back() {
-    let _dog = Watchdog::new(Duration::from_secs(120));
+    let _dog = Watchdog::new();
     let (manager, probe) = (manager(), probe::Probe::new());
     for (number, trust) in Trust::ALL.into_iter().enumerate() {
         let address = format!("shm:killed-{}-{number}", std::process::id());
@@ -283,7 +281,7 @@ fn what_a_killed_process_had_comes_back() {
 /// Descriptors travel beside the ring: whoever looks at the socket between the two must not take them for an end.
 #[test]
 fn pools_come_while_the_other_end_looks() {
-    let _dog = Watchdog::new(Duration::from_secs(120));
+    let _dog = Watchdog::new();
     let address = format!("shm:looks-{}", std::process::id());
     let manager = manager();
     let member = || Raw::over(&manager).expect("a member");

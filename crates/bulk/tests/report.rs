@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 use tranship_bulk::backend::{Backend, Copying, Local, Shm};
 use tranship_bulk::raw::{Buffer, Event, Raw};
 use tranship_bulk::{Constraints, Direction, Role, Trust, Wish};
@@ -119,7 +118,7 @@ fn rounds(whole: usize) -> usize {
 }
 
 fn everywhere(test: impl Fn(&Arc<dyn Backend>, Trust)) {
-    let _dog = Watchdog::new(Duration::from_secs(600));
+    let _dog = Watchdog::new();
     let manager = tranship_core::Domain::embedded().expect("a manager");
     let shm = Shm::over(&manager).expect("joined");
     let all: [Arc<dyn Backend>; 3] = [Arc::new(Local), Arc::new(shm), Arc::new(Copying)];

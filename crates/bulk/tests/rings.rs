@@ -2,7 +2,6 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 use tranship_bulk::Kind;
 use tranship_bulk::backend::{Backend, Frame, Listener, RecvError, Shm, Transport};
 use tranship_core::{Domain as Manager, PeerSocket};
@@ -91,7 +90,7 @@ fn memory() -> OwnedFd {
 
 #[test]
 fn a_line_that_is_right_is_taken() {
-    let _dog = Watchdog::new(Duration::from_secs(60));
+    let _dog = Watchdog::new();
     let manager = Manager::embedded().expect("a manager");
     let mut met = meet(&manager);
     let (half, _other) = met.half();
@@ -118,7 +117,7 @@ fn a_line_that_is_right_is_taken() {
 
 #[test]
 fn lines_that_cannot_be_end_the_connection() {
-    let _dog = Watchdog::new(Duration::from_secs(60));
+    let _dog = Watchdog::new();
     let manager = Manager::embedded().expect("a manager");
     for (what, word) in [
         ("a frame of nothing", first(0, 0, 0)),
@@ -173,7 +172,7 @@ fn lines_that_cannot_be_end_the_connection() {
 /// Descriptors that no line speaks of, or more with one message than a frame has: they are not kept.
 #[test]
 fn descriptors_are_not_piled_up() {
-    let _dog = Watchdog::new(Duration::from_secs(60));
+    let _dog = Watchdog::new();
     let manager = Manager::embedded().expect("a manager");
     let fd = memory();
     let one = fd.as_fd();
@@ -212,7 +211,7 @@ fn open_descriptors() -> usize {
 /// The half that it shows is not one.
 #[test]
 fn halves_that_are_none_end_the_connection() {
-    let _dog = Watchdog::new(Duration::from_secs(60));
+    let _dog = Watchdog::new();
     let manager = Manager::embedded().expect("a manager");
     let of = |side, lines| HalfRw::create(side, lines).expect("half").0;
     let all = [
@@ -237,7 +236,7 @@ fn halves_that_are_none_end_the_connection() {
 /// It says that it has taken what was never sent, or takes back what it said: nothing more is sent, and nothing panics.
 #[test]
 fn a_head_that_cannot_be_stops_the_sender() {
-    let _dog = Watchdog::new(Duration::from_secs(60));
+    let _dog = Watchdog::new();
     let manager = Manager::embedded().expect("a manager");
     for head in [u64::MAX, 5000, 1 << 40] {
         let mut met = meet(&manager);

@@ -1,7 +1,6 @@
 //! What a process cannot find at level `none`, in any of its mappings and descriptors: bytes that were not sent to it.
 
 use std::os::unix::fs::FileExt;
-use std::time::Duration;
 use tranship_bulk::raw::{Aggregate, Event, Raw};
 use tranship_bulk::{Constraints, Direction, Kind, Role, Trust, Wish};
 use tranship_core::Domain as Manager;
@@ -225,12 +224,12 @@ fn only_what_was_sent_is_there(seal_from: u64) {
 
 #[test]
 fn what_was_not_sent_is_nowhere_in_another_process() {
-    let _dog = Watchdog::new(Duration::from_secs(120));
+    let _dog = Watchdog::new();
     only_what_was_sent_is_there(u64::MAX);
 }
 
 #[test]
 fn nor_where_each_buffer_is_sealed_by_itself() {
-    let _dog = Watchdog::new(Duration::from_secs(120));
+    let _dog = Watchdog::new();
     only_what_was_sent_is_there(0);
 }

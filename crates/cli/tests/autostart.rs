@@ -3,7 +3,6 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
 use tranship_testkit::Watchdog;
 
 const TRANSHIP: &str = env!("CARGO_BIN_EXE_tranship");
@@ -135,7 +134,7 @@ fn one_that_cannot_be_started_is_an_error_at_once_that_says_how_to_find_out() {
 
 #[test]
 fn one_that_does_not_begin_is_waited_for_so_long_and_no_longer() {
-    let _dog = Watchdog::new(Duration::from_secs(300));
+    let _dog = Watchdog::new();
     let Some(home) = Home::new() else { return };
     let hangs = home.script("#!/bin/sh\nexec sleep 1000000\n");
     let output = home.client(&["recv", "nothing"], &hangs).output();
@@ -149,7 +148,7 @@ fn one_that_does_not_begin_is_waited_for_so_long_and_no_longer() {
 /// It reads its configuration from a pipe that nobody writes.
 #[test]
 fn a_daemon_that_does_not_listen_is_waited_for_so_long_and_no_longer() {
-    let _dog = Watchdog::new(Duration::from_secs(300));
+    let _dog = Watchdog::new();
     let Some(home) = Home::new() else { return };
     let (pipe, socket) = (home.path("pipe"), home.path("m.sock"));
     let made = Command::new("mkfifo").arg(&pipe).status();
@@ -170,7 +169,7 @@ fn a_daemon_that_does_not_listen_is_waited_for_so_long_and_no_longer() {
 /// Another one has the right to the place, and is about to listen.
 #[test]
 fn a_daemon_that_was_slower_than_another_waits_for_that_one() {
-    let _dog = Watchdog::new(Duration::from_secs(300));
+    let _dog = Watchdog::new();
     let Some(home) = Home::new() else { return };
     let socket = home.path("m.sock");
     let daemon = || {

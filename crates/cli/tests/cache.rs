@@ -2,7 +2,6 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 use tranship_testkit::{Watchdog, skipped};
 
 struct Served {
@@ -56,7 +55,7 @@ fn memcapable() {
     if !has("memccapable") {
         return skipped("memccapable (package libmemcached-tools) is not there");
     }
-    let _dog = Watchdog::new(Duration::from_secs(200));
+    let _dog = Watchdog::new();
     let server = Served::start(&["--memory", "64MiB"]);
     let said = Command::new("memccapable")
         .args(["-h", "127.0.0.1", "-p", server.port(), "-a"])
@@ -76,7 +75,7 @@ fn memccp_and_memccat() {
     if !has("memccp") || !has("memccat") {
         return skipped("memccp and memccat (package libmemcached-tools) are not there");
     }
-    let _dog = Watchdog::new(Duration::from_secs(200));
+    let _dog = Watchdog::new();
     let server = Served::start(&["--memory", "64MiB"]);
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("file");
@@ -113,7 +112,7 @@ fn pymemcache() {
     if !there.is_ok_and(|status| status.success()) {
         return skipped("pymemcache (package python3-pymemcache) is not there");
     }
-    let _dog = Watchdog::new(Duration::from_secs(200));
+    let _dog = Watchdog::new();
     let server = Served::start(&["--memory", "64MiB"]);
     let said = Command::new("/usr/bin/python3")
         .args(["-c", include_str!("cache/client.py"), server.port()])

@@ -39,7 +39,7 @@ fn pool(domain: &Domain, name: &str) -> Pool {
 
 #[test]
 fn a_running_programs_quotas_are_shown_and_set() {
-    let _dog = Watchdog::new(std::time::Duration::from_secs(120));
+    let _dog = Watchdog::new();
     let dir = tranship_testkit::folder().expect("a folder");
     let socket = dir.path().join("m.sock");
     let builder = Domain::builder().name("camera").socket(&socket);

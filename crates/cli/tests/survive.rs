@@ -9,7 +9,7 @@ use tranship_testkit::{Random, Watchdog, folder};
 const TRANSHIP: &str = env!("CARGO_BIN_EXE_tranship");
 
 fn dog() -> Watchdog {
-    Watchdog::new(Duration::from_secs(300))
+    Watchdog::new()
 }
 
 /// A process that does not outlive a test.

@@ -1,7 +1,6 @@
 //! What a size caches grows with its use, stays within bounds, and goes back when it is not used any more.
 
 use std::ptr::NonNull;
-use std::time::Duration;
 use tranship_malloc::{alloc, free, stats};
 use tranship_testkit::Watchdog;
 
@@ -27,7 +26,7 @@ fn kept() -> u64 {
 
 #[test]
 fn what_a_busy_size_caches_is_bounded_and_goes_back_once_others_work() {
-    let _dog = Watchdog::new(Duration::from_secs(120));
+    let _dog = Watchdog::new();
     rounds(1, 1, 100);
     let (bytes, blocks) = (64 << 10, 64);
     rounds(2000, blocks, bytes);

@@ -14,7 +14,7 @@ static ALLOCATOR: Tranship = Tranship;
 
 #[test]
 fn layouts_are_kept_and_contents_survive_reallocation() {
-    let _dog = Watchdog::new(Duration::from_secs(120));
+    let _dog = Watchdog::new();
     let mut random = Random::printed("global");
     for _ in 0..20_000 {
         let large = random.one_in(100);
@@ -70,7 +70,7 @@ fn what_can_never_be_is_null() {
 
 #[test]
 fn zones_beside_the_heap_and_forks_do_not_wait_for_each_other() {
-    let _dog = Watchdog::new(Duration::from_secs(200));
+    let _dog = Watchdog::new();
     static STOP: AtomicBool = AtomicBool::new(false);
     reaper::set_period(Duration::from_millis(1));
     let arena = Arc::new(Arena::private(256 << 20).expect("addresses"));

@@ -1,8 +1,6 @@
 //! Chains between domains: through three processes, byte for byte and without copying one.
 //!
 //! NOT here: links and pools by themselves (`core`), kills at chosen instants (`testkit`).
-
-use std::time::Duration;
 use tranship_core::{Domain, Kind, PoolOptions, Receiver, Role, Sender};
 use tranship_mbuf::{Chain, ExtKind, Mbufs};
 use tranship_testkit::{Control, Watchdog, child};
@@ -97,7 +95,7 @@ child!(
 
 #[test]
 fn a_chain_passes_three_processes_uncopied_and_its_memory_returns() {
-    let _dog = Watchdog::new(Duration::from_secs(240));
+    let _dog = Watchdog::new();
     let manager = Domain::builder().name("first").helper_thread(true);
     let domain = manager.embedded().expect("embedded");
     let socket = domain.socket_path().expect("socket").display().to_string();
@@ -151,7 +149,7 @@ fn a_chain_passes_three_processes_uncopied_and_its_memory_returns() {
 
 #[test]
 fn what_lies_elsewhere_is_copied_into_the_pool_and_counted() {
-    let _dog = Watchdog::new(Duration::from_secs(60));
+    let _dog = Watchdog::new();
     let domain = Domain::builder().name("one").embedded().expect("embedded");
     let pool = domain.create_pool(PoolOptions::new(POOL)).expect("pool");
     let (over, private) = (

@@ -4,7 +4,6 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 use tranship_core::{Domain, PoolOptions};
 use tranship_mbuf::{Chain, Error, Limits, MbufOptions, Mbufs, inject};
 use tranship_testkit::Watchdog;
@@ -148,7 +147,7 @@ fn a_piece_that_others_refer_to_is_not_compressed() {
 
 #[test]
 fn what_cached_mbufs_keep_goes_when_they_do() {
-    let _dog = Watchdog::new(Duration::from_secs(60));
+    let _dog = Watchdog::new();
     let mbufs = mbufs();
     let fd = rustix::fs::memfd_create("kept", rustix::fs::MemfdFlags::CLOEXEC).expect("memfd");
     let file = Arc::new(std::fs::File::from(fd));

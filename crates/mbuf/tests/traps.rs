@@ -26,7 +26,7 @@ fn limited(limits: Limits) -> Mbufs {
 
 #[track_caller]
 fn all_back(mbufs: &Mbufs) {
-    let _dog = Watchdog::new(Duration::from_secs(60));
+    let _dog = Watchdog::new();
     // The zones' own thread may have items in its hands just now.
     while mbufs.stats().outstanding() > 0 || mbufs.stats().memory_bytes > 0 {
         mbufs.reclaim();
@@ -185,7 +185,7 @@ fn a_failing_init_fails_the_packet_and_nothing_else() {
 
 #[test]
 fn who_waits_at_a_limit_gets_what_is_freed() {
-    let _dog = Watchdog::new(Duration::from_secs(60));
+    let _dog = Watchdog::new();
     // Nobody takes a cluster out of an idle cache: it must not get there.
     reaper::set_driver(Driver::Nobody);
     let limits = Limits {
@@ -279,7 +279,7 @@ fn a_tag_taken_away_is_made_anew_and_is_zero() {
 
 #[test]
 fn freed_on_another_thread_and_at_a_threads_end_nothing_is_lost() {
-    let _dog = Watchdog::new(Duration::from_secs(60));
+    let _dog = Watchdog::new();
     let mbufs = mbufs();
     let (send, receive) = std::sync::mpsc::channel::<Chain>();
     thread::scope(|scope| {
@@ -301,7 +301,7 @@ fn freed_on_another_thread_and_at_a_threads_end_nothing_is_lost() {
 
 #[test]
 fn many_threads_drop_one_storage_once() {
-    let _dog = Watchdog::new(Duration::from_secs(60));
+    let _dog = Watchdog::new();
     let mbufs = mbufs();
     for _ in 0..200 {
         let (chain, dropped) = counted(&mbufs, 100);

@@ -279,7 +279,7 @@ fn a_bell_is_pressed_until_it_is_full_or_gone() {
 #[test]
 fn an_end_wakes_itself_if_it_sleeps() {
     let [end, other] = ends();
-    let _dog = tranship_testkit::Watchdog::new(Duration::from_secs(60));
+    let _dog = tranship_testkit::Watchdog::new();
     end.nudge();
     std::thread::scope(|scope| {
         let sleeper = scope.spawn(|| {
@@ -299,7 +299,7 @@ fn an_end_wakes_itself_if_it_sleeps() {
 
 #[test]
 fn both_ends_sleep_and_wake_each_other() {
-    let _dog = tranship_testkit::Watchdog::new(Duration::from_secs(60));
+    let _dog = tranship_testkit::Watchdog::new();
     let [ping, pong] = ends();
     let turn = AtomicU32::new(0);
     let play = |end: &Ring, mine: u32| {

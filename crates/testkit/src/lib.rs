@@ -15,7 +15,7 @@
 //!     }
 //! });
 //! # fn main() {
-//! let _dog = Watchdog::new(Duration::from_secs(60));
+//! let _dog = Watchdog::new();
 //! let peer = echo().env("TRANSHIP_CRASH_AT", "after_publish").start().unwrap();
 //! peer.send(&"hello").unwrap();
 //! assert_eq!(peer.expect::<String>(), "hello");

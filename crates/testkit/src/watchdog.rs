@@ -7,8 +7,11 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Lives as long as the test may block. It is not a bound on speed: choose it generously, and in a long test tell it of
-/// every [`step`](Watchdog::step), so that a slow machine is no hang.
+/// What a test, or a [`step`](Watchdog::step) of it, may take before it is taken for a hang. It is not a bound on speed: on a
+/// slow machine beside much else a test of some seconds has taken three minutes.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Lives as long as the test may block.
 #[derive(Debug)]
 pub struct Watchdog {
     steps: Option<Sender<String>>,
@@ -16,14 +19,25 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// Aborts the process when for `limit` it is neither dropped nor told of a step. It says which test that was (by the
+    /// Aborts the process when for ten minutes it is neither dropped nor told of a step. It says which test that was (by the
     /// thread it is made in), its last step, and where every thread stands.
     ///
     /// # Panics
     /// When no thread can be started.
     #[must_use]
     #[track_caller]
-    pub fn new(limit: Duration) -> Self {
+    #[expect(clippy::new_without_default, reason = "it does something")]
+    pub fn new() -> Self {
+        Self::within(PATIENCE)
+    }
+
+    /// The same with another limit.
+    ///
+    /// # Panics
+    /// As [`Watchdog::new`].
+    #[must_use]
+    #[track_caller]
+    pub fn within(limit: Duration) -> Self {
         let (steps, told) = channel();
         let place = std::panic::Location::caller();
         let test = std::thread::current()

@@ -2,7 +2,6 @@
 //! memfd made and sealed as docs/format.md says (it must not).
 
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
-use std::time::Duration;
 
 use rustix::fs::{
     FallocateFlags, MemfdFlags, Mode, SealFlags, fallocate, fchmod, fcntl_add_seals,
@@ -106,7 +105,7 @@ fn map(fd: impl AsFd, prot: ProtFlags) -> *mut u8 {
 }
 
 fn dog() -> Watchdog {
-    Watchdog::new(Duration::from_secs(300))
+    Watchdog::new()
 }
 
 /// The victim: makes the object, shows it, and says whenever asked whether it is whole.

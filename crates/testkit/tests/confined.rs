@@ -64,7 +64,7 @@ fn children(pid: u32) -> Vec<u32> {
 
 #[test]
 fn it_has_no_more_than_it_needs() {
-    let _dog = Watchdog::new(Duration::from_secs(120));
+    let _dog = Watchdog::new();
     let dir = tranship_testkit::folder().unwrap();
     let path = dir.path().join("manager.sock");
     let manager = start(&path, "");
@@ -114,7 +114,7 @@ fn slice(pid: u32) -> Duration {
 
 #[test]
 fn it_and_its_helpers_want_short_slices() {
-    let _dog = Watchdog::new(Duration::from_secs(120));
+    let _dog = Watchdog::new();
     let dir = tranship_testkit::folder().unwrap();
     let path = dir.path().join("manager.sock");
     let manager = start(&path, "");
@@ -134,7 +134,7 @@ fn it_and_its_helpers_want_short_slices() {
 
 #[test]
 fn it_says_what_it_may_need_and_how_long_it_took() {
-    let _dog = Watchdog::new(Duration::from_secs(120));
+    let _dog = Watchdog::new();
     let dir = tranship_testkit::folder().unwrap();
     let path = dir.path().join("manager.sock");
     let limits = "[limits]\ndescriptors = 1000\nrecords = 3000\n";
@@ -207,7 +207,7 @@ child!(
 
 #[test]
 fn it_cannot_do_what_it_does_not_need() {
-    let _dog = Watchdog::new(Duration::from_secs(120));
+    let _dog = Watchdog::new();
     let dir = tranship_testkit::folder().unwrap();
     let child = ends_at_once().start().unwrap();
     let (before, after): (Vec<String>, Vec<String>) = child.ask(&dir.path().join("sock"));
@@ -217,7 +217,7 @@ fn it_cannot_do_what_it_does_not_need() {
 
 #[test]
 fn a_loop_that_stands_still_is_ended_and_the_next_manager_goes_on() {
-    let _dog = Watchdog::new(Duration::from_secs(180));
+    let _dog = Watchdog::new();
     let dir = tranship_testkit::folder().unwrap();
     let path = dir.path().join("manager.sock");
     let manager = start(&path, "watchdog = \"3s\"\n");
@@ -281,7 +281,7 @@ fn a_loop_that_stands_still_is_ended_and_the_next_manager_goes_on() {
 
 #[test]
 fn the_service_manager_hears_that_the_loop_turns() {
-    let _dog = Watchdog::new(Duration::from_secs(120));
+    let _dog = Watchdog::new();
     let dir = tranship_testkit::folder().unwrap();
     let (path, notify) = (dir.path().join("manager.sock"), dir.path().join("notify"));
     let systemd = UnixDatagram::bind(&notify).unwrap();

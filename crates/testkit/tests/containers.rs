@@ -2,7 +2,6 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::time::Duration;
 
 use std::io::Read as _;
 use tranship_testkit::{Cgroup, Container, Control, Exit, Watchdog, child, skipped};
@@ -100,7 +99,7 @@ fn look(container: Container, users: bool) {
 
 #[test]
 fn a_container_has_its_own_everything() {
-    let _dog = Watchdog::new(Duration::from_secs(120));
+    let _dog = Watchdog::new();
     if let Some(reason) = Container::impossible() {
         return skipped(reason);
     }
@@ -109,7 +108,7 @@ fn a_container_has_its_own_everything() {
 
 #[test]
 fn a_container_may_share_users() {
-    let _dog = Watchdog::new(Duration::from_secs(120));
+    let _dog = Watchdog::new();
     if let Some(reason) = Container::impossible() {
         return skipped(reason);
     }
@@ -118,7 +117,7 @@ fn a_container_may_share_users() {
 
 #[test]
 fn memory_is_charged_to_its_own_cgroup() {
-    let _dog = Watchdog::new(Duration::from_secs(120));
+    let _dog = Watchdog::new();
     if let Some(reason) = Container::impossible() {
         return skipped(reason);
     }

@@ -2,7 +2,6 @@
 //! is charged to its own cgroup.
 
 use std::os::unix::fs::PermissionsExt;
-use std::time::Duration;
 
 use tranship_core::{Body, Domain, Kind, PoolOptions, Role};
 use tranship_manager::Config;
@@ -151,7 +150,7 @@ fn exchange(container: &Container, uid: u32) {
 
 #[test]
 fn two_containers_exchange_buffers() {
-    let _dog = Watchdog::new(Duration::from_secs(240));
+    let _dog = Watchdog::new();
     if let Some(reason) = Container::impossible() {
         return skipped(reason);
     }
@@ -160,7 +159,7 @@ fn two_containers_exchange_buffers() {
 
 #[test]
 fn two_containers_that_share_users_exchange_buffers() {
-    let _dog = Watchdog::new(Duration::from_secs(240));
+    let _dog = Watchdog::new();
     if let Some(reason) = Container::impossible() {
         return skipped(reason);
     }

@@ -45,7 +45,7 @@ fn damage(random: &mut Random, seeds: &[Vec<u8>]) -> Vec<u8> {
 }
 
 fn run(name: &str, seeds: &[Vec<u8>], target: fn(&[u8])) {
-    let _dog = Watchdog::new(Duration::from_secs(3600));
+    let _dog = Watchdog::within(Duration::from_secs(3600));
     let mut random = Random::printed(name);
     seeds.iter().for_each(|seed| target(seed));
     for _ in 0..rounds() {
@@ -154,7 +154,7 @@ fn configurations() {
         "[[export]]\nuid = \"*\"\nname = \"pub/*\"\n[[reserved]]\nname = \"s\"\nuid = 0\n",
     ]
     .map(|text| text.as_bytes().to_vec());
-    let _dog = Watchdog::new(Duration::from_secs(3600));
+    let _dog = Watchdog::within(Duration::from_secs(3600));
     let mut random = Random::printed("configurations");
     for _ in 0..rounds() / 10 {
         targets::config(&damage(&mut random, &seeds));
@@ -173,7 +173,7 @@ fn kept(target: &str) -> Vec<Vec<u8>> {
 
 /// Each round is a connection, or several.
 fn run_connections(target: &str, rounds: usize, run: fn(&[u8])) {
-    let _dog = Watchdog::new(Duration::from_secs(3600));
+    let _dog = Watchdog::within(Duration::from_secs(3600));
     let (mut random, seeds) = (Random::printed(target), kept(target));
     seeds.iter().for_each(|seed| run(seed));
     for _ in 0..rounds {

@@ -1,7 +1,5 @@
 //! The huge-page option gives huge pages, where the kernel's setting for shared memory lets it. As the kernel tells it
 //! in `/proc/self/smaps`, of the writer's mapping and of a reader's.
-
-use std::time::Duration;
 use tranship_core::{Cbuf, Domain, PoolOptions, Role};
 use tranship_testkit::{Watchdog, skipped};
 
@@ -38,7 +36,7 @@ fn a_pool_that_asks_for_huge_pages_has_them() {
     {
         return skipped(format!("huge pages: shmem_enabled is {}", setting.trim()));
     }
-    let _dog = Watchdog::new(Duration::from_secs(120));
+    let _dog = Watchdog::new();
     let a = Domain::builder().helper_thread(true).embedded().expect("a");
     let socket = a.socket_path().expect("socket");
     let b = Domain::builder()

@@ -60,7 +60,7 @@ fn hosts(lab: &Lab) -> (Peer, Peer) {
 
 #[test]
 fn bytes_pass_in_any_weather_but_a_partition() {
-    let _dog = Watchdog::new(Duration::from_secs(300));
+    let _dog = Watchdog::new();
     if let Err(why) = lab::possible() {
         return skipped(why);
     }

@@ -106,7 +106,7 @@ fn take_all(receiver: &mut Receiver) -> (u64, Error) {
 
 #[test]
 fn a_sender_stays_until_a_manager_has_what_its_reader_lacks() {
-    let _dog = Watchdog::new(Duration::from_secs(120));
+    let _dog = Watchdog::new();
     let dir = tranship_testkit::folder().unwrap();
     let path = dir.path().join("manager.sock");
     let daemon = start_manager(&path);
@@ -121,7 +121,7 @@ fn a_sender_stays_until_a_manager_has_what_its_reader_lacks() {
 
 #[test]
 fn a_domain_stays_until_a_manager_has_what_it_sent_before() {
-    let _dog = Watchdog::new(Duration::from_secs(120));
+    let _dog = Watchdog::new();
     let dir = tranship_testkit::folder().unwrap();
     let path = dir.path().join("manager.sock");
     let daemon = start_manager(&path);
@@ -138,7 +138,7 @@ fn a_domain_stays_until_a_manager_has_what_it_sent_before() {
 
 #[test]
 fn what_went_with_a_sender_that_did_not_stay_is_lost_and_no_end() {
-    let _dog = Watchdog::new(Duration::from_secs(120));
+    let _dog = Watchdog::new();
     let dir = tranship_testkit::folder().unwrap();
     let path = dir.path().join("manager.sock");
     let daemon = start_manager(&path);

@@ -39,7 +39,7 @@ impl AllocNow for Pool {
 }
 
 fn dog() -> Watchdog {
-    Watchdog::new(Duration::from_secs(240))
+    Watchdog::new()
 }
 
 fn join(name: &str, socket: &str, helper: bool) -> Domain {

@@ -8,7 +8,7 @@ use tranship_testkit::resource::{Held, fds, shmem};
 use tranship_testkit::{Control, Exit, Launch, PeerError, Privilege, Watchdog, child, skipped};
 
 fn dog() -> Watchdog {
-    Watchdog::new(Duration::from_secs(120))
+    Watchdog::new()
 }
 
 child!(
@@ -52,7 +52,7 @@ child!(
             let (_keep, never) = std::sync::mpsc::channel::<()>();
             let _ = never.recv();
         }
-        let _dog = Watchdog::new(Duration::from_millis(20));
+        let _dog = Watchdog::within(Duration::from_millis(20));
         place_of_the_hang();
     }
 );
@@ -219,7 +219,7 @@ fn the_watchdog_says_where_and_aborts() {
 
 #[test]
 fn a_quiet_watchdog_does_nothing() {
-    drop(Watchdog::new(Duration::from_secs(3600)));
+    drop(Watchdog::within(Duration::from_secs(3600)));
 }
 
 type Identity = (String, String, String, String, bool, i32);

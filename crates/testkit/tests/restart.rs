@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 use tranship_core::{Domain, Kind, Pool, PoolOptions, Receiver, Role, Sender, StatRecord};
 use tranship_manager::{Config, Listener, Shutdown};
@@ -216,7 +215,7 @@ fn held(source: &Peer, sink: &Peer) -> (usize, BTreeMap<String, usize>) {
 
 #[test]
 fn the_manager_is_killed_again_and_again() {
-    let _dog = Watchdog::new(Duration::from_secs(240));
+    let _dog = Watchdog::new();
     let dir = tranship_testkit::folder().unwrap();
     let path = dir.path().join("manager.sock");
     let mut daemon = start_manager(&path);

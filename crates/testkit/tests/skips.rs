@@ -11,7 +11,7 @@ child!(
 use tranship_testkit::Control;
 
 fn watchdog() -> Watchdog {
-    Watchdog::new(std::time::Duration::from_secs(60))
+    Watchdog::new()
 }
 
 #[test]

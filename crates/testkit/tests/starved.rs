@@ -13,7 +13,7 @@ use tranship_testkit::{Control, Peer, Watchdog, child, is_root};
 const CHUNK: usize = 64 << 10;
 
 fn dog() -> Watchdog {
-    Watchdog::new(Duration::from_secs(240))
+    Watchdog::new()
 }
 
 child!(

@@ -1,7 +1,6 @@
 //! The counter sees exactly what a child does.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 use tranship_testkit::syscalls::SyscallCounter;
 use tranship_testkit::{Control, Watchdog, child};
@@ -74,7 +73,7 @@ fn number(n: libc::c_long) -> u64 {
 
 #[test]
 fn counts_every_thread_and_lets_go() {
-    let _dog = Watchdog::new(Duration::from_secs(120));
+    let _dog = Watchdog::new();
     let peer = busy().start().unwrap();
     peer.ask::<u64>(&0);
     let counter = SyscallCounter::attach(peer.pid()).unwrap();
@@ -101,7 +100,7 @@ fn counts_every_thread_and_lets_go() {
 
 #[test]
 fn a_spinning_process_makes_none() {
-    let _dog = Watchdog::new(Duration::from_secs(120));
+    let _dog = Watchdog::new();
     let peer = spins().start().unwrap();
     peer.expect::<i32>();
     let counter = SyscallCounter::attach(peer.pid()).unwrap();

@@ -1,7 +1,5 @@
 //! A stream between two processes that poll: no system call per buffer on either side, counted from outside.
 
-use std::time::Duration;
-
 use tranship_core::{Domain, LinkOptions, PoolOptions, Role, StatRecord, Wait};
 use tranship_testkit::syscalls::SyscallCounter;
 use tranship_testkit::{Control, Watchdog, child};
@@ -64,7 +62,7 @@ fn taken(manager: &Domain) -> u64 {
 
 #[test]
 fn a_polling_stream_makes_no_system_calls() {
-    let _dog = Watchdog::new(Duration::from_secs(240));
+    let _dog = Watchdog::new();
     let manager = Domain::builder()
         .name("manager")
         .embedded()

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::time::Duration;
 use tranship_testkit::{Watchdog, artifact, skipped};
 
 fn library() -> PathBuf {
@@ -33,7 +32,7 @@ fn said(output: &Output) -> [u64; 3] {
 
 #[test]
 fn python_sends_large_bytes_by_reference() {
-    let _dog = Watchdog::new(Duration::from_secs(200));
+    let _dog = Watchdog::new();
     if !Path::new("/usr/bin/python3").exists() {
         return skipped("no /usr/bin/python3");
     }
@@ -51,7 +50,7 @@ fn python_sends_large_bytes_by_reference() {
 
 #[test]
 fn a_c_program_is_told_what_it_is_always_told() {
-    let _dog = Watchdog::new(Duration::from_secs(200));
+    let _dog = Watchdog::new();
     let folder = tempfile::tempdir().expect("a folder");
     let (source, program) = (
         folder.path().join("program.c"),
@@ -84,7 +83,7 @@ fn a_c_program_is_told_what_it_is_always_told() {
 
 #[test]
 fn shells_and_their_children_go_on() {
-    let _dog = Watchdog::new(Duration::from_secs(200));
+    let _dog = Watchdog::new();
     let script = "seq 1 200000 | sort -rn | tail -1; (echo a; echo b) | cat | wc -l; ls /proc/self > /dev/null && echo done";
     let plain = Command::new("sh")
         .args(["-c", script])
@@ -107,7 +106,7 @@ fn shells_and_their_children_go_on() {
 
 #[test]
 fn a_wish_that_cannot_be_read_is_said_and_its_limit_holds() {
-    let _dog = Watchdog::new(Duration::from_secs(200));
+    let _dog = Watchdog::new();
     let make = "b=bytearray(40 << 20); b[-1]=7; print(len(b), b[-1])";
     let mut command = preloaded("/usr/bin/python3", &library());
     if !Path::new("/usr/bin/python3").exists() {

@@ -21,7 +21,7 @@ const UNREAD: usize = 8 << 20;
 fn nothing_that_was_sent_ever_changes() {
     let torture = std::env::var_os("TRANSHIP_TORTURE").is_some();
     let operations = if torture { 10_000_000 } else { 20_000 } / THREADS;
-    let _dog = Watchdog::new(Duration::from_secs(if torture { 6 * 3600 } else { 300 }));
+    let _dog = Watchdog::within(Duration::from_secs(if torture { 6 * 3600 } else { 300 }));
     let seed = Random::printed("hunt").seed();
     let arena = Arena::new().expect("arena");
     let sent: u64 = std::thread::scope(|scope| {

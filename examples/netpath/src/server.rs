@@ -38,26 +38,34 @@ impl Server {
             .collect();
         let udp = sockets.add(udp_socket(256, 1 << 20));
         let iperf = Iperf::new(&mut sockets, WINDOW);
-        Self {
+        let mut server = Self {
             interface,
             sockets,
             tcp,
             udp,
             iperf,
-        }
+        };
+        // All ports are open before the first packet is taken: it may be there already, and would be refused.
+        server.answer();
+        server
     }
 
     /// Takes what the device has, answers, and says how long the device may be waited on.
     pub fn turn(&mut self, device: &mut impl Device) -> Option<Duration> {
         self.interface
             .poll(Instant::now(), device, &mut self.sockets);
-        self.echo_tcp();
-        self.echo_udp();
-        self.iperf.serve(&mut self.sockets);
+        self.answer();
         // What was just said goes out.
         self.interface
             .poll(Instant::now(), device, &mut self.sockets);
         self.interface.poll_delay(Instant::now(), &self.sockets)
+    }
+
+    /// Listens where nobody does, and says what there is to say.
+    fn answer(&mut self) {
+        self.echo_tcp();
+        self.echo_udp();
+        self.iperf.serve(&mut self.sockets);
     }
 
     /// The iperf3 tests that have ended since this was last asked.
@@ -105,5 +113,23 @@ impl Server {
                 break;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use smoltcp::phy::{Loopback, Medium};
+
+    #[test]
+    fn ports_are_open_before_the_first_turn() {
+        let mut device = Loopback::new(Medium::Ethernet);
+        let address = "10.0.0.1/24".parse().expect("an address");
+        let server = Server::new(&mut device, [2, 0, 0, 0, 0, 1], address, 1);
+        let open = |socket: &smoltcp::socket::Socket<'_>| match socket {
+            smoltcp::socket::Socket::Tcp(tcp) => tcp.is_listening(),
+            smoltcp::socket::Socket::Udp(udp) => udp.is_open(),
+        };
+        assert!(server.sockets.iter().all(|(_, socket)| open(socket)));
     }
 }

@@ -354,7 +354,7 @@ mod tests {
     /// Whoever asks and takes no answer is not served any more, before that costs more memory than was said.
     #[test]
     fn replies_that_nobody_takes_hold_up_further_requests() {
-        let _dog = tranship_testkit::Watchdog::new(std::time::Duration::from_secs(60));
+        let _dog = tranship_testkit::Watchdog::new();
         let budget = Arc::default();
         let (replies, mut theirs) = pair(&budget);
         let over = AtomicBool::new(false);

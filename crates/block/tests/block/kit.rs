@@ -14,7 +14,7 @@ use tranship_testkit::Watchdog;
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 pub fn watchdog() -> Watchdog {
-    Watchdog::new(PATIENCE)
+    Watchdog::new()
 }
 
 /// An address that nobody else has.

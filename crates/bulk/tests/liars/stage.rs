@@ -5,7 +5,6 @@ use crate::honest::{Honest, Order, honest};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::rc::Rc;
-use std::time::Duration;
 use tranship_core::Domain as Manager;
 use tranship_testkit::{Control, Launch, Peer, Random, Watchdog};
 
@@ -54,7 +53,7 @@ pub fn play(name: &str, liar: &Launch) {
 
 /// Until the liar has asked so often, or is done; says how often it has.
 fn act(liar: &Launch, seed: u64, asks: u64) -> u64 {
-    let dog = Watchdog::new(Duration::from_secs(300));
+    let dog = Watchdog::new();
     let manager = Manager::embedded().expect("a manager");
     let socket = manager.socket_path().expect("its socket").to_owned();
     let start = |launch: Launch| {

@@ -32,7 +32,7 @@ fn refused(server: &Net, client: &Net) -> (String, String) {
 
 #[test]
 fn both_ends_must_be_of_the_same_authority() {
-    let _dog = Watchdog::new(Duration::from_secs(120));
+    let _dog = Watchdog::new();
     let (here, there) = refused(&net(credentials()), &net(credentials()));
     assert!(here.contains("not of our authority"), "{here}");
     assert!(there.contains("refuses us"), "{there}");
@@ -54,7 +54,7 @@ fn both_ends_must_be_of_the_same_authority() {
 
 #[test]
 fn certificates_expire() {
-    let _dog = Watchdog::new(Duration::from_secs(120));
+    let _dog = Watchdog::new();
     let ca = certificate::authority("tests", DAY).expect("authority");
     let addresses = ["127.0.0.1".to_owned()];
     // Valid from an hour ago for no time at all.
@@ -82,7 +82,7 @@ fn certificates_expire() {
 
 #[test]
 fn a_certificate_is_for_a_name() {
-    let _dog = Watchdog::new(Duration::from_secs(120));
+    let _dog = Watchdog::new();
     let ca = certificate::authority("tests", DAY).expect("authority");
     let elsewhere = net(issued(&ca, "elsewhere", &["10.1.2.3"]));
     let (here, _) = refused(&elsewhere, &net(issued(&ca, "x", &["127.0.0.1"])));
@@ -91,7 +91,7 @@ fn a_certificate_is_for_a_name() {
 
 #[test]
 fn without_a_certificate_or_without_tls_nobody_comes_in() {
-    let _dog = Watchdog::new(Duration::from_secs(120));
+    let _dog = Watchdog::new();
     let server = net(credentials());
     let plain = Net::plain(timing()).expect("net");
     let (_, there) = refused(&server, &plain);
@@ -205,7 +205,7 @@ fn greet(
 
 #[test]
 fn a_session_belongs_to_the_certificate_that_began_it() {
-    let _dog = Watchdog::new(Duration::from_secs(120));
+    let _dog = Watchdog::new();
     let ca = certificate::authority("tests", DAY).expect("authority");
     let server = net(issued(&ca, "server", &["127.0.0.1"]));
     let at = open(&server);
@@ -257,7 +257,7 @@ fn credentials_are_files_that_nobody_else_reads() {
 
 #[test]
 fn an_address_of_ipv6_is_one_too() {
-    let _dog = Watchdog::new(Duration::from_secs(120));
+    let _dog = Watchdog::new();
     let ca = certificate::authority("tests", DAY).expect("authority");
     let net = net(issued(&ca, "six", &["::1"]));
     let at = match net.open("[::1]:0".parse().expect("address")) {

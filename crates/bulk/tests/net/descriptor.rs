@@ -34,7 +34,7 @@ fn rarely() -> Timing {
 
 #[test]
 fn a_descriptor_tells_of_everything_that_comes() {
-    let _dog = Watchdog::new(Duration::from_secs(120));
+    let _dog = Watchdog::new();
     let nets = [
         Net::plain(rarely()).expect("net"),
         Net::tls(credentials(), rarely()).expect("net"),

@@ -24,7 +24,7 @@ fn talk(mut socket: &TcpStream, bytes: &[u8], stop: &AtomicBool) {
 /// channel of the process has its beats meanwhile, and every look comes to an end.
 #[test]
 fn who_talks_without_end_holds_nobody_up() {
-    let _dog = Watchdog::new(Duration::from_secs(300));
+    let _dog = Watchdog::new();
     let net = Net::plain(calm()).expect("net");
     let at = open(&net);
     let relay = Relay::new(at);
@@ -85,7 +85,7 @@ impl Drop for Stops<'_> {
 /// More than there is room for, from four places, who say nothing: a client with a certificate is let in.
 #[test]
 fn who_says_nothing_keeps_nobody_out() {
-    let _dog = Watchdog::new(Duration::from_secs(300));
+    let _dog = Watchdog::new();
     let net = Net::tls(credentials(), patient()).expect("net");
     let at = open(&net);
     let silent: Vec<_> = (0..64u8)
@@ -98,7 +98,7 @@ fn who_says_nothing_keeps_nobody_out() {
 /// The same while others come without end, and say a little of what they should: from elsewhere, and from the same place.
 #[test]
 fn any_number_of_strangers_keeps_nobody_out() {
-    let _dog = Watchdog::new(Duration::from_secs(300));
+    let _dog = Watchdog::new();
     let net = Net::tls(credentials(), patient()).expect("net");
     let at = open(&net);
     for (hosts, says) in [

@@ -57,7 +57,7 @@ pub fn met(at: SocketAddr, session: [u8; 16], name: &str) -> TcpStream {
 
 #[test]
 fn strangers_may_say_anything() {
-    let _dog = Watchdog::new(Duration::from_secs(300));
+    let _dog = Watchdog::new();
     let mut random = Random::printed("strangers");
     for net in crate::both() {
         let at = open(&net);
@@ -92,7 +92,7 @@ fn strangers_may_say_anything() {
 
 #[test]
 fn those_who_say_nothing_do_not_stay() {
-    let _dog = Watchdog::new(Duration::from_secs(300));
+    let _dog = Watchdog::new();
     let timing = Timing {
         acquaintance: Duration::from_secs(2),
         ..timing()
@@ -129,7 +129,7 @@ pub fn from(address: [u8; 4], at: SocketAddr) -> TcpStream {
 /// Not more than so many: the oldest make room, with words about it.
 #[test]
 fn strangers_are_so_many_at_most() {
-    let _dog = Watchdog::new(Duration::from_secs(300));
+    let _dog = Watchdog::new();
     for (hosts, each) in [(1, 80), (10, 10)] {
         let net = Net::plain(timing()).expect("net");
         let at = open(&net);
@@ -152,7 +152,7 @@ fn strangers_are_so_many_at_most() {
 /// Nobody takes them; they do not pile up.
 #[test]
 fn so_many_wait_at_a_name() {
-    let _dog = Watchdog::new(Duration::from_secs(300));
+    let _dog = Watchdog::new();
     let net = Net::plain(timing()).expect("net");
     let at = open(&net);
     let _listener = net.listen(&format!("{at}/busy")).expect("listen");
@@ -168,7 +168,7 @@ fn so_many_wait_at_a_name() {
 /// What was taken stays taken.
 #[test]
 fn a_count_does_not_go_back() {
-    let _dog = Watchdog::new(Duration::from_secs(300));
+    let _dog = Watchdog::new();
     let net = Net::plain(timing()).expect("net");
     let at = open(&net);
     let mut listener = net.listen(&format!("{at}/counts")).expect("listen");
@@ -208,7 +208,7 @@ fn answer(status: u8, process: u8, taken: u64) -> Vec<u8> {
 /// Whoever listens lies to who connects.
 #[test]
 fn a_server_may_say_anything() {
-    let _dog = Watchdog::new(Duration::from_secs(300));
+    let _dog = Watchdog::new();
     let net = Net::plain(timing()).expect("net");
     for (what, says, words) in [
         ("nothing", Vec::new(), ""),
@@ -275,7 +275,7 @@ fn a_server_may_say_anything() {
 /// The connection is lost; who is there when it is made again must be the same, and know the session.
 #[test]
 fn who_is_found_again_is_looked_at() {
-    let _dog = Watchdog::new(Duration::from_secs(300));
+    let _dog = Watchdog::new();
     let net = Net::plain(timing()).expect("net");
     for (status, process, words) in [
         (3, 7, "has given the channel up"),
@@ -345,7 +345,7 @@ child!(
 /// No descriptor is left for who connects: it waits, nobody spins, and it is served when there is one.
 #[test]
 fn without_descriptors_who_connects_waits() {
-    let _dog = Watchdog::new(Duration::from_secs(120));
+    let _dog = Watchdog::new();
     let child = exhausted().start().expect("start");
     let at: SocketAddr = child.expect();
     let mut socket = TcpStream::connect(at).expect("connect");
@@ -366,7 +366,7 @@ fn without_descriptors_who_connects_waits() {
 
 #[test]
 fn what_cannot_be_ends_the_session_with_words() {
-    let _dog = Watchdog::new(Duration::from_secs(300));
+    let _dog = Watchdog::new();
     let net = Net::plain(timing()).expect("net");
     let at = open(&net);
     let good = record(1, b"frame", 0, 0, 0);
@@ -422,7 +422,7 @@ fn what_cannot_be_ends_the_session_with_words() {
 
 #[test]
 fn a_session_is_gone_on_with_only_by_who_knows_it() {
-    let _dog = Watchdog::new(Duration::from_secs(300));
+    let _dog = Watchdog::new();
     let net = Net::plain(timing()).expect("net");
     let at = open(&net);
     let mut listener = net.listen(&format!("{at}/mine")).expect("listen");
@@ -449,7 +449,7 @@ fn a_session_is_gone_on_with_only_by_who_knows_it() {
 /// A domain behind the network is as careful as any: frames that decode but cannot be.
 #[test]
 fn a_buffer_that_nobody_expects_ends_the_channel() {
-    let _dog = Watchdog::new(Duration::from_secs(300));
+    let _dog = Watchdog::new();
     let net = Net::plain(timing()).expect("net");
     let at = open(&net);
     let honest = domain(&net);

@@ -19,7 +19,7 @@ pub fn pattern(round: u32, bytes: usize) -> Vec<u8> {
 /// in order, with its bytes, and comes back.
 #[test]
 fn nothing_is_lost_or_twice_over_cut_connections() {
-    let _dog = Watchdog::new(Duration::from_secs(300));
+    let _dog = Watchdog::new();
     let mut random = Random::printed("cut connections");
     let [plain, tls] = both();
     // Small buffers are cut in their frames, large ones in their bytes.
@@ -87,7 +87,7 @@ fn nothing_is_lost_or_twice_over_cut_connections() {
 /// The network holds everything back for longer than silence may last, and then is there again.
 #[test]
 fn a_partition_shorter_than_the_grace_is_survived() {
-    let _dog = Watchdog::new(Duration::from_secs(300));
+    let _dog = Watchdog::new();
     for net in both() {
         let at = open(&net);
         let relay = Relay::new(at);
@@ -114,7 +114,7 @@ fn a_partition_shorter_than_the_grace_is_survived() {
 /// It stays away for longer than the grace.
 #[test]
 fn a_partition_longer_than_the_grace_ends_the_channel_with_words() {
-    let _dog = Watchdog::new(Duration::from_secs(300));
+    let _dog = Watchdog::new();
     let short = Timing {
         silence: Duration::from_millis(900),
         grace: Duration::from_millis(800),
@@ -162,7 +162,7 @@ pub fn long(mut meanwhile: impl FnMut()) {
 /// A program that takes nothing for a long time is not silent: its library says that it is there.
 #[test]
 fn a_program_that_does_not_look_is_not_gone() {
-    let _dog = Watchdog::new(Duration::from_secs(300));
+    let _dog = Watchdog::new();
     let net = Net::plain(calm()).expect("net");
     let at = open(&net);
     let relay = Relay::new(at);
@@ -186,7 +186,7 @@ fn a_program_that_does_not_look_is_not_gone() {
 /// Nothing at all happens for longer than silence may last, and nobody looks.
 #[test]
 fn an_idle_channel_stays() {
-    let _dog = Watchdog::new(Duration::from_secs(300));
+    let _dog = Watchdog::new();
     let net = Net::tls(crate::credentials(), calm()).expect("net");
     let at = open(&net);
     let relay = Relay::new(at);
@@ -206,7 +206,7 @@ fn an_idle_channel_stays() {
 /// One port, many names and clients; a name may be offered again and again.
 #[test]
 fn a_port_serves_many_channels_and_clients() {
-    let _dog = Watchdog::new(Duration::from_secs(300));
+    let _dog = Watchdog::new();
     let net = Net::tls(crate::credentials(), timing()).expect("net");
     let at = open(&net);
     let pairs: Vec<_> = (0..20)
@@ -225,7 +225,7 @@ fn a_port_serves_many_channels_and_clients() {
 /// What was sent before a close, and the close itself, arrive.
 #[test]
 fn a_farewell_comes_after_everything_else() {
-    let _dog = Watchdog::new(Duration::from_secs(300));
+    let _dog = Watchdog::new();
     for net in both() {
         let at = open(&net);
         let p = pair(&net, at, at, "farewell");
@@ -286,7 +286,7 @@ fn bound_to(
 
 #[test]
 fn a_process_that_is_killed_is_gone() {
-    let _dog = Watchdog::new(Duration::from_secs(300));
+    let _dog = Watchdog::new();
     let net = Net::plain(timing()).expect("net");
     let one = server().start().expect("start");
     one.send(&"127.0.0.1:0").expect("send");
@@ -299,7 +299,7 @@ fn a_process_that_is_killed_is_gone() {
 
 #[test]
 fn another_process_in_its_place_is_not_the_same() {
-    let _dog = Watchdog::new(Duration::from_secs(300));
+    let _dog = Watchdog::new();
     let net = Net::plain(timing()).expect("net");
     let one = server().start().expect("start");
     one.send(&"127.0.0.1:0").expect("send");
@@ -353,7 +353,7 @@ child!(
 #[test]
 fn a_process_that_was_stopped_goes_on() {
     use tranship_bulk::{Direction, EndOptions, Trust};
-    let _dog = Watchdog::new(Duration::from_secs(300));
+    let _dog = Watchdog::new();
     for it_listens in [true, false] {
         let net = Net::plain(timing()).expect("net");
         let own = crate::domain(&net);

@@ -140,7 +140,7 @@ pub fn all(backend: impl Fn() -> Arc<dyn Backend>) {
 }
 
 fn each(backend: &impl Fn() -> Arc<dyn Backend>) {
-    let _dog = Watchdog::new(Duration::from_secs(300));
+    let _dog = Watchdog::new();
     for trust in Trust::ALL {
         let backend = &backend();
         move_and_copy(backend, trust);

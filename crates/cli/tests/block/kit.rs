@@ -3,12 +3,11 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 use tranship_testkit::Watchdog;
 
 /// Generous: not a bound on speed.
 pub fn watchdog() -> Watchdog {
-    Watchdog::new(Duration::from_secs(600))
+    Watchdog::new()
 }
 
 /// A process that does not outlive its test.

@@ -1,7 +1,6 @@
 //! `tranship send` and `tranship recv` of files: success is only said of all of it, and what is not struck succeeds.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use tranship_testkit::chaos::{Harm, Party, alone, rounds};
@@ -269,7 +268,7 @@ fn finish(all: &mut Transfer<'_>, blow: &Blow) {
 #[test]
 fn files() {
     let _alone = alone();
-    let dog = Watchdog::new(Duration::from_secs(180));
+    let dog = Watchdog::new();
     let scene = Scene::new("files");
     let mut random = Random::seeded(scene.random.seed());
     let mut manager = scene.manager();

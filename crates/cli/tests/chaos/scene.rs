@@ -114,7 +114,7 @@ impl Scene {
         normal: usize,
     ) -> Stage {
         let alone = alone();
-        let dog = Watchdog::new(Duration::from_secs(180));
+        let dog = Watchdog::new();
         let schedule = Schedule::new(self.random.next(), parties.len());
         let settled = self.settled(domains, channels);
         let mut stage = Stage::new(parties, flows, self.gauge(), settled, dog, alone);

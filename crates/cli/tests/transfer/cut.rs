@@ -11,7 +11,7 @@ use tranship_testkit::{Random, Watchdog};
 const FRAME: usize = 4096;
 
 fn dog() -> Watchdog {
-    Watchdog::new(std::time::Duration::from_secs(120))
+    Watchdog::new()
 }
 
 fn spawn(command: &mut Command) -> Running {

@@ -99,7 +99,7 @@ fn fed(manager: &Manager) -> (Running, File) {
 
 #[test]
 fn only_standard_output_may_lose_its_reader() {
-    let _dog = tranship_testkit::Watchdog::new(std::time::Duration::from_secs(120));
+    let _dog = tranship_testkit::Watchdog::new();
     let manager = Manager::start();
 
     let (_send, mut feed) = fed(&manager);

@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_pool_is_not_freed_under_somebody() {
-        let _dog = tranship_testkit::Watchdog::new(std::time::Duration::from_secs(120));
+        let _dog = tranship_testkit::Watchdog::new();
         let domain = Domain::embedded().expect("a domain");
         let pool = domain.create_pool(PoolOptions::new(1 << 20));
         let pool = pool.expect("a pool");

@@ -112,7 +112,7 @@ mod tests {
     /// What comes back is a part of what was sent, whatever who sends it says.
     #[test]
     fn what_comes_back_lies_inside_of_what_was_sent() {
-        let _dog = tranship_testkit::Watchdog::new(std::time::Duration::from_secs(120));
+        let _dog = tranship_testkit::Watchdog::new();
         let (pool, mut sender, mut receiver) = pool_and_link();
         // Something of the pool lies on each side of it.
         let _before = pool.alloc(CHUNK / 4).expect("a buffer");
@@ -146,7 +146,7 @@ mod tests {
     /// Who guesses the id of a buffer that is being sent for the first time may have it arrive here before the send is over.
     #[test]
     fn what_comes_back_in_the_middle_of_its_first_send_is_held() {
-        let _dog = tranship_testkit::Watchdog::new(std::time::Duration::from_secs(120));
+        let _dog = tranship_testkit::Watchdog::new();
         let (pool, mut sender, mut receiver) = pool_and_link();
         // The first send goes the long way, the others the short one.
         for point in [

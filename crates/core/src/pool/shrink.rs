@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_pool_that_is_to_shrink_uses_what_stays_and_asks_for_news_until_it_has() {
-        let _dog = tranship_testkit::Watchdog::new(std::time::Duration::from_secs(120));
+        let _dog = tranship_testkit::Watchdog::new();
         let domain = Domain::embedded().expect("a domain");
         let options = PoolOptions::new(4 * CHUNK).chunk_bytes(CHUNK);
         let pool = domain.create_pool(options).expect("a pool");

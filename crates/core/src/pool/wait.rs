@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn readers_are_asked_to_tell_of_releases_as_long_as_somebody_waits() {
         const CHUNK: usize = 64 << 10;
-        let _dog = tranship_testkit::Watchdog::new(std::time::Duration::from_secs(120));
+        let _dog = tranship_testkit::Watchdog::new();
         let domain = Domain::embedded().expect("a domain");
         let options = PoolOptions::new(CHUNK as u64).chunk_bytes(CHUNK as u64);
         let pool = domain.create_pool(options).expect("a pool");

@@ -1,7 +1,6 @@
 //! What every test here starts with.
 
 use std::thread;
-use std::time::Duration;
 use tranship_core::{
     Body, Cbuf, CbufMut, Domain, Error, Limit, LinkOptions, Message, Pool, PoolOptions, Receiver,
     Refusal, RefusalCode, Role, Sender, Shortage,
@@ -14,7 +13,7 @@ pub(crate) const CHUNK: usize = 64 * KIB;
 
 #[track_caller]
 pub(crate) fn dog() -> Watchdog {
-    Watchdog::new(Duration::from_secs(120))
+    Watchdog::new()
 }
 
 /// A domain with the manager in it. Here one thread plays several domains, so each has a helper thread that gives the

@@ -42,7 +42,7 @@ impl House {
             deaf: BTreeSet::new(),
             alive: Vec::new(),
             next: 1,
-            _dog: Watchdog::new(Duration::from_secs(100)),
+            _dog: Watchdog::new(),
         }
     }
 

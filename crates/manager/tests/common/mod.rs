@@ -8,7 +8,6 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 use tranship_proto::{
     ChannelId, DomainId, Event, PROTOCOL_VERSION, PoolId, RefusalCode, Req, Request, Role, Trust,
     decode, encode,
@@ -28,7 +27,7 @@ static OURS: AtomicU64 = AtomicU64::new(0);
 /// For as long as a test with a manager may block.
 #[track_caller]
 pub fn watchdog() -> Watchdog {
-    Watchdog::new(Duration::from_secs(600))
+    Watchdog::new()
 }
 
 pub struct Client {

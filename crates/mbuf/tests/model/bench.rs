@@ -145,7 +145,7 @@ impl Bench {
             "each owner dropped once"
         );
         // The zones' own thread may have items in its hands just now.
-        let _dog = tranship_testkit::Watchdog::new(std::time::Duration::from_secs(60));
+        let _dog = tranship_testkit::Watchdog::new();
         while mbufs.stats().outstanding() > 0 || mbufs.stats().memory_bytes > 0 {
             mbufs.reclaim();
             std::thread::yield_now();

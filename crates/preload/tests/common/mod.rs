@@ -4,7 +4,6 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
-use std::time::Duration;
 use tranship_core::{Domain, HeapStat, StatRecord};
 use tranship_manager::{Config, Embedded};
 use tranship_testkit::{Launch, Watchdog, artifact};
@@ -13,7 +12,7 @@ pub const MIB: u64 = 1 << 20;
 
 #[track_caller]
 pub fn dog() -> Watchdog {
-    Watchdog::new(Duration::from_secs(240))
+    Watchdog::new()
 }
 
 /// The library, as it is now.

@@ -3,7 +3,6 @@
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tranship_core::{Domain, Error, LinkOptions, PoolOptions, Role, Wait};
@@ -143,7 +142,7 @@ impl Stage {
             skipped("four users need root to start them");
             return None;
         }
-        let dog = Watchdog::new(Duration::from_secs(120));
+        let dog = Watchdog::new();
         let dir = tranship_testkit::folder().unwrap();
         std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         let home = dir.path().join("run");

@@ -2,7 +2,6 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use tranship_testkit::{Launch, Peer, Privilege, Watchdog, is_root, skipped};
 
@@ -38,7 +37,7 @@ impl Stage {
             skipped("two kinds of users need root to start them");
             return None;
         }
-        let dog = Watchdog::new(Duration::from_secs(300));
+        let dog = Watchdog::new();
         let dir = tranship_testkit::folder().unwrap();
         std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
         let path = dir.path().join("manager.sock");

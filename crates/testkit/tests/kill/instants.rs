@@ -23,7 +23,7 @@ pub fn kills() -> u64 {
 
 #[test]
 fn at_random_instants() {
-    let dog = Watchdog::new(Duration::from_secs(180));
+    let dog = Watchdog::new();
     let mut random = Random::printed("at_random_instants");
     let mut stage = Stage::new(&mut random);
     for n in 0..kills() {
@@ -59,7 +59,7 @@ fn at_random_instants() {
 
 #[test]
 fn nobody_killed() {
-    let _dog = Watchdog::new(Duration::from_secs(300));
+    let _dog = Watchdog::new();
     let mut random = Random::printed("nobody_killed");
     let stage = Stage::new(&mut random);
     stage.flows();
@@ -71,7 +71,7 @@ fn nobody_killed() {
 /// What came back to a new manager is as good as what was made under it.
 #[test]
 fn after_a_new_manager() {
-    let _dog = Watchdog::new(Duration::from_secs(300));
+    let _dog = Watchdog::new();
     let mut random = Random::printed("after_a_new_manager");
     let mut stage = Stage::new(&mut random);
     for victim in [Role::Writer, Role::Forwarder, Role::Receiver] {
@@ -96,7 +96,7 @@ fn after_a_new_manager() {
 /// A manager that stands still, at any instant, keeps those who want something of it, and only until it goes on.
 #[test]
 fn a_manager_stands_still() {
-    let dog = Watchdog::new(Duration::from_secs(180));
+    let dog = Watchdog::new();
     let mut random = Random::printed("a_manager_stands_still");
     let mut stage = Stage::new(&mut random);
     for n in 0..kills() / 2 {

@@ -80,7 +80,7 @@ const POINTS: &[Point] = &[
 
 fn die_at_all_of(victim: Role) {
     let torture = std::env::var_os("TRANSHIP_TORTURE").is_some();
-    let dog = Watchdog::new(Duration::from_secs(180));
+    let dog = Watchdog::new();
     let mut random = Random::printed("die_at_all_of");
     let mut stage = Stage::new(&mut random);
     let points = POINTS.iter().filter(|(_, role, _)| *role == victim);

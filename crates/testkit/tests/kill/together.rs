@@ -15,7 +15,7 @@ fn one_of(random: &mut Random) -> Role {
 
 #[test]
 fn with_the_manager() {
-    let dog = Watchdog::new(Duration::from_secs(180));
+    let dog = Watchdog::new();
     let mut random = Random::printed("with_the_manager");
     let mut stage = Stage::new(&mut random);
     for n in 0..kills() / 2 {

@@ -3,7 +3,6 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use tranship_core::Domain;
 use tranship_manager::{Config, Shutdown};
@@ -64,7 +63,7 @@ impl Stage {
             skipped(format!("three users: {why}"));
             return None;
         }
-        let dog = Watchdog::new(Duration::from_secs(60));
+        let dog = Watchdog::new();
         let dir = tranship_testkit::folder().unwrap();
         std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
         let mut stage = Stage {

@@ -5,7 +5,6 @@ pub mod pair;
 
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::ptr::NonNull;
-use std::time::Duration;
 use tranship_testkit::Watchdog;
 use tranship_zcopy::Way;
 
@@ -13,7 +12,7 @@ pub const WAYS: [Way; 4] = [Way::Copy, Way::Splice, Way::File, Way::Notified];
 
 /// Ends a test that hangs.
 pub fn dog() -> Watchdog {
-    Watchdog::new(Duration::from_secs(300))
+    Watchdog::new()
 }
 
 /// Fills memory of `alloc_raw`.

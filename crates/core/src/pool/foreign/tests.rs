@@ -25,7 +25,7 @@ fn opened(domain: &Domain) -> (ForeignPool, TableRw) {
 /// The writer's waits are bounded, so that who is not woken is only late: here one is not.
 #[test]
 fn the_last_release_wakes_a_writer_that_wants_it() {
-    let _dog = tranship_testkit::Watchdog::new(std::time::Duration::from_secs(120));
+    let _dog = tranship_testkit::Watchdog::new();
     let domain = Domain::embedded().expect("a domain");
     let (pool, table) = opened(&domain);
     let word = pool.refs.wake();
