@@ -10,7 +10,7 @@ export CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0} CARGO_TERM_COLOR=${CARGO_TERM_C
 stage_deps() { scripts/deps.sh; }
 stage_fmt() { "$cargo" fmt --all --check; }
 stage_clippy() { "$cargo" clippy --quiet --workspace --all-targets -- -D warnings; }
-stage_rules() { "$cargo" run --quiet -p xtask -- all; }
+stage_rules() { "$cargo" run --quiet -p xtask -- all && "$cargo" run --quiet -p xtask -- surface check; }
 stage_test() { "$cargo" test --quiet --workspace --no-fail-fast; }
 stage_loom() { scripts/loom.sh; }
 stage_examples() { scripts/examples.sh; }

@@ -1,34 +1,151 @@
 //! Moves large data between isolated processes without copying it.
 //!
-//! This is the crate that programs name; it re-exports `tranship-core`, `tranship-mbuf` as [`mbuf`], `tranship-malloc` as [`malloc`],
-//! `tranship-bulk` as [`bulk`], `tranship-zcopy` as [`zcopy`].
+//! This is the crate that programs name. It lists what they may use of the crates below it, and nothing else is promised:
+//! `docs/surface.txt` has all of it, with signatures, and changes only together with this list.
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `bulk` | [`bulk`]: buffers that change their owner, between threads and processes |
+//! | `net` | the same between machines, with TLS |
+//! | `malloc` | [`malloc`]: a `#[global_allocator]` under the manager |
+//! | `mbuf` | [`mbuf`]: network buffers |
+//! | `zcopy` | [`zcopy`]: values that are sent many times |
 //!
 //! NOT here: any code of its own.
 
-pub use tranship_core::*;
+#[doc(inline)]
+pub use tranship_core::{
+    // Buffers.
+    Aggregate,
+    AggregateReader,
+    // What goes wrong.
+    Awaited,
+    BadName,
+    Barrier,
+    // Channels.
+    Body,
+    Cause,
+    Cbuf,
+    // Names of things, and what the manager says of them.
+    CbufId,
+    CbufMut,
+    ChannelId,
+    ChannelStat,
+    // A process's membership, and its memory.
+    Domain,
+    DomainBuilder,
+    DomainId,
+    DomainStat,
+    Error,
+    Heap,
+    HeapOptions,
+    HeapStat,
+    HoldStat,
+    Holder,
+    Inline,
+    Kind,
+    Limit,
+    LinkOptions,
+    Listener,
+    MAX_PIECES,
+    ManagerStat,
+    Message,
+    NotTaken,
+    Offer,
+    OutOfBounds,
+    OutOfRange,
+    Payload,
+    PeerSocket,
+    Pool,
+    PoolId,
+    PoolOptions,
+    PoolPending,
+    PoolStat,
+    PoolStats,
+    Receiver,
+    Refusal,
+    RefusalCode,
+    RingFull,
+    Role,
+    SendError,
+    Sender,
+    Shortage,
+    SocketListener,
+    SocketProblem,
+    StaleId,
+    StatRecord,
+    TimedOut,
+    TooLarge,
+    Trust,
+    View,
+    Violation,
+    Wait,
+    WhenFull,
+    select,
+};
+
 /// A manager inside a program of one's own: configuration and entry points.
 pub mod manager {
-    pub use tranship_manager::*;
+    #[doc(inline)]
+    pub use tranship_manager::{
+        Config, ConfigError, Embedded, Forward, Limits, Listener, Reserved, Rule, Shutdown, Who,
+        run,
+    };
 }
 
 /// Bulk channels: buffers that change their owner, at four levels of trust, over one interface.
+#[cfg(feature = "bulk")]
 pub mod bulk {
-    pub use tranship_bulk::*;
+    #[doc(inline)]
+    pub use tranship_bulk::{
+        Access, Aggregate, Agreement, Buffer, BufferState, Channel, ChannelState, Completion,
+        Constraints, Direction, Domain, EndOptions, Ended, Event, Incoming, LENGTH_BYTES,
+        MAX_PIECES, Mapping, Meta, Mode, Outgoing, Piece, Pool, PoolInfo, ReadBuffer, Readable,
+        Relay, Role, SEAL_FROM_BYTES, Side, Statistics, Trust, Wish, wait_any,
+    };
+    /// What channels run over, for backends of one's own.
+    pub mod backend {
+        #[doc(inline)]
+        pub use tranship_bulk::backend::{
+            Backend, Bytes, Copying, Frame, FrameBytes, Listener, Local, Payload, Place, RecvError,
+            Shm, Transport, Wait,
+        };
+        #[cfg(feature = "net")]
+        #[doc(inline)]
+        pub use tranship_bulk::backend::{Net, net};
+    }
 }
 
 /// A `#[global_allocator]` whose heap the manager admits, limits and rebalances like a pool.
+#[cfg(feature = "malloc")]
 pub mod malloc {
-    pub use tranship_malloc::*;
+    #[doc(inline)]
+    pub use tranship_malloc::{
+        HeapStats, Tranship, Usage, alloc, alloc_zeroed, free, resize, stats, trim, usable, usage,
+    };
 }
 
 /// Network buffers: chains of mbufs with clusters, external storage, tags, packet queues.
+#[cfg(feature = "mbuf")]
 pub mod mbuf {
-    pub use tranship_mbuf::*;
+    #[doc(inline)]
+    pub use tranship_mbuf::{
+        Calls, Chain, Checksum, Cluster, ClusterSize, Error, ExtKind, FileZone, Flags, Header,
+        Histogram, Insane, Kind, Limits, MCLBYTES, MHLEN, MINCLSIZE, MINI_SIZE, MJUM9BYTES,
+        MJUM16BYTES, MJUMPAGESIZE, MLEN, MSIZE, Mbuf, MbufOptions, MbufStats, Mbufs, NoBuffers,
+        NotReceived, PERSISTENT, PacketQueue, Print, Reader, Routine, SIZE_CLASSES, SendTag, Tag,
+        TaggedZone, Tags, What, Writer, ZoneUse,
+    };
 }
 
 /// Data that is sent many times: a twin allocator, and sends that do not copy.
+#[cfg(feature = "zcopy")]
 pub mod zcopy {
-    pub use tranship_zcopy::*;
+    #[doc(inline)]
+    pub use tranship_zcopy::{
+        Arena, Choice, Counts, Error, Explanation, Options, Piece, Sender, Socket, Stats, Value,
+        ValueMut, Way,
+    };
 }
 
 /// What the README shows must compile.

@@ -1,4 +1,5 @@
-//! Chores of the repository, run by `make lint` and CI: `cargo run -p xtask -- layers | circles | errors | tidy | all`; by `make mutants`: `mutants`.
+//! Chores of the repository, run by `make lint` and CI: `cargo run -p xtask -- layers | circles | errors | tidy | all`,
+//! by `make test` also `surface check`; by `make mutants`: `mutants`.
 //!
 //! What it is for: the rules of ARCHITECTURE.md that neither the compiler nor clippy can check, and whether tests notice
 //! changes of the code.
@@ -11,6 +12,7 @@ mod findings;
 mod layers;
 mod mutants;
 mod source;
+mod surface;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -26,6 +28,11 @@ fn main() -> ExitCode {
             errors::write(&root).and_then(|()| errors::check(&root))
         }
         "errors" => errors::check(&root),
+        "surface" => match std::env::args().nth(2).as_deref() {
+            Some("write") => surface::write(&root).and_then(|()| surface::check(&root)),
+            Some("check") => surface::check(&root),
+            _ => return show(&root),
+        },
         "tidy" => tidy::check(&root),
         "all" => layers::check(&root).and_then(|mut found| {
             found.merge(circles::check(&root, false)?);
@@ -36,7 +43,7 @@ fn main() -> ExitCode {
         "mutants" => return mutate(&root),
         other => {
             eprintln!(
-                "xtask: unknown chore `{other}`; known: layers, circles, errors [write], tidy, all, mutants [FILTER...]"
+                "xtask: unknown chore `{other}`; known: layers, circles, errors [write], surface [check | write], tidy, all, mutants [FILTER...]"
             );
             return ExitCode::from(2);
         }
@@ -45,6 +52,19 @@ fn main() -> ExitCode {
         Ok(findings) => findings.print(&chore),
         Err(error) => {
             eprintln!("xtask {chore}: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn show(root: &Path) -> ExitCode {
+    match surface::all(root) {
+        Ok(text) => {
+            print!("{text}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("xtask surface: {error:#}");
             ExitCode::from(2)
         }
     }
