@@ -5,9 +5,11 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use tranship_testkit::{folder, is_root, skipped};
 
-const NOBODY: u32 = 65534;
-/// Whom the program belongs to: anybody but root and its starter.
-const OWNER: u32 = 65533;
+/// Who starts it, and whom the program belongs to: nobody else here, as they leave folders by their number.
+fn users() -> [u32; 2] {
+    let number = std::process::id() % 5_000;
+    [50_000 + number, 55_000 + number]
+}
 
 #[test]
 fn a_set_uid_program_heeds_no_environment() {
@@ -18,6 +20,7 @@ fn a_set_uid_program_heeds_no_environment() {
         return skipped("a manager of the system runs here");
     }
     let dir = folder().expect("a folder");
+    let [starter, owner] = users();
     let mount = rustix::fs::statvfs(dir.path()).expect("statvfs");
     if mount.f_flag.contains(rustix::fs::StatVfsMountFlags::NOSUID) {
         return skipped("the temporary folder is mounted nosuid");
@@ -29,7 +32,7 @@ fn a_set_uid_program_heeds_no_environment() {
     mode(dir.path(), 0o777);
     let program = dir.path().join("tranship");
     std::fs::copy(env!("CARGO_BIN_EXE_tranship"), &program).expect("a copy");
-    std::os::unix::fs::chown(&program, Some(OWNER), None).expect("its owner");
+    std::os::unix::fs::chown(&program, Some(owner), None).expect("its owner");
     let script = dir.path().join("evil.sh");
     let mark = dir.path().join("started");
     let text = format!("#!/bin/sh\nid >{}\nexit 1\n", mark.display());
@@ -42,9 +45,9 @@ fn a_set_uid_program_heeds_no_environment() {
         command.args(["recv", "x"]).stdin(Stdio::null());
         command.env_clear().env(variable, value);
         // Without the set-uid bit it would hear what the environment says.
-        command.uid(NOBODY).gid(NOBODY).current_dir("/");
+        command.uid(starter).gid(starter).current_dir("/");
         let output = command.output().expect("running");
-        for user in [NOBODY, OWNER] {
+        for user in [starter, owner] {
             let _ = std::fs::remove_dir(format!("/tmp/tranship-{user}")); // made for a socket
         }
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -42,7 +42,7 @@ mod watchdog;
 pub use artifact::artifact;
 pub use container::{Cgroup, Container};
 pub use folder::folder;
-pub use peer::{Control, Exit, Launch, Peer, PeerError, Privilege};
+pub use peer::{Control, Exit, Launch, Peer, PeerError, Privilege, own_user};
 pub use random::Random;
 pub use resource::Held;
 pub use skip::skipped;

@@ -13,7 +13,7 @@ use std::sync::Mutex;
 pub use control::Control;
 pub use entry::{Ended, enter};
 pub use launch::Launch;
-pub use privilege::Privilege;
+pub use privilege::{Privilege, own_user};
 use serde::{Serialize, de::DeserializeOwned};
 pub(crate) use setup::errno;
 

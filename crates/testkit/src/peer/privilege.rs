@@ -14,6 +14,13 @@ pub enum Privilege {
     Root { capabilities: Vec<u32> },
 }
 
+/// A user that no process is but those that this one starts: number `which` (below 16) of its own. The kernel counts processes,
+/// and descriptors on their way, for each user.
+#[must_use]
+pub fn own_user(which: u32) -> u32 {
+    100_000 + std::process::id() % 1_000_000 * 16 + which % 16
+}
+
 const CAP_CHOWN: u32 = 0;
 const CAP_DAC_OVERRIDE: u32 = 1;
 const CAP_DAC_READ_SEARCH: u32 = 2;

@@ -6,13 +6,15 @@ use std::sync::Arc;
 
 use tranship_core::Domain;
 use tranship_manager::{Config, Shutdown};
-use tranship_testkit::{Control, Launch, Peer, Privilege, Watchdog, child, fuse, skipped};
+use tranship_testkit::{
+    Control, Launch, Peer, Privilege, Watchdog, child, fuse, own_user, skipped,
+};
 
 pub use tranship_testkit::hostile::SOCKET;
 
-const MANAGER: u32 = 64_001;
-const HONEST: u32 = 64_002;
-const STRANGER: u32 = 64_003;
+const MANAGER: u32 = 1;
+const HONEST: u32 = 2;
+const STRANGER: u32 = 3;
 
 pub struct Stage {
     /// Who touches it waits.
@@ -87,7 +89,8 @@ impl Stage {
         self.start(launch, STRANGER)
     }
 
-    fn start(&self, launch: Launch, id: u32) -> Actor {
+    fn start(&self, launch: Launch, who: u32) -> Actor {
+        let id = own_user(who);
         let privilege = Privilege::User { uid: id, gid: id };
         let launch = launch.privilege(privilege).env(SOCKET, &self.path);
         Actor {
