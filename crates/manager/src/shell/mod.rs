@@ -19,6 +19,8 @@ mod notify;
 mod out;
 mod party;
 mod porter;
+#[cfg(test)]
+mod tests;
 mod watchdog;
 
 pub use listener::Listener;
@@ -224,45 +226,49 @@ impl Shell {
 
     fn serve(&mut self) -> Result<(), Error> {
         let mut ready: Vec<Ready> = Vec::new();
-        while !self.exit {
-            let wait = self.wait();
-            let used = process::thread_time();
-            self.state.turned(used.saturating_sub(self.used));
-            self.used = used;
-            self.beat.at(Place::Waiting, 0, 0);
-            self.epoll
-                .wait(&mut ready, wait)
-                .map_err(Error::system("epoll"))?;
-            self.beat.turn();
-            self.notify.turn();
-            for r in &ready {
-                match r.token & KIND {
-                    0 if r.token == STOP => return Ok(()),
-                    0 => {
-                        self.beat.at(Place::Accepting, 0, 0);
-                        self.accept();
-                    }
-                    PORTER => {
-                        self.beat.at(Place::Porter, 0, 0);
-                        self.porter_speaks(r.token & !KIND);
-                    }
-                    _ => self.wake(party::of(r.token & !KIND)),
-                }
-            }
-            self.again();
-            for _ in 0..self.runnable.len() {
-                if let Some(uid) = self.runnable.pop_front() {
-                    self.serve_party(uid);
-                }
-            }
-            if self.state.deadline().is_some_and(|d| d <= self.now()) {
-                self.beat.at(Place::Tick, 0, 0);
-                self.feed(Input::Tick);
-                self.sort_trash();
-            }
-            self.trim();
-        }
+        while self.turn(&mut ready)? {}
         Ok(())
+    }
+
+    /// Waits until there is something to do, and does some of it. `false`: that was the last of it.
+    fn turn(&mut self, ready: &mut Vec<Ready>) -> Result<bool, Error> {
+        let wait = self.wait();
+        let used = process::thread_time();
+        self.state.turned(used.saturating_sub(self.used));
+        self.used = used;
+        self.beat.at(Place::Waiting, 0, 0);
+        self.epoll
+            .wait(ready, wait)
+            .map_err(Error::system("epoll"))?;
+        self.beat.turn();
+        self.notify.turn();
+        for r in ready.iter() {
+            match r.token & KIND {
+                0 if r.token == STOP => return Ok(false),
+                0 => {
+                    self.beat.at(Place::Accepting, 0, 0);
+                    self.accept();
+                }
+                PORTER => {
+                    self.beat.at(Place::Porter, 0, 0);
+                    self.porter_speaks(r.token & !KIND);
+                }
+                _ => self.wake(party::of(r.token & !KIND)),
+            }
+        }
+        self.again();
+        for _ in 0..self.runnable.len() {
+            if let Some(uid) = self.runnable.pop_front() {
+                self.serve_party(uid);
+            }
+        }
+        if self.state.deadline().is_some_and(|d| d <= self.now()) {
+            self.beat.at(Place::Tick, 0, 0);
+            self.feed(Input::Tick);
+            self.sort_trash();
+        }
+        self.trim();
+        Ok(!self.exit)
     }
 
     /// Gives back what was needed for clients that have left, when there is nothing else to do.

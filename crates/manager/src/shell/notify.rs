@@ -30,7 +30,7 @@ impl Notify {
             open().map_err(warn).ok()
         });
         let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
-        let ours = number("WATCHDOG_PID").is_none_or(|pid| pid == std::process::id().into());
+        let ours = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
         // Twice as often as it has to be (sd_watchdog_enabled(3)).
         let usec = number("WATCHDOG_USEC").filter(|usec| *usec > 0 && ours && to.is_some());
         let beat = usec.map(|usec| (Duration::from_micros(usec / 2), Instant::now()));

@@ -230,3 +230,117 @@ impl Porters {
         client
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tranship_testkit::Watchdog;
+
+    const MANY: u32 = 1000;
+
+    struct Stage {
+        epoll: Epoll,
+        porters: Porters,
+        /// What is to be closed.
+        rubbish: OwnedFd,
+        _dog: Watchdog,
+    }
+
+    fn stage() -> Stage {
+        Stage {
+            epoll: Epoll::new().expect("epoll"),
+            porters: Porters::new(false, 0).expect("porters"),
+            rubbish: socket::pair().expect("pair").0,
+            _dog: Watchdog::new(std::time::Duration::from_secs(60)),
+        }
+    }
+
+    impl Stage {
+        /// A porter that is kept busy for a user, until it is let go.
+        fn close_for(&mut self, uid: u32) -> Option<u64> {
+            self.porters
+                .close(&self.epoll, uid, &[self.rubbish.as_fd()])
+        }
+
+        /// Waits for what a porter says next.
+        fn hear(&mut self, id: u64) -> News {
+            loop {
+                match self.porters.hear(&self.epoll, id) {
+                    News::Nothing => std::thread::yield_now(),
+                    news => return news,
+                }
+            }
+        }
+
+        /// One that is played by the test: its number, and its end.
+        fn played(&mut self) -> (u64, OwnedFd) {
+            let (end, theirs) = socket::pair().expect("pair");
+            let id = self.porters.next;
+            self.porters.next += 1;
+            let token = self.porters.kind | id;
+            self.epoll.add(&end, token, Interest::Read).expect("epoll");
+            self.porters.all.insert(id, Porter { end, job: None });
+            self.porters.idle.push(id);
+            (id, theirs)
+        }
+    }
+
+    #[test]
+    fn a_user_keeps_four_busy_and_others_have_theirs() {
+        let mut stage = stage();
+        let busy = [(); 4].map(|()| stage.close_for(1).expect("a porter"));
+        assert_eq!(stage.close_for(1), None);
+        let (conn, _far) = socket::pair().expect("pair");
+        assert!(!stage.porters.carry(&stage.epoll, 1, 7, &conn));
+        assert!(stage.porters.all_busy(1) && !stage.porters.all_busy(2));
+        let theirs = stage.close_for(2).expect("a porter");
+        // One that has finished takes the next.
+        for id in [theirs, busy[0]] {
+            stage.porters.let_go(&stage.epoll, id);
+            assert!(matches!(stage.hear(id), News::Free));
+        }
+        assert!(stage.close_for(1).is_some());
+        assert_eq!(stage.close_for(1), None);
+    }
+
+    #[test]
+    fn there_are_a_hundred_and_twenty_eight_of_them() {
+        let mut stage = stage();
+        for n in 0..128 {
+            assert!(stage.close_for(n / 4).is_some(), "{n}");
+        }
+        assert_eq!(stage.close_for(1000), None);
+    }
+
+    /// However many end, before their work, in the middle of it, and after it, there is one for the next.
+    #[test]
+    fn those_that_end_leave_their_place() {
+        let mut stage = stage();
+        let (conn, _far) = socket::pair().expect("pair");
+        for n in 0..MANY {
+            let (id, theirs) = stage.played();
+            match n % 3 {
+                0 => {
+                    drop(theirs);
+                    let other = stage.close_for(1).expect("another one");
+                    stage.porters.let_go(&stage.epoll, other);
+                    assert!(matches!(stage.hear(other), News::Free));
+                }
+                1 => {
+                    assert_eq!(stage.close_for(1), Some(id));
+                    drop(theirs);
+                    assert!(matches!(stage.hear(id), News::Free));
+                }
+                _ => {
+                    assert!(stage.porters.carry(&stage.epoll, 1, 7, &conn));
+                    drop(theirs);
+                    let news = stage.hear(id);
+                    assert!(matches!(news, News::Lost { client: 7, .. }), "{news:?}");
+                }
+            }
+            assert!(!stage.porters.all.contains_key(&id), "{n}");
+            assert!(stage.porters.busy.is_empty(), "{n}");
+        }
+        assert!(stage.porters.all.len() <= 1, "{:?}", stage.porters);
+    }
+}

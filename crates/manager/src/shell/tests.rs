@@ -1,0 +1,103 @@
+//! What one task takes of a client that says more: the manager's own code over a real connection, a task at a time.
+
+use super::*;
+use tranship_proto::{PROTOCOL_VERSION, PoolId, Request, encode};
+use tranship_sys::socket;
+use tranship_testkit::Watchdog;
+
+struct Stage {
+    shell: Shell,
+    client: ClientId,
+    /// The client's end.
+    socket: OwnedFd,
+    /// What its process is watched by.
+    pidfd: FdToken,
+    _dir: tempfile::TempDir,
+    _dog: Watchdog,
+}
+
+/// A manager that has let one client in, and has said all that it had to say to it.
+fn stage() -> Stage {
+    let dog = Watchdog::new(Duration::from_secs(60));
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("manager.sock");
+    let listener = Listener::bind(&path, 0o600).expect("a socket");
+    let stop = Shutdown::new().expect("eventfd");
+    let porters = Porters::new(false, PORTER).expect("porters");
+    let mut shell =
+        Shell::new(Config::default(), listener, &stop, porters, Notify::new()).expect("a manager");
+    let socket = socket::connect_now(&path).expect("a connection");
+    let hello = Request::Hello {
+        version: PROTOCOL_VERSION,
+        name: "one".into(),
+        resume: None,
+        dumpable: false,
+    };
+    socket::sendmsg(&socket, &encode(&hello), &[], true).expect("hello");
+    let mut ready = Vec::new();
+    let joined = |c: &Conn| c.domain.is_some() && c.queue.is_empty();
+    while !shell.conns.values().any(joined) {
+        shell.turn(&mut ready).expect("a turn");
+    }
+    let client = *shell.conns.keys().next().expect("the client");
+    let pidfd = *shell.watches.keys().next().expect("its process");
+    Stage {
+        shell,
+        client,
+        socket,
+        pidfd,
+        _dir: dir,
+        _dog: dog,
+    }
+}
+
+impl Stage {
+    /// Asks as much as its socket takes, each of which has one answer.
+    fn ask(&self) {
+        let question = encode(&Request::Unmapped {
+            pool: PoolId(7),
+            index: 0,
+            serial: 1,
+        });
+        while socket::sendmsg(&self.socket, &question, &[], true).is_ok() {}
+    }
+
+    /// Has one task of reading done; how many answers there are that were not sent yet.
+    fn read(&mut self) -> usize {
+        self.shell.read(self.client);
+        self.shell.conns[&self.client].queue.len()
+    }
+}
+
+#[test]
+fn a_task_takes_sixteen_messages() {
+    let mut stage = stage();
+    stage.ask();
+    assert_eq!(stage.read(), 16);
+    assert_eq!(stage.read(), 32);
+}
+
+#[test]
+fn who_does_not_take_answers_is_not_heard() {
+    let mut stage = stage();
+    for n in 1..100 {
+        stage.ask();
+        assert_eq!(stage.read(), 512.min(n * 16));
+    }
+}
+
+/// Whoever else has its socket may go on for ever.
+#[test]
+fn of_a_dead_process_a_thousand_messages_are_heard() {
+    let mut stage = stage();
+    stage.shell.last_words(stage.pidfd);
+    for _ in 1..1024 / 16 {
+        stage.ask();
+        stage.shell.read(stage.client);
+        assert!(stage.shell.conns.contains_key(&stage.client), "too early");
+    }
+    stage.ask();
+    stage.shell.read(stage.client);
+    assert!(!stage.shell.conns.contains_key(&stage.client), "not yet");
+    assert!(stage.shell.connected.is_empty());
+}
