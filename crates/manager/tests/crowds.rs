@@ -246,3 +246,99 @@ fn of_claims_of_a_pool() {
     let now = house.state.held_tokens().len();
     assert_eq!(before - now, CROWD as usize, "counters that nobody knows");
 }
+
+/// A pool whose writer has come back to a manager that it does not know: these queues are on its roster, and this reader.
+fn roster(house: &mut House, n: u32, reader: DomainId, queues: Vec<(ChannelId, DomainId, u64)>) {
+    let (writer, _) = house.join(1, Some(DomainId(500_000 + n)));
+    let (req, pool) = (Req(1), PoolId(1 + n));
+    let claim = Request::ClaimPool {
+        req,
+        pool,
+        name: "crowd".into(),
+        max_bytes: TOTAL,
+        slots: LINES,
+        chunk_bytes: CHUNK,
+        trust: Trust::Producer,
+    };
+    let named = Request::ClaimRoster {
+        req,
+        pool,
+        readers: vec![(reader, 1)],
+        queues,
+    };
+    let done = Request::ClaimDone { req };
+    for (request, table) in [(claim, object(TABLE, 8192)), (named, None), (done, None)] {
+        let events = house.ask(writer, request, table);
+        let refused = |e: &Event| matches!(e, Event::Refused { .. });
+        assert!(!events.iter().any(refused), "{events:?}");
+    }
+}
+
+/// Comes back, as this process, and has these pools and nothing else; what all are told by that.
+fn comes_back(house: &mut House, me: DomainId, process: u64, reads: u32) -> Vec<Event> {
+    let (client, _) = house.join_as(2, Some(me), process);
+    let req = Req(1);
+    for n in 0..reads {
+        let claim = Request::ClaimReader {
+            req,
+            pool: PoolId(1 + n),
+            slots: LINES,
+            table: 1,
+            trust: Trust::Producer,
+            mapped: vec![],
+        };
+        let events = house.ask(client, claim, object(REFS, 4096));
+        assert!(matches!(events[..], [Event::Claimed { .. }]), "{events:?}");
+    }
+    let events = house.ask(client, Request::ClaimDone { req }, None);
+    house.part(client);
+    events
+}
+
+/// On whose rosters it is not costs a returning domain nothing.
+#[test]
+fn of_rosters_that_name_somebody_else() {
+    let mut house = crowded();
+    let other = DomainId(400_000);
+    for n in 0..CROWD / 2 {
+        roster(
+            &mut house,
+            n,
+            other,
+            vec![(ChannelId(1_000_000 + n), other, 7)],
+        );
+    }
+    house.dog.step("they come back");
+    for n in 0..CROWD {
+        let events = comes_back(&mut house, DomainId(700_000 + n), u64::from(n) << 32, 0);
+        assert!(matches!(events[..], [Event::Claimed { .. }]), "{events:?}");
+    }
+}
+
+/// Of those that name it each of its own queues is looked at when it is back, and the others never, however often it comes.
+#[test]
+fn of_queues_on_rosters() {
+    const EACH: u32 = 2048;
+    const POOLS: u32 = CROWD / EACH;
+    let mut house = crowded();
+    let (me, process, other) = (DomainId(400_000), 1 << 32, DomainId(400_001));
+    for n in 0..POOLS {
+        // Those of somebody who never comes are found first.
+        let of = |first: u32, sink| {
+            let from = first + n * EACH;
+            (from..from + EACH).map(move |id| (ChannelId(id), sink, process))
+        };
+        let queues = of(1_000_000, other).chain(of(2_000_000, me)).collect();
+        roster(&mut house, n, me, queues);
+    }
+    let left = |events: &[Event]| {
+        let left = |e: &&Event| matches!(e, Event::QueueLeft { .. });
+        events.iter().filter(left).count()
+    };
+    let events = comes_back(&mut house, me, process, POOLS);
+    assert_eq!(left(&events), (POOLS * EACH) as usize);
+    house.dog.step("it comes back again");
+    for _ in 0..CROWD {
+        assert_eq!(left(&comes_back(&mut house, me, process, 0)), 0);
+    }
+}

@@ -18,7 +18,7 @@ struct Stage {
 
 /// A manager that has let one client in, and has said all that it had to say to it.
 fn stage() -> Stage {
-    let dog = Watchdog::new(Duration::from_secs(60));
+    let dog = Watchdog::new();
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("manager.sock");
     let listener = Listener::bind(&path, 0o600).expect("a socket");

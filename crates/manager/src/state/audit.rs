@@ -291,6 +291,9 @@ impl State {
             let named = p.named.keys().chain(&p.forwarders);
             named.for_each(|d| ties.tie(*d, Tie::Named(*id)));
             let offered = self.offers.keys().filter(|(_, pool)| pool == id);
+            if !p.brought.agrees() {
+                return Err(format!("pool {id}: {:?}", p.brought));
+            }
             if p.offered != offered.map(|(c, _)| *c).collect() {
                 return Err(format!("pool {id}: offered over {:?}", p.offered));
             }

@@ -2,7 +2,7 @@
 //! there and agree (`settle`); a domain that comes back to the same manager is compared (`resume`).
 
 use super::assign::MAX_QUEUES;
-use super::model::Brought;
+use super::brought::Brought;
 use super::settle::Claimed;
 use super::ties::{ASSIGNS, ENDS, READS, Tie, Ties};
 use super::types::{ChunkKey, Done, Facts, FdToken};
@@ -527,9 +527,11 @@ impl State {
                 return Err(refusal(RefusalCode::Limit, some as u64, MAX_QUEUES as u64).into());
             }
             p.named.extend(readers.iter().copied());
-            let queues = queues.iter().filter(|(c, ..)| !p.queues.contains_key(c));
-            p.brought
-                .extend(queues.map(|&(c, sink, process)| (c, Brought { sink, process })));
+            for &(channel, sink, process) in queues {
+                if !p.queues.contains_key(&channel) {
+                    p.brought.insert(channel, Brought { sink, process });
+                }
+            }
             let more = (p.named.len() + p.brought.len() - before) as u64;
             self.accounts.add(uid, Of::Records, more);
             for (reader, _) in readers {

@@ -5,6 +5,7 @@ mod accounts;
 mod assign;
 mod audit;
 mod bits;
+mod brought;
 mod channels;
 mod claims;
 mod death;

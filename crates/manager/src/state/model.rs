@@ -1,5 +1,6 @@
 //! The records of the state: clients, domains, pools, channels, names.
 
+use super::brought::BroughtQueues;
 use super::types::{ChunkKey, ClientId, FdToken, InFlight};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -95,7 +96,7 @@ pub(crate) struct Pool {
     /// Readers that the writer named when it claimed the pool, with the inodes of their counters.
     pub named: BTreeMap<DomainId, u64>,
     /// Queues that it named then and that have neither joined nor left under this manager.
-    pub brought: BTreeMap<ChannelId, Brought>,
+    pub brought: BroughtQueues,
     /// Index in the writer's board.
     pub entry: u32,
     pub epoch: u64,
@@ -154,14 +155,6 @@ pub(crate) struct Heap {
     pub quota_bytes: u64,
     pub admitted: u64,
     pub asked_to_shrink: Option<Duration>,
-}
-
-/// A queue on a roster that is older than the manager.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Brought {
-    pub sink: DomainId,
-    /// Whose it is: an id alone can be stolen.
-    pub process: u64,
 }
 
 /// A chunk that is out of use and that somebody may still map.

@@ -1,5 +1,6 @@
 //! Pools: making, destroying, the right to forward.
 
+use super::brought::BroughtQueues;
 use super::model::Pool;
 use super::ties::Tie;
 use super::types::{Action, Done};
@@ -101,7 +102,7 @@ impl State {
             table: self.hold(table.token, uid),
             table_inode: table.facts.inode,
             named: BTreeMap::new(),
-            brought: BTreeMap::new(),
+            brought: BroughtQueues::default(),
             entry,
             epoch: 1,
             granted: 0,

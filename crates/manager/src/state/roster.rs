@@ -52,7 +52,7 @@ impl State {
         if let Some(r) = p.readers.get_mut(&queue.sink) {
             r.queues += 1;
         }
-        let records = u64::from(p.brought.remove(&channel).is_some());
+        let records = u64::from(p.brought.remove(channel).is_some());
         self.accounts.sub(p.uid, Of::Records, records);
         p.queues.insert(channel, queue);
         self.say_joined(id, channel, epoch);
@@ -223,7 +223,7 @@ impl State {
         let Some(p) = self.pools.get_mut(&id) else {
             return;
         };
-        let Some(brought) = p.brought.remove(&channel) else {
+        let Some(brought) = p.brought.remove(channel) else {
             return;
         };
         self.accounts.sub(p.uid, Of::Records, 1);
@@ -269,7 +269,7 @@ impl State {
             p.readers
                 .get(&reader)
                 .is_some_and(|r| r.queues == 0 && r.offers == 0 && r.shown.is_empty())
-                && !p.brought.values().any(|b| b.sink == reader)
+                && p.brought.to(reader).next().is_none()
         });
         if over {
             self.drop_reader(id, reader);
@@ -296,15 +296,10 @@ impl State {
             // The last one may have ended the reader already.
             return self.drop_reader(id, reader);
         }
-        let brought: Vec<ChannelId> = p
-            .brought
-            .iter()
-            .filter(|(_, b)| b.sink == reader)
-            .map(|(c, _)| *c)
-            .collect();
+        let brought: Vec<ChannelId> = p.brought.to(reader).collect();
         for channel in brought {
             if let Some(p) = self.pools.get_mut(&id)
-                && p.brought.remove(&channel).is_some()
+                && p.brought.remove(channel).is_some()
             {
                 self.accounts.sub(p.uid, Of::Records, 1);
             }

@@ -1,7 +1,8 @@
 //! Taking up what was claimed once all sides of it are there.
 
+use super::brought::Brought;
 use super::claims::{ClaimedReader, EndKey};
-use super::model::{Brought, Channel, Opening, Pool, Queue, Reader, Stage, Stranded};
+use super::model::{Channel, Opening, Pool, Queue, Reader, Stage, Stranded};
 use super::ties::{NAMED, READS, Tie, WRITES};
 use super::types::{FdToken, Sealed, Then};
 use super::{Of, State, format, refusal};
@@ -49,8 +50,11 @@ impl State {
                 for (channel, pool, _) in self.claims.ties.assigns(me) {
                     self.settle_assign(channel, pool);
                 }
-                for pool in self.may_have_brought(me) {
-                    self.settle_brought(pool);
+                for pool in written {
+                    self.settle_brought(pool, None);
+                }
+                for pool in self.ties.pools(me, NAMED) {
+                    self.settle_brought(pool, Some(me));
                 }
                 self.feed_returned(me);
             }
@@ -114,16 +118,22 @@ impl State {
     }
 
     /// Queues on a roster whose sinks are back and have not these channels: they were closed or drained, and the manager that was
-    /// told did not live to tell the writer.
-    fn settle_brought(&mut self, id: PoolId) {
+    /// told did not live to tell the writer. All of them, or those of one sink.
+    fn settle_brought(&mut self, id: PoolId, sink: Option<DomainId>) {
         let Some(p) = self.pools.get(&id).filter(|_| self.ready_pool(id)) else {
             return;
         };
-        let has = |c: &ChannelId, b: &Brought| self.claims.tried.contains(&(b.sink, *c));
-        let over = p.brought.iter();
-        let over = over.filter(|(c, b)| !has(c, b) && self.is_back(b));
-        for channel in over.map(|(c, _)| *c).collect::<Vec<_>>() {
-            self.brought_leaves(id, channel);
+        let channels: Vec<ChannelId> = match sink {
+            Some(sink) => p.brought.to(sink).collect(),
+            None => p.brought.channels().collect(),
+        };
+        for channel in channels {
+            let p = self.pools.get(&id);
+            let has = |b: &Brought| self.claims.tried.contains(&(b.sink, channel));
+            let over = |b: &Brought| !has(b) && self.is_back(b);
+            if p.and_then(|p| p.brought.get(channel)).is_some_and(over) {
+                self.brought_leaves(id, channel);
+            }
         }
     }
 
@@ -135,7 +145,7 @@ impl State {
         let uid = self.uid_of(me).unwrap_or(u32::MAX);
         self.accounts.sub(uid, Of::Records, 1);
         for pool in self.may_have_brought(me) {
-            let brought = self.pools.get(&pool).and_then(|p| p.brought.get(&channel));
+            let brought = self.pools.get(&pool).and_then(|p| p.brought.get(channel));
             let over = brought.is_some_and(|b| b.sink == me && self.is_back(b));
             if over && self.ready_pool(pool) {
                 self.brought_leaves(pool, channel);
@@ -148,9 +158,8 @@ impl State {
         let Some(p) = self.pools.get(&id).filter(|_| self.ready_pool(id)) else {
             return;
         };
-        let its = p.brought.iter();
-        let its = its.filter(|(_, b)| b.sink == sink && Some(b.process) == process);
-        for channel in its.map(|(c, _)| *c).collect::<Vec<_>>() {
+        let its = |c: &ChannelId| p.brought.get(*c).map(|b| b.process) == process;
+        for channel in p.brought.to(sink).filter(its).collect::<Vec<_>>() {
             self.brought_leaves(id, channel);
         }
     }
@@ -322,7 +331,7 @@ impl State {
         let proved = sink == p.writer || p.readers.get(&sink).is_some_and(|r| r.proved);
         let process = self.domains.get(&sink).map(|d| d.process);
         let brought = process.map(|process| Brought { sink, process });
-        if !proved || brought.is_none() || p.brought.get(&channel) != brought.as_ref() {
+        if !proved || brought.is_none() || p.brought.get(channel) != brought.as_ref() {
             return;
         }
         if let Some(a) = self.claims.assigns.get_mut(&key) {

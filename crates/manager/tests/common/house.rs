@@ -23,7 +23,7 @@ pub struct House {
     /// Chunks in which something is alive, as the counters of each dead writer's pool say.
     pub alive: Vec<(u32, u32)>,
     next: u64,
-    _dog: Watchdog,
+    pub dog: Watchdog,
 }
 
 impl House {
@@ -42,7 +42,8 @@ impl House {
             deaf: BTreeSet::new(),
             alive: Vec::new(),
             next: 1,
-            _dog: Watchdog::new(),
+            // What takes the square of a crowd takes longer.
+            dog: Watchdog::within(Duration::from_secs(300)),
         }
     }
 

@@ -251,7 +251,7 @@ mod tests {
             epoll: Epoll::new().expect("epoll"),
             porters: Porters::new(false, 0).expect("porters"),
             rubbish: socket::pair().expect("pair").0,
-            _dog: Watchdog::new(std::time::Duration::from_secs(60)),
+            _dog: Watchdog::new(),
         }
     }
 

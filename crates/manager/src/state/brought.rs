@@ -1,0 +1,59 @@
+//! Queues on a pool's roster that are older than the manager: its writer named them when it claimed the pool, and they have
+//! neither joined nor left since.
+
+use std::collections::{BTreeMap, BTreeSet};
+use tranship_proto::{ChannelId, DomainId};
+
+/// The sink of one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Brought {
+    pub sink: DomainId,
+    /// Whose it is: an id alone can be stolen.
+    pub process: u64,
+}
+
+/// Those of a pool. What one sink has of them is found without the others: they may be many, and it may come back often.
+#[derive(Debug, Default)]
+pub(crate) struct BroughtQueues {
+    all: BTreeMap<ChannelId, Brought>,
+    // Invariant: of each in `all`.
+    by_sink: BTreeSet<(DomainId, ChannelId)>,
+}
+
+impl BroughtQueues {
+    pub fn insert(&mut self, channel: ChannelId, brought: Brought) {
+        self.remove(channel);
+        self.all.insert(channel, brought);
+        self.by_sink.insert((brought.sink, channel));
+    }
+
+    pub fn remove(&mut self, channel: ChannelId) -> Option<Brought> {
+        let brought = self.all.remove(&channel)?;
+        self.by_sink.remove(&(brought.sink, channel));
+        Some(brought)
+    }
+
+    pub fn get(&self, channel: ChannelId) -> Option<&Brought> {
+        self.all.get(&channel)
+    }
+
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub fn channels(&self) -> impl Iterator<Item = ChannelId> + '_ {
+        self.all.keys().copied()
+    }
+
+    /// Those that lead to this sink.
+    pub fn to(&self, sink: DomainId) -> impl Iterator<Item = ChannelId> + '_ {
+        let its = (sink, ChannelId(0))..=(sink, ChannelId(u32::MAX));
+        self.by_sink.range(its).map(|(_, channel)| *channel)
+    }
+
+    /// Whether both say the same.
+    pub fn agrees(&self) -> bool {
+        let all = self.all.iter().map(|(channel, b)| (b.sink, *channel));
+        all.collect::<BTreeSet<_>>() == self.by_sink
+    }
+}
