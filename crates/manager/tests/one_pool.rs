@@ -2,8 +2,11 @@
 
 #[path = "common/house.rs"]
 mod house;
+#[path = "common/pool.rs"]
+mod pool;
 
 use house::{House, Object};
+use pool::{Reader, Writer};
 use tranship_manager::Limits;
 use tranship_manager::state::{ClientId, Header};
 use tranship_proto::{ChannelId, DomainId, Event, PoolId, RefusalCode, Req, Request, Role};
@@ -25,6 +28,7 @@ fn roomy() -> House {
     let limits = Limits {
         connections: u32::MAX,
         channels: u32::MAX,
+        names: u32::MAX,
         descriptors: u32::MAX,
         records: u32::MAX,
         ..Limits::default()
@@ -140,6 +144,41 @@ fn queues_and_what_may_become_one() {
     house.ask(writer, Request::CloseChannel { channel: first }, None);
     house.ask(sink, Request::CloseChannel { channel: first }, None);
     assert_eq!(refused(&assign(&mut house, *last)), None);
+}
+
+/// Also such that have no queue any more: they keep a chunk that they were shown.
+#[test]
+fn readers() {
+    let mut house = roomy();
+    let writer = Writer::join(&mut house, 1, 1);
+    assert_eq!(writer.grant(&mut house, 1).0, Ok(1));
+    assert_eq!(writer.show(&mut house, 0, 1), Ok(()));
+    let all: Vec<_> = (0..MOST)
+        .map(|_| Reader::join(&mut house, 1, &writer))
+        .collect();
+    let (sink, _) = house.join(1, None);
+    let [channel] = channels(&mut house, writer.client, sink, 1)[..] else {
+        panic!("one channel");
+    };
+    let assign = |house: &mut House| {
+        let request = Request::Assign {
+            req: Req(4),
+            channel,
+            pool: writer.pool,
+        };
+        let events = house.ask(writer.client, request, object(SENT, pool::SLOTS, 4096));
+        refused(&events)
+    };
+    let beyond = Some((REFUSED, u64::from(MOST) + 1, u64::from(MOST)));
+    assert_eq!(assign(&mut house), beyond);
+    for reader in &all {
+        let channel = reader.channel;
+        house.ask(writer.client, Request::CloseChannel { channel }, None);
+        house.ask(reader.client, Request::CloseChannel { channel }, None);
+    }
+    assert_eq!(assign(&mut house), beyond);
+    all[0].unmapped(&mut house, 0, 1);
+    assert_eq!(assign(&mut house), None);
 }
 
 #[test]

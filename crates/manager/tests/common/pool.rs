@@ -7,7 +7,7 @@ use tranship_manager::state::{ClientId, Header};
 use tranship_proto::{ChannelId, DomainId, Event, PoolId, RefusalCode, Req, Request, Role};
 
 pub const CHUNK: u64 = 64 << 10;
-const SLOTS: u32 = 16;
+pub const SLOTS: u32 = 16;
 const LINES: u32 = 2;
 /// Whose manager it is: no share of the total is kept from it.
 pub const OWNER: u32 = 1;
