@@ -63,16 +63,7 @@ impl Limited {
 /// The refusal to a pool, if it was refused.
 fn make_pool(c: &mut Client) -> Option<RefusalCode> {
     let (fd, _table) = TableRw::create(SLOTS, CHUNK, CHUNK).unwrap();
-    let r = c.req();
-    let request = Request::CreatePool {
-        req: r,
-        name: "pool".to_owned(),
-        max_bytes: CHUNK,
-        slots: SLOTS,
-        chunk_bytes: CHUNK,
-        trust: tranship_proto::Trust::Producer,
-    };
-    c.send(&request, &[fd.as_fd()]);
+    let r = c.ask_pool(tranship_proto::Trust::Producer, 1, &fd);
     answer(c, r)
 }
 

@@ -322,29 +322,11 @@ fn surplus_descriptors_garbage_and_truncation_end_the_connection() {
     assert_eq!(c.expelled(), Some(RefusalCode::BadDescriptor));
 
     // Wrong objects are refused, the connection stays.
-    let req = good.req();
-    let bad = Request::CreatePool {
-        req,
-        name: "x".into(),
-        max_bytes: CHUNK,
-        slots: SLOTS,
-        chunk_bytes: CHUNK,
-        trust: tranship_proto::Trust::Producer,
-    };
-    good.send(&bad, &[spare.as_fd()]);
-    assert_eq!(good.refused(req), RefusalCode::BadDescriptor);
     let pipe = std::fs::File::open("/proc/self/status").unwrap();
-    let req = good.req();
-    let bad = Request::CreatePool {
-        req,
-        name: "x".into(),
-        max_bytes: CHUNK,
-        slots: SLOTS,
-        chunk_bytes: CHUNK,
-        trust: tranship_proto::Trust::Producer,
-    };
-    good.send(&bad, &[pipe.as_fd()]);
-    assert_eq!(good.refused(req), RefusalCode::BadDescriptor);
+    for table in [spare.as_fd(), pipe.as_fd()] {
+        let req = good.ask_pool(tranship_proto::Trust::Producer, 1, table);
+        assert_eq!(good.refused(req), RefusalCode::BadDescriptor);
+    }
     good.sync();
 }
 

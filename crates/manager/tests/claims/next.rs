@@ -33,10 +33,7 @@ fn what_was_shown_is_claimed_from_a_new_manager() {
     (b, a) = (house.back(&b), house.back(&a));
     assert!(a.instance != instance);
     // The reader first: it claims chunk 7, and one that its writer will not know.
-    b.claim_reader(&pool, &way, &[(0, 7), (1, 3)]);
-    b.claim_end(&way);
-    b.claim_assign(&way, pool.id);
-    b.claim_done();
+    b.claims_to_read(&pool, &way, &[(0, 7), (1, 3)]);
     a.claim_pool(&pool);
     a.claim_roster(&pool, &[&way], &[&way]);
     a.claim_end(&way);
@@ -89,10 +86,7 @@ fn a_reader_that_is_back_is_shown_what_it_misses() {
     house.restart();
     (b, a) = (house.back(&b), house.back(&a));
     // The second one had not come yet.
-    b.claim_reader(&pool, &way, &[(0, 7)]);
-    b.claim_end(&way);
-    b.claim_assign(&way, pool.id);
-    b.claim_done();
+    b.claims_to_read(&pool, &way, &[(0, 7)]);
     a.claim_pool(&pool);
     a.claim_roster(&pool, &[&way], &[&way]);
     a.claim_end(&way);
@@ -101,10 +95,7 @@ fn a_reader_that_is_back_is_shown_what_it_misses() {
     assert_eq!(chunks_shown(&mut b), [8]);
     // The same over a new connection to the same manager.
     b = house.back(&b);
-    b.claim_reader(&pool, &way, &[(1, 8)]);
-    b.claim_end(&way);
-    b.claim_assign(&way, pool.id);
-    b.claim_done();
+    b.claims_to_read(&pool, &way, &[(1, 8)]);
     assert_eq!(chunks_shown(&mut b), [7]);
 }
 
@@ -258,10 +249,7 @@ fn nobody_joins_a_pool_that_its_writer_still_claims() {
     writer.claim_end(&way);
     writer.claim_assign(&way, pool.id);
     writer.sync();
-    reader.claim_reader(&pool, &way, &[]);
-    reader.claim_end(&way);
-    reader.claim_assign(&way, pool.id);
-    reader.claim_done();
+    reader.claims_to_read(&pool, &way, &[]);
     assert!(!writer.has_heard(joined));
     writer.claim_done();
     assert!(writer.has_heard(joined));

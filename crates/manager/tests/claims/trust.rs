@@ -62,16 +62,7 @@ fn tables_and_counters_have_one_writer_at_every_level() {
     let bytes = good.view();
     // SAFETY: as long as each other, and nobody else has the memory.
     unsafe { bytes.copy_to(map.at::<u8>(0).as_ptr()) };
-    let req = writer.req();
-    let create = Request::CreatePool {
-        req,
-        name: "pool".into(),
-        max_bytes: CHUNK,
-        slots: SLOTS,
-        chunk_bytes: CHUNK,
-        trust: Trust::Full,
-    };
-    writer.send(&create, &[shared.as_fd()]);
+    let req = writer.ask_pool(Trust::Full, 1, &shared);
     assert_eq!(writer.refused(req), RefusalCode::BadDescriptor);
 }
 
@@ -93,10 +84,7 @@ fn a_reader_of_another_level_is_none() {
         writer.claim_assign(&way, pool.id);
         writer.claim_done();
         pool.trust = claimed;
-        reader.claim_reader(&pool, &way, &[(0, 7)]);
-        reader.claim_end(&way);
-        reader.claim_assign(&way, pool.id);
-        reader.claim_done();
+        reader.claims_to_read(&pool, &way, &[(0, 7)]);
         let req = reader.req();
         reader.send(&Request::Resync { req, pool: pool.id }, &[]);
         let resynced = reader.wait(|e| match e {

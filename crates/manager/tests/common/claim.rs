@@ -181,6 +181,14 @@ impl Client {
         self.claimed(done);
     }
 
+    /// All that a pool's reader over one way has.
+    pub fn claims_to_read(&mut self, pool: &Pool, way: &Way, mapped: &[(u32, u32)]) {
+        self.claim_reader(pool, way, mapped);
+        self.claim_end(way);
+        self.claim_assign(way, pool.id);
+        self.claim_done();
+    }
+
     pub fn claimed(&mut self, req: Req) {
         self.wait(|e| matches!(e, Event::Claimed { req: r } if *r == req).then_some(()));
     }

@@ -151,8 +151,8 @@ impl Client {
         self.create_pool_of(Trust::Producer, chunks)
     }
 
-    pub fn create_pool_of(&mut self, trust: Trust, chunks: u64) -> Pool {
-        let (fd, table) = TableRw::create(SLOTS, chunks * CHUNK, CHUNK).expect("table");
+    /// Asks for a pool of so many chunks, with whatever this is as its table.
+    pub fn ask_pool(&mut self, trust: Trust, chunks: u64, table: impl AsFd) -> Req {
         let req = self.req();
         let request = Request::CreatePool {
             req,
@@ -162,7 +162,13 @@ impl Client {
             chunk_bytes: CHUNK,
             trust,
         };
-        self.send(&request, &[fd.as_fd()]);
+        self.send(&request, &[table.as_fd()]);
+        req
+    }
+
+    pub fn create_pool_of(&mut self, trust: Trust, chunks: u64) -> Pool {
+        let (fd, table) = TableRw::create(SLOTS, chunks * CHUNK, CHUNK).expect("table");
+        let req = self.ask_pool(trust, chunks, &fd);
         let ((id, entry), _) = self.wait(|e| match e {
             Event::PoolCreated {
                 req: r,
