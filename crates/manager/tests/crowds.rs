@@ -338,7 +338,7 @@ fn of_queues_on_rosters() {
     let events = comes_back(&mut house, me, process, POOLS);
     assert_eq!(left(&events), (POOLS * EACH) as usize);
     house.dog.step("it comes back again");
-    for _ in 0..CROWD {
+    for _ in 0..2 * CROWD {
         assert_eq!(left(&comes_back(&mut house, me, process, 0)), 0);
     }
 }
