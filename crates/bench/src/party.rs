@@ -260,8 +260,25 @@ mod tests {
         }
     }
 
+    /// Forks as the program does: where no other thread holds a lock that the child would wait for. So in a process of its own,
+    /// in which the harness has but one thread.
     #[test]
     fn words_descriptors_results_and_failures_travel() {
+        const ALONE: &str = "TRANSHIP_BENCH_ALONE";
+        if std::env::var_os(ALONE).is_some() {
+            return travel();
+        }
+        let name = "party::tests::words_descriptors_results_and_failures_travel";
+        let program = std::env::current_exe().unwrap();
+        let mut command = std::process::Command::new(program);
+        command.args([name, "--exact", "--test-threads=1"]);
+        let output = command.env(ALONE, "1").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{said}");
+        assert!(said.contains("1 passed"), "{said}");
+    }
+
+    fn travel() {
         let measured = |ns| Measured {
             op: String::new(),
             median_ns: ns,
