@@ -90,8 +90,8 @@ impl Receiver {
     ///
     /// # Safety
     /// Who can write a pool that is assigned to this channel must not change a buffer after it was sent: its writer, and at the
-    /// levels `half` and `full` every domain that has the pool. Isolation does not enforce that against them: as with a
-    /// memory-mapped file, who does it makes a slice change under the reader's feet.
+    /// levels `half` and `full` every domain that has the pool. Nobody may have, or get, a buffer that was moved here. Isolation does not
+    /// enforce that against them: as with a memory-mapped file, who does it makes a slice change under the reader's feet.
     pub unsafe fn trust_writer(&mut self) {
         self.trusted = true;
     }

@@ -20,6 +20,7 @@ mod hung;
 mod kit;
 mod links;
 mod lookup;
+mod moves;
 mod poll;
 mod quota;
 mod rendezvous;

@@ -3,18 +3,18 @@
 use super::Receiver;
 use super::pools::{AtHand, In};
 use crate::aggregate::{self, Aggregate};
-use crate::cbuf::{Cbuf, Tag};
+use crate::cbuf::{Cbuf, CbufMut, Tag};
 use crate::domain::lock;
 use crate::error::{Error, Violation};
-use crate::link::descriptor::{self, Descriptor, Reference};
+use crate::link::descriptor::{self, Carries, Descriptor, Reference};
 use crate::link::message::{Body, Message};
 use crate::link::shared::Assigned;
-use crate::pool::{Missing, OwnPool};
+use crate::pool::{ForeignPool, Missing};
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tranship_proto::PoolId;
 use tranship_sys::crash;
+use tranship_sys::map::Access;
 
 /// Why a reference could not be taken.
 pub(super) enum Untaken {
@@ -37,10 +37,11 @@ impl Receiver {
         let meta = words[1];
         let outcome = match descriptor::parse(&words) {
             Ok(Descriptor::Inline(inline)) => Ok(Body::Inline(inline)),
-            Ok(Descriptor::Buffer(reference)) => self.take_buffer(reference).map(Body::Buf),
-            Ok(Descriptor::Aggregate(reference)) => {
-                self.take_aggregate(reference).map(Body::Aggregate)
-            }
+            Ok(Descriptor::Reference(carries, reference)) => match carries {
+                Carries::Buffer => self.take_buffer(reference).map(Body::Buf),
+                Carries::Aggregate => self.take_aggregate(reference).map(Body::Aggregate),
+                Carries::Moved => self.take_moved(reference).map(Body::Moved),
+            },
             Err(violation) => Err(violation.into()),
         };
         match outcome {
@@ -58,6 +59,33 @@ impl Receiver {
     fn take_buffer(&mut self, reference: Reference) -> Result<Cbuf, Untaken> {
         let at = self.find(reference.id.pool())?;
         let buf = self.reference(at, reference)?;
+        crash::point("recv.after_ref");
+        self.count(at, reference);
+        Ok(buf)
+    }
+
+    /// A buffer that is ours from here on. Of an own pool it has come back.
+    fn take_moved(&mut self, reference: Reference) -> Result<CbufMut, Untaken> {
+        let at = self.find(reference.id.pool())?;
+        let entry = self.entry(at, reference)?;
+        let Reference {
+            id, offset, length, ..
+        } = reference;
+        let buf = match &entry.assignment.side {
+            Assigned::Own(own) => own.take_back_moved(id, offset, length)?,
+            Assigned::Foreign(foreign) => {
+                let (access, slices) = match foreign.shape.trust.all_write() {
+                    true => (Access::ReadWrite, Tag::TRUSTED | Tag::SLICE_MUT),
+                    false => (Access::Read, Tag::TRUSTED),
+                };
+                let len = hold(foreign, entry.forwarded, reference, access)?;
+                let slices = if self.trusted { slices } else { 0 };
+                let flags = slices | Tag::LONG | Tag::MOVED;
+                let tag = Tag::foreign(id.slot(), id.generation(), flags);
+                // SAFETY: the reference was just counted, with that access, and its range checked.
+                unsafe { CbufMut::foreign(foreign.at(offset), len, NonNull::from(&**foreign), tag) }
+            }
+        };
         crash::point("recv.after_ref");
         self.count(at, reference);
         Ok(buf)
@@ -125,57 +153,27 @@ impl Receiver {
         }
     }
 
-    /// Counts a reference and checks it. Ordering: `ref` first, then the generation, then (by the caller) `rcvd`.
+    fn entry(&self, at: usize, reference: Reference) -> Result<&In, Untaken> {
+        let pool = reference.id.pool();
+        (self.ins.get(at)).ok_or(Violation::NotAssigned { pool }.into())
+    }
+
+    /// A reference to a buffer that is shared: counts and checks it. `rcvd` is the caller's to count.
     #[inline]
     fn reference(&self, at: usize, reference: Reference) -> Result<Cbuf, Untaken> {
-        let Some(entry) = self.ins.get(at) else {
-            return Err(Violation::NotAssigned {
-                pool: reference.id.pool(),
-            }
-            .into());
-        };
+        let entry = self.entry(at, reference)?;
         let Reference {
-            id,
-            offset,
-            length,
-            serial,
+            id, offset, length, ..
         } = reference;
         let foreign = match &entry.assignment.side {
             Assigned::Foreign(foreign) => foreign,
-            Assigned::Own(own) => return Ok(take_back(own, reference)?),
+            // That another domain sends back to us.
+            Assigned::Own(own) => return Ok(own.take_back(id, offset, length)?),
         };
-        let slot = foreign.check_slot(id)?;
-        if let Some(missing) = foreign.check(offset, length, serial)? {
-            return Err(Untaken::Missing(id.pool(), missing));
-        }
-        if let Err(violation) = foreign.hold(id, offset, length) {
-            foreign.release_guarded(slot);
-            return Err(violation.into());
-        }
-        #[allow(clippy::cast_possible_truncation)] // below the window's length, a usize
-        let len = length as usize;
-        // SAFETY: the reference was just counted; `check` put the range inside the window.
-        let buf = unsafe {
-            Cbuf::foreign(
-                foreign.at(offset),
-                len,
-                NonNull::from(&**foreign),
-                Tag::foreign(slot, id.generation(), self.flags() | foreign.flags()),
-            )
-        };
-        if entry.forwarded {
-            // The generation after the reference: the collector bumps it, fences, and looks at references
-            // again, so one of the two sees the other. `buf` gives the reference back on the way out.
-            if let Err(stale) = foreign.is_alive(slot, id.generation()) {
-                let now = stale.found;
-                return Err(Violation::Dead { id, now }.into());
-            }
-            // It lives and stays so now, so its place is fixed: the reference must be what the bytes belong to.
-            if !foreign.owns(slot, offset, length) {
-                return Err(Violation::Elsewhere { id, offset, length }.into());
-            }
-        }
-        Ok(buf)
+        let len = hold(foreign, entry.forwarded, reference, Access::Read)?;
+        let tag = Tag::foreign(id.slot(), id.generation(), self.flags() | foreign.flags());
+        // SAFETY: the reference was just counted, and its range checked.
+        Ok(unsafe { Cbuf::foreign(foreign.at(offset), len, NonNull::from(&**foreign), tag) })
     }
 
     #[inline]
@@ -190,8 +188,49 @@ impl Receiver {
     }
 }
 
-/// A buffer of our own pool that another domain sends back to us.
-#[cold]
-fn take_back(own: &Arc<OwnPool>, reference: Reference) -> Result<Cbuf, Violation> {
-    own.take_back(reference.id, reference.offset, reference.length)
+/// Counts a reference to a buffer of another's pool, with that access, and checks it: its length then. Ordering: `ref` first, then the
+/// generation, then (by the caller) `rcvd`.
+#[inline]
+fn hold(
+    foreign: &ForeignPool,
+    forwarded: bool,
+    reference: Reference,
+    access: Access,
+) -> Result<usize, Untaken> {
+    let Reference {
+        id,
+        offset,
+        length,
+        serial,
+    } = reference;
+    let slot = foreign.check_slot(id)?;
+    if let Some(missing) = foreign.check(offset, length, serial)? {
+        return Err(Untaken::Missing(id.pool(), missing));
+    }
+    if let Err(violation) = foreign.hold(id, (offset, length), access) {
+        foreign.release_held(slot, Access::Read);
+        return Err(violation.into());
+    }
+    if forwarded {
+        // The generation after the reference: the collector bumps it, fences, and looks at references
+        // again, so one of the two sees the other.
+        let alive = foreign.is_alive(slot, id.generation());
+        let wrong = match alive {
+            Err(stale) => Some(Violation::Dead {
+                id,
+                now: stale.found,
+            }),
+            // It lives and stays so now, so its place is fixed: the reference must be what the bytes belong to.
+            Ok(()) if !foreign.owns(slot, offset, length) => {
+                Some(Violation::Elsewhere { id, offset, length })
+            }
+            Ok(()) => None,
+        };
+        if let Some(violation) = wrong {
+            foreign.release_held(slot, access);
+            return Err(violation.into());
+        }
+    }
+    #[allow(clippy::cast_possible_truncation)] // below the window's length, a usize
+    Ok(length as usize)
 }
