@@ -83,10 +83,10 @@ pub(crate) fn reference_line(reference: Reference, carries: Carries, meta: u64) 
     ]
 }
 
-/// Meta and reference of a line that shares a plain buffer; `None` for any other line. Loads each word once.
+/// Meta and reference of a line that carries this; `None` for any other line. Loads each word once.
 #[inline(always)]
-pub(crate) fn buffer(first: u64, line: &Line) -> Option<(u64, Reference)> {
-    if first >> 32 != OP_BUFFER {
+pub(crate) fn named(carries: Carries, first: u64, line: &Line) -> Option<(u64, Reference)> {
+    if first >> 32 != carries.op() {
         return None;
     }
     // Ordering: relaxed, after the acquire of word 0.
@@ -234,13 +234,19 @@ mod tests {
             }
             words[0] = first;
             let whole = parse(&words).ok();
-            let quick = buffer(first, &line).map(|(_, reference)| Descriptor::Reference(Carries::Buffer, reference));
+            let quick = |carries| {
+                let named = named(carries, first, &line);
+                named.map(|(_, reference)| Descriptor::Reference(carries, reference))
+            };
+            let (shared, moved) = (quick(Carries::Buffer), quick(Carries::Moved));
             let short = inline(first, &line).map(|(_, bytes)| Descriptor::Inline(bytes));
-            match whole {
-                Some(Descriptor::Reference(Carries::Buffer, _)) => assert_eq!((quick, short), (whole, None)),
-                Some(Descriptor::Inline(_)) => assert_eq!((quick, short), (None, whole)),
-                Some(Descriptor::Reference(..)) | None => assert_eq!((quick, short), (None, None)),
-            }
+            let expected = match whole {
+                Some(Descriptor::Reference(Carries::Buffer, _)) => (whole, None, None),
+                Some(Descriptor::Reference(Carries::Moved, _)) => (None, whole, None),
+                Some(Descriptor::Inline(_)) => (None, None, whole),
+                Some(Descriptor::Reference(Carries::Aggregate, _)) | None => (None, None, None),
+            };
+            assert_eq!((shared, moved, short), expected);
         }
     }
 

@@ -117,8 +117,20 @@ impl Receiver {
                     body: Body::Inline(inline),
                 }));
             }
+            if let Some(message) = self.take_moved_message() {
+                return Ok(Some(message));
+            }
         }
         self.try_recv_slow().map(|message| message.map(|m| *m))
+    }
+
+    #[inline(always)]
+    fn take_moved_message(&mut self) -> Option<Message> {
+        let taken = self.take_moved_direct()?;
+        // SAFETY: `take_moved_direct` counted a reference for exactly one handle.
+        let body = Body::Moved(unsafe { taken.into_moved() });
+        let meta = taken.meta;
+        Some(Message { meta, body })
     }
 
     /// Boxed, so that the fast path's results stay in registers where the two meet.
@@ -155,6 +167,9 @@ impl Receiver {
                         meta,
                         body: Body::Inline(inline),
                     });
+                }
+                if let Some(message) = self.take_moved_message() {
+                    return Ok(message);
                 }
             }
             std::hint::cold_path();

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tranship_proto::{CbufId, PoolId, Role};
+use tranship_proto::{CbufId, PoolId, Role, Trust};
 use tranship_testkit::{Control, Random, child};
 
 use crate::cast::{Answer, Ask};
@@ -19,6 +19,8 @@ struct Lie {
 struct Liar {
     raw: Raw,
     bait: Bait,
+    /// Pools that all write, of level `half` and `full`.
+    shared: [Bait; 2],
     /// Where frames come from, and how many were taken.
     feed: Channel,
     fed: u64,
@@ -92,6 +94,19 @@ impl Liar {
         self.raw.assign(channel, pool, slots);
         // What `Channel::count` counts.
         channel.counts.swap(0, 1);
+    }
+
+    /// The receiver gets the same buffer shared and moved, in turns, and writes it whenever it may.
+    fn moves_what_it_shares(&mut self, channel: &mut Channel, which: usize) {
+        let pool = self.shared[which].id;
+        self.raw.assign(channel, pool, SLOTS);
+        let slot = self.shared[which].table.slot(0).unwrap();
+        slot.offset.store(8192, Ordering::SeqCst);
+        slot.length.store(4096, Ordering::SeqCst);
+        for operation in [BUFFER, MOVED, MOVED, BUFFER, MOVED].repeat(4) {
+            let id = CbufId::new(pool, 0, 2);
+            self.push_all(channel, [line(operation, id, 8192, 64, 1)]);
+        }
     }
 
     fn push_all(&mut self, channel: &mut Channel, lines: impl IntoIterator<Item = [u64; 8]>) {
@@ -204,6 +219,16 @@ lies! {
         moved[0] = MOVED << 32;
         l.push_all(c, [l.good(), moved, moved, l.good(), moved, moved]);
         close(c)
+    };
+    moves_what_it_shares_at_half: GONE, |l, c| { l.moves_what_it_shares(c, 0); close(c) };
+    moves_what_it_shares_at_full: GONE, |l, c| { l.moves_what_it_shares(c, 1); close(c) };
+    moves_pages_that_overlap_at_half: ELSEWHERE, |l, c| {
+        l.moves_what_it_shares(c, 0);
+        let slot = l.shared[0].table.slot(1).unwrap();
+        slot.offset.store(4096, Ordering::SeqCst);
+        slot.length.store(8192, Ordering::SeqCst);
+        let id = |slot| CbufId::new(l.shared[0].id, slot, 2);
+        l.push_all(c, [line(MOVED, id(0), 8192, 64, 1), line(MOVED, id(1), 4096, 64, 1)]);
     };
     own_table_changes_all_the_time: GONE, |l, c| {
         for i in 0..200u32 {
@@ -447,12 +472,14 @@ child!(
     fn liar(ctl: Control) {
         let mut raw = Raw::join("liar");
         let bait = raw.create_pool("bait");
+        let shared = [Trust::Half, Trust::Full].map(|trust| raw.create_pool_at("shared", trust));
         let mut feed = raw.connect("feed", Role::Sink);
         raw.take_offer(&mut feed);
         let random = Random::printed("liar");
         let mut liar = Liar {
             raw,
             bait,
+            shared,
             feed,
             fed: 0,
             random,

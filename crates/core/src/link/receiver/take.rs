@@ -74,14 +74,13 @@ impl Receiver {
         let buf = match &entry.assignment.side {
             Assigned::Own(own) => own.take_back_moved(id, offset, length)?,
             Assigned::Foreign(foreign) => {
-                let (access, slices) = match foreign.shape.trust.all_write() {
-                    true => (Access::ReadWrite, Tag::TRUSTED | Tag::SLICE_MUT),
-                    false => (Access::Read, Tag::TRUSTED),
+                let trust = foreign.shape.trust;
+                let access = match trust.all_write() {
+                    true => Access::ReadWrite,
+                    false => Access::Read,
                 };
                 let len = hold(foreign, entry.forwarded, reference, access)?;
-                let slices = if self.trusted { slices } else { 0 };
-                let flags = slices | Tag::LONG | Tag::MOVED;
-                let tag = Tag::foreign(id.slot(), id.generation(), flags);
+                let tag = Tag::foreign(id.slot(), id.generation(), self.moved_flags(trust));
                 // SAFETY: the reference was just counted, with that access, and its range checked.
                 unsafe { CbufMut::foreign(foreign.at(offset), len, NonNull::from(&**foreign), tag) }
             }
