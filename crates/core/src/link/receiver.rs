@@ -7,6 +7,7 @@ mod missing;
 mod over;
 mod pending;
 mod pools;
+mod snapshot;
 mod take;
 
 use self::ahead::{Ahead, Resync};
@@ -19,6 +20,7 @@ use super::sleep::sleep_on;
 use crate::domain::millis;
 use crate::error::{Awaited, Error, Kind, RingFull, SendError, TimedOut, Violation};
 use crate::options::{LinkOptions, Wait};
+use crate::pool::Pool;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tranship_proto::{ChannelId, DomainId};
@@ -45,6 +47,8 @@ pub struct Receiver {
     resync: Option<Resync>,
     wait: Wait,
     trusted: bool,
+    /// Where buffers of level `none` are copied to.
+    snapshots: Option<Pool>,
 }
 
 /// Looks at a line between two looks at anything else.
@@ -82,6 +86,7 @@ impl Receiver {
             resync: None,
             wait: options.wait,
             trusted: false,
+            snapshots: snapshot::pool(&link.domain, options)?,
             link,
         })
     }

@@ -25,6 +25,7 @@ mod poll;
 mod quota;
 mod rendezvous;
 mod shrink;
+mod snapshots;
 mod stale;
 mod steps;
 mod threads;

@@ -5,7 +5,7 @@ use crate::pool::ForeignPool;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
-use tranship_proto::PoolId;
+use tranship_proto::{PoolId, Trust};
 
 /// A pool that can be received from.
 pub(super) struct In {
@@ -36,8 +36,8 @@ impl AtHand {
         let Assigned::Foreign(foreign) = &entry.assignment.side else {
             return None;
         };
-        // At level `half` more is to be done.
-        if foreign.flags() != 0 {
+        // More is to be done.
+        if matches!(foreign.shape.trust, Trust::Half | Trust::None) {
             return None;
         }
         let counts = entry.assignment.counts.counts();

@@ -2,8 +2,9 @@
 
 use super::Receiver;
 use super::pools::{AtHand, In};
+use super::snapshot;
 use crate::aggregate::{self, Aggregate};
-use crate::cbuf::{Cbuf, CbufMut, Tag};
+use crate::cbuf::{Cbuf, CbufMut, Home, Tag};
 use crate::domain::lock;
 use crate::error::{Error, Violation};
 use crate::link::descriptor::{self, Carries, Descriptor, Reference};
@@ -22,6 +23,8 @@ pub(super) enum Untaken {
     Missing(PoolId, Missing),
     /// The pool is assigned, but the manager has not said yet that our counters are on its writer's roster.
     NotOpen(PoolId),
+    /// There is no room for its copy in this pool of ours.
+    NoRoom(PoolId, Error),
 }
 
 impl From<Violation> for Untaken {
@@ -52,16 +55,30 @@ impl Receiver {
             Err(Untaken::Violation(violation)) => Err(self.violated(violation)),
             Err(Untaken::Missing(pool, missing)) => self.fetch_chunk(words, pool, missing),
             Err(Untaken::NotOpen(pool)) => self.await_open(words, pool),
+            Err(Untaken::NoRoom(pool, error)) => self.await_room(words, pool, error),
         }
     }
 
     #[inline]
     fn take_buffer(&mut self, reference: Reference) -> Result<Cbuf, Untaken> {
         let at = self.find(reference.id.pool())?;
-        let buf = self.reference(at, reference)?;
+        let buf = self.shared(at, reference)?;
         crash::point("recv.after_ref");
         self.count(at, reference);
         Ok(buf)
+    }
+
+    /// What the receiver gets of a buffer that is shared: a reference, or a copy.
+    #[inline]
+    fn shared(&self, at: usize, reference: Reference) -> Result<Cbuf, Untaken> {
+        let buf = self.reference(at, reference)?;
+        match buf.handle().home() {
+            // SAFETY: pools outlive their outstanding slots.
+            Home::Foreign(pool) if snapshot::is_copied(unsafe { pool.as_ref() }) => {
+                Ok(self.snapshot(buf.view())?.freeze())
+            }
+            _ => Ok(buf),
+        }
     }
 
     /// A buffer that is ours from here on. Of an own pool it has come back.
@@ -82,7 +99,13 @@ impl Receiver {
                 let len = hold(foreign, entry.forwarded, reference, access)?;
                 let tag = Tag::foreign(id.slot(), id.generation(), self.moved_flags(trust));
                 // SAFETY: the reference was just counted, with that access, and its range checked.
-                unsafe { CbufMut::foreign(foreign.at(offset), len, NonNull::from(&**foreign), tag) }
+                let buf = unsafe {
+                    CbufMut::foreign(foreign.at(offset), len, NonNull::from(&**foreign), tag)
+                };
+                match snapshot::is_copied(foreign) {
+                    true => self.snapshot(buf.view())?,
+                    false => buf,
+                }
             }
         };
         crash::point("recv.after_ref");
@@ -96,11 +119,15 @@ impl Receiver {
         let list_at = self.find(reference.id.pool())?;
         let list = self.reference(list_at, reference)?;
         let pieces = aggregate::parse_list(&list)?;
+        for piece in &pieces {
+            self.find(piece.id.pool())?;
+        }
+        self.could_hold(&pieces)?;
         let mut taken = Vec::with_capacity(pieces.len());
         let mut counts = Vec::with_capacity(pieces.len());
         for piece in pieces {
             let at = self.find(piece.id.pool())?;
-            taken.push(self.reference(at, piece)?); // on failure all taken so far are released by drop
+            taken.push(self.shared(at, piece)?); // on failure all taken so far are released by drop
             counts.push((at, piece));
             crash::point("recv.between_pieces");
         }
