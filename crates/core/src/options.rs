@@ -1,6 +1,5 @@
 //! What a caller may choose, with defaults that need no thought.
 
-use crate::pool::Pool;
 use std::sync::Arc;
 use std::time::Duration;
 use tranship_proto::{DomainId, Levels, PoolId, Trust};
@@ -202,7 +201,7 @@ pub struct LinkOptions {
     pub(crate) timeout: Option<Duration>,
     pub(crate) consent: Option<Consent>,
     levels: Levels,
-    pub(crate) snapshots: Option<Pool>,
+    pub(crate) snapshots: Option<PoolId>,
 }
 
 impl Default for LinkOptions {
@@ -253,8 +252,8 @@ impl LinkOptions {
     /// Where a receiver copies to what comes out of pools of level [`None`](Trust::None): a pool of its own domain. Each message is copied when it is
     /// received, and is a buffer of this pool from then on, which its sender cannot change: a shared one a [`Cbuf`](crate::Cbuf) that nobody else has, a
     /// moved one a [`CbufMut`](crate::CbufMut) that can be written. While there is no room for it, it stays the next one.
-    pub fn snapshots(mut self, pool: &Pool) -> Self {
-        self.snapshots = Some(pool.clone());
+    pub fn snapshots(mut self, pool: PoolId) -> Self {
+        self.snapshots = Some(pool);
         self
     }
     /// The levels that are taken.

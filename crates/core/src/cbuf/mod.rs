@@ -2,11 +2,10 @@
 //! change its owner, and only a `CbufMut` can be written: the types make the wrong order impossible.
 
 mod frozen;
-mod handle;
 mod tag;
 mod writable;
 
 pub use frozen::Cbuf;
-pub(crate) use handle::{Handle, Home};
+pub(crate) use frozen::{Handle, Home};
 pub(crate) use tag::Tag;
 pub use writable::CbufMut;

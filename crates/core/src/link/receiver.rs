@@ -86,7 +86,7 @@ impl Receiver {
             resync: None,
             wait: options.wait,
             trusted: false,
-            snapshots: snapshot::pool(&link.domain, options)?,
+            snapshots: pools::snapshots(&link.domain, options)?,
             link,
         })
     }

@@ -10,7 +10,7 @@ use tranship_core::{
 /// A link that copies into a pool of so many chunks.
 fn copying(from: &Domain, to: &Domain, chunks: usize) -> (Sender, Receiver, Pool) {
     let copies = pool(to, chunks);
-    let options = LinkOptions::new().snapshots(&copies);
+    let options = LinkOptions::new().snapshots(copies.id());
     let listener = from
         .listen("x", tranship_core::Role::Source)
         .expect("listen");
@@ -32,7 +32,7 @@ fn who_has_no_room_for_copies_takes_no_such_pool() {
     assert_eq!(error.kind(), Kind::ChannelTrust, "{error}");
     assert_eq!(refusal(&error.error), Some(RefusalCode::Trust));
     // Another domain's pool is no place either.
-    let options = LinkOptions::new().snapshots(&none);
+    let options = LinkOptions::new().snapshots(none.id());
     let listener = a.listen("y", tranship_core::Role::Source).expect("listen");
     std::thread::scope(|s| {
         let opener = s.spawn(|| b.open_receiver_with("y", options).expect_err("a's pool"));

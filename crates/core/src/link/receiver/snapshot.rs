@@ -5,35 +5,14 @@
 //! buffer is on its way, and not reused. Without room nothing is counted, and the message stays the next one.
 
 use super::Receiver;
+use super::pools::is_copied;
 use super::take::Untaken;
 use crate::cbuf::CbufMut;
-use crate::domain::DomainCore;
-use crate::error::{Error, Kind, TooLarge};
+use crate::error::{Kind, TooLarge};
 use crate::link::descriptor::Reference;
 use crate::link::shared::Assigned;
-use crate::options::LinkOptions;
-use crate::pool::{ForeignPool, Pool};
-use tranship_proto::Trust;
+use crate::pool::Pool;
 use tranship_region::View;
-
-/// The pool that the options name.
-pub(super) fn pool(domain: &DomainCore, options: &LinkOptions) -> Result<Option<Pool>, Error> {
-    let Some(pool) = &options.snapshots else {
-        return Ok(None);
-    };
-    match pool.own_ref().domain.is(domain) {
-        true => Ok(Some(pool.clone())),
-        false => Err(Error::new(
-            Kind::BadArgument,
-            "the pool for snapshots is another domain's; use one of the domain that receives",
-        )),
-    }
-}
-
-/// Whether buffers of the pool are to be copied.
-pub(super) fn is_copied(pool: &ForeignPool) -> bool {
-    pool.shape.trust == Trust::None
-}
 
 impl Receiver {
     /// A copy, if there is room for it.
@@ -48,14 +27,14 @@ impl Receiver {
 
     /// Whether the pieces of an aggregate can be copied at all: together they need no more than the pool may have.
     pub(super) fn could_hold(&self, pieces: &[Reference]) -> Result<(), Untaken> {
-        let is_copied = |piece: &&Reference| {
+        let counts = |piece: &&Reference| {
             let of = self.ins.iter().find(|i| i.pool == piece.id.pool());
             of.is_some_and(|i| match &i.assignment.side {
                 Assigned::Foreign(foreign) => is_copied(foreign),
                 Assigned::Own(_) => false,
             })
         };
-        let lengths = pieces.iter().filter(is_copied).map(|piece| piece.length);
+        let lengths = pieces.iter().filter(counts).map(|piece| piece.length);
         let need_bytes = lengths.fold(0u64, u64::saturating_add);
         if need_bytes == 0 {
             return Ok(());

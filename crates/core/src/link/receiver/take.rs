@@ -1,8 +1,7 @@
 //! The long way of a message: from any pool, in pieces, checked step by step, with the reason if it cannot be taken.
 
 use super::Receiver;
-use super::pools::{AtHand, In};
-use super::snapshot;
+use super::pools::{AtHand, In, is_copied};
 use crate::aggregate::{self, Aggregate};
 use crate::cbuf::{Cbuf, CbufMut, Home, Tag};
 use crate::domain::lock;
@@ -74,7 +73,7 @@ impl Receiver {
         let buf = self.reference(at, reference)?;
         match buf.handle().home() {
             // SAFETY: pools outlive their outstanding slots.
-            Home::Foreign(pool) if snapshot::is_copied(unsafe { pool.as_ref() }) => {
+            Home::Foreign(pool) if is_copied(unsafe { pool.as_ref() }) => {
                 Ok(self.snapshot(buf.view())?.freeze())
             }
             _ => Ok(buf),
@@ -102,7 +101,7 @@ impl Receiver {
                 let buf = unsafe {
                     CbufMut::foreign(foreign.at(offset), len, NonNull::from(&**foreign), tag)
                 };
-                match snapshot::is_copied(foreign) {
+                match is_copied(foreign) {
                     true => self.snapshot(buf.view())?,
                     false => buf,
                 }
