@@ -442,7 +442,7 @@ fn below(random: &mut Random, n: usize) -> usize {
 }
 
 fn alloc(random: &mut Random, pool: &Pool, has: &mut Vec<Has>) {
-    let (len, byte) = (1 + below(random, 6000), random.below(256) as u8);
+    let (len, byte) = (1 + below(random, 6000), random.next().to_le_bytes()[0]);
     if has.len() < 12
         && let Ok(mut buf) = pool.try_alloc(len)
     {
@@ -461,7 +461,7 @@ fn write(random: &mut Random, one: &mut Has) {
     let Held::Mut(buf) = &mut one.held else {
         return;
     };
-    let byte = random.below(256) as u8;
+    let byte = random.next().to_le_bytes()[0];
     let done = buf.write(0, &vec![byte; one.len]);
     assert_eq!(done.is_ok(), one.writes, "{}: {done:?}", one.id);
     match done {
