@@ -179,7 +179,7 @@ impl Aggregate {
 
 /// A piece as the list names it.
 fn entry(piece: &Cbuf) -> layout::Piece {
-    let (offset, serial) = piece.place();
+    let (offset, serial) = piece.handle().place();
     layout::Piece::new(piece.id().0, offset, piece.len() as u64, serial)
 }
 
@@ -248,26 +248,8 @@ impl bytes::Buf for AggregateReader<'_> {
 }
 
 impl Cbuf {
-    /// Window offset of the first byte, and the serial of the chunks that it lies in.
-    pub(crate) fn place(&self) -> (u64, u32) {
-        match self.home() {
-            Home::Own(pool) => {
-                // SAFETY: pools outlive their outstanding slots.
-                let pool = unsafe { pool.as_ref() };
-                let offset = pool.offset_of(self.ptr());
-                (offset, pool.serial_of(offset, self.len() as u64))
-            }
-            Home::Foreign(pool) => {
-                // SAFETY: as above.
-                let pool = unsafe { pool.as_ref() };
-                let offset = pool.offset_of(self.ptr());
-                (offset, pool.serial_of(offset, self.len() as u64))
-            }
-        }
-    }
-
     fn own_pool(&self) -> Option<Pool> {
-        match self.home() {
+        match self.handle().home() {
             // SAFETY: pools outlive their outstanding slots.
             Home::Own(pool) => unsafe { pool.as_ref() }.arc().map(Pool::from_arc),
             Home::Foreign(_) => None,

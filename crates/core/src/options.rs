@@ -200,7 +200,8 @@ pub struct LinkOptions {
     pub(crate) when_full: WhenFull,
     pub(crate) timeout: Option<Duration>,
     pub(crate) consent: Option<Consent>,
-    pub(crate) levels: Levels,
+    levels: Levels,
+    pub(crate) snapshots: Option<PoolId>,
 }
 
 impl Default for LinkOptions {
@@ -212,6 +213,7 @@ impl Default for LinkOptions {
             timeout: None,
             consent: None,
             levels: Levels::ALL,
+            snapshots: None,
         }
     }
 }
@@ -241,11 +243,25 @@ impl LinkOptions {
         self.timeout = Some(timeout);
         self
     }
-    /// Pools of which levels of trust a receiver takes; default: of all. One of another level fails at the sender as
-    /// [`Kind::ChannelTrust`](crate::Kind::ChannelTrust), which says what is taken.
+    /// Pools of which levels of trust a receiver takes; default: of all, of [`None`](Trust::None) only with [`snapshots`](LinkOptions::snapshots). One of
+    /// another level fails at the sender as [`Kind::ChannelTrust`](crate::Kind::ChannelTrust), which says what is taken.
     pub fn accept_trust(mut self, levels: impl IntoIterator<Item = Trust>) -> Self {
         self.levels = levels.into_iter().collect();
         self
+    }
+    /// Where a receiver copies to what comes out of pools of level [`None`](Trust::None): a pool of its own domain. Each message is copied when it is
+    /// received, and is a buffer of this pool from then on, which its sender cannot change: a shared one a [`Cbuf`](crate::Cbuf) that nobody else has, a
+    /// moved one a [`CbufMut`](crate::CbufMut) that can be written. While there is no room for it, it stays the next one.
+    pub fn snapshots(mut self, pool: PoolId) -> Self {
+        self.snapshots = Some(pool);
+        self
+    }
+    /// The levels that are taken.
+    pub(crate) fn levels(&self) -> Levels {
+        match self.snapshots {
+            Some(_) => self.levels,
+            None => self.levels.without(Trust::None),
+        }
     }
     /// Which pools a receiver takes; default: all. One that is refused fails at the sender as
     /// [`Refused`](crate::Kind::Refused) with `PeerGone`. Called while the domain takes the manager's news: it decides by

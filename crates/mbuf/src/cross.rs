@@ -101,6 +101,11 @@ impl Mbufs {
                 error: failed.error,
                 unreceived: back(Body::Buf(failed.unreceived)),
             }),
+            // Mbufs may share it from here on.
+            Body::Moved(buf) => self.from_cbuf(buf.freeze()).map_err(|failed| NotReceived {
+                error: failed.error,
+                unreceived: back(Body::Buf(failed.unreceived)),
+            }),
             Body::Aggregate(all) => self.from_aggregate(all).map_err(|failed| NotReceived {
                 error: failed.error,
                 unreceived: back(Body::Aggregate(failed.unreceived)),

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 )]
 #[repr(u8)]
 pub enum Trust {
-    /// Nobody, once they are sent: the receiver takes a snapshot into memory of its own.
+    /// Nobody, once they are received: the receiver takes a copy into memory of its own before it looks at them. Who has the pool can read all of it, as
+    /// at `producer`.
     None = 0,
     /// The pool's writer only, ever: the kernel's seals keep all others out.
     #[default]
@@ -58,6 +59,12 @@ impl Levels {
     /// Whether it is one of them.
     pub fn has(self, trust: Trust) -> bool {
         self.0 & 1 << trust as u8 != 0
+    }
+
+    /// The others of these.
+    #[must_use]
+    pub fn without(self, trust: Trust) -> Levels {
+        Levels(self.0 & !(1 << trust as u8))
     }
 
     /// For the numbers of a refusal.

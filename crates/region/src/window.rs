@@ -50,6 +50,8 @@ const EMPTY: u8 = 0;
 const BUSY: u8 = 1;
 const READ: u8 = 2;
 const WRITE: u8 = 3;
+/// Written by all who have it.
+const SHARED: u8 = 4;
 
 /// A reservation of addresses, and which of its places have a chunk. A place without one shows zeros: whatever a
 /// lying peer names, reading it is a wrong answer at worst, never a fault.
@@ -156,7 +158,7 @@ impl Window {
     ) -> Result<(), WindowError> {
         crate::verify_as(fd.as_fd(), self.chunk_bytes, crate::Sealing::Shared)
             .map_err(|source| WindowError::NotAChunk { index, source })?;
-        self.change(index, EMPTY, WRITE, |addr| {
+        self.change(index, EMPTY, SHARED, |addr| {
             // SAFETY: a place of our own reservation, empty, and nobody else changes it meanwhile.
             unsafe { map::map_fixed(addr, fd, access, self.chunk_bytes, 0) }
                 .map_err(at("mapping a chunk"))
@@ -229,10 +231,11 @@ impl Window {
         })
     }
 
-    /// Unmaps a chunk; its place can take another one.
+    /// Unmaps a chunk; its place can take another one. Who reads there all the same finds zeros, and who writes where a chunk was
+    /// [attached](Window::attach_shared) that all may write does so for himself.
     ///
     /// # Safety
-    /// Nobody reads or writes the chunk any more: no view of it is left in this process.
+    /// Nobody reads or writes the chunk any more: no view of it is left in this process, or those that are bear that.
     pub unsafe fn detach(&self, index: u32) -> Result<(), WindowError> {
         let place = self.place(index)?;
         let was = place.load(Ordering::Relaxed);
@@ -241,7 +244,13 @@ impl Window {
         }
         self.change(index, was, EMPTY, |addr| {
             // SAFETY: a place of our own reservation; nobody uses it, says the caller.
-            unsafe { map::make_blank(addr, self.chunk_bytes) }.map_err(at("unmapping a chunk"))
+            let emptied = unsafe {
+                match was {
+                    SHARED => map::make_scratch(addr, self.chunk_bytes),
+                    _ => map::make_blank(addr, self.chunk_bytes),
+                }
+            };
+            emptied.map_err(at("unmapping a chunk"))
         })
     }
 

@@ -320,6 +320,15 @@ pub unsafe fn make_blank(addr: NonNull<u8>, len: usize) -> io::Result<()> {
     unsafe { make_anonymous(addr, len, ProtFlags::READ) }
 }
 
+/// The same, but zeros that can be written: what is, this process keeps for itself until something else is mapped there.
+///
+/// # Safety
+/// As [`map_fixed`].
+pub unsafe fn make_scratch(addr: NonNull<u8>, len: usize) -> io::Result<()> {
+    // SAFETY: passed on to the caller.
+    unsafe { make_anonymous(addr, len, ProtFlags::READ | ProtFlags::WRITE) }
+}
+
 /// # Safety
 /// As [`map_fixed`].
 unsafe fn make_anonymous(addr: NonNull<u8>, len: usize, prot: ProtFlags) -> io::Result<()> {

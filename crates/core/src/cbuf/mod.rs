@@ -1,11 +1,11 @@
-//! Buffers: [`CbufMut`] is writable and unique, [`Cbuf`] is frozen and may be shared. Only a frozen buffer can be
-//! sent, and only a `CbufMut` can be written: the types make the wrong order impossible.
+//! Buffers: [`CbufMut`] is exclusive and writable, [`Cbuf`] is frozen and may be shared. A `Cbuf` is sent to be shared, a `CbufMut` to
+//! change its owner, and only a `CbufMut` can be written: the types make the wrong order impossible.
 
 mod frozen;
 mod tag;
 mod writable;
 
 pub use frozen::Cbuf;
-pub(crate) use frozen::Home;
+pub(crate) use frozen::{Handle, Home};
 pub(crate) use tag::Tag;
 pub use writable::CbufMut;

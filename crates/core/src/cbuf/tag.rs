@@ -19,8 +19,13 @@ impl Tag {
     pub(crate) const FOREIGN: u64 = 1 << 56;
     /// The bytes may be read as a slice.
     pub(crate) const TRUSTED: u64 = 1 << 57;
-    /// The pages change what can be done with them as the buffer changes hands (level `half`).
-    pub(crate) const GUARDED: u64 = 1 << 58;
+    /// It changes hands the long way: its pages change what can be done with them then (level `half`), it is a writable one that is larger
+    /// than a chunk, or one that was [`MOVED`](Tag::MOVED) here. One bit, so that the short way asks once.
+    pub(crate) const LONG: u64 = 1 << 58;
+    /// A writable one that came by a move: it is counted as a received one, whosever pool it is of.
+    pub(crate) const MOVED: u64 = 1 << 59;
+    /// The bytes of a writable one may be written as a slice.
+    pub(crate) const SLICE_MUT: u64 = 1 << 60;
 
     /// A buffer of our own, with its size class, so that freeing it needs no look-up.
     #[inline(always)]
@@ -34,12 +39,6 @@ impl Tag {
     pub(crate) fn foreign(slot: u32, generation: u32, flags: u64) -> Tag {
         debug_assert!(u64::from(slot) <= SLOT_MASK && u64::from(generation) <= GENERATION_MASK);
         Tag(u64::from(slot) | u64::from(generation) << GENERATION | Tag::FOREIGN | flags)
-    }
-
-    /// What all handles of a pool have.
-    #[inline(always)]
-    pub(crate) fn pool_flags(self) -> u64 {
-        self.0 & (Tag::TRUSTED | Tag::GUARDED)
     }
 
     #[inline(always)]

@@ -1,23 +1,28 @@
-//! The unique, writable buffer.
+//! The exclusive, writable buffer.
 
-use super::{Cbuf, Tag};
-use crate::pool::OwnPool;
+use super::{Cbuf, Handle, Home, Tag};
+use crate::error::{Error, Kind};
+use crate::pool::{ForeignPool, OwnPool};
 use std::fmt;
+use std::io;
+use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
-use tranship_proto::{CbufId, PoolId};
-use tranship_region::{OutOfBounds, View};
+use tranship_proto::CbufId;
+use tranship_region::View;
+use tranship_sys::map::Access;
 
-/// A buffer that is being filled: writable, unique, known to nobody else. Its first contents are whatever
-/// the buffer held before. It can be used as a slice, unless others can write its pool ([`PoolOptions::trust`](crate::PoolOptions::trust)).
-/// [`freeze`](CbufMut::freeze) makes it sendable; dropping it frees it.
+/// A buffer that is this handle's alone: one that is being filled, or one that [came by a move](crate::Body::Moved).
 ///
-/// Crash: if the process dies the whole pool goes with it.
+/// The first contents of an allocated one are whatever the buffer held before. It can be used as a slice, unless others can write its
+/// pool ([`PoolOptions::trust`](crate::PoolOptions::trust)). [`freeze`](CbufMut::freeze) makes it one that can be shared;
+/// [`Sender::move_buffer`](crate::Sender::move_buffer) gives it away; dropping it frees it, or lets its pool's writer have it again.
+///
+/// One that came by a move can be written at the levels of trust at which every domain may ([`is_writable`](CbufMut::is_writable)).
+///
+/// Crash: if the process dies the pool's writer has it again, unless that is this process: then the whole pool goes with it.
 pub struct CbufMut {
-    ptr: NonNull<u8>,
-    len: usize,
-    pool: NonNull<OwnPool>,
-    tag: Tag,
+    handle: Handle,
 }
 
 // SAFETY: the buffer is owned by this handle alone, and a pool may be used from any thread.
@@ -28,111 +33,205 @@ unsafe impl Sync for CbufMut {}
 impl CbufMut {
     /// # Safety
     /// `ptr..ptr+len` is the slot's memory in the pool's own mapping, the slot is live with one local
-    /// reference that becomes this handle's, and `pool` outlives its outstanding slots.
+    /// reference that becomes this handle's, and `pool` outlives its outstanding slots. Without `Tag::LONG` the class is one of the
+    /// pool's.
     #[inline(always)]
-    pub(crate) unsafe fn new(
+    pub(crate) unsafe fn own(
         ptr: NonNull<u8>,
         len: usize,
         pool: NonNull<OwnPool>,
         tag: Tag,
     ) -> CbufMut {
-        CbufMut {
-            ptr,
-            len,
-            pool,
-            tag,
-        }
+        let handle = Handle::own(ptr, len, pool, tag);
+        CbufMut { handle }
+    }
+
+    /// # Safety
+    /// One counted reference of the slot, with access for writing if the pool is one that all write, becomes this handle's; the memory is
+    /// inside the pool's window. Slices may be had as the tag says, which has `Tag::MOVED` and `Tag::LONG`.
+    pub(crate) unsafe fn foreign(
+        ptr: NonNull<u8>,
+        len: usize,
+        pool: NonNull<ForeignPool>,
+        tag: Tag,
+    ) -> CbufMut {
+        debug_assert!(tag.has(Tag::MOVED) && tag.has(Tag::LONG));
+        let handle = Handle::foreign(ptr, len, pool, tag);
+        CbufMut { handle }
+    }
+
+    /// # Safety
+    /// The only reference of what the handle names, which nobody was ever sent, becomes this one's.
+    #[inline(always)]
+    pub(super) unsafe fn of(handle: Handle) -> CbufMut {
+        CbufMut { handle }
     }
 
     /// Length in bytes.
     #[inline]
     pub fn len(&self) -> usize {
-        self.len
+        self.handle.len
     }
 
     /// Whether it has no bytes.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.handle.len == 0
     }
 
-    /// The id under which it will be known once sent.
+    /// The id under which it is known once sent.
     pub fn id(&self) -> CbufId {
-        if self.pool().domain.fork.is_child() {
-            return CbufId::new(PoolId(0), self.tag.slot(), 0);
-        }
-        self.pool().id_of(self.tag.slot())
+        self.handle.id()
     }
 
     /// Shortens it; does nothing if it is shorter already. The memory stays with the buffer.
     pub fn truncate(&mut self, len: usize) {
-        self.len = self.len.min(len);
+        self.handle.len = self.handle.len.min(len);
     }
 
     /// The bytes as they are now.
     #[inline]
     pub fn view(&self) -> View<'_> {
-        // SAFETY: the slot's memory, which stays mapped while the handle lives; others may write it, which a view allows.
-        unsafe { View::new(self.ptr.as_ptr(), self.len) }
+        // SAFETY: the handle is borrowed.
+        unsafe { self.handle.view() }
     }
 
-    /// Copies bytes in, from `at` on; nothing if they reach beyond the end. At every level of trust.
-    pub fn write(&mut self, at: usize, bytes: &[u8]) -> Result<(), OutOfBounds> {
+    /// A private copy of the bytes.
+    pub fn to_vec(&self) -> Vec<u8> {
+        self.view().to_vec()
+    }
+
+    /// Writes all bytes; see [`Cbuf::write_to`].
+    pub fn write_to(&self, to: &mut impl io::Write) -> io::Result<()> {
+        // SAFETY: the handle is borrowed, and so writes nothing.
+        unsafe { self.handle.write_to(to) }
+    }
+
+    /// Whether it can be written. Not one that came by a move out of a pool of level [`Producer`](crate::Trust::Producer), which its writer alone
+    /// writes; and not one of this domain's own that came back by a move: dropped, it is collected, and what is allocated then is another
+    /// buffer.
+    #[inline]
+    pub fn is_writable(&self) -> bool {
+        !self.handle.tag.has(Tag::MOVED) || self.moved_pool_is_written()
+    }
+
+    #[cold]
+    fn moved_pool_is_written(&self) -> bool {
+        match self.handle.home() {
+            Home::Own(_) => false,
+            // SAFETY: pools outlive their outstanding slots.
+            Home::Foreign(pool) => unsafe { pool.as_ref() }.shape.trust.all_write(),
+        }
+    }
+
+    /// Copies bytes in, from `at` on. At every level of trust, if it [`is_writable`](CbufMut::is_writable).
+    ///
+    /// # Errors
+    /// [`Kind::BufferState`] if it is not; one that says how long it is if they reach beyond the end. Nothing is written then.
+    pub fn write(&mut self, at: usize, bytes: &[u8]) -> Result<(), Error> {
+        if !self.is_writable() {
+            return Err(self.read_only());
+        }
         self.view().sub(at..at.saturating_add(bytes.len()))?;
-        // SAFETY: in bounds, as just checked; `&mut self` means that no slice of it is there.
-        unsafe { View::from_slice(bytes).copy_to(self.ptr.as_ptr().add(at)) };
+        // SAFETY: in bounds, as just checked, of memory that is mapped for writing; `&mut self` means that no slice of it is there.
+        unsafe { View::from_slice(bytes).copy_to(self.handle.ptr.as_ptr().add(at)) };
         Ok(())
+    }
+
+    #[cold]
+    fn read_only(&self) -> Error {
+        let text = match self.handle.home() {
+            Home::Own(_) => {
+                "the buffer came back by a move: drop it and allocate another one, its pool gives the memory out anew when nobody holds it"
+            }
+            Home::Foreign(_) => {
+                "the buffer came by a move out of a pool of level `producer`, which its writer alone can write: copy it, or use a pool of level `half` or `full`"
+            }
+        };
+        Error::new(Kind::BufferState, text)
     }
 
     /// Copies in as much as there is room for.
     pub(crate) fn fill_from(&mut self, bytes: View<'_>) {
-        let len = bytes.len().min(self.len);
+        let len = bytes.len().min(self.len());
         if let Ok(bytes) = bytes.sub(0..len) {
             // SAFETY: at most as long as this; a buffer that somebody fills is no part of another one.
-            unsafe { bytes.copy_to(self.ptr.as_ptr()) };
+            unsafe { bytes.copy_to(self.handle.ptr.as_ptr()) };
         }
     }
 
     /// The bytes, if nobody else can write them; else [`view`](CbufMut::view) shows them.
     #[inline]
     pub fn bytes(&self) -> Option<&[u8]> {
-        // SAFETY: only this domain writes the pool's pages (sealed against all others, or `trust_others` says so), only this
-        // handle knows the buffer, and the memory stays mapped while the slot is live.
-        let bytes = || unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), self.len) };
-        self.tag.has(Tag::TRUSTED).then(bytes)
+        // SAFETY: the handle is borrowed, and so writes nothing.
+        unsafe { self.handle.bytes() }
     }
 
     /// The same for writing; else there is [`write`](CbufMut::write).
     #[inline]
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
-        // SAFETY: as for `bytes`, and `&mut self` makes it unique.
-        let bytes = || unsafe { std::slice::from_raw_parts_mut(self.ptr.as_ptr(), self.len) };
-        self.tag.has(Tag::TRUSTED).then(bytes)
+        // SAFETY: as for `Handle::bytes`; `&mut self` makes it unique, and the tag says that the memory is mapped for writing.
+        let bytes =
+            || unsafe { std::slice::from_raw_parts_mut(self.handle.ptr.as_ptr(), self.handle.len) };
+        self.handle.tag.has(Tag::SLICE_MUT).then(bytes)
     }
 
     /// Ends writing. The frozen buffer can be cloned, cut and sent.
     #[inline(always)]
     pub fn freeze(self) -> Cbuf {
-        let this = std::mem::ManuallyDrop::new(self);
-        if this.tag.has(Tag::GUARDED) {
-            // Nothing writes it any more: `self` is gone, and with it all slices.
-            this.pool().close_slot(this.tag.slot());
+        let mut handle = ManuallyDrop::new(self).handle;
+        if handle.tag.has(Tag::LONG) {
+            handle.tag = freeze_long(handle.home(), handle.tag);
+        } else {
+            Self::pool(handle).begin_sharing(handle.slot());
         }
-        this.pool().begin_sharing(this.tag.slot());
-        // SAFETY: the one reference just counted is the frozen handle's, and the memory goes over to it.
-        unsafe { Cbuf::own(this.ptr, this.len, this.pool, this.tag) }
+        // SAFETY: the one reference counted is the frozen handle's, and the memory goes over to it.
+        unsafe { Cbuf::of(handle) }
     }
 
-    #[inline]
-    fn pool(&self) -> &OwnPool {
-        // SAFETY: a pool outlives its outstanding slots (`OwnPool` is freed only at zero of them).
-        unsafe { self.pool.as_ref() }
+    #[inline(always)]
+    pub(crate) fn handle(&self) -> Handle {
+        self.handle
+    }
+
+    /// The pool of one that does not go the long way.
+    #[inline(always)]
+    fn pool<'a>(handle: Handle) -> &'a OwnPool {
+        debug_assert!(!handle.tag.has(Tag::LONG) && !handle.tag.has(Tag::FOREIGN));
+        // SAFETY: what does not go the long way is of an own pool, which outlives its outstanding slots.
+        unsafe { &*handle.home_key().cast() }
+    }
+}
+
+/// What a long one's tag is once it is frozen: nothing writes it any more, for the handle is gone, and with it all slices.
+#[cold]
+fn freeze_long(home: Home, tag: Tag) -> Tag {
+    match home {
+        // SAFETY: pools outlive their outstanding slots.
+        Home::Own(pool) => unsafe { pool.as_ref() }.freeze_long(tag),
+        // SAFETY: as above.
+        Home::Foreign(pool) => unsafe { pool.as_ref() }.freeze_moved(tag),
+    }
+}
+
+#[cold]
+fn drop_long(home: Home, tag: Tag) {
+    match home {
+        // SAFETY: pools outlive their outstanding slots.
+        Home::Own(pool) => unsafe { pool.as_ref() }.release_long(tag),
+        // SAFETY: as above.
+        Home::Foreign(pool) => unsafe { pool.as_ref() }.release_held(tag.slot(), Access::ReadWrite),
     }
 }
 
 impl Drop for CbufMut {
     #[inline(always)]
     fn drop(&mut self) {
-        self.pool().free_unfrozen(self.tag.slot(), self.tag.class());
+        let handle = self.handle;
+        if handle.tag.has(Tag::LONG) {
+            return drop_long(handle.home(), handle.tag);
+        }
+        // SAFETY: without `LONG` the class is one of the pool's, as who made the handle promised.
+        unsafe { Self::pool(handle).free_unfrozen(handle.slot(), handle.tag.class()) };
     }
 }
 
@@ -146,6 +245,7 @@ impl Deref for CbufMut {
     }
 }
 
+/// Panics where there is no slice to write: also of what [cannot be written](CbufMut::is_writable).
 impl DerefMut for CbufMut {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
@@ -156,7 +256,7 @@ impl DerefMut for CbufMut {
 #[cold]
 fn no_slice() -> ! {
     panic!(
-        "other domains can write this pool: use CbufMut::write and view, or say PoolOptions::trust_others"
+        "no slice of this buffer can be had, as it cannot be written here, or others can write its pool: use CbufMut::is_writable, write and view, or say PoolOptions::trust_others or Receiver::trust_writer"
     )
 }
 
@@ -164,7 +264,7 @@ impl fmt::Debug for CbufMut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CbufMut")
             .field("id", &self.id())
-            .field("len", &self.len)
+            .field("len", &self.len())
             .finish()
     }
 }

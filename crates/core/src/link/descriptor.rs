@@ -13,6 +13,29 @@ pub(crate) const INLINE_BYTES: usize = 48;
 const OP_INLINE: u64 = 1;
 const OP_BUFFER: u64 = 2;
 const OP_AGGREGATE: u64 = 3;
+const OP_MOVED: u64 = 4;
+
+/// What a line with a reference says of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Carries {
+    /// A buffer that is shared from here on.
+    Buffer,
+    /// The list of an aggregate.
+    Aggregate,
+    /// A buffer that is the receiver's from here on.
+    Moved,
+}
+
+impl Carries {
+    #[inline(always)]
+    fn op(self) -> u64 {
+        match self {
+            Carries::Buffer => OP_BUFFER,
+            Carries::Aggregate => OP_AGGREGATE,
+            Carries::Moved => OP_MOVED,
+        }
+    }
+}
 
 /// A reference in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +50,7 @@ pub(crate) struct Reference {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Descriptor {
     Inline(Inline),
-    Buffer(Reference),
-    Aggregate(Reference),
+    Reference(Carries, Reference),
 }
 
 /// A line with inline bytes. At most [`INLINE_BYTES`] are taken.
@@ -46,12 +68,11 @@ pub(crate) fn inline_line(bytes: &[u8], meta: u64) -> [u64; 8] {
     words
 }
 
-/// A line that names a buffer, or the list of an aggregate.
+/// A line that names a buffer.
 #[inline(always)]
-pub(crate) fn reference_line(reference: Reference, aggregate: bool, meta: u64) -> [u64; 8] {
-    let op = if aggregate { OP_AGGREGATE } else { OP_BUFFER };
+pub(crate) fn reference_line(reference: Reference, carries: Carries, meta: u64) -> [u64; 8] {
     [
-        op << 32,
+        carries.op() << 32,
         meta,
         reference.id.0,
         reference.offset,
@@ -62,10 +83,10 @@ pub(crate) fn reference_line(reference: Reference, aggregate: bool, meta: u64) -
     ]
 }
 
-/// Meta and reference of a line that names a plain buffer; `None` for any other line. Loads each word once.
+/// Meta and reference of a line that carries this; `None` for any other line. Loads each word once.
 #[inline(always)]
-pub(crate) fn buffer(first: u64, line: &Line) -> Option<(u64, Reference)> {
-    if first >> 32 != OP_BUFFER {
+pub(crate) fn named(carries: Carries, first: u64, line: &Line) -> Option<(u64, Reference)> {
+    if first >> 32 != carries.op() {
         return None;
     }
     // Ordering: relaxed, after the acquire of word 0.
@@ -121,26 +142,11 @@ pub(super) fn too_long(bytes: &[u8]) -> Error {
 #[inline]
 pub(crate) fn parse(words: &[u64; 8]) -> Result<Descriptor, Violation> {
     let op = (words[0] >> 32) & 0xff;
+    let named = |carries| Ok(Descriptor::Reference(carries, reference(words)?));
     match op {
-        OP_BUFFER | OP_AGGREGATE => {
-            zero(0, words[0] >> 40 << 40)?;
-            zero(5, words[5] >> 32 << 32)?;
-            zero(6, words[6])?;
-            zero(7, words[7])?;
-            // Trust: id, offset and length are checked against the pool by the receiver.
-            #[allow(clippy::cast_possible_truncation)] // the low half is meant
-            let reference = Reference {
-                id: CbufId(words[2]),
-                offset: words[3],
-                length: words[4],
-                serial: words[5] as u32,
-            };
-            Ok(if op == OP_BUFFER {
-                Descriptor::Buffer(reference)
-            } else {
-                Descriptor::Aggregate(reference)
-            })
-        }
+        OP_BUFFER => named(Carries::Buffer),
+        OP_AGGREGATE => named(Carries::Aggregate),
+        OP_MOVED => named(Carries::Moved),
         OP_INLINE => {
             #[allow(clippy::cast_possible_truncation)] // masked to 8 bits
             let len = (words[0] >> 40) as u8;
@@ -157,6 +163,21 @@ pub(crate) fn parse(words: &[u64; 8]) -> Result<Descriptor, Violation> {
         #[allow(clippy::cast_possible_truncation)] // masked to 8 bits
         other => Err(Violation::Operation { op: other as u8 }),
     }
+}
+
+fn reference(words: &[u64; 8]) -> Result<Reference, Violation> {
+    zero(0, words[0] >> 40 << 40)?;
+    zero(5, words[5] >> 32 << 32)?;
+    zero(6, words[6])?;
+    zero(7, words[7])?;
+    // Trust: id, offset and length are checked against the pool by the receiver.
+    #[allow(clippy::cast_possible_truncation)] // the low half is meant
+    Ok(Reference {
+        id: CbufId(words[2]),
+        offset: words[3],
+        length: words[4],
+        serial: words[5] as u32,
+    })
 }
 
 fn zero(word: u8, bits: u64) -> Result<(), Violation> {
@@ -187,20 +208,16 @@ mod tests {
             length: 3,
             serial: u32::MAX,
         };
-        assert_eq!(
-            parse(&reference_line(reference, false, 0)),
-            Ok(Descriptor::Buffer(reference))
-        );
-        assert_eq!(
-            parse(&reference_line(reference, true, 0)),
-            Ok(Descriptor::Aggregate(reference))
-        );
+        for carries in [Carries::Buffer, Carries::Aggregate, Carries::Moved] {
+            let line = reference_line(reference, carries, 0);
+            assert_eq!(parse(&line), Ok(Descriptor::Reference(carries, reference)));
+        }
     }
 
     proptest::proptest! {
         /// The fast ways take only what the whole way takes, and take it the same.
         #[test]
-        fn any_line_means_one_thing(words: [u64; 8], op in 0..5u64, len in 0..64u64, tidy in 0..5usize) {
+        fn any_line_means_one_thing(words: [u64; 8], op in 0..6u64, len in 0..64u64, tidy in 0..5usize) {
             let mut words = words;
             let mut first = (op << 32) | (len << 40) | (words[0] >> 48 << 48);
             if tidy > 0 {
@@ -217,13 +234,19 @@ mod tests {
             }
             words[0] = first;
             let whole = parse(&words).ok();
-            let quick = buffer(first, &line).map(|(_, reference)| Descriptor::Buffer(reference));
+            let quick = |carries| {
+                let named = named(carries, first, &line);
+                named.map(|(_, reference)| Descriptor::Reference(carries, reference))
+            };
+            let (shared, moved) = (quick(Carries::Buffer), quick(Carries::Moved));
             let short = inline(first, &line).map(|(_, bytes)| Descriptor::Inline(bytes));
-            match whole {
-                Some(Descriptor::Buffer(_)) => assert_eq!((quick, short), (whole, None)),
-                Some(Descriptor::Inline(_)) => assert_eq!((quick, short), (None, whole)),
-                Some(Descriptor::Aggregate(_)) | None => assert_eq!((quick, short), (None, None)),
-            }
+            let expected = match whole {
+                Some(Descriptor::Reference(Carries::Buffer, _)) => (whole, None, None),
+                Some(Descriptor::Reference(Carries::Moved, _)) => (None, whole, None),
+                Some(Descriptor::Inline(_)) => (None, None, whole),
+                Some(Descriptor::Reference(Carries::Aggregate, _)) | None => (None, None, None),
+            };
+            assert_eq!((shared, moved, short), expected);
         }
     }
 
@@ -237,8 +260,9 @@ mod tests {
         };
         let lines = [
             inline_line(&[0xff; INLINE_BYTES], u64::MAX),
-            reference_line(reference, false, u64::MAX),
-            reference_line(reference, true, u64::MAX),
+            reference_line(reference, Carries::Buffer, u64::MAX),
+            reference_line(reference, Carries::Aggregate, u64::MAX),
+            reference_line(reference, Carries::Moved, u64::MAX),
         ];
         // Bits of word 0 above the operation, and of the last three words.
         let reserved = |op: usize| match op {
@@ -261,7 +285,10 @@ mod tests {
 
     #[test]
     fn wild_lines_are_violations() {
-        assert_eq!(parse(&[0; 8]), Err(Violation::Operation { op: 0 }));
+        for op in [0, 5, 255] {
+            let line = [u64::from(op) << 32, 0, 0, 0, 0, 0, 0, 0];
+            assert_eq!(parse(&line), Err(Violation::Operation { op }));
+        }
         assert_eq!(
             parse(&[(1 << 32) | (49 << 40), 0, 0, 0, 0, 0, 0, 0]),
             Err(Violation::InlineLength { bytes: 49 })

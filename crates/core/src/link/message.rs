@@ -19,10 +19,12 @@ pub struct Message {
 pub enum Body {
     /// Up to 48 bytes, copied with the descriptor.
     Inline(Inline),
-    /// A buffer, by reference.
+    /// A buffer, by reference: shared with whoever else has it.
     Buf(Cbuf),
     /// Pieces of several buffers, by reference.
     Aggregate(Aggregate),
+    /// A buffer that is this domain's from here on ([`Sender::move_buffer`](crate::Sender::move_buffer)).
+    Moved(CbufMut),
 }
 
 impl Message {
@@ -32,6 +34,7 @@ impl Message {
             Body::Inline(inline) => inline.len(),
             Body::Buf(buf) => buf.len(),
             Body::Aggregate(aggregate) => aggregate.len(),
+            Body::Moved(buf) => buf.len(),
         }
     }
     /// Whether it carries no bytes.
@@ -44,6 +47,7 @@ impl Message {
             Body::Inline(inline) => to.write_all(inline),
             Body::Buf(buf) => buf.write_to(to),
             Body::Aggregate(aggregate) => aggregate.write_to(to),
+            Body::Moved(buf) => buf.write_to(to),
         }
     }
     /// A private copy of all bytes: as many as [`len`](Message::len) says. For an aggregate of a hostile sender look at
@@ -53,13 +57,21 @@ impl Message {
             Body::Inline(inline) => inline.to_vec(),
             Body::Buf(buf) => buf.to_vec(),
             Body::Aggregate(aggregate) => aggregate.to_vec(),
+            Body::Moved(buf) => buf.to_vec(),
         }
     }
-    /// The buffer, if it is one.
+    /// The buffer, if it is one that is shared.
     #[inline(always)]
     pub fn into_buf(self) -> Option<Cbuf> {
         match self.body {
             Body::Buf(buf) => Some(buf),
+            _ => None,
+        }
+    }
+    /// The buffer, if it is one that was moved here.
+    pub fn into_moved(self) -> Option<CbufMut> {
+        match self.body {
+            Body::Moved(buf) => Some(buf),
             _ => None,
         }
     }

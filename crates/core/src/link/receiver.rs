@@ -7,6 +7,7 @@ mod missing;
 mod over;
 mod pending;
 mod pools;
+mod snapshot;
 mod take;
 
 use self::ahead::{Ahead, Resync};
@@ -19,6 +20,7 @@ use super::sleep::sleep_on;
 use crate::domain::millis;
 use crate::error::{Awaited, Error, Kind, RingFull, SendError, TimedOut, Violation};
 use crate::options::{LinkOptions, Wait};
+use crate::pool::Pool;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tranship_proto::{ChannelId, DomainId};
@@ -45,6 +47,8 @@ pub struct Receiver {
     resync: Option<Resync>,
     wait: Wait,
     trusted: bool,
+    /// Where buffers of level `none` are copied to.
+    snapshots: Option<Pool>,
 }
 
 /// Looks at a line between two looks at anything else.
@@ -82,6 +86,7 @@ impl Receiver {
             resync: None,
             wait: options.wait,
             trusted: false,
+            snapshots: pools::snapshots(&link.domain, options)?,
             link,
         })
     }
@@ -90,8 +95,8 @@ impl Receiver {
     ///
     /// # Safety
     /// Who can write a pool that is assigned to this channel must not change a buffer after it was sent: its writer, and at the
-    /// levels `half` and `full` every domain that has the pool. Isolation does not enforce that against them: as with a
-    /// memory-mapped file, who does it makes a slice change under the reader's feet.
+    /// levels `half` and `full` every domain that has the pool. Nobody may have, or get, a buffer that was moved here. Isolation does not
+    /// enforce that against them: as with a memory-mapped file, who does it makes a slice change under the reader's feet.
     pub unsafe fn trust_writer(&mut self) {
         self.trusted = true;
     }
@@ -117,8 +122,20 @@ impl Receiver {
                     body: Body::Inline(inline),
                 }));
             }
+            if let Some(message) = self.take_moved_message() {
+                return Ok(Some(message));
+            }
         }
         self.try_recv_slow().map(|message| message.map(|m| *m))
+    }
+
+    #[inline(always)]
+    fn take_moved_message(&mut self) -> Option<Message> {
+        let taken = self.take_moved_direct()?;
+        // SAFETY: `take_moved_direct` counted a reference for exactly one handle.
+        let body = Body::Moved(unsafe { taken.into_moved() });
+        let meta = taken.meta;
+        Some(Message { meta, body })
     }
 
     /// Boxed, so that the fast path's results stay in registers where the two meet.
@@ -155,6 +172,9 @@ impl Receiver {
                         meta,
                         body: Body::Inline(inline),
                     });
+                }
+                if let Some(message) = self.take_moved_message() {
+                    return Ok(message);
                 }
             }
             std::hint::cold_path();

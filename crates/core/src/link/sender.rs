@@ -1,14 +1,15 @@
 //! The sending end of a link.
 
 mod assign;
+mod moves;
 mod room;
 
-use super::descriptor::{self, INLINE_BYTES, Reference};
+use super::descriptor::{self, Carries, INLINE_BYTES, Reference};
 use super::inline::Inline;
 use super::message::Payload;
 use super::shared::{Assignment, Gone, LinkShared};
 use crate::aggregate::Aggregate;
-use crate::cbuf::{Cbuf, Home};
+use crate::cbuf::{Cbuf, Handle, Home};
 use crate::domain::Asked;
 use crate::error::{Error, Kind, SendError, Violation};
 use crate::options::{LinkOptions, Wait, WhenFull};
@@ -119,42 +120,54 @@ impl Sender {
     /// known, no news. Gives the buffer back, with nothing done, in any other.
     #[inline(always)]
     fn send_fresh(&mut self, buf: Cbuf, meta: u64) -> Option<Cbuf> {
-        let Home::Own(home) = buf.home() else {
+        let handle = buf.handle();
+        let Home::Own(home) = handle.home() else {
             return Some(buf);
         };
         // SAFETY: pools outlive their outstanding slots.
-        let pool = unsafe { home.as_ref() };
-        let slot = buf.slot();
-        let link = &*self.link;
-        let ready = self
-            .outs
-            .first()
-            .filter(|out| std::ptr::eq(out.home, home.as_ptr().cast()));
-        let Some(out) = ready else {
+        let is_private = || unsafe { home.as_ref() }.is_private(handle.slot());
+        let Some(sent) = self.ready_at_once(home, handle.slot(), is_private) else {
             return Some(buf);
         };
-        let plain = pool.is_private(slot)
+        std::mem::forget(buf);
+        // SAFETY: assigned, fresh and with room, as was just found; its handle is given away.
+        unsafe { self.publish_first(home, sent, handle, Carries::Buffer, meta, Publish::SeqCst) };
+        None
+    }
+
+    /// The counter of a slot, if its pool was the last used, and a buffer that is as it should be can be sent without looking any further.
+    #[inline(always)]
+    fn ready_at_once(
+        &self,
+        home: NonNull<OwnPool>,
+        slot: u32,
+        is_as_it_should: impl FnOnce() -> bool,
+    ) -> Option<NonNull<AtomicU32>> {
+        let link = &*self.link;
+        let out = self
+            .outs
+            .first()
+            .filter(|out| std::ptr::eq(out.home, home.as_ptr().cast()))?;
+        let plain = is_as_it_should()
             && self.producer.known_room(self.lines) > 0
             && !self.fork.is_child()
             && !link.domain.has_news()
             && link.gone() == Gone::No;
         if !plain {
-            return Some(buf);
+            return None;
         }
         debug_assert!((slot as usize) < out.counts.counts().len());
         // SAFETY: the counters were made for as many slots as the pool has.
-        let sent = unsafe { out.sent.add(slot as usize) };
-        // SAFETY: assigned, fresh and with room, as was just found.
-        unsafe { self.publish_first(home, sent, buf, false, meta, Publish::SeqCst) };
-        None
+        Some(unsafe { out.sent.add(slot as usize) })
     }
 
     #[inline(never)]
     fn send_any(&mut self, buf: Cbuf, meta: u64) -> Result<(), Box<SendError<Cbuf>>> {
-        if let Err(error) = self.ready_for(&buf).and_then(|()| self.make_room(1)) {
+        let ready = self.ready_for(buf.handle());
+        if let Err(error) = ready.and_then(|()| self.make_room(1)) {
             return Ok(self.not_sent(error, buf)?);
         }
-        self.publish(buf, false, meta, Publish::SeqCst);
+        self.publish(buf, Carries::Buffer, meta, Publish::SeqCst);
         Ok(())
     }
 
@@ -166,7 +179,7 @@ impl Sender {
         let mut bufs = bufs.into_iter();
         let mut published = false;
         while let Some(buf) = bufs.next() {
-            let room = self.ready_for(&buf).and_then(|()| {
+            let room = self.ready_for(buf.handle()).and_then(|()| {
                 if published && self.producer.known_room(self.lines) == 0 {
                     self.fence_and_wake(); // before waiting, the receiver must know what there is
                 }
@@ -183,7 +196,7 @@ impl Sender {
                     }
                 };
             }
-            self.publish(buf, false, 0, Publish::Release);
+            self.publish(buf, Carries::Buffer, 0, Publish::Release);
             published = true;
         }
         if published {
@@ -228,7 +241,7 @@ impl Sender {
             .pieces()
             .iter()
             .chain([&list])
-            .try_for_each(|piece| self.ready_for(piece))
+            .try_for_each(|piece| self.ready_for(piece.handle()))
             .and_then(|()| self.make_room(1));
         if let Err(error) = ready {
             return self.not_sent(error, aggregate);
@@ -236,10 +249,10 @@ impl Sender {
         // Crash: pieces counted as sent in a message that is never published keep `sent` ahead of `rcvd`
         // until the queue leaves the roster with our death.
         for piece in aggregate.pieces() {
-            self.count(piece);
+            self.count(piece.handle());
             crash::point("send.between_pieces");
         }
-        self.publish(list, true, meta, Publish::SeqCst);
+        self.publish(list, Carries::Aggregate, meta, Publish::SeqCst);
         Ok(())
     }
 
@@ -358,19 +371,19 @@ impl Sender {
 
     /// Whether the buffer's pool is assigned; assigns it if not.
     #[inline(always)]
-    fn ready_for(&mut self, buf: &Cbuf) -> Result<(), Error> {
+    fn ready_for(&mut self, buf: Handle) -> Result<(), Error> {
         self.alive()?;
-        let home = home_key(buf);
+        let home = buf.home_key();
         if self.outs.first().is_some_and(|out| out.home == home) {
             return Ok(());
         }
-        self.find_or_assign(buf, home)
+        self.find_or_assign(buf)
     }
 
     /// Counts a buffer as sent and makes its generation even: from here on others may name it.
     #[inline(always)]
-    fn count(&self, buf: &Cbuf) -> Reference {
-        let key = home_key(buf);
+    fn count(&self, buf: Handle) -> Reference {
+        let key = buf.home_key();
         let slot = buf.slot();
         if let Home::Own(pool) = buf.home() {
             // SAFETY: pools outlive their outstanding slots.
@@ -390,56 +403,63 @@ impl Sender {
         Reference {
             id: buf.wire_id(),
             offset,
-            length: buf.len() as u64,
+            length: buf.len as u64,
             serial,
         }
     }
 
     /// Counts, publishes, wakes the receiver unless more is to follow (`Publish::Release`), and lets our own reference go.
     #[inline(always)]
-    fn publish(&mut self, buf: Cbuf, aggregate: bool, meta: u64, how: Publish) {
-        let slot = buf.slot();
-        if let Home::Own(home) = buf.home()
+    fn publish(&mut self, buf: Cbuf, carries: Carries, meta: u64, how: Publish) {
+        let handle = buf.handle();
+        let slot = handle.slot();
+        if let Home::Own(home) = handle.home()
             // SAFETY: pools outlive their outstanding slots.
             && unsafe { home.as_ref() }.is_private(slot)
-            && let Some(out) = self.outs.iter().find(|out| out.home == home_key(&buf))
+            && let Some(out) = self.outs.iter().find(|out| out.home == handle.home_key())
         {
             let sent = NonNull::from(&out.counts.counts()[slot as usize]);
-            // SAFETY: assigned, fresh and with room.
-            return unsafe { self.publish_first(home, sent, buf, aggregate, meta, how) };
+            std::mem::forget(buf);
+            // SAFETY: assigned, fresh and with room; its handle is given away.
+            return unsafe { self.publish_first(home, sent, handle, carries, meta, how) };
         }
-        let line = descriptor::reference_line(self.count(&buf), aggregate, meta);
+        self.publish_again(handle, carries, meta, how);
+        drop(buf);
+    }
+
+    /// The same of a buffer that others know, or keep: the caller lets the reference go afterwards.
+    #[inline(always)]
+    fn publish_again(&mut self, buf: Handle, carries: Carries, meta: u64, how: Publish) {
+        let line = descriptor::reference_line(self.count(buf), carries, meta);
         let _ = self.producer.push(self.lines, how, line);
         crash::point("send.after_publish");
         if how == Publish::SeqCst {
             self.wake();
         }
-        drop(buf);
     }
 
     /// Publishes a buffer that nobody else knows, as `publish`, and gives its only handle away.
     ///
     /// # Safety
     /// `home` is the buffer's pool, of which the buffer is private, and `sent` the counter that this sender has of it. There
-    /// is room for a line.
+    /// is room for a line. The caller forgets the handle, which is this function's to let go.
     // Crash: counted but not published: as in `count`.
     #[inline(always)]
     unsafe fn publish_first(
         &mut self,
         home: NonNull<OwnPool>,
         sent: NonNull<AtomicU32>,
-        buf: Cbuf,
-        aggregate: bool,
+        buf: Handle,
+        carries: Carries,
         meta: u64,
         how: Publish,
     ) {
         // SAFETY: pools outlive their outstanding slots, and this one is outstanding until it is queued at the end; the
         // counter lives as long as the assignment.
         let (pool, sent) = unsafe { (home.as_ref(), sent.as_ref()) };
-        let (slot, length) = (buf.slot(), buf.len() as u64);
-        let offset = pool.offset_of(buf.ptr());
+        let (slot, length) = (buf.slot(), buf.len as u64);
+        let offset = pool.offset_of(buf.ptr);
         let serial = pool.serial_of(offset, length);
-        std::mem::forget(buf);
         let (producer, lines, link) = (&mut self.producer, self.lines, &*self.link);
         let publish = |generation| {
             let reference = Reference {
@@ -448,7 +468,7 @@ impl Sender {
                 length,
                 serial,
             };
-            let line = descriptor::reference_line(reference, aggregate, meta);
+            let line = descriptor::reference_line(reference, carries, meta);
             let _ = producer.push(lines, how, line);
         };
         let queue = || {
@@ -479,14 +499,6 @@ fn reached(step: SendStep) {
         SendStep::Count => crash::point("send.after_sent"),
         SendStep::Publish => crash::point("send.after_publish"),
         SendStep::Queue => {}
-    }
-}
-
-#[inline(always)]
-fn home_key(buf: &Cbuf) -> *const () {
-    match buf.home() {
-        Home::Own(pool) => pool.as_ptr().cast_const().cast(),
-        Home::Foreign(pool) => pool.as_ptr().cast_const().cast(),
     }
 }
 

@@ -146,7 +146,7 @@ impl LinkShared {
             leaving: AtomicBool::new(false),
             watched: AtomicBool::new(true),
             consent: options.consent.clone(),
-            levels: options.levels,
+            levels: options.levels(),
         }
     }
 

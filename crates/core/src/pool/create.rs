@@ -48,11 +48,6 @@ impl OwnPool {
                 MAX_BYTES,
             ));
         }
-        if options.trust == Trust::None {
-            let levels = (Trust::Producer as u64, Trust::Full as u64);
-            let what = "the level of trust (1 producer, 2 half, 3 full)";
-            return Err(bad(what, options.trust as u64, levels.0, levels.1));
-        }
         let half = options.trust == Trust::Half;
         let max_bytes = options.max_bytes.next_multiple_of(chunk);
         if options.preallocated_bytes > max_bytes {
@@ -108,7 +103,7 @@ impl OwnPool {
             flags: {
                 let slices = !options.trust.all_write() || options.trusted;
                 let flag = |yes, flag| if yes { flag } else { 0 };
-                flag(slices, Tag::TRUSTED) | flag(half, Tag::GUARDED)
+                flag(slices, Tag::TRUSTED | Tag::SLICE_MUT) | flag(half, Tag::LONG)
             },
             least_bytes: if half { PAGE } else { 1 },
             _mappings: mappings,

@@ -143,7 +143,8 @@ impl ForeignPool {
 
     fn empty(&self, index: u32, known: &AtomicU32) {
         known.store(0, Ordering::Release);
-        // SAFETY: the place shows zeros from here on, which any view of a buffer that a liar made us keep bears.
+        // SAFETY: the place shows zeros from here on, which any view of a buffer that a liar made us keep bears; where all write, these
+        // zeros can be written, too.
         let _ = unsafe { self.window.detach(index) };
     }
 
@@ -257,9 +258,14 @@ impl ForeignPool {
         tranship_ledger::raise(self.word(slot));
     }
 
-    /// Counts a reference that was received. At level `half` the buffer's pages can be read from here on; on failure the reference
-    /// stays counted.
-    pub(crate) fn hold(&self, id: CbufId, offset: u64, length: u64) -> Result<(), Violation> {
+    /// Counts a reference that was received. At level `half` the buffer's pages can be read from here on, or also written, if that is the
+    /// access; on failure the reference stays counted, as one that reads.
+    pub(crate) fn hold(
+        &self,
+        id: CbufId,
+        (offset, length): (u64, u64),
+        access: Access,
+    ) -> Result<(), Violation> {
         let slot = id.slot();
         let raise = || self.retain(slot);
         let Some(guard) = &self.guard else {
@@ -275,30 +281,48 @@ impl ForeignPool {
                 length.load(Ordering::Relaxed),
             ))
         };
-        guard.hold(&self.window, (id, offset, length), raise, place)
+        guard.hold(&self.window, (id, offset, length), access, raise, place)
+    }
+
+    /// A buffer that was moved here is frozen. Its tag from here on.
+    pub(crate) fn freeze_moved(&self, tag: Tag) -> Tag {
+        if let Some(guard) = &self.guard
+            && !self.fork.is_child()
+        {
+            guard.end_writing(&self.window, tag.slot());
+        }
+        let trusted = if tag.has(Tag::TRUSTED) {
+            Tag::TRUSTED
+        } else {
+            0
+        };
+        Tag::foreign(tag.slot(), tag.generation(), trusted | self.flags())
     }
 
     /// What handles of its buffers have.
     pub(crate) fn flags(&self) -> u64 {
         match self.guard {
-            Some(_) => Tag::GUARDED,
+            Some(_) => Tag::LONG,
             None => 0,
         }
     }
 
-    /// As `release`, at level `half`.
+    /// As `release`, of a reference that was [held](ForeignPool::hold) with that access.
     #[cold]
-    pub(crate) fn release_guarded(&self, slot: u32) {
+    pub(crate) fn release_held(&self, slot: u32, access: Access) {
+        let Some(guard) = &self.guard else {
+            return self.release(slot);
+        };
         if self.fork.is_child() {
             return;
         }
         super::visits::visit(self, || {
-            let Some(guard) = &self.guard else { return };
             // Only this domain writes the word, and raises it from one only under the guard's lock or by a handle that is there.
             let word = self.word(slot);
             guard.let_go(
                 &self.window,
                 slot,
+                access,
                 || word.load(Ordering::Acquire) == 1,
                 || self.lower(slot),
             );

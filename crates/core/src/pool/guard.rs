@@ -24,8 +24,16 @@ pub(crate) struct Guard {
 /// Places of buffers: window offset and length, whole pages.
 #[derive(Debug, Default)]
 struct Held {
-    by_slot: HashMap<u32, (u64, u64)>,
+    by_slot: HashMap<u32, Place>,
     by_offset: BTreeMap<u64, u64>,
+}
+
+#[derive(Debug)]
+struct Place {
+    offset: u64,
+    bytes: u64,
+    /// Handles that may write it. Of an honest writer's buffer there is one at most.
+    writers: u32,
 }
 
 /// Those of so many buffers in so many chunks.
@@ -38,6 +46,17 @@ impl Held {
     fn is_free(&self, offset: u64, length: u64) -> bool {
         let before = self.by_offset.range(..offset + length).next_back();
         before.is_none_or(|(other, other_length)| other + other_length <= offset)
+    }
+
+    /// One of the handles that may write a slot's buffer does so no more, and others that hold it are left.
+    fn end_writing(&mut self, window: &Window, slot: u32) {
+        if let Some(place) = self.by_slot.get_mut(&slot) {
+            place.writers = place.writers.saturating_sub(1);
+            if place.writers == 0 {
+                // SAFETY: no handle is left that may write it, and no other buffer that is held has one of these pages.
+                unsafe { window.close(place.offset, place.bytes, Access::Read) };
+            }
+        }
     }
 }
 
@@ -55,7 +74,7 @@ impl Guard {
     }
 
     /// Maps a chunk: nothing of it can be read until a buffer of it is held. Of an honest writer nothing is held where a chunk is
-    /// new. What a liar made us keep must not fault for a moment: then all of the chunk can be read, from the start.
+    /// new. What a liar made us keep must not fault for a moment: then all of the chunk can be touched, from the start.
     pub(crate) fn attach(
         &self,
         window: &Window,
@@ -66,13 +85,13 @@ impl Guard {
         let held = self.lock();
         let access = match held.is_free(u64::from(index) * chunk_bytes, chunk_bytes) {
             true => Access::None,
-            false => Access::Read,
+            false => Access::ReadWrite,
         };
         window.attach_shared(index, fd, access)
     }
 
     /// A reference to a buffer of another's pool: `raise` counts it, and then `place` says where its writer says that the buffer
-    /// lies. Its pages can be read from here on.
+    /// lies. Its pages can be read from here on, or also written, if that is the access.
     ///
     /// A liar that says that two buffers share a page would make one's release take the other away: it is refused. The
     /// reference stays counted then.
@@ -80,6 +99,7 @@ impl Guard {
         &self,
         window: &Window,
         (id, offset, length): (CbufId, u64, u64),
+        access: Access,
         raise: impl FnOnce(),
         place: impl FnOnce() -> Option<(u64, u64)>,
     ) -> Result<(), Violation> {
@@ -91,8 +111,16 @@ impl Guard {
             let end = begin.and_then(|at| at.checked_add(length));
             end.is_some_and(|end| end <= place.1)
         };
-        if let Some(known) = held.by_slot.get(&id.slot()) {
-            return inside(known).then_some(()).ok_or(elsewhere);
+        let writers = u32::from(access == Access::ReadWrite);
+        if let Some(known) = held.by_slot.get_mut(&id.slot()) {
+            if !inside(&(known.offset, known.bytes)) {
+                return Err(elsewhere);
+            }
+            if known.writers == 0 && writers > 0 {
+                window.open(known.offset, known.bytes, access);
+            }
+            known.writers += writers;
+            return Ok(());
         }
         let max = window.max_bytes() as u64;
         let sound = |(at, bytes): &(u64, u64)| {
@@ -108,27 +136,40 @@ impl Guard {
         if !held.is_free(at, bytes) {
             return Err(elsewhere);
         }
-        held.by_slot.insert(id.slot(), (at, bytes));
+        let place = Place {
+            offset: at,
+            bytes,
+            writers,
+        };
+        held.by_slot.insert(id.slot(), place);
         held.by_offset.insert(at, bytes);
-        window.open(at, bytes, Access::Read);
+        window.open(at, bytes, access);
         Ok(())
     }
 
-    /// A reference goes, by `lower`. If it is the last, the pages go first.
+    /// The handle with that access may only read from here on.
+    pub(crate) fn end_writing(&self, window: &Window, slot: u32) {
+        self.lock().end_writing(window, slot);
+    }
+
+    /// A reference with that access goes, by `lower`. If it is the last, the pages go first.
     pub(crate) fn let_go(
         &self,
         window: &Window,
         slot: u32,
+        access: Access,
         is_last: impl FnOnce() -> bool,
         lower: impl FnOnce(),
     ) {
         let mut held = self.lock();
-        if is_last()
-            && let Some((at, bytes)) = held.by_slot.remove(&slot)
-        {
-            held.by_offset.remove(&at);
-            // SAFETY: the last reference goes, and with it the last handle; no other buffer that is held has one of these pages.
-            unsafe { window.close(at, bytes, Access::None) };
+        if is_last() {
+            if let Some(Place { offset, bytes, .. }) = held.by_slot.remove(&slot) {
+                held.by_offset.remove(&offset);
+                // SAFETY: the last reference goes, and with it the last handle; no other buffer that is held has one of these pages.
+                unsafe { window.close(offset, bytes, Access::None) };
+            }
+        } else if access == Access::ReadWrite {
+            held.end_writing(window, slot);
         }
         lower();
     }
@@ -138,6 +179,8 @@ impl Guard {
 mod tests {
     use super::*;
     use std::cell::Cell;
+    use tranship_region::{Opts, Sealing, make};
+    use tranship_testkit::probe::{Access as Can, Probe};
 
     /// Of a liar's buffers none takes a page from under another one, or from somewhere else.
     #[test]
@@ -150,6 +193,7 @@ mod tests {
             let held = guard.hold(
                 &window,
                 (id, offset, length),
+                Access::Read,
                 || counted.set(true),
                 || Some(place),
             );
@@ -178,8 +222,53 @@ mod tests {
         assert!(hold(2, 0, 4096, (0, 4096)) && hold(3, 12288, 1, (12288, 4096)));
         assert!(!guard.lock().is_free(0, 1 << 16) && guard.lock().is_free(1 << 16, 1 << 16));
         for slot in 1..4 {
-            guard.let_go(&window, slot, || true, || {});
+            guard.let_go(&window, slot, Access::Read, || true, || {});
         }
         assert!(guard.lock().is_free(0, 1 << 16));
+    }
+
+    /// Pages can be written as long as one handle may: also where a liar moves what we have already, and one of the two is frozen.
+    #[test]
+    fn the_last_writer_takes_writing_along() {
+        let window = Window::reserve(4 << 16, 1 << 16).expect("a window");
+        let opts = Opts {
+            sealing: Sealing::Shared,
+            ..Opts::default()
+        };
+        let (chunk, _) = make("chunk", 1 << 16, opts).expect("a chunk");
+        let guard = Guard::new(8, 4).expect("few");
+        guard.attach(&window, 0, 1 << 16, &chunk).expect("attached");
+        let probe = Probe::new();
+        let can = || probe.touch(window.base().wrapping_add(4096).expose_provenance());
+        let hold = |access| {
+            let id = CbufId::new(tranship_proto::PoolId(1), 1, 2);
+            let held = guard.hold(
+                &window,
+                (id, 4096, 10),
+                access,
+                || {},
+                || Some((4096, 4096)),
+            );
+            held.expect("a good place");
+        };
+        let let_go = |access, last| guard.let_go(&window, 1, access, || last, || {});
+        assert_eq!(can(), Can::None);
+        hold(Access::Read);
+        assert_eq!(can(), Can::Read);
+        hold(Access::ReadWrite);
+        hold(Access::ReadWrite);
+        assert_eq!(can(), Can::ReadWrite);
+        guard.end_writing(&window, 1);
+        assert_eq!(can(), Can::ReadWrite);
+        let_go(Access::ReadWrite, false);
+        assert_eq!(can(), Can::Read);
+        let_go(Access::Read, false);
+        assert_eq!(can(), Can::Read);
+        let_go(Access::Read, true);
+        assert_eq!(can(), Can::None);
+        hold(Access::ReadWrite);
+        assert_eq!(can(), Can::ReadWrite);
+        let_go(Access::ReadWrite, true);
+        assert_eq!(can(), Can::None);
     }
 }

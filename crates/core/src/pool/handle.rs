@@ -112,7 +112,8 @@ impl Pool {
     }
 
     /// A buffer of this pool that was sent and that somebody may still hold, by its id: all of its memory, of which the
-    /// sender may have used a part. An id that is [`stale`](crate::StaleId) names nothing any more, or nothing yet.
+    /// sender may have used a part. An id that is [`stale`](crate::StaleId) names nothing any more, or nothing yet; one of a buffer that was
+    /// moved ([`Sender::move_buffer`](crate::Sender::move_buffer)) is [`Kind::BufferInvalid`](crate::Kind::BufferInvalid).
     pub fn lookup(&self, id: CbufId) -> Result<Cbuf, Error> {
         self.own.lookup(id)
     }

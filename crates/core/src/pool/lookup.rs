@@ -1,13 +1,16 @@
 //! One's own buffers by their ids, as others name them.
 
 use super::own::OwnPool;
-use crate::cbuf::{Cbuf, Tag};
+use super::slots::HUGE;
+use crate::cbuf::{Cbuf, CbufMut, Handle, Tag};
 use crate::domain::lock;
-use crate::error::{Error, StaleId, Violation};
+use crate::error::{Error, Kind, StaleId, Violation};
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 use tranship_ledger::{StaleReference, is_named};
 use tranship_proto::CbufId;
+use tranship_sys::map::Access;
 
 impl OwnPool {
     /// A buffer of ours that another domain sends back. Under the collector's lock: while it is held, an even
@@ -40,6 +43,10 @@ impl OwnPool {
                 max_bytes: self.max_bytes,
             });
         }
+        if self.is_guarded() && self.is_away(slot, id.generation()) {
+            // Taken away when it was moved, before anybody had the id.
+            self.window.open(start, capacity, Access::Read);
+        }
         private.handles.hold();
         #[allow(clippy::cast_possible_truncation)]
         let len = length as usize;
@@ -54,7 +61,22 @@ impl OwnPool {
         })
     }
 
-    /// A buffer of ours by its id, whole, if it was sent and is not collected yet. Under the collector's lock, as
+    /// The same of one that another domain moves to us. It was sent, so it can be written only under its next generation.
+    pub(crate) fn take_back_moved(
+        &self,
+        id: CbufId,
+        offset: u64,
+        length: u64,
+    ) -> Result<CbufMut, Violation> {
+        let shared = ManuallyDrop::new(self.take_back(id, offset, length)?);
+        let Handle { ptr, len, .. } = shared.handle();
+        let flags = self.flags & !Tag::SLICE_MUT | Tag::LONG | Tag::MOVED;
+        let tag = Tag::own(id.slot(), HUGE, flags);
+        // SAFETY: the reference goes over; moved ones go the long way, which counts them as shared ones.
+        Ok(unsafe { CbufMut::own(ptr, len, NonNull::from(self), tag) })
+    }
+
+    /// A buffer of ours by its id, whole, if it was sent to be shared and is not collected yet. Under the collector's lock, as
     /// `take_back`.
     pub(crate) fn lookup(&self, id: CbufId) -> Result<Cbuf, Error> {
         let slot = id.slot();
@@ -65,6 +87,11 @@ impl OwnPool {
         let _gc = lock(&self.gc);
         is_named(self.generation_word(slot), id.generation())
             .map_err(|StaleReference { .. }| stale)?;
+        if self.is_away(slot, id.generation()) {
+            let text =
+                format!("buffer {id} was moved to another domain: whoever has it now may share it");
+            return Err(Error::new(Kind::BufferInvalid, text));
+        }
         let private = self.private(slot);
         let length = self.entry(slot).length.load(Ordering::Relaxed); // own word
         private.handles.hold();
@@ -117,7 +144,7 @@ mod tests {
         // Something of the pool lies on each side of it.
         let _before = pool.alloc(CHUNK / 4).expect("a buffer");
         let buf = pool.alloc(CHUNK / 4).expect("a buffer").freeze();
-        let (id, slot, len) = (buf.id(), buf.slot(), buf.len() as u64);
+        let (id, slot, len) = (buf.id(), buf.handle().slot(), buf.len() as u64);
         sender.send(buf).expect("send");
         let _held = receiver.recv().expect("recv");
         let own = pool.own_arc();
@@ -158,9 +185,9 @@ mod tests {
             let mut buf = pool.alloc(CHUNK).expect("a buffer");
             buf.fill(7);
             let buf = buf.freeze();
-            let guessed = CbufId::new(pool.id(), buf.slot(), buf.id().generation());
+            let guessed = CbufId::new(pool.id(), buf.handle().slot(), buf.id().generation());
             let (found, own) = (Rc::new(Cell::new(None)), pool.own_arc());
-            let (put, start) = (Rc::clone(&found), own.private(buf.slot()).offset());
+            let (put, start) = (Rc::clone(&found), own.private(buf.handle().slot()).offset());
             crash::insert(point, move || {
                 put.set(own.take_back(guessed, start, CHUNK as u64).ok());
             });

@@ -243,20 +243,30 @@ impl OwnPool {
 
     #[inline(always)]
     pub(super) fn hand_out(&self, slot: u32, class: u8, len: usize) -> CbufMut {
-        let private = self.private(slot);
-        if self.flags & Tag::GUARDED != 0 {
+        let tag = Tag::own(slot, class, self.flags);
+        if tag.has(Tag::LONG) {
             self.open_slot(slot);
         }
-        // SAFETY: the slot was cut out of an attached chunk, at least `len` long by its class, and stays
+        let ptr = self.at(self.private(slot).offset());
+        // SAFETY: the slot was cut out of an attached chunk, at least `len` long by its class, which is one of the pool's, and stays
         // outstanding until the handle is gone.
-        unsafe {
-            CbufMut::new(
-                self.at(private.offset()),
-                len,
-                NonNull::from(self),
-                Tag::own(slot, class, self.flags),
-            )
+        unsafe { CbufMut::own(ptr, len, NonNull::from(self), tag) }
+    }
+
+    /// The same of a buffer larger than a chunk.
+    pub(super) fn hand_out_huge(&self, slot: u32, len: usize) -> CbufMut {
+        if self.is_guarded() {
+            self.open_slot(slot);
         }
+        let tag = Tag::own(slot, Self::HUGE, self.flags | Tag::LONG);
+        let ptr = self.at(self.private(slot).offset());
+        // SAFETY: as for `hand_out`; it is a run of its own.
+        unsafe { CbufMut::own(ptr, len, NonNull::from(self), tag) }
+    }
+
+    /// Whether it is of level `half`.
+    pub(super) fn is_guarded(&self) -> bool {
+        self.flags & Tag::LONG != 0
     }
 
     /// At level `half`: the slot's pages can be written here.
@@ -270,14 +280,71 @@ impl OwnPool {
         }
     }
 
-    /// At level `half`: they can only be read.
+    /// At level `half`: they can only be read, or not even that.
     #[cold]
-    pub(crate) fn close_slot(&self, slot: u32) {
+    pub(crate) fn close_slot(&self, slot: u32, left: Access) {
         let private = self.private(slot);
         private.open.store(false, Ordering::Relaxed);
         let bytes = self.entry(slot).length.load(Ordering::Relaxed);
-        // SAFETY: the pages are the slot's alone, and a buffer that is frozen is written by nobody here.
-        unsafe { self.window.close(private.offset(), bytes, Access::Read) };
+        // SAFETY: the pages are the slot's alone, and a buffer that is frozen is written by nobody here, and one that is about to be moved
+        // is read by nobody either.
+        unsafe { self.window.close(private.offset(), bytes, left) };
+    }
+
+    /// A frozen buffer becomes a writable one again, which nobody else ever knew.
+    #[cold]
+    pub(crate) fn open_again(&self, slot: u32) {
+        if self.is_guarded() {
+            self.open_slot(slot);
+        }
+    }
+
+    /// A writable buffer that goes the long way is frozen. Its tag from here on.
+    pub(crate) fn freeze_long(&self, tag: Tag) -> Tag {
+        let slot = tag.slot();
+        if tag.has(Tag::MOVED) {
+            return Tag::own(slot, self.private(slot).class(), self.flags);
+        }
+        if self.is_guarded() {
+            self.close_slot(slot, Access::Read);
+        }
+        self.begin_sharing(slot);
+        tag
+    }
+
+    /// A writable buffer that goes the long way goes.
+    pub(crate) fn release_long(&self, tag: Tag) {
+        let (slot, class) = (tag.slot(), tag.class());
+        if tag.has(Tag::MOVED) {
+            return self.release(slot, self.private(slot).class());
+        }
+        match self.zones.get(usize::from(class)) {
+            Some(zone) if zone.free_cached(slot) => {}
+            zone => self.free_uncached(zone, slot),
+        }
+    }
+
+    /// At level `half`: the caller's writable buffer is about to be moved, for the first time, so that nobody here has to do with its pages.
+    #[cold]
+    pub(crate) fn take_away(&self, slot: u32) {
+        if self.is_guarded() {
+            self.close_slot(slot, Access::None);
+        }
+    }
+
+    /// The caller's writable buffer, which was never sent, is about to be moved to somebody else: from its first send on it is not this
+    /// domain's to look at.
+    #[inline(always)]
+    pub(crate) fn leave(&self, slot: u32) {
+        // Relaxed: a word of our own, before the generation is made even, by which others here find the buffer.
+        let next = generation::published(self.generation(slot));
+        self.private(slot).moved.store(next, Ordering::Relaxed);
+    }
+
+    /// Whether the buffer that has this generation of the slot was moved to somebody else.
+    pub(super) fn is_away(&self, slot: u32, generation: u32) -> bool {
+        // Relaxed: as above; the caller has found the generation even.
+        self.private(slot).moved.load(Ordering::Relaxed) == generation
     }
 
     /// The size class of a buffer, which at level `half` has whole pages.
@@ -373,11 +440,15 @@ impl OwnPool {
     }
 
     /// A writable buffer goes, which nobody else can know.
+    ///
+    /// # Safety
+    /// The class is one of the pool's.
     #[inline(always)]
-    pub(crate) fn free_unfrozen(&self, slot: u32, class: u8) {
-        match self.zones.get(usize::from(class)) {
-            Some(zone) if zone.free_cached(slot) => {}
-            zone => self.free_uncached(zone, slot),
+    pub(crate) unsafe fn free_unfrozen(&self, slot: u32, class: u8) {
+        // SAFETY: there is a zone for each class.
+        let zone = unsafe { self.zones.get_unchecked(usize::from(class)) };
+        if !zone.free_cached(slot) {
+            self.free_uncached(Some(zone), slot);
         }
     }
 

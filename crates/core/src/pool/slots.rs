@@ -20,6 +20,8 @@ pub(crate) struct Slot {
     class: AtomicU8,
     /// At level `half`: whether its pages are known to be writable here.
     pub(crate) open: AtomicBool,
+    /// The last generation in which it was moved to somebody else; 0: none.
+    pub(crate) moved: AtomicU32,
 }
 
 impl Slot {

@@ -219,7 +219,7 @@ impl OwnPool {
                     let _ = self.collect_all();
                     self.alloc_huge(len)
                 })
-                .map(|slot| self.hand_out(slot, Self::HUGE, len)),
+                .map(|slot| self.hand_out_huge(slot, len)),
         }
     }
 

@@ -3,9 +3,10 @@
 use std::thread;
 use tranship_core::{
     Body, Cbuf, CbufMut, Domain, Error, Limit, LinkOptions, Message, Pool, PoolOptions, Receiver,
-    Refusal, RefusalCode, Role, Sender, Shortage,
+    Refusal, RefusalCode, Role, Sender, Shortage, Trust,
 };
 use tranship_testkit::Watchdog;
+use tranship_testkit::probe::{Access, Probe};
 
 pub(crate) const KIB: usize = 1 << 10;
 /// The chunk size of the pools here.
@@ -73,6 +74,17 @@ pub(crate) fn link_with(
 pub(crate) fn pool(domain: &Domain, chunks: usize) -> Pool {
     let options = PoolOptions::new((chunks * CHUNK) as u64).chunk_bytes(CHUNK as u64);
     domain.create_pool(options).expect("pool")
+}
+
+/// A pool of four chunks of that level.
+pub(crate) fn pool_of(domain: &Domain, trust: Trust) -> Pool {
+    let options = PoolOptions::new(4 * CHUNK as u64).chunk_bytes(CHUNK as u64);
+    domain.create_pool(options.trust(trust)).expect("a pool")
+}
+
+/// What can be had of an address here.
+pub(crate) fn access(at: *const u8) -> Access {
+    Probe::new().touch(at.expose_provenance())
 }
 
 /// Waits until something is so, under the test's watchdog.

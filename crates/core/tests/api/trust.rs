@@ -2,20 +2,9 @@
 
 use crate::kit::*;
 use tranship_core::{
-    Aggregate, Body, Domain, Kind, LinkOptions, Pool, PoolOptions, Refusal, RefusalCode,
-    StatRecord, Trust,
+    Aggregate, Body, Kind, LinkOptions, Pool, PoolOptions, Refusal, RefusalCode, StatRecord, Trust,
 };
-use tranship_testkit::probe::{Access, Probe};
-
-fn pool_of(domain: &Domain, trust: Trust) -> Pool {
-    let options = PoolOptions::new(4 * CHUNK as u64).chunk_bytes(CHUNK as u64);
-    domain.create_pool(options.trust(trust)).expect("a pool")
-}
-
-/// What can be had of an address here.
-fn access(at: *const u8) -> Access {
-    Probe::new().touch(at.expose_provenance())
-}
+use tranship_testkit::probe::Access;
 
 /// Every mapping of a buffer's memory in its writer and in a reader.
 #[test]

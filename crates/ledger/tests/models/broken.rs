@@ -257,3 +257,10 @@ fn a_liar_can_have_an_honest_forward_refused() {
     let why = breaks(&config.with(|c| c.blame_refusals_on = Some(2)));
     assert_eq!(why, "an honest reference was refused");
 }
+
+#[test]
+fn a_buffer_is_used_after_it_was_moved() {
+    let config = Config::new("moved and used", 3, &[(A, B), (B, C)]);
+    let why = breaks(&config.with(|c| (c.moves, c.uses_what_it_moved) = (true, true)));
+    assert_eq!(why, "two domains have a moved buffer");
+}

@@ -35,6 +35,8 @@ pub struct Config {
     pub any_order: bool,
     /// Buffers travel as an aggregate: slot 0 is the list, slot 1 its piece.
     pub aggregates: bool,
+    /// Every send is a move: from the publication on its sender has nothing to do with the buffer.
+    pub moves: bool,
     /// Who may die, bit by domain, and how many of them in one run.
     pub mortal: u8,
     pub deaths: u8,
@@ -68,6 +70,7 @@ pub struct Config {
     pub look_again_at_references_only: bool,
     pub even_at_alloc: bool,
     pub release_before_sending: bool,
+    pub uses_what_it_moved: bool,
     pub leave_undrained: bool,
     pub sink_takes_early: bool,
     pub source_sends_early: bool,
@@ -105,6 +108,7 @@ impl Config {
             no_whole_turn: true,
             any_order: false,
             aggregates: false,
+            moves: false,
             mortal: 0,
             deaths: 0,
             closable: 0,
@@ -134,6 +138,7 @@ impl Config {
             look_again_at_references_only: false,
             even_at_alloc: false,
             release_before_sending: false,
+            uses_what_it_moved: false,
             leave_undrained: false,
             sink_takes_early: false,
             source_sends_early: false,

@@ -28,7 +28,11 @@ pub fn steps(config: &Config, state: &State, out: &mut Steps) {
                         out.push("sends on", d, state.thread[usize::from(d)].queue, next);
                     }
                 }
-                Op::LetGo | Op::Find => unreachable!("what only a writer with handles does"),
+                Op::LetGo => {
+                    let q = state.thread[usize::from(d)].queue;
+                    out.push("has moved on", d, q, let_go(config, *state, d));
+                }
+                Op::Find => unreachable!("what only a writer with handles does"),
             }
         }
         if config.hangs_up & !state.hung_up & 1 << d != 0 {
@@ -173,8 +177,21 @@ fn receive(config: &Config, mut next: State, d: u8) -> State {
             next.blame("a domain holds a buffer that the writer has again");
         } else if next.named(s) != message.generations[s] {
             next.blame("a domain holds another buffer than was named");
+        } else if config.moves && next.held.iter().map(|held| held[s]).sum::<u8>() > 1 {
+            next.blame("two domains have a moved buffer");
         }
     }
+    next
+}
+
+/// The reference of what was moved goes.
+fn let_go(config: &Config, mut next: State, d: u8) -> State {
+    let i = usize::from(d);
+    for &s in config.parts(next.thread[i].kind) {
+        next.refs[i][s] -= 1;
+        next.held[i][s] -= u8::from(config.uses_what_it_moved);
+    }
+    next.thread[i] = Thread::default();
     next
 }
 
@@ -222,12 +239,23 @@ fn send(config: &Config, mut next: State, d: u8) -> Option<State> {
     match step {
         SendStep::Open => next.publish_generation(config, s),
         SendStep::Count => next = next.count_sent(config, q, s)?,
-        SendStep::Publish => publish(config, &mut next, q, thread.kind),
+        SendStep::Publish => {
+            publish(config, &mut next, q, thread.kind);
+            if config.moves && !config.uses_what_it_moved {
+                for &s in config.parts(thread.kind) {
+                    next.held[usize::from(d)][s] -= 1;
+                }
+            }
+        }
         SendStep::LetGo | SendStep::Queue => unreachable!("{step:?} with a reference kept"),
     }
     next.thread[usize::from(d)] = match send_step(config, thread, n + 1) {
         Some(_) => Thread {
             step: thread.step + 1,
+            ..thread
+        },
+        None if config.moves => Thread {
+            op: Op::LetGo,
             ..thread
         },
         None => Thread::default(),

@@ -119,6 +119,27 @@ fn aggregates_count_every_piece() {
 }
 
 #[test]
+fn what_is_moved_has_one_holder() {
+    let moves = |c: &mut Config| c.moves = true;
+    holds(&Config::new("moves in a cycle", 3, &CYCLE[..3]).with(|c| {
+        moves(c);
+        c.ring = 2;
+    }));
+    holds(&Config::new("moves and deaths", 3, TRIANGLE).with(|c| {
+        moves(c);
+        (c.mortal, c.deaths) = (1 << B | 1 << C, 2);
+    }));
+    if torture() {
+        holds(
+            &Config::new("moves of two buffers, deaths, cycle", 3, CYCLE).with(|c| {
+                moves(c);
+                (c.slots, c.mortal, c.deaths) = (2, 1 << B | 1 << C, 1);
+            }),
+        );
+    }
+}
+
+#[test]
 fn counters_and_generations_wrap_around() {
     let wrap = |c: &mut Config| (c.normalise, c.counter_bits, c.generation_bits) = (false, 2, 3);
     holds(&Config::new("wrap", 3, &[(A, B), (B, C)]).with(wrap));

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use tranship_proto::{
     CbufId, ChannelId, DomainId, Event, PROTOCOL_VERSION, PoolId, Refusal, Req, Request, Role,
-    decode, encode,
+    Trust, decode, encode,
 };
 use tranship_region::layout::{CountsRw, RefsRw, TableRo, TableRw, Way};
-use tranship_region::{Opts, RwMapping, make};
+use tranship_region::{Opts, RwMapping, Sealing, make};
 use tranship_ring::{HalfRo, HalfRw, Side};
 use tranship_sys::{futex, socket};
 
@@ -185,12 +185,26 @@ impl Raw {
         self.create_pool_of(name, SLOTS, 4 * CHUNK, CHUNK)
     }
 
+    /// The same at another level of trust.
+    pub fn create_pool_at(&mut self, name: &str, trust: Trust) -> Bait {
+        self.make_pool(name, trust, (SLOTS, 4 * CHUNK, CHUNK))
+    }
+
     pub fn create_pool_of(
         &mut self,
         name: &str,
         slots: u32,
         max_bytes: u64,
         chunk_bytes: u64,
+    ) -> Bait {
+        self.make_pool(name, Trust::Producer, (slots, max_bytes, chunk_bytes))
+    }
+
+    fn make_pool(
+        &mut self,
+        name: &str,
+        trust: Trust,
+        (slots, max_bytes, chunk_bytes): (u32, u64, u64),
     ) -> Bait {
         let (fd, table) = TableRw::create(slots, max_bytes, chunk_bytes).unwrap();
         let req = self.req();
@@ -200,7 +214,7 @@ impl Raw {
             max_bytes,
             slots,
             chunk_bytes,
-            trust: tranship_proto::Trust::Producer,
+            trust,
         };
         self.send(&request, &[fd.as_fd()]);
         let (id, _) = self.wait(|e| match e {
@@ -220,7 +234,13 @@ impl Raw {
         let (chunk_fd, chunk) = make(
             "bait",
             usize::try_from(chunk_bytes).unwrap(),
-            Opts::default(),
+            Opts {
+                sealing: match trust.all_write() {
+                    true => Sealing::Shared,
+                    false => Sealing::default(),
+                },
+                ..Opts::default()
+            },
         )
         .unwrap();
         let req = self.req();

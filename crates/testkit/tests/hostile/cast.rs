@@ -341,7 +341,18 @@ fn drink(receiver: &mut Receiver, frames: tranship_core::PoolId, facts: &Facts) 
                 ));
             }
         }
-        if let Some(buf) = message.into_buf() {
+        let buf = match message.body {
+            tranship_core::Body::Buf(buf) => Some(buf),
+            tranship_core::Body::Moved(mut buf) => {
+                // Of a pool that all write it may; nothing must come of that.
+                if buf.write(0, b"x").is_ok() && buf.id().pool() == frames {
+                    facts.wrong(format!("{} can be written", buf.id()));
+                }
+                Some(buf.freeze())
+            }
+            _ => None,
+        };
+        if let Some(buf) = buf {
             let bytes = buf.to_vec();
             check(&bytes, &buf);
             held.push_back((bytes, buf));

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tranship_proto::{CbufId, PoolId, Role};
+use tranship_proto::{CbufId, PoolId, Role, Trust};
 use tranship_testkit::{Control, Random, child};
 
 use crate::cast::{Answer, Ask};
@@ -19,6 +19,8 @@ struct Lie {
 struct Liar {
     raw: Raw,
     bait: Bait,
+    /// Pools that all write, of level `half` and `full`.
+    shared: [Bait; 2],
     /// Where frames come from, and how many were taken.
     feed: Channel,
     fed: u64,
@@ -28,6 +30,7 @@ struct Liar {
 const INLINE: u64 = 1;
 const BUFFER: u64 = 2;
 const AGGREGATE: u64 = 3;
+const MOVED: u64 = 4;
 const GONE: &str = "has closed it, and everything it sent was taken";
 const NOT_ASSIGNED: &str = "is not assigned to this channel";
 const OUTSIDE: &str = "are outside the pool's";
@@ -93,6 +96,19 @@ impl Liar {
         channel.counts.swap(0, 1);
     }
 
+    /// The receiver gets the same buffer shared and moved, in turns, and writes it whenever it may.
+    fn moves_what_it_shares(&mut self, channel: &mut Channel, which: usize) {
+        let pool = self.shared[which].id;
+        self.raw.assign(channel, pool, SLOTS);
+        let slot = self.shared[which].table.slot(0).unwrap();
+        slot.offset.store(8192, Ordering::SeqCst);
+        slot.length.store(4096, Ordering::SeqCst);
+        for operation in [BUFFER, MOVED, MOVED, BUFFER, MOVED].repeat(4) {
+            let id = CbufId::new(pool, 0, 2);
+            self.push_all(channel, [line(operation, id, 8192, 64, 1)]);
+        }
+    }
+
     fn push_all(&mut self, channel: &mut Channel, lines: impl IntoIterator<Item = [u64; 8]>) {
         for line in lines {
             if !self.raw.room(channel) {
@@ -123,7 +139,7 @@ macro_rules! lies {
 lies! {
     // Operations and inline lengths. Off: the length in `descriptor::parse`.
     no_operation: "operation 0 does not exist", |_l, c| c.push([0; 8]);
-    operation_4: "operation 4 does not exist", |_l, c| c.push([4 << 32, 0, 0, 0, 0, 0, 0, 0]);
+    operation_5: "operation 5 does not exist", |_l, c| c.push([5 << 32, 0, 0, 0, 0, 0, 0, 0]);
     operation_255: "operation 255 does not exist", |_l, c| c.push([u64::MAX << 32; 8]);
     inline_49: "49 inline bytes", |_l, c| c.push(inline(49));
     inline_255: "255 inline bytes", |_l, c| c.push(inline(255));
@@ -146,6 +162,14 @@ lies! {
     length_max: OUTSIDE, |l, c| c.push(line(BUFFER, l.id(0), 0, u64::MAX, 1));
     length_wraps: OUTSIDE, |l, c| c.push(line(BUFFER, l.id(0), 64, u64::MAX - 63, 1));
     length_one_too_long: OUTSIDE, |l, c| c.push(line(BUFFER, l.id(0), 0, 4 * CHUNK + 1, 1));
+    // What is moved is looked at as what is shared.
+    moves_out_of_a_known_pool_that_is_not_assigned: NOT_ASSIGNED, |l, c| {
+        let id = CbufId::new(l.prey().pool, 0, 2);
+        c.push(line(MOVED, id, 0, 64, 1));
+    };
+    moves_a_slot_just_beyond: "slot 64 of 64", |l, c| c.push(line(MOVED, l.id(SLOTS), 0, 64, 1));
+    moves_more_than_there_is: OUTSIDE, |l, c| c.push(line(MOVED, l.id(0), 64, u64::MAX - 63, 1));
+    moves_out_of_no_chunk: NO_CHUNK, |l, c| c.push(line(MOVED, l.id(0), 2 * CHUNK, 64, 9));
     // Chunks.
     chunk_never_shown: NO_CHUNK, |l, c| c.push(line(BUFFER, l.id(0), 2 * CHUNK, 64, 9));
     serial_of_no_chunk: NO_CHUNK, |l, c| c.push(line(BUFFER, l.id(0), 0, 64, 7));
@@ -190,6 +214,22 @@ lies! {
         l.push_all(c, [inline(1); 40]);
     };
     the_same_buffer_again_and_again: GONE, |l, c| { l.push_all(c, [l.good(); 100]); close(c) };
+    moves_what_it_shares_and_moves_it_again: GONE, |l, c| {
+        let mut moved = l.good();
+        moved[0] = MOVED << 32;
+        l.push_all(c, [l.good(), moved, moved, l.good(), moved, moved]);
+        close(c)
+    };
+    moves_what_it_shares_at_half: GONE, |l, c| { l.moves_what_it_shares(c, 0); close(c) };
+    moves_what_it_shares_at_full: GONE, |l, c| { l.moves_what_it_shares(c, 1); close(c) };
+    moves_pages_that_overlap_at_half: ELSEWHERE, |l, c| {
+        l.moves_what_it_shares(c, 0);
+        let slot = l.shared[0].table.slot(1).unwrap();
+        slot.offset.store(4096, Ordering::SeqCst);
+        slot.length.store(8192, Ordering::SeqCst);
+        let id = |slot| CbufId::new(l.shared[0].id, slot, 2);
+        l.push_all(c, [line(MOVED, id(0), 8192, 64, 1), line(MOVED, id(1), 4096, 64, 1)]);
+    };
     own_table_changes_all_the_time: GONE, |l, c| {
         for i in 0..200u32 {
             let slot = l.bait.table.slot(i % 3).unwrap();
@@ -216,7 +256,58 @@ lies! {
         }
         close(c)
     };
-    // Off: the generation in `Receiver::reference`.
+    // The frames are shared with it, and it says that they are the receiver's alone.
+    moves_frames_that_it_was_only_shown: GONE, |l, c| {
+        l.may_forward(c);
+        for _ in 0..40 {
+            let mut frame = l.frame();
+            let id = CbufId(frame[2]);
+            if l.raw.room(c) {
+                c.count(id);
+                frame[0] = MOVED << 32;
+                c.push(frame);
+            }
+            l.prey().release(id);
+        }
+        close(c)
+    };
+    moves_frames_to_two_and_keeps_them: GONE, |l, c| {
+        l.may_forward(c);
+        for _ in 0..10 {
+            let mut frame = l.frame();
+            let id = CbufId(frame[2]);
+            for operation in [MOVED, BUFFER, MOVED] {
+                if l.raw.room(c) {
+                    c.count(id);
+                    frame[0] = operation << 32;
+                    c.push(frame);
+                }
+            }
+            l.prey().release(id);
+        }
+        close(c)
+    };
+    moves_what_was_reused: DEAD, |l, c| {
+        l.may_forward(c);
+        let mut old = l.frame();
+        let id = CbufId(old[2]);
+        l.prey().release(id);
+        while l.prey().generation(id) == id.generation() {
+            let next = l.frame();
+            l.prey().release(CbufId(next[2]));
+        }
+        old[0] = MOVED << 32;
+        c.push(old)
+    };
+    moves_another_s_bytes_under_a_living_id: ELSEWHERE, |l, c| {
+        l.may_forward(c);
+        let (mut one, other) = (l.frame(), l.frame());
+        one[3..6].copy_from_slice(&other[3..6]);
+        one[0] = MOVED << 32;
+        l.prey().release(CbufId(other[2]));
+        c.push(one)
+    };
+    // Off: the generation in `hold` of `receiver/take.rs`.
     forwards_what_was_reused: DEAD, |l, c| {
         l.may_forward(c);
         let old = l.frame();
@@ -246,7 +337,7 @@ lies! {
         c.push(line(BUFFER, odd.unwrap(), frame[3], 64, frame[5]));
         l.prey().release(id)
     };
-    // Off: `owns` in `Receiver::reference`: bytes of a buffer that nobody counted, under a living id.
+    // Off: `owns` in `hold` of `receiver/take.rs`: bytes of a buffer that nobody counted, under a living id.
     a_living_id_with_another_s_bytes: ELSEWHERE, |l, c| {
         l.may_forward(c);
         let (mut one, other) = (l.frame(), l.frame());
@@ -318,7 +409,7 @@ lies! {
             let wild = [l.good()[2], l.id(SLOTS).0, 0, 64, u64::MAX, 1, CHUNK - 8, n];
             line.words[1 + n as usize % 7].store(wild[(n >> 8) as usize % 8], Ordering::Relaxed);
             let word = line.words[0].load(Ordering::Relaxed) & 0xffff_ffff;
-            line.words[0].store(word | (n >> 3 & 3) << 32 | (n & 63) << 40, Ordering::Relaxed);
+            line.words[0].store(word | (n >> 3) % 5 << 32 | (n & 63) << 40, Ordering::Relaxed);
         }, |l| l.good())
     };
     lists_change_while_they_are_read: "", |l, c| {
@@ -381,12 +472,14 @@ child!(
     fn liar(ctl: Control) {
         let mut raw = Raw::join("liar");
         let bait = raw.create_pool("bait");
+        let shared = [Trust::Half, Trust::Full].map(|trust| raw.create_pool_at("shared", trust));
         let mut feed = raw.connect("feed", Role::Sink);
         raw.take_offer(&mut feed);
         let random = Random::printed("liar");
         let mut liar = Liar {
             raw,
             bait,
+            shared,
             feed,
             fed: 0,
             random,

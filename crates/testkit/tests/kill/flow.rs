@@ -1,8 +1,9 @@
 //! Messages that show when their memory was given to somebody else.
 
 use std::collections::VecDeque;
+use std::fmt::Debug;
 
-use tranship_core::{Body, Cbuf, Message};
+use tranship_core::{Body, Message};
 use tranship_testkit::{Random, payload};
 
 use crate::seat::Broken;
@@ -15,14 +16,13 @@ pub fn fill(buf: &mut [u8], id: u64) {
 }
 
 /// The piece is as the writer filled it.
-fn verify_piece(piece: &Cbuf, id: u64, when: &str) -> Result<(), Broken> {
-    let bytes = piece.to_vec();
+fn verify_piece(piece: &impl Debug, bytes: &[u8], id: u64, when: &str) -> Result<(), Broken> {
     // A batch has no words of its own beside the buffers: there the id is what the buffer says.
     let id = match (id, bytes.first_chunk()) {
         (0, Some(says)) => u64::from_le_bytes(*says),
         _ => id,
     };
-    payload::verify_seed(&bytes, id, payload::mix(id))
+    payload::verify_seed(bytes, id, payload::mix(id))
         .map_err(|torn| format!("{when}: {piece:?} of message {id:#x}: {torn}"))
 }
 
@@ -32,10 +32,11 @@ pub fn verify(message: &Message, when: &str) -> Result<(), Broken> {
     match &message.body {
         Body::Inline(bytes) if **bytes == id.to_le_bytes() => Ok(()),
         Body::Inline(bytes) => Err(format!("{when}: inline message {id:#x} says {bytes:?}")),
-        Body::Buf(buf) => verify_piece(buf, id, when),
+        Body::Buf(buf) => verify_piece(buf, &buf.to_vec(), id, when),
+        Body::Moved(buf) => verify_piece(buf, &buf.to_vec(), id, when),
         Body::Aggregate(list) => (id..)
             .zip(list.pieces())
-            .try_for_each(|(id, piece)| verify_piece(piece, id, when)),
+            .try_for_each(|(id, piece)| verify_piece(piece, &piece.to_vec(), id, when)),
     }
 }
 

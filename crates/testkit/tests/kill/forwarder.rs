@@ -1,7 +1,8 @@
-//! The forwarder: passes the writer's buffers on to the receiver and back to the writer, by reference.
+//! The forwarder: passes the writer's buffers on to the receiver and back to the writer, by reference. What was moved to it it moves on, to one of
+//! the two.
 
 use tranship_core::{
-    Aggregate, Body, Domain, Listener, Message, Pool, PoolOptions, Receiver, Role, Sender,
+    Aggregate, Body, CbufMut, Domain, Listener, Message, Pool, PoolOptions, Receiver, Role, Sender,
 };
 use tranship_testkit::{Control, child};
 
@@ -78,7 +79,11 @@ impl Forwarder {
         }
         while self.kept.len() as u64 > most {
             if let Some(message) = self.kept.pop()? {
-                self.pass_on(&message)?;
+                let meta = message.meta;
+                match message.body {
+                    Body::Moved(buf) => self.move_on(buf, meta, seat.random.one_in(2))?,
+                    body => self.pass_on(&Message { meta, body })?,
+                }
             }
         }
         Ok(())
@@ -131,10 +136,26 @@ impl Forwarder {
                         .for_each(|piece| copy.push_back(piece.clone()).expect("as many"));
                     sender.send_aggregate(copy, meta).err().map(|e| e.error)
                 }
+                Body::Moved(_) => None,
             };
             if failure.as_ref().map_or(Ok(false), send_over)? {
                 *end = None;
             }
+        }
+        Ok(())
+    }
+
+    fn move_on(&mut self, buf: CbufMut, meta: u64, back: bool) -> Result<(), Broken> {
+        let end = match back {
+            true => &mut self.back,
+            false => &mut self.onward.1,
+        };
+        let Some(sender) = end else { return Ok(()) };
+        // What is not sent is dropped here, and so is the writer's again.
+        if let Err(failed) = sender.move_buffer_with(buf, meta)
+            && send_over(&failed.error)?
+        {
+            *end = None;
         }
         Ok(())
     }

@@ -3,11 +3,12 @@
 use std::time::{Duration, Instant};
 
 use tranship_core::{
-    Aggregate, CbufMut, Domain, Kind, Listener, Pool, PoolOptions, Receiver, Role, Sender,
+    Aggregate, Body, Cbuf, CbufMut, Domain, Kind, Listener, Message, Pool, PoolOptions, Receiver,
+    Role, Sender,
 };
 use tranship_testkit::{Control, child};
 
-use crate::flow::{Kept, PIECES, fill};
+use crate::flow::{Kept, PIECES, fill, verify};
 use crate::seat::{Broken, Order, ROUND, Seat, bearable, broken, options, recv_over, send_over};
 use crate::stage::{CHUNK, WRITER_POOL};
 
@@ -135,10 +136,16 @@ impl Writer {
             Ok(None) => {}
             Ok(Some(message)) => {
                 seat.ways[0] += 1;
-                let again = match &message.body {
-                    tranship_core::Body::Buf(buf) if seat.random.one_in(4) => {
-                        Some((buf.clone(), message.meta))
+                verify(&message, "at its return")?;
+                let meta = message.meta;
+                let message = match message.body {
+                    Body::Moved(buf) if seat.random.one_in(4) => {
+                        return self.move_again(buf, meta);
                     }
+                    body => Message { meta, body },
+                };
+                let again = match &message.body {
+                    Body::Buf(buf) if seat.random.one_in(4) => Some((buf.clone(), message.meta)),
                     _ => None,
                 };
                 self.kept.push(message, &mut seat.random)?;
@@ -154,6 +161,18 @@ impl Writer {
                     self.back.1 = None;
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// One that came back goes to the receiver as what it is.
+    fn move_again(&mut self, buf: CbufMut, meta: u64) -> Result<(), Broken> {
+        let end = &mut self.to_receiver.1;
+        if let Some(sender) = end
+            && let Err(failed) = sender.move_buffer_with(buf, meta)
+            && send_over(&failed.error)?
+        {
+            *end = None;
         }
         Ok(())
     }
@@ -187,7 +206,7 @@ impl Writer {
         };
         for piece in 0..count {
             match self.fresh(seat, id + piece)? {
-                Some(buf) => pieces.push(buf.freeze()),
+                Some(buf) => pieces.push(buf),
                 None => return Ok(()), // those in flight come back first
             }
         }
@@ -202,15 +221,19 @@ impl Writer {
                 .send_inline(&id.to_le_bytes(), id)
                 .err()
                 .map(|e| e.error),
-            4 => sender.send_batch(pieces).err().map(|e| e.error),
+            4 => {
+                let frozen: Vec<Cbuf> = pieces.into_iter().map(CbufMut::freeze).collect();
+                sender.send_batch(frozen).err().map(|e| e.error)
+            }
             _ if count == 1 => match pieces.pop() {
-                Some(buf) => sender.send_buf(buf, id).err().map(|e| e.error),
+                Some(buf) if kind < 8 => sender.move_buffer_with(buf, id).err().map(|e| e.error),
+                Some(buf) => sender.send_buf(buf.freeze(), id).err().map(|e| e.error),
                 None => None,
             },
             _ => {
                 let mut list = Aggregate::new();
                 for piece in pieces {
-                    list.push_back(piece).expect("a few");
+                    list.push_back(piece.freeze()).expect("a few");
                 }
                 sender.send_aggregate(list, id).err().map(|e| e.error)
             }

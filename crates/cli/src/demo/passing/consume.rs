@@ -70,7 +70,7 @@ pub(crate) fn consume(
                 work.frame(offset, bytes)?;
                 len
             }
-            Body::Aggregate(_) => {
+            Body::Aggregate(_) | Body::Moved(_) => {
                 work.frame(offset, &message.to_vec())?;
                 len
             }

@@ -80,12 +80,14 @@ pub(super) enum Awaits {
     /// That the manager opens the pool.
     Open(PoolId),
     Chunk(PoolId, Missing),
+    /// Room for a copy in this pool of ours.
+    Room(PoolId),
 }
 
 impl Awaits {
     pub(super) fn pool(self) -> PoolId {
         match self {
-            Awaits::Open(pool) | Awaits::Chunk(pool, _) => pool,
+            Awaits::Open(pool) | Awaits::Chunk(pool, _) | Awaits::Room(pool) => pool,
         }
     }
 }

@@ -1,14 +1,15 @@
-//! The short way of a message: a plain buffer of the pool that was assigned first, or inline bytes. Anything else is left
-//! for the long way.
+//! The short way of a message: a plain buffer of the pool that was assigned first, shared or moved, or inline bytes. Anything else is
+//! left for the long way.
 
 use super::Receiver;
 use super::ahead::Ahead;
-use crate::cbuf::{Cbuf, Tag};
-use crate::link::descriptor;
+use crate::cbuf::{Cbuf, CbufMut, Tag};
+use crate::link::descriptor::{self, Carries};
 use crate::link::inline::Inline;
 use crate::pool::ForeignPool;
 use std::ptr::NonNull;
 use tranship_ledger::ReceiptStep;
+use tranship_proto::Trust;
 use tranship_sys::crash;
 
 /// Counters on a cache line.
@@ -31,6 +32,14 @@ impl Taken {
     pub(super) unsafe fn into_buf(self) -> Cbuf {
         // SAFETY: the caller counted the reference; the range was checked against the window.
         unsafe { Cbuf::foreign(self.ptr, self.len, self.pool, self.tag) }
+    }
+
+    /// # Safety
+    /// Once per reference counted, of a buffer that was moved.
+    #[inline(always)]
+    pub(super) unsafe fn into_moved(self) -> CbufMut {
+        // SAFETY: as above; the pools that are received from in this way are mapped for writing if all write them.
+        unsafe { CbufMut::foreign(self.ptr, self.len, self.pool, self.tag) }
     }
 }
 
@@ -66,14 +75,35 @@ impl Receiver {
         if self.trusted { Tag::TRUSTED } else { 0 }
     }
 
+    /// The flags of handles of what was moved here out of a pool.
+    pub(super) fn moved_flags(&self, trust: Trust) -> u64 {
+        let slices = match (self.trusted, trust.all_write()) {
+            (false, _) => 0,
+            (true, false) => Tag::TRUSTED,
+            (true, true) => Tag::TRUSTED | Tag::SLICE_MUT,
+        };
+        slices | Tag::LONG | Tag::MOVED
+    }
+
     /// A plain buffer of the pool that was assigned first, if the next line is one: no call, no lock, nothing but the
     /// checks. `None` leaves the line for the long way, which believes nothing of what was seen here.
     #[inline(always)]
     pub(super) fn take_direct(&mut self) -> Option<Taken> {
+        self.take_named(Carries::Buffer)
+    }
+
+    /// The same of one that is moved here; a call, so that the other two ways stay short.
+    #[inline(never)]
+    pub(super) fn take_moved_direct(&mut self) -> Option<Taken> {
+        self.take_named(Carries::Moved)
+    }
+
+    #[inline(always)]
+    fn take_named(&mut self, carries: Carries) -> Option<Taken> {
         let (first, line) = self.consumer.peek(self.lines)?;
         // Needs nothing of the line, so it is under way before the line is here.
         tranship_sync::prefetch_read(self.guess.next());
-        let (meta, reference) = descriptor::buffer(first, line)?;
+        let (meta, reference) = descriptor::named(carries, first, line)?;
         let at_hand = self
             .at_hand
             .as_ref()
@@ -111,6 +141,10 @@ impl Receiver {
         #[allow(clippy::cast_possible_truncation)] // below the window's length, a usize
         let len = reference.length as usize;
         let pool = at_hand.foreign;
+        let flags = match carries {
+            Carries::Moved => self.moved_flags(foreign.shape.trust),
+            _ => self.flags(),
+        };
         self.consumer.advance();
         self.give_back_line();
         Some(Taken {
@@ -118,7 +152,7 @@ impl Receiver {
             ptr,
             len,
             pool,
-            tag: Tag::foreign(slot, generation, self.flags()),
+            tag: Tag::foreign(slot, generation, flags),
         })
     }
 

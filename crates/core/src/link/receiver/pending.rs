@@ -22,12 +22,31 @@ impl Receiver {
         taken
     }
 
-    fn keep(&mut self, words: [u64; 8], awaits: Awaits) -> Result<Option<Message>, Error> {
+    fn put_aside(&mut self, words: [u64; 8], awaits: Awaits) {
         self.ahead = Ahead::Line(Pending {
             words,
             awaits,
             again: Instant::now() + NAP,
         });
+    }
+
+    /// There is no room for the message's copy now, or there never will be, as far as can be seen.
+    #[cold]
+    pub(super) fn await_room(
+        &mut self,
+        words: [u64; 8],
+        pool: PoolId,
+        error: Error,
+    ) -> Result<Option<Message>, Error> {
+        self.put_aside(words, Awaits::Room(pool));
+        match error.kind() {
+            Kind::OutOfMemory | Kind::ManagerAway => Ok(None),
+            _ => Err(error.context("the next message cannot be copied")),
+        }
+    }
+
+    fn keep(&mut self, words: [u64; 8], awaits: Awaits) -> Result<Option<Message>, Error> {
+        self.put_aside(words, awaits);
         match self.link.domain.cut_off() {
             Some(barrier) => {
                 let pool = awaits.pool();
@@ -122,10 +141,13 @@ impl Receiver {
     /// Whether there is a reason to try again.
     pub(super) fn is_due(&self, pending: &Pending) -> bool {
         // To be told so.
-        if self.link.domain.cut_off().is_some() {
+        let is_room = matches!(pending.awaits, Awaits::Room(_));
+        if !is_room && self.link.domain.cut_off().is_some() {
             return true;
         }
         match pending.awaits {
+            // Nobody tells us when there is.
+            Awaits::Room(_) => Instant::now() >= pending.again,
             Awaits::Open(pool) => self.is_open(pool),
             Awaits::Chunk(pool, missing) => {
                 let domain = &self.link.domain;

@@ -1,11 +1,14 @@
 //! The pools that can be received from.
 
+use crate::domain::{DomainCore, lock};
+use crate::error::{Error, Kind};
 use crate::link::shared::{Assigned, Assignment};
-use crate::pool::ForeignPool;
+use crate::options::LinkOptions;
+use crate::pool::{ForeignPool, Pool};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
-use tranship_proto::PoolId;
+use tranship_proto::{PoolId, Trust};
 
 /// A pool that can be received from.
 pub(super) struct In {
@@ -36,8 +39,8 @@ impl AtHand {
         let Assigned::Foreign(foreign) = &entry.assignment.side else {
             return None;
         };
-        // At level `half` more is to be done.
-        if foreign.flags() != 0 {
+        // More is to be done.
+        if matches!(foreign.shape.trust, Trust::Half | Trust::None) {
             return None;
         }
         let counts = entry.assignment.counts.counts();
@@ -49,4 +52,23 @@ impl AtHand {
             rcvd: NonNull::from(counts).cast(),
         })
     }
+}
+
+/// The pool that the options name for copies.
+pub(super) fn snapshots(domain: &DomainCore, options: &LinkOptions) -> Result<Option<Pool>, Error> {
+    let Some(pool) = options.snapshots else {
+        return Ok(None);
+    };
+    let own = lock(&domain.pools).get(&pool).cloned();
+    let missing = || {
+        let text =
+            format!("pool {pool}, which is to take copies, is not one of the domain that receives");
+        Error::new(Kind::BadArgument, text)
+    };
+    own.map(Pool::from_arc).map(Some).ok_or_else(missing)
+}
+
+/// Whether buffers of the pool are to be copied.
+pub(super) fn is_copied(pool: &ForeignPool) -> bool {
+    pool.shape.trust == Trust::None
 }

@@ -1,20 +1,20 @@
 //! The long way of a message: from any pool, in pieces, checked step by step, with the reason if it cannot be taken.
 
 use super::Receiver;
-use super::pools::{AtHand, In};
+use super::pools::{AtHand, In, is_copied};
 use crate::aggregate::{self, Aggregate};
-use crate::cbuf::{Cbuf, Tag};
+use crate::cbuf::{Cbuf, CbufMut, Home, Tag};
 use crate::domain::lock;
 use crate::error::{Error, Violation};
-use crate::link::descriptor::{self, Descriptor, Reference};
+use crate::link::descriptor::{self, Carries, Descriptor, Reference};
 use crate::link::message::{Body, Message};
 use crate::link::shared::Assigned;
-use crate::pool::{Missing, OwnPool};
+use crate::pool::{ForeignPool, Missing};
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tranship_proto::PoolId;
 use tranship_sys::crash;
+use tranship_sys::map::Access;
 
 /// Why a reference could not be taken.
 pub(super) enum Untaken {
@@ -22,6 +22,8 @@ pub(super) enum Untaken {
     Missing(PoolId, Missing),
     /// The pool is assigned, but the manager has not said yet that our counters are on its writer's roster.
     NotOpen(PoolId),
+    /// There is no room for its copy in this pool of ours.
+    NoRoom(PoolId, Error),
 }
 
 impl From<Violation> for Untaken {
@@ -37,10 +39,11 @@ impl Receiver {
         let meta = words[1];
         let outcome = match descriptor::parse(&words) {
             Ok(Descriptor::Inline(inline)) => Ok(Body::Inline(inline)),
-            Ok(Descriptor::Buffer(reference)) => self.take_buffer(reference).map(Body::Buf),
-            Ok(Descriptor::Aggregate(reference)) => {
-                self.take_aggregate(reference).map(Body::Aggregate)
-            }
+            Ok(Descriptor::Reference(carries, reference)) => match carries {
+                Carries::Buffer => self.take_buffer(reference).map(Body::Buf),
+                Carries::Aggregate => self.take_aggregate(reference).map(Body::Aggregate),
+                Carries::Moved => self.take_moved(reference).map(Body::Moved),
+            },
             Err(violation) => Err(violation.into()),
         };
         match outcome {
@@ -51,13 +54,59 @@ impl Receiver {
             Err(Untaken::Violation(violation)) => Err(self.violated(violation)),
             Err(Untaken::Missing(pool, missing)) => self.fetch_chunk(words, pool, missing),
             Err(Untaken::NotOpen(pool)) => self.await_open(words, pool),
+            Err(Untaken::NoRoom(pool, error)) => self.await_room(words, pool, error),
         }
     }
 
     #[inline]
     fn take_buffer(&mut self, reference: Reference) -> Result<Cbuf, Untaken> {
         let at = self.find(reference.id.pool())?;
+        let buf = self.shared(at, reference)?;
+        crash::point("recv.after_ref");
+        self.count(at, reference);
+        Ok(buf)
+    }
+
+    /// What the receiver gets of a buffer that is shared: a reference, or a copy.
+    #[inline]
+    fn shared(&self, at: usize, reference: Reference) -> Result<Cbuf, Untaken> {
         let buf = self.reference(at, reference)?;
+        match buf.handle().home() {
+            // SAFETY: pools outlive their outstanding slots.
+            Home::Foreign(pool) if is_copied(unsafe { pool.as_ref() }) => {
+                Ok(self.snapshot(buf.view())?.freeze())
+            }
+            _ => Ok(buf),
+        }
+    }
+
+    /// A buffer that is ours from here on. Of an own pool it has come back.
+    fn take_moved(&mut self, reference: Reference) -> Result<CbufMut, Untaken> {
+        let at = self.find(reference.id.pool())?;
+        let entry = self.entry(at, reference)?;
+        let Reference {
+            id, offset, length, ..
+        } = reference;
+        let buf = match &entry.assignment.side {
+            Assigned::Own(own) => own.take_back_moved(id, offset, length)?,
+            Assigned::Foreign(foreign) => {
+                let trust = foreign.shape.trust;
+                let access = match trust.all_write() {
+                    true => Access::ReadWrite,
+                    false => Access::Read,
+                };
+                let len = hold(foreign, entry.forwarded, reference, access)?;
+                let tag = Tag::foreign(id.slot(), id.generation(), self.moved_flags(trust));
+                // SAFETY: the reference was just counted, with that access, and its range checked.
+                let buf = unsafe {
+                    CbufMut::foreign(foreign.at(offset), len, NonNull::from(&**foreign), tag)
+                };
+                match is_copied(foreign) {
+                    true => self.snapshot(buf.view())?,
+                    false => buf,
+                }
+            }
+        };
         crash::point("recv.after_ref");
         self.count(at, reference);
         Ok(buf)
@@ -69,11 +118,15 @@ impl Receiver {
         let list_at = self.find(reference.id.pool())?;
         let list = self.reference(list_at, reference)?;
         let pieces = aggregate::parse_list(&list)?;
+        for piece in &pieces {
+            self.find(piece.id.pool())?;
+        }
+        self.could_hold(&pieces)?;
         let mut taken = Vec::with_capacity(pieces.len());
         let mut counts = Vec::with_capacity(pieces.len());
         for piece in pieces {
             let at = self.find(piece.id.pool())?;
-            taken.push(self.reference(at, piece)?); // on failure all taken so far are released by drop
+            taken.push(self.shared(at, piece)?); // on failure all taken so far are released by drop
             counts.push((at, piece));
             crash::point("recv.between_pieces");
         }
@@ -125,57 +178,27 @@ impl Receiver {
         }
     }
 
-    /// Counts a reference and checks it. Ordering: `ref` first, then the generation, then (by the caller) `rcvd`.
+    fn entry(&self, at: usize, reference: Reference) -> Result<&In, Untaken> {
+        let pool = reference.id.pool();
+        (self.ins.get(at)).ok_or(Violation::NotAssigned { pool }.into())
+    }
+
+    /// A reference to a buffer that is shared: counts and checks it. `rcvd` is the caller's to count.
     #[inline]
     fn reference(&self, at: usize, reference: Reference) -> Result<Cbuf, Untaken> {
-        let Some(entry) = self.ins.get(at) else {
-            return Err(Violation::NotAssigned {
-                pool: reference.id.pool(),
-            }
-            .into());
-        };
+        let entry = self.entry(at, reference)?;
         let Reference {
-            id,
-            offset,
-            length,
-            serial,
+            id, offset, length, ..
         } = reference;
         let foreign = match &entry.assignment.side {
             Assigned::Foreign(foreign) => foreign,
-            Assigned::Own(own) => return Ok(take_back(own, reference)?),
+            // That another domain sends back to us.
+            Assigned::Own(own) => return Ok(own.take_back(id, offset, length)?),
         };
-        let slot = foreign.check_slot(id)?;
-        if let Some(missing) = foreign.check(offset, length, serial)? {
-            return Err(Untaken::Missing(id.pool(), missing));
-        }
-        if let Err(violation) = foreign.hold(id, offset, length) {
-            foreign.release_guarded(slot);
-            return Err(violation.into());
-        }
-        #[allow(clippy::cast_possible_truncation)] // below the window's length, a usize
-        let len = length as usize;
-        // SAFETY: the reference was just counted; `check` put the range inside the window.
-        let buf = unsafe {
-            Cbuf::foreign(
-                foreign.at(offset),
-                len,
-                NonNull::from(&**foreign),
-                Tag::foreign(slot, id.generation(), self.flags() | foreign.flags()),
-            )
-        };
-        if entry.forwarded {
-            // The generation after the reference: the collector bumps it, fences, and looks at references
-            // again, so one of the two sees the other. `buf` gives the reference back on the way out.
-            if let Err(stale) = foreign.is_alive(slot, id.generation()) {
-                let now = stale.found;
-                return Err(Violation::Dead { id, now }.into());
-            }
-            // It lives and stays so now, so its place is fixed: the reference must be what the bytes belong to.
-            if !foreign.owns(slot, offset, length) {
-                return Err(Violation::Elsewhere { id, offset, length }.into());
-            }
-        }
-        Ok(buf)
+        let len = hold(foreign, entry.forwarded, reference, Access::Read)?;
+        let tag = Tag::foreign(id.slot(), id.generation(), self.flags() | foreign.flags());
+        // SAFETY: the reference was just counted, and its range checked.
+        Ok(unsafe { Cbuf::foreign(foreign.at(offset), len, NonNull::from(&**foreign), tag) })
     }
 
     #[inline]
@@ -190,8 +213,49 @@ impl Receiver {
     }
 }
 
-/// A buffer of our own pool that another domain sends back to us.
-#[cold]
-fn take_back(own: &Arc<OwnPool>, reference: Reference) -> Result<Cbuf, Violation> {
-    own.take_back(reference.id, reference.offset, reference.length)
+/// Counts a reference to a buffer of another's pool, with that access, and checks it: its length then. Ordering: `ref` first, then the
+/// generation, then (by the caller) `rcvd`.
+#[inline]
+fn hold(
+    foreign: &ForeignPool,
+    forwarded: bool,
+    reference: Reference,
+    access: Access,
+) -> Result<usize, Untaken> {
+    let Reference {
+        id,
+        offset,
+        length,
+        serial,
+    } = reference;
+    let slot = foreign.check_slot(id)?;
+    if let Some(missing) = foreign.check(offset, length, serial)? {
+        return Err(Untaken::Missing(id.pool(), missing));
+    }
+    if let Err(violation) = foreign.hold(id, (offset, length), access) {
+        foreign.release_held(slot, Access::Read);
+        return Err(violation.into());
+    }
+    if forwarded {
+        // The generation after the reference: the collector bumps it, fences, and looks at references
+        // again, so one of the two sees the other.
+        let alive = foreign.is_alive(slot, id.generation());
+        let wrong = match alive {
+            Err(stale) => Some(Violation::Dead {
+                id,
+                now: stale.found,
+            }),
+            // It lives and stays so now, so its place is fixed: the reference must be what the bytes belong to.
+            Ok(()) if !foreign.owns(slot, offset, length) => {
+                Some(Violation::Elsewhere { id, offset, length })
+            }
+            Ok(()) => None,
+        };
+        if let Some(violation) = wrong {
+            foreign.release_held(slot, access);
+            return Err(violation.into());
+        }
+    }
+    #[allow(clippy::cast_possible_truncation)] // below the window's length, a usize
+    Ok(length as usize)
 }

@@ -1,7 +1,7 @@
 //! The first send from a pool: it is assigned to the channel, with the receiver's consent.
 
 use super::{Out, Sender};
-use crate::cbuf::{Cbuf, Home};
+use crate::cbuf::{Handle, Home};
 use crate::domain::{Asked, millis};
 use crate::error::{Awaited, Error, Kind, PoolPending, TimedOut};
 use crate::link::shared::{Assigned, Assignment, Gone};
@@ -17,7 +17,8 @@ use tranship_sys::crash;
 
 impl Sender {
     #[cold]
-    pub(super) fn find_or_assign(&mut self, buf: &Cbuf, home: *const ()) -> Result<(), Error> {
+    pub(super) fn find_or_assign(&mut self, buf: Handle) -> Result<(), Error> {
+        let home = buf.home_key();
         if let Some(at) = self.outs.iter().position(|out| out.home == home) {
             self.outs.swap(0, at);
             return Ok(());

@@ -8,13 +8,17 @@ const CHUNK: u64 = 64 << 10;
 
 /// A reader's side of a pool of 16 slots, and the writer's table.
 fn opened(domain: &Domain) -> (ForeignPool, TableRw) {
+    opened_of(domain, Trust::Producer)
+}
+
+fn opened_of(domain: &Domain, trust: Trust) -> (ForeignPool, TableRw) {
     let shape = PoolShape {
         pool: PoolId(7),
         writer: DomainId(1),
         max_bytes: 4 * CHUNK,
         slots: 16,
         chunk_bytes: CHUNK,
-        trust: tranship_proto::Trust::Producer,
+        trust,
     };
     let (table, ours) = TableRw::create(16, 4 * CHUNK, CHUNK).expect("a table");
     let process = tranship_sys::pidfd::open(std::process::id()).expect("this process");
@@ -118,4 +122,43 @@ fn a_younger_chunk_takes_the_place_of_an_older_one() {
     assert_eq!(show(0, 5), (vec![(1, 6)], 6));
     pool.detach(1, 6);
     assert_eq!(pool.mapped(), []);
+}
+
+/// A writer may have moved a buffer to us, and then say that nothing of its chunk is alive. Who writes such a buffer does not fault.
+#[test]
+fn what_a_liar_takes_away_can_still_be_written() {
+    for trust in [Trust::Full, Trust::Half] {
+        let domain = Domain::embedded().expect("a domain");
+        let (pool, table) = opened_of(&domain, trust);
+        let opts = Opts {
+            sealing: tranship_region::Sealing::Shared,
+            ..Opts::default()
+        };
+        let chunk = || {
+            tranship_region::make("chunk", 64 << 10, opts)
+                .expect("a chunk")
+                .0
+        };
+        let slot = table.slot(3).expect("a slot");
+        slot.offset.store(0, Ordering::Relaxed);
+        slot.length.store(4096, Ordering::Relaxed);
+        pool.attach(0, 1, chunk()).expect("attached");
+        let id = CbufId::new(PoolId(7), 3, 2);
+        pool.hold(id, (0, 4096), Access::ReadWrite).expect("held");
+        let byte = pool.at(0);
+        // SAFETY: held for writing.
+        let write = |value| unsafe { byte.write_volatile(value) };
+        // SAFETY: as above.
+        let read = || unsafe { byte.read_volatile() };
+        write(1);
+        pool.detach(0, 1);
+        assert_eq!(read(), 0);
+        write(2);
+        assert_eq!(read(), 2);
+        pool.attach(0, 2, chunk()).expect("attached");
+        assert_eq!(read(), 0);
+        write(3);
+        pool.release_held(3, Access::ReadWrite);
+        assert!(pool.nothing_held());
+    }
 }

@@ -1,0 +1,101 @@
+//! Sending a buffer so that it is the receiver's from there on.
+//!
+//! To the counters a move is a send like any other: one reference goes along, and the sender keeps no handle, which its type says. So what is
+//! known of sending (`tranship_ledger::order`) holds; only the operation in the line differs.
+
+use super::Sender;
+use crate::cbuf::{CbufMut, Handle, Home, Tag};
+use crate::error::{Kind, SendError};
+use crate::link::descriptor::Carries;
+use crate::pool::OwnPool;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU32;
+use tranship_ring::Publish;
+
+impl Sender {
+    /// Moves a buffer: it is the receiver's alone from here on, which gets it as [`Body::Moved`](crate::Body::Moved). On failure it comes back.
+    ///
+    /// Of a pool of level [`Half`](crate::Trust::Half) or [`Full`](crate::Trust::Full) the receiver may write it; of one of level
+    /// [`Producer`](crate::Trust::Producer), whose writer alone ever writes, it has the only reference. When the receiver drops it, or dies, its memory is
+    /// the pool's again, and comes out of it under another id. Blocks and fails as [`send`](Sender::send) does.
+    ///
+    /// Of a [`Cbuf`](crate::Cbuf) that nobody else has [`try_into_mut`](crate::Cbuf::try_into_mut) makes one that can be moved.
+    #[inline(always)]
+    pub fn move_buffer(&mut self, buf: CbufMut) -> Result<(), SendError<CbufMut>> {
+        self.move_buffer_with(buf, 0)
+    }
+
+    /// The same with a word of the sender's that arrives with it.
+    #[inline(always)]
+    pub fn move_buffer_with(&mut self, buf: CbufMut, meta: u64) -> Result<(), SendError<CbufMut>> {
+        match self.move_fresh(buf, meta) {
+            None => Ok(()),
+            Some(buf) => self.move_any(buf, meta).map_err(|e| *e),
+        }
+    }
+
+    /// As `send_fresh`: a buffer of our own that was never sent, from the pool that was used last.
+    #[inline(always)]
+    fn move_fresh(&mut self, buf: CbufMut, meta: u64) -> Option<CbufMut> {
+        let handle = buf.handle();
+        if handle.tag.has(Tag::LONG) {
+            return Some(buf);
+        }
+        let Home::Own(home) = handle.home() else {
+            return Some(buf);
+        };
+        // What is writable and does not go the long way is private.
+        let Some(sent) = self.ready_at_once(home, handle.slot(), || true) else {
+            return Some(buf);
+        };
+        std::mem::forget(buf);
+        // SAFETY: as was just found; the handle is given away.
+        unsafe { self.publish_move(home, sent, handle, meta) };
+        None
+    }
+
+    #[inline(never)]
+    fn move_any(&mut self, buf: CbufMut, meta: u64) -> Result<(), Box<SendError<CbufMut>>> {
+        let handle = buf.handle();
+        let ready = self.ready_for(handle);
+        if let Err(error) = ready.and_then(|()| self.make_room(1)) {
+            return Ok(self.not_sent(error, buf)?);
+        }
+        match handle.home() {
+            Home::Own(home) if !handle.tag.has(Tag::MOVED) => {
+                let key = handle.home_key();
+                let Some(out) = self.outs.iter().find(|out| out.home == key) else {
+                    return Ok(self.not_sent(Kind::PoolNotAssigned.into(), buf)?);
+                };
+                let sent = NonNull::from(&out.counts.counts()[handle.slot() as usize]);
+                // SAFETY: pools outlive their outstanding slots.
+                unsafe { home.as_ref() }.take_away(handle.slot());
+                std::mem::forget(buf);
+                // SAFETY: assigned and with room, and a writable buffer that did not come by a move was never sent.
+                unsafe { self.publish_move(home, sent, handle, meta) };
+            }
+            // It came by a move, and goes on by one.
+            Home::Own(_) | Home::Foreign(_) => {
+                self.publish_again(handle, Carries::Moved, meta, Publish::SeqCst);
+                drop(buf);
+            }
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// As for `publish_first`.
+    #[inline(always)]
+    unsafe fn publish_move(
+        &mut self,
+        home: NonNull<OwnPool>,
+        sent: NonNull<AtomicU32>,
+        buf: Handle,
+        meta: u64,
+    ) {
+        // SAFETY: pools outlive their outstanding slots.
+        unsafe { home.as_ref() }.leave(buf.slot());
+        // SAFETY: as the caller says.
+        unsafe { self.publish_first(home, sent, buf, Carries::Moved, meta, Publish::SeqCst) };
+    }
+}

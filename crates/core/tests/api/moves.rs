@@ -1,0 +1,545 @@
+//! Buffers that are moved: each has one holder at a time, who may write it where the pool's level of trust lets him, and comes back to its pool
+//! when that holder drops it.
+
+use crate::kit::*;
+use std::collections::{HashSet, VecDeque};
+use tranship_core::{
+    Body, Cbuf, CbufId, CbufMut, Kind, LinkOptions, Pool, PoolOptions, Receiver, RefusalCode,
+    Sender, Trust, WhenFull,
+};
+use tranship_testkit::Random;
+use tranship_testkit::probe::Access;
+
+const LEVELS: [Trust; 3] = [Trust::Producer, Trust::Half, Trust::Full];
+
+#[track_caller]
+fn moved(from: &mut Receiver) -> CbufMut {
+    let message = from.recv().expect("recv");
+    match message.body {
+        Body::Moved(buf) => buf,
+        other => panic!("a moved buffer was expected, not {other:?}"),
+    }
+}
+
+fn written(pool: &Pool, len: usize, byte: u8) -> CbufMut {
+    let mut buf = pool.alloc(len).expect("a buffer");
+    buf.write(0, &vec![byte; len]).expect("inside");
+    buf
+}
+
+/// All of a pool can be had at once, so nobody has any of it.
+fn is_whole(pool: &Pool) {
+    drop(pool.alloc(4 * CHUNK).expect("all of it"));
+}
+
+/// Who can touch it, what it says, and that it comes back as another buffer.
+#[test]
+fn a_moved_buffer_is_its_receivers() {
+    for trust in LEVELS {
+        for len in [10, 3 * CHUNK] {
+            let _dog = dog();
+            let (a, b) = pair();
+            let (mut to, mut from) = link(&a, &b, "x");
+            let pool = pool_of(&a, trust);
+            let buf = written(&pool, len, 1);
+            let (id, at) = (buf.id(), buf.view().as_ptr());
+            to.move_buffer_with(buf, 7).expect("move");
+            let here = match trust {
+                Trust::Half => Access::None,
+                _ => Access::ReadWrite,
+            };
+            assert_eq!(access(at), here, "{trust}: what was moved is not ours");
+            let message = from.recv().expect("recv");
+            assert_eq!((message.meta, message.len()), (7, len));
+            assert_eq!(message.to_vec(), vec![1; len]);
+            let mut got = message.into_moved().expect("it was moved");
+            assert_eq!(got.id(), id);
+            let there = got.view().as_ptr();
+            let writes = trust.all_write();
+            assert_eq!(got.is_writable(), writes);
+            assert!(got.bytes().is_none() && got.bytes_mut().is_none());
+            let (most, byte) = if writes {
+                got.write(0, &vec![2; len]).expect("it may");
+                assert!(got.write(1, &vec![3; len]).is_err(), "beyond its end");
+                (Access::ReadWrite, 2)
+            } else {
+                let error = got.write(0, &[2]).expect_err("it may not");
+                assert_eq!(error.kind(), Kind::BufferState, "{error}");
+                (Access::Read, 1)
+            };
+            assert_eq!(access(there), most);
+            assert!(pool.alloc_now(2 * CHUNK).is_err() || len == 10);
+            let frozen = got.freeze();
+            assert_eq!(frozen.to_vec(), vec![byte; len]);
+            let left = match trust {
+                Trust::Full => Access::ReadWrite,
+                _ => Access::Read,
+            };
+            assert_eq!(access(there), left);
+            let frozen = frozen.try_into_mut().expect_err("of another's pool");
+            drop(frozen);
+            if trust == Trust::Half {
+                assert_eq!(access(there), Access::None);
+            }
+            is_whole(&pool);
+            for _ in 0..20 {
+                assert_ne!(written(&pool, len, 4).id(), id, "it names nothing any more");
+            }
+        }
+    }
+}
+
+#[test]
+fn slices_of_it_are_there_for_who_trusts() {
+    for trust in LEVELS {
+        let _dog = dog();
+        let (a, b) = pair();
+        let (mut to, mut from) = link(&a, &b, "x");
+        // SAFETY: whoever writes here writes only what is his.
+        unsafe { from.trust_writer() };
+        let pool = pool_of(&a, trust);
+        to.move_buffer(written(&pool, 8, 1)).expect("move");
+        let mut got = moved(&mut from);
+        assert_eq!(got.bytes(), Some(&[1; 8][..]));
+        assert_eq!(got.bytes_mut().is_some(), trust.all_write());
+        if let Some(bytes) = got.bytes_mut() {
+            bytes.fill(2);
+        }
+        got.truncate(4);
+        let byte = if trust.all_write() { 2 } else { 1 };
+        assert_eq!(got.freeze().bytes(), Some(&[byte; 4][..]));
+    }
+}
+
+/// What could not be moved is as it was.
+#[test]
+fn what_is_not_sent_comes_back() {
+    for trust in LEVELS {
+        let _dog = dog();
+        let (a, b) = pair();
+        let c = join(&a, "c");
+        let options = LinkOptions::new().lines(2).when_full(WhenFull::Error);
+        let (mut to, mut from) = link_with(&a, &b, "x", options);
+        let (mut strange, _inward) = link(&b, &c, "y");
+        let pool = pool_of(&a, trust);
+        to.assign(&pool).expect("assign");
+        let still_ours = |mut buf: CbufMut, byte| {
+            assert_eq!(buf.to_vec(), [byte; 8]);
+            buf.write(0, &[byte + 1; 8]).expect("it is ours");
+            assert_eq!(access(buf.view().as_ptr()), Access::ReadWrite);
+            buf
+        };
+        let error = strange.move_buffer(written(&pool, 8, 1)).expect_err("a's");
+        assert_eq!(error.kind(), Kind::BufferNotOwned);
+        let back = still_ours(error.unsent, 1);
+        to.move_buffer(back).expect("room");
+        to.move_buffer(written(&pool, 8, 3)).expect("room");
+        let error = to.move_buffer(written(&pool, 8, 4)).expect_err("full");
+        assert_eq!(error.kind(), Kind::Full);
+        let back = still_ours(error.unsent, 4);
+        assert_eq!(moved(&mut from).to_vec(), [2; 8]);
+        assert_eq!(moved(&mut from).to_vec(), [3; 8]);
+        to.set_when_full(WhenFull::DropNew);
+        for _ in 0..3 {
+            to.move_buffer(written(&pool, 8, 6)).expect("dropped");
+        }
+        assert_eq!(to.dropped(), 1);
+        drop(from);
+        to.set_when_full(WhenFull::Block);
+        let error = to.move_buffer(back).expect_err("nobody is there");
+        assert_eq!(error.kind(), Kind::PeerGone);
+        let back = still_ours(error.unsent, 5);
+        drop(back);
+        is_whole(&pool);
+    }
+}
+
+/// Shared and moved ones, in parts and inline, come as they went, in order.
+#[test]
+fn both_kinds_travel_on_one_channel() {
+    for trust in LEVELS {
+        let _dog = dog();
+        let (a, b) = pair();
+        let (mut to, mut from) = link(&a, &b, "x");
+        let pool = pool_of(&a, trust);
+        for round in 0..200u8 {
+            let kept = written(&pool, 100, round).freeze();
+            to.send(kept.slice(10..30)).expect("send");
+            to.move_buffer(written(&pool, 200, round + 1))
+                .expect("move");
+            to.send_inline(&[round], 3).expect("inline");
+            to.send(written(&pool, 300, round + 2).freeze())
+                .expect("send");
+            let part = buf(from.recv().expect("recv"));
+            assert_eq!(part.to_vec(), [round; 20]);
+            let mut whole = moved(&mut from);
+            assert_eq!(whole.to_vec(), [round + 1; 200]);
+            if whole.is_writable() {
+                whole.write(100, &[0; 100]).expect("inside");
+            }
+            assert_eq!(from.recv().expect("recv").to_vec(), [round]);
+            assert_eq!(from.recv().expect("recv").to_vec(), [round + 2; 300]);
+            assert_eq!(part.to_vec(), [round; 20]);
+            assert_eq!(kept.to_vec(), [round; 100]);
+        }
+        is_whole(&pool);
+    }
+}
+
+#[test]
+fn it_goes_on_and_comes_back() {
+    for trust in LEVELS {
+        let _dog = dog();
+        let (a, b) = pair();
+        let c = join(&a, "c");
+        let (mut ab, mut b_in) = link(&a, &b, "ab");
+        let (mut bc, mut c_in) = link(&b, &c, "bc");
+        let (mut ca, mut a_in) = link(&c, &a, "ca");
+        let pool = pool_of(&a, trust);
+        ab.move_buffer(written(&pool, 50, 1)).expect("move");
+        let got = moved(&mut b_in);
+        let (id, at_b) = (got.id(), got.view().as_ptr());
+        let error = bc.move_buffer(got).expect_err("no right");
+        assert_eq!(refusal(&error.error), Some(RefusalCode::NotYours));
+        let mut got = error.unsent;
+        for domain in [&b, &c] {
+            pool.allow_forward(domain.id()).expect("allow");
+        }
+        let byte = u8::from(trust.all_write()) + 1;
+        assert_eq!(got.write(0, &[2; 50]).is_ok(), trust.all_write());
+        bc.move_buffer(got).expect("move on");
+        if trust == Trust::Half {
+            assert_eq!(access(at_b), Access::None, "b has it no more");
+        }
+        let got = moved(&mut c_in);
+        assert_eq!((got.id(), got.to_vec()), (id, vec![byte; 50]));
+        ca.move_buffer(got).expect("move back");
+        let mut home = moved(&mut a_in);
+        assert_eq!((home.id(), home.to_vec()), (id, vec![byte; 50]));
+        assert_eq!(home.bytes().is_some(), trust == Trust::Producer);
+        // Somebody may have it who should not, as far as the writer knows: the collector will say.
+        assert!(!home.is_writable() && home.bytes_mut().is_none());
+        let error = home.write(0, &[3]).expect_err("not yet");
+        assert_eq!(error.kind(), Kind::BufferState, "{error}");
+        // Around once more as what it is, and then as one that is shared.
+        ab.move_buffer(home).expect("move");
+        bc.move_buffer(moved(&mut b_in)).expect("move on");
+        ca.move_buffer(moved(&mut c_in)).expect("move back");
+        ab.send(moved(&mut a_in).freeze()).expect("share");
+        let shared = buf(b_in.recv().expect("recv"));
+        assert_eq!((shared.id(), shared.to_vec()), (id, vec![byte; 50]));
+        assert!(pool.alloc_now(4 * CHUNK).is_err(), "b has it");
+        drop(shared);
+        is_whole(&pool);
+    }
+}
+
+/// Its new owner may share it, also with whom it came from, but nobody else helps himself.
+#[test]
+fn what_is_away_is_not_looked_up() {
+    for trust in LEVELS {
+        let _dog = dog();
+        let (a, b) = pair();
+        let (mut to, mut from) = link(&a, &b, "x");
+        let (mut back, mut home) = link(&b, &a, "y");
+        let pool = pool_of(&a, trust);
+        pool.allow_forward(b.id()).expect("allow");
+        to.move_buffer(written(&pool, 50, 1)).expect("move");
+        let got = moved(&mut from);
+        let id = got.id();
+        let error = pool.lookup(id).expect_err("it is b's");
+        assert_eq!(error.kind(), Kind::BufferInvalid, "{error}");
+        back.send(got.freeze()).expect("share");
+        let shared = buf(home.recv().expect("recv"));
+        assert_ne!(access(shared.view().as_ptr()), Access::None);
+        assert_eq!((shared.id(), shared.to_vec()), (id, vec![1; 50]));
+        drop(shared);
+        is_whole(&pool);
+        assert_eq!(pool.lookup(id).expect_err("over").kind(), Kind::Stale);
+        // The next one in its place is like any other.
+        for _ in 0..200 {
+            let buf = written(&pool, 50, 2).freeze();
+            to.send(buf.clone()).expect("send");
+            pool.lookup(buf.id()).expect("it is shared");
+            drop(from.recv().expect("recv"));
+        }
+    }
+}
+
+#[test]
+fn a_frozen_buffer_that_nobody_else_has_is_exclusive_again() {
+    for trust in LEVELS {
+        let _dog = dog();
+        let (a, b) = pair();
+        let (mut to, mut from) = link(&a, &b, "x");
+        let pool = pool_of(&a, trust);
+        for len in [50, 2 * CHUNK] {
+            let frozen = written(&pool, len, 1).freeze();
+            let copy = frozen.clone();
+            let frozen = frozen.try_into_mut().expect_err("there is a copy");
+            drop(copy);
+            let mut again = frozen.try_into_mut().expect("there is none");
+            again.write(0, &vec![2; len]).expect("inside");
+            to.move_buffer(again).expect("move");
+            assert_eq!(moved(&mut from).to_vec(), vec![2; len]);
+            let frozen = written(&pool, len, 3).freeze();
+            to.send(frozen.clone()).expect("send");
+            drop(from.recv().expect("recv"));
+            drop(frozen.try_into_mut().expect_err("it was sent"));
+        }
+        is_whole(&pool);
+    }
+}
+
+/// What a domain of the random walk has.
+enum Held {
+    Mut(CbufMut),
+    Shared(Cbuf),
+}
+
+/// And what it is to be.
+struct Has {
+    held: Held,
+    id: CbufId,
+    byte: u8,
+    len: usize,
+    /// Whether the one who has it may write it, if nobody else has it.
+    writes: bool,
+}
+
+impl Has {
+    fn bytes(&self) -> Vec<u8> {
+        match &self.held {
+            Held::Mut(buf) => buf.to_vec(),
+            Held::Shared(buf) => buf.to_vec(),
+        }
+    }
+
+    fn at(&self) -> *const u8 {
+        match &self.held {
+            Held::Mut(buf) => buf.view().as_ptr(),
+            Held::Shared(buf) => buf.view().as_ptr(),
+        }
+    }
+
+    fn id(&self) -> CbufId {
+        match &self.held {
+            Held::Mut(buf) => buf.id(),
+            Held::Shared(buf) => buf.id(),
+        }
+    }
+}
+
+struct Way {
+    from: usize,
+    to: usize,
+    sender: Sender,
+    receiver: Receiver,
+    /// What is on its way: id, byte, length, whether it is moved.
+    queue: VecDeque<(CbufId, u8, usize, bool)>,
+}
+
+/// Three domains, of which each has a pool, that do whatever comes to mind with their buffers.
+#[test]
+fn whatever_is_done_each_buffer_has_what_its_holder_wrote() {
+    let mut random = Random::printed("moves");
+    for trust in LEVELS {
+        let _dog = dog();
+        walk(&mut random, trust);
+    }
+}
+
+fn walk(random: &mut Random, trust: Trust) {
+    let a = embedded();
+    let domains = [join(&a, "b"), join(&a, "c"), a];
+    let pools = domains.each_ref().map(|domain| pool_of(domain, trust));
+    for pool in &pools {
+        for domain in &domains {
+            // Of its own pool a domain may do so anyhow.
+            let _ = pool.allow_forward(domain.id());
+        }
+    }
+    let way = |(from, to): (usize, usize)| {
+        let options = LinkOptions::new().lines(4).when_full(WhenFull::Error);
+        let name = format!("{from}{to}");
+        let (sender, receiver) = link_with(&domains[from], &domains[to], &name, options);
+        let queue = VecDeque::new();
+        Way {
+            from,
+            to,
+            sender,
+            receiver,
+            queue,
+        }
+    };
+    let mut ways = [(0, 1), (1, 2), (2, 0), (1, 0)].map(way);
+    let mut has: [Vec<Has>; 3] = Default::default();
+    let mut sent = HashSet::new();
+    for _ in 0..1000 {
+        let d = below(random, 3);
+        let one = (!has[d].is_empty()).then(|| below(random, has[d].len()));
+        match (random.below(9), one) {
+            (0 | 1, _) => alloc(random, &pools[d], &mut has[d]),
+            (2, Some(one)) => write(random, &mut has[d][one]),
+            (3, Some(one)) => {
+                let old = has[d].swap_remove(one);
+                let turned = turn(old, &has[d], &sent);
+                has[d].push(turned);
+            }
+            (4, Some(one)) if has[d].len() < 12 => {
+                if let Held::Shared(buf) = &has[d][one].held {
+                    let held = Held::Shared(buf.clone());
+                    let copy = Has {
+                        held,
+                        ..has[d][one]
+                    };
+                    has[d].push(copy);
+                }
+            }
+            (5, Some(one)) => drop(has[d].swap_remove(one)),
+            (6 | 7, Some(one)) => {
+                let of_d = ways.iter_mut().filter(|way| way.from == d);
+                let mut of_d: Vec<_> = of_d.collect();
+                let at = below(random, of_d.len());
+                let old = has[d].swap_remove(one);
+                has[d].extend(send(old, of_d[at], &mut sent));
+            }
+            _ => {
+                let at = below(random, ways.len());
+                let to = ways[at].to;
+                has[to].extend(take(&mut ways[at], &pools));
+            }
+        }
+        for (d, all) in has.iter().enumerate() {
+            for one in all {
+                assert_eq!(one.id(), one.id);
+                assert_eq!(one.bytes(), vec![one.byte; one.len], "{} of {d}", one.id);
+                let own = pools[d].id() == one.id.pool();
+                assert_eq!(access(one.at()), may(one, own, trust), "{} of {d}", one.id);
+            }
+        }
+    }
+    drop(has);
+    for way in &mut ways {
+        while take(way, &pools).is_some() {}
+    }
+    pools.iter().for_each(is_whole);
+}
+
+/// What can be done with its pages.
+fn may(one: &Has, own: bool, trust: Trust) -> Access {
+    match (trust, &one.held) {
+        (Trust::Full, _) => Access::ReadWrite,
+        (Trust::Half, Held::Mut(_)) if one.writes => Access::ReadWrite,
+        (Trust::Half, _) => Access::Read,
+        _ if own => Access::ReadWrite,
+        _ => Access::Read,
+    }
+}
+
+fn below(random: &mut Random, n: usize) -> usize {
+    usize::try_from(random.below(n as u64)).expect("small")
+}
+
+fn alloc(random: &mut Random, pool: &Pool, has: &mut Vec<Has>) {
+    let (len, byte) = (1 + below(random, 6000), random.next().to_le_bytes()[0]);
+    if has.len() < 12
+        && let Ok(mut buf) = pool.try_alloc(len)
+    {
+        buf.write(0, &vec![byte; len]).expect("inside");
+        has.push(Has {
+            id: buf.id(),
+            held: Held::Mut(buf),
+            byte,
+            len,
+            writes: true,
+        });
+    }
+}
+
+fn write(random: &mut Random, one: &mut Has) {
+    let Held::Mut(buf) = &mut one.held else {
+        return;
+    };
+    let byte = random.next().to_le_bytes()[0];
+    let done = buf.write(0, &vec![byte; one.len]);
+    assert_eq!(done.is_ok(), one.writes, "{}: {done:?}", one.id);
+    match done {
+        Ok(()) => one.byte = byte,
+        Err(error) => assert_eq!(error.kind(), Kind::BufferState),
+    }
+}
+
+/// Frozen, or exclusive again, if nobody else has it.
+fn turn(old: Has, others: &[Has], sent: &HashSet<CbufId>) -> Has {
+    let held = match old.held {
+        Held::Mut(buf) => Held::Shared(buf.freeze()),
+        Held::Shared(buf) => {
+            let may = !sent.contains(&old.id) && others.iter().all(|other| other.id != old.id);
+            let again = buf.try_into_mut();
+            assert_eq!(again.is_ok(), may, "{}", old.id);
+            again.map_or_else(Held::Shared, Held::Mut)
+        }
+    };
+    Has { held, ..old }
+}
+
+/// What was not sent, if so.
+fn send(old: Has, way: &mut Way, sent: &mut HashSet<CbufId>) -> Option<Has> {
+    let Has { id, byte, len, .. } = old;
+    let is_moved = matches!(old.held, Held::Mut(_));
+    let failed = match old.held {
+        Held::Mut(buf) => {
+            let moved = way.sender.move_buffer(buf);
+            moved.err().map(|failed| failed.map(Held::Mut))
+        }
+        Held::Shared(buf) => {
+            let shared = way.sender.send_buf(buf, 0);
+            shared.err().map(|failed| failed.map(Held::Shared))
+        }
+    };
+    let Some(failed) = failed else {
+        way.queue.push_back((id, byte, len, is_moved));
+        sent.insert(id);
+        return None;
+    };
+    let behind = matches!(failed.kind(), Kind::Full | Kind::PoolPending);
+    assert!(behind, "{}", failed.error);
+    let held = failed.unsent;
+    Some(Has { held, ..old })
+}
+
+fn take(way: &mut Way, pools: &[Pool; 3]) -> Option<Has> {
+    let (id, byte, len, is_moved) = way.queue.pop_front()?;
+    let held = match way.receiver.recv().expect("recv").body {
+        Body::Moved(buf) => Held::Mut(buf),
+        Body::Buf(buf) => Held::Shared(buf),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(matches!(held, Held::Mut(_)), is_moved, "{id}");
+    let own = &pools[way.to];
+    Some(Has {
+        held,
+        id,
+        byte,
+        len,
+        writes: own.trust().all_write() && own.id() != id.pool(),
+    })
+}
+
+/// Handles of pools whose domain ends first do no harm.
+#[test]
+fn a_pool_stays_as_long_as_a_moved_buffer_of_it_is_out() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let (mut to, mut from) = link(&a, &b, "x");
+    let options = PoolOptions::new(CHUNK as u64).trust(Trust::Full);
+    let pool = a.create_pool(options.chunk_bytes(CHUNK as u64));
+    let pool = pool.expect("a pool");
+    to.move_buffer(written(&pool, 100, 1)).expect("move");
+    drop((to, pool));
+    let mut got = moved(&mut from);
+    got.write(0, &[2; 100]).expect("it is ours");
+    drop(from);
+    assert_eq!(got.to_vec(), [2; 100]);
+}
