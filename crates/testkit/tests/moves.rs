@@ -1,7 +1,6 @@
 //! Moved buffers between processes, at every level of trust: whoever has one when it is killed, its memory comes back to the pool that it is of.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use tranship_core::{
     Body, CbufMut, Domain, LinkOptions, Pool, PoolOptions, Receiver, Sender, Trust,
@@ -106,7 +105,7 @@ impl Stage {
 #[test]
 fn who_has_it_is_killed() {
     for trust in LEVELS {
-        let _dog = Watchdog::new(Duration::from_secs(120));
+        let _dog = Watchdog::new();
         let stage = Stage::new(trust, keeper().start().unwrap(), |_, _, _| {});
         stage.says(trust);
         assert!(stage.pool.try_alloc(CHUNK).is_err(), "it has all there is");
@@ -121,7 +120,7 @@ fn who_has_it_is_killed() {
 fn who_is_to_take_it_is_killed() {
     for trust in LEVELS {
         for closed in [false, true] {
-            let _dog = Watchdog::new(Duration::from_secs(120));
+            let _dog = Watchdog::new();
             let mut stage = Stage::new(trust, idler().start().unwrap(), |_, _, _| {});
             let _: (bool, u8) = stage.peer.expect();
             assert!(stage.pool.try_alloc(CHUNK).is_err(), "it is on its way");
@@ -138,7 +137,7 @@ fn who_is_to_take_it_is_killed() {
 #[test]
 fn who_moved_it_back_is_killed() {
     for trust in LEVELS {
-        let _dog = Watchdog::new(Duration::from_secs(120));
+        let _dog = Watchdog::new();
         let mut back = None;
         let peer = returner().start().unwrap();
         let stage = Stage::new(trust, peer, |domain, pool, to| {

@@ -409,7 +409,7 @@ lies! {
             let wild = [l.good()[2], l.id(SLOTS).0, 0, 64, u64::MAX, 1, CHUNK - 8, n];
             line.words[1 + n as usize % 7].store(wild[(n >> 8) as usize % 8], Ordering::Relaxed);
             let word = line.words[0].load(Ordering::Relaxed) & 0xffff_ffff;
-            line.words[0].store(word | (n >> 3) % 5 << 32 | (n & 63) << 40, Ordering::Relaxed);
+            line.words[0].store(word | ((n >> 3) % 5) << 32 | (n & 63) << 40, Ordering::Relaxed);
         }, |l| l.good())
     };
     lists_change_while_they_are_read: "", |l, c| {
