@@ -62,11 +62,14 @@ impl Stage {
         guest.expect::<Done>();
         let Done = guest.ask(&Order::Go);
         let Done = guest.ask(&Order::Alone);
-        let manager_alone = held(&[&the_manager, &guest]);
+        let manager_alone = before_any_pool(&[&the_manager, &guest]);
         quits("guest", &guest);
         let pair = [start(pair::source(), 0), start(pair::sink(), 0)];
         pair.iter().for_each(|p| {
-            p.expect::<Done>();
+            let Done = p.expect();
+        });
+        before_any_pool(&[&the_manager, &pair[0], &pair[1]]);
+        pair.iter().for_each(|p| {
             let Done = p.ask(&Order::Go);
         });
         let Done = pair[0].ask(&Order::Quota);
@@ -237,6 +240,17 @@ impl Stage {
             &self.manager_alone,
             &[manager, &guest],
         );
+    }
+}
+
+/// What they hold once the pools that they tried at their beginning are gone: the manager closes what was in its books a little later.
+fn before_any_pool(peers: &[&Peer]) -> Held {
+    loop {
+        let held = held(peers);
+        if held.memfds.values().all(|m| m.name == "tranship-board") {
+            return held;
+        }
+        std::thread::yield_now();
     }
 }
 
