@@ -232,9 +232,9 @@ fn finish(all: &mut Transfer<'_>, blow: &Blow) {
         if received {
             break;
         }
+        // What was taken by one that was killed then was taken: its sender has ended well, before or after another took its place.
+        let killed = blow.done && blow.victim == Victim::Receiver && blow.harm == Harm::Kill;
         if all.receiver.is_none() {
-            // What was taken by one that was killed then was taken.
-            let killed = blow.done && blow.victim == Victim::Receiver;
             assert!(
                 !sent || killed,
                 "send says that all was taken, and nobody has it"
@@ -242,7 +242,7 @@ fn finish(all: &mut Transfer<'_>, blow: &Blow) {
             sent = false;
             all.start_receiver();
         }
-        if all.sender.is_none() && !sent {
+        if all.sender.is_none() && (!sent || killed) {
             all.start_sender();
             again = true;
         }
