@@ -210,7 +210,7 @@ fn the_manager_serves_a_socket_that_systemd_made() {
 /// Starts a manager in the folder that leaves by itself; its socket.
 fn manager(folder: &Path) -> String {
     let socket = folder.join("manager.sock").display().to_string();
-    let mut manager = tranship(&["manager", "--daemonize", "--idle-exit", "10s"]);
+    let mut manager = tranship(&["manager", "--daemonize", "--idle-exit", "1m"]);
     // It keeps what it inherits open for as long as it lives.
     let manager = manager.args(["--socket", &socket]).stdout(Stdio::null());
     assert!(

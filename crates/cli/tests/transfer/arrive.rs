@@ -126,23 +126,34 @@ fn stat_shows_who_waits_under_a_name() {
 fn a_daemon_listens_when_its_starter_returns() {
     let dir = tranship_testkit::folder().expect("a folder");
     let socket = dir.path().join("m.sock");
-    let daemonize = || {
-        let mut command = tranship(&["manager", "--daemonize", "--idle-exit", "100ms"], &socket);
+    let daemonize = |idle| {
+        let mut command = tranship(&["manager", "--daemonize", "--idle-exit", idle], &socket);
         command
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .status()
             .expect("running")
     };
-    assert!(daemonize().success());
+    let gone = || {
+        while socket.exists() {
+            std::thread::yield_now();
+        }
+    };
+    // Longer than any test may take.
+    assert!(daemonize("1h").success());
     let stat = tranship(&["stat", "--json"], &socket)
         .output()
         .expect("stat");
     good(&stat);
     let stat: serde_json::Value = serde_json::from_slice(&stat.stdout).expect("JSON");
-    assert!(stat["manager"]["pid"].is_u64());
-    // It leaves by itself, and takes its socket with it.
-    while socket.exists() {
-        std::thread::yield_now();
-    }
+    let pid = stat["manager"]["pid"].as_i64().expect("its process");
+    let pid = i32::try_from(pid)
+        .ok()
+        .and_then(rustix::process::Pid::from_raw);
+    let term = rustix::process::Signal::TERM;
+    rustix::process::kill_process(pid.expect("a process"), term).expect("a signal");
+    gone();
+    // One that may leaves by itself, and takes its socket with it.
+    assert!(daemonize("100ms").success());
+    gone();
 }
