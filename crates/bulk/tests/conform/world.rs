@@ -669,8 +669,10 @@ impl World {
             .channels
             .values()
             .flat_map(|c| c.ends.iter().flatten());
+        use Assignment::{Accepted, Asking, Showing};
         let wanted_again = ends.any(|end| {
-            end.domain == domain && end.pools.get(&id.pool) == Some(&Assignment::Accepted)
+            let status = end.pools.get(&id.pool);
+            end.domain == domain && matches!(status, Some(Accepted | Asking | Showing))
         });
         if !has && wanted_again {
             return Ok(());
