@@ -9,6 +9,7 @@
 //! | `net` | the same between machines, with TLS |
 //! | `malloc` | [`malloc`]: a `#[global_allocator]` under the manager |
 //! | `mbuf` | [`mbuf`]: network buffers |
+//! | `sandbox` | [`sandbox`]: a process is locked down to what it needs as a domain |
 //! | `zcopy` | [`zcopy`]: values that are sent many times |
 //!
 //! NOT here: any code of its own.
@@ -136,6 +137,13 @@ pub mod mbuf {
         NotReceived, PERSISTENT, PacketQueue, Print, Reader, Routine, SIZE_CLASSES, SendTag, Tag,
         TaggedZone, Tags, What, Writer, ZoneUse,
     };
+}
+
+/// A process is locked down to what it needs as a domain.
+#[cfg(feature = "sandbox")]
+pub mod sandbox {
+    #[doc(inline)]
+    pub use tranship_sandbox::{Landlock, Sandbox};
 }
 
 /// Data that is sent many times: a twin allocator, and sends that do not copy.

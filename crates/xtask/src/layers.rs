@@ -37,6 +37,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "tranship-mbuf",
             "tranship-zcopy",
             "tranship-malloc",
+            "tranship-sandbox",
         ],
     ),
     (

@@ -1,0 +1,38 @@
+//! No file, no port, no abstract socket, no signal to outside.
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, RestrictionStatus, Ruleset, RulesetAttr, RulesetError,
+    RulesetStatus, Scope,
+};
+use tranship_error::{Error, Kind};
+
+/// What the kernel's Landlock holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Landlock {
+    /// Files, TCP ports, abstract sockets and signals (Linux 6.12 and later).
+    Whole,
+    /// Some of these: the kernel is older.
+    Part,
+    /// Nothing: the kernel has none, or it is switched off. The system calls that would need it are refused all the same.
+    Missing,
+}
+
+/// For this thread, and those it starts.
+pub(crate) fn restrict() -> Result<Landlock, Error> {
+    let status = restricted().map_err(Error::of(Kind::System))?;
+    Ok(match status.ruleset {
+        RulesetStatus::FullyEnforced => Landlock::Whole,
+        RulesetStatus::PartiallyEnforced => Landlock::Part,
+        RulesetStatus::NotEnforced => Landlock::Missing,
+    })
+}
+
+fn restricted() -> Result<RestrictionStatus, RulesetError> {
+    let abi = ABI::V6;
+    Ruleset::default()
+        .handle_access(AccessFs::from_all(abi))?
+        .handle_access(AccessNet::from_all(abi))?
+        .scope(Scope::from_all(abi))?
+        .create()?
+        .restrict_self()
+}

@@ -1,0 +1,171 @@
+//! The system calls that a domain makes: reading and writing open descriptors (messages of the manager bring new chunks), mapping memory that
+//! is not executable, making memfds for its own counters, futexes. Any other fails with EPERM.
+
+use libc::c_long;
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule,
+};
+use std::collections::BTreeMap;
+use tranship_error::{Error, Kind};
+
+/// Whether memory that is shown has all of its pages; the same number on every architecture.
+const CACHESTAT: c_long = 451;
+
+/// Allowed whatever the arguments.
+const ALLOWED: &[c_long] = &[
+    // open descriptors
+    libc::SYS_read,
+    libc::SYS_write,
+    libc::SYS_readv,
+    libc::SYS_writev,
+    libc::SYS_pread64,
+    libc::SYS_pwrite64,
+    libc::SYS_recvmsg,
+    libc::SYS_sendmsg,
+    libc::SYS_recvfrom,
+    libc::SYS_sendto,
+    libc::SYS_shutdown,
+    libc::SYS_getsockopt,
+    libc::SYS_close,
+    libc::SYS_dup,
+    libc::SYS_dup3,
+    libc::SYS_fcntl,
+    libc::SYS_fstat,
+    libc::SYS_fstatfs,
+    libc::SYS_lseek,
+    CACHESTAT,
+    libc::SYS_ppoll,
+    libc::SYS_epoll_create1,
+    libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait,
+    libc::SYS_eventfd2,
+    // its own counters
+    libc::SYS_memfd_create,
+    libc::SYS_fallocate,
+    libc::SYS_ftruncate,
+    libc::SYS_fchmod,
+    // memory
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_madvise,
+    libc::SYS_brk,
+    libc::SYS_membarrier,
+    // waiting and time
+    libc::SYS_futex,
+    libc::SYS_futex_waitv,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_nanosleep,
+    libc::SYS_gettimeofday,
+    libc::SYS_sched_yield,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_restart_syscall,
+    // threads and the end
+    libc::SYS_clone3, // the other filter turns it into ENOSYS, and the C library takes clone
+    libc::SYS_set_robust_list,
+    libc::SYS_rseq,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_sigaltstack,
+    libc::SYS_getpid,
+    libc::SYS_gettid,
+    libc::SYS_getrandom,
+    libc::SYS_getrusage,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+];
+
+/// Older names that only this architecture has.
+#[cfg(target_arch = "x86_64")]
+const ALSO: &[c_long] = &[libc::SYS_poll, libc::SYS_epoll_wait];
+#[cfg(not(target_arch = "x86_64"))]
+const ALSO: &[c_long] = &[];
+
+/// Two filters; of two refusals the kernel takes that of the one installed last, and any refusal beats consent.
+pub(crate) fn filters(reconnects: bool, also: &[i64]) -> Result<[BpfProgram; 2], Error> {
+    let clone3 = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+    let clone3 = compile(
+        clone3,
+        SeccompAction::Allow,
+        SeccompAction::Errno(errno(libc::ENOSYS)),
+    )?;
+
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = ALLOWED
+        .iter()
+        .chain(ALSO)
+        .chain(also)
+        .map(|call| (*call, Vec::new()))
+        .collect();
+    let exec = libc::PROT_EXEC.unsigned_abs().into();
+    rules.insert(libc::SYS_mmap, vec![bits(2, exec, 0)?]);
+    rules.insert(libc::SYS_mprotect, vec![bits(2, exec, 0)?]);
+    let threads = libc::CLONE_THREAD.unsigned_abs().into();
+    rules.insert(libc::SYS_clone, vec![bits(0, threads, threads)?]);
+    // Its own limits, to look at only.
+    rules.insert(libc::SYS_prlimit64, vec![bits(2, u64::MAX, 0)?]);
+    let at_empty_path = libc::AT_EMPTY_PATH.unsigned_abs().into();
+    rules.insert(
+        libc::SYS_newfstatat,
+        vec![bits(3, at_empty_path, at_empty_path)?],
+    );
+    rules.insert(
+        libc::SYS_statx,
+        vec![bits(2, at_empty_path, at_empty_path)?],
+    );
+    let names = [libc::PR_SET_NAME, libc::PR_SET_VMA].map(|option| option.unsigned_abs().into());
+    rules.insert(
+        libc::SYS_prctl,
+        vec![bits(0, u64::MAX, names[0])?, bits(0, u64::MAX, names[1])?],
+    );
+    if reconnects {
+        let unix = libc::AF_UNIX.unsigned_abs().into();
+        rules.insert(libc::SYS_socket, vec![bits(0, u64::MAX, unix)?]);
+        rules.insert(libc::SYS_connect, Vec::new());
+    }
+    let refuse = SeccompAction::Errno(errno(libc::EPERM));
+    Ok([clone3, compile(rules, refuse, SeccompAction::Allow)?])
+}
+
+fn compile(
+    rules: BTreeMap<i64, Vec<SeccompRule>>,
+    otherwise: SeccompAction,
+    matching: SeccompAction,
+) -> Result<BpfProgram, Error> {
+    let failed = |cause| Error::because(Kind::System, "making a seccomp filter", cause);
+    let arch = std::env::consts::ARCH.try_into().map_err(failed)?;
+    let filter = SeccompFilter::new(rules, otherwise, matching, arch).map_err(failed)?;
+    filter.try_into().map_err(failed)
+}
+
+/// The masked bits of an argument have this value.
+fn bits(argument: u8, mask: u64, value: u64) -> Result<SeccompRule, Error> {
+    let op = SeccompCmpOp::MaskedEq(mask);
+    let rule = SeccompCondition::new(argument, SeccompCmpArgLen::Qword, op, value)
+        .and_then(|condition| SeccompRule::new(vec![condition]));
+    rule.map_err(|cause| Error::because(Kind::System, "making a seccomp rule", cause))
+}
+
+const fn errno(number: i32) -> u32 {
+    number.unsigned_abs()
+}
+
+/// For all threads of this process.
+pub(crate) fn install(filter: &BpfProgram) -> Result<(), Error> {
+    let installed = seccompiler::apply_filter_all_threads(filter);
+    installed.map_err(|cause| Error::because(Kind::System, "installing a seccomp filter", cause))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_filters_compile_and_further_calls_make_them_longer() {
+        let [clone3, calls] = filters(false, &[]).expect("filters");
+        assert!(!clone3.is_empty() && calls.len() > ALLOWED.len());
+        let [_, more] = filters(false, &[libc::SYS_openat]).expect("filters");
+        assert!(more.len() > calls.len());
+    }
+}
