@@ -8,6 +8,7 @@ mod open;
 mod pollable;
 mod receiver;
 mod rendezvous;
+mod replies;
 mod select;
 mod sender;
 mod shared;

@@ -2,6 +2,7 @@
 
 use crate::domain::{DomainCore, lock};
 use crate::error::{self, Error};
+use crate::link::replies::Replies;
 use crate::options::{Consent, LinkOptions, Offer};
 use crate::pool::{ForeignPool, OwnPool};
 use std::os::fd::{AsFd, OwnedFd};
@@ -84,6 +85,8 @@ pub(crate) struct LinkShared {
     /// Whether the manager watches the peer for us. One that came back does so when both ends are back; until then a
     /// peer that dies is seen by our own descriptor of its process only.
     pub(crate) watched: AtomicBool,
+    /// At a source: its end of the control ring. The Sender's, until the queue leaves.
+    pub(crate) replies: Mutex<Replies>,
     consent: Option<Consent>,
     /// Pools of these levels are taken.
     pub(crate) levels: Levels,
@@ -145,6 +148,7 @@ impl LinkShared {
             own_wake: Mutex::new(None),
             leaving: AtomicBool::new(false),
             watched: AtomicBool::new(true),
+            replies: Mutex::default(),
             consent: options.consent.clone(),
             levels: options.levels(),
         }
