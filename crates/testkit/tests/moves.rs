@@ -209,7 +209,7 @@ fn is_whole(bytes: &[u8], meta: u64) {
 
 /// Moves buffers, and takes them back, until the receiver is gone.
 fn writes(pool: &Pool, mut to: Sender) {
-    let mut meta = 0;
+    let mut meta = 0u64;
     loop {
         while let Some(reply) = to.try_recv_control().unwrap() {
             is_whole(&reply.to_vec(), reply.meta);

@@ -241,7 +241,10 @@ fn control_messages_go_back() {
     for round in 0..10u64 {
         receiver.send_control(b"credit", round).expect("control");
         let control = sender.try_recv_control().expect("open").expect("there");
-        assert_eq!((control.meta, control.to_vec()), (round, b"credit".to_vec()));
+        assert_eq!(
+            (control.meta, control.to_vec()),
+            (round, b"credit".to_vec())
+        );
     }
     assert!(receiver.send_control(&[0; 49], 0).is_err());
     let mut sent = 0u64;

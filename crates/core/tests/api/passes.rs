@@ -82,7 +82,11 @@ fn what_is_passed_back_shows_what_its_receiver_wrote() {
                 assert!(pool.alloc_now(4 * CHUNK).is_err(), "we have it");
                 drop(got);
                 is_whole(&pool);
-                assert_ne!(written(&pool, len, 0).id(), id, "that names nothing any more");
+                assert_ne!(
+                    written(&pool, len, 0).id(),
+                    id,
+                    "that names nothing any more"
+                );
             }
         }
     }
@@ -110,7 +114,9 @@ fn it_goes_there_and_back_and_on() {
         // Who got it from a forwarder can pass it to the writer, over a channel from there and no other.
         let error = pass_next(&mut c_in, 0).expect_err("b is not its writer");
         assert_eq!(error.kind(), Kind::PoolNotAssigned, "{error}");
-        let error = c_direct.pass(error.unsent).expect_err("not assigned to that");
+        let error = c_direct
+            .pass(error.unsent)
+            .expect_err("not assigned to that");
         assert_eq!(error.kind(), Kind::PoolNotAssigned, "{error}");
         ac.assign(&pool).expect("assign");
         c_direct.pass(error.unsent).expect("pass");

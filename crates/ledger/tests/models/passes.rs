@@ -75,7 +75,8 @@ fn passes_and_a_liar() {
 /// It has passed on uncounted what it passes back.
 #[test]
 fn what_is_passed_back_is_not_exclusive() {
-    let why = breaks(&lies_back("exclusive when it is back").with(|c| c.exclusive_at_return = true));
+    let why =
+        breaks(&lies_back("exclusive when it is back").with(|c| c.exclusive_at_return = true));
     assert!(EARLY.contains(&why), "{why}");
 }
 
@@ -87,7 +88,9 @@ fn a_reference_that_goes_before_the_receipt_is_taken_back() {
         [Release, Publish, Uncount],
         [Publish, Release, Uncount],
     ] {
-        let why = breaks(&passes("the reference first", |c| c.pass_back = order.to_vec()));
+        let why = breaks(&passes("the reference first", |c| {
+            c.pass_back = order.to_vec()
+        }));
         assert_eq!(why, "an honest reference was refused", "{order:?}");
     }
 }
@@ -104,7 +107,8 @@ fn a_return_that_is_not_on_its_way_before_it_is_held() {
 fn one_look_is_not_enough() {
     use tranship_ledger::order::CollectStep::{Bump, LookAgain};
     let why = breaks(&passes("one look", |c| {
-        c.collection.retain(|step| !matches!(step, Bump | LookAgain));
+        c.collection
+            .retain(|step| !matches!(step, Bump | LookAgain));
     }));
     assert_eq!(why, "an honest reference was refused");
 }

@@ -33,7 +33,10 @@ impl Receiver {
 
     /// The same with a word that arrives with it.
     pub fn pass_with(&mut self, buf: CbufMut, meta: u64) -> Result<(), SendError<CbufMut>> {
-        let at = match self.way_back(&buf).and_then(|at| self.control_room().map(|()| at)) {
+        let at = match self
+            .way_back(&buf)
+            .and_then(|at| self.control_room().map(|()| at))
+        {
             Ok(at) => at,
             Err(error) => return Err(SendError::new(error, buf)),
         };
@@ -121,3 +124,6 @@ fn reached(step: PassStep) {
         PassStep::Release => {}
     }
 }
+
+#[cfg(test)]
+mod tests;
