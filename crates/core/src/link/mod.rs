@@ -8,7 +8,6 @@ mod open;
 mod pollable;
 mod receiver;
 mod rendezvous;
-mod replies;
 mod select;
 mod sender;
 mod shared;

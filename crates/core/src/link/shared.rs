@@ -1,17 +1,19 @@
 //! One end of a link: both halves, the peer's fate, the pools assigned.
 
+use crate::cbuf::CbufMut;
 use crate::domain::{DomainCore, lock};
 use crate::error::{self, Error};
-use crate::link::replies::Replies;
+use crate::link::inline::Inline;
 use crate::options::{Consent, LinkOptions, Offer};
 use crate::pool::{ForeignPool, OwnPool};
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use tranship_proto::{ChannelId, DomainId, Levels, PoolId, Role};
 use tranship_region::layout::{CountsRw, Way};
-use tranship_ring::{Ending, HalfRo, HalfRw, Lines, Ring, doorbell};
+use tranship_ring::{Consumer, Ending, HalfRo, HalfRw, Lines, Ring, doorbell};
 use tranship_sys::process;
 
 /// What became of the other end.
@@ -53,6 +55,23 @@ impl Assignment {
     pub(crate) fn is_claimed(&self, role: Role) -> bool {
         role == Role::Sink || self.open.load(Ordering::Acquire)
     }
+}
+
+/// What comes back to a source over the control ring.
+pub(crate) enum Reply {
+    Inline(Inline),
+    /// A buffer of its own.
+    Returned(CbufMut),
+}
+
+/// A source's end of the control ring.
+#[derive(Default)]
+pub(crate) struct Replies {
+    pub(crate) consumer: Consumer,
+    /// Taken before anybody asked, as the queue left, each with its word.
+    pub(crate) early: VecDeque<Result<(u64, Reply), Error>>,
+    /// Nobody will ask any more.
+    pub(crate) over: bool,
 }
 
 /// Everything of one end of a link but its cursors, which belong to `Sender` or `Receiver`.

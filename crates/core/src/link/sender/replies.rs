@@ -9,8 +9,7 @@ use crate::domain::lock;
 use crate::error::{Error, Violation};
 use crate::link::descriptor::{self, Carries, Descriptor, Reference};
 use crate::link::message::{Body, Message};
-use crate::link::replies::Replies;
-use crate::link::shared::{Assigned, LinkShared};
+use crate::link::shared::{Assigned, LinkShared, Replies, Reply};
 use tranship_ledger::ReturnStep;
 use tranship_sys::crash;
 
@@ -24,10 +23,18 @@ impl Sender {
             return Ok(None);
         }
         let mut replies = lock(&self.link.replies);
-        match replies.early.pop_front() {
+        let reply = match replies.early.pop_front() {
             Some(early) => early.map(Some),
             None => self.link.take_reply(&mut replies, true),
-        }
+        };
+        let message = |(meta, reply)| {
+            let body = match reply {
+                Reply::Inline(inline) => Body::Inline(inline),
+                Reply::Returned(buf) => Body::Moved(buf),
+            };
+            Message { meta, body }
+        };
+        Ok(reply?.map(message))
     }
 
     /// Nobody asks any more: what was passed back is the pool's.
@@ -67,22 +74,25 @@ impl LinkShared {
         }
     }
 
-    fn take_reply(&self, replies: &mut Replies, counted: bool) -> Result<Option<Message>, Error> {
+    fn take_reply(
+        &self,
+        replies: &mut Replies,
+        counted: bool,
+    ) -> Result<Option<(u64, Reply)>, Error> {
         let Some(words) = replies.consumer.try_pop(self.their_lines()) else {
             return Ok(None);
         };
-        let body = match descriptor::parse(&words) {
-            Ok(Descriptor::Inline(inline)) => Ok(Body::Inline(inline)),
+        let reply = match descriptor::parse(&words) {
+            Ok(Descriptor::Inline(inline)) => Ok(Reply::Inline(inline)),
             Ok(Descriptor::Reference(Carries::Moved, reference)) => {
-                self.returned(reference, counted).map(Body::Moved)
+                self.returned(reference, counted).map(Reply::Returned)
             }
             Ok(Descriptor::Reference(..)) => Err(Violation::Operation { op: 2 }),
             Err(violation) => Err(violation),
         };
         // After the reference, as for data.
         self.ring.give_back(replies.consumer.head());
-        let meta = words[1];
-        Ok(Some(Message { meta, body: body? }))
+        Ok(Some((words[1], reply?)))
     }
 
     /// A buffer of ours that is passed back.
