@@ -8,6 +8,7 @@
 //! * [`Roster::is_alive`]: the verdict of one pass alone, as the manager's about an orphan.
 //! * [`receive`], [`still_names`], [`skip`], [`release`], [`send_first`], [`open`], [`count`]: the order in
 //!   which senders and receivers touch the counters.
+//! * [`pass_back`], [`take_return`]: the same for a buffer that its receiver hands back.
 //! * [`want_releases`], [`release_and_tell`]: how a writer that waits hears of the last release.
 //! * [`Handles`]: the writer's private references, of all its threads.
 //! * [`order`]: those orders as data. The exhaustive models in `tests/` step through the same data, so whoever
@@ -30,10 +31,11 @@ mod words;
 
 pub use collect::{Batch, StaleRoster};
 pub use handles::{Handles, LetGo, is_named};
-pub use order::{CollectStep, Phase, ReceiptStep, SendStep};
+pub use order::{CollectStep, PassStep, Phase, ReceiptStep, ReturnStep, SendStep};
 pub use relinquish::{release_and_tell, want_releases};
 pub use roster::{Queue, Reader, Roster, RosterError};
 pub use transfer::{
-    StaleReference, count, open, raise, receive, release, send_first, skip, still_names,
+    StaleReference, count, open, pass_back, raise, receive, release, send_first, skip, still_names,
+    take_return,
 };
 pub use words::{Generations, NoWords, Words};

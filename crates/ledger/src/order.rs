@@ -107,3 +107,33 @@ pub const SEND_KEPT: [SendStep; 3] = [SendStep::Open, SendStep::Count, SendStep:
 
 /// Every later send, and a forwarder's. (To open what is open changes nothing.)
 pub const SEND_AGAIN: [SendStep; 2] = [SendStep::Count, SendStep::Publish];
+
+/// What the sink of a queue does with a buffer that it passes back to the queue's source, which is the pool's writer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PassStep {
+    /// `rcvd--`: on the data queue the buffer is on its way again.
+    Uncount,
+    /// The id goes onto the ring that leads back.
+    Publish,
+    /// `ref--`.
+    Release,
+}
+
+/// A pass takes the receipt back, so the way back needs no counters of its own.
+///
+/// The receipt goes before the reference: in between the buffer would look dead. A pass of the collector that has read `rcvd` before and `ref`
+/// after all this finds it dead nevertheless; its second one reads `rcvd` anew. Until that has put the generation right nobody
+/// is refused: only the writer can take what is passed to it, and it needs the collector's lock for it.
+pub const PASS_BACK: [PassStep; 3] = [PassStep::Uncount, PassStep::Publish, PassStep::Release];
+
+/// What the pool's writer does with a buffer that is passed back to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ReturnStep {
+    /// A handle is counted, under the collector's lock, if the id names the slot's present buffer.
+    Hold,
+    /// `sent--`: the buffer is on its way no more.
+    Uncount,
+}
+
+/// The order of it: else nobody has the buffer in between.
+pub const RETURN: [ReturnStep; 2] = [ReturnStep::Hold, ReturnStep::Uncount];

@@ -8,7 +8,10 @@ use tranship_sync::fence_after_rmw;
 
 use crate::generation::{is_published, published};
 use crate::handles::Handles;
-use crate::order::{RECEIPT_DIRECT, RECEIPT_FORWARDED, ReceiptStep, SEND_FIRST, SendStep};
+use crate::order::{
+    PASS_BACK, PassStep, RECEIPT_DIRECT, RECEIPT_FORWARDED, RETURN, ReceiptStep, ReturnStep,
+    SEND_FIRST, SendStep,
+};
 
 /// The id names an earlier or a future use of its slot: whoever sent it did not hold it (or counted wrongly).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -94,6 +97,56 @@ pub fn receive<E>(
     count(rcvd);
     reached(Count);
     Ok(())
+}
+
+/// `rcvd--` or `sent--`, modulo 2^32, by who [`count`]s in that word.
+#[inline]
+fn uncount(counter: &AtomicU32) {
+    let value = counter.load(Ordering::Relaxed);
+    // Ordering: release; partner is the collector's acquire of the same word. `sent`: who sees it sees the handle that was counted before. `rcvd`:
+    // who sees the `ref--` after it sees this, as that is a release too.
+    counter.store(value.wrapping_sub(1), Ordering::Release);
+}
+
+/// Passes a buffer back to the source of the queue, the pool's writer: from here on it is on its way, as if it had never been received. There must be
+/// room: there is no way back. `release` lets go of the reference. `reached` is told of each step, as in [`send_first`].
+// Crash: wherever the sink dies its words leave the roster with it, and the queue, of which the writer first takes what was passed
+// back. If the writer dies nothing of the pool is reused.
+#[inline]
+pub fn pass_back(
+    rcvd: &AtomicU32,
+    publish: impl FnOnce(),
+    release: impl FnOnce(),
+    mut reached: impl FnMut(PassStep),
+) {
+    use PassStep::{Publish, Release, Uncount};
+    const { assert!(matches!(PASS_BACK, [Uncount, Publish, Release])) };
+    uncount(rcvd);
+    reached(Uncount);
+    publish();
+    reached(Publish);
+    release();
+    reached(Release);
+}
+
+/// The writer takes what was passed back to it. `hold` counts a handle, under the collector's lock. Then move the ring's cursor.
+///
+/// # Errors
+/// What `hold` said: then nothing was counted, nor is the buffer on its way any less.
+// Crash: only the writer's own words, and of a dead writer's pool nothing is reused.
+#[inline]
+pub fn take_return<T, E>(
+    sent: &AtomicU32,
+    hold: impl FnOnce() -> Result<T, E>,
+    mut reached: impl FnMut(ReturnStep),
+) -> Result<T, E> {
+    use ReturnStep::{Hold, Uncount};
+    const { assert!(matches!(RETURN, [Hold, Uncount])) };
+    let held = hold()?;
+    reached(Hold);
+    uncount(sent);
+    reached(Uncount);
+    Ok(held)
 }
 
 /// A message that the sink drops unread (the oldest of a full queue, or a stale one): counted, never held.

@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 use loom::{cell::UnsafeCell, thread};
 use tranship_ledger::{
-    Batch, NoWords, Roster, Words, count, open, raise, receive, release, still_names,
+    Batch, NoWords, Roster, Words, count, is_named, open, pass_back, raise, receive, release,
+    still_names, take_return,
 };
 use tranship_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -298,6 +299,53 @@ fn liar(rules: Rules) -> impl Fn() + Send + Sync + 'static {
         c.join().unwrap();
         a.join().unwrap();
     }
+}
+
+/// B passes the buffer back while A collects, who takes it afterwards: until then it is on its way.
+fn passed_back(rules: Rules, receipt_first: bool) -> impl Fn() + Send + Sync + 'static {
+    move || {
+        let system = System::new();
+        system.send();
+        system.receive_by_b();
+        let b = Arc::clone(&system);
+        let b = thread::spawn(move || {
+            b.look();
+            let publish = || b.ring_c.store(2, Ordering::Release);
+            let go = || _ = release(&b.refs_b);
+            if receipt_first {
+                pass_back(&b.rcvd_b, publish, go, |_| {});
+            } else {
+                go();
+                pass_back(&b.rcvd_b, publish, || {}, |_| {});
+            }
+        });
+        let a = system.collect_once(rules, false, false);
+        b.join().unwrap();
+        assert!(!a.join().unwrap(), "it is collected while it is on its way");
+        let named = system.ring_c.load(Ordering::Acquire);
+        let hold = || is_named(&system.table[0], named);
+        take_return(&system.sent_b, hold, |_| {}).unwrap();
+        system.look();
+        let mut roster = system.roster(rules, false, false);
+        assert!(system.collect(&mut roster, rules), "a buffer leaks");
+    }
+}
+
+#[test]
+fn a_buffer_that_is_passed_back() {
+    explore(passed_back(AS_BUILT, true));
+}
+
+#[test]
+fn a_buffer_that_is_passed_back_with_less() {
+    fails(passed_back(AS_BUILT, false));
+    fails(passed_back(
+        Rules {
+            one_pass: true,
+            ..AS_BUILT
+        },
+        true,
+    ));
 }
 
 #[test]

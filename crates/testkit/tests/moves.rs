@@ -1,11 +1,14 @@
-//! Moved buffers between processes, at every level of trust: whoever has one when it is killed, its memory comes back to the pool that it is of.
+//! Moved buffers between processes, at every level of trust: whoever has one when it is killed, at whichever step, its memory comes back to the pool that it is
+//! of, and what was copied out of a pool of level `none` is the receiver's.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use tranship_core::{
-    Body, CbufMut, Domain, LinkOptions, Pool, PoolOptions, Receiver, Sender, Trust,
+    Body, CbufMut, Domain, Kind, LinkOptions, Pool, PoolId, PoolOptions, Receiver, Role, Sender,
+    StatRecord, Trust,
 };
-use tranship_testkit::{Control, Peer, Watchdog, child};
+use tranship_testkit::{Control, Exit, Peer, Watchdog, child};
 
 const CHUNK: usize = 64 << 10;
 const LEVELS: [Trust; 3] = [Trust::Producer, Trust::Half, Trust::Full];
@@ -79,7 +82,7 @@ impl Stage {
         let domain = builder.embedded().unwrap();
         let options = PoolOptions::new(CHUNK as u64).chunk_bytes(CHUNK as u64);
         let pool = domain.create_pool(options.trust(trust)).unwrap();
-        let listener = domain.listen_with("x", tranship_core::Role::Source, LinkOptions::new());
+        let listener = domain.listen_with("x", Role::Source, LinkOptions::new());
         let listener = listener.unwrap();
         peer.send(&domain.socket_path().unwrap()).unwrap();
         let mut to = listener.accept_sender().unwrap();
@@ -142,7 +145,7 @@ fn who_moved_it_back_is_killed() {
         let peer = returner().start().unwrap();
         let stage = Stage::new(trust, peer, |domain, pool, to| {
             pool.allow_forward(to.peer()).unwrap();
-            let sink = domain.listen("back", tranship_core::Role::Sink).unwrap();
+            let sink = domain.listen("back", Role::Sink).unwrap();
             back = Some(sink.accept_receiver().unwrap());
         });
         stage.says(trust);
@@ -156,4 +159,201 @@ fn who_moved_it_back_is_killed() {
         assert_ne!(stage.pool.alloc(CHUNK).unwrap().id(), id);
         drop(stage.domain);
     }
+}
+
+/// Steps of who moves and takes back, each the first time and once more when there is something on all ways.
+const WRITER_POINTS: [&str; 7] = [
+    "send.after_let_go",
+    "send.after_generation",
+    "send.after_sent",
+    "send.after_publish",
+    "return.after_hold",
+    "return.after_uncount",
+    "collect.after_bump",
+];
+
+/// And of who receives and passes back; at level `none` it gets memory for its copy.
+const RECEIVER_POINTS: [&str; 8] = [
+    "recv.after_ref",
+    "recv.after_rcvd",
+    "recv.after_head",
+    "pass.after_uncount",
+    "pass.after_publish",
+    "grow.after_grant",
+    "grow.after_make",
+    "grow.after_show",
+];
+
+/// Whether a level's moves pass a point.
+fn is_passed(point: &str, trust: Trust) -> bool {
+    let copies = point.starts_with("grow.");
+    let returns = point.starts_with("pass.") || point.starts_with("return.");
+    match trust {
+        Trust::None => !returns,
+        _ => !copies,
+    }
+}
+
+fn small_pool(domain: &Domain, trust: Trust) -> Pool {
+    let options = PoolOptions::new(2 * CHUNK as u64).chunk_bytes(CHUNK as u64);
+    domain.create_pool(options.trust(trust)).unwrap()
+}
+
+/// Every byte is the message's, whoever wrote it.
+fn is_whole(bytes: &[u8], meta: u64) {
+    let byte = meta.to_le_bytes()[0];
+    let written = [byte, byte.wrapping_add(100)];
+    assert!(bytes.len() == CHUNK && written.contains(&bytes[0]));
+    assert!(bytes.iter().all(|b| *b == bytes[0]), "torn: {meta}");
+}
+
+/// Moves buffers, and takes them back, until the receiver is gone.
+fn writes(pool: &Pool, mut to: Sender) {
+    let mut meta = 0u64;
+    loop {
+        while let Some(reply) = to.try_recv_control().unwrap() {
+            is_whole(&reply.to_vec(), reply.meta);
+        }
+        match pool.alloc_timeout(CHUNK, Duration::from_millis(1)) {
+            Ok(mut buf) => {
+                meta += 1;
+                let byte = meta.to_le_bytes()[0];
+                buf.write(0, &[byte; CHUNK]).unwrap();
+                if let Err(error) = to.move_buffer_with(buf, meta) {
+                    assert_eq!(error.kind(), Kind::PeerGone, "{error}");
+                    break;
+                }
+            }
+            Err(error) => assert_eq!(error.kind(), Kind::OutOfMemory, "{error}"),
+        }
+        if to.is_peer_gone() {
+            break;
+        }
+    }
+    while let Some(reply) = to.try_recv_control().unwrap() {
+        is_whole(&reply.to_vec(), reply.meta);
+    }
+}
+
+/// Takes them, writes them if it may, and passes back what is not a copy of its own, until the sender is gone.
+fn takes(mut from: Receiver, copies: PoolId) -> Kind {
+    loop {
+        let message = match from.recv() {
+            Ok(message) => message,
+            Err(error) => return error.kind(),
+        };
+        is_whole(&message.to_vec(), message.meta);
+        let meta = message.meta;
+        let mut buf = message.into_moved().unwrap();
+        let byte = meta.to_le_bytes()[0].wrapping_add(100);
+        let _ = buf.write(0, &[byte; CHUNK]);
+        is_whole(&buf.to_vec(), meta);
+        if buf.id().pool() != copies
+            && let Err(error) = from.pass_with(buf, meta)
+        {
+            assert!(matches!(error.kind(), Kind::Full | Kind::PeerGone));
+        }
+    }
+}
+
+fn copying(copies: &Pool) -> LinkOptions {
+    LinkOptions::new().lines(4).snapshots(copies.id())
+}
+
+child!(
+    fn mover(ctl: Control) {
+        let (path, trust): (PathBuf, Trust) = ctl.recv().unwrap().unwrap();
+        let domain = join(path);
+        let pool = small_pool(&domain, trust);
+        let to = domain.open_sender_with("x", LinkOptions::new().lines(4));
+        writes(&pool, to.unwrap());
+    }
+);
+
+child!(
+    fn taker(ctl: Control) {
+        let (path, _): (PathBuf, Trust) = ctl.recv().unwrap().unwrap();
+        let domain = join(path);
+        let copies = small_pool(&domain, Trust::Producer);
+        let from = domain.open_receiver_with("x", copying(&copies));
+        takes(from.unwrap(), copies.id());
+    }
+);
+
+fn begins(peer: &Peer, trust: Trust, domain: &Domain) {
+    peer.send(&(domain.socket_path().unwrap(), trust)).unwrap();
+}
+
+/// All of it can be had at once.
+fn has_all(pool: &Pool) {
+    drop(pool.alloc(2 * CHUNK).unwrap());
+}
+
+/// The manager's books have this domain and nothing of the dead.
+fn nothing_is_left(domain: &Domain) {
+    let is_over = |record: StatRecord| match record {
+        StatRecord::Manager(m) => m.granted_bytes == 0 && m.stranded_bytes == 0,
+        StatRecord::Pool(_) | StatRecord::Channel(_) => false,
+        _ => true,
+    };
+    while !domain.stat().unwrap().into_iter().all(is_over) {
+        std::thread::yield_now();
+    }
+}
+
+fn survivor() -> Domain {
+    let builder = Domain::builder().name("survivor").helper_thread(true);
+    builder.embedded().unwrap()
+}
+
+const ALL_LEVELS: [Trust; 4] = [Trust::None, Trust::Producer, Trust::Half, Trust::Full];
+
+fn each_point(points: &[&str], dog: &Watchdog, test: impl Fn(&str, Trust)) {
+    for trust in ALL_LEVELS {
+        for point in points.iter().filter(|point| is_passed(point, trust)) {
+            let most = if point.starts_with("grow.") { 1 } else { 2 };
+            for nth in 1..=most {
+                let point = format!("{point}:{nth}");
+                dog.step(format_args!("{point} at level {trust}"));
+                test(&point, trust);
+            }
+        }
+    }
+}
+
+#[test]
+fn who_moves_dies_at_every_step() {
+    let dog = Watchdog::new();
+    each_point(&WRITER_POINTS, &dog, |point, trust| {
+        let domain = survivor();
+        let copies = small_pool(&domain, Trust::Producer);
+        let sink = domain.listen_with("x", Role::Sink, copying(&copies));
+        let peer = mover().crash_at(point).start().unwrap();
+        begins(&peer, trust, &domain);
+        let from = sink.unwrap().accept_receiver().unwrap();
+        let end = takes(from, copies.id());
+        assert_eq!(end, Kind::PeerDied, "{point} at level {trust}");
+        assert_eq!(peer.wait(), Exit::Signal(libc::SIGKILL));
+        has_all(&copies);
+        drop(copies);
+        nothing_is_left(&domain);
+    });
+}
+
+#[test]
+fn who_receives_and_passes_back_dies_at_every_step() {
+    let dog = Watchdog::new();
+    each_point(&RECEIVER_POINTS, &dog, |point, trust| {
+        let domain = survivor();
+        let pool = small_pool(&domain, trust);
+        let source = domain.listen_with("x", Role::Source, LinkOptions::new().lines(4));
+        let peer = taker().crash_at(point).start().unwrap();
+        begins(&peer, trust, &domain);
+        let to = source.unwrap().accept_sender().unwrap();
+        writes(&pool, to);
+        assert_eq!(peer.wait(), Exit::Signal(libc::SIGKILL), "{point} {trust}");
+        has_all(&pool);
+        drop(pool);
+        nothing_is_left(&domain);
+    });
 }

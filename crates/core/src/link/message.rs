@@ -23,7 +23,8 @@ pub enum Body {
     Buf(Cbuf),
     /// Pieces of several buffers, by reference.
     Aggregate(Aggregate),
-    /// A buffer that is this domain's from here on ([`Sender::move_buffer`](crate::Sender::move_buffer)).
+    /// A buffer that is this domain's from here on ([`Sender::move_buffer`](crate::Sender::move_buffer)), or its again
+    /// ([`Receiver::pass`](crate::Receiver::pass)).
     Moved(CbufMut),
 }
 

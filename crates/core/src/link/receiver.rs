@@ -5,6 +5,7 @@ mod direct;
 mod guess;
 mod missing;
 mod over;
+mod pass;
 mod pending;
 mod pools;
 mod snapshot;
@@ -18,7 +19,7 @@ use super::message::{Body, Message};
 use super::shared::{Gone, LinkShared};
 use super::sleep::sleep_on;
 use crate::domain::millis;
-use crate::error::{Awaited, Error, Kind, RingFull, SendError, TimedOut, Violation};
+use crate::error::{Awaited, Error, Kind, SendError, TimedOut};
 use crate::options::{LinkOptions, Wait};
 use crate::pool::Pool;
 use std::sync::Arc;
@@ -292,38 +293,16 @@ impl Receiver {
         if bytes.len() > descriptor::INLINE_BYTES {
             return fail(descriptor::too_long(bytes));
         }
-        let link = &*self.link;
-        if link.domain.fork.is_child() {
+        if self.link.domain.fork.is_child() {
             return fail(Kind::Forked.into());
         }
-        let lines = self.control_lines;
-        let pushed = self.control.try_push(
-            lines,
-            Publish::SeqCst,
-            descriptor::inline_line(bytes, meta),
-            || link.ring.their_head(),
-        );
-        match pushed {
-            Ok(tranship_ring::Push::Done) => {
-                link.notify();
-                Ok(())
-            }
-            Ok(tranship_ring::Push::Full) => fail(
-                RingFull {
-                    lines: lines.count(),
-                    waited_ms: 0,
-                }
-                .into(),
-            ),
-            Err(lie) => fail(
-                Violation::Head {
-                    head: lie.head,
-                    min: lie.before,
-                    max: lie.tail,
-                }
-                .into(),
-            ),
+        if let Err(error) = self.control_room() {
+            return fail(error);
         }
+        let line = descriptor::inline_line(bytes, meta);
+        let _ = self.control.push(self.control_lines, Publish::SeqCst, line);
+        self.link.notify();
+        Ok(())
     }
 
     /// The sender's domain.

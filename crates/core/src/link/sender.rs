@@ -2,16 +2,16 @@
 
 mod assign;
 mod moves;
+mod replies;
 mod room;
 
 use super::descriptor::{self, Carries, INLINE_BYTES, Reference};
-use super::inline::Inline;
 use super::message::Payload;
 use super::shared::{Assignment, Gone, LinkShared};
 use crate::aggregate::Aggregate;
 use crate::cbuf::{Cbuf, Handle, Home};
 use crate::domain::Asked;
-use crate::error::{Error, Kind, SendError, Violation};
+use crate::error::{Error, Kind, SendError};
 use crate::options::{LinkOptions, Wait, WhenFull};
 use crate::pool::{OwnPool, Pool};
 use std::ptr::NonNull;
@@ -21,7 +21,7 @@ use std::time::Instant;
 use tranship_ledger::SendStep;
 use tranship_proto::{CbufId, ChannelId, DomainId, PoolId};
 use tranship_region::layout::CountsRw;
-use tranship_ring::{Consumer, Ending, Lines, Producer, Publish};
+use tranship_ring::{Ending, Lines, Producer, Publish};
 use tranship_sys::{ForkGuard, crash};
 
 /// Sends messages to one receiver. Everything sent before it is dropped can still be received: if the manager was killed meanwhile,
@@ -33,9 +33,7 @@ use tranship_sys::{ForkGuard, crash};
 pub struct Sender {
     link: Arc<LinkShared>,
     lines: Lines<'static>,
-    control_lines: Lines<'static>,
     producer: Producer,
-    control: Consumer,
     fork: ForkGuard,
     /// The assignments, most recently used first.
     outs: Vec<Out>,
@@ -64,12 +62,9 @@ impl Sender {
     pub(super) fn new(link: Arc<LinkShared>, options: &LinkOptions) -> Result<Sender, Error> {
         // The lines are in our own half, which `link` keeps mapped as long as this Sender lives.
         let lines = link.own_lines();
-        let control_lines = link.their_lines();
         Ok(Sender {
             lines,
-            control_lines,
             producer: Producer::new(),
-            control: Consumer::new(),
             fork: link.domain.fork,
             outs: Vec::new(),
             unanswered: Vec::new(),
@@ -322,21 +317,6 @@ impl Sender {
         self.link.gone() != Gone::No
     }
 
-    /// A control message from the receiver, if one is there.
-    pub fn try_recv_control(&mut self) -> Result<Option<(u64, Inline)>, Error> {
-        if self.link.domain.fork.is_child() {
-            return Ok(None);
-        }
-        let Some(words) = self.control.try_pop(self.control_lines) else {
-            return Ok(None);
-        };
-        self.link.ring.give_back(self.control.head());
-        match descriptor::parse(&words)? {
-            descriptor::Descriptor::Inline(inline) => Ok(Some((words[1], inline))),
-            _ => Err(Violation::Operation { op: 2 }.into()),
-        }
-    }
-
     fn not_sent<T>(&mut self, error: Error, unsent: T) -> Result<(), SendError<T>> {
         // The receiver is behind, or not even there yet, or there is nobody to bring the two together.
         let behind = matches!(
@@ -518,6 +498,7 @@ impl Drop for Sender {
         self.link.ring.end(closed);
         crash::point("close.after_flag");
         self.fence_and_wake();
+        self.end_replies();
         for (_, asked) in self.unanswered.drain(..) {
             self.link.domain.forget(asked);
         }

@@ -1,16 +1,19 @@
 //! One end of a link: both halves, the peer's fate, the pools assigned.
 
+use crate::cbuf::CbufMut;
 use crate::domain::{DomainCore, lock};
 use crate::error::{self, Error};
+use crate::link::inline::Inline;
 use crate::options::{Consent, LinkOptions, Offer};
 use crate::pool::{ForeignPool, OwnPool};
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use tranship_proto::{ChannelId, DomainId, Levels, PoolId, Role};
 use tranship_region::layout::{CountsRw, Way};
-use tranship_ring::{Ending, HalfRo, HalfRw, Lines, Ring, doorbell};
+use tranship_ring::{Consumer, Ending, HalfRo, HalfRw, Lines, Ring, doorbell};
 use tranship_sys::process;
 
 /// What became of the other end.
@@ -54,6 +57,23 @@ impl Assignment {
     }
 }
 
+/// What comes back to a source over the control ring.
+pub(crate) enum Reply {
+    Inline(Inline),
+    /// A buffer of its own.
+    Returned(CbufMut),
+}
+
+/// A source's end of the control ring.
+#[derive(Default)]
+pub(crate) struct Replies {
+    pub(crate) consumer: Consumer,
+    /// Taken before anybody asked, as the queue left, each with its word.
+    pub(crate) early: VecDeque<Result<(u64, Reply), Error>>,
+    /// Nobody will ask any more.
+    pub(crate) over: bool,
+}
+
 /// Everything of one end of a link but its cursors, which belong to `Sender` or `Receiver`.
 pub(crate) struct LinkShared {
     pub(crate) domain: DomainCore,
@@ -84,6 +104,8 @@ pub(crate) struct LinkShared {
     /// Whether the manager watches the peer for us. One that came back does so when both ends are back; until then a
     /// peer that dies is seen by our own descriptor of its process only.
     pub(crate) watched: AtomicBool,
+    /// At a source: its end of the control ring. The Sender's, until the queue leaves.
+    pub(crate) replies: Mutex<Replies>,
     consent: Option<Consent>,
     /// Pools of these levels are taken.
     pub(crate) levels: Levels,
@@ -145,6 +167,7 @@ impl LinkShared {
             own_wake: Mutex::new(None),
             leaving: AtomicBool::new(false),
             watched: AtomicBool::new(true),
+            replies: Mutex::default(),
             consent: options.consent.clone(),
             levels: options.levels(),
         }

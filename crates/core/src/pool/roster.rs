@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tranship_ledger::Words;
-use tranship_proto::{ChannelId, DomainId};
+use tranship_proto::{ChannelId, DomainId, Role};
 use tranship_region::layout::{CountsRo, CountsRw, RefsRo, Way};
 
 /// A view of a queue's counters, or of a reader's references: a pointer at hand, because the collector reads two
@@ -257,12 +257,21 @@ impl OwnPool {
 
     /// Both counters of a queue leave together.
     pub(crate) fn queue_left(&self, channel: ChannelId, epoch: u64) {
+        self.save_replies(channel);
         let mut gc = lock(&self.gc);
         let _ = gc.roster.remove_queue(channel.0.into());
         gc.sinks.remove(&channel);
         gc.advance(epoch);
         drop(gc);
         self.waiters.memory_came_back();
+    }
+
+    /// What the sink of a queue has passed back is kept by the queue's counters alone, which are about to go.
+    fn save_replies(&self, channel: ChannelId) {
+        let link = self.domain.link(channel);
+        if let Some(link) = link.filter(|link| link.role == Role::Source) {
+            link.save_replies();
+        }
     }
 
     /// The readers on the roster, with the inodes of their counters.
@@ -295,8 +304,8 @@ impl OwnPool {
     /// them. Queues from them stay, since what they had sent can still be received; their sinks report the end. True
     /// if there are readers or queues left that the manager has not named.
     pub(crate) fn bury_dead_readers(&self) -> bool {
-        let mut gc = lock(&self.gc);
-        let gc = &mut *gc;
+        let mut held = lock(&self.gc);
+        let gc = &mut *held;
         let unnamed = |gc: &Gc| {
             let sinks = gc.sinks.values().filter(|s| !s.named).map(|s| s.domain);
             let others = sinks.filter(|d| gc.processes.contains_key(d));
@@ -316,6 +325,13 @@ impl OwnPool {
                     .is_some_and(|p| tranship_sys::pidfd::is_dead(p).unwrap_or(false))
             })
             .collect();
+        let is_dead = |sink: &&Sink| dead.contains(&sink.domain);
+        let over = gc.sinks.iter().filter(|(_, sink)| is_dead(sink));
+        let over: Vec<ChannelId> = over.map(|(channel, _)| *channel).collect();
+        drop(held);
+        over.iter().for_each(|channel| self.save_replies(*channel));
+        let mut held = lock(&self.gc);
+        let gc = &mut *held;
         for domain in &dead {
             let _ = gc.roster.remove_reader(domain.0.into());
             gc.processes.remove(domain);

@@ -22,6 +22,7 @@ struct Inherited {
     frozen: tranship_core::Cbuf,
     received: tranship_core::Cbuf,
     aggregate: Aggregate,
+    moved: Option<tranship_core::CbufMut>,
 }
 
 fn inherited() -> Inherited {
@@ -32,6 +33,10 @@ fn inherited() -> Inherited {
     let listener = a.listen("child", Role::Source).expect("listen");
     sender.send(filled(&pool, 1000, 1)).expect("send");
     let received = buf(receiver.recv().expect("recv"));
+    sender
+        .move_buffer(pool.alloc(30).expect("alloc"))
+        .expect("move");
+    let moved = receiver.recv().expect("recv").into_moved();
     let mut aggregate = Aggregate::new();
     aggregate.push_back(filled(&pool, 10, 2)).expect("room");
     sender.send(aggregate.clone()).expect("send");
@@ -49,6 +54,7 @@ fn inherited() -> Inherited {
         frozen,
         received,
         aggregate,
+        moved,
     }
 }
 
@@ -127,6 +133,7 @@ fn everything_is_refused(mut i: Inherited) {
     forked!(i.receiver.recv_timeout(soon));
     forked!(i.receiver.set_pollable());
     forked!(send i.receiver.send_control(b"x", 0));
+    forked!(send i.receiver.pass(i.moved.take().expect("one was moved")));
     assert!(!i.receiver.arm(), "nothing to sleep on");
     i.receiver.disarm();
     let _ = (

@@ -237,11 +237,14 @@ fn control_messages_go_back() {
     let _dog = dog();
     let (a, b) = pair();
     let (mut sender, mut receiver) = link_with(&a, &b, "x", lines(4));
-    assert_eq!(sender.try_recv_control().expect("open"), None);
+    assert!(sender.try_recv_control().expect("open").is_none());
     for round in 0..10u64 {
         receiver.send_control(b"credit", round).expect("control");
-        let (meta, bytes) = sender.try_recv_control().expect("open").expect("there");
-        assert_eq!((meta, &*bytes), (round, &b"credit"[..]));
+        let control = sender.try_recv_control().expect("open").expect("there");
+        assert_eq!(
+            (control.meta, control.to_vec()),
+            (round, b"credit".to_vec())
+        );
     }
     assert!(receiver.send_control(&[0; 49], 0).is_err());
     let mut sent = 0u64;
@@ -253,10 +256,8 @@ fn control_messages_go_back() {
     };
     assert!(full.kind() == Kind::Full, "after {sent}");
     for i in 0..sent {
-        assert_eq!(
-            sender.try_recv_control().expect("open").expect("there").0,
-            i
-        );
+        let control = sender.try_recv_control().expect("open").expect("there");
+        assert_eq!(control.meta, i);
     }
     assert!(sender.try_recv_control().expect("open").is_none());
     // The data ring is not touched by it.

@@ -21,6 +21,7 @@ mod kit;
 mod links;
 mod lookup;
 mod moves;
+mod passes;
 mod poll;
 mod quota;
 mod rendezvous;

@@ -98,16 +98,19 @@ fn slices_of_it_are_there_for_who_trusts() {
         // SAFETY: whoever writes here writes only what is his.
         unsafe { from.trust_writer() };
         let pool = pool_of(&a, trust);
-        to.move_buffer(written(&pool, 8, 1)).expect("move");
-        let mut got = moved(&mut from);
-        assert_eq!(got.bytes(), Some(&[1; 8][..]));
-        assert_eq!(got.bytes_mut().is_some(), trust.all_write());
-        if let Some(bytes) = got.bytes_mut() {
-            bytes.fill(2);
+        // The first comes another way than the others.
+        for _ in 0..3 {
+            to.move_buffer(written(&pool, 8, 1)).expect("move");
+            let mut got = moved(&mut from);
+            assert_eq!(got.bytes(), Some(&[1; 8][..]));
+            assert_eq!(got.bytes_mut().is_some(), trust.all_write());
+            if let Some(bytes) = got.bytes_mut() {
+                bytes.fill(2);
+            }
+            got.truncate(4);
+            let byte = if trust.all_write() { 2 } else { 1 };
+            assert_eq!(got.freeze().bytes(), Some(&[byte; 4][..]));
         }
-        got.truncate(4);
-        let byte = if trust.all_write() { 2 } else { 1 };
-        assert_eq!(got.freeze().bytes(), Some(&[byte; 4][..]));
     }
 }
 
@@ -337,6 +340,8 @@ struct Way {
     receiver: Receiver,
     /// What is on its way: id, byte, length, whether it is moved.
     queue: VecDeque<(CbufId, u8, usize, bool)>,
+    /// And what on its way back: moved all.
+    back: VecDeque<(CbufId, u8, usize)>,
 }
 
 /// Three domains, of which each has a pool, that do whatever comes to mind with their buffers.
@@ -363,13 +368,14 @@ fn walk(random: &mut Random, trust: Trust) {
         let options = LinkOptions::new().lines(4).when_full(WhenFull::Error);
         let name = format!("{from}{to}");
         let (sender, receiver) = link_with(&domains[from], &domains[to], &name, options);
-        let queue = VecDeque::new();
+        let (queue, back) = Default::default();
         Way {
             from,
             to,
             sender,
             receiver,
             queue,
+            back,
         }
     };
     let mut ways = [(0, 1), (1, 2), (2, 0), (1, 0)].map(way);
@@ -378,7 +384,7 @@ fn walk(random: &mut Random, trust: Trust) {
     for _ in 0..1000 {
         let d = below(random, 3);
         let one = (!has[d].is_empty()).then(|| below(random, has[d].len()));
-        match (random.below(9), one) {
+        match (random.below(12), one) {
             (0 | 1, _) => alloc(random, &pools[d], &mut has[d]),
             (2, Some(one)) => write(random, &mut has[d][one]),
             (3, Some(one)) => {
@@ -404,6 +410,18 @@ fn walk(random: &mut Random, trust: Trust) {
                 let old = has[d].swap_remove(one);
                 has[d].extend(send(old, of_d[at], &mut sent));
             }
+            (8, Some(one)) if matches!(has[d][one].held, Held::Mut(_)) => {
+                let to_d = ways.iter_mut().filter(|way| way.to == d);
+                let mut to_d: Vec<_> = to_d.collect();
+                let at = below(random, to_d.len());
+                let old = has[d].swap_remove(one);
+                has[d].extend(pass(old, to_d[at], &pools));
+            }
+            (9, _) => {
+                let at = below(random, ways.len());
+                let from = ways[at].from;
+                has[from].extend(take_reply(&mut ways[at]));
+            }
             _ => {
                 let at = below(random, ways.len());
                 let to = ways[at].to;
@@ -422,6 +440,7 @@ fn walk(random: &mut Random, trust: Trust) {
     drop(has);
     for way in &mut ways {
         while take(way, &pools).is_some() {}
+        while take_reply(way).is_some() {}
     }
     pools.iter().for_each(is_whole);
 }
@@ -507,6 +526,46 @@ fn send(old: Has, way: &mut Way, sent: &mut HashSet<CbufId>) -> Option<Has> {
     assert!(behind, "{}", failed.error);
     let held = failed.unsent;
     Some(Has { held, ..old })
+}
+
+/// What was not passed back, if so: what is of another pool than the sender's, or before anything else of that went this way.
+fn pass(old: Has, way: &mut Way, pools: &[Pool; 3]) -> Option<Has> {
+    let Has { id, byte, len, .. } = old;
+    let Held::Mut(buf) = old.held else {
+        return Some(old);
+    };
+    let Err(failed) = way.receiver.pass(buf) else {
+        assert_eq!(id.pool(), pools[way.from].id());
+        way.back.push_back((id, byte, len));
+        return None;
+    };
+    let expected: &[Kind] = match id.pool() {
+        pool if pool == pools[way.to].id() => &[Kind::BufferNotOwned],
+        pool if pool == pools[way.from].id() => {
+            &[Kind::PoolNotAssigned, Kind::PoolPending, Kind::Full]
+        }
+        _ => &[Kind::PoolNotAssigned],
+    };
+    assert!(expected.contains(&failed.kind()), "{}", failed.error);
+    let held = Held::Mut(failed.unsent);
+    Some(Has { held, ..old })
+}
+
+fn take_reply(way: &mut Way) -> Option<Has> {
+    let reply = way.sender.try_recv_control().expect("no lie");
+    let Some((id, byte, len)) = way.back.pop_front() else {
+        assert!(reply.is_none(), "{reply:?}");
+        return None;
+    };
+    let reply = reply.expect("it is on its way back");
+    let held = Held::Mut(reply.into_moved().expect("a buffer"));
+    Some(Has {
+        held,
+        id,
+        byte,
+        len,
+        writes: false,
+    })
 }
 
 fn take(way: &mut Way, pools: &[Pool; 3]) -> Option<Has> {

@@ -43,7 +43,7 @@ pub fn steps(config: &Config, state: &State, out: &mut Steps) {
 fn words(config: &Config, state: &State, phase: Phase) -> u8 {
     match phase {
         Phase::Received | Phase::Sent => (0..config.channels.len())
-            .filter(|&q| state.queue[q] & ON != 0)
+            .filter(|&q| state.queue[q] & ON != 0 && config.back_of(q).is_none())
             .fold(0, |bits, q| bits | 1 << q),
         Phase::References => {
             let own = u8::from(!config.orphan && !config.own_before_the_pass);

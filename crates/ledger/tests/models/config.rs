@@ -1,8 +1,9 @@
 //! What is modelled, and which rules hold in it.
 
 use tranship_ledger::order::{
-    COLLECTION, CollectStep, PASS_ORDER, Phase, RECEIPT_DIRECT, RECEIPT_FORWARDED, ReceiptStep,
-    SEND_AGAIN, SEND_FIRST, SEND_KEPT, SendStep,
+    COLLECTION, CollectStep, PASS_BACK, PASS_ORDER, PassStep, Phase, RECEIPT_DIRECT,
+    RECEIPT_FORWARDED, RETURN, ReceiptStep, ReturnStep, SEND_AGAIN, SEND_FIRST, SEND_KEPT,
+    SendStep,
 };
 
 use crate::state::{CAP, D, Q, S};
@@ -37,6 +38,8 @@ pub struct Config {
     pub aggregates: bool,
     /// Every send is a move: from the publication on its sender has nothing to do with the buffer.
     pub moves: bool,
+    /// Channels that lead back, and of which one: the sink of that passes buffers to its source, the writer, over them. They count nothing.
+    pub backs: Vec<(usize, usize)>,
     /// Who may die, bit by domain, and how many of them in one run.
     pub mortal: u8,
     pub deaths: u8,
@@ -62,6 +65,8 @@ pub struct Config {
     pub send_first: Vec<SendStep>,
     pub send_kept: Vec<SendStep>,
     pub send_again: Vec<SendStep>,
+    pub pass_back: Vec<PassStep>,
+    pub returned: Vec<ReturnStep>,
 
     // Rules that can be taken away.
     pub collectors: u8,
@@ -72,6 +77,8 @@ pub struct Config {
     pub release_before_sending: bool,
     pub uses_what_it_moved: bool,
     pub leave_undrained: bool,
+    pub leave_with_returns: bool,
+    pub exclusive_at_return: bool,
     pub sink_takes_early: bool,
     pub source_sends_early: bool,
     pub assigned_before_told: bool,
@@ -109,6 +116,7 @@ impl Config {
             any_order: false,
             aggregates: false,
             moves: false,
+            backs: Vec::new(),
             mortal: 0,
             deaths: 0,
             closable: 0,
@@ -132,6 +140,8 @@ impl Config {
             send_first: SEND_FIRST.to_vec(),
             send_kept: SEND_KEPT.to_vec(),
             send_again: SEND_AGAIN.to_vec(),
+            pass_back: PASS_BACK.to_vec(),
+            returned: RETURN.to_vec(),
             collectors: 1,
             sums: false,
             own_before_the_pass: false,
@@ -140,6 +150,8 @@ impl Config {
             release_before_sending: false,
             uses_what_it_moved: false,
             leave_undrained: false,
+            leave_with_returns: false,
+            exclusive_at_return: false,
             sink_takes_early: false,
             source_sends_early: false,
             assigned_before_told: false,
@@ -167,7 +179,17 @@ impl Config {
             !(self.sums && self.normalise),
             "sums are not invariant under a shift"
         );
+        assert!(
+            self.backs.is_empty() || (self.writers > 0 && self.normalise),
+            "what is passed back is taken under the collector's lock"
+        );
         self
+    }
+
+    /// The channel from which buffers are passed back over this one.
+    pub fn back_of(&self, queue: usize) -> Option<usize> {
+        let found = self.backs.iter().find(|(back, _)| *back == queue);
+        found.map(|(_, of)| *of)
     }
 
     pub fn receipt(&self, queue: usize) -> &[ReceiptStep] {
@@ -214,7 +236,7 @@ impl Config {
     /// Whether this slot's counters of that queue are kept.
     pub fn is_counted(&self, queue: usize, slot: usize) -> bool {
         let is_left_out = self.count_the_list_only && slot != 0;
-        !is_left_out && !self.is_a_liars(queue)
+        !is_left_out && !self.is_a_liars(queue) && self.back_of(queue).is_none()
     }
 
     /// Whether an id of that generation names the buffer of a slot at this one.

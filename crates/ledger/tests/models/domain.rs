@@ -1,6 +1,6 @@
 //! Honest domains: allocate, fill, send, receive, forward, release, die.
 
-use tranship_ledger::order::{ReceiptStep, SendStep};
+use tranship_ledger::order::{PassStep, ReceiptStep, SendStep};
 
 use crate::config::{A, Config};
 use crate::explore::Steps;
@@ -27,6 +27,10 @@ pub fn steps(config: &Config, state: &State, out: &mut Steps) {
                     if let Some(next) = send(config, *state, d) {
                         out.push("sends on", d, state.thread[usize::from(d)].queue, next);
                     }
+                }
+                Op::Pass => {
+                    let q = state.thread[usize::from(d)].queue;
+                    out.push("passes back on", d, q, pass(config, *state, d));
                 }
                 Op::LetGo => {
                     let q = state.thread[usize::from(d)].queue;
@@ -74,6 +78,10 @@ fn idle(config: &Config, state: &State, d: u8, out: &mut Steps) {
         }
         let sends = state.queue[q] & status::ASSIGNED != 0
             || (config.source_sends_early && state.queue[q] != 0);
+        if let Some(of) = config.back_of(q) {
+            passes(config, state, (d, q, of), out);
+            continue;
+        }
         if source == d && sends && state.queue[q] & status::CLOSED == 0 {
             if state.length[q] < config.ring {
                 for kind in config.kinds() {
@@ -133,6 +141,51 @@ fn idle(config: &Config, state: &State, d: u8, out: &mut Steps) {
             out.push("allocates", d, number, next);
         }
     }
+}
+
+/// A buffer that it has goes back by `q` to the source of `of`.
+fn passes(config: &Config, state: &State, (d, q, of): (u8, usize, usize), out: &mut Steps) {
+    let i = usize::from(d);
+    if config.channels[q].0 != d || state.length[q] == config.ring {
+        return;
+    }
+    let assigned = state.queue[of] & status::ASSIGNED != 0;
+    for kind in (0..config.slots).filter(|&s| assigned && state.held[i][usize::from(s)] > 0) {
+        let mut next = *state;
+        let queue = u8::try_from(q).expect("few");
+        next.thread[i] = Thread {
+            op: Op::Pass,
+            queue,
+            kind,
+            ..Thread::default()
+        };
+        out.push("passes back on", d, queue, pass(config, next, d));
+    }
+}
+
+fn pass(config: &Config, mut next: State, d: u8) -> State {
+    let i = usize::from(d);
+    let Thread {
+        queue, kind, step, ..
+    } = next.thread[i];
+    let (q, s) = (usize::from(queue), usize::from(kind));
+    match config.pass_back[usize::from(step)] {
+        PassStep::Uncount => {
+            let of = config.back_of(q).expect("one that leads back");
+            next.uncount_rcvd(config, of, s);
+        }
+        PassStep::Publish => publish(config, &mut next, q, kind),
+        PassStep::Release => next.refs[i][s] -= 1,
+    }
+    if step == 0 {
+        // It does nothing more with the buffer than these steps.
+        next.held[i][s] -= 1;
+    }
+    next.thread[i].step += 1;
+    if usize::from(step) + 1 == config.pass_back.len() {
+        next.thread[i] = Thread::default();
+    }
+    next
 }
 
 /// Whether a sink takes references from a queue.

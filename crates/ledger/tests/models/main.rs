@@ -18,6 +18,7 @@ mod broken;
 mod honest;
 mod hostile;
 mod orders;
+mod passes;
 mod threads;
 
 use config::Config;

@@ -73,7 +73,7 @@ pub fn steps(config: &Config, state: &State, out: &mut Steps) {
                     *reader |= ON;
                 }
                 out.push("the writer adds queue", 101, number, next);
-            } else if is & LEAVING != 0 && is & ON != 0 {
+            } else if is & LEAVING != 0 && is & ON != 0 && !returns(config, state, q) {
                 let mut next = *state;
                 next.queue[q] = is & !ON | GONE;
                 out.push("the writer drops queue", 101, number, next);
@@ -93,6 +93,12 @@ pub fn steps(config: &Config, state: &State, out: &mut Steps) {
             set("the writer drops reader", is & !ON | GONE);
         }
     }
+}
+
+/// Whether something that was passed back from a queue's sink is not taken yet. Its writer takes that before it drops the queue.
+fn returns(config: &Config, state: &State, q: usize) -> bool {
+    let mut backs = config.backs.iter().filter(|(_, of)| *of == q);
+    !config.leave_with_returns && backs.any(|(back, _)| state.length[*back] > 0)
 }
 
 /// A queue leaves when its sink is dead, or its source ended and the sink has taken the last message.

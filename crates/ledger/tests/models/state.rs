@@ -19,6 +19,10 @@ pub const MANAGER: u8 = 7;
 /// A value that a normalised counter cannot have.
 pub const NEVER: u8 = 0x80;
 
+/// How far a counter that goes back can come while a collector looks: by what a thread of the writer has taken before, and by what the ring that leads back has
+/// room for. Nothing more is taken from there meanwhile.
+pub const BACK: u8 = 8;
+
 /// Bits of [`State::queue`] and, the first group apart, of [`State::reader`].
 pub mod status {
     /// The sink has shown its counters.
@@ -61,6 +65,8 @@ pub enum Op {
     Receive,
     GiveUp,
     Send,
+    /// Passes a buffer back.
+    Pass,
     /// A handle goes.
     LetGo,
     /// Finds a buffer by its id.
@@ -235,8 +241,22 @@ impl State {
         }
     }
 
+    /// `rcvd--`.
+    pub fn uncount_rcvd(&mut self, config: &Config, queue: usize, slot: usize) {
+        if config.is_counted(queue, slot) {
+            self.rcvd[queue][slot] = self.rcvd[queue][slot].wrapping_sub(1);
+        }
+    }
+
+    /// `sent--`.
+    pub fn uncount_sent(&mut self, config: &Config, queue: usize, slot: usize) {
+        if config.is_counted(queue, slot) {
+            self.sent[queue][slot] = self.sent[queue][slot].wrapping_sub(1);
+        }
+    }
+
     /// Shifts every queue's counters, and what a collector has seen of them, so that `rcvd` is 0. What was seen and
-    /// is below `rcvd` now can never be equal to either counter again.
+    /// is below `rcvd` now can never be equal to either counter again; where counters go back (`Config::backs`), what is [`BACK`] below.
     pub fn normalise(&mut self, config: &Config) {
         if !config.normalise {
             return;
@@ -248,7 +268,10 @@ impl State {
                 for c in &mut self.collector {
                     let concerned = c.active && usize::from(c.slot) == s && c.have & 1 << q != 0;
                     if concerned && c.seen[q] != NEVER {
-                        c.seen[q] = c.seen[q].checked_sub(by).unwrap_or(NEVER);
+                        let seen = c.seen[q].wrapping_sub(by);
+                        let back = if config.backs.is_empty() { 0 } else { BACK };
+                        let never = seen.wrapping_add(back) >= NEVER;
+                        c.seen[q] = if never { NEVER } else { seen };
                     }
                 }
             }

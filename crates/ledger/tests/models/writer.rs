@@ -1,7 +1,7 @@
 //! A writer with threads, word by word: handles of its buffers, the mark that one is queued for collection, the queue, and
 //! the collector's lock, which who finds a buffer by an id has too.
 
-use tranship_ledger::order::SendStep;
+use tranship_ledger::order::{ReturnStep, SendStep};
 
 use crate::config::{A, Config};
 use crate::domain::{publish, takes};
@@ -16,12 +16,13 @@ pub fn steps(config: &Config, state: &State, out: &mut Steps) {
     for &t in &threads[..usize::from(config.writers)] {
         let thread = state.thread[usize::from(t)];
         let whom = match thread.op {
-            Op::Receive | Op::GiveUp | Op::Send => thread.queue,
+            Op::Receive | Op::GiveUp | Op::Send | Op::Pass => thread.queue,
             Op::Idle | Op::LetGo | Op::Find => thread.kind,
         };
         let mut push = |what, next| out.push(what, t, whom, next);
         match thread.op {
             Op::Idle => idle(config, state, t, out),
+            Op::Pass => unreachable!("the writer passes nothing back"),
             Op::LetGo => push("lets go of", let_go(config, *state, t)),
             Op::Find => push("holds", find(*state, t)),
             Op::Receive => {
@@ -148,6 +149,15 @@ fn receive(config: &Config, state: &State, t: u8) -> Option<State> {
     let thread = state.thread[usize::from(t)];
     let (q, s) = (usize::from(thread.queue), usize::from(thread.kind));
     let named = state.ring[q][0].generations[s];
+    let back_of = config.back_of(q);
+    let first = back_of.map(|of| (of, config.returned[0]));
+    if let Some((of, ReturnStep::Uncount)) = first
+        && thread.seen == 0
+    {
+        next.thread[usize::from(t)].seen = 1;
+        next.uncount_sent(config, of, s);
+        return Some(next);
+    }
     next.thread[usize::from(t)].step += 1;
     match thread.step {
         0 if is_locked(state) && !config.take_back_without_lock => return None,
@@ -162,13 +172,28 @@ fn receive(config: &Config, state: &State, t: u8) -> Option<State> {
             };
         }
         0 => {}
+        1 if back_of.is_some() && config.exclusive_at_return => {
+            let mut others = 1..config.domains;
+            if others.any(|d| config.is_honest(d) && next.holds(d, s) > 0) {
+                next.blame("a domain holds a buffer that the writer has again");
+            }
+            next.slot[s] = Use::Filling;
+            next.free_generation(config, s);
+            next.listed[s] = false;
+            next.word[s] = 1;
+            next.held[usize::from(t)][s] += 1;
+        }
         1 => {
             hold(&mut next, t, s);
             if next.named(s) != named {
                 next.blame("a domain holds another buffer than was named");
             }
         }
-        2 => next.count_rcvd(config, q, s),
+        2 => match first {
+            Some((of, ReturnStep::Hold)) => next.uncount_sent(config, of, s),
+            Some((_, ReturnStep::Uncount)) => {}
+            None => next.count_rcvd(config, q, s),
+        },
         _ => {
             next.pop(q);
             next.thread[usize::from(t)] = Thread::default();

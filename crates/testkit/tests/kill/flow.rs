@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::fmt::Debug;
 
-use tranship_core::{Body, Message};
+use tranship_core::{Body, Message, Receiver};
 use tranship_testkit::{Random, payload};
 
-use crate::seat::Broken;
+use crate::seat::{Broken, send_over};
 
 /// Ids of one message's pieces lie side by side.
 pub const PIECES: u64 = 4;
@@ -69,6 +69,20 @@ impl Kept {
 
     pub fn len(&self) -> usize {
         self.0.len()
+    }
+
+    /// Verifies a message, and passes it back over the link if it was moved; else keeps it.
+    pub fn keep_or_pass(&mut self, message: Message, link: &mut Receiver) -> Result<(), Broken> {
+        verify(&message, "before it is passed back")?;
+        let Message { meta, body } = message;
+        match body {
+            Body::Moved(buf) => match link.pass_with(buf, meta) {
+                Ok(()) => Ok(()),
+                // It is dropped then, and so the writer's again.
+                Err(failed) => send_over(&failed.error).map(|_| ()),
+            },
+            body => self.keep(Message { meta, body }),
+        }
     }
 
     /// Verifies and keeps a message.

@@ -1,8 +1,9 @@
 //! The forwarder: passes the writer's buffers on to the receiver and back to the writer, by reference. What was moved to it it moves on, to one of
-//! the two.
+//! the two, or passes it back.
 
 use tranship_core::{
-    Aggregate, Body, CbufMut, Domain, Listener, Message, Pool, PoolOptions, Receiver, Role, Sender,
+    Aggregate, Body, CbufMut, Domain, Kind, Listener, Message, Pool, PoolOptions, Receiver, Role,
+    Sender,
 };
 use tranship_testkit::{Control, child};
 
@@ -81,6 +82,7 @@ impl Forwarder {
             if let Some(message) = self.kept.pop()? {
                 let meta = message.meta;
                 match message.body {
+                    Body::Moved(buf) if seat.random.one_in(4) => self.pass_back(buf, meta)?,
                     Body::Moved(buf) => self.move_on(buf, meta, seat.random.one_in(2))?,
                     body => self.pass_on(&Message { meta, body })?,
                 }
@@ -143,6 +145,18 @@ impl Forwarder {
             }
         }
         Ok(())
+    }
+
+    fn pass_back(&mut self, buf: CbufMut, meta: u64) -> Result<(), Broken> {
+        let Some(from) = &mut self.from else {
+            return Ok(());
+        };
+        match from.pass_with(buf, meta) {
+            Ok(()) => Ok(()),
+            // Perhaps it is of a writer that is gone; dropped, it is nobody's.
+            Err(failed) if failed.kind() == Kind::PoolNotAssigned => Ok(()),
+            Err(failed) => send_over(&failed.error).map(|_| ()),
+        }
     }
 
     fn move_on(&mut self, buf: CbufMut, meta: u64, back: bool) -> Result<(), Broken> {

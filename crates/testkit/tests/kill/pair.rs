@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tranship_core::{LinkOptions, PoolOptions, Role};
+use tranship_core::{LinkOptions, Message, PoolOptions, Role};
 use tranship_testkit::{Control, child};
 
 use crate::flow::{fill, verify};
@@ -49,8 +49,8 @@ child!(
                         }
                         loop {
                             match sender.try_recv_control().map_err(|e| e.to_string())? {
-                                Some((meta, _)) if meta == id => break,
-                                Some((meta, _)) => {
+                                Some(control) if control.meta == id => break,
+                                Some(Message { meta, .. }) => {
                                     return Err(format!("{meta} acknowledged instead of {id}"));
                                 }
                                 None => std::thread::yield_now(),

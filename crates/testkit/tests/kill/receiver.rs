@@ -70,7 +70,12 @@ impl End {
         match link.try_recv() {
             Ok(None) => Ok(false),
             Ok(Some(message)) => {
-                self.kept.push(message, &mut seat.random)?;
+                // Only the pool's writer takes back.
+                if self.name == "direct" && seat.random.one_in(2) {
+                    self.kept.keep_or_pass(message, link)?;
+                } else {
+                    self.kept.push(message, &mut seat.random)?;
+                }
                 if seat.random.one_in(400) {
                     self.close()?;
                 }

@@ -89,6 +89,7 @@ impl Writer {
             self.last_spike = Instant::now();
         }
         self.take_back(seat)?;
+        self.take_replies(seat)?;
         let ends = [self.to_receiver.1.is_some(), self.to_forwarder.1.is_some()];
         if ends == [false, false] {
             seat.idle();
@@ -122,6 +123,28 @@ impl Writer {
             match self.back.0.accept_receiver_within(now) {
                 Ok(receiver) => self.back.1 = Some(receiver),
                 Err(e) => bearable(&e)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// What was passed back is verified; some is moved once more.
+    fn take_replies(&mut self, seat: &mut Seat) -> Result<(), Broken> {
+        let mut replies = Vec::new();
+        for (_, end) in [&mut self.to_receiver, &mut self.to_forwarder] {
+            while let Some(sender) = end {
+                match sender.try_recv_control() {
+                    Ok(Some(reply)) => replies.push(reply),
+                    Ok(None) => break,
+                    Err(e) => return Err(format!("a reply: {e} ({e:?})")),
+                }
+            }
+        }
+        for reply in replies {
+            verify(&reply, "when it is passed back")?;
+            match reply.body {
+                Body::Moved(buf) if seat.random.one_in(4) => self.move_again(buf, reply.meta)?,
+                _ => {}
             }
         }
         Ok(())
@@ -272,6 +295,7 @@ impl Writer {
         while (all.len() as u64) < want {
             self.kept.clear()?;
             self.take_back(seat)?;
+            self.take_replies(seat)?;
             self.accept()?;
             let len = usize::try_from(CHUNK).map_err(broken)?;
             match self.pool.alloc_timeout(len, ROUND) {

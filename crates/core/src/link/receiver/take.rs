@@ -139,7 +139,7 @@ impl Receiver {
 
     /// The assignment of a pool, as an index into `ins`.
     #[inline]
-    fn find(&mut self, pool: PoolId) -> Result<usize, Untaken> {
+    pub(super) fn find(&mut self, pool: PoolId) -> Result<usize, Untaken> {
         match self.ins.iter().position(|i| i.pool == pool) {
             Some(at) => Ok(at),
             None => self.refresh(pool),

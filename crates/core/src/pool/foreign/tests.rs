@@ -162,3 +162,32 @@ fn what_a_liar_takes_away_can_still_be_written() {
         assert!(pool.nothing_held());
     }
 }
+
+/// A liar may share what it moves: the one that may write takes that along when it goes.
+#[test]
+fn a_moved_buffer_takes_writing_along() {
+    use crate::cbuf::{CbufMut, Tag};
+    use tranship_testkit::probe::{Access as Can, Probe};
+    let domain = Domain::embedded().expect("a domain");
+    let (pool, table) = opened_of(&domain, Trust::Half);
+    let opts = Opts {
+        sealing: tranship_region::Sealing::Shared,
+        ..Opts::default()
+    };
+    let (chunk, _) = tranship_region::make("chunk", 64 << 10, opts).expect("a chunk");
+    let slot = table.slot(3).expect("a slot");
+    slot.length.store(4096, Ordering::Relaxed);
+    pool.attach(0, 1, chunk).expect("attached");
+    let id = CbufId::new(PoolId(7), 3, 2);
+    let probe = Probe::new();
+    let can = || probe.touch(pool.at(0).as_ptr().expose_provenance());
+    pool.hold(id, (0, 4096), Access::ReadWrite).expect("held");
+    pool.hold(id, (0, 4096), Access::Read).expect("held");
+    assert_eq!(can(), Can::ReadWrite);
+    let tag = Tag::foreign(3, 2, Tag::LONG | Tag::MOVED);
+    // SAFETY: the first of the two references, which was counted for writing, is its.
+    drop(unsafe { CbufMut::foreign(pool.at(0), 4096, std::ptr::NonNull::from(&pool), tag) });
+    assert_eq!(can(), Can::Read);
+    pool.release_held(3, Access::Read);
+    assert_eq!(can(), Can::None);
+}

@@ -1,0 +1,129 @@
+//! Handing back: a buffer that was moved here goes to the pool's writer, over the control ring.
+//!
+//! The receipt is taken back, so the buffer counts as on its way until the writer has it (`tranship_ledger::order::PASS_BACK`): the way back needs no
+//! counters of its own, and the writer may be waited for by nobody.
+
+use super::Receiver;
+use super::take::Untaken;
+use crate::cbuf::{CbufMut, Home};
+use crate::error::{Error, Kind, RingFull, SendError, Violation};
+use crate::link::descriptor::{self, Carries, Reference};
+use crate::link::shared::{Assigned, Gone};
+use std::ptr;
+use std::sync::Arc;
+use tranship_ledger::PassStep;
+use tranship_ring::Publish;
+use tranship_sys::crash;
+
+impl Receiver {
+    /// Passes a buffer that was moved here back to the sender, whose pool it is of; the sender gets it from
+    /// [`try_recv_control`](crate::Sender::try_recv_control). What was written shows there, as long as the buffer says that it is
+    /// ([`CbufMut::truncate`]). It is the pool's memory again, under another id, when the sender drops it; to drop it here does that at once, and tells
+    /// nobody.
+    ///
+    /// Until the sender takes it the buffer is in use: a sender that waits for memory without looking may wait for what waits for it.
+    ///
+    /// # Errors
+    /// [`Kind::BufferNotOwned`](crate::Kind::BufferNotOwned) if it is of a pool of this domain, as a copy of a pool of level `none` is;
+    /// [`Kind::PoolNotAssigned`](crate::Kind::PoolNotAssigned) if its pool's writer is not this channel's sender: drop it, or move it on;
+    /// [`Kind::PoolPending`](crate::Kind::PoolPending) if that pool was assigned a moment ago; [`Kind::Full`](crate::Kind::Full) and [`Kind::PeerGone`](crate::Kind::PeerGone). The buffer comes back.
+    pub fn pass(&mut self, buf: CbufMut) -> Result<(), SendError<CbufMut>> {
+        self.pass_with(buf, 0)
+    }
+
+    /// The same with a word that arrives with it.
+    pub fn pass_with(&mut self, buf: CbufMut, meta: u64) -> Result<(), SendError<CbufMut>> {
+        let at = match self
+            .way_back(&buf)
+            .and_then(|at| self.control_room().map(|()| at))
+        {
+            Ok(at) => at,
+            Err(error) => return Err(SendError::new(error, buf)),
+        };
+        let handle = buf.handle();
+        let (offset, serial) = handle.place();
+        let reference = Reference {
+            id: handle.wire_id(),
+            offset,
+            length: handle.len as u64,
+            serial,
+        };
+        let line = descriptor::reference_line(reference, Carries::Moved, meta);
+        let rcvd = &self.ins[at].assignment.counts.counts()[handle.slot() as usize];
+        let (control, lines) = (&mut self.control, self.control_lines);
+        let publish = || _ = control.push(lines, Publish::SeqCst, line);
+        tranship_ledger::pass_back(rcvd, publish, || drop(buf), reached);
+        self.link.notify();
+        Ok(())
+    }
+
+    /// The assignment by which the buffer can go back.
+    fn way_back(&mut self, buf: &CbufMut) -> Result<usize, Error> {
+        self.link.domain.check_fork()?;
+        let Home::Foreign(home) = buf.handle().home() else {
+            let text = "the buffer is of a pool of this domain, not of the sender's: drop it, there is nothing to give back";
+            return Err(Error::new(Kind::BufferNotOwned, text));
+        };
+        if self.link.their_closed() || self.link.gone() != Gone::No {
+            let text = format!("the sender of channel {} is gone", self.link.channel);
+            return Err(Error::new(Kind::PeerGone, text));
+        }
+        let pool = buf.handle().wire_id().pool();
+        let found = match self.find(pool) {
+            Err(Untaken::NotOpen(_)) => {
+                // The news may wait for us. Before it the writer may not look at our counters.
+                self.link.domain.turn_quietly();
+                self.find(pool)
+            }
+            found => found,
+        };
+        if let Err(Untaken::NotOpen(_)) = found {
+            let text = format!(
+                "the manager has not confirmed yet that pool {pool} is assigned to this channel: pass the buffer later"
+            );
+            return Err(Error::new(Kind::PoolPending, text));
+        }
+        let of_the_sender = |at: &usize| {
+            let entry = &self.ins[*at];
+            let foreign = match &entry.assignment.side {
+                Assigned::Foreign(foreign) => Arc::as_ptr(foreign),
+                Assigned::Own(_) => return false,
+            };
+            ptr::eq(foreign, home.as_ptr()) && !entry.forwarded
+        };
+        found.ok().filter(of_the_sender).ok_or_else(|| {
+            let peer = self.link.peer;
+            let text = format!(
+                "pool {pool} is not assigned to this channel by its writer, as its sender is domain {peer}: drop the buffer, or move it on"
+            );
+            Error::new(Kind::PoolNotAssigned, text)
+        })
+    }
+
+    /// Room for a line to the sender.
+    pub(super) fn control_room(&mut self) -> Result<(), Error> {
+        let (lines, ring) = (self.control_lines, &self.link.ring);
+        match self.control.room(lines, 1, || ring.their_head()) {
+            Ok(0) => {
+                let (lines, waited_ms) = (lines.count(), 0);
+                Err(RingFull { lines, waited_ms }.into())
+            }
+            Ok(_) => Ok(()),
+            Err(lie) => {
+                let (head, min, max) = (lie.head, lie.before, lie.tail);
+                Err(Violation::Head { head, min, max }.into())
+            }
+        }
+    }
+}
+
+fn reached(step: PassStep) {
+    match step {
+        PassStep::Uncount => crash::point("pass.after_uncount"),
+        PassStep::Publish => crash::point("pass.after_publish"),
+        PassStep::Release => {}
+    }
+}
+
+#[cfg(test)]
+mod tests;

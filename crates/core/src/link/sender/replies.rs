@@ -1,0 +1,124 @@
+//! What the receiver says and hands back.
+//!
+//! A buffer that it passes back was counted by nobody on its way: the receiver has taken its receipt back, so the buffer counts as one that we sent and
+//! that was not taken yet, until we hold it and take the sending back too (`tranship_ledger::order::PASS_BACK`).
+
+use super::Sender;
+use crate::cbuf::CbufMut;
+use crate::domain::lock;
+use crate::error::{Error, Violation};
+use crate::link::descriptor::{self, Carries, Descriptor, Reference};
+use crate::link::message::{Body, Message};
+use crate::link::shared::{Assigned, LinkShared, Replies, Reply};
+use tranship_ledger::ReturnStep;
+use tranship_sys::crash;
+
+impl Sender {
+    /// What the receiver has sent back, if something is there: a few bytes ([`Receiver::send_control`](crate::Receiver::send_control)), or a buffer
+    /// ([`Receiver::pass`](crate::Receiver::pass)), in the order in which it did so. It can still be had when the receiver is gone.
+    ///
+    /// A buffer that is passed back cannot be written: who drops it lets its pool have it, which hands it out under another id.
+    pub fn try_recv_control(&mut self) -> Result<Option<Message>, Error> {
+        if self.link.domain.fork.is_child() {
+            return Ok(None);
+        }
+        let mut replies = lock(&self.link.replies);
+        let reply = match replies.early.pop_front() {
+            Some(early) => early.map(Some),
+            None => self.link.take_reply(&mut replies, true),
+        };
+        let message = |(meta, reply)| {
+            let body = match reply {
+                Reply::Inline(inline) => Body::Inline(inline),
+                Reply::Returned(buf) => Body::Moved(buf),
+            };
+            Message { meta, body }
+        };
+        Ok(reply?.map(message))
+    }
+
+    /// Nobody asks any more: what was passed back is the pool's.
+    pub(super) fn end_replies(&mut self) {
+        let mut replies = lock(&self.link.replies);
+        replies.over = true;
+        let early = std::mem::take(&mut replies.early);
+        let mut rest = Vec::new();
+        // Limit: as many as the ring holds.
+        for _ in 0..self.link.their_lines().count() {
+            match self.link.take_reply(&mut replies, true) {
+                Ok(None) => break,
+                taken => rest.push(taken),
+            }
+        }
+        drop(replies);
+        drop((early, rest));
+    }
+}
+
+impl LinkShared {
+    /// A queue is about to leave the roster, and with it what keeps the buffers that its sink has passed back: they are taken first. The sink
+    /// passes nothing any more.
+    pub(crate) fn save_replies(&self) {
+        let mut replies = lock(&self.replies);
+        if replies.over {
+            return;
+        }
+        // Limit: as many as the ring holds, whatever a liar goes on writing.
+        for _ in 0..self.their_lines().count() {
+            // The sending need not be taken back, nor may it: the counter is the Sender's to write.
+            match self.take_reply(&mut replies, false) {
+                Ok(None) => break,
+                Ok(Some(reply)) => replies.early.push_back(Ok(reply)),
+                Err(error) => replies.early.push_back(Err(error)),
+            }
+        }
+    }
+
+    fn take_reply(
+        &self,
+        replies: &mut Replies,
+        counted: bool,
+    ) -> Result<Option<(u64, Reply)>, Error> {
+        let Some(words) = replies.consumer.try_pop(self.their_lines()) else {
+            return Ok(None);
+        };
+        let reply = match descriptor::parse(&words) {
+            Ok(Descriptor::Inline(inline)) => Ok(Reply::Inline(inline)),
+            Ok(Descriptor::Reference(Carries::Moved, reference)) => {
+                self.returned(reference, counted).map(Reply::Returned)
+            }
+            Ok(Descriptor::Reference(..)) => Err(Violation::Operation { op: 2 }),
+            Err(violation) => Err(violation),
+        };
+        // After the reference, as for data.
+        self.ring.give_back(replies.consumer.head());
+        Ok(Some((words[1], reply?)))
+    }
+
+    /// A buffer of ours that is passed back.
+    fn returned(&self, reference: Reference, counted: bool) -> Result<CbufMut, Violation> {
+        let Reference {
+            id, offset, length, ..
+        } = reference;
+        let (pool, slot) = (id.pool(), id.slot());
+        let assignment = self.find(pool).ok_or(Violation::NotAssigned { pool })?;
+        let Assigned::Own(own) = &assignment.side else {
+            return Err(Violation::NotAssigned { pool });
+        };
+        let slots = own.slot_count();
+        let sent = assignment.counts.counts().get(slot as usize);
+        let sent = sent.ok_or(Violation::Slot { slot, slots })?;
+        let hold = || own.take_back_moved(id, offset, length);
+        match counted {
+            true => tranship_ledger::take_return(sent, hold, reached),
+            false => hold(),
+        }
+    }
+}
+
+fn reached(step: ReturnStep) {
+    match step {
+        ReturnStep::Hold => crash::point("return.after_hold"),
+        ReturnStep::Uncount => crash::point("return.after_uncount"),
+    }
+}
