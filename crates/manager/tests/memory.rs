@@ -102,6 +102,22 @@ fn what_was_granted_before_is_not_granted_again() {
     assert_eq!(writer.show_all(&mut house, &keys, 1), Ok(1));
 }
 
+/// Who asks for what it cannot get keeps nothing by it.
+#[test]
+fn what_is_shown_in_vain_does_not_keep_what_was_granted() {
+    let mut house = house(6, Limits::default());
+    let [one, two] = [(); 2].map(|()| Writer::join(&mut house, OWNER, 6));
+    assert_eq!(one.grant(&mut house, 4).0, Ok(4));
+    assert_eq!(two.show_all(&mut house, &[(0, 1), (1, 2)], 2), Ok(2));
+    let keys: Vec<(u32, u32)> = (0..5).map(|index| (index, index + 1)).collect();
+    for _ in 0..30 {
+        house.now += Duration::from_millis(100);
+        let refused = Err(RefusalCode::Total);
+        assert_eq!(one.show_all(&mut house, &keys, 5), refused);
+    }
+    assert_eq!(two.grant(&mut house, 4).0, Ok(4));
+}
+
 /// Wrong in one, wrong in all.
 #[test]
 fn a_message_of_chunks_is_looked_through_before_any_is_taken() {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tranship_core::{Body, Domain, Kind, Pool, PoolOptions, Role, StatRecord};
 use tranship_manager::{Config, Listener, Shutdown};
+use tranship_testkit::syscalls::SyscallCounter;
 use tranship_testkit::{Control, Exit, Launch, Peer, Watchdog, child, payload};
 
 const CHUNK: usize = 64 << 10;
@@ -136,10 +137,20 @@ fn granted(domain: &Domain) -> u64 {
 }
 
 #[test]
-fn a_reader_has_all_chunks_of_a_buffer() {
+fn a_reader_has_all_chunks_of_a_buffer_after_one_message() {
     let stage = stage(writer());
-    assert!(stage.writer.ask::<bool>(&(RUN, true)));
-    assert_eq!(stage.reader.expect::<usize>(), RUN);
+    let counter = SyscallCounter::attach(stage.writer.pid()).unwrap();
+    let messages = |len: usize| {
+        let mark = counter.counts();
+        assert!(stage.writer.ask::<bool>(&(len, true)));
+        let number = u64::try_from(libc::SYS_sendmsg).unwrap();
+        let count = counter.since(&mark).get(&number).copied();
+        assert_eq!(stage.reader.expect::<usize>(), len);
+        count.unwrap_or(0)
+    };
+    // What it says to this test comes on top.
+    assert_eq!(messages(SMALL) + 1, messages(RUN));
+    drop(counter);
     // Another one does not get a part of a run, and what was made for it is gone.
     let other = join("other", &stage.path);
     let run = pool(&other, CHUNKS);

@@ -275,7 +275,7 @@ impl State {
                 if serial == 0 || p.chunks.values().any(|c| c.serial == serial) {
                     return Err(refusal(RefusalCode::Claim, u64::from(serial), 0).into());
                 }
-                super::show::check_place(p, index)?;
+                Self::check_place(p, index)?;
                 fds.are_chunks(p.chunk_bytes, p.trust)?;
                 let fd = fds.take_any()?.token;
                 if p.unshown() == 0 {

@@ -51,17 +51,23 @@ impl State {
     ) -> Result<u32, Fail> {
         let now = self.now;
         let p = self.own_pool(me, id)?;
-        p.granted_at = now; // what was granted is not unused
+        let (uid, bytes, before) = (p.uid, p.chunk_bytes, p.unshown().min(asked));
+        let missing = |before: u32| least.saturating_sub(before).max(1);
+        if before < asked {
+            // What is taken back may be this pool's own.
+            self.room_or_taken_back(uid, me, u64::from(missing(before)) * bytes);
+        }
+        let p = self.own_pool(me, id)?;
         let before = p.unshown().min(asked);
-        if before == asked {
-            return Ok(asked);
+        if before < asked {
+            match self.grant_some(me, id, asked - before, missing(before)) {
+                Ok(more) => return Ok(before + more),
+                Err(refused) if before < least => return Err(refused),
+                Err(_) => {}
+            }
         }
-        let missing = least.saturating_sub(before);
-        match self.grant_some(me, id, asked - before, missing.max(1)) {
-            Ok(more) => Ok(before + more),
-            Err(_) if missing == 0 => Ok(before),
-            Err(refused) => Err(refused),
-        }
+        self.own_pool(me, id)?.granted_at = now; // what was granted is being used
+        Ok(before)
     }
 
     /// A chunk that is granted and whose place and memory were checked: shows it around.
@@ -134,6 +140,17 @@ impl State {
         }
     }
 
+    /// Whether a chunk may be put there.
+    pub(super) fn check_place(p: &Pool, index: u32) -> Done {
+        if u64::from(index) >= p.windows() {
+            return Err(refusal(RefusalCode::BadArgument, index.into(), p.windows()).into());
+        }
+        if p.chunks.contains_key(&index) {
+            return Err(refusal(RefusalCode::State, index.into(), 0).into());
+        }
+        Ok(())
+    }
+
     /// A chunk is ready, or gone: its writer is told, once all of its batch are.
     pub(super) fn say_ready(&mut self, pool: PoolId, (index, serial): ChunkKey, answer: Answer) {
         let Some(p) = self.pools.get_mut(&pool) else {
@@ -179,21 +196,10 @@ fn check_keys(p: &Pool, keys: &[ChunkKey]) -> Result<u32, Fail> {
             return Err(bad(serial.into(), last.into()));
         }
         last = serial;
-        check_place(p, index)?;
+        State::check_place(p, index)?;
         if !places.insert(index) {
             return Err(refusal(RefusalCode::State, index.into(), 0).into());
         }
     }
     Ok(count)
-}
-
-/// Whether a chunk may be put there.
-pub(super) fn check_place(p: &Pool, index: u32) -> Done {
-    if u64::from(index) >= p.windows() {
-        return Err(refusal(RefusalCode::BadArgument, index.into(), p.windows()).into());
-    }
-    if p.chunks.contains_key(&index) {
-        return Err(refusal(RefusalCode::State, index.into(), 0).into());
-    }
-    Ok(())
 }
