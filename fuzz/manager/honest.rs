@@ -194,14 +194,14 @@ impl World {
         let serial = self.honest.serial;
         // The first stays.
         let index = (serial - 1).min(1);
-        let show = |req| Request::ShowChunk {
+        let show = |req| Request::ShowChunks {
             req,
             pool,
-            index,
-            serial,
+            chunks: vec![(index, serial)],
+            least: 1,
         };
         let shown = self.ask_with(0, show, &[(0, 0, CHUNK)]);
-        let ready = |e: &Event| matches!(e, Event::ChunkReady { .. });
+        let ready = |e: &Event| matches!(e, Event::ChunksReady { .. });
         assert!(shown.iter().any(ready), "{shown:?}");
         (index, serial)
     }

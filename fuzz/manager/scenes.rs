@@ -76,11 +76,11 @@ impl World {
             let serial = self.serial;
             let (from, request) = match what {
                 0..4 => {
-                    let show = Request::ShowChunk {
+                    let show = Request::ShowChunks {
                         req,
                         pool,
-                        index,
-                        serial,
+                        chunks: vec![(index, serial)],
+                        least: 1,
                     };
                     (writer, show)
                 }

@@ -155,20 +155,26 @@ impl World {
         Fd { token, facts }
     }
 
+    /// Every other one is as those have it that all write.
+    fn chunk(&mut self, serial: u32) -> Fd {
+        let mut chunk = self.object(0, 0, CHUNK);
+        if serial.is_multiple_of(2) {
+            chunk.facts.sealed = Sealed::Shared;
+        }
+        chunk
+    }
+
     fn belonging(&mut self, request: &Request) -> Vec<Fd> {
         let half = |role: Role| if role == Role::Source { 6 } else { 7 };
         match request {
             Request::CreatePool { slots, .. } | Request::ClaimPool { slots, .. } => {
                 vec![self.object(2, *slots, 8192)]
             }
-            // Every other one is as those have it that all write.
-            Request::ShowChunk { serial, .. } | Request::ClaimChunk { serial, .. } => {
-                let mut chunk = self.object(0, 0, CHUNK);
-                if serial.is_multiple_of(2) {
-                    chunk.facts.sealed = Sealed::Shared;
-                }
-                vec![chunk]
+            Request::ShowChunks { chunks, .. } => {
+                let all = chunks.iter().map(|(_, serial)| self.chunk(*serial));
+                all.collect()
             }
+            Request::ClaimChunk { serial, .. } => vec![self.chunk(*serial)],
             Request::Connect { role, lines, .. } => vec![self.object(half(*role), *lines, 8192)],
             Request::Accept { lines, .. } => vec![self.object(6, *lines, 8192)],
             Request::ClaimChannel { claim, .. } => {
@@ -230,12 +236,16 @@ impl World {
                 pool,
                 chunks: index,
             },
-            7 | 8 => Request::ShowChunk {
-                req,
-                pool,
-                index,
-                serial,
-            },
+            7 | 8 => {
+                let count = 1 + bytes.small(18);
+                let next = |n: u32| (index.wrapping_add(n), serial.wrapping_add(2 * n));
+                Request::ShowChunks {
+                    req,
+                    pool,
+                    chunks: (0..count).map(next).collect(),
+                    least: bytes.small(count + 2),
+                }
+            }
             9 => Request::ReturnChunk {
                 pool,
                 index,

@@ -56,11 +56,11 @@ impl World {
         match what {
             0 => Request::Grant { req, pool, chunks },
             1 => Request::Ungrant { pool, chunks },
-            2 => Request::ShowChunk {
+            2 => Request::ShowChunks {
                 req,
                 pool,
-                index,
-                serial,
+                chunks: vec![(index, serial)],
+                least: 1,
             },
             3 => Request::ReturnChunk {
                 pool,

@@ -5,9 +5,10 @@ mod house;
 #[path = "common/pool.rs"]
 mod pool;
 
-use pool::{CHUNK, OTHER, OWNER, Reader, Writer, house};
+use pool::{CHUNK, OTHER, OWNER, Reader, Writer, house, ready};
 use std::time::Duration;
 use tranship_manager::Limits;
+use tranship_manager::state::{Header, Input};
 use tranship_proto::{Event, RefusalCode, Req, Request};
 
 #[test]
@@ -41,6 +42,116 @@ fn what_was_granted_and_not_used_for_a_while_is_taken_back() {
     house.now += Duration::from_secs(3);
     assert_eq!(two.grant(&mut house, 4).0, Ok(3), "what is shown is used");
     assert_eq!(one.show(&mut house, 1, 2), Err(RefusalCode::Total));
+}
+
+/// One message is enough, and it is taken as far as there is something to grant.
+#[test]
+fn what_is_shown_is_granted_with_it() {
+    let mut house = house(6, Limits::default());
+    let writer = Writer::join(&mut house, OWNER, 8);
+    let other = Writer::join(&mut house, OWNER, 8);
+    let keys = |from: u32| [from, from + 1, from + 2].map(|index| (index, index + 1));
+    assert_eq!(writer.show_all(&mut house, &keys(0), 2), Ok(3));
+    assert_eq!(house.state.memory(), (3 * CHUNK, 0));
+    assert_eq!(other.show(&mut house, 0, 1), Ok(()));
+    assert_eq!(writer.show_all(&mut house, &keys(3), 1), Ok(2));
+    let refused = Err(RefusalCode::Total);
+    assert_eq!(other.show(&mut house, 1, 2), refused);
+    other.give_back(&mut house, 0, 1);
+    // The third of them, which is as good as new.
+    assert_eq!(writer.show(&mut house, 5, 6), Ok(()));
+    assert_eq!(house.state.memory(), (6 * CHUNK, 0));
+    let pool = writer.pool;
+    house.step(Input::SetQuota {
+        pool,
+        quota_bytes: 6 * CHUNK,
+    });
+    let refused = Err(RefusalCode::Quota);
+    assert_eq!(writer.show(&mut house, 6, 7), refused);
+    house.state.audit().expect("no contradiction");
+}
+
+#[test]
+fn if_less_goes_than_is_of_use_none_of_it_does() {
+    let mut house = house(6, Limits::default());
+    let [writer, other] = [(); 2].map(|()| Writer::join(&mut house, OWNER, 8));
+    assert_eq!(other.show_all(&mut house, &[(0, 1), (1, 2)], 2), Ok(2));
+    let others = house.state.held_tokens();
+    let keys = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)];
+    let refused = Err(RefusalCode::Total);
+    assert_eq!(writer.show_all(&mut house, &keys, 5), refused);
+    assert_eq!(house.state.memory(), (2 * CHUNK, 0));
+    assert_eq!(house.state.held_tokens(), others, "no descriptor is kept");
+    assert_eq!(writer.show_all(&mut house, &keys, 4), Ok(4));
+}
+
+#[test]
+fn what_was_granted_before_is_not_granted_again() {
+    let mut house = house(3, Limits::default());
+    let writer = Writer::join(&mut house, OWNER, 8);
+    assert_eq!(writer.grant(&mut house, 2).0, Ok(2));
+    let keys = [(0, 1), (1, 2), (2, 3)];
+    assert_eq!(writer.show_all(&mut house, &keys, 3), Ok(3));
+    assert_eq!(house.state.memory(), (3 * CHUNK, 0));
+    // And what was, is, also where nothing more can be had.
+    writer.give_back(&mut house, 2, 3);
+    assert_eq!(writer.grant(&mut house, 1).0, Ok(1));
+    let keys = [(3, 4), (4, 5)];
+    let refused = Err(RefusalCode::Quota);
+    assert_eq!(writer.show_all(&mut house, &keys, 2), refused);
+    assert_eq!(writer.show_all(&mut house, &keys, 1), Ok(1));
+}
+
+/// Who asks for what it cannot get keeps nothing by it.
+#[test]
+fn what_is_shown_in_vain_does_not_keep_what_was_granted() {
+    let mut house = house(6, Limits::default());
+    let [one, two] = [(); 2].map(|()| Writer::join(&mut house, OWNER, 6));
+    assert_eq!(one.grant(&mut house, 4).0, Ok(4));
+    assert_eq!(two.show_all(&mut house, &[(0, 1), (1, 2)], 2), Ok(2));
+    let keys: Vec<(u32, u32)> = (0..5).map(|index| (index, index + 1)).collect();
+    for _ in 0..30 {
+        house.now += Duration::from_millis(100);
+        let refused = Err(RefusalCode::Total);
+        assert_eq!(one.show_all(&mut house, &keys, 5), refused);
+    }
+    assert_eq!(two.grant(&mut house, 4).0, Ok(4));
+}
+
+/// Wrong in one, wrong in all.
+#[test]
+fn a_message_of_chunks_is_looked_through_before_any_is_taken() {
+    let mut house = house(40, Limits::default());
+    let writer = Writer::join(&mut house, OWNER, 20);
+    let others = house.state.held_tokens();
+    let (bad, taken) = (Err(RefusalCode::BadArgument), Err(RefusalCode::State));
+    let many = [(); 17].map(|()| (0, 1));
+    for (keys, least, code) in [
+        (&[][..], 1, bad),
+        (&many[..], 1, bad),
+        (&[(0, 1), (1, 2)], 0, bad),
+        (&[(0, 1), (1, 2)], 3, bad),
+        (&[(0, 2), (1, 2)], 1, bad),
+        (&[(0, 0)], 1, bad),
+        (&[(0, 1), (20, 2)], 1, bad),
+        (&[(0, 1), (0, 2)], 1, taken),
+    ] {
+        assert_eq!(writer.show_all(&mut house, keys, least), code, "{keys:?}");
+    }
+    let (req, pool) = (Req(3), writer.pool);
+    let request = Request::ShowChunks {
+        req,
+        pool,
+        chunks: vec![(0, 1), (1, 2)],
+        least: 1,
+    };
+    let objects = [CHUNK, CHUNK / 2].map(|bytes| (Header::default(), bytes));
+    let answer = ready(&house.ask(writer.client, request, objects));
+    assert_eq!(answer, Some(Err(RefusalCode::BadDescriptor)));
+    assert_eq!(house.state.memory(), (0, 0));
+    assert_eq!(house.state.held_tokens(), others, "no descriptor is kept");
+    assert_eq!(writer.show_all(&mut house, &[(0, 1), (1, 2)], 1), Ok(2));
+    assert_eq!(writer.show_all(&mut house, &[(2, 3), (1, 4)], 1), taken);
 }
 
 #[test]

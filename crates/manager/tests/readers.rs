@@ -6,7 +6,7 @@ mod house;
 mod pool;
 
 use house::House;
-use pool::{OWNER, Reader, Writer, chunks, house};
+use pool::{CHUNK, OWNER, Reader, Writer, chunks, house, ready};
 use tranship_manager::Limits;
 use tranship_manager::state::Input;
 use tranship_proto::{Event, RefusalCode, Req, Request};
@@ -34,14 +34,58 @@ fn a_writer_waits_for_who_takes_and_for_nobody_else() {
     let (answer, events) = writer.try_show(&mut house, 0, 1);
     assert_eq!((answer, chunks(&events)), (None, vec![(0, 1)]));
     let events = house.step(Input::Sent { client });
-    assert!(matches!(events[..], [Event::ChunkReady { .. }]));
+    assert!(matches!(events[..], [Event::ChunksReady { .. }]));
     // It does not take the next one; then no other is even queued for it.
     let (answer, events) = writer.try_show(&mut house, 1, 2);
     assert_eq!((answer, chunks(&events)), (None, vec![(1, 2)]));
     let events = house.step(Input::Blocked { client });
-    assert!(matches!(events[..], [Event::ChunkReady { .. }]));
+    assert!(matches!(events[..], [Event::ChunksReady { .. }]));
     let (answer, events) = writer.try_show(&mut house, 2, 3);
     assert_eq!((answer, chunks(&events)), (Some(Ok(())), vec![]));
+}
+
+/// It is answered once, when the last of its chunks is where it is to be, or returned.
+#[test]
+fn a_writer_hears_once_of_all_that_it_has_shown() {
+    let (mut house, writer, reader) = set(4);
+    let client = reader.client;
+    house.deaf.insert(client);
+    let keys = [(0, 1), (1, 2), (2, 3)];
+    let (answer, events) = writer.try_show_all(&mut house, &keys, 3);
+    assert_eq!((answer, chunks(&events)), (None, keys.to_vec()));
+    assert_eq!(ready(&house.step(Input::Sent { client })), None);
+    assert_eq!(ready(&house.step(Input::Sent { client })), None);
+    let events = house.step(Input::Sent { client });
+    assert_eq!(ready(&events), Some(Ok(3)));
+    let (answer, _) = writer.try_show_all(&mut house, &[(3, 4)], 1);
+    assert_eq!(answer, None);
+    let events = writer.give_back(&mut house, 3, 4);
+    assert_eq!(ready(&events), Some(Ok(1)));
+    house.state.audit().expect("no contradiction");
+}
+
+/// As many as a turn has time for; all are granted, so that the rest is a matter of showing it again.
+#[test]
+fn where_many_read_what_is_shown_is_taken_in_pieces() {
+    const READERS: usize = 16;
+    let mut house = house(100, Limits::default());
+    let writer = Writer::join(&mut house, OWNER, 12);
+    let _readers: Vec<Reader> = (0..READERS)
+        .map(|_| Reader::join(&mut house, OWNER, &writer))
+        .collect();
+    let mut keys: Vec<(u32, u32)> = (0..10).map(|index| (index, index + 1)).collect();
+    let mut taken = Vec::new();
+    while !keys.is_empty() {
+        let least = u32::try_from(keys.len()).expect("few");
+        let (answer, events) = writer.try_show_all(&mut house, &keys, least);
+        let n = answer.expect("an answer").expect("room");
+        assert_eq!(chunks(&events).len(), READERS * n as usize);
+        assert_eq!(house.state.memory(), (10 * CHUNK, 0));
+        keys.drain(..n as usize);
+        taken.push(n);
+    }
+    assert_eq!(taken, [4, 4, 2]);
+    house.state.audit().expect("no contradiction");
 }
 
 /// One that was too late for a chunk is sent no later ones before it asks, and then all.

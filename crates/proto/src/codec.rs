@@ -7,7 +7,7 @@ pub const MAX_MESSAGE_BYTES: usize = 16 * 1024;
 /// Names of domains, pools and exports: 1 to this many bytes of printable UTF-8.
 pub const MAX_NAME_BYTES: usize = 64;
 /// Descriptors with one message, at most.
-pub const MAX_FDS: usize = 4;
+pub const MAX_FDS: usize = 16;
 
 /// A datagram that is not a message.
 #[non_exhaustive]

@@ -35,13 +35,16 @@ pub enum Event {
     },
     /// fds: 0.
     Granted { req: Req, pool: PoolId, chunks: u32 },
-    /// fds: 0. All readers were sent the chunk, or are marked for resync: the writer may use it.
+    /// fds: 0. The answer to `ClaimChunk`. All readers were sent the chunk, or are marked for resync: the writer may use it.
     ChunkReady {
         req: Req,
         pool: PoolId,
         index: u32,
         serial: u32,
     },
+    /// fds: 0. The answer to `ShowChunks`: the same of so many of them, the first ones, at least one. The others were not taken
+    /// and may be shown again.
+    ChunksReady { req: Req, pool: PoolId, chunks: u32 },
     /// fds: 0. Bring the pool, or heap, down to this many bytes, as soon as what is in use allows.
     Shrink { pool: PoolId, target_bytes: u64 },
     /// fds: 0. The quota is now this (the board says so too).

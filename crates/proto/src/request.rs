@@ -68,12 +68,14 @@ pub enum Request {
     Grant { req: Req, pool: PoolId, chunks: u32 },
     /// fds: 0. Gives back that many granted chunks that were never shown (making them failed).
     Ungrant { pool: PoolId, chunks: u32 },
-    /// fds: 1 (chunk). Shows a granted chunk at window index `index`. Answer: `ChunkReady`.
-    ShowChunk {
+    /// fds: one for each of `chunks`, at most [`MAX_FDS`](crate::MAX_FDS). Shows chunks by window index and serial; serials
+    /// rise. What of them was not granted before is granted with them, as far as it goes, but only if that makes `least` of them.
+    /// Answer: `ChunksReady` or refusal.
+    ShowChunks {
         req: Req,
         pool: PoolId,
-        index: u32,
-        serial: u32,
+        chunks: Vec<(u32, u32)>,
+        least: u32,
     },
     /// fds: 0. The writer has unmapped and closed it; readers are to follow.
     ReturnChunk {
@@ -232,7 +234,6 @@ impl Request {
     pub fn fds(&self) -> usize {
         match self {
             Request::CreatePool { .. }
-            | Request::ShowChunk { .. }
             | Request::Connect { .. }
             | Request::Accept { .. }
             | Request::Assign { .. }
@@ -242,6 +243,7 @@ impl Request {
             | Request::ClaimChannel { .. }
             | Request::ClaimAssign { .. } => 1,
             Request::AcceptPool { with_refs, .. } => 1 + usize::from(*with_refs),
+            Request::ShowChunks { chunks, .. } => chunks.len(),
             _ => 0,
         }
     }
@@ -251,7 +253,7 @@ impl Request {
         match *self {
             Request::CreatePool { req, .. }
             | Request::Grant { req, .. }
-            | Request::ShowChunk { req, .. }
+            | Request::ShowChunks { req, .. }
             | Request::Resync { req, .. }
             | Request::AllowForward { req, .. }
             | Request::Export { req, .. }

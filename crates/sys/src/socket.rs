@@ -12,7 +12,7 @@ pub use receive::{Front, Received, drop_front, peek, recvmsg, recvmsg_all, recvm
 
 /// How many descriptors one message can carry. A message with more arrives with `ctrunc` set, and the kernel
 /// does not install the surplus.
-pub const MAX_FDS: usize = 16;
+pub const MAX_FDS: usize = 32;
 
 /// The longest path that a socket can have, unix(7).
 pub const MAX_PATH_BYTES: usize = 107;
@@ -364,7 +364,7 @@ pub fn sendmsg(
     if fds.len() > MAX_FDS {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            "a message carries at most 16 descriptors",
+            "a message carries at most 32 descriptors",
         ));
     }
     let mut control = Control([0u8; FDS_SPACE]);

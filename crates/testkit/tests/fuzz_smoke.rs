@@ -92,6 +92,12 @@ fn datagrams() {
             trust: tranship_proto::Trust::Producer,
             mapped: vec![(0, 1), (2, 3)],
         },
+        Request::ShowChunks {
+            req,
+            pool,
+            chunks: vec![(0, 1), (1, 2), (2, 3)],
+            least: 2,
+        },
         Request::Stat { req },
         Request::CloseChannel { channel },
     ];

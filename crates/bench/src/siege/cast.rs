@@ -154,7 +154,7 @@ fn live(n: u64, due: Instant) -> Life {
             Event::Exported { .. } => "name",
             Event::PoolCreated { .. } => "pool",
             Event::Granted { .. } => "grant",
-            Event::ChunkReady { .. } => "show",
+            Event::ChunksReady { .. } => "show",
             other => panic!("{other:?} to {request:?}"),
         };
         times.push((what, begin.elapsed()));
@@ -183,11 +183,11 @@ fn live(n: u64, due: Instant) -> Life {
     let chunks = 1;
     ask(&mut raw, &|req| Request::Grant { req, pool, chunks }, &[]);
     let (chunk, _map) = make("client", usize::try_from(CHUNK).unwrap(), Opts::default()).unwrap();
-    let show = |req| Request::ShowChunk {
+    let show = |req| Request::ShowChunks {
         req,
         pool,
-        index: 0,
-        serial: 1,
+        chunks: vec![(0, 1)],
+        least: 1,
     };
     ask(&mut raw, &show, &[chunk.as_fd()]);
     if n % ASKS != 1 {
@@ -217,7 +217,7 @@ fn answers(event: &Event) -> Option<Req> {
         Event::Exported { req, .. }
         | Event::PoolCreated { req, .. }
         | Event::Granted { req, .. }
-        | Event::ChunkReady { req, .. }
+        | Event::ChunksReady { req, .. }
         | Event::StatEnd { req }
         | Event::Refused { req, .. } => Some(req),
         _ => None,

@@ -184,6 +184,7 @@ impl DomainCore {
             | Event::QuotaSet { req, .. }
             | Event::Granted { req, .. }
             | Event::ChunkReady { req, .. }
+            | Event::ChunksReady { req, .. }
             | Event::ForwardAllowed { req, .. }
             | Event::Exported { req, .. }
             | Event::Opened { req, .. }

@@ -142,6 +142,7 @@ impl OwnPool {
             resizing: Mutex::new(Resizing {
                 next_serial: 1,
                 growing: None,
+                ask_first: false,
                 progress: 0,
                 late: false,
                 stale: false,

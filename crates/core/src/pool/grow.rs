@@ -1,4 +1,5 @@
-//! More memory: asks the manager, makes chunks, shows them, uses them when every reader was sent them.
+//! More memory: makes chunks, shows them to the manager, which grants them by taking them, and uses them when every reader was sent
+//! them. As many as one message carries go in one; what is much, or was refused lately, is asked for before it is made.
 //!
 //! Nobody owns the asking: what is under way is on record, and whoever needs memory goes on with it. So an answer that comes
 //! late serves the next caller, and who does not want to wait only looks.
@@ -11,7 +12,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tranship_proto::{Event, Refusal, RefusalCode, Request};
+use tranship_proto::{Event, MAX_FDS, Refusal, RefusalCode, Request};
 use tranship_region::{Headroom, MakeError, Sealing, WindowError};
 use tranship_sys::crash;
 use tranship_zone::PAGE;
@@ -31,11 +32,17 @@ pub(super) enum Growth {
     Late,
 }
 
+/// What is made before anybody was asked whether it may be: less time than asking takes. Should it be refused, it was there beyond
+/// the total for as long as one answer takes.
+const UNASKED_BYTES: u64 = 4 << 20;
+/// What is made for one message, but for a single chunk: others who need memory of the pool wait for it.
+const MADE_BYTES: u64 = 64 << 20;
+
 /// Chunks that were asked for and are not in use yet.
 pub(super) struct Growing {
     asked: Asked,
-    /// The chunk that was made and shown; before, may all of `rest` be made?
-    shown: Option<(u32, u32)>,
+    /// Chunks that were made and shown, index and serial; if there are none, it was asked whether all of `rest` may be made.
+    shown: Vec<(u32, u32)>,
     /// Where chunks are still to be made.
     rest: VecDeque<u32>,
 }
@@ -135,7 +142,7 @@ impl OwnPool {
             let Some(growing) = resizing.growing.take() else {
                 match plan(self) {
                     Ok(plan) if plan.is_empty() => return Growth::Fits,
-                    Ok(plan) => match self.ask_for(plan.into()) {
+                    Ok(plan) => match self.begin(resizing, plan.into()) {
                         Ok(growing) => resizing.growing = Some(growing),
                         Err(error) => return Growth::No(limit(&error)),
                     },
@@ -153,7 +160,7 @@ impl OwnPool {
             let next = match answer {
                 Ok(answer) => self.answered(resizing, growing, answer.map(|(event, _)| event)),
                 Err(error) => {
-                    self.undo(growing);
+                    self.undo(growing, is_short(&error));
                     Err(error)
                 }
             };
@@ -161,78 +168,94 @@ impl OwnPool {
                 Ok(next) => resizing.growing = next,
                 Err(error) => {
                     tracing::debug!(pool = %self.id, %error, "no chunk");
+                    resizing.ask_first |= is_short(&error);
                     return Growth::No(limit(&error));
                 }
             }
         }
     }
 
-    fn ask_for(&self, rest: VecDeque<u32>) -> Result<Growing, Error> {
+    /// Shows chunks at once where nothing speaks against their being granted, else asks first.
+    fn begin(&self, resizing: &mut Resizing, rest: VecDeque<u32>) -> Result<Growing, Error> {
+        let bytes = (rest.len() as u64) << self.chunk_shift;
+        let little = rest.len() <= MAX_FDS && bytes <= UNASKED_BYTES;
+        let likely = !resizing.ask_first && self.domain.is_managed();
+        if little && likely && self.bytes_present() + bytes <= self.quota_bytes() {
+            return self.make_some(resizing, rest);
+        }
         let (pool, chunks) = (self.id, u32::try_from(rest.len()).unwrap_or(u32::MAX));
         let make = |req| Request::Grant { req, pool, chunks };
         Ok(Growing {
             asked: self.domain.ask_now(make, &[])?,
-            shown: None,
+            shown: Vec::new(),
             rest,
         })
     }
 
-    /// The answer has come: the next chunk is made. `None`: that was the last one.
+    /// The answer has come: chunks are used, the next ones made. `None`: those were the last.
     fn answered(
         &self,
         resizing: &mut Resizing,
-        mut growing: Growing,
+        growing: Growing,
         event: Option<Event>,
     ) -> Result<Option<Growing>, Error> {
-        match growing.shown.take() {
-            Some((index, serial)) => {
+        let Growing {
+            mut shown, rest, ..
+        } = growing;
+        if shown.is_empty() {
+            crash::point("grow.after_grant");
+            let chunks = match event {
+                Some(Event::Granted { chunks, .. }) => chunks,
+                _ => 0,
+            };
+            // Part of a run is no use, nor is part of what a pool is to begin with; who kept it and waited for the other part could
+            // wait for one who does the same.
+            if (chunks as usize) < rest.len() {
+                self.ungrant(chunks);
+                return Err(self.granted_less(rest.len(), chunks));
+            }
+            resizing.ask_first = false;
+        } else {
+            crash::point("grow.after_answer");
+            let taken = match event {
+                Some(Event::ChunksReady { chunks, .. }) => (chunks as usize).min(shown.len()),
+                _ => 0,
+            };
+            if taken == 0 {
+                self.give_up(&shown, rest.len(), false);
+                return Err(error::protocol("an answer to ShowChunks that is none"));
+            }
+            for (index, serial) in shown.drain(..taken) {
                 self.serials[index as usize].store(serial, Ordering::Release);
                 lock(&self.store).runs.add_chunk(index);
             }
-            None => {
-                crash::point("grow.after_grant");
-                let chunks = match event {
-                    Some(Event::Granted { chunks, .. }) => chunks,
-                    _ => 0,
-                };
-                // Part of a run is no use.
-                if (chunks as usize) < growing.rest.len() {
-                    self.ungrant(chunks);
-                    return Err(self.granted_less(growing.rest.len(), chunks));
-                }
-            }
         }
-        let Some(index) = growing.rest.pop_front() else {
-            return Ok(None);
-        };
-        match self.make_chunk(resizing, index) {
-            Ok((serial, asked)) => {
-                growing.shown = Some((index, serial));
-                growing.asked = asked;
-                Ok(Some(growing))
-            }
-            Err(error) => {
-                growing.rest.push_front(index);
-                self.undo(growing);
-                Err(error)
-            }
+        match (shown.is_empty(), rest.is_empty()) {
+            (true, true) => Ok(None),
+            (true, false) => self.make_some(resizing, rest).map(Some),
+            // The manager takes more in its next turn.
+            (false, _) => self.show(shown, rest).map(Some),
         }
     }
 
-    /// What was granted is not used after all.
-    fn undo(&self, growing: Growing) {
-        let unused = growing.rest.len() + usize::from(growing.shown.is_some());
-        if let Some((index, serial)) = growing.shown {
-            self.unmake_chunk(index, serial);
+    /// What was granted is not used after all. `short`: none of it, as there was not enough for all.
+    fn undo(&self, growing: Growing, short: bool) {
+        self.give_up(&growing.shown, growing.rest.len(), short);
+    }
+
+    /// The same of chunks that were made, and so many that were not.
+    fn give_up(&self, made: &[(u32, u32)], unmade: usize, short: bool) {
+        for (index, serial) in made {
+            self.unmake_chunk(*index, *serial, !short);
         }
-        self.ungrant(u32::try_from(unused).unwrap_or(u32::MAX));
+        self.ungrant(u32::try_from(made.len() + unmade).unwrap_or(u32::MAX));
     }
 
     /// What is under way is waited for by nobody any more.
     pub(super) fn stop_growing(&self, resizing: &mut Resizing) {
         if let Some(growing) = resizing.growing.take() {
             self.domain.forget(growing.asked);
-            self.undo(growing);
+            self.undo(growing, false);
         }
     }
 
@@ -258,10 +281,30 @@ impl OwnPool {
         let _ = self.domain.tell(&Request::Ungrant { pool, chunks }, &[]);
     }
 
-    /// Makes, fills, maps and seals one chunk, and shows it. It is used when every reader was sent it.
-    // Crash: until `ShowChunk` the chunk is ours alone and dies with us; granted bytes return when the manager
-    // sees our death. After it the readers hold it and unmap it when the orphaned pool is dismantled.
-    fn make_chunk(&self, resizing: &mut Resizing, index: u32) -> Result<(u32, Asked), Error> {
+    /// Makes as many of the chunks as go into one message, and shows them.
+    // Crash: until `ShowChunks` they are ours alone and die with us; granted bytes return when the manager sees our death. After
+    // it the readers hold them and unmap them when the orphaned pool is dismantled. What a manager has taken of them before it
+    // died goes with its books; whoever rejoins the next one claims all that is on record, and takes back what was not answered.
+    fn make_some(&self, resizing: &mut Resizing, rest: VecDeque<u32>) -> Result<Growing, Error> {
+        let mut rest = rest;
+        let most = usize::try_from(MADE_BYTES >> self.chunk_shift).unwrap_or(MAX_FDS);
+        let count = rest.len().min(most.clamp(1, MAX_FDS));
+        let mut made = Vec::with_capacity(count);
+        for index in rest.drain(..count).collect::<Vec<_>>() {
+            match self.make_chunk(resizing, index) {
+                Ok(serial) => made.push((index, serial)),
+                Err(error) => {
+                    let unmade = count - made.len() + rest.len();
+                    self.give_up(&made, unmade, false);
+                    return Err(error);
+                }
+            }
+        }
+        self.show(made, rest)
+    }
+
+    /// Makes, fills, maps and seals one chunk: its serial.
+    fn make_chunk(&self, resizing: &mut Resizing, index: u32) -> Result<u32, Error> {
         let serial = resizing.next_serial;
         let fd = self.window.make_chunk(
             index,
@@ -276,44 +319,67 @@ impl OwnPool {
         )?;
         crash::point("grow.after_make");
         resizing.next_serial = serial.wrapping_add(1).max(1);
-        let pool = self.id;
         // On record before it is shown: whoever rejoins a manager in between claims it, and is corrected by `give_up`.
-        let fd = Arc::new(fd);
-        lock(&self.chunk_fds).insert(index, (serial, fd.clone()));
+        lock(&self.chunk_fds).insert(index, (serial, Arc::new(fd)));
+        Ok(serial)
+    }
+
+    /// Shows chunks that are on record: all of them are wanted, or none.
+    fn show(&self, made: Vec<(u32, u32)>, rest: VecDeque<u32>) -> Result<Growing, Error> {
+        let pool = self.id;
+        let fds: Vec<_> = {
+            let all = lock(&self.chunk_fds);
+            let fd = |(index, _): &(u32, u32)| all.get(index).map(|(_, fd)| fd.clone());
+            made.iter().filter_map(fd).collect()
+        };
+        let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+        let least = u32::try_from(made.len()).unwrap_or(u32::MAX);
         let asked = self.domain.ask_now(
-            |req| Request::ShowChunk {
+            |req| Request::ShowChunks {
                 req,
                 pool,
-                index,
-                serial,
+                chunks: made.clone(),
+                least,
             },
-            &[fd.as_fd()],
+            &fds,
         );
         crash::point("grow.after_show");
         match asked {
-            Ok(asked) => Ok((serial, asked)),
+            Ok(asked) => Ok(Growing {
+                asked,
+                shown: made,
+                rest,
+            }),
             Err(error) => {
-                self.unmake_chunk(index, serial);
+                self.give_up(&made, rest.len(), false);
                 Err(error)
             }
         }
     }
 
-    fn unmake_chunk(&self, index: u32, serial: u32) {
+    /// A chunk is taken back, also from the manager, if it may know of it.
+    fn unmake_chunk(&self, index: u32, serial: u32, known: bool) {
         let pool = self.id;
         lock(&self.chunk_fds).remove(&index);
         // SAFETY: nothing was allocated from it yet.
         let _ = unsafe { self.window.detach(index) };
-        // Only a manager that it was claimed from meanwhile knows it.
-        let _ = self.domain.tell(
-            &Request::ReturnChunk {
-                pool,
-                index,
-                serial,
-            },
-            &[],
-        );
+        if known {
+            let _ = self.domain.tell(
+                &Request::ReturnChunk {
+                    pool,
+                    index,
+                    serial,
+                },
+                &[],
+            );
+        }
     }
+}
+
+/// Whether the manager has refused because there is not enough: then it had no objection to the rest, and knew none of the chunks.
+fn is_short(error: &Error) -> bool {
+    let refusal = error.find::<Refusal>();
+    refusal.is_some_and(|r| matches!(r.code, RefusalCode::Quota | RefusalCode::Total))
 }
 
 /// What an error says of why there is no memory.

@@ -90,6 +90,8 @@ pub(super) struct Store {
 pub(super) struct Resizing {
     pub(super) next_serial: u32,
     pub(super) growing: Option<super::grow::Growing>,
+    /// The last that was shown was refused for want of memory: nothing is made before it is granted.
+    pub(super) ask_first: bool,
     /// Counts the manager's answers.
     pub(super) progress: u32,
     /// Somebody waited for the manager as long as one takes that is well, and it has not answered since.

@@ -7,13 +7,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tranship_core::{Domain, Kind, Limit, Pool, Receiver, Role, Sender, Shortage};
 use tranship_manager::{Config, Embedded};
-use tranship_proto::{Event, PoolId, Req, Request};
+use tranship_proto::{Event, PoolId, Refusal, RefusalCode, Req, Request};
 use tranship_region::layout::BoardRw;
 use tranship_sys::socket;
 
 const BUFFER: usize = 16 * KIB;
 
-/// A writer with a pool of two chunks, of which it has one, and a reader; their manager has just died.
+/// A writer with a pool of some chunks, of which it has one, and a reader; their manager has just died.
 struct Left {
     path: PathBuf,
     writer: Domain,
@@ -25,6 +25,10 @@ struct Left {
 }
 
 fn left() -> Left {
+    left_with(2)
+}
+
+fn left_with(chunks: usize) -> Left {
     let dir = tranship_testkit::folder().expect("a folder");
     let path = dir.path().join("m.sock");
     let manager = Embedded::start(Config::default(), Some(&path)).expect("a manager");
@@ -33,7 +37,7 @@ fn left() -> Left {
         builder.connect().expect("connect")
     };
     let (writer, reader) = (join("writer"), join("reader"));
-    let pool = pool(&writer, 2);
+    let pool = pool(&writer, chunks);
     let (mut sender, mut receiver) = link(&writer, &reader, "link");
     std::thread::scope(|s| {
         let sent = s.spawn(|| sender.send(filled(&pool, BUFFER, 1)).expect("send"));
@@ -66,6 +70,15 @@ impl Left {
     }
 }
 
+fn refused(req: Req, code: RefusalCode) -> Event {
+    let refusal = Refusal {
+        code,
+        asked: 1,
+        available: 0,
+    };
+    Event::Refused { req, refusal }
+}
+
 fn hang(path: &Path) -> OwnedFd {
     socket::listen(path, 0o600).expect("listen")
 }
@@ -89,6 +102,20 @@ impl Back {
         let mut bytes = vec![0; tranship_proto::MAX_MESSAGE_BYTES];
         let got = socket::recvmsg(&self.peer, &mut bytes, false).expect("a request");
         tranship_proto::decode(&bytes[..got.bytes]).expect("a request")
+    }
+
+    /// Chunks: which, and that all of them are of use, or none.
+    fn is_shown(&self, of_use: u32) -> (Req, Vec<(u32, u32)>) {
+        match self.hears() {
+            Request::ShowChunks {
+                req, chunks, least, ..
+            } if least == of_use => (req, chunks),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn takes(&self, req: Req, pool: PoolId, chunks: u32) {
+        self.say(&Event::ChunksReady { req, pool, chunks }, None);
     }
 
     /// The pool gets its place in the board.
@@ -285,8 +312,14 @@ fn one_that_answers_late() {
         );
     };
     (0..10).for_each(late);
+    let (req, shown) = peer.is_shown(1);
+    assert_eq!(shown.len(), 1);
+    // Others have more of it than it has.
+    peer.say(&refused(req, RefusalCode::Total), None);
+    (0..10).for_each(late);
+    assert!(matches!(peer.hears(), Request::Ungrant { .. }));
     let Request::Grant { req, chunks: 1, .. } = peer.hears() else {
-        panic!("it is asked for a chunk");
+        panic!("now it is asked before anything is made");
     };
     peer.say(
         &Event::Granted {
@@ -297,22 +330,35 @@ fn one_that_answers_late() {
         None,
     );
     (0..10).for_each(late);
-    let Request::ShowChunk {
-        req, index, serial, ..
-    } = peer.hears()
-    else {
-        panic!("it was asked once, and is shown the chunk");
-    };
-    peer.say(
-        &Event::ChunkReady {
-            req,
-            pool: id,
-            index,
-            serial,
-        },
-        None,
-    );
-    drop(left.pool.try_alloc(BUFFER).expect("it is there"));
+    let (req, again) = peer.is_shown(1);
+    assert!(again[0].1 > shown[0].1, "a serial again: {again:?}");
+    peer.takes(req, id, 1);
+    let _held = left.pool.try_alloc(BUFFER).expect("it is there");
+}
+
+/// All in one message, and what is not taken of it once more.
+#[test]
+fn one_that_takes_some() {
+    let _dog = dog();
+    let left = left_with(20);
+    let hung = hang(&left.path);
+    let peers = left.both_come_back(&hung);
+    peers.iter().for_each(Back::answer);
+    let pool = peers
+        .iter()
+        .find_map(|peer| peer.claim.map(|c| (peer, c.1)));
+    let (peer, id) = pool.expect("the writer");
+    let run = || left.pool.try_alloc(16 * CHUNK);
+    run().expect_err("late");
+    let (req, shown) = peer.is_shown(16);
+    assert_eq!(shown.len(), 16);
+    peer.takes(req, id, 4);
+    run().expect_err("late");
+    let (req, rest) = peer.is_shown(12);
+    assert_eq!(rest, shown[4..]);
+    assert_eq!(left.pool.stats().chunk_bytes_present, 5 * CHUNK as u64);
+    peer.takes(req, id, 12);
+    drop(run().expect("it is there"));
 }
 
 /// It hangs between its welcome and its word of what it was shown.

@@ -14,6 +14,10 @@ use tranship_sys::socket;
 /// Closed in one task: as many as the messages of one can bring or make.
 const SWEEP: usize = 64;
 
+/// With so many messages of one user that porters have brought and that wait for its turn no more are fetched, but for those under
+/// way: what they bring is not in the books yet.
+const ARRIVED: usize = 8;
+
 /// What nobody holds any more, by user.
 #[derive(Debug, Default)]
 pub(super) struct Trash(RefCell<Vec<(u32, Rubbish)>>);
@@ -201,7 +205,7 @@ impl Shell {
                 party.carry.pop_front();
                 continue;
             };
-            let full = party.foreign.len() >= socket::MAX_FDS;
+            let full = party.foreign.len() >= socket::MAX_FDS || party.arrived >= ARRIVED;
             if full || !self.porters.carry(&self.epoll, uid, client.0, &conn.fd) {
                 break;
             }

@@ -57,6 +57,8 @@ pub(super) struct Party {
     pub members: usize,
     /// Connections whose next message waits for a porter.
     pub carry: VecDeque<ClientId>,
+    /// Messages that porters have brought and that were not looked at yet.
+    pub arrived: usize,
     /// To be closed: here, and by a porter.
     pub small: VecDeque<Rubbish>,
     pub foreign: VecDeque<Rubbish>,
@@ -91,6 +93,7 @@ impl Shell {
                 queued: false,
                 members: 0,
                 carry: VecDeque::new(),
+                arrived: 0,
                 small: VecDeque::new(),
                 foreign: VecDeque::new(),
                 sweeping: false,
@@ -143,7 +146,13 @@ impl Shell {
             self.beat.at(place, uid, client);
             match task {
                 Task::Read(client) => self.read(client),
-                Task::Arrived(client) => self.arrived(client),
+                Task::Arrived(client) => {
+                    if let Some(party) = self.parties.get_mut(&uid) {
+                        party.arrived -= 1;
+                    }
+                    self.arrived(client);
+                    self.use_porters(uid);
+                }
                 Task::Write(client) => self.write(client),
                 Task::Ended(pidfd) => self.last_words(pidfd),
                 Task::Answer(input) => self.feed(*input),
@@ -212,7 +221,10 @@ impl Shell {
                     Some(conn) => {
                         conn.carried = Carrying::Arrived(carried);
                         let uid = conn.uid;
-                        self.enqueue(uid, Task::Arrived(client));
+                        if let Some(party) = self.parties.get_mut(&uid) {
+                            party.arrived += 1;
+                            self.enqueue(uid, Task::Arrived(client));
+                        }
                     }
                     // Its client is gone.
                     None => self.throw_carried(*carried),

@@ -1,7 +1,9 @@
 //! What one task takes of a client that says more: the manager's own code over a real connection, a task at a time.
 
+use super::conn::Carrying;
 use super::*;
-use tranship_proto::{PROTOCOL_VERSION, PoolId, Request, encode};
+use std::os::fd::AsFd;
+use tranship_proto::{PROTOCOL_VERSION, PoolId, Req, Request, encode};
 use tranship_sys::socket;
 use tranship_testkit::Watchdog;
 
@@ -12,8 +14,21 @@ struct Stage {
     socket: OwnedFd,
     /// What its process is watched by.
     pidfd: FdToken,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
     _dog: Watchdog,
+}
+
+/// A client's end, by which it has said hello.
+fn joins(path: &std::path::Path) -> OwnedFd {
+    let socket = socket::connect_now(path).expect("a connection");
+    let hello = Request::Hello {
+        version: PROTOCOL_VERSION,
+        name: "one".into(),
+        resume: None,
+        dumpable: false,
+    };
+    socket::sendmsg(&socket, &encode(&hello), &[], true).expect("hello");
+    socket
 }
 
 /// A manager that has let one client in, and has said all that it had to say to it.
@@ -26,14 +41,7 @@ fn stage() -> Stage {
     let porters = Porters::new(false, PORTER).expect("porters");
     let mut shell =
         Shell::new(Config::default(), listener, &stop, porters, Notify::new()).expect("a manager");
-    let socket = socket::connect_now(&path).expect("a connection");
-    let hello = Request::Hello {
-        version: PROTOCOL_VERSION,
-        name: "one".into(),
-        resume: None,
-        dumpable: false,
-    };
-    socket::sendmsg(&socket, &encode(&hello), &[], true).expect("hello");
+    let socket = joins(&path);
     let mut ready = Vec::new();
     let joined = |c: &Conn| c.domain.is_some() && c.queue.is_empty();
     while !shell.conns.values().any(joined) {
@@ -46,7 +54,7 @@ fn stage() -> Stage {
         client,
         socket,
         pidfd,
-        _dir: dir,
+        dir,
         _dog: dog,
     }
 }
@@ -100,4 +108,41 @@ fn of_a_dead_process_a_thousand_messages_are_heard() {
     stage.shell.read(stage.client);
     assert!(!stage.shell.conns.contains_key(&stage.client), "not yet");
     assert!(stage.shell.connected.is_empty());
+}
+
+/// What a message brings is in nobody's books before its user has its turn.
+#[test]
+fn of_a_user_a_dozen_messages_are_fetched_ahead() {
+    const CLIENTS: usize = 30;
+    let mut stage = stage();
+    let path = stage.dir.path().join("manager.sock");
+    let others: Vec<OwnedFd> = (1..CLIENTS).map(|_| joins(&path)).collect();
+    let mut ready = Vec::new();
+    let joined = |c: &&Conn| c.domain.is_some() && c.queue.is_empty();
+    while stage.shell.conns.values().filter(joined).count() < CLIENTS {
+        stage.shell.turn(&mut ready).expect("a turn");
+    }
+    let brings = encode(&Request::Stat { req: Req(1) });
+    let (memory, _map) = BoardRw::create(1, 1).expect("memory");
+    for socket in others.iter().chain([&stage.socket]) {
+        socket::sendmsg(socket, &brings, &[memory.as_fd()], true).expect("a message");
+    }
+    // None of them has its turn.
+    let clients: Vec<ClientId> = stage.shell.conns.keys().copied().collect();
+    clients.into_iter().for_each(|c| stage.shell.read(c));
+    let count = |shell: &Shell, is: fn(&Carrying) -> bool| {
+        let all = shell.conns.values();
+        all.filter(|c| is(&c.carried)).count()
+    };
+    let away = |c: &Carrying| matches!(c, Carrying::Away);
+    while count(&stage.shell, away) > 0 {
+        (0..64).for_each(|porter| stage.shell.porter_speaks(porter));
+        std::thread::yield_now();
+    }
+    let arrived = count(&stage.shell, |c| matches!(c, Carrying::Arrived(_)));
+    assert!((8..=12).contains(&arrived), "{arrived}");
+    // They are expelled for it, one after the other.
+    while !stage.shell.conns.is_empty() {
+        stage.shell.turn(&mut ready).expect("a turn");
+    }
 }

@@ -1,6 +1,6 @@
 //! Looks through the whole state for contradictions. For tests and for `debug` builds of tools.
 
-use super::model::Channel;
+use super::model::{Answer, Channel, Chunk};
 use super::types::FdToken;
 use super::{Of, State, Tie, Ties};
 use std::collections::{BTreeMap, BTreeSet};
@@ -90,6 +90,18 @@ impl State {
                     p.chunks.len(),
                     p.granted
                 ));
+            }
+            for (number, batch) in &p.batches {
+                let its = |c: &&Chunk| {
+                    let answer = c.ready.as_ref().map(|(answer, _)| *answer);
+                    answer == Some(Answer::Batch(*number))
+                };
+                let left = p.chunks.values().filter(its).count();
+                if left == 0 || left != batch.left as usize {
+                    return Err(format!(
+                        "pool {id}: {left} chunks of {batch:?} are on their way"
+                    ));
+                }
             }
             if !p.orphan && !self.domains.contains_key(&p.writer) {
                 return Err(format!(

@@ -3,6 +3,7 @@
 
 use super::assign::MAX_QUEUES;
 use super::brought::Brought;
+use super::model::Answer;
 use super::settle::Claimed;
 use super::ties::{ASSIGNS, ENDS, READS, Tie, Ties};
 use super::types::{ChunkKey, Done, Facts, FdToken};
@@ -250,8 +251,12 @@ impl State {
         match p.chunks.get_mut(&index) {
             Some(c) if c.serial == serial => {
                 // Still on its way to some reader: the answer comes when it is there.
-                if let Some((waiting, _)) = &mut c.ready {
-                    *waiting = req;
+                if let Some((answer, _)) = &mut c.ready {
+                    let old = std::mem::replace(answer, Answer::Claim(req));
+                    // One that came over this connection, and waits for what it has shown itself.
+                    if let Answer::Batch(_) = old {
+                        self.say_ready(id, key, old);
+                    }
                 } else {
                     let event = Event::ChunkReady {
                         req,
@@ -270,6 +275,9 @@ impl State {
                 if serial == 0 || p.chunks.values().any(|c| c.serial == serial) {
                     return Err(refusal(RefusalCode::Claim, u64::from(serial), 0).into());
                 }
+                Self::check_place(p, index)?;
+                fds.are_chunks(p.chunk_bytes, p.trust)?;
+                let fd = fds.take_any()?.token;
                 if p.unshown() == 0 {
                     // The memory is there, and its readers use it, whatever is left of quota and total (others may have come
                     // earlier and been granted it, or the total is a smaller one now): refused, it would only be
@@ -281,10 +289,7 @@ impl State {
                         self.money.claimed = self.money.claimed.max(sum);
                     }
                 }
-                if let Err(e) = self.add_chunk(me, req, id, key, fds) {
-                    self.sub_granted(id, 1);
-                    return Err(e);
-                }
+                self.add_chunk(me, id, key, fd, Answer::Claim(req))?;
             }
         }
         if let Some(c) = self.domains.get_mut(&me).and_then(|d| d.claiming.as_mut()) {

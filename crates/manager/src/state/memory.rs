@@ -1,8 +1,8 @@
-//! Admission and accounting: grants, chunks, what is stranded, quotas.
+//! Admission and accounting: grants, what is returned, what is stranded, quotas.
 
-use super::model::{Chunk, Pool, Stranded};
+use super::model::{Answer, Pool, Stranded};
 use super::types::{ChunkKey, Done};
-use super::{Of, Parcel, State, refusal};
+use super::{Of, State, refusal};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use tranship_proto::{DomainId, Event, PoolId, RefusalCode, Req};
@@ -22,15 +22,21 @@ const SHRINK_PAUSE: Duration = Duration::from_millis(250);
 const UNUSED: Duration = Duration::from_secs(2);
 
 impl State {
-    /// How many of `chunks` may be granted to a pool now; a refusal if none.
-    fn admit(&self, pool: &Pool, chunks: u32) -> Result<u32, super::Refusal> {
+    /// How many of `chunks` may be granted to a pool now; a refusal if fewer than `least`, which is above 0.
+    pub(super) fn admit(
+        &self,
+        pool: &Pool,
+        chunks: u32,
+        least: u32,
+    ) -> Result<u32, super::Refusal> {
         let asked = u64::from(chunks) * pool.chunk_bytes;
+        let least = u64::from(least) * pool.chunk_bytes;
         let quota = pool.quota_bytes.saturating_sub(pool.granted_bytes());
         let total = self.room_for(pool.uid, pool.writer);
-        if quota < pool.chunk_bytes {
+        if quota < least {
             return Err(refusal(RefusalCode::Quota, asked, quota));
         }
-        if total < pool.chunk_bytes {
+        if total < least {
             return Err(refusal(RefusalCode::Total, asked, total));
         }
         let most = quota.min(total) / pool.chunk_bytes;
@@ -73,7 +79,7 @@ impl State {
     }
 
     /// Takes back what was granted and not used for a while; `false` if that was tried just now. Who then shows a chunk after
-    /// all is refused, as if it had not been granted.
+    /// all is as one to whom it was not granted.
     fn take_back(&mut self) -> bool {
         if self.taken_back.is_some_and(|t| t + SHRINK_PAUSE > self.now) {
             return false;
@@ -85,9 +91,6 @@ impl State {
         let unused: Vec<(PoolId, u32)> = unused.map(|(id, p)| (*id, p.unshown())).collect();
         for (id, chunks) in unused {
             self.sub_granted(id, chunks);
-            if let Some(p) = self.pools.get_mut(&id) {
-                p.taken_back = true;
-            }
         }
         true
     }
@@ -95,7 +98,7 @@ impl State {
     /// Admits one more chunk of a pool.
     pub(super) fn admit_one(&self, id: PoolId) -> Result<u32, super::Fail> {
         let pool = self.pools.get(&id).ok_or(super::no_such(id.0))?;
-        Ok(self.admit(pool, 1)?)
+        Ok(self.admit(pool, 1, 1)?)
     }
 
     pub(super) fn grant(&mut self, me: DomainId, req: Req, id: PoolId, chunks: u32) -> Done {
@@ -103,27 +106,31 @@ impl State {
         if chunks == 0 {
             return Err(refusal(RefusalCode::BadArgument, 0, 1).into());
         }
+        let chunks = self.grant_some(me, id, chunks, 1)?;
+        let pool = id;
+        self.tell(me, Event::Granted { req, pool, chunks }, &[]);
+        Ok(())
+    }
+
+    /// Grants as many as go, but no fewer than `least`, which is above 0.
+    pub(super) fn grant_some(
+        &mut self,
+        me: DomainId,
+        id: PoolId,
+        chunks: u32,
+        least: u32,
+    ) -> Result<u32, super::Fail> {
         let p = self.own_pool(me, id)?;
-        let (uid, one) = (p.uid, p.chunk_bytes);
-        self.room_or_taken_back(uid, me, one);
-        match self.admit(&self.pools[&id], chunks) {
+        let (uid, bytes) = (p.uid, p.chunk_bytes);
+        self.room_or_taken_back(uid, me, u64::from(least) * bytes);
+        match self.admit(&self.pools[&id], chunks, least) {
             Ok(n) => {
                 // Part of what was asked for may be no use at all: it is as if all had been refused.
-                let asked = u64::from(chunks) * self.pools[&id].chunk_bytes;
-                if n < chunks && self.room_for(uid, me) < asked {
+                if n < chunks && self.room_for(uid, me) < u64::from(chunks) * bytes {
                     self.ask_to_shrink(id);
                 }
                 self.add_granted(id, n);
-                self.tell(
-                    me,
-                    Event::Granted {
-                        req,
-                        pool: id,
-                        chunks: n,
-                    },
-                    &[],
-                );
-                Ok(())
+                Ok(n)
             }
             Err(r) => {
                 if r.code == RefusalCode::Total {
@@ -137,7 +144,7 @@ impl State {
     pub(super) fn add_granted(&mut self, id: PoolId, chunks: u32) {
         if let Some(p) = self.pools.get_mut(&id) {
             p.granted += chunks;
-            (p.granted_at, p.taken_back) = (self.now, false);
+            p.granted_at = self.now;
             let (uid, writer) = (p.uid, p.writer);
             let bytes = u64::from(chunks) * p.chunk_bytes;
             self.charge(uid, writer, bytes);
@@ -220,130 +227,6 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn show_chunk(
-        &mut self,
-        me: DomainId,
-        req: Req,
-        id: PoolId,
-        key: ChunkKey,
-        fds: &mut Parcel,
-    ) -> Done {
-        let now = self.now;
-        let p = self.own_pool(me, id)?;
-        if p.unshown() == 0 {
-            // It was granted, and taken back.
-            let code = if p.taken_back {
-                RefusalCode::Total
-            } else {
-                RefusalCode::State
-            };
-            return Err(refusal(code, p.chunk_bytes, 0).into());
-        }
-        p.granted_at = now;
-        if key.1 <= p.last_serial {
-            return Err(refusal(
-                RefusalCode::BadArgument,
-                u64::from(key.1),
-                u64::from(p.last_serial),
-            )
-            .into());
-        }
-        self.add_chunk(me, req, id, key, fds)
-    }
-
-    /// Takes a chunk that is granted already and whose serial was checked, and shows it around.
-    pub(super) fn add_chunk(
-        &mut self,
-        me: DomainId,
-        req: Req,
-        id: PoolId,
-        key: ChunkKey,
-        fds: &mut Parcel,
-    ) -> Done {
-        let p = self.own_pool(me, id)?;
-        let slots = p.max_bytes / p.chunk_bytes;
-        if u64::from(key.0) >= slots {
-            return Err(refusal(RefusalCode::BadArgument, u64::from(key.0), slots).into());
-        }
-        if p.chunks.contains_key(&key.0) {
-            return Err(refusal(RefusalCode::State, u64::from(key.0), 0).into());
-        }
-        let (uid, token) = (p.uid, fds.take_chunk(p.chunk_bytes, p.trust)?.token);
-        p.last_serial = p.last_serial.max(key.1);
-        // Readers that claimed it before its writer hold what is in use.
-        let unstranded = p.stranded.remove(&key).map(|s| (s, p.chunk_bytes));
-        p.chunks.insert(
-            key.0,
-            Chunk {
-                serial: key.1,
-                fd: token,
-                ready: None,
-            },
-        );
-        let readers: Vec<DomainId> = p.readers.keys().copied().collect();
-        if let Some((stranded, bytes)) = unstranded {
-            self.unstrand(stranded.payer, bytes);
-            for holder in stranded.holders {
-                self.strands(holder, bytes, false);
-            }
-        }
-        self.hold(token, uid);
-        self.claimed_too(me, |c| {
-            c.chunks.insert((id, key));
-        });
-        let mut waits = BTreeSet::new();
-        for reader in readers {
-            if self.show_to(reader, id, key, token) {
-                waits.insert(reader);
-            }
-        }
-        if waits.is_empty() {
-            self.tell(
-                me,
-                Event::ChunkReady {
-                    req,
-                    pool: id,
-                    index: key.0,
-                    serial: key.1,
-                },
-                &[],
-            );
-        } else if let Some(c) = self
-            .pools
-            .get_mut(&id)
-            .and_then(|p| p.chunks.get_mut(&key.0))
-        {
-            c.ready = Some((req, waits));
-        }
-        Ok(())
-    }
-
-    /// A queued chunk has gone out to a reader, or never will.
-    pub(super) fn chunk_reached(&mut self, pool: PoolId, key: ChunkKey, reader: DomainId) {
-        let Some(p) = self.pools.get_mut(&pool) else {
-            return;
-        };
-        let writer = p.writer;
-        let Some(c) = p.chunks.get_mut(&key.0).filter(|c| c.serial == key.1) else {
-            return;
-        };
-        let Some((req, waits)) = &mut c.ready else {
-            return;
-        };
-        waits.remove(&reader);
-        if waits.is_empty() {
-            let req = *req;
-            c.ready = None;
-            let event = Event::ChunkReady {
-                req,
-                pool,
-                index: key.0,
-                serial: key.1,
-            };
-            self.tell(writer, event, &[]);
-        }
-    }
-
     pub(super) fn return_chunk(&mut self, me: DomainId, id: PoolId, key: ChunkKey) -> Done {
         let p = self.own_pool(me, id)?;
         if p.chunks.get(&key.0).is_none_or(|c| c.serial != key.1) {
@@ -368,6 +251,9 @@ impl State {
             .map(|(d, _)| *d)
             .collect();
         let bytes = p.chunk_bytes;
+        if let Some((answer @ Answer::Batch(_), _)) = chunk.ready {
+            self.say_ready(id, key, answer); // of the others of its batch
+        }
         let payer = self.payer(&holders);
         if let Some(p) = self.pools.get_mut(&id).filter(|_| !holders.is_empty()) {
             let holders = holders.clone();
@@ -408,7 +294,7 @@ impl State {
         self.accounts.add(payer, Of::Bytes, bytes);
     }
 
-    fn unstrand(&mut self, payer: u32, bytes: u64) {
+    pub(super) fn unstrand(&mut self, payer: u32, bytes: u64) {
         self.money.stranded -= bytes;
         self.accounts.sub(payer, Of::Bytes, bytes);
     }

@@ -23,6 +23,7 @@ mod readers;
 mod resume;
 mod roster;
 mod settle;
+mod show;
 mod stat;
 mod sweep;
 mod ties;
@@ -318,12 +319,12 @@ impl State {
             R::DestroyPool { pool } => self.destroy_pool(me, pool),
             R::Grant { req, pool, chunks } => self.grant(me, req, pool, chunks),
             R::Ungrant { pool, chunks } => self.ungrant(me, pool, chunks),
-            R::ShowChunk {
+            R::ShowChunks {
                 req,
                 pool,
-                index,
-                serial,
-            } => self.show_chunk(me, req, pool, (index, serial), fds),
+                chunks,
+                least,
+            } => self.show_chunks(me, req, pool, &chunks, least, fds),
             R::ReturnChunk {
                 pool,
                 index,
@@ -577,21 +578,23 @@ impl Parcel {
         }
     }
 
-    /// Takes the next one if it is a chunk of this length, of a pool of this level.
-    fn take_chunk(&mut self, bytes: u64, trust: Trust) -> Result<Fd, Fail> {
+    /// Whether all are chunks of this length, of a pool of this level.
+    fn are_chunks(&self, bytes: u64, trust: Trust) -> Done {
         let sealed = match trust.all_write() {
             true => Sealed::Shared,
             false => Sealed::OneWriter,
         };
-        let fd = *self
-            .fds
-            .front()
-            .ok_or(Fail::Expel(refusal(RefusalCode::BadDescriptor, 0, 1)))?;
-        if fd.facts.sealed != sealed || fd.facts.size != bytes {
-            return Err(refusal(RefusalCode::BadDescriptor, bytes, fd.facts.size).into());
+        let bad = |fd: &&Fd| fd.facts.sealed != sealed || fd.facts.size != bytes;
+        match self.fds.iter().find(bad) {
+            Some(fd) => Err(refusal(RefusalCode::BadDescriptor, bytes, fd.facts.size).into()),
+            None => Ok(()),
         }
-        self.fds.pop_front();
-        Ok(fd)
+    }
+
+    /// Takes the next one, whatever it is.
+    fn take_any(&mut self) -> Result<Fd, Fail> {
+        let fd = self.fds.pop_front();
+        fd.ok_or(Fail::Expel(refusal(RefusalCode::BadDescriptor, 0, 1)))
     }
 }
 

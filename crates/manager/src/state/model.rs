@@ -104,9 +104,11 @@ pub(crate) struct Pool {
     pub granted: u32,
     /// When the last was granted or shown, and whether some were taken back since.
     pub granted_at: Duration,
-    pub taken_back: bool,
     pub last_serial: u32,
     pub chunks: BTreeMap<u32, Chunk>,
+    /// Requests that showed chunks and are not answered yet, numbered as they came.
+    pub batches: BTreeMap<u64, Batch>,
+    pub next_batch: u64,
     /// Returned, and who has still to unmap it.
     pub stranded: BTreeMap<ChunkKey, Stranded>,
     pub readers: BTreeMap<DomainId, Reader>,
@@ -170,8 +172,26 @@ pub(crate) struct Stranded {
 pub(crate) struct Chunk {
     pub serial: u32,
     pub fd: FdToken,
-    /// The writer's request, until it is answered, and the readers it waits for.
-    pub ready: Option<(Req, BTreeSet<DomainId>)>,
+    /// Until all readers were sent it: what is answered then, and the readers it waits for.
+    pub ready: Option<(Answer, BTreeSet<DomainId>)>,
+}
+
+/// What waits for a chunk to be ready.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Answer {
+    /// The writer's `ClaimChunk`.
+    Claim(Req),
+    /// One of the pool's `batches`; nothing, if it is not there any more.
+    Batch(u64),
+}
+
+/// A writer's `ShowChunks`.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pub req: Req,
+    /// Of the chunks that it showed these were taken, and these are not ready yet.
+    pub taken: u32,
+    pub left: u32,
 }
 
 /// A domain that was shown a pool.

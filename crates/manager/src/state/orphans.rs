@@ -17,6 +17,7 @@ impl State {
         for c in p.chunks.values_mut() {
             c.ready = None;
         }
+        p.batches.clear();
         self.sub_granted(id, unshown);
         if let Some(board) = board {
             self.out.push(Action::SetBoard {

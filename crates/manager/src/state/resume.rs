@@ -43,6 +43,8 @@ impl State {
         for r in p.readers.values_mut() {
             r.announced = false;
         }
+        // Asked over a connection that is gone: what is claimed now is answered instead.
+        p.batches.clear();
         let queues: Vec<ChannelId> = p.queues.keys().copied().collect();
         p.entry = entry;
         p.epoch = 1 + (queues.len() + left.len()) as u64;

@@ -303,7 +303,7 @@ pub(crate) struct InFlight {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Then {
     Nothing,
-    /// The writer's `ChunkReady`.
+    /// The writer's `ChunkReady` or `ChunksReady`.
     Chunk(PoolId, ChunkKey),
     /// The opening of a queue of which the writer has heard in this epoch.
     Joined(PoolId, ChannelId, u64),

@@ -209,20 +209,18 @@ impl Client {
 
     pub fn show_chunk(&mut self, pool: &mut Pool, index: u32, serial: u32) {
         let (fd, map) = chunk(pool.trust);
-        self.try_show(pool.id, index, serial, &fd);
-        self.wait(|e| {
-            matches!(e, Event::ChunkReady { serial: s, .. } if *s == serial).then_some(())
-        });
+        let asked = self.try_show(pool.id, index, serial, &fd);
+        self.wait(|e| matches!(e, Event::ChunksReady { req, .. } if *req == asked).then_some(()));
         pool.chunks.push((index, serial, fd, map));
     }
 
     pub fn try_show(&mut self, pool: PoolId, index: u32, serial: u32, fd: &OwnedFd) -> Req {
         let req = self.req();
-        let show = Request::ShowChunk {
+        let show = Request::ShowChunks {
             req,
             pool,
-            index,
-            serial,
+            chunks: vec![(index, serial)],
+            least: 1,
         };
         self.send(&show, &[fd.as_fd()]);
         req

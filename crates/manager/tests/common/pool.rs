@@ -36,6 +36,15 @@ pub fn house(chunks: u64, limits: Limits) -> House {
     house
 }
 
+/// The answer to chunks that were shown.
+pub fn ready(events: &[Event]) -> Option<Result<u32, RefusalCode>> {
+    events.iter().find_map(|e| match e {
+        Event::ChunksReady { chunks, .. } => Some(Ok(*chunks)),
+        Event::Refused { refusal, .. } => Some(Err(refusal.code)),
+        _ => None,
+    })
+}
+
 /// A domain with a pool.
 pub struct Writer {
     pub client: ClientId,
@@ -101,19 +110,40 @@ impl Writer {
         index: u32,
         serial: u32,
     ) -> (Option<Result<(), RefusalCode>>, Vec<Event>) {
-        let request = Request::ShowChunk {
+        let (answer, events) = self.try_show_all(house, &[(index, serial)], 1);
+        (answer.map(|a| a.map(drop)), events)
+    }
+
+    /// How many are taken of those that are shown.
+    pub fn show_all(
+        &self,
+        house: &mut House,
+        keys: &[(u32, u32)],
+        least: u32,
+    ) -> Result<u32, RefusalCode> {
+        let (answer, events) = self.try_show_all(house, keys, least);
+        answer.unwrap_or_else(|| panic!("no answer: {events:?}"))
+    }
+
+    /// The same, if there is an answer yet, and what all are told.
+    pub fn try_show_all(
+        &self,
+        house: &mut House,
+        keys: &[(u32, u32)],
+        least: u32,
+    ) -> (Option<Result<u32, RefusalCode>>, Vec<Event>) {
+        let request = Request::ShowChunks {
             req: Req(3),
             pool: self.pool,
-            index,
-            serial,
+            chunks: keys.to_vec(),
+            least,
         };
-        let events = house.ask(self.client, request, [(Header::default(), CHUNK)]);
-        let answer = events.iter().find_map(|e| match e {
-            Event::ChunkReady { .. } => Some(Ok(())),
-            Event::Refused { refusal, .. } => Some(Err(refusal.code)),
-            _ => None,
-        });
-        (answer, events)
+        let events = house.ask(
+            self.client,
+            request,
+            keys.iter().map(|_| (Header::default(), CHUNK)),
+        );
+        (ready(&events), events)
     }
 
     pub fn give_back(&self, house: &mut House, index: u32, serial: u32) -> Vec<Event> {

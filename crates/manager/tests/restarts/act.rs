@@ -367,11 +367,11 @@ impl World {
         let serial = own.serial;
         own.chunks.insert(index, (serial, inode));
         let fd = self.fd(0, inode);
-        let request = Request::ShowChunk {
+        let request = Request::ShowChunks {
             req,
             pool,
-            index,
-            serial,
+            chunks: vec![(index, serial)],
+            least: 1,
         };
         self.say(i, request, vec![fd]);
     }

@@ -48,39 +48,7 @@ impl World {
             }
             3 | 4 => {
                 let Some(pool) = pool else { return };
-                let p = &mut self.procs[i];
-                p.serial += 1;
-                let serial = p.serial;
-                let index = self.rng.below(16) as u32;
-                let p = &mut self.procs[i];
-                if let Some(g) = p.granted.get_mut(&pool).filter(|g| **g > 0) {
-                    *g -= 1;
-                    p.pools
-                        .entry(pool)
-                        .or_default()
-                        .entry(index)
-                        .or_insert(serial);
-                }
-                let fd = self.chunk(i);
-                self.say(
-                    i,
-                    Request::ShowChunk {
-                        req,
-                        pool,
-                        index,
-                        serial,
-                    },
-                    vec![fd],
-                );
-                let waits = |p: &Proc| {
-                    p.client
-                        .is_some_and(|c| self.waited.contains(&(c, pool, index, serial)))
-                };
-                if let Some(reader) = self.procs.iter().position(waits)
-                    && self.rng.one_in(3)
-                {
-                    self.block(reader);
-                }
+                self.show(i, pool, req);
             }
             5 => {
                 let Some(pool) = pool else { return };
@@ -242,6 +210,56 @@ impl World {
             24..=26 => self.use_heaps(i, wild, req),
             20 if self.rng.one_in(8) => self.say(i, Request::Stat { req }, vec![]),
             _ => self.rare(i, pool, channel, req),
+        }
+    }
+
+    /// Some chunks, granted or not.
+    fn show(&mut self, i: usize, pool: PoolId, req: Req) {
+        let count = 1 + self.rng.below(6);
+        let most = 1 + self.rng.below(count) as u32;
+        let least = if self.rng.one_in(2) { 1 } else { most };
+        let mut keys = Vec::new();
+        let mut index = self.rng.below(16) as u32;
+        for _ in 0..count {
+            let has = |index| {
+                let own = self.procs[i].pools.get(&pool);
+                own.is_some_and(|chunks| chunks.contains_key(&index))
+            };
+            while has(index % 16) && !self.rng.one_in(8) {
+                index += 1;
+            }
+            let p = &mut self.procs[i];
+            p.serial += 1;
+            keys.push((index % 16, p.serial));
+            index += 1;
+        }
+        let fds = keys.iter().map(|_| self.chunk(i)).collect();
+        let p = &mut self.procs[i];
+        if let Some(own) = p.pools.get_mut(&pool) {
+            for (index, serial) in &keys {
+                own.entry(*index).or_insert(*serial);
+            }
+        }
+        p.shown.insert(req, (pool, keys.clone()));
+        let shown = keys.clone();
+        let request = Request::ShowChunks {
+            req,
+            pool,
+            chunks: keys,
+            least,
+        };
+        self.say(i, request, fds);
+        let waits = |p: &Proc| {
+            let one = |&(index, serial): &(u32, u32)| {
+                let client = p.client;
+                client.is_some_and(|c| self.waited.contains(&(c, pool, index, serial)))
+            };
+            shown.iter().any(one)
+        };
+        if let Some(reader) = self.procs.iter().position(waits)
+            && self.rng.one_in(3)
+        {
+            self.block(reader);
         }
     }
 

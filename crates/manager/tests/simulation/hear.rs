@@ -2,6 +2,19 @@
 
 use super::*;
 
+impl Proc {
+    /// Of the chunks that it showed these were taken.
+    fn unshow(&mut self, req: Req, taken: u32) {
+        let Some((pool, keys)) = self.shown.remove(&req) else {
+            return;
+        };
+        if let Some(own) = self.pools.get_mut(&pool) {
+            let rest = &keys[(taken as usize).min(keys.len())..];
+            own.retain(|index, serial| !rest.contains(&(*index, *serial)));
+        }
+    }
+}
+
 impl World {
     /// The oldest event of a process goes out and is taken.
     pub(super) fn take(&mut self, i: usize) {
@@ -54,7 +67,9 @@ impl World {
                 p.entries.insert(pool, entry);
                 p.epochs.insert(pool, 1);
             }
-            Event::Granted { pool, chunks, .. } => *p.granted.entry(pool).or_default() += chunks,
+            // What was not taken it has no more.
+            Event::ChunksReady { req, chunks, .. } => p.unshow(req, chunks),
+            Event::Refused { req, .. } => p.unshow(req, 0),
             Event::QueueJoined {
                 pool,
                 channel,
@@ -167,7 +182,7 @@ impl World {
             };
             self.say(i, request, vec![]);
         }
-        self.procs[i].granted.clear();
+        self.procs[i].shown.clear();
         for (pool, mapped) in self.procs[i].reads.clone() {
             let (req, fd) = (self.req(), self.counters(3));
             let mut mapped: Vec<_> = mapped.into_iter().collect();

@@ -64,8 +64,9 @@ struct Proc {
     /// Queues on the roster of its pools, and the manager under which each pool was made.
     rosters: BTreeMap<PoolId, BTreeSet<ChannelId>>,
     made: BTreeMap<PoolId, u64>,
-    granted: BTreeMap<PoolId, u32>,
     serial: u32,
+    /// Chunks that it has shown, until that is answered.
+    shown: BTreeMap<Req, (PoolId, Vec<(u32, u32)>)>,
     channels: BTreeMap<ChannelId, (Role, DomainId)>,
     incoming: Vec<(ChannelId, DomainId)>,
     offers: Vec<(ChannelId, PoolId, bool)>,
@@ -353,6 +354,8 @@ fn nothing_contradicts_itself_whatever_comes_in_which_order() {
             "assigned",
             "opened later",
             "chunk ready",
+            "all at once",
+            "some of those shown",
             "died",
             "hung up",
             "restarted",

@@ -25,7 +25,7 @@ impl World {
             self.showing = matches!(
                 &input,
                 Input::Request {
-                    request: Request::ShowChunk { .. } | Request::ClaimChunk { .. },
+                    request: Request::ShowChunks { .. } | Request::ClaimChunk { .. },
                     ..
                 }
             );
@@ -293,22 +293,18 @@ impl World {
                 index,
                 serial,
                 ..
-            } => {
-                // No reader still has it queued.
-                let queued = self.procs.iter().any(|p| {
-                    p.client.is_some_and(|c| self.waited.contains(&(c, *pool, *index, *serial))) &&
-                    !p.returned && !p.seen.contains(&(*pool, *index, *serial)) && p.queue.iter().any(|(e, _)| {
-                        matches!(e, Event::ChunkAdded { pool: a, index: b, serial: c } if (a, b, c) == (pool, index, serial))
-                    })
+            } => self.check_ready(client, *pool, (*index, *serial)),
+            Event::ChunksReady { req, pool, chunks } => {
+                let shown = self.proc_of(client).and_then(|p| p.shown.get(req).cloned());
+                let (of, keys) = shown.expect("shown over this connection");
+                assert!(of == *pool && (1..=keys.len()).contains(&(*chunks as usize)));
+                self.count(match keys.len() {
+                    1 => "one at once",
+                    n if n == *chunks as usize => "all at once",
+                    _ => "some of those shown",
                 });
-                let claimed = self.proc_of(client).is_some_and(|p| !p.claimed);
-                assert!(
-                    !queued || claimed,
-                    "ChunkReady while ChunkAdded has not gone out"
-                );
-                self.count("chunk ready");
-                if self.blocking {
-                    self.count("ready before it went out");
+                for key in keys.into_iter().take(*chunks as usize) {
+                    self.check_ready(client, *pool, key);
                 }
             }
             Event::PoolCreated { pool, .. } => {
@@ -342,6 +338,29 @@ impl World {
             Event::PoolGone { .. } => self.count("pool gone"),
             Event::Refused { .. } => self.count("refused"),
             _ => {}
+        }
+    }
+
+    /// A chunk is its writer's to use: no reader still has it queued.
+    fn check_ready(&mut self, client: ClientId, pool: PoolId, (index, serial): (u32, u32)) {
+        let added = Event::ChunkAdded {
+            pool,
+            index,
+            serial,
+        };
+        let queued = self.procs.iter().any(|p| {
+            let waits = |c| self.waited.contains(&(c, pool, index, serial));
+            let took = p.returned || p.seen.contains(&(pool, index, serial));
+            p.client.is_some_and(waits) && !took && p.queue.iter().any(|(e, _)| *e == added)
+        });
+        let claimed = self.proc_of(client).is_some_and(|p| !p.claimed);
+        assert!(
+            !queued || claimed,
+            "ready while ChunkAdded has not gone out"
+        );
+        self.count("chunk ready");
+        if self.blocking {
+            self.count("ready before it went out");
         }
     }
 

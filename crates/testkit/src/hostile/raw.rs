@@ -245,15 +245,15 @@ impl Raw {
         .unwrap();
         let req = self.req();
         self.send(
-            &Request::ShowChunk {
+            &Request::ShowChunks {
                 req,
                 pool: id,
-                index: 0,
-                serial: 1,
+                chunks: vec![(0, 1)],
+                least: 1,
             },
             &[chunk_fd.as_fd()],
         );
-        self.wait(|e| matches!(e, Event::ChunkReady { req: r, .. } if *r == req).then_some(()));
+        self.wait(|e| matches!(e, Event::ChunksReady { req: r, .. } if *r == req).then_some(()));
         Bait {
             id,
             table,

@@ -126,11 +126,11 @@ pub fn thefts(id: u32) -> Vec<Request> {
             chunks: 1,
         },
         Request::Ungrant { pool, chunks: 1 },
-        Request::ShowChunk {
+        Request::ShowChunks {
             req,
             pool,
-            index,
-            serial: 99,
+            chunks: vec![(index, 99)],
+            least: 1,
         },
         Request::ReturnChunk {
             pool,
@@ -288,11 +288,11 @@ pub fn wild(random: &mut Random) -> Request {
             pool,
             chunks: serial,
         },
-        9 => Request::ShowChunk {
+        9 => Request::ShowChunks {
             req,
             pool,
-            index,
-            serial,
+            chunks: vec![(index, serial)],
+            least: 1,
         },
         10 => Request::Accept {
             req,

@@ -44,11 +44,11 @@ fn request(surplus: bool) -> Request {
     if surplus {
         return Request::Stat { req: Req(1) };
     }
-    Request::ShowChunk {
+    Request::ShowChunks {
         req: Req(1),
         pool: PoolId(1),
-        index: 0,
-        serial: 1,
+        chunks: vec![(0, 1)],
+        least: 1,
     }
 }
 

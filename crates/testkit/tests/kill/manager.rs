@@ -15,6 +15,8 @@ child!(
         // The total is what the flow needs and not a byte more: memory that is not given back is soon missed.
         let config = Config {
             total: Some(PAIR_POOL + WRITER_POOL + LIST_POOL),
+            // So that a pool can ask for more than it may have.
+            default_quota: Some(WRITER_POOL),
             orphan_interval: std::time::Duration::from_millis(20),
             ..Config::default()
         };

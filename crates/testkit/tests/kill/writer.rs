@@ -26,6 +26,7 @@ child!(
             )
         })?;
         let mut writer = Writer::new(&seat.domain, pool)?;
+        writer.greed(&seat.domain)?;
         loop {
             match seat.round()? {
                 None => writer.round(&mut seat)?,
@@ -85,6 +86,7 @@ impl Writer {
     fn round(&mut self, seat: &mut Seat) -> Result<(), Broken> {
         self.accept()?;
         if self.last_spike.elapsed() > CALM {
+            self.greed(&seat.domain)?;
             drop(self.spike(Duration::from_millis(20))?);
             self.last_spike = Instant::now();
         }
@@ -265,6 +267,24 @@ impl Writer {
         // Now and then a link is closed in order.
         if over || seat.random.one_in(500) {
             *end = None;
+        }
+        Ok(())
+    }
+
+    /// More than any pool may have, so that it is granted in part; and several chunks for one buffer, shown by one message.
+    fn greed(&self, domain: &Domain) -> Result<(), Broken> {
+        let more = WRITER_POOL + CHUNK;
+        let options = PoolOptions::new(more).chunk_bytes(CHUNK).name("greed");
+        match domain.create_pool(options.preallocate(more)) {
+            Ok(_) => return Err("more than the quota".to_owned()),
+            Err(error) if error.kind() == Kind::OutOfMemory => {}
+            Err(other) => bearable(&other)?,
+        }
+        let len = usize::try_from(2 * CHUNK).map_err(broken)?;
+        match self.pool.alloc_timeout(len, ROUND) {
+            Ok(buf) => drop(buf),
+            Err(error) if error.kind() == Kind::OutOfMemory => {}
+            Err(other) => return Err(format!("alloc: {other}")),
         }
         Ok(())
     }

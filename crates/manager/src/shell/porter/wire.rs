@@ -99,3 +99,33 @@ pub(super) fn read(bytes: &[u8], received: Received) -> Option<(u64, Carried, bo
     };
     Some((head.client, carried, head.idle))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::{Header, Sealed};
+
+    #[test]
+    fn all_that_is_found_has_room_before_the_message() {
+        let facts = Facts {
+            sealed: Sealed::Shared,
+            size: u64::MAX,
+            header: Some(Header {
+                kind: u32::MAX,
+                count: u32::MAX,
+                max_bytes: u64::MAX,
+                chunk_bytes: u64::MAX,
+            }),
+            made_here: false,
+            inode: u64::MAX,
+        };
+        let head = Head {
+            client: u64::MAX,
+            came: u32::MAX,
+            facts: vec![Some(facts); MAX_CARRIED],
+            ..Head::default()
+        };
+        let written = write(&head, &[0; MESSAGE_BYTES]);
+        assert!(written.len() <= MAX_BYTES, "{}", written.len());
+    }
+}

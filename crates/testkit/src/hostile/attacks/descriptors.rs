@@ -33,11 +33,11 @@ fn send(raw: &Raw, surplus: bool, fd: BorrowedFd<'_>) {
     let request = if surplus {
         Request::Stat { req }
     } else {
-        Request::ShowChunk {
+        Request::ShowChunks {
             req,
             pool,
-            index: 0,
-            serial: 1,
+            chunks: vec![(0, 1)],
+            least: 1,
         }
     };
     let _ = raw.try_send(&request, &[fd]);

@@ -1,0 +1,205 @@
+//! Chunks that their writer shows: granted with it if they were not before, verified, shown to all readers, then the writer's to use.
+
+use super::model::{Answer, Batch, Chunk, Pool};
+use super::types::{ChunkKey, Done, FdToken};
+use super::{Fail, Parcel, State, refusal};
+use std::collections::BTreeSet;
+use tranship_proto::{DomainId, Event, MAX_FDS, PoolId, RefusalCode, Req};
+
+/// Messages to readers that one request may lead to, beyond those for a single chunk.
+const SHOWN: usize = 64;
+
+impl State {
+    /// Takes as many as are granted and a turn has time for: the first of them, the others can be shown again.
+    pub(super) fn show_chunks(
+        &mut self,
+        me: DomainId,
+        req: Req,
+        id: PoolId,
+        keys: &[ChunkKey],
+        least: u32,
+        fds: &mut Parcel,
+    ) -> Done {
+        let p = self.own_pool(me, id)?;
+        let asked = check_keys(p, keys)?;
+        if least == 0 || least > asked {
+            return Err(refusal(RefusalCode::BadArgument, least.into(), asked.into()).into());
+        }
+        fds.are_chunks(p.chunk_bytes, p.trust)?;
+        let piece = (SHOWN / p.readers.len().max(1)).max(1);
+        let granted = self.grant_shown(me, id, asked, least)?;
+        let taken = granted.min(u32::try_from(piece).unwrap_or(u32::MAX));
+        let p = self.own_pool(me, id)?;
+        let number = p.next_batch;
+        p.next_batch += 1;
+        let left = taken;
+        p.batches.insert(number, Batch { req, taken, left });
+        for key in keys.iter().take(taken as usize) {
+            let fd = fds.take_any()?.token;
+            self.add_chunk(me, id, *key, fd, Answer::Batch(number))?;
+        }
+        Ok(())
+    }
+
+    /// How many of the chunks that are shown are granted, with those that were before.
+    fn grant_shown(
+        &mut self,
+        me: DomainId,
+        id: PoolId,
+        asked: u32,
+        least: u32,
+    ) -> Result<u32, Fail> {
+        let now = self.now;
+        let p = self.own_pool(me, id)?;
+        let (uid, bytes, before) = (p.uid, p.chunk_bytes, p.unshown().min(asked));
+        let missing = |before: u32| least.saturating_sub(before).max(1);
+        if before < asked {
+            // What is taken back may be this pool's own.
+            self.room_or_taken_back(uid, me, u64::from(missing(before)) * bytes);
+        }
+        let p = self.own_pool(me, id)?;
+        let before = p.unshown().min(asked);
+        if before < asked {
+            match self.grant_some(me, id, asked - before, missing(before)) {
+                Ok(more) => return Ok(before + more),
+                Err(refused) if before < least => return Err(refused),
+                Err(_) => {}
+            }
+        }
+        self.own_pool(me, id)?.granted_at = now; // what was granted is being used
+        Ok(before)
+    }
+
+    /// A chunk that is granted and whose place and memory were checked: shows it around.
+    pub(super) fn add_chunk(
+        &mut self,
+        me: DomainId,
+        id: PoolId,
+        key: ChunkKey,
+        token: FdToken,
+        answer: Answer,
+    ) -> Done {
+        let p = self.own_pool(me, id)?;
+        let uid = p.uid;
+        p.last_serial = p.last_serial.max(key.1);
+        // Readers that claimed it before its writer hold what is in use.
+        let unstranded = p.stranded.remove(&key).map(|s| (s, p.chunk_bytes));
+        p.chunks.insert(
+            key.0,
+            Chunk {
+                serial: key.1,
+                fd: token,
+                ready: None,
+            },
+        );
+        let readers: Vec<DomainId> = p.readers.keys().copied().collect();
+        if let Some((stranded, bytes)) = unstranded {
+            self.unstrand(stranded.payer, bytes);
+            for holder in stranded.holders {
+                self.strands(holder, bytes, false);
+            }
+        }
+        self.hold(token, uid);
+        self.claimed_too(me, |c| {
+            c.chunks.insert((id, key));
+        });
+        let mut waits = BTreeSet::new();
+        for reader in readers {
+            if self.show_to(reader, id, key, token) {
+                waits.insert(reader);
+            }
+        }
+        if waits.is_empty() {
+            self.say_ready(id, key, answer);
+        } else if let Some(c) = self
+            .pools
+            .get_mut(&id)
+            .and_then(|p| p.chunks.get_mut(&key.0))
+        {
+            c.ready = Some((answer, waits));
+        }
+        Ok(())
+    }
+
+    /// A queued chunk has gone out to a reader, or never will.
+    pub(super) fn chunk_reached(&mut self, pool: PoolId, key: ChunkKey, reader: DomainId) {
+        let Some(p) = self.pools.get_mut(&pool) else {
+            return;
+        };
+        let Some(c) = p.chunks.get_mut(&key.0).filter(|c| c.serial == key.1) else {
+            return;
+        };
+        let Some((answer, waits)) = &mut c.ready else {
+            return;
+        };
+        waits.remove(&reader);
+        if waits.is_empty() {
+            let answer = *answer;
+            c.ready = None;
+            self.say_ready(pool, key, answer);
+        }
+    }
+
+    /// Whether a chunk may be put there.
+    pub(super) fn check_place(p: &Pool, index: u32) -> Done {
+        if u64::from(index) >= p.windows() {
+            return Err(refusal(RefusalCode::BadArgument, index.into(), p.windows()).into());
+        }
+        if p.chunks.contains_key(&index) {
+            return Err(refusal(RefusalCode::State, index.into(), 0).into());
+        }
+        Ok(())
+    }
+
+    /// A chunk is ready, or gone: its writer is told, once all of its batch are.
+    pub(super) fn say_ready(&mut self, pool: PoolId, (index, serial): ChunkKey, answer: Answer) {
+        let Some(p) = self.pools.get_mut(&pool) else {
+            return;
+        };
+        let writer = p.writer;
+        let event = match answer {
+            Answer::Claim(req) => Event::ChunkReady {
+                req,
+                pool,
+                index,
+                serial,
+            },
+            Answer::Batch(number) => {
+                let Some(batch) = p.batches.get_mut(&number) else {
+                    return;
+                };
+                batch.left -= 1;
+                if batch.left > 0 {
+                    return;
+                }
+                let (req, chunks) = (batch.req, batch.taken);
+                p.batches.remove(&number);
+                Event::ChunksReady { req, pool, chunks }
+            }
+        };
+        self.tell(writer, event, &[]);
+    }
+}
+
+/// Whether chunks may be put there: fresh, in free places, not too many. How many they are.
+fn check_keys(p: &Pool, keys: &[ChunkKey]) -> Result<u32, Fail> {
+    let bad = |asked: u64, available: u64| {
+        Fail::from(refusal(RefusalCode::BadArgument, asked, available))
+    };
+    let count = u32::try_from(keys.len()).unwrap_or(u32::MAX);
+    if keys.is_empty() || keys.len() > MAX_FDS {
+        return Err(bad(count.into(), MAX_FDS as u64));
+    }
+    let (mut last, mut places) = (p.last_serial, BTreeSet::new());
+    for &(index, serial) in keys {
+        if serial <= last {
+            return Err(bad(serial.into(), last.into()));
+        }
+        last = serial;
+        State::check_place(p, index)?;
+        if !places.insert(index) {
+            return Err(refusal(RefusalCode::State, index.into(), 0).into());
+        }
+    }
+    Ok(count)
+}
