@@ -172,9 +172,10 @@ fn everything_is_refused(mut i: Inherited) {
         frozen,
         received,
         aggregate,
+        moved,
     } = i;
     drop(own.freeze());
-    drop((part, frozen, received, aggregate));
+    drop((part, frozen, received, aggregate, moved));
     drop((sender, receiver, listener));
     drop((pool, a, b));
 }
