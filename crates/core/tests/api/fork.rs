@@ -172,9 +172,10 @@ fn everything_is_refused(mut i: Inherited) {
         frozen,
         received,
         aggregate,
+        moved,
     } = i;
     drop(own.freeze());
-    drop((part, frozen, received, aggregate));
+    drop((part, frozen, received, aggregate, moved));
     drop((sender, receiver, listener));
     drop((pool, a, b));
 }
@@ -247,6 +248,10 @@ child!(
         let got = i.receiver.recv().expect("recv");
         assert!(matches!(&got.body, Body::Aggregate(all) if all.to_vec() == [2; 10]));
         assert_eq!(i.receiver.recv().expect("recv").to_vec(), [3; 100]);
+        let moved = i.moved.take().expect("one was moved");
+        i.receiver.pass(moved).expect("it is ours");
+        let passed = i.sender.try_recv_control().expect("no lie");
+        assert_eq!(passed.expect("it is back").len(), 30);
         i.own.fill(9);
         i.sender.send(i.own).expect("send");
         assert_eq!(i.receiver.recv().expect("recv").to_vec(), [9; 50]);

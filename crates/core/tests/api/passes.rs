@@ -147,6 +147,14 @@ fn what_cannot_be_passed_comes_back() {
         assert_eq!(error.kind(), Kind::BufferNotOwned, "{error}");
         drop(error);
         is_whole(&own);
+        let c = join(&a, "c");
+        let (mut to_c, mut from_c) = link(&a, &c, "z");
+        to.assign(&pool).expect("assign");
+        to_c.move_buffer(written(&pool, 8, 1)).expect("move");
+        let error = from.pass(moved(&mut from_c)).expect_err("it is c's");
+        assert_eq!(error.kind(), Kind::BufferNotOwned, "{error}");
+        from_c.pass(error.unsent).expect("c may");
+        assert_eq!(returned(&mut to_c).to_vec(), [1; 8]);
         to.assign(&pool).expect("assign");
         to.set_when_full(WhenFull::Error);
         for byte in 1..3 {

@@ -24,7 +24,8 @@ impl Receiver {
     /// Until the sender takes it the buffer is in use: a sender that waits for memory without looking may wait for what waits for it.
     ///
     /// # Errors
-    /// [`Kind::BufferNotOwned`](crate::Kind::BufferNotOwned) if it is of a pool of this domain, as a copy of a pool of level `none` is;
+    /// [`Kind::BufferNotOwned`](crate::Kind::BufferNotOwned) if it is of a pool of this domain, as a copy out of one of level `none` is, or another
+    /// domain's of this process;
     /// [`Kind::PoolNotAssigned`](crate::Kind::PoolNotAssigned) if its pool's writer is not this channel's sender: drop it, or move it on;
     /// [`Kind::PoolPending`](crate::Kind::PoolPending) if that pool was assigned a moment ago; [`Kind::Full`](crate::Kind::Full) and [`Kind::PeerGone`](crate::Kind::PeerGone). The buffer comes back.
     pub fn pass(&mut self, buf: CbufMut) -> Result<(), SendError<CbufMut>> {
@@ -64,6 +65,11 @@ impl Receiver {
             let text = "the buffer is of a pool of this domain, not of the sender's: drop it, there is nothing to give back";
             return Err(Error::new(Kind::BufferNotOwned, text));
         };
+        // SAFETY: pools outlive their outstanding slots, and `buf` is one.
+        if !unsafe { home.as_ref() }.domain.is(&self.link.domain) {
+            let text = "the buffer belongs to another domain of this process, and only that one may pass it back";
+            return Err(Error::new(Kind::BufferNotOwned, text));
+        }
         if self.link.their_closed() || self.link.gone() != Gone::No {
             let text = format!("the sender of channel {} is gone", self.link.channel);
             return Err(Error::new(Kind::PeerGone, text));
