@@ -179,9 +179,9 @@ const RECEIVER_POINTS: [&str; 8] = [
     "recv.after_head",
     "pass.after_uncount",
     "pass.after_publish",
-    "grow.after_grant",
     "grow.after_make",
     "grow.after_show",
+    "grow.after_answer",
 ];
 
 /// Whether a level's moves pass a point.
