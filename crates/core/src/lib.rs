@@ -13,7 +13,7 @@
 //! * `pool/`: own pools (allocation, collection, growth, shrinking, waiting) and foreign ones.
 //! * `heap`: private memory that is charged like a pool.
 //! * `cbuf/`, `aggregate`: the buffers themselves.
-//! * `link/`: sender, receiver, names, sleeping.
+//! * `link/`: sender, receiver, names, sleeping, awaiting.
 //!
 //! `unsafe` is here for buffers on the hot path: handles point to their pool without counting, because a pool
 //! outlives its outstanding slots, and slices are made over mapped memory after the range was checked.
@@ -39,7 +39,8 @@ pub use error::{
 };
 pub use heap::Heap;
 pub use link::{
-    Body, Inline, Listener, Message, Payload, PeerSocket, Receiver, Sender, SocketListener, select,
+    Body, Inline, Listener, Message, Payload, PeerSocket, PollItem, Receiver, Sender,
+    SocketListener, WithWhenFull, poll, select,
 };
 pub use options::{HeapOptions, LinkOptions, Offer, PoolOptions, Wait, WhenFull};
 pub use pool::{Pool, PoolStats};

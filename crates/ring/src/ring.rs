@@ -132,9 +132,12 @@ impl Ring {
     }
 
     /// Says that we sleep on our descriptor. After it the caller **looks again**, and then either [`disarm`](Ring::disarm)s or
-    /// goes to wait until it is readable.
-    pub fn arm(&self) {
-        wait::arm(&mut [self.point()], Asleep::Descriptor);
+    /// goes to wait until it is readable. Gives the other end's word: as long as that is the same it is the same sleep, of which a
+    /// [`Lazy`](crate::Waker::Lazy) waker learns within [`SETTLE`](crate::SETTLE).
+    pub fn arm(&self) -> u32 {
+        let mut points = [self.point()];
+        wait::arm(&mut points, Asleep::Descriptor);
+        points[0].seen
     }
 
     /// Says that we are awake.

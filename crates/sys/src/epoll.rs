@@ -52,7 +52,34 @@ pub fn wait_any_readable(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -> i
     }
 }
 
-/// What to wait for, level-triggered. Hang-ups and errors are always reported.
+/// Waits until one of these is as wanted or hangs up; says which are. A signal ends it early.
+pub fn wait_each(
+    fds: &[(BorrowedFd<'_>, Interest)],
+    timeout: Option<Duration>,
+) -> io::Result<Vec<bool>> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let timeout = timeout.map(|t| Timespec {
+        tv_sec: i64::try_from(t.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: t.subsec_nanos().into(),
+    });
+    let polled = fds.iter().map(|(fd, interest)| {
+        let flags = match interest {
+            Interest::Read | Interest::News => PollFlags::IN,
+            Interest::Write => PollFlags::OUT,
+            Interest::ReadWrite => PollFlags::IN | PollFlags::OUT,
+            Interest::HangUp => PollFlags::empty(),
+        };
+        PollFd::from_borrowed_fd(*fd, flags)
+    });
+    let mut polled: Vec<_> = polled.collect();
+    match poll(&mut polled, timeout.as_ref()) {
+        Ok(_) => Ok(polled.iter().map(|p| !p.revents().is_empty()).collect()),
+        Err(Errno::INTR) => Ok(vec![false; fds.len()]),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What to wait for, level-triggered unless it says otherwise. Hang-ups and errors are always reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Interest {
     /// Until it can be read.
@@ -63,6 +90,8 @@ pub enum Interest {
     Write,
     /// Hang-ups and errors only.
     HangUp,
+    /// Whenever something comes that can be read, once: also if what came before is still there.
+    News,
 }
 
 impl Interest {
@@ -72,6 +101,7 @@ impl Interest {
             Interest::ReadWrite => EventFlags::IN | EventFlags::OUT,
             Interest::Write => EventFlags::OUT,
             Interest::HangUp => EventFlags::empty(),
+            Interest::News => EventFlags::IN | EventFlags::ET,
         }
     }
 }
@@ -186,5 +216,38 @@ mod tests {
         epoll.remove(&fd).expect("remove");
         epoll.wait(&mut ready, Some(Duration::ZERO)).expect("wait");
         assert!(ready.is_empty());
+    }
+
+    /// Also through another epoll instance, in which what came first is still to be taken.
+    #[test]
+    fn news_are_told_once() {
+        let (inner, outer) = (Epoll::new().expect("epoll"), Epoll::new().expect("epoll"));
+        let fd = eventfd::create().expect("eventfd");
+        inner.add(&fd, 1, Interest::Read).expect("add");
+        outer.add(&inner, 2, Interest::News).expect("add");
+        let mut ready = Vec::new();
+        for told in [true, false, true, false] {
+            if told {
+                eventfd::signal(&fd).expect("signal");
+            }
+            outer.wait(&mut ready, Some(Duration::ZERO)).expect("wait");
+            assert_eq!(ready.len(), usize::from(told));
+        }
+    }
+
+    #[test]
+    fn each_is_told_apart() {
+        let fds = [(); 3].map(|()| eventfd::create().expect("eventfd"));
+        eventfd::signal(&fds[2]).expect("signal");
+        let [a, b, c] = fds.each_ref().map(AsFd::as_fd);
+        let asked = [
+            (a, Interest::Read),
+            (b, Interest::Write),
+            (c, Interest::Read),
+        ];
+        let got = wait_each(&asked, None).expect("poll");
+        assert_eq!(got, [false, true, true]);
+        let got = wait_each(&asked[..1], Some(Duration::ZERO)).expect("poll");
+        assert_eq!(got, [false]);
     }
 }

@@ -57,6 +57,7 @@ pub use tranship_core::{
     OutOfRange,
     Payload,
     PeerSocket,
+    PollItem,
     Pool,
     PoolId,
     PoolOptions,
@@ -82,6 +83,8 @@ pub use tranship_core::{
     Violation,
     Wait,
     WhenFull,
+    WithWhenFull,
+    poll,
     select,
 };
 
@@ -160,6 +163,11 @@ pub mod zcopy {
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// What the guide shows, too.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide.md")]
+struct Guide;
 
 /// And what the page about ZCopy shows.
 #[cfg(doctest)]

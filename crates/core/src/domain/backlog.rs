@@ -64,6 +64,10 @@ impl Backlog {
         Backlog::turn_away(self.all.remove(newest)?.1)
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
     /// The oldest.
     pub(crate) fn pop(&mut self) -> Option<Parcel> {
         let (_, parcel) = self.all.pop_front()?;

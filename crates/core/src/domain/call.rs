@@ -312,6 +312,7 @@ impl DomainCore {
         self.look_for_deaths();
         self.tend_pools();
         self.look_at_left();
+        self.tasks.tell_news();
         outcome
     }
 
@@ -408,7 +409,9 @@ impl DomainCore {
                         let Some((event, fds)) = conn.keep_early(parcel) else {
                             continue;
                         };
-                        match self.handle(&mut conn, event, fds) {
+                        let handled = self.handle(&mut conn, event, fds);
+                        self.tasks.has_news();
+                        match handled {
                             // An answer could not be sent; what else there is must be taken all the same.
                             Err(error) if error != Kind::ManagerAway => return Err(error),
                             _ => {}

@@ -5,7 +5,7 @@ use super::cut_off::Root;
 use super::discover::{self, Found, Start};
 use super::greeting::Greeting;
 use super::starter::Starter;
-use super::{Domain, DomainCore, Shared};
+use super::{Domain, DomainCore, Shared, Tasks};
 use crate::error::{Error, Kind};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -188,6 +188,7 @@ impl DomainBuilder {
             place: found.path,
             root: Root::now(),
             poller,
+            tasks: Tasks::default(),
             high_descriptors: self.high_descriptors,
         });
         core.poll_socket()?;

@@ -9,7 +9,7 @@ pub(super) fn start(domain: DomainCore) -> Result<(), Error> {
 }
 
 /// Starts a thread with all signals blocked.
-pub(super) fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+pub(crate) fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let blocked = tranship_sys::signals::block_all();
     let started = std::thread::Builder::new().name(name.into()).spawn(run);
     if let Ok(before) = blocked {

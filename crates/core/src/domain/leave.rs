@@ -98,6 +98,7 @@ impl DomainCore {
             crate::pool::bury(crate::pool::Grave::Foreign(over));
         }
         self.closed.store(true, Ordering::Release);
+        self.tasks.kick();
         let mut conn = lock(&self.conn);
         let _ = conn.send(&Request::Goodbye, &[]);
         conn.flush_for(FAREWELL);

@@ -14,11 +14,14 @@ mod leave;
 mod resume;
 mod shell;
 mod starter;
+mod tasks;
 
 pub(crate) use call::{Asked, NAP, PATIENCE, ROUND, millis};
 pub use connect::DomainBuilder;
 pub(crate) use events::PoolShape;
+pub(crate) use helper::thread;
 pub use shell::Domain;
+pub(crate) use tasks::{Key, Tasks, Woken};
 
 use crate::error::{Error, Kind};
 use crate::heap::OwnHeap;
@@ -83,6 +86,8 @@ pub(crate) struct Shared {
     /// Of a manager that we started.
     starter: Option<Arc<starter::Starter>>,
     poller: tranship_sys::epoll::Epoll,
+    /// Those that await something of this domain.
+    pub(crate) tasks: Tasks,
     high_descriptors: bool,
 }
 

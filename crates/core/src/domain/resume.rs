@@ -30,6 +30,7 @@ impl DomainCore {
             link.watched.store(false, Ordering::Relaxed);
         }
         self.unwatched.store(true, Ordering::Relaxed); // only a hint where to look
+        self.tasks.has_news();
     }
 
     /// Tries to reach a manager; a failed attempt, or an answer that is still to come, is `ManagerAway` (or `CutOff`), and the
@@ -128,6 +129,7 @@ impl DomainCore {
         self.set_board(welcome.board);
         self.seen.store(0, std::sync::atomic::Ordering::Relaxed);
         conn.up(fd, welcome.instance);
+        self.tasks.has_news();
         let claimed = self.claim_all(conn);
         if claimed.is_err() && conn.is_up() {
             // What is not claimed counts as given up: all of it is claimed again by the next connection.

@@ -10,6 +10,18 @@ pub struct Inline {
     pub(super) len: u8,
 }
 
+impl Inline {
+    /// `None`: there are too many.
+    pub(super) fn new(bytes: &[u8]) -> Option<Inline> {
+        let mut words = [0; 6];
+        let len = u8::try_from(bytes.len()).ok()?;
+        zerocopy::IntoBytes::as_mut_bytes(&mut words)
+            .get_mut(..bytes.len())?
+            .copy_from_slice(bytes);
+        Some(Inline { words, len })
+    }
+}
+
 impl Deref for Inline {
     type Target = [u8];
     fn deref(&self) -> &[u8] {

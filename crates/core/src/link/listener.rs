@@ -1,12 +1,13 @@
 //! An exported name: everyone who connects gets a link of its own.
 
-use super::open::{End, checked_name};
+use super::open::{Accepting, AskToAccept, End, checked_name};
 use super::{Receiver, Sender};
 use crate::domain::{Backlog, DomainCore, Parcel, Take, lock};
 use crate::error::{self, Awaited, Error, Kind, TimedOut};
 use crate::options::LinkOptions;
-use std::sync::Arc;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tranship_proto::{Event, ExportId, Refusal, Request, Role};
 use tranship_sys::epoll::Epoll;
@@ -20,6 +21,8 @@ pub struct Listener {
     name: String,
     role: Role,
     options: LinkOptions,
+    /// Connections that are being made for whoever awaits one.
+    begun: Mutex<Vec<Accepting>>,
 }
 
 impl Listener {
@@ -36,6 +39,7 @@ impl Listener {
             name: name.into(),
             role,
             options,
+            begun: Mutex::default(),
         })
     }
 
@@ -54,12 +58,7 @@ impl Listener {
         &self,
         timeout: impl Into<Option<Duration>>,
     ) -> Result<Sender, Error> {
-        match self.accept(timeout.into())? {
-            End::Source(sender) => Ok(sender),
-            End::Sink(_) => Err(error::protocol(
-                "this listener receives: use accept_receiver",
-            )),
-        }
+        self.accept(timeout.into())?.into_sender()
     }
 
     /// The next connection, as its receiving end. For a listener with [`Role::Sink`].
@@ -72,10 +71,7 @@ impl Listener {
         &self,
         timeout: impl Into<Option<Duration>>,
     ) -> Result<Receiver, Error> {
-        match self.accept(timeout.into())? {
-            End::Sink(receiver) => Ok(receiver),
-            End::Source(_) => Err(error::protocol("this listener sends: use accept_sender")),
-        }
+        self.accept(timeout.into())?.into_receiver()
     }
 
     fn accept(&self, timeout: Option<Duration>) -> Result<End, Error> {
@@ -86,14 +82,9 @@ impl Listener {
             let seen = self.domain.wake();
             let turned = self.domain.turn();
             if let Some(incoming) = next_incoming(&self.domain, &self.export, Backlog::pop) {
-                match self.domain.accept(&self.name, incoming, &self.options) {
-                    // Who connected is gone again: the next one, please.
-                    Err(error) if error.find::<Refusal>().is_some() => {
-                        tracing::debug!(name = self.name, %error, "accept")
-                    }
-                    // So is a connection whose manager went away before it was made: they will try again.
-                    Err(error) if error == Kind::ManagerAway => {}
-                    other => return other,
+                let end = self.domain.accept(&self.name, incoming, &self.options);
+                if let Some(end) = self.unless_gone(end)? {
+                    return Ok(end);
                 }
                 continue;
             }
@@ -111,6 +102,73 @@ impl Listener {
             }
             self.domain.wait_news(seen, deadline);
         }
+    }
+}
+
+impl Listener {
+    pub(super) fn domain(&self) -> &DomainCore {
+        &self.domain
+    }
+
+    /// Nothing of who connected and is gone again: the next one, please.
+    fn unless_gone<T>(&self, made: Result<T, Error>) -> Result<Option<T>, Error> {
+        match made {
+            Ok(made) => Ok(Some(made)),
+            Err(error) if error.find::<Refusal>().is_some() => {
+                tracing::debug!(name = self.name, %error, "accept");
+                Ok(None)
+            }
+            // So is a connection whose manager went away before it was made: they will try again.
+            Err(error) if error == Kind::ManagerAway => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The next connection, if it is made. What is being made stays with the listener, whoever asks next.
+    pub(super) fn look_for_connection(&self) -> Result<Option<End>, Error> {
+        let (domain, name, options) = (&self.domain, &self.name, &self.options);
+        let may_come = match domain.has_news() || domain.cut_off().is_some() {
+            true => domain.turn(),
+            false => Ok(()),
+        };
+        while let Some(incoming) = next_incoming(domain, &self.export, Backlog::pop) {
+            let ask =
+                |request: AskToAccept<'_>, fds: &[BorrowedFd<'_>]| domain.ask_now(request, fds);
+            let begun = domain.begin_accept(name, incoming, options, ask);
+            lock(&self.begun).extend(self.unless_gone(begun)?);
+        }
+        // The manager is not spoken to under its lock.
+        let mut begun = std::mem::take(&mut *lock(&self.begun)).into_iter();
+        let (mut made, mut waiting) = (Ok(None), Vec::new());
+        while let (Ok(None), Some(accepting)) = (&made, begun.next()) {
+            let end = domain.end_accept(&accepting, options, Some(Instant::now()));
+            match self.unless_gone(end) {
+                Ok(Some(None)) => waiting.push(accepting),
+                end => made = end.map(Option::flatten),
+            }
+        }
+        waiting.extend(begun);
+        if !waiting.is_empty() {
+            lock(&self.begun).extend(waiting);
+            if !matches!(made, Ok(None)) {
+                // For another task, which may have looked meanwhile.
+                domain.tasks.has_news();
+                domain.tasks.tell_news();
+            }
+        }
+        match (made, may_come) {
+            (Ok(None), Err(error)) if error != Kind::ManagerAway => Err(error),
+            (made, _) => made,
+        }
+    }
+
+    /// Whether somebody has connected, as far as the manager's news were taken.
+    pub(super) fn has_connection(&self) -> bool {
+        let mut exports = lock(&self.domain.exports);
+        let id = ExportId(self.export.load(Ordering::Relaxed)); // changes under that lock
+        let waits = exports.get_mut(&id).is_some_and(|e| !e.incoming.is_empty());
+        drop(exports);
+        waits || !lock(&self.begun).is_empty()
     }
 }
 
@@ -194,6 +252,9 @@ impl Drop for Listener {
     fn drop(&mut self) {
         if self.domain.fork.is_child() {
             return;
+        }
+        for accepting in lock(&self.begun).drain(..) {
+            self.domain.drop_accept(&accepting);
         }
         forget(&self.domain, &self.export);
     }

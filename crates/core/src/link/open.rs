@@ -1,14 +1,24 @@
 //! Making a link: each side makes its own half, shows it, and maps the other's.
 
 use super::{Receiver, Sender, shared::LinkShared};
-use crate::domain::{DomainCore, lock};
+use crate::domain::{Asked, DomainCore, Parcel, lock};
 use crate::error::{self, Awaited, BadName, Error, Kind, OutOfRange, TimedOut};
 use crate::options::LinkOptions;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
-use tranship_proto::{ChannelId, Event, Request, Role, check_name};
+use tranship_proto::{ChannelId, Event, Refusal, Req, Request, Role, check_name};
 use tranship_ring::{Ending, HalfRo, HalfRw, Lines, Side};
+
+/// A connection that we accept and the manager has still to confirm.
+#[derive(Debug)]
+pub(super) struct Accepting {
+    link: Arc<LinkShared>,
+    asked: Asked,
+}
+
+/// The request by which that is done.
+pub(super) type AskToAccept<'a> = &'a dyn Fn(Req) -> Request;
 
 /// One end of a link, of either role.
 pub(crate) enum End {
@@ -161,9 +171,26 @@ impl DomainCore {
     pub(super) fn accept(
         &self,
         name: &str,
-        incoming: (Event, Vec<OwnedFd>),
+        incoming: Parcel,
         options: &LinkOptions,
     ) -> Result<End, Error> {
+        let ask = |request: AskToAccept<'_>, fds: &[BorrowedFd<'_>]| self.ask(request, fds);
+        let accepting = self.begin_accept(name, incoming, options, ask)?;
+        loop {
+            if let Some(end) = self.end_accept(&accepting, options, None)? {
+                return Ok(end);
+            }
+        }
+    }
+
+    /// Begins to: the manager is asked.
+    pub(super) fn begin_accept(
+        &self,
+        name: &str,
+        incoming: Parcel,
+        options: &LinkOptions,
+        ask: impl FnOnce(AskToAccept<'_>, &[BorrowedFd<'_>]) -> Result<Asked, Error>,
+    ) -> Result<Accepting, Error> {
         let (
             Event::Incoming {
                 channel,
@@ -205,26 +232,49 @@ impl DomainCore {
             options,
         ));
         lock(&self.links).insert(channel, link.clone());
-        let answer = self.call(
-            |req| Request::Accept {
-                req,
-                channel,
-                lines: options.lines,
-            },
-            &[shown.as_fd()],
-            None,
-        );
-        let result = match answer {
-            Ok((Event::Accepted { .. }, fds)) => {
+        let lines = options.lines;
+        let request = move |req| Request::Accept {
+            req,
+            channel,
+            lines,
+        };
+        let asked = ask(&request, &[shown.as_fd()]);
+        let asked = self.close_on_error(channel, asked)?;
+        Ok(Accepting { link, asked })
+    }
+
+    /// Takes the manager's answer, if there is one by the deadline.
+    pub(super) fn end_accept(
+        &self,
+        accepting: &Accepting,
+        options: &LinkOptions,
+        deadline: Option<Instant>,
+    ) -> Result<Option<End>, Error> {
+        let link = &accepting.link;
+        let result = match self.answer(accepting.asked, deadline) {
+            Ok(None) => return Ok(None),
+            Ok(Some((Event::Accepted { .. }, fds))) => {
                 if let Some(process) = fds.into_iter().next() {
                     link.set_peer_process(process);
                 }
-                End::new(link, options)
+                End::new(Arc::clone(link), options)
             }
-            Ok(_) => Err(error::protocol("an answer to Accept that is none")),
-            Err(error) => Err(error),
+            Ok(Some(_)) => Err(error::protocol("an answer to Accept that is none")),
+            Err(error) => {
+                if error.find::<Refusal>().is_none() {
+                    self.forget(accepting.asked);
+                }
+                Err(error)
+            }
         };
-        self.close_on_error(channel, result)
+        self.close_on_error(link.channel, result).map(Some)
+    }
+
+    /// Nobody takes it any more.
+    pub(super) fn drop_accept(&self, accepting: &Accepting) {
+        self.forget(accepting.asked);
+        let nobody: Result<(), Error> = Err(Kind::PeerGone.into());
+        let _ = self.close_on_error(accepting.link.channel, nobody);
     }
 
     fn finish(&self, link: LinkShared, options: &LinkOptions) -> Result<End, Error> {
@@ -234,7 +284,7 @@ impl DomainCore {
         End::new(link, options)
     }
 
-    fn close_on_error(&self, channel: ChannelId, result: Result<End, Error>) -> Result<End, Error> {
+    fn close_on_error<T>(&self, channel: ChannelId, result: Result<T, Error>) -> Result<T, Error> {
         if result.is_err() {
             self.drop_early(channel);
             self.forget_link(channel);
@@ -271,6 +321,22 @@ impl End {
             Role::Source => End::Source(Sender::new(link, options)?),
             Role::Sink => End::Sink(Receiver::new(link, options)?),
         })
+    }
+
+    pub(super) fn into_sender(self) -> Result<Sender, Error> {
+        match self {
+            End::Source(sender) => Ok(sender),
+            End::Sink(_) => Err(error::protocol(
+                "this listener receives: use accept_receiver",
+            )),
+        }
+    }
+
+    pub(super) fn into_receiver(self) -> Result<Receiver, Error> {
+        match self {
+            End::Sink(receiver) => Ok(receiver),
+            End::Source(_) => Err(error::protocol("this listener sends: use accept_sender")),
+        }
     }
 
     /// Its other end may be in use already: it must not take this for an end in order.

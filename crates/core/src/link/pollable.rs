@@ -1,36 +1,49 @@
-//! Waiting by descriptor, for epoll loops: a socket pair, made by the manager, to whose far end the sender writes a byte.
+//! Waiting by descriptor, for epoll loops and tasks: a socket pair, made by the manager, to whose far end the peer writes a byte.
 
 use super::Receiver;
-use super::shared::{Gone, LinkShared};
-use crate::domain::{DomainCore, lock};
+use super::shared::{Bell, Gone, LinkShared};
+use super::sleep::LOOK;
+use crate::domain::{DomainCore, Key, NAP, lock};
 use crate::error::{self, Error};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, MutexGuard};
+use std::time::{Duration, Instant};
 use tranship_proto::{Event, Refusal, Request};
 use tranship_ring::doorbell;
+use tranship_sys::epoll::{Interest, wait_each};
 
 impl Receiver {
     /// Makes this link show up on the domain's pollable descriptor ([`Domain::as_fd`](crate::Domain)) whenever a
     /// message waits. Call [`arm`](Receiver::arm) before each wait.
     pub fn set_pollable(&mut self) -> Result<(), Error> {
-        self.link.domain.check_fork()?;
-        // We are the only ones who set it; the manager is not spoken to under its lock.
-        if lock(&self.link.own_wake).is_some() {
+        let (link, domain) = (&self.link, &self.link.domain);
+        domain.check_fork()?;
+        if lock(&link.bell).polled {
             return Ok(());
         }
-        let channel = self.link.channel;
-        let ask = |req| Request::WakeFd { req, channel };
-        let (event, fds) = match self.link.domain.call(ask, &[], None) {
-            // Nobody is left to wake us, and nothing more comes: `arm` finds what is there.
-            Err(error) if error.find::<Refusal>().is_some() && self.link.gone() != Gone::No => {
-                return Ok(());
-            }
-            answer => answer?,
-        };
-        let (Event::WakeEnd { .. }, Ok([near])) = (event, <[OwnedFd; 1]>::try_from(fds)) else {
-            return Err(error::protocol("an answer to WakeFd that is none"));
-        };
-        self.link.domain.poll_also(&near)?;
-        *lock(&self.link.own_wake) = Some(near);
+        // We are the only ones who set it; the manager is not spoken to under its lock.
+        if lock(&link.bell).near.is_none() {
+            let channel = link.channel;
+            let asked = lock(&link.bell).asked.take();
+            asked.into_iter().for_each(|asked| domain.forget(asked));
+            let ask = |req| Request::WakeFd { req, channel };
+            let (event, fds) = match domain.call(ask, &[], None) {
+                // Nobody is left to wake us, and nothing more comes: `arm` finds what is there.
+                Err(error) if error.find::<Refusal>().is_some() && link.gone() != Gone::No => {
+                    return Ok(());
+                }
+                answer => answer?,
+            };
+            let (Event::WakeEnd { .. }, Ok([near])) = (event, <[OwnedFd; 1]>::try_from(fds)) else {
+                return Err(error::protocol("an answer to WakeFd that is none"));
+            };
+            lock(&link.bell).near = Some(Arc::new(near));
+        }
+        let mut bell = lock(&link.bell);
+        if let Some(near) = &bell.near {
+            domain.poll_also(near)?;
+            bell.polled = true;
+        }
         Ok(())
     }
 
@@ -40,9 +53,7 @@ impl Receiver {
         if link.domain.fork.is_child() {
             return false; // there is an error to be told
         }
-        if let Some(near) = &*lock(&link.own_wake) {
-            doorbell::clear(near);
-        }
+        link.ring_for_ourselves();
         link.ring.arm();
         if self.may_have_news() {
             link.ring.disarm();
@@ -58,16 +69,135 @@ impl Receiver {
             return;
         }
         link.ring.disarm();
-        if let Some(near) = &*lock(&link.own_wake) {
+        link.ring_for_ourselves();
+    }
+}
+
+impl LinkShared {
+    /// What a task that awaits this end is registered by.
+    pub(super) fn key(&self) -> Key {
+        self.channel.0.into()
+    }
+
+    /// Whether there is a descriptor to sleep on. If not, the manager is asked for one, and its answer taken when it is there: this
+    /// waits for nobody.
+    pub(super) fn has_bell(&self) -> bool {
+        let mut bell = lock(&self.bell);
+        if bell.again.is_some_and(|again| Instant::now() < again) {
+            return false;
+        }
+        if bell.near.is_some() {
+            return true;
+        }
+        let asked = bell.asked.take();
+        drop(bell); // the manager is not spoken to under its lock
+        let channel = self.channel;
+        let ask = || {
+            let ask = |req| Request::WakeFd { req, channel };
+            self.domain.ask_now(ask, &[])
+        };
+        let asked = asked.map_or_else(ask, Ok);
+        let answer = asked.and_then(|asked| {
+            let answer = self.domain.answer(asked, Some(Instant::now()));
+            answer.map(|answer| (asked, answer))
+        });
+        let mut bell = lock(&self.bell);
+        match answer {
+            Ok((asked, None)) => bell.asked = Some(asked),
+            Ok((_, Some((Event::WakeEnd { .. }, fds)))) => {
+                bell.near = fds.into_iter().next().map(Arc::new)
+            }
+            // Manager or peer are away.
+            _ => bell.again = Some(Instant::now() + LOOK),
+        }
+        bell.near.is_some()
+    }
+
+    /// Has the reactor watch our descriptor; false if there is none now.
+    pub(super) fn is_watched(&self) -> bool {
+        if !self.has_bell() {
+            return false;
+        }
+        let mut bell = lock(&self.bell);
+        if !bell.watched
+            && let Some(near) = &bell.near
+        {
+            bell.watched = self.domain.tasks.watch(near, self.key()).is_ok();
+        }
+        bell.watched
+    }
+
+    /// The reactor found our descriptor readable. What is written to it after this is found once more.
+    pub(super) fn rung(&self, hung_up: bool) {
+        let bell = lock(&self.bell);
+        let (true, Some(near)) = (bell.watched, &bell.near) else {
+            return; // somebody else waits on it now
+        };
+        doorbell::clear(near);
+        if hung_up {
+            self.is_lost(bell);
+        }
+    }
+
+    /// Whoever waits on our descriptor himself found it readable.
+    pub(super) fn answer_bell(&self) {
+        let bell = lock(&self.bell);
+        if let Some(near) = &bell.near {
+            doorbell::clear(near);
+            let hung_up = wait_each(&[(near.as_fd(), Interest::HangUp)], Some(Duration::ZERO));
+            if hung_up.is_ok_and(|hung_up| hung_up[0]) {
+                self.is_lost(bell);
+            }
+        }
+    }
+
+    /// Our descriptor's other end is gone: the peer has died, or never got it.
+    fn is_lost(&self, mut bell: MutexGuard<'_, Bell>) {
+        if let (true, Some(near)) = (bell.watched, &bell.near) {
+            self.domain.tasks.unwatch(near);
+        }
+        bell.watched = false;
+        bell.again = Some(Instant::now() + NAP);
+        if !bell.polled {
+            bell.near = None;
+        }
+        drop(bell);
+        self.look_for_death();
+    }
+
+    /// Our descriptor, to wait on.
+    pub(super) fn bell_at_hand(&self) -> Option<Arc<OwnedFd>> {
+        let bell = lock(&self.bell);
+        let may = bell.again.is_none_or(|again| Instant::now() >= again);
+        bell.near.clone().filter(|_| may)
+    }
+
+    /// Takes what is in our descriptor, and the reactor off it: it would take what is meant for us.
+    pub(super) fn ring_for_ourselves(&self) {
+        let mut bell = lock(&self.bell);
+        if let Some(near) = &bell.near {
+            if bell.watched {
+                self.domain.tasks.unwatch(near);
+            }
             doorbell::clear(near);
         }
+        bell.watched = false;
     }
 }
 
 impl DomainCore {
     pub(super) fn unpoll(&self, link: &LinkShared) {
-        if let Some(near) = lock(&link.own_wake).take() {
-            self.poll_no_more(&near);
+        let bell = std::mem::take(&mut *lock(&link.bell));
+        if let Some(near) = &bell.near {
+            if bell.polled {
+                self.poll_no_more(near);
+            }
+            if bell.watched {
+                self.tasks.unwatch(near);
+            }
+        }
+        if let Some(asked) = bell.asked {
+            self.forget(asked);
         }
     }
 }

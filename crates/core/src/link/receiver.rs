@@ -330,6 +330,10 @@ impl Receiver {
                 Ahead::End(_) => false,
             }
     }
+    /// Whether a message was put aside until its memory is here.
+    pub(super) fn puts_aside(&self) -> bool {
+        matches!(self.ahead, Ahead::Line(_))
+    }
     pub(super) fn may_have_news(&self) -> bool {
         // A forked child has an error to be told. The end comes after all messages.
         let over = || self.link.their_closed() || self.link.gone() != Gone::No;

@@ -71,6 +71,10 @@ impl SocketListener {
         self.accept_one(Backlog::pop_speaking)
     }
 
+    pub(super) fn domain(&self) -> &DomainCore {
+        &self.domain
+    }
+
     fn accept_one(&self, take: Take) -> Result<Option<PeerSocket>, Error> {
         self.domain.check_fork()?;
         match self.domain.turn() {

@@ -1,12 +1,14 @@
 //! The sending end of a link.
 
 mod assign;
+mod forms;
 mod moves;
 mod replies;
 mod room;
 
+pub use self::forms::WithWhenFull;
 use super::descriptor::{self, Carries, INLINE_BYTES, Reference};
-use super::message::Payload;
+use super::message::{Message, Payload};
 use super::shared::{Assignment, Gone, LinkShared};
 use crate::aggregate::Aggregate;
 use crate::cbuf::{Cbuf, Handle, Home};
@@ -31,7 +33,7 @@ use tranship_sys::{ForkGuard, crash};
 /// [`assign`](Sender::assign) and [`try_assign`](Sender::try_assign) ask it ahead of time. Crash-safe: whatever was published
 /// before a `kill -9` arrives.
 pub struct Sender {
-    link: Arc<LinkShared>,
+    pub(super) link: Arc<LinkShared>,
     lines: Lines<'static>,
     producer: Producer,
     fork: ForkGuard,
@@ -42,6 +44,8 @@ pub struct Sender {
     wait: Wait,
     when_full: WhenFull,
     dropped: u64,
+    /// What a future that was dropped had still to send.
+    pub(super) unsent: Option<Box<Message>>,
 }
 
 /// A pool that can be sent from.
@@ -71,6 +75,7 @@ impl Sender {
             wait: options.wait,
             when_full: options.when_full,
             dropped: 0,
+            unsent: None,
             link,
         })
     }

@@ -1,7 +1,7 @@
 //! One end of a link: both halves, the peer's fate, the pools assigned.
 
 use crate::cbuf::CbufMut;
-use crate::domain::{DomainCore, lock};
+use crate::domain::{Asked, DomainCore, lock};
 use crate::error::{self, Error};
 use crate::link::inline::Inline;
 use crate::options::{Consent, LinkOptions, Offer};
@@ -74,6 +74,21 @@ pub(crate) struct Replies {
     pub(crate) over: bool,
 }
 
+/// The descriptor on which this end may sleep instead of on the futex word, if it was asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Bell {
+    /// Readable when the peer has rung.
+    pub(crate) near: Option<Arc<OwnedFd>>,
+    /// The manager was asked for it, and has still to answer.
+    pub(crate) asked: Option<Asked>,
+    /// It is not asked again before that.
+    pub(crate) again: Option<Instant>,
+    /// It shows up on the domain's own descriptor.
+    pub(crate) polled: bool,
+    /// The reactor watches it, and takes what is in it.
+    pub(crate) watched: bool,
+}
+
 /// Everything of one end of a link but its cursors, which belong to `Sender` or `Receiver`.
 pub(crate) struct LinkShared {
     pub(crate) domain: DomainCore,
@@ -97,8 +112,7 @@ pub(crate) struct LinkShared {
     /// Where we write a byte when the peer sleeps on its descriptor.
     peer_fd: Mutex<Option<OwnedFd>>,
     fd_awaited: AtomicBool,
-    /// Our end of that, when we asked for one.
-    pub(crate) own_wake: Mutex<Option<OwnedFd>>,
+    pub(crate) bell: Mutex<Bell>,
     /// Our cursors are gone, but no manager was there to hear it: the next one is told.
     pub(crate) leaving: AtomicBool,
     /// Whether the manager watches the peer for us. One that came back does so when both ends are back; until then a
@@ -164,7 +178,7 @@ impl LinkShared {
             assigned_version: AtomicU32::new(0),
             peer_fd: Mutex::new(None),
             fd_awaited: AtomicBool::new(false),
-            own_wake: Mutex::new(None),
+            bell: Mutex::default(),
             leaving: AtomicBool::new(false),
             watched: AtomicBool::new(true),
             replies: Mutex::default(),
@@ -214,12 +228,15 @@ impl LinkShared {
 
     /// The first reason stays.
     pub(crate) fn peer_gone(&self, why: Gone) {
-        let _ = self.gone.compare_exchange(
+        let first = self.gone.compare_exchange(
             Gone::No as u32,
             why as u32,
             Ordering::AcqRel,
             Ordering::Acquire,
         );
+        if first.is_ok() {
+            self.domain.tasks.has_news();
+        }
     }
 
     /// While the manager is away deaths are seen by our own descriptor of the peer's process.

@@ -5,8 +5,8 @@ use crate::kit::*;
 use std::path::Path;
 use std::time::Duration;
 use tranship_core::{
-    Aggregate, Body, Domain, Kind, LinkOptions, Listener, Pool, PoolOptions, Receiver, Role,
-    Sender, select,
+    Aggregate, Body, Domain, Kind, LinkOptions, Listener, PollItem, Pool, PoolOptions, Receiver,
+    Role, Sender, poll, select,
 };
 use tranship_testkit::{Control, Exit, child};
 
@@ -32,7 +32,7 @@ fn inherited() -> Inherited {
     receiver.set_pollable().expect("pollable");
     let listener = a.listen("child", Role::Source).expect("listen");
     sender.send(filled(&pool, 1000, 1)).expect("send");
-    let received = buf(receiver.recv().expect("recv"));
+    let received = buf(block_on(receiver.recv_async()).expect("recv"));
     sender
         .move_buffer(pool.alloc(30).expect("alloc"))
         .expect("move");
@@ -94,6 +94,7 @@ fn everything_is_refused(mut i: Inherited) {
     forked!(i.b.open_receiver_with("child", LinkOptions::new().timeout(soon)));
     forked!(i.listener.accept_sender());
     forked!(i.listener.accept_sender_within(soon));
+    forked!(block_on(i.listener.accept_sender_async()));
     let _ = (
         i.a.id(),
         i.a.socket_path(),
@@ -119,6 +120,11 @@ fn everything_is_refused(mut i: Inherited) {
     forked!(send i.sender.send_inline(b"x", 0));
     forked!(send i.sender.send(i.aggregate.clone()));
     forked!(i.sender.assign(&i.pool));
+    forked!(send block_on(i.sender.send_async(i.frozen.clone())));
+    forked!(send block_on(i.sender.send_inline_async(b"x", 0).expect("short")));
+    forked!(block_on(i.sender.assign_async(&i.pool)));
+    forked!(block_on(i.sender.wait_taken_async()));
+    assert!(i.sender.take_unsent().is_none());
     assert!(i.sender.is_peer_gone());
     let _ = (
         i.sender.queued(),
@@ -129,6 +135,9 @@ fn everything_is_refused(mut i: Inherited) {
     assert!(!matches!(i.sender.try_recv_control(), Ok(Some(_))));
 
     forked!(i.receiver.recv());
+    forked!(block_on(i.receiver.recv_async()));
+    forked!(poll(&mut [PollItem::receiver(&mut i.receiver)], None));
+    forked!(poll(&mut [PollItem::domain(&i.a)], Some(soon)));
     forked!(i.receiver.try_recv());
     forked!(i.receiver.recv_timeout(soon));
     forked!(i.receiver.set_pollable());

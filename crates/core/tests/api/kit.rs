@@ -1,5 +1,8 @@
 //! What every test here starts with.
 
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use tranship_core::{
     Body, Cbuf, CbufMut, Domain, Error, Limit, LinkOptions, Message, Pool, PoolOptions, Receiver,
@@ -85,6 +88,24 @@ pub(crate) fn pool_of(domain: &Domain, trust: Trust) -> Pool {
 /// What can be had of an address here.
 pub(crate) fn access(at: *const u8) -> Access {
     Probe::new().touch(at.expose_provenance())
+}
+
+/// Runs a future on this thread.
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(done) => return done,
+            Poll::Pending => thread::park(),
+        }
+    }
 }
 
 /// Waits until something is so, under the test's watchdog.

@@ -29,6 +29,7 @@ mod shrink;
 mod snapshots;
 mod stale;
 mod steps;
+mod tasks;
 mod threads;
 mod trust;
 mod unopened;

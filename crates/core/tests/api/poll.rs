@@ -3,10 +3,15 @@
 use crate::kit::*;
 use rustix::event::{PollFd, PollFlags, epoll, poll};
 use rustix::time::Timespec;
+use std::io::{Read as _, Write as _};
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::{Duration, Instant};
-use tranship_core::{Domain, Kind, LinkOptions, Receiver, Role, StatRecord, select};
+use tranship_core::{
+    Domain, Kind, LinkOptions, PollItem, Receiver, Role, Sender, StatRecord, WhenFull,
+    poll as poll_set, select,
+};
 
 fn readable(domain: &Domain, timeout: Duration) -> bool {
     let mut fds = [PollFd::new(domain, PollFlags::IN)];
@@ -201,4 +206,140 @@ fn the_descriptor_tells_when_a_turn_is_due() {
         opening.join().expect("opener");
     });
     settle(&a, &mut []);
+}
+
+#[test]
+fn one_set_of_channels_listeners_domains_and_descriptors() {
+    let _dog = dog();
+    let (a, b) = bare_pair();
+    let (mut sender, mut receiver) = link_with(&a, &b, "x", LinkOptions::new().lines(2));
+    let (mut other, mut unused) = link(&a, &b, "y");
+    let listener = b.listen("z", Role::Sink).expect("listen");
+    let (mut near, mut far) = UnixStream::pair().expect("a socket");
+    let short = Some(Duration::from_millis(20));
+    let set = |receiver: &mut Receiver, unused: &mut Receiver, near: &UnixStream, timeout| {
+        let mut items = [
+            PollItem::receiver(unused),
+            PollItem::receiver(receiver),
+            PollItem::listener(&listener),
+            PollItem::readable(near),
+        ];
+        poll_set(&mut items, timeout).expect("poll")
+    };
+    assert!(poll_set(&mut [], short).expect("poll").is_empty());
+    let begun = Instant::now();
+    assert!(set(&mut receiver, &mut unused, &near, short).is_empty());
+    assert!(begun.elapsed() >= Duration::from_millis(20));
+    // Each of them wakes, whoever else is waited for.
+    for round in 0..100u64 {
+        thread::scope(|s| {
+            let (sender, far) = (&mut sender, &mut far);
+            s.spawn(move || match round % 2 {
+                0 => sender.send_inline(b"", round).expect("send"),
+                _ => far.write_all(b"x").expect("write"),
+            });
+            let at = set(&mut receiver, &mut unused, &near, None);
+            assert_eq!(at, [if round % 2 == 0 { 1 } else { 3 }]);
+        });
+        match round % 2 {
+            0 => assert_eq!(
+                receiver.try_recv().expect("open").expect("there").meta,
+                round
+            ),
+            _ => near.read_exact(&mut [0]).expect("read"),
+        }
+    }
+    let opened = thread::scope(|s| {
+        let opening = s.spawn(|| a.open_sender("z").expect("open"));
+        assert_eq!(set(&mut receiver, &mut unused, &near, None), [2]);
+        let _accepted = listener.accept_receiver().expect("accept");
+        opening.join().expect("opener")
+    });
+    // All that is ready is said; the end of a link counts, and a hang-up.
+    drop((sender, far));
+    other.send_inline(b"", 7).expect("send");
+    until(|| set(&mut receiver, &mut unused, &near, None) == [0, 1, 3]);
+    assert_eq!(receiver.recv().expect_err("the end").kind(), Kind::PeerGone);
+    drop(opened);
+}
+
+#[test]
+fn a_set_waits_for_room_and_for_news() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let (mut sender, mut receiver) = link_with(&a, &b, "x", LinkOptions::new().lines(2));
+    let wait = |sender: &mut Sender, timeout| {
+        let mut items = [PollItem::sender(sender)];
+        poll_set(&mut items, timeout).expect("poll")
+    };
+    for round in 0..100 {
+        assert_eq!(wait(&mut sender, None), [0]);
+        while sender
+            .with_when_full(WhenFull::Error)
+            .send_inline(b"", round)
+            .is_ok()
+        {}
+        assert!(wait(&mut sender, Some(Duration::from_millis(1))).is_empty());
+        thread::scope(|s| {
+            let receiver = &mut receiver;
+            s.spawn(move || while receiver.try_recv().expect("open").is_some() {});
+            assert_eq!(wait(&mut sender, None), [0]);
+        });
+        while receiver.try_recv().expect("open").is_some() {}
+    }
+    drop(receiver);
+    assert_eq!(wait(&mut sender, None), [0]);
+    until(|| sender.is_peer_gone());
+    assert_eq!(wait(&mut sender, None), [0]);
+    // A descriptor that can be written is; what the manager has to say is taken, and said.
+    let (near, _far) = UnixStream::pair().expect("a socket");
+    let mut items = [PollItem::domain(&b), PollItem::writable(&near)];
+    assert!(poll_set(&mut items, None).expect("poll").contains(&1));
+    let (bare, _) = bare_pair();
+    let listener = bare.listen("l", Role::Source).expect("listen");
+    let socket = bare.socket_path().expect("socket");
+    thread::scope(|s| {
+        s.spawn(|| {
+            let domain = Domain::builder().socket(socket).connect().expect("join");
+            domain.open_receiver("l").map(drop)
+        });
+        let ready = poll_set(&mut [PollItem::domain(&bare)], None);
+        assert_eq!(ready.expect("poll"), [0]);
+        let _sender = listener.accept_sender().expect("accept");
+    });
+}
+
+/// A receiver may be waited for in every way, one after the other: none takes another's wake-ups.
+#[test]
+fn ways_to_wait_do_not_disturb_each_other() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let (mut sender, mut receiver) = link(&a, &b, "x");
+    for round in 0..200u64 {
+        thread::scope(|s| {
+            let sender = &mut sender;
+            s.spawn(move || sender.send_inline(b"", round).expect("send"));
+            match round % 4 {
+                0 => assert_eq!(block_on(receiver.recv_async()).expect("recv").meta, round),
+                1 => {
+                    let ready = poll_set(&mut [PollItem::receiver(&mut receiver)], None);
+                    assert_eq!(ready.expect("poll"), [0]);
+                }
+                2 => assert_eq!(select(&mut [&mut receiver], None), Some(0)),
+                _ => {
+                    receiver.set_pollable().expect("pollable");
+                    while receiver.arm() {
+                        readable(&b, Duration::from_secs(1));
+                    }
+                    receiver.disarm();
+                }
+            }
+        });
+        if round % 4 != 0 {
+            assert_eq!(
+                receiver.try_recv().expect("open").expect("there").meta,
+                round
+            );
+        }
+    }
 }

@@ -42,6 +42,24 @@ impl Sender {
         }
     }
 
+    /// Whether the receiver may have given lines back since they were counted last.
+    pub(in crate::link) fn has_moved(&self) -> bool {
+        self.link.ring.their_head() != self.producer.known_head()
+    }
+
+    /// Whether a send would not wait for room.
+    pub(in crate::link) fn may_send(&mut self) -> bool {
+        self.link.gone() != Gone::No || self.look_for_room(1).unwrap_or(true)
+    }
+
+    /// Whether the receiver has taken all; an error if it is gone and has not.
+    pub(in crate::link) fn is_taken(&mut self) -> Result<bool, Error> {
+        match self.wait_taken(Duration::ZERO) {
+            Err(error) if error == Kind::TimedOut => Ok(false),
+            taken => taken.map(|()| true),
+        }
+    }
+
     #[cold]
     pub(super) fn wait_for_room(&mut self, want: u32) -> Result<(), Error> {
         if self.look_for_room(want)? {

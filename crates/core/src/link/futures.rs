@@ -1,0 +1,414 @@
+//! Awaiting, by plain futures: any runtime runs them, and none is needed. Each does what its `try_` form does; finding nothing, it puts
+//! its task to sleep and looks again.
+
+use super::inline::Inline;
+use super::message::{Body, Message, Payload};
+use super::reactor;
+use super::shared::LinkShared;
+use super::sleep::LOOK;
+use super::{Listener, PeerSocket, Receiver, Sender, SocketListener, descriptor};
+use crate::cbuf::CbufMut;
+use crate::domain::{DomainCore, Key, NAP};
+use crate::error::{Error, Kind, SendError};
+use crate::options::WhenFull;
+use crate::pool::Pool;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Instant;
+use tranship_ring::{SETTLE, Waker};
+
+/// A task's sleep on one end of a link.
+#[derive(Debug, Default)]
+struct Nap {
+    asleep: bool,
+    /// The peer's word since this sleep was begun.
+    word: Option<u32>,
+    /// By then even a peer that does not fence knows of it.
+    settled: Option<Instant>,
+}
+
+impl Nap {
+    /// From here on what comes wakes the task, at that time at the latest. The caller looks again after it.
+    fn begin(
+        &mut self,
+        link: &LinkShared,
+        context: &Context<'_>,
+        peer: Waker,
+        at: Option<Instant>,
+    ) -> Result<(), Error> {
+        self.asleep = true;
+        reactor::put(&link.domain, link.key(), context.waker())?;
+        let now = Instant::now();
+        let mut times = [at, None];
+        if link.is_watched() {
+            let word = link.ring.arm();
+            if self.word.replace(word) != Some(word) && peer == Waker::Lazy {
+                self.settled = Some(now + SETTLE);
+            }
+            times[1] = self.settled.filter(|settled| *settled > now);
+        } else {
+            // Nobody can ring: the manager has still to give us a bell, or is away.
+            times[1] = Some(now + NAP);
+        }
+        if let Some(at) = times.into_iter().flatten().min() {
+            link.domain.tasks.wake_at(link.key(), at);
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, link: &LinkShared) {
+        if std::mem::take(self).asleep && !link.domain.fork.is_child() {
+            link.ring.disarm();
+            link.domain.tasks.forget(link.key());
+        }
+    }
+}
+
+struct Receiving<'a> {
+    receiver: &'a mut Receiver,
+    nap: Nap,
+}
+
+impl Receiver {
+    /// The next message, for awaiting in any runtime. It waits as [`recv`](Receiver::recv) does, and ends as it does.
+    ///
+    /// A future that is dropped before it is ready has taken nothing. Timeouts are the runtime's, or
+    /// [`recv_timeout`](Receiver::recv_timeout). Wakes up by a thread of the domain's, which is there while somebody awaits something.
+    ///
+    /// # Errors
+    /// As [`try_recv`](Receiver::try_recv), and [`Kind::System`] where that thread or its descriptors cannot be had.
+    pub fn recv_async(&mut self) -> impl Future<Output = Result<Message, Error>> + Send + Unpin {
+        Receiving {
+            receiver: self,
+            nap: Nap::default(),
+        }
+    }
+}
+
+impl Future for Receiving<'_> {
+    type Output = Result<Message, Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Receiving { receiver, nap } = self.get_mut();
+        loop {
+            if let Some(done) = receiver.try_recv().transpose() {
+                nap.end(&receiver.link);
+                return Poll::Ready(done);
+            }
+            let at = receiver.puts_aside().then(|| Instant::now() + NAP);
+            nap.begin(&receiver.link, context, Waker::Fences, at)?;
+            if !receiver.may_have_news() && !receiver.link.domain.has_news() {
+                return Poll::Pending;
+            }
+            receiver.link.domain.catch_up();
+        }
+    }
+}
+
+impl Drop for Receiving<'_> {
+    fn drop(&mut self) {
+        self.nap.end(&self.receiver.link);
+    }
+}
+
+struct Sending<'a> {
+    sender: &'a mut Sender,
+    message: Option<Message>,
+    nap: Nap,
+}
+
+impl Sender {
+    /// Sends a buffer or an aggregate, for awaiting in any runtime. It waits as long as it takes, for room and for the receiver's consent
+    /// to a new pool, whatever [`WhenFull`] says. On failure what was to be sent comes back.
+    ///
+    /// A future that is dropped before it is ready has sent nothing. What it had to send stays with the sender:
+    /// [`take_unsent`](Sender::take_unsent) gives it back.
+    ///
+    /// # Errors
+    /// As [`send`](Sender::send), and [`Kind::System`] where the thread that wakes tasks, or its descriptors, cannot be had.
+    pub fn send_async(
+        &mut self,
+        payload: impl Into<Payload>,
+    ) -> impl Future<Output = Result<(), SendError<Message>>> + Send + Unpin {
+        self.send_with_async(payload, 0)
+    }
+
+    /// The same with a word of the sender's that arrives with it.
+    pub fn send_with_async(
+        &mut self,
+        payload: impl Into<Payload>,
+        meta: u64,
+    ) -> impl Future<Output = Result<(), SendError<Message>>> + Send + Unpin {
+        let body = match payload.into() {
+            Payload::Buf(buf) => Body::Buf(buf),
+            Payload::Aggregate(aggregate) => Body::Aggregate(aggregate),
+        };
+        Sending::new(self, Message { meta, body })
+    }
+
+    /// Moves a buffer, as [`move_buffer`](Sender::move_buffer), for awaiting: see [`send_async`](Sender::send_async).
+    pub fn move_buffer_async(
+        &mut self,
+        buf: CbufMut,
+    ) -> impl Future<Output = Result<(), SendError<Message>>> + Send + Unpin {
+        self.move_buffer_with_async(buf, 0)
+    }
+
+    /// The same with a word of the sender's that arrives with it.
+    pub fn move_buffer_with_async(
+        &mut self,
+        buf: CbufMut,
+        meta: u64,
+    ) -> impl Future<Output = Result<(), SendError<Message>>> + Send + Unpin {
+        let body = Body::Moved(buf);
+        Sending::new(self, Message { meta, body })
+    }
+
+    /// Sends up to 48 bytes inside the descriptor, for awaiting: see [`send_async`](Sender::send_async).
+    ///
+    /// # Errors
+    /// [`Kind::BadArgument`] at once if there are more.
+    pub fn send_inline_async(
+        &mut self,
+        bytes: &[u8],
+        meta: u64,
+    ) -> Result<impl Future<Output = Result<(), SendError<Message>>> + Send + Unpin + use<'_>, Error>
+    {
+        let inline = Inline::new(bytes).ok_or_else(|| descriptor::too_long(bytes))?;
+        let body = Body::Inline(inline);
+        Ok(Sending::new(self, Message { meta, body }))
+    }
+
+    /// What the last future of an `_async` send that was dropped had still to send. The next such send drops it.
+    pub fn take_unsent(&mut self) -> Option<Message> {
+        self.unsent.take().map(|message| *message)
+    }
+
+    /// Waits until the receiver has taken everything that was sent, as [`wait_taken`](Sender::wait_taken), for awaiting.
+    ///
+    /// # Errors
+    /// As there, and [`Kind::System`] as for [`send_async`](Sender::send_async).
+    pub fn wait_taken_async(&mut self) -> impl Future<Output = Result<(), Error>> + Send + Unpin {
+        Taken {
+            sender: self,
+            nap: Nap::default(),
+        }
+    }
+
+    /// Assigns a pool to this channel now, as [`assign`](Sender::assign), for awaiting. If the future is dropped the request goes on, and the next
+    /// one, or [`try_assign`](Sender::try_assign), takes its answer.
+    ///
+    /// # Errors
+    /// As there, and [`Kind::System`] as for [`send_async`](Sender::send_async).
+    pub fn assign_async(
+        &mut self,
+        pool: &Pool,
+    ) -> impl Future<Output = Result<(), Error>> + Send + Unpin {
+        let domain = self.link.domain.clone();
+        Looking::new(domain, move || Ok(self.try_assign(pool)?.then_some(())))
+    }
+
+    /// Sends a message without waiting.
+    fn try_message(&mut self, message: Message) -> Result<(), SendError<Message>> {
+        let mut now = self.with_when_full(WhenFull::Error);
+        let meta = message.meta;
+        let back = |body| Message { meta, body };
+        match message.body {
+            Body::Inline(inline) => {
+                let sent = now.send_inline(&inline, meta);
+                sent.map_err(|failed| failed.map(|()| back(Body::Inline(inline))))
+            }
+            Body::Buf(buf) => {
+                let sent = now.send_buf(buf, meta);
+                sent.map_err(|failed| failed.map(|buf| back(Body::Buf(buf))))
+            }
+            Body::Aggregate(aggregate) => {
+                let sent = now.send_aggregate(aggregate, meta);
+                sent.map_err(|failed| failed.map(|all| back(Body::Aggregate(all))))
+            }
+            Body::Moved(buf) => {
+                let sent = now.move_buffer_with(buf, meta);
+                sent.map_err(|failed| failed.map(|buf| back(Body::Moved(buf))))
+            }
+        }
+    }
+}
+
+impl<'a> Sending<'a> {
+    fn new(sender: &'a mut Sender, message: Message) -> Sending<'a> {
+        sender.unsent = None;
+        Sending {
+            sender,
+            message: Some(message),
+            nap: Nap::default(),
+        }
+    }
+}
+
+impl Future for Sending<'_> {
+    type Output = Result<(), SendError<Message>>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Sending {
+            sender,
+            message,
+            nap,
+        } = self.get_mut();
+        loop {
+            let Some(unsent) = message.take() else {
+                return Poll::Pending; // it was ready before
+            };
+            let failed = match sender.try_message(unsent) {
+                Ok(()) => {
+                    nap.end(&sender.link);
+                    return Poll::Ready(Ok(()));
+                }
+                Err(failed) => failed,
+            };
+            let full = failed.kind() == Kind::Full;
+            let begun = match failed.kind() {
+                // The receiver gives lines back without a fence.
+                Kind::Full => nap.begin(&sender.link, context, Waker::Lazy, None),
+                Kind::PoolPending | Kind::ManagerAway | Kind::OutOfMemory => {
+                    let at = Instant::now() + NAP;
+                    nap.begin(&sender.link, context, Waker::Lazy, Some(at))
+                }
+                _ => Err(failed.error),
+            };
+            if let Err(error) = begun {
+                nap.end(&sender.link);
+                return Poll::Ready(Err(SendError::new(error, failed.unsent)));
+            }
+            *message = Some(failed.unsent);
+            if !(full && sender.has_moved()) && !sender.link.domain.has_news() {
+                return Poll::Pending;
+            }
+            sender.link.domain.catch_up();
+        }
+    }
+}
+
+impl Drop for Sending<'_> {
+    fn drop(&mut self) {
+        self.nap.end(&self.sender.link);
+        self.sender.unsent = self.message.take().map(Box::new);
+    }
+}
+
+struct Taken<'a> {
+    sender: &'a mut Sender,
+    nap: Nap,
+}
+
+impl Future for Taken<'_> {
+    type Output = Result<(), Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Taken { sender, nap } = self.get_mut();
+        loop {
+            if let Some(done) = sender.is_taken().map(|all| all.then_some(())).transpose() {
+                nap.end(&sender.link);
+                return Poll::Ready(done);
+            }
+            nap.begin(&sender.link, context, Waker::Lazy, None)?;
+            if !sender.has_moved() && !sender.link.domain.has_news() {
+                return Poll::Pending;
+            }
+            sender.link.domain.catch_up();
+        }
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.nap.end(&self.sender.link);
+    }
+}
+
+impl Listener {
+    /// The next connection, as its sending end, for awaiting in any runtime. For a listener with [`Role::Source`](crate::Role::Source).
+    /// Several tasks may await connections of one listener.
+    ///
+    /// If the future is dropped no connection is lost: one that is half made is the next one.
+    ///
+    /// # Errors
+    /// As [`accept_sender`](Listener::accept_sender), and [`Kind::System`] as for [`Receiver::recv_async`].
+    pub fn accept_sender_async(
+        &self,
+    ) -> impl Future<Output = Result<Sender, Error>> + Send + Unpin {
+        let domain = self.domain().clone();
+        Looking::new(domain, || {
+            let end = self.look_for_connection()?;
+            end.map(|end| end.into_sender()).transpose()
+        })
+    }
+
+    /// The same as its receiving end. For a listener with [`Role::Sink`](crate::Role::Sink).
+    pub fn accept_receiver_async(
+        &self,
+    ) -> impl Future<Output = Result<Receiver, Error>> + Send + Unpin {
+        let domain = self.domain().clone();
+        Looking::new(domain, || {
+            let end = self.look_for_connection()?;
+            end.map(|end| end.into_receiver()).transpose()
+        })
+    }
+}
+
+impl SocketListener {
+    /// The next one that was connected, for awaiting in any runtime.
+    ///
+    /// # Errors
+    /// As [`accept`](SocketListener::accept), and [`Kind::System`] as for [`Receiver::recv_async`].
+    pub fn accept_async(&self) -> impl Future<Output = Result<PeerSocket, Error>> + Send + Unpin {
+        let domain = self.domain().clone();
+        Looking::new(domain, || self.accept())
+    }
+}
+
+/// A task that looks again whenever the manager has had news.
+struct Looking<F> {
+    domain: DomainCore,
+    key: Key,
+    look: F,
+}
+
+impl<F> Looking<F> {
+    fn new(domain: DomainCore, look: F) -> Looking<F> {
+        // A child's tasks are its parent's.
+        let key = match domain.fork.is_child() {
+            true => 0,
+            false => domain.tasks.key(),
+        };
+        Looking { domain, key, look }
+    }
+}
+
+impl<T, F: FnMut() -> Result<Option<T>, Error> + Unpin> Future for Looking<F> {
+    type Output = Result<T, Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Looking { domain, key, look } = self.get_mut();
+        domain.check_fork()?;
+        reactor::put(domain, *key, context.waker())?;
+        match look().transpose() {
+            Some(done) => {
+                domain.tasks.forget(*key);
+                Poll::Ready(done)
+            }
+            None => {
+                // Also without news: what waits for a manager that is away is tried again.
+                domain.tasks.wake_at(*key, Instant::now() + LOOK);
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl<F> Drop for Looking<F> {
+    fn drop(&mut self) {
+        if !self.domain.fork.is_child() {
+            self.domain.tasks.forget(self.key);
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Waiting on channels, listeners, domains and foreign descriptors together.
+
+use super::shared::LinkShared;
+use super::sleep::LOOK;
+use super::{Listener, Receiver, Sender};
+use crate::domain::{Domain, DomainCore, NAP};
+use crate::error::Error;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+use tranship_ring::SETTLE;
+use tranship_sys::epoll::{Interest, wait_each};
+
+/// One thing to wait for with [`poll`].
+#[derive(Debug)]
+pub struct PollItem<'a>(What<'a>);
+
+#[derive(Debug)]
+enum What<'a> {
+    Receiver(&'a mut Receiver),
+    Sender(&'a mut Sender),
+    Listener(&'a Listener),
+    Domain(&'a Domain),
+    Descriptor(BorrowedFd<'a>, Interest),
+}
+
+impl<'a> PollItem<'a> {
+    /// Ready when there is a message, or the end: `try_recv` says which.
+    pub fn receiver(receiver: &'a mut Receiver) -> PollItem<'a> {
+        PollItem(What::Receiver(receiver))
+    }
+    /// Ready when there is room for a message, or the receiver is gone: `try_send` says which.
+    pub fn sender(sender: &'a mut Sender) -> PollItem<'a> {
+        PollItem(What::Sender(sender))
+    }
+    /// Ready when somebody has connected. Who did may be gone again: accept with a timeout.
+    pub fn listener(listener: &'a Listener) -> PollItem<'a> {
+        PollItem(What::Listener(listener))
+    }
+    /// Ready when the manager had news, which were taken, or something else of the domain's descriptor is to be looked at.
+    pub fn domain(domain: &'a Domain) -> PollItem<'a> {
+        PollItem(What::Domain(domain))
+    }
+    /// Ready when a descriptor of any kind can be read, hangs up or has an error.
+    pub fn readable(fd: &'a impl AsFd) -> PollItem<'a> {
+        PollItem(What::Descriptor(fd.as_fd(), Interest::Read))
+    }
+    /// Ready when a descriptor of any kind can be written, hangs up or has an error.
+    pub fn writable(fd: &'a impl AsFd) -> PollItem<'a> {
+        PollItem(What::Descriptor(fd.as_fd(), Interest::Write))
+    }
+
+    fn link(&self) -> Option<&LinkShared> {
+        match &self.0 {
+            What::Receiver(receiver) => Some(&receiver.link),
+            What::Sender(sender) => Some(&sender.link),
+            _ => None,
+        }
+    }
+
+    fn core(&self) -> Option<&DomainCore> {
+        match &self.0 {
+            What::Listener(listener) => Some(listener.domain()),
+            What::Domain(domain) => Some(domain.core()),
+            _ => self.link().map(|link| &link.domain),
+        }
+    }
+
+    /// Whether it is ready, as far as shared memory and the manager's news that were taken tell.
+    fn is_ready(&mut self, domains: &[Turned]) -> bool {
+        match &mut self.0 {
+            What::Receiver(receiver) => receiver.may_have_news(),
+            What::Sender(sender) => sender.may_send(),
+            What::Listener(listener) => listener.has_connection(),
+            What::Domain(domain) => {
+                let turned = domains.iter().find(|d| d.core.is(domain.core()));
+                turned.is_some_and(|d| d.rest || d.core.seen() != d.seen)
+            }
+            What::Descriptor(..) => false,
+        }
+    }
+}
+
+/// A domain of what is waited for.
+struct Turned {
+    core: DomainCore,
+    /// The manager's word up to which news had been taken when the call began.
+    seen: u32,
+    /// Something of its descriptor remains, which is for the caller to look at. It is not waited on any more.
+    rest: bool,
+}
+
+/// A link's sleep: the peer's word, and since when.
+type Sleep = Option<(u32, Instant)>;
+
+/// Waits until at least one of these is ready, at most `timeout` (`None`: for ever). Gives the places of all that are, in order; none
+/// when the time is over. Takes the manager's news meanwhile, for every domain that is among them or has a channel or listener there.
+///
+/// For receivers alone [`select`](crate::select) needs no descriptors. Here each channel gets one at its first wait.
+///
+/// # Errors
+/// [`Kind::Forked`](crate::Kind::Forked) for what belongs to the parent; [`Kind::System`](crate::Kind::System) where the kernel cannot
+/// wait on a descriptor.
+pub fn poll(items: &mut [PollItem<'_>], timeout: Option<Duration>) -> Result<Vec<usize>, Error> {
+    let deadline = timeout.and_then(|t| Instant::now().checked_add(t));
+    let mut domains: Vec<Turned> = Vec::new();
+    for core in items.iter().filter_map(PollItem::core) {
+        core.check_fork()?;
+        if !domains.iter().any(|d| d.core.is(core)) {
+            domains.push(Turned {
+                core: core.clone(),
+                seen: core.seen(),
+                rest: false,
+            });
+        }
+    }
+    let mut sleeps: Vec<Sleep> = vec![None; items.len()];
+    let ready = loop {
+        match round(items, &mut domains, &mut sleeps, deadline) {
+            Ok(ready) if ready.is_empty() && deadline.is_none_or(|d| Instant::now() < d) => {}
+            done => break done,
+        }
+    };
+    for link in items.iter().filter_map(PollItem::link) {
+        link.ring.disarm();
+        link.ring_for_ourselves();
+    }
+    ready
+}
+
+/// One wait. What is ready after it.
+fn round(
+    items: &mut [PollItem<'_>],
+    domains: &mut [Turned],
+    sleeps: &mut [Sleep],
+    deadline: Option<Instant>,
+) -> Result<Vec<usize>, Error> {
+    let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
+    let mut limit = left.map_or(LOOK, |left| LOOK.min(left));
+    for (item, sleep) in items.iter().zip(sleeps) {
+        limit = limit.min(arm(item, sleep));
+    }
+    // After it: whatever comes from here on is told by a descriptor.
+    if items.iter_mut().any(|item| item.is_ready(domains))
+        || domains.iter().any(|d| d.core.has_news())
+    {
+        limit = Duration::ZERO;
+    } else if domains.iter().any(|d| d.rest) {
+        limit = limit.min(NAP);
+    }
+
+    let bells: Vec<_> = items.iter().map(|i| i.link()?.bell_at_hand()).collect();
+    let mut fds: Vec<(BorrowedFd<'_>, Interest)> = Vec::new();
+    let mut places = Vec::new();
+    for (place, (item, bell)) in items.iter().zip(&bells).enumerate() {
+        match (&item.0, bell) {
+            (What::Descriptor(fd, interest), _) => fds.push((*fd, *interest)),
+            (_, Some(bell)) => fds.push((bell.as_fd(), Interest::Read)),
+            _ => continue,
+        }
+        places.push(place);
+    }
+    let waited_on = domains.iter().filter(|d| !d.rest);
+    fds.extend(waited_on.map(|d| (d.core.pollable(), Interest::Read)));
+    let told = wait_each(&fds, Some(limit)).map_err(Error::system("poll"))?;
+    drop(fds);
+
+    let (of_items, of_domains) = told.split_at(places.len());
+    let mut readable = vec![false; items.len()];
+    for (place, told) in places.into_iter().zip(of_items) {
+        readable[place] = *told;
+    }
+    let waited_on = domains.iter_mut().filter(|d| !d.rest);
+    for (domain, told) in waited_on.zip(of_domains) {
+        if *told || domain.core.has_news() {
+            domain.core.turn_quietly();
+            domain.rest = *told && is_readable(&domain.core);
+        }
+    }
+    for (item, told) in items.iter().zip(&readable) {
+        match item.link() {
+            Some(link) if *told => link.answer_bell(),
+            // A peer that died may have had no time to ring.
+            Some(link) if limit > Duration::ZERO => link.look_for_death(),
+            _ => {}
+        }
+    }
+    let all = items.iter_mut().zip(readable).enumerate();
+    let ready = all.filter_map(|(place, (item, told))| {
+        let descriptor = told && matches!(item.0, What::Descriptor(..));
+        (descriptor || item.is_ready(domains)).then_some(place)
+    });
+    Ok(ready.collect())
+}
+
+/// Says that a link sleeps on its descriptor, if it has one; how long it may.
+fn arm(item: &PollItem<'_>, sleep: &mut Sleep) -> Duration {
+    let Some(link) = item.link() else {
+        return LOOK;
+    };
+    link.ring_for_ourselves();
+    if !link.has_bell() {
+        return NAP;
+    }
+    let word = link.ring.arm();
+    let same = sleep.filter(|(before, _)| *before == word);
+    let (_, since) = *sleep.insert(same.unwrap_or((word, Instant::now())));
+    match &item.0 {
+        What::Receiver(receiver) if receiver.puts_aside() => NAP,
+        // The receiver gives lines back without a fence.
+        What::Sender(_) if since.elapsed() < SETTLE => SETTLE,
+        _ => LOOK,
+    }
+}
+
+fn is_readable(core: &DomainCore) -> bool {
+    wait_each(&[(core.pollable(), Interest::Read)], Some(Duration::ZERO)).is_ok_and(|told| told[0])
+}

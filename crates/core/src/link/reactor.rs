@@ -1,0 +1,87 @@
+//! The thread that wakes tasks: of each domain one, from the first task on that has to wait until none did for a while.
+//!
+//! It sleeps on the bells of the channels that are awaited, on the manager's socket, and until the first task's time has come. Four
+//! times a second it looks by itself, as everybody does who sleeps: whether the peers live, whether the manager is back,
+//! and whether a peer did not ring that should have.
+
+use super::shared::{Gone, LinkShared};
+use super::sleep::LOOK;
+use crate::domain::{self, DomainCore, Key, Woken};
+use crate::error::Error;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Instant;
+use tranship_proto::{ChannelId, Role};
+
+/// Puts a task to sleep until something is woken by that key, or by the manager's news. The caller looks again after it.
+pub(super) fn put(domain: &DomainCore, key: Key, waker: &Waker) -> Result<(), Error> {
+    let put = domain.tasks.put(key, waker, domain.pollable());
+    if put.map_err(Error::system("an epoll instance for tasks"))? {
+        let core = domain.clone();
+        let started = domain::thread("tranship-tasks", move || run(&core));
+        if let Err(error) = started {
+            domain.tasks.ended();
+            return Err(Error::system("starting the thread that wakes tasks")(error));
+        }
+    }
+    Ok(())
+}
+
+fn run(domain: &DomainCore) {
+    let tasks = &domain.tasks;
+    let mut look = Instant::now() + LOOK;
+    let mut woken = Vec::new();
+    loop {
+        if tasks.sleep(look, &mut woken).is_err() {
+            domain.nap();
+        }
+        if domain.is_closed() {
+            return tasks.ended();
+        }
+        for why in &woken {
+            match *why {
+                Woken::Kick => {}
+                Woken::News => domain.turn_quietly(),
+                Woken::Bell { channel, hung_up } => {
+                    if let Some(link) = link(domain, channel) {
+                        link.rung(hung_up);
+                    }
+                    tasks.wake(channel);
+                }
+            }
+        }
+        let now = Instant::now();
+        tasks.wake_due(now);
+        if now >= look {
+            look = now + LOOK;
+            if tasks.ends() {
+                return;
+            }
+            look_around(domain);
+        }
+        tasks.tell_news();
+    }
+}
+
+fn link(domain: &DomainCore, channel: Key) -> Option<Arc<LinkShared>> {
+    domain.link(ChannelId(u32::try_from(channel).ok()?))
+}
+
+/// Whatever told nobody.
+fn look_around(domain: &DomainCore) {
+    domain.turn_quietly();
+    for channel in domain.tasks.channels() {
+        let Some(link) = link(domain, channel) else {
+            continue;
+        };
+        link.look_for_death();
+        let may_go_on = match link.role {
+            Role::Sink => link.ring.has_line() || link.their_closed(),
+            // Only the cursor knows what was taken already.
+            Role::Source => true,
+        };
+        if may_go_on || link.gone() != Gone::No {
+            domain.tasks.wake(channel);
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! The forms of a send: what it does about a full ring, this once.
+
+use super::Sender;
+use crate::error::SendError;
+use crate::link::message::Payload;
+use crate::options::WhenFull;
+use std::ops::{Deref, DerefMut};
+use std::time::Duration;
+
+/// A sender that deals with a full ring in another way, as long as this lives ([`Sender::with_when_full`]).
+#[derive(Debug)]
+pub struct WithWhenFull<'a> {
+    sender: &'a mut Sender,
+    before: WhenFull,
+}
+
+impl Sender {
+    /// The same sender, for which `when_full` holds as long as the result lives. So any send has its forms that do not wait, or not
+    /// for long: `sender.with_when_full(WhenFull::Error).send_inline(b"now or never", 0)`.
+    pub fn with_when_full(&mut self, when_full: WhenFull) -> WithWhenFull<'_> {
+        let before = std::mem::replace(&mut self.when_full, when_full);
+        WithWhenFull {
+            sender: self,
+            before,
+        }
+    }
+
+    /// Sends a buffer or an aggregate without waiting: as [`send`](Sender::send) with [`WhenFull::Error`].
+    pub fn try_send(&mut self, payload: impl Into<Payload>) -> Result<(), SendError<Payload>> {
+        self.with_when_full(WhenFull::Error).send(payload)
+    }
+
+    /// Sends a buffer or an aggregate, waiting at most that long: as [`send`](Sender::send) with [`WhenFull::BlockFor`].
+    pub fn send_timeout(
+        &mut self,
+        payload: impl Into<Payload>,
+        timeout: Duration,
+    ) -> Result<(), SendError<Payload>> {
+        let when_full = WhenFull::BlockFor(timeout);
+        self.with_when_full(when_full).send(payload)
+    }
+}
+
+impl Deref for WithWhenFull<'_> {
+    type Target = Sender;
+    fn deref(&self) -> &Sender {
+        self.sender
+    }
+}
+
+impl DerefMut for WithWhenFull<'_> {
+    fn deref_mut(&mut self) -> &mut Sender {
+        self.sender
+    }
+}
+
+impl Drop for WithWhenFull<'_> {
+    fn drop(&mut self) {
+        self.sender.when_full = self.before;
+    }
+}
