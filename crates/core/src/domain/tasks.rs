@@ -123,7 +123,6 @@ impl Tasks {
 
     /// Puts a task here until it is woken, at that time at the latest. `news` is readable when the manager has some. True if the
     /// reactor does not run: it counts as running from here on, and the caller starts it.
-    #[must_use]
     pub(crate) fn put(&self, key: Key, waker: &Waker, news: impl AsFd) -> io::Result<bool> {
         self.gear(news)?;
         let mut state = self.state();

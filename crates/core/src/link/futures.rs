@@ -280,7 +280,8 @@ impl Future for Sending<'_> {
                 return Poll::Ready(Err(SendError::new(error, failed.unsent)));
             }
             *message = Some(failed.unsent);
-            if !(full && sender.has_moved()) && !sender.link.domain.has_news() {
+            let has_room = full && sender.has_moved();
+            if !has_room && !sender.link.domain.has_news() {
                 return Poll::Pending;
             }
             sender.link.domain.catch_up();
