@@ -65,7 +65,17 @@ impl Shared {
 
 #[test]
 fn a_task_that_sleeps_is_woken() {
-    model::explore(3, || {
+    explore(false);
+}
+
+#[test]
+fn a_task_that_was_run_again_meanwhile_is_woken() {
+    explore(true);
+}
+
+/// Once, and then when it is woken; `again`: a second time for whatever reason, a wake-up before that among them.
+fn explore(again: bool) {
+    model::explore(3, move || {
         let (source, sink) = Ring::pair(2);
         let shared = Arc::new(Shared {
             source,
@@ -90,12 +100,14 @@ fn a_task_that_sleeps_is_woken() {
             }
             taken
         };
-        // Twice for whatever reason, from then on only when it is woken.
         run();
-        run();
+        let mut seen = 0;
+        if again {
+            seen = shared.woken.load(Ordering::Relaxed);
+            run();
+        }
         sender.join().unwrap();
         reactor.join().unwrap();
-        let mut seen = 0;
         loop {
             // A bell that rings is heard some time.
             shared.react();

@@ -67,21 +67,30 @@ child!(
 
 /// Makes a channel, with which a process gets what it keeps, and lets go of what others have closed for it meanwhile.
 fn warm() {
+    while !connects() {
+        std::thread::yield_now();
+    }
+}
+
+/// False if it did not come to a channel: what of the liar's is still being closed may keep its user out for a while, and on a busy machine
+/// the two may be too slow for each other.
+fn connects() -> bool {
     let (a, b) = (Raw::new(), Raw::new());
     let address = format!("shm:warm-{}", std::process::id());
     let wish = wish(Role::Generic, Trust::None);
     let source = a.create(&address, Direction::Source, wish, META, None);
     let source = source.expect("create");
-    // What of the liar's is still being closed may keep its user out for a while.
-    let sink = loop {
-        match b.bind(&address, wish, None) {
-            Ok((sink, _)) => break sink,
-            Err(error) if error == Kind::PeerViolation => std::thread::yield_now(),
-            Err(other) => panic!("{other}"),
-        }
+    let sink = match b.bind(&address, wish, None) {
+        Ok((sink, _)) => sink,
+        Err(error) if error == Kind::PeerViolation => return false,
+        Err(other) => panic!("{other}"),
     };
-    while b.channel_state(sink) != Some(ChannelState::Connected) {
-        let _ = (a.turn(source), b.turn(sink));
+    loop {
+        match b.channel_state(sink) {
+            Some(ChannelState::Connected) => return true,
+            None | Some(ChannelState::Closed) => return false,
+            Some(_) => drop((a.turn(source), b.turn(sink))),
+        }
     }
 }
 
