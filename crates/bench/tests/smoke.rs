@@ -127,6 +127,6 @@ fn the_report_has_every_row_and_says_what_it_could_not_measure() {
     assert!(cells.is_some_and(|cells| !cells.contains(" to ")), "{page}");
     let (page, _) = bench(&["report", "--quick", "--runs", "1", "--only", "growth,kills"]);
     assert!(!page.contains("round trip"), "{page}");
-    let one = "| growing a pool by n chunks | messages to the manager | at most 1 | 1.0 |";
+    let one = "| growing a pool by n chunks | messages to the manager | at most 1 | 1.00 |";
     assert!(page.contains(one), "{page}");
 }

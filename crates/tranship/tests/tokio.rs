@@ -39,12 +39,13 @@ child!(
     }
 );
 
-// Opens a receiver of that name, two lines deep, and takes as many messages as it is told each time, in a task. Says their words.
+// Opens a receiver of that name, two lines deep, says so, and takes as many messages as it is told each time, in a task. Says their words.
 child!(
     fn sink(ctl: Control) {
         let (path, name): (PathBuf, String) = ctl.recv().unwrap().unwrap();
         let domain = join(&path);
         let mut receiver = domain.open_receiver(&name).unwrap();
+        ctl.send(&()).unwrap();
         let runtime = runtime();
         while let Some(messages) = ctl.recv::<u64>().unwrap() {
             runtime.block_on(async {
@@ -57,12 +58,13 @@ child!(
     }
 );
 
-// Awaits a message, and says which threads there are when nobody awaits any more.
+// Says that it has opened a receiver, awaits a message, and says which threads there are when nobody awaits any more.
 child!(
     fn idler(ctl: Control) {
         let (path, name): (PathBuf, String) = ctl.recv().unwrap().unwrap();
         let domain = join(&path);
         let mut receiver = domain.open_receiver(&name).unwrap();
+        ctl.send(&()).unwrap();
         assert!(!has_thread());
         runtime().block_on(async {
             let is_there = async {
@@ -159,6 +161,8 @@ impl Set {
         let peer = launch.start().expect("a sink");
         peer.send(&(&self.path, name)).expect("send");
         let accepted = listener.accept_sender_async().await;
+        // Else it might still wait for a manager that is killed next.
+        peer.expect::<()>();
         (peer, accepted.expect("accept"))
     }
 }

@@ -380,6 +380,7 @@ mod tests {
         tasks.forget(1);
         assert!(!tasks.ends());
         tasks.forget(2);
+        assert!(!tasks.ends(), "one waited until now");
         assert!(tasks.ends());
         let key = tasks.key();
         assert!(tasks.put(key, Waker::noop(), &news).expect("gear"), "again");
