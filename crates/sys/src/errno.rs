@@ -26,3 +26,5 @@ pub const NO_ADDRESS_FAMILY: i32 = libc::EAFNOSUPPORT;
 pub const NAME_TOO_LONG: i32 = libc::ENAMETOOLONG;
 /// `ETOOMANYREFS`: too many descriptors of this user are on their way through sockets.
 pub const TOO_MANY_IN_FLIGHT: i32 = libc::ETOOMANYREFS;
+/// `ESRCH`: there is no such process.
+pub const NO_PROCESS: i32 = libc::ESRCH;

@@ -39,7 +39,7 @@ impl Listener {
             .mode(0o755)
             .create(dir)
             .map_err(at("making the directory of"))?;
-        let lock = Lock::take(path)?;
+        let lock = Lock::take_in_time(path)?;
         // The lock is ours: a manager's socket belongs to nobody who lives, or to one who is just dying.
         match std::fs::symlink_metadata(path) {
             Ok(m) if m.file_type().is_socket() => {

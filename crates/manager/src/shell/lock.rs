@@ -7,10 +7,18 @@ use std::fs::{File, Permissions, TryLockError};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 use tranship_error::{Error, Kind};
+use tranship_sys::{errno, pidfd, socket};
 
 /// Times that a file may be removed between being opened and being locked, by managers that end just then.
 const TRIES: u32 = 100;
+
+/// How long a lock may outlive who took it: a helper that was just being started when that was killed has a copy until it
+/// notices, and how soon that is depends on how busy the machine is.
+const OUTLIVES: Duration = Duration::from_secs(2);
+/// Longer each time, up to the last.
+const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(50)];
 
 /// Nobody else is to open it, for whoever can may lock it, and keep every manager from the path.
 const MODE: u32 = 0o600;
@@ -23,6 +31,28 @@ pub(crate) struct Lock {
 }
 
 impl Lock {
+    /// Takes it. Where nobody who lives listens, who has it is about to go or has just come, and is waited for.
+    pub(super) fn take_in_time(socket: &Path) -> Result<Lock, Error> {
+        let until = Instant::now() + OUTLIVES;
+        let [mut pause, longest] = PAUSES;
+        Lock::take_or(socket, || {
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(longest);
+            Instant::now() < until
+        })
+    }
+
+    /// `pause` says whether to try once more.
+    fn take_or(socket: &Path, mut pause: impl FnMut() -> bool) -> Result<Lock, Error> {
+        loop {
+            let taken = Lock::take(socket);
+            let running = matches!(&taken, Err(e) if e.kind() == Kind::ManagerRunning);
+            if !running || is_served(socket) || !pause() {
+                return taken;
+            }
+        }
+    }
+
     /// Takes it, if nobody has it.
     pub(crate) fn take(socket: &Path) -> Result<Lock, Error> {
         let at =
@@ -74,6 +104,28 @@ impl Drop for Lock {
     }
 }
 
+/// Whether somebody listens there who lives: of a listening socket, too, a helper may have a copy.
+fn is_served(path: &Path) -> bool {
+    let socket = match socket::connect_now(path) {
+        Ok(socket) => socket,
+        Err(e) => {
+            let nobody = [io::ErrorKind::ConnectionRefused, io::ErrorKind::NotFound];
+            return !nobody.contains(&e.kind());
+        }
+    };
+    // 0: a process that cannot be seen from here.
+    let pid = socket::peer_credentials(&socket).map_or(0, |peer| peer.pid);
+    let process = match pid {
+        0 => return true,
+        pid => pidfd::open(pid),
+    };
+    // Without an answer it lives.
+    match process {
+        Ok(process) => !pidfd::is_dead(process).unwrap_or(false),
+        Err(e) => e.raw_os_error() != Some(errno::NO_PROCESS),
+    }
+}
+
 /// Whether this file is the one at the path.
 fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     let (ours, there) = (file.metadata()?, std::fs::symlink_metadata(path));
@@ -87,6 +139,8 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::process::{WaitId, WaitIdOptions, waitid};
+    use std::process::Command;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     #[test]
@@ -115,6 +169,56 @@ mod tests {
         });
         assert!(had > 0);
         assert_eq!(std::fs::read_dir(folder.path()).expect("it").count(), 0);
+    }
+
+    #[test]
+    fn a_lock_that_outlives_its_manager_is_waited_for() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let socket = folder.path().join("manager.sock");
+        let mut helper = Some(Lock::take(&socket).expect("nobody has it"));
+        // A socket that nobody has any more stays at its place, too.
+        drop(socket::listen(&socket, 0o600).expect("a socket"));
+        let goes = || helper.take().is_some();
+        Lock::take_or(&socket, goes).expect("it went");
+        assert!(helper.is_none(), "who was waited for?");
+    }
+
+    #[test]
+    fn who_listens_and_lives_is_not_waited_for() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let socket = folder.path().join("manager.sock");
+        let _lock = Lock::take(&socket).expect("nobody has it");
+        let _listens = socket::listen(&socket, 0o600).expect("a socket");
+        let error = Lock::take_or(&socket, || panic!("waited")).expect_err("it is taken");
+        assert_eq!(error, Kind::ManagerRunning);
+    }
+
+    #[test]
+    #[ignore = "a process of the next test"]
+    fn listens_at_its_input() {
+        rustix::net::listen(std::io::stdin(), 8).expect("a socket");
+    }
+
+    #[test]
+    fn a_socket_that_outlives_its_manager_is_no_manager() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("manager.sock");
+        let copy = socket::listen(&path, 0o600).expect("a socket");
+        assert!(is_served(&path), "by this process");
+        // Who listened last is whose it is.
+        let input = copy.try_clone().expect("a copy");
+        let name = "shell::lock::tests::listens_at_its_input";
+        let mut child = Command::new(std::env::current_exe().expect("this program"))
+            .args([name, "--exact", "--ignored"])
+            .stdin(input)
+            .spawn()
+            .expect("a process");
+        let pid = rustix::process::Pid::from_child(&child);
+        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(pid), ended).expect("it ends");
+        assert!(!is_served(&path), "by a zombie");
+        assert!(child.wait().expect("its end").success());
+        assert!(!is_served(&path), "by nobody");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The manager as a process of its own.
 
-use tranship_core::{Kind, StatRecord};
+use tranship_core::StatRecord;
 use tranship_manager::{Config, Listener, Shutdown};
 use tranship_testkit::{Control, child, is_root};
 
@@ -20,14 +20,7 @@ child!(
             orphan_interval: std::time::Duration::from_millis(20),
             ..Config::default()
         };
-        let listener = loop {
-            match Listener::bind(&start.socket, 0o600) {
-                Ok(listener) => break listener,
-                // The one before was killed at a moment when a process that it had just forked still had a copy of its lock.
-                Err(e) if e == Kind::ManagerRunning => std::thread::yield_now(),
-                Err(e) => return Err(text(&e)),
-            }
-        };
+        let listener = Listener::bind(&start.socket, 0o600).map_err(|e| text(&e))?;
         ctl.send(&()).map_err(|e| text(&e))?;
         let stop = Shutdown::new().map_err(|e| text(&e))?;
         let on_order = stop.clone();
