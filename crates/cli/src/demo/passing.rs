@@ -90,7 +90,7 @@ impl<'a> Producer<'a> {
         // All of them are needed again and again, however long a busy machine lets the others wait meanwhile.
         let options = PoolOptions::new(bytes)
             .chunk_bytes(chunk)
-            .keep(bytes)
+            .preallocate(bytes)
             .name("frames");
         let pool = domain
             .create_pool(options)

@@ -9,16 +9,13 @@ use tranship::{
 use tranship_testkit::{Control, child, payload};
 
 use crate::scene::Scene;
-use crate::seat::{Broken, Order, ROUND, Seat, bearable, patiently, recv_over, send_over};
+use crate::seat::{Broken, Order, ROUND, Seat, Wait, bearable, patiently, recv_over, send_over};
 
 const POOL: u64 = 24 << 20;
 const FRAME: usize = 1 << 20;
 
 fn options() -> LinkOptions {
-    LinkOptions::new()
-        .lines(4)
-        .when_full(WhenFull::Error)
-        .timeout(20 * ROUND)
+    LinkOptions::new().lines(4).when_full(WhenFull::Error)
 }
 
 child!(
@@ -100,7 +97,7 @@ impl Camera {
 child!(
     fn viewer(ctl: Control) -> Result<(), Broken> {
         let mut seat = Seat::take(ctl, "viewer")?;
-        let mut from: Option<Receiver> = None;
+        let (mut from, mut wait_for_camera) = (None::<Receiver>, Wait::BRIEF);
         let mut kept = VecDeque::new();
         loop {
             let wait = if from.is_some() {
@@ -117,9 +114,13 @@ child!(
                 }
             }
             let Some(link) = &mut from else {
-                match seat.domain.open_receiver_with("video", options()) {
+                let options = options().timeout(wait_for_camera.limit());
+                match seat.domain.open_receiver_with("video", options) {
                     Ok(link) => from = Some(link),
-                    Err(e) => bearable(&e)?,
+                    Err(e) => {
+                        bearable(&e)?;
+                        wait_for_camera.was_in_vain();
+                    }
                 }
                 continue;
             };

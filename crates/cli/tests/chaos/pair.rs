@@ -9,7 +9,7 @@ use tranship::{
 use tranship_testkit::{Control, child, payload};
 
 use crate::scene::Scene;
-use crate::seat::{Broken, Order, ROUND, Seat, bearable, patiently, recv_over, send_over};
+use crate::seat::{Broken, Order, ROUND, Seat, Wait, bearable, patiently, recv_over, send_over};
 
 const POOL: u64 = 4 << 20;
 /// Whatever is asked has room in one: without a manager there may be no second.
@@ -20,7 +20,6 @@ fn options() -> LinkOptions {
     LinkOptions::new()
         .lines(4)
         .when_full(WhenFull::BlockFor(ROUND))
-        .timeout(20 * ROUND)
 }
 
 /// What is asked under a number, and what is answered to it.
@@ -126,6 +125,7 @@ child!(
         let mut seat = Seat::take(ctl, "client")?;
         let pool = pool(&seat.domain)?;
         let mut links: Option<(Sender, Receiver)> = None;
+        let mut wait_for_server = Wait::BRIEF;
         let mut id = seat.random.next();
         loop {
             let wait = if links.is_some() {
@@ -142,7 +142,10 @@ child!(
                 }
             }
             let Some((to, from)) = &mut links else {
-                links = open(&seat.domain)?;
+                links = open(&seat.domain, wait_for_server)?;
+                if links.is_none() {
+                    wait_for_server.was_in_vain();
+                }
                 continue;
             };
             let (answered, over) = ask(&pool, to, from, id)?;
@@ -157,7 +160,8 @@ child!(
     }
 );
 
-fn open(domain: &Domain) -> Result<Option<(Sender, Receiver)>, Broken> {
+fn open(domain: &Domain, wait: Wait) -> Result<Option<(Sender, Receiver)>, Broken> {
+    let options = || options().timeout(wait.limit());
     let to = match domain.open_sender_with("ask", options()) {
         Ok(to) => to,
         Err(e) => return bearable(&e).map(|()| None),

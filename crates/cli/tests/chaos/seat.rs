@@ -32,6 +32,23 @@ pub struct Done;
 /// Longest wait before orders and news are looked at again.
 pub const ROUND: Duration = Duration::from_millis(2);
 
+/// How long a party waits for a name: longer each time in vain, as a busy machine may need it.
+#[derive(Clone, Copy)]
+pub struct Wait(Duration);
+
+impl Wait {
+    pub const BRIEF: Wait = Wait(Duration::from_millis(40));
+    const LONGEST: Duration = Duration::from_secs(2);
+
+    pub fn limit(self) -> Duration {
+        self.0
+    }
+
+    pub fn was_in_vain(&mut self) {
+        self.0 = (self.0 * 2).min(Wait::LONGEST);
+    }
+}
+
 /// How long what was let go of may take to go. Not a bound on speed: beyond it something has leaked.
 const PATIENCE: Duration = Duration::from_secs(60);
 

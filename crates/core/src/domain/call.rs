@@ -218,6 +218,21 @@ impl DomainCore {
         }
     }
 
+    /// Nobody waits any more for a name that the manager was asked for.
+    pub(crate) fn cancel_connect(&self, asked: Asked) {
+        let mut conn = lock(&self.conn);
+        if conn.era() != asked.era {
+            return; // the next manager knows nothing of it
+        }
+        match conn.take_reply(asked.req) {
+            Some(parcel) => drop(self.undo(&mut conn, parcel)),
+            None => {
+                conn.forget(asked.req);
+                let _ = conn.send(&Request::CancelConnect { req: asked.req }, &[]);
+            }
+        }
+    }
+
     /// Does something that needs the manager; while it is away, again and again, until the deadline or, without one,
     /// for [`PATIENCE`].
     pub(crate) fn patiently<T>(

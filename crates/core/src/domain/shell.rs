@@ -4,7 +4,7 @@ use super::greeting::PATIENCE as HUNG;
 use super::{DomainBuilder, DomainCore, lock};
 use crate::error::{self, Barrier, Error, Kind};
 use crate::heap::Heap;
-use crate::link::{End, Listener, PeerSocket, Receiver, Sender, SocketListener};
+use crate::link::{End, Listener, PeerSocket, Receiver, Sender, SocketListener, open_async};
 use crate::options::{HeapOptions, LinkOptions, PoolOptions};
 use crate::pool::Pool;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -100,10 +100,23 @@ impl Domain {
 
     /// The same with choices.
     pub fn open_sender_with(&self, name: &str, options: LinkOptions) -> Result<Sender, Error> {
-        match self.core().open(name, Role::Source, &options)? {
-            End::Source(sender) => Ok(sender),
-            End::Sink(_) => Err(error::protocol("a receiver where a sender was asked for")),
-        }
+        self.core()
+            .open(name, Role::Source, &options)?
+            .into_sender()
+    }
+
+    /// The same for awaiting, in any runtime. Many may be awaited at once: nothing waits for the manager or a peer but the task.
+    ///
+    /// If the future is dropped the name is not waited for any more. A time that the options say is kept to a quarter of a second.
+    ///
+    /// # Errors
+    /// As [`open_sender_with`](Domain::open_sender_with), and [`Kind::System`] as for [`Receiver::recv_async`].
+    pub fn open_sender_async(
+        &self,
+        name: &str,
+        options: LinkOptions,
+    ) -> impl Future<Output = Result<Sender, Error>> + Send + Unpin + use<> {
+        open_async(self.core(), name, Role::Source, &options, End::into_sender)
     }
 
     /// Connects to a name that a sender exports; waits until somebody does.
@@ -113,10 +126,21 @@ impl Domain {
 
     /// The same with choices.
     pub fn open_receiver_with(&self, name: &str, options: LinkOptions) -> Result<Receiver, Error> {
-        match self.core().open(name, Role::Sink, &options)? {
-            End::Sink(receiver) => Ok(receiver),
-            End::Source(_) => Err(error::protocol("a sender where a receiver was asked for")),
-        }
+        self.core()
+            .open(name, Role::Sink, &options)?
+            .into_receiver()
+    }
+
+    /// As [`open_sender_async`](Domain::open_sender_async), for a name that a sender exports.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn open_receiver_async(
+        &self,
+        name: &str,
+        options: LinkOptions,
+    ) -> impl Future<Output = Result<Receiver, Error>> + Send + Unpin + use<> {
+        open_async(self.core(), name, Role::Sink, &options, End::into_receiver)
     }
 
     /// Exports a name at which others connect sockets, for a protocol of one's own.

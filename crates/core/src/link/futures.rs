@@ -3,6 +3,7 @@
 
 use super::inline::Inline;
 use super::message::{Body, Message, Payload};
+use super::open::{End, Opening};
 use super::reactor;
 use super::shared::LinkShared;
 use super::sleep::LOOK;
@@ -10,11 +11,12 @@ use super::{Listener, PeerSocket, Receiver, Sender, SocketListener, descriptor};
 use crate::cbuf::CbufMut;
 use crate::domain::{DomainCore, Key, NAP};
 use crate::error::{Error, Kind, SendError};
-use crate::options::WhenFull;
+use crate::options::{LinkOptions, WhenFull};
 use crate::pool::Pool;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Instant;
+use tranship_proto::Role;
 use tranship_ring::{SETTLE, Waker};
 
 /// A task's sleep on one end of a link.
@@ -354,6 +356,21 @@ impl Listener {
             end.map(|end| end.into_receiver()).transpose()
         })
     }
+}
+
+/// A connection to a name, for awaiting. If it is dropped nobody who accepts gets a peer that is not there.
+pub(crate) fn open_async<T>(
+    domain: &DomainCore,
+    name: &str,
+    role: Role,
+    options: &LinkOptions,
+    as_end: fn(End) -> Result<T, Error>,
+) -> impl Future<Output = Result<T, Error>> + Send + Unpin + use<T> {
+    let mut opening = Opening::new(domain, name, role, options);
+    Looking::new(domain.clone(), move || {
+        let end = opening.look(Some(Instant::now()))?;
+        end.map(as_end).transpose()
+    })
 }
 
 impl SocketListener {

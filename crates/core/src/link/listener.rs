@@ -1,11 +1,10 @@
 //! An exported name: everyone who connects gets a link of its own.
 
-use super::open::{Accepting, AskToAccept, End, checked_name};
+use super::open::{Accepting, End, checked_name};
 use super::{Receiver, Sender};
 use crate::domain::{Backlog, DomainCore, Parcel, Take, lock};
 use crate::error::{self, Awaited, Error, Kind, TimedOut};
 use crate::options::LinkOptions;
-use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -80,18 +79,8 @@ impl Listener {
         let deadline = timeout.and_then(|t| started.checked_add(t));
         loop {
             let seen = self.domain.wake();
-            let turned = self.domain.turn();
-            if let Some(incoming) = next_incoming(&self.domain, &self.export, Backlog::pop) {
-                let end = self.domain.accept(&self.name, incoming, &self.options);
-                if let Some(end) = self.unless_gone(end)? {
-                    return Ok(end);
-                }
-                continue;
-            }
-            match turned {
-                // The manager may come back, and with it our name.
-                Err(error) if error != Kind::ManagerAway => return Err(error),
-                _ => {}
+            if let Some(end) = self.look_for_connection()? {
+                return Ok(end);
             }
             if deadline.is_some_and(|d| Instant::now() >= d) {
                 return Err(TimedOut {
@@ -132,15 +121,14 @@ impl Listener {
             false => Ok(()),
         };
         while let Some(incoming) = next_incoming(domain, &self.export, Backlog::pop) {
-            let ask =
-                |request: AskToAccept<'_>, fds: &[BorrowedFd<'_>]| domain.ask_now(request, fds);
-            let begun = domain.begin_accept(name, incoming, options, ask);
+            let begun = domain.begin_accept(name, incoming, options);
             lock(&self.begun).extend(self.unless_gone(begun)?);
         }
         // The manager is not spoken to under its lock.
         let mut begun = std::mem::take(&mut *lock(&self.begun)).into_iter();
         let (mut made, mut waiting) = (Ok(None), Vec::new());
-        while let (Ok(None), Some(accepting)) = (&made, begun.next()) {
+        while matches!(made, Ok(None)) {
+            let Some(accepting) = begun.next() else { break };
             let end = domain.end_accept(&accepting, options, Some(Instant::now()));
             match self.unless_gone(end) {
                 Ok(Some(None)) => waiting.push(accepting),

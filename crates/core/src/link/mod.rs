@@ -17,6 +17,7 @@ mod shared;
 mod sleep;
 
 pub(crate) use descriptor::Reference;
+pub(crate) use futures::open_async;
 pub use inline::Inline;
 pub use listener::Listener;
 pub use message::{Body, Message, Payload};

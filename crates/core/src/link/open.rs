@@ -4,10 +4,10 @@ use super::{Receiver, Sender, shared::LinkShared};
 use crate::domain::{Asked, DomainCore, Parcel, lock};
 use crate::error::{self, Awaited, BadName, Error, Kind, OutOfRange, TimedOut};
 use crate::options::LinkOptions;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
-use tranship_proto::{ChannelId, Event, Refusal, Req, Request, Role, check_name};
+use tranship_proto::{ChannelId, Event, Refusal, Request, Role, check_name};
 use tranship_ring::{Ending, HalfRo, HalfRw, Lines, Side};
 
 /// A connection that we accept and the manager has still to confirm.
@@ -17,8 +17,23 @@ pub(super) struct Accepting {
     asked: Asked,
 }
 
-/// The request by which that is done.
-pub(super) type AskToAccept<'a> = &'a dyn Fn(Req) -> Request;
+/// A connection to a name that somebody waits for.
+pub(super) struct Opening {
+    domain: DomainCore,
+    name: String,
+    role: Role,
+    options: LinkOptions,
+    begun: Instant,
+    deadline: Option<Instant>,
+    /// None: the manager is away, or has just come back.
+    asking: Option<Asking>,
+}
+
+/// What the manager was asked, and the half that it was shown.
+struct Asking {
+    half: (OwnedFd, HalfRw),
+    asked: Asked,
+}
 
 /// One end of a link, of either role.
 pub(crate) enum End {
@@ -70,65 +85,120 @@ fn own_half(role: Role, lines: u32) -> Result<(OwnedFd, HalfRw), Error> {
     })
 }
 
+impl Opening {
+    pub(super) fn new(
+        domain: &DomainCore,
+        name: &str,
+        role: Role,
+        options: &LinkOptions,
+    ) -> Opening {
+        let begun = Instant::now();
+        Opening {
+            domain: domain.clone(),
+            name: name.into(),
+            role,
+            options: options.clone(),
+            begun,
+            deadline: options.timeout.and_then(|t| begun.checked_add(t)),
+            asking: None,
+        }
+    }
+
+    /// Takes the manager's answer, if there is one by then. `None`: not yet, or the manager is away; to be looked for again.
+    ///
+    /// # Errors
+    /// `TimedOut` after the time that the options say, `ManagerAway` if there is none then, and whatever keeps the connection from
+    /// being made.
+    pub(super) fn look(&mut self, until: Option<Instant>) -> Result<Option<End>, Error> {
+        let away = match self.look_once(until) {
+            // Who waits for a name waits for the manager that knows it, too.
+            Err(error) if error == Kind::ManagerAway => Some(error),
+            Ok(None) => None,
+            done => return done,
+        };
+        if self.deadline.is_none_or(|d| Instant::now() < d) {
+            return Ok(None);
+        }
+        Err(away.unwrap_or_else(|| {
+            TimedOut {
+                awaited: Awaited::Offer(self.name.clone()),
+                waited_ms: crate::domain::millis(self.begun.elapsed()),
+            }
+            .into()
+        }))
+    }
+
+    fn look_once(&mut self, until: Option<Instant>) -> Result<Option<End>, Error> {
+        let (domain, lines) = (&self.domain, self.options.lines);
+        let asking = match self.asking.take() {
+            Some(asking) => asking,
+            None => domain.begin_open(&self.name, self.role, lines)?,
+        };
+        match domain.answer(asking.asked, until) {
+            Ok(None) => {
+                self.asking = Some(asking);
+                Ok(None)
+            }
+            Ok(Some(parcel)) => {
+                let what = (self.name.as_str(), self.role);
+                let end = domain.end_open(asking, parcel, what, &self.options);
+                end.map(Some)
+            }
+            Err(error) => {
+                if error.find::<Refusal>().is_none() {
+                    domain.forget(asking.asked);
+                }
+                asking.half.1.end(Ending::Never);
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Drop for Opening {
+    /// Whoever has got it nevertheless sees that nobody is here.
+    fn drop(&mut self) {
+        if let Some(asking) = self.asking.take().filter(|_| !self.domain.fork.is_child()) {
+            asking.half.1.end(Ending::Never);
+            self.domain.cancel_connect(asking.asked);
+        }
+    }
+}
+
 impl DomainCore {
     /// Connects to an exported name as `role`.
     pub(crate) fn open(&self, name: &str, role: Role, options: &LinkOptions) -> Result<End, Error> {
-        checked_name(name)?;
-        let deadline = options.timeout.and_then(|t| Instant::now().checked_add(t));
+        let mut opening = Opening::new(self, name, role, options);
         loop {
-            match self.open_once(name, role, options, deadline) {
-                // Who waits for a name waits for the manager that knows it, too.
-                Err(error)
-                    if error == Kind::ManagerAway
-                        && deadline.is_none_or(|d| Instant::now() < d) =>
-                {
-                    self.nap();
-                }
-                done => return done,
+            match opening.look(opening.deadline) {
+                Ok(Some(end)) => return Ok(end),
+                Ok(None) => self.nap(),
+                Err(error) => return Err(error),
             }
         }
     }
 
-    fn open_once(
-        &self,
-        name: &str,
-        role: Role,
-        options: &LinkOptions,
-        deadline: Option<Instant>,
-    ) -> Result<End, Error> {
-        let half = own_half(role, options.lines)?;
-        let shown = half.0.try_clone().map_err(Error::system("fcntl"))?;
-        let mut asked = None;
-        let answer = self.call_in_era(
-            |req| {
-                asked = Some(req);
-                Request::Connect {
-                    req,
-                    name: name.into(),
-                    role,
-                    lines: options.lines,
-                    wait: true,
-                }
-            },
-            &[shown.as_fd()],
-            deadline,
-        );
-        let ((event, fds), era) = match answer {
-            Ok(answer) => answer,
-            Err(error) => {
-                // Whoever has got it nevertheless, from a manager that is gone, sees that nobody is here.
-                half.1.end(Ending::Never);
-                let (Some(&TimedOut { waited_ms, .. }), Some(req)) = (error.find(), asked) else {
-                    return Err(error);
-                };
-                let _ = self.tell(&Request::CancelConnect { req }, &[]);
-                return Err(TimedOut {
-                    awaited: Awaited::Offer(name.into()),
-                    waited_ms,
-                }
-                .into());
-            }
+    fn begin_open(&self, name: &str, role: Role, lines: u32) -> Result<Asking, Error> {
+        checked_name(name)?;
+        let half = own_half(role, lines)?;
+        let request = |req| Request::Connect {
+            req,
+            name: name.into(),
+            role,
+            lines,
+            wait: true,
         };
+        let asked = self.ask_now(request, &[half.0.as_fd()])?;
+        Ok(Asking { half, asked })
+    }
+
+    fn end_open(
+        &self,
+        Asking { half, asked }: Asking,
+        (event, fds): Parcel,
+        (name, role): (&str, Role),
+        options: &LinkOptions,
+    ) -> Result<End, Error> {
         let (
             Event::Opened {
                 channel,
@@ -157,7 +227,7 @@ impl DomainCore {
             );
             let end = self.finish(link, options)?;
             // The manager that made the channel is gone, and the next one was perhaps not told of it.
-            if self.era() == era {
+            if self.era() == asked.era {
                 Ok(end)
             } else {
                 end.abandon();
@@ -167,29 +237,12 @@ impl DomainCore {
         self.close_on_error(channel, result)
     }
 
-    /// Accepts a connection to one of our names.
-    pub(super) fn accept(
-        &self,
-        name: &str,
-        incoming: Parcel,
-        options: &LinkOptions,
-    ) -> Result<End, Error> {
-        let ask = |request: AskToAccept<'_>, fds: &[BorrowedFd<'_>]| self.ask(request, fds);
-        let accepting = self.begin_accept(name, incoming, options, ask)?;
-        loop {
-            if let Some(end) = self.end_accept(&accepting, options, None)? {
-                return Ok(end);
-            }
-        }
-    }
-
-    /// Begins to: the manager is asked.
+    /// Accepts a connection to one of our names: the manager is asked.
     pub(super) fn begin_accept(
         &self,
         name: &str,
         incoming: Parcel,
         options: &LinkOptions,
-        ask: impl FnOnce(AskToAccept<'_>, &[BorrowedFd<'_>]) -> Result<Asked, Error>,
     ) -> Result<Accepting, Error> {
         let (
             Event::Incoming {
@@ -238,7 +291,7 @@ impl DomainCore {
             channel,
             lines,
         };
-        let asked = ask(&request, &[shown.as_fd()]);
+        let asked = self.ask_now(request, &[shown.as_fd()]);
         let asked = self.close_on_error(channel, asked)?;
         Ok(Accepting { link, asked })
     }
@@ -323,7 +376,7 @@ impl End {
         })
     }
 
-    pub(super) fn into_sender(self) -> Result<Sender, Error> {
+    pub(crate) fn into_sender(self) -> Result<Sender, Error> {
         match self {
             End::Source(sender) => Ok(sender),
             End::Sink(_) => Err(error::protocol(
@@ -332,7 +385,7 @@ impl End {
         }
     }
 
-    pub(super) fn into_receiver(self) -> Result<Receiver, Error> {
+    pub(crate) fn into_receiver(self) -> Result<Receiver, Error> {
         match self {
             End::Sink(receiver) => Ok(receiver),
             End::Source(_) => Err(error::protocol("this listener sends: use accept_sender")),

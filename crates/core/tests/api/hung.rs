@@ -7,9 +7,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tranship_core::{Domain, Kind, Limit, Pool, Receiver, Role, Sender, Shortage};
 use tranship_manager::{Config, Embedded};
-use tranship_proto::{Event, PoolId, Refusal, RefusalCode, Req, Request};
+use tranship_proto::{
+    ChannelId, DomainId, Event, ExportId, PoolId, Refusal, RefusalCode, Req, Request,
+};
 use tranship_region::layout::BoardRw;
-use tranship_sys::socket;
+use tranship_ring::{HalfRw, Side};
+use tranship_sys::{pidfd, socket};
 
 const BUFFER: usize = 16 * KIB;
 
@@ -144,6 +147,27 @@ impl Back {
     }
 }
 
+/// Takes one connection and welcomes who comes by it.
+fn welcome_new(listener: &OwnedFd) -> Back {
+    let mut back = Back {
+        peer: socket::accept(listener).expect("accept"),
+        board: None,
+        claim: None,
+    };
+    assert!(matches!(back.hears(), Request::Hello { resume: None, .. }));
+    let (fd, map) = BoardRw::create(8, 77).expect("a board");
+    let event = Event::Welcome {
+        domain: DomainId(7),
+        instance: 77,
+        resumed: false,
+        board_entries: 8,
+        total_bytes: 1 << 30,
+    };
+    back.say(&event, Some(&fd));
+    back.board = Some(map);
+    back
+}
+
 /// Takes one connection and welcomes who comes back by it.
 fn welcome_one(listener: &OwnedFd) -> Back {
     let mut back = Back {
@@ -223,6 +247,56 @@ fn one_whose_queue_is_full() {
     }
     left.goes_round();
     drop(hung);
+}
+
+/// Who accepts waits as long as it says, and has the connection when the manager goes on.
+#[test]
+fn one_that_does_not_confirm_a_connection() {
+    let _dog = dog();
+    let dir = tranship_testkit::folder().expect("a folder");
+    let path = dir.path().join("m.sock");
+    let hung = hang(&path);
+    std::thread::scope(|s| {
+        let join = || Domain::builder().socket(&path).connect().expect("connect");
+        let domain = s.spawn(join);
+        let back = welcome_new(&hung);
+        let domain = domain.join().expect("a domain");
+        let joined = domain.clone();
+        let listens = s.spawn(move || joined.listen("name", Role::Sink).expect("listen"));
+        let Request::Export { req, .. } = back.hears() else {
+            panic!("no name");
+        };
+        let export = ExportId(1);
+        back.say(&Event::Exported { req, export }, None);
+        let listener = listens.join().expect("a listener");
+        let lines = 64;
+        let (fd, half) = HalfRw::create(Side::Source, lines).expect("a half");
+        let channel = ChannelId(1);
+        let incoming = Event::Incoming {
+            channel,
+            export,
+            peer: DomainId(9),
+            peer_uid: 0,
+            peer_pid: 0,
+            role: Role::Sink,
+            lines,
+        };
+        back.say(&incoming, Some(&fd));
+        let board = back.board.as_ref().expect("a board");
+        board.wake().fetch_add(1, Ordering::Release);
+        for wait in [Duration::ZERO, Duration::from_millis(1)] {
+            let error = listener.accept_receiver_within(wait).expect_err("hung");
+            assert_eq!(error.kind(), Kind::TimedOut);
+            assert!(error.to_string().contains("name"), "{error}");
+        }
+        let Request::Accept { req, .. } = back.hears() else {
+            panic!("nothing is accepted");
+        };
+        let us = pidfd::open(std::process::id()).expect("a pidfd");
+        back.say(&Event::Accepted { req, channel }, Some(&us));
+        listener.accept_receiver().expect("it goes on");
+        drop(half);
+    });
 }
 
 /// Who joins waits as long as for a welcome.

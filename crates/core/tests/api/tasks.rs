@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use std::thread;
+use std::time::Duration;
 use tranship_core::{
-    Aggregate, Body, Kind, LinkOptions, Message, Receiver, Role, SendError, Sender, WhenFull,
+    Aggregate, BadName, Body, Kind, LinkOptions, Message, Receiver, Role, SendError, Sender,
+    WhenFull,
 };
 use tranship_testkit::Random;
 
@@ -132,7 +134,7 @@ fn what_comes_before_the_sleep_is_found() {
     let _dog = dog();
     let (a, b) = pair();
     let (mut sender, mut receiver) = link(&a, &b, "x");
-    let (mut full, mut slow) = link_with(&a, &b, "y", LinkOptions::new().lines(2));
+    let (mut full, slow) = link_with(&a, &b, "y", LinkOptions::new().lines(2));
     for n in 0..2 {
         full.send_inline(b"", n).expect("room");
     }
@@ -146,7 +148,10 @@ fn what_comes_before_the_sleep_is_found() {
     let mut waits = receiver.recv_async();
     let got = pin!(&mut waits).poll(&mut Context::from_waker(&waker));
     assert!(matches!(got, Poll::Ready(Ok(message)) if message.meta == 7));
-    let waker = PutDown::waker(move || drop(slow.recv().expect("recv")));
+    // It stays open.
+    let slow = Arc::new(Mutex::new(slow));
+    let theirs = Arc::clone(&slow);
+    let waker = PutDown::waker(move || drop(theirs.lock().expect("whole").recv().expect("recv")));
     let mut waits = full.send_inline_async(b"", 2).expect("short");
     let sent = pin!(&mut waits).poll(&mut Context::from_waker(&waker));
     assert!(matches!(sent, Poll::Ready(Ok(()))));
@@ -336,6 +341,57 @@ fn connections_are_awaited_and_none_is_lost() {
             .to_string()
             .contains("accept_sender")
     );
+}
+
+/// Many names are waited for by one thread, whoever takes them first; what is given up is taken by nobody.
+#[test]
+fn openings_are_awaited() {
+    const NAMES: usize = 8;
+    let _dog = dog();
+    let (a, b) = pair();
+    let woken = Arc::new(Woken::default());
+    let mut waits: Vec<_> = (0..NAMES)
+        .map(|n| b.open_sender_async(&format!("name-{n}"), LinkOptions::new()))
+        .collect();
+    for wait in &mut waits {
+        assert!(once(wait, &woken).is_pending());
+    }
+    for (n, wait) in waits.into_iter().enumerate().rev() {
+        let sinks = a.listen(&format!("name-{n}"), Role::Sink).expect("listen");
+        let mut receiver = thread::scope(|s| {
+            let accepts = s.spawn(|| sinks.accept_receiver().expect("accept"));
+            let mut sender = block_on(wait).expect("open");
+            sender.send_inline(b"", n as u64).expect("send");
+            accepts.join().expect("no panic")
+        });
+        assert_eq!(receiver.recv().expect("recv").meta, n as u64);
+    }
+    // Given up: before anybody listens, and when somebody has been told of it.
+    for listens_first in [false, true] {
+        let name = format!("given-up-{listens_first}");
+        let listen = || a.listen(&name, Role::Source).expect("listen");
+        let mut sources = listens_first.then(listen);
+        let mut wait = b.open_receiver_async(&name, LinkOptions::new());
+        assert!(once(&mut wait, &woken).is_pending());
+        drop(wait);
+        b.stat().expect("the manager has heard it");
+        let sources = sources.get_or_insert_with(listen);
+        let error = sources.accept_sender_within(Duration::ZERO);
+        assert_eq!(error.expect_err("nobody").kind(), Kind::TimedOut);
+        let again = b.open_receiver_async(&name, LinkOptions::new());
+        let sender = thread::scope(|s| {
+            let accepts = s.spawn(|| sources.accept_sender().expect("accept"));
+            drop(block_on(again).expect("open"));
+            accepts.join().expect("no panic")
+        });
+        drop(sender);
+    }
+    let brief = LinkOptions::new().timeout(Duration::from_millis(1));
+    let error = block_on(b.open_sender_async("nobody", brief.clone())).expect_err("nobody");
+    assert_eq!(error.kind(), Kind::TimedOut);
+    assert!(error.to_string().contains("nobody"), "{error}");
+    let error = block_on(b.open_sender_async("", brief)).expect_err("no name");
+    assert!(error.find::<BadName>().is_some(), "{error}");
 }
 
 #[test]
