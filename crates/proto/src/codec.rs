@@ -1,6 +1,7 @@
 //! One message, one datagram: postcard, nothing after the end, bounded length.
 
-use serde::{Serialize, de::DeserializeOwned};
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// No message is longer. A claim of a reader with very many chunks is split by its sender.
 pub const MAX_MESSAGE_BYTES: usize = 16 * 1024;
@@ -46,6 +47,19 @@ pub fn encode<T: Serialize>(message: &T) -> Vec<u8> {
     bytes
 }
 
+/// A list with one descriptor for each entry.
+pub(crate) fn as_many_as_descriptors<'de, T, D>(from: D) -> Result<Vec<T>, D::Error>
+where
+    T: Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    let all = Vec::deserialize(from)?;
+    match all.len() <= MAX_FDS {
+        true => Ok(all),
+        false => Err(D::Error::invalid_length(all.len(), &"at most 16 entries")),
+    }
+}
+
 /// Decodes one datagram.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
     if bytes.len() > MAX_MESSAGE_BYTES {
@@ -65,4 +79,24 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
 /// Whether a name may be used: 1 to [`MAX_NAME_BYTES`] bytes, no control characters.
 pub fn check_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= MAX_NAME_BYTES && !name.chars().any(char::is_control)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{PoolId, Req, Request};
+
+    #[test]
+    fn no_more_chunks_than_a_message_has_descriptors() {
+        for (count, is_one) in [(16, true), (17, false)] {
+            let message = Request::ShowChunks {
+                req: Req(1),
+                pool: PoolId(2),
+                chunks: (0..count).map(|n| (n, n)).collect(),
+                least: 1,
+            };
+            let decoded = decode::<Request>(&encode(&message));
+            assert_eq!(decoded.is_ok(), is_one, "{decoded:?}");
+        }
+    }
 }

@@ -74,6 +74,7 @@ pub enum Request {
     ShowChunks {
         req: Req,
         pool: PoolId,
+        #[serde(deserialize_with = "crate::codec::as_many_as_descriptors")]
         chunks: Vec<(u32, u32)>,
         least: u32,
     },
