@@ -24,7 +24,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "tranship-preload",
             "tranship-zcopy-preload",
             "tranship-capi",
-            "tranship-python",
+            "tranship-py",
         ],
     ),
     ("facade", &["tranship"]),

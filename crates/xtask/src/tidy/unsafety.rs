@@ -17,7 +17,7 @@ const MAY: &[&str] = &[
     "preload",
     "zcopy-preload",
     "capi",
-    "python",
+    "py",
 ];
 
 /// Single places elsewhere, each with its reason.

@@ -1,0 +1,96 @@
+"""Moves large data between isolated processes without copying it.
+
+A process joins a manager (`connect`), makes pools, allocates buffers in them, and sends them over channels. A received buffer is
+the sender's memory, read-only: no byte is copied.
+"""
+
+from __future__ import annotations
+
+import os as _os
+
+from . import _native
+from ._errors import (
+    AccessDenied,
+    BadArgument,
+    Error,
+    Forked,
+    Full,
+    ManagerAway,
+    NameTaken,
+    NoManager,
+    NoSuchName,
+    OutOfMemory,
+    PeerDied,
+    PeerGone,
+    PeerViolation,
+    SystemFailed,
+    TimedOut,
+)
+from ._native import Buffer, Domain, Listener, Pool, Receiver, Sender
+from ._program import point_to_program as _point_to_program
+
+__all__ = [
+    "AccessDenied",
+    "BadArgument",
+    "Buffer",
+    "Domain",
+    "Error",
+    "Forked",
+    "Full",
+    "Listener",
+    "ManagerAway",
+    "NameTaken",
+    "NoManager",
+    "NoSuchName",
+    "OutOfMemory",
+    "PeerDied",
+    "PeerGone",
+    "PeerViolation",
+    "Pool",
+    "Receiver",
+    "Sender",
+    "SystemFailed",
+    "TimedOut",
+    "connect",
+    "embedded",
+]
+
+
+def connect(
+    name: str | None = None,
+    *,
+    socket: str | _os.PathLike[str] | None = None,
+    autostart: bool = True,
+    helper_thread: bool = False,
+    non_dumpable: bool = False,
+) -> Domain:
+    """Joins the manager: the one at `socket` (or $TRANSHIP_SOCKET), else the system's, else the user's, else one that it starts."""
+    _point_to_program()
+    return _native.connect(
+        {
+            "name": name,
+            "socket": None if socket is None else _os.fspath(socket),
+            "autostart": autostart,
+            "helper_thread": helper_thread,
+            "non_dumpable": non_dumpable,
+        }
+    )
+
+
+def embedded(
+    name: str | None = None,
+    *,
+    socket: str | _os.PathLike[str] | None = None,
+    helper_thread: bool = False,
+    non_dumpable: bool = False,
+) -> Domain:
+    """Runs a manager in this process, and joins it. Others join by `Domain.socket_path`."""
+    return _native.embedded(
+        {
+            "name": name,
+            "socket": None if socket is None else _os.fspath(socket),
+            "autostart": False,
+            "helper_thread": helper_thread,
+            "non_dumpable": non_dumpable,
+        }
+    )

@@ -1,0 +1,132 @@
+"""Exceptions: one class for what a program tells apart, each also of a built-in class that programs know already.
+
+`kind` and `code` name the kind of error, one for one with the table in docs/errors.md; the text has the numbers.
+"""
+
+from ._native import KINDS
+
+
+class Error(Exception):
+    """Something was not done; the text says why, and what would be right."""
+
+    kind: str = ""
+    code: int = 0
+
+
+class TimedOut(Error, TimeoutError):
+    """The time given is over."""
+
+
+class Full(Error, BlockingIOError, TimeoutError):
+    """The receiver did not make room, or did not agree to the pool, in the time given."""
+
+
+class PeerGone(Error, BrokenPipeError):
+    """The other end is closed."""
+
+
+class PeerDied(Error, ConnectionResetError):
+    """The other end died, or gave up: what came may not be all."""
+
+
+class PeerViolation(Error, ConnectionAbortedError):
+    """The other end broke the protocol."""
+
+
+class NoManager(Error, ConnectionRefusedError):
+    """There is no manager that can be used."""
+
+
+class ManagerAway(Error, ConnectionError):
+    """The manager is gone: what there is goes on, nothing new can be had."""
+
+
+class OutOfMemory(Error, MemoryError):
+    """There is no memory for it: now, or never as it is more than the quota."""
+
+
+class AccessDenied(Error, PermissionError):
+    """Rules or the manager do not allow it."""
+
+
+class NoSuchName(Error, FileNotFoundError):
+    """Nothing is there under that name."""
+
+
+class NameTaken(Error, FileExistsError):
+    """The name is taken or reserved."""
+
+
+class BadArgument(Error, ValueError):
+    """An argument is outside its range, or not for this."""
+
+
+class Forked(Error, RuntimeError):
+    """The object is the parent's: a forked child connects a domain of its own."""
+
+
+class SystemFailed(Error, OSError):
+    """The system refused, or something that has no class of its own went wrong."""
+
+
+_CLASSES: dict[str, type[Error]] = {
+    "TimedOut": TimedOut,
+    "Full": Full,
+    "PoolPending": Full,
+    "PeerGone": PeerGone,
+    "PeerDied": PeerDied,
+    "Lost": PeerDied,
+    "PeerViolation": PeerViolation,
+    "NoManager": NoManager,
+    "Unreachable": NoManager,
+    "ManagerAway": ManagerAway,
+    "CutOff": ManagerAway,
+    "NotConnected": ManagerAway,
+    "ChunkPending": ManagerAway,
+    "OutOfMemory": OutOfMemory,
+    "TooLarge": OutOfMemory,
+    "Quota": OutOfMemory,
+    "Refused": AccessDenied,
+    "Access": AccessDenied,
+    "BufferNotOwned": AccessDenied,
+    "NoSuchName": NoSuchName,
+    "NameTaken": NameTaken,
+    "BadArgument": BadArgument,
+    "SameRole": BadArgument,
+    "Stale": BadArgument,
+    "BufferState": BadArgument,
+    "ChannelTrust": BadArgument,
+    "Forked": Forked,
+}
+
+_KINDS = {code: (name, errno) for code, name, errno, _meaning in KINDS}
+
+
+def make(code: int, errno: int, text: str) -> Error:
+    """The exception for an error of the library's."""
+    name, _errno = _KINDS.get(code, ("System", errno))
+    error = _CLASSES.get(name, SystemFailed)(text)
+    error.kind = name
+    error.code = code
+    if isinstance(error, OSError):
+        error.errno = errno
+    return error
+
+
+__all__ = [
+    "AccessDenied",
+    "BadArgument",
+    "Error",
+    "Forked",
+    "Full",
+    "ManagerAway",
+    "NameTaken",
+    "NoManager",
+    "NoSuchName",
+    "OutOfMemory",
+    "PeerDied",
+    "PeerGone",
+    "PeerViolation",
+    "SystemFailed",
+    "TimedOut",
+]

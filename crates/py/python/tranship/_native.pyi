@@ -1,0 +1,373 @@
+"""The extension module. `tranship` has its classes; nobody else needs this."""
+
+from collections.abc import Coroutine, Sequence
+from types import TracebackType
+from typing import Any, Final, Literal, TypeAlias, TypedDict, TypeVar, final, overload, type_check_only
+
+import numpy
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+from typing_extensions import Buffer as _Exporter, CapsuleType, Self
+
+_Trust: TypeAlias = Literal["none", "producer", "half", "full"]
+_Shape: TypeAlias = int | Sequence[int]
+# Before Python 3.12 type checkers do not see that arrays have the buffer protocol.
+_Bytes: TypeAlias = _Exporter | NDArray[Any]
+_Sendable: TypeAlias = _Bytes | Sequence[_Bytes]
+_S = TypeVar("_S", bound=numpy.generic)
+
+KINDS: Final[list[tuple[int, str, int, str]]]
+INLINE_BYTES: Final[int]
+
+@type_check_only
+class _ManagerStat(TypedDict):
+    instance: int
+    pid: int
+    uptime_s: int
+    total_bytes: int
+    granted_bytes: int
+    stranded_bytes: int
+    descriptors: int
+    max_descriptors: int
+    own_bytes_per_user: int
+    longest_turn_us: int
+
+@type_check_only
+class _DomainStat(TypedDict):
+    domain: int
+    name: str
+    pid: int
+    uid: int
+    connected: bool
+    dumpable: bool
+    stranded_bytes: int
+
+@type_check_only
+class _PoolStat(TypedDict):
+    pool: int
+    writer: int
+    trust: str
+    name: str
+    writer_alive: bool
+    max_bytes: int
+    quota_bytes: int
+    granted_bytes: int
+    stranded_bytes: int
+    chunk_bytes: int
+    slots: int
+    readers: int
+
+@type_check_only
+class _ChannelStat(TypedDict):
+    channel: int
+    source: int | None
+    sink: int | None
+    pools: list[int]
+    name: str
+    taken: int
+    lines: int
+
+@type_check_only
+class _HoldStat(TypedDict):
+    domain: int
+    pool: int
+    buffers: int
+    bytes: int
+
+@type_check_only
+class _HeapStat(TypedDict):
+    heap: int
+    owner: int
+    name: str
+    max_bytes: int
+    quota_bytes: int
+    admitted_bytes: int
+
+@type_check_only
+class _Stat(TypedDict):
+    manager: _ManagerStat | None
+    domains: list[_DomainStat]
+    pools: list[_PoolStat]
+    channels: list[_ChannelStat]
+    holds: list[_HoldStat]
+    heaps: list[_HeapStat]
+
+@type_check_only
+class _PoolStats(TypedDict):
+    allocs: int
+    frees: int
+    cached: int
+    chunk_bytes_present: int
+    quota_bytes: int
+    collected: int
+    collections: int
+    collect_ns: int
+    blocked_ns: int
+    waiting: int
+
+@type_check_only
+class _Choices(TypedDict):
+    name: str | None
+    socket: str | None
+    autostart: bool
+    helper_thread: bool
+    non_dumpable: bool
+
+def connect(choices: _Choices) -> Domain: ...
+def embedded(choices: _Choices) -> Domain: ...
+def in_pool(object: _Bytes) -> tuple[Buffer, int, int] | None: ...
+
+@type_check_only
+class _Closing:
+    """What is closed at the end of a `with`."""
+
+    def close(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+        /,
+    ) -> None: ...
+
+@final
+class Buffer:
+    """Bytes in a pool. `memoryview(buffer)` and `numpy.asarray(buffer)` show them without a copy.
+
+    Writable while nobody else can have it: from `Pool.alloc` to the first send, and after a move at levels of trust where
+    receivers may write. Dropping the last reference, views included, lets the memory be used again.
+    """
+
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def meta(self) -> int:
+        """The sender's word that came with it."""
+    @property
+    def moved(self) -> bool:
+        """Whether it came by a move: nobody else has it."""
+    @property
+    def readonly(self) -> bool: ...
+    @property
+    def released(self) -> bool: ...
+    @property
+    def id(self) -> int | None:
+        """The same number in every process, while somebody holds it."""
+    @property
+    def trust(self) -> _Trust | None:
+        """Who can write its pool, where that is known."""
+    @property
+    def sender_pid(self) -> int | None: ...
+    @property
+    def exports(self) -> int:
+        """Views that there are of it."""
+    @property
+    def unique(self) -> bool:
+        """Whether nobody else can have it."""
+    @property
+    def pieces(self) -> tuple[Buffer, ...]:
+        """The buffers that it consists of: itself, unless it was sent as a list."""
+    def freeze(self) -> None:
+        """Ends writing. BufferError while there are writable views."""
+    def slice(self, start: int = 0, stop: int | None = None) -> Buffer:
+        """A part, sharing the memory; ends writing."""
+    def truncate(self, len: int) -> None: ...
+    def tobytes(self) -> bytes: ...
+    def release(self) -> None:
+        """Lets go of it now. BufferError while there are views; without this the memory goes with the last of them."""
+    def __len__(self) -> int: ...
+    def __bytes__(self) -> bytes: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+    def __release_buffer__(self, buffer: memoryview, /) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+        /,
+    ) -> None: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+    def __dlpack__(
+        self,
+        *,
+        stream: Any | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> CapsuleType: ...
+
+@final
+class Pool(_Closing):
+    """Memory of this process's, out of which buffers are sent. All who receive from it can read all of it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def id(self) -> int: ...
+    @property
+    def max_bytes(self) -> int: ...
+    @property
+    def quota_bytes(self) -> int: ...
+    @property
+    def trust(self) -> _Trust: ...
+    def alloc(self, nbytes: int, *, timeout: float | None = None) -> Buffer:
+        """A writable buffer, with whatever the memory held before. Waits for memory that others still hold, at most `timeout` seconds."""
+    def copy(self, data: _Bytes, *, timeout: float | None = None) -> Buffer:
+        """A buffer with a copy of an object's bytes."""
+    @overload
+    def empty(
+        self,
+        shape: _Shape,
+        dtype: type[_S] | numpy.dtype[_S],
+        order: Literal["C", "F"] = "C",
+        *,
+        timeout: float | None = None,
+    ) -> NDArray[_S]: ...
+    @overload
+    def empty(
+        self,
+        shape: _Shape,
+        dtype: DTypeLike = ...,
+        order: Literal["C", "F"] = "C",
+        *,
+        timeout: float | None = None,
+    ) -> NDArray[Any]:
+        """A numpy array in the pool: sent without a copy. It has whatever the memory held before."""
+    def zeros(
+        self,
+        shape: _Shape,
+        dtype: DTypeLike = ...,
+        order: Literal["C", "F"] = "C",
+        *,
+        timeout: float | None = None,
+    ) -> NDArray[Any]:
+        """As `empty`, with zeros."""
+    def array(
+        self, data: ArrayLike, dtype: DTypeLike | None = None, *, timeout: float | None = None
+    ) -> NDArray[Any]:
+        """A numpy array in the pool with a copy of `data`."""
+    def stats(self) -> _PoolStats: ...
+    def allow_forward(self, domain: int) -> None:
+        """Lets a domain that receives buffers of this pool send them on."""
+
+@final
+class Listener(_Closing):
+    """A name that others connect to. Each connection is a channel of its own."""
+
+    @property
+    def name(self) -> str: ...
+    def accept(self, timeout: float | None = None) -> Any:
+        """The next connection: a Sender where the role is "send", else a Receiver."""
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> Any: ...
+
+@type_check_only
+class _End(_Closing):
+    @property
+    def channel(self) -> int: ...
+    @property
+    def peer(self) -> int:
+        """The other end's domain."""
+    @property
+    def peer_pid(self) -> int: ...
+    @property
+    def peer_uid(self) -> int: ...
+
+@final
+class Sender(_End):
+    """The sending end of a channel. Leaving its `with` says that this was all; with an exception, that it was not."""
+
+    def send(self, payload: _Sendable, meta: int = 0, *, timeout: float | None = None) -> None:
+        """Sends a buffer, an array that lies in one, or a list of such, by reference: all are read-only from then on."""
+    def send_inline(self, data: _Bytes, meta: int = 0, *, timeout: float | None = None) -> None:
+        """Sends up to 48 bytes in the message itself."""
+    def move_buffer(self, buffer: Buffer, meta: int = 0, *, timeout: float | None = None) -> None:
+        """Gives a buffer away that was never sent and has no views."""
+    def send_object(self, object: object, pool: Pool, *, timeout: float | None = None) -> None:
+        """Sends any object that can be pickled. What of it lies in a pool is not copied."""
+    def send_async(self, payload: _Sendable, meta: int = 0) -> Coroutine[Any, Any, None]: ...
+    def send_object_async(self, object: object, pool: Pool) -> Coroutine[Any, Any, None]: ...
+    def wait_taken(self, timeout: float | None = None) -> None:
+        """Waits until the receiver has taken all that was sent."""
+    def assign(self, pool: Pool, *, timeout: float | None = None) -> None:
+        """Has the receiver agree to the pool now, instead of at the first send."""
+    def try_recv_back(self) -> Buffer | None:
+        """What the receiver passed back, or its few bytes."""
+    @property
+    def queued(self) -> int: ...
+    @property
+    def peer_gone(self) -> bool: ...
+    def abandon(self) -> None:
+        """Closes it, and says that what was sent is not all."""
+    def _begin(self, payload: _Sendable, meta: int) -> bool: ...
+    def _look(self) -> bool: ...
+    def _cancel(self) -> None: ...
+    def _fileno(self) -> int: ...
+
+@final
+class Receiver(_End):
+    """The receiving end of a channel. Iterating ends when the sender has closed its end; PeerDied says that it did not."""
+
+    def recv(self, timeout: float | None = None) -> Buffer:
+        """The next message: the sender's memory, read-only, without a copy."""
+    def try_recv(self) -> Buffer | None: ...
+    def recv_object(self, timeout: float | None = None) -> Any:
+        """What `send_object` sent. Unpickling runs what the sender says: only from whom you would let run code here."""
+    def recv_async(self) -> Coroutine[Any, Any, Buffer]: ...
+    def recv_object_async(self) -> Coroutine[Any, Any, Any]: ...
+    def fileno(self) -> int:
+        """A descriptor for event loops: readable when `try_recv` is to be called."""
+    def pass_back(self, buffer: Buffer, meta: int = 0) -> None:
+        """Hands a buffer that was moved here back to the sender."""
+    def send_control(self, data: _Bytes, meta: int = 0) -> None:
+        """Sends up to 48 bytes back to the sender."""
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> Buffer: ...
+    def __aiter__(self) -> Self: ...
+    def __anext__(self) -> Coroutine[Any, Any, Buffer]: ...
+
+@final
+class Domain(_Closing):
+    """This process's membership with a manager. A forked child connects anew."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def socket_path(self) -> str | None: ...
+    @property
+    def is_managed(self) -> bool: ...
+    def pool(
+        self,
+        name: str,
+        max_bytes: int,
+        *,
+        slots: int | None = None,
+        chunk_bytes: int | None = None,
+        trust: _Trust = "producer",
+        keep: int = 0,
+        preallocate: int = 0,
+        huge_pages: bool = False,
+    ) -> Pool:
+        """Makes a pool of at most so many bytes. `trust` says who can write it besides this process: by default nobody."""
+    def listen(self, name: str, role: Literal["send", "receive"], *, lines: int = 256) -> Listener:
+        """Exports a name, at which others open the other end."""
+    def sender(self, name: str, *, timeout: float | None = None, lines: int = 256) -> Sender:
+        """Connects to a name at which somebody receives; waits for it."""
+    def receiver(
+        self,
+        name: str,
+        *,
+        timeout: float | None = None,
+        lines: int = 256,
+        snapshots: Pool | None = None,
+    ) -> Receiver:
+        """Connects to a name at which somebody sends; waits for it. `snapshots`: where messages out of pools of level "none" are
+        copied to."""
+    def stat(self) -> _Stat:
+        """What the manager knows: of itself, domains, pools, channels, who holds what."""
+    def set_quota(self, pool: int, quota_bytes: int) -> int: ...
+    def turn(self) -> None:
+        """Takes the manager's news. For programs that seldom call anything else here, unless `helper_thread` was said."""
+    def fileno(self) -> int:
+        """Readable when `turn` is to be called."""

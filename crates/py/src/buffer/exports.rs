@@ -1,0 +1,50 @@
+//! Which memory Python has views of, so that an array can be led back to the buffer that it lies in.
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Buffers that overlap are parts of one another: how many that begin further up are looked at.
+const LOOKS: usize = 64;
+
+/// Length of the memory, by its address and that of the Python object.
+static EXPORTED: Mutex<BTreeMap<(usize, usize), usize>> = Mutex::new(BTreeMap::new());
+
+fn exported() -> MutexGuard<'static, BTreeMap<(usize, usize), usize>> {
+    EXPORTED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The first view of a buffer. From here to [`remove`] the views keep the object alive.
+pub(super) fn insert(at: usize, len: usize, object: *mut ffi::PyObject) {
+    exported().insert((at, object.expose_provenance()), len);
+}
+
+/// The last view of it is gone.
+pub(super) fn remove(at: usize, object: *mut ffi::PyObject) {
+    exported().remove(&(at, object.expose_provenance()));
+}
+
+/// The `Buffer` that has all of this memory, and where in it that is. The caller has a view of the memory.
+pub(crate) fn find<'py>(
+    py: Python<'py>,
+    at: usize,
+    len: usize,
+) -> Option<(Bound<'py, super::Buffer>, usize)> {
+    let end = at.checked_add(len)?;
+    let exported = exported();
+    let found = exported
+        .range(..=(at, usize::MAX))
+        .rev()
+        .take(LOOKS)
+        .find(|((start, _), held)| end <= *start + **held)
+        .map(|((start, object), _)| (*start, *object))?;
+    let (start, object) = found;
+    let object = std::ptr::with_exposed_provenance_mut::<ffi::PyObject>(object);
+    // SAFETY: what is in the list has a view, which holds a reference, and it is taken off before the last one goes; that needs the
+    // GIL, which we have, or the list's lock, which we hold.
+    let object = unsafe { Bound::from_borrowed_ptr(py, object) };
+    drop(exported);
+    let buffer = object.cast_into::<super::Buffer>().ok()?;
+    Some((buffer, at - start))
+}

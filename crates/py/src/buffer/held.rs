@@ -1,0 +1,97 @@
+//! What a `Buffer` of Python's has: its states, and where the bytes are.
+
+use std::mem::take;
+use std::ptr::NonNull;
+use tranship::{Body, Cbuf, CbufMut, Inline, Trust};
+
+/// What is behind a `Buffer`.
+#[derive(Debug)]
+pub(crate) enum Held {
+    /// Nobody else has it.
+    Own(CbufMut),
+    /// Others may have it.
+    Shared(Cbuf),
+    /// It came inside the message.
+    Copy(Box<[u8]>),
+    /// It lies in several buffers.
+    Pieces(Vec<Cbuf>),
+    /// It was given back, or away.
+    Gone(&'static str),
+}
+
+/// Whose pool it lies in, as far as this process was told.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Origin {
+    pub(crate) trust: Option<Trust>,
+    /// Process of who sent it; none: it was allocated here.
+    pub(crate) sender_pid: Option<u32>,
+}
+
+/// Bytes that Python may look at, and write if it says so.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bytes {
+    pub(crate) ptr: NonNull<u8>,
+    pub(crate) len: usize,
+    pub(crate) writable: bool,
+}
+
+impl Held {
+    pub(crate) fn of(body: Body) -> Held {
+        let inline = |inline: &Inline| Held::Copy(Box::from(&**inline));
+        match body {
+            Body::Inline(bytes) => inline(&bytes),
+            Body::Buf(buf) => Held::Shared(buf),
+            Body::Moved(buf) => Held::Own(buf),
+            Body::Aggregate(all) => Held::Pieces(all.pieces().iter().cloned().collect()),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Held::Own(buf) => buf.len(),
+            Held::Shared(buf) => buf.len(),
+            Held::Copy(bytes) => bytes.len(),
+            Held::Pieces(pieces) => pieces.iter().map(Cbuf::len).sum(),
+            Held::Gone(_) => 0,
+        }
+    }
+
+    /// Where the bytes are, if they are in one place.
+    pub(crate) fn bytes(&self) -> Option<Bytes> {
+        let at = |ptr: *const u8, len, writable| {
+            let ptr = NonNull::new(ptr.cast_mut()).unwrap_or(NonNull::dangling());
+            Some(Bytes { ptr, len, writable })
+        };
+        match self {
+            Held::Own(buf) => at(buf.view().as_ptr(), buf.len(), buf.is_writable()),
+            Held::Shared(buf) => at(buf.view().as_ptr(), buf.len(), false),
+            Held::Copy(bytes) => at(bytes.as_ptr(), bytes.len(), false),
+            Held::Pieces(_) | Held::Gone(_) => None,
+        }
+    }
+
+    /// A private copy of all bytes.
+    pub(crate) fn to_vec(&self) -> Vec<u8> {
+        match self {
+            Held::Own(buf) => buf.to_vec(),
+            Held::Shared(buf) => buf.to_vec(),
+            Held::Copy(bytes) => bytes.to_vec(),
+            Held::Pieces(pieces) => pieces.iter().flat_map(|piece| piece.to_vec()).collect(),
+            Held::Gone(_) => Vec::new(),
+        }
+    }
+
+    /// From here on it is read-only, and may be shared.
+    pub(crate) fn freeze(&mut self) {
+        *self = match take(self) {
+            Held::Own(buf) => Held::Shared(buf.freeze()),
+            other => other,
+        };
+    }
+}
+
+impl Default for Held {
+    fn default() -> Held {
+        Held::Gone("is in use")
+    }
+}

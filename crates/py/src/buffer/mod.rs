@@ -1,0 +1,541 @@
+//! `tranship.Buffer`: bytes in a pool, as an object of Python's.
+//!
+//! A view (a `memoryview`, an array) keeps the object, and with it the memory. What was sent is read-only from then on; views that
+//! were taken before stay as they are, which is why a buffer with writable ones is not sent, unless through the array itself.
+
+mod dlpack;
+mod exports;
+mod held;
+
+pub(crate) use exports::find;
+pub(crate) use held::{Bytes, Held, Origin};
+
+use crate::foreign::View;
+use crate::fork::Birth;
+use pyo3::exceptions::{PyBufferError, PyIndexError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyTuple};
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tranship::{Aggregate, Cbuf, CbufMut, Message, Payload, Trust};
+
+/// From here on copying lets other threads of the interpreter run.
+pub(crate) const LARGE: usize = 64 << 10;
+
+/// Bytes in a pool (see the package's stubs, which say what each method is for).
+#[pyclass(frozen, weakref, module = "tranship")]
+pub(crate) struct Buffer {
+    held: Mutex<Held>,
+    /// Views that Python has of it.
+    views: AtomicUsize,
+    writable_views: AtomicUsize,
+    meta: u64,
+    moved: bool,
+    origin: Origin,
+    birth: Birth,
+}
+
+/// What a send takes from Python.
+pub(crate) enum Parcel {
+    Buffers(Payload),
+    Inline(Vec<u8>),
+}
+
+impl Buffer {
+    pub(crate) fn new(held: Held, origin: Origin) -> Buffer {
+        Buffer::with(held, 0, false, origin)
+    }
+
+    pub(crate) fn received(message: Message, origin: Origin) -> Buffer {
+        let held = Held::of(message.body);
+        let moved = matches!(held, Held::Own(_));
+        Buffer::with(held, message.meta, moved, origin)
+    }
+
+    fn with(held: Held, meta: u64, moved: bool, origin: Origin) -> Buffer {
+        Buffer {
+            held: Mutex::new(held),
+            views: AtomicUsize::new(0),
+            writable_views: AtomicUsize::new(0),
+            meta,
+            moved,
+            origin,
+            birth: Birth::now(),
+        }
+    }
+
+    /// Held briefly, and never while Python runs.
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What it has, if it is this process's and was not given back.
+    fn held(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Held>> {
+        self.birth.check(py)?;
+        let held = self.lock();
+        match &*held {
+            Held::Gone(how) => Err(PyValueError::new_err(format!("the buffer {how}"))),
+            _ => Ok(held),
+        }
+    }
+
+    fn views(&self) -> usize {
+        self.views.load(Ordering::Relaxed) // changes under the GIL
+    }
+
+    fn writable_views(&self) -> usize {
+        self.writable_views.load(Ordering::Relaxed) // as above
+    }
+
+    /// Makes it read-only. Its views must be, too, unless `through_array` says that they were seen to.
+    fn freeze_for(&self, held: &mut Held, through_array: bool) -> PyResult<()> {
+        let views = self.writable_views();
+        let guarded = self.origin.trust == Some(Trust::Half); // whose pages become read-only
+        if matches!(held, Held::Own(_)) && views > 0 && (guarded || !through_array) {
+            let text = format!(
+                "this buffer of {} bytes has {}, and what is sent must not change: release them before, or send the array itself",
+                held.len(),
+                count(views, "writable view")
+            );
+            return Err(PyBufferError::new_err(text));
+        }
+        held.freeze();
+        Ok(())
+    }
+
+    /// What to send of it, by reference.
+    pub(crate) fn parcel(&self, py: Python<'_>) -> PyResult<Parcel> {
+        let mut held = self.held(py)?;
+        self.freeze_for(&mut held, false)?;
+        Ok(match &*held {
+            Held::Shared(buf) => Parcel::Buffers(Payload::Buf(buf.clone())),
+            Held::Pieces(pieces) => {
+                let mut all = Aggregate::new();
+                for piece in pieces {
+                    let pushed = all.push_back(piece.clone());
+                    pushed.map_err(|e| crate::errors::raised(py, &e.error))?;
+                }
+                Parcel::Buffers(Payload::Aggregate(all))
+            }
+            other => Parcel::Inline(other.to_vec()),
+        })
+    }
+
+    /// A part of it, to be sent as a piece, or for an array that lies in it.
+    pub(crate) fn part(
+        &self,
+        py: Python<'_>,
+        from: usize,
+        len: usize,
+        through_array: bool,
+    ) -> PyResult<Cbuf> {
+        let mut held = self.held(py)?;
+        self.freeze_for(&mut held, through_array)?;
+        match &*held {
+            Held::Shared(buf) => Ok(buf.slice(from..from + len)),
+            _ => Err(PyValueError::new_err(
+                "no part of a pool: it came inside the message, or lies in several buffers",
+            )),
+        }
+    }
+
+    /// As a whole.
+    pub(crate) fn whole(&self, py: Python<'_>) -> PyResult<Cbuf> {
+        let len = self.held(py)?.len();
+        self.part(py, 0, len, false)
+    }
+
+    /// Takes the only handle out, for a move. Without views only.
+    pub(crate) fn take_own(&self, py: Python<'_>) -> PyResult<CbufMut> {
+        let mut held = self.held(py)?;
+        self.no_views(&held, "moved")?;
+        match std::mem::take(&mut *held) {
+            Held::Own(buf) => {
+                *held = Held::Gone("was moved");
+                Ok(buf)
+            }
+            other => {
+                *held = other;
+                let text = "the buffer is shared, and what others may have cannot be moved: send it, or move one that was never sent";
+                Err(PyValueError::new_err(text))
+            }
+        }
+    }
+
+    /// A move that failed.
+    pub(crate) fn give_back(&self, buf: CbufMut) {
+        *self.lock() = Held::Own(buf);
+    }
+
+    fn no_views(&self, held: &Held, what: &str) -> PyResult<()> {
+        match self.views() {
+            0 => Ok(()),
+            views => Err(PyBufferError::new_err(format!(
+                "this buffer of {} bytes has {}: it can be {what} when there is none",
+                held.len(),
+                count(views, "view")
+            ))),
+        }
+    }
+}
+
+#[pymethods]
+impl Buffer {
+    fn __len__(&self) -> usize {
+        self.lock_if_ours().map_or(0, |held| held.len())
+    }
+
+    #[getter]
+    fn nbytes(&self) -> usize {
+        self.__len__()
+    }
+
+    #[getter]
+    fn meta(&self) -> u64 {
+        self.meta
+    }
+
+    #[getter]
+    fn moved(&self) -> bool {
+        self.moved
+    }
+
+    #[getter]
+    fn readonly(&self) -> bool {
+        let bytes = self.lock_if_ours().and_then(|held| held.bytes());
+        !bytes.is_some_and(|bytes| bytes.writable)
+    }
+
+    #[getter]
+    fn released(&self) -> bool {
+        self.lock_if_ours()
+            .is_none_or(|held| matches!(*held, Held::Gone(_)))
+    }
+
+    /// The system-wide id; None for what is in no pool, or in several buffers.
+    #[getter]
+    fn id(&self) -> Option<u64> {
+        match &*self.lock_if_ours()? {
+            Held::Own(buf) => Some(buf.id().0),
+            Held::Shared(buf) => Some(buf.id().0),
+            _ => None,
+        }
+    }
+
+    #[getter]
+    fn trust(&self) -> Option<&'static str> {
+        self.origin.trust.map(Trust::name)
+    }
+
+    #[getter]
+    fn sender_pid(&self) -> Option<u32> {
+        self.origin.sender_pid
+    }
+
+    #[getter]
+    fn exports(&self) -> usize {
+        self.views()
+    }
+
+    /// Whether nobody else can have it.
+    #[getter]
+    fn unique(&self) -> bool {
+        self.lock_if_ours().is_some_and(|held| match &*held {
+            Held::Own(_) | Held::Copy(_) => true,
+            Held::Shared(buf) => buf.is_unique(),
+            _ => false,
+        })
+    }
+
+    /// The buffers that it consists of.
+    #[getter]
+    fn pieces<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
+        let py = slf.py();
+        let this = slf.get();
+        let parts: Vec<Cbuf> = match &*this.held(py)? {
+            Held::Pieces(pieces) => pieces.clone(),
+            _ => Vec::new(),
+        };
+        if parts.is_empty() {
+            return PyTuple::new(py, [slf]);
+        }
+        let origin = this.origin;
+        let part = |piece| Bound::new(py, Buffer::new(Held::Shared(piece), origin));
+        let parts: PyResult<Vec<_>> = parts.into_iter().map(part).collect();
+        PyTuple::new(py, parts?)
+    }
+
+    fn __repr__(&self) -> String {
+        let Some(held) = self.lock_if_ours() else {
+            return "<tranship.Buffer of the parent process>".into();
+        };
+        if let Held::Gone(how) = &*held {
+            return format!("<tranship.Buffer, {how}>");
+        }
+        let bytes = held.len();
+        let state = match (&*held, held.bytes()) {
+            (Held::Pieces(pieces), _) => format!("read-only, in {} pieces", pieces.len()),
+            (_, Some(Bytes { writable: true, .. })) => "writable".into(),
+            _ => "read-only".into(),
+        };
+        let holders = match &*held {
+            Held::Own(_) => "held only here",
+            Held::Copy(_) => "a copy",
+            Held::Shared(buf) if buf.is_unique() => "held only here",
+            _ => "shared",
+        };
+        let trust = self.origin.trust.map(Trust::name);
+        let trust = trust.map_or_else(String::new, |trust| format!(", trust {trust}"));
+        let from = self.origin.sender_pid;
+        let from = from.map_or_else(String::new, |pid| format!(", from process {pid}"));
+        let id = match &*held {
+            Held::Own(buf) => Some(buf.id()),
+            Held::Shared(buf) => Some(buf.id()),
+            _ => None,
+        };
+        let id = id.map_or_else(String::new, |id| {
+            format!(", pool {} slot {}", id.pool().0, id.slot())
+        });
+        let views = match self.views() {
+            0 => String::new(),
+            views => format!(", {}", count(views, "view")),
+        };
+        format!("<tranship.Buffer of {bytes} bytes, {state}, {holders}{trust}{from}{id}{views}>")
+    }
+
+    fn freeze(&self, py: Python<'_>) -> PyResult<()> {
+        let mut held = self.held(py)?;
+        self.freeze_for(&mut held, false)
+    }
+
+    /// Read-only, with writable views left: the caller has made the arrays read-only.
+    fn _freeze_array(&self, py: Python<'_>) -> PyResult<()> {
+        let mut held = self.held(py)?;
+        self.freeze_for(&mut held, true)
+    }
+
+    #[pyo3(signature = (start=0, stop=None))]
+    fn slice(&self, py: Python<'_>, start: usize, stop: Option<usize>) -> PyResult<Buffer> {
+        let len = self.held(py)?.len();
+        let stop = stop.unwrap_or(len);
+        if start > stop || stop > len {
+            let text = format!("bytes {start} to {stop} of a buffer of {len} bytes");
+            return Err(PyIndexError::new_err(text));
+        }
+        let part = self.part(py, start, stop - start, false)?;
+        Ok(Buffer::new(Held::Shared(part), self.origin))
+    }
+
+    fn truncate(&self, py: Python<'_>, len: usize) -> PyResult<()> {
+        let mut held = self.held(py)?;
+        self.no_views(&held, "shortened")?;
+        match &mut *held {
+            Held::Own(buf) => buf.truncate(len),
+            Held::Shared(buf) if len < buf.len() => *buf = buf.slice(..len),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn tobytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let held = self.held(py)?;
+        let len = held.len();
+        let parts: Vec<Bytes> = match &*held {
+            Held::Pieces(pieces) => {
+                let part = |piece: &Cbuf| {
+                    let ptr = piece.view().as_ptr().cast_mut();
+                    let ptr = std::ptr::NonNull::new(ptr)?;
+                    let (len, writable) = (piece.len(), false);
+                    Some(Bytes { ptr, len, writable })
+                };
+                pieces.iter().filter_map(part).collect()
+            }
+            other => other.bytes().into_iter().collect(),
+        };
+        PyBytes::new_with(py, len, |to| {
+            let mut at = 0;
+            for part in parts {
+                // SAFETY: the bytes of a handle in `held`, which is locked; others may write them meanwhile, which a view allows.
+                let view = unsafe { tranship::View::new(part.ptr.as_ptr(), part.len) };
+                if let Some(to) = to.get_mut(at..at + part.len) {
+                    let _ = view.copy_to_slice(0, to); // as long as the view
+                }
+                at += part.len;
+            }
+            Ok(())
+        })
+    }
+
+    fn __bytes__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        self.tobytes(py)
+    }
+
+    fn release(&self, py: Python<'_>) -> PyResult<()> {
+        if self.birth.is_inherited() {
+            return Ok(()); // it was never this process's
+        }
+        let mut held = self.lock();
+        self.no_views(&held, "released")?;
+        let gone = match &*held {
+            Held::Gone(how) => how,
+            _ => "was released",
+        };
+        let was = std::mem::replace(&mut *held, Held::Gone(gone));
+        drop(held);
+        py.detach(|| drop(was));
+        Ok(())
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    /// With an error under way views only put the release off, as dropping does: the error is what matters.
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        kind: &Bound<'_, PyAny>,
+        _value: &Bound<'_, PyAny>,
+        _trace: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        match kind.is_none() || self.views() == 0 {
+            true => self.release(py),
+            false => Ok(()),
+        }
+    }
+
+    /// Protocol 5 takes the bytes out of band, as a view; below it, and without a callback, they are copied.
+    fn __reduce_ex__<'py>(slf: Bound<'py, Self>, protocol: i32) -> PyResult<Bound<'py, PyTuple>> {
+        let py = slf.py();
+        drop(slf.get().held(py)?);
+        let objects = py.import("tranship._objects")?;
+        let rebuilt = objects.getattr("rebuilt")?;
+        let in_one = slf.get().lock().bytes().is_some();
+        let bytes = match protocol >= 5 && in_one {
+            true => py.import("pickle")?.call_method1("PickleBuffer", (&slf,))?,
+            false => slf.get().tobytes(py)?.into_any(),
+        };
+        (rebuilt, (bytes,)).into_pyobject(py)
+    }
+
+    fn __dlpack_device__(&self) -> (i32, i32) {
+        (dlpack::CPU, 0)
+    }
+
+    #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
+    fn __dlpack__<'py>(
+        slf: Bound<'py, Self>,
+        stream: Option<Bound<'py, PyAny>>,
+        max_version: Option<(u32, u32)>,
+        dl_device: Option<(i32, i32)>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let asked = dlpack::Asked {
+            stream: stream.is_some(),
+            version: max_version,
+            device: dl_device,
+            copy,
+        };
+        dlpack::capsule(&slf, &asked)
+    }
+
+    /// # Safety
+    /// As the interpreter calls it: `view` is for this to fill.
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        let this = slf.get();
+        let filled = this
+            .held(slf.py())
+            .and_then(|held| this.fill(&slf, &held, view, flags));
+        if filled.is_err() {
+            // SAFETY: as the protocol wants it where there is an error.
+            unsafe { (*view).obj = std::ptr::null_mut() };
+        }
+        filled
+    }
+
+    /// # Safety
+    /// As the interpreter calls it, once for each view that was given.
+    unsafe fn __releasebuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer) {
+        let this = slf.get();
+        // SAFETY: a view that `fill` filled.
+        let (at, writable) = unsafe { ((*view).buf, (*view).readonly == 0) };
+        if writable {
+            this.writable_views.fetch_sub(1, Ordering::Relaxed); // under the GIL
+        }
+        // Relaxed: under the GIL.
+        if this.views.fetch_sub(1, Ordering::Relaxed) == 1 {
+            exports::remove(at.addr(), slf.as_ptr());
+        }
+    }
+}
+
+impl Buffer {
+    /// None in a forked child, which has no part in it.
+    fn lock_if_ours(&self) -> Option<MutexGuard<'_, Held>> {
+        (!self.birth.is_inherited()).then(|| self.lock())
+    }
+
+    fn fill(
+        &self,
+        object: &Bound<'_, Self>,
+        held: &Held,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        let Some(bytes) = held.bytes() else {
+            let text = format!(
+                "the buffer's {} bytes lie in several pieces: `pieces` has them, `tobytes()` copies them",
+                held.len()
+            );
+            return Err(PyBufferError::new_err(text));
+        };
+        let Ok(len) = ffi::Py_ssize_t::try_from(bytes.len) else {
+            return Err(PyBufferError::new_err("longer than Python can say"));
+        };
+        if flags & ffi::PyBUF_WRITABLE != 0 && !bytes.writable {
+            return Err(PyBufferError::new_err(
+                "the buffer is read-only: it was sent, or it is another process's",
+            ));
+        }
+        // SAFETY: the memory stays where it is as long as there are views: nothing that ends `held` is done while they are counted, and
+        // the view holds a reference to the object. Others may write it, which those who look at it through Python have to live with.
+        let filled = unsafe {
+            ffi::PyBuffer_FillInfo(
+                view,
+                object.as_ptr(),
+                bytes.ptr.as_ptr().cast(),
+                len,
+                c_int::from(!bytes.writable),
+                flags,
+            )
+        };
+        if filled != 0 {
+            return Err(PyErr::fetch(object.py()));
+        }
+        if self.views.fetch_add(1, Ordering::Relaxed) == 0 {
+            exports::insert(bytes.ptr.addr().get(), bytes.len, object.as_ptr());
+        }
+        if bytes.writable {
+            self.writable_views.fetch_add(1, Ordering::Relaxed); // under the GIL
+        }
+        Ok(())
+    }
+}
+
+fn count(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+/// Copies what an object shows of itself into a new buffer of a pool's.
+pub(crate) fn fill_from(buf: &mut CbufMut, from: &View) {
+    let to = buf.view().as_ptr().cast_mut();
+    let len = buf.len().min(from.len());
+    // SAFETY: the buffer is ours alone, mapped for writing and `len` long, and overlaps nothing that Python has: it was just allocated.
+    unsafe { from.copy_to(to, len) };
+}

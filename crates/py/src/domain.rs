@@ -1,0 +1,254 @@
+//! `tranship.Domain`: the process's membership with a manager.
+
+use crate::errors::{OrRaise as _, closed, raised};
+use crate::fork::Birth;
+use crate::listener::Listener;
+use crate::pool::Pool;
+use crate::receiver::{Receiver, Told};
+use crate::sender::Sender;
+use crate::wait::{By, limit, wait};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use tranship::{DomainBuilder, LinkOptions, PoolId, PoolOptions, Role, Trust};
+
+/// A membership.
+#[pyclass(frozen, weakref, module = "tranship")]
+pub(crate) struct Domain {
+    domain: Mutex<Option<Arc<tranship::Domain>>>,
+    /// Kept apart from the domain: it is told of pools by all receivers.
+    told: Told,
+    birth: Birth,
+}
+
+/// How a domain is made.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Choices {
+    name: Option<String>,
+    socket: Option<PathBuf>,
+    autostart: bool,
+    helper_thread: bool,
+    non_dumpable: bool,
+}
+
+impl Choices {
+    fn builder(self) -> DomainBuilder {
+        let mut builder = tranship::Domain::builder()
+            .autostart(self.autostart)
+            .helper_thread(self.helper_thread);
+        if let Some(name) = &self.name {
+            builder = builder.name(name);
+        }
+        if let Some(socket) = self.socket {
+            builder = builder.socket(socket);
+        }
+        match self.non_dumpable {
+            true => builder.non_dumpable(),
+            false => builder,
+        }
+    }
+}
+
+/// Joins a manager; `tranship.connect` says what the choices are.
+#[pyfunction]
+pub(crate) fn connect(py: Python<'_>, choices: &Bound<'_, PyDict>) -> PyResult<Domain> {
+    let builder = choices.extract::<Choices>()?.builder();
+    let domain = py.detach(|| builder.connect()).or_raise(py)?;
+    Ok(Domain::new(domain))
+}
+
+/// Runs a manager in this process.
+#[pyfunction]
+pub(crate) fn embedded(py: Python<'_>, choices: &Bound<'_, PyDict>) -> PyResult<Domain> {
+    let builder = choices.extract::<Choices>()?.builder();
+    let domain = py.detach(|| builder.embedded()).or_raise(py)?;
+    Ok(Domain::new(domain))
+}
+
+/// Which end this side has.
+fn role(name: &str) -> PyResult<Role> {
+    match name {
+        "send" => Ok(Role::Source),
+        "receive" => Ok(Role::Sink),
+        other => Err(PyValueError::new_err(format!(
+            "role {other:?}: it is \"send\" or \"receive\""
+        ))),
+    }
+}
+
+fn trust(name: &str) -> PyResult<Trust> {
+    let found = Trust::ALL.into_iter().find(|trust| trust.name() == name);
+    found.ok_or_else(|| {
+        PyValueError::new_err(format!(
+            "trust {name:?}: it is \"none\", \"producer\", \"half\" or \"full\""
+        ))
+    })
+}
+
+impl Domain {
+    fn new(domain: tranship::Domain) -> Domain {
+        Domain {
+            domain: Mutex::new(Some(Arc::new(domain))),
+            told: Told::default(),
+            birth: Birth::now(),
+        }
+    }
+
+    fn get(&self, py: Python<'_>) -> PyResult<Arc<tranship::Domain>> {
+        self.birth.check(py)?;
+        let domain = self.domain.lock().unwrap_or_else(PoisonError::into_inner);
+        domain.clone().ok_or_else(|| closed("domain"))
+    }
+}
+
+#[pymethods]
+impl Domain {
+    #[pyo3(signature = (
+        name, max_bytes, *, slots=None, chunk_bytes=None, trust="producer", keep=0, preallocate=0, huge_pages=false
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "by name, in Python")]
+    fn pool(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        max_bytes: u64,
+        slots: Option<u32>,
+        chunk_bytes: Option<u64>,
+        trust: &str,
+        keep: u64,
+        preallocate: u64,
+        huge_pages: bool,
+    ) -> PyResult<Pool> {
+        let domain = self.get(py)?;
+        let mut options = PoolOptions::new(max_bytes)
+            .name(name)
+            .trust(self::trust(trust)?)
+            .keep(keep)
+            .preallocate(preallocate)
+            .huge_pages(huge_pages);
+        if let Some(slots) = slots {
+            options = options.slots(slots);
+        }
+        if let Some(bytes) = chunk_bytes {
+            options = options.chunk_bytes(bytes);
+        }
+        let pool = py.detach(|| domain.create_pool(options)).or_raise(py)?;
+        Ok(Pool::new(pool, name.to_owned()))
+    }
+
+    #[pyo3(signature = (name, role, *, lines=256))]
+    fn listen(&self, py: Python<'_>, name: &str, role: &str, lines: u32) -> PyResult<Listener> {
+        let (domain, role) = (self.get(py)?, self::role(role)?);
+        let options = self.told.options(LinkOptions::new().lines(lines));
+        let made = py.detach(|| domain.listen_with(name, role, options));
+        Ok(Listener::new(
+            made.or_raise(py)?,
+            name.to_owned(),
+            self.told.clone(),
+        ))
+    }
+
+    #[pyo3(signature = (name, *, timeout=None, lines=256))]
+    fn sender(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        timeout: Option<f64>,
+        lines: u32,
+    ) -> PyResult<Sender> {
+        let domain = self.get(py)?;
+        let options = LinkOptions::new().lines(lines);
+        let made = wait(py, limit(timeout)?, By::Time, |turn| {
+            let options = options.clone().timeout(turn.slice);
+            domain.open_sender_with(name, options).map(Some)
+        })?;
+        Ok(Sender::new(made))
+    }
+
+    #[pyo3(signature = (name, *, timeout=None, lines=256, snapshots=None))]
+    fn receiver(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        timeout: Option<f64>,
+        lines: u32,
+        snapshots: Option<&Pool>,
+    ) -> PyResult<Receiver> {
+        let domain = self.get(py)?;
+        let mut options = self.told.options(LinkOptions::new().lines(lines));
+        if let Some(pool) = snapshots {
+            options = options.snapshots(pool.get(py)?.id());
+        }
+        let made = wait(py, limit(timeout)?, By::Time, |turn| {
+            let options = options.clone().timeout(turn.slice);
+            domain.open_receiver_with(name, options).map(Some)
+        })?;
+        Ok(Receiver::new(made, self.told.clone()))
+    }
+
+    #[getter]
+    fn id(&self, py: Python<'_>) -> PyResult<u32> {
+        Ok(self.get(py)?.id().0)
+    }
+
+    #[getter]
+    fn socket_path(&self, py: Python<'_>) -> PyResult<Option<PathBuf>> {
+        Ok(self.get(py)?.socket_path())
+    }
+
+    #[getter]
+    fn is_managed(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.get(py)?.is_managed())
+    }
+
+    fn stat<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let domain = self.get(py)?;
+        let records = py.detach(|| domain.stat()).or_raise(py)?;
+        crate::stat::dict(py, records)
+    }
+
+    fn set_quota(&self, py: Python<'_>, pool: u32, quota_bytes: u64) -> PyResult<u64> {
+        let domain = self.get(py)?;
+        let set = py.detach(|| domain.set_quota(PoolId(pool), quota_bytes));
+        set.map_err(|error| raised(py, &error))
+    }
+
+    fn turn(&self, py: Python<'_>) -> PyResult<()> {
+        let domain = self.get(py)?;
+        py.detach(|| domain.turn()).or_raise(py)
+    }
+
+    /// Readable when `turn` is to be called.
+    fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
+        Ok(self.get(py)?.as_fd().as_raw_fd())
+    }
+
+    fn close(&self, py: Python<'_>) {
+        if !self.birth.is_inherited() {
+            py.detach(|| {
+                let mut domain = self.domain.lock().unwrap_or_else(PoisonError::into_inner);
+                drop(domain.take());
+            });
+        }
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_error))]
+    fn __exit__(&self, py: Python<'_>, _error: &Bound<'_, PyTuple>) {
+        self.close(py);
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        match self.get(py) {
+            Ok(domain) => format!("<tranship.Domain, id {}>", domain.id().0),
+            Err(_) => "<tranship.Domain, not open here>".into(),
+        }
+    }
+}

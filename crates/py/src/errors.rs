@@ -1,0 +1,42 @@
+//! The facade's errors as Python's. The classes themselves are in `python/tranship/_errors.py`.
+
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use tranship::{Error, Kind};
+
+/// (number, name, errno, meaning) of all kinds.
+pub(crate) fn kinds() -> Vec<(u16, &'static str, i32, &'static str)> {
+    let row = |kind: &Kind| (*kind as u16, kind.name(), kind.errno(), kind.meaning());
+    Kind::ALL.iter().map(row).collect()
+}
+
+/// The exception that an error is.
+pub(crate) fn raised(py: Python<'_>, error: &Error) -> PyErr {
+    static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let make = MAKE.import(py, "tranship._errors", "make");
+    let made =
+        make.and_then(|make| make.call1((error.kind() as u16, error.errno(), error.to_string())));
+    made.map_or_else(|failed| failed, PyErr::from_value)
+}
+
+/// A result of the facade's as one of Python's.
+pub(crate) trait OrRaise<T> {
+    fn or_raise(self, py: Python<'_>) -> PyResult<T>;
+}
+
+impl<T> OrRaise<T> for Result<T, Error> {
+    fn or_raise(self, py: Python<'_>) -> PyResult<T> {
+        self.map_err(|error| raised(py, &error))
+    }
+}
+
+/// As a closed file says it.
+pub(crate) fn closed(what: &str) -> PyErr {
+    PyValueError::new_err(format!("the {what} is closed"))
+}
+
+/// Two do what only one can.
+pub(crate) fn busy(text: &'static str) -> PyErr {
+    PyRuntimeError::new_err(text)
+}

@@ -1,0 +1,44 @@
+//! What a forked child may use: nothing of its parent's, whose shared memory it does not have.
+
+use pyo3::exceptions::PyOSError;
+use pyo3::prelude::*;
+use std::sync::atomic::{AtomicU32, Ordering};
+use tranship::{Error, Kind};
+
+/// Forks between the program's start and this process.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+/// In which process an object was made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Birth(u32);
+
+extern "C" fn forked() {
+    FORKS.fetch_add(1, Ordering::Relaxed); // the child has one thread
+}
+
+/// Counts forks from now on.
+pub(crate) fn watch() -> PyResult<()> {
+    // SAFETY: the function is one of this library's, which no interpreter unloads, and only adds to a counter.
+    match unsafe { libc::pthread_atfork(None, None, Some(forked)) } {
+        0 => Ok(()),
+        errno => Err(PyOSError::new_err((errno, "pthread_atfork"))),
+    }
+}
+
+impl Birth {
+    pub(crate) fn now() -> Birth {
+        Birth(FORKS.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn is_inherited(self) -> bool {
+        self.0 != FORKS.load(Ordering::Relaxed)
+    }
+
+    /// To be asked before any lock is taken: another thread may have held it when the process was copied.
+    pub(crate) fn check(self, py: Python<'_>) -> PyResult<()> {
+        match self.is_inherited() {
+            false => Ok(()),
+            true => Err(crate::errors::raised(py, &Error::from(Kind::Forked))),
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! The Python package `tranship`: the classes of its extension module, `tranship._native`, over the facade.
+//!
+//! | file | what |
+//! |---|---|
+//! | `domain.rs`, `pool.rs`, `listener.rs`, `sender.rs`, `receiver.rs` | the classes, one a file |
+//! | `buffer/` | buffers: their states, the buffer protocol, DLPack |
+//! | `wait.rs` | waiting without the GIL, in turns between which signals are looked at |
+//! | `driven.rs` | an end of a channel with a future of it, and the descriptor that tells an event loop |
+//!
+//! What asyncio, pickle and numpy need is Python, beside `python/tranship/__init__.py`; so are the exceptions.
+//!
+//! NOT here: anything that the facade does not offer to everybody.
+
+mod buffer;
+mod domain;
+mod driven;
+mod errors;
+mod foreign;
+mod fork;
+mod listener;
+mod pool;
+mod receiver;
+mod sender;
+mod stat;
+mod wait;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+mod _native {
+    use super::{PyResult, errors, fork};
+
+    #[pymodule_export]
+    use super::buffer::Buffer;
+    #[pymodule_export]
+    use super::domain::{Domain, connect, embedded};
+    #[pymodule_export]
+    use super::foreign::in_pool;
+    #[pymodule_export]
+    use super::listener::Listener;
+    #[pymodule_export]
+    use super::pool::Pool;
+    #[pymodule_export]
+    use super::receiver::Receiver;
+    #[pymodule_export]
+    use super::sender::Sender;
+
+    #[pymodule_init]
+    fn init(module: &super::Bound<'_, super::PyModule>) -> PyResult<()> {
+        use super::PyModuleMethods as _;
+        fork::watch()?;
+        module.add("KINDS", errors::kinds())?;
+        module.add("INLINE_BYTES", super::sender::INLINE_BYTES)
+    }
+}

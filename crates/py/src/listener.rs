@@ -1,0 +1,109 @@
+//! `tranship.Listener`: a name that others connect to.
+
+use crate::errors::closed;
+use crate::fork::Birth;
+use crate::receiver::{Receiver, Told};
+use crate::sender::Sender;
+use crate::wait::{By, limit, wait};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use std::sync::{Arc, Mutex, PoisonError};
+use tranship::{PollItem, Role, poll};
+
+/// A name that others connect to.
+#[pyclass(frozen, weakref, module = "tranship")]
+pub(crate) struct Listener {
+    listener: Mutex<Option<Arc<tranship::Listener>>>,
+    name: String,
+    told: Told,
+    birth: Birth,
+}
+
+enum End {
+    Sender(tranship::Sender),
+    Receiver(tranship::Receiver),
+}
+
+impl Listener {
+    pub(crate) fn new(listener: tranship::Listener, name: String, told: Told) -> Listener {
+        Listener {
+            listener: Mutex::new(Some(Arc::new(listener))),
+            name,
+            told,
+            birth: Birth::now(),
+        }
+    }
+
+    fn get(&self) -> Option<Arc<tranship::Listener>> {
+        let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
+        listener.clone()
+    }
+}
+
+#[pymethods]
+impl Listener {
+    #[pyo3(signature = (timeout=None))]
+    fn accept<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
+        self.birth.check(py)?;
+        let timeout = limit(timeout)?;
+        let end = wait(py, timeout, By::Descriptor, |turn| {
+            let Some(listener) = self.get() else {
+                return Ok(Some(None)); // closed by another thread
+            };
+            let mut slice = turn.slice;
+            if let Some(signals) = turn.signals {
+                let mut items = [PollItem::listener(&listener), PollItem::readable(signals)];
+                poll(&mut items, Some(slice))?;
+                slice = std::time::Duration::ZERO;
+            }
+            let end = match listener.role() {
+                Role::Source => End::Sender(listener.accept_sender_within(slice)?),
+                Role::Sink => End::Receiver(listener.accept_receiver_within(slice)?),
+            };
+            Ok(Some(Some(end)))
+        });
+        match end?.ok_or_else(|| closed("listener"))? {
+            End::Sender(sender) => Ok(Bound::new(py, Sender::new(sender))?.into_any()),
+            End::Receiver(receiver) => {
+                let receiver = Receiver::new(receiver, self.told.clone());
+                Ok(Bound::new(py, receiver)?.into_any())
+            }
+        }
+    }
+
+    #[getter]
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn close(&self, py: Python<'_>) {
+        if self.birth.is_inherited() {
+            return;
+        }
+        py.detach(|| {
+            let mut listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
+            drop(listener.take());
+        });
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_error))]
+    fn __exit__(&self, py: Python<'_>, _error: &Bound<'_, PyTuple>) {
+        self.close(py);
+    }
+
+    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.accept(py, None)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<tranship.Listener {:?}>", self.name)
+    }
+}

@@ -1,0 +1,211 @@
+//! `tranship.Pool`: where buffers come from.
+
+use crate::buffer::{Buffer, Held, LARGE, Origin, fill_from};
+use crate::errors::{OrRaise as _, closed, raised};
+use crate::foreign::View;
+use crate::fork::Birth;
+use crate::wait::{By, limit, wait};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use std::sync::{Mutex, PoisonError};
+use tranship::{CbufMut, Kind};
+
+/// A pool of this process's.
+#[pyclass(frozen, weakref, module = "tranship")]
+pub(crate) struct Pool {
+    pool: Mutex<Option<tranship::Pool>>,
+    name: String,
+    birth: Birth,
+}
+
+impl Pool {
+    pub(crate) fn new(pool: tranship::Pool, name: String) -> Pool {
+        Pool {
+            pool: Mutex::new(Some(pool)),
+            name,
+            birth: Birth::now(),
+        }
+    }
+
+    /// A handle of it.
+    pub(crate) fn get(&self, py: Python<'_>) -> PyResult<tranship::Pool> {
+        self.birth.check(py)?;
+        let pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        pool.clone().ok_or_else(|| closed("pool"))
+    }
+
+    /// A buffer; whatever the memory held before is in it.
+    fn fresh(
+        &self,
+        py: Python<'_>,
+        bytes: usize,
+        timeout: Option<f64>,
+    ) -> PyResult<(CbufMut, Origin)> {
+        let pool = self.get(py)?;
+        let timeout = limit(timeout)?;
+        let origin = Origin {
+            trust: Some(pool.trust()),
+            sender_pid: None,
+        };
+        let at_once = timeout.is_some_and(|timeout| timeout.is_zero());
+        // Most are there at once. What is not may mean news of the manager's, or a wait.
+        let buf = match pool.try_alloc(bytes) {
+            Err(error) if error == Kind::OutOfMemory && !at_once => {
+                wait(py, timeout, By::Time, |turn| {
+                    pool.alloc_timeout(bytes, turn.slice).map(Some)
+                })?
+            }
+            tried => tried.or_raise(py)?,
+        };
+        Ok((buf, origin))
+    }
+}
+
+#[pymethods]
+impl Pool {
+    #[pyo3(signature = (nbytes, *, timeout=None))]
+    fn alloc(&self, py: Python<'_>, nbytes: usize, timeout: Option<f64>) -> PyResult<Buffer> {
+        let (buf, origin) = self.fresh(py, nbytes, timeout)?;
+        Ok(Buffer::new(Held::Own(buf), origin))
+    }
+
+    #[pyo3(signature = (data, *, timeout=None))]
+    fn copy(
+        &self,
+        py: Python<'_>,
+        data: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+    ) -> PyResult<Buffer> {
+        // What does not lie in one piece is put together first, which is a copy more.
+        let view = View::of(data).or_else(|refused| {
+            let whole = py.import("builtins")?.call_method1("memoryview", (data,));
+            let whole = whole.map_err(|_: PyErr| refused)?;
+            View::of(&whole.call_method0("tobytes")?)
+        })?;
+        let (mut buf, origin) = self.fresh(py, view.len(), timeout)?;
+        match view.len() >= LARGE {
+            true => py.detach(|| fill_from(&mut buf, &view)),
+            false => fill_from(&mut buf, &view),
+        }
+        Ok(Buffer::new(Held::Own(buf), origin))
+    }
+
+    #[pyo3(signature = (*arguments, **named))]
+    fn empty<'py>(
+        slf: &Bound<'py, Self>,
+        arguments: &Bound<'py, PyTuple>,
+        named: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        array(slf, "empty", arguments, named)
+    }
+
+    #[pyo3(signature = (*arguments, **named))]
+    fn zeros<'py>(
+        slf: &Bound<'py, Self>,
+        arguments: &Bound<'py, PyTuple>,
+        named: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        array(slf, "zeros", arguments, named)
+    }
+
+    #[pyo3(signature = (*arguments, **named))]
+    fn array<'py>(
+        slf: &Bound<'py, Self>,
+        arguments: &Bound<'py, PyTuple>,
+        named: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        array(slf, "array", arguments, named)
+    }
+
+    #[getter]
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    #[getter]
+    fn id(&self, py: Python<'_>) -> PyResult<u32> {
+        Ok(self.get(py)?.id().0)
+    }
+
+    #[getter]
+    fn max_bytes(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(self.get(py)?.max_bytes())
+    }
+
+    #[getter]
+    fn quota_bytes(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(self.get(py)?.quota_bytes())
+    }
+
+    #[getter]
+    fn trust(&self, py: Python<'_>) -> PyResult<&'static str> {
+        Ok(self.get(py)?.trust().name())
+    }
+
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let stats = self.get(py)?.stats();
+        let all = PyDict::new(py);
+        all.set_item("allocs", stats.allocs)?;
+        all.set_item("frees", stats.frees)?;
+        all.set_item("cached", stats.cached)?;
+        all.set_item("chunk_bytes_present", stats.chunk_bytes_present)?;
+        all.set_item("quota_bytes", stats.quota_bytes)?;
+        all.set_item("collected", stats.collected)?;
+        all.set_item("collections", stats.collections)?;
+        all.set_item("collect_ns", stats.collect_ns)?;
+        all.set_item("blocked_ns", stats.blocked_ns)?;
+        all.set_item("waiting", stats.waiting)?;
+        Ok(all)
+    }
+
+    fn allow_forward(&self, py: Python<'_>, domain: u32) -> PyResult<()> {
+        let pool = self.get(py)?;
+        let allowed = py.detach(|| pool.allow_forward(tranship::DomainId(domain)));
+        allowed.map_err(|error| raised(py, &error))
+    }
+
+    fn close(&self, py: Python<'_>) {
+        if self.birth.is_inherited() {
+            return;
+        }
+        py.detach(|| {
+            let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+            drop(pool.take());
+        });
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_error))]
+    fn __exit__(&self, py: Python<'_>, _error: &Bound<'_, PyTuple>) {
+        self.close(py);
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let Ok(pool) = self.get(py) else {
+            return format!("<tranship.Pool {:?}, not open here>", self.name);
+        };
+        format!(
+            "<tranship.Pool {:?}, id {}, at most {} bytes, trust {}>",
+            self.name,
+            pool.id().0,
+            pool.max_bytes(),
+            pool.trust().name()
+        )
+    }
+}
+
+/// Arrays are made in Python, where numpy is.
+fn array<'py>(
+    pool: &Bound<'py, Pool>,
+    what: &str,
+    arguments: &Bound<'py, PyTuple>,
+    named: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = pool.py();
+    let make = py.import("tranship._numpy")?.getattr(what)?;
+    let with_pool = PyTuple::new(py, [pool.as_any()])?.add(arguments)?;
+    make.call(with_pool.cast_into::<PyTuple>()?, named)
+}

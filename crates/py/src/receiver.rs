@@ -1,0 +1,327 @@
+//! `tranship.Receiver`.
+
+use crate::buffer::{Buffer, Origin};
+use crate::driven::{Bell, Driven};
+use crate::errors::{OrRaise as _, closed, raised};
+use crate::foreign::View;
+use crate::fork::Birth;
+use crate::wait::{By, limit, wait};
+use pyo3::exceptions::{PyOSError, PyStopIteration};
+use pyo3::prelude::*;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tranship::{Body, Error, Kind, LinkOptions, Message, PollItem, Trust, poll};
+
+/// What was said of pools when they were offered: their levels of trust, by id.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Told(Arc<Mutex<HashMap<u32, Trust>>>);
+
+impl Told {
+    /// Options with which all pools are taken, and written down.
+    pub(crate) fn options(&self, options: LinkOptions) -> LinkOptions {
+        let told = self.clone();
+        options.accept_pools(move |offer| {
+            let mut trusts = told.0.lock().unwrap_or_else(PoisonError::into_inner);
+            trusts.insert(offer.pool.0, offer.trust);
+            true
+        })
+    }
+
+    fn trust_of(&self, body: &Body) -> Option<Trust> {
+        let id = match body {
+            Body::Buf(buf) => buf.id(),
+            Body::Moved(buf) => buf.id(),
+            Body::Aggregate(all) => all.pieces().front()?.id(),
+            Body::Inline(_) => return None,
+        };
+        let trusts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        trusts.get(&id.pool().0).copied()
+    }
+}
+
+/// The receiving end of a channel.
+#[pyclass(frozen, weakref, module = "tranship")]
+pub(crate) struct Receiver {
+    inner: Mutex<Option<Inner>>,
+    told: Told,
+    peer: (u32, u32, u32),
+    channel: u32,
+    /// Told to those that wait in here, before they have the lock once more.
+    closing: AtomicBool,
+    birth: Birth,
+}
+
+struct Inner {
+    driven: Driven<tranship::Receiver, Result<Message, Error>>,
+    /// There once somebody asked for a descriptor.
+    bell: Option<Arc<Bell>>,
+    /// What the future had when it was begun.
+    stash: Option<Result<Message, Error>>,
+}
+
+impl Inner {
+    /// The next message, if it is there. With a bell, which rings again for the one after it.
+    fn take(&mut self) -> Result<Option<Message>, Error> {
+        let Some(bell) = self.bell.clone() else {
+            return self.driven.end().try_recv();
+        };
+        bell.hush();
+        let taken = match self.stash.take() {
+            Some(taken) => taken.map(Some),
+            None if self.driven.is_under_way() => self.driven.poll(&bell).transpose(),
+            None => self.driven.end().try_recv(),
+        };
+        self.arm();
+        taken
+    }
+
+    /// From here on the bell rings when there is something to take.
+    fn arm(&mut self) {
+        let Some(bell) = self.bell.clone() else {
+            return;
+        };
+        if self.stash.is_none() && !self.driven.is_under_way() {
+            if self.driven.end().is_ready() {
+                return bell.ring();
+            }
+            self.driven.begin(|end| Box::pin(end.recv_async()));
+            self.stash = self.driven.poll(&bell);
+        }
+        if self.stash.is_some() {
+            bell.ring();
+        }
+    }
+
+    /// A turn of a wait for a message.
+    fn turn(&mut self, turn: &crate::wait::Turn<'_>) -> Result<Option<Message>, Error> {
+        if let Some(message) = self.take()? {
+            return Ok(Some(message));
+        }
+        let end = self.driven.end();
+        let taken = match turn.signals {
+            None => end.recv_timeout(turn.slice).map(Some),
+            Some(signals) => {
+                let mut items = [PollItem::receiver(end), PollItem::readable(signals)];
+                let polled = poll(&mut items, Some(turn.slice));
+                polled.and_then(|_| end.recv_timeout(std::time::Duration::ZERO).map(Some))
+            }
+        };
+        self.arm();
+        taken
+    }
+}
+
+impl Receiver {
+    pub(crate) fn new(receiver: tranship::Receiver, told: Told) -> Receiver {
+        let (pid, uid) = receiver.peer_pid_uid();
+        Receiver {
+            peer: (receiver.peer().0, pid, uid),
+            channel: receiver.channel().0,
+            inner: Mutex::new(Some(Inner {
+                driven: Driven::new(receiver),
+                bell: None,
+                stash: None,
+            })),
+            told,
+            closing: AtomicBool::new(false),
+            birth: Birth::now(),
+        }
+    }
+
+    /// What waits in here is told first.
+    fn shut(&self) -> Option<Inner> {
+        self.closing.store(true, Ordering::Relaxed); // only hurries them: the lock decides
+        self.lock().take()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Inner>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does something with the inside. Another thread may be waiting in it: then when its turn is over, and without the GIL.
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        what: impl FnOnce(&mut Inner) -> T + Send,
+    ) -> PyResult<T> {
+        self.birth.check(py)?;
+        if let Ok(mut inner) = self.inner.try_lock() {
+            return inner.as_mut().map(what).ok_or_else(|| closed("receiver"));
+        }
+        let done = py.detach(|| self.lock().as_mut().map(what));
+        done.ok_or_else(|| closed("receiver"))
+    }
+
+    fn buffer(&self, message: Message) -> Buffer {
+        let trust = self.told.trust_of(&message.body);
+        let sender_pid = Some(self.peer.1);
+        Buffer::received(message, Origin { trust, sender_pid })
+    }
+
+    fn receive(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Buffer> {
+        self.birth.check(py)?;
+        let timeout = limit(timeout)?;
+        if let Some(message) = self.with(py, Inner::take)?.or_raise(py)? {
+            return Ok(self.buffer(message));
+        }
+        let taken = wait(py, timeout, By::Descriptor, |turn| {
+            if self.closing.load(Ordering::Relaxed) {
+                return Ok(Some(None));
+            }
+            match self.lock().as_mut() {
+                None => Ok(Some(None)), // closed by another thread
+                Some(inner) => Ok(inner.turn(&turn)?.map(Some)),
+            }
+        });
+        let message = taken?.ok_or_else(|| closed("receiver"))?;
+        Ok(self.buffer(message))
+    }
+}
+
+#[pymethods]
+impl Receiver {
+    #[pyo3(signature = (timeout=None))]
+    fn recv(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Buffer> {
+        self.receive(py, timeout)
+    }
+
+    fn try_recv(&self, py: Python<'_>) -> PyResult<Option<Buffer>> {
+        let taken = self.with(py, Inner::take)?.or_raise(py)?;
+        Ok(taken.map(|message| self.buffer(message)))
+    }
+
+    fn recv_async<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let aio = slf.py().import("tranship._aio")?;
+        aio.call_method1("recv", (slf,))
+    }
+
+    #[pyo3(signature = (timeout=None))]
+    fn recv_object<'py>(
+        slf: Bound<'py, Self>,
+        timeout: Option<f64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let buffer = slf.get().receive(py, timeout)?;
+        let objects = py.import("tranship._objects")?;
+        objects.call_method1("unpacked", (buffer,))
+    }
+
+    fn recv_object_async<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let aio = slf.py().import("tranship._aio")?;
+        aio.call_method1("recv_object", (slf,))
+    }
+
+    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    /// Ends when the sender has closed its end. That it died is an error.
+    fn __next__(&self, py: Python<'_>) -> PyResult<Buffer> {
+        self.receive(py, None).map_err(|error| end_or(py, error))
+    }
+
+    fn __aiter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __anext__<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let aio = slf.py().import("tranship._aio")?;
+        aio.call_method1("following", (slf,))
+    }
+
+    /// Readable when `try_recv` is to be called.
+    fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
+        let fd = self.with(py, |inner| {
+            if inner.bell.is_none() {
+                inner.bell = Some(Bell::new()?);
+                inner.arm();
+            }
+            Ok(inner.bell.as_ref().map_or(-1, |bell| bell.fd()))
+        });
+        fd?.map_err(|error: std::io::Error| PyOSError::new_err(error.to_string()))
+    }
+
+    /// Hands a buffer that was moved here back to its sender.
+    #[pyo3(signature = (buffer, meta=0))]
+    fn pass_back(&self, py: Python<'_>, buffer: &Bound<'_, Buffer>, meta: u64) -> PyResult<()> {
+        let buf = buffer.get().take_own(py)?;
+        let mut buf = Some(buf);
+        let passed = self.with(py, |inner| {
+            let Some(buf) = buf.take() else { return Ok(()) };
+            let passed = inner.driven.end().pass_with(buf, meta);
+            inner.arm();
+            passed
+        });
+        if let Some(buf) = buf {
+            buffer.get().give_back(buf); // closed
+        }
+        passed?.map_err(|failed| {
+            buffer.get().give_back(failed.unsent);
+            raised(py, &failed.error)
+        })
+    }
+
+    #[pyo3(signature = (data, meta=0))]
+    fn send_control(&self, py: Python<'_>, data: &Bound<'_, PyAny>, meta: u64) -> PyResult<()> {
+        let bytes = View::of(data)?.to_vec();
+        let sent = self.with(py, |inner| {
+            let sent = inner.driven.end().send_control(&bytes, meta);
+            inner.arm();
+            sent
+        })?;
+        sent.map_err(|failed| raised(py, &failed.error))
+    }
+
+    #[getter]
+    fn channel(&self) -> u32 {
+        self.channel
+    }
+
+    #[getter]
+    fn peer(&self) -> u32 {
+        self.peer.0
+    }
+
+    #[getter]
+    fn peer_pid(&self) -> u32 {
+        self.peer.1
+    }
+
+    #[getter]
+    fn peer_uid(&self) -> u32 {
+        self.peer.2
+    }
+
+    fn close(&self, py: Python<'_>) {
+        if !self.birth.is_inherited() {
+            py.detach(|| drop(self.shut()));
+        }
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_error))]
+    fn __exit__(&self, py: Python<'_>, _error: &Bound<'_, pyo3::types::PyTuple>) {
+        self.close(py);
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "<tranship.Receiver, channel {}, from process {}>",
+            self.channel, self.peer.1
+        )
+    }
+}
+
+/// The end of an iteration, if the error says that the sender closed its end.
+fn end_or(py: Python<'_>, error: PyErr) -> PyErr {
+    let code = error.value(py).getattr("code");
+    let code = code.and_then(|code| code.extract::<u16>());
+    match code {
+        Ok(code) if code == Kind::PeerGone as u16 => PyStopIteration::new_err(()),
+        _ => error,
+    }
+}

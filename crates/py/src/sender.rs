@@ -1,0 +1,502 @@
+//! `tranship.Sender`.
+
+use crate::buffer::{Buffer, Origin, Parcel};
+use crate::driven::{Bell, Driven};
+use crate::errors::{OrRaise as _, busy, closed, raised};
+use crate::foreign::View;
+use crate::fork::Birth;
+use crate::pool::Pool;
+use crate::wait::{By, Turn, limit, wait};
+use pyo3::exceptions::{PyOSError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tranship::{Aggregate, CbufMut, Error, Kind, Payload, PollItem, WhenFull, poll};
+
+/// What fits in a message itself.
+pub(crate) const INLINE_BYTES: usize = 48;
+
+/// The sending end of a channel.
+#[pyclass(frozen, weakref, module = "tranship")]
+pub(crate) struct Sender {
+    inner: Mutex<Option<Inner>>,
+    peer: (u32, u32, u32),
+    channel: u32,
+    /// Told to those that wait in here, before they have the lock once more.
+    closing: AtomicBool,
+    birth: Birth,
+}
+
+struct Inner {
+    driven: Driven<tranship::Sender, Result<(), Error>>,
+    bell: Option<Arc<Bell>>,
+}
+
+/// What is to be sent.
+enum Cargo {
+    Shared(Payload),
+    Moved(CbufMut),
+    Inline(Vec<u8>),
+}
+
+impl From<Parcel> for Cargo {
+    fn from(parcel: Parcel) -> Cargo {
+        match parcel {
+            Parcel::Buffers(payload) => Cargo::Shared(payload),
+            Parcel::Inline(bytes) => Cargo::Inline(bytes),
+        }
+    }
+}
+
+/// What was not sent, and why.
+type Unsent = Box<(Error, Cargo)>;
+
+/// One attempt, which waits as it is told.
+fn attempt(
+    sender: &mut tranship::Sender,
+    how: WhenFull,
+    cargo: Cargo,
+    meta: u64,
+) -> Result<(), Unsent> {
+    let mut sender = sender.with_when_full(how);
+    match cargo {
+        Cargo::Shared(payload) => sender
+            .send_with(payload, meta)
+            .map_err(|failed| Box::new((failed.error, Cargo::Shared(failed.unsent)))),
+        Cargo::Moved(buf) => sender
+            .move_buffer_with(buf, meta)
+            .map_err(|failed| Box::new((failed.error, Cargo::Moved(failed.unsent)))),
+        Cargo::Inline(bytes) => sender
+            .send_inline(&bytes, meta)
+            .map_err(|failed| Box::new((failed.error, Cargo::Inline(bytes)))),
+    }
+}
+
+impl Sender {
+    pub(crate) fn new(sender: tranship::Sender) -> Sender {
+        let (pid, uid) = sender.peer_pid_uid();
+        Sender {
+            peer: (sender.peer().0, pid, uid),
+            channel: sender.channel().0,
+            inner: Mutex::new(Some(Inner {
+                driven: Driven::new(sender),
+                bell: None,
+            })),
+            closing: AtomicBool::new(false),
+            birth: Birth::now(),
+        }
+    }
+
+    /// What waits in here is told first.
+    fn shut(&self) -> Option<Inner> {
+        self.closing.store(true, Ordering::Relaxed); // only hurries them: the lock decides
+        self.lock().take()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Inner>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As the receiver's.
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        what: impl FnOnce(&mut Inner) -> T + Send,
+    ) -> PyResult<T> {
+        self.birth.check(py)?;
+        if let Ok(mut inner) = self.inner.try_lock() {
+            return inner.as_mut().map(what).ok_or_else(|| closed("sender"));
+        }
+        let done = py.detach(|| self.lock().as_mut().map(what));
+        done.ok_or_else(|| closed("sender"))
+    }
+
+    /// Sends at once if there is room, else waits. What was not sent comes back in `cargo`.
+    fn deliver(
+        &self,
+        py: Python<'_>,
+        cargo: &mut Option<Cargo>,
+        meta: u64,
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
+        let timeout = limit(timeout)?;
+        let mut pending = false;
+        let mut once = |inner: &mut Inner, turn: Option<&Turn<'_>>| {
+            if inner.driven.is_under_way() {
+                return Ok(None);
+            }
+            let sender = inner.driven.end();
+            let how = match turn {
+                None => WhenFull::Error,
+                Some(Turn {
+                    signals: Some(signals),
+                    slice,
+                }) if !pending => {
+                    let mut items = [PollItem::sender(sender), PollItem::readable(signals)];
+                    poll(&mut items, Some(*slice))?;
+                    WhenFull::Error
+                }
+                // The receiver has to agree to the pool, of which no descriptor tells.
+                Some(turn) => WhenFull::BlockFor(turn.slice.min(Duration::from_millis(20))),
+            };
+            let Some(what) = cargo.take() else {
+                return Ok(Some(()));
+            };
+            let Err(unsent) = attempt(sender, how, what, meta) else {
+                return Ok(Some(()));
+            };
+            let (error, what) = *unsent;
+            pending = error == Kind::PoolPending;
+            *cargo = Some(what);
+            Err(error)
+        };
+        let taken = || busy("a send_async of this sender is under way: await it first");
+        match self.with(py, |inner| once(inner, None))? {
+            Err(error) if matches!(error.kind(), Kind::Full | Kind::PoolPending) => {}
+            other => return other.or_raise(py)?.ok_or_else(taken),
+        }
+        let sent = wait(py, timeout, By::Descriptor, |turn| {
+            if self.closing.load(Ordering::Relaxed) {
+                return Ok(Some(Err(())));
+            }
+            match self.lock().as_mut() {
+                None => Ok(Some(Err(()))), // closed by another thread
+                Some(inner) => once(inner, Some(&turn)).map(|done| Some(Ok(done))),
+            }
+        })?;
+        sent.map_err(|()| closed("sender"))?.ok_or_else(taken)
+    }
+}
+
+/// What to send of what Python gave.
+fn cargo_of(object: &Bound<'_, PyAny>) -> PyResult<Cargo> {
+    let py = object.py();
+    if let Ok(buffer) = object.cast::<Buffer>() {
+        return buffer.get().parcel(py).map(Cargo::from);
+    }
+    if object.is_instance_of::<PyList>() || object.is_instance_of::<PyTuple>() {
+        let mut all = Aggregate::new();
+        for piece in object.try_iter()? {
+            let piece = piece?;
+            let piece = match piece.cast::<Buffer>() {
+                Ok(buffer) => buffer.get().whole(py)?,
+                Err(_) => part_of(&piece)?,
+            };
+            let pushed = all.push_back(piece);
+            pushed.map_err(|failed| raised(py, &failed.error))?;
+        }
+        return Ok(Cargo::Shared(Payload::Aggregate(all)));
+    }
+    part_of(object).map(|part| Cargo::Shared(Payload::Buf(part)))
+}
+
+/// The part of a buffer that an array, or a view, lies in. From here on it is read-only.
+fn part_of(object: &Bound<'_, PyAny>) -> PyResult<tranship::Cbuf> {
+    let py = object.py();
+    let view = View::of(object)?;
+    let Some((buffer, at)) = view.buffer(py) else {
+        let text = format!(
+            "{} is not in a pool: pool.copy() copies it there, send_inline() sends up to {INLINE_BYTES} bytes in the message itself",
+            object.get_type().qualname()?
+        );
+        return Err(PyTypeError::new_err(text));
+    };
+    let len = view.len();
+    drop(view);
+    py.import("tranship._numpy")?
+        .call_method1("make_readonly", (object,))?;
+    buffer.get().part(py, at, len, true)
+}
+
+#[pymethods]
+impl Sender {
+    #[pyo3(signature = (payload, meta=0, *, timeout=None))]
+    fn send(
+        &self,
+        py: Python<'_>,
+        payload: &Bound<'_, PyAny>,
+        meta: u64,
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
+        self.birth.check(py)?;
+        self.deliver(py, &mut Some(cargo_of(payload)?), meta, timeout)
+    }
+
+    #[pyo3(signature = (data, meta=0, *, timeout=None))]
+    fn send_inline(
+        &self,
+        py: Python<'_>,
+        data: &Bound<'_, PyAny>,
+        meta: u64,
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
+        let bytes = View::of(data)?.to_vec();
+        self.deliver(py, &mut Some(Cargo::Inline(bytes)), meta, timeout)
+    }
+
+    #[pyo3(signature = (buffer, meta=0, *, timeout=None))]
+    fn move_buffer(
+        &self,
+        py: Python<'_>,
+        buffer: &Bound<'_, Buffer>,
+        meta: u64,
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
+        self.birth.check(py)?;
+        let mut cargo = Some(Cargo::Moved(buffer.get().take_own(py)?));
+        let moved = self.deliver(py, &mut cargo, meta, timeout);
+        if let Some(Cargo::Moved(buf)) = cargo {
+            buffer.get().give_back(buf);
+        }
+        moved
+    }
+
+    #[pyo3(signature = (object, pool, *, timeout=None))]
+    fn send_object<'py>(
+        slf: Bound<'py, Self>,
+        object: Bound<'py, PyAny>,
+        pool: Bound<'py, Pool>,
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
+        let py = slf.py();
+        let objects = py.import("tranship._objects")?;
+        objects.call_method1("send", (slf, object, pool, timeout))?;
+        Ok(())
+    }
+
+    #[pyo3(signature = (payload, meta=0))]
+    fn send_async<'py>(
+        slf: Bound<'py, Self>,
+        payload: Bound<'py, PyAny>,
+        meta: u64,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let aio = slf.py().import("tranship._aio")?;
+        aio.call_method1("send", (slf, payload, meta))
+    }
+
+    #[pyo3(signature = (object, pool))]
+    fn send_object_async<'py>(
+        slf: Bound<'py, Self>,
+        object: Bound<'py, PyAny>,
+        pool: Bound<'py, Pool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let aio = slf.py().import("tranship._aio")?;
+        aio.call_method1("send_object", (slf, object, pool))
+    }
+
+    /// Begins to send. True: it is done. Else `_fileno` tells when to look again, by `_look`.
+    fn _begin(&self, py: Python<'_>, payload: &Bound<'_, PyAny>, meta: u64) -> PyResult<bool> {
+        self.birth.check(py)?;
+        let cargo = cargo_of(payload)?;
+        let begun = self.with(py, |inner| {
+            if inner.driven.is_under_way() {
+                return None;
+            }
+            let bell = match &inner.bell {
+                Some(bell) => Arc::clone(bell),
+                None => match Bell::new() {
+                    Ok(bell) => Arc::clone(inner.bell.insert(bell)),
+                    Err(error) => return Some(Err(Error::system("eventfd")(error))),
+                },
+            };
+            let sender = inner.driven.end();
+            let (error, cargo) = match attempt(sender, WhenFull::Error, cargo, meta) {
+                Ok(()) => return Some(Ok(true)),
+                Err(unsent) => *unsent,
+            };
+            let payload = match cargo {
+                _ if !matches!(error.kind(), Kind::Full | Kind::PoolPending) => {
+                    return Some(Err(error));
+                }
+                Cargo::Shared(payload) => payload,
+                // A copy of the bytes goes with the future.
+                Cargo::Inline(bytes) => {
+                    bell.hush();
+                    inner.driven.begin(|end| {
+                        Box::pin(async move {
+                            let sent = end.send_inline_async(&bytes, meta)?.await;
+                            sent.map_err(|failed| failed.error)
+                        })
+                    });
+                    return Some(Self::looked(inner, &bell));
+                }
+                Cargo::Moved(_) => return Some(Err(error)),
+            };
+            bell.hush();
+            inner.driven.begin(|end| {
+                Box::pin(async move {
+                    let sent = end.send_with_async(payload, meta).await;
+                    sent.map_err(|failed| failed.error)
+                })
+            });
+            Some(Self::looked(inner, &bell))
+        })?;
+        let taken = || busy("another send_async of this sender is under way: await it first");
+        begun.ok_or_else(taken)?.or_raise(py)
+    }
+
+    /// Whether what was begun is done.
+    fn _look(&self, py: Python<'_>) -> PyResult<bool> {
+        let looked = self.with(py, |inner| match inner.bell.clone() {
+            None => Ok(true),
+            Some(bell) => {
+                bell.hush();
+                Self::looked(inner, &bell)
+            }
+        })?;
+        looked.or_raise(py)
+    }
+
+    /// What was begun is not sent after all.
+    fn _cancel(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, |inner| drop(inner.driven.end().take_unsent()))
+    }
+
+    fn _fileno(&self, py: Python<'_>) -> PyResult<i32> {
+        self.with(py, |inner| inner.bell.as_ref().map(|bell| bell.fd()))?
+            .ok_or_else(|| PyOSError::new_err("nothing was begun"))
+    }
+
+    /// Waits until everything that was sent has been taken.
+    #[pyo3(signature = (timeout=None))]
+    fn wait_taken(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+        self.birth.check(py)?;
+        let taken = wait(py, limit(timeout)?, By::Time, |turn| {
+            match self.lock().as_mut() {
+                None => Ok(Some(false)),
+                Some(inner) => inner
+                    .driven
+                    .end()
+                    .wait_taken(turn.slice)
+                    .map(|()| Some(true)),
+            }
+        })?;
+        taken.then_some(()).ok_or_else(|| closed("sender"))
+    }
+
+    /// Has the receiver agree to a pool now, instead of at the first send from it.
+    #[pyo3(signature = (pool, *, timeout=None))]
+    fn assign(&self, py: Python<'_>, pool: &Pool, timeout: Option<f64>) -> PyResult<()> {
+        self.birth.check(py)?;
+        let pool = pool.get(py)?;
+        let done = wait(py, limit(timeout)?, By::Time, |turn| {
+            let mut inner = self.lock();
+            let Some(inner) = inner.as_mut() else {
+                return Ok(Some(false));
+            };
+            // The request goes on between the looks.
+            let mut left = turn.slice;
+            loop {
+                let begun = std::time::Instant::now();
+                if inner.driven.end().try_assign(&pool)? {
+                    return Ok(Some(true));
+                }
+                if left.is_zero() {
+                    return Err(Kind::TimedOut.into());
+                }
+                std::thread::sleep(left.min(Duration::from_millis(1)));
+                left = left.saturating_sub(begun.elapsed());
+            }
+        })?;
+        done.then_some(()).ok_or_else(|| closed("sender"))
+    }
+
+    /// What the receiver sent back: a buffer that was moved to it, or its few bytes.
+    fn try_recv_back(&self, py: Python<'_>) -> PyResult<Option<Buffer>> {
+        let back = self.with(py, |inner| inner.driven.end().try_recv_control())?;
+        let origin = Origin {
+            trust: None,
+            sender_pid: Some(self.peer.1),
+        };
+        let back = back.or_raise(py)?;
+        Ok(back.map(|message| Buffer::received(message, origin)))
+    }
+
+    #[getter]
+    fn queued(&self, py: Python<'_>) -> PyResult<u64> {
+        self.with(py, |inner| inner.driven.end().queued())
+    }
+
+    #[getter]
+    fn peer_gone(&self, py: Python<'_>) -> PyResult<bool> {
+        self.with(py, |inner| inner.driven.end().is_peer_gone())
+    }
+
+    #[getter]
+    fn channel(&self) -> u32 {
+        self.channel
+    }
+
+    #[getter]
+    fn peer(&self) -> u32 {
+        self.peer.0
+    }
+
+    #[getter]
+    fn peer_pid(&self) -> u32 {
+        self.peer.1
+    }
+
+    #[getter]
+    fn peer_uid(&self) -> u32 {
+        self.peer.2
+    }
+
+    /// Gives up: the receiver is told that what it got is not all.
+    fn abandon(&self, py: Python<'_>) {
+        if !self.birth.is_inherited() {
+            py.detach(|| {
+                let inner = self.shut();
+                if let Some(inner) = inner {
+                    inner.driven.into_end().abandon();
+                }
+            });
+        }
+    }
+
+    /// This was all.
+    fn close(&self, py: Python<'_>) {
+        if !self.birth.is_inherited() {
+            py.detach(|| drop(self.shut()));
+        }
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    /// With an error under way what was sent is not all.
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        kind: &Bound<'_, PyAny>,
+        _value: &Bound<'_, PyAny>,
+        _trace: &Bound<'_, PyAny>,
+    ) {
+        match kind.is_none() {
+            true => self.close(py),
+            false => self.abandon(py),
+        }
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "<tranship.Sender, channel {}, to process {}>",
+            self.channel, self.peer.1
+        )
+    }
+}
+
+impl Sender {
+    fn looked(inner: &mut Inner, bell: &Arc<Bell>) -> Result<bool, Error> {
+        if !inner.driven.is_under_way() {
+            return Ok(true);
+        }
+        match inner.driven.poll(bell) {
+            None => Ok(false),
+            Some(sent) => sent.map(|()| true),
+        }
+    }
+}

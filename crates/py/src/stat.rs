@@ -1,0 +1,76 @@
+//! What the manager knows, as dictionaries.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+use tranship::StatRecord;
+
+macro_rules! put {
+    ($to:ident, $from:ident: $($field:ident),+ $(,)?) => {
+        $($to.set_item(stringify!($field), $from.$field)?;)+
+    };
+}
+
+/// Lists by what the records are of; of the manager there is one.
+pub(crate) fn dict(py: Python<'_>, records: Vec<StatRecord>) -> PyResult<Bound<'_, PyDict>> {
+    let all = PyDict::new(py);
+    all.set_item("manager", py.None())?;
+    for list in ["domains", "pools", "channels", "holds", "heaps"] {
+        all.set_item(list, PyList::empty(py))?;
+    }
+    for record in records {
+        let (list, entry) = entry(py, record)?;
+        match all.get_item(list)? {
+            Some(list) if list.is_instance_of::<PyList>() => {
+                list.call_method1("append", (entry,))?;
+            }
+            _ => all.set_item(list, entry)?,
+        }
+    }
+    Ok(all)
+}
+
+fn entry(py: Python<'_>, record: StatRecord) -> PyResult<(&'static str, Bound<'_, PyDict>)> {
+    let to = PyDict::new(py);
+    let list = match record {
+        StatRecord::Manager(of) => {
+            put!(to, of: instance, pid, uptime_s, total_bytes, granted_bytes, stranded_bytes);
+            put!(to, of: descriptors, max_descriptors, own_bytes_per_user, longest_turn_us);
+            "manager"
+        }
+        StatRecord::Domain(of) => {
+            to.set_item("domain", of.domain.0)?;
+            put!(to, of: name, pid, uid, connected, dumpable, stranded_bytes);
+            "domains"
+        }
+        StatRecord::Pool(of) => {
+            to.set_item("pool", of.pool.0)?;
+            to.set_item("writer", of.writer.0)?;
+            to.set_item("trust", of.trust.name())?;
+            put!(to, of: name, writer_alive, max_bytes, quota_bytes, granted_bytes);
+            put!(to, of: stranded_bytes, chunk_bytes, slots, readers);
+            "pools"
+        }
+        StatRecord::Channel(of) => {
+            to.set_item("channel", of.channel.0)?;
+            to.set_item("source", of.source.map(|domain| domain.0))?;
+            to.set_item("sink", of.sink.map(|domain| domain.0))?;
+            let pools: Vec<u32> = of.pools.iter().map(|pool| pool.0).collect();
+            to.set_item("pools", pools)?;
+            put!(to, of: name, taken, lines);
+            "channels"
+        }
+        StatRecord::Hold(of) => {
+            to.set_item("domain", of.domain.0)?;
+            to.set_item("pool", of.pool.0)?;
+            put!(to, of: buffers, bytes);
+            "holds"
+        }
+        StatRecord::Heap(of) => {
+            to.set_item("heap", of.heap.0)?;
+            to.set_item("owner", of.owner.0)?;
+            put!(to, of: name, max_bytes, quota_bytes, admitted_bytes);
+            "heaps"
+        }
+    };
+    Ok((list, to))
+}

@@ -1,0 +1,170 @@
+//! Waiting: without the GIL, and in turns, between which signals are looked at, so that Ctrl-C ends every wait.
+//!
+//! Only the interpreter's main thread runs signal handlers. There a wait that can be one on descriptors waits on a pipe too, into which the
+//! interpreter writes when a signal comes (`signal.set_wakeup_fd`): it ends at once. Where something else has that hook (an event
+//! loop), and for what has no descriptor, turns are short.
+
+use crate::errors::OrRaise as _;
+use pyo3::prelude::*;
+use rustix::pipe::{PipeFlags, pipe_with};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::time::{Duration, Instant};
+use tranship::{Error, Kind, NotTaken, PoolPending, RingFull, Shortage, TimedOut};
+
+/// The first turn, and all where signals have no descriptor.
+const BRIEF: Duration = Duration::from_millis(20);
+/// A turn that a signal cannot end, or ends at once: between two looks whether the object was closed.
+const LONG: Duration = Duration::from_millis(250);
+
+/// One turn of a wait.
+pub(crate) struct Turn<'a> {
+    /// How long it may take.
+    pub(crate) slice: Duration,
+    /// Readable when a signal has come. For who can wait on it.
+    pub(crate) signals: Option<&'a OwnedFd>,
+}
+
+/// Whether a wait can be one on descriptors.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum By {
+    Descriptor,
+    Time,
+}
+
+/// A time limit, as Python gives it: seconds, or none.
+pub(crate) fn limit(seconds: Option<f64>) -> PyResult<Option<Duration>> {
+    let Some(seconds) = seconds else {
+        return Ok(None);
+    };
+    if seconds.is_nan() || seconds < 0.0 {
+        let text = format!("a timeout of {seconds} s: it is None, or from 0 on");
+        return Err(pyo3::exceptions::PyValueError::new_err(text));
+    }
+    // Beyond what a duration can say: for ever.
+    Ok(Duration::try_from_secs_f64(seconds).ok())
+}
+
+/// Takes turns until one has a result, an error other than that its time is over, or a signal's handler raises.
+pub(crate) fn wait<T: Send>(
+    py: Python<'_>,
+    timeout: Option<Duration>,
+    by: By,
+    mut turn: impl FnMut(Turn<'_>) -> Result<Option<T>, Error> + Send,
+) -> PyResult<T> {
+    let started = Instant::now();
+    let deadline = timeout.and_then(|timeout| started.checked_add(timeout));
+    let main = is_main();
+    let mut first = true;
+    loop {
+        let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
+        let pipe = match main && !first && by == By::Descriptor {
+            true => Signals::open(py)?,
+            false => None,
+        };
+        let longest = match (main, &pipe) {
+            (true, None) => BRIEF,
+            _ => LONG,
+        };
+        let slice = left.map_or(longest, |left| longest.min(left));
+        let signals = pipe.as_ref().map(|pipe| &pipe.read);
+        let done = py.detach(|| turn(Turn { slice, signals }));
+        if let Some(pipe) = pipe {
+            pipe.close(py)?;
+        }
+        let late = match done {
+            Ok(Some(done)) => return Ok(done),
+            Ok(None) => None,
+            Err(error) if is_late(error.kind()) => Some(error),
+            Err(error) => return Err(error).or_raise(py),
+        };
+        py.check_signals()?;
+        if deadline.is_some_and(|d| Instant::now() >= d)
+            && let Some(error) = late
+        {
+            return Err(waited(error, started.elapsed())).or_raise(py);
+        }
+        first = false;
+    }
+}
+
+/// Whether a turn that ended so may be taken again.
+fn is_late(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::TimedOut | Kind::Full | Kind::PoolPending | Kind::OutOfMemory
+    )
+}
+
+/// The error of the last turn, with how long all of them took.
+fn waited(error: Error, time: Duration) -> Error {
+    let waited_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    if let Some(cause) = error.find::<TimedOut>() {
+        let awaited = cause.awaited.clone();
+        return TimedOut { awaited, waited_ms }.into();
+    }
+    if let Some(cause) = error.find::<RingFull>() {
+        let lines = cause.lines;
+        return RingFull { lines, waited_ms }.into();
+    }
+    if let Some(cause) = error.find::<PoolPending>() {
+        let pool = cause.pool;
+        return PoolPending { pool, waited_ms }.into();
+    }
+    if let Some(&NotTaken { messages, gone, .. }) = error.find::<NotTaken>() {
+        let cause = NotTaken {
+            messages,
+            gone,
+            waited_ms,
+        };
+        return cause.into();
+    }
+    if let Some(cause) = error.find::<Shortage>() {
+        let mut cause = *cause;
+        cause.waited_ms = waited_ms;
+        return cause.into();
+    }
+    error
+}
+
+/// Whether this is the thread that runs signal handlers: that in which the process began.
+fn is_main() -> bool {
+    // SAFETY: reads an id.
+    let thread = unsafe { libc::gettid() };
+    i64::from(thread) == i64::from(std::process::id())
+}
+
+/// A pipe that the interpreter writes to when a signal comes. Made for one turn: a forked child must not share it.
+struct Signals {
+    read: OwnedFd,
+    _write: OwnedFd,
+}
+
+impl Signals {
+    /// None if something else is told of signals already.
+    fn open(py: Python<'_>) -> PyResult<Option<Signals>> {
+        let pipe = pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC);
+        let Ok((read, write)) = pipe else {
+            return Ok(None); // no descriptor left: short turns do as well
+        };
+        let before = set_wakeup_fd(py, write.as_raw_fd())?;
+        if before != -1 {
+            set_wakeup_fd(py, before)?;
+            return Ok(None);
+        }
+        let _write = write;
+        Ok(Some(Signals { read, _write }))
+    }
+
+    fn close(self, py: Python<'_>) -> PyResult<()> {
+        set_wakeup_fd(py, -1).map(|_| ())
+    }
+}
+
+/// What was set before.
+fn set_wakeup_fd(py: Python<'_>, fd: i32) -> PyResult<i32> {
+    let options = pyo3::types::PyDict::new(py);
+    options.set_item("warn_on_full_buffer", false)?;
+    let signal = py.import("signal")?;
+    let before = signal.call_method("set_wakeup_fd", (fd,), Some(&options))?;
+    before.extract()
+}

@@ -1,0 +1,185 @@
+"""The path of a message, in one process and between two."""
+
+import os
+
+import numpy
+import pytest
+from conftest import apart, join
+
+import tranship
+
+
+def test_a_message_goes_through(channel, pool):
+    sender, receiver = channel
+    buffer = pool.alloc(5)
+    with memoryview(buffer) as view:
+        view[:] = b"hello"
+    first = apart(receiver.recv)  # the first send from a pool needs the receiver's consent
+    sender.send(buffer, 7)
+    got = first.result()
+    assert (bytes(got), got.meta, len(got), got.readonly) == (b"hello", 7, 5, True)
+    assert receiver.try_recv() is None
+    assert buffer.readonly and bytes(buffer) == b"hello"
+
+
+PAGES = """
+receiver = domain.receiver('images')
+image = numpy.asarray(receiver.recv())
+address = image.__array_interface__['data'][0]
+say(place(address))
+hear()
+"""
+
+PLACE = """
+def place(address):
+    for line in open('/proc/self/maps'):
+        span, _, offset, _, inode = line.split()[:5]
+        start, end = (int(part, 16) for part in span.split('-'))
+        if start <= address < end:
+            return f'{inode} {address - start + int(offset, 16)}'
+"""
+
+
+def test_an_array_arrives_without_a_copy_in_another_process(domain, pool, peer):
+    names = {}
+    exec(PLACE, names)
+    reader = peer(PLACE + PAGES)
+    with domain.listen("images", "send") as listener, listener.accept() as sender:
+        image = pool.empty((512, 512, 3), numpy.uint8)
+        image[:] = 9
+        sender.send(image)
+        here = names["place"](image.__array_interface__["data"][0])
+        # The same bytes of the same file are behind both addresses.
+        assert reader.hear() == here
+        reader.say("done")
+        assert reader.end() == 0
+
+
+def test_inline_messages_need_no_pool(channel):
+    sender, receiver = channel
+    sender.send_inline(b"x" * 48, 3)
+    got = receiver.recv()
+    assert (bytes(memoryview(got)), got.meta, got.unique) == (b"x" * 48, 3, True)
+    with pytest.raises(ValueError, match="49"):
+        sender.send_inline(b"x" * 49)
+
+
+def test_a_list_is_one_message_in_pieces(channel, pool):
+    sender, receiver = channel
+    first = apart(receiver.recv)
+    sender.send([pool.copy(b"head"), pool.copy(b"body").slice(1, 3)])
+    got = first.result()
+    assert (len(got), bytes(got), got.tobytes()) == (6, b"headod", b"headod")
+    assert [bytes(piece) for piece in got.pieces] == [b"head", b"od"]
+    with pytest.raises(BufferError, match="6 bytes lie in several pieces"):
+        memoryview(got)
+
+
+def test_iteration_ends_when_the_sender_closes(channel):
+    sender, receiver = channel
+    for number in range(3):
+        sender.send_inline(b"%d" % number)
+    sender.close()
+    assert [bytes(message) for message in receiver] == [b"0", b"1", b"2"]
+    with pytest.raises(BrokenPipeError):
+        receiver.recv()
+
+
+def test_an_exception_in_a_senders_with_says_that_it_was_not_all(domain, other):
+    sender, receiver = join(domain, other)
+    with pytest.raises(KeyError), sender:
+        sender.send_inline(b"half")
+        raise KeyError
+    assert bytes(receiver.recv()) == b"half"
+    with pytest.raises(ConnectionResetError):
+        receiver.recv()
+    with pytest.raises(tranship.PeerDied):
+        next(receiver)
+
+
+def test_a_buffer_moves_there_and_back(domain, other):
+    sender, receiver = join(domain, other)
+    pool = domain.pool("moved", 1 << 20, trust="full")
+    buffer = pool.copy(b"mine")
+    moved = apart(receiver.recv)
+    with memoryview(buffer), pytest.raises(BufferError, match="1 view"):
+        sender.move_buffer(buffer)
+    sender.move_buffer(buffer)
+    assert buffer.released
+    with pytest.raises(ValueError, match="moved"):
+        memoryview(buffer)
+    got = moved.result()
+    assert got.moved and not got.readonly
+    with memoryview(got) as view:
+        view[:] = b"ours"
+    receiver.pass_back(got, 5)
+    back = sender.try_recv_back()
+    assert (bytes(back), back.meta, back.moved) == (b"ours", 5, True)
+
+
+def test_what_was_shared_is_not_moved(channel, pool):
+    sender, _ = channel
+    buffer = pool.alloc(10)
+    buffer.freeze()
+    with pytest.raises(ValueError, match="shared"):
+        sender.move_buffer(buffer)
+    assert not buffer.released
+
+
+def test_a_receiver_answers_with_a_few_bytes(channel):
+    sender, receiver = channel
+    assert sender.try_recv_back() is None
+    receiver.send_control(b"ack", 9)
+    assert bytes(sender.try_recv_back()) == b"ack"
+
+
+def test_taken_is_told(channel):
+    sender, receiver = channel
+    sender.send_inline(b"x")
+    assert sender.queued == 1
+    with pytest.raises(TimeoutError):
+        sender.wait_taken(timeout=0.03)
+    receiver.recv()
+    sender.wait_taken()
+    assert sender.queued == 0
+
+
+def test_a_listener_hears_of_receivers_and_senders(domain, other):
+    with domain.listen("in", "receive") as listener:
+        opened = apart(other.sender, "in")
+        receiver = listener.accept()
+        sender = opened.result()
+        assert isinstance(receiver, tranship.Receiver) and isinstance(sender, tranship.Sender)
+        assert receiver.peer == other.id and sender.peer_pid == os.getpid()
+        with pytest.raises(TimeoutError):
+            listener.accept(timeout=0.03)
+    with pytest.raises(ValueError, match="closed"):
+        listener.accept()
+
+
+def test_stat_tells_who_is_there(domain, other, channel, pool):
+    sender, receiver = channel
+    first = apart(receiver.recv)
+    sender.send(pool.alloc(100))
+    held = first.result()
+    stat = domain.stat()
+    assert {record["domain"] for record in stat["domains"]} >= {domain.id, other.id}
+    assert [record["name"] for record in stat["pools"]] == ["pool"]
+    assert stat["channels"][0]["source"] == domain.id
+    assert stat["manager"]["pid"] == os.getpid()
+    assert pool.stats()["allocs"] >= 1
+    assert len(held) == 100
+
+
+def test_closed_things_say_so(domain, other):
+    sender, receiver = join(domain, other)
+    with sender, receiver:
+        pass
+    for call in (lambda: sender.send_inline(b""), receiver.recv, receiver.try_recv):
+        with pytest.raises(ValueError, match="closed"):
+            call()
+    sender.close()  # again does nothing
+    pool = domain.pool("p", 1 << 20)
+    pool.close()
+    with pytest.raises(ValueError, match="the pool is closed"):
+        pool.alloc(1)

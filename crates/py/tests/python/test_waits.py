@@ -1,0 +1,136 @@
+"""Ctrl-C ends every wait, and other threads run meanwhile."""
+
+import os
+import signal
+import sys
+import threading
+
+import pytest
+from conftest import apart, join, until
+
+def main_call():
+    """The system call that the main thread is in, if its Python is in a test's own lines: by name, or None."""
+    frame = sys._current_frames()[threading.main_thread().ident]
+    if os.path.basename(frame.f_code.co_filename) != os.path.basename(__file__):
+        return None
+    call = open(f"/proc/self/task/{os.getpid()}/syscall").read().split()[0]
+    return None if call == "running" else POLLS.get(call, "another")
+
+
+# poll and ppoll, on x86-64 and the other machines.
+POLLS = {"7": "poll", "271": "poll", "73": "poll"}
+
+
+def interrupts(which=("poll", "another")):
+    """Strikes the main thread when it waits."""
+
+    def strike():
+        until(lambda: main_call() in which)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    return apart(strike)
+
+
+def interrupted(call, *arguments, **how):
+    with pytest.raises(KeyboardInterrupt):
+        strike = interrupts(**how)
+        call(*arguments)
+    strike.result()
+
+
+@pytest.fixture
+def full(domain, other):
+    sender, receiver = join(domain, other, lines=2)
+    sender.send_inline(b"1")
+    sender.send_inline(b"2")
+    yield sender, receiver
+
+
+def test_ctrl_c_ends_a_receive(channel):
+    _, receiver = channel
+    interrupted(receiver.recv)
+
+
+def test_ctrl_c_ends_a_wait_on_descriptors_and_leaves_the_hook_as_it_was(channel):
+    _, receiver = channel
+    interrupted(receiver.recv, which=["poll"])
+    assert signal.set_wakeup_fd(-1) == -1
+
+
+def test_where_an_event_loop_has_the_hook_it_keeps_it(channel):
+    _, receiver = channel
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    signal.set_wakeup_fd(write)
+    try:
+        with pytest.raises(TimeoutError):
+            receiver.recv(timeout=0.05)
+        interrupted(receiver.recv)
+        assert os.read(read, 9) == bytes([signal.SIGINT])
+    finally:
+        assert signal.set_wakeup_fd(-1) == write
+        os.close(read)
+        os.close(write)
+
+
+def test_ctrl_c_ends_an_accept(domain):
+    listener = domain.listen("nobody", "send")
+    interrupted(listener.accept)
+
+
+def test_ctrl_c_ends_a_connect_to_a_name(domain):
+    for opened in (domain.receiver, domain.sender):
+        interrupted(opened, "nobody")
+
+
+def test_ctrl_c_ends_a_send_and_a_wait_for_taking(full, pool):
+    sender, receiver = full
+    for call in (lambda: sender.send_inline(b"3"), sender.wait_taken):
+        interrupted(call)
+    assert [bytes(receiver.recv()) for _ in range(2)] == [b"1", b"2"]
+
+
+def test_ctrl_c_ends_a_wait_for_consent_and_one_for_memory(domain, channel, pool):
+    sender, _ = channel
+    small = domain.pool("small", 1 << 20, chunk_bytes=1 << 16)
+    held = small.alloc(1 << 20)
+    for call in (lambda: sender.send(pool.alloc(1)), lambda: sender.assign(pool), lambda: small.alloc(1 << 20)):
+        interrupted(call)
+    assert len(held) == 1 << 20
+
+
+def test_a_handler_that_returns_lets_the_wait_go_on(channel):
+    sender, receiver = channel
+    seen = []
+
+    def handler(number, frame):
+        seen.append(number)
+        if len(seen) == 3:
+            sender.send_inline(b"three")
+        else:
+            interrupts()
+
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        interrupts()
+        assert bytes(receiver.recv()) == b"three"
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert len(seen) == 3
+
+
+def test_other_threads_run_while_one_waits(channel):
+    sender, receiver = channel
+    go = threading.Event()
+    waits = apart(lambda: (go.set(), receiver.recv())[1])
+    go.wait()
+    sender.send_inline(b"from the main thread")
+    assert bytes(waits.result()) == b"from the main thread"
+
+
+def test_closing_ends_another_threads_wait(channel):
+    _, receiver = channel
+    waits = apart(receiver.recv)
+    receiver.close()
+    with pytest.raises(ValueError, match="closed"):
+        waits.result()

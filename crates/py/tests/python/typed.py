@@ -1,0 +1,41 @@
+"""A user's program, for the type checkers: all that it says must be found out."""
+
+import asyncio
+from typing import Any, assert_type
+
+import numpy as np
+from numpy.typing import NDArray
+
+import tranship
+
+
+def use(domain: tranship.Domain) -> int:
+    pool = domain.pool("images", 1 << 20, trust="producer")
+    image = pool.empty((3, 4), np.float32)
+    assert_type(image, NDArray[np.float32])
+    with domain.sender("x", timeout=1.5) as sender:
+        sender.send(image)
+        sender.send([pool.alloc(3), image], 7)
+        sender.send_object({"a": 1}, pool)
+        sender.send_inline(b"abc", timeout=0)
+    with domain.receiver("y") as receiver:
+        for buffer in receiver:
+            assert_type(buffer, tranship.Buffer)
+            print(memoryview(buffer).nbytes, np.asarray(buffer), np.from_dlpack(buffer), bytes(buffer))
+    with domain.listen("z", "receive") as listener, listener.accept() as accepted:
+        print(accepted)
+    try:
+        pool.alloc(1, timeout=0)
+    except tranship.OutOfMemory as error:
+        assert_type(error.code, int)
+        assert isinstance(error, MemoryError)
+    return domain.stat()["pools"][0]["granted_bytes"]
+
+
+async def wait(receiver: tranship.Receiver, sender: tranship.Sender, pool: tranship.Pool) -> None:
+    await sender.send_async(pool.copy(b"x"))
+    async for buffer in receiver:
+        assert_type(buffer, tranship.Buffer)
+    assert_type(await receiver.recv_async(), tranship.Buffer)
+    assert_type(await receiver.recv_object_async(), Any)
+    asyncio.get_running_loop().add_reader(receiver.fileno(), print)
