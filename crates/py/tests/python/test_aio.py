@@ -1,0 +1,127 @@
+"""asyncio."""
+
+import asyncio
+import select
+
+import pytest
+from conftest import apart, join, until
+
+
+def test_messages_are_awaited(channel, pool):
+    sender, receiver = channel
+
+    async def main():
+        got = asyncio.create_task(receiver.recv_async())
+        await asyncio.sleep(0)
+        await sender.send_async(pool.copy(b"first"), 4)
+        first = await got
+        assert (bytes(first), first.meta) == (b"first", 4)
+        got = asyncio.create_task(receiver.recv_object_async())
+        await sender.send_object_async([1, 2], pool)
+        assert await got == [1, 2]
+
+    asyncio.run(main())
+
+
+def test_async_iteration_ends_with_the_sender(channel, pool):
+    sender, receiver = channel
+
+    async def main():
+        got = []
+
+        async def take():
+            async for message in receiver:
+                got.append(bytes(message))
+
+        task = asyncio.create_task(take())
+        for number in range(1000):
+            await sender.send_async(pool.copy(b"%d" % number))
+        sender.close()
+        await task
+        assert got == [b"%d" % number for number in range(1000)]
+
+    asyncio.run(main())
+
+
+def test_a_send_waits_for_room_and_can_be_called_off(domain, other, pool):
+    sender, receiver = join(domain, other, lines=2)
+
+    async def main():
+        first = asyncio.create_task(receiver.recv_async())
+        await asyncio.sleep(0)
+        await sender.send_async(pool.copy(b"0"))
+        await first
+        sender.send_inline(b"1")
+        sender.send_inline(b"2")
+        waits = asyncio.create_task(sender.send_async(pool.copy(b"3")))
+        await asyncio.sleep(0.01)
+        assert not waits.done()
+        with pytest.raises(RuntimeError, match="send_async"):
+            sender.send_inline(b"not now")
+        with pytest.raises(RuntimeError, match="send_async"):
+            await sender.send_async(pool.copy(b"not now"))
+        waits.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waits
+        waits = asyncio.create_task(sender.send_async(pool.copy(b"4")))
+        await asyncio.sleep(0)
+        assert bytes(await receiver.recv_async()) == b"1"
+        await waits
+        assert [bytes(await receiver.recv_async()) for _ in range(2)] == [b"2", b"4"]
+
+    asyncio.run(main())
+
+
+def test_a_receive_that_is_called_off_takes_nothing(channel):
+    sender, receiver = channel
+
+    async def main():
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(receiver.recv_async(), 0.01)
+        one = asyncio.create_task(receiver.recv_async())
+        await asyncio.sleep(0)
+        with pytest.raises(RuntimeError, match="another task"):
+            await receiver.recv_async()
+        sender.send_inline(b"x")
+        assert bytes(await one) == b"x"
+        sender.send_inline(b"y")
+        assert bytes(receiver.recv()) == b"y"
+
+    asyncio.run(main())
+
+
+def test_many_channels_in_one_loop(domain, other):
+    ends = [join(domain, other, f"channel {number}") for number in range(10)]
+
+    async def echo(number):
+        sender, receiver = ends[number]
+        for turn in range(20):
+            text = b"%d %d" % (number, turn)
+            task = asyncio.create_task(receiver.recv_async())
+            await asyncio.sleep(0)
+            sender.send_inline(text)
+            assert bytes(await task) == text
+
+    async def main():
+        await asyncio.gather(*(echo(number) for number in range(10)))
+
+    asyncio.run(main())
+
+
+def test_the_descriptor_is_for_any_loop(channel):
+    sender, receiver = channel
+    fd = receiver.fileno()
+    assert receiver.fileno() == fd
+    readable = lambda: bool(select.select([fd], [], [], 0)[0])
+    until(lambda: receiver.try_recv() is None and not readable())
+    sent = apart(lambda: [sender.send_inline(b"1"), sender.send_inline(b"2")])
+    select.select([fd], [], [])
+    sent.result()
+    assert bytes(receiver.try_recv()) == b"1"
+    select.select([fd], [], [])  # there is more
+    assert bytes(receiver.recv()) == b"2"
+    until(lambda: receiver.try_recv() is None and not readable())
+    sender.close()
+    select.select([fd], [], [])
+    with pytest.raises(BrokenPipeError):
+        receiver.try_recv()
