@@ -6,13 +6,14 @@ use crate::listener::Listener;
 use crate::pool::Pool;
 use crate::receiver::{Receiver, Told};
 use crate::sender::Sender;
-use crate::wait::{By, limit, wait};
+use crate::wait::{aside, limit};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tranship::{DomainBuilder, LinkOptions, PoolId, PoolOptions, Role, Trust};
 
 /// A membership.
@@ -89,6 +90,13 @@ fn trust(name: &str) -> PyResult<Trust> {
     })
 }
 
+fn within(options: &LinkOptions, time: Option<Duration>) -> LinkOptions {
+    match time {
+        Some(time) => options.clone().timeout(time),
+        None => options.clone(),
+    }
+}
+
 impl Domain {
     fn new(domain: tranship::Domain) -> Domain {
         Domain {
@@ -162,9 +170,9 @@ impl Domain {
     ) -> PyResult<Sender> {
         let domain = self.get(py)?;
         let options = LinkOptions::new().lines(lines);
-        let made = wait(py, limit(timeout)?, By::Time, |turn| {
-            let options = options.clone().timeout(turn.slice);
-            domain.open_sender_with(name, options).map(Some)
+        let name = name.to_owned();
+        let made = aside(py, limit(timeout)?, move |time| {
+            domain.open_sender_with(&name, within(&options, time))
         })?;
         Ok(Sender::new(made))
     }
@@ -183,9 +191,9 @@ impl Domain {
         if let Some(pool) = snapshots {
             options = options.snapshots(pool.get(py)?.id());
         }
-        let made = wait(py, limit(timeout)?, By::Time, |turn| {
-            let options = options.clone().timeout(turn.slice);
-            domain.open_receiver_with(name, options).map(Some)
+        let name = name.to_owned();
+        let made = aside(py, limit(timeout)?, move |time| {
+            domain.open_receiver_with(&name, within(&options, time))
         })?;
         Ok(Receiver::new(made, self.told.clone()))
     }

@@ -2,7 +2,7 @@
 
 use rustix::event::{EventfdFlags, eventfd};
 use std::fmt;
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -28,6 +28,12 @@ impl Bell {
 
     pub(crate) fn hush(&self) {
         let _ = rustix::io::read(&self.0, &mut [0; 8]); // nothing in it: it is silent
+    }
+}
+
+impl AsFd for Bell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

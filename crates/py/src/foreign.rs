@@ -4,6 +4,7 @@ use crate::buffer::{Buffer, find};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use std::mem::MaybeUninit;
+use tranship::CbufMut;
 
 /// An object's bytes, in one piece and in C's order. Given back when it is dropped.
 pub(crate) struct View(Box<ffi::Py_buffer>);
@@ -36,11 +37,20 @@ impl View {
 
     /// # Safety
     /// `len` bytes from `to` on may be written, and are no part of this.
-    pub(crate) unsafe fn copy_to(&self, to: *mut u8, len: usize) {
+    unsafe fn copy_to(&self, to: *mut u8, len: usize) {
         // SAFETY: the view keeps its bytes; who changes them meanwhile gets a mixture copied.
         let from = unsafe { tranship::View::new(self.0.buf.cast(), len.min(self.len())) };
         // SAFETY: as the caller says.
         unsafe { from.copy_to(to) };
+    }
+
+    /// Copies it into a new buffer of a pool's, as far as that has room.
+    pub(crate) fn copy_into(&self, buf: &mut CbufMut) {
+        let to = buf.view().as_ptr().cast_mut();
+        let len = buf.len().min(self.len());
+        // SAFETY: the buffer is ours alone, mapped for writing and `len` long, and overlaps nothing that Python has: it was just
+        // allocated.
+        unsafe { self.copy_to(to, len) };
     }
 
     pub(crate) fn to_vec(&self) -> Vec<u8> {
@@ -52,7 +62,8 @@ impl View {
 
     /// The `Buffer` that these bytes lie in, and where.
     pub(crate) fn buffer<'py>(&self, py: Python<'py>) -> Option<(Bound<'py, Buffer>, usize)> {
-        find(py, self.0.buf.addr(), self.len())
+        let (object, at) = find(py, self.0.buf.addr(), self.len())?;
+        Some((object.cast_into().ok()?, at))
     }
 }
 

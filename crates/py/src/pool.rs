@@ -1,6 +1,6 @@
 //! `tranship.Pool`: where buffers come from.
 
-use crate::buffer::{Buffer, Held, LARGE, Origin, fill_from};
+use crate::buffer::{Buffer, Held, LARGE, Origin};
 use crate::errors::{OrRaise as _, closed, raised};
 use crate::foreign::View;
 use crate::fork::Birth;
@@ -84,8 +84,8 @@ impl Pool {
         })?;
         let (mut buf, origin) = self.fresh(py, view.len(), timeout)?;
         match view.len() >= LARGE {
-            true => py.detach(|| fill_from(&mut buf, &view)),
-            false => fill_from(&mut buf, &view),
+            true => py.detach(|| view.copy_into(&mut buf)),
+            false => view.copy_into(&mut buf),
         }
         Ok(Buffer::new(Held::Own(buf), origin))
     }

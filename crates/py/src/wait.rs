@@ -4,17 +4,23 @@
 //! interpreter writes when a signal comes (`signal.set_wakeup_fd`): it ends at once. Where something else has that hook (an event
 //! loop), and for what has no descriptor, turns are short.
 
+use crate::driven::Bell;
 use crate::errors::OrRaise as _;
 use pyo3::prelude::*;
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
-use tranship::{Error, Kind, NotTaken, PoolPending, RingFull, Shortage, TimedOut};
+use tranship::{Error, Kind, NotTaken, PollItem, PoolPending, RingFull, Shortage, TimedOut, poll};
 
 /// The first turn, and all where signals have no descriptor.
 const BRIEF: Duration = Duration::from_millis(20);
 /// A turn that a signal cannot end, or ends at once: between two looks whether the object was closed.
 const LONG: Duration = Duration::from_millis(250);
+
+/// How long something goes on at most that was given up.
+const GIVEN_UP: Duration = Duration::from_secs(5);
 
 /// One turn of a wait.
 pub(crate) struct Turn<'a> {
@@ -85,6 +91,52 @@ pub(crate) fn wait<T: Send>(
         }
         first = false;
     }
+}
+
+/// Does what cannot be done in short turns, as each turn that ends may lose what was just about to come: in a thread of its own, while this
+/// one looks for signals. `job` is told how long it may take.
+pub(crate) fn aside<T: Send + 'static>(
+    py: Python<'_>,
+    timeout: Option<Duration>,
+    job: impl Fn(Option<Duration>) -> Result<T, Error> + Send + 'static,
+) -> PyResult<T> {
+    if !is_main() {
+        return py.detach(move || job(timeout)).or_raise(py);
+    }
+    let started = Instant::now();
+    let bell = Bell::new().map_err(Error::system("eventfd")).or_raise(py)?;
+    let wanted = Arc::new(AtomicBool::new(true));
+    let (tell, told) = mpsc::channel();
+    let (ring, goes_on) = (Arc::clone(&bell), Arc::clone(&wanted));
+    let run = move || {
+        let done = loop {
+            let left = timeout.map(|timeout| timeout.saturating_sub(started.elapsed()));
+            match job(Some(left.map_or(GIVEN_UP, |left| GIVEN_UP.min(left)))) {
+                Err(error) if error == Kind::TimedOut => match left {
+                    Some(left) if left <= GIVEN_UP => break Err(waited(error, started.elapsed())),
+                    _ if goes_on.load(Ordering::Relaxed) => {}
+                    _ => return,
+                },
+                done => break done,
+            }
+        };
+        let _ = tell.send(done); // nobody: it was given up
+        ring.ring();
+    };
+    let thread = std::thread::Builder::new().name("tranship-open".into());
+    let thread = thread.spawn(run).map_err(Error::system("a thread"));
+    thread.or_raise(py)?;
+    let done = wait(py, None, By::Descriptor, move |turn| match turn.signals {
+        None => Ok(told.recv_timeout(turn.slice).ok()),
+        Some(signals) => {
+            let mut items = [PollItem::readable(&*bell), PollItem::readable(signals)];
+            poll(&mut items, Some(turn.slice))?;
+            Ok(told.try_recv().ok())
+        }
+    });
+    // Only hurries the thread.
+    wanted.store(false, Ordering::Relaxed);
+    done?.or_raise(py)
 }
 
 /// Whether a turn that ended so may be taken again.

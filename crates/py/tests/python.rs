@@ -7,7 +7,13 @@ use std::sync::OnceLock;
 use tranship_testkit::{Watchdog, artifact, skipped};
 
 /// What the environment gets, from the package index.
-const NEEDS: &[&str] = &["numpy>=2.1", "pytest>=8", "mypy", "pyright[nodejs]"];
+const NEEDS: &[&str] = &[
+    "numpy>=2.1",
+    "pytest>=8",
+    "mypy",
+    "pyright[nodejs]",
+    "maturin>=1.9,<2",
+];
 
 /// A Python with all that, and a folder that has the package.
 struct Stage {
@@ -178,4 +184,86 @@ fn pyright_takes_a_users_program() {
         Err(why) => return skipped(why),
     };
     run("pyright", &["--pythonpath", python, "typed.py"]);
+}
+
+/// What the user of a clone does: `pip install .`, in an environment that has nothing, and three lines in two terminals.
+#[test]
+fn the_wheel_is_all_that_is_needed() {
+    let _dog = Watchdog::new();
+    let stage = match stage() {
+        Ok(stage) => stage,
+        Err(why) => return skipped(why),
+    };
+    let root = here("../..");
+    let folder = tranship_testkit::folder().expect("a folder");
+    let at = |path: &str| folder.path().join(path);
+    let profile = match cfg!(debug_assertions) {
+        true => "dev",
+        false => "release",
+    };
+    let bin = stage.python.parent().expect("its folder");
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::iter::once(bin.to_owned()).chain(std::env::split_paths(&path));
+    let path = std::env::join_paths(path).expect("a path");
+    let pip = |arguments: &[&str]| {
+        let mut command = Command::new(&stage.python);
+        command
+            .args(["-m", "pip", "--disable-pip-version-check"])
+            .args(arguments)
+            .current_dir(&root)
+            .env("PATH", &path)
+            .env("TRANSHIP_PROFILE", profile);
+        command
+    };
+    let to = folder.path().to_str().expect("text");
+    let build = ["wheel", ".", "--no-deps", "--no-build-isolation", "-w", to];
+    output(&mut pip(&build)).expect("a wheel");
+    let wheel = fs::read_dir(folder.path()).expect("the wheel").flatten();
+    let wheel = wheel.map(|entry| entry.path()).next().expect("the wheel");
+    let name = wheel.file_name().expect("a name").to_string_lossy();
+    assert!(name.contains("-cp311-abi3-"), "{name}");
+
+    let fresh = at("fresh");
+    let venv = ["-m", "venv", "--without-pip"];
+    output(Command::new(&stage.python).args(venv).arg(&fresh)).expect("an environment");
+    let python = fresh.join("bin/python");
+    let text = |path: &Path| path.to_str().expect("text").to_owned();
+    let install = [
+        "--python",
+        &text(&python),
+        "install",
+        "--no-index",
+        &text(&wheel),
+    ];
+    output(&mut pip(&install)).expect("installed");
+
+    let run_time = at("run");
+    fs::create_dir(&run_time).expect("a folder");
+    let terminal = |program: &str| {
+        let mut command = Command::new(&python);
+        command
+            .args(["-c", &format!("import tranship\n{program}")])
+            .current_dir(folder.path())
+            .env("XDG_RUNTIME_DIR", &run_time)
+            .env_remove("TRANSHIP_SOCKET")
+            .env_remove("TRANSHIP_BIN");
+        command
+    };
+    let mut sends = terminal(
+        "with tranship.connect() as d, d.listen('a', 'send') as l, l.accept() as s:\n s.send(d.pool('p', 1 << 20).copy(b'x' * 5000))",
+    )
+    .spawn()
+    .expect("the first terminal");
+    let said = output(&mut terminal(
+        "with tranship.connect() as d, d.receiver('a') as r:\n for buffer in r: print(len(buffer), bytes(memoryview(buffer)[:1]))",
+    ));
+    let status = sends.wait().expect("the first terminal");
+    let said = said.expect("the second terminal");
+    assert!(status.success());
+    assert_eq!(String::from_utf8_lossy(&said.stdout), "5000 b'x'\n");
+    // The manager that they started would stay for a minute.
+    let mut end = terminal(
+        "import os, signal\nwith tranship.connect(autostart=False) as d: pid = d.stat()['manager']['pid']\nos.kill(pid, signal.SIGTERM)",
+    );
+    output(&mut end).expect("its end");
 }

@@ -1,6 +1,6 @@
 //! DLPack: a buffer as a tensor of bytes, for torch, numpy, jax and others. Layouts as in `dlpack.h` 1.0.
 
-use super::{Buffer, Bytes};
+use super::held::Bytes;
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -77,12 +77,13 @@ struct Context {
     _view: Py<PyAny>,
 }
 
-/// The capsule that `__dlpack__` gives.
+/// The capsule that `__dlpack__` gives of bytes, with the view that keeps them.
 pub(super) fn capsule<'py>(
-    buffer: &Bound<'py, Buffer>,
+    view: Bound<'py, PyAny>,
+    bytes: Bytes,
     asked: &Asked,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let py = buffer.py();
+    let py = view.py();
     if asked.stream {
         return Err(PyValueError::new_err("stream: there is none on a CPU"));
     }
@@ -94,15 +95,7 @@ pub(super) fn capsule<'py>(
             "a buffer is shown, not copied: use tobytes()",
         ));
     }
-    // A view like any other: counted, and kept as long as the tensor.
-    let view = py
-        .import("builtins")?
-        .call_method1("memoryview", (buffer,))?;
-    let writable = !view.getattr("readonly")?.extract::<bool>()?;
-    let bytes = buffer.get().held(py)?.bytes();
-    let Some(Bytes { ptr, len, .. }) = bytes else {
-        return Err(PyBufferError::new_err("the bytes lie in several pieces"));
-    };
+    let Bytes { ptr, len, writable } = bytes;
     let context = Box::new(Context {
         shape: [i64::try_from(len).unwrap_or(i64::MAX)],
         strides: [1],

@@ -25,12 +25,12 @@ pub(super) fn remove(at: usize, object: *mut ffi::PyObject) {
     exported().remove(&(at, object.expose_provenance()));
 }
 
-/// The `Buffer` that has all of this memory, and where in it that is. The caller has a view of the memory.
+/// The object that has all of this memory, and where in it that is. The caller has a view of the memory.
 pub(crate) fn find<'py>(
     py: Python<'py>,
     at: usize,
     len: usize,
-) -> Option<(Bound<'py, super::Buffer>, usize)> {
+) -> Option<(Bound<'py, PyAny>, usize)> {
     let end = at.checked_add(len)?;
     let exported = exported();
     let found = exported
@@ -45,6 +45,5 @@ pub(crate) fn find<'py>(
     // GIL, which we have, or the list's lock, which we hold.
     let object = unsafe { Bound::from_borrowed_ptr(py, object) };
     drop(exported);
-    let buffer = object.cast_into::<super::Buffer>().ok()?;
-    Some((buffer, at - start))
+    Some((object, at - start))
 }

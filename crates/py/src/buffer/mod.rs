@@ -10,7 +10,6 @@ mod held;
 pub(crate) use exports::find;
 pub(crate) use held::{Bytes, Held, Origin};
 
-use crate::foreign::View;
 use crate::fork::Birth;
 use pyo3::exceptions::{PyBufferError, PyIndexError, PyValueError};
 use pyo3::ffi;
@@ -438,7 +437,14 @@ impl Buffer {
             device: dl_device,
             copy,
         };
-        dlpack::capsule(&slf, &asked)
+        // A view like any other: counted, and kept as long as the tensor.
+        let py = slf.py();
+        let view = py.import("builtins")?.call_method1("memoryview", (&slf,))?;
+        let writable = !view.getattr("readonly")?.extract::<bool>()?;
+        let bytes = slf.get().held(py)?.bytes();
+        let bytes = bytes.map(|bytes| Bytes { writable, ..bytes });
+        let bytes = bytes.ok_or_else(|| PyBufferError::new_err("the buffer has no bytes"))?;
+        dlpack::capsule(view, bytes, &asked)
     }
 
     /// # Safety
@@ -530,12 +536,4 @@ impl Buffer {
 
 fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
-}
-
-/// Copies what an object shows of itself into a new buffer of a pool's.
-pub(crate) fn fill_from(buf: &mut CbufMut, from: &View) {
-    let to = buf.view().as_ptr().cast_mut();
-    let len = buf.len().min(from.len());
-    // SAFETY: the buffer is ours alone, mapped for writing and `len` long, and overlaps nothing that Python has: it was just allocated.
-    unsafe { from.copy_to(to, len) };
 }

@@ -1,0 +1,84 @@
+"""What README and docs/python.md show works."""
+
+import asyncio
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+from conftest import join
+
+import tranship
+
+ROOT = pathlib.Path(__file__).resolve().parents[4]
+
+
+def programs(page):
+    return re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.M | re.S)
+
+
+def test_the_program_in_the_readme(tmp_path):
+    (program,) = programs("README.md")
+    assert len(program.splitlines()) <= 12
+    file = tmp_path / "video.py"
+    file.write_text(program)
+    run = subprocess.run([sys.executable, file], capture_output=True, text=True, check=True)
+    assert run.stdout.startswith("[0 0 0] <tranship.Buffer of 8388608 bytes, read-only, shared, trust producer")
+
+
+@pytest.fixture
+def at_domain(domain, monkeypatch):
+    monkeypatch.setenv("TRANSHIP_SOCKET", str(domain.socket_path))
+
+
+def test_the_two_programs_of_the_page(at_domain, domain):
+    sends, receives, awaits = programs("docs/python.md")
+    here, there = [
+        subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+        for program in (receives, sends)
+    ]
+    said, _ = here.communicate()
+    there.communicate()
+    assert (here.returncode, there.returncode) == (0, 0)
+    assert said.startswith("255.0 <tranship.Buffer of 6220800 bytes")
+    compile(awaits, "docs/python.md", "exec")
+
+
+def test_what_the_page_awaits(domain, other, pool, capsys):
+    names = {}
+    exec(programs("docs/python.md")[2], names)
+    there, here = join(domain, other, "there")
+    back, got = join(domain, other, "back")
+
+    async def main():
+        answers = asyncio.create_task(names["answer"](here, back))
+        # What is answered is this process's own buffer, sent by it again.
+        there.send_inline(b"12345")
+        with pytest.raises(TypeError):
+            back.send(b"not in a pool")
+        await answers
+        back.close()
+        await names["consume"](got)
+
+    asyncio.run(main())
+    assert capsys.readouterr().out == "5\n"
+
+
+def test_the_page_lists_every_exception():
+    page = (ROOT / "docs/python.md").read_text()
+    for name in tranship.__all__:
+        thing = getattr(tranship, name)
+        if isinstance(thing, type) and issubclass(thing, tranship.Error):
+            assert f"`{name}`" in page or f"`tranship.{name}`" in page, name
+            bases = [base for base in thing.__bases__ if base is not tranship.Error]
+            assert all(f"`{base.__name__}`" in page for base in bases if base is not Exception), name
+
+
+def test_page_of_methods_is_true():
+    page = (ROOT / "docs/python.md").read_text()
+    classes = {"pool": tranship.Pool, "buffer": tranship.Buffer, "sender": tranship.Sender, "receiver": tranship.Receiver, "domain": tranship.Domain, "listener": tranship.Listener}
+    named = re.findall(r"\b(pool|buffer|sender|receiver|domain|listener)\.(\w+)", page)
+    assert len(named) > 20
+    for what, name in named:
+        assert hasattr(classes[what], name), f"{what}.{name}"
