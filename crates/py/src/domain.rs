@@ -6,15 +6,14 @@ use crate::listener::Listener;
 use crate::pool::Pool;
 use crate::receiver::{Receiver, Told};
 use crate::sender::Sender;
-use crate::wait::{aside, limit};
+use crate::wait::{awaited, limit};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
-use tranship::{DomainBuilder, LinkOptions, PoolId, PoolOptions, Role, Trust};
+use tranship::{Awaited, DomainBuilder, LinkOptions, PoolId, PoolOptions, Role, Trust};
 
 /// A membership.
 #[pyclass(frozen, weakref, module = "tranship")]
@@ -90,13 +89,6 @@ fn trust(name: &str) -> PyResult<Trust> {
     })
 }
 
-fn within(options: &LinkOptions, time: Option<Duration>) -> LinkOptions {
-    match time {
-        Some(time) => options.clone().timeout(time),
-        None => options.clone(),
-    }
-}
-
 impl Domain {
     fn new(domain: tranship::Domain) -> Domain {
         Domain {
@@ -170,10 +162,13 @@ impl Domain {
     ) -> PyResult<Sender> {
         let domain = self.get(py)?;
         let options = LinkOptions::new().lines(lines);
-        let name = name.to_owned();
-        let made = aside(py, limit(timeout)?, move |time| {
-            domain.open_sender_with(&name, within(&options, time))
-        })?;
+        let opened = domain.open_sender_async(name, options);
+        let made = awaited(
+            py,
+            limit(timeout)?,
+            &Awaited::Offer(name.to_owned()),
+            opened,
+        )?;
         Ok(Sender::new(made))
     }
 
@@ -191,10 +186,13 @@ impl Domain {
         if let Some(pool) = snapshots {
             options = options.snapshots(pool.get(py)?.id());
         }
-        let name = name.to_owned();
-        let made = aside(py, limit(timeout)?, move |time| {
-            domain.open_receiver_with(&name, within(&options, time))
-        })?;
+        let opened = domain.open_receiver_async(name, options);
+        let made = awaited(
+            py,
+            limit(timeout)?,
+            &Awaited::Offer(name.to_owned()),
+            opened,
+        )?;
         Ok(Receiver::new(made, self.told.clone()))
     }
 

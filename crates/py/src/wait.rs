@@ -9,18 +9,18 @@ use crate::errors::OrRaise as _;
 use pyo3::prelude::*;
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::os::fd::{AsRawFd as _, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
-use tranship::{Error, Kind, NotTaken, PollItem, PoolPending, RingFull, Shortage, TimedOut, poll};
+use tranship::{
+    Awaited, Error, Kind, NotTaken, PollItem, PoolPending, RingFull, Shortage, TimedOut, poll,
+};
 
 /// The first turn, and all where signals have no descriptor.
 const BRIEF: Duration = Duration::from_millis(20);
 /// A turn that a signal cannot end, or ends at once: between two looks whether the object was closed.
 const LONG: Duration = Duration::from_millis(250);
-
-/// How long something goes on at most that was given up.
-const GIVEN_UP: Duration = Duration::from_secs(5);
 
 /// One turn of a wait.
 pub(crate) struct Turn<'a> {
@@ -93,49 +93,35 @@ pub(crate) fn wait<T: Send>(
     }
 }
 
-/// Does what cannot be done in short turns, as each turn that ends may lose what was just about to come: in a thread of its own, while this
-/// one looks for signals. `job` is told how long it may take.
-pub(crate) fn aside<T: Send + 'static>(
+/// Waits for a future. Turns are looks at it; given up, it is dropped, and takes back what it had asked for.
+pub(crate) fn awaited<T: Send>(
     py: Python<'_>,
     timeout: Option<Duration>,
-    job: impl Fn(Option<Duration>) -> Result<T, Error> + Send + 'static,
+    what: &Awaited,
+    mut future: impl Future<Output = Result<T, Error>> + Send + Unpin,
 ) -> PyResult<T> {
-    if !is_main() {
-        return py.detach(move || job(timeout)).or_raise(py);
-    }
-    let started = Instant::now();
     let bell = Bell::new().map_err(Error::system("eventfd")).or_raise(py)?;
-    let wanted = Arc::new(AtomicBool::new(true));
-    let (tell, told) = mpsc::channel();
-    let (ring, goes_on) = (Arc::clone(&bell), Arc::clone(&wanted));
-    let run = move || {
-        let done = loop {
-            let left = timeout.map(|timeout| timeout.saturating_sub(started.elapsed()));
-            match job(Some(left.map_or(GIVEN_UP, |left| GIVEN_UP.min(left)))) {
-                Err(error) if error == Kind::TimedOut => match left {
-                    Some(left) if left <= GIVEN_UP => break Err(waited(error, started.elapsed())),
-                    _ if goes_on.load(Ordering::Relaxed) => {}
-                    _ => return,
-                },
-                done => break done,
-            }
-        };
-        let _ = tell.send(done); // nobody: it was given up
-        ring.ring();
-    };
-    let thread = std::thread::Builder::new().name("tranship-open".into());
-    let thread = thread.spawn(run).map_err(Error::system("a thread"));
-    thread.or_raise(py)?;
-    let done = wait(py, None, By::Descriptor, move |turn| match turn.signals {
-        None => Ok(told.recv_timeout(turn.slice).ok()),
-        Some(signals) => {
-            let mut items = [PollItem::readable(&*bell), PollItem::readable(signals)];
-            poll(&mut items, Some(turn.slice))?;
-            Ok(told.try_recv().ok())
+    let waker = Waker::from(Arc::clone(&bell));
+    let mut look = || {
+        bell.hush();
+        match Pin::new(&mut future).poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(done) => Some(done),
+            Poll::Pending => None,
         }
+    };
+    let done = wait(py, timeout, By::Descriptor, |turn| {
+        if let Some(done) = look() {
+            return Ok(Some(done));
+        }
+        let mut items = vec![PollItem::readable(&*bell)];
+        items.extend(turn.signals.map(PollItem::readable));
+        poll(&mut items, Some(turn.slice))?;
+        let late = TimedOut {
+            awaited: what.clone(),
+            waited_ms: 0,
+        };
+        look().map_or_else(|| Err(late.into()), |done| Ok(Some(done)))
     });
-    // Only hurries the thread.
-    wanted.store(false, Ordering::Relaxed);
     done?.or_raise(py)
 }
 

@@ -189,7 +189,8 @@ fn pyright_takes_a_users_program() {
 /// What the user of a clone does: `pip install .`, in an environment that has nothing, and three lines in two terminals.
 #[test]
 fn the_wheel_is_all_that_is_needed() {
-    let _dog = Watchdog::new();
+    // It builds the program, too.
+    let _dog = Watchdog::within(std::time::Duration::from_secs(3600));
     let stage = match stage() {
         Ok(stage) => stage,
         Err(why) => return skipped(why),
