@@ -90,12 +90,22 @@ def test_ctrl_c_ends_a_send_and_a_wait_for_taking(full, pool):
     assert [bytes(receiver.recv()) for _ in range(2)] == [b"1", b"2"]
 
 
-def test_ctrl_c_ends_a_wait_for_consent_and_one_for_memory(domain, channel, pool):
-    sender, _ = channel
+def test_ctrl_c_ends_a_wait_for_consent(domain, pool, peer):
+    with domain.listen("work", "send") as listener:
+        reader = peer("receiver = domain.receiver('work'); say('ready'); hear()")
+        sender = listener.accept()
+    reader.hear()
+    os.kill(reader.process.pid, signal.SIGSTOP)  # who is stopped agrees to nothing
+    for call in (lambda: sender.send(pool.alloc(1)), lambda: sender.assign(pool)):
+        interrupted(call)
+    with pytest.raises(TimeoutError, match="pool"):
+        sender.send(pool.alloc(1), timeout=0.03)
+
+
+def test_ctrl_c_ends_a_wait_for_memory(domain):
     small = domain.pool("small", 1 << 20, chunk_bytes=1 << 16)
     held = small.alloc(1 << 20)
-    for call in (lambda: sender.send(pool.alloc(1)), lambda: sender.assign(pool), lambda: small.alloc(1 << 20)):
-        interrupted(call)
+    interrupted(lambda: small.alloc(1 << 20))
     assert len(held) == 1 << 20
 
 
