@@ -49,7 +49,11 @@ impl Pool {
         };
         let at_once = timeout.is_some_and(|timeout| timeout.is_zero());
         // Most are there at once. What is not may mean news of the manager's, or a wait.
-        let buf = match pool.try_alloc(bytes) {
+        let tried = match bytes >= LARGE {
+            true => py.detach(|| pool.try_alloc(bytes)),
+            false => pool.try_alloc(bytes),
+        };
+        let buf = match tried {
             Err(error) if error == Kind::OutOfMemory && !at_once => {
                 wait(py, timeout, By::Time, |turn| {
                     pool.alloc_timeout(bytes, turn.slice).map(Some)

@@ -205,9 +205,9 @@ fn part_of(object: &Bound<'_, PyAny>) -> PyResult<tranship::Cbuf> {
     };
     let len = view.len();
     drop(view);
-    py.import("tranship._numpy")?
-        .call_method1("make_readonly", (object,))?;
-    buffer.get().part(py, at, len, true)
+    let numpy = py.import("tranship._numpy")?;
+    let is_array = numpy.call_method1("make_readonly", (object,))?;
+    buffer.get().part(py, at, len, is_array.extract()?)
 }
 
 #[pymethods]

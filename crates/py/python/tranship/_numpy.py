@@ -59,8 +59,10 @@ def array(pool, data, dtype=None, *, timeout=None):
 
 
 def make_readonly(value):
-    """Marks an array, and those that it is a view of, read-only. Other objects stay as they are."""
+    """Marks an array, and those that it is a view of, read-only. Other objects stay as they are. Whether it was an array."""
     numpy = sys.modules.get("numpy")
-    while numpy is not None and isinstance(value, numpy.ndarray):
+    is_array = numpy is not None and isinstance(value, numpy.ndarray)
+    while is_array and isinstance(value, numpy.ndarray):
         value.flags.writeable = False
         value = value.base
+    return is_array

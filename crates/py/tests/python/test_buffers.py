@@ -67,6 +67,8 @@ def test_what_is_sent_has_no_writable_views(channel, pool):
     view = memoryview(buffer)
     with pytest.raises(BufferError, match="must not change"):
         sender.send(buffer)
+    with pytest.raises(BufferError, match="1 writable view"):
+        sender.send(view)
     assert not buffer.readonly
     view.release()
     first = apart(receiver.recv)
