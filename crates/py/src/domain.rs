@@ -1,7 +1,7 @@
 //! `tranship.Domain`: the process's membership with a manager.
 
 use crate::errors::{OrRaise as _, closed, raised};
-use crate::fork::Birth;
+use crate::fork::{Birth, let_go};
 use crate::listener::Listener;
 use crate::pool::Pool;
 use crate::receiver::{Receiver, Told};
@@ -256,5 +256,15 @@ impl Domain {
             Ok(domain) => format!("<tranship.Domain, id {}>", domain.id().0),
             Err(_) => "<tranship.Domain, not open here>".into(),
         }
+    }
+}
+
+impl Drop for Domain {
+    fn drop(&mut self) {
+        let domain = self.domain.get_mut();
+        let_go(
+            self.birth,
+            domain.unwrap_or_else(PoisonError::into_inner).take(),
+        );
     }
 }

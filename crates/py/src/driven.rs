@@ -1,5 +1,6 @@
 //! An end of a channel together with a future of it that is under way, and the descriptor that tells when to look at it again.
 
+use pyo3::prelude::*;
 use rustix::event::{EventfdFlags, eventfd};
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
@@ -40,6 +41,17 @@ impl AsFd for Bell {
 impl Wake for Bell {
     fn wake(self: Arc<Self>) {
         self.ring();
+    }
+}
+
+/// A bell of an end's, for Python: its descriptor stays open as long as this, also when the end is closed.
+#[pyclass(frozen, name = "_Bell", module = "tranship._native")]
+pub(crate) struct Kept(pub(crate) Arc<Bell>);
+
+#[pymethods]
+impl Kept {
+    fn fileno(&self) -> i32 {
+        self.0.fd()
     }
 }
 

@@ -25,7 +25,29 @@ pub(crate) fn watch() -> PyResult<()> {
     }
 }
 
+/// The end of what an object had, without the GIL, which who drops an object holds: it may take system calls, and waits.
+pub(crate) fn end_with<T: Send>(birth: Birth, what: Option<T>, end: impl FnOnce(T) + Send) {
+    let Some(what) = what else { return };
+    let mut last = Some(|| end(what));
+    if !birth.is_inherited() {
+        // None where the interpreter is going down.
+        let _ = Python::try_attach(|py| py.detach(|| last.take().map(|last| last())));
+    }
+    if let Some(last) = last {
+        last();
+    }
+}
+
+/// [`end_with`] dropping it.
+pub(crate) fn let_go<T: Send>(birth: Birth, what: Option<T>) {
+    end_with(birth, what, drop);
+}
+
 impl Birth {
+    pub(crate) const fn of_the_program() -> Birth {
+        Birth(0)
+    }
+
     pub(crate) fn now() -> Birth {
         Birth(FORKS.load(Ordering::Relaxed))
     }

@@ -35,6 +35,8 @@ mod _native {
     #[pymodule_export]
     use super::domain::{Domain, connect, embedded};
     #[pymodule_export]
+    use super::driven::Kept;
+    #[pymodule_export]
     use super::foreign::in_pool;
     #[pymodule_export]
     use super::listener::Listener;

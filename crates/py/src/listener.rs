@@ -1,7 +1,7 @@
 //! `tranship.Listener`: a name that others connect to.
 
 use crate::errors::closed;
-use crate::fork::Birth;
+use crate::fork::{Birth, let_go};
 use crate::receiver::{Receiver, Told};
 use crate::sender::Sender;
 use crate::wait::{By, limit, wait};
@@ -105,5 +105,15 @@ impl Listener {
 
     fn __repr__(&self) -> String {
         format!("<tranship.Listener {:?}>", self.name)
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let listener = self.listener.get_mut();
+        let_go(
+            self.birth,
+            listener.unwrap_or_else(PoisonError::into_inner).take(),
+        );
     }
 }

@@ -3,7 +3,7 @@
 use crate::buffer::{Buffer, Held, LARGE, Origin};
 use crate::errors::{OrRaise as _, closed, raised};
 use crate::foreign::View;
-use crate::fork::Birth;
+use crate::fork::{Birth, let_go};
 use crate::wait::{By, limit, wait};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -198,6 +198,16 @@ impl Pool {
             pool.max_bytes(),
             pool.trust().name()
         )
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let pool = self.pool.get_mut();
+        let_go(
+            self.birth,
+            pool.unwrap_or_else(PoisonError::into_inner).take(),
+        );
     }
 }
 

@@ -1,17 +1,19 @@
 //! `tranship.Receiver`.
 
 use crate::buffer::{Buffer, Origin};
-use crate::driven::{Bell, Driven};
+use crate::driven::{Bell, Driven, Kept};
 use crate::errors::{OrRaise as _, closed, raised};
 use crate::foreign::View;
-use crate::fork::Birth;
+use crate::fork::{Birth, let_go};
 use crate::wait::{By, limit, wait};
 use pyo3::exceptions::{PyOSError, PyStopIteration};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tranship::{Body, Error, Kind, LinkOptions, Message, PollItem, Trust, poll};
+use tranship::{Body, Error, LinkOptions, Message, PollItem, Trust, poll};
 
 /// What was said of pools when they were offered: their levels of trust, by id.
 #[derive(Clone, Debug, Default)]
@@ -129,10 +131,26 @@ impl Receiver {
         }
     }
 
-    /// What waits in here is told first.
+    /// What waits in here is told first; a task that awaits it looks once more, as its bell rings.
     fn shut(&self) -> Option<Inner> {
         self.closing.store(true, Ordering::Relaxed); // only hurries them: the lock decides
-        self.lock().take()
+        let inner = self.lock().take();
+        if let Some(bell) = inner.as_ref().and_then(|inner| inner.bell.as_ref()) {
+            bell.ring();
+        }
+        inner
+    }
+
+    fn bell(&self, py: Python<'_>) -> PyResult<Arc<Bell>> {
+        let bell = self.with(py, |inner| match &inner.bell {
+            Some(bell) => Ok(Arc::clone(bell)),
+            None => {
+                let bell = Arc::clone(inner.bell.insert(Bell::new()?));
+                inner.arm();
+                Ok(bell)
+            }
+        });
+        bell?.map_err(|error: std::io::Error| PyOSError::new_err(error.to_string()))
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Inner>> {
@@ -232,14 +250,11 @@ impl Receiver {
 
     /// Readable when `try_recv` is to be called.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
-        let fd = self.with(py, |inner| {
-            if inner.bell.is_none() {
-                inner.bell = Some(Bell::new()?);
-                inner.arm();
-            }
-            Ok(inner.bell.as_ref().map_or(-1, |bell| bell.fd()))
-        });
-        fd?.map_err(|error: std::io::Error| PyOSError::new_err(error.to_string()))
+        Ok(self.bell(py)?.fd())
+    }
+
+    fn _bell(&self, py: Python<'_>) -> PyResult<Kept> {
+        self.bell(py).map(Kept)
     }
 
     /// Hands a buffer that was moved here back to its sender.
@@ -316,12 +331,21 @@ impl Receiver {
     }
 }
 
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        let inner = self.inner.get_mut();
+        let_go(
+            self.birth,
+            inner.unwrap_or_else(PoisonError::into_inner).take(),
+        );
+    }
+}
+
 /// The end of an iteration, if the error says that the sender closed its end.
 fn end_or(py: Python<'_>, error: PyErr) -> PyErr {
-    let code = error.value(py).getattr("code");
-    let code = code.and_then(|code| code.extract::<u16>());
-    match code {
-        Ok(code) if code == Kind::PeerGone as u16 => PyStopIteration::new_err(()),
+    static PEER_GONE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    match PEER_GONE.import(py, "tranship._errors", "PeerGone") {
+        Ok(class) if error.is_instance(py, class) => PyStopIteration::new_err(()),
         _ => error,
     }
 }

@@ -1,10 +1,10 @@
 //! `tranship.Sender`.
 
 use crate::buffer::{Buffer, Origin, Parcel};
-use crate::driven::{Bell, Driven};
+use crate::driven::{Bell, Driven, Kept};
 use crate::errors::{OrRaise as _, busy, closed, raised};
 use crate::foreign::View;
-use crate::fork::Birth;
+use crate::fork::{Birth, end_with};
 use crate::pool::Pool;
 use crate::wait::{By, Turn, limit, wait};
 use pyo3::exceptions::{PyOSError, PyTypeError};
@@ -89,10 +89,14 @@ impl Sender {
         }
     }
 
-    /// What waits in here is told first.
+    /// What waits in here is told first; a task that awaits it looks once more, as its bell rings.
     fn shut(&self) -> Option<Inner> {
         self.closing.store(true, Ordering::Relaxed); // only hurries them: the lock decides
-        self.lock().take()
+        let inner = self.lock().take();
+        if let Some(bell) = inner.as_ref().and_then(|inner| inner.bell.as_ref()) {
+            bell.ring();
+        }
+        inner
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Inner>> {
@@ -205,6 +209,7 @@ fn part_of(object: &Bound<'_, PyAny>) -> PyResult<tranship::Cbuf> {
     };
     let len = view.len();
     drop(view);
+    buffer.get().ask(py)?;
     let numpy = py.import("tranship._numpy")?;
     let is_array = numpy.call_method1("make_readonly", (object,))?;
     buffer.get().part(py, at, len, is_array.extract()?)
@@ -261,6 +266,7 @@ impl Sender {
         timeout: Option<f64>,
     ) -> PyResult<()> {
         let py = slf.py();
+        limit(timeout)?;
         let objects = py.import("tranship._objects")?;
         objects.call_method1("send", (slf, object, pool, timeout))?;
         Ok(())
@@ -286,7 +292,7 @@ impl Sender {
         aio.call_method1("send_object", (slf, object, pool))
     }
 
-    /// Begins to send. True: it is done. Else `_fileno` tells when to look again, by `_look`.
+    /// Begins to send. True: it is done. Else `_bell` tells when to look again, by `_look`.
     fn _begin(&self, py: Python<'_>, payload: &Bound<'_, PyAny>, meta: u64) -> PyResult<bool> {
         self.birth.check(py)?;
         let cargo = cargo_of(payload)?;
@@ -351,11 +357,14 @@ impl Sender {
 
     /// What was begun is not sent after all.
     fn _cancel(&self, py: Python<'_>) -> PyResult<()> {
-        self.with(py, |inner| drop(inner.driven.end().take_unsent()))
+        self.birth.check(py)?;
+        let _closed = self.with(py, |inner| drop(inner.driven.end().take_unsent()));
+        Ok(())
     }
 
-    fn _fileno(&self, py: Python<'_>) -> PyResult<i32> {
-        self.with(py, |inner| inner.bell.as_ref().map(|bell| bell.fd()))?
+    fn _bell(&self, py: Python<'_>) -> PyResult<Kept> {
+        self.with(py, |inner| inner.bell.clone())?
+            .map(Kept)
             .ok_or_else(|| PyOSError::new_err("nothing was begun"))
     }
 
@@ -486,6 +495,15 @@ impl Sender {
             "<tranship.Sender, channel {}, to process {}>",
             self.channel, self.peer.1
         )
+    }
+}
+
+impl Drop for Sender {
+    /// Neither closed nor left: nobody said that what was sent is all. An exception that nobody caught ends here, too.
+    fn drop(&mut self) {
+        let inner = self.inner.get_mut();
+        let inner = inner.unwrap_or_else(PoisonError::into_inner).take();
+        end_with(self.birth, inner, |inner| inner.driven.into_end().abandon());
     }
 }
 

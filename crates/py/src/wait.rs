@@ -2,13 +2,13 @@
 //!
 //! Only the interpreter's main thread runs signal handlers. There a wait that can be one on descriptors waits on a pipe too, into which the
 //! interpreter writes when a signal comes (`signal.set_wakeup_fd`): it ends at once. Where something else has that hook (an event
-//! loop), and for what has no descriptor, turns are short.
+//! loop), which is asked once a wait, and for what has no descriptor, turns are short.
 
 use crate::driven::Bell;
 use crate::errors::OrRaise as _;
 use pyo3::prelude::*;
 use rustix::pipe::{PipeFlags, pipe_with};
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -60,13 +60,15 @@ pub(crate) fn wait<T: Send>(
     let started = Instant::now();
     let deadline = timeout.and_then(|timeout| started.checked_add(timeout));
     let main = is_main();
+    let mut hooked = main && by == By::Descriptor;
     let mut first = true;
     loop {
         let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
-        let pipe = match main && !first && by == By::Descriptor {
-            true => Signals::open(py)?,
+        let pipe = match hooked && !first {
+            true => Signals::open(py),
             false => None,
         };
+        hooked = first && hooked || pipe.is_some();
         let longest = match (main, &pipe) {
             (true, None) => BRIEF,
             _ => LONG,
@@ -75,7 +77,7 @@ pub(crate) fn wait<T: Send>(
         let signals = pipe.as_ref().map(|pipe| &pipe.read);
         let done = py.detach(|| turn(Turn { slice, signals }));
         if let Some(pipe) = pipe {
-            pipe.close(py)?;
+            pipe.close(py);
         }
         let late = match done {
             Ok(Some(done)) => return Ok(done),
@@ -178,23 +180,32 @@ struct Signals {
 }
 
 impl Signals {
-    /// None if something else is told of signals already.
-    fn open(py: Python<'_>) -> PyResult<Option<Signals>> {
-        let pipe = pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC);
-        let Ok((read, write)) = pipe else {
-            return Ok(None); // no descriptor left: short turns do as well
-        };
-        let before = set_wakeup_fd(py, write.as_raw_fd())?;
+    /// None if something else is told of signals already, or there is no descriptor left, or the interpreter does not want to: short
+    /// turns do as well.
+    fn open(py: Python<'_>) -> Option<Signals> {
+        let (read, write) = pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC).ok()?;
+        let before = set_wakeup_fd(py, write.as_raw_fd()).ok()?;
         if before != -1 {
-            set_wakeup_fd(py, before)?;
-            return Ok(None);
+            let _ = set_wakeup_fd(py, before);
+            pass_on(&read, before);
+            return None;
         }
         let _write = write;
-        Ok(Some(Signals { read, _write }))
+        Some(Signals { read, _write })
     }
 
-    fn close(self, py: Python<'_>) -> PyResult<()> {
-        set_wakeup_fd(py, -1).map(|_| ())
+    fn close(self, py: Python<'_>) {
+        let _ = set_wakeup_fd(py, -1); // what the wait brought matters more
+    }
+}
+
+/// Signals that came while we had another's hook are still for it.
+fn pass_on(read: &OwnedFd, hook: i32) {
+    let mut numbers = [0; 64];
+    // SAFETY: who set the hook keeps its descriptor open as long as it is set.
+    let hook = unsafe { BorrowedFd::borrow_raw(hook) };
+    while let Ok(count @ 1..) = rustix::io::read(read, &mut numbers) {
+        let _ = rustix::io::write(hook, numbers.get(..count).unwrap_or_default()); // full: it is awake
     }
 }
 

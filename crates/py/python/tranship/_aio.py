@@ -3,7 +3,7 @@
 import asyncio
 
 from . import _objects
-from ._errors import PeerGone
+from ._errors import OutOfMemory, PeerGone
 
 
 def _wake(future):
@@ -11,8 +11,9 @@ def _wake(future):
         future.set_result(None)
 
 
-async def _readable(loop, fd):
+async def _readable(loop, bell):
     future = loop.create_future()
+    fd = bell.fileno()
     loop.add_reader(fd, _wake, future)
     try:
         await future
@@ -20,25 +21,27 @@ async def _readable(loop, fd):
         loop.remove_reader(fd)
 
 
-# Descriptors that a task waits on: a loop has one callback for each.
-_awaited: set[int] = set()
+# Ends that a task awaits: a loop has one callback for each descriptor.
+_awaited: set[object] = set()
 
 
-async def _until(fd, look, what):
+async def _until(end, look, what):
     loop = asyncio.get_running_loop()
-    if fd in _awaited:
+    if end in _awaited:
         raise RuntimeError(f"another task awaits this {what} already")
-    _awaited.add(fd)
+    # Kept: were its descriptor closed with the end, the loop would not hear of it, and could take the next of that number for it.
+    bell = end._bell()
+    _awaited.add(end)
     try:
         while (found := look()) is None:
-            await _readable(loop, fd)
+            await _readable(loop, bell)
         return found
     finally:
-        _awaited.discard(fd)
+        _awaited.discard(end)
 
 
 async def recv(receiver):
-    return await _until(receiver.fileno(), receiver.try_recv, "receiver")
+    return await _until(receiver, receiver.try_recv, "receiver")
 
 
 async def recv_object(receiver):
@@ -57,13 +60,32 @@ async def send(sender, payload, meta=0):
         return
     done = False
     try:
-        await _until(sender._fileno(), lambda: sender._look() or None, "sender")
+        await _until(sender, lambda: sender._look() or None, "sender")
         done = True
     finally:
         if not done:
             sender._cancel()
 
 
+# Between two tries for memory, of which no descriptor tells: the first, and the longest.
+_SOON, _LATE = 0.001, 0.02
+
+
+async def _copied(pool, data):
+    pause = _SOON
+    while True:
+        try:
+            return pool.copy(data, timeout=0)
+        except OutOfMemory as error:
+            if error.kind != "OutOfMemory":  # it will never be there
+                raise
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _LATE)
+
+
 async def send_object(sender, value, pool):
-    pieces = _objects.pieces(value, pool)
-    await send(sender, pieces, _objects.META)
+    parts = _objects.parts(value)
+    for at, part in enumerate(parts):
+        if not isinstance(part, _objects.Inside):
+            parts[at] = await _copied(pool, part)
+    await send(sender, _objects.frozen(parts), _objects.META)

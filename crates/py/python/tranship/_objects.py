@@ -4,9 +4,11 @@ Unpickling runs what the sender says: take objects only from whom you would let 
 """
 
 import pickle
+import time
+from typing import Any, NamedTuple
 
 from ._errors import make
-from ._native import in_pool
+from ._native import Buffer, in_pool
 from ._numpy import make_readonly
 
 # The word that travels with an object: "tr-pickl", as a number.
@@ -17,35 +19,71 @@ _BAD_ARGUMENT = 14
 _EINVAL = 22
 
 
+class Inside(NamedTuple):
+    """What lies in a pool: whose bytes they are, and where."""
+
+    owner: Any
+    buffer: Buffer
+    start: int
+    length: int
+
+
 def rebuilt(data):
     """What a pickled Buffer becomes: a view of its bytes."""
     return memoryview(data)
 
 
-def pieces(value, pool):
-    """The message: the pickle, then what goes beside it."""
+def parts(value):
+    """The message's: the pickle and what has to be copied to a pool, as bytes and views; what is in one, as `Inside`."""
     beside = []
 
     def keep(buffer):
         with buffer.raw() as raw:
             if raw.nbytes < _LEAST:
                 return True
-            found = in_pool(raw)
-            if found is None:
-                beside.append(pool.copy(raw))
-                return False
-            where, start, length = found
-        make_readonly(memoryview(buffer).obj)
-        where._freeze_array()
-        beside.append(where.slice(start, start + length))
+        beside.append(buffer)
         return False
 
     stream = pickle.dumps(value, protocol=5, buffer_callback=keep)
-    return [pool.copy(stream), *beside]
+    return [stream, *map(_part, beside)]
+
+
+def _part(buffer):
+    raw = buffer.raw()
+    found = in_pool(raw)
+    if found is None:
+        return raw
+    owner = memoryview(buffer).obj
+    # Views of ours would count as somebody else's.
+    raw.release()
+    buffer.release()
+    return Inside(owner, *found)
+
+
+def frozen(message):
+    """Makes read-only what lies in pools, and cuts it out."""
+    for part in message:
+        if isinstance(part, Inside):
+            part.buffer._ask()
+    return [_cut(*part) if isinstance(part, Inside) else part for part in message]
+
+
+def _cut(owner, buffer, start, length):
+    if make_readonly(owner):
+        buffer._freeze_array()
+    else:
+        buffer.freeze()
+    return buffer.slice(start, start + length)
 
 
 def send(sender, value, pool, timeout):
-    sender.send(pieces(value, pool), META, timeout=timeout)
+    deadline = None if timeout is None else time.monotonic() + timeout
+
+    def left():
+        return None if deadline is None else max(0.0, deadline - time.monotonic())
+
+    message = [part if isinstance(part, Inside) else pool.copy(part, timeout=left()) for part in parts(value)]
+    sender.send(frozen(message), META, timeout=left())
 
 
 def unpacked(buffer):

@@ -1,5 +1,6 @@
 //! Which memory Python has views of, so that an array can be led back to the buffer that it lies in.
 
+use crate::fork::Birth;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use std::collections::BTreeMap;
@@ -8,21 +9,38 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Buffers that overlap are parts of one another: how many that begin further up are looked at.
 const LOOKS: usize = 64;
 
-/// Length of the memory, by its address and that of the Python object.
-static EXPORTED: Mutex<BTreeMap<(usize, usize), usize>> = Mutex::new(BTreeMap::new());
+struct Exported {
+    /// Whose list this is: a forked child has no part in its parent's memory, in place of which other may lie.
+    birth: Birth,
+    /// Length of the memory, by its address and that of the Python object.
+    lengths: BTreeMap<(usize, usize), usize>,
+}
 
-fn exported() -> MutexGuard<'static, BTreeMap<(usize, usize), usize>> {
-    EXPORTED.lock().unwrap_or_else(PoisonError::into_inner)
+// Taken and given back with the GIL, which who forks holds: no child finds it locked.
+static EXPORTED: Mutex<Exported> = Mutex::new(Exported {
+    birth: Birth::of_the_program(),
+    lengths: BTreeMap::new(),
+});
+
+fn exported() -> MutexGuard<'static, Exported> {
+    let mut exported = EXPORTED.lock().unwrap_or_else(PoisonError::into_inner);
+    if exported.birth.is_inherited() {
+        exported.birth = Birth::now();
+        exported.lengths.clear();
+    }
+    exported
 }
 
 /// The first view of a buffer. From here to [`remove`] the views keep the object alive.
 pub(super) fn insert(at: usize, len: usize, object: *mut ffi::PyObject) {
-    exported().insert((at, object.expose_provenance()), len);
+    exported()
+        .lengths
+        .insert((at, object.expose_provenance()), len);
 }
 
 /// The last view of it is gone.
 pub(super) fn remove(at: usize, object: *mut ffi::PyObject) {
-    exported().remove(&(at, object.expose_provenance()));
+    exported().lengths.remove(&(at, object.expose_provenance()));
 }
 
 /// The object that has all of this memory, and where in it that is. The caller has a view of the memory.
@@ -34,6 +52,7 @@ pub(crate) fn find<'py>(
     let end = at.checked_add(len)?;
     let exported = exported();
     let found = exported
+        .lengths
         .range(..=(at, usize::MAX))
         .rev()
         .take(LOOKS)

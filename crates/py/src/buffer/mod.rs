@@ -10,7 +10,7 @@ mod held;
 pub(crate) use exports::find;
 pub(crate) use held::{Bytes, Held, Origin};
 
-use crate::fork::Birth;
+use crate::fork::{Birth, let_go};
 use pyo3::exceptions::{PyBufferError, PyIndexError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -90,9 +90,9 @@ impl Buffer {
 
     /// Makes it read-only. Its views must be, too, unless `through_array` says that they were seen to.
     fn freeze_for(&self, held: &mut Held, through_array: bool) -> PyResult<()> {
+        self.ask_for(held)?;
         let views = self.writable_views();
-        let guarded = self.origin.trust == Some(Trust::Half); // whose pages become read-only
-        if matches!(held, Held::Own(_)) && views > 0 && (guarded || !through_array) {
+        if matches!(held, Held::Own(_)) && views > 0 && !through_array {
             let text = format!(
                 "this buffer of {} bytes has {}, and what is sent must not change: release them before, or send the array itself",
                 held.len(),
@@ -102,6 +102,26 @@ impl Buffer {
         }
         held.freeze();
         Ok(())
+    }
+
+    /// Whether it may become read-only while there are arrays, before any of them is made so.
+    pub(crate) fn ask(&self, py: Python<'_>) -> PyResult<()> {
+        let held = self.held(py)?;
+        self.ask_for(&held)
+    }
+
+    fn ask_for(&self, held: &Held) -> PyResult<()> {
+        let views = self.writable_views();
+        let guarded = self.origin.trust == Some(Trust::Half);
+        if !guarded || views == 0 || !matches!(held, Held::Own(_)) {
+            return Ok(());
+        }
+        let text = format!(
+            "this buffer of {} bytes is in a pool of level \"half\", where sending makes the pages themselves read-only: it has {}, and writing through it would end the process. Arrays of such a pool are not sent: fill a buffer of alloc(), drop the views, send the buffer",
+            held.len(),
+            count(views, "writable view")
+        );
+        Err(PyBufferError::new_err(text))
     }
 
     /// What to send of it, by reference.
@@ -309,6 +329,10 @@ impl Buffer {
         self.freeze_for(&mut held, false)
     }
 
+    fn _ask(&self, py: Python<'_>) -> PyResult<()> {
+        self.ask(py)
+    }
+
     /// Read-only, with writable views left: the caller has made the arrays read-only.
     fn _freeze_array(&self, py: Python<'_>) -> PyResult<()> {
         let mut held = self.held(py)?;
@@ -477,6 +501,16 @@ impl Buffer {
         // Relaxed: under the GIL.
         if this.views.fetch_sub(1, Ordering::Relaxed) == 1 {
             exports::remove(at.addr(), slf.as_ptr());
+        }
+    }
+}
+
+impl Drop for Buffer {
+    /// Small ones are given back in nanoseconds.
+    fn drop(&mut self) {
+        let held = self.held.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if held.len() >= LARGE {
+            let_go(self.birth, Some(std::mem::take(held)));
         }
     }
 }

@@ -6,6 +6,8 @@ import select
 import pytest
 from conftest import apart, join, until
 
+import tranship
+
 
 def test_messages_are_awaited(channel, pool):
     sender, receiver = channel
@@ -86,6 +88,61 @@ def test_a_receive_that_is_called_off_takes_nothing(channel):
         assert bytes(await one) == b"x"
         sender.send_inline(b"y")
         assert bytes(receiver.recv()) == b"y"
+
+    asyncio.run(main())
+
+
+def test_closing_a_receiver_ends_the_task_that_awaits_it(domain, other):
+    _, receiver = join(domain, other)
+
+    async def main():
+        task = asyncio.create_task(receiver.recv_async())
+        await asyncio.sleep(0)
+        receiver.close()
+        # Whoever gets the number of its descriptor now is not taken for it.
+        sender, second = join(domain, other, "second")
+        got = asyncio.create_task(second.recv_async())
+        await asyncio.sleep(0)
+        with pytest.raises(ValueError, match="the receiver is closed"):
+            await task
+        sender.send_inline(b"x")
+        assert bytes(await got) == b"x"
+
+    asyncio.run(main())
+
+
+def test_closing_a_sender_ends_the_task_that_awaits_it(domain, other, pool):
+    for end in (tranship.Sender.close, tranship.Sender.abandon):
+        sender, receiver = join(domain, other, lines=2)
+        sender.send_inline(b"1")
+        sender.send_inline(b"2")
+
+        async def main():
+            task = asyncio.create_task(sender.send_async([pool.copy(b"3")]))
+            await asyncio.sleep(0)
+            end(sender)
+            with pytest.raises(ValueError, match="the sender is closed"):
+                await task
+
+        asyncio.run(main())
+        receiver.close()
+
+
+def test_an_object_waits_for_memory_while_the_loop_runs(domain, other):
+    sender, receiver = join(domain, other)
+    small = domain.pool("small", 1 << 20, chunk_bytes=1 << 16)
+
+    async def main():
+        held = small.alloc(1 << 20)
+        task = asyncio.create_task(sender.send_object_async([1, 2], small))
+        for _ in range(3):
+            await asyncio.sleep(0.001)
+        assert not task.done()
+        held.release()
+        assert await receiver.recv_object_async() == [1, 2]
+        await task
+        with pytest.raises(tranship.OutOfMemory):
+            await sender.send_object_async(bytes(2 << 20), small)
 
     asyncio.run(main())
 

@@ -90,6 +90,43 @@ def test_objects_take_their_arrays_along_uncopied(channel, pool):
     assert receiver.recv_object() == b"tiny"
 
 
+def test_what_others_can_still_write_is_not_sent_in_an_object(channel, pool):
+    sender, receiver = channel
+    buffer = pool.copy(bytes(4096))
+    view = memoryview(buffer)
+    with pytest.raises(BufferError, match="has 1 writable view,"):
+        sender.send_object({"buffer": buffer}, pool)
+    assert not buffer.readonly
+    view.release()
+    taken = apart(receiver.recv_object)
+    sender.send_object({"buffer": buffer}, pool)
+    assert bytes(taken.result()["buffer"]) == bytes(4096)
+    assert buffer.readonly
+
+
+def test_the_time_of_a_sent_object_is_for_its_memory_too(domain, channel):
+    sender, _ = channel
+    small = domain.pool("small", 1 << 20, chunk_bytes=1 << 16)
+    held = small.alloc(1 << 20)
+    for timeout in (0, 0.03):
+        with pytest.raises(MemoryError):
+            sender.send_object([1, 2], small, timeout=timeout)
+    with pytest.raises(ValueError, match="timeout"):
+        sender.send_object([1, 2], small, timeout=-1)
+    assert len(held) == 1 << 20
+
+
+def test_arrays_of_a_pool_of_level_half_are_refused_before_they_change(domain, channel):
+    sender, _ = channel
+    half = domain.pool("half", 1 << 20, trust="half")
+    array = half.zeros(1000)
+    with pytest.raises(BufferError, match=r'"half".* 1 writable view.*not sent: .*alloc'):
+        sender.send(array)
+    with pytest.raises(BufferError, match='"half"'):
+        sender.send_object({"array": array}, half)
+    array[0] = 1
+
+
 def test_an_object_that_lies_in_a_part_of_a_buffer(channel, pool):
     sender, receiver = channel
     table = pool.zeros((100, 100))

@@ -8,6 +8,7 @@ import pytest
 from conftest import apart
 
 import tranship
+from tranship import _native
 
 
 def in_child(what):
@@ -72,6 +73,18 @@ def test_a_forked_child_is_told_that_its_parents_things_are_not_its_own(domain, 
     sender.send(buffer)
     assert bytes(receiver.recv()) == bytes(got) == b"parent's"
     assert len(fresh) == 3
+
+
+def test_a_child_does_not_find_its_parents_buffers(pool):
+    view = memoryview(pool.alloc(4096))
+    assert _native.in_pool(view) is not None
+
+    def child():
+        # No byte of it is touched.
+        assert _native.in_pool(view) is None
+
+    assert in_child(child) == 0
+    assert _native.in_pool(view) is not None
 
 
 def worker(socket, name):

@@ -97,6 +97,15 @@ def test_an_exception_in_a_senders_with_says_that_it_was_not_all(domain, other):
         next(receiver)
 
 
+def test_a_sender_that_is_dropped_has_not_said_that_it_was_all(domain, other):
+    sender, receiver = join(domain, other)
+    sender.send_inline(b"half")
+    del sender
+    assert bytes(receiver.recv()) == b"half"
+    with pytest.raises(tranship.PeerDied):
+        receiver.recv()
+
+
 def test_a_buffer_moves_there_and_back(domain, other):
     sender, receiver = join(domain, other)
     pool = domain.pool("moved", 1 << 20, trust="full")

@@ -73,6 +73,68 @@ def test_where_an_event_loop_has_the_hook_it_keeps_it(channel):
         os.close(write)
 
 
+@pytest.fixture
+def hook():
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    os.set_blocking(write, False)
+    signal.set_wakeup_fd(write)
+    yield read
+    assert signal.set_wakeup_fd(-1) == write
+    os.close(read)
+    os.close(write)
+
+
+def test_a_wait_asks_once_for_the_hook_and_passes_on_what_came_meanwhile(channel, hook, monkeypatch):
+    _, receiver = channel
+    real, asked = signal.set_wakeup_fd, []
+
+    def set_wakeup_fd(fd, **options):
+        before = real(fd, **options)
+        asked.append(fd)
+        if len(asked) == 1:
+            signal.raise_signal(signal.SIGUSR1)
+        return before
+
+    monkeypatch.setattr(signal, "set_wakeup_fd", set_wakeup_fd)
+    before = signal.signal(signal.SIGUSR1, lambda *_: None)
+    try:
+        with pytest.raises(TimeoutError):
+            receiver.recv(timeout=0.3)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert len(asked) == 2
+    assert os.read(hook, 9) == bytes([signal.SIGUSR1])
+
+
+def test_where_the_hook_cannot_be_had_a_wait_goes_without(channel, monkeypatch):
+    sender, receiver = channel
+
+    def refused(fd, **options):
+        raise ValueError("only works in the main thread of the main interpreter")
+
+    monkeypatch.setattr(signal, "set_wakeup_fd", refused)
+    with pytest.raises(TimeoutError):
+        receiver.recv(timeout=0.05)
+    interrupted(receiver.recv)
+
+
+def test_an_exit_with_any_number_in_a_handler_is_no_end_of_an_iteration(channel):
+    _, receiver = channel
+
+    def handler(number, frame):
+        raise SystemExit(10)
+
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        with pytest.raises(SystemExit):
+            strike = interrupts()
+            list(receiver)
+        strike.result()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_ctrl_c_ends_an_accept(domain):
     listener = domain.listen("nobody", "send")
     interrupted(listener.accept)
