@@ -7,6 +7,7 @@
 #   make bench             the numbers (minutes); make bench BENCH=roundtrip for one bench
 #   make bench-build       builds the benches with every peer, and installs those that are missing
 #   make torture           the large models, long kill runs and chaos (hours)
+#   make wheel             builds the Python package from here, installs it, and runs the programs of its documentation
 #   make mutants           changes the code in ways that a test has to notice (docs/testing.md); make mutants ONLY=ledger
 
 CARGO ?= cargo
@@ -15,7 +16,7 @@ BENCH ?=
 ONLY ?=
 export CARGO
 
-.PHONY: help demo test lint bench bench-build torture mutants deps
+.PHONY: help demo test lint bench bench-build torture wheel mutants deps
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -39,6 +40,9 @@ bench: bench-build
 
 torture:
 	@scripts/stages.sh torture loom-torture
+
+wheel:
+	TRANSHIP_TORTURE=1 $(CARGO) test --package tranship-py --test python -- the_documented_install --nocapture
 
 mutants:
 	$(CARGO) run --quiet -p xtask -- mutants $(ONLY)

@@ -10,6 +10,7 @@ tests=(
     "cc:gcc:builds the C parts of BLAKE3 and ring"
     "make:make:runs the targets"
     "python3:python3:tests of the Python face"
+    "py:ensurepip:python3-venv:makes the environment for them"
     "iperf3:iperf3:measures the packet path of examples/netpath"
     "ip:iproute2:makes the network namespaces for that"
     "unshare:util-linux:the test of two containers"

@@ -39,6 +39,8 @@ def test_the_two_programs_of_the_page(at_domain, domain):
         for program in (receives, sends)
     ]
     said, _ = here.communicate()
+    if here.returncode:
+        there.kill()  # which waits for the other
     there.communicate()
     assert (here.returncode, there.returncode) == (0, 0)
     assert said.startswith("255.0 <tranship.Buffer of 6220800 bytes")
@@ -50,19 +52,40 @@ def test_what_the_page_awaits(domain, other, pool, capsys):
     exec(programs("docs/python.md")[2], names)
     there, here = join(domain, other, "there")
     back, got = join(domain, other, "back")
+    question = domain.pool("asks", 1 << 20).copy(bytes(4096))
 
     async def main():
-        answers = asyncio.create_task(names["answer"](here, back))
-        # What is answered is this process's own buffer, sent by it again.
-        there.send_inline(b"12345")
-        with pytest.raises(TypeError):
-            back.send(b"not in a pool")
+        answers = asyncio.create_task(names["answer"](here, back, pool))
+        await there.send_async(question)
         await answers
         back.close()
         await names["consume"](got)
 
     asyncio.run(main())
-    assert capsys.readouterr().out == "5\n"
+    assert capsys.readouterr().out == "4096\n"
+
+
+def test_what_came_is_sent_on_if_its_writer_allows_it(domain, other):
+    there, here = join(domain, other, "there")
+    pool = domain.pool("asks", 1 << 20)
+
+    # A third, as a process may always send what is its own.
+    with tranship.connect("third", socket=domain.socket_path) as third:
+        on, got = join(other, third, "on")
+
+        async def main():
+            came = asyncio.create_task(here.recv_async())
+            question = pool.copy(b"asked")
+            await there.send_async(question)
+            came = await came
+            with pytest.raises(tranship.AccessDenied):
+                on.send(came, timeout=5)
+            pool.allow_forward(there.peer)
+            taken = asyncio.create_task(got.recv_async())
+            await on.send_async(came)
+            assert bytes(await taken) == b"asked"
+
+        asyncio.run(main())
 
 
 def test_the_page_lists_every_exception():
