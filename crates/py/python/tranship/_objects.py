@@ -27,6 +27,10 @@ class Inside(NamedTuple):
     start: int
     length: int
 
+    def cut(self):
+        self.buffer.freeze()
+        return self.buffer.slice(self.start, self.start + self.length)
+
 
 def rebuilt(data):
     """What a pickled Buffer becomes: a view of its bytes."""
@@ -65,15 +69,11 @@ def frozen(message):
     for part in message:
         if isinstance(part, Inside):
             part.buffer._ask()
-    return [_cut(*part) if isinstance(part, Inside) else part for part in message]
-
-
-def _cut(owner, buffer, start, length):
-    if make_readonly(owner):
-        buffer._freeze_array()
-    else:
-        buffer.freeze()
-    return buffer.slice(start, start + length)
+    # Arrays first: what they can write of a buffer that goes along, too, they cannot write then.
+    for part in message:
+        if isinstance(part, Inside) and make_readonly(part.owner):
+            part.buffer._freeze_array()
+    return [part.cut() if isinstance(part, Inside) else part for part in message]
 
 
 def send(sender, value, pool, timeout):

@@ -506,10 +506,12 @@ impl Buffer {
 }
 
 impl Drop for Buffer {
-    /// Small ones are given back in nanoseconds.
+    /// Most are given back in nanoseconds, for which nobody should have to wait for the GIL again. What may take a lock, or a system
+    /// call: a large one of our own, and whatever has its pages protected.
     fn drop(&mut self) {
         let held = self.held.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if held.len() >= LARGE {
+        let own = self.origin.sender_pid.is_none() || self.moved;
+        if (own || self.origin.trust == Some(Trust::Half)) && held.len() >= LARGE {
             let_go(self.birth, Some(std::mem::take(held)));
         }
     }

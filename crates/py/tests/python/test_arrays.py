@@ -104,6 +104,14 @@ def test_what_others_can_still_write_is_not_sent_in_an_object(channel, pool):
     assert buffer.readonly
 
 
+def test_an_array_goes_along_with_its_buffer(channel, pool):
+    sender, receiver = channel
+    buffer = pool.copy(bytes(4096))
+    taken = apart(receiver.recv_object)
+    sender.send_object([buffer, numpy.asarray(buffer)], pool)
+    assert [bytes(one) for one in taken.result()] == [bytes(4096)] * 2
+
+
 def test_the_time_of_a_sent_object_is_for_its_memory_too(domain, channel):
     sender, _ = channel
     small = domain.pool("small", 1 << 20, chunk_bytes=1 << 16)
