@@ -4,9 +4,13 @@ import os
 import signal
 import sys
 import threading
+import weakref
 
 import pytest
 from conftest import apart, join, until
+
+import tranship
+
 
 def main_call():
     """The system call that the main thread is in, if its Python is in a test's own lines: by name, or None."""
@@ -198,6 +202,28 @@ def test_other_threads_run_while_one_waits(channel):
     go.wait()
     sender.send_inline(b"from the main thread")
     assert bytes(waits.result()) == b"from the main thread"
+
+
+def test_other_threads_run_while_one_drops_what_has_to_wait(peer):
+    manager = peer("own = tranship.embedded(); say(own.socket_path); hear()")
+    socket = manager.hear()
+    with tranship.connect("a", socket=socket) as a, tranship.connect("b", socket=socket) as b:
+        sender, receiver = join(a, b)
+        sender.send_inline(b"x")
+        manager.kill()
+        done = []
+        dropped = weakref.ref(sender)
+
+        def take():
+            until(lambda: dropped() is None)
+            done.append(bytes(receiver.recv()))
+
+        taken = apart(take)
+        # As no manager has its last message, it waits until the receiver has.
+        del sender
+        done.append("dropped")
+        taken.result()
+        assert done == [b"x", "dropped"]
 
 
 def test_closing_ends_another_threads_wait(channel):
