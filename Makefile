@@ -4,6 +4,7 @@
 #   make test              everything that must be green: format, lints, layers, tidy, tests, loom models, examples;
 #                          lists at its end what was skipped (TRANSHIP_NO_SKIP=1 makes that a failure)
 #   make lint              the first part of it
+#   make install           the program, the C library, headers, manual: PREFIX=/usr/local, DESTDIR=, LIBDIR=PREFIX/lib
 #   make bench             the numbers (minutes); make bench BENCH=roundtrip for one bench
 #   make bench-build       builds the benches with every peer, and installs those that are missing
 #   make torture           the large models, long kill runs and chaos (hours)
@@ -13,9 +14,11 @@ CARGO ?= cargo
 FILE ?=
 BENCH ?=
 ONLY ?=
+PREFIX ?= /usr/local
+DESTDIR ?=
 export CARGO
 
-.PHONY: help demo test lint bench bench-build torture mutants deps
+.PHONY: help demo test lint bench bench-build torture mutants install deps
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -42,6 +45,10 @@ torture:
 
 mutants:
 	$(CARGO) run --quiet -p xtask -- mutants $(ONLY)
+
+install:
+	$(CARGO) build --release -p tranship-capi -p tranship-cli
+	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' $(if $(LIBDIR),LIBDIR='$(LIBDIR)') scripts/install.sh
 
 deps:
 	@scripts/deps.sh
