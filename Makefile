@@ -35,7 +35,7 @@ lint:
 bench-build:
 	@scripts/deps.sh bench
 	$(CARGO) build --release -p tranship-bench --all-features
-	$(CARGO) build --release -p tranship-preload
+	$(CARGO) build --release -p tranship-preload -p tranship-capi
 
 bench: bench-build
 	@scripts/bench.sh $(BENCH)
@@ -47,7 +47,7 @@ mutants:
 	$(CARGO) run --quiet -p xtask -- mutants $(ONLY)
 
 install:
-	$(CARGO) build --release -p tranship-capi -p tranship-cli
+	$(CARGO) build --release -p tranship-capi -p tranship-cli -p tranship-preload -p tranship-zcopy-preload
 	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' $(if $(LIBDIR),LIBDIR='$(LIBDIR)') scripts/install.sh
 
 deps:

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Installs what was built: the C library (libtranship.so with its symbol versions, libtranship.a, headers, manual pages, what pkg-config and
-# CMake need) and, unless called as `install.sh library`, the program `tranship` with its manual pages.
+# CMake need) and, unless called as `install.sh library`, the libraries to preload, and the program `tranship` with its manual pages.
 # Out of the environment: DESTDIR, PREFIX (/usr/local), LIBDIR (PREFIX/lib), TARGET (target/release), CC (cc).
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -42,6 +42,9 @@ for name in transhipConfig transhipConfigVersion; do
 done
 
 [ "${1:-}" != library ] || exit 0
+for preload in libtranship_malloc.so libtranship_zcopy.so; do
+    install -m 755 "$target/$preload" "$lib/"
+done
 install -D -m 755 "$target/tranship" "${DESTDIR:-}$prefix/bin/tranship"
 mkdir -p "${DESTDIR:-}$prefix/share/man/man1"
 "$target/tranship" man "${DESTDIR:-}$prefix/share/man/man1"

@@ -416,7 +416,10 @@ void tranship_release(struct tranship_buf *buf);
 tranship_status tranship_freeze(struct tranship_buf *buf,
                                 struct tranship_error **error);
 
-/** A buffer that nobody else has is made writable again, without copying. If others have it: TRANSHIP_ERR_BUFFER_STATE, and it is as before. */
+/**
+ * A frozen buffer that was never sent, and of which this is the only handle, is made writable again, without copying. Any other:
+ * TRANSHIP_ERR_BUFFER_STATE, and it is as before; what was sent is never written again under its name: allocate another one.
+ */
 tranship_status tranship_unfreeze(struct tranship_buf *buf,
                                   struct tranship_error **error);
 
@@ -755,8 +758,6 @@ const char *tranship_version(void);
 }  // extern "C"
 #endif  // __cplusplus
 
-#endif  /* TRANSHIP_H */
-
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -773,3 +774,5 @@ static inline void *tranship_data(const tranship_buf *buf)
 #ifdef __cplusplus
 }
 #endif
+
+#endif  /* TRANSHIP_H */

@@ -283,7 +283,8 @@ pub extern "C" fn tranship_freeze(
     })
 }
 
-/// A buffer that nobody else has is made writable again, without copying. If others have it: TRANSHIP_ERR_BUFFER_STATE, and it is as before.
+/// A frozen buffer that was never sent, and of which this is the only handle, is made writable again, without copying. Any other:
+/// TRANSHIP_ERR_BUFFER_STATE, and it is as before; what was sent is never written again under its name: allocate another one.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_unfreeze(
     buf: Option<&mut Buf>,
@@ -296,8 +297,9 @@ pub extern "C" fn tranship_unfreeze(
             Err(shared) => {
                 let len = shared.len();
                 buf.put_shared(shared);
-                let text =
-                    format!("others have the buffer of {len} bytes, or may still get it: copy it");
+                let text = format!(
+                    "the buffer of {len} bytes was sent, or has other handles: copy it into another one"
+                );
                 return Err(facade::Error::new(facade::Kind::BufferState, text));
             }
         }

@@ -6,7 +6,7 @@ use common::{Running, c, compiled, good, has, with_manager};
 use facade::{Domain, Kind, PoolOptions, Role};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use tranship_testkit::{Watchdog, skipped};
+use tranship_testkit::{Watchdog, artifact, skipped};
 
 const SANITIZED: &[&str] = &[
     "-std=c11",
@@ -39,6 +39,36 @@ fn a_buffer_moves_and_comes_back() {
         good(said.expect("it runs")),
         "back: 4096 bytes of 2, word 42\n"
     );
+}
+
+#[test]
+fn the_papers_names_do_what_the_papers_say() {
+    let _dog = Watchdog::new();
+    let said = Command::new(c("tests/programs/papers.c")).output();
+    assert_eq!(good(said.expect("it runs")), "as in the papers\n");
+}
+
+#[test]
+fn values_that_are_sent_many_times_go_by_reference() {
+    let _dog = Watchdog::new();
+    let library = artifact("tranship-zcopy-preload", "libtranship_zcopy.so");
+    let folder = library.parent().expect("a folder").display();
+    let (here, path) = (format!("-L{folder}"), format!("-Wl,-rpath,{folder}"));
+    let program = compiled(
+        "cc",
+        "tests/programs/values.c",
+        &[
+            "-std=c11",
+            &here,
+            &path,
+            "-Wl,--no-as-needed",
+            "-ltranship_zcopy",
+        ],
+    );
+    let said = Command::new(program)
+        .env("TRANSHIP_ZCOPY_STATS", "1")
+        .output();
+    assert_eq!(good(said.expect("it runs")), "what was sent arrived\n");
 }
 
 fn c_to_c(send: &Path, receive: &Path) {
@@ -132,7 +162,11 @@ fn address_sanitizer_finds_nothing() {
     if String::from_utf8_lossy(&said.stderr).contains("cannot find -lasan") {
         return skipped("no AddressSanitizer for cc (Debian: libgcc-dev)");
     }
-    for path in ["tests/programs/contracts.c", "examples/move.c"] {
+    for path in [
+        "tests/programs/contracts.c",
+        "tests/programs/papers.c",
+        "examples/move.c",
+    ] {
         let said = Command::new(compiled("cc", path, SANITIZED)).output();
         good(said.expect("it runs"));
     }

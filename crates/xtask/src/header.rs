@@ -78,7 +78,6 @@ fn header(root: &Path) -> Result<String> {
         usize_is_size_t: true,
         line_length: 100,
         tab_width: 4,
-        trailer: Some(BOTTOM.into()),
         ..cbindgen::Config::default()
     };
     config.function.args = cbindgen::Layout::Auto;
@@ -99,7 +98,9 @@ fn header(root: &Path) -> Result<String> {
     let mut text = Vec::new();
     builder.generate().context("cbindgen")?.write(&mut text);
     let text = String::from_utf8(text).context("the header")?;
-    Ok(tidied(&text))
+    // A trailer would stand behind the guard.
+    let (all, end) = text.rsplit_once("#endif").context("no guard")?;
+    Ok(tidied(&format!("{all}{BOTTOM}\n\n#endif{end}")))
 }
 
 /// Constants get the library's prefix; a comment of one line takes one; no line ends in spaces.

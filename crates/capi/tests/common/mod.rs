@@ -75,10 +75,13 @@ pub fn compiled(compiler: &str, path: &str, more: &[&str]) -> PathBuf {
         .file_stem()
         .expect("a name")
         .to_string_lossy();
-    let program = installed().join(format!(
-        "{name}-{compiler}{}",
-        more.concat().replace('/', "")
-    ));
+    // Paths make no file's name.
+    let with: Vec<_> = more
+        .iter()
+        .filter(|flag| !flag.contains('/'))
+        .copied()
+        .collect();
+    let program = installed().join(format!("{name}-{compiler}{}", with.concat()));
     let output = Command::new(compiler)
         .args(STRICT)
         .args(["-D_GNU_SOURCE", "-pthread"])

@@ -1,4 +1,8 @@
 #include <tranship.h>
+#include <tranship.h> /* once more does nothing */
+#include <tranship/bulk.h>
+#include <tranship/cbuf.h>
+#include <tranship/zc.h>
 
 int main(void)
 {
