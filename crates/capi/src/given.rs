@@ -63,10 +63,15 @@ pub(crate) fn bytes<'a>(
     Ok(unsafe { std::slice::from_raw_parts(given.cast(), len) })
 }
 
-/// Nanoseconds; less than 0: without end.
-#[inline(always)]
+/// A timeout. Less than 0: without end.
 pub(crate) fn patience(timeout_ns: i64) -> Option<Duration> {
-    u64::try_from(timeout_ns).ok().map(Duration::from_nanos)
+    (timeout_ns >= 0).then(|| nanoseconds(timeout_ns))
+}
+
+/// Out of line: to make it of them takes divisions.
+#[cold]
+pub(crate) fn nanoseconds(timeout_ns: i64) -> Duration {
+    Duration::from_nanos(timeout_ns.unsigned_abs())
 }
 
 #[inline(always)]
@@ -74,7 +79,7 @@ pub(crate) fn when_full(timeout_ns: i64) -> WhenFull {
     match timeout_ns {
         ..0 => WhenFull::Block,
         0 => WhenFull::Error,
-        _ => WhenFull::BlockFor(Duration::from_nanos(timeout_ns.unsigned_abs())),
+        _ => WhenFull::BlockFor(nanoseconds(timeout_ns)),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::buf::{Buf, place};
 use crate::domain::Domain;
-use crate::given::{hand_out, patience, there, wrong};
+use crate::given::{hand_out, nanoseconds, there, wrong};
 use crate::options::{PoolOptions, grown};
 use crate::status::{Error, Status, border, quietly};
 use facade::{CbufId, DomainId};
@@ -54,10 +54,10 @@ pub extern "C" fn tranship_alloc(
     border(error, || {
         let buf = place(buf, "buf")?;
         let pool = &there(pool, "pool")?.0;
-        let got = match patience(timeout_ns) {
-            None => pool.alloc(len)?,
-            Some(limit) if limit.is_zero() => pool.try_alloc(len)?,
-            Some(limit) => pool.alloc_timeout(len, limit)?,
+        let got = match timeout_ns {
+            ..0 => pool.alloc(len)?,
+            0 => pool.try_alloc(len)?,
+            _ => pool.alloc_timeout(len, nanoseconds(timeout_ns))?,
         };
         buf.put_exclusive(got);
         Ok(())

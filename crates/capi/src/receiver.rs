@@ -1,7 +1,7 @@
 //! The receiving end of a channel.
 
 use crate::buf::{Buf, place};
-use crate::given::{bytes, patience, there};
+use crate::given::{bytes, nanoseconds, there};
 use crate::status::{Error, Status, border, quietly};
 use facade::Kind;
 use std::ffi::c_void;
@@ -35,10 +35,10 @@ pub extern "C" fn tranship_recv(
     border(error, || {
         let out = place(out, "out")?;
         let receiver = &mut there(receiver, "receiver")?.0;
-        let message = match patience(timeout_ns) {
-            None => receiver.recv()?,
-            Some(limit) if limit.is_zero() => receiver.try_recv()?.ok_or(Kind::TimedOut)?,
-            Some(limit) => receiver.recv_timeout(limit)?,
+        let message = match timeout_ns {
+            ..0 => receiver.recv()?,
+            0 => receiver.try_recv()?.ok_or(Kind::TimedOut)?,
+            _ => receiver.recv_timeout(nanoseconds(timeout_ns))?,
         };
         out.put_message(message);
         Ok(())
