@@ -1,10 +1,13 @@
 #!/bin/bash
 # Installs what was built: the C library (libtranship.so with its symbol versions, libtranship.a, headers, manual pages, what pkg-config and
 # CMake need) and, unless called as `install.sh library`, the libraries to preload, and the program `tranship` with its manual pages.
-# Out of the environment: DESTDIR, PREFIX (/usr/local), LIBDIR (PREFIX/lib), TARGET (target/release), CC (cc).
+# `install.sh link`, or `install.sh link library`, comes before: it makes what cargo does not, and leaves it in LINKED. Installing then copies
+# and needs neither cargo nor a compiler.
+# Out of the environment: DESTDIR, PREFIX (/usr/local), LIBDIR (PREFIX/lib), TARGET (target/release), LINKED (TARGET/linked), CC (cc).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=${TARGET:-${CARGO_TARGET_DIR:-target}/release}
+linked=${LINKED:-$target/linked}
 prefix=${PREFIX:-/usr/local}
 libdir=${LIBDIR:-$prefix/lib}
 capi=crates/capi
@@ -14,14 +17,25 @@ soname=libtranship.so.${version%%.*}
 # What rustc names for a static library of this kind (`--print native-static-libs`).
 needs="-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc"
 
+if [ "${1:-}" = link ]; then
+    mkdir -p "$linked/man1"
+    # rustc gives the linker a version script of its own, so that ours would be lost: the shared library is linked anew, out of the static one.
+    mapfile -t wanted < <(sed -n 's/^ *\(tranship_[a-z0-9_]*\);$/-Wl,-u,\1/p' $capi/tranship.map)
+    # shellcheck disable=SC2086
+    ${CC:-cc} -shared -o "$linked/$soname.new" "${wanted[@]}" "$target/libtranship.a" $needs \
+        -Wl,--version-script=$capi/tranship.map -Wl,-soname="$soname" -Wl,--gc-sections -Wl,-z,defs -Wl,-z,relro,-z,now
+    mv "$linked/$soname.new" "$linked/libtranship.so.$version"
+    [ "${2:-}" = library ] || "$target/tranship" man "$linked/man1"
+    exit 0
+fi
+
+if [ ! -e "$linked/libtranship.so.$version" ]; then
+    echo "install.sh: $linked/libtranship.so.$version is not there: make library, as yourself, and then make install" >&2
+    exit 1
+fi
 mkdir -p "$lib/pkgconfig" "$lib/cmake/tranship" "${DESTDIR:-}$prefix/include/tranship" "${DESTDIR:-}$prefix/share/man/man3"
 
-# rustc gives the linker a version script of its own, so that ours would be lost: the shared library is linked anew, out of the static one.
-mapfile -t wanted < <(sed -n 's/^ *\(tranship_[a-z0-9_]*\);$/-Wl,-u,\1/p' $capi/tranship.map)
-# shellcheck disable=SC2086
-${CC:-cc} -shared -o "$lib/$soname.new" "${wanted[@]}" "$target/libtranship.a" $needs \
-    -Wl,--version-script=$capi/tranship.map -Wl,-soname="$soname" -Wl,--gc-sections -Wl,-z,defs -Wl,-z,relro,-z,now
-mv "$lib/$soname.new" "$lib/libtranship.so.$version"
+install -m 755 "$linked/libtranship.so.$version" "$lib/libtranship.so.$version"
 ln -sf "libtranship.so.$version" "$lib/$soname"
 ln -sf "$soname" "$lib/libtranship.so"
 install -m 644 "$target/libtranship.a" "$lib/"
@@ -47,5 +61,5 @@ for preload in libtranship_malloc.so libtranship_zcopy.so; do
 done
 install -D -m 755 "$target/tranship" "${DESTDIR:-}$prefix/bin/tranship"
 mkdir -p "${DESTDIR:-}$prefix/share/man/man1"
-"$target/tranship" man "${DESTDIR:-}$prefix/share/man/man1"
-echo "installed in ${DESTDIR:-}$prefix; 'ldconfig' lets the loader know"
+install -m 644 "$linked"/man1/*.1 "${DESTDIR:-}$prefix/share/man/man1/"
+echo "installed in ${DESTDIR:-}$prefix; 'ldconfig' lets the loader know (docs/c.md: other prefixes)"

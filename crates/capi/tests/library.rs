@@ -172,6 +172,22 @@ fn cmake_finds_it() {
 }
 
 #[test]
+fn what_was_not_built_is_not_installed() {
+    let _dog = Watchdog::new();
+    let folder = tempfile::tempdir().expect("a folder");
+    let said = Command::new(source("../../scripts/install.sh"))
+        .env("TARGET", folder.path())
+        .env("DESTDIR", folder.path().join("tree"))
+        .env_remove("LINKED")
+        .output();
+    let said = said.expect("install.sh");
+    assert_eq!(said.status.code(), Some(1));
+    let wrong = String::from_utf8_lossy(&said.stderr);
+    assert!(wrong.contains("make library"), "{wrong}");
+    assert!(!folder.path().join("tree").exists());
+}
+
+#[test]
 fn the_manual_can_be_read() {
     let _dog = Watchdog::new();
     let pages = installed().join("share/man/man3");

@@ -1,9 +1,10 @@
 //! The library as it is installed, and C programs over it.
 #![allow(dead_code)] // each test file uses a part of it
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tranship_testkit::{artifact, skipped};
 
 /// Warnings that no program of ours has.
@@ -20,14 +21,18 @@ pub fn installed() -> &'static Path {
         let library = artifact("tranship-capi", "libtranship.a");
         let file = std::env::current_exe().expect("this test's path");
         let tree = Path::new(env!("CARGO_TARGET_TMPDIR")).join(file.file_name().expect("a name"));
-        let output = Command::new(source("../../scripts/install.sh"))
-            .arg("library")
-            .env("TARGET", library.parent().expect("a folder"))
-            .env("DESTDIR", &tree)
-            .env("PREFIX", "/usr")
-            .env_remove("LIBDIR")
-            .output();
-        good(output.expect("install.sh"));
+        for steps in [&["link", "library"][..], &["library"]] {
+            let output = Command::new(source("../../scripts/install.sh"))
+                .args(steps)
+                .env("TARGET", library.parent().expect("a folder"))
+                .env("LINKED", tree.join("linked"))
+                .env("DESTDIR", &tree)
+                .env("PREFIX", "/usr")
+                .env_remove("LIBDIR")
+                .env("CC", if steps.len() > 1 { "cc" } else { "false" })
+                .output();
+            good(output.expect("install.sh"));
+        }
         tree.join("usr")
     })
 }
@@ -68,7 +73,7 @@ pub fn flags() -> Vec<String> {
     ]
 }
 
-/// Compiles a program of ours; it finds the library where it is installed.
+/// Compiles a program of ours, once; it finds the library where it is installed.
 #[track_caller]
 pub fn compiled(compiler: &str, path: &str, more: &[&str]) -> PathBuf {
     let name = Path::new(path)
@@ -82,17 +87,26 @@ pub fn compiled(compiler: &str, path: &str, more: &[&str]) -> PathBuf {
         .copied()
         .collect();
     let program = installed().join(format!("{name}-{compiler}{}", with.concat()));
-    let output = Command::new(compiler)
-        .args(STRICT)
-        .args(["-D_GNU_SOURCE", "-pthread"])
-        .args(more)
-        .arg(source(path))
-        .args(flags())
-        .arg(format!("-Wl,-rpath,{}/lib", installed().display()))
-        .arg("-o")
-        .arg(&program)
-        .output();
-    good(output.expect("a compiler"));
+    // Tests run at the same time: one must not write what another runs.
+    static DONE: Mutex<Option<HashMap<PathBuf, Arc<OnceLock<()>>>>> = Mutex::new(None);
+    let done = {
+        let mut all = DONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = all.get_or_insert_default();
+        Arc::clone(all.entry(program.clone()).or_default())
+    };
+    done.get_or_init(|| {
+        let output = Command::new(compiler)
+            .args(STRICT)
+            .args(["-D_GNU_SOURCE", "-pthread"])
+            .args(more)
+            .arg(source(path))
+            .args(flags())
+            .arg(format!("-Wl,-rpath,{}/lib", installed().display()))
+            .arg("-o")
+            .arg(&program)
+            .output();
+        good(output.expect("a compiler"));
+    });
     program
 }
 
@@ -128,9 +142,14 @@ impl Running {
     }
 
     #[track_caller]
-    pub fn ends_well(mut self) -> String {
+    pub fn ends_well(self) -> String {
+        good(self.ends())
+    }
+
+    #[track_caller]
+    pub fn ends(mut self) -> Output {
         let child = self.0.take().expect("it runs");
-        good(child.wait_with_output().expect("it ends"))
+        child.wait_with_output().expect("it ends")
     }
 
     /// SIGKILL.
