@@ -1,6 +1,7 @@
 /* A frame changes its owner: it is moved to a second domain, written there, and passed back. The second one is a thread, to have it all in
  * one file; in life it is a process. */
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <tranship.h>
@@ -14,8 +15,9 @@
     } while (0)
 
 static char manager[108]; /* its socket */
+static atomic_bool ended;  /* the filter's thread has */
 
-static void *filter(void *unused)
+static void *filtered(void)
 {
     tranship_error *error = NULL;
     tranship_domain *domain;
@@ -27,7 +29,7 @@ static void *filter(void *unused)
     CHECK(tranship_open_receiver(domain, "raw", NULL, TRANSHIP_FOREVER, &receiver, &error));
     CHECK(tranship_recv(receiver, TRANSHIP_FOREVER, &frame, &error));
     if (frame.kind != TRANSHIP_BUF_EXCLUSIVE || !(frame.flags & TRANSHIP_BUF_WRITABLE))
-        return unused;
+        return manager; /* not NULL: it went wrong */
     memset(frame.ptr, 2, frame.len); /* the same memory, now the filter's */
     frame.meta = 42;
     CHECK(tranship_pass(receiver, &frame, &error));
@@ -36,9 +38,19 @@ static void *filter(void *unused)
     return NULL;
 }
 
+static void *filter(void *unused)
+{
+    void *wrong = filtered();
+
+    (void)unused;
+    atomic_store(&ended, 1);
+    return wrong;
+}
+
 static void *camera(void)
 {
     tranship_error *error = NULL;
+    tranship_status status;
     tranship_domain *domain;
     tranship_pool *pool;
     tranship_listener *listener;
@@ -52,9 +64,12 @@ static void *camera(void)
     tranship_domain_socket(domain, manager, sizeof manager);
     CHECK(tranship_pool_create(domain, 1 << 20, &options, &pool, &error));
     CHECK(tranship_listen(domain, "raw", TRANSHIP_SOURCE, NULL, &listener, &error));
-    if (pthread_create(&thread, NULL, filter, &wrong) != 0)
+    if (pthread_create(&thread, NULL, filter, NULL) != 0)
         return domain;
-    CHECK(tranship_accept_sender(listener, TRANSHIP_FOREVER, &sender, &error));
+    do /* in turns: the filter may have failed before it opened */
+        status = tranship_accept_sender(listener, TRANSHIP_MS(100), &sender, &error);
+    while (status == TRANSHIP_ERR_TIMED_OUT && !atomic_load(&ended));
+    CHECK(status);
 
     CHECK(tranship_alloc(pool, 4096, TRANSHIP_FOREVER, &frame, &error));
     memset(frame.ptr, 1, frame.len);

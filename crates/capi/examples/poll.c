@@ -16,11 +16,12 @@ int main(void)
     if (tranship_connect(NULL, &domain, &error) != TRANSHIP_OK ||
         tranship_listen(domain, "events", TRANSHIP_SINK, NULL, &listener, &error) != TRANSHIP_OK)
         goto failed;
-    items[0].kind = TRANSHIP_POLL_LISTENER;
     items[0].object = listener;
     items[1].kind = TRANSHIP_POLL_READABLE;
     items[1].fd = STDIN_FILENO;
     while (open || count > FIRST) {
+        /* The next one stays in the listener until there is a place for it. */
+        items[0].kind = open && count < FIRST + MOST ? TRANSHIP_POLL_LISTENER : 0;
         if (tranship_poll(items, count, TRANSHIP_FOREVER, &ready, &error) != TRANSHIP_OK)
             goto failed;
         for (size_t i = count; i-- > FIRST;) {
@@ -38,7 +39,7 @@ int main(void)
                 items[i] = items[--count];
             }
         }
-        if (items[0].ready && count < FIRST + MOST) {
+        if (items[0].ready) {
             tranship_receiver *receiver;
 
             if (tranship_accept_receiver(listener, TRANSHIP_MS(100), &receiver, NULL) == TRANSHIP_OK) {
@@ -50,7 +51,7 @@ int main(void)
             char line[64];
 
             if (read(STDIN_FILENO, line, sizeof line) <= 0) { /* no newcomers any more */
-                items[0].kind = items[1].kind = 0;
+                items[1].kind = 0;
                 open = 0;
             }
         }
@@ -61,5 +62,6 @@ int main(void)
     return 0;
 failed:
     fprintf(stderr, "poll: %s\n", tranship_error_message(error));
+    tranship_error_free(error);
     return 1;
 }

@@ -1,4 +1,5 @@
-/* The shortest program that receives: opens "video", and reads frames where they are until the sender has closed. */
+/* The shortest program that receives: opens "video", reads frames where they are until the sender has closed, and says so if that was not the
+ * end in order: then what came may not be all. */
 #include <stdio.h>
 #include <tranship.h>
 
@@ -15,10 +16,13 @@ int main(void)
     while (status == TRANSHIP_OK) {
         status = tranship_recv(receiver, TRANSHIP_FOREVER, &frame, &error);
         if (status == TRANSHIP_OK)
-            printf("%zu bytes, word %llu: %.5s\n", frame.len, (unsigned long long)frame.meta,
+            printf("%zu bytes, word %llu: %.*s\n", frame.len, (unsigned long long)frame.meta,
+                   (int)(frame.len < 5 ? frame.len : 5), /* no 0 is at its end */
                    (const char *)tranship_data(&frame)); /* the sender's own pages, read-only here */
         tranship_release(&frame);                        /* its memory can be used again */
     }
+    if (status == TRANSHIP_ERR_PEER_DIED)
+        fprintf(stderr, "receive: what came may not be all\n");
     if (status != TRANSHIP_ERR_PEER_GONE)                /* the end in order */
         fprintf(stderr, "receive: %s\n", tranship_error_message(error));
     tranship_error_free(error);

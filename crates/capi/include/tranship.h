@@ -3,10 +3,12 @@
  *
  * Made from the source by `cargo run -p xtask -- header write`; tranship(3) is the manual.
  *
- * Handles are opaque. A NULL handle is an error that says so, and to close or release NULL does nothing. Functions that can fail return
- * a tranship_status, and take a `tranship_error **` last: NULL if the status is enough (then nothing is allocated for an error), else a
- * variable that is NULL at first. After each call it holds the call's error, or NULL; what it held before is freed. There is no error state
- * beside that, neither global nor a thread's.
+ * Handles are opaque. A NULL handle is an error that says so, and to close or release NULL does nothing. Close a handle when no call with
+ * it is under way or will begin; to be able to stop a thread, let it wait in turns or by tranship_poll, and join it before.
+ *
+ * Functions that can fail return a tranship_status, and take a `tranship_error **` last: NULL if the status is enough (then nothing is
+ * allocated for an error), else a variable that is NULL at first. After each call it holds the call's error, or NULL; what it held before
+ * is freed. There is no error state beside that, neither global nor a thread's.
  *
  * The library starts no thread unless asked to, installs no signal handler, and never ends the program.
  */
@@ -235,7 +237,7 @@ enum {
 #define TRANSHIP_POLL_WRITABLE 6
 
 /**
- * This process's membership with a manager. Any thread may use it, all at the same time.
+ * This process's membership with a manager. Any thread may use it, all at the same time; see tranship_domain_close for its end.
  *
  * After a fork(2) it is the parent's: in the child every call fails as TRANSHIP_ERR_FORKED, and closing does nothing.
  */
@@ -244,10 +246,13 @@ typedef struct tranship_domain tranship_domain;
 /** An error: its kind, and what there is to say about it. */
 typedef struct tranship_error tranship_error;
 
-/** A name that others connect to. Any thread may use it, all at the same time. */
+/** A name that others connect to. Any thread may use it, all at the same time; see tranship_listener_close for its end. */
 typedef struct tranship_listener tranship_listener;
 
-/** Memory of this domain's, out of which it allocates buffers. Any thread may use it, all at the same time. */
+/**
+ * Memory of this domain's, out of which it allocates buffers. Any thread may use it, all at the same time; see tranship_pool_close for its
+ * end.
+ */
 typedef struct tranship_pool tranship_pool;
 
 /** Receives messages from one sender. One thread at a time. */
@@ -260,7 +265,7 @@ typedef struct tranship_sender tranship_sender;
  * A buffer, or a message: the caller keeps it where it likes, and it owns what is in it until that is sent or released.
  *
  * Begin with all zeros (`= {0}`), or give it uninitialised to a function that fills it. Its bytes are `tranship_data(&buf)` and `buf.len`.
- * What may be changed: `meta` at any time, and `len` to less than it was. All other fields are read only.
+ * What may be changed: `meta` at any time, and `len`, except of an aggregate, to less than it was. All other fields are read only.
  *
  * It may be copied bitwise, but only one of the copies may be used from there on: nothing is counted by that (tranship_buf_clone does).
  * Functions that take what is in it leave it with nothing, so that releasing it once more does nothing.
@@ -275,7 +280,7 @@ typedef struct tranship_buf {
     uint64_t meta;
     /** One of TRANSHIP_BUF_NONE, ..., TRANSHIP_BUF_AGGREGATE. */
     uint32_t kind;
-    /** TRANSHIP_BUF_WRITABLE or 0. */
+    /** TRANSHIP_BUF_WRITABLE or not; other bits are the library's. */
     uint32_t flags;
     /** The library's; inline bytes. */
     uint64_t words[6];
@@ -423,12 +428,15 @@ tranship_status tranship_freeze(struct tranship_buf *buf,
 tranship_status tranship_unfreeze(struct tranship_buf *buf,
                                   struct tranship_error **error);
 
-/** One more handle of a shared buffer, in `out`. Both are to be released. */
+/** One more handle of a shared buffer, in `out`, which is another place. Both are to be released. */
 tranship_status tranship_buf_clone(const struct tranship_buf *buf,
                                    struct tranship_buf *out,
                                    struct tranship_error **error);
 
-/** A part of a shared buffer, of `len` bytes from `at` on, as a handle of its own, in `out`. No byte is copied. */
+/**
+ * A part of a shared buffer, of `len` bytes from `at` on, as a handle of its own, in `out`, which is another place.
+ * No byte is copied.
+ */
 tranship_status tranship_buf_slice(const struct tranship_buf *buf,
                                    size_t at,
                                    size_t len,
@@ -466,7 +474,11 @@ tranship_status tranship_embedded(const struct tranship_domain_options *options,
                                   struct tranship_domain **out,
                                   struct tranship_error **error);
 
-/** Leaves, as soon as its pools, channels and buffers are gone, too: the order in which they are let go does not matter. NULL is nothing. */
+/**
+ * Leaves, as soon as its pools, channels and buffers are gone, too: the order in which they are let go does not matter. NULL is nothing.
+ *
+ * Call it when no other call with this handle is under way or will begin; a thread that is to stop waits in turns, or by tranship_poll.
+ */
 void tranship_domain_close(struct tranship_domain *domain);
 
 /** The number by which the manager and other domains know this one. 0 of NULL. */
@@ -510,7 +522,11 @@ tranship_status tranship_listen(const struct tranship_domain *domain,
                                 struct tranship_listener **out,
                                 struct tranship_error **error);
 
-/** Withdraws the name. Channels that were accepted go on. NULL is nothing. */
+/**
+ * Withdraws the name. Channels that were accepted go on. NULL is nothing.
+ *
+ * Call it when no other call with this handle is under way or will begin; a thread that is to stop waits in turns, or by tranship_poll.
+ */
 void tranship_listener_close(struct tranship_listener *listener);
 
 /**
@@ -574,7 +590,11 @@ tranship_status tranship_pool_create(const struct tranship_domain *domain,
                                      struct tranship_pool **out,
                                      struct tranship_error **error);
 
-/** Gives the pool up. It is taken down as soon as nobody holds a buffer of it. NULL is nothing. */
+/**
+ * Gives the pool up. It is taken down as soon as nobody holds a buffer of it. NULL is nothing.
+ *
+ * Call it when no other call with this handle is under way or will begin; a thread that is to stop waits in turns, or by tranship_poll.
+ */
 void tranship_pool_close(struct tranship_pool *pool);
 
 /**

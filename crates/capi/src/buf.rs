@@ -23,7 +23,7 @@ pub const BUF_WRITABLE: u32 = 1;
 /// A buffer, or a message: the caller keeps it where it likes, and it owns what is in it until that is sent or released.
 ///
 /// Begin with all zeros (`= {0}`), or give it uninitialised to a function that fills it. Its bytes are `tranship_data(&buf)` and `buf.len`.
-/// What may be changed: `meta` at any time, and `len` to less than it was. All other fields are read only.
+/// What may be changed: `meta` at any time, and `len`, except of an aggregate, to less than it was. All other fields are read only.
 ///
 /// It may be copied bitwise, but only one of the copies may be used from there on: nothing is counted by that (tranship_buf_clone does).
 /// Functions that take what is in it leave it with nothing, so that releasing it once more does nothing.
@@ -39,11 +39,14 @@ pub struct Buf {
     pub meta: u64,
     /// One of TRANSHIP_BUF_NONE, ..., TRANSHIP_BUF_AGGREGATE.
     pub kind: u32,
-    /// TRANSHIP_BUF_WRITABLE or 0.
+    /// TRANSHIP_BUF_WRITABLE or not; other bits are the library's.
     pub flags: u32,
     /// The library's; inline bytes.
     pub words: [MaybeUninit<u64>; 6],
 }
+
+/// Where `flags` says how many bytes are inline, which `len` may be made less than.
+const INLINE_LEN_SHIFT: u32 = 16;
 
 const _: () = assert!(size_of::<Buf>() == 80);
 const _: () = assert!(size_of::<Cbuf>() <= 48 && align_of::<Cbuf>() <= 8);
@@ -86,7 +89,8 @@ impl Buf {
             whole[..bytes.len()].copy_from_slice(bytes);
             *word = u64::from_ne_bytes(whole);
         }
-        self.set(BUF_INLINE, 0, (std::ptr::null(), inline.len()), words);
+        let had = (inline.len() as u32) << INLINE_LEN_SHIFT;
+        self.set(BUF_INLINE, had, (std::ptr::null(), inline.len()), words);
     }
 
     #[inline(always)]
@@ -167,8 +171,13 @@ impl Buf {
         if self.kind != BUF_AGGREGATE {
             return Err(self.other_kind("an aggregate"));
         }
+        let len = self.len;
         // SAFETY: the kind says so, and `&mut self` makes it unique.
-        Ok(unsafe { &mut *self.words.as_mut_ptr().cast::<Box<Aggregate>>() })
+        let aggregate = unsafe { &mut *self.words.as_mut_ptr().cast::<Box<Aggregate>>() };
+        if len != aggregate.len() {
+            return Err(cut_aggregate(len, aggregate.len()));
+        }
+        Ok(aggregate)
     }
 
     pub(crate) fn aggregate(&self) -> Option<&Aggregate> {
@@ -182,10 +191,19 @@ impl Buf {
         Ok(unsafe { self.take_held() })
     }
 
-    pub(crate) fn inline(&self) -> Option<&[u8]> {
+    /// All that came, whatever `len` says.
+    fn inline(&self) -> Option<&[u8]> {
+        let had = (self.flags >> INLINE_LEN_SHIFT) as usize;
         // SAFETY: the kind says that all words are there.
         let bytes = || unsafe { self.held::<[u8; 48]>() };
-        (self.kind == BUF_INLINE).then(|| &bytes()[..self.len.min(48)])
+        (self.kind == BUF_INLINE).then(|| &bytes()[..had.min(48)])
+    }
+
+    /// As many of them as `len` says.
+    pub(crate) fn inline_to_send(&self) -> Result<&[u8], facade::Error> {
+        let inline = self.inline().unwrap_or_default();
+        self.check_len(inline.len())?;
+        Ok(&inline[..self.len])
     }
 
     /// The bytes of a buffer, shared or not.
@@ -239,6 +257,13 @@ impl Buf {
 fn too_long(len: usize, had: usize) -> facade::Error {
     wrong(format!(
         "buf.len is {len}, and the buffer has {had} bytes: it can only be made shorter"
+    ))
+}
+
+#[cold]
+fn cut_aggregate(len: usize, had: usize) -> facade::Error {
+    wrong(format!(
+        "buf.len is {len}, and the aggregate has {had} bytes: leave it, and push what is to be in it (tranship_buf_slice)"
     ))
 }
 
@@ -307,42 +332,52 @@ pub extern "C" fn tranship_unfreeze(
     })
 }
 
-/// One more handle of a shared buffer, in `out`. Both are to be released.
+/// One more handle of a shared buffer, in `out`, which is another place. Both are to be released.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_buf_clone(
-    buf: Option<&Buf>,
-    out: Option<&mut MaybeUninit<Buf>>,
+    buf: *const Buf,
+    out: *mut Buf,
     error: Option<&mut Option<Box<Error>>>,
 ) -> Status {
-    let whole = buf.map_or(0, |buf| buf.len);
-    tranship_buf_slice(buf, 0, whole, out, error)
+    border(error, || part(buf, None, out))
 }
 
-/// A part of a shared buffer, of `len` bytes from `at` on, as a handle of its own, in `out`. No byte is copied.
+/// A part of a shared buffer, of `len` bytes from `at` on, as a handle of its own, in `out`, which is another place.
+/// No byte is copied.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_buf_slice(
-    buf: Option<&Buf>,
+    buf: *const Buf,
     at: usize,
     len: usize,
-    out: Option<&mut MaybeUninit<Buf>>,
+    out: *mut Buf,
     error: Option<&mut Option<Box<Error>>>,
 ) -> Status {
-    border(error, || {
-        let out = place(out, "out")?;
-        let buf = there(buf, "buf")?;
-        if buf.kind != BUF_SHARED {
-            return Err(buf.other_kind("shared (tranship_freeze)"));
-        }
-        // SAFETY: the kind says so.
-        let shared = unsafe { buf.held::<Cbuf>() };
-        let had = buf.len.min(shared.len());
-        let end = at.checked_add(len).filter(|end| *end <= had);
-        let end =
-            end.ok_or_else(|| wrong(format!("{len} bytes from {at} on, of a buffer of {had}")))?;
-        out.meta = buf.meta;
-        out.put_shared(shared.slice(at..end));
-        Ok(())
-    })
+    border(error, || part(buf, Some((at, len)), out))
+}
+
+fn part(buf: *const Buf, part: Option<(usize, usize)>, out: *mut Buf) -> Result<(), facade::Error> {
+    if !out.is_null() && std::ptr::eq(buf, out) {
+        return Err(wrong(
+            "buf and out are the same place, and what is in it would be lost: give it another one",
+        ));
+    }
+    // SAFETY: the caller's word: a place, and nobody else's.
+    let out = place(unsafe { out.cast::<MaybeUninit<Buf>>().as_mut() }, "out")?;
+    // SAFETY: the caller's word: a buf, which is another place, as was just seen.
+    let buf = there(unsafe { buf.as_ref() }, "buf")?;
+    if buf.kind != BUF_SHARED {
+        return Err(buf.other_kind("shared (tranship_freeze)"));
+    }
+    // SAFETY: the kind says so.
+    let shared = unsafe { buf.held::<Cbuf>() };
+    let had = buf.len.min(shared.len());
+    let (at, len) = part.unwrap_or((0, had));
+    let end = at.checked_add(len).filter(|end| *end <= had);
+    let end =
+        end.ok_or_else(|| wrong(format!("{len} bytes from {at} on, of a buffer of {had}")))?;
+    out.meta = buf.meta;
+    out.put_shared(shared.slice(at..end));
+    Ok(())
 }
 
 /// The name of a buffer, the same in every process: pool, slot, generation. 0 of anything else. Any thread.
@@ -375,6 +410,10 @@ pub extern "C" fn tranship_copy_out(
         let Some(aggregate) = buf.aggregate() else {
             return Err(buf.other_kind("something with bytes"));
         };
+        let had = aggregate.len();
+        if buf.len != had {
+            return Err(cut_aggregate(buf.len, had));
+        }
         let views: Vec<View<'_>> = aggregate.pieces().iter().map(Cbuf::view).collect();
         copy_out_bytes(&views, at, to, len)
     })

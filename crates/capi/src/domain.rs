@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 
-/// This process's membership with a manager. Any thread may use it, all at the same time.
+/// This process's membership with a manager. Any thread may use it, all at the same time; see tranship_domain_close for its end.
 ///
 /// After a fork(2) it is the parent's: in the child every call fails as TRANSHIP_ERR_FORKED, and closing does nothing.
 #[derive(Debug)]
@@ -49,6 +49,8 @@ pub extern "C" fn tranship_embedded(
 }
 
 /// Leaves, as soon as its pools, channels and buffers are gone, too: the order in which they are let go does not matter. NULL is nothing.
+///
+/// Call it when no other call with this handle is under way or will begin; a thread that is to stop waits in turns, or by tranship_poll.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_domain_close(domain: Option<Box<Domain>>) {
     quietly((), || drop(domain));
@@ -89,7 +91,7 @@ pub extern "C" fn tranship_domain_turn(
     domain: Option<&Domain>,
     error: Option<&mut Option<Box<Error>>>,
 ) -> Status {
-    border(error, || there(domain, "domain")?.0.turn())
+    border(error, || held(domain)?.turn())
 }
 
 /// 1 if a manager is there now, 0 if not. Existing channels go on without one.
@@ -98,4 +100,9 @@ pub extern "C" fn tranship_domain_is_managed(domain: Option<&Domain>) -> i32 {
     quietly(0, || {
         domain.is_some_and(|domain| domain.0.is_managed()).into()
     })
+}
+
+/// It, for as long as the call takes: another thread may close the handle meanwhile.
+pub(crate) fn held(domain: Option<&Domain>) -> Result<facade::Domain, facade::Error> {
+    Ok(there(domain, "domain")?.0.clone())
 }

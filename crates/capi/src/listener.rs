@@ -1,6 +1,6 @@
 //! Names, and who connects to them.
 
-use crate::domain::Domain;
+use crate::domain::{self, Domain};
 use crate::given::{hand_out, patience, text, there, wrong};
 use crate::link::LinkOptions;
 use crate::options::grown;
@@ -10,10 +10,11 @@ use crate::status::{Error, Status, border, quietly};
 use facade::Role;
 use std::ffi::c_char;
 use std::mem::MaybeUninit;
+use std::sync::Arc;
 
-/// A name that others connect to. Any thread may use it, all at the same time.
+/// A name that others connect to. Any thread may use it, all at the same time; see tranship_listener_close for its end.
 #[derive(Debug)]
-pub struct Listener(pub(crate) facade::Listener);
+pub struct Listener(pub(crate) Arc<facade::Listener>);
 
 /// As `role`: this side sends.
 pub const SOURCE: u32 = 1;
@@ -41,14 +42,17 @@ pub extern "C" fn tranship_listen(
             SINK => Role::Sink,
             _ => return Err(wrong(format!("role is {role}: 1 (source) or 2 (sink)"))),
         };
-        let (domain, name) = (there(domain, "domain")?, text(name, "name")?);
+        let (domain, name) = (domain::held(domain)?, text(name, "name")?);
         let options = grown(options)?.link()?;
-        hand_out(out, Listener(domain.0.listen_with(name, role, options)?));
+        let listener = domain.listen_with(name, role, options)?;
+        hand_out(out, Listener(Arc::new(listener)));
         Ok(())
     })
 }
 
 /// Withdraws the name. Channels that were accepted go on. NULL is nothing.
+///
+/// Call it when no other call with this handle is under way or will begin; a thread that is to stop waits in turns, or by tranship_poll.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_listener_close(listener: Option<Box<Listener>>) {
     quietly((), || drop(listener));
@@ -66,8 +70,8 @@ pub extern "C" fn tranship_accept_sender(
     border(error, || {
         let out = there(out, "out")?;
         out.write(None);
-        let listener = there(listener, "listener")?;
-        let sender = listener.0.accept_sender_within(patience(timeout_ns))?;
+        let listener = held(listener)?;
+        let sender = listener.accept_sender_within(patience(timeout_ns))?;
         hand_out(out, Sender(sender));
         Ok(())
     })
@@ -84,8 +88,8 @@ pub extern "C" fn tranship_accept_receiver(
     border(error, || {
         let out = there(out, "out")?;
         out.write(None);
-        let listener = there(listener, "listener")?;
-        let receiver = listener.0.accept_receiver_within(patience(timeout_ns))?;
+        let listener = held(listener)?;
+        let receiver = listener.accept_receiver_within(patience(timeout_ns))?;
         hand_out(out, Receiver(receiver));
         Ok(())
     })
@@ -107,9 +111,9 @@ pub extern "C" fn tranship_open_sender(
     border(error, || {
         let out = there(out, "out")?;
         out.write(None);
-        let (domain, name) = (there(domain, "domain")?, text(name, "name")?);
+        let (domain, name) = (domain::held(domain)?, text(name, "name")?);
         let options = opening(options, timeout_ns)?;
-        hand_out(out, Sender(domain.0.open_sender_with(name, options)?));
+        hand_out(out, Sender(domain.open_sender_with(name, options)?));
         Ok(())
     })
 }
@@ -129,11 +133,16 @@ pub extern "C" fn tranship_open_receiver(
     border(error, || {
         let out = there(out, "out")?;
         out.write(None);
-        let (domain, name) = (there(domain, "domain")?, text(name, "name")?);
+        let (domain, name) = (domain::held(domain)?, text(name, "name")?);
         let options = opening(options, timeout_ns)?;
-        hand_out(out, Receiver(domain.0.open_receiver_with(name, options)?));
+        hand_out(out, Receiver(domain.open_receiver_with(name, options)?));
         Ok(())
     })
+}
+
+/// It, for as long as the call takes: another thread may close the handle meanwhile.
+fn held(listener: Option<&Listener>) -> Result<Arc<facade::Listener>, facade::Error> {
+    Ok(Arc::clone(&there(listener, "listener")?.0))
 }
 
 fn opening(

@@ -132,6 +132,7 @@ impl DomainOptions {
             | DOMAIN_LOW_DESCRIPTORS
             | DOMAIN_NO_AUTOSTART;
         no_more("flags", self.flags, known)?;
+        no_more("reserved", self.reserved, 0)?;
         let has = |flag| self.flags & flag != 0;
         let mut builder = facade::Domain::builder()
             .helper_thread(has(DOMAIN_HELPER_THREAD))
@@ -169,6 +170,7 @@ pub(crate) fn trust(level: u32) -> Result<Trust, Error> {
 impl PoolOptions {
     pub(crate) fn create(self, max_bytes: u64) -> Result<Create, Error> {
         no_more("flags", self.flags, POOL_HUGE_PAGES)?;
+        no_more("reserved", self.reserved, 0)?;
         let mut create = Create::new(max_bytes)
             .trust(trust(self.trust)?)
             .huge_pages(self.flags & POOL_HUGE_PAGES != 0)

@@ -3,6 +3,7 @@
 use crate::domain::Domain;
 use crate::given::{patience, wrong};
 use crate::listener::Listener;
+use crate::options::no_more;
 use crate::receiver::Receiver;
 use crate::sender::Sender;
 use crate::status::{Error, Status, border};
@@ -10,6 +11,7 @@ use std::collections::HashSet;
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 /// As `kind`: `object` is a tranship_receiver: ready when there is a message, or the end.
 pub const POLL_RECEIVER: u32 = 1;
@@ -54,23 +56,33 @@ pub extern "C" fn tranship_poll(
         if count > 0 && items.is_null() {
             return Err(wrong("items is NULL"));
         }
+        let (each, most) = (size_of::<PollItem>(), isize::MAX.unsigned_abs());
+        if count > most / each {
+            return Err(wrong(format!(
+                "count is {count}: there cannot be more than {} items of {each} bytes",
+                most / each
+            )));
+        }
         let items = match count {
             0 => &mut [][..],
             // SAFETY: the caller's word: so many are there, and nobody else uses them during the call.
             _ => unsafe { std::slice::from_raw_parts_mut(items, count) },
         };
-        let fds: Vec<_> = items.iter().map(|item| descriptor(item.fd)).collect();
+        let means = |(at, item): (usize, &PollItem)| {
+            means(item).map_err(|e| e.context(format!("item {at}")))
+        };
+        let all: Result<Vec<_>, _> = items.iter().enumerate().map(means).collect();
+        let all = all?;
         let mut seen = HashSet::new();
         let (mut waited_for, mut places) = (Vec::new(), Vec::new());
-        for (at, (item, fd)) in items.iter_mut().zip(&fds).enumerate() {
+        for (at, (item, means)) in items.iter_mut().zip(&all).enumerate() {
             item.ready = 0;
-            let what = what(item, fd.as_ref()).map_err(|e| e.context(format!("item {at}")))?;
-            let Some(what) = what else {
-                continue;
-            };
-            if matches!(item.kind, POLL_RECEIVER | POLL_SENDER) && !seen.insert(item.object) {
+            if matches!(means, Means::Receiver(_) | Means::Sender(_)) && !seen.insert(item.object) {
                 return Err(wrong(format!("item {at} is there twice")));
             }
+            let Some(what) = means.what() else {
+                continue;
+            };
             waited_for.push(what);
             places.push(at);
         }
@@ -85,38 +97,60 @@ pub extern "C" fn tranship_poll(
     })
 }
 
-/// Its descriptor, if it is one that can be waited for.
-fn descriptor<'a>(fd: i32) -> Option<BorrowedFd<'a>> {
-    // SAFETY: the caller's word: it stays open during the call.
-    (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
+/// What an item names. What other threads may close meanwhile is held as long as the call takes.
+enum Means<'a> {
+    Nothing,
+    Receiver(*mut Receiver),
+    Sender(*mut Sender),
+    Listener(Arc<facade::Listener>),
+    Domain(facade::Domain),
+    Readable(BorrowedFd<'a>),
+    Writable(BorrowedFd<'a>),
 }
 
-fn what<'a>(
-    item: &PollItem,
-    fd: Option<&'a BorrowedFd<'a>>,
-) -> Result<Option<facade::PollItem<'a>>, facade::Error> {
-    use facade::PollItem as Item;
+fn means<'a>(item: &PollItem) -> Result<Means<'a>, facade::Error> {
     let (kind, object) = (item.kind, item.object);
+    if kind == 0 {
+        return Ok(Means::Nothing);
+    }
+    no_more("reserved", item.reserved, 0)?;
     if matches!(kind, POLL_RECEIVER..=POLL_DOMAIN) && object.is_null() {
         return Err(wrong("object is NULL"));
     }
-    Ok(Some(match kind {
-        0 => return Ok(None),
-        // SAFETY: the caller's word, here and below: `kind` says what it is, and nobody else uses it during the call.
-        POLL_RECEIVER => Item::receiver(unsafe { &mut (*object.cast::<Receiver>()).0 }),
+    Ok(match kind {
+        POLL_RECEIVER => Means::Receiver(object.cast()),
+        POLL_SENDER => Means::Sender(object.cast()),
+        // SAFETY: the caller's word: `kind` says what it is.
+        POLL_LISTENER => Means::Listener(Arc::clone(unsafe { &(*object.cast::<Listener>()).0 })),
         // SAFETY: as above.
-        POLL_SENDER => Item::sender(unsafe { &mut (*object.cast::<Sender>()).0 }),
-        // SAFETY: as above.
-        POLL_LISTENER => Item::listener(unsafe { &(*object.cast::<Listener>()).0 }),
-        // SAFETY: as above.
-        POLL_DOMAIN => Item::domain(unsafe { &(*object.cast::<Domain>()).0 }),
-        POLL_READABLE | POLL_WRITABLE => {
-            let none = || wrong(format!("fd is {}, which is no descriptor", item.fd));
-            match (kind, fd.ok_or_else(none)?) {
-                (POLL_READABLE, fd) => Item::readable(fd),
-                (_, fd) => Item::writable(fd),
-            }
-        }
+        POLL_DOMAIN => Means::Domain(unsafe { &(*object.cast::<Domain>()).0 }.clone()),
+        POLL_READABLE => Means::Readable(descriptor(item.fd)?),
+        POLL_WRITABLE => Means::Writable(descriptor(item.fd)?),
         _ => return Err(wrong(format!("kind is {kind}: 1 to 6, or 0"))),
-    }))
+    })
+}
+
+fn descriptor<'a>(fd: i32) -> Result<BorrowedFd<'a>, facade::Error> {
+    if fd < 0 {
+        return Err(wrong(format!("fd is {fd}, which is no descriptor")));
+    }
+    // SAFETY: the caller's word: it stays open during the call.
+    Ok(unsafe { BorrowedFd::borrow_raw(fd) })
+}
+
+impl Means<'_> {
+    fn what(&self) -> Option<facade::PollItem<'_>> {
+        use facade::PollItem as Item;
+        Some(match self {
+            Means::Nothing => return None,
+            // SAFETY: the caller's word: it is one, and nobody else uses it during the call; none of them is there twice.
+            Means::Receiver(receiver) => Item::receiver(unsafe { &mut (**receiver).0 }),
+            // SAFETY: as above.
+            Means::Sender(sender) => Item::sender(unsafe { &mut (**sender).0 }),
+            Means::Listener(listener) => Item::listener(listener),
+            Means::Domain(domain) => Item::domain(domain),
+            Means::Readable(fd) => Item::readable(fd),
+            Means::Writable(fd) => Item::writable(fd),
+        })
+    }
 }

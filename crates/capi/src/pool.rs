@@ -1,14 +1,15 @@
 //! Memory.
 
 use crate::buf::{Buf, place};
-use crate::domain::Domain;
+use crate::domain::{self, Domain};
 use crate::given::{hand_out, nanoseconds, there, wrong};
 use crate::options::{PoolOptions, grown};
 use crate::status::{Error, Status, border, quietly};
 use facade::{CbufId, DomainId};
 use std::mem::MaybeUninit;
 
-/// Memory of this domain's, out of which it allocates buffers. Any thread may use it, all at the same time.
+/// Memory of this domain's, out of which it allocates buffers. Any thread may use it, all at the same time; see tranship_pool_close for its
+/// end.
 #[derive(Debug)]
 pub struct Pool(pub(crate) facade::Pool);
 
@@ -26,14 +27,16 @@ pub extern "C" fn tranship_pool_create(
     border(error, || {
         let out = there(out, "out")?;
         out.write(None);
-        let domain = there(domain, "domain")?;
+        let domain = domain::held(domain)?;
         let options = grown(options)?.create(max_bytes)?;
-        hand_out(out, Pool(domain.0.create_pool(options)?));
+        hand_out(out, Pool(domain.create_pool(options)?));
         Ok(())
     })
 }
 
 /// Gives the pool up. It is taken down as soon as nobody holds a buffer of it. NULL is nothing.
+///
+/// Call it when no other call with this handle is under way or will begin; a thread that is to stop waits in turns, or by tranship_poll.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_pool_close(pool: Option<Box<Pool>>) {
     quietly((), || drop(pool));
@@ -53,6 +56,7 @@ pub extern "C" fn tranship_alloc(
 ) -> Status {
     border(error, || {
         let buf = place(buf, "buf")?;
+        // Not `held`: to count a handle up and down costs several times what an allocation does.
         let pool = &there(pool, "pool")?.0;
         let got = match timeout_ns {
             ..0 => pool.alloc(len)?,
@@ -81,7 +85,7 @@ pub extern "C" fn tranship_pool_lookup(
 ) -> Status {
     border(error, || {
         let out = place(out, "out")?;
-        out.put_shared(there(pool, "pool")?.0.lookup(CbufId(id))?);
+        out.put_shared(held(pool)?.lookup(CbufId(id))?);
         Ok(())
     })
 }
@@ -93,9 +97,7 @@ pub extern "C" fn tranship_pool_allow_forward(
     domain_id: u32,
     error: Option<&mut Option<Box<Error>>>,
 ) -> Status {
-    border(error, || {
-        there(pool, "pool")?.0.allow_forward(DomainId(domain_id))
-    })
+    border(error, || held(pool)?.allow_forward(DomainId(domain_id)))
 }
 
 /// What a pool has done and has. Set `size` to `sizeof(tranship_pool_stats)` before the call.
@@ -136,7 +138,7 @@ pub extern "C" fn tranship_pool_stat(
     error: Option<&mut Option<Box<Error>>>,
 ) -> Status {
     border(error, || {
-        let pool = &there(pool, "pool")?.0;
+        let pool = held(pool)?;
         if out.is_null() {
             return Err(wrong("out is NULL"));
         }
@@ -171,4 +173,9 @@ pub extern "C" fn tranship_pool_stat(
         }
         Ok(())
     })
+}
+
+/// It, for as long as the call takes: another thread may close the handle meanwhile.
+pub(crate) fn held(pool: Option<&Pool>) -> Result<facade::Pool, facade::Error> {
+    Ok(there(pool, "pool")?.0.clone())
 }

@@ -2,7 +2,7 @@
 
 use crate::buf::{BUF_AGGREGATE, BUF_INLINE, Buf, place};
 use crate::given::{bytes, patience, there, when_full};
-use crate::pool::Pool;
+use crate::pool::{self, Pool};
 use crate::status::{Error, Status, border, quietly};
 use facade::Kind;
 use std::ffi::c_void;
@@ -55,7 +55,7 @@ pub extern "C" fn tranship_send(
                 })
             }
             BUF_INLINE => {
-                let inline = buf.inline().unwrap_or_default();
+                let inline = buf.inline_to_send()?;
                 sender
                     .send_inline(inline, meta)
                     .map_err(|failed| failed.error)?;
@@ -143,10 +143,10 @@ pub extern "C" fn tranship_assign(
 ) -> Status {
     border(error, || {
         let sender = &mut there(sender, "sender")?.0;
-        let pool = &there(pool, "pool")?.0;
+        let pool = pool::held(pool)?;
         match timeout_ns {
-            ..0 => sender.assign(pool),
-            0 if sender.try_assign(pool)? => Ok(()),
+            ..0 => sender.assign(&pool),
+            0 if sender.try_assign(&pool)? => Ok(()),
             0 => Err(Kind::PoolPending.into()),
             _ => Err(crate::given::wrong(format!(
                 "timeout_ns is {timeout_ns}: TRANSHIP_NOW or TRANSHIP_FOREVER"

@@ -24,6 +24,22 @@ fn manager() -> (Domain, PathBuf) {
     (domain, socket)
 }
 
+/// As tests do that need the same program at the same time.
+#[test]
+fn who_asks_for_a_program_gets_one_that_runs() {
+    let _dog = Watchdog::new();
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let said = Command::new(compiled("cc", "examples/send.c", &["-std=c99"]))
+                    .env("TRANSHIP_SOCKET", "/nowhere/at/all")
+                    .output();
+                assert_eq!(said.expect("it runs").status.code(), Some(1));
+            });
+        }
+    });
+}
+
 #[test]
 fn the_headers_promises_are_kept() {
     let _dog = Watchdog::new();
@@ -39,6 +55,22 @@ fn a_buffer_moves_and_comes_back() {
         good(said.expect("it runs")),
         "back: 4096 bytes of 2, word 42\n"
     );
+}
+
+#[test]
+fn whose_peer_never_opens_does_not_wait_for_ever() {
+    let _dog = Watchdog::new();
+    let said = Command::new(c("tests/programs/unopened.c")).output();
+    assert_eq!(said.expect("it runs").status.code(), Some(1));
+}
+
+#[test]
+fn what_a_call_uses_stays_until_it_is_over() {
+    let _dog = Watchdog::new();
+    let said = Command::new(c("tests/programs/closed.c"))
+        .env("MALLOC_PERTURB_", "165")
+        .output();
+    assert_eq!(good(said.expect("it runs")), "what was in use stayed\n");
 }
 
 #[test]
@@ -117,6 +149,57 @@ fn rust_sends_to_c() {
     let line = |len, word, text| format!("{len} bytes, word {word}: {text}\n");
     let frames: String = (0..3).map(|word| line(9, word, "from ")).collect();
     assert_eq!(said, frames + &line(6, 3, "inlin"));
+}
+
+#[test]
+fn a_sender_that_gives_up_is_not_taken_for_one_that_is_done() {
+    let _dog = Watchdog::new();
+    let (domain, socket) = manager();
+    let listener = domain.listen("video", Role::Source).expect("listen");
+    let receives = Running::start(&mut with_manager(&c("examples/receive.c"), &socket));
+    let mut sender = listener.accept_sender().expect("accept");
+    let pool = domain.create_pool(PoolOptions::new(1 << 20)).expect("pool");
+    // No 0 is behind what is shown.
+    let mut frame = pool.alloc_from(b"xyzzy").expect("alloc");
+    frame.truncate(3);
+    sender.send(frame).expect("send");
+    sender.wait_taken(None).expect("taken");
+    sender.abandon();
+    let output = receives.ends();
+    let (said, wrong) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert_eq!(said, "3 bytes, word 0: xyz\n");
+    assert!(wrong.contains("what came may not be all"), "{wrong}");
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn a_poll_loop_leaves_those_outside_for_whom_it_has_no_place() {
+    let _dog = Watchdog::new();
+    let (domain, socket) = manager();
+    let mut polls =
+        Running::start(with_manager(&c("examples/poll.c"), &socket).stdin(Stdio::piped()));
+    let open = || domain.open_sender("events").expect("open");
+    let mut senders: Vec<_> = (0..16).map(|_| open()).collect();
+    std::thread::scope(|scope| {
+        let late = scope.spawn(open);
+        for sender in &mut senders {
+            sender.send_inline(&[1], 0).expect("send");
+            sender.wait_taken(None).expect("taken");
+        }
+        // A place for the late one.
+        senders.pop();
+        let mut late = late.join().expect("the late one");
+        late.send_inline(&[1], 0).expect("send");
+        late.wait_taken(None).expect("taken");
+    });
+    drop(polls.child().stdin.take());
+    senders.clear();
+    let said = polls.ends_well();
+    assert_eq!(said.matches("one has ended: ").count(), 17, "{said}");
+    assert!(said.ends_with("17 messages\n"), "{said}");
 }
 
 #[test]

@@ -162,10 +162,12 @@ const TOP: &str = "/*
  *
  * Made from the source by `cargo run -p xtask -- header write`; tranship(3) is the manual.
  *
- * Handles are opaque. A NULL handle is an error that says so, and to close or release NULL does nothing. Functions that can fail return
- * a tranship_status, and take a `tranship_error **` last: NULL if the status is enough (then nothing is allocated for an error), else a
- * variable that is NULL at first. After each call it holds the call's error, or NULL; what it held before is freed. There is no error state
- * beside that, neither global nor a thread's.
+ * Handles are opaque. A NULL handle is an error that says so, and to close or release NULL does nothing. Close a handle when no call with
+ * it is under way or will begin; to be able to stop a thread, let it wait in turns or by tranship_poll, and join it before.
+ *
+ * Functions that can fail return a tranship_status, and take a `tranship_error **` last: NULL if the status is enough (then nothing is
+ * allocated for an error), else a variable that is NULL at first. After each call it holds the call's error, or NULL; what it held before
+ * is freed. There is no error state beside that, neither global nor a thread's.
  *
  * The library starts no thread unless asked to, installs no signal handler, and never ends the program.
  */";

@@ -140,12 +140,12 @@ static inline tranship_status bulk_channel_pass(struct bulk_channel *channel, bu
     return tranship_pass(channel->rx, buffer, NULL);
 }
 
-/** RX: is through with a copy. */
+/** RX: is through with what came as a copy: a buffer, and also what tranship_send can send besides (pieces, inline bytes). */
 static inline tranship_status bulk_channel_release(struct bulk_channel *channel, bulk_buffer *buffer)
 {
     if (!channel->rx)
         return TRANSHIP_ERR_CHANNEL_DIRECTION;
-    if (buffer->kind != TRANSHIP_BUF_SHARED)
+    if (buffer->kind == TRANSHIP_BUF_EXCLUSIVE || buffer->kind == TRANSHIP_BUF_NONE)
         return TRANSHIP_ERR_BUFFER_NOT_A_COPY;
     tranship_release(buffer);
     return TRANSHIP_OK;

@@ -109,6 +109,20 @@ static void options_can_grow(tranship_domain *domain)
     EXPECT(tranship_pool_create(domain, 1 << 20, &odd, &pool, &error), TRANSHIP_ERR_BAD_ARGUMENT);
     odd = (tranship_pool_options){.size = sizeof odd, .flags = 1u << 30};
     EXPECT(tranship_pool_create(domain, 1 << 20, &odd, &pool, &error), TRANSHIP_ERR_BAD_ARGUMENT);
+    odd = (tranship_pool_options){.size = sizeof odd, .reserved = 1};
+    EXPECT(tranship_pool_create(domain, 1 << 20, &odd, &pool, &error), TRANSHIP_ERR_BAD_ARGUMENT);
+    says("reserved");
+    tranship_domain_options join = {.size = sizeof join, .socket = manager, .reserved = 1};
+    tranship_domain *other;
+    EXPECT(tranship_connect(&join, &other, &error), TRANSHIP_ERR_BAD_ARGUMENT);
+    says("reserved");
+    tranship_poll_item item = {.kind = TRANSHIP_POLL_DOMAIN, .object = domain, .reserved = 1};
+    EXPECT(tranship_poll(&item, 1, TRANSHIP_NOW, NULL, &error), TRANSHIP_ERR_BAD_ARGUMENT);
+    says("reserved");
+    item.reserved = 0;
+    OK(tranship_poll(&item, 1, TRANSHIP_NOW, NULL, &error));
+    EXPECT(tranship_poll(&item, SIZE_MAX / 16, TRANSHIP_NOW, NULL, &error), TRANSHIP_ERR_BAD_ARGUMENT);
+    says("more than");
 }
 
 static void bufs_know_what_they_are(tranship_pool *pool)
@@ -127,6 +141,13 @@ static void bufs_know_what_they_are(tranship_pool *pool)
     OK(tranship_freeze(&buf, &error));
     EXPECT(buf.kind, TRANSHIP_BUF_SHARED);
     EXPECT(buf.len, 6);
+    EXPECT(tranship_buf_clone(&buf, &buf, &error), TRANSHIP_ERR_BAD_ARGUMENT);
+    says("the same place");
+    EXPECT(tranship_buf_slice(&buf, 0, 1, &buf, &error), TRANSHIP_ERR_BAD_ARGUMENT);
+    EXPECT(tranship_buf_clone(NULL, &part, &error), TRANSHIP_ERR_BAD_ARGUMENT);
+    EXPECT(tranship_buf_clone(&buf, NULL, &error), TRANSHIP_ERR_BAD_ARGUMENT);
+    EXPECT(tranship_buf_clone(NULL, NULL, &error), TRANSHIP_ERR_BAD_ARGUMENT);
+    EXPECT(buf.kind, TRANSHIP_BUF_SHARED);
     OK(tranship_buf_slice(&buf, 2, 3, &part, &error));
     OK(tranship_copy_out(&part, 1, bytes, 2, &error));
     EXPECT(memcmp(bytes, "de", 3), 0);
@@ -182,6 +203,8 @@ static void *peer(void *unused)
     EXPECT(tranship_recv(receiver, TRANSHIP_MS(1), &buf, &error), TRANSHIP_ERR_TIMED_OUT);
     EXPECT(tranship_error_errno(error), ETIMEDOUT);
     OK(tranship_send_control(receiver, "thanks", 6, 3, &error));
+    OK(tranship_recv(receiver, TRANSHIP_FOREVER, &buf, &error)); /* the inline bytes, cut */
+    EXPECT(buf.len == 4 && memcmp(tranship_data(&buf), "than", 4) == 0, 1);
     EXPECT(tranship_recv(receiver, TRANSHIP_FOREVER, &buf, &error), TRANSHIP_ERR_PEER_GONE);
     tranship_error_free(error);
     tranship_receiver_close(receiver);
@@ -221,6 +244,12 @@ static void messages_of_all_kinds(tranship_domain *domain, tranship_pool *pool)
     OK(tranship_aggregate_push_front(&all, &head, &error));
     EXPECT(head.kind, TRANSHIP_BUF_NONE);
     EXPECT(tranship_move(sender, &all, TRANSHIP_NOW, &error), TRANSHIP_ERR_BAD_ARGUMENT);
+    all.len = 9; /* a part of it is made of parts of its pieces */
+    EXPECT(tranship_send(sender, &all, TRANSHIP_NOW, &error), TRANSHIP_ERR_BAD_ARGUMENT);
+    says("buf.len is 9, and the aggregate has 10 bytes");
+    EXPECT(tranship_copy_out(&all, 0, many, 1, &error), TRANSHIP_ERR_BAD_ARGUMENT);
+    EXPECT(tranship_aggregate_push_back(&all, &head, &error), TRANSHIP_ERR_BAD_ARGUMENT);
+    all.len = 10;
     all.meta = 2;
     OK(tranship_send(sender, &all, TRANSHIP_FOREVER, &error));
     EXPECT(all.kind, TRANSHIP_BUF_NONE);
@@ -230,6 +259,12 @@ static void messages_of_all_kinds(tranship_domain *domain, tranship_pool *pool)
         sched_yield();
     OK(status);
     EXPECT(buf.kind == TRANSHIP_BUF_INLINE && buf.len == 6 && buf.meta == 3, 1);
+    buf.len = 20;
+    EXPECT(tranship_send(sender, &buf, TRANSHIP_NOW, &error), TRANSHIP_ERR_BAD_ARGUMENT);
+    says("buf.len is 20, and the buffer has 6 bytes");
+    EXPECT(tranship_copy_out(&buf, 0, many, 7, &error), TRANSHIP_ERR_BAD_ARGUMENT);
+    buf.len = 4;
+    OK(tranship_send(sender, &buf, TRANSHIP_FOREVER, &error));
     OK(tranship_wait_taken(sender, TRANSHIP_FOREVER, &error));
     EXPECT(tranship_sender_queued(sender), 0);
     OK(tranship_pool_stat(pool, &stats, &error));

@@ -104,6 +104,12 @@ static void *bulk_echo(void *unused)
     EXPECT(event.meta, 44);
     EXPECT(((const unsigned char *)event.buffer.ptr)[0], 101);
     OK(bulk_channel_release(&rx, &event.buffer));
+    OK(bulk_channel_wait(&rx, TRANSHIP_FOREVER, &event)); /* pieces of several buffers, which only tranship.h sends */
+    EXPECT(event.kind, BULK_EVENT_COPY_RECEIVED);
+    EXPECT(event.buffer.kind, TRANSHIP_BUF_AGGREGATE);
+    OK(bulk_channel_release(&rx, &event.buffer));
+    EXPECT(event.buffer.kind, TRANSHIP_BUF_NONE);
+    EXPECT(bulk_channel_release(&rx, &event.buffer), TRANSHIP_ERR_BUFFER_NOT_A_COPY);
     EXPECT(bulk_channel_wait(&rx, TRANSHIP_FOREVER, &event), TRANSHIP_ERR_PEER_GONE);
     bulk_channel_destroy(&rx);
     tranship_domain_close(domain);
@@ -142,7 +148,10 @@ static void bulk(tranship_domain *domain)
     OK(tranship_wait_taken(tx.tx, TRANSHIP_FOREVER, NULL));
     EXPECT(tranship_unfreeze(&buffer, NULL), TRANSHIP_ERR_BUFFER_STATE);
     EXPECT(((const unsigned char *)buffer.ptr)[0], 101);
-    tranship_release(&buffer);
+    bulk_buffer pieces;
+    OK(tranship_aggregate(pool, &pieces, NULL));
+    OK(tranship_aggregate_push_back(&pieces, &buffer, NULL));
+    OK(tranship_send(tx.tx, &pieces, TRANSHIP_FOREVER, NULL));
     bulk_channel_destroy(&tx);
     pthread_join(echo, NULL);
     tranship_pool_close(pool);
