@@ -89,6 +89,7 @@ impl Buf {
             whole[..bytes.len()].copy_from_slice(bytes);
             *word = u64::from_ne_bytes(whole);
         }
+        #[allow(clippy::cast_possible_truncation)] // 48 at most
         let had = (inline.len() as u32) << INLINE_LEN_SHIFT;
         self.set(BUF_INLINE, had, (std::ptr::null(), inline.len()), words);
     }
