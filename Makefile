@@ -4,6 +4,8 @@
 #   make test              everything that must be green: format, lints, layers, tidy, tests, loom models, examples;
 #                          lists at its end what was skipped (TRANSHIP_NO_SKIP=1 makes that a failure)
 #   make lint              the first part of it
+#   make library           builds what `make install` installs
+#   make install           copies it: the program, the C library, headers, manual: PREFIX=/usr/local, DESTDIR=, LIBDIR=PREFIX/lib
 #   make bench             the numbers (minutes); make bench BENCH=roundtrip for one bench
 #   make bench-build       builds the benches with every peer, and installs those that are missing
 #   make torture           the large models, long kill runs and chaos (hours)
@@ -14,9 +16,14 @@ CARGO ?= cargo
 FILE ?=
 BENCH ?=
 ONLY ?=
+PREFIX ?= /usr/local
+DESTDIR ?=
+# As cargo names it; `dev` builds faster.
+PROFILE ?= release
+TARGET ?= $(or $(CARGO_TARGET_DIR),target)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 export CARGO
 
-.PHONY: help demo test lint bench bench-build torture wheel mutants deps
+.PHONY: help demo test lint bench bench-build torture wheel mutants library install deps
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -33,7 +40,7 @@ lint:
 bench-build:
 	@scripts/deps.sh bench
 	$(CARGO) build --release -p tranship-bench --all-features
-	$(CARGO) build --release -p tranship-preload
+	$(CARGO) build --release -p tranship-preload -p tranship-capi
 
 bench: bench-build
 	@scripts/bench.sh $(BENCH)
@@ -46,6 +53,13 @@ wheel:
 
 mutants:
 	$(CARGO) run --quiet -p xtask -- mutants $(ONLY)
+
+library:
+	$(CARGO) build --profile $(PROFILE) -p tranship-capi -p tranship-cli -p tranship-preload -p tranship-zcopy-preload
+	@TARGET='$(TARGET)' scripts/install.sh link
+
+install:
+	@TARGET='$(TARGET)' PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' $(if $(LIBDIR),LIBDIR='$(LIBDIR)') scripts/install.sh
 
 deps:
 	@scripts/deps.sh

@@ -9,6 +9,11 @@ set -uo pipefail
 tests=(
     "cc:gcc:builds the C parts of BLAKE3 and ring"
     "make:make:runs the targets"
+    "c++:g++:compiles the C header as C++"
+    "pkg-config:pkg-config:finds the C library in its tests"
+    "cmake:cmake:finds the C library in its tests"
+    "valgrind:valgrind:looks at C programs over the library"
+    "groff:groff-base:reads the manual"
     "python3:python3:tests of the Python face"
     "py:ensurepip:python3-venv:makes the environment for them"
     "iperf3:iperf3:measures the packet path of examples/netpath"

@@ -41,6 +41,20 @@ pub enum Bench {
         #[arg(long, default_value_t = 256)]
         buffers: usize,
     },
+    /// The round trip through the C face, `libtranship.so`, beside Rust's.
+    C {
+        #[command(flatten)]
+        common: Common,
+        /// How the sides wait [default: spin, then block].
+        #[arg(long, value_enum)]
+        mode: Vec<Wait>,
+        /// Payload sizes, e.g. 64,4K,64K,1M.
+        #[arg(long, value_delimiter = ',', value_parser = size, default_values = ["64", "4K", "1M"])]
+        payload: Vec<usize>,
+        /// Buffers of each sender.
+        #[arg(long, default_value_t = 256)]
+        buffers: usize,
+    },
     /// One way between two processes, as fast as it goes, both sides busy-polling.
     Stream {
         #[command(flatten)]

@@ -79,6 +79,18 @@ fn run(bench: Bench) -> Result<bool> {
             let outcome = messages::roundtrip(&common, &mode, &payload, buffers);
             say("roundtrip", &common, outcome, &["raw", "iceoryx2"])
         }
+        Bench::C {
+            common,
+            mode,
+            payload,
+            buffers,
+        } => {
+            let all = systems::with_c();
+            let names: Vec<_> = all.iter().map(|e| e.name).collect();
+            common.check(&names)?;
+            let outcome = messages::roundtrip_of(&all, &common, &mode, &payload, buffers);
+            say("c", &common, outcome, &["tranship"])
+        }
         Bench::Stream {
             common,
             mode,

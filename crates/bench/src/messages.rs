@@ -15,6 +15,17 @@ use crate::systems;
 const TOUCHED_BYTES: usize = 16 << 20;
 
 pub fn roundtrip(common: &Common, modes: &[Wait], payloads: &[usize], buffers: usize) -> Outcome {
+    roundtrip_of(&systems::all(), common, modes, payloads, buffers)
+}
+
+/// The round trip of these systems.
+pub fn roundtrip_of(
+    systems: &[Entry],
+    common: &Common,
+    modes: &[Wait],
+    payloads: &[usize],
+    buffers: usize,
+) -> Outcome {
     let modes = if modes.is_empty() {
         &[Wait::Spin, Wait::Block]
     } else {
@@ -38,7 +49,7 @@ pub fn roundtrip(common: &Common, modes: &[Wait], payloads: &[usize], buffers: u
                 cores,
                 budget: common.budget(),
             };
-            group(&mut outcome, common, &case);
+            outcome.group(common.runs(), cells_of(systems, common, &case));
         }
     }
     outcome
@@ -82,8 +93,12 @@ fn group(outcome: &mut Outcome, common: &Common, case: &Case) {
 
 /// A cell for each system that is wanted and can do it.
 pub fn cells(common: &Common, case: &Case) -> Vec<Cell<'static>> {
+    cells_of(&systems::all(), common, case)
+}
+
+fn cells_of(systems: &[Entry], common: &Common, case: &Case) -> Vec<Cell<'static>> {
     let mut cells = Vec::new();
-    for entry in systems::all().into_iter().filter(|e| common.wants(e.name)) {
+    for entry in systems.iter().copied().filter(|e| common.wants(e.name)) {
         if let Some(why) = (entry.refuses)(case) {
             eprintln!(
                 "skipped: {} {} of {} bytes: {why}",

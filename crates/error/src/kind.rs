@@ -115,6 +115,7 @@ kinds! {
     SameRole = 26, EPROTOTYPE, "both sides want the same role", "make one the source and one the sink";
     PoolPending = 27, EAGAIN, "the receiver has not agreed to the pool yet, which it does when it next calls the library", "send again later; the request goes on";
     ManagerRunning = 28, EADDRINUSE, "another manager is running there", "use that one, or name another socket";
+    Internal = 29, ENOTRECOVERABLE, "the library failed at something of its own", "do not use the object any more, and report it: the text says where";
 
     // Channels that move ownership.
     ChannelCreate = 203, EIO, "the endpoint cannot be made: the system refused", "look at the cause";

@@ -1,4 +1,4 @@
-//! Chores of the repository, run by `make lint` and CI: `cargo run -p xtask -- layers | circles | errors | tidy | all`,
+//! Chores of the repository, run by `make lint` and CI: `cargo run -p xtask -- layers | circles | errors | header | tidy | all`,
 //! by `make test` also `surface check`; by `make mutants`: `mutants`.
 //!
 //! What it is for: the rules of ARCHITECTURE.md that neither the compiler nor clippy can check, and whether tests notice
@@ -9,6 +9,7 @@
 mod circles;
 mod errors;
 mod findings;
+mod header;
 mod layers;
 mod mutants;
 mod source;
@@ -28,6 +29,10 @@ fn main() -> ExitCode {
             errors::write(&root).and_then(|()| errors::check(&root))
         }
         "errors" => errors::check(&root),
+        "header" if std::env::args().nth(2).as_deref() == Some("write") => {
+            header::write(&root).and_then(|()| header::check(&root))
+        }
+        "header" => header::check(&root),
         "surface" => match std::env::args().nth(2).as_deref() {
             Some("write") => surface::write(&root).and_then(|()| surface::check(&root)),
             Some("check") => surface::check(&root),
@@ -37,13 +42,14 @@ fn main() -> ExitCode {
         "all" => layers::check(&root).and_then(|mut found| {
             found.merge(circles::check(&root, false)?);
             found.merge(errors::check(&root)?);
+            found.merge(header::check(&root)?);
             found.merge(tidy::check(&root)?);
             Ok(found)
         }),
         "mutants" => return mutate(&root),
         other => {
             eprintln!(
-                "xtask: unknown chore `{other}`; known: layers, circles, errors [write], surface [check | write], tidy, all, mutants [FILTER...]"
+                "xtask: unknown chore `{other}`; known: layers, circles, errors [write], header [check | write], surface [check | write], tidy, all, mutants [FILTER...]"
             );
             return ExitCode::from(2);
         }

@@ -1,6 +1,7 @@
 //! The systems: each file one.
 
 pub mod allocators;
+mod capi;
 mod fan;
 pub mod heaps;
 #[cfg(feature = "iceoryx2")]
@@ -30,6 +31,13 @@ pub fn all() -> Vec<Entry> {
         entry::<kernel::Bytes<kernel::SeqPacket>>(),
         entry::<kernel::Bytes<kernel::Stream>>(),
     ]
+}
+
+/// All systems of `c`.
+pub fn with_c() -> Vec<Entry> {
+    let mut all = vec![entry::<tranship::Tranship>()];
+    all.extend(capi::is_there().then(entry::<capi::C>));
+    all
 }
 
 /// All systems of `ops`.

@@ -9,7 +9,7 @@ use crate::case::{Case, Wait};
 use crate::party::Party;
 use crate::peer::Role;
 
-fn socket(run: u64) -> PathBuf {
+pub fn socket(run: u64) -> PathBuf {
     crate::party::folder(run).join("manager.sock")
 }
 
@@ -30,6 +30,12 @@ pub fn domain(me: usize, party: &Party) -> Result<Domain> {
 
 /// A pool in which as near as possible `buffers` of `payload` bytes fit: small ones come 64 to a page.
 pub fn pool_of(buffers: usize, payload: usize) -> PoolOptions {
+    let (bytes, chunk, slots) = shape_of(buffers, payload);
+    PoolOptions::new(bytes).chunk_bytes(chunk).slots(slots)
+}
+
+/// Its bytes, the bytes of a chunk, its slots.
+pub fn shape_of(buffers: usize, payload: usize) -> (u64, u64, u32) {
     let bytes = (buffers * payload.next_multiple_of(64)) as u64;
     // Few chunks, each of which holds at least one buffer.
     let least = (payload as u64).next_power_of_two().max(64 << 10);
@@ -37,9 +43,11 @@ pub fn pool_of(buffers: usize, payload: usize) -> PoolOptions {
         .next_power_of_two()
         .max(least)
         .clamp(64 << 10, 64 << 20);
-    PoolOptions::new(bytes)
-        .chunk_bytes(chunk)
-        .slots(u32::try_from(buffers).unwrap_or(u32::MAX).max(64))
+    (
+        bytes,
+        chunk,
+        u32::try_from(buffers).unwrap_or(u32::MAX).max(64),
+    )
 }
 
 /// Gives the pool all its memory before anything is measured: a manager that shares a core with a side that spins takes a

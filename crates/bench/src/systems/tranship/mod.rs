@@ -8,7 +8,7 @@ mod fan;
 mod forwarded;
 mod inline;
 mod join;
-pub use join::domain;
+pub use join::{domain, shape_of, socket};
 
 pub use alloc::Zones;
 pub use collect::Turns;

@@ -1,0 +1,798 @@
+/*
+ * tranship: moves large data between isolated processes without copying it.
+ *
+ * Made from the source by `cargo run -p xtask -- header write`; tranship(3) is the manual.
+ *
+ * Handles are opaque. A NULL handle is an error that says so, and to close or release NULL does nothing. Close a handle when no call with
+ * it is under way or will begin; to be able to stop a thread, let it wait in turns or by tranship_poll, and join it before.
+ *
+ * Functions that can fail return a tranship_status, and take a `tranship_error **` last: NULL if the status is enough (then nothing is
+ * allocated for an error), else a variable that is NULL at first. After each call it holds the call's error, or NULL; what it held before
+ * is freed. There is no error state beside that, neither global nor a thread's.
+ *
+ * The library starts no thread unless asked to, installs no signal handler, and never ends the program.
+ */
+
+#ifndef TRANSHIP_H
+#define TRANSHIP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define TRANSHIP_VERSION_MAJOR 0
+#define TRANSHIP_VERSION_MINOR 1
+#define TRANSHIP_VERSION_PATCH 0
+
+/**
+ * What a call returns: TRANSHIP_OK, or what went wrong. Numbers are stable, and the same in Rust, in the messages between processes and in
+ * docs/errors.md. There will be more.
+ */
+typedef int32_t tranship_status;
+
+enum {
+    /** Done. */
+    TRANSHIP_OK = 0,
+    /** a system call failed. What to do: look at the cause: it names the call, and what the kernel said. */
+    TRANSHIP_ERR_SYSTEM = 1,
+    /** no manager answers, and none could be started. What to do: start `tranship manager`, or name its socket in TRANSHIP_SOCKET. */
+    TRANSHIP_ERR_NO_MANAGER = 2,
+    /** the manager is away: existing channels go on, nothing new can be had until it is back. What to do: try again later, or wait with a timeout. */
+    TRANSHIP_ERR_MANAGER_AWAY = 3,
+    /** the manager refused. What to do: look at the refusal: it names the rule, what was asked and what is allowed. */
+    TRANSHIP_ERR_REFUSED = 4,
+    /** the time given is over. What to do: wait again, or give up; what was waited for may still happen. */
+    TRANSHIP_ERR_TIMED_OUT = 5,
+    /** this object belongs to the parent process: after fork(), connect a domain of your own. What to do: connect a domain in the child. */
+    TRANSHIP_ERR_FORKED = 6,
+    /** larger than the pool's quota can ever hold. What to do: ask for less, or raise the quota. */
+    TRANSHIP_ERR_TOO_LARGE = 7,
+    /** no memory is free now. What to do: free something, wait with a timeout, or look at who holds it. */
+    TRANSHIP_ERR_OUT_OF_MEMORY = 8,
+    /** the channel is full. What to do: wait for the receiver, or drop the message. */
+    TRANSHIP_ERR_FULL = 9,
+    /** the other end is gone. What to do: close the channel; connect again if it is expected back. */
+    TRANSHIP_ERR_PEER_GONE = 10,
+    /** the other end broke the protocol. What to do: nothing: the channel is closed; distrust that peer. */
+    TRANSHIP_ERR_PEER_VIOLATION = 11,
+    /** the memory of the next message was not shown to this process, and no manager can be reached for it. What to do: let the process reach a manager; the message stays the next one. */
+    TRANSHIP_ERR_CHUNK_PENDING = 12,
+    /** the id names nothing that is alive. What to do: look the id up again at whom it came from. */
+    TRANSHIP_ERR_STALE = 13,
+    /** an argument is outside its range. What to do: correct it: the text says what is allowed. */
+    TRANSHIP_ERR_BAD_ARGUMENT = 14,
+    /** the other end died, or gave up, before it closed the channel. What to do: what came may not be all: discard it, or ask for the rest. */
+    TRANSHIP_ERR_PEER_DIED = 15,
+    /** messages went with the memory that they were in. What to do: connect again, and ask for them again. */
+    TRANSHIP_ERR_LOST = 16,
+    /** what is at the place of the manager's socket cannot be used. What to do: remove it, correct its modes, or name another socket. */
+    TRANSHIP_ERR_UNREACHABLE = 17,
+    /** the manager is gone, and this process cannot reach another one. What to do: let the process connect, or restart it; existing channels go on. */
+    TRANSHIP_ERR_CUT_OFF = 18,
+    /** the connection was not made after all; nothing was sent. What to do: connect again. */
+    TRANSHIP_ERR_NOT_CONNECTED = 19,
+    /** the manager's rules do not allow it. What to do: change the rules, or act as another user. */
+    TRANSHIP_ERR_ACCESS = 20,
+    /** the manager admits no more memory: a quota, or the total, is used up. What to do: free something, or raise the quota. */
+    TRANSHIP_ERR_QUOTA = 21,
+    /** the name is taken or reserved. What to do: use another name, or stop who has it. */
+    TRANSHIP_ERR_NAME_TAKEN = 22,
+    /** nothing is exported under that name. What to do: start who exports it, or wait for it. */
+    TRANSHIP_ERR_NO_SUCH_NAME = 23,
+    /** a limit on numbers is reached: of connections or names at the manager, of mappings or descriptors in this process. What to do: close something, use fewer and larger buffers, or raise the limit (vm.max_map_count, RLIMIT_NOFILE, the manager's configuration). */
+    TRANSHIP_ERR_LIMIT = 24,
+    /** the two sides speak different versions of the protocol. What to do: use the same version on both sides. */
+    TRANSHIP_ERR_VERSION = 25,
+    /** both sides want the same role. What to do: make one the source and one the sink. */
+    TRANSHIP_ERR_SAME_ROLE = 26,
+    /** the receiver has not agreed to the pool yet, which it does when it next calls the library. What to do: send again later; the request goes on. */
+    TRANSHIP_ERR_POOL_PENDING = 27,
+    /** another manager is running there. What to do: use that one, or name another socket. */
+    TRANSHIP_ERR_MANAGER_RUNNING = 28,
+    /** the library failed at something of its own. What to do: do not use the object any more, and report it: the text says where. */
+    TRANSHIP_ERR_INTERNAL = 29,
+    /** the endpoint cannot be made: the system refused. What to do: look at the cause. */
+    TRANSHIP_ERR_CHANNEL_CREATE = 203,
+    /** the two ends cannot agree on role, trust or constraints. What to do: let the two wishes overlap. */
+    TRANSHIP_ERR_CHANNEL_BIND = 204,
+    /** the channel is not in a state that allows this. What to do: wait for the event that leads there; over is over. */
+    TRANSHIP_ERR_CHANNEL_STATE = 206,
+    /** the trust levels differ. What to do: use a pool of the level that the channel has. */
+    TRANSHIP_ERR_CHANNEL_TRUST = 207,
+    /** there is no such endpoint, or it is taken. What to do: correct the address, or wait for its owner. */
+    TRANSHIP_ERR_INVALID_ENDPOINT = 208,
+    /** this is the wrong end of the channel. What to do: do it at the other end. */
+    TRANSHIP_ERR_CHANNEL_DIRECTION = 209,
+    /** the pool is not known here. What to do: use a pool of this domain, or one that was assigned to it. */
+    TRANSHIP_ERR_POOL_INVALID = 210,
+    /** the pool is not assigned to the channel. What to do: assign it first, and wait for the completion. */
+    TRANSHIP_ERR_POOL_NOT_ASSIGNED = 211,
+    /** the other end does not want the pool. What to do: send from another pool. */
+    TRANSHIP_ERR_POOL_VETO = 212,
+    /** the pool's memory cannot be mapped, or is not what it should be. What to do: look at the cause; the pool cannot be used here. */
+    TRANSHIP_ERR_POOL_MAP = 213,
+    /** the pool is assigned to the channel already, or about to be. What to do: nothing: use it, or wait for the completion. */
+    TRANSHIP_ERR_POOL_ALREADY_ASSIGNED = 215,
+    /** the buffer belongs to another domain. What to do: use the domain, or the end, that it came from. */
+    TRANSHIP_ERR_BUFFER_NOT_OWNED = 217,
+    /** the buffer is not here. What to do: it was sent, or came back elsewhere: use the handle that is left. */
+    TRANSHIP_ERR_BUFFER_INVALID = 218,
+    /** the buffer's state does not allow this: copies of it are out, or its memory is read-only here. What to do: wait for the releases, or copy it. */
+    TRANSHIP_ERR_BUFFER_STATE = 220,
+    /** copies that were passed on have not come back. What to do: release when they have. */
+    TRANSHIP_ERR_BUFFER_REFCOUNT = 221,
+    /** no copy of the buffer came over this channel. What to do: release over the channel that it came by. */
+    TRANSHIP_ERR_BUFFER_NOT_A_COPY = 222,
+    /** the buffer's bytes cannot be brought here. What to do: look at the cause. */
+    TRANSHIP_ERR_BUFFER_MAP = 223,
+    /** a buffer size that cannot be. What to do: use a size within the limits. */
+    TRANSHIP_ERR_ALLOC_SIZE = 225,
+    /** no buffer is free, or a number of buffers that cannot be. What to do: wait for buffers to come back, or make a pool with more of them. */
+    TRANSHIP_ERR_ALLOC_COUNT = 226,
+    /** the pool is in use over the channel: buffers, or copies of them, are still out. What to do: wait until they are back. */
+    TRANSHIP_ERR_POOL_IN_USE = 264,
+    /** its creator gave no right to pass the pool on. What to do: copy into a pool of your own. */
+    TRANSHIP_ERR_NOT_FORWARDABLE = 265,
+    /** no mbuf: memory or a limit is exhausted. What to do: drop the packet, or wait. */
+    TRANSHIP_ERR_NO_BUFFERS = 300,
+    /** the chain has fewer bytes than that. What to do: look at its length first. */
+    TRANSHIP_ERR_TOO_SHORT = 301,
+    /** more bytes than the operation can do at once. What to do: do it in parts. */
+    TRANSHIP_ERR_TOO_LONG = 302,
+    /** it cannot be made of that few mbufs. What to do: allow more of them. */
+    TRANSHIP_ERR_TOO_MANY = 303,
+    /** the mbuf has data or storage already. What to do: use an empty one. */
+    TRANSHIP_ERR_OCCUPIED = 304,
+};
+
+/** As a timeout, in nanoseconds: do not wait. */
+#define TRANSHIP_NOW INT64_C(0)
+/** As a timeout: wait without end. */
+#define TRANSHIP_FOREVER INT64_C(-1)
+/** As a timeout: so many milliseconds. */
+#define TRANSHIP_MS(n) ((int64_t)(n) * INT64_C(1000000))
+
+/** The most bytes that a message can have inline. */
+#define TRANSHIP_INLINE_BYTES 48
+
+
+/** Nothing: what was sent, released, or never was there. */
+#define TRANSHIP_BUF_NONE 0
+
+/** A buffer that nobody else has: one that was allocated, or one that was moved here. */
+#define TRANSHIP_BUF_EXCLUSIVE 1
+
+/** A buffer that others may have, too. Its bytes are not to be written. */
+#define TRANSHIP_BUF_SHARED 2
+
+/** Up to 48 bytes inside the struct. */
+#define TRANSHIP_BUF_INLINE 3
+
+/** Pieces of several buffers, as one message. */
+#define TRANSHIP_BUF_AGGREGATE 4
+
+/** In `flags`: the bytes may be written. */
+#define TRANSHIP_BUF_WRITABLE 1
+
+/** As `wait`: look that often (`spins`), then sleep until woken. The default, with 500 looks. */
+#define TRANSHIP_WAIT_SPIN_THEN_SLEEP 1
+
+/** As `wait`: look again and again. Lowest latency, one processor. */
+#define TRANSHIP_WAIT_SPIN 2
+
+/** As `wait`: sleep at once when there is nothing. */
+#define TRANSHIP_WAIT_SLEEP 3
+
+/** As `role`: this side sends. */
+#define TRANSHIP_SOURCE 1
+
+/** As `role`: this side receives. */
+#define TRANSHIP_SINK 2
+
+/**
+ * In `flags` of tranship_domain_options: a thread takes the manager's news, for programs that may not call into the library for long.
+ * All its signals are blocked.
+ */
+#define TRANSHIP_DOMAIN_HELPER_THREAD 1
+
+/** In `flags` of tranship_domain_options: the process becomes non-dumpable, so that others of the same user cannot reach into it. */
+#define TRANSHIP_DOMAIN_NON_DUMPABLE 2
+
+/** In `flags` of tranship_domain_options: the library's descriptors are not kept above 1023. */
+#define TRANSHIP_DOMAIN_LOW_DESCRIPTORS 4
+
+/** In `flags` of tranship_domain_options: no manager is started when none is found. */
+#define TRANSHIP_DOMAIN_NO_AUTOSTART 8
+
+/** In `flags` of tranship_pool_options: ask the kernel for huge pages (`tranship doctor` shows the setting that this needs). */
+#define TRANSHIP_POOL_HUGE_PAGES 1
+
+/** As `trust`: nobody's word counts: the receiver copies before it looks. */
+#define TRANSHIP_TRUST_NONE 1
+
+/** As `trust`, and the default: the pool's writer alone can write it, ever: the kernel sees to that. */
+#define TRANSHIP_TRUST_PRODUCER 2
+
+/** As `trust`: every domain that has the pool could write, but protects its own mapping as buffers change hands. */
+#define TRANSHIP_TRUST_HALF 3
+
+/** As `trust`: every domain that has the pool can write. */
+#define TRANSHIP_TRUST_FULL 4
+
+/** As `kind`: `object` is a tranship_receiver: ready when there is a message, or the end. */
+#define TRANSHIP_POLL_RECEIVER 1
+
+/** As `kind`: `object` is a tranship_sender: ready when there is room for a message, or the receiver is gone. */
+#define TRANSHIP_POLL_SENDER 2
+
+/** As `kind`: `object` is a tranship_listener: ready when somebody has connected. */
+#define TRANSHIP_POLL_LISTENER 3
+
+/** As `kind`: `object` is a tranship_domain: ready when the manager had news, which were taken. */
+#define TRANSHIP_POLL_DOMAIN 4
+
+/** As `kind`: `fd` is a descriptor of any kind: ready when it can be read, hangs up or has an error. */
+#define TRANSHIP_POLL_READABLE 5
+
+/** As `kind`: `fd` is a descriptor of any kind: ready when it can be written, hangs up or has an error. */
+#define TRANSHIP_POLL_WRITABLE 6
+
+/**
+ * This process's membership with a manager. Any thread may use it, all at the same time; see tranship_domain_close for its end.
+ *
+ * After a fork(2) it is the parent's: in the child every call fails as TRANSHIP_ERR_FORKED, and closing does nothing.
+ */
+typedef struct tranship_domain tranship_domain;
+
+/** An error: its kind, and what there is to say about it. */
+typedef struct tranship_error tranship_error;
+
+/** A name that others connect to. Any thread may use it, all at the same time; see tranship_listener_close for its end. */
+typedef struct tranship_listener tranship_listener;
+
+/**
+ * Memory of this domain's, out of which it allocates buffers. Any thread may use it, all at the same time; see tranship_pool_close for its
+ * end.
+ */
+typedef struct tranship_pool tranship_pool;
+
+/** Receives messages from one sender. One thread at a time. */
+typedef struct tranship_receiver tranship_receiver;
+
+/** Sends messages to one receiver. One thread at a time. */
+typedef struct tranship_sender tranship_sender;
+
+/**
+ * A buffer, or a message: the caller keeps it where it likes, and it owns what is in it until that is sent or released.
+ *
+ * Begin with all zeros (`= {0}`), or give it uninitialised to a function that fills it. Its bytes are `tranship_data(&buf)` and `buf.len`.
+ * What may be changed: `meta` at any time, and `len`, except of an aggregate, to less than it was. All other fields are read only.
+ *
+ * It may be copied bitwise, but only one of the copies may be used from there on: nothing is counted by that (tranship_buf_clone does).
+ * Functions that take what is in it leave it with nothing, so that releasing it once more does nothing.
+ * Any thread may have it, one at a time.
+ */
+typedef struct tranship_buf {
+    /** The bytes, unless they are inline or in pieces: use `tranship_data`. */
+    void *ptr;
+    /** How many. */
+    size_t len;
+    /** A word that travels with it. */
+    uint64_t meta;
+    /** One of TRANSHIP_BUF_NONE, ..., TRANSHIP_BUF_AGGREGATE. */
+    uint32_t kind;
+    /** TRANSHIP_BUF_WRITABLE or not; other bits are the library's. */
+    uint32_t flags;
+    /** The library's; inline bytes. */
+    uint64_t words[6];
+} tranship_buf;
+
+/** How to join. Set `size` to `sizeof(tranship_domain_options)`; all else may be 0. */
+typedef struct tranship_domain_options {
+    /** sizeof(tranship_domain_options) */
+    size_t size;
+    /** What `tranship ls` shows. NULL: the program's name. */
+    const char *name;
+    /** The manager's socket: this one and no other. NULL: the one in TRANSHIP_SOCKET, else the system's, else the user's. */
+    const char *socket;
+    /** Configuration of an embedded manager, as text in TOML (`tranship manager default-config` prints one). NULL: defaults. */
+    const char *config;
+    /** TRANSHIP_DOMAIN_HELPER_THREAD and others, or 0. */
+    uint32_t flags;
+    /** 0. */
+    uint32_t reserved;
+} tranship_domain_options;
+
+/** An end of a channel to be made. Set `size` to `sizeof(tranship_link_options)`; all else may be 0. */
+typedef struct tranship_link_options {
+    /** sizeof(tranship_link_options) */
+    size_t size;
+    /** Depth of the ring: a power of two, 2 to 65,536. 0: 256. */
+    uint32_t lines;
+    /** TRANSHIP_WAIT_SPIN_THEN_SLEEP, TRANSHIP_WAIT_SPIN, TRANSHIP_WAIT_SLEEP: how this end waits. 0: the first. */
+    uint32_t wait;
+    /** How often it looks before it sleeps. 0: 500. */
+    uint32_t spins;
+    /** Of which levels of trust a receiver takes pools: the sum of `1u << level` (`1u << TRANSHIP_TRUST_PRODUCER`, ...). 0: of all. */
+    uint32_t accept_trust;
+    /** Where a receiver copies to what comes out of pools of level `none`: a pool of its own domain. NULL: it takes none of those. */
+    const struct tranship_pool *snapshots;
+} tranship_link_options;
+
+/** One thing to wait for. */
+typedef struct tranship_poll_item {
+    /** TRANSHIP_POLL_RECEIVER, ..., TRANSHIP_POLL_WRITABLE. 0: nothing, which is never ready. */
+    uint32_t kind;
+    /** Set by tranship_poll: 1 if it is ready, else 0. */
+    uint32_t ready;
+    /** The handle. */
+    void *object;
+    /** The descriptor. */
+    int32_t fd;
+    /** 0. */
+    uint32_t reserved;
+} tranship_poll_item;
+
+/** A pool to be made. Set `size` to `sizeof(tranship_pool_options)`; all else may be 0. */
+typedef struct tranship_pool_options {
+    /** sizeof(tranship_pool_options) */
+    size_t size;
+    /** What `tranship ls` shows; 1 to 64 bytes. NULL: "pool". */
+    const char *name;
+    /** The unit in which memory is granted and given back: a power of two from 64 KiB to 64 MiB. 0: maximum / 256 within those limits. */
+    uint64_t chunk_bytes;
+    /** The pool does not give back by itself what it has, down to so many bytes. */
+    uint64_t keep_bytes;
+    /** The pool begins with so many bytes, or is not made at all, and keeps them. */
+    uint64_t preallocate_bytes;
+    /** How many buffers may exist at once, up to 1,048,576. 0: maximum / 4 KiB, at least 1024. */
+    uint32_t slots;
+    /** TRANSHIP_TRUST_NONE, ..., TRANSHIP_TRUST_FULL: who can write the pool's bytes besides this domain. 0: nobody (`producer`). */
+    uint32_t trust;
+    /** TRANSHIP_POOL_HUGE_PAGES or 0. */
+    uint32_t flags;
+    /** 0. */
+    uint32_t reserved;
+} tranship_pool_options;
+
+/** What a pool has done and has. Set `size` to `sizeof(tranship_pool_stats)` before the call. */
+typedef struct tranship_pool_stats {
+    /** sizeof(tranship_pool_stats) */
+    size_t size;
+    /** Buffers handed out so far. */
+    uint64_t allocs;
+    /** Buffers that came back so far: released without being sent, or found dead. */
+    uint64_t frees;
+    /** Buffers in this process's caches. */
+    uint64_t cached;
+    /** Bytes that the pool has now. */
+    uint64_t present_bytes;
+    /** Bytes that it may have now. */
+    uint64_t quota_bytes;
+    /** The most that it may ever have. */
+    uint64_t max_bytes;
+    /** Sent buffers found dead so far. */
+    uint64_t collected;
+    /** How often they were looked for. */
+    uint64_t collections;
+    /** Nanoseconds that this took. */
+    uint64_t collect_ns;
+    /** Nanoseconds that callers waited for memory. */
+    uint64_t blocked_ns;
+    /** Callers that wait now. */
+    uint64_t waiting;
+} tranship_pool_stats;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * An aggregate without pieces, in `out`. Its list travels in a buffer of `list_pool`; NULL: of the pool of its first piece that is this
+ * domain's own.
+ */
+tranship_status tranship_aggregate(const struct tranship_pool *list_pool,
+                                   struct tranship_buf *out,
+                                   struct tranship_error **error);
+
+/** Adds a buffer at the end, frozen and without copying. `piece` then holds nothing; on failure (more than 4096 pieces) it is there still. */
+tranship_status tranship_aggregate_push_back(struct tranship_buf *aggregate,
+                                             struct tranship_buf *piece,
+                                             struct tranship_error **error);
+
+/** Adds a buffer in front: a header, say. As tranship_aggregate_push_back. */
+tranship_status tranship_aggregate_push_front(struct tranship_buf *aggregate,
+                                              struct tranship_buf *piece,
+                                              struct tranship_error **error);
+
+/** How many pieces an aggregate has. 0 of anything else. */
+size_t tranship_aggregate_count(const struct tranship_buf *aggregate);
+
+/** Where the bytes of piece `at` are, and how many, as long as the aggregate is there. tranship_copy_out copies from all of them. */
+tranship_status tranship_aggregate_piece(const struct tranship_buf *aggregate,
+                                         size_t at,
+                                         const void **ptr,
+                                         size_t *len,
+                                         struct tranship_error **error);
+
+/** Lets go what is in it: the memory goes back to its pool when nobody has it any more. Of nothing, and of NULL, it does nothing. */
+void tranship_release(struct tranship_buf *buf);
+
+/** Ends writing: from here on it can be shared (tranship_buf_clone). tranship_send does this by itself. */
+tranship_status tranship_freeze(struct tranship_buf *buf,
+                                struct tranship_error **error);
+
+/**
+ * A frozen buffer that was never sent, and of which this is the only handle, is made writable again, without copying. Any other:
+ * TRANSHIP_ERR_BUFFER_STATE, and it is as before; what was sent is never written again under its name: allocate another one.
+ */
+tranship_status tranship_unfreeze(struct tranship_buf *buf,
+                                  struct tranship_error **error);
+
+/** One more handle of a shared buffer, in `out`, which is another place. Both are to be released. */
+tranship_status tranship_buf_clone(const struct tranship_buf *buf,
+                                   struct tranship_buf *out,
+                                   struct tranship_error **error);
+
+/**
+ * A part of a shared buffer, of `len` bytes from `at` on, as a handle of its own, in `out`, which is another place.
+ * No byte is copied.
+ */
+tranship_status tranship_buf_slice(const struct tranship_buf *buf,
+                                   size_t at,
+                                   size_t len,
+                                   struct tranship_buf *out,
+                                   struct tranship_error **error);
+
+/** The name of a buffer, the same in every process: pool, slot, generation. 0 of anything else. Any thread. */
+uint64_t tranship_buf_id(const struct tranship_buf *buf);
+
+/**
+ * Copies `len` bytes from `at` on to `to`, out of a buffer, inline bytes, or an aggregate. Safe against a writer who changes them meanwhile:
+ * check what you copied, not what you copy from. TRANSHIP_ERR_BAD_ARGUMENT, and nothing is copied, if there are not as many.
+ */
+tranship_status tranship_copy_out(const struct tranship_buf *buf,
+                                  size_t at,
+                                  void *to,
+                                  size_t len,
+                                  struct tranship_error **error);
+
+/**
+ * Joins the manager that `options` name (NULL: the one in TRANSHIP_SOCKET, else the system's, else the user's), or starts one, which
+ * leaves 60 s after its last client. The program `tranship` is looked for in TRANSHIP_BIN, beside the calling program, in the PATH.
+ *
+ * Close it with tranship_domain_close.
+ */
+tranship_status tranship_connect(const struct tranship_domain_options *options,
+                                 struct tranship_domain **out,
+                                 struct tranship_error **error);
+
+/**
+ * Starts a manager as a thread of this process, and joins it. Others join by its socket (tranship_domain_socket). It isolates nobody from
+ * this process.
+ */
+tranship_status tranship_embedded(const struct tranship_domain_options *options,
+                                  struct tranship_domain **out,
+                                  struct tranship_error **error);
+
+/**
+ * Leaves, as soon as its pools, channels and buffers are gone, too: the order in which they are let go does not matter. NULL is nothing.
+ *
+ * Call it when no other call with this handle is under way or will begin; a thread that is to stop waits in turns, or by tranship_poll.
+ */
+void tranship_domain_close(struct tranship_domain *domain);
+
+/** The number by which the manager and other domains know this one. 0 of NULL. */
+uint32_t tranship_domain_id(const struct tranship_domain *domain);
+
+/**
+ * The path of the manager's socket: as much of it as there is room for goes to `to`, with a 0 at its end. Returns how long it is, as
+ * snprintf(3) does: with less room than that and one more byte it was cut. 0: it has none.
+ */
+size_t tranship_domain_socket(const struct tranship_domain *domain,
+                              char *to,
+                              size_t room);
+
+/**
+ * A descriptor for poll(2) and epoll(7), readable when there is something to do: news of the manager (call tranship_domain_turn),
+ * connections to accept, or messages for receivers that are tranship_receiver_set_pollable. It is the library's: neither read it nor close
+ * it. -1 of NULL.
+ */
+int32_t tranship_domain_fd(const struct tranship_domain *domain);
+
+/**
+ * Does what the manager has queued for this domain, without waiting: maps, unmaps, gives memory back. All other calls do it now and
+ * then; a program that calls none for long does it when the descriptor is readable.
+ */
+tranship_status tranship_domain_turn(const struct tranship_domain *domain,
+                                     struct tranship_error **error);
+
+/** 1 if a manager is there now, 0 if not. Existing channels go on without one. */
+int32_t tranship_domain_is_managed(const struct tranship_domain *domain);
+
+/**
+ * Exports a name, under which others open channels in which this side has the `role` TRANSHIP_SOURCE or TRANSHIP_SINK. `options` hold for
+ * each of them, and may be NULL.
+ *
+ * Close it with tranship_listener_close.
+ */
+tranship_status tranship_listen(const struct tranship_domain *domain,
+                                const char *name,
+                                uint32_t role,
+                                const struct tranship_link_options *options,
+                                struct tranship_listener **out,
+                                struct tranship_error **error);
+
+/**
+ * Withdraws the name. Channels that were accepted go on. NULL is nothing.
+ *
+ * Call it when no other call with this handle is under way or will begin; a thread that is to stop waits in turns, or by tranship_poll.
+ */
+void tranship_listener_close(struct tranship_listener *listener);
+
+/**
+ * The next connection, as its sending end: of a listener with TRANSHIP_SOURCE. Waits for `timeout_ns`, as tranship_alloc does: nobody
+ * connected in time is TRANSHIP_ERR_TIMED_OUT.
+ */
+tranship_status tranship_accept_sender(const struct tranship_listener *listener,
+                                       int64_t timeout_ns,
+                                       struct tranship_sender **out,
+                                       struct tranship_error **error);
+
+/** The next connection, as its receiving end: of a listener with TRANSHIP_SINK. As tranship_accept_sender. */
+tranship_status tranship_accept_receiver(const struct tranship_listener *listener,
+                                         int64_t timeout_ns,
+                                         struct tranship_receiver **out,
+                                         struct tranship_error **error);
+
+/**
+ * Opens the sending end of a channel to whoever exports `name`. Waits for `timeout_ns`, as tranship_alloc does, until somebody does.
+ * `options` may be NULL.
+ *
+ * Close it with tranship_sender_close.
+ */
+tranship_status tranship_open_sender(const struct tranship_domain *domain,
+                                     const char *name,
+                                     const struct tranship_link_options *options,
+                                     int64_t timeout_ns,
+                                     struct tranship_sender **out,
+                                     struct tranship_error **error);
+
+/**
+ * Opens the receiving end of a channel to whoever exports `name`. As tranship_open_sender.
+ *
+ * Close it with tranship_receiver_close.
+ */
+tranship_status tranship_open_receiver(const struct tranship_domain *domain,
+                                       const char *name,
+                                       const struct tranship_link_options *options,
+                                       int64_t timeout_ns,
+                                       struct tranship_receiver **out,
+                                       struct tranship_error **error);
+
+/**
+ * Waits for `timeout_ns`, as tranship_alloc does, until at least one of `count` items is ready; sets `ready` of each, and `*ready` to how many
+ * are: 0 when the time is over. Takes the manager's news meanwhile. The same handle may be there once only.
+ */
+tranship_status tranship_poll(struct tranship_poll_item *items,
+                              size_t count,
+                              int64_t timeout_ns,
+                              size_t *ready,
+                              struct tranship_error **error);
+
+/**
+ * Makes a pool of at most `max_bytes`. Memory comes and goes with use, within what the manager admits. `options` may be NULL.
+ *
+ * Close it with tranship_pool_close.
+ */
+tranship_status tranship_pool_create(const struct tranship_domain *domain,
+                                     uint64_t max_bytes,
+                                     const struct tranship_pool_options *options,
+                                     struct tranship_pool **out,
+                                     struct tranship_error **error);
+
+/**
+ * Gives the pool up. It is taken down as soon as nobody holds a buffer of it. NULL is nothing.
+ *
+ * Call it when no other call with this handle is under way or will begin; a thread that is to stop waits in turns, or by tranship_poll.
+ */
+void tranship_pool_close(struct tranship_pool *pool);
+
+/**
+ * A buffer of `len` bytes, which nobody else has, in `buf`: `buf->ptr` may be written. What is in it at first is whatever it held before.
+ *
+ * Waits for memory for `timeout_ns` nanoseconds: TRANSHIP_NOW (0) not at all, TRANSHIP_FOREVER (less than 0) without end. What can never be
+ * had is an error at once. `buf` need not be initialised; what was in it is not released. On failure it holds nothing.
+ */
+tranship_status tranship_alloc(const struct tranship_pool *pool,
+                               size_t len,
+                               int64_t timeout_ns,
+                               struct tranship_buf *buf,
+                               struct tranship_error **error);
+
+/** The pool's number, the same in every process. 0 of NULL. */
+uint32_t tranship_pool_id(const struct tranship_pool *pool);
+
+/**
+ * A buffer of this pool that was sent and that somebody may still hold, by its name (tranship_buf_id), as a shared one in `out`.
+ * TRANSHIP_ERR_STALE if it names nothing any more.
+ */
+tranship_status tranship_pool_lookup(const struct tranship_pool *pool,
+                                     uint64_t id,
+                                     struct tranship_buf *out,
+                                     struct tranship_error **error);
+
+/** Lets another domain (tranship_sender_peer) send buffers of this pool on. */
+tranship_status tranship_pool_allow_forward(const struct tranship_pool *pool,
+                                            uint32_t domain_id,
+                                            struct tranship_error **error);
+
+/** Fills in what the pool has done and has: as much of it as `out->size` says that there is room for. */
+tranship_status tranship_pool_stat(const struct tranship_pool *pool,
+                                   struct tranship_pool_stats *out,
+                                   struct tranship_error **error);
+
+/** Closes it. What was received stays. NULL is nothing. */
+void tranship_receiver_close(struct tranship_receiver *receiver);
+
+/**
+ * The next message, in `out`: a shared buffer (not to be written; the kernel sees to that), a buffer that was moved here, inline bytes, or an
+ * aggregate, as `out->kind` says. `out->meta` is the sender's word. Let it go with tranship_release.
+ *
+ * Waits for `timeout_ns`, as tranship_alloc does: TRANSHIP_ERR_TIMED_OUT if nothing came. TRANSHIP_ERR_PEER_GONE: all was received, and the
+ * sender has closed in order; TRANSHIP_ERR_PEER_DIED: the sender died, and what came may not be all. A signal handler runs meanwhile, and
+ * the wait goes on.
+ *
+ * `out` need not be initialised; what was in it is not released. On failure it holds nothing.
+ */
+tranship_status tranship_recv(struct tranship_receiver *receiver,
+                              int64_t timeout_ns,
+                              struct tranship_buf *out,
+                              struct tranship_error **error);
+
+/**
+ * Passes a buffer that was moved here back to the sender, whose pool it is of, with the word `buf->meta`; the sender gets it from
+ * tranship_recv_control. Does not wait: TRANSHIP_ERR_FULL if the way back is full. `buf` then holds nothing; on failure it is as before.
+ */
+tranship_status tranship_pass(struct tranship_receiver *receiver,
+                              struct tranship_buf *buf,
+                              struct tranship_error **error);
+
+/** Sends up to 48 bytes back to the sender, with a word. Does not wait: TRANSHIP_ERR_FULL if the way back is full. */
+tranship_status tranship_send_control(struct tranship_receiver *receiver,
+                                      const void *data,
+                                      size_t len,
+                                      uint64_t meta,
+                                      struct tranship_error **error);
+
+/**
+ * Makes messages of this receiver show on the domain's descriptor (tranship_domain_fd). Call tranship_receiver_arm before each wait.
+ * tranship_poll does both by itself.
+ */
+tranship_status tranship_receiver_set_pollable(struct tranship_receiver *receiver,
+                                               struct tranship_error **error);
+
+/** Says that this end goes to sleep on the domain's descriptor. 1 if it may; 0 if a message, or the end, is there already: receive first. */
+int32_t tranship_receiver_arm(struct tranship_receiver *receiver);
+
+/** Says that this end is awake again. */
+void tranship_receiver_disarm(struct tranship_receiver *receiver);
+
+/** The sender's domain. 0 of NULL. */
+uint32_t tranship_receiver_peer(const struct tranship_receiver *receiver);
+
+/**
+ * Ends the channel in order: the receiver gets all that was sent, and then TRANSHIP_ERR_PEER_GONE. (A process that just ends leaves it
+ * with TRANSHIP_ERR_PEER_DIED: what came may not be all.) NULL is nothing.
+ */
+void tranship_sender_close(struct tranship_sender *sender);
+
+/** Gives up before everything was sent: the receiver gets what was, and then TRANSHIP_ERR_PEER_DIED. NULL is nothing. */
+void tranship_sender_abandon(struct tranship_sender *sender);
+
+/**
+ * Sends what is in `buf`, with the word `buf->meta`: a buffer by reference, which is frozen first and shared from there on, an aggregate, or
+ * inline bytes. No byte of a buffer is copied. `buf` then holds nothing; keep a handle by tranship_buf_clone if it is still needed.
+ *
+ * Waits for room for `timeout_ns`, as tranship_alloc does. On failure (TRANSHIP_ERR_FULL, TRANSHIP_ERR_PEER_GONE, ...) what was to be sent is
+ * in `buf` still, frozen.
+ */
+tranship_status tranship_send(struct tranship_sender *sender,
+                              struct tranship_buf *buf,
+                              int64_t timeout_ns,
+                              struct tranship_error **error);
+
+/** Sends up to 48 bytes inside the message itself, with a word: no pool, no buffer. Waits and fails as tranship_send does. */
+tranship_status tranship_send_inline(struct tranship_sender *sender,
+                                     const void *data,
+                                     size_t len,
+                                     uint64_t meta,
+                                     int64_t timeout_ns,
+                                     struct tranship_error **error);
+
+/**
+ * Moves a buffer that nobody else has, with the word `buf->meta`: it is the receiver's alone from here on, which may write it if its pool is
+ * of level `half` or `full`. `buf` then holds nothing. Waits and fails as tranship_send does; on failure the buffer is in `buf` still.
+ */
+tranship_status tranship_move(struct tranship_sender *sender,
+                              struct tranship_buf *buf,
+                              int64_t timeout_ns,
+                              struct tranship_error **error);
+
+/**
+ * What the receiver has sent back, if something is there: a few bytes (tranship_send_control), or a buffer (tranship_pass). Does not wait:
+ * TRANSHIP_ERR_TIMED_OUT if nothing is there. `out` is filled as by tranship_recv.
+ */
+tranship_status tranship_recv_control(struct tranship_sender *sender,
+                                      struct tranship_buf *out,
+                                      struct tranship_error **error);
+
+/**
+ * Asks the receiver to take a pool, ahead of the first send out of it. With TRANSHIP_NOW it does not wait: TRANSHIP_ERR_POOL_PENDING if the
+ * receiver has still to answer, which it does when it next calls the library; call it again. With TRANSHIP_FOREVER it waits for that. Other
+ * times: TRANSHIP_ERR_BAD_ARGUMENT.
+ */
+tranship_status tranship_assign(struct tranship_sender *sender,
+                                const struct tranship_pool *pool,
+                                int64_t timeout_ns,
+                                struct tranship_error **error);
+
+/** Waits until the receiver has taken all that was sent, for `timeout_ns` as tranship_alloc does. */
+tranship_status tranship_wait_taken(struct tranship_sender *sender,
+                                    int64_t timeout_ns,
+                                    struct tranship_error **error);
+
+/** How many messages the receiver has not taken yet. */
+uint64_t tranship_sender_queued(const struct tranship_sender *sender);
+
+/** The receiver's domain. 0 of NULL. */
+uint32_t tranship_sender_peer(const struct tranship_sender *sender);
+
+/** Which kind of error it is; of NULL, `TRANSHIP_OK`. Any thread. */
+tranship_status tranship_error_status(const struct tranship_error *error);
+
+/**
+ * What is wrong, with its figures, and what would be right: one line for people, in English, without a line end. It is the error's, and
+ * there as long as the error is. Any thread.
+ */
+const char *tranship_error_message(const struct tranship_error *error);
+
+/**
+ * The kernel's number for it: what the kernel said if that is the cause, else what comes nearest to the kind (`EAGAIN`, `EPIPE`, ...). Any
+ * thread.
+ */
+int32_t tranship_error_errno(const struct tranship_error *error);
+
+/** Frees an error. NULL is nothing. */
+void tranship_error_free(struct tranship_error *error);
+
+/** What a status means, in a few words that are the same each time and always there. Any thread. */
+const char *tranship_strerror(tranship_status status);
+
+/** What to do about a status, in a few words that are always there. Any thread. */
+const char *tranship_advice(tranship_status status);
+
+/** The library's version, as "0.1.0". Any thread. */
+const char *tranship_version(void);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/**
+ * The bytes of a buffer, a message or inline bytes, buf->len of them; NULL of an aggregate (tranship_aggregate_piece,
+ * tranship_copy_out). They are there until the buf is sent or released. Inline bytes are inside the struct.
+ */
+static inline void *tranship_data(const tranship_buf *buf)
+{
+    return buf->kind == TRANSHIP_BUF_INLINE ? (void *)(uintptr_t)buf->words : buf->ptr;
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif  /* TRANSHIP_H */

@@ -1,0 +1,421 @@
+//! Buffers and messages: one struct, which the caller keeps.
+
+use crate::given::{copy_out_bytes, there, wrong};
+use crate::status::{Error, Status, border, quietly};
+use facade::{Aggregate, Body, Cbuf, CbufMut, Message, View};
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+
+/// Nothing: what was sent, released, or never was there.
+pub const BUF_NONE: u32 = 0;
+/// A buffer that nobody else has: one that was allocated, or one that was moved here.
+pub const BUF_EXCLUSIVE: u32 = 1;
+/// A buffer that others may have, too. Its bytes are not to be written.
+pub const BUF_SHARED: u32 = 2;
+/// Up to 48 bytes inside the struct.
+pub const BUF_INLINE: u32 = 3;
+/// Pieces of several buffers, as one message.
+pub const BUF_AGGREGATE: u32 = 4;
+
+/// In `flags`: the bytes may be written.
+pub const BUF_WRITABLE: u32 = 1;
+
+/// A buffer, or a message: the caller keeps it where it likes, and it owns what is in it until that is sent or released.
+///
+/// Begin with all zeros (`= {0}`), or give it uninitialised to a function that fills it. Its bytes are `tranship_data(&buf)` and `buf.len`.
+/// What may be changed: `meta` at any time, and `len`, except of an aggregate, to less than it was. All other fields are read only.
+///
+/// It may be copied bitwise, but only one of the copies may be used from there on: nothing is counted by that (tranship_buf_clone does).
+/// Functions that take what is in it leave it with nothing, so that releasing it once more does nothing.
+/// Any thread may have it, one at a time.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Buf {
+    /// The bytes, unless they are inline or in pieces: use `tranship_data`.
+    pub ptr: *mut c_void,
+    /// How many.
+    pub len: usize,
+    /// A word that travels with it.
+    pub meta: u64,
+    /// One of TRANSHIP_BUF_NONE, ..., TRANSHIP_BUF_AGGREGATE.
+    pub kind: u32,
+    /// TRANSHIP_BUF_WRITABLE or not; other bits are the library's.
+    pub flags: u32,
+    /// The library's; inline bytes.
+    pub words: [MaybeUninit<u64>; 6],
+}
+
+/// Where `flags` says how many bytes are inline, which `len` may be made less than.
+const INLINE_LEN_SHIFT: u32 = 16;
+
+const _: () = assert!(size_of::<Buf>() == 80);
+const _: () = assert!(size_of::<Cbuf>() <= 48 && align_of::<Cbuf>() <= 8);
+const _: () = assert!(size_of::<CbufMut>() <= 48 && align_of::<CbufMut>() <= 8);
+
+impl Buf {
+    #[inline(always)]
+    fn set<T>(&mut self, kind: u32, flags: u32, view: (*const u8, usize), held: T) {
+        const { assert!(size_of::<T>() <= 48 && align_of::<T>() <= 8) };
+        self.ptr = view.0.cast_mut().cast();
+        self.len = view.1;
+        self.kind = kind;
+        self.flags = flags;
+        // SAFETY: it fits, as was just asserted. What was there was taken, or never was.
+        unsafe { self.words.as_mut_ptr().cast::<T>().write(held) };
+    }
+
+    #[inline(always)]
+    pub(crate) fn put_exclusive(&mut self, buf: CbufMut) {
+        let view = (buf.view().as_ptr(), buf.len());
+        let flags = if buf.is_writable() { BUF_WRITABLE } else { 0 };
+        self.set(BUF_EXCLUSIVE, flags, view, buf);
+    }
+
+    #[inline(always)]
+    pub(crate) fn put_shared(&mut self, buf: Cbuf) {
+        let view = (buf.view().as_ptr(), buf.len());
+        self.set(BUF_SHARED, 0, view, buf);
+    }
+
+    pub(crate) fn put_aggregate(&mut self, aggregate: Box<Aggregate>) {
+        let view = (std::ptr::null(), aggregate.len());
+        self.set(BUF_AGGREGATE, 0, view, aggregate);
+    }
+
+    pub(crate) fn put_inline(&mut self, inline: &[u8]) {
+        let mut words = [0; 6];
+        for (word, bytes) in words.iter_mut().zip(inline.chunks(8)) {
+            let mut whole = [0; 8];
+            whole[..bytes.len()].copy_from_slice(bytes);
+            *word = u64::from_ne_bytes(whole);
+        }
+        #[allow(clippy::cast_possible_truncation)] // 48 at most
+        let had = (inline.len() as u32) << INLINE_LEN_SHIFT;
+        self.set(BUF_INLINE, had, (std::ptr::null(), inline.len()), words);
+    }
+
+    #[inline(always)]
+    pub(crate) fn put_message(&mut self, message: Message) {
+        self.meta = message.meta;
+        match message.body {
+            Body::Buf(buf) => self.put_shared(buf),
+            Body::Moved(buf) => self.put_exclusive(buf),
+            Body::Inline(inline) => self.put_inline(&inline),
+            Body::Aggregate(aggregate) => self.put_aggregate(Box::new(aggregate)),
+        }
+    }
+
+    /// What it holds, as a reference.
+    ///
+    /// # Safety
+    /// It is of the kind that has a `T`.
+    #[inline(always)]
+    unsafe fn held<T>(&self) -> &T {
+        // SAFETY: `set` put it there.
+        unsafe { &*self.words.as_ptr().cast::<T>() }
+    }
+
+    /// What it holds, which is the caller's from here on.
+    ///
+    /// # Safety
+    /// It is of the kind that has a `T`.
+    #[inline(always)]
+    unsafe fn take_held<T>(&mut self) -> T {
+        self.kind = BUF_NONE;
+        // SAFETY: `set` put it there, and the kind says that nothing is there any more.
+        unsafe { self.words.as_ptr().cast::<T>().read() }
+    }
+
+    #[inline(always)]
+    fn check_len(&self, had: usize) -> Result<(), facade::Error> {
+        if self.len > had {
+            return Err(too_long(self.len, had));
+        }
+        Ok(())
+    }
+
+    /// The buffer, as one that can be shared.
+    #[inline(always)]
+    pub(crate) fn take_shared(&mut self) -> Result<Cbuf, facade::Error> {
+        match self.kind {
+            BUF_EXCLUSIVE => Ok(self.take_exclusive()?.freeze()),
+            BUF_SHARED => {
+                // SAFETY: the kind says so.
+                let had = unsafe { self.held::<Cbuf>() }.len();
+                self.check_len(had)?;
+                // SAFETY: as above.
+                let buf = unsafe { self.take_held::<Cbuf>() };
+                Ok(if self.len < had {
+                    buf.slice(..self.len)
+                } else {
+                    buf
+                })
+            }
+            _ => Err(self.other_kind("a buffer")),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn take_exclusive(&mut self) -> Result<CbufMut, facade::Error> {
+        if self.kind != BUF_EXCLUSIVE {
+            return Err(self.other_kind("a buffer that nobody else has"));
+        }
+        // SAFETY: the kind says so.
+        self.check_len(unsafe { self.held::<CbufMut>() }.len())?;
+        // SAFETY: as above.
+        let mut buf = unsafe { self.take_held::<CbufMut>() };
+        buf.truncate(self.len);
+        Ok(buf)
+    }
+
+    pub(crate) fn aggregate_mut(&mut self) -> Result<&mut Aggregate, facade::Error> {
+        if self.kind != BUF_AGGREGATE {
+            return Err(self.other_kind("an aggregate"));
+        }
+        let len = self.len;
+        // SAFETY: the kind says so, and `&mut self` makes it unique.
+        let aggregate = unsafe { &mut *self.words.as_mut_ptr().cast::<Box<Aggregate>>() };
+        if len != aggregate.len() {
+            return Err(cut_aggregate(len, aggregate.len()));
+        }
+        Ok(aggregate)
+    }
+
+    pub(crate) fn aggregate(&self) -> Option<&Aggregate> {
+        // SAFETY: the kind says so.
+        (self.kind == BUF_AGGREGATE).then(|| &**unsafe { self.held::<Box<Aggregate>>() })
+    }
+
+    pub(crate) fn take_aggregate(&mut self) -> Result<Box<Aggregate>, facade::Error> {
+        self.aggregate_mut()?;
+        // SAFETY: the kind says so, or there was an error.
+        Ok(unsafe { self.take_held() })
+    }
+
+    /// All that came, whatever `len` says.
+    fn inline(&self) -> Option<&[u8]> {
+        let had = (self.flags >> INLINE_LEN_SHIFT) as usize;
+        // SAFETY: the kind says that all words are there.
+        let bytes = || unsafe { self.held::<[u8; 48]>() };
+        (self.kind == BUF_INLINE).then(|| &bytes()[..had.min(48)])
+    }
+
+    /// As many of them as `len` says.
+    pub(crate) fn inline_to_send(&self) -> Result<&[u8], facade::Error> {
+        let inline = self.inline().unwrap_or_default();
+        self.check_len(inline.len())?;
+        Ok(&inline[..self.len])
+    }
+
+    /// The bytes of a buffer, shared or not.
+    fn view(&self) -> Option<View<'_>> {
+        let view = match self.kind {
+            // SAFETY: the kind says so.
+            BUF_EXCLUSIVE => unsafe { self.held::<CbufMut>() }.view(),
+            // SAFETY: as above.
+            BUF_SHARED => unsafe { self.held::<Cbuf>() }.view(),
+            BUF_INLINE => View::from_slice(self.inline()?),
+            _ => return None,
+        };
+        view.sub(0..self.len.min(view.len())).ok()
+    }
+
+    #[cold]
+    pub(crate) fn other_kind(&self, wanted: &str) -> facade::Error {
+        let is = match self.kind {
+            BUF_NONE => "nothing: it was sent or released, or never filled",
+            BUF_EXCLUSIVE => "a buffer that nobody else has",
+            BUF_SHARED => "a shared buffer",
+            BUF_INLINE => "inline bytes",
+            BUF_AGGREGATE => "an aggregate",
+            kind => {
+                return wrong(format!(
+                    "the buf is of kind {kind}, and there are 0 to 4: begin with zeros"
+                ));
+            }
+        };
+        wrong(format!("the buf has to be {wanted}, and is {is}"))
+    }
+
+    #[inline(always)]
+    pub(crate) fn release(&mut self) {
+        match self.kind {
+            // SAFETY: the kind says so, here and below.
+            BUF_EXCLUSIVE => drop(unsafe { self.take_held::<CbufMut>() }),
+            // SAFETY: as above.
+            BUF_SHARED => drop(unsafe { self.take_held::<Cbuf>() }),
+            // SAFETY: as above.
+            BUF_AGGREGATE => drop(unsafe { self.take_held::<Box<Aggregate>>() }),
+            _ => {}
+        }
+        self.kind = BUF_NONE;
+        self.ptr = std::ptr::null_mut();
+        self.len = 0;
+    }
+}
+
+#[cold]
+fn too_long(len: usize, had: usize) -> facade::Error {
+    wrong(format!(
+        "buf.len is {len}, and the buffer has {had} bytes: it can only be made shorter"
+    ))
+}
+
+#[cold]
+fn cut_aggregate(len: usize, had: usize) -> facade::Error {
+    wrong(format!(
+        "buf.len is {len}, and the aggregate has {had} bytes: leave it, and push what is to be in it (tranship_buf_slice)"
+    ))
+}
+
+/// A place of the caller's, with nothing in it so far.
+#[inline(always)]
+pub(crate) fn place<'a>(
+    out: Option<&'a mut MaybeUninit<Buf>>,
+    what: &'static str,
+) -> Result<&'a mut Buf, facade::Error> {
+    let out = there(out, what)?;
+    let at = out.as_mut_ptr();
+    // SAFETY: a place for a whole struct. The words may stay uninitialised, all other fields are written.
+    unsafe {
+        (&raw mut (*at).kind).write(BUF_NONE);
+        (&raw mut (*at).flags).write(0);
+        (&raw mut (*at).ptr).write(std::ptr::null_mut());
+        (&raw mut (*at).len).write(0);
+        (&raw mut (*at).meta).write(0);
+        Ok(&mut *at)
+    }
+}
+
+/// Lets go what is in it: the memory goes back to its pool when nobody has it any more. Of nothing, and of NULL, it does nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_release(buf: Option<&mut Buf>) {
+    if let Some(buf) = buf {
+        quietly((), || buf.release());
+    }
+}
+
+/// Ends writing: from here on it can be shared (tranship_buf_clone). tranship_send does this by itself.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_freeze(
+    buf: Option<&mut Buf>,
+    error: Option<&mut Option<Box<Error>>>,
+) -> Status {
+    border(error, || {
+        let buf = there(buf, "buf")?;
+        let frozen = buf.take_shared()?;
+        buf.put_shared(frozen);
+        Ok(())
+    })
+}
+
+/// A frozen buffer that was never sent, and of which this is the only handle, is made writable again, without copying. Any other:
+/// TRANSHIP_ERR_BUFFER_STATE, and it is as before; what was sent is never written again under its name: allocate another one.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_unfreeze(
+    buf: Option<&mut Buf>,
+    error: Option<&mut Option<Box<Error>>>,
+) -> Status {
+    border(error, || {
+        let buf = there(buf, "buf")?;
+        match buf.take_shared()?.try_into_mut() {
+            Ok(exclusive) => buf.put_exclusive(exclusive),
+            Err(shared) => {
+                let len = shared.len();
+                buf.put_shared(shared);
+                let text = format!(
+                    "the buffer of {len} bytes was sent, or has other handles: copy it into another one"
+                );
+                return Err(facade::Error::new(facade::Kind::BufferState, text));
+            }
+        }
+        Ok(())
+    })
+}
+
+/// One more handle of a shared buffer, in `out`, which is another place. Both are to be released.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_buf_clone(
+    buf: *const Buf,
+    out: *mut Buf,
+    error: Option<&mut Option<Box<Error>>>,
+) -> Status {
+    border(error, || part(buf, None, out))
+}
+
+/// A part of a shared buffer, of `len` bytes from `at` on, as a handle of its own, in `out`, which is another place.
+/// No byte is copied.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_buf_slice(
+    buf: *const Buf,
+    at: usize,
+    len: usize,
+    out: *mut Buf,
+    error: Option<&mut Option<Box<Error>>>,
+) -> Status {
+    border(error, || part(buf, Some((at, len)), out))
+}
+
+fn part(buf: *const Buf, part: Option<(usize, usize)>, out: *mut Buf) -> Result<(), facade::Error> {
+    if !out.is_null() && std::ptr::eq(buf, out) {
+        return Err(wrong(
+            "buf and out are the same place, and what is in it would be lost: give it another one",
+        ));
+    }
+    // SAFETY: the caller's word: a place, and nobody else's.
+    let out = place(unsafe { out.cast::<MaybeUninit<Buf>>().as_mut() }, "out")?;
+    // SAFETY: the caller's word: a buf, which is another place, as was just seen.
+    let buf = there(unsafe { buf.as_ref() }, "buf")?;
+    if buf.kind != BUF_SHARED {
+        return Err(buf.other_kind("shared (tranship_freeze)"));
+    }
+    // SAFETY: the kind says so.
+    let shared = unsafe { buf.held::<Cbuf>() };
+    let had = buf.len.min(shared.len());
+    let (at, len) = part.unwrap_or((0, had));
+    let end = at.checked_add(len).filter(|end| *end <= had);
+    let end =
+        end.ok_or_else(|| wrong(format!("{len} bytes from {at} on, of a buffer of {had}")))?;
+    out.meta = buf.meta;
+    out.put_shared(shared.slice(at..end));
+    Ok(())
+}
+
+/// The name of a buffer, the same in every process: pool, slot, generation. 0 of anything else. Any thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_buf_id(buf: Option<&Buf>) -> u64 {
+    quietly(0, || match buf {
+        // SAFETY: the kind says so.
+        Some(buf) if buf.kind == BUF_EXCLUSIVE => unsafe { buf.held::<CbufMut>() }.id().0,
+        // SAFETY: as above.
+        Some(buf) if buf.kind == BUF_SHARED => unsafe { buf.held::<Cbuf>() }.id().0,
+        _ => 0,
+    })
+}
+
+/// Copies `len` bytes from `at` on to `to`, out of a buffer, inline bytes, or an aggregate. Safe against a writer who changes them meanwhile:
+/// check what you copied, not what you copy from. TRANSHIP_ERR_BAD_ARGUMENT, and nothing is copied, if there are not as many.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_copy_out(
+    buf: Option<&Buf>,
+    at: usize,
+    to: *mut c_void,
+    len: usize,
+    error: Option<&mut Option<Box<Error>>>,
+) -> Status {
+    border(error, || {
+        let buf = there(buf, "buf")?;
+        if let Some(view) = buf.view() {
+            return copy_out_bytes(&[view], at, to, len);
+        }
+        let Some(aggregate) = buf.aggregate() else {
+            return Err(buf.other_kind("something with bytes"));
+        };
+        let had = aggregate.len();
+        if buf.len != had {
+            return Err(cut_aggregate(buf.len, had));
+        }
+        let views: Vec<View<'_>> = aggregate.pieces().iter().map(Cbuf::view).collect();
+        copy_out_bytes(&views, at, to, len)
+    })
+}

@@ -1,0 +1,108 @@
+//! A process's membership.
+
+use crate::given::{copy_out, hand_out, there};
+use crate::options::{DomainOptions, grown};
+use crate::status::{Error, Status, border, quietly};
+use std::ffi::c_char;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::ffi::OsStrExt;
+
+/// This process's membership with a manager. Any thread may use it, all at the same time; see tranship_domain_close for its end.
+///
+/// After a fork(2) it is the parent's: in the child every call fails as TRANSHIP_ERR_FORKED, and closing does nothing.
+#[derive(Debug)]
+pub struct Domain(pub(crate) facade::Domain);
+
+/// Joins the manager that `options` name (NULL: the one in TRANSHIP_SOCKET, else the system's, else the user's), or starts one, which
+/// leaves 60 s after its last client. The program `tranship` is looked for in TRANSHIP_BIN, beside the calling program, in the PATH.
+///
+/// Close it with tranship_domain_close.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_connect(
+    options: *const DomainOptions,
+    out: Option<&mut MaybeUninit<Option<Box<Domain>>>>,
+    error: Option<&mut Option<Box<Error>>>,
+) -> Status {
+    border(error, || {
+        let out = there(out, "out")?;
+        out.write(None);
+        hand_out(out, Domain(grown(options)?.builder()?.connect()?));
+        Ok(())
+    })
+}
+
+/// Starts a manager as a thread of this process, and joins it. Others join by its socket (tranship_domain_socket). It isolates nobody from
+/// this process.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_embedded(
+    options: *const DomainOptions,
+    out: Option<&mut MaybeUninit<Option<Box<Domain>>>>,
+    error: Option<&mut Option<Box<Error>>>,
+) -> Status {
+    border(error, || {
+        let out = there(out, "out")?;
+        out.write(None);
+        hand_out(out, Domain(grown(options)?.builder()?.embedded()?));
+        Ok(())
+    })
+}
+
+/// Leaves, as soon as its pools, channels and buffers are gone, too: the order in which they are let go does not matter. NULL is nothing.
+///
+/// Call it when no other call with this handle is under way or will begin; a thread that is to stop waits in turns, or by tranship_poll.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_domain_close(domain: Option<Box<Domain>>) {
+    quietly((), || drop(domain));
+}
+
+/// The number by which the manager and other domains know this one. 0 of NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_domain_id(domain: Option<&Domain>) -> u32 {
+    domain.map_or(0, |domain| domain.0.id().0)
+}
+
+/// The path of the manager's socket: as much of it as there is room for goes to `to`, with a 0 at its end. Returns how long it is, as
+/// snprintf(3) does: with less room than that and one more byte it was cut. 0: it has none.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_domain_socket(
+    domain: Option<&Domain>,
+    to: *mut c_char,
+    room: usize,
+) -> usize {
+    quietly(0, || {
+        let path = domain.and_then(|domain| domain.0.socket_path());
+        copy_out(path.unwrap_or_default().as_os_str().as_bytes(), to, room)
+    })
+}
+
+/// A descriptor for poll(2) and epoll(7), readable when there is something to do: news of the manager (call tranship_domain_turn),
+/// connections to accept, or messages for receivers that are tranship_receiver_set_pollable. It is the library's: neither read it nor close
+/// it. -1 of NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_domain_fd(domain: Option<&Domain>) -> i32 {
+    domain.map_or(-1, |domain| domain.0.as_fd().as_raw_fd())
+}
+
+/// Does what the manager has queued for this domain, without waiting: maps, unmaps, gives memory back. All other calls do it now and
+/// then; a program that calls none for long does it when the descriptor is readable.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_domain_turn(
+    domain: Option<&Domain>,
+    error: Option<&mut Option<Box<Error>>>,
+) -> Status {
+    border(error, || held(domain)?.turn())
+}
+
+/// 1 if a manager is there now, 0 if not. Existing channels go on without one.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_domain_is_managed(domain: Option<&Domain>) -> i32 {
+    quietly(0, || {
+        domain.is_some_and(|domain| domain.0.is_managed()).into()
+    })
+}
+
+/// It, for as long as the call takes: another thread may close the handle meanwhile.
+pub(crate) fn held(domain: Option<&Domain>) -> Result<facade::Domain, facade::Error> {
+    Ok(there(domain, "domain")?.0.clone())
+}

@@ -1,0 +1,124 @@
+//! What C passes: pointers that should not be NULL, strings, arrays, times.
+
+use facade::{Error, Kind, View, WhenFull};
+use std::borrow::Cow;
+use std::ffi::{CStr, c_char, c_void};
+use std::mem::MaybeUninit;
+use std::time::Duration;
+
+#[cold]
+pub(crate) fn wrong(text: impl Into<Cow<'static, str>>) -> Error {
+    Error::new(Kind::BadArgument, text)
+}
+
+/// What has to be there.
+#[inline(always)]
+pub(crate) fn there<T>(given: Option<T>, what: &'static str) -> Result<T, Error> {
+    #[cold]
+    fn null(what: &'static str) -> Error {
+        wrong(format!("{what} is NULL"))
+    }
+    given.ok_or_else(|| null(what))
+}
+
+/// A handle for the caller to keep.
+pub(crate) fn hand_out<T>(out: &mut MaybeUninit<Option<Box<T>>>, made: T) {
+    out.write(Some(Box::new(made)));
+}
+
+/// A string. NULL: none.
+pub(crate) fn text_if_any<'a>(
+    given: *const c_char,
+    what: &'static str,
+) -> Result<Option<&'a str>, Error> {
+    if given.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: the caller's word: it ends with a 0, and stays as it is during the call.
+    let text = unsafe { CStr::from_ptr(given) };
+    let at =
+        |e: std::str::Utf8Error| wrong(format!("{what} is no UTF-8 at byte {}", e.valid_up_to()));
+    text.to_str().map(Some).map_err(at)
+}
+
+pub(crate) fn text<'a>(given: *const c_char, what: &'static str) -> Result<&'a str, Error> {
+    there(text_if_any(given, what)?, what)
+}
+
+/// `len` bytes. NULL will do for none.
+pub(crate) fn bytes<'a>(
+    given: *const c_void,
+    len: usize,
+    what: &'static str,
+) -> Result<&'a [u8], Error> {
+    if len == 0 {
+        return Ok(&[]);
+    }
+    if given.is_null() || len > isize::MAX.unsigned_abs() {
+        return Err(wrong(format!(
+            "{what} is NULL, or {len} bytes are more than there can be"
+        )));
+    }
+    // SAFETY: the caller's word: so many bytes, which nobody writes during the call.
+    Ok(unsafe { std::slice::from_raw_parts(given.cast(), len) })
+}
+
+/// A timeout. Less than 0: without end.
+pub(crate) fn patience(timeout_ns: i64) -> Option<Duration> {
+    (timeout_ns >= 0).then(|| nanoseconds(timeout_ns))
+}
+
+/// Out of line: to make it of them takes divisions.
+#[cold]
+pub(crate) fn nanoseconds(timeout_ns: i64) -> Duration {
+    Duration::from_nanos(timeout_ns.unsigned_abs())
+}
+
+#[inline(always)]
+pub(crate) fn when_full(timeout_ns: i64) -> WhenFull {
+    match timeout_ns {
+        ..0 => WhenFull::Block,
+        0 => WhenFull::Error,
+        _ => WhenFull::BlockFor(nanoseconds(timeout_ns)),
+    }
+}
+
+/// As much of a text as there is room for, with a 0 at its end; how long it is, as `snprintf` says it.
+pub(crate) fn copy_out(text: &[u8], to: *mut c_char, room: usize) -> usize {
+    if !to.is_null() && room > 0 {
+        let fits = text.len().min(room - 1);
+        // SAFETY: the caller's word: there is that much room; the text is no part of it.
+        unsafe {
+            std::ptr::copy_nonoverlapping(text.as_ptr(), to.cast(), fits);
+            to.add(fits).write(0);
+        }
+    }
+    text.len()
+}
+
+/// Copies bytes out of what lies one behind the other.
+pub(crate) fn copy_out_bytes(
+    views: &[View<'_>],
+    at: usize,
+    to: *mut c_void,
+    len: usize,
+) -> Result<(), Error> {
+    let all: usize = views.iter().map(View::len).sum();
+    if at.checked_add(len).is_none_or(|end| end > all) {
+        return Err(wrong(format!("{len} bytes from {at} on, of {all}")));
+    }
+    if to.is_null() && len > 0 {
+        return Err(wrong("to is NULL"));
+    }
+    let (mut skip, mut done) = (at, 0);
+    for view in views {
+        let from = skip.min(view.len());
+        skip -= from;
+        let part = (view.len() - from).min(len - done);
+        let part = view.sub(from..from + part)?;
+        // SAFETY: the caller's word: there is room for `len` bytes, of which `done` are used.
+        unsafe { part.copy_to(to.cast::<u8>().add(done)) };
+        done += part.len();
+    }
+    Ok(())
+}

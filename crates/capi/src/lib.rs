@@ -1,0 +1,30 @@
+//! `libtranship.so` and `libtranship.a`: tranship for C, and for whatever speaks C.
+//!
+//! What it is for: the crate `tranship`, function by function, under C's rules. `include/tranship.h` is made from this source
+//! (`cargo run -p xtask -- header write`), comments included, so what is said here is said to C programmers.
+//!
+//! * `status.rs`: what each call returns, errors, and the border that no panic crosses.
+//! * `buf.rs`: the one struct that the caller keeps: a buffer, or a message.
+//! * `options.rs`: structs that can grow.
+//! * The rest: a file for each kind of handle.
+//!
+//! Handles are boxes behind opaque pointers. A parameter is an `Option` of a reference or a box wherever C passes a pointer: that is the
+//! same thing to both, and makes NULL a case that the compiler asks for. That a pointer which is not NULL is a good one is the caller's word,
+//! as in all of C.
+//!
+//! `unsafe` is here for C's strings and arrays, for the words of a buffer, and for options of other sizes.
+//!
+//! NOT here: anything that Rust programs cannot do with the crate `tranship`.
+
+mod aggregate;
+mod buf;
+mod domain;
+mod given;
+mod link;
+mod listener;
+mod options;
+mod poll;
+mod pool;
+mod receiver;
+mod sender;
+mod status;

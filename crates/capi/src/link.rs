@@ -1,0 +1,64 @@
+//! How an end of a channel is to be.
+
+use crate::given::wrong;
+use crate::options::{Grows, TRUST_FULL, TRUST_HALF, TRUST_NONE, TRUST_PRODUCER, no_more, trust};
+use crate::pool::Pool;
+use facade::{Error, LinkOptions as Link, Wait};
+
+/// As `wait`: look that often (`spins`), then sleep until woken. The default, with 500 looks.
+pub const WAIT_SPIN_THEN_SLEEP: u32 = 1;
+/// As `wait`: look again and again. Lowest latency, one processor.
+pub const WAIT_SPIN: u32 = 2;
+/// As `wait`: sleep at once when there is nothing.
+pub const WAIT_SLEEP: u32 = 3;
+
+/// An end of a channel to be made. Set `size` to `sizeof(tranship_link_options)`; all else may be 0.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct LinkOptions {
+    /// sizeof(tranship_link_options)
+    pub size: usize,
+    /// Depth of the ring: a power of two, 2 to 65,536. 0: 256.
+    pub lines: u32,
+    /// TRANSHIP_WAIT_SPIN_THEN_SLEEP, TRANSHIP_WAIT_SPIN, TRANSHIP_WAIT_SLEEP: how this end waits. 0: the first.
+    pub wait: u32,
+    /// How often it looks before it sleeps. 0: 500.
+    pub spins: u32,
+    /// Of which levels of trust a receiver takes pools: the sum of `1u << level` (`1u << TRANSHIP_TRUST_PRODUCER`, ...). 0: of all.
+    pub accept_trust: u32,
+    /// Where a receiver copies to what comes out of pools of level `none`: a pool of its own domain. NULL: it takes none of those.
+    pub snapshots: *const Pool,
+}
+
+// SAFETY: of integers and a pointer, the size first.
+unsafe impl Grows for LinkOptions {
+    const NAME: &str = "tranship_link_options";
+}
+
+impl LinkOptions {
+    pub(crate) fn link(self) -> Result<Link, Error> {
+        let spins = if self.spins == 0 { 500 } else { self.spins };
+        let wait = match self.wait {
+            0 | WAIT_SPIN_THEN_SLEEP => Wait::SpinThenSleep(spins),
+            WAIT_SPIN => Wait::Spin,
+            WAIT_SLEEP => Wait::Sleep,
+            other => return Err(wrong(format!("wait is {other}: 1 to 3, or 0"))),
+        };
+        let mut link = Link::new().wait(wait);
+        if self.lines != 0 {
+            link = link.lines(self.lines);
+        }
+        let known = 1 << TRUST_NONE | 1 << TRUST_PRODUCER | 1 << TRUST_HALF | 1 << TRUST_FULL;
+        no_more("accept_trust", self.accept_trust, known)?;
+        if self.accept_trust != 0 {
+            let levels =
+                (TRUST_NONE..=TRUST_FULL).filter(|level| self.accept_trust & 1 << level != 0);
+            link = link.accept_trust(levels.flat_map(trust));
+        }
+        // SAFETY: the caller's word: a pool, or NULL.
+        if let Some(pool) = unsafe { self.snapshots.as_ref() } {
+            link = link.snapshots(pool.0.id());
+        }
+        Ok(link)
+    }
+}

@@ -1,0 +1,157 @@
+//! Names, and who connects to them.
+
+use crate::domain::{self, Domain};
+use crate::given::{hand_out, patience, text, there, wrong};
+use crate::link::LinkOptions;
+use crate::options::grown;
+use crate::receiver::Receiver;
+use crate::sender::Sender;
+use crate::status::{Error, Status, border, quietly};
+use facade::Role;
+use std::ffi::c_char;
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+
+/// A name that others connect to. Any thread may use it, all at the same time; see tranship_listener_close for its end.
+#[derive(Debug)]
+pub struct Listener(pub(crate) Arc<facade::Listener>);
+
+/// As `role`: this side sends.
+pub const SOURCE: u32 = 1;
+/// As `role`: this side receives.
+pub const SINK: u32 = 2;
+
+/// Exports a name, under which others open channels in which this side has the `role` TRANSHIP_SOURCE or TRANSHIP_SINK. `options` hold for
+/// each of them, and may be NULL.
+///
+/// Close it with tranship_listener_close.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_listen(
+    domain: Option<&Domain>,
+    name: *const c_char,
+    role: u32,
+    options: *const LinkOptions,
+    out: Option<&mut MaybeUninit<Option<Box<Listener>>>>,
+    error: Option<&mut Option<Box<Error>>>,
+) -> Status {
+    border(error, || {
+        let out = there(out, "out")?;
+        out.write(None);
+        let role = match role {
+            SOURCE => Role::Source,
+            SINK => Role::Sink,
+            _ => return Err(wrong(format!("role is {role}: 1 (source) or 2 (sink)"))),
+        };
+        let (domain, name) = (domain::held(domain)?, text(name, "name")?);
+        let options = grown(options)?.link()?;
+        let listener = domain.listen_with(name, role, options)?;
+        hand_out(out, Listener(Arc::new(listener)));
+        Ok(())
+    })
+}
+
+/// Withdraws the name. Channels that were accepted go on. NULL is nothing.
+///
+/// Call it when no other call with this handle is under way or will begin; a thread that is to stop waits in turns, or by tranship_poll.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_listener_close(listener: Option<Box<Listener>>) {
+    quietly((), || drop(listener));
+}
+
+/// The next connection, as its sending end: of a listener with TRANSHIP_SOURCE. Waits for `timeout_ns`, as tranship_alloc does: nobody
+/// connected in time is TRANSHIP_ERR_TIMED_OUT.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_accept_sender(
+    listener: Option<&Listener>,
+    timeout_ns: i64,
+    out: Option<&mut MaybeUninit<Option<Box<Sender>>>>,
+    error: Option<&mut Option<Box<Error>>>,
+) -> Status {
+    border(error, || {
+        let out = there(out, "out")?;
+        out.write(None);
+        let listener = held(listener)?;
+        let sender = listener.accept_sender_within(patience(timeout_ns))?;
+        hand_out(out, Sender(sender));
+        Ok(())
+    })
+}
+
+/// The next connection, as its receiving end: of a listener with TRANSHIP_SINK. As tranship_accept_sender.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_accept_receiver(
+    listener: Option<&Listener>,
+    timeout_ns: i64,
+    out: Option<&mut MaybeUninit<Option<Box<Receiver>>>>,
+    error: Option<&mut Option<Box<Error>>>,
+) -> Status {
+    border(error, || {
+        let out = there(out, "out")?;
+        out.write(None);
+        let listener = held(listener)?;
+        let receiver = listener.accept_receiver_within(patience(timeout_ns))?;
+        hand_out(out, Receiver(receiver));
+        Ok(())
+    })
+}
+
+/// Opens the sending end of a channel to whoever exports `name`. Waits for `timeout_ns`, as tranship_alloc does, until somebody does.
+/// `options` may be NULL.
+///
+/// Close it with tranship_sender_close.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_open_sender(
+    domain: Option<&Domain>,
+    name: *const c_char,
+    options: *const LinkOptions,
+    timeout_ns: i64,
+    out: Option<&mut MaybeUninit<Option<Box<Sender>>>>,
+    error: Option<&mut Option<Box<Error>>>,
+) -> Status {
+    border(error, || {
+        let out = there(out, "out")?;
+        out.write(None);
+        let (domain, name) = (domain::held(domain)?, text(name, "name")?);
+        let options = opening(options, timeout_ns)?;
+        hand_out(out, Sender(domain.open_sender_with(name, options)?));
+        Ok(())
+    })
+}
+
+/// Opens the receiving end of a channel to whoever exports `name`. As tranship_open_sender.
+///
+/// Close it with tranship_receiver_close.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_open_receiver(
+    domain: Option<&Domain>,
+    name: *const c_char,
+    options: *const LinkOptions,
+    timeout_ns: i64,
+    out: Option<&mut MaybeUninit<Option<Box<Receiver>>>>,
+    error: Option<&mut Option<Box<Error>>>,
+) -> Status {
+    border(error, || {
+        let out = there(out, "out")?;
+        out.write(None);
+        let (domain, name) = (domain::held(domain)?, text(name, "name")?);
+        let options = opening(options, timeout_ns)?;
+        hand_out(out, Receiver(domain.open_receiver_with(name, options)?));
+        Ok(())
+    })
+}
+
+/// It, for as long as the call takes: another thread may close the handle meanwhile.
+fn held(listener: Option<&Listener>) -> Result<Arc<facade::Listener>, facade::Error> {
+    Ok(Arc::clone(&there(listener, "listener")?.0))
+}
+
+fn opening(
+    options: *const LinkOptions,
+    timeout_ns: i64,
+) -> Result<facade::LinkOptions, facade::Error> {
+    let options = grown(options)?.link()?;
+    Ok(match patience(timeout_ns) {
+        None => options,
+        Some(limit) => options.timeout(limit),
+    })
+}

@@ -1,0 +1,190 @@
+//! Structs that can grow: each begins with its size as its user knows it, and zeros are defaults.
+
+use crate::given::{text_if_any, wrong};
+use facade::manager::Config;
+use facade::{DomainBuilder, Error, PoolOptions as Create, Trust};
+use std::ffi::c_char;
+
+/// In `flags` of tranship_domain_options: a thread takes the manager's news, for programs that may not call into the library for long.
+/// All its signals are blocked.
+pub const DOMAIN_HELPER_THREAD: u32 = 1;
+/// In `flags` of tranship_domain_options: the process becomes non-dumpable, so that others of the same user cannot reach into it.
+pub const DOMAIN_NON_DUMPABLE: u32 = 2;
+/// In `flags` of tranship_domain_options: the library's descriptors are not kept above 1023.
+pub const DOMAIN_LOW_DESCRIPTORS: u32 = 4;
+/// In `flags` of tranship_domain_options: no manager is started when none is found.
+pub const DOMAIN_NO_AUTOSTART: u32 = 8;
+
+/// How to join. Set `size` to `sizeof(tranship_domain_options)`; all else may be 0.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct DomainOptions {
+    /// sizeof(tranship_domain_options)
+    pub size: usize,
+    /// What `tranship ls` shows. NULL: the program's name.
+    pub name: *const c_char,
+    /// The manager's socket: this one and no other. NULL: the one in TRANSHIP_SOCKET, else the system's, else the user's.
+    pub socket: *const c_char,
+    /// Configuration of an embedded manager, as text in TOML (`tranship manager default-config` prints one). NULL: defaults.
+    pub config: *const c_char,
+    /// TRANSHIP_DOMAIN_HELPER_THREAD and others, or 0.
+    pub flags: u32,
+    /// 0.
+    pub reserved: u32,
+}
+
+/// In `flags` of tranship_pool_options: ask the kernel for huge pages (`tranship doctor` shows the setting that this needs).
+pub const POOL_HUGE_PAGES: u32 = 1;
+
+/// As `trust`: nobody's word counts: the receiver copies before it looks.
+pub const TRUST_NONE: u32 = 1;
+/// As `trust`, and the default: the pool's writer alone can write it, ever: the kernel sees to that.
+pub const TRUST_PRODUCER: u32 = 2;
+/// As `trust`: every domain that has the pool could write, but protects its own mapping as buffers change hands.
+pub const TRUST_HALF: u32 = 3;
+/// As `trust`: every domain that has the pool can write.
+pub const TRUST_FULL: u32 = 4;
+
+/// A pool to be made. Set `size` to `sizeof(tranship_pool_options)`; all else may be 0.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct PoolOptions {
+    /// sizeof(tranship_pool_options)
+    pub size: usize,
+    /// What `tranship ls` shows; 1 to 64 bytes. NULL: "pool".
+    pub name: *const c_char,
+    /// The unit in which memory is granted and given back: a power of two from 64 KiB to 64 MiB. 0: maximum / 256 within those limits.
+    pub chunk_bytes: u64,
+    /// The pool does not give back by itself what it has, down to so many bytes.
+    pub keep_bytes: u64,
+    /// The pool begins with so many bytes, or is not made at all, and keeps them.
+    pub preallocate_bytes: u64,
+    /// How many buffers may exist at once, up to 1,048,576. 0: maximum / 4 KiB, at least 1024.
+    pub slots: u32,
+    /// TRANSHIP_TRUST_NONE, ..., TRANSHIP_TRUST_FULL: who can write the pool's bytes besides this domain. 0: nobody (`producer`).
+    pub trust: u32,
+    /// TRANSHIP_POOL_HUGE_PAGES or 0.
+    pub flags: u32,
+    /// 0.
+    pub reserved: u32,
+}
+
+/// # Safety
+/// Of integers and pointers alone, so that zeros are a value; begins with its size, a `usize`.
+pub(crate) unsafe trait Grows: Copy {
+    const NAME: &str;
+}
+
+// SAFETY: so they are.
+unsafe impl Grows for DomainOptions {
+    const NAME: &str = "tranship_domain_options";
+}
+// SAFETY: as above.
+unsafe impl Grows for PoolOptions {
+    const NAME: &str = "tranship_pool_options";
+}
+/// Larger than any struct of options will be: what claims to be larger was not initialised.
+const MAX_SIZE: usize = 4096;
+
+/// What a program gave that may know an older version of the struct, or a newer one. NULL: all zeros.
+pub(crate) fn grown<T: Grows>(given: *const T) -> Result<T, Error> {
+    let (name, here) = (T::NAME, size_of::<T>());
+    // SAFETY: zeros are a value, says the trait.
+    let mut options: T = unsafe { std::mem::zeroed() };
+    if given.is_null() {
+        return Ok(options);
+    }
+    let from = given.cast::<u8>();
+    // SAFETY: the caller's word: it is one of these, of whatever version, and all begin with their size.
+    let size = unsafe { from.cast::<usize>().read_unaligned() };
+    if !(size_of::<usize>()..=MAX_SIZE).contains(&size) {
+        return Err(wrong(format!(
+            "size of {name} is {size}: set it to sizeof({name}), {here} here"
+        )));
+    }
+    let known = size.min(here);
+    // SAFETY: the caller's word: so many bytes are there, and `options` has them.
+    unsafe { std::ptr::copy_nonoverlapping(from, (&raw mut options).cast(), known) };
+    // SAFETY: as above.
+    let new = unsafe { std::slice::from_raw_parts(from.add(known), size - known) };
+    if let Some(at) = new.iter().position(|byte| *byte != 0) {
+        let at = known + at;
+        return Err(wrong(format!(
+            "{name} says something at byte {at}, and this library knows {here}: the program was made for a newer one"
+        )));
+    }
+    Ok(options)
+}
+
+pub(crate) fn no_more(what: &str, given: u32, known: u32) -> Result<(), Error> {
+    match given & !known {
+        0 => Ok(()),
+        rest => Err(wrong(format!(
+            "{what} has bits {rest:#x} that this library does not know: 0 will do"
+        ))),
+    }
+}
+
+impl DomainOptions {
+    pub(crate) fn builder(self) -> Result<DomainBuilder, Error> {
+        let known = DOMAIN_HELPER_THREAD
+            | DOMAIN_NON_DUMPABLE
+            | DOMAIN_LOW_DESCRIPTORS
+            | DOMAIN_NO_AUTOSTART;
+        no_more("flags", self.flags, known)?;
+        no_more("reserved", self.reserved, 0)?;
+        let has = |flag| self.flags & flag != 0;
+        let mut builder = facade::Domain::builder()
+            .helper_thread(has(DOMAIN_HELPER_THREAD))
+            .high_descriptors(!has(DOMAIN_LOW_DESCRIPTORS))
+            .autostart(!has(DOMAIN_NO_AUTOSTART));
+        if has(DOMAIN_NON_DUMPABLE) {
+            builder = builder.non_dumpable();
+        }
+        if let Some(name) = text_if_any(self.name, "name")? {
+            builder = builder.name(name);
+        }
+        if let Some(socket) = text_if_any(self.socket, "socket")? {
+            builder = builder.socket(socket);
+        }
+        if let Some(config) = text_if_any(self.config, "config")? {
+            let config = Config::parse(config).map_err(|e| wrong(format!("config: {e}")))?;
+            builder = builder.config(config);
+        }
+        Ok(builder)
+    }
+}
+
+pub(crate) fn trust(level: u32) -> Result<Trust, Error> {
+    match level {
+        TRUST_NONE => Ok(Trust::None),
+        0 | TRUST_PRODUCER => Ok(Trust::Producer),
+        TRUST_HALF => Ok(Trust::Half),
+        TRUST_FULL => Ok(Trust::Full),
+        _ => Err(wrong(format!(
+            "trust is {level}: 1 (none) to 4 (full), or 0"
+        ))),
+    }
+}
+
+impl PoolOptions {
+    pub(crate) fn create(self, max_bytes: u64) -> Result<Create, Error> {
+        no_more("flags", self.flags, POOL_HUGE_PAGES)?;
+        no_more("reserved", self.reserved, 0)?;
+        let mut create = Create::new(max_bytes)
+            .trust(trust(self.trust)?)
+            .huge_pages(self.flags & POOL_HUGE_PAGES != 0)
+            .keep(self.keep_bytes)
+            .preallocate(self.preallocate_bytes);
+        if let Some(name) = text_if_any(self.name, "name")? {
+            create = create.name(name);
+        }
+        if self.chunk_bytes != 0 {
+            create = create.chunk_bytes(self.chunk_bytes);
+        }
+        if self.slots != 0 {
+            create = create.slots(self.slots);
+        }
+        Ok(create)
+    }
+}

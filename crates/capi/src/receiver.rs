@@ -1,0 +1,116 @@
+//! The receiving end of a channel.
+
+use crate::buf::{Buf, place};
+use crate::given::{bytes, nanoseconds, there};
+use crate::status::{Error, Status, border, quietly};
+use facade::Kind;
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+
+/// Receives messages from one sender. One thread at a time.
+#[derive(Debug)]
+pub struct Receiver(pub(crate) facade::Receiver);
+
+/// Closes it. What was received stays. NULL is nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_receiver_close(receiver: Option<Box<Receiver>>) {
+    quietly((), || drop(receiver));
+}
+
+/// The next message, in `out`: a shared buffer (not to be written; the kernel sees to that), a buffer that was moved here, inline bytes, or an
+/// aggregate, as `out->kind` says. `out->meta` is the sender's word. Let it go with tranship_release.
+///
+/// Waits for `timeout_ns`, as tranship_alloc does: TRANSHIP_ERR_TIMED_OUT if nothing came. TRANSHIP_ERR_PEER_GONE: all was received, and the
+/// sender has closed in order; TRANSHIP_ERR_PEER_DIED: the sender died, and what came may not be all. A signal handler runs meanwhile, and
+/// the wait goes on.
+///
+/// `out` need not be initialised; what was in it is not released. On failure it holds nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_recv(
+    receiver: Option<&mut Receiver>,
+    timeout_ns: i64,
+    out: Option<&mut MaybeUninit<Buf>>,
+    error: Option<&mut Option<Box<Error>>>,
+) -> Status {
+    border(error, || {
+        let out = place(out, "out")?;
+        let receiver = &mut there(receiver, "receiver")?.0;
+        let message = match timeout_ns {
+            ..0 => receiver.recv()?,
+            0 => receiver.try_recv()?.ok_or(Kind::TimedOut)?,
+            _ => receiver.recv_timeout(nanoseconds(timeout_ns))?,
+        };
+        out.put_message(message);
+        Ok(())
+    })
+}
+
+/// Passes a buffer that was moved here back to the sender, whose pool it is of, with the word `buf->meta`; the sender gets it from
+/// tranship_recv_control. Does not wait: TRANSHIP_ERR_FULL if the way back is full. `buf` then holds nothing; on failure it is as before.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_pass(
+    receiver: Option<&mut Receiver>,
+    buf: Option<&mut Buf>,
+    error: Option<&mut Option<Box<Error>>>,
+) -> Status {
+    border(error, || {
+        let receiver = &mut there(receiver, "receiver")?.0;
+        let buf = there(buf, "buf")?;
+        let meta = buf.meta;
+        let back = buf.take_exclusive()?;
+        receiver.pass_with(back, meta).map_err(|failed| {
+            buf.put_exclusive(failed.unsent);
+            failed.error
+        })
+    })
+}
+
+/// Sends up to 48 bytes back to the sender, with a word. Does not wait: TRANSHIP_ERR_FULL if the way back is full.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_send_control(
+    receiver: Option<&mut Receiver>,
+    data: *const c_void,
+    len: usize,
+    meta: u64,
+    error: Option<&mut Option<Box<Error>>>,
+) -> Status {
+    border(error, || {
+        let receiver = &mut there(receiver, "receiver")?.0;
+        let sent = receiver.send_control(bytes(data, len, "data")?, meta);
+        sent.map_err(|failed| failed.error)
+    })
+}
+
+/// Makes messages of this receiver show on the domain's descriptor (tranship_domain_fd). Call tranship_receiver_arm before each wait.
+/// tranship_poll does both by itself.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_receiver_set_pollable(
+    receiver: Option<&mut Receiver>,
+    error: Option<&mut Option<Box<Error>>>,
+) -> Status {
+    border(error, || there(receiver, "receiver")?.0.set_pollable())
+}
+
+/// Says that this end goes to sleep on the domain's descriptor. 1 if it may; 0 if a message, or the end, is there already: receive first.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_receiver_arm(receiver: Option<&mut Receiver>) -> i32 {
+    quietly(0, || {
+        receiver.is_some_and(|receiver| receiver.0.arm()).into()
+    })
+}
+
+/// Says that this end is awake again.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_receiver_disarm(receiver: Option<&mut Receiver>) {
+    quietly((), || {
+        if let Some(receiver) = receiver {
+            receiver.0.disarm();
+        }
+    });
+}
+
+/// The sender's domain. 0 of NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_receiver_peer(receiver: Option<&Receiver>) -> u32 {
+    receiver.map_or(0, |receiver| receiver.0.peer().0)
+}

@@ -1,0 +1,180 @@
+//! The sending end of a channel.
+
+use crate::buf::{BUF_AGGREGATE, BUF_INLINE, Buf, place};
+use crate::given::{bytes, patience, there, when_full};
+use crate::pool::{self, Pool};
+use crate::status::{Error, Status, border, quietly};
+use facade::Kind;
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+
+/// Sends messages to one receiver. One thread at a time.
+#[derive(Debug)]
+pub struct Sender(pub(crate) facade::Sender);
+
+/// Ends the channel in order: the receiver gets all that was sent, and then TRANSHIP_ERR_PEER_GONE. (A process that just ends leaves it
+/// with TRANSHIP_ERR_PEER_DIED: what came may not be all.) NULL is nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_sender_close(sender: Option<Box<Sender>>) {
+    quietly((), || drop(sender));
+}
+
+/// Gives up before everything was sent: the receiver gets what was, and then TRANSHIP_ERR_PEER_DIED. NULL is nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_sender_abandon(sender: Option<Box<Sender>>) {
+    quietly((), || {
+        if let Some(sender) = sender {
+            sender.0.abandon();
+        }
+    });
+}
+
+/// Sends what is in `buf`, with the word `buf->meta`: a buffer by reference, which is frozen first and shared from there on, an aggregate, or
+/// inline bytes. No byte of a buffer is copied. `buf` then holds nothing; keep a handle by tranship_buf_clone if it is still needed.
+///
+/// Waits for room for `timeout_ns`, as tranship_alloc does. On failure (TRANSHIP_ERR_FULL, TRANSHIP_ERR_PEER_GONE, ...) what was to be sent is
+/// in `buf` still, frozen.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_send(
+    sender: Option<&mut Sender>,
+    buf: Option<&mut Buf>,
+    timeout_ns: i64,
+    error: Option<&mut Option<Box<Error>>>,
+) -> Status {
+    border(error, || {
+        let sender = &mut there(sender, "sender")?.0;
+        let buf = there(buf, "buf")?;
+        let mut sender = sender.with_when_full(when_full(timeout_ns));
+        let meta = buf.meta;
+        match buf.kind {
+            BUF_AGGREGATE => {
+                let aggregate = *buf.take_aggregate()?;
+                sender.send_aggregate(aggregate, meta).map_err(|failed| {
+                    buf.put_aggregate(Box::new(failed.unsent));
+                    failed.error
+                })
+            }
+            BUF_INLINE => {
+                let inline = buf.inline_to_send()?;
+                sender
+                    .send_inline(inline, meta)
+                    .map_err(|failed| failed.error)?;
+                buf.release();
+                Ok(())
+            }
+            _ => {
+                let shared = buf.take_shared()?;
+                sender.send_buf(shared, meta).map_err(|failed| {
+                    buf.put_shared(failed.unsent);
+                    failed.error
+                })
+            }
+        }
+    })
+}
+
+/// Sends up to 48 bytes inside the message itself, with a word: no pool, no buffer. Waits and fails as tranship_send does.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_send_inline(
+    sender: Option<&mut Sender>,
+    data: *const c_void,
+    len: usize,
+    meta: u64,
+    timeout_ns: i64,
+    error: Option<&mut Option<Box<Error>>>,
+) -> Status {
+    border(error, || {
+        let sender = &mut there(sender, "sender")?.0;
+        let inline = bytes(data, len, "data")?;
+        let mut sender = sender.with_when_full(when_full(timeout_ns));
+        sender
+            .send_inline(inline, meta)
+            .map_err(|failed| failed.error)
+    })
+}
+
+/// Moves a buffer that nobody else has, with the word `buf->meta`: it is the receiver's alone from here on, which may write it if its pool is
+/// of level `half` or `full`. `buf` then holds nothing. Waits and fails as tranship_send does; on failure the buffer is in `buf` still.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_move(
+    sender: Option<&mut Sender>,
+    buf: Option<&mut Buf>,
+    timeout_ns: i64,
+    error: Option<&mut Option<Box<Error>>>,
+) -> Status {
+    border(error, || {
+        let sender = &mut there(sender, "sender")?.0;
+        let buf = there(buf, "buf")?;
+        let meta = buf.meta;
+        let mut sender = sender.with_when_full(when_full(timeout_ns));
+        let moved = buf.take_exclusive()?;
+        sender.move_buffer_with(moved, meta).map_err(|failed| {
+            buf.put_exclusive(failed.unsent);
+            failed.error
+        })
+    })
+}
+
+/// What the receiver has sent back, if something is there: a few bytes (tranship_send_control), or a buffer (tranship_pass). Does not wait:
+/// TRANSHIP_ERR_TIMED_OUT if nothing is there. `out` is filled as by tranship_recv.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_recv_control(
+    sender: Option<&mut Sender>,
+    out: Option<&mut MaybeUninit<Buf>>,
+    error: Option<&mut Option<Box<Error>>>,
+) -> Status {
+    border(error, || {
+        let out = place(out, "out")?;
+        let message = there(sender, "sender")?.0.try_recv_control()?;
+        out.put_message(message.ok_or(Kind::TimedOut)?);
+        Ok(())
+    })
+}
+
+/// Asks the receiver to take a pool, ahead of the first send out of it. With TRANSHIP_NOW it does not wait: TRANSHIP_ERR_POOL_PENDING if the
+/// receiver has still to answer, which it does when it next calls the library; call it again. With TRANSHIP_FOREVER it waits for that. Other
+/// times: TRANSHIP_ERR_BAD_ARGUMENT.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_assign(
+    sender: Option<&mut Sender>,
+    pool: Option<&Pool>,
+    timeout_ns: i64,
+    error: Option<&mut Option<Box<Error>>>,
+) -> Status {
+    border(error, || {
+        let sender = &mut there(sender, "sender")?.0;
+        let pool = pool::held(pool)?;
+        match timeout_ns {
+            ..0 => sender.assign(&pool),
+            0 if sender.try_assign(&pool)? => Ok(()),
+            0 => Err(Kind::PoolPending.into()),
+            _ => Err(crate::given::wrong(format!(
+                "timeout_ns is {timeout_ns}: TRANSHIP_NOW or TRANSHIP_FOREVER"
+            ))),
+        }
+    })
+}
+
+/// Waits until the receiver has taken all that was sent, for `timeout_ns` as tranship_alloc does.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_wait_taken(
+    sender: Option<&mut Sender>,
+    timeout_ns: i64,
+    error: Option<&mut Option<Box<Error>>>,
+) -> Status {
+    border(error, || {
+        there(sender, "sender")?.0.wait_taken(patience(timeout_ns))
+    })
+}
+
+/// How many messages the receiver has not taken yet.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_sender_queued(sender: Option<&Sender>) -> u64 {
+    quietly(0, || sender.map_or(0, |sender| sender.0.queued()))
+}
+
+/// The receiver's domain. 0 of NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_sender_peer(sender: Option<&Sender>) -> u32 {
+    sender.map_or(0, |sender| sender.0.peer().0)
+}

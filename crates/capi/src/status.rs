@@ -1,0 +1,144 @@
+//! What calls return.
+
+use facade::Kind;
+use std::any::Any;
+use std::ffi::{CStr, CString, c_char};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
+
+/// 0, or the number of a kind of error.
+pub type Status = i32;
+
+/// An error: its kind, and what there is to say about it.
+#[derive(Debug)]
+pub struct Error {
+    error: facade::Error,
+    text: OnceLock<CString>,
+}
+
+fn c_string(text: String) -> CString {
+    // Text of a peer's may have a 0 in it.
+    CString::new(text.replace('\0', "?")).unwrap_or_default()
+}
+
+/// What each function does: it panics into C never, and says what went wrong.
+#[inline(always)]
+pub(crate) fn border(
+    error: Option<&mut Option<Box<Error>>>,
+    work: impl FnOnce() -> Result<(), facade::Error>,
+) -> Status {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(Ok(())) => {
+            if let Some(error @ Some(_)) = error {
+                *error = None;
+            }
+            0
+        }
+        Ok(Err(failed)) => tell(error, failed),
+        Err(panic) => tell(error, panicked(&*panic)),
+    }
+}
+
+/// The same for what cannot fail.
+#[inline(always)]
+pub(crate) fn quietly<T>(otherwise: T, work: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or(otherwise)
+}
+
+#[cold]
+fn tell(to: Option<&mut Option<Box<Error>>>, error: facade::Error) -> Status {
+    let status = Status::from(error.kind().number());
+    if let Some(to) = to {
+        let text = OnceLock::new();
+        *to = Some(Box::new(Error { error, text }));
+    }
+    status
+}
+
+#[cold]
+fn panicked(panic: &(dyn Any + Send)) -> facade::Error {
+    let said = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("it said nothing");
+    facade::Error::new(Kind::Internal, format!("the library panicked: {said}"))
+}
+
+/// Which kind of error it is; of NULL, `TRANSHIP_OK`. Any thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_error_status(error: Option<&Error>) -> Status {
+    error.map_or(0, |e| Status::from(e.error.kind().number()))
+}
+
+/// What is wrong, with its figures, and what would be right: one line for people, in English, without a line end. It is the error's, and
+/// there as long as the error is. Any thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_error_message(error: Option<&Error>) -> *const c_char {
+    let Some(error) = error else {
+        return c"no error".as_ptr();
+    };
+    let text = || c_string(error.error.to_string());
+    quietly(c"".as_ptr(), || error.text.get_or_init(text).as_ptr())
+}
+
+/// The kernel's number for it: what the kernel said if that is the cause, else what comes nearest to the kind (`EAGAIN`, `EPIPE`, ...). Any
+/// thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_error_errno(error: Option<&Error>) -> i32 {
+    error.map_or(0, |e| e.error.errno())
+}
+
+/// Frees an error. NULL is nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_error_free(error: Option<Box<Error>>) {
+    quietly((), || drop(error));
+}
+
+struct Words {
+    status: Status,
+    meaning: CString,
+    advice: CString,
+}
+
+fn words(status: Status) -> Option<&'static Words> {
+    static ALL: OnceLock<Vec<Words>> = OnceLock::new();
+    let all = ALL.get_or_init(|| {
+        let words = |kind: &Kind| Words {
+            status: kind.number().into(),
+            meaning: c_string(kind.meaning().into()),
+            advice: c_string(kind.advice().into()),
+        };
+        Kind::ALL.iter().map(words).collect()
+    });
+    let at = all.binary_search_by_key(&status, |words| words.status);
+    at.ok().and_then(|at| all.get(at))
+}
+
+fn said(status: Status, of: impl Fn(&'static Words) -> &'static CStr) -> *const c_char {
+    let otherwise = c"no status of this version";
+    let text = match status {
+        0 => c"success",
+        _ => quietly(None, || words(status).map(of)).unwrap_or(otherwise),
+    };
+    text.as_ptr()
+}
+
+/// What a status means, in a few words that are the same each time and always there. Any thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_strerror(status: Status) -> *const c_char {
+    said(status, |words| &words.meaning)
+}
+
+/// What to do about a status, in a few words that are always there. Any thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_advice(status: Status) -> *const c_char {
+    said(status, |words| &words.advice)
+}
+
+/// The library's version, as "0.1.0". Any thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_version() -> *const c_char {
+    const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
+    VERSION.as_ptr().cast()
+}

@@ -1,0 +1,304 @@
+//! C programs, by themselves, with each other and with Rust, and under what finds mistakes in memory.
+
+mod common;
+
+use common::{Running, c, compiled, good, has, with_manager};
+use facade::{Domain, Kind, PoolOptions, Role};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use tranship_testkit::{Watchdog, artifact, skipped};
+
+const SANITIZED: &[&str] = &[
+    "-std=c11",
+    "-fsanitize=address,undefined",
+    "-fno-sanitize-recover=all",
+];
+
+/// A manager, and where it is.
+fn manager() -> (Domain, PathBuf) {
+    let domain = Domain::builder()
+        .name("test")
+        .embedded()
+        .expect("a manager");
+    let socket = domain.socket_path().expect("a socket");
+    (domain, socket)
+}
+
+/// As tests do that need the same program at the same time.
+#[test]
+fn who_asks_for_a_program_gets_one_that_runs() {
+    let _dog = Watchdog::new();
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let said = Command::new(compiled("cc", "examples/send.c", &["-std=c99"]))
+                    .env("TRANSHIP_SOCKET", "/nowhere/at/all")
+                    .output();
+                assert_eq!(said.expect("it runs").status.code(), Some(1));
+            });
+        }
+    });
+}
+
+#[test]
+fn the_headers_promises_are_kept() {
+    let _dog = Watchdog::new();
+    let said = Command::new(c("tests/programs/contracts.c")).output();
+    assert_eq!(good(said.expect("it runs")), "all as promised\n");
+}
+
+#[test]
+fn a_buffer_moves_and_comes_back() {
+    let _dog = Watchdog::new();
+    let said = Command::new(c("examples/move.c")).output();
+    assert_eq!(
+        good(said.expect("it runs")),
+        "back: 4096 bytes of 2, word 42\n"
+    );
+}
+
+#[test]
+fn whose_peer_never_opens_does_not_wait_for_ever() {
+    let _dog = Watchdog::new();
+    let said = Command::new(c("tests/programs/unopened.c")).output();
+    assert_eq!(said.expect("it runs").status.code(), Some(1));
+}
+
+#[test]
+fn what_a_call_uses_stays_until_it_is_over() {
+    let _dog = Watchdog::new();
+    let said = Command::new(c("tests/programs/closed.c"))
+        .env("MALLOC_PERTURB_", "165")
+        .output();
+    assert_eq!(good(said.expect("it runs")), "what was in use stayed\n");
+}
+
+#[test]
+fn the_papers_names_do_what_the_papers_say() {
+    let _dog = Watchdog::new();
+    let said = Command::new(c("tests/programs/papers.c")).output();
+    assert_eq!(good(said.expect("it runs")), "as in the papers\n");
+}
+
+#[test]
+fn values_that_are_sent_many_times_go_by_reference() {
+    let _dog = Watchdog::new();
+    let library = artifact("tranship-zcopy-preload", "libtranship_zcopy.so");
+    let folder = library.parent().expect("a folder").display();
+    let (here, path) = (format!("-L{folder}"), format!("-Wl,-rpath,{folder}"));
+    let program = compiled(
+        "cc",
+        "tests/programs/values.c",
+        &[
+            "-std=c11",
+            &here,
+            &path,
+            "-Wl,--no-as-needed",
+            "-ltranship_zcopy",
+        ],
+    );
+    let said = Command::new(program)
+        .env("TRANSHIP_ZCOPY_STATS", "1")
+        .output();
+    assert_eq!(good(said.expect("it runs")), "what was sent arrived\n");
+}
+
+fn c_to_c(send: &Path, receive: &Path) {
+    let (_domain, socket) = manager();
+    let sends = Running::start(&mut with_manager(send, &socket));
+    let receives = Running::start(&mut with_manager(receive, &socket));
+    assert_eq!(receives.ends_well(), "8388608 bytes, word 7: hello\n");
+    assert_eq!(sends.ends_well(), "");
+}
+
+#[test]
+fn c_talks_with_c() {
+    let _dog = Watchdog::new();
+    c_to_c(&c("examples/send.c"), &c("examples/receive.c"));
+}
+
+#[test]
+fn c_sends_to_rust() {
+    let _dog = Watchdog::new();
+    let (domain, socket) = manager();
+    let sends = Running::start(&mut with_manager(&c("examples/send.c"), &socket));
+    let mut receiver = domain.open_receiver("video").expect("open");
+    let message = receiver.recv().expect("recv");
+    assert_eq!((message.meta, message.len()), (7, 8 << 20));
+    assert_eq!(message.to_vec()[..5], *b"hello");
+    drop(message);
+    assert_eq!(receiver.recv().expect_err("the end").kind(), Kind::PeerGone);
+    sends.ends_well();
+}
+
+#[test]
+fn rust_sends_to_c() {
+    let _dog = Watchdog::new();
+    let (domain, socket) = manager();
+    let listener = domain.listen("video", Role::Source).expect("listen");
+    let receives = Running::start(&mut with_manager(&c("examples/receive.c"), &socket));
+    let mut sender = listener.accept_sender().expect("accept");
+    let pool = domain.create_pool(PoolOptions::new(1 << 20)).expect("pool");
+    for word in 0..3 {
+        let frame = pool.alloc_from(b"from Rust").expect("alloc");
+        sender.send_with(frame, word).expect("send");
+    }
+    sender.send_inline(b"inline", 3).expect("send");
+    drop(sender);
+    let said = receives.ends_well();
+    let line = |len, word, text| format!("{len} bytes, word {word}: {text}\n");
+    let frames: String = (0..3).map(|word| line(9, word, "from ")).collect();
+    assert_eq!(said, frames + &line(6, 3, "inlin"));
+}
+
+#[test]
+fn a_sender_that_gives_up_is_not_taken_for_one_that_is_done() {
+    let _dog = Watchdog::new();
+    let (domain, socket) = manager();
+    let listener = domain.listen("video", Role::Source).expect("listen");
+    let receives = Running::start(&mut with_manager(&c("examples/receive.c"), &socket));
+    let mut sender = listener.accept_sender().expect("accept");
+    let pool = domain.create_pool(PoolOptions::new(1 << 20)).expect("pool");
+    // No 0 is behind what is shown.
+    let mut frame = pool.alloc_from(b"xyzzy").expect("alloc");
+    frame.truncate(3);
+    sender.send(frame).expect("send");
+    sender.wait_taken(None).expect("taken");
+    sender.abandon();
+    let output = receives.ends();
+    let (said, wrong) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert_eq!(said, "3 bytes, word 0: xyz\n");
+    assert!(wrong.contains("what came may not be all"), "{wrong}");
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn a_poll_loop_leaves_those_outside_for_whom_it_has_no_place() {
+    let _dog = Watchdog::new();
+    let (domain, socket) = manager();
+    let mut polls =
+        Running::start(with_manager(&c("examples/poll.c"), &socket).stdin(Stdio::piped()));
+    let open = || domain.open_sender("events").expect("open");
+    let mut senders: Vec<_> = (0..16).map(|_| open()).collect();
+    std::thread::scope(|scope| {
+        let late = scope.spawn(open);
+        for sender in &mut senders {
+            sender.send_inline(&[1], 0).expect("send");
+            sender.wait_taken(None).expect("taken");
+        }
+        // A place for the late one.
+        senders.pop();
+        let mut late = late.join().expect("the late one");
+        late.send_inline(&[1], 0).expect("send");
+        late.wait_taken(None).expect("taken");
+    });
+    drop(polls.child().stdin.take());
+    senders.clear();
+    let said = polls.ends_well();
+    assert_eq!(said.matches("one has ended: ").count(), 17, "{said}");
+    assert!(said.ends_with("17 messages\n"), "{said}");
+}
+
+#[test]
+fn a_poll_loop_serves_many_and_its_input() {
+    let _dog = Watchdog::new();
+    let (domain, socket) = manager();
+    let mut polls =
+        Running::start(with_manager(&c("examples/poll.c"), &socket).stdin(Stdio::piped()));
+    let mut senders: Vec<_> = (0..3)
+        .map(|_| domain.open_sender("events").expect("open"))
+        .collect();
+    for word in 0..100 {
+        for sender in &mut senders {
+            sender.send_inline(&[1], word).expect("send");
+        }
+    }
+    // The input ends: no newcomers. Then the senders do, one of them not in order.
+    drop(polls.child().stdin.take());
+    senders.pop().expect("three").abandon();
+    drop(senders);
+    let said = polls.ends_well();
+    assert_eq!(said.matches("one has ended: ").count(), 3, "{said}");
+    assert_eq!(said.matches(Kind::PeerDied.meaning()).count(), 1, "{said}");
+    assert!(said.ends_with("300 messages\n"), "{said}");
+}
+
+#[test]
+fn address_sanitizer_finds_nothing() {
+    let _dog = Watchdog::new();
+    let probe = Command::new("cc")
+        .args([
+            "-fsanitize=address,undefined",
+            "-x",
+            "c",
+            "-o",
+            "/dev/null",
+            "-",
+        ])
+        .stdin(Stdio::null())
+        .output();
+    let said = probe.expect("cc");
+    // Without an input it complains of `main`, not of the library.
+    if String::from_utf8_lossy(&said.stderr).contains("cannot find -lasan") {
+        return skipped("no AddressSanitizer for cc (Debian: libgcc-dev)");
+    }
+    for path in [
+        "tests/programs/contracts.c",
+        "tests/programs/papers.c",
+        "examples/move.c",
+    ] {
+        let said = Command::new(compiled("cc", path, SANITIZED)).output();
+        good(said.expect("it runs"));
+    }
+    let send = compiled("cc", "examples/send.c", SANITIZED);
+    c_to_c(&send, &compiled("cc", "examples/receive.c", SANITIZED));
+}
+
+#[test]
+fn clang_compiles_and_runs_them_too() {
+    let _dog = Watchdog::new();
+    if !has("clang", "clang") {
+        return;
+    }
+    let by_clang = |path| compiled("clang", path, &["-std=c11"]);
+    good(
+        Command::new(by_clang("tests/programs/contracts.c"))
+            .output()
+            .expect("it runs"),
+    );
+    c_to_c(
+        &by_clang("examples/send.c"),
+        &by_clang("examples/receive.c"),
+    );
+}
+
+#[test]
+fn valgrind_finds_nothing() {
+    let _dog = Watchdog::new();
+    if !has("valgrind", "valgrind") {
+        return;
+    }
+    let run = |program: &Path| {
+        let said = Command::new("valgrind")
+            .args([
+                "-q",
+                "--error-exitcode=99",
+                "--leak-check=full",
+                "--errors-for-leak-kinds=definite",
+            ])
+            .arg(program)
+            .output();
+        said.expect("valgrind")
+    };
+    let said = run(&c("examples/move.c"));
+    if String::from_utf8_lossy(&said.stderr).contains("unhandled amd64-linux syscall: 451") {
+        return skipped(
+            "this valgrind does not know cachestat(2), without which no memory is accepted",
+        );
+    }
+    good(said);
+    good(run(&c("tests/programs/contracts.c")));
+}
