@@ -14,6 +14,12 @@ use std::os::unix::ffi::OsStrExt;
 #[derive(Debug)]
 pub struct Domain(pub(crate) facade::Domain);
 
+/// With addresses of other machines, too.
+fn reaching_far(domain: facade::Domain) -> Result<facade::Domain, facade::Error> {
+    facade::net::add_to(&domain)?;
+    Ok(domain)
+}
+
 /// Joins the manager that `options` name (NULL: the one in TRANSHIP_SOCKET, else the system's, else the user's), or starts one, which
 /// leaves 60 s after its last client. The program `tranship` is looked for in TRANSHIP_BIN, beside the calling program, in the PATH.
 ///
@@ -27,7 +33,10 @@ pub extern "C" fn tranship_connect(
     border(error, || {
         let out = there(out, "out")?;
         out.write(None);
-        hand_out(out, Domain(grown(options)?.builder()?.connect()?));
+        hand_out(
+            out,
+            Domain(reaching_far(grown(options)?.builder()?.connect()?)?),
+        );
         Ok(())
     })
 }
@@ -43,7 +52,10 @@ pub extern "C" fn tranship_embedded(
     border(error, || {
         let out = there(out, "out")?;
         out.write(None);
-        hand_out(out, Domain(grown(options)?.builder()?.embedded()?));
+        hand_out(
+            out,
+            Domain(reaching_far(grown(options)?.builder()?.embedded()?)?),
+        );
         Ok(())
     })
 }

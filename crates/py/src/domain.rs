@@ -58,6 +58,7 @@ impl Choices {
 pub(crate) fn connect(py: Python<'_>, choices: &Bound<'_, PyDict>) -> PyResult<Domain> {
     let builder = choices.extract::<Choices>()?.builder();
     let domain = py.detach(|| builder.connect()).or_raise(py)?;
+    tranship::net::add_to(&domain).or_raise(py)?;
     Ok(Domain::new(domain))
 }
 
@@ -66,6 +67,7 @@ pub(crate) fn connect(py: Python<'_>, choices: &Bound<'_, PyDict>) -> PyResult<D
 pub(crate) fn embedded(py: Python<'_>, choices: &Bound<'_, PyDict>) -> PyResult<Domain> {
     let builder = choices.extract::<Choices>()?.builder();
     let domain = py.detach(|| builder.embedded()).or_raise(py)?;
+    tranship::net::add_to(&domain).or_raise(py)?;
     Ok(Domain::new(domain))
 }
 

@@ -1,10 +1,15 @@
 //! Runs the tests that are in Python, and the type checkers, in a virtual environment of their own under `target/`.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::sync::OnceLock;
+use std::process::{Command, Output, Stdio};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use tranship::bulk::backend::Net;
+use tranship::bulk::backend::net::{Credentials, Timing, certificate};
+use tranship::net::Over;
+use tranship::{Domain, Kind, PoolOptions, Role};
 use tranship_testkit::{Watchdog, artifact, skipped};
 
 /// What the environment gets, from the package index.
@@ -282,4 +287,103 @@ fn the_documented_install_is_all_that_is_needed() {
     // The manager that they started would stay for a minute.
     let end = "import os, signal, tranship\nwith tranship.connect(autostart=False) as d: pid = d.stat()['manager']['pid']\nos.kill(pid, signal.SIGTERM)";
     output(&mut terminal("end.py", end)).expect("its end");
+}
+
+/// A program in Rust (this one) sends to one in C and to one in Python, by the address alone: over shared memory, and over TCP with TLS.
+#[test]
+fn three_languages_share_a_channel() {
+    const MESSAGES: u32 = 40;
+    let dog = Watchdog::within(std::time::Duration::from_secs(3600));
+    let stage = match stage() {
+        Ok(stage) => stage,
+        Err(why) => return skipped(why),
+    };
+    let library = artifact("tranship-capi", "libtranship.so");
+    let folder = tranship_testkit::folder().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    // By the name that programs ask for.
+    std::os::unix::fs::symlink(&library, at("libtranship.so.0")).expect("a link");
+    let beside = library.parent().expect("its folder").display().to_string();
+    output(
+        Command::new("cc")
+            .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-o"])
+            .arg(at("reader"))
+            .arg(here("tests/languages/reader.c"))
+            .arg(format!("-I{}", here("../capi/include").display()))
+            .arg(format!("-L{beside}"))
+            .arg(format!("-Wl,-rpath,{}", folder.path().display()))
+            .arg("-ltranship"),
+    )
+    .expect("compiled");
+    let minute = std::time::Duration::from_secs(3600);
+    let authority = certificate::authority("test", minute).expect("an authority");
+    let issued = certificate::issue(&authority, "test", &["127.0.0.1".to_owned()], minute);
+    let issued = issued.expect("a certificate");
+    for (name, text) in [
+        ("ca.pem", &authority.cert),
+        ("cert.pem", &issued.cert),
+        ("key.pem", &issued.key),
+    ] {
+        fs::write(at(name), text).expect("a file");
+    }
+    let owner = fs::Permissions::from_mode(0o600);
+    fs::set_permissions(at("key.pem"), owner).expect("a file");
+
+    let domain = Domain::embedded().expect("a domain");
+    let credentials = Credentials::load(folder.path()).expect("credentials");
+    let net = Net::tls(credentials, Timing::default()).expect("a network");
+    let port = net.open("127.0.0.1:0".parse().expect("an address"));
+    let port = port.expect("a port");
+    let carrier = Over::new("tcp", Arc::new(net)).expect("a carrier");
+    domain.add_carrier(Arc::new(carrier));
+    let pool = domain.create_pool(PoolOptions::new(16 << 20));
+    let pool = pool.expect("a pool");
+    for address in ["shm:numbers", &format!("tcp:{port}/numbers")] {
+        let listener = domain.listen(address, Role::Source).expect("a listener");
+        let mut python = Command::new(&stage.python);
+        python
+            .arg(here("tests/languages/reader.py"))
+            .env("PYTHONPATH", &stage.package);
+        let mut readers = [Command::new(at("reader")), python].map(|mut reader| {
+            reader
+                .arg(address)
+                .env("TRANSHIP_SOCKET", domain.socket_path().expect("a path"))
+                .env("TRANSHIP_TLS", folder.path())
+                .stdout(Stdio::piped())
+                .spawn()
+                .expect("a reader")
+        });
+        dog.step(&format!("readers at {address}"));
+        let mut senders = [(); 2].map(|()| {
+            loop {
+                match listener.accept_sender_within(std::time::Duration::from_millis(100)) {
+                    Err(error) if error == Kind::TimedOut => {}
+                    sender => return sender.expect("a reader"),
+                }
+                for reader in &mut readers {
+                    let ended = reader.try_wait().expect("a process");
+                    assert!(ended.is_none(), "{address}: {ended:?}");
+                }
+            }
+        });
+        let mut sum = 0u64;
+        for number in 0..MESSAGES {
+            let len = (number * number * 97 % 100_000) as usize + 1;
+            let mut buf = pool.alloc(len).expect("memory");
+            buf.write(0, &vec![number as u8; len]).expect("room");
+            sum += u64::from(number) * len as u64;
+            let buf = buf.freeze();
+            for sender in &mut senders {
+                sender.send(buf.clone()).expect("sent");
+            }
+        }
+        dog.step(&format!("what readers at {address} say"));
+        drop(senders);
+        for reader in readers {
+            let said = reader.wait_with_output().expect("its end");
+            assert!(said.status.success(), "{address}: {}", said.status);
+            let said = String::from_utf8_lossy(&said.stdout).trim().to_owned();
+            assert_eq!(said, format!("{MESSAGES} {sum}"), "{address}");
+        }
+    }
 }
