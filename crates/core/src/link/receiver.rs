@@ -3,6 +3,7 @@
 mod ahead;
 mod direct;
 mod guess;
+mod inside;
 mod missing;
 mod over;
 mod pass;
@@ -13,11 +14,13 @@ mod take;
 
 use self::ahead::{Ahead, Resync};
 use self::guess::Guess;
+pub(super) use self::pools::snapshots as snapshot_pool;
 use self::pools::{AtHand, In};
 use super::descriptor;
 use super::message::{Body, Message};
 use super::shared::{Gone, LinkShared};
 use super::sleep::sleep_on;
+use super::store::Store;
 use crate::domain::millis;
 use crate::error::{Awaited, Error, Kind, SendError, TimedOut};
 use crate::options::{LinkOptions, Wait};
@@ -50,6 +53,8 @@ pub struct Receiver {
     trusted: bool,
     /// Where buffers of level `none` are copied to.
     snapshots: Option<Pool>,
+    /// What comes over from a sender of this process.
+    store: Option<Arc<Store>>,
 }
 
 /// Looks at a line between two looks at anything else.
@@ -88,6 +93,7 @@ impl Receiver {
             wait: options.wait,
             trusted: false,
             snapshots: pools::snapshots(&link.domain, options)?,
+            store: None,
             link,
         })
     }
@@ -325,7 +331,7 @@ impl Receiver {
     pub fn is_ready(&self) -> bool {
         !self.link.domain.fork.is_child()
             && match &self.ahead {
-                Ahead::Nothing => self.consumer.ready(self.lines),
+                Ahead::Nothing | Ahead::Held => self.consumer.ready(self.lines),
                 Ahead::Line(pending) => self.is_due(pending),
                 Ahead::End(_) => false,
             }
@@ -351,6 +357,10 @@ impl Drop for Receiver {
         self.forget_resync();
         // For a source that waits while no manager is there to tell it.
         self.link.ring.end(Ending::Closed);
+        if let Some(store) = &self.store {
+            store.close();
+            self.link.tell_other();
+        }
         // Crash: the manager takes the queue off the rosters at this request, or at our death.
         self.link.domain.leave_link(self.link.channel);
     }

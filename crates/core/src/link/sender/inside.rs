@@ -1,0 +1,133 @@
+//! Sending to a receiver in this process: the handle itself goes over.
+
+use super::Sender;
+use crate::cbuf::{CbufMut, Handle, Home};
+use crate::domain::lock;
+use crate::error::{Error, Kind};
+use crate::link::descriptor::{self, Descriptor};
+use crate::link::message::{Body, Message};
+use crate::link::shared::LinkShared;
+use crate::link::store::{OP_INSIDE, Store};
+use crate::options::LinkOptions;
+use std::sync::Arc;
+use tranship_ring::{Ending, Publish};
+
+impl Sender {
+    /// An end of [`inside::pair`](crate::link::inside::pair).
+    pub(in crate::link) fn inside(
+        link: Arc<LinkShared>,
+        options: &LinkOptions,
+        store: Arc<Store>,
+    ) -> Result<Sender, Error> {
+        let mut sender = Sender::new(link, options)?;
+        sender.store = Some(store);
+        Ok(sender)
+    }
+
+    /// Whether these can be sent, and there is room for a message.
+    pub(super) fn ready_inside(
+        &mut self,
+        handles: impl Iterator<Item = Handle>,
+    ) -> Result<(), Error> {
+        self.alive()?;
+        for handle in handles {
+            self.may_go(handle)?;
+        }
+        self.make_room(1)
+    }
+
+    fn may_go(&self, handle: Handle) -> Result<(), Error> {
+        // SAFETY: pools outlive their outstanding slots, and this handle's is one.
+        let (ours, trust) = match handle.home() {
+            Home::Own(pool) => unsafe {
+                let pool = pool.as_ref();
+                (pool.domain.is(&self.link.domain), pool.options.trust)
+            },
+            // SAFETY: as above.
+            Home::Foreign(pool) => unsafe {
+                let pool = pool.as_ref();
+                (pool.domain.is(&self.link.domain), pool.shape.trust)
+            },
+        };
+        if !ours {
+            return Err(super::others_buffer());
+        }
+        let Some(store) = &self.store else {
+            return Ok(());
+        };
+        match store.levels.has(trust) {
+            true => Ok(()),
+            false => {
+                let text = format!(
+                    "the receiver does not take buffers of a pool of level `{}` (LinkOptions::accept_trust, and snapshots for `none`)",
+                    trust.name()
+                );
+                Err(Error::new(Kind::ChannelTrust, text))
+            }
+        }
+    }
+
+    /// Sends what is ready.
+    pub(super) fn put_inside(&mut self, body: Body, meta: u64) {
+        if let Some(store) = &self.store {
+            store.put(body);
+        }
+        let line = [OP_INSIDE, meta, 0, 0, 0, 0, 0, 0];
+        let _ = self.producer.push(self.lines, Publish::SeqCst, line);
+        self.wake();
+    }
+
+    /// What the receiver has sent back.
+    pub(super) fn take_reply_inside(&mut self) -> Result<Option<Message>, Error> {
+        let mut replies = lock(&self.link.replies);
+        let Some(words) = replies.consumer.try_pop(self.link.their_lines()) else {
+            return Ok(None);
+        };
+        self.link.ring.give_back(replies.consumer.head());
+        drop(replies);
+        let back = || self.store.as_ref().and_then(|store| store.take_back());
+        let body = match words[0] {
+            OP_INSIDE => back().map(Body::Moved),
+            _ => match descriptor::parse(&words)? {
+                Descriptor::Inline(inline) => Some(Body::Inline(inline)),
+                Descriptor::Reference(..) => None,
+            },
+        };
+        let meta = words[1];
+        Ok(body.map(|body| Message { meta, body }))
+    }
+
+    /// Nobody asks any more for what was passed back.
+    pub(super) fn drop_passed(&self) {
+        let next = || self.store.as_ref().and_then(|store| store.take_back());
+        while let Some(CbufMut { .. }) = next() {}
+    }
+
+    /// Gives up, and tells a receiver of this process why.
+    pub(in crate::link) fn end_because(self, why: Error) {
+        self.link.say_why(why);
+        self.link.ring.end(Ending::Abandoned);
+    }
+
+    /// How many messages the receiver has taken.
+    pub(in crate::link) fn taken(&mut self) -> u64 {
+        // An end of this process tells no lies; a wrong word is found at the next send.
+        let _ = self.look_for_room(1);
+        self.producer.known_head()
+    }
+
+    /// Whether there is something new from the receiver: it took something, said something, or is gone.
+    pub(in crate::link) fn has_progress(&self) -> bool {
+        let said = || {
+            lock(&self.link.replies)
+                .consumer
+                .ready(self.link.their_lines())
+        };
+        self.has_moved() || self.link.gone() != crate::link::shared::Gone::No || said()
+    }
+
+    /// Where the receiver is, if that is another machine: as `HOST:PORT`, or in words.
+    pub fn peer_place(&self) -> Option<&str> {
+        self.store.as_ref()?.place.as_deref()
+    }
+}
