@@ -100,9 +100,10 @@ impl Ends {
         &self.address
     }
 
-    /// An end by which the program sends to `place`, and the carrier's.
-    pub fn sending(&self, place: &str) -> Result<(Outlet, Handed), Error> {
-        let (sender, mut receiver) = self.pair(place)?;
+    /// An end by which the program sends to `place`, messages of at most so many bytes, and the carrier's.
+    pub fn sending(&self, place: &str, most_bytes: u64) -> Result<(Outlet, Handed), Error> {
+        let (mut sender, mut receiver) = self.pair(place)?;
+        sender.limit(most_bytes);
         receiver.hold_lines();
         Ok((Outlet(receiver), Handed(End::Source(sender))))
     }

@@ -48,6 +48,8 @@ pub struct Sender {
     dropped: u64,
     /// What goes over to a receiver of this process.
     store: Option<Arc<Store>>,
+    /// The longest message that such a one takes.
+    most_bytes: u64,
     /// What a future that was dropped had still to send.
     pub(super) unsent: Option<Box<Message>>,
 }
@@ -80,6 +82,7 @@ impl Sender {
             when_full: options.when_full,
             dropped: 0,
             store: None,
+            most_bytes: u64::MAX,
             unsent: None,
             link,
         })

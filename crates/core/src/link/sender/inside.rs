@@ -3,7 +3,7 @@
 use super::Sender;
 use crate::cbuf::{CbufMut, Handle, Home};
 use crate::domain::lock;
-use crate::error::{Error, Kind};
+use crate::error::{Error, Kind, TooLarge};
 use crate::link::descriptor::{self, Descriptor};
 use crate::link::message::{Body, Message};
 use crate::link::shared::LinkShared;
@@ -30,10 +30,25 @@ impl Sender {
         handles: impl Iterator<Item = Handle>,
     ) -> Result<(), Error> {
         self.alive()?;
+        let mut need_bytes = 0u64;
         for handle in handles {
             self.may_go(handle)?;
+            need_bytes = need_bytes.saturating_add(handle.len as u64);
+        }
+        if need_bytes > self.most_bytes {
+            let quota_bytes = self.most_bytes;
+            let error = Error::from(TooLarge {
+                need_bytes,
+                quota_bytes,
+            });
+            return Err(error.context("the receiver has no such memory"));
         }
         self.make_room(1)
+    }
+
+    /// The receiver takes no larger message.
+    pub(in crate::link) fn limit(&mut self, bytes: u64) {
+        self.most_bytes = bytes;
     }
 
     fn may_go(&self, handle: Handle) -> Result<(), Error> {

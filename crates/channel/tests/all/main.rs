@@ -1,0 +1,6 @@
+//! One channel, whatever its address: the same program over `local:`, `shm:`, `copy:`, `tcp+plain:` and `tcp:` (TLS).
+//!
+//! NOT here: what a network does to connections (`bulk`), shared memory (`core`).
+
+mod kit;
+mod messages;
