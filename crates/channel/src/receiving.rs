@@ -290,9 +290,11 @@ impl Receiving {
         let Some(arriving) = &self.arriving else {
             return Ok(true);
         };
-        let filled = self.wire.fill(&arriving.place);
-        if !filled.map_err(|error| self.gone(error))? {
-            return Ok(false);
+        if !arriving.place.is_empty() {
+            let filled = self.wire.fill(&arriving.place);
+            if !filled.map_err(|error| self.gone(error))? {
+                return Ok(false);
+            }
         }
         let Some(Arriving {
             buffer,

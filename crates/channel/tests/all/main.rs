@@ -2,5 +2,8 @@
 //!
 //! NOT here: what a network does to connections (`bulk`), shared memory (`core`).
 
+mod ends;
 mod kit;
 mod messages;
+mod room;
+mod waiting;

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::options::LinkOptions;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use tranship_proto::{ChannelId, Role};
+use tranship_proto::{ChannelId, Levels, Role};
 use tranship_sys::{eventfd, process};
 
 /// One end to be: whose, and how.
@@ -72,7 +72,11 @@ pub(super) fn pair(
     for (wish, link) in wishes.into_iter().zip([&near, &far]) {
         lock(&wish.domain.links).insert(link.channel, Arc::clone(link));
     }
-    let levels = sink.options.levels();
+    // What is carried is the receiver's own, whoever could write it before.
+    let levels = match carried {
+        Some(_) => Levels::ALL,
+        None => sink.options.levels(),
+    };
     let store = Arc::new(Store::new(
         carried.is_some(),
         carried.map(str::to_owned),
