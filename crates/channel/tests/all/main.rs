@@ -3,7 +3,9 @@
 //! NOT here: what a network does to connections (`bulk`), shared memory (`core`).
 
 mod ends;
+mod kills;
 mod kit;
+mod liars;
 mod messages;
 mod room;
 mod waiting;
