@@ -18,6 +18,7 @@
 
 #![deny(unsafe_code)]
 
+mod begin;
 mod listen;
 mod meet;
 mod over;

@@ -1,7 +1,7 @@
 //! Listening: whoever connects says what it is on a thread of its own, so that nobody keeps others waiting.
 
+use crate::begin::begin;
 use crate::meet;
-use crate::over::begin;
 use crate::thread;
 use crate::wire::Wire;
 use std::os::fd::{AsFd, OwnedFd};

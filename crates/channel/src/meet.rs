@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tranship_core::{Ends, Error, Kind, Pool, Role};
 
 /// How long the other end may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What this end says, and the pool that it has for it.
 pub(crate) fn introduction(ends: &Ends) -> Result<(Hello, Option<Pool>), Error> {

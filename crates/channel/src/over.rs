@@ -1,18 +1,15 @@
 //! A carrier over a backend: listening, connecting.
 
+use crate::begin::begin;
 use crate::listen::Listening;
-use crate::meet::{self, PATIENCE};
-use crate::receiving::Receiving;
-use crate::sending::Sending;
-use crate::thread;
+use crate::meet;
 use crate::wire::Wire;
-use crate::word::Hello;
 use std::any::Any;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tranship_bulk::backend::{Backend, Bytes, Copying, Transport};
-use tranship_core::{Carrier, Domain, Ends, Error, Handed, Kind, Pool, Role};
+use tranship_core::{Carrier, Domain, Ends, Error, Handed, Kind};
 
 /// The first pause between two looks whether somebody listens; it doubles up to the last.
 const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(640)];
@@ -122,30 +119,3 @@ fn is_nobody(error: &Error) -> bool {
             .is_some();
     refused
 }
-
-/// Makes the program's end, and starts to carry.
-pub(crate) fn begin(
-    wire: Wire,
-    ends: &Ends,
-    ours: Hello,
-    theirs: Hello,
-    pool: Option<Pool>,
-) -> Result<Handed, Error> {
-    match (ends.role(), pool) {
-        (Role::Sink, Some(pool)) => {
-            let (inlet, handed) = ends.receiving(&wire.place)?;
-            let receiving = Receiving::new(inlet, wire, pool, ours);
-            thread::spawn("tranship-carry", move || receiving.run())?;
-            Ok(handed)
-        }
-        _ => {
-            let (outlet, handed) = ends.sending(&wire.place, theirs.bytes)?;
-            let sending = Sending::new(outlet, wire, theirs);
-            thread::spawn("tranship-carry", move || sending.run())?;
-            Ok(handed)
-        }
-    }
-}
-
-/// So long an end that is over may take to say so.
-pub(crate) const LINGER: Duration = PATIENCE;

@@ -1,9 +1,8 @@
 //! The thread of a channel by which the program receives.
 
 use crate::meet;
-use crate::sending::{CONTROLS, is_late};
 use crate::wire::Wire;
-use crate::word::{Hello, Word};
+use crate::word::{CONTROLS, Hello, Word};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,6 +13,8 @@ use tranship_core::{
 
 /// Between two looks, whatever happens.
 const ROUND: Duration = Duration::from_secs(1);
+/// So long an end that is over may take to say so.
+const LINGER: Duration = Duration::from_secs(5);
 /// How long to wait for memory before looking whether anybody still wants it.
 const MEMORY_ROUND: Duration = Duration::from_millis(50);
 
@@ -111,7 +112,7 @@ impl Receiving {
                 self.wire.push(&Word::Ended, None);
                 let since = Instant::now();
                 // What comes meanwhile is of no interest; that the sender has gone is.
-                while !self.wire.flush() && self.wire.next().is_ok() && !is_late(since) {
+                while !self.wire.flush() && self.wire.next().is_ok() && since.elapsed() < LINGER {
                     self.wire.wait(None, MEMORY_ROUND);
                 }
             }

@@ -1,11 +1,10 @@
 //! The thread of a channel by which the program sends.
 
 use crate::meet;
-use crate::over::LINGER;
 use crate::wire::Wire;
-use crate::word::{Hello, Word};
+use crate::word::{CONTROLS, Hello, Word};
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tranship_bulk::backend::{FrameBytes, Payload};
 use tranship_core::{Aggregate, Body, Cbuf, Error, Inline, Kind, Message, Outlet};
 
@@ -13,8 +12,6 @@ use tranship_core::{Aggregate, Body, Cbuf, Error, Inline, Kind, Message, Outlet}
 const ROUND: Duration = Duration::from_secs(1);
 /// While the program has not taken what was said to it.
 const RETRY: Duration = Duration::from_millis(20);
-/// What the receiver's program may say before the sender's has taken any of it.
-pub(crate) const CONTROLS: u64 = 256;
 
 pub(crate) struct Sending {
     outlet: Outlet,
@@ -271,9 +268,4 @@ impl Sending {
 fn inline_word(meta: u64, inline: &Inline) -> Word {
     let bytes = FrameBytes::from_slice(inline);
     Word::Inline { meta, bytes }
-}
-
-/// Whether an end that is over has had its time to say so.
-pub(crate) fn is_late(since: Instant) -> bool {
-    since.elapsed() > LINGER
 }

@@ -7,6 +7,8 @@ const MAGIC: [u8; 4] = *b"tsch";
 const VERSION: u16 = 1;
 /// Most bytes of an inline message.
 pub(crate) const INLINE_BYTES: usize = 48;
+/// What the receiver's program may say before the sender's has taken any of it.
+pub(crate) const CONTROLS: u64 = 256;
 /// Most bytes of words about an end.
 const TEXT_BYTES: usize = 1024;
 

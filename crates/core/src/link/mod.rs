@@ -1,6 +1,7 @@
 //! Links: a one-way data ring with a control ring back, in shared memory.
 
 mod address;
+mod carried;
 mod carrier;
 mod descriptor;
 mod feed;
@@ -23,7 +24,8 @@ mod sleep;
 mod store;
 
 pub(crate) use address::{Address, unknown};
-pub use carrier::{Carrier, Ends, Handed, Inlet, Outlet};
+pub use carried::{Inlet, Outlet};
+pub use carrier::{Carrier, Ends, Handed};
 pub(crate) use descriptor::Reference;
 pub(crate) use feed::Feed;
 pub(crate) use futures::{look_async, open_async};
