@@ -85,12 +85,10 @@ impl Ends {
 
     /// Gives an end to whoever accepts next.
     pub fn hand_out(&self, end: Handed) -> Result<(), Error> {
-        let no_room = || {
+        if !self.feed.as_ref().is_some_and(|feed| feed.put(end.0)) {
             let text = format!("too many wait at {} to be accepted", self.address);
-            Error::new(Kind::Limit, text)
-        };
-        let feed = self.feed.as_ref().ok_or_else(no_room)?;
-        feed.put(end.0).map_err(|_: End| no_room())?;
+            return Err(Error::new(Kind::Limit, text));
+        }
         self.domain.tasks.has_news();
         self.domain.tasks.tell_news();
         Ok(())

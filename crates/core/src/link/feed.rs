@@ -40,17 +40,17 @@ impl Feed {
         }))
     }
 
-    /// Gives an end back for which there is no room.
-    pub(super) fn put(&self, end: End) -> Result<(), End> {
+    /// False: there is no room for it, and it is gone.
+    pub(super) fn put(&self, end: End) -> bool {
         let mut waiting = lock(&self.waiting);
         if waiting.len() >= MOST {
             drop(waiting);
-            return Err(end);
+            return false;
         }
         waiting.push_back(end);
         // Under the lock, as it is drained. It fails only if it is rung already.
         let _ = eventfd::signal(&self.bell);
-        Ok(())
+        true
     }
 
     pub(super) fn pop(&self) -> Option<End> {

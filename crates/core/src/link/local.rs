@@ -103,11 +103,10 @@ pub(crate) fn open(
             (End::Sink(receiver), End::Source(sender))
         }
     };
-    let put = offer.feed.put(other);
-    put.map_err(|_: End| {
+    if !offer.feed.put(other) {
         let text = format!("too many wait at `local:{name}` to be accepted");
-        Error::new(Kind::Limit, text)
-    })?;
+        return Err(Error::new(Kind::Limit, text));
+    }
     offer.domain.tasks.has_news();
     offer.domain.tasks.tell_news();
     Ok(own)

@@ -52,17 +52,18 @@ impl Sender {
     }
 
     fn may_go(&self, handle: Handle) -> Result<(), Error> {
-        // SAFETY: pools outlive their outstanding slots, and this handle's is one.
+        let ours = &self.link.domain;
         let (ours, trust) = match handle.home() {
-            Home::Own(pool) => unsafe {
-                let pool = pool.as_ref();
-                (pool.domain.is(&self.link.domain), pool.options.trust)
-            },
-            // SAFETY: as above.
-            Home::Foreign(pool) => unsafe {
-                let pool = pool.as_ref();
-                (pool.domain.is(&self.link.domain), pool.shape.trust)
-            },
+            Home::Own(pool) => {
+                // SAFETY: pools outlive their outstanding slots, and this handle's is one.
+                let pool = unsafe { pool.as_ref() };
+                (pool.domain.is(ours), pool.options.trust)
+            }
+            Home::Foreign(pool) => {
+                // SAFETY: as above.
+                let pool = unsafe { pool.as_ref() };
+                (pool.domain.is(ours), pool.shape.trust)
+            }
         };
         if !ours {
             return Err(super::others_buffer());
