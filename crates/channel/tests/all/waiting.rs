@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
-use tranship_core::{Kind, PollItem, Role, poll, select};
+use tranship_core::{Kind, LinkOptions, PollItem, Role, poll, select};
 
 #[test]
 fn a_channel_and_a_socket_together() {
@@ -103,7 +103,8 @@ fn awaiting() {
         let listener = world.b.listen(&address, Role::Sink).expect("listen");
         thread::scope(|scope| {
             let sender = scope.spawn(|| {
-                let mut to = world.a.open_sender(&address).expect("open");
+                let opened = world.a.open_sender_async(&address, LinkOptions::new());
+                let mut to = block_on(opened).expect("open");
                 let pool = pool(&world.a, 1 << 20);
                 block_on(async {
                     // More than fit at once.
