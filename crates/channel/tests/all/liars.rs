@@ -46,6 +46,9 @@ fn hello(role: u8, messages: u32, bytes: u64) -> Vec<u8> {
     out
 }
 
+/// A frame, and how many bytes come with it.
+type Said = (Vec<u8>, usize);
+
 fn word(kind: u8, numbers: &[u64], rest: &[u8]) -> Vec<u8> {
     let mut out = vec![kind];
     for number in numbers {
@@ -121,7 +124,7 @@ impl Honest {
 }
 
 /// A sender's lie: the receiver gets what came before it, and then this.
-fn receiver_finds(honest: &Honest, lie: &str, lies: &[(Vec<u8>, usize)]) {
+fn receiver_finds(honest: &Honest, lie: &str, lies: &[Said]) {
     let (mut from, mut liar) = honest.receiver();
     say(&mut *liar, &word(2, &[9], b"first"), None);
     assert_eq!(from.recv().expect("recv").to_vec(), b"first");
@@ -147,7 +150,7 @@ fn senders_that_lie() {
     let shared = |bytes: u64| word(3, &[0, bytes], &[]);
     let list = |pieces: u32, bytes: u64| word(5, &[0, bytes], &pieces.to_le_bytes());
     let piece = |bytes: u64| word(6, &[bytes], &[]);
-    let lies: &[(&str, Vec<(Vec<u8>, usize)>)] = &[
+    let lies: &[(&str, Vec<Said>)] = &[
         ("no such word", vec![(vec![13], 0)]),
         ("a word that is cut", vec![(vec![3, 1, 2], 0)]),
         (
