@@ -4,9 +4,9 @@ use crate::begin::begin;
 use crate::meet;
 use crate::thread;
 use crate::wire::Wire;
+use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tranship_bulk::backend::{Listener, Transport};
@@ -14,8 +14,9 @@ use tranship_core::{Ends, Error, Kind};
 use tranship_sys::epoll::wait_any_readable;
 use tranship_sys::eventfd;
 
-/// Those that may be about to say what they are.
+/// Those that may be about to say what they are, and of them those of one owner, where that is known.
 const MOST: usize = 256;
+const MOST_OF_ONE: usize = 64;
 /// Between two looks, whatever happens.
 const ROUND: Duration = Duration::from_secs(1);
 /// Where a connection cannot be accepted now.
@@ -50,24 +51,44 @@ impl Drop for Listening {
 }
 
 /// One of those that are about to say what they are.
-struct Place(Arc<AtomicUsize>);
+struct Place {
+    taken: Taken,
+    owner: String,
+}
+
+/// How many each owner has.
+type Taken = Arc<Mutex<HashMap<String, usize>>>;
 
 impl Place {
-    fn take(taken: &Arc<AtomicUsize>) -> Option<Place> {
-        let before = taken.fetch_add(1, Ordering::Relaxed);
-        let place = Place(Arc::clone(taken));
-        (before < MOST).then_some(place)
+    fn take(taken: &Taken, owner: String) -> Option<Place> {
+        let mut all = taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let most = match owner.is_empty() {
+            true => MOST,
+            false => MOST_OF_ONE,
+        };
+        let of_one = all.get(&owner).copied().unwrap_or(0);
+        if all.values().sum::<usize>() >= MOST || of_one >= most {
+            return None;
+        }
+        all.insert(owner.clone(), of_one + 1);
+        let taken = Arc::clone(taken);
+        Some(Place { taken, owner })
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        let mut all = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = all.get(&self.owner).map_or(0, |count| count - 1);
+        match left {
+            0 => all.remove(&self.owner),
+            left => all.insert(self.owner.clone(), left),
+        };
     }
 }
 
 fn run(mut listener: Box<dyn Listener>, ends: &Ends, stop: &OwnedFd) {
-    let taken = Arc::new(AtomicUsize::new(0));
+    let taken = Taken::default();
     // Readable once it is to end, and for good.
     while !wait_any_readable(&[stop.as_fd()], Some(Duration::ZERO)).unwrap_or(true) {
         let pause = match listener.accept() {
@@ -93,9 +114,9 @@ fn run(mut listener: Box<dyn Listener>, ends: &Ends, stop: &OwnedFd) {
     }
 }
 
-fn welcome(transport: Box<dyn Transport>, ends: &Ends, taken: &Arc<AtomicUsize>) {
+fn welcome(transport: Box<dyn Transport>, ends: &Ends, taken: &Taken) {
     let mut wire = Wire::new(transport);
-    let Some(place) = Place::take(taken) else {
+    let Some(place) = Place::take(taken, wire.owner()) else {
         return meet::refuse(
             &mut wire,
             Kind::Limit,

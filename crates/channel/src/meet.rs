@@ -51,7 +51,7 @@ pub(crate) fn hear(wire: &mut Wire, role: Role) -> Result<Hello, Error> {
         match wire.next()? {
             Some((Word::Hello(hello), 0)) => return judge(wire, hello, role),
             Some((Word::Over { kind, why }, 0)) => {
-                return Err(Error::new(kind, format!("{}: {why}", wire.place)));
+                return Err(wire.told(kind, &why, Kind::PeerGone));
             }
             Some((word, bytes)) => {
                 let text =
@@ -89,7 +89,7 @@ fn judge(wire: &mut Wire, hello: Hello, role: Role) -> Result<Hello, Error> {
 
 /// Says that nothing more comes.
 pub(crate) fn refuse(wire: &mut Wire, kind: Kind, why: &str) {
-    let why = why.to_owned();
+    let (kind, why) = (kind.number(), why.to_owned());
     wire.push(&Word::Over { kind, why }, None);
     wire.flush();
 }

@@ -90,6 +90,10 @@ impl Over {
                 Ok(transport) => return Ok(transport),
                 Err(error) => error,
             };
+            if !ends.is_wanted() {
+                let text = format!("nobody waits for {} any more", ends.address());
+                return Err(Error::because(Kind::TimedOut, text, error));
+            }
             if !is_nobody(&error) {
                 return Err(error.context(format!("connecting to {}", ends.address())));
             }

@@ -17,6 +17,10 @@ const ROUND: Duration = Duration::from_secs(1);
 const LINGER: Duration = Duration::from_secs(5);
 /// How long to wait for memory before looking whether anybody still wants it.
 const MEMORY_ROUND: Duration = Duration::from_millis(50);
+/// So long a message may have begun without any more of it coming.
+const STALLED: Duration = Duration::from_secs(10);
+/// So long an aggregate waits for memory of which nobody but itself has any.
+const IN_VAIN: Duration = Duration::from_secs(2);
 
 pub(crate) struct Receiving {
     inlet: Inlet,
@@ -38,6 +42,9 @@ pub(crate) struct Receiving {
     /// What the program has said, and how much of it the sender's has room for again.
     said: u64,
     heard: u64,
+    /// Frames that came; how far a message that has begun was when there was more of it last, and when.
+    frames: u64,
+    progress: Option<((u64, usize), Instant)>,
 }
 
 /// A buffer whose bytes come.
@@ -95,6 +102,8 @@ impl Receiving {
             list: None,
             said: 0,
             heard: 0,
+            frames: 0,
+            progress: None,
         }
     }
 
@@ -103,21 +112,22 @@ impl Receiving {
             if let Err(over) = self.turn() {
                 break over;
             }
-            self.wire.wait(Some(self.inlet.poll_item()), ROUND);
+            let hears = self.may_say();
+            self.wire.wait(Some(self.inlet.poll_item(hears)), ROUND);
         };
         match over {
-            Over::Unwanted => {}
+            Over::Unwanted => self.leave(),
             Over::Closed => {
-                self.inlet.close();
                 self.wire.push(&Word::Ended, None);
                 let since = Instant::now();
                 // What comes meanwhile is of no interest; that the sender has gone is.
                 while !self.wire.flush() && self.wire.next().is_ok() && since.elapsed() < LINGER {
                     self.wire.wait(None, MEMORY_ROUND);
                 }
+                self.inlet.close();
             }
             Over::Lost(error) => {
-                if error.kind() == Kind::PeerViolation {
+                if matches!(error.kind(), Kind::PeerViolation | Kind::Limit) {
                     tracing::warn!(place = self.wire.place, %error, "the channel is closed");
                     meet::refuse(&mut self.wire, error.kind(), &error.to_string());
                 }
@@ -132,16 +142,60 @@ impl Receiving {
             if self.inlet.is_gone() {
                 return Err(Over::Unwanted);
             }
+            self.wire.flush();
             self.note_taken();
             self.carry_what_was_said();
             self.wire.flush();
             if !self.finish_buffer()? {
-                return Ok(());
+                return self.look_at_progress();
             }
             let heard = self.wire.next().map_err(|error| self.gone(error))?;
             match heard {
-                Some((word, brings)) => self.hear(word, brings)?,
-                None => return Ok(()),
+                Some((word, brings)) => {
+                    self.frames += 1;
+                    self.hear(word, brings)?;
+                }
+                None => return self.look_at_progress(),
+            }
+        }
+    }
+
+    /// Memory is not kept for a message that was only announced: others may wait for it.
+    fn look_at_progress(&mut self) -> Result<(), Over> {
+        if self.arriving.is_none() && self.list.is_none() {
+            self.progress = None;
+            return Ok(());
+        }
+        let now = (self.frames, self.wire.came());
+        let (then, since) = *self.progress.get_or_insert((now, Instant::now()));
+        if then != now {
+            self.progress = Some((now, Instant::now()));
+        } else if since.elapsed() >= STALLED {
+            let (place, limit) = (&self.wire.place, STALLED.as_secs());
+            let text =
+                format!("{place} has begun a message, and sent nothing more of it for {limit} s");
+            return Err(Error::new(Kind::Limit, text).into());
+        }
+        Ok(())
+    }
+
+    /// What the program said before it let go of its end still goes.
+    fn leave(&mut self) {
+        let since = Instant::now();
+        while since.elapsed() < LINGER {
+            self.carry_what_was_said();
+            if self.wire.flush() && self.may_say() {
+                return; // all of it
+            }
+            // Behind a frame whose bytes are not taken there is nothing to be heard.
+            let heard = match &self.arriving {
+                Some(_) => Ok(None),
+                None => self.wire.next(),
+            };
+            match heard {
+                Ok(None) => self.wire.wait(None, MEMORY_ROUND),
+                Ok(Some((Word::Told { controls }, 0))) if self.note_heard(controls).is_ok() => {}
+                _ => return,
             }
         }
     }
@@ -185,8 +239,7 @@ impl Receiving {
             Word::End => return Err(Over::Closed),
             Word::Told { controls } => self.note_heard(controls)?,
             Word::Over { kind, why } => {
-                let text = format!("{}: {why}", self.wire.place);
-                return Err(Error::new(kind, text).into());
+                return Err(self.wire.told(kind, &why, Kind::PeerDied).into());
             }
             Word::Hello(_) | Word::Ended | Word::Taken { .. } | Word::Control { .. } => {
                 let text = format!("{word:?}, which no sender says");
@@ -255,6 +308,7 @@ impl Receiving {
     /// Makes room for a buffer's bytes, waiting for it: the program may have all of its pool.
     fn expect(&mut self, bytes: u64, what: What) -> Result<(), Over> {
         let len = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let since = Instant::now();
         let buffer = loop {
             match self.pool.alloc_timeout(len, MEMORY_ROUND) {
                 Ok(buffer) => break buffer,
@@ -262,9 +316,16 @@ impl Receiving {
                     if self.inlet.is_gone() {
                         return Err(Over::Unwanted);
                     }
+                    if self.wire.is_over() {
+                        let over = self.wire.over(Kind::PeerGone.into());
+                        return Err(self.gone(over).into());
+                    }
                     self.note_taken();
                     self.carry_what_was_said();
                     self.wire.flush();
+                    if since.elapsed() >= IN_VAIN && self.has_only_the_list() {
+                        return Err(self.too_large(error));
+                    }
                 }
                 Err(error) => {
                     let text =
@@ -284,6 +345,30 @@ impl Receiving {
             what,
         });
         Ok(())
+    }
+
+    /// Whether nobody has anything of the pool but the aggregate that comes: nothing will be free.
+    fn has_only_the_list(&self) -> bool {
+        let Some(list) = &self.list else {
+            return false;
+        };
+        let stats = self.pool.stats();
+        stats.allocs.saturating_sub(stats.frees) == list.aggregate.pieces().len() as u64
+    }
+
+    fn too_large(&mut self, error: Error) -> Over {
+        let (come, left) = self
+            .list
+            .as_ref()
+            .map_or((0, 0), |list| (list.aggregate.pieces().len(), list.pieces));
+        let text = format!(
+            "an aggregate of {} pieces does not fit the pool of {} bytes: it is full with {come} of them",
+            come as u64 + u64::from(left),
+            self.pool.max_bytes()
+        );
+        let why = Error::because(Kind::TooLarge, text, error);
+        meet::refuse(&mut self.wire, Kind::TooLarge, &why.to_string());
+        why.into()
     }
 
     /// Takes what has come of a buffer; false: not all has.
@@ -345,7 +430,8 @@ impl Receiving {
         }
         let untold = self.taken - self.told;
         let much = untold >= self.messages.div_ceil(4) || self.untold_bytes >= self.bytes / 4;
-        if untold > 0 && (much || self.taken == self.came) {
+        // The last one says it all: one at a time waits to be sent.
+        if untold > 0 && self.wire.is_idle() && (much || self.taken == self.came) {
             let messages = self.taken;
             (self.told, self.untold_bytes) = (messages, 0);
             self.wire.push(&Word::Taken { messages }, None);
@@ -354,7 +440,7 @@ impl Receiving {
 
     /// What the program says goes to the sender's, which has room for so much.
     fn carry_what_was_said(&mut self) {
-        while self.said - self.heard < CONTROLS {
+        while self.may_say() {
             // What is not inline, or is a lie of our own process, is nothing to be carried.
             let Ok(Some(message)) = self.inlet.try_control() else {
                 return;
@@ -367,11 +453,17 @@ impl Receiving {
         }
     }
 
+    /// Whether the sender's end has room for more of that.
+    fn may_say(&self) -> bool {
+        self.said - self.heard < CONTROLS
+    }
+
     fn note_heard(&mut self, controls: u64) -> Result<(), Error> {
-        if controls < self.heard || controls > self.said {
+        if controls <= self.heard || controls > self.said {
             let text = format!(
                 "it says that its program was told {controls} words, where {} to {} can be",
-                self.heard, self.said
+                self.heard + 1,
+                self.said
             );
             return Err(self.wire.violation(text));
         }

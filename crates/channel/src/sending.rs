@@ -4,7 +4,7 @@ use crate::meet;
 use crate::wire::Wire;
 use crate::word::{CONTROLS, Hello, Word};
 use std::collections::VecDeque;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tranship_bulk::backend::{FrameBytes, Payload};
 use tranship_core::{Aggregate, Body, Cbuf, Error, Inline, Kind, Message, Outlet};
 
@@ -12,6 +12,13 @@ use tranship_core::{Aggregate, Body, Cbuf, Error, Inline, Kind, Message, Outlet}
 const ROUND: Duration = Duration::from_secs(1);
 /// While the program has not taken what was said to it.
 const RETRY: Duration = Duration::from_millis(20);
+/// Once the program has closed its end, so long without any progress, and so many bytes on their way a second.
+const PATIENCE: Duration = Duration::from_secs(30);
+const SLOWEST: u64 = 64 << 10;
+/// Most messages on their way, whatever the receiver says: as many as a ring has lines.
+const MOST: u32 = 1 << 16;
+/// Frames that are heard between two looks at anything else.
+const HEARD: usize = 256;
 
 pub(crate) struct Sending {
     outlet: Outlet,
@@ -33,8 +40,12 @@ pub(crate) struct Sending {
     /// What the receiver's program said, for which there is no room yet.
     said: VecDeque<(u64, FrameBytes)>,
     told: u64,
+    /// So much of that the receiver knows.
+    told_of: u64,
     /// The program has closed its end, or died.
     closing: Option<Word>,
+    /// How far everything was when the program had closed its end and there was progress last, and when.
+    progress: Option<([u64; 3], Instant)>,
 }
 
 /// Why the thread ends.
@@ -56,7 +67,7 @@ impl Sending {
         Sending {
             outlet,
             wire,
-            messages: theirs.messages.into(),
+            messages: theirs.messages.min(MOST).into(),
             bytes: theirs.bytes,
             sent: 0,
             arrived: 0,
@@ -67,7 +78,9 @@ impl Sending {
             next: None,
             said: VecDeque::new(),
             told: 0,
+            told_of: 0,
             closing: None,
+            progress: None,
         }
     }
 
@@ -77,7 +90,9 @@ impl Sending {
                 Ok(()) => {}
                 Err(over) => break over,
             }
-            let waits_for_program = self.next.is_none() && self.closing.is_none();
+            // While what was taken does not fit the connection no more is taken.
+            let waits_for_program =
+                self.next.is_none() && self.closing.is_none() && self.wire.is_idle();
             let limit = match self.said.is_empty() {
                 true => ROUND,
                 false => RETRY,
@@ -99,6 +114,7 @@ impl Sending {
 
     /// Everything that can be done now.
     fn turn(&mut self) -> Result<(), Over> {
+        self.wire.flush();
         self.hear()?;
         self.hand_over_what_was_said();
         self.note_arrivals();
@@ -112,7 +128,34 @@ impl Sending {
             }
             self.send(message);
         }
-        Ok(())
+        self.look_at_progress()
+    }
+
+    /// A receiver that does nothing any more does not keep what a program has left behind.
+    fn look_at_progress(&mut self) -> Result<(), Over> {
+        if self.closing.is_none() && !self.outlet.is_closed() {
+            return Ok(());
+        }
+        let now = [self.wire.sent(), self.arrived, self.taken];
+        let (then, since) = *self.progress.get_or_insert((now, Instant::now()));
+        if then != now {
+            self.progress = Some((now, Instant::now()));
+            return Ok(());
+        }
+        let last = self.lengths.iter().rev().take(self.under_way.len());
+        let limit = PATIENCE + Duration::from_secs(last.sum::<u64>() / SLOWEST);
+        if since.elapsed() < limit {
+            return Ok(());
+        }
+        let text = format!(
+            "{} has taken nothing for {} s after the sender had closed the channel; {} of {} messages were taken",
+            self.wire.place,
+            limit.as_secs(),
+            self.taken,
+            self.sent
+        );
+        tracing::warn!("{text}");
+        Err(Error::new(Kind::PeerGone, text).into())
     }
 
     fn next_message(&mut self) -> Option<Message> {
@@ -126,7 +169,7 @@ impl Sending {
         let word = match why.kind() {
             Kind::PeerGone => Word::End,
             kind => Word::Over {
-                kind,
+                kind: kind.number(),
                 why: "the sender died or gave up before it closed the channel".to_owned(),
             },
         };
@@ -192,7 +235,7 @@ impl Sending {
     }
 
     fn hear(&mut self) -> Result<(), Over> {
-        loop {
+        for _ in 0..HEARD {
             let heard = self.wire.next().map_err(|error| self.gone(error))?;
             match heard {
                 None => return Ok(()),
@@ -210,8 +253,7 @@ impl Sending {
                     return Err(Over::Ended);
                 }
                 Some((Word::Over { kind, why }, 0)) => {
-                    let text = format!("{}: {why}", self.wire.place);
-                    return Err(Error::new(kind, text).into());
+                    return Err(self.wire.told(kind, &why, Kind::PeerGone).into());
                 }
                 Some((word, bytes)) => {
                     let text = format!("{word:?} with {bytes} bytes, which no receiver says now");
@@ -219,6 +261,7 @@ impl Sending {
                 }
             }
         }
+        Ok(())
     }
 
     /// The connection is over, or the receiver has closed it.
@@ -235,10 +278,11 @@ impl Sending {
     }
 
     fn note_taken(&mut self, messages: u64) -> Result<(), Error> {
-        if messages < self.taken || messages > self.sent {
+        if messages <= self.taken || messages > self.sent {
             let text = format!(
                 "it says that {messages} messages were taken, where {} to {} can be",
-                self.taken, self.sent
+                self.taken + 1,
+                self.sent
             );
             return Err(self.wire.violation(text));
         }
@@ -250,7 +294,6 @@ impl Sending {
     }
 
     fn hand_over_what_was_said(&mut self) {
-        let before = self.told;
         while let Some((meta, bytes)) = self.said.front() {
             if self.outlet.send_control(bytes, *meta).is_err() {
                 break;
@@ -258,8 +301,10 @@ impl Sending {
             self.said.pop_front();
             self.told += 1;
         }
-        if self.told > before {
+        // The last one says it all: one at a time waits to be sent.
+        if self.told > self.told_of && self.wire.is_idle() {
             let controls = self.told;
+            self.told_of = controls;
             self.wire.push(&Word::Told { controls }, None);
         }
     }

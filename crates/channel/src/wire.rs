@@ -2,13 +2,29 @@
 
 use crate::word::Word;
 use std::collections::VecDeque;
+use std::fmt;
 use std::time::Duration;
 use tranship_bulk::backend::{Frame, Payload, Place, RecvError, Transport};
-use tranship_core::{Error, Kind, PollItem, poll};
+use tranship_core::{Error, Kind, PollItem, REASONS, poll};
 use tranship_sys::epoll::wait_readable;
 
 /// How long to wait where nothing tells of news.
 const NAP: Duration = Duration::from_millis(5);
+
+/// Words of another end's: nothing of them moves a cursor or begins a line.
+struct Shown<'a>(&'a str);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for c in self.0.chars() {
+            match c {
+                '\'' | '"' => write!(f, "{c}")?,
+                c => write!(f, "{}", c.escape_debug())?,
+            }
+        }
+        Ok(())
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct Wire {
@@ -94,11 +110,51 @@ impl Wire {
         }
     }
 
-    fn over(&self, error: Error) -> Error {
+    pub(crate) fn over(&self, error: Error) -> Error {
         match self.transport.why() {
             Some(why) => Error::because(error.kind(), why, error),
             None => error.context(format!("the connection to {} is over", self.place)),
         }
+    }
+
+    /// Why the other end says that nothing more comes. It does not choose what that means here: what is no [reason](REASONS)
+    /// is `otherwise`, as is an end in order for who waits for more.
+    pub(crate) fn told(&self, kind: u16, why: &str, otherwise: Kind) -> Error {
+        let shown = Shown(why);
+        let known = Kind::from_u16(kind);
+        let may = |kind: &Kind| REASONS.contains(kind) && *kind != Kind::PeerGone;
+        match known.filter(may) {
+            Some(kind) => Error::new(kind, format!("{}: {shown}", self.place)),
+            None => {
+                let name = known.map_or_else(|| format!("kind {kind}"), |k| k.name().to_owned());
+                Error::new(otherwise, format!("{}: {shown} ({name} there)", self.place))
+            }
+        }
+    }
+
+    /// Whether nothing waits to be sent.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.out.is_empty()
+    }
+
+    /// How many frames the connection has.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// How many bytes of the last frame's buffer have come.
+    pub(crate) fn came(&self) -> usize {
+        self.transport.came()
+    }
+
+    /// Whose the other end is, in words; empty: nobody knows.
+    pub(crate) fn owner(&self) -> String {
+        self.transport.peer_owner()
+    }
+
+    /// Whether the connection is known to be over, also while a buffer's bytes have still to be taken.
+    pub(crate) fn is_over(&self) -> bool {
+        self.transport.why().is_some()
     }
 
     /// The other end did what it must not.

@@ -1,7 +1,7 @@
 //! What the two carriers of a channel say to each other: a pure codec. All numbers are little-endian; `docs/protocol.md` has the table.
 
 use tranship_bulk::backend::FrameBytes;
-use tranship_core::{Kind, Role};
+use tranship_core::Role;
 
 const MAGIC: [u8; 4] = *b"tsch";
 const VERSION: u16 = 1;
@@ -70,7 +70,8 @@ pub(crate) enum Word {
     },
     /// Nothing more comes, and this is why.
     Over {
-        kind: Kind,
+        /// A [`Kind`](tranship_core::Kind)'s number, if there is one: the other end's own choice.
+        kind: u16,
         why: String,
     },
 }
@@ -144,7 +145,7 @@ impl Word {
             Word::Told { controls } => numbers(&mut out, 11, &[*controls]),
             Word::Over { kind, why } => {
                 out.push(12);
-                out.extend_from_slice(&kind.number().to_le_bytes());
+                out.extend_from_slice(&kind.to_le_bytes());
                 let most = why.floor_char_boundary(TEXT_BYTES);
                 out.extend_from_slice(&why.as_bytes()[..most]);
             }
@@ -204,7 +205,7 @@ impl Word {
                 controls: from.u64()?,
             },
             12 => Word::Over {
-                kind: Kind::from_u16(from.u16()?).unwrap_or(Kind::PeerGone),
+                kind: from.u16()?,
                 why: String::from_utf8_lossy(&from.rest(TEXT_BYTES)?).into_owned(),
             },
             _ => return None,
@@ -269,10 +270,7 @@ mod tests {
             Word::Taken { messages: 9 },
             Word::Control { meta: 10, bytes },
             Word::Told { controls: 11 },
-            Word::Over {
-                kind: Kind::PeerViolation,
-                why,
-            },
+            Word::Over { kind: 11, why },
         ]
     }
 

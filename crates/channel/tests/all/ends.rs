@@ -175,6 +175,45 @@ fn what_was_sent_arrives_although_its_sender_is_gone() {
     }
 }
 
+/// What a receiver said before it let go arrives.
+#[test]
+fn the_last_words_of_a_receiver() {
+    const WORDS: u64 = 20;
+    let _dog = dog();
+    let world = World::new();
+    for address in world.addresses("last-words") {
+        let (mut to, mut from) = world.channel(&address);
+        for number in 0..WORDS {
+            from.send_control(b"last", number).expect("say");
+        }
+        drop(from);
+        for number in 0..WORDS {
+            let word = loop {
+                let gone = to.is_peer_gone();
+                if let Some(word) = to.try_recv_control().expect("hear") {
+                    break word;
+                }
+                assert!(!gone, "{address}: {number} words");
+                thread::yield_now();
+            };
+            assert_eq!((word.meta, word.to_vec()), (number, b"last".to_vec()));
+        }
+    }
+}
+
+#[test]
+fn a_pool_that_is_not_there_is_missed_when_listening() {
+    let _dog = dog();
+    let world = World::new();
+    let elsewhere = pool(&world.a, 1 << 20);
+    for address in world.carried("no-pool") {
+        let options = LinkOptions::new().snapshots(elsewhere.id());
+        let error = world.b.listen_with(&address, Role::Sink, options);
+        let error = error.expect_err("not its pool");
+        assert_eq!(error.kind(), Kind::BadArgument, "{address}: {error}");
+    }
+}
+
 #[test]
 fn where_the_other_end_is() {
     let _dog = dog();

@@ -57,6 +57,19 @@ child!(
     }
 );
 
+// Sends a little, closes, and ends at once.
+child!(
+    fn hurries(ctl: Control) {
+        let address: String = ctl.recv().expect("control").expect("start");
+        let domain = elsewhere();
+        let mut to = domain.open_sender(&address).expect("open");
+        to.send_inline(b"all", 0).expect("send");
+        drop(to);
+        // SAFETY: nothing of this process is wanted any more.
+        unsafe { libc::_exit(0) };
+    }
+);
+
 /// This process's end, at an address that another one can reach.
 fn here(name: &str) -> (Domain, String) {
     let domain = Domain::builder().name("here").helper_thread(true);
@@ -119,6 +132,22 @@ fn a_sender_that_is_killed() {
             None if round == 1 => before = Some(count),
             None => {}
         }
+    }
+}
+
+/// A process that ends as soon as it has dropped its sender has closed its channel.
+#[test]
+fn a_sender_whose_process_ends_at_once() {
+    let _dog = dog();
+    let (domain, address) = here("hurries");
+    let listener = domain.listen(&address, Role::Sink).expect("listen");
+    for _ in 0..10 {
+        let peer = hurries().start().expect("start");
+        peer.send(&address).expect("control");
+        let mut from = listener.accept_receiver().expect("accept");
+        assert_eq!(from.recv().expect("recv").to_vec(), b"all");
+        let end = from.recv().expect_err("closed");
+        assert_eq!(end.kind(), Kind::PeerGone, "{end}");
     }
 }
 

@@ -192,6 +192,7 @@ fn senders_that_lie() {
         ("too many pieces", vec![(list(u32::MAX, 10), 0)]),
         ("an end in the middle", vec![(list(1, 10), 0), (vec![7], 0)]),
         ("words that nobody said", vec![(word(11, &[1], &[]), 0)]),
+        ("nothing new", vec![(word(11, &[0], &[]), 0)]),
     ];
     for (lie, words) in lies {
         receiver_finds(&honest, lie, words);
@@ -209,6 +210,7 @@ fn receivers_that_lie() {
             "taken fewer than before",
             vec![word(9, &[1], &[]), word(9, &[0], &[])],
         ),
+        ("taken as many as before", vec![word(9, &[1], &[]); 2]),
         ("it has all before the end", vec![vec![8]]),
         ("a sender's word", vec![word(2, &[0], b"x")]),
         ("more words than are taken", many),
@@ -236,6 +238,68 @@ fn receivers_that_lie() {
         };
         assert_eq!(error.kind(), Kind::PeerViolation, "{lie}: {error}");
     }
+}
+
+fn over(kind: u16) -> Vec<u8> {
+    let mut out = vec![12];
+    out.extend(kind.to_le_bytes());
+    out.extend(b"\x1b[2Jyou\nshall\0pass");
+    out
+}
+
+/// What a peer calls its end is not what the program is told of its own: nothing that passes, no end in order.
+#[test]
+fn reasons_that_a_peer_chooses() {
+    let _dog = dog();
+    let honest = honest();
+    let kinds = [
+        (Kind::TimedOut.number(), "TimedOut"),
+        (Kind::Full.number(), "Full"),
+        (Kind::Forked.number(), "Forked"),
+        (Kind::PeerGone.number(), "PeerGone"),
+        (9999, "kind 9999"),
+    ];
+    for (kind, name) in kinds {
+        let (mut from, mut liar) = honest.receiver();
+        say(&mut *liar, &over(kind), None);
+        let end = from.recv().expect_err("over");
+        assert_eq!(end.kind(), Kind::PeerDied, "{end}");
+        let (mut to, mut liar) = honest.sender();
+        say(&mut *liar, &over(kind), None);
+        while !to.is_peer_gone() {
+            thread::yield_now();
+        }
+        let gone = to.send_inline(b"", 0).expect_err("over").error;
+        assert_eq!(gone.kind(), Kind::PeerGone, "{gone}");
+        for error in [end, gone] {
+            let text = error.to_string();
+            assert!(text.contains(name), "{text}");
+            assert!(
+                text.contains("shall") && !text.contains(char::is_control),
+                "{text:?}"
+            );
+        }
+    }
+    let (mut from, mut liar) = honest.receiver();
+    say(&mut *liar, &over(Kind::Limit.number()), None);
+    assert_eq!(from.recv().expect_err("over").kind(), Kind::Limit);
+}
+
+/// Memory is not kept for who has begun a message and sends no more of it. The receiver's patience is 10 s.
+#[test]
+fn a_sender_that_only_announces() {
+    let _dog = dog();
+    let honest = honest();
+    let (mut from, mut liar) = honest.receiver();
+    say(&mut *liar, &word(5, &[0, 10], &2u32.to_le_bytes()), None);
+    let end = from.recv().expect_err("nothing comes");
+    assert_eq!(end.kind(), Kind::Limit, "{end}");
+    assert!(end.to_string().contains("10 s"), "{end}");
+    // It is told.
+    let told = std::iter::from_fn(|| heard(&mut *liar))
+        .last()
+        .expect("a frame");
+    assert_eq!(told.bytes[0], 12);
 }
 
 /// Who does not say what it is, or wrongly, keeps nobody out.

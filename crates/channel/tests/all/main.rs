@@ -3,6 +3,7 @@
 //! NOT here: what a network does to connections (`bulk`), shared memory (`core`).
 
 mod ends;
+mod forks;
 mod kills;
 mod kit;
 mod liars;

@@ -3,7 +3,7 @@
 use crate::kit::*;
 use std::thread;
 use std::time::Duration;
-use tranship_core::{Domain, Kind, LinkOptions, PoolOptions, StatRecord, WhenFull};
+use tranship_core::{Aggregate, Domain, Kind, LinkOptions, PoolOptions, StatRecord, WhenFull};
 
 /// What pools of that name were granted, bytes.
 fn granted(domain: &Domain, name: &str) -> u64 {
@@ -99,6 +99,35 @@ fn a_receiver_that_keeps_everything_stops_its_sender() {
                 kept.push(message);
             }
         });
+    }
+}
+
+/// Nor can it hold an aggregate of more pieces than its pool has buffers, which only shows when they come.
+#[test]
+fn an_aggregate_that_never_fits() {
+    let _dog = dog();
+    let world = World::new();
+    for address in world.carried("pieces") {
+        let few = PoolOptions::new(1 << 20).slots(64);
+        let copies = world.b.create_pool(few).expect("pool");
+        let receives = LinkOptions::new().snapshots(copies.id());
+        let (mut to, mut from) = world.channel_with(&address, LinkOptions::new(), receives);
+        let pool = pool(&world.a, 8 << 20);
+        let mut pieces = Aggregate::new();
+        for _ in 0..200 {
+            let piece = pool.alloc_from(b"piece").expect("alloc").freeze();
+            pieces.push_back(piece).expect("room");
+        }
+        to.send(pieces).expect("send");
+        let end = from.recv().expect_err("no room");
+        assert_eq!(end.kind(), Kind::PeerDied, "{address}: {end}");
+        assert!(end.to_string().contains("200 pieces"), "{address}: {end}");
+        while !to.is_peer_gone() {
+            thread::yield_now();
+        }
+        let why = to.send_inline(b"", 0).expect_err("over").error;
+        assert_eq!(why.kind(), Kind::PeerGone, "{address}: {why}");
+        assert!(why.to_string().contains("TooLarge"), "{address}: {why}");
     }
 }
 

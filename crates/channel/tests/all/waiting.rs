@@ -129,3 +129,30 @@ fn awaiting() {
         });
     }
 }
+
+/// Threads of this process that open.
+fn openers() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("tasks");
+    let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm"));
+    let names = tasks.filter_map(|task| task.ok().and_then(|task| name(task).ok()));
+    names.filter(|name| name.trim() == "tranship-open").count()
+}
+
+/// Nobody listens, and nobody waits for it any more: no thread goes on trying.
+#[test]
+fn an_opening_that_is_dropped_ends() {
+    let _dog = dog();
+    let world = World::new();
+    for address in world.carried("unwanted") {
+        let mut opening = world.a.open_sender_async(&address, LinkOptions::new());
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(pin!(&mut opening).poll(&mut context).is_pending());
+        while openers() == 0 {
+            thread::yield_now();
+        }
+        drop(opening);
+        while openers() > 0 {
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}

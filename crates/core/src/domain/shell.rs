@@ -6,13 +6,13 @@ use crate::error::{self, Barrier, Error, Kind};
 use crate::heap::Heap;
 use crate::link::{
     Address, Carrier, End, Ends, Feed, Listener, PeerSocket, Receiver, Sender, SocketListener,
-    listen_local, look_async, open_async, open_local, unknown,
+    check_snapshots, listen_local, look_async, open_async, open_local, unknown,
 };
 use crate::options::{HeapOptions, LinkOptions, PoolOptions};
 use crate::pool::Pool;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 use tranship_proto::{DomainId, Event, PoolId, Request, Role, StatRecord};
 use tranship_sys::epoll::Interest;
@@ -122,12 +122,14 @@ impl Domain {
         match Address::parse(address) {
             Address::Named(name) => Listener::new(core, name, role, options),
             Address::Local(name) => {
+                check_snapshots(core, role, &options)?;
                 let feed = Feed::new()?;
                 let guard = listen_local(core, name, role, &options, &feed)?;
                 Ok(fed(feed, Box::new((guard, self.clone()))))
             }
             Address::Carried { scheme, rest } => {
                 core.check_fork()?;
+                check_snapshots(core, role, &options)?;
                 let (carrier, feed) = (self.carrier(scheme)?, Feed::new()?);
                 let ends = self.ends(address, role, &options, Some(&feed));
                 let guard = carrier.listen(scheme, rest, ends)?;
@@ -220,6 +222,8 @@ impl Domain {
             Address::Carried { .. } => {
                 let (domain, address) = (self.clone(), address.to_owned());
                 let mut opened: Option<Receipt> = None;
+                // Gone with the future.
+                let asker = Arc::new(());
                 Box::new(move || {
                     if let Some(opened) = &opened {
                         return lock(opened).take().transpose();
@@ -228,8 +232,9 @@ impl Domain {
                     opened = Some(Arc::clone(&receipt));
                     let (domain, address, options) =
                         (domain.clone(), address.clone(), options.clone());
+                    let asked = Arc::downgrade(&asker);
                     let open = move || {
-                        let end = domain.open(&address, role, &options);
+                        let end = domain.open_for(&address, role, &options, Some(asked));
                         *lock(&receipt) = Some(end);
                         domain.core().tasks.has_news();
                         domain.core().tasks.tell_news();
@@ -243,13 +248,25 @@ impl Domain {
     }
 
     fn open(&self, address: &str, role: Role, options: &LinkOptions) -> Result<End, Error> {
+        self.open_for(address, role, options, None)
+    }
+
+    /// `asker` is gone when nobody wants the end any more.
+    fn open_for(
+        &self,
+        address: &str,
+        role: Role,
+        options: &LinkOptions,
+        asker: Option<Weak<()>>,
+    ) -> Result<End, Error> {
         let core = self.core();
         match Address::parse(address) {
             Address::Named(name) => core.open(name, role, options),
             Address::Local(name) => open_local(core, name, role, options),
             Address::Carried { scheme, rest } => {
                 core.check_fork()?;
-                let ends = self.ends(address, role, options, None);
+                let mut ends = self.ends(address, role, options, None);
+                ends.asker = asker;
                 let handed = self.carrier(scheme)?.open(scheme, rest, &ends)?;
                 Ok(handed.0)
             }
@@ -269,6 +286,7 @@ impl Domain {
             role,
             options: options.clone(),
             feed: feed.cloned(),
+            asker: None,
         }
     }
 

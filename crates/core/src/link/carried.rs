@@ -7,13 +7,32 @@ use super::open::End;
 use super::poll::PollItem;
 use super::receiver::snapshot_pool;
 use super::{Receiver, Sender};
-use crate::error::{Error, SendError};
+use crate::domain::DomainCore;
+use crate::error::{Error, Kind, SendError};
 use crate::options::{LinkOptions, PoolOptions};
 use crate::pool::Pool;
 use tranship_proto::Role;
 
 /// What arrives at a channel has at most so much memory, if its options name no pool for it: 64 MiB.
 const ARRIVALS_BYTES: u64 = 64 << 20;
+
+/// Why a channel may end for the program at its other end. Any other kind would say something of the program's own side, or, as `Full`
+/// and `TimedOut`, that it may try again.
+pub const REASONS: [Kind; 5] = [
+    Kind::PeerGone,
+    Kind::PeerDied,
+    Kind::PeerViolation,
+    Kind::SameRole,
+    Kind::Limit,
+];
+
+fn reason(why: Error, otherwise: Kind) -> Error {
+    let kind = why.kind();
+    match REASONS.contains(&kind) {
+        true => why,
+        false => Error::because(otherwise, format!("{} at the carrier", kind.name()), why),
+    }
+}
 
 /// What a carrier has of a channel by which the program sends.
 #[derive(Debug)]
@@ -28,6 +47,7 @@ impl Ends {
     pub fn sending(&self, place: &str, most_bytes: u64) -> Result<(Outlet, Handed), Error> {
         let (mut sender, mut receiver) = self.pair(place)?;
         sender.limit(most_bytes);
+        sender.linger();
         receiver.hold_lines();
         Ok((Outlet(receiver), Handed(End::Source(sender))))
     }
@@ -87,9 +107,14 @@ impl Outlet {
         self.0.send_control(bytes, meta)
     }
 
-    /// Nothing is taken any more, and this is why.
+    /// Nothing is taken any more, and this is why: one of the [reasons](REASONS), or else `PeerGone` because of it.
     pub fn end(self, why: Error) {
-        self.0.end_because(why);
+        self.0.end_because(reason(why, Kind::PeerGone));
+    }
+
+    /// Whether the program has closed its end. There may be messages that were not taken.
+    pub fn is_closed(&mut self) -> bool {
+        self.0.link.their_closed()
     }
 
     /// Ready when the program has sent something, or has closed its end.
@@ -127,13 +152,30 @@ impl Inlet {
         drop(self.0);
     }
 
-    /// Nothing more comes, and this is why.
+    /// Nothing more comes, and this is why: one of the [reasons](REASONS), but not `PeerGone`, which is an end in order;
+    /// else `PeerDied` because of it.
     pub fn end(self, why: Error) {
+        let why = match why.kind() {
+            Kind::PeerGone => Error::because(Kind::PeerDied, "not closed in order", why),
+            _ => reason(why, Kind::PeerDied),
+        };
         self.0.end_because(why);
     }
 
-    /// Ready when the program has taken something, said something, or let go of its end.
-    pub fn poll_item(&mut self) -> PollItem<'_> {
-        PollItem::progress(&mut self.0)
+    /// Ready when the program has taken something, or let go of its end, or, where `hears`, has said something.
+    pub fn poll_item(&mut self, hears: bool) -> PollItem<'_> {
+        PollItem::progress(&mut self.0, hears)
+    }
+}
+
+/// Whether the pool is there that the options of who listens name: not only when somebody connects.
+pub(crate) fn check_snapshots(
+    domain: &DomainCore,
+    role: Role,
+    options: &LinkOptions,
+) -> Result<(), Error> {
+    match role {
+        Role::Sink => snapshot_pool(domain, options).map(drop),
+        Role::Source => Ok(()),
     }
 }

@@ -13,7 +13,7 @@ use crate::error::{Error, Kind};
 use crate::options::LinkOptions;
 use std::any::Any;
 use std::fmt::Debug;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tranship_proto::Role;
 
@@ -28,7 +28,8 @@ pub trait Carrier: Send + Sync + Debug {
         rest: &str,
         ends: Ends,
     ) -> Result<Box<dyn Any + Send + Sync>, Error>;
-    /// Connects to who listens there, waiting for that as long as the options say ([`Ends::timeout`]).
+    /// Connects to who listens there, waiting for that as long as the options say ([`Ends::timeout`]), and
+    /// somebody [wants it](Ends::is_wanted).
     fn open(&self, scheme: &str, rest: &str, ends: &Ends) -> Result<Handed, Error>;
 }
 
@@ -41,6 +42,8 @@ pub struct Ends {
     pub(crate) options: LinkOptions,
     /// A listener's.
     pub(crate) feed: Option<Arc<Feed>>,
+    /// Gone when nobody awaits the end any more that is being opened.
+    pub(crate) asker: Option<Weak<()>>,
 }
 
 /// An end that is the program's, and that it has still to get.
@@ -71,6 +74,12 @@ impl Ends {
     /// How long opening may take; none: for ever.
     pub fn timeout(&self) -> Option<Duration> {
         self.options.timeout
+    }
+
+    /// Whether somebody still waits for the end that is being opened.
+    pub fn is_wanted(&self) -> bool {
+        let asker = self.asker.as_ref();
+        asker.is_none_or(|asker| asker.strong_count() > 0)
     }
 
     /// How many messages the program's end holds.

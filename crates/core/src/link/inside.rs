@@ -69,9 +69,6 @@ pub(super) fn pair(
     let far = make(Role::Sink, sink, source, back, theirs.0)?;
     near.join(&far);
     far.join(&near);
-    for (wish, link) in wishes.into_iter().zip([&near, &far]) {
-        lock(&wish.domain.links).insert(link.channel, Arc::clone(link));
-    }
     // What is carried is the receiver's own, whoever could write it before.
     let levels = match carried {
         Some(_) => Levels::ALL,
@@ -82,7 +79,12 @@ pub(super) fn pair(
         carried.map(str::to_owned),
         levels,
     ));
+    let links = [Arc::clone(&near), Arc::clone(&far)];
     let sender = Sender::inside(near, source.options, Arc::clone(&store))?;
     let receiver = Receiver::inside(far, sink.options, store)?;
+    // Nothing fails from here on: whoever is on record leaves when its end goes.
+    for (wish, link) in wishes.into_iter().zip(links) {
+        lock(&wish.domain.links).insert(link.channel, link);
+    }
     Ok((sender, receiver))
 }

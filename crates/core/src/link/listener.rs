@@ -298,6 +298,8 @@ impl Drop for Asking<'_> {
 impl Drop for Listener {
     fn drop(&mut self) {
         if self.domain.fork.is_child() {
+            // Its thread and its descriptors are the parent's: to stop it here would stop it there.
+            std::mem::forget(self.fed.take());
             return;
         }
         if self.fed.is_some() {

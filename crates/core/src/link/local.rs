@@ -25,11 +25,21 @@ static OFFERED: Condvar = Condvar::new();
 /// Takes the name back.
 pub(crate) struct Guard {
     name: String,
+    offer: Arc<Offer>,
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        let offer = lock(&NAMES).remove(&self.name);
+        if self.offer.domain.fork.is_child() {
+            return; // the name may be a listener's of the child by now
+        }
+        let mut names = lock(&NAMES);
+        let ours = |offer: &Arc<Offer>| Arc::ptr_eq(offer, &self.offer);
+        let offer = match names.get(&self.name).is_some_and(ours) {
+            true => names.remove(&self.name),
+            false => None,
+        };
+        drop(names);
         drop(offer); // not under the lock: ends may wait in it
     }
 }
@@ -61,12 +71,13 @@ pub(crate) fn listen(
         );
         return Err(Error::new(Kind::NameTaken, text));
     }
-    let before = names.insert(name.to_owned(), offer);
+    let before = names.insert(name.to_owned(), Arc::clone(&offer));
     drop(names);
     drop(before);
     OFFERED.notify_all();
     Ok(Guard {
         name: name.to_owned(),
+        offer,
     })
 }
 

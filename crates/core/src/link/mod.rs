@@ -24,7 +24,8 @@ mod sleep;
 mod store;
 
 pub(crate) use address::{Address, unknown};
-pub use carried::{Inlet, Outlet};
+pub(crate) use carried::check_snapshots;
+pub use carried::{Inlet, Outlet, REASONS};
 pub use carrier::{Carrier, Ends, Handed};
 pub(crate) use descriptor::Reference;
 pub(crate) use feed::Feed;

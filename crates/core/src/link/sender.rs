@@ -50,6 +50,8 @@ pub struct Sender {
     store: Option<Arc<Store>>,
     /// The longest message that such a one takes.
     most_bytes: u64,
+    /// Whether its end waits until a carrier has brought everything to where it goes.
+    lingers: bool,
     /// What a future that was dropped had still to send.
     pub(super) unsent: Option<Box<Message>>,
 }
@@ -83,6 +85,7 @@ impl Sender {
             dropped: 0,
             store: None,
             most_bytes: u64::MAX,
+            lingers: false,
             unsent: None,
             link,
         })
@@ -551,10 +554,10 @@ impl Drop for Sender {
         self.fence_and_wake();
         self.link.tell_other();
         self.end_replies();
-        if let Some(store) = &self.store {
-            if store.carried && !std::thread::panicking() {
+        if self.store.is_some() {
+            if self.lingers && !std::thread::panicking() {
                 // The process may be about to end, and with it who carries.
-                let _ = self.wait_taken(PATIENCE);
+                self.wait_gone(PATIENCE);
             }
             self.drop_passed();
             return self.link.domain.leave_link(self.link.channel);

@@ -279,6 +279,10 @@ impl Transport for End {
         self.0.brings()
     }
 
+    fn came(&self) -> usize {
+        self.0.came()
+    }
+
     fn fill(&mut self, place: &Place) -> Result<bool, RecvError> {
         self.0.fill(place)
     }

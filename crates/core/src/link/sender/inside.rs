@@ -6,11 +6,13 @@ use crate::domain::lock;
 use crate::error::{Error, Kind, TooLarge};
 use crate::link::descriptor::{self, Descriptor};
 use crate::link::message::{Body, Message};
-use crate::link::shared::LinkShared;
+use crate::link::shared::{Gone, LinkShared};
+use crate::link::sleep::sleep_on;
 use crate::link::store::{OP_INSIDE, Store};
 use crate::options::LinkOptions;
 use std::sync::Arc;
-use tranship_ring::{Ending, Publish};
+use std::time::{Duration, Instant};
+use tranship_ring::{Ending, Publish, Waker};
 
 impl Sender {
     /// An end of [`inside::pair`](crate::link::inside::pair).
@@ -49,6 +51,22 @@ impl Sender {
     /// The receiver takes no larger message.
     pub(in crate::link) fn limit(&mut self, bytes: u64) {
         self.most_bytes = bytes;
+    }
+
+    /// Its end waits for the carrier's.
+    pub(in crate::link) fn linger(&mut self) {
+        self.lingers = true;
+    }
+
+    /// Waits until the receiver has let go of its end: a carrier does when the other end has said that it has everything,
+    /// the end of the channel, too.
+    pub(super) fn wait_gone(&self, limit: Duration) {
+        let (link, deadline) = (&self.link, Instant::now() + limit);
+        while link.gone() == Gone::No && Instant::now() < deadline {
+            let gone = || link.gone() != Gone::No;
+            sleep_on(link, Waker::Fences, Some(deadline), false, gone);
+            link.look_for_death();
+        }
     }
 
     fn may_go(&self, handle: Handle) -> Result<(), Error> {
@@ -132,14 +150,14 @@ impl Sender {
         self.producer.known_head()
     }
 
-    /// Whether there is something new from the receiver: it took something, said something, or is gone.
-    pub(in crate::link) fn has_progress(&self) -> bool {
+    /// Whether there is something new from the receiver: it took something, is gone, or, if that is asked for, said something.
+    pub(in crate::link) fn has_progress(&self, hears: bool) -> bool {
         let said = || {
             lock(&self.link.replies)
                 .consumer
                 .ready(self.link.their_lines())
         };
-        self.has_moved() || self.link.gone() != crate::link::shared::Gone::No || said()
+        self.has_moved() || self.link.gone() != Gone::No || (hears && said())
     }
 
     /// Where the receiver is, if that is another machine: as `HOST:PORT`, or in words.
