@@ -6,7 +6,7 @@ use crate::error::{self, Barrier, Error, Kind};
 use crate::heap::Heap;
 use crate::link::{
     Address, Carrier, End, Ends, Feed, Listener, PeerSocket, Receiver, Sender, SocketListener,
-    check_snapshots, listen_local, look_async, open_async, open_local, unknown,
+    listen_local, look_async, open_async, open_local, unknown,
 };
 use crate::options::{HeapOptions, LinkOptions, PoolOptions};
 use crate::pool::Pool;
@@ -122,14 +122,14 @@ impl Domain {
         match Address::parse(address) {
             Address::Named(name) => Listener::new(core, name, role, options),
             Address::Local(name) => {
-                check_snapshots(core, role, &options)?;
+                Receiver::check(core, role, &options)?;
                 let feed = Feed::new()?;
                 let guard = listen_local(core, name, role, &options, &feed)?;
                 Ok(fed(feed, Box::new((guard, self.clone()))))
             }
             Address::Carried { scheme, rest } => {
                 core.check_fork()?;
-                check_snapshots(core, role, &options)?;
+                Receiver::check(core, role, &options)?;
                 let (carrier, feed) = (self.carrier(scheme)?, Feed::new()?);
                 let ends = self.ends(address, role, &options, Some(&feed));
                 let guard = carrier.listen(scheme, rest, ends)?;

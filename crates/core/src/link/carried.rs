@@ -7,7 +7,6 @@ use super::open::End;
 use super::poll::PollItem;
 use super::receiver::snapshot_pool;
 use super::{Receiver, Sender};
-use crate::domain::DomainCore;
 use crate::error::{Error, Kind, SendError};
 use crate::options::{LinkOptions, PoolOptions};
 use crate::pool::Pool;
@@ -165,17 +164,5 @@ impl Inlet {
     /// Ready when the program has taken something, or let go of its end, or, where `hears`, has said something.
     pub fn poll_item(&mut self, hears: bool) -> PollItem<'_> {
         PollItem::progress(&mut self.0, hears)
-    }
-}
-
-/// Whether the pool is there that the options of who listens name: not only when somebody connects.
-pub(crate) fn check_snapshots(
-    domain: &DomainCore,
-    role: Role,
-    options: &LinkOptions,
-) -> Result<(), Error> {
-    match role {
-        Role::Sink => snapshot_pool(domain, options).map(drop),
-        Role::Source => Ok(()),
     }
 }

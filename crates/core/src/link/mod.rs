@@ -24,7 +24,6 @@ mod sleep;
 mod store;
 
 pub(crate) use address::{Address, unknown};
-pub(crate) use carried::check_snapshots;
 pub use carried::{Inlet, Outlet, REASONS};
 pub use carrier::{Carrier, Ends, Handed};
 pub(crate) use descriptor::Reference;

@@ -21,13 +21,13 @@ use super::message::{Body, Message};
 use super::shared::{Gone, LinkShared};
 use super::sleep::sleep_on;
 use super::store::Store;
-use crate::domain::millis;
+use crate::domain::{DomainCore, millis};
 use crate::error::{Awaited, Error, Kind, SendError, TimedOut};
 use crate::options::{LinkOptions, Wait};
 use crate::pool::Pool;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tranship_proto::{ChannelId, DomainId};
+use tranship_proto::{ChannelId, DomainId, Role};
 use tranship_ring::{Consumer, Ending, Lines, Producer, Publish, Waker};
 use tranship_sys::ForkGuard;
 
@@ -96,6 +96,18 @@ impl Receiver {
             store: None,
             link,
         })
+    }
+
+    /// Whether the pool is there that the options of who listens name: not only when somebody connects.
+    pub(crate) fn check(
+        domain: &DomainCore,
+        role: Role,
+        options: &LinkOptions,
+    ) -> Result<(), Error> {
+        match role {
+            Role::Sink => snapshot_pool(domain, options).map(drop),
+            Role::Source => Ok(()),
+        }
     }
 
     /// Lets buffers received from now on be read as plain slices.
