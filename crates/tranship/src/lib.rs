@@ -6,7 +6,7 @@
 //! | feature | adds |
 //! |---|---|
 //! | `bulk` | [`bulk`]: buffers that change their owner, between threads and processes |
-//! | `net` | the same between machines, with TLS |
+//! | `net` | [`net`]: channels between machines, with TLS: addresses `tcp:HOST:PORT/NAME`; and bulk channels |
 //! | `malloc` | [`malloc`]: a `#[global_allocator]` under the manager |
 //! | `mbuf` | [`mbuf`]: network buffers |
 //! | `sandbox` | [`sandbox`]: a process is locked down to what it needs as a domain |
@@ -87,6 +87,19 @@ pub use tranship_core::{
     poll,
     select,
 };
+
+/// What carries channels to where no shared memory is, for carriers of one's own ([`Domain::add_carrier`]).
+pub mod carrier {
+    #[doc(inline)]
+    pub use tranship_core::{Carrier, Ends, Handed, Inlet, Outlet};
+}
+
+/// Channels between machines: [`add_to`](net::add_to) has a domain understand `tcp:HOST:PORT/NAME`.
+#[cfg(feature = "net")]
+pub mod net {
+    #[doc(inline)]
+    pub use tranship_channel::{Over, add_to};
+}
 
 /// A manager inside a program of one's own: configuration and entry points.
 pub mod manager {

@@ -33,6 +33,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         &[
             "tranship-block",
             "tranship-cache",
+            "tranship-channel",
             "tranship-bulk",
             "tranship-mbuf",
             "tranship-zcopy",

@@ -73,6 +73,10 @@ pub trait Transport: Send + Debug {
     fn brings(&self) -> usize {
         0
     }
+    /// How many of them were taken.
+    fn came(&self) -> usize {
+        0
+    }
     /// Takes those that are there, the next ones each time, to their place (of exactly that length); says whether all
     /// have come. The frame counts as taken only then.
     fn fill(&mut self, _place: &Place) -> Result<bool, RecvError> {

@@ -298,6 +298,10 @@ impl Transport for End {
         self.brings
     }
 
+    fn came(&self) -> usize {
+        self.came
+    }
+
     fn fill(&mut self, place: &Place) -> Result<bool, RecvError> {
         let _ = self.flush();
         while self.came < self.brings {

@@ -233,7 +233,10 @@ impl DomainCore {
             }
         }
         let links: Vec<_> = lock(&self.links).values().cloned().collect();
-        for link in links.iter().filter(|link| link.gone() != Gone::Violated) {
+        for link in links
+            .iter()
+            .filter(|link| link.gone() != Gone::Violated && link.inside.is_none())
+        {
             link.watched.store(false, Ordering::Relaxed);
             self.unwatched.store(true, Ordering::Relaxed);
             let claim = ChannelClaim {

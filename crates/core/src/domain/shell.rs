@@ -4,13 +4,16 @@ use super::greeting::PATIENCE as HUNG;
 use super::{DomainBuilder, DomainCore, lock};
 use crate::error::{self, Barrier, Error, Kind};
 use crate::heap::Heap;
-use crate::link::{End, Listener, PeerSocket, Receiver, Sender, SocketListener, open_async};
+use crate::link::{
+    Address, Carrier, End, Ends, Feed, Listener, PeerSocket, Receiver, Sender, SocketListener,
+    listen_local, look_async, open_async, open_local, unknown,
+};
 use crate::options::{HeapOptions, LinkOptions, PoolOptions};
 use crate::pool::Pool;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Instant;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
 use tranship_proto::{DomainId, Event, PoolId, Request, Role, StatRecord};
 use tranship_sys::epoll::Interest;
 
@@ -24,14 +27,23 @@ pub struct Domain {
     shared: Arc<Handle>,
 }
 
+/// Looks whether an end is there.
+type Look = Box<dyn FnMut() -> Result<Option<End>, Error> + Send>;
+/// Where a thread puts it.
+type Receipt = Arc<Mutex<Option<Result<End, Error>>>>;
+
 struct Handle {
     core: DomainCore,
+    carriers: Mutex<Vec<Arc<dyn Carrier>>>,
 }
 
 impl Domain {
     pub(super) fn new(core: DomainCore) -> Domain {
         Domain {
-            shared: Arc::new(Handle { core }),
+            shared: Arc::new(Handle {
+                core,
+                carriers: Mutex::default(),
+            }),
         }
     }
 
@@ -78,34 +90,69 @@ impl Domain {
         core.patiently(None, || Heap::create(core, options.clone()))
     }
 
-    /// Exports a name. Everyone who connects to it gets a link in which this side has `role`.
-    pub fn listen(&self, name: &str, role: Role) -> Result<Listener, Error> {
-        self.listen_with(name, role, LinkOptions::default())
+    /// Has this carry channels at addresses of its schemes from here on, in all handles of this domain. The last one that knows a scheme has it.
+    pub fn add_carrier(&self, carrier: Arc<dyn Carrier>) {
+        lock(&self.shared.carriers).push(carrier);
     }
 
-    /// The same with choices for its links.
+    /// Takes an address, at which others connect. Everyone who does gets a channel in which this side has `role`.
+    ///
+    /// | address | the other end is |
+    /// |---|---|
+    /// | `NAME`, `shm:NAME` | any process that has joined the same manager |
+    /// | `local:NAME` | in this process; no manager is needed |
+    /// | any other `SCHEME:REST` | where a carrier says ([`add_carrier`](Domain::add_carrier)) |
+    ///
+    /// # Errors
+    /// `NameTaken`; `Access`; `BadArgument` for a name that cannot be; `InvalidEndpoint` for a scheme that nobody knows, which says those that are
+    /// known, and where a carrier cannot listen.
+    pub fn listen(&self, address: &str, role: Role) -> Result<Listener, Error> {
+        self.listen_with(address, role, LinkOptions::default())
+    }
+
+    /// The same with choices for its channels.
     pub fn listen_with(
         &self,
-        name: &str,
+        address: &str,
         role: Role,
         options: LinkOptions,
     ) -> Result<Listener, Error> {
-        Listener::new(self.core(), name, role, options)
+        let core = self.core();
+        let fed = |feed, maker| Listener::fed(core, address, role, options.clone(), feed, maker);
+        match Address::parse(address) {
+            Address::Named(name) => Listener::new(core, name, role, options),
+            Address::Local(name) => {
+                Receiver::check(core, role, &options)?;
+                let feed = Feed::new()?;
+                let guard = listen_local(core, name, role, &options, &feed)?;
+                Ok(fed(feed, Box::new((guard, self.clone()))))
+            }
+            Address::Carried { scheme, rest } => {
+                core.check_fork()?;
+                Receiver::check(core, role, &options)?;
+                let (carrier, feed) = (self.carrier(scheme)?, Feed::new()?);
+                let ends = self.ends(address, role, &options, Some(&feed));
+                let guard = carrier.listen(scheme, rest, ends)?;
+                Ok(fed(feed, Box::new((guard, self.clone()))))
+            }
+        }
     }
 
-    /// Connects to a name that a receiver exports; waits until somebody does.
-    pub fn open_sender(&self, name: &str) -> Result<Sender, Error> {
-        self.open_sender_with(name, LinkOptions::default())
+    /// Connects to an [address](Domain::listen) at which a receiver listens; waits until somebody does.
+    ///
+    /// # Errors
+    /// As [`listen`](Domain::listen); `SameRole`; `TimedOut`, if the options have a limit.
+    pub fn open_sender(&self, address: &str) -> Result<Sender, Error> {
+        self.open_sender_with(address, LinkOptions::default())
     }
 
     /// The same with choices.
-    pub fn open_sender_with(&self, name: &str, options: LinkOptions) -> Result<Sender, Error> {
-        self.core()
-            .open(name, Role::Source, &options)?
-            .into_sender()
+    pub fn open_sender_with(&self, address: &str, options: LinkOptions) -> Result<Sender, Error> {
+        self.open(address, Role::Source, &options)?.into_sender()
     }
 
-    /// The same for awaiting, in any runtime. Many may be awaited at once: nothing waits for the manager or a peer but the task.
+    /// The same for awaiting, in any runtime. Many may be awaited at once: nothing waits for the manager or a peer but the task, or at an address of a
+    /// carrier's a thread of its own.
     ///
     /// If the future is dropped the name is not waited for any more. A time that the options say is kept to a quarter of a second.
     ///
@@ -113,34 +160,145 @@ impl Domain {
     /// As [`open_sender_with`](Domain::open_sender_with), and [`Kind::System`] as for [`Receiver::recv_async`].
     pub fn open_sender_async(
         &self,
-        name: &str,
+        address: &str,
         options: LinkOptions,
     ) -> impl Future<Output = Result<Sender, Error>> + Send + Unpin + use<> {
-        open_async(self.core(), name, Role::Source, &options, End::into_sender)
+        let look = self.opening(address, Role::Source, options);
+        look_async(self.core(), look, End::into_sender)
     }
 
-    /// Connects to a name that a sender exports; waits until somebody does.
-    pub fn open_receiver(&self, name: &str) -> Result<Receiver, Error> {
-        self.open_receiver_with(name, LinkOptions::default())
+    /// Connects to an [address](Domain::listen) at which a sender listens; waits until somebody does.
+    ///
+    /// # Errors
+    /// As [`open_sender`](Domain::open_sender).
+    pub fn open_receiver(&self, address: &str) -> Result<Receiver, Error> {
+        self.open_receiver_with(address, LinkOptions::default())
     }
 
     /// The same with choices.
-    pub fn open_receiver_with(&self, name: &str, options: LinkOptions) -> Result<Receiver, Error> {
-        self.core()
-            .open(name, Role::Sink, &options)?
-            .into_receiver()
+    pub fn open_receiver_with(
+        &self,
+        address: &str,
+        options: LinkOptions,
+    ) -> Result<Receiver, Error> {
+        self.open(address, Role::Sink, &options)?.into_receiver()
     }
 
-    /// As [`open_sender_async`](Domain::open_sender_async), for a name that a sender exports.
+    /// As [`open_sender_async`](Domain::open_sender_async), for an address at which a sender listens.
     ///
     /// # Errors
     /// The same.
     pub fn open_receiver_async(
         &self,
-        name: &str,
+        address: &str,
         options: LinkOptions,
     ) -> impl Future<Output = Result<Receiver, Error>> + Send + Unpin + use<> {
-        open_async(self.core(), name, Role::Sink, &options, End::into_receiver)
+        let look = self.opening(address, Role::Sink, options);
+        look_async(self.core(), look, End::into_receiver)
+    }
+
+    /// Looks whether a channel is open, again and again.
+    fn opening(&self, address: &str, role: Role, options: LinkOptions) -> Look {
+        let core = self.core();
+        match Address::parse(address) {
+            Address::Named(name) => open_async(core, name, role, &options),
+            Address::Local(name) => {
+                let (core, name, begun) = (core.clone(), name.to_owned(), Instant::now());
+                let at_once = options.clone().timeout(Duration::ZERO);
+                Box::new(move || match open_local(&core, &name, role, &at_once) {
+                    Ok(end) => Ok(Some(end)),
+                    Err(error) if error == Kind::TimedOut => {
+                        match options
+                            .timeout
+                            .is_some_and(|timeout| begun.elapsed() >= timeout)
+                        {
+                            true => Err(error),
+                            false => Ok(None),
+                        }
+                    }
+                    Err(error) => Err(error),
+                })
+            }
+            Address::Carried { .. } => {
+                let (domain, address) = (self.clone(), address.to_owned());
+                let mut opened: Option<Receipt> = None;
+                // Gone with the future.
+                let asker = Arc::new(());
+                Box::new(move || {
+                    if let Some(opened) = &opened {
+                        return lock(opened).take().transpose();
+                    }
+                    let receipt = Receipt::default();
+                    opened = Some(Arc::clone(&receipt));
+                    let (domain, address, options) =
+                        (domain.clone(), address.clone(), options.clone());
+                    let asked = Arc::downgrade(&asker);
+                    let open = move || {
+                        let end = domain.open_for(&address, role, &options, Some(asked));
+                        *lock(&receipt) = Some(end);
+                        domain.core().tasks.has_news();
+                        domain.core().tasks.tell_news();
+                    };
+                    let started = super::thread("tranship-open", open);
+                    started.map_err(Error::system("starting a thread that connects"))?;
+                    Ok(None)
+                })
+            }
+        }
+    }
+
+    fn open(&self, address: &str, role: Role, options: &LinkOptions) -> Result<End, Error> {
+        self.open_for(address, role, options, None)
+    }
+
+    /// `asker` is gone when nobody wants the end any more.
+    fn open_for(
+        &self,
+        address: &str,
+        role: Role,
+        options: &LinkOptions,
+        asker: Option<Weak<()>>,
+    ) -> Result<End, Error> {
+        let core = self.core();
+        match Address::parse(address) {
+            Address::Named(name) => core.open(name, role, options),
+            Address::Local(name) => open_local(core, name, role, options),
+            Address::Carried { scheme, rest } => {
+                core.check_fork()?;
+                let mut ends = self.ends(address, role, options, None);
+                ends.asker = asker;
+                let handed = self.carrier(scheme)?.open(scheme, rest, &ends)?;
+                Ok(handed.0)
+            }
+        }
+    }
+
+    fn ends(
+        &self,
+        address: &str,
+        role: Role,
+        options: &LinkOptions,
+        feed: Option<&Arc<Feed>>,
+    ) -> Ends {
+        Ends {
+            domain: self.core().clone(),
+            address: address.to_owned(),
+            role,
+            options: options.clone(),
+            feed: feed.cloned(),
+            asker: None,
+        }
+    }
+
+    fn carrier(&self, scheme: &str) -> Result<Arc<dyn Carrier>, Error> {
+        let carriers = lock(&self.shared.carriers);
+        let found = carriers
+            .iter()
+            .rev()
+            .find(|carrier| carrier.schemes().contains(&scheme));
+        let known =
+            || -> Vec<&str> { carriers.iter().flat_map(|c| c.schemes()).copied().collect() };
+        found.cloned().ok_or_else(|| unknown(scheme, &known()))
     }
 
     /// Exports a name at which others connect sockets, for a protocol of one's own.

@@ -211,7 +211,7 @@ impl Sender {
     }
 
     /// Sends a message without waiting.
-    fn try_message(&mut self, message: Message) -> Result<(), SendError<Message>> {
+    pub(super) fn try_message(&mut self, message: Message) -> Result<(), SendError<Message>> {
         let mut now = self.with_when_full(WhenFull::Error);
         let meta = message.meta;
         let back = |body| Message { meta, body };
@@ -358,19 +358,24 @@ impl Listener {
     }
 }
 
-/// A connection to a name, for awaiting. If it is dropped nobody who accepts gets a peer that is not there.
-pub(crate) fn open_async<T>(
+/// Looks whether a connection to a name is made. If it is dropped nobody who accepts gets a peer that is not there.
+pub(crate) fn open_async(
     domain: &DomainCore,
     name: &str,
     role: Role,
     options: &LinkOptions,
+) -> Box<dyn FnMut() -> Result<Option<End>, Error> + Send> {
+    let mut opening = Opening::new(domain, name, role, options);
+    Box::new(move || opening.look(Some(Instant::now())))
+}
+
+/// Awaits what is looked for.
+pub(crate) fn look_async<T>(
+    domain: &DomainCore,
+    mut look: Box<dyn FnMut() -> Result<Option<End>, Error> + Send>,
     as_end: fn(End) -> Result<T, Error>,
 ) -> impl Future<Output = Result<T, Error>> + Send + Unpin + use<T> {
-    let mut opening = Opening::new(domain, name, role, options);
-    Looking::new(domain.clone(), move || {
-        let end = opening.look(Some(Instant::now()))?;
-        end.map(as_end).transpose()
-    })
+    Looking::new(domain.clone(), move || look()?.map(as_end).transpose())
 }
 
 impl SocketListener {

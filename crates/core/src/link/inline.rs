@@ -11,8 +11,8 @@ pub struct Inline {
 }
 
 impl Inline {
-    /// `None`: there are too many.
-    pub(super) fn new(bytes: &[u8]) -> Option<Inline> {
+    /// A copy of these; `None`: there are more than 48.
+    pub fn new(bytes: &[u8]) -> Option<Inline> {
         let mut words = [0; 6];
         let len = u8::try_from(bytes.len()).ok()?;
         zerocopy::IntoBytes::as_mut_bytes(&mut words)

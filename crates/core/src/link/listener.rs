@@ -1,15 +1,19 @@
 //! An exported name: everyone who connects gets a link of its own.
 
+use super::feed::{Fed, Feed};
 use super::open::{Accepting, End, checked_name};
+use super::sleep::LOOK;
 use super::{Receiver, Sender};
 use crate::domain::{Backlog, DomainCore, Parcel, Take, lock};
 use crate::error::{self, Awaited, Error, Kind, TimedOut};
 use crate::options::LinkOptions;
+use std::any::Any;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tranship_proto::{Event, ExportId, Refusal, Request, Role};
-use tranship_sys::epoll::Epoll;
+use tranship_sys::epoll::{Epoll, wait_readable};
 
 /// A name that others connect to.
 #[derive(Debug)]
@@ -22,6 +26,8 @@ pub struct Listener {
     options: LinkOptions,
     /// Connections that are being made for whoever awaits one.
     begun: Mutex<Vec<Accepting>>,
+    /// Connections come from here, and not from the manager.
+    fed: Option<Fed>,
 }
 
 impl Listener {
@@ -39,7 +45,31 @@ impl Listener {
             role,
             options,
             begun: Mutex::default(),
+            fed: None,
         })
+    }
+
+    /// One whose ends are made elsewhere.
+    pub(crate) fn fed(
+        domain: &DomainCore,
+        address: &str,
+        role: Role,
+        options: LinkOptions,
+        feed: Arc<Feed>,
+        maker: Box<dyn Any + Send + Sync>,
+    ) -> Listener {
+        Listener {
+            domain: domain.clone(),
+            export: Arc::default(),
+            name: address.into(),
+            role,
+            options,
+            begun: Mutex::default(),
+            fed: Some(Fed {
+                feed,
+                _maker: maker,
+            }),
+        }
     }
 
     /// The role that this side has in every link.
@@ -77,17 +107,35 @@ impl Listener {
         self.domain.check_fork()?;
         let started = Instant::now();
         let deadline = timeout.and_then(|t| started.checked_add(t));
+        let timed_out = || {
+            Err(TimedOut {
+                awaited: Awaited::Connection(self.name.clone()),
+                waited_ms: crate::domain::millis(started.elapsed()),
+            }
+            .into())
+        };
+        if let Some(Fed { feed, .. }) = &self.fed {
+            loop {
+                self.domain.turn_quietly();
+                if let Some(end) = feed.pop() {
+                    return Ok(end);
+                }
+                let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
+                if left == Some(Duration::ZERO) {
+                    return timed_out();
+                }
+                let round = left.map_or(LOOK, |left| left.min(LOOK));
+                let waited = wait_readable(feed.bell(), Some(round));
+                waited.map_err(Error::system("poll"))?;
+            }
+        }
         loop {
             let seen = self.domain.wake();
             if let Some(end) = self.look_for_connection()? {
                 return Ok(end);
             }
             if deadline.is_some_and(|d| Instant::now() >= d) {
-                return Err(TimedOut {
-                    awaited: Awaited::Connection(self.name.clone()),
-                    waited_ms: crate::domain::millis(started.elapsed()),
-                }
-                .into());
+                return timed_out();
             }
             self.domain.wait_news(seen, deadline);
         }
@@ -115,6 +163,9 @@ impl Listener {
 
     /// The next connection, if it is made. What is being made stays with the listener, whoever asks next.
     pub(super) fn look_for_connection(&self) -> Result<Option<End>, Error> {
+        if let Some(fed) = &self.fed {
+            return Ok(fed.feed.pop());
+        }
         let (domain, name, options) = (&self.domain, &self.name, &self.options);
         let may_come = match domain.has_news() || domain.cut_off().is_some() {
             true => domain.turn(),
@@ -150,8 +201,16 @@ impl Listener {
         }
     }
 
+    /// What becomes readable when somebody connects, if that is not the manager's news.
+    pub(super) fn bell(&self) -> Option<BorrowedFd<'_>> {
+        self.fed.as_ref().map(|fed| fed.feed.bell())
+    }
+
     /// Whether somebody has connected, as far as the manager's news were taken.
     pub(super) fn has_connection(&self) -> bool {
+        if let Some(fed) = &self.fed {
+            return !fed.feed.is_empty();
+        }
         let mut exports = lock(&self.domain.exports);
         let id = ExportId(self.export.load(Ordering::Relaxed)); // changes under that lock
         let waits = exports.get_mut(&id).is_some_and(|e| !e.incoming.is_empty());
@@ -239,6 +298,11 @@ impl Drop for Asking<'_> {
 impl Drop for Listener {
     fn drop(&mut self) {
         if self.domain.fork.is_child() {
+            // Its thread and its descriptors are the parent's: to stop it here would stop it there.
+            std::mem::forget(self.fed.take());
+            return;
+        }
+        if self.fed.is_some() {
             return;
         }
         for accepting in lock(&self.begun).drain(..) {

@@ -1,9 +1,15 @@
 //! Links: a one-way data ring with a control ring back, in shared memory.
 
+mod address;
+mod carried;
+mod carrier;
 mod descriptor;
+mod feed;
 mod futures;
 mod inline;
+mod inside;
 mod listener;
+mod local;
 mod message;
 mod open;
 mod poll;
@@ -15,11 +21,17 @@ mod select;
 mod sender;
 mod shared;
 mod sleep;
+mod store;
 
+pub(crate) use address::{Address, unknown};
+pub use carried::{Inlet, Outlet, REASONS};
+pub use carrier::{Carrier, Ends, Handed};
 pub(crate) use descriptor::Reference;
-pub(crate) use futures::open_async;
+pub(crate) use feed::Feed;
+pub(crate) use futures::{look_async, open_async};
 pub use inline::Inline;
 pub use listener::Listener;
+pub(crate) use local::{listen as listen_local, open as open_local};
 pub use message::{Body, Message, Payload};
 pub(crate) use open::{End, checked_name};
 pub use poll::{PollItem, poll};

@@ -68,7 +68,7 @@ fn checked_lines(lines: u32) -> Result<(), Error> {
 }
 
 /// With what tells it from all other memory.
-fn other_half(fd: &OwnedFd, role: Role, lines: u32) -> Result<(HalfRo, u64), Error> {
+pub(super) fn other_half(fd: &OwnedFd, role: Role, lines: u32) -> Result<(HalfRo, u64), Error> {
     checked_lines(lines)?;
     let half = match role {
         Role::Source => HalfRo::open(fd, Side::Source, lines)?,
@@ -77,7 +77,7 @@ fn other_half(fd: &OwnedFd, role: Role, lines: u32) -> Result<(HalfRo, u64), Err
     Ok((half, crate::domain::inode(fd)))
 }
 
-fn own_half(role: Role, lines: u32) -> Result<(OwnedFd, HalfRw), Error> {
+pub(super) fn own_half(role: Role, lines: u32) -> Result<(OwnedFd, HalfRw), Error> {
     checked_lines(lines)?;
     Ok(match role {
         Role::Source => HalfRw::create(Side::Source, lines)?,
@@ -352,7 +352,7 @@ impl DomainCore {
             return;
         };
         self.unpoll(&link);
-        if self.say_closed(&link) {
+        if link.inside.is_some() || self.say_closed(&link) {
             lock(&self.links).remove(&channel);
         }
         self.let_go();

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use tranship_proto::{Event, Refusal, Request};
 use tranship_ring::doorbell;
 use tranship_sys::epoll::{Interest, wait_each};
+use tranship_sys::socket;
 
 impl Receiver {
     /// Makes this link show up on the domain's pollable descriptor ([`Domain::as_fd`](crate::Domain)) whenever a
@@ -22,7 +23,9 @@ impl Receiver {
             return Ok(());
         }
         // We are the only ones who set it; the manager is not spoken to under its lock.
-        if lock(&link.bell).near.is_none() {
+        if link.inside.is_some() {
+            link.has_bell();
+        } else if lock(&link.bell).near.is_none() {
             let channel = link.channel;
             let asked = lock(&link.bell).asked.take();
             asked.into_iter().for_each(|asked| domain.forget(asked));
@@ -89,6 +92,9 @@ impl LinkShared {
         if bell.near.is_some() {
             return true;
         }
+        if self.inside.is_some() {
+            return self.make_bell(&mut bell);
+        }
         let asked = bell.asked.take();
         drop(bell); // the manager is not spoken to under its lock
         let channel = self.channel;
@@ -109,6 +115,19 @@ impl LinkShared {
             }
             // Manager or peer are away.
             _ => bell.again = Some(Instant::now() + LOOK),
+        }
+        bell.near.is_some()
+    }
+
+    /// A descriptor that the other end of this process rings.
+    fn make_bell(&self, bell: &mut Bell) -> bool {
+        let made = self.other().zip(socket::one_way().ok());
+        match made {
+            Some((other, (near, far))) => {
+                other.set_peer_fd(far);
+                bell.near = Some(Arc::new(near));
+            }
+            None => bell.again = Some(Instant::now() + NAP),
         }
         bell.near.is_some()
     }

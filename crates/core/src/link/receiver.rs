@@ -3,6 +3,7 @@
 mod ahead;
 mod direct;
 mod guess;
+mod inside;
 mod missing;
 mod over;
 mod pass;
@@ -13,18 +14,20 @@ mod take;
 
 use self::ahead::{Ahead, Resync};
 use self::guess::Guess;
+pub(super) use self::pools::snapshots as snapshot_pool;
 use self::pools::{AtHand, In};
 use super::descriptor;
 use super::message::{Body, Message};
 use super::shared::{Gone, LinkShared};
 use super::sleep::sleep_on;
-use crate::domain::millis;
+use super::store::Store;
+use crate::domain::{DomainCore, millis};
 use crate::error::{Awaited, Error, Kind, SendError, TimedOut};
 use crate::options::{LinkOptions, Wait};
 use crate::pool::Pool;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tranship_proto::{ChannelId, DomainId};
+use tranship_proto::{ChannelId, DomainId, Role};
 use tranship_ring::{Consumer, Ending, Lines, Producer, Publish, Waker};
 use tranship_sys::ForkGuard;
 
@@ -50,6 +53,8 @@ pub struct Receiver {
     trusted: bool,
     /// Where buffers of level `none` are copied to.
     snapshots: Option<Pool>,
+    /// What comes over from a sender of this process.
+    store: Option<Arc<Store>>,
 }
 
 /// Looks at a line between two looks at anything else.
@@ -88,8 +93,21 @@ impl Receiver {
             wait: options.wait,
             trusted: false,
             snapshots: pools::snapshots(&link.domain, options)?,
+            store: None,
             link,
         })
+    }
+
+    /// Whether the pool is there that the options of who listens name: not only when somebody connects.
+    pub(crate) fn check(
+        domain: &DomainCore,
+        role: Role,
+        options: &LinkOptions,
+    ) -> Result<(), Error> {
+        match role {
+            Role::Sink => snapshot_pool(domain, options).map(drop),
+            Role::Source => Ok(()),
+        }
     }
 
     /// Lets buffers received from now on be read as plain slices.
@@ -325,7 +343,7 @@ impl Receiver {
     pub fn is_ready(&self) -> bool {
         !self.link.domain.fork.is_child()
             && match &self.ahead {
-                Ahead::Nothing => self.consumer.ready(self.lines),
+                Ahead::Nothing | Ahead::Held => self.consumer.ready(self.lines),
                 Ahead::Line(pending) => self.is_due(pending),
                 Ahead::End(_) => false,
             }
@@ -351,6 +369,10 @@ impl Drop for Receiver {
         self.forget_resync();
         // For a source that waits while no manager is there to tell it.
         self.link.ring.end(Ending::Closed);
+        if let Some(store) = &self.store {
+            store.close();
+            self.link.tell_other();
+        }
         // Crash: the manager takes the queue off the rosters at this request, or at our death.
         self.link.domain.leave_link(self.link.channel);
     }

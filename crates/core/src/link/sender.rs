@@ -2,17 +2,19 @@
 
 mod assign;
 mod forms;
+mod inside;
 mod moves;
 mod replies;
 mod room;
 
 pub use self::forms::WithWhenFull;
 use super::descriptor::{self, Carries, INLINE_BYTES, Reference};
-use super::message::{Message, Payload};
+use super::message::{Body, Message, Payload};
 use super::shared::{Assignment, Gone, LinkShared};
+use super::store::Store;
 use crate::aggregate::Aggregate;
 use crate::cbuf::{Cbuf, Handle, Home};
-use crate::domain::Asked;
+use crate::domain::{Asked, PATIENCE};
 use crate::error::{Error, Kind, SendError};
 use crate::options::{LinkOptions, Wait, WhenFull};
 use crate::pool::{OwnPool, Pool};
@@ -44,6 +46,12 @@ pub struct Sender {
     wait: Wait,
     when_full: WhenFull,
     dropped: u64,
+    /// What goes over to a receiver of this process.
+    store: Option<Arc<Store>>,
+    /// The longest message that such a one takes.
+    most_bytes: u64,
+    /// Whether its end waits until a carrier has brought everything to where it goes.
+    lingers: bool,
     /// What a future that was dropped had still to send.
     pub(super) unsent: Option<Box<Message>>,
 }
@@ -75,6 +83,9 @@ impl Sender {
             wait: options.wait,
             when_full: options.when_full,
             dropped: 0,
+            store: None,
+            most_bytes: u64::MAX,
+            lingers: false,
             unsent: None,
             link,
         })
@@ -163,6 +174,15 @@ impl Sender {
 
     #[inline(never)]
     fn send_any(&mut self, buf: Cbuf, meta: u64) -> Result<(), Box<SendError<Cbuf>>> {
+        if self.store.is_some() {
+            return match self.ready_inside(std::iter::once(buf.handle())) {
+                Ok(()) => {
+                    self.put_inside(Body::Buf(buf), meta);
+                    Ok(())
+                }
+                Err(error) => Ok(self.not_sent(error, buf)?),
+            };
+        }
         let ready = self.ready_for(buf.handle());
         if let Err(error) = ready.and_then(|()| self.make_room(1)) {
             return Ok(self.not_sent(error, buf)?);
@@ -179,6 +199,15 @@ impl Sender {
         let mut bufs = bufs.into_iter();
         let mut published = false;
         while let Some(buf) = bufs.next() {
+            if self.store.is_some() {
+                match self.send_any(buf, 0) {
+                    Ok(()) => continue,
+                    Err(failed) => {
+                        let rest = |buf| std::iter::once(buf).chain(bufs).collect();
+                        return Err(failed.map(rest));
+                    }
+                }
+            }
             let room = self.ready_for(buf.handle()).and_then(|()| {
                 if published && self.producer.known_room(self.lines) == 0 {
                     self.fence_and_wake(); // before waiting, the receiver must know what there is
@@ -230,6 +259,16 @@ impl Sender {
         aggregate: Aggregate,
         meta: u64,
     ) -> Result<(), SendError<Aggregate>> {
+        if self.store.is_some() {
+            let handles = aggregate.pieces().iter().map(|piece| piece.handle());
+            return match self.ready_inside(handles) {
+                Ok(()) => {
+                    self.put_inside(Body::Aggregate(aggregate), meta);
+                    Ok(())
+                }
+                Err(error) => self.not_sent(error, aggregate),
+            };
+        }
         let list = match aggregate.make_list(self.when_full) {
             Ok(list) => list,
             Err(error) => {
@@ -337,6 +376,9 @@ impl Sender {
 
     #[cold]
     fn peer_gone(&self) -> Error {
+        if let Some(why) = self.link.why() {
+            return why;
+        }
         let channel = self.link.channel;
         let text = format!("the receiver of channel {channel} is gone");
         Error::new(Kind::PeerGone, text)
@@ -476,6 +518,13 @@ impl Sender {
     }
 }
 
+#[cold]
+fn others_buffer() -> Error {
+    let text =
+        "the buffer belongs to another domain of this process, and only that one may send it";
+    Error::new(Kind::BufferNotOwned, text)
+}
+
 #[inline(always)]
 fn reached(step: SendStep) {
     match step {
@@ -503,7 +552,16 @@ impl Drop for Sender {
         self.link.ring.end(closed);
         crash::point("close.after_flag");
         self.fence_and_wake();
+        self.link.tell_other();
         self.end_replies();
+        if self.store.is_some() {
+            if self.lingers && !std::thread::panicking() {
+                // The process may be about to end, and with it who carries.
+                self.wait_gone(PATIENCE);
+            }
+            self.drop_passed();
+            return self.link.domain.leave_link(self.link.channel);
+        }
         for (_, asked) in self.unanswered.drain(..) {
             self.link.domain.forget(asked);
         }

@@ -9,7 +9,7 @@ use crate::pool::{ForeignPool, OwnPool};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Instant;
 use tranship_proto::{ChannelId, DomainId, Levels, PoolId, Role};
 use tranship_region::layout::{CountsRw, Way};
@@ -89,6 +89,14 @@ pub(crate) struct Bell {
     pub(crate) watched: bool,
 }
 
+/// What an end has whose other end is in this process, and that no manager knows of.
+#[derive(Default)]
+pub(crate) struct Inside {
+    other: OnceLock<Weak<LinkShared>>,
+    /// Why the other end ended, if it said so.
+    why: OnceLock<Error>,
+}
+
 /// Everything of one end of a link but its cursors, which belong to `Sender` or `Receiver`.
 pub(crate) struct LinkShared {
     pub(crate) domain: DomainCore,
@@ -121,6 +129,7 @@ pub(crate) struct LinkShared {
     /// At a source: its end of the control ring. The Sender's, until the queue leaves.
     pub(crate) replies: Mutex<Replies>,
     consent: Option<Consent>,
+    pub(crate) inside: Option<Inside>,
     /// Pools of these levels are taken.
     pub(crate) levels: Levels,
 }
@@ -183,7 +192,50 @@ impl LinkShared {
             watched: AtomicBool::new(true),
             replies: Mutex::default(),
             consent: options.consent.clone(),
+            inside: None,
             levels: options.levels(),
+        }
+    }
+
+    /// The same, of a channel inside this process.
+    pub(crate) fn within(mut self, inside: Inside) -> LinkShared {
+        // Bounds the sleeps of whoever waits: no timer but its own does.
+        self.of_our_user = false;
+        self.inside = Some(inside);
+        self
+    }
+
+    /// Its other end is this.
+    pub(crate) fn join(&self, other: &Arc<LinkShared>) {
+        if let Some(inside) = &self.inside {
+            let _ = inside.other.set(Arc::downgrade(other)); // once
+        }
+    }
+
+    /// The other end, if it is in this process, and there.
+    pub(crate) fn other(&self) -> Option<Arc<LinkShared>> {
+        self.inside.as_ref()?.other.get()?.upgrade()
+    }
+
+    /// The other end is to know why this one ends.
+    pub(crate) fn say_why(&self, why: Error) {
+        if let Some(other) = self.other()
+            && let Some(inside) = &other.inside
+        {
+            let _ = inside.why.set(why); // the first reason stays
+        }
+    }
+
+    /// Why the other end ended, if it said so.
+    pub(crate) fn why(&self) -> Option<Error> {
+        self.inside.as_ref()?.why.get().cloned()
+    }
+
+    /// The other end learns that this one has ended, if it would not from a manager.
+    pub(crate) fn tell_other(&self) {
+        if let Some(other) = self.other() {
+            other.peer_gone(Gone::Closed);
+            self.fence_then_notify();
         }
     }
 
@@ -338,7 +390,10 @@ impl LinkShared {
     /// A peer that sleeps on its descriptor has sent us the other end, through the manager. It may still be on its
     /// way, and we may never look again; so once, and for a bounded time, we wait for it.
     fn await_peer_fd(&self) {
-        if lock(&self.peer_fd).is_some() || self.fd_awaited.swap(true, Ordering::Relaxed) {
+        if self.inside.is_some()
+            || lock(&self.peer_fd).is_some()
+            || self.fd_awaited.swap(true, Ordering::Relaxed)
+        {
             return;
         }
         let deadline = Instant::now() + crate::domain::ROUND;

@@ -56,7 +56,7 @@ pub(crate) struct OwnPool {
     pub(super) board_entry: AtomicU32,
     pub(super) handles: AtomicU32,
     pub(super) shrink_target: AtomicU64,
-    pub(super) options: PoolOptions,
+    pub(crate) options: PoolOptions,
     pub(super) max_bytes: u64,
     pub(super) counters: Counters,
     pub(super) me: Weak<OwnPool>,

@@ -19,6 +19,7 @@ mod heaps;
 mod hung;
 mod kit;
 mod links;
+mod local;
 mod lookup;
 mod moves;
 mod passes;

@@ -7,6 +7,7 @@ use super::session::{Over, Session};
 use super::tls::Talk;
 use super::wire::{Answer, HELLO_BYTES, Hello, Malformed, Secret, Status};
 use super::{Security, Settings, keeper, number, tls};
+use crate::{Error, Kind};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -31,6 +32,8 @@ pub(super) struct Caller {
 
 /// Why there is no connection.
 struct Failure {
+    /// Nobody is there under that name yet.
+    nobody: bool,
     /// Nobody listens at any of the places.
     refused: bool,
     /// Somebody listens, and went in the middle.
@@ -41,6 +44,7 @@ struct Failure {
 impl Failure {
     fn failed(why: String) -> Failure {
         Failure {
+            nobody: false,
             refused: false,
             cut: false,
             why,
@@ -48,16 +52,44 @@ impl Failure {
     }
 }
 
+/// Nobody listens at an address yet: it may be tried again.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Nobody(String);
+
+/// Why an acquaintance was not made.
+struct Unmet {
+    nobody: bool,
+    why: String,
+}
+
+impl From<String> for Unmet {
+    fn from(why: String) -> Unmet {
+        Unmet { nobody: false, why }
+    }
+}
+
+impl From<&str> for Unmet {
+    fn from(why: &str) -> Unmet {
+        why.to_owned().into()
+    }
+}
+
 /// Makes a session with who listens there. Blocks for at most the time of an acquaintance.
-pub(super) fn connect(settings: &Arc<Settings>, address: Address) -> Result<Arc<Session>, String> {
-    let (id, (line, answer, peer, who)) =
-        dial_first(settings, &address).map_err(|failure| match failure.refused {
+pub(super) fn connect(settings: &Arc<Settings>, address: Address) -> Result<Arc<Session>, Error> {
+    let (id, (line, answer, peer, who)) = dial_first(settings, &address).map_err(|failure| {
+        let why = match failure.refused {
             true => format!(
                 "{}; does the program there run, and is that its port?",
                 failure.why
             ),
             false => failure.why,
-        })?;
+        };
+        match failure.nobody {
+            true => Error::because(Kind::InvalidEndpoint, "", Nobody(why)),
+            false => Error::new(Kind::InvalidEndpoint, why),
+        }
+    })?;
     let caller = Caller {
         settings: Arc::clone(settings),
         address,
@@ -71,9 +103,10 @@ pub(super) fn connect(settings: &Arc<Settings>, address: Address) -> Result<Arc<
         Some(caller),
         None,
     );
-    let session = session.map_err(|error| error.to_string())?;
+    let unmade = |error: std::io::Error| Error::new(Kind::InvalidEndpoint, error.to_string());
+    let session = session.map_err(unmade)?;
     session.attach(&mut session.lock(), line, answer.taken);
-    keeper::keep(Arc::clone(&session)).map_err(|error| error.to_string())?;
+    keeper::keep(Arc::clone(&session)).map_err(unmade)?;
     Ok(session)
 }
 
@@ -134,11 +167,17 @@ fn dial_any(
         let why = format!("{:?} has no address", address.host);
         return Err(Failure::failed(why));
     }
+    let nobody = failures.iter().all(|failure| failure.nobody);
     let refused = failures.iter().all(|failure| failure.refused);
     let cut = failures.iter().any(|failure| failure.cut);
     let all: Vec<_> = failures.into_iter().map(|failure| failure.why).collect();
     let why = all.join("; ");
-    Err(Failure { refused, cut, why })
+    Err(Failure {
+        nobody,
+        refused,
+        cut,
+        why,
+    })
 }
 
 fn meet(
@@ -155,6 +194,7 @@ fn meet(
     let socket = TcpStream::connect_timeout(&place, left);
     let socket = socket.map_err(|error| match error.kind() {
         ErrorKind::ConnectionRefused => Failure {
+            nobody: true,
             refused: true,
             cut: false,
             why: format!("nobody listens at {place}"),
@@ -166,12 +206,13 @@ fn meet(
         .and_then(|(secured, answer)| {
             let who = secured.as_ref().and_then(|tls| tls::peer(tls));
             let line = socket.try_clone().and_then(|own| Line::new(own, secured));
-            let line = line.map_err(|error| error.to_string())?;
+            let line = line.map_err(|error| Unmet::from(error.to_string()))?;
             Ok((line, answer, place.to_string(), who))
         })
-        .map_err(|why| {
+        .map_err(|Unmet { nobody, why }| {
             patient::part(&socket);
             Failure {
+                nobody,
                 cut: patient.was_cut(),
                 ..failed(why)
             }
@@ -184,7 +225,7 @@ fn introduce(
     socket: &TcpStream,
     patient: &mut Patient<'_>,
     hello: &Hello,
-) -> Result<(Option<Box<rustls::Connection>>, Answer), String> {
+) -> Result<(Option<Box<rustls::Connection>>, Answer), Unmet> {
     let timing = &settings.timing;
     let watched = stream::watch(socket, timing.beat, timing.silence);
     watched.map_err(|error| error.to_string())?;
@@ -214,8 +255,9 @@ fn introduce(
         Status::OtherVersion => Some("it does not speak our version".to_owned()),
         Status::Busy => Some("it has too many connections".to_owned()),
     };
+    let nobody = answer.status == Status::NoSuchName;
     match refused {
-        Some(why) => Err(why),
+        Some(why) => Err(Unmet { nobody, why }),
         None => Ok((secured, answer)),
     }
 }

@@ -92,7 +92,8 @@ impl Line {
         let Some(payload) = payload else {
             return self.send(rest, false);
         };
-        if self.tls.is_none() && payload.len() <= COPY_BYTES {
+        let file = payload.file().filter(|_| payload.len() > COPY_BYTES);
+        if self.tls.is_none() && file.is_none() {
             let all = payload.view().map_err(io::Error::other)?;
             let view = all.sub(at.saturating_sub(head.len())..all.len());
             let view = view.map_err(io::Error::other)?;
@@ -100,11 +101,10 @@ impl Line {
         }
         let done = at.saturating_sub(head.len());
         let left = payload.len() - done;
-        if self.tls.is_none() {
+        if let (None, Some((file, start))) = (&self.tls, file) {
             if !rest.is_empty() {
                 return self.send(rest, true);
             }
-            let (file, start) = payload.file();
             return stream::send_file(&*self.socket, file, start + done as u64, left);
         }
         // A copy, as what is encrypted must not change meanwhile, and others may write there at some levels of trust.

@@ -43,6 +43,7 @@ use std::time::Duration;
 use tranship_sys::process::trusted_env;
 use tranship_sys::{eventfd, stream};
 
+pub use dial::Nobody;
 pub use tls::{CA_FILE, CERT_FILE, Credentials, KEY_FILE};
 
 /// Names the directory with our credentials.
@@ -225,12 +226,10 @@ impl Backend for Net {
 
     /// Blocks for at most the time of an acquaintance.
     fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Error> {
-        let session =
-            Address::parse(name).and_then(|address| dial::connect(&self.settings, address));
-        match session {
-            Ok(session) => Ok(Box::new(End(session))),
-            Err(why) => Err(Error::new(Kind::InvalidEndpoint, why)),
-        }
+        let wrong = |why| Error::new(Kind::InvalidEndpoint, why);
+        let address = Address::parse(name).map_err(wrong)?;
+        let session = dial::connect(&self.settings, address)?;
+        Ok(Box::new(End(session)))
     }
 
     fn bytes(&self) -> Bytes {
@@ -278,6 +277,10 @@ impl Transport for End {
 
     fn brings(&self) -> usize {
         self.0.brings()
+    }
+
+    fn came(&self) -> usize {
+        self.0.came()
     }
 
     fn fill(&mut self, place: &Place) -> Result<bool, RecvError> {
@@ -354,20 +357,24 @@ impl Wait for Waiting {
     }
 }
 
-/// `tcp:` and `tcp+plain:` of every domain, shared by the whole process; made at their first use.
+/// `tcp:` and `tcp+plain:` as the environment says, shared by the whole process; made at their first use.
 #[derive(Debug)]
-pub(crate) struct BuiltIn {
+pub struct BuiltIn {
     plain: bool,
 }
 
 static BUILT_IN: [Mutex<Option<Net>>; 2] = [Mutex::new(None), Mutex::new(None)];
 
 impl BuiltIn {
-    pub(crate) fn tls() -> BuiltIn {
+    /// With the credentials of [`default_credentials`].
+    #[must_use]
+    pub fn tls() -> BuiltIn {
         BuiltIn { plain: false }
     }
 
-    pub(crate) fn plain() -> BuiltIn {
+    /// Without TLS; to other machines only if [`PLAIN_VARIABLE`] says so.
+    #[must_use]
+    pub fn plain() -> BuiltIn {
         BuiltIn { plain: true }
     }
 

@@ -371,6 +371,11 @@ impl Session {
         given.map_or(0, |given| given.payload_bytes)
     }
 
+    pub(super) fn came(&self) -> usize {
+        let inner = self.lock();
+        inner.given.as_ref().map_or(0, |given| given.came)
+    }
+
     pub(super) fn fill(&self, place: &Place) -> Result<bool, RecvError> {
         let mut inner = self.lock();
         let inner = &mut *inner;

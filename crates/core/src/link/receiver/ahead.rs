@@ -9,6 +9,8 @@ use tranship_proto::{ChannelId, PoolId};
 /// What a receiver has put aside.
 pub(super) enum Ahead {
     Nothing,
+    /// Nothing; and lines are given back by hand.
+    Held,
     /// A line that was taken off the ring but cannot be received yet. Its count and the head wait with it.
     Line(Pending),
     /// The end: no line is looked at any more.
@@ -23,6 +25,8 @@ pub(super) enum Over {
     Never,
     Lost,
     Violated(Violation),
+    /// The sender, who is a carrier in this process, said why.
+    Because(Error),
 }
 
 impl Over {
@@ -52,6 +56,7 @@ impl Over {
                     "messages of channel {channel} are lost: the domain that wrote their memory ended before this one, or a manager, had it"
                 ),
             ),
+            Over::Because(why) => return why,
             Over::Violated(violation) => {
                 let text = "the sender broke a rule, the channel is closed";
                 return Error::because(Kind::PeerViolation, text, violation);

@@ -15,7 +15,10 @@ impl Receiver {
             Ending::Closed => Over::Closed,
             Ending::Never => Over::Never,
             // Its own word alone says that it had nothing more to send: the manager hears of a close also where there was none.
-            Ending::Open | Ending::Abandoned => Over::Died,
+            Ending::Open | Ending::Abandoned => match self.link.why() {
+                Some(why) => Over::Because(why),
+                None => Over::Died,
+            },
         })
     }
 
@@ -23,7 +26,9 @@ impl Receiver {
     pub(super) fn drained(&mut self, over: Over) -> Error {
         crash::point("recv.before_drained");
         let channel = self.link.channel;
-        let _ = self.link.domain.tell(&Request::Drained { channel }, &[]);
+        if self.link.inside.is_none() {
+            let _ = self.link.domain.tell(&Request::Drained { channel }, &[]);
+        }
         self.end(over)
     }
 
@@ -40,6 +45,10 @@ impl Receiver {
         }
         match std::mem::replace(&mut self.ahead, Ahead::Nothing) {
             Ahead::Nothing => Ok(None),
+            Ahead::Held => {
+                self.ahead = Ahead::Held;
+                self.take_held()
+            }
             Ahead::Line(pending) => self.take_pending(&pending),
             Ahead::End(over) => Err(self.end(over)),
         }

@@ -34,6 +34,10 @@ impl Receiver {
 
     /// The same with a word that arrives with it.
     pub fn pass_with(&mut self, buf: CbufMut, meta: u64) -> Result<(), SendError<CbufMut>> {
+        if self.store.is_some() {
+            let passed = self.pass_inside(buf, meta);
+            return passed.map_err(|(error, buf)| SendError::new(error, buf));
+        }
         let at = match self
             .way_back(&buf)
             .and_then(|at| self.control_room().map(|()| at))
@@ -58,6 +62,15 @@ impl Receiver {
         Ok(())
     }
 
+    pub(super) fn sender_is_there(&self) -> Result<(), Error> {
+        self.link.domain.check_fork()?;
+        if self.link.their_closed() || self.link.gone() != Gone::No {
+            let text = format!("the sender of channel {} is gone", self.link.channel);
+            return Err(Error::new(Kind::PeerGone, text));
+        }
+        Ok(())
+    }
+
     /// The assignment by which the buffer can go back.
     fn way_back(&mut self, buf: &CbufMut) -> Result<usize, Error> {
         self.link.domain.check_fork()?;
@@ -70,10 +83,7 @@ impl Receiver {
             let text = "the buffer belongs to another domain of this process, and only that one may pass it back";
             return Err(Error::new(Kind::BufferNotOwned, text));
         }
-        if self.link.their_closed() || self.link.gone() != Gone::No {
-            let text = format!("the sender of channel {} is gone", self.link.channel);
-            return Err(Error::new(Kind::PeerGone, text));
-        }
+        self.sender_is_there()?;
         let pool = buf.handle().wire_id().pool();
         let found = match self.find(pool) {
             Err(Untaken::NotOpen(_)) => {

@@ -55,7 +55,10 @@ impl AtHand {
 }
 
 /// The pool that the options name for copies.
-pub(super) fn snapshots(domain: &DomainCore, options: &LinkOptions) -> Result<Option<Pool>, Error> {
+pub(in crate::link) fn snapshots(
+    domain: &DomainCore,
+    options: &LinkOptions,
+) -> Result<Option<Pool>, Error> {
     let Some(pool) = options.snapshots else {
         return Ok(None);
     };

@@ -36,6 +36,10 @@ impl Receiver {
     /// Turns a line into a message, the long way: references first, then `rcvd`, then the head.
     #[inline(never)]
     pub(super) fn take(&mut self, words: [u64; 8]) -> Result<Option<Message>, Error> {
+        if let Some(message) = self.take_inside(words) {
+            self.give_back_line();
+            return Ok(Some(message));
+        }
         let meta = words[1];
         let outcome = match descriptor::parse(&words) {
             Ok(Descriptor::Inline(inline)) => Ok(Body::Inline(inline)),

@@ -30,10 +30,7 @@ impl Sender {
             Home::Foreign(pool) => unsafe { pool.as_ref() }.arc().map(Assigned::Foreign),
         };
         let Some(side) = side.filter(|side| side.domain_is(&self.link.domain)) else {
-            return Err(Error::new(
-                Kind::BufferNotOwned,
-                "the buffer belongs to another domain of this process, and only that one may send it",
-            ));
+            return Err(super::others_buffer());
         };
         let (pool, _) = side.shape();
         let deadline = self.consent_by();
@@ -53,6 +50,9 @@ impl Sender {
         deadline: Option<Instant>,
     ) -> Result<(), Error> {
         self.link.domain.check_fork()?;
+        if self.store.is_some() {
+            return Ok(()); // nobody has to map it
+        }
         let own = pool.own_arc();
         let home = Arc::as_ptr(&own).cast::<()>();
         if self.outs.iter().any(|out| out.home == home) {

@@ -7,6 +7,7 @@ use super::Sender;
 use crate::cbuf::{CbufMut, Handle, Home, Tag};
 use crate::error::{Kind, SendError};
 use crate::link::descriptor::Carries;
+use crate::link::message::Body;
 use crate::pool::OwnPool;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32;
@@ -57,6 +58,15 @@ impl Sender {
     #[inline(never)]
     fn move_any(&mut self, buf: CbufMut, meta: u64) -> Result<(), Box<SendError<CbufMut>>> {
         let handle = buf.handle();
+        if self.store.is_some() {
+            return match self.ready_inside(std::iter::once(handle)) {
+                Ok(()) => {
+                    self.put_inside(Body::Moved(buf), meta);
+                    Ok(())
+                }
+                Err(error) => Ok(self.not_sent(error, buf)?),
+            };
+        }
         let ready = self.ready_for(handle);
         if let Err(error) = ready.and_then(|()| self.make_room(1)) {
             return Ok(self.not_sent(error, buf)?);

@@ -22,6 +22,9 @@ impl Sender {
         if self.link.domain.fork.is_child() {
             return Ok(None);
         }
+        if self.store.is_some() {
+            return self.take_reply_inside();
+        }
         let mut replies = lock(&self.link.replies);
         let reply = match replies.early.pop_front() {
             Some(early) => early.map(Some),
@@ -40,6 +43,9 @@ impl Sender {
     /// Nobody asks any more: what was passed back is the pool's.
     pub(super) fn end_replies(&mut self) {
         let mut replies = lock(&self.link.replies);
+        if self.store.is_some() {
+            return;
+        }
         replies.over = true;
         let early = std::mem::take(&mut replies.early);
         let mut rest = Vec::new();

@@ -1,0 +1,95 @@
+//! How two carriers begin: each says its program's role, and what the receiver has room for.
+
+use crate::wire::Wire;
+use crate::word::{Hello, Word};
+use std::time::{Duration, Instant};
+use tranship_core::{Ends, Error, Kind, Pool, Role};
+
+/// How long the other end may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What this end says, and the pool that it has for it.
+pub(crate) fn introduction(ends: &Ends) -> Result<(Hello, Option<Pool>), Error> {
+    let role = ends.role();
+    Ok(match role {
+        Role::Source => {
+            let (messages, bytes) = (0, 0);
+            let hello = Hello {
+                role,
+                messages,
+                bytes,
+            };
+            (hello, None)
+        }
+        Role::Sink => {
+            let pool = ends.arrivals()?;
+            let (messages, bytes) = (ends.lines(), pool.max_bytes());
+            let hello = Hello {
+                role,
+                messages,
+                bytes,
+            };
+            (hello, Some(pool))
+        }
+    })
+}
+
+/// Says who we are.
+pub(crate) fn say(wire: &mut Wire, hello: Hello) {
+    wire.push(&Word::Hello(hello), None);
+    wire.flush();
+}
+
+/// Waits for what the other end says, and judges it.
+///
+/// # Errors
+/// `TimedOut`, `SameRole`, `PeerViolation`, and what the other end says or became of it.
+pub(crate) fn hear(wire: &mut Wire, role: Role) -> Result<Hello, Error> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        wire.flush();
+        match wire.next()? {
+            Some((Word::Hello(hello), 0)) => return judge(wire, hello, role),
+            Some((Word::Over { kind, why }, 0)) => {
+                return Err(wire.told(kind, &why, Kind::PeerGone));
+            }
+            Some((word, bytes)) => {
+                let text =
+                    format!("{word:?} with {bytes} bytes where it has still to say who it is");
+                return Err(wire.violation(text));
+            }
+            None => {}
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            let (place, limit) = (&wire.place, PATIENCE.as_secs());
+            let text = format!("{place} did not say within {limit} s which end of a channel it is");
+            return Err(Error::new(Kind::TimedOut, text));
+        }
+        wire.wait(None, left);
+    }
+}
+
+fn judge(wire: &mut Wire, hello: Hello, role: Role) -> Result<Hello, Error> {
+    if hello.role == role {
+        let both = match role {
+            Role::Source => "send",
+            Role::Sink => "receive",
+        };
+        let why = format!("both ends want to {both}: one sends, one receives");
+        let kind = Kind::SameRole;
+        refuse(wire, kind, &why);
+        return Err(Error::new(kind, format!("{}: {why}", wire.place)));
+    }
+    if hello.role == Role::Sink && (hello.messages == 0 || hello.bytes == 0) {
+        return Err(wire.violation("a receiver that has room for nothing".to_owned()));
+    }
+    Ok(hello)
+}
+
+/// Says that nothing more comes.
+pub(crate) fn refuse(wire: &mut Wire, kind: Kind, why: &str) {
+    let (kind, why) = (kind.number(), why.to_owned());
+    wire.push(&Word::Over { kind, why }, None);
+    wire.flush();
+}

@@ -1,0 +1,125 @@
+//! A carrier over a backend: listening, connecting.
+
+use crate::begin::begin;
+use crate::listen::Listening;
+use crate::meet;
+use crate::wire::Wire;
+use std::any::Any;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tranship_bulk::backend::{Backend, Bytes, Copying, Transport};
+use tranship_core::{Carrier, Domain, Ends, Error, Handed, Kind};
+
+/// The first pause between two looks whether somebody listens; it doubles up to the last.
+const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(640)];
+
+/// Carries channels over connections of a backend.
+#[derive(Debug)]
+pub struct Over {
+    scheme: [&'static str; 1],
+    backend: Arc<dyn Backend>,
+}
+
+impl Over {
+    /// For addresses that begin with this and a colon.
+    ///
+    /// # Errors
+    /// `BadArgument` for a backend whose ends share memory: its bytes are not carried.
+    pub fn new(scheme: &'static str, backend: Arc<dyn Backend>) -> Result<Over, Error> {
+        if backend.bytes() != Bytes::Carried {
+            let text =
+                format!("`{scheme}:` is to be carried, and {backend:?} shares memory instead");
+            return Err(Error::new(Kind::BadArgument, text));
+        }
+        let scheme = [scheme];
+        Ok(Over { scheme, backend })
+    }
+}
+
+/// Has a domain understand all addresses that are built in here: `copy:NAME`, which is for comparing, and with the feature `net`
+/// `tcp:HOST:PORT/NAME` and `tcp+plain:HOST:PORT/NAME`. Who it is on the network is said by the environment, as
+/// [`default_credentials`](tranship_bulk::backend) describes; looked at when the first of them is used.
+///
+/// # Errors
+/// None today.
+pub fn add_to(domain: &Domain) -> Result<(), Error> {
+    let add = |scheme, backend: Arc<dyn Backend>| -> Result<(), Error> {
+        domain.add_carrier(Arc::new(Over::new(scheme, backend)?));
+        Ok(())
+    };
+    add("copy", Arc::new(Copying))?;
+    #[cfg(feature = "net")]
+    {
+        use tranship_bulk::backend::net::BuiltIn;
+        add("tcp", Arc::new(BuiltIn::tls()))?;
+        add("tcp+plain", Arc::new(BuiltIn::plain()))?;
+    }
+    Ok(())
+}
+
+impl Carrier for Over {
+    fn schemes(&self) -> &[&str] {
+        &self.scheme
+    }
+
+    fn listen(&self, _: &str, rest: &str, ends: Ends) -> Result<Box<dyn Any + Send + Sync>, Error> {
+        let listener = self.backend.listen(rest)?;
+        Ok(Box::new(Listening::start(listener, ends)?))
+    }
+
+    fn open(&self, _: &str, rest: &str, ends: &Ends) -> Result<Handed, Error> {
+        let mut wire = Wire::new(self.connect(rest, ends)?);
+        let (hello, pool) = meet::introduction(ends)?;
+        meet::say(&mut wire, hello);
+        let theirs = meet::hear(&mut wire, ends.role())?;
+        begin(wire, ends, hello, theirs, pool)
+    }
+}
+
+impl Over {
+    /// Connects, once somebody listens.
+    fn connect(&self, rest: &str, ends: &Ends) -> Result<Box<dyn Transport>, Error> {
+        let started = Instant::now();
+        let deadline = ends
+            .timeout()
+            .and_then(|timeout| started.checked_add(timeout));
+        let mut pause = PAUSES[0];
+        loop {
+            let error = match self.backend.connect(rest) {
+                Ok(transport) => return Ok(transport),
+                Err(error) => error,
+            };
+            if !ends.is_wanted() {
+                let text = format!("nobody waits for {} any more", ends.address());
+                return Err(Error::because(Kind::TimedOut, text, error));
+            }
+            if !is_nobody(&error) {
+                return Err(error.context(format!("connecting to {}", ends.address())));
+            }
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                let text = format!(
+                    "nobody has listened at {} for {} ms",
+                    ends.address(),
+                    started.elapsed().as_millis()
+                );
+                return Err(Error::because(Kind::TimedOut, text, error));
+            }
+            std::thread::sleep(left.map_or(pause, |left| left.min(pause)));
+            pause = (pause * 2).min(PAUSES[1]);
+        }
+    }
+}
+
+/// Whether it may be otherwise in a moment.
+fn is_nobody(error: &Error) -> bool {
+    let refused = error.find::<io::Error>();
+    let refused = refused.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+    #[cfg(feature = "net")]
+    let refused = refused
+        || error
+            .find::<tranship_bulk::backend::net::Nobody>()
+            .is_some();
+    refused
+}

@@ -1,0 +1,490 @@
+//! The thread of a channel by which the program receives.
+
+use crate::meet;
+use crate::wire::Wire;
+use crate::word::{CONTROLS, Hello, Word};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tranship_bulk::backend::{FrameBytes, Place};
+use tranship_core::{
+    Aggregate, Body, CbufMut, Error, Inlet, Inline, Kind, MAX_PIECES, Message, Pool,
+};
+
+/// Between two looks, whatever happens.
+const ROUND: Duration = Duration::from_secs(1);
+/// So long an end that is over may take to say so.
+const LINGER: Duration = Duration::from_secs(5);
+/// How long to wait for memory before looking whether anybody still wants it.
+const MEMORY_ROUND: Duration = Duration::from_millis(50);
+/// So long a message may have begun without any more of it coming.
+const STALLED: Duration = Duration::from_secs(10);
+/// So long an aggregate waits for memory of which nobody but itself has any.
+const IN_VAIN: Duration = Duration::from_secs(2);
+
+pub(crate) struct Receiving {
+    inlet: Inlet,
+    wire: Wire,
+    pool: Pool,
+    /// What the sender was told that there is room for.
+    messages: u64,
+    bytes: u64,
+    /// Messages that came; of those that the program has not taken: their lengths, and the sum.
+    came: u64,
+    lengths: VecDeque<u64>,
+    untaken_bytes: u64,
+    /// Of those that it has taken: how many there are, and how many and how many bytes of them the sender was not told of.
+    taken: u64,
+    told: u64,
+    untold_bytes: u64,
+    arriving: Option<Arriving>,
+    list: Option<List>,
+    /// What the program has said, and how much of it the sender's has room for again.
+    said: u64,
+    heard: u64,
+    /// Frames that came; how far a message that has begun was when there was more of it last, and when.
+    frames: u64,
+    progress: Option<((u64, usize), Instant)>,
+}
+
+/// A buffer whose bytes come.
+struct Arriving {
+    buffer: Arc<Mutex<CbufMut>>,
+    place: Place,
+    what: What,
+}
+
+#[derive(Clone, Copy)]
+enum What {
+    Shared(u64),
+    Moved(u64),
+    Piece,
+}
+
+/// An aggregate whose pieces come.
+struct List {
+    meta: u64,
+    pieces: u32,
+    bytes: u64,
+    aggregate: Aggregate,
+}
+
+/// Why the thread ends.
+enum Over {
+    /// The sender has closed the channel, and everything is here.
+    Closed,
+    /// The program has closed its end.
+    Unwanted,
+    Lost(Error),
+}
+
+impl From<Error> for Over {
+    fn from(error: Error) -> Over {
+        Over::Lost(error)
+    }
+}
+
+impl Receiving {
+    pub(crate) fn new(inlet: Inlet, wire: Wire, pool: Pool, ours: Hello) -> Receiving {
+        Receiving {
+            inlet,
+            wire,
+            pool,
+            messages: ours.messages.into(),
+            bytes: ours.bytes,
+            came: 0,
+            lengths: VecDeque::new(),
+            untaken_bytes: 0,
+            taken: 0,
+            told: 0,
+            untold_bytes: 0,
+            arriving: None,
+            list: None,
+            said: 0,
+            heard: 0,
+            frames: 0,
+            progress: None,
+        }
+    }
+
+    pub(crate) fn run(mut self) {
+        let over = loop {
+            if let Err(over) = self.turn() {
+                break over;
+            }
+            let hears = self.may_say();
+            self.wire.wait(Some(self.inlet.poll_item(hears)), ROUND);
+        };
+        match over {
+            Over::Unwanted => self.leave(),
+            Over::Closed => {
+                self.wire.push(&Word::Ended, None);
+                let since = Instant::now();
+                // What comes meanwhile is of no interest; that the sender has gone is.
+                while !self.wire.flush() && self.wire.next().is_ok() && since.elapsed() < LINGER {
+                    self.wire.wait(None, MEMORY_ROUND);
+                }
+                self.inlet.close();
+            }
+            Over::Lost(error) => {
+                if matches!(error.kind(), Kind::PeerViolation | Kind::Limit) {
+                    tracing::warn!(place = self.wire.place, %error, "the channel is closed");
+                    meet::refuse(&mut self.wire, error.kind(), &error.to_string());
+                }
+                self.inlet.end(error);
+            }
+        }
+    }
+
+    /// Everything that can be done now.
+    fn turn(&mut self) -> Result<(), Over> {
+        loop {
+            if self.inlet.is_gone() {
+                return Err(Over::Unwanted);
+            }
+            self.wire.flush();
+            self.note_taken();
+            self.carry_what_was_said();
+            self.wire.flush();
+            if !self.finish_buffer()? {
+                return self.look_at_progress();
+            }
+            let heard = self.wire.next().map_err(|error| self.gone(error))?;
+            match heard {
+                Some((word, brings)) => {
+                    self.frames += 1;
+                    self.hear(word, brings)?;
+                }
+                None => return self.look_at_progress(),
+            }
+        }
+    }
+
+    /// Memory is not kept for a message that was only announced: others may wait for it.
+    fn look_at_progress(&mut self) -> Result<(), Over> {
+        if self.arriving.is_none() && self.list.is_none() {
+            self.progress = None;
+            return Ok(());
+        }
+        let now = (self.frames, self.wire.came());
+        let (then, since) = *self.progress.get_or_insert((now, Instant::now()));
+        if then != now {
+            self.progress = Some((now, Instant::now()));
+        } else if since.elapsed() >= STALLED {
+            let (place, limit) = (&self.wire.place, STALLED.as_secs());
+            let text =
+                format!("{place} has begun a message, and sent nothing more of it for {limit} s");
+            return Err(Error::new(Kind::Limit, text).into());
+        }
+        Ok(())
+    }
+
+    /// What the program said before it let go of its end still goes.
+    fn leave(&mut self) {
+        let since = Instant::now();
+        while since.elapsed() < LINGER {
+            self.carry_what_was_said();
+            if self.wire.flush() && self.may_say() {
+                return; // all of it
+            }
+            // Behind a frame whose bytes are not taken there is nothing to be heard.
+            let heard = match &self.arriving {
+                Some(_) => Ok(None),
+                None => self.wire.next(),
+            };
+            match heard {
+                Ok(None) => self.wire.wait(None, MEMORY_ROUND),
+                Ok(Some((Word::Told { controls }, 0))) if self.note_heard(controls).is_ok() => {}
+                _ => return,
+            }
+        }
+    }
+
+    fn hear(&mut self, word: Word, brings: u64) -> Result<(), Over> {
+        let carried = match &word {
+            Word::Shared { bytes, .. } | Word::Moved { bytes, .. } | Word::Piece { bytes } => {
+                *bytes
+            }
+            _ => 0,
+        };
+        let in_list = matches!(word, Word::Piece { .. }) == self.list.is_some();
+        if carried != brings || !(in_list || matches!(word, Word::Told { .. } | Word::Over { .. }))
+        {
+            let text = format!("{word:?} with {brings} bytes, which no sender says now");
+            return Err(self.wire.violation(text).into());
+        }
+        match word {
+            Word::Inline { meta, bytes } => {
+                self.count(bytes.len() as u64)?;
+                let inline =
+                    Inline::new(&bytes).ok_or_else(|| self.wire.violation("too long".into()))?;
+                self.deliver(meta, Body::Inline(inline))?;
+            }
+            Word::Shared { meta, bytes } => {
+                self.count(bytes)?;
+                self.expect(bytes, What::Shared(meta))?;
+            }
+            Word::Moved { meta, bytes } => {
+                self.count(bytes)?;
+                self.expect(bytes, What::Moved(meta))?;
+            }
+            Word::Aggregate {
+                meta,
+                pieces,
+                bytes,
+            } => self.begin_list(meta, pieces, bytes)?,
+            Word::Piece { bytes } => {
+                self.expect_piece(bytes)?;
+            }
+            Word::End => return Err(Over::Closed),
+            Word::Told { controls } => self.note_heard(controls)?,
+            Word::Over { kind, why } => {
+                return Err(self.wire.told(kind, &why, Kind::PeerDied).into());
+            }
+            Word::Hello(_) | Word::Ended | Word::Taken { .. } | Word::Control { .. } => {
+                let text = format!("{word:?}, which no sender says");
+                return Err(self.wire.violation(text).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// A message comes, for which there must be room.
+    fn count(&mut self, bytes: u64) -> Result<(), Error> {
+        self.note_taken();
+        let untaken = self.came - self.told;
+        let most = self.bytes;
+        // What the sender could know.
+        let known = self.untaken_bytes + self.untold_bytes;
+        let fits = known.saturating_add(bytes) <= most || untaken == 0;
+        if untaken >= self.messages || !fits || bytes > most {
+            let text = format!(
+                "a message of {bytes} bytes over its credit: it has {untaken} of {} messages and {known} of {most} bytes out",
+                self.messages
+            );
+            return Err(self.wire.violation(text));
+        }
+        self.came += 1;
+        self.lengths.push_back(bytes);
+        self.untaken_bytes += bytes;
+        Ok(())
+    }
+
+    fn begin_list(&mut self, meta: u64, pieces: u32, bytes: u64) -> Result<(), Error> {
+        if pieces as usize > MAX_PIECES {
+            let text = format!("an aggregate of {pieces} pieces, the limit is {MAX_PIECES}");
+            return Err(self.wire.violation(text));
+        }
+        self.count(bytes)?;
+        self.list = Some(List {
+            meta,
+            pieces,
+            bytes,
+            aggregate: Aggregate::new(),
+        });
+        self.end_list()
+    }
+
+    fn expect_piece(&mut self, bytes: u64) -> Result<(), Over> {
+        let left = self.list.as_ref().map_or(0, |list| list.bytes);
+        if bytes > left {
+            let text = format!("a piece of {bytes} bytes in an aggregate that has {left} left");
+            return Err(self.wire.violation(text).into());
+        }
+        self.expect(bytes, What::Piece)
+    }
+
+    fn end_list(&mut self) -> Result<(), Error> {
+        let Some(list) = self.list.take_if(|list| list.pieces == 0) else {
+            return Ok(());
+        };
+        if list.bytes > 0 {
+            let text = format!("an aggregate whose pieces lack {} bytes", list.bytes);
+            return Err(self.wire.violation(text));
+        }
+        self.deliver(list.meta, Body::Aggregate(list.aggregate))
+    }
+
+    /// Makes room for a buffer's bytes, waiting for it: the program may have all of its pool.
+    fn expect(&mut self, bytes: u64, what: What) -> Result<(), Over> {
+        let len = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let since = Instant::now();
+        let buffer = loop {
+            match self.pool.alloc_timeout(len, MEMORY_ROUND) {
+                Ok(buffer) => break buffer,
+                Err(error) if waits(error.kind()) => {
+                    if self.inlet.is_gone() {
+                        return Err(Over::Unwanted);
+                    }
+                    if self.wire.is_over() {
+                        let over = self.wire.over(Kind::PeerGone.into());
+                        return Err(self.gone(over).into());
+                    }
+                    self.note_taken();
+                    self.carry_what_was_said();
+                    self.wire.flush();
+                    if since.elapsed() >= IN_VAIN && self.has_only_the_list() {
+                        return Err(self.too_large(error));
+                    }
+                }
+                Err(error) => {
+                    let text =
+                        format!("a message of {bytes} bytes came, for which there is no memory");
+                    let kind = error.kind();
+                    let why = Error::because(kind, text, error);
+                    meet::refuse(&mut self.wire, kind, &why.to_string());
+                    return Err(why.into());
+                }
+            }
+        };
+        let buffer = Arc::new(Mutex::new(buffer));
+        let place = Place::of(&buffer);
+        self.arriving = Some(Arriving {
+            buffer,
+            place,
+            what,
+        });
+        Ok(())
+    }
+
+    /// Whether nobody has anything of the pool but the aggregate that comes: nothing will be free.
+    fn has_only_the_list(&self) -> bool {
+        let Some(list) = &self.list else {
+            return false;
+        };
+        let stats = self.pool.stats();
+        stats.allocs.saturating_sub(stats.frees) == list.aggregate.pieces().len() as u64
+    }
+
+    fn too_large(&mut self, error: Error) -> Over {
+        let (come, left) = self
+            .list
+            .as_ref()
+            .map_or((0, 0), |list| (list.aggregate.pieces().len(), list.pieces));
+        let text = format!(
+            "an aggregate of {} pieces does not fit the pool of {} bytes: it is full with {come} of them",
+            come as u64 + u64::from(left),
+            self.pool.max_bytes()
+        );
+        let why = Error::because(Kind::TooLarge, text, error);
+        meet::refuse(&mut self.wire, Kind::TooLarge, &why.to_string());
+        why.into()
+    }
+
+    /// Takes what has come of a buffer; false: not all has.
+    fn finish_buffer(&mut self) -> Result<bool, Over> {
+        let Some(arriving) = &self.arriving else {
+            return Ok(true);
+        };
+        if !arriving.place.is_empty() {
+            let filled = self.wire.fill(&arriving.place);
+            if !filled.map_err(|error| self.gone(error))? {
+                return Ok(false);
+            }
+        }
+        let Some(Arriving {
+            buffer,
+            place,
+            what,
+        }) = self.arriving.take()
+        else {
+            return Ok(true);
+        };
+        drop(place);
+        // Nobody else has it: the connection keeps no place.
+        let buffer = Arc::into_inner(buffer).ok_or_else(|| Error::from(Kind::System))?;
+        let buffer = buffer.into_inner().unwrap_or_else(PoisonError::into_inner);
+        match what {
+            What::Shared(meta) => self.deliver(meta, Body::Buf(buffer.freeze()))?,
+            What::Moved(meta) => self.deliver(meta, Body::Moved(buffer))?,
+            What::Piece => {
+                if let Some(list) = &mut self.list {
+                    list.pieces -= 1;
+                    list.bytes -= buffer.len() as u64;
+                    // There is room for as many as there may be.
+                    let _ = list.aggregate.push_back(buffer.freeze());
+                }
+                self.end_list()?;
+            }
+        }
+        Ok(true)
+    }
+
+    fn deliver(&mut self, meta: u64, body: Body) -> Result<(), Error> {
+        match self.inlet.try_send(Message { meta, body }) {
+            Ok(()) => Ok(()),
+            // It is found to be gone at the next look.
+            Err(failed) if failed.kind() == Kind::PeerGone => Ok(()),
+            Err(failed) => Err(failed.error),
+        }
+    }
+
+    /// What the program has taken makes room.
+    fn note_taken(&mut self) {
+        let taken = self.inlet.taken();
+        while self.taken < taken {
+            self.taken += 1;
+            let bytes = self.lengths.pop_front().unwrap_or(0);
+            self.untaken_bytes -= bytes;
+            self.untold_bytes += bytes;
+        }
+        let untold = self.taken - self.told;
+        let much = untold >= self.messages.div_ceil(4) || self.untold_bytes >= self.bytes / 4;
+        // The last one says it all: one at a time waits to be sent.
+        if untold > 0 && self.wire.is_idle() && (much || self.taken == self.came) {
+            let messages = self.taken;
+            (self.told, self.untold_bytes) = (messages, 0);
+            self.wire.push(&Word::Taken { messages }, None);
+        }
+    }
+
+    /// What the program says goes to the sender's, which has room for so much.
+    fn carry_what_was_said(&mut self) {
+        while self.may_say() {
+            // What is not inline, or is a lie of our own process, is nothing to be carried.
+            let Ok(Some(message)) = self.inlet.try_control() else {
+                return;
+            };
+            if let Body::Inline(inline) = message.body {
+                let (meta, bytes) = (message.meta, FrameBytes::from_slice(&inline));
+                self.wire.push(&Word::Control { meta, bytes }, None);
+                self.said += 1;
+            }
+        }
+    }
+
+    /// Whether the sender's end has room for more of that.
+    fn may_say(&self) -> bool {
+        self.said - self.heard < CONTROLS
+    }
+
+    fn note_heard(&mut self, controls: u64) -> Result<(), Error> {
+        if controls <= self.heard || controls > self.said {
+            let text = format!(
+                "it says that its program was told {controls} words, where {} to {} can be",
+                self.heard + 1,
+                self.said
+            );
+            return Err(self.wire.violation(text));
+        }
+        self.heard = controls;
+        Ok(())
+    }
+
+    /// The connection is over, and nobody has said that this is the end.
+    fn gone(&self, error: Error) -> Error {
+        let text = "the sender died, or the connection to it did, before it closed the channel; what came may not be all";
+        match error.kind() {
+            Kind::PeerViolation => error,
+            _ => Error::because(Kind::PeerDied, text, error),
+        }
+    }
+}
+
+/// Whether there may be memory later.
+fn waits(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::OutOfMemory | Kind::TimedOut | Kind::ManagerAway | Kind::Quota
+    )
+}

@@ -1,0 +1,316 @@
+//! The thread of a channel by which the program sends.
+
+use crate::meet;
+use crate::wire::Wire;
+use crate::word::{CONTROLS, Hello, Word};
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+use tranship_bulk::backend::{FrameBytes, Payload};
+use tranship_core::{Aggregate, Body, Cbuf, Error, Inline, Kind, Message, Outlet};
+
+/// Between two looks, whatever happens.
+const ROUND: Duration = Duration::from_secs(1);
+/// While the program has not taken what was said to it.
+const RETRY: Duration = Duration::from_millis(20);
+/// Once the program has closed its end, so long without any progress, and so many bytes on their way a second.
+const PATIENCE: Duration = Duration::from_secs(600);
+const SLOWEST: u64 = 64 << 10;
+/// Most messages on their way, whatever the receiver says: as many as a ring has lines.
+const MOST: u32 = 1 << 16;
+/// Frames that are heard between two looks at anything else.
+const HEARD: usize = 256;
+
+pub(crate) struct Sending {
+    outlet: Outlet,
+    wire: Wire,
+    /// What the receiver has room for.
+    messages: u64,
+    bytes: u64,
+    /// Messages that were sent, and those that are where they were to go.
+    sent: u64,
+    arrived: u64,
+    /// The frames with which messages that have not arrived end.
+    under_way: VecDeque<u64>,
+    /// Of those that the receiver's program has not taken: their lengths, and the sum.
+    taken: u64,
+    lengths: VecDeque<u64>,
+    untaken_bytes: u64,
+    /// The next one, for which the receiver has no room.
+    next: Option<Message>,
+    /// What the receiver's program said, for which there is no room yet.
+    said: VecDeque<(u64, FrameBytes)>,
+    told: u64,
+    /// So much of that the receiver knows.
+    told_of: u64,
+    /// The program has closed its end, or died.
+    closing: Option<Word>,
+    /// How far everything was when the program had closed its end and there was progress last, and when.
+    progress: Option<([u64; 3], Instant)>,
+}
+
+/// Why the thread ends.
+enum Over {
+    /// The receiver has everything.
+    Ended,
+    /// It does not, and never will.
+    Lost(Error),
+}
+
+impl From<Error> for Over {
+    fn from(error: Error) -> Over {
+        Over::Lost(error)
+    }
+}
+
+impl Sending {
+    pub(crate) fn new(outlet: Outlet, wire: Wire, theirs: Hello) -> Sending {
+        Sending {
+            outlet,
+            wire,
+            messages: theirs.messages.min(MOST).into(),
+            bytes: theirs.bytes,
+            sent: 0,
+            arrived: 0,
+            under_way: VecDeque::new(),
+            taken: 0,
+            lengths: VecDeque::new(),
+            untaken_bytes: 0,
+            next: None,
+            said: VecDeque::new(),
+            told: 0,
+            told_of: 0,
+            closing: None,
+            progress: None,
+        }
+    }
+
+    pub(crate) fn run(mut self) {
+        let over = loop {
+            match self.turn() {
+                Ok(()) => {}
+                Err(over) => break over,
+            }
+            // While what was taken does not fit the connection no more is taken.
+            let waits_for_program =
+                self.next.is_none() && self.closing.is_none() && self.wire.is_idle();
+            let limit = match self.said.is_empty() {
+                true => ROUND,
+                false => RETRY,
+            };
+            let program = waits_for_program.then(|| self.outlet.poll_item());
+            self.wire.wait(program, limit);
+        };
+        match over {
+            Over::Ended => self.outlet.acknowledge(self.sent),
+            Over::Lost(error) => {
+                if error.kind() == Kind::PeerViolation {
+                    tracing::warn!(place = self.wire.place, %error, "the channel is closed");
+                    meet::refuse(&mut self.wire, error.kind(), &error.to_string());
+                }
+                self.outlet.end(error);
+            }
+        }
+    }
+
+    /// Everything that can be done now.
+    fn turn(&mut self) -> Result<(), Over> {
+        self.wire.flush();
+        self.hear()?;
+        self.hand_over_what_was_said();
+        self.note_arrivals();
+        while self.wire.flush() && self.closing.is_none() {
+            let Some(message) = self.next_message() else {
+                break;
+            };
+            if !self.has_room(message.len() as u64) {
+                self.next = Some(message);
+                break;
+            }
+            self.send(message);
+        }
+        self.look_at_progress()
+    }
+
+    /// A receiver that does nothing any more does not keep what a program has left behind.
+    fn look_at_progress(&mut self) -> Result<(), Over> {
+        if self.closing.is_none() && !self.outlet.is_closed() {
+            return Ok(());
+        }
+        let now = [self.wire.sent(), self.arrived, self.taken];
+        let (then, since) = *self.progress.get_or_insert((now, Instant::now()));
+        if then != now {
+            self.progress = Some((now, Instant::now()));
+            return Ok(());
+        }
+        let last = self.lengths.iter().rev().take(self.under_way.len());
+        let limit = PATIENCE + Duration::from_secs(last.sum::<u64>() / SLOWEST);
+        if since.elapsed() < limit {
+            return Ok(());
+        }
+        let text = format!(
+            "{} has taken nothing for {} s after the sender had closed the channel; {} of {} messages were taken",
+            self.wire.place,
+            limit.as_secs(),
+            self.taken,
+            self.sent
+        );
+        tracing::warn!("{text}");
+        Err(Error::new(Kind::PeerGone, text).into())
+    }
+
+    fn next_message(&mut self) -> Option<Message> {
+        if let Some(next) = self.next.take() {
+            return Some(next);
+        }
+        let why = match self.outlet.try_take() {
+            Ok(message) => return message,
+            Err(why) => why,
+        };
+        let word = match why.kind() {
+            Kind::PeerGone => Word::End,
+            kind => Word::Over {
+                kind: kind.number(),
+                why: "the sender died or gave up before it closed the channel".to_owned(),
+            },
+        };
+        self.wire.push(&word, None);
+        self.wire.flush();
+        self.closing = Some(word);
+        None
+    }
+
+    fn has_room(&self, bytes: u64) -> bool {
+        let messages = self.sent - self.taken;
+        let fits = self.untaken_bytes.saturating_add(bytes) <= self.bytes;
+        messages < self.messages && (fits || messages == 0)
+    }
+
+    fn send(&mut self, message: Message) {
+        let (meta, bytes) = (message.meta, message.len() as u64);
+        match message.body {
+            Body::Inline(inline) => self.wire.push(&inline_word(meta, &inline), None),
+            Body::Buf(buf) => {
+                let word = Word::Shared { meta, bytes };
+                self.wire.push(&word, Some(Payload::from(buf)));
+            }
+            Body::Moved(buf) => {
+                let word = Word::Moved { meta, bytes };
+                self.wire.push(&word, Some(Payload::from(buf)));
+            }
+            Body::Aggregate(aggregate) => self.send_aggregate(&aggregate, meta, bytes),
+        }
+        self.sent += 1;
+        self.under_way.push_back(self.wire.pushed());
+        self.lengths.push_back(bytes);
+        self.untaken_bytes += bytes;
+    }
+
+    fn send_aggregate(&mut self, aggregate: &Aggregate, meta: u64, bytes: u64) {
+        let pieces = aggregate.pieces();
+        let count = u32::try_from(pieces.len()).unwrap_or(u32::MAX);
+        let head = Word::Aggregate {
+            meta,
+            pieces: count,
+            bytes,
+        };
+        self.wire.push(&head, None);
+        for piece in pieces {
+            let bytes = piece.len() as u64;
+            let payload = Payload::from(Cbuf::clone(piece));
+            self.wire.push(&Word::Piece { bytes }, Some(payload));
+        }
+    }
+
+    /// What the other end has let go of is the program's again.
+    fn note_arrivals(&mut self) {
+        let done = self.wire.done();
+        let before = self.arrived;
+        while self.under_way.front().is_some_and(|last| *last <= done) {
+            self.under_way.pop_front();
+            self.arrived += 1;
+        }
+        if self.arrived > before {
+            self.outlet.acknowledge(self.arrived);
+        }
+    }
+
+    fn hear(&mut self) -> Result<(), Over> {
+        for _ in 0..HEARD {
+            let heard = self.wire.next().map_err(|error| self.gone(error))?;
+            match heard {
+                None => return Ok(()),
+                Some((Word::Taken { messages }, 0)) => self.note_taken(messages)?,
+                Some((Word::Control { meta, bytes }, 0)) => {
+                    if self.said.len() as u64 >= CONTROLS {
+                        let text =
+                            format!("more than {CONTROLS} words that the program has not taken");
+                        return Err(self.wire.violation(text).into());
+                    }
+                    self.said.push_back((meta, bytes));
+                    self.hand_over_what_was_said();
+                }
+                Some((Word::Ended, 0)) if self.closing == Some(Word::End) => {
+                    return Err(Over::Ended);
+                }
+                Some((Word::Over { kind, why }, 0)) => {
+                    return Err(self.wire.told(kind, &why, Kind::PeerGone).into());
+                }
+                Some((word, bytes)) => {
+                    let text = format!("{word:?} with {bytes} bytes, which no receiver says now");
+                    return Err(self.wire.violation(text).into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The connection is over, or the receiver has closed it.
+    fn gone(&self, error: Error) -> Error {
+        let missing = self.sent - self.arrived;
+        let text = format!(
+            "the receiver is gone; {missing} of {} messages may not have reached it",
+            self.sent
+        );
+        match error.kind() {
+            Kind::PeerViolation => error,
+            _ => Error::because(Kind::PeerGone, text, error),
+        }
+    }
+
+    fn note_taken(&mut self, messages: u64) -> Result<(), Error> {
+        if messages <= self.taken || messages > self.sent {
+            let text = format!(
+                "it says that {messages} messages were taken, where {} to {} can be",
+                self.taken + 1,
+                self.sent
+            );
+            return Err(self.wire.violation(text));
+        }
+        while self.taken < messages {
+            self.taken += 1;
+            self.untaken_bytes -= self.lengths.pop_front().unwrap_or(0);
+        }
+        Ok(())
+    }
+
+    fn hand_over_what_was_said(&mut self) {
+        while let Some((meta, bytes)) = self.said.front() {
+            if self.outlet.send_control(bytes, *meta).is_err() {
+                break;
+            }
+            self.said.pop_front();
+            self.told += 1;
+        }
+        // The last one says it all: one at a time waits to be sent.
+        if self.told > self.told_of && self.wire.is_idle() {
+            let controls = self.told;
+            self.told_of = controls;
+            self.wire.push(&Word::Told { controls }, None);
+        }
+    }
+}
+
+fn inline_word(meta: u64, inline: &Inline) -> Word {
+    let bytes = FrameBytes::from_slice(inline);
+    Word::Inline { meta, bytes }
+}

@@ -1,0 +1,184 @@
+//! A connection as a carrier uses it: frames out in order as there is room, frames in, and waiting for both and for the program.
+
+use crate::word::Word;
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::Duration;
+use tranship_bulk::backend::{Frame, Payload, Place, RecvError, Transport};
+use tranship_core::{Error, Kind, PollItem, REASONS, poll};
+use tranship_sys::epoll::wait_readable;
+
+/// How long to wait where nothing tells of news.
+const NAP: Duration = Duration::from_millis(5);
+
+/// Words of another end's: nothing of them moves a cursor or begins a line.
+struct Shown<'a>(&'a str);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for c in self.0.chars() {
+            match c {
+                '\'' | '"' => write!(f, "{c}")?,
+                c => write!(f, "{}", c.escape_debug())?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Wire {
+    transport: Box<dyn Transport>,
+    /// What there was no room for yet.
+    out: VecDeque<Frame>,
+    /// Frames that the connection has; how many of them the other end has taken.
+    sent: u64,
+    done: u64,
+    numbers: Vec<u64>,
+    pub(crate) place: String,
+}
+
+impl Wire {
+    pub(crate) fn new(transport: Box<dyn Transport>) -> Wire {
+        let place = transport.peer_place();
+        Wire {
+            place: place.unwrap_or_else(|| "this machine".to_owned()),
+            transport,
+            out: VecDeque::new(),
+            sent: 0,
+            done: 0,
+            numbers: Vec::new(),
+        }
+    }
+
+    pub(crate) fn push(&mut self, word: &Word, payload: Option<Payload>) {
+        self.out.push_back(Frame {
+            bytes: word.encode(),
+            payload: payload.filter(|payload| !payload.is_empty()),
+            ..Frame::default()
+        });
+    }
+
+    /// Whether all that was pushed is on its way. That the other end is gone shows in what comes.
+    pub(crate) fn flush(&mut self) -> bool {
+        while let Some(frame) = self.out.front() {
+            if self.transport.send(frame).is_err() {
+                return false;
+            }
+            self.sent += 1;
+            self.out.pop_front();
+        }
+        true
+    }
+
+    /// How many frames were pushed.
+    pub(crate) fn pushed(&self) -> u64 {
+        self.sent + self.out.len() as u64
+    }
+
+    /// How many of them the other end has, from the first on.
+    pub(crate) fn done(&mut self) -> u64 {
+        self.transport.done(&mut self.numbers);
+        self.done += self.numbers.drain(..).count() as u64;
+        self.done
+    }
+
+    /// The next frame, if one is there, and how many bytes of a buffer belong to it.
+    ///
+    /// # Errors
+    /// `PeerGone`, `PeerViolation`, with words.
+    pub(crate) fn next(&mut self) -> Result<Option<(Word, u64)>, Error> {
+        let frame = match self.transport.recv() {
+            Ok(Some(frame)) => frame,
+            Ok(None) | Err(RecvError::NotNow(_)) => return Ok(None),
+            Err(RecvError::Over(error)) => return Err(self.over(error)),
+        };
+        let word = Word::decode(&frame.bytes);
+        let word = word.map_err(|malformed| self.violation(malformed.to_string()))?;
+        Ok(Some((word, self.transport.brings() as u64)))
+    }
+
+    /// Takes bytes of the last frame's buffer to their place; whether all are there.
+    ///
+    /// # Errors
+    /// As [`Wire::next`].
+    pub(crate) fn fill(&mut self, place: &Place) -> Result<bool, Error> {
+        match self.transport.fill(place) {
+            Ok(all) => Ok(all),
+            Err(RecvError::NotNow(_)) => Ok(false),
+            Err(RecvError::Over(error)) => Err(self.over(error)),
+        }
+    }
+
+    pub(crate) fn over(&self, error: Error) -> Error {
+        match self.transport.why() {
+            Some(why) => Error::because(error.kind(), why, error),
+            None => error.context(format!("the connection to {} is over", self.place)),
+        }
+    }
+
+    /// Why the other end says that nothing more comes. It does not choose what that means here: what is no [reason](REASONS)
+    /// is `otherwise`, as is an end in order for who waits for more.
+    pub(crate) fn told(&self, kind: u16, why: &str, otherwise: Kind) -> Error {
+        let shown = Shown(why);
+        let known = Kind::from_u16(kind);
+        let may = |kind: &Kind| REASONS.contains(kind) && *kind != Kind::PeerGone;
+        match known.filter(may) {
+            Some(kind) => Error::new(kind, format!("{}: {shown}", self.place)),
+            None => {
+                let name = known.map_or_else(|| format!("kind {kind}"), |k| k.name().to_owned());
+                Error::new(otherwise, format!("{}: {shown} ({name} there)", self.place))
+            }
+        }
+    }
+
+    /// Whether nothing waits to be sent.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.out.is_empty()
+    }
+
+    /// How many frames the connection has.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// How many bytes of the last frame's buffer have come.
+    pub(crate) fn came(&self) -> usize {
+        self.transport.came()
+    }
+
+    /// Whose the other end is, in words; empty: nobody knows.
+    pub(crate) fn owner(&self) -> String {
+        self.transport.peer_owner()
+    }
+
+    /// Whether the connection is known to be over, also while a buffer's bytes have still to be taken.
+    pub(crate) fn is_over(&self) -> bool {
+        self.transport.why().is_some()
+    }
+
+    /// The other end did what it must not.
+    pub(crate) fn violation(&self, what: String) -> Error {
+        let text = format!("{} broke the protocol of channels: {what}", self.place);
+        Error::new(Kind::PeerViolation, text)
+    }
+
+    /// Waits for something new from the other end, or from the program, at most that long.
+    pub(crate) fn wait(&mut self, program: Option<PollItem<'_>>, limit: Duration) {
+        let waiter = self.transport.waiter();
+        if !waiter.arm() {
+            return;
+        }
+        // Whatever the kernel says, the caller looks again.
+        match (waiter.descriptor(), program) {
+            (Some(fd), Some(program)) => {
+                if poll(&mut [program, PollItem::readable(&fd)], Some(limit)).is_err() {
+                    std::thread::sleep(NAP);
+                }
+            }
+            (Some(fd), None) => _ = wait_readable(fd, Some(limit)),
+            (None, _) => waiter.wait(limit.min(NAP)),
+        }
+        waiter.disarm();
+    }
+}

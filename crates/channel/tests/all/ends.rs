@@ -1,0 +1,231 @@
+//! Names, and how channels end.
+
+use crate::kit::*;
+use std::thread;
+use std::time::Duration;
+use tranship_core::{Body, Kind, LinkOptions, Role};
+
+#[test]
+fn a_listener_accepts_again_and_again() {
+    let _dog = dog();
+    let world = World::new();
+    for address in world.addresses("many") {
+        let listener = world.b.listen(&address, Role::Sink).expect("listen");
+        for round in 0..5 {
+            let mut both = thread::scope(|scope| {
+                let sender = scope.spawn(|| world.a.open_sender(&address).expect("open"));
+                let receiver = listener.accept_receiver().expect("accept");
+                (sender.join().expect("no panic"), receiver)
+            });
+            both.0.send_inline(&[round], 0).expect("send");
+            assert_eq!(both.1.recv().expect("recv").to_vec(), [round], "{address}");
+        }
+        // The name is free when the listener is gone.
+        drop(listener);
+        drop(
+            world
+                .b
+                .listen(&address, Role::Source)
+                .expect("listen again"),
+        );
+    }
+}
+
+/// Either side may listen, whatever its role.
+#[test]
+fn a_sender_listens() {
+    let _dog = dog();
+    let world = World::new();
+    for address in world.addresses("source") {
+        let listener = world.a.listen(&address, Role::Source).expect("listen");
+        let (mut to, mut from) = thread::scope(|scope| {
+            let receiver = scope.spawn(|| world.b.open_receiver(&address).expect("open"));
+            let sender = listener.accept_sender().expect("accept");
+            (sender, receiver.join().expect("no panic"))
+        });
+        let pool = pool(&world.a, 1 << 20);
+        to.send(pool.alloc_from(&[7; 5000]).expect("alloc"))
+            .expect("send");
+        assert_eq!(from.recv().expect("recv").to_vec(), [7; 5000], "{address}");
+    }
+}
+
+#[test]
+fn opening_waits_for_the_listener() {
+    let _dog = dog();
+    let world = World::new();
+    for address in world.addresses("later") {
+        let options = LinkOptions::new().timeout(Duration::from_millis(30));
+        let nobody = world.a.open_sender_with(&address, options);
+        let nobody = nobody.expect_err("nobody listens");
+        assert_eq!(nobody.kind(), Kind::TimedOut, "{address}: {nobody}");
+        thread::scope(|scope| {
+            let sender = scope.spawn(|| world.a.open_sender(&address).expect("open"));
+            let listener = world.b.listen(&address, Role::Sink).expect("listen");
+            let mut receiver = listener.accept_receiver().expect("accept");
+            sender
+                .join()
+                .expect("no panic")
+                .send_inline(b"x", 0)
+                .expect("send");
+            assert_eq!(receiver.recv().expect("recv").to_vec(), b"x");
+        });
+    }
+}
+
+#[test]
+fn both_cannot_have_one_role() {
+    let _dog = dog();
+    let world = World::new();
+    for address in world.addresses("same") {
+        let _listener = world.b.listen(&address, Role::Source).expect("listen");
+        let options = LinkOptions::new().timeout(Duration::from_secs(60));
+        let error = world.a.open_sender_with(&address, options);
+        let error = error.expect_err("both send");
+        assert_eq!(error.kind(), Kind::SameRole, "{address}: {error}");
+    }
+}
+
+#[test]
+fn schemes_that_nobody_knows() {
+    let world = World::new();
+    let error = world
+        .a
+        .open_sender("udp:127.0.0.1:1/x")
+        .expect_err("unknown");
+    assert_eq!(error.kind(), Kind::InvalidEndpoint);
+    for known in [
+        "`udp:`",
+        "`shm:`",
+        "`local:`",
+        "`copy:`",
+        "`tcp:`",
+        "`tcp+plain:`",
+    ] {
+        assert!(error.to_string().contains(known), "{error}");
+    }
+    let wrong = world.a.listen("tcp+plain:nowhere", Role::Sink);
+    let wrong = wrong.expect_err("no port");
+    assert!(wrong.to_string().contains("HOST:PORT/NAME"), "{wrong}");
+}
+
+#[test]
+fn a_sender_that_gives_up_is_told_from_one_that_closes() {
+    let _dog = dog();
+    let world = World::new();
+    for address in world.addresses("gives-up") {
+        let (mut to, mut from) = world.channel(&address);
+        to.send_inline(b"the first of two", 0).expect("send");
+        to.abandon();
+        assert_eq!(from.recv().expect("recv").to_vec(), b"the first of two");
+        let end = from.recv().expect_err("given up");
+        assert_eq!(end.kind(), Kind::PeerDied, "{address}: {end}");
+        // And so for good.
+        assert_eq!(from.recv().expect_err("still").kind(), Kind::PeerDied);
+    }
+}
+
+#[test]
+fn a_receiver_that_goes_is_noticed() {
+    let _dog = dog();
+    let world = World::new();
+    for address in world.addresses("goes") {
+        let (mut to, from) = world.channel(&address);
+        let pool = pool(&world.a, 1 << 20);
+        drop(from);
+        let error = loop {
+            let buf = pool.alloc_from(&[1; 100]).expect("alloc");
+            match to.send(buf) {
+                Ok(()) => thread::yield_now(),
+                Err(failed) => break failed.error,
+            }
+        };
+        assert_eq!(error.kind(), Kind::PeerGone, "{address}: {error}");
+        assert!(to.is_peer_gone(), "{address}");
+        drop(to);
+        let most = usize::try_from(pool.max_bytes()).expect("small");
+        drop(pool.alloc(most).expect("all of it"));
+    }
+}
+
+/// What was sent before its sender let go arrives, however slowly it is taken.
+#[test]
+fn what_was_sent_arrives_although_its_sender_is_gone() {
+    let _dog = dog();
+    let world = World::new();
+    for address in world.addresses("late") {
+        let (mut to, mut from) = world.channel(&address);
+        let pool = pool(&world.a, 4 << 20);
+        for number in 0..50 {
+            let bytes = pattern(number, 20_000);
+            let buf = pool.alloc_from(&bytes).expect("alloc");
+            to.move_buffer_with(buf, number).expect("move");
+        }
+        drop((to, pool));
+        for number in 0..50 {
+            let message = from.recv().expect("recv");
+            assert!(matches!(message.body, Body::Moved(_)), "{address}");
+            assert!(message.to_vec() == pattern(number, 20_000), "{address}");
+        }
+        assert_eq!(
+            from.recv().expect_err("closed").kind(),
+            Kind::PeerGone,
+            "{address}"
+        );
+    }
+}
+
+/// What a receiver said before it let go arrives.
+#[test]
+fn the_last_words_of_a_receiver() {
+    const WORDS: u64 = 20;
+    let _dog = dog();
+    let world = World::new();
+    for address in world.addresses("last-words") {
+        let (mut to, mut from) = world.channel(&address);
+        for number in 0..WORDS {
+            from.send_control(b"last", number).expect("say");
+        }
+        drop(from);
+        for number in 0..WORDS {
+            let word = loop {
+                let gone = to.is_peer_gone();
+                if let Some(word) = to.try_recv_control().expect("hear") {
+                    break word;
+                }
+                assert!(!gone, "{address}: {number} words");
+                thread::yield_now();
+            };
+            assert_eq!((word.meta, word.to_vec()), (number, b"last".to_vec()));
+        }
+    }
+}
+
+#[test]
+fn a_pool_that_is_not_there_is_missed_when_listening() {
+    let _dog = dog();
+    let world = World::new();
+    let elsewhere = pool(&world.a, 1 << 20);
+    for address in world.carried("no-pool") {
+        let options = LinkOptions::new().snapshots(elsewhere.id());
+        let error = world.b.listen_with(&address, Role::Sink, options);
+        let error = error.expect_err("not its pool");
+        assert_eq!(error.kind(), Kind::BadArgument, "{address}: {error}");
+    }
+}
+
+#[test]
+fn where_the_other_end_is() {
+    let _dog = dog();
+    let world = World::new();
+    let (to, from) = world.channel(&world.plain("place"));
+    let places = [to.peer_place(), from.peer_place()];
+    assert!(
+        places
+            .iter()
+            .all(|place| place.is_some_and(|p| p.starts_with("127.0.0.1:"))),
+        "{places:?}"
+    );
+    let (to, _from) = world.channel("shm:place");
+    assert_eq!(to.peer_place(), None);
+}

@@ -1,0 +1,209 @@
+//! `kill -9` of either process: the other learns it, with words, and keeps nothing.
+
+use crate::kit::*;
+use std::sync::Arc;
+use std::time::Duration;
+use tranship_bulk::backend::Net;
+use tranship_bulk::backend::net::Timing;
+use tranship_core::{Body, Domain, Kind, LinkOptions, Role};
+use tranship_testkit::{Control, child, resource};
+
+const BYTES: usize = 30_000;
+
+/// Soon sure that somebody is gone.
+fn soon() -> Net {
+    let timing = Timing {
+        grace: Duration::from_millis(500),
+        ..timing()
+    };
+    Net::plain(timing).expect("net")
+}
+
+/// Another machine, as far as can be seen: a process with a manager of its own.
+fn elsewhere() -> Domain {
+    let domain = Domain::embedded().expect("embedded");
+    add(&domain, "tcp+plain", Arc::new(soon()));
+    domain
+}
+
+// Sends, by turns shared and moved, until it is killed.
+child!(
+    fn sends(ctl: Control) {
+        let address: String = ctl.recv().expect("control").expect("start");
+        let domain = elsewhere();
+        let mut to = domain.open_sender(&address).expect("open");
+        let pool = pool(&domain, 4 << 20);
+        for number in 0.. {
+            let buf = pool.alloc_from(&pattern(number, BYTES)).expect("alloc");
+            match number % 2 {
+                0 => to.send_with(buf, number).expect("send"),
+                _ => to.move_buffer_with(buf, number).expect("move"),
+            }
+        }
+    }
+);
+
+// Receives a little, says so, and then nothing.
+child!(
+    fn receives(ctl: Control) {
+        let address: String = ctl.recv().expect("control").expect("start");
+        let domain = elsewhere();
+        let mut from = domain.open_receiver(&address).expect("open");
+        for number in 0..20 {
+            assert!(from.recv().expect("recv").to_vec() == pattern(number, BYTES));
+        }
+        ctl.send(&"received").expect("control");
+        let _ = ctl.recv::<String>();
+    }
+);
+
+// Sends a little, closes, and ends at once.
+child!(
+    fn hurries(ctl: Control) {
+        let address: String = ctl.recv().expect("control").expect("start");
+        let domain = elsewhere();
+        let mut to = domain.open_sender(&address).expect("open");
+        to.send_inline(b"all", 0).expect("send");
+        drop(to);
+        // SAFETY: nothing of this process is wanted any more.
+        unsafe { libc::_exit(0) };
+    }
+);
+
+/// This process's end, at an address that another one can reach.
+fn here(name: &str) -> (Domain, String) {
+    let domain = Domain::builder().name("here").helper_thread(true);
+    let domain = domain.embedded().expect("embedded");
+    let net = soon();
+    let port = net
+        .open("127.0.0.1:0".parse().expect("address"))
+        .expect("port");
+    add(&domain, "tcp+plain", Arc::new(net));
+    (domain, format!("tcp+plain:{port}/{name}"))
+}
+
+/// So many descriptors again as there were, once threads that end have ended.
+fn until_descriptors_are(before: usize) {
+    let count = || resource::count_fds(std::process::id()).expect("descriptors");
+    while count() > before {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_sender_that_is_killed() {
+    let _dog = dog();
+    let (domain, address) = here("killed-sender");
+    let copies = pool(&domain, 4 << 20);
+    let options = LinkOptions::new().snapshots(copies.id());
+    let listener = domain.listen_with(&address, Role::Sink, options);
+    let listener = listener.expect("listen");
+    let mut before = None;
+    for round in 0..3 {
+        let peer = sends().start().expect("start");
+        peer.send(&address).expect("control");
+        let mut from = listener.accept_receiver().expect("accept");
+        let mut number = 0;
+        let end = loop {
+            if number == 40 {
+                peer.kill();
+            }
+            let message = match from.recv() {
+                Ok(message) => message,
+                Err(end) => break end,
+            };
+            // Whatever comes is whole.
+            assert_eq!(message.meta, number);
+            assert_eq!(matches!(message.body, Body::Moved(_)), number % 2 == 1);
+            assert!(message.to_vec() == pattern(number, BYTES), "{number}");
+            number += 1;
+        };
+        assert!(number >= 40);
+        assert_eq!(end.kind(), Kind::PeerDied, "{end}");
+        assert!(end.to_string().contains("127.0.0.1:"), "{end}");
+        drop((from, peer));
+        // Nothing of it is left.
+        let most = usize::try_from(copies.max_bytes()).expect("small");
+        drop(copies.alloc(most).expect("all of it"));
+        let count = resource::count_fds(std::process::id()).expect("descriptors");
+        match before {
+            Some(before) => until_descriptors_are(before),
+            // The first round has made what stays.
+            None if round == 1 => before = Some(count),
+            None => {}
+        }
+    }
+}
+
+/// A process that ends as soon as it has dropped its sender has closed its channel.
+#[test]
+fn a_sender_whose_process_ends_at_once() {
+    let _dog = dog();
+    let (domain, address) = here("hurries");
+    let listener = domain.listen(&address, Role::Sink).expect("listen");
+    for _ in 0..10 {
+        let peer = hurries().start().expect("start");
+        peer.send(&address).expect("control");
+        let mut from = listener.accept_receiver().expect("accept");
+        assert_eq!(from.recv().expect("recv").to_vec(), b"all");
+        let end = from.recv().expect_err("closed");
+        assert_eq!(end.kind(), Kind::PeerGone, "{end}");
+    }
+}
+
+#[test]
+fn a_receiver_that_is_killed() {
+    let _dog = dog();
+    let (domain, address) = here("killed-receiver");
+    let listener = domain.listen(&address, Role::Source).expect("listen");
+    let pool = pool(&domain, 4 << 20);
+    let peer = receives().start().expect("start");
+    peer.send(&address).expect("control");
+    let mut to = listener.accept_sender().expect("accept");
+    let mut killed = false;
+    let mut number = 0;
+    let error = loop {
+        if !killed && number >= 20 && peer.control().is_ready() {
+            assert_eq!(peer.expect::<String>(), "received");
+            peer.kill();
+            killed = true;
+        }
+        // It stops to receive, and so all of our memory is out before it is found to be gone.
+        let buf = match pool.alloc_timeout(BYTES, Duration::from_millis(20)) {
+            Ok(mut buf) => {
+                buf.write(0, &pattern(number, BYTES)).expect("inside");
+                buf
+            }
+            Err(error) => {
+                assert!(
+                    matches!(error.kind(), Kind::OutOfMemory | Kind::TimedOut),
+                    "{error}"
+                );
+                match to.is_peer_gone() {
+                    true => break to.send_inline(b"", 0).expect_err("gone").error,
+                    false => continue,
+                }
+            }
+        };
+        let sent = match number % 2 {
+            0 => to.send_with(buf, number).map_err(|failed| failed.error),
+            _ => to
+                .move_buffer_with(buf, number)
+                .map_err(|failed| failed.error),
+        };
+        match sent {
+            Ok(()) => number += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind(), Kind::PeerGone, "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("messages may not have reached it"),
+        "{error}"
+    );
+    drop(to);
+    let most = usize::try_from(pool.max_bytes()).expect("small");
+    drop(pool.alloc(most).expect("all of it"));
+}

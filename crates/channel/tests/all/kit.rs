@@ -1,0 +1,135 @@
+//! What every test here starts with.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+use tranship_bulk::backend::net::{Credentials, Timing, certificate};
+use tranship_bulk::backend::{Backend, Net};
+use tranship_channel::Over;
+use tranship_core::{Domain, LinkOptions, Pool, PoolOptions, Receiver, Role, Sender, Trust};
+use tranship_testkit::Watchdog;
+
+const DAY: Duration = Duration::from_secs(86400);
+
+#[track_caller]
+pub(crate) fn dog() -> Watchdog {
+    Watchdog::new()
+}
+
+/// Quick enough for tests, slow enough for a loaded machine.
+pub(crate) fn timing() -> Timing {
+    Timing {
+        beat: Duration::from_millis(200),
+        silence: Duration::from_secs(5),
+        grace: Duration::from_secs(60),
+        acquaintance: Duration::from_secs(30),
+        linger: Duration::from_secs(30),
+    }
+}
+
+pub(crate) fn credentials() -> Credentials {
+    let ca = certificate::authority("tests", DAY).expect("authority");
+    let own = certificate::issue(&ca, "tests", &["127.0.0.1".to_owned()], DAY).expect("issue");
+    let made = Credentials::new(ca.cert.as_bytes(), own.cert.as_bytes(), own.key.as_bytes());
+    made.expect("credentials")
+}
+
+/// Domains of one manager that know every kind of address, and a port of this machine.
+pub(crate) struct World {
+    pub(crate) a: Domain,
+    pub(crate) b: Domain,
+    plain: SocketAddr,
+    tls: SocketAddr,
+}
+
+impl World {
+    pub(crate) fn new() -> World {
+        let a = Domain::builder().name("a").helper_thread(true);
+        let a = a.embedded().expect("embedded");
+        let path = a.socket_path().expect("socket");
+        let b = Domain::builder().name("b").helper_thread(true);
+        let b = b.socket(path).connect().expect("connect");
+        let plain = Net::plain(timing()).expect("net");
+        let tls = Net::tls(credentials(), timing()).expect("net");
+        for domain in [&a, &b] {
+            tranship_channel::add_to(domain).expect("carriers");
+            for (scheme, net) in [("tcp+plain", &plain), ("tcp", &tls)] {
+                add(domain, scheme, Arc::new(net.clone()));
+            }
+        }
+        let any = || "127.0.0.1:0".parse().expect("address");
+        World {
+            a,
+            b,
+            plain: plain.open(any()).expect("port"),
+            tls: tls.open(any()).expect("port"),
+        }
+    }
+
+    /// An address of each kind; all of them are free.
+    pub(crate) fn addresses(&self, name: &str) -> Vec<String> {
+        let mut all = vec![format!("local:{name}"), format!("shm:{name}")];
+        all.extend(self.carried(name));
+        all
+    }
+
+    /// Those whose bytes are carried.
+    pub(crate) fn carried(&self, name: &str) -> Vec<String> {
+        let unique = format!("{name}-{}-{:p}", std::process::id(), self);
+        vec![
+            format!("copy:{unique}"),
+            self.plain(name),
+            format!("tcp:{}/{name}", self.tls),
+        ]
+    }
+
+    pub(crate) fn plain(&self, name: &str) -> String {
+        format!("tcp+plain:{}/{name}", self.plain)
+    }
+
+    /// A channel from `a` to `b`.
+    pub(crate) fn channel(&self, address: &str) -> (Sender, Receiver) {
+        self.channel_with(address, LinkOptions::new(), LinkOptions::new())
+    }
+
+    pub(crate) fn channel_with(
+        &self,
+        address: &str,
+        sends: LinkOptions,
+        receives: LinkOptions,
+    ) -> (Sender, Receiver) {
+        let listener = self.b.listen_with(address, Role::Sink, receives);
+        let listener = listener.expect("listen");
+        thread::scope(|scope| {
+            let sender = scope.spawn(|| self.a.open_sender_with(address, sends).expect("open"));
+            let receiver = listener.accept_receiver().expect("accept");
+            (sender.join().expect("no panic"), receiver)
+        })
+    }
+}
+
+pub(crate) fn add(domain: &Domain, scheme: &'static str, backend: Arc<dyn Backend>) {
+    domain.add_carrier(Arc::new(Over::new(scheme, backend).expect("carrier")));
+}
+
+pub(crate) fn pool(domain: &Domain, bytes: u64) -> Pool {
+    pool_of(domain, bytes, Trust::Producer)
+}
+
+pub(crate) fn pool_of(domain: &Domain, bytes: u64, trust: Trust) -> Pool {
+    let options = PoolOptions::new(bytes).trust(trust);
+    domain.create_pool(options).expect("pool")
+}
+
+/// Bytes that no other message has.
+pub(crate) fn pattern(number: u64, len: usize) -> Vec<u8> {
+    let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()[0]
+    };
+    std::iter::repeat_with(next).take(len).collect()
+}

@@ -1,0 +1,347 @@
+//! A peer that says what it must not: each costs itself its channel, with words, and nothing else.
+
+use crate::kit::*;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+use tranship_bulk::backend::{Backend, Frame, FrameBytes, Net, Payload, Transport};
+use tranship_core::{Domain, Kind, LinkOptions, Pool, Receiver, Role, Sender};
+use tranship_testkit::Random;
+
+const LINES: u32 = 4;
+const ROOM: u64 = 1 << 20;
+
+/// An honest domain that listens, and the way to it for liars.
+struct Honest {
+    domain: Domain,
+    net: Net,
+    at: String,
+    /// What liars send.
+    pool: Pool,
+}
+
+fn honest() -> Honest {
+    let domain = Domain::builder().name("honest").helper_thread(true);
+    let domain = domain.embedded().expect("embedded");
+    let net = Net::plain(timing()).expect("net");
+    let at = net
+        .open("127.0.0.1:0".parse().expect("address"))
+        .expect("port");
+    add(&domain, "tcp+plain", Arc::new(net.clone()));
+    let pool = pool(&domain, 8 << 20);
+    let at = at.to_string();
+    Honest {
+        domain,
+        net,
+        at,
+        pool,
+    }
+}
+
+fn hello(role: u8, messages: u32, bytes: u64) -> Vec<u8> {
+    let mut out = b"\x01tsch\x01\x00".to_vec();
+    out.push(role);
+    out.extend(messages.to_le_bytes());
+    out.extend(bytes.to_le_bytes());
+    out
+}
+
+/// A frame, and how many bytes come with it.
+type Said = (Vec<u8>, usize);
+
+fn word(kind: u8, numbers: &[u64], rest: &[u8]) -> Vec<u8> {
+    let mut out = vec![kind];
+    for number in numbers {
+        out.extend(number.to_le_bytes());
+    }
+    out.extend(rest);
+    out
+}
+
+fn say(to: &mut dyn Transport, bytes: &[u8], payload: Option<Payload>) {
+    let frame = Frame {
+        bytes: FrameBytes::from_slice(bytes),
+        payload,
+        ..Frame::default()
+    };
+    // It may have been sent away already.
+    let _ = to.send(&frame);
+}
+
+fn heard(from: &mut dyn Transport) -> Option<Frame> {
+    loop {
+        match from.recv() {
+            Ok(Some(frame)) => return Some(frame),
+            Ok(None) => from.waiter().wait(Duration::from_millis(100)),
+            Err(_) => return None,
+        }
+    }
+}
+
+impl Honest {
+    fn address(&self) -> String {
+        format!("tcp+plain:{}/x", self.at)
+    }
+
+    /// A liar that has said who it is.
+    fn liar(&self, role: u8) -> Box<dyn Transport> {
+        let mut liar = self
+            .net
+            .connect(&format!("{}/x", self.at))
+            .expect("connect");
+        say(&mut *liar, &hello(role, LINES, ROOM), None);
+        liar
+    }
+
+    fn payload(&self, len: usize) -> Option<Payload> {
+        let buf = self.pool.alloc_from(&pattern(1, len)).expect("alloc");
+        Some(Payload::from(buf))
+    }
+
+    fn receiver(&self) -> (Receiver, Box<dyn Transport>) {
+        let copies = pool(&self.domain, ROOM);
+        let options = LinkOptions::new().lines(LINES).snapshots(copies.id());
+        let listener = self
+            .domain
+            .listen_with(&self.address(), Role::Sink, options);
+        let listener = listener.expect("listen");
+        let mut liar = self.liar(1);
+        let receiver = listener.accept_receiver().expect("accept");
+        let hello = heard(&mut *liar).expect("a hello");
+        assert_eq!(hello.bytes[0], 1);
+        (receiver, liar)
+    }
+
+    fn sender(&self) -> (Sender, Box<dyn Transport>) {
+        let listener = self.domain.listen(&self.address(), Role::Source);
+        let listener = listener.expect("listen");
+        let mut liar = self.liar(2);
+        let sender = listener.accept_sender().expect("accept");
+        let hello = heard(&mut *liar).expect("a hello");
+        assert_eq!(hello.bytes[0], 1);
+        (sender, liar)
+    }
+}
+
+/// A sender's lie: the receiver gets what came before it, and then this.
+fn receiver_finds(honest: &Honest, lie: &str, lies: &[Said]) {
+    let (mut from, mut liar) = honest.receiver();
+    say(&mut *liar, &word(2, &[9], b"first"), None);
+    assert_eq!(from.recv().expect("recv").to_vec(), b"first");
+    for (bytes, payload) in lies {
+        let payload = (*payload > 0).then(|| honest.payload(*payload)).flatten();
+        say(&mut *liar, bytes, payload);
+    }
+    // Whatever of it was no lie comes first.
+    let end = loop {
+        match from.recv() {
+            Ok(_) => {}
+            Err(end) => break end,
+        }
+    };
+    assert_eq!(end.kind(), Kind::PeerViolation, "{lie}: {end}");
+    assert!(end.to_string().contains("127.0.0.1:"), "{lie}: {end}");
+}
+
+#[test]
+fn senders_that_lie() {
+    let _dog = dog();
+    let honest = honest();
+    let shared = |bytes: u64| word(3, &[0, bytes], &[]);
+    let list = |pieces: u32, bytes: u64| word(5, &[0, bytes], &pieces.to_le_bytes());
+    let piece = |bytes: u64| word(6, &[bytes], &[]);
+    let lies: &[(&str, Vec<Said>)] = &[
+        ("no such word", vec![(vec![13], 0)]),
+        ("a word that is cut", vec![(vec![3, 1, 2], 0)]),
+        (
+            "inline bytes that do not fit",
+            vec![(word(2, &[0], &[1; 49]), 0)],
+        ),
+        ("a second hello", vec![(hello(1, 1, 1), 0)]),
+        ("a receiver's word", vec![(word(9, &[0], &[]), 0)]),
+        ("a length without bytes", vec![(shared(100), 0)]),
+        ("bytes without a length", vec![(shared(0), 100)]),
+        ("another length", vec![(shared(99), 100)]),
+        ("bytes after inline ones", vec![(word(2, &[0], b"x"), 100)]),
+        ("far too long", vec![(shared(1 << 62), 0)]),
+        (
+            "more than there is room for",
+            vec![(shared(ROOM + 1), 1 + (1 << 20))],
+        ),
+        (
+            "more bytes than its credit",
+            vec![(shared(600_000), 600_000); 2],
+        ),
+        (
+            "more messages than its credit",
+            vec![(word(2, &[0], b"x"), 0); 2 + LINES as usize],
+        ),
+        ("a piece of nothing", vec![(piece(10), 10)]),
+        (
+            "a message inside an aggregate",
+            vec![(list(1, 10), 0), (shared(10), 10)],
+        ),
+        (
+            "pieces that are too long",
+            vec![(list(2, 10), 0), (piece(11), 11)],
+        ),
+        (
+            "pieces that are too short",
+            vec![(list(1, 10), 0), (piece(9), 9)],
+        ),
+        ("too many pieces", vec![(list(u32::MAX, 10), 0)]),
+        ("an end in the middle", vec![(list(1, 10), 0), (vec![7], 0)]),
+        ("words that nobody said", vec![(word(11, &[1], &[]), 0)]),
+        ("nothing new", vec![(word(11, &[0], &[]), 0)]),
+    ];
+    for (lie, words) in lies {
+        receiver_finds(&honest, lie, words);
+    }
+}
+
+#[test]
+fn receivers_that_lie() {
+    let _dog = dog();
+    let honest = honest();
+    let many: Vec<Vec<u8>> = vec![word(10, &[0], b"x"); 1000];
+    let lies: &[(&str, Vec<Vec<u8>>)] = &[
+        ("taken what was not sent", vec![word(9, &[2], &[])]),
+        (
+            "taken fewer than before",
+            vec![word(9, &[1], &[]), word(9, &[0], &[])],
+        ),
+        ("taken as many as before", vec![word(9, &[1], &[]); 2]),
+        ("it has all before the end", vec![vec![8]]),
+        ("a sender's word", vec![word(2, &[0], b"x")]),
+        ("more words than are taken", many),
+        ("no such word", vec![vec![200]]),
+    ];
+    for (lie, words) in lies {
+        let (mut to, mut liar) = honest.sender();
+        to.send_inline(b"first", 0).expect("send");
+        assert_eq!(
+            &heard(&mut *liar).expect("a message").bytes[9..],
+            b"first",
+            "{lie}"
+        );
+        for bytes in words {
+            say(&mut *liar, bytes, None);
+        }
+        let error = loop {
+            match to.send_timeout(
+                honest.pool.alloc_from(b"more").expect("alloc"),
+                Duration::from_secs(60),
+            ) {
+                Ok(()) => thread::yield_now(),
+                Err(failed) => break failed.error,
+            }
+        };
+        assert_eq!(error.kind(), Kind::PeerViolation, "{lie}: {error}");
+    }
+}
+
+fn over(kind: u16) -> Vec<u8> {
+    let mut out = vec![12];
+    out.extend(kind.to_le_bytes());
+    out.extend(b"\x1b[2Jyou\nshall\0pass");
+    out
+}
+
+/// What a peer calls its end is not what the program is told of its own: nothing that passes, no end in order.
+#[test]
+fn reasons_that_a_peer_chooses() {
+    let _dog = dog();
+    let honest = honest();
+    let kinds = [
+        (Kind::TimedOut.number(), "TimedOut"),
+        (Kind::Full.number(), "Full"),
+        (Kind::Forked.number(), "Forked"),
+        (Kind::PeerGone.number(), "PeerGone"),
+        (9999, "kind 9999"),
+    ];
+    for (kind, name) in kinds {
+        let (mut from, mut liar) = honest.receiver();
+        say(&mut *liar, &over(kind), None);
+        let end = from.recv().expect_err("over");
+        assert_eq!(end.kind(), Kind::PeerDied, "{end}");
+        let (mut to, mut liar) = honest.sender();
+        say(&mut *liar, &over(kind), None);
+        while !to.is_peer_gone() {
+            thread::yield_now();
+        }
+        let gone = to.send_inline(b"", 0).expect_err("over").error;
+        assert_eq!(gone.kind(), Kind::PeerGone, "{gone}");
+        for error in [end, gone] {
+            let text = error.to_string();
+            assert!(text.contains(name), "{text}");
+            assert!(
+                text.contains("shall") && !text.contains(char::is_control),
+                "{text:?}"
+            );
+        }
+    }
+    let (mut from, mut liar) = honest.receiver();
+    say(&mut *liar, &over(Kind::Limit.number()), None);
+    assert_eq!(from.recv().expect_err("over").kind(), Kind::Limit);
+}
+
+/// Memory is not kept for who has begun a message and sends no more of it. The receiver's patience is 10 s.
+#[test]
+fn a_sender_that_only_announces() {
+    let _dog = dog();
+    let honest = honest();
+    let (mut from, mut liar) = honest.receiver();
+    say(&mut *liar, &word(5, &[0, 10], &2u32.to_le_bytes()), None);
+    let end = from.recv().expect_err("nothing comes");
+    assert_eq!(end.kind(), Kind::Limit, "{end}");
+    assert!(end.to_string().contains("10 s"), "{end}");
+    // It is told.
+    let told = std::iter::from_fn(|| heard(&mut *liar))
+        .last()
+        .expect("a frame");
+    assert_eq!(told.bytes[0], 12);
+}
+
+/// Who does not say what it is, or wrongly, keeps nobody out.
+#[test]
+fn strangers_at_the_door() {
+    let _dog = dog();
+    let honest = honest();
+    let listener = honest.domain.listen(&honest.address(), Role::Sink);
+    let listener = listener.expect("listen");
+    let mut random = Random::printed("strangers");
+    let mut silent = Vec::new();
+    for round in 0..50 {
+        let mut stranger = honest
+            .net
+            .connect(&format!("{}/x", honest.at))
+            .expect("connect");
+        let mut bytes = hello(1, 0, 0);
+        match round % 4 {
+            0 => {
+                let at = usize::try_from(random.below(bytes.len() as u64)).expect("small");
+                bytes[at] ^= 0x40;
+            }
+            1 => bytes.truncate(5),
+            2 => bytes.extend([0; 100]),
+            _ => {
+                silent.push(stranger);
+                continue;
+            }
+        }
+        say(&mut *stranger, &bytes, None);
+    }
+    // What a flipped bit makes of the figures is still a hello.
+    let mut to = honest.domain.open_sender(&honest.address()).expect("open");
+    to.send_inline(b"honest", 7).expect("send");
+    loop {
+        let mut from = listener.accept_receiver().expect("accept");
+        match from.recv() {
+            Ok(message) => {
+                assert_eq!((message.meta, message.to_vec()), (7, b"honest".to_vec()));
+                break;
+            }
+            Err(end) => assert_ne!(end.kind(), Kind::PeerGone, "{end}"),
+        }
+    }
+}

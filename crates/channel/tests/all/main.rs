@@ -1,0 +1,12 @@
+//! One channel, whatever its address: the same program over `local:`, `shm:`, `copy:`, `tcp+plain:` and `tcp:` (TLS).
+//!
+//! NOT here: what a network does to connections (`bulk`), shared memory (`core`).
+
+mod ends;
+mod forks;
+mod kills;
+mod kit;
+mod liars;
+mod messages;
+mod room;
+mod waiting;

@@ -1,0 +1,224 @@
+//! Every kind of message arrives as what it was, in order, with its word.
+
+use crate::kit::*;
+use std::thread;
+use tranship_core::{Aggregate, Body, Kind, LinkOptions, Message, Pool, Receiver, Sender, Trust};
+
+#[test]
+fn shared_buffers_of_any_size() {
+    let _dog = dog();
+    let world = World::new();
+    for address in world.addresses("shared") {
+        let (mut to, mut from) = world.channel(&address);
+        let pool = pool(&world.a, 8 << 20);
+        for (number, len) in (0u64..).zip([0, 1, 48, 4096, 5000, 65_537, 1 << 20, 3 << 20]) {
+            let bytes = pattern(number, len);
+            let buf = pool.alloc_from(&bytes).expect("alloc").freeze();
+            to.send_with(buf, number).expect("send");
+            let message = from.recv().expect("recv");
+            assert_eq!(message.meta, number, "{address}");
+            assert!(
+                matches!(message.body, Body::Buf(_)),
+                "{address}: {message:?}"
+            );
+            assert!(message.to_vec() == bytes, "{address}: {len} bytes");
+        }
+        to.wait_taken(None).expect("all taken");
+        drop(to);
+        let end = from.recv().expect_err("closed");
+        assert_eq!(end.kind(), Kind::PeerGone, "{address}: {end}");
+    }
+}
+
+/// What message `number` is: its kind changes with each.
+fn send(to: &mut Sender, pool: &Pool, number: u64) {
+    let bytes = expected(number);
+    let buf = |bytes: &[u8]| pool.alloc_from(bytes).expect("alloc");
+    match number % 4 {
+        0 => to.send_inline(&bytes, number).expect("inline"),
+        1 => to.send_with(buf(&bytes).freeze(), number).expect("shared"),
+        2 => to.move_buffer_with(buf(&bytes), number).expect("moved"),
+        _ => {
+            let mut all = Aggregate::new();
+            for piece in bytes.chunks(1 + bytes.len() / 5) {
+                all.push_back(buf(piece).freeze()).expect("room");
+            }
+            // Two pieces of one buffer, of which the second has no bytes.
+            let same = buf(&bytes).freeze();
+            all.push_back(same.slice(..7)).expect("room");
+            all.push_back(same.slice(3..3)).expect("room");
+            all.set_list_pool(pool);
+            to.send_aggregate(all, number).expect("aggregate");
+        }
+    }
+}
+
+fn expected(number: u64) -> Vec<u8> {
+    let len = match number % 4 {
+        0 => usize::try_from(number % 49).expect("small"),
+        _ => 8 + usize::try_from(number * 7919 % 40_000).expect("small"),
+    };
+    pattern(number, len)
+}
+
+fn check(address: &str, number: u64, message: &Message) {
+    assert_eq!(message.meta, number, "{address}");
+    let mut bytes = expected(number);
+    match (&message.body, number % 4) {
+        (Body::Inline(_), 0) | (Body::Buf(_), 1) | (Body::Moved(_), 2) => {}
+        (Body::Aggregate(all), 3) => {
+            let pieces = bytes.len().div_ceil(1 + bytes.len() / 5) + 2;
+            assert_eq!(all.pieces().len(), pieces, "{address}: message {number}");
+            bytes.extend_from_within(..7);
+        }
+        (body, _) => panic!("{address}: message {number} is {body:?}"),
+    }
+    assert!(message.to_vec() == bytes, "{address}: message {number}");
+}
+
+#[test]
+fn all_kinds_mixed_on_one_channel() {
+    const MESSAGES: u64 = 400;
+    let _dog = dog();
+    let world = World::new();
+    for address in world.addresses("mixed") {
+        let options = || LinkOptions::new().lines(16);
+        let (mut to, mut from) = world.channel_with(&address, options(), options());
+        let pool = pool(&world.a, 8 << 20);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for number in 0..MESSAGES {
+                    send(&mut to, &pool, number);
+                }
+                to.wait_taken(None).expect("all taken");
+                drop(to);
+            });
+            for number in 0..MESSAGES {
+                check(&address, number, &from.recv().expect("recv"));
+            }
+            let end = from.recv().expect_err("closed");
+            assert_eq!(end.kind(), Kind::PeerGone, "{address}: {end}");
+        });
+        drop(from);
+        // Nothing is left behind: all of the pool can be had at once.
+        let most = usize::try_from(pool.max_bytes()).expect("small");
+        drop(pool.alloc(most).expect("all of it"));
+    }
+}
+
+#[test]
+fn at_every_level_of_trust() {
+    let _dog = dog();
+    let world = World::new();
+    for trust in [Trust::None, Trust::Producer, Trust::Half, Trust::Full] {
+        for address in world.addresses(&format!("level-{}", trust.name())) {
+            let copies = pool(&world.b, 8 << 20);
+            let receives = LinkOptions::new().snapshots(copies.id());
+            let (mut to, mut from) = world.channel_with(&address, LinkOptions::new(), receives);
+            let pool = pool_of(&world.a, 4 << 20, trust);
+            for number in 0..8u64 {
+                let bytes = pattern(number, 10_000);
+                let mut buf = pool.alloc(bytes.len()).expect("alloc");
+                buf.write(0, &bytes).expect("inside");
+                match number % 2 {
+                    0 => to.send_with(buf.freeze(), number).expect("send"),
+                    _ => to.move_buffer_with(buf, number).expect("move"),
+                }
+                let message = from.recv().expect("recv");
+                assert!(message.to_vec() == bytes, "{address}: {number}");
+            }
+        }
+    }
+}
+
+/// What arrives by a move is the receiver's to write, wherever no other domain's memory is under it.
+#[test]
+fn what_was_carried_is_ones_own() {
+    let _dog = dog();
+    let world = World::new();
+    let mut addresses = world.carried("own");
+    addresses.push("local:own".to_owned());
+    for address in addresses {
+        let (mut to, mut from) = world.channel(&address);
+        let pool = pool(&world.a, 4 << 20);
+        let buf = pool.alloc_from(&pattern(1, 9000)).expect("alloc");
+        to.move_buffer(buf).expect("move");
+        let mut moved = from.recv().expect("recv").into_moved().expect("moved");
+        assert!(moved.is_writable(), "{address}");
+        moved.write(0, b"mine").expect("ours to write");
+        assert_eq!(&moved.to_vec()[..4], b"mine", "{address}");
+        let passed = from.pass(moved);
+        if address.starts_with("local:") {
+            passed.expect("it goes back as it is");
+            let back = to.try_recv_control().expect("no lie").expect("it is back");
+            assert_eq!(&back.to_vec()[..4], b"mine");
+        } else {
+            let failed = passed.expect_err("it came as bytes");
+            assert_eq!(failed.kind(), Kind::BufferNotOwned, "{address}");
+            assert_eq!(&failed.unsent.to_vec()[..4], b"mine");
+        }
+    }
+}
+
+/// What came over one channel goes on over another, and is charged to who has it.
+#[test]
+fn what_was_carried_is_forwarded() {
+    let _dog = dog();
+    let world = World::new();
+    for address in world.carried("first") {
+        let copies = pool(&world.b, 4 << 20);
+        let receives = LinkOptions::new().snapshots(copies.id());
+        let (mut to, mut from) = world.channel_with(&address, LinkOptions::new(), receives);
+        let listener = world.a.listen("shm:second", tranship_core::Role::Sink);
+        let listener = listener.expect("listen");
+        let (mut on, mut end) = thread::scope(|scope| {
+            let on = scope.spawn(|| world.b.open_sender("shm:second").expect("open"));
+            let end = listener.accept_receiver().expect("accept");
+            (on.join().expect("no panic"), end)
+        });
+        let bytes = pattern(3, 300_000);
+        let buf = pool(&world.a, 4 << 20).alloc_from(&bytes).expect("alloc");
+        to.send(buf).expect("send");
+        let came = from.recv().expect("recv").into_buf().expect("shared");
+        assert_eq!(came.id().pool(), copies.id(), "{address}");
+        on.send(came).expect("send on");
+        assert!(end.recv().expect("recv").to_vec() == bytes, "{address}");
+    }
+}
+
+fn control(to: &mut Sender) -> Message {
+    loop {
+        if let Some(message) = to.try_recv_control().expect("no lie") {
+            return message;
+        }
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn words_go_back() {
+    let _dog = dog();
+    let world = World::new();
+    for address in world.addresses("back") {
+        let (mut to, mut from): (Sender, Receiver) = world.channel(&address);
+        for number in 0..1000u64 {
+            let bytes = pattern(number, usize::try_from(number % 49).expect("small"));
+            from.send_control(&bytes, number).expect("room");
+            let message = control(&mut to);
+            assert_eq!(
+                (message.meta, message.to_vec()),
+                (number, bytes),
+                "{address}"
+            );
+        }
+        // With nobody who takes them there is an end to it.
+        let full = (0..).find_map(|n| from.send_control(b"more", n).err());
+        assert_eq!(
+            full.map(|failed| failed.kind()),
+            Some(Kind::Full),
+            "{address}"
+        );
+        to.send_inline(b"still there", 0).expect("send");
+        assert_eq!(from.recv().expect("recv").to_vec(), b"still there");
+    }
+}

@@ -1,0 +1,155 @@
+//! Back-pressure: a receiver that does not receive stops its sender, and nobody's memory grows meanwhile.
+
+use crate::kit::*;
+use std::thread;
+use std::time::Duration;
+use tranship_core::{Aggregate, Domain, Kind, LinkOptions, PoolOptions, StatRecord, WhenFull};
+
+/// What pools of that name were granted, bytes.
+fn granted(domain: &Domain, name: &str) -> u64 {
+    let all = domain.stat().expect("stat");
+    let of = |record: StatRecord| match record {
+        StatRecord::Pool(pool) if pool.name == name => pool.granted_bytes,
+        _ => 0,
+    };
+    all.into_iter().map(of).sum()
+}
+
+#[test]
+fn a_receiver_that_does_not_receive_stops_its_sender() {
+    const LINES: u32 = 8;
+    const BYTES: usize = 50_000;
+    let _dog = dog();
+    let world = World::new();
+    for address in world.addresses("slow") {
+        let options = || LinkOptions::new().lines(LINES).when_full(WhenFull::Error);
+        let (mut to, mut from) = world.channel_with(&address, options(), options());
+        let pool = pool(&world.a, 16 << 20);
+        to.assign(&pool).expect("the receiver's domain agrees");
+        let mut sent = 0u64;
+        // As many as both ends hold, and not one more: it has come to rest once it was full for a while.
+        let mut fulls = 0;
+        while fulls < 20 {
+            let buf = pool.alloc_from(&pattern(sent, BYTES)).expect("alloc");
+            match to.send_with(buf, sent) {
+                Ok(()) => (sent, fulls) = (sent + 1, 0),
+                Err(failed) => {
+                    assert_eq!(failed.kind(), Kind::Full, "{address}: {failed}");
+                    fulls += 1;
+                    // Those that the carriers have count as taken.
+                    let _ = to.wait_taken(Duration::from_millis(20));
+                }
+            }
+        }
+        assert!(sent <= 3 * u64::from(LINES), "{address}: {sent} messages");
+        // A sender that waits goes on when there is room.
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                to.set_when_full(WhenFull::Block);
+                for number in sent..sent + 100 {
+                    let buf = pool.alloc_from(&pattern(number, BYTES)).expect("alloc");
+                    to.send_with(buf, number).expect("send");
+                }
+            });
+            for number in 0..sent + 100 {
+                let message = from.recv().expect("recv");
+                assert_eq!(message.meta, number, "{address}");
+                assert!(message.to_vec() == pattern(number, BYTES), "{address}");
+            }
+        });
+    }
+}
+
+/// A receiver that holds all that it got stops its sender, too: its pool is all that there is.
+#[test]
+fn a_receiver_that_keeps_everything_stops_its_sender() {
+    const BYTES: usize = 100_000;
+    let _dog = dog();
+    let world = World::new();
+    for address in world.carried("keeps") {
+        let options = PoolOptions::new(1 << 20).name("kept");
+        let copies = world.b.create_pool(options).expect("pool");
+        let receives = LinkOptions::new().snapshots(copies.id());
+        let (mut to, mut from) = world.channel_with(&address, LinkOptions::new(), receives);
+        let pool = pool(&world.a, 16 << 20);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for number in 0..60 {
+                    let buf = pool.alloc_from(&pattern(number, BYTES)).expect("alloc");
+                    to.send_with(buf, number).expect("send");
+                }
+            });
+            let mut kept = Vec::new();
+            for number in 0..60 {
+                let message = match from.recv_timeout(Duration::from_millis(200)) {
+                    Ok(message) => message,
+                    Err(error) => {
+                        assert_eq!(error.kind(), Kind::TimedOut, "{address}: {error}");
+                        assert!(!kept.is_empty(), "{address}: it has all of its memory");
+                        let granted = granted(&world.b, "kept");
+                        assert!(granted <= copies.max_bytes(), "{address}: {granted} bytes");
+                        kept.clear();
+                        from.recv().expect("recv")
+                    }
+                };
+                assert!(
+                    message.to_vec() == pattern(number, BYTES),
+                    "{address}: {number}"
+                );
+                kept.push(message);
+            }
+        });
+    }
+}
+
+/// Nor can it hold an aggregate of more pieces than its pool has buffers, which only shows when they come.
+#[test]
+fn an_aggregate_that_never_fits() {
+    let _dog = dog();
+    let world = World::new();
+    for address in world.carried("pieces") {
+        let few = PoolOptions::new(1 << 20).slots(64);
+        let copies = world.b.create_pool(few).expect("pool");
+        let receives = LinkOptions::new().snapshots(copies.id());
+        let (mut to, mut from) = world.channel_with(&address, LinkOptions::new(), receives);
+        let pool = pool(&world.a, 8 << 20);
+        let mut pieces = Aggregate::new();
+        for _ in 0..200 {
+            let piece = pool.alloc_from(b"piece").expect("alloc").freeze();
+            pieces.push_back(piece).expect("room");
+        }
+        to.send(pieces).expect("send");
+        let end = from.recv().expect_err("no room");
+        assert_eq!(end.kind(), Kind::PeerDied, "{address}: {end}");
+        assert!(end.to_string().contains("200 pieces"), "{address}: {end}");
+        while !to.is_peer_gone() {
+            thread::yield_now();
+        }
+        let why = to.send_inline(b"", 0).expect_err("over").error;
+        assert_eq!(why.kind(), Kind::PeerGone, "{address}: {why}");
+        assert!(why.to_string().contains("TooLarge"), "{address}: {why}");
+    }
+}
+
+/// What the receiver can never hold is the sender's error, at once, and the channel goes on.
+#[test]
+fn a_message_larger_than_the_receivers_memory() {
+    let _dog = dog();
+    let world = World::new();
+    for address in world.carried("large") {
+        let copies = pool(&world.b, 1 << 20);
+        let receives = LinkOptions::new().snapshots(copies.id());
+        let (mut to, mut from) = world.channel_with(&address, LinkOptions::new(), receives);
+        let pool = pool(&world.a, 8 << 20);
+        let large = pool.alloc((1 << 20) + 1).expect("alloc").freeze();
+        let failed = to.send(large).expect_err("too large");
+        assert_eq!(failed.kind(), Kind::TooLarge, "{address}: {failed}");
+        assert!(
+            failed.to_string().contains("1048577"),
+            "{address}: {failed}"
+        );
+        to.send(pool.alloc_from(&[1; 1000]).expect("alloc"))
+            .expect("send");
+        assert_eq!(from.recv().expect("recv").to_vec(), [1; 1000], "{address}");
+    }
+}

@@ -1,0 +1,75 @@
+//! What a channel's address says: how its bytes travel, and under which name.
+
+use crate::error::{Error, Kind};
+
+/// An address, taken apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Address<'a> {
+    /// `NAME` or `shm:NAME`: at the manager.
+    Named(&'a str),
+    /// `local:NAME`: within this process.
+    Local(&'a str),
+    /// `SCHEME:REST`: a carrier's.
+    Carried { scheme: &'a str, rest: &'a str },
+}
+
+impl<'a> Address<'a> {
+    /// Any text has a meaning; whether there is somebody for a scheme the caller finds out.
+    pub(crate) fn parse(text: &'a str) -> Address<'a> {
+        match text.split_once(':') {
+            Some(("shm", name)) => Address::Named(name),
+            Some(("local", name)) => Address::Local(name),
+            Some((scheme, rest)) if is_scheme(scheme) => Address::Carried { scheme, rest },
+            _ => Address::Named(text),
+        }
+    }
+}
+
+/// As in URLs, in small letters.
+fn is_scheme(text: &str) -> bool {
+    let rest =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"+-.".contains(&byte);
+    text.bytes()
+        .next()
+        .is_some_and(|first| first.is_ascii_lowercase())
+        && text.bytes().all(rest)
+}
+
+/// Nobody carries it.
+pub(crate) fn unknown(scheme: &str, known: &[&str]) -> Error {
+    let mut all = vec!["shm", "local"];
+    all.extend(known);
+    let all: Vec<String> = all.iter().map(|scheme| format!("`{scheme}:`")).collect();
+    let text = format!(
+        "no channel travels by `{scheme}:` here; known are {}, and a name alone is `shm:`. What goes to other machines has to be added to the domain first (Domain::add_carrier)",
+        all.join(", ")
+    );
+    Error::new(Kind::InvalidEndpoint, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_addresses_mean() {
+        let carried = |scheme, rest| Address::Carried { scheme, rest };
+        for (text, meaning) in [
+            ("video", Address::Named("video")),
+            ("shm:video", Address::Named("video")),
+            ("shm:a:b", Address::Named("a:b")),
+            ("local:video", Address::Local("video")),
+            ("tcp:h:1/x", carried("tcp", "h:1/x")),
+            ("tcp+plain:[::1]:1/x", carried("tcp+plain", "[::1]:1/x")),
+            ("Jobs: all", Address::Named("Jobs: all")),
+            (":x", Address::Named(":x")),
+            ("", Address::Named("")),
+        ] {
+            assert_eq!(Address::parse(text), meaning, "{text:?}");
+        }
+        let error = unknown("udp", &["tcp"]).to_string();
+        for known in ["`udp:`", "`shm:`", "`local:`", "`tcp:`"] {
+            assert!(error.contains(known), "{error}");
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The two ends of a carried channel inside this process: the program's, and what the carrier has of the other.
+
+use super::carrier::{Ends, Handed};
+use super::inside::{self, Wish};
+use super::message::Message;
+use super::open::End;
+use super::poll::PollItem;
+use super::receiver::snapshot_pool;
+use super::{Receiver, Sender};
+use crate::error::{Error, Kind, SendError};
+use crate::options::{LinkOptions, PoolOptions};
+use crate::pool::Pool;
+use tranship_proto::Role;
+
+/// What arrives at a channel has at most so much memory, if its options name no pool for it: 64 MiB.
+const ARRIVALS_BYTES: u64 = 64 << 20;
+
+/// Why a channel may end for the program at its other end. Any other kind would say something of the program's own side, or, as `Full`
+/// and `TimedOut`, that it may try again.
+pub const REASONS: [Kind; 5] = [
+    Kind::PeerGone,
+    Kind::PeerDied,
+    Kind::PeerViolation,
+    Kind::SameRole,
+    Kind::Limit,
+];
+
+fn reason(why: Error, otherwise: Kind) -> Error {
+    let kind = why.kind();
+    match REASONS.contains(&kind) {
+        true => why,
+        false => Error::because(otherwise, format!("{} at the carrier", kind.name()), why),
+    }
+}
+
+/// What a carrier has of a channel by which the program sends.
+#[derive(Debug)]
+pub struct Outlet(Receiver);
+
+/// What a carrier has of a channel by which the program receives.
+#[derive(Debug)]
+pub struct Inlet(Sender);
+
+impl Ends {
+    /// An end by which the program sends to `place`, messages of at most so many bytes, and the carrier's.
+    pub fn sending(&self, place: &str, most_bytes: u64) -> Result<(Outlet, Handed), Error> {
+        let (mut sender, mut receiver) = self.pair(place)?;
+        sender.limit(most_bytes);
+        sender.linger();
+        receiver.hold_lines();
+        Ok((Outlet(receiver), Handed(End::Source(sender))))
+    }
+
+    /// An end by which the program receives from `place`, and the carrier's.
+    pub fn receiving(&self, place: &str) -> Result<(Inlet, Handed), Error> {
+        let (sender, receiver) = self.pair(place)?;
+        Ok((Inlet(sender), Handed(End::Sink(receiver))))
+    }
+
+    fn pair(&self, place: &str) -> Result<(Sender, Receiver), Error> {
+        let carriers = LinkOptions::default().lines(self.options.lines);
+        let wish = |role| Wish {
+            domain: &self.domain,
+            options: match role == self.role {
+                true => &self.options,
+                false => &carriers,
+            },
+        };
+        inside::pair(
+            &self.address,
+            wish(Role::Source),
+            wish(Role::Sink),
+            Some(place),
+        )
+    }
+
+    /// Where what arrives goes: the pool that the options name ([`LinkOptions::snapshots`]), else a new one of this channel's.
+    pub fn arrivals(&self) -> Result<Pool, Error> {
+        if let Some(pool) = snapshot_pool(&self.domain, &self.options)? {
+            return Ok(pool);
+        }
+        let options = PoolOptions::new(ARRIVALS_BYTES)
+            .name("arrivals")
+            .slots(4096);
+        self.domain
+            .patiently(None, || Pool::create(&self.domain, options.clone()))
+    }
+}
+
+impl Outlet {
+    /// The program's next message, if one is there. It counts as taken when it is [acknowledged](Outlet::acknowledge).
+    ///
+    /// # Errors
+    /// As [`Receiver::try_recv`]: `PeerGone` when the program has closed its end and everything was taken.
+    pub fn try_take(&mut self) -> Result<Option<Message>, Error> {
+        self.0.try_recv()
+    }
+
+    /// So many messages, from the first on, are where they were to go.
+    pub fn acknowledge(&mut self, messages: u64) {
+        self.0.give_back_to(messages);
+    }
+
+    /// Says something to the program, as its receiver does.
+    pub fn send_control(&mut self, bytes: &[u8], meta: u64) -> Result<(), SendError<()>> {
+        self.0.send_control(bytes, meta)
+    }
+
+    /// Nothing is taken any more, and this is why: one of the [reasons](REASONS), or else `PeerGone` because of it.
+    pub fn end(self, why: Error) {
+        self.0.end_because(reason(why, Kind::PeerGone));
+    }
+
+    /// Whether the program has closed its end. There may be messages that were not taken.
+    pub fn is_closed(&mut self) -> bool {
+        self.0.link.their_closed()
+    }
+
+    /// Ready when the program has sent something, or has closed its end.
+    pub fn poll_item(&mut self) -> PollItem<'_> {
+        PollItem::receiver(&mut self.0)
+    }
+}
+
+impl Inlet {
+    /// Gives the program a message; `Full` if it has too many.
+    ///
+    /// # Errors
+    /// As [`Sender::try_send`].
+    pub fn try_send(&mut self, message: Message) -> Result<(), SendError<Message>> {
+        self.0.try_message(message)
+    }
+
+    /// How many messages the program has taken, from the first on.
+    pub fn taken(&mut self) -> u64 {
+        self.0.taken()
+    }
+
+    /// What the program has said to the sender.
+    pub fn try_control(&mut self) -> Result<Option<Message>, Error> {
+        self.0.try_recv_control()
+    }
+
+    /// Whether the program has let go of its end.
+    pub fn is_gone(&mut self) -> bool {
+        self.0.is_peer_gone()
+    }
+
+    /// The sender has closed the channel: everything is here.
+    pub fn close(self) {
+        drop(self.0);
+    }
+
+    /// Nothing more comes, and this is why: one of the [reasons](REASONS), but not `PeerGone`, which is an end in order;
+    /// else `PeerDied` because of it.
+    pub fn end(self, why: Error) {
+        let why = match why.kind() {
+            Kind::PeerGone => Error::because(Kind::PeerDied, "not closed in order", why),
+            _ => reason(why, Kind::PeerDied),
+        };
+        self.0.end_because(why);
+    }
+
+    /// Ready when the program has taken something, or let go of its end, or, where `hears`, has said something.
+    pub fn poll_item(&mut self, hears: bool) -> PollItem<'_> {
+        PollItem::progress(&mut self.0, hears)
+    }
+}

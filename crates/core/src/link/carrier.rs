@@ -1,0 +1,105 @@
+//! Channels whose other end is elsewhere: who carries them there has one end of a channel inside this process, the program the other.
+//!
+//! ```text
+//!  program ─ Sender ══ring══ Outlet ─ carrier ~~~~ another machine ~~~~ carrier ─ Inlet ══ring══ Receiver ─ program
+//! ```
+//!
+//! NOT here: how bytes travel.
+
+use super::feed::Feed;
+use super::open::End;
+use crate::domain::DomainCore;
+use crate::error::{Error, Kind};
+use crate::options::LinkOptions;
+use std::any::Any;
+use std::fmt::Debug;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tranship_proto::Role;
+
+/// Carries channels to where no shared memory is: the addresses `SCHEME:REST` of some schemes.
+pub trait Carrier: Send + Sync + Debug {
+    /// Without the colon, in small letters.
+    fn schemes(&self) -> &[&str];
+    /// Listens there, and [hands out](Ends::hand_out) an end for everyone who connects, until what this gives is dropped.
+    fn listen(
+        &self,
+        scheme: &str,
+        rest: &str,
+        ends: Ends,
+    ) -> Result<Box<dyn Any + Send + Sync>, Error>;
+    /// Connects to who listens there, waiting for that as long as the options say ([`Ends::timeout`]), and
+    /// somebody [wants it](Ends::is_wanted).
+    fn open(&self, scheme: &str, rest: &str, ends: &Ends) -> Result<Handed, Error>;
+}
+
+/// Makes a program's ends for a carrier.
+#[derive(Clone)]
+pub struct Ends {
+    pub(crate) domain: DomainCore,
+    pub(crate) address: String,
+    pub(crate) role: Role,
+    pub(crate) options: LinkOptions,
+    /// A listener's.
+    pub(crate) feed: Option<Arc<Feed>>,
+    /// Gone when nobody awaits the end any more that is being opened.
+    pub(crate) asker: Option<Weak<()>>,
+}
+
+/// An end that is the program's, and that it has still to get.
+pub struct Handed(pub(crate) End);
+
+impl Debug for Ends {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Ends { address, role, .. } = self;
+        f.debug_struct("Ends")
+            .field("address", address)
+            .field("role", role)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Debug for Handed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Handed")
+    }
+}
+
+impl Ends {
+    /// The program's role.
+    pub fn role(&self) -> Role {
+        self.role
+    }
+
+    /// How long opening may take; none: for ever.
+    pub fn timeout(&self) -> Option<Duration> {
+        self.options.timeout
+    }
+
+    /// Whether somebody still waits for the end that is being opened.
+    pub fn is_wanted(&self) -> bool {
+        let asker = self.asker.as_ref();
+        asker.is_none_or(|asker| asker.strong_count() > 0)
+    }
+
+    /// How many messages the program's end holds.
+    pub fn lines(&self) -> u32 {
+        self.options.lines
+    }
+
+    /// The whole address, for messages.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Gives an end to whoever accepts next.
+    pub fn hand_out(&self, end: Handed) -> Result<(), Error> {
+        if !self.feed.as_ref().is_some_and(|feed| feed.put(end.0)) {
+            let text = format!("too many wait at {} to be accepted", self.address);
+            return Err(Error::new(Kind::Limit, text));
+        }
+        self.domain.tasks.has_news();
+        self.domain.tasks.tell_news();
+        Ok(())
+    }
+}

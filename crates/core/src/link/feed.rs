@@ -1,0 +1,73 @@
+//! Ends that are made for a listener elsewhere than at the manager, and wait there to be accepted.
+
+use super::open::End;
+use crate::domain::lock;
+use crate::error::Error;
+use std::any::Any;
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex};
+use tranship_sys::eventfd;
+
+/// Ends that may wait.
+const MOST: usize = 128;
+
+/// Where they wait.
+pub(crate) struct Feed {
+    waiting: Mutex<VecDeque<End>>,
+    /// Readable while there is one.
+    bell: OwnedFd,
+}
+
+/// What a listener has of it.
+pub(crate) struct Fed {
+    pub(super) feed: Arc<Feed>,
+    /// What makes the ends, and keeps the domain. Goes with the listener.
+    pub(super) _maker: Box<dyn Any + Send + Sync>,
+}
+
+impl std::fmt::Debug for Fed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Fed")
+    }
+}
+
+impl Feed {
+    pub(crate) fn new() -> Result<Arc<Feed>, Error> {
+        Ok(Arc::new(Feed {
+            waiting: Mutex::default(),
+            bell: eventfd::create().map_err(Error::system("eventfd"))?,
+        }))
+    }
+
+    /// False: there is no room for it, and it is gone.
+    pub(super) fn put(&self, end: End) -> bool {
+        let mut waiting = lock(&self.waiting);
+        if waiting.len() >= MOST {
+            drop(waiting);
+            return false;
+        }
+        waiting.push_back(end);
+        // Under the lock, as it is drained. It fails only if it is rung already.
+        let _ = eventfd::signal(&self.bell);
+        true
+    }
+
+    pub(super) fn pop(&self) -> Option<End> {
+        let mut waiting = lock(&self.waiting);
+        let end = waiting.pop_front();
+        if waiting.is_empty() {
+            // It fails only if it was not rung.
+            let _ = eventfd::drain(&self.bell);
+        }
+        end
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        lock(&self.waiting).is_empty()
+    }
+
+    pub(super) fn bell(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+}

@@ -1,0 +1,90 @@
+//! A channel whose two ends are in one process: no manager knows of it, and what travels are the handles themselves, counted by nobody on their way.
+//! Everything else is as ever: the ring with its lines, waiting, both ways, the end.
+
+use super::open::{other_half, own_half};
+use super::shared::{Inside, LinkShared};
+use super::store::Store;
+use super::{Receiver, Sender};
+use crate::domain::{DomainCore, lock};
+use crate::error::Error;
+use crate::options::LinkOptions;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use tranship_proto::{ChannelId, Levels, Role};
+use tranship_sys::{eventfd, process};
+
+/// One end to be: whose, and how.
+#[derive(Clone, Copy)]
+pub(super) struct Wish<'a> {
+    pub(super) domain: &'a DomainCore,
+    pub(super) options: &'a LinkOptions,
+}
+
+/// A number that no channel of this domain has. Managers count upward, this downward.
+fn number(domain: &DomainCore) -> ChannelId {
+    static LAST: AtomicU32 = AtomicU32::new(u32::MAX);
+    loop {
+        let channel = ChannelId(LAST.fetch_sub(1, Ordering::Relaxed));
+        if !lock(&domain.links).contains_key(&channel) {
+            return channel;
+        }
+    }
+}
+
+/// Both ends. `carried`: one of them is a carrier's, and the other one's true peer is there.
+pub(super) fn pair(
+    name: &str,
+    source: Wish<'_>,
+    sink: Wish<'_>,
+    carried: Option<&str>,
+) -> Result<(Sender, Receiver), Error> {
+    let wishes = [source, sink];
+    let (out, back) = (
+        own_half(Role::Source, source.options.lines)?,
+        own_half(Role::Sink, sink.options.lines)?,
+    );
+    let theirs = (
+        other_half(&out.0, Role::Source, source.options.lines)?,
+        other_half(&back.0, Role::Sink, sink.options.lines)?,
+    );
+    let make = |role, wish: Wish<'_>, peer: Wish<'_>, own, theirs| -> Result<_, Error> {
+        let peer = (peer.domain.id(), process::geteuid(), std::process::id());
+        // Never readable: this process does not outlive itself.
+        let process = eventfd::create().map_err(Error::system("eventfd"))?;
+        let (channel, options) = (number(wish.domain), wish.options);
+        let link = LinkShared::new(
+            wish.domain,
+            channel,
+            role,
+            name,
+            peer,
+            process,
+            own,
+            theirs,
+            options,
+        );
+        Ok(Arc::new(link.within(Inside::default())))
+    };
+    let near = make(Role::Source, source, sink, out, theirs.1)?;
+    let far = make(Role::Sink, sink, source, back, theirs.0)?;
+    near.join(&far);
+    far.join(&near);
+    // What is carried is the receiver's own, whoever could write it before.
+    let levels = match carried {
+        Some(_) => Levels::ALL,
+        None => sink.options.levels(),
+    };
+    let store = Arc::new(Store::new(
+        carried.is_some(),
+        carried.map(str::to_owned),
+        levels,
+    ));
+    let links = [Arc::clone(&near), Arc::clone(&far)];
+    let sender = Sender::inside(near, source.options, Arc::clone(&store))?;
+    let receiver = Receiver::inside(far, sink.options, store)?;
+    // Nothing fails from here on: whoever is on record leaves when its end goes.
+    for (wish, link) in wishes.into_iter().zip(links) {
+        lock(&wish.domain.links).insert(link.channel, link);
+    }
+    Ok((sender, receiver))
+}

@@ -1,0 +1,167 @@
+//! Sending to a receiver in this process: the handle itself goes over.
+
+use super::Sender;
+use crate::cbuf::{CbufMut, Handle, Home};
+use crate::domain::lock;
+use crate::error::{Error, Kind, TooLarge};
+use crate::link::descriptor::{self, Descriptor};
+use crate::link::message::{Body, Message};
+use crate::link::shared::{Gone, LinkShared};
+use crate::link::sleep::sleep_on;
+use crate::link::store::{OP_INSIDE, Store};
+use crate::options::LinkOptions;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tranship_ring::{Ending, Publish, Waker};
+
+impl Sender {
+    /// An end of [`inside::pair`](crate::link::inside::pair).
+    pub(in crate::link) fn inside(
+        link: Arc<LinkShared>,
+        options: &LinkOptions,
+        store: Arc<Store>,
+    ) -> Result<Sender, Error> {
+        let mut sender = Sender::new(link, options)?;
+        sender.store = Some(store);
+        Ok(sender)
+    }
+
+    /// Whether these can be sent, and there is room for a message.
+    pub(super) fn ready_inside(
+        &mut self,
+        handles: impl Iterator<Item = Handle>,
+    ) -> Result<(), Error> {
+        self.alive()?;
+        let mut need_bytes = 0u64;
+        for handle in handles {
+            self.may_go(handle)?;
+            need_bytes = need_bytes.saturating_add(handle.len as u64);
+        }
+        if need_bytes > self.most_bytes {
+            let quota_bytes = self.most_bytes;
+            let error = Error::from(TooLarge {
+                need_bytes,
+                quota_bytes,
+            });
+            return Err(error.context("the receiver has no such memory"));
+        }
+        self.make_room(1)
+    }
+
+    /// The receiver takes no larger message.
+    pub(in crate::link) fn limit(&mut self, bytes: u64) {
+        self.most_bytes = bytes;
+    }
+
+    /// Its end waits for the carrier's.
+    pub(in crate::link) fn linger(&mut self) {
+        self.lingers = true;
+    }
+
+    /// Waits until the receiver has let go of its end: a carrier does when the other end has said that it has everything,
+    /// the end of the channel, too.
+    pub(super) fn wait_gone(&self, limit: Duration) {
+        let (link, deadline) = (&self.link, Instant::now() + limit);
+        while link.gone() == Gone::No && Instant::now() < deadline {
+            let gone = || link.gone() != Gone::No;
+            sleep_on(link, Waker::Fences, Some(deadline), false, gone);
+            link.look_for_death();
+        }
+    }
+
+    fn may_go(&self, handle: Handle) -> Result<(), Error> {
+        let ours = &self.link.domain;
+        let (ours, trust) = match handle.home() {
+            Home::Own(pool) => {
+                // SAFETY: pools outlive their outstanding slots, and this handle's is one.
+                let pool = unsafe { pool.as_ref() };
+                (pool.domain.is(ours), pool.options.trust)
+            }
+            Home::Foreign(pool) => {
+                // SAFETY: as above.
+                let pool = unsafe { pool.as_ref() };
+                (pool.domain.is(ours), pool.shape.trust)
+            }
+        };
+        if !ours {
+            return Err(super::others_buffer());
+        }
+        let Some(store) = &self.store else {
+            return Ok(());
+        };
+        match store.levels.has(trust) {
+            true => Ok(()),
+            false => {
+                let text = format!(
+                    "the receiver does not take buffers of a pool of level `{}` (LinkOptions::accept_trust, and snapshots for `none`)",
+                    trust.name()
+                );
+                Err(Error::new(Kind::ChannelTrust, text))
+            }
+        }
+    }
+
+    /// Sends what is ready.
+    pub(super) fn put_inside(&mut self, body: Body, meta: u64) {
+        if let Some(store) = &self.store {
+            store.put(body);
+        }
+        let line = [OP_INSIDE, meta, 0, 0, 0, 0, 0, 0];
+        let _ = self.producer.push(self.lines, Publish::SeqCst, line);
+        self.wake();
+    }
+
+    /// What the receiver has sent back.
+    pub(super) fn take_reply_inside(&mut self) -> Result<Option<Message>, Error> {
+        let mut replies = lock(&self.link.replies);
+        let Some(words) = replies.consumer.try_pop(self.link.their_lines()) else {
+            return Ok(None);
+        };
+        self.link.ring.give_back(replies.consumer.head());
+        drop(replies);
+        let back = || self.store.as_ref().and_then(|store| store.take_back());
+        let body = match words[0] {
+            OP_INSIDE => back().map(Body::Moved),
+            _ => match descriptor::parse(&words)? {
+                Descriptor::Inline(inline) => Some(Body::Inline(inline)),
+                Descriptor::Reference(..) => None,
+            },
+        };
+        let meta = words[1];
+        Ok(body.map(|body| Message { meta, body }))
+    }
+
+    /// Nobody asks any more for what was passed back.
+    pub(super) fn drop_passed(&self) {
+        let next = || self.store.as_ref().and_then(|store| store.take_back());
+        while let Some(CbufMut { .. }) = next() {}
+    }
+
+    /// Gives up, and tells a receiver of this process why.
+    pub(in crate::link) fn end_because(self, why: Error) {
+        self.link.say_why(why);
+        self.link.ring.end(Ending::Abandoned);
+    }
+
+    /// How many messages the receiver has taken.
+    pub(in crate::link) fn taken(&mut self) -> u64 {
+        // An end of this process tells no lies.
+        let _ = self.producer.look(self.link.ring.their_head());
+        self.producer.known_head()
+    }
+
+    /// Whether there is something new from the receiver: it took something, is gone, or, if that is asked for, said something.
+    pub(in crate::link) fn has_progress(&self, hears: bool) -> bool {
+        let said = || {
+            lock(&self.link.replies)
+                .consumer
+                .ready(self.link.their_lines())
+        };
+        self.has_moved() || self.link.gone() != Gone::No || (hears && said())
+    }
+
+    /// Where the receiver is, if that is another machine: as `HOST:PORT`, or in words.
+    pub fn peer_place(&self) -> Option<&str> {
+        self.store.as_ref()?.place.as_deref()
+    }
+}

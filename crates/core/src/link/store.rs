@@ -1,0 +1,78 @@
+//! What is on its way between two ends in one process: the handles themselves. Lines of the ring say that there is one.
+
+use super::message::Body;
+use crate::cbuf::CbufMut;
+use crate::domain::lock;
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use tranship_proto::Levels;
+
+/// Word 0 of a line that says so. No line in shared memory may have it (`descriptor::parse`).
+pub(super) const OP_INSIDE: u64 = 0xff << 32;
+
+/// A channel's messages, and what its two ends know of each other.
+#[derive(Debug)]
+pub(crate) struct Store {
+    forth: Mutex<Way>,
+    back: Mutex<VecDeque<CbufMut>>,
+    /// One of the ends is a carrier's.
+    pub(super) carried: bool,
+    /// Where the other end is, for a carrier's.
+    pub(super) place: Option<String>,
+    /// Buffers of pools of these levels are taken.
+    pub(super) levels: Levels,
+}
+
+#[derive(Debug, Default)]
+struct Way {
+    waiting: VecDeque<Body>,
+    closed: bool,
+}
+
+impl Store {
+    pub(super) fn new(carried: bool, place: Option<String>, levels: Levels) -> Store {
+        Store {
+            forth: Mutex::default(),
+            back: Mutex::default(),
+            carried,
+            place,
+            levels,
+        }
+    }
+
+    /// To the receiver. If it is gone this is, too.
+    pub(super) fn put(&self, body: Body) {
+        let mut forth = lock(&self.forth);
+        let late = match forth.closed {
+            true => Some(body),
+            false => {
+                forth.waiting.push_back(body);
+                None
+            }
+        };
+        drop(forth);
+        drop(late); // not under the lock: it may be its pool's last
+    }
+
+    pub(super) fn take(&self) -> Option<Body> {
+        lock(&self.forth).waiting.pop_front()
+    }
+
+    /// The receiver goes, and with it what it has not taken.
+    pub(super) fn close(&self) {
+        let mut forth = lock(&self.forth);
+        forth.closed = true;
+        let rest = std::mem::take(&mut forth.waiting);
+        drop(forth);
+        drop(rest);
+    }
+
+    /// To the sender.
+    pub(super) fn put_back(&self, buf: CbufMut) {
+        lock(&self.back).push_back(buf);
+    }
+
+    pub(super) fn take_back(&self) -> Option<CbufMut> {
+        lock(&self.back).pop_front()
+    }
+}

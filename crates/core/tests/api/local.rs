@@ -1,0 +1,131 @@
+//! Channels inside a process: `local:` addresses. What is the same at every address is in the tests of `channel`.
+
+use crate::kit::*;
+use std::thread;
+use tranship_core::{Domain, Kind, LinkOptions, Receiver, Role, Sender, Trust, WhenFull};
+
+fn local(from: &Domain, to: &Domain, name: &str, options: LinkOptions) -> (Sender, Receiver) {
+    let address = format!("local:{name}");
+    let listener = to.listen_with(&address, Role::Sink, options.clone());
+    let listener = listener.expect("listen");
+    let sender = from.open_sender_with(&address, options).expect("open");
+    (sender, listener.accept_receiver().expect("accept"))
+}
+
+/// Both ends may be of one domain, and one thread may have them.
+#[test]
+fn one_domain_is_enough() {
+    let _dog = dog();
+    let a = Domain::embedded().expect("embedded");
+    let (mut to, mut from) = local(&a, &a, "alone", LinkOptions::new());
+    let pool = pool(&a, 8);
+    let shared = pool.alloc_from(b"shared").expect("alloc").freeze();
+    to.send(shared.clone()).expect("send");
+    let mut moved = pool.alloc_from(b"moved").expect("alloc");
+    let at = moved.as_ptr();
+    moved[0] = b'M';
+    to.move_buffer(moved).expect("move");
+    let came = from.recv().expect("recv").into_buf().expect("shared");
+    assert_eq!(
+        (came.id(), came.bytes()),
+        (shared.id(), Some(&b"shared"[..]))
+    );
+    let mut came = from.recv().expect("recv").into_moved().expect("moved");
+    // The very same, and as writable as it was.
+    assert_eq!(came.as_ptr(), at);
+    came[4] = b'!';
+    assert_eq!(&*came, b"Move!");
+    assert!(from.try_recv().expect("nothing").is_none());
+}
+
+#[test]
+fn what_was_not_taken_is_free_when_the_receiver_goes() {
+    let _dog = dog();
+    let a = Domain::embedded().expect("embedded");
+    let (mut to, from) = local(&a, &a, "untaken", LinkOptions::new());
+    let pool = pool(&a, 4);
+    let bufs: Vec<_> = (0..10)
+        .map(|_| pool.alloc(KIB).expect("alloc").freeze())
+        .collect();
+    to.send_batch(bufs).expect("send");
+    drop(from);
+    drop(pool.try_alloc(4 * CHUNK).expect("all of it"));
+    let failed = to.send(pool.alloc(KIB).expect("alloc")).expect_err("gone");
+    assert_eq!(failed.kind(), Kind::PeerGone);
+}
+
+#[test]
+fn a_full_ring_is_full() {
+    let _dog = dog();
+    let a = Domain::embedded().expect("embedded");
+    let options = LinkOptions::new().lines(4).when_full(WhenFull::Error);
+    let (mut to, mut from) = local(&a, &a, "full", options);
+    let pool = pool(&a, 4);
+    let bufs: Vec<_> = (0..6)
+        .map(|_| pool.alloc(KIB).expect("alloc").freeze())
+        .collect();
+    let failed = to.send_batch(bufs).expect_err("four fit");
+    assert_eq!((failed.kind(), failed.unsent.len()), (Kind::Full, 2));
+    drop(from.recv().expect("recv"));
+    to.send_inline(b"fits", 0).expect("send");
+}
+
+#[test]
+fn levels_that_are_not_taken() {
+    let _dog = dog();
+    let a = Domain::embedded().expect("embedded");
+    let options = LinkOptions::new().accept_trust([Trust::Producer]);
+    let (mut to, _from) = local(&a, &a, "levels", options);
+    let buf = pool_of(&a, Trust::Full).alloc(KIB).expect("alloc");
+    let failed = to.move_buffer(buf).expect_err("not taken");
+    assert_eq!(failed.kind(), Kind::ChannelTrust);
+    assert!(failed.to_string().contains("`full`"), "{failed}");
+}
+
+#[test]
+fn a_buffer_is_sent_by_its_own_domain() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let (mut there, mut from) = local(&a, &b, "there", LinkOptions::new());
+    let (mut back, _to) = local(&b, &a, "back", LinkOptions::new());
+    there
+        .send(pool(&a, 4).alloc(KIB).expect("alloc"))
+        .expect("send");
+    let came = from.recv().expect("recv").into_buf().expect("shared");
+    let failed = back.send(came).expect_err("not b's");
+    assert_eq!(failed.kind(), Kind::BufferNotOwned, "{failed}");
+}
+
+#[test]
+fn a_name_is_taken_once() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let listener = a.listen("local:once", Role::Sink).expect("listen");
+    let taken = b.listen("local:once", Role::Sink).expect_err("taken");
+    assert_eq!(taken.kind(), Kind::NameTaken, "{taken}");
+    drop(listener);
+    drop(b.listen("local:once", Role::Sink).expect("free again"));
+}
+
+/// The domain goes when the last end has gone, as with other channels.
+#[test]
+fn ends_keep_their_domain() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let (mut to, mut from) = local(&b, &b, "keeps", LinkOptions::new());
+    let buf = pool(&b, 4).alloc_from(b"kept").expect("alloc");
+    let id = b.id();
+    let is_there = || {
+        a.stat().expect("stat").iter().any(|record| {
+        matches!(record, tranship_core::StatRecord::Domain(domain) if domain.domain == id)
+    })
+    };
+    drop(b);
+    to.send(buf).expect("send");
+    assert_eq!(from.recv().expect("recv").to_vec(), b"kept");
+    assert!(is_there());
+    drop((to, from));
+    while is_there() {
+        thread::yield_now();
+    }
+}
