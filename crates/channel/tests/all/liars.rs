@@ -123,6 +123,11 @@ impl Honest {
     }
 }
 
+/// Waits until a liar is told that it is over. Before that the program does nothing: it could make a truth of the lie.
+fn is_sent_away(liar: &mut dyn Transport) {
+    while heard(liar).is_some_and(|frame| frame.bytes[0] != 12) {}
+}
+
 /// A sender's lie: the receiver gets what came before it, and then this.
 fn receiver_finds(honest: &Honest, lie: &str, lies: &[Said]) {
     let (mut from, mut liar) = honest.receiver();
@@ -132,6 +137,7 @@ fn receiver_finds(honest: &Honest, lie: &str, lies: &[Said]) {
         let payload = (*payload > 0).then(|| honest.payload(*payload)).flatten();
         say(&mut *liar, bytes, payload);
     }
+    is_sent_away(&mut *liar);
     // Whatever of it was no lie comes first.
     let end = loop {
         match from.recv() {
@@ -227,6 +233,7 @@ fn receivers_that_lie() {
         for bytes in words {
             say(&mut *liar, bytes, None);
         }
+        is_sent_away(&mut *liar);
         let error = loop {
             match to.send_timeout(
                 honest.pool.alloc_from(b"more").expect("alloc"),
