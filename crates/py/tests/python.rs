@@ -292,7 +292,7 @@ fn the_documented_install_is_all_that_is_needed() {
 /// A program in Rust (this one) sends to one in C and to one in Python, by the address alone: over shared memory, and over TCP with TLS.
 #[test]
 fn three_languages_share_a_channel() {
-    const MESSAGES: u32 = 40;
+    const MESSAGES: u8 = 40;
     let dog = Watchdog::within(std::time::Duration::from_secs(3600));
     let stage = match stage() {
         Ok(stage) => stage,
@@ -353,7 +353,7 @@ fn three_languages_share_a_channel() {
                 .spawn()
                 .expect("a reader")
         });
-        dog.step(&format!("readers at {address}"));
+        dog.step(format!("readers at {address}"));
         let mut senders = [(); 2].map(|()| {
             loop {
                 match listener.accept_sender_within(std::time::Duration::from_millis(100)) {
@@ -368,16 +368,16 @@ fn three_languages_share_a_channel() {
         });
         let mut sum = 0u64;
         for number in 0..MESSAGES {
-            let len = (number * number * 97 % 100_000) as usize + 1;
+            let len = 1 + usize::from(number) * usize::from(number) * 97 % 100_000;
             let mut buf = pool.alloc(len).expect("memory");
-            buf.write(0, &vec![number as u8; len]).expect("room");
+            buf.write(0, &vec![number; len]).expect("room");
             sum += u64::from(number) * len as u64;
             let buf = buf.freeze();
             for sender in &mut senders {
                 sender.send(buf.clone()).expect("sent");
             }
         }
-        dog.step(&format!("what readers at {address} say"));
+        dog.step(format!("what readers at {address} say"));
         drop(senders);
         for reader in readers {
             let said = reader.wait_with_output().expect("its end");
