@@ -1,6 +1,7 @@
 """What the tests share: a manager, a channel, other processes, and skips that are heard."""
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -9,6 +10,9 @@ import time
 import pytest
 
 import tranship
+
+# In the background of a shell it is ignored, and then Python leaves it so.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
