@@ -513,6 +513,9 @@ int32_t tranship_domain_is_managed(const struct tranship_domain *domain);
  * Exports a name, under which others open channels in which this side has the `role` TRANSHIP_SOURCE or TRANSHIP_SINK. `options` hold for
  * each of them, and may be NULL.
  *
+ * `name` is a name of this manager's, or an address: "local:NAME" is inside this process, "tcp:HOST:PORT/NAME" reaches other machines, with
+ * TLS (docs/c.md).
+ *
  * Close it with tranship_listener_close.
  */
 tranship_status tranship_listen(const struct tranship_domain *domain,
@@ -545,7 +548,7 @@ tranship_status tranship_accept_receiver(const struct tranship_listener *listene
                                          struct tranship_error **error);
 
 /**
- * Opens the sending end of a channel to whoever exports `name`. Waits for `timeout_ns`, as tranship_alloc does, until somebody does.
+ * Opens the sending end of a channel to whoever exports `name`, a name or an address as of tranship_listen. Waits for `timeout_ns`, as tranship_alloc does, until somebody does.
  * `options` may be NULL.
  *
  * Close it with tranship_sender_close.

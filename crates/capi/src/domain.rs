@@ -1,8 +1,8 @@
 //! A process's membership.
 
-use crate::given::{copy_out, hand_out, there};
+use crate::given::{copy_out, there};
 use crate::options::{DomainOptions, grown};
-use crate::status::{Error, Status, border, quietly};
+use crate::status::{Error, Status, border, making, quietly};
 use std::ffi::c_char;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
@@ -15,7 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 pub struct Domain(pub(crate) facade::Domain);
 
 /// With addresses of other machines, too.
-fn reaching_far(domain: facade::Domain) -> Result<facade::Domain, facade::Error> {
+fn with_carriers(domain: facade::Domain) -> Result<facade::Domain, facade::Error> {
     facade::net::add_to(&domain)?;
     Ok(domain)
 }
@@ -30,14 +30,10 @@ pub extern "C" fn tranship_connect(
     out: Option<&mut MaybeUninit<Option<Box<Domain>>>>,
     error: Option<&mut Option<Box<Error>>>,
 ) -> Status {
-    border(error, || {
-        let out = there(out, "out")?;
-        out.write(None);
-        hand_out(
-            out,
-            Domain(reaching_far(grown(options)?.builder()?.connect()?)?),
-        );
-        Ok(())
+    making(out, error, || {
+        Ok(Domain(with_carriers(
+            grown(options)?.builder()?.connect()?,
+        )?))
     })
 }
 
@@ -49,14 +45,10 @@ pub extern "C" fn tranship_embedded(
     out: Option<&mut MaybeUninit<Option<Box<Domain>>>>,
     error: Option<&mut Option<Box<Error>>>,
 ) -> Status {
-    border(error, || {
-        let out = there(out, "out")?;
-        out.write(None);
-        hand_out(
-            out,
-            Domain(reaching_far(grown(options)?.builder()?.embedded()?)?),
-        );
-        Ok(())
+    making(out, error, || {
+        Ok(Domain(with_carriers(
+            grown(options)?.builder()?.embedded()?,
+        )?))
     })
 }
 

@@ -3,7 +3,6 @@
 use facade::{Error, Kind, View, WhenFull};
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_void};
-use std::mem::MaybeUninit;
 use std::time::Duration;
 
 #[cold]
@@ -19,11 +18,6 @@ pub(crate) fn there<T>(given: Option<T>, what: &'static str) -> Result<T, Error>
         wrong(format!("{what} is NULL"))
     }
     given.ok_or_else(|| null(what))
-}
-
-/// A handle for the caller to keep.
-pub(crate) fn hand_out<T>(out: &mut MaybeUninit<Option<Box<T>>>, made: T) {
-    out.write(Some(Box::new(made)));
 }
 
 /// A string. NULL: none.

@@ -1,12 +1,12 @@
 //! Names, and who connects to them.
 
 use crate::domain::{self, Domain};
-use crate::given::{hand_out, patience, text, there, wrong};
+use crate::given::{patience, text, there, wrong};
 use crate::link::LinkOptions;
 use crate::options::grown;
 use crate::receiver::Receiver;
 use crate::sender::Sender;
-use crate::status::{Error, Status, border, quietly};
+use crate::status::{Error, Status, making, quietly};
 use facade::Role;
 use std::ffi::c_char;
 use std::mem::MaybeUninit;
@@ -24,6 +24,9 @@ pub const SINK: u32 = 2;
 /// Exports a name, under which others open channels in which this side has the `role` TRANSHIP_SOURCE or TRANSHIP_SINK. `options` hold for
 /// each of them, and may be NULL.
 ///
+/// `name` is a name of this manager's, or an address: "local:NAME" is inside this process, "tcp:HOST:PORT/NAME" reaches other machines, with
+/// TLS (docs/c.md).
+///
 /// Close it with tranship_listener_close.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_listen(
@@ -34,9 +37,7 @@ pub extern "C" fn tranship_listen(
     out: Option<&mut MaybeUninit<Option<Box<Listener>>>>,
     error: Option<&mut Option<Box<Error>>>,
 ) -> Status {
-    border(error, || {
-        let out = there(out, "out")?;
-        out.write(None);
+    making(out, error, || {
         let role = match role {
             SOURCE => Role::Source,
             SINK => Role::Sink,
@@ -45,8 +46,7 @@ pub extern "C" fn tranship_listen(
         let (domain, name) = (domain::held(domain)?, text(name, "name")?);
         let options = grown(options)?.link()?;
         let listener = domain.listen_with(name, role, options)?;
-        hand_out(out, Listener(Arc::new(listener)));
-        Ok(())
+        Ok(Listener(Arc::new(listener)))
     })
 }
 
@@ -67,13 +67,10 @@ pub extern "C" fn tranship_accept_sender(
     out: Option<&mut MaybeUninit<Option<Box<Sender>>>>,
     error: Option<&mut Option<Box<Error>>>,
 ) -> Status {
-    border(error, || {
-        let out = there(out, "out")?;
-        out.write(None);
+    making(out, error, || {
         let listener = held(listener)?;
         let sender = listener.accept_sender_within(patience(timeout_ns))?;
-        hand_out(out, Sender(sender));
-        Ok(())
+        Ok(Sender(sender))
     })
 }
 
@@ -85,17 +82,14 @@ pub extern "C" fn tranship_accept_receiver(
     out: Option<&mut MaybeUninit<Option<Box<Receiver>>>>,
     error: Option<&mut Option<Box<Error>>>,
 ) -> Status {
-    border(error, || {
-        let out = there(out, "out")?;
-        out.write(None);
+    making(out, error, || {
         let listener = held(listener)?;
         let receiver = listener.accept_receiver_within(patience(timeout_ns))?;
-        hand_out(out, Receiver(receiver));
-        Ok(())
+        Ok(Receiver(receiver))
     })
 }
 
-/// Opens the sending end of a channel to whoever exports `name`. Waits for `timeout_ns`, as tranship_alloc does, until somebody does.
+/// Opens the sending end of a channel to whoever exports `name`, a name or an address as of tranship_listen. Waits for `timeout_ns`, as tranship_alloc does, until somebody does.
 /// `options` may be NULL.
 ///
 /// Close it with tranship_sender_close.
@@ -108,13 +102,10 @@ pub extern "C" fn tranship_open_sender(
     out: Option<&mut MaybeUninit<Option<Box<Sender>>>>,
     error: Option<&mut Option<Box<Error>>>,
 ) -> Status {
-    border(error, || {
-        let out = there(out, "out")?;
-        out.write(None);
+    making(out, error, || {
         let (domain, name) = (domain::held(domain)?, text(name, "name")?);
         let options = opening(options, timeout_ns)?;
-        hand_out(out, Sender(domain.open_sender_with(name, options)?));
-        Ok(())
+        Ok(Sender(domain.open_sender_with(name, options)?))
     })
 }
 
@@ -130,13 +121,10 @@ pub extern "C" fn tranship_open_receiver(
     out: Option<&mut MaybeUninit<Option<Box<Receiver>>>>,
     error: Option<&mut Option<Box<Error>>>,
 ) -> Status {
-    border(error, || {
-        let out = there(out, "out")?;
-        out.write(None);
+    making(out, error, || {
         let (domain, name) = (domain::held(domain)?, text(name, "name")?);
         let options = opening(options, timeout_ns)?;
-        hand_out(out, Receiver(domain.open_receiver_with(name, options)?));
-        Ok(())
+        Ok(Receiver(domain.open_receiver_with(name, options)?))
     })
 }
 

@@ -2,9 +2,9 @@
 
 use crate::buf::{Buf, place};
 use crate::domain::{self, Domain};
-use crate::given::{hand_out, nanoseconds, there, wrong};
+use crate::given::{nanoseconds, there, wrong};
 use crate::options::{PoolOptions, grown};
-use crate::status::{Error, Status, border, quietly};
+use crate::status::{Error, Status, border, making, quietly};
 use facade::{CbufId, DomainId};
 use std::mem::MaybeUninit;
 
@@ -24,13 +24,10 @@ pub extern "C" fn tranship_pool_create(
     out: Option<&mut MaybeUninit<Option<Box<Pool>>>>,
     error: Option<&mut Option<Box<Error>>>,
 ) -> Status {
-    border(error, || {
-        let out = there(out, "out")?;
-        out.write(None);
+    making(out, error, || {
         let domain = domain::held(domain)?;
         let options = grown(options)?.create(max_bytes)?;
-        hand_out(out, Pool(domain.create_pool(options)?));
-        Ok(())
+        Ok(Pool(domain.create_pool(options)?))
     })
 }
 

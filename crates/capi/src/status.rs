@@ -1,8 +1,10 @@
 //! What calls return.
 
+use crate::given::there;
 use facade::Kind;
 use std::any::Any;
 use std::ffi::{CStr, CString, c_char};
+use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
@@ -37,6 +39,19 @@ pub(crate) fn border(
         Ok(Err(failed)) => tell(error, failed),
         Err(panic) => tell(error, panicked(&*panic)),
     }
+}
+
+/// The same for what makes a handle, which the caller keeps: NULL on failure.
+pub(crate) fn making<T>(
+    out: Option<&mut MaybeUninit<Option<Box<T>>>>,
+    error: Option<&mut Option<Box<Error>>>,
+    make: impl FnOnce() -> Result<T, facade::Error>,
+) -> Status {
+    border(error, || {
+        let out = there(out, "out")?.write(None);
+        *out = Some(Box::new(make()?));
+        Ok(())
+    })
 }
 
 /// The same for what cannot fail.

@@ -17,8 +17,8 @@ const ROUND: Duration = Duration::from_secs(1);
 const LINGER: Duration = Duration::from_secs(5);
 /// How long to wait for memory before looking whether anybody still wants it.
 const MEMORY_ROUND: Duration = Duration::from_millis(50);
-/// So long a message may have begun without any more of it coming.
-const STALLED: Duration = Duration::from_secs(10);
+/// So long a message may have begun without any more of it coming: twice what a lost connection has to come back.
+const STALLED: Duration = Duration::from_secs(20);
 /// So long an aggregate waits for memory of which nobody but itself has any.
 const IN_VAIN: Duration = Duration::from_secs(2);
 

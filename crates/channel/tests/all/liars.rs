@@ -292,7 +292,7 @@ fn reasons_that_a_peer_chooses() {
     assert_eq!(from.recv().expect_err("over").kind(), Kind::Limit);
 }
 
-/// Memory is not kept for who has begun a message and sends no more of it. The receiver's patience is 10 s.
+/// Memory is not kept for who has begun a message and sends no more of it. The receiver's patience is 20 s.
 #[test]
 fn a_sender_that_only_announces() {
     let _dog = dog();
@@ -301,7 +301,7 @@ fn a_sender_that_only_announces() {
     say(&mut *liar, &word(5, &[0, 10], &2u32.to_le_bytes()), None);
     let end = from.recv().expect_err("nothing comes");
     assert_eq!(end.kind(), Kind::Limit, "{end}");
-    assert!(end.to_string().contains("10 s"), "{end}");
+    assert!(end.to_string().contains("20 s"), "{end}");
     // It is told.
     let told = std::iter::from_fn(|| heard(&mut *liar))
         .last()

@@ -152,7 +152,7 @@ fn an_opening_that_is_dropped_ends() {
         }
         drop(opening);
         while openers() > 0 {
-            thread::sleep(Duration::from_millis(5));
+            thread::yield_now();
         }
     }
 }

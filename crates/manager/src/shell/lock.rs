@@ -113,14 +113,16 @@ fn is_served(path: &Path) -> bool {
             return !nobody.contains(&e.kind());
         }
     };
-    // 0: a process that cannot be seen from here.
-    let pid = socket::peer_credentials(&socket).map_or(0, |peer| peer.pid);
-    let process = match pid {
-        0 => return true,
-        pid => pidfd::open(pid),
-    };
+    lives(socket::peer_credentials(&socket).map_or(0, |peer| peer.pid))
+}
+
+/// Whether a process runs; a zombie does not. 0 is one that cannot be seen from here.
+fn lives(pid: u32) -> bool {
+    if pid == 0 {
+        return true;
+    }
     // Without an answer it lives.
-    match process {
+    match pidfd::open(pid) {
         Ok(process) => !pidfd::is_dead(process).unwrap_or(false),
         Err(e) => e.raw_os_error() != Some(errno::NO_PROCESS),
     }
@@ -139,7 +141,7 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::process::{WaitId, WaitIdOptions, waitid};
+    use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
     use std::process::Command;
     use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -194,31 +196,15 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "a process of the next test"]
-    fn listens_at_its_input() {
-        rustix::net::listen(std::io::stdin(), 8).expect("a socket");
-    }
-
-    #[test]
-    fn a_socket_that_outlives_its_manager_is_no_manager() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("manager.sock");
-        let copy = socket::listen(&path, 0o600).expect("a socket");
-        assert!(is_served(&path), "by this process");
-        // Who listened last is whose it is.
-        let input = copy.try_clone().expect("a copy");
-        let name = "shell::lock::tests::listens_at_its_input";
-        let mut child = Command::new(std::env::current_exe().expect("this program"))
-            .args([name, "--exact", "--ignored"])
-            .stdin(input)
-            .spawn()
-            .expect("a process");
-        let pid = rustix::process::Pid::from_child(&child);
+    fn who_has_ended_does_not_live() {
+        assert!(lives(std::process::id()));
+        let mut child = Command::new("true").spawn().expect("a process");
+        let pid = child.id();
         let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-        waitid(WaitId::Pid(pid), ended).expect("it ends");
-        assert!(!is_served(&path), "by a zombie");
+        waitid(WaitId::Pid(Pid::from_child(&child)), ended).expect("it ends");
+        assert!(!lives(pid), "a zombie");
         assert!(child.wait().expect("its end").success());
-        assert!(!is_served(&path), "by nobody");
+        assert!(!lives(pid), "nobody");
     }
 
     #[test]
