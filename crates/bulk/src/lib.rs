@@ -5,7 +5,7 @@
 //! * [`spec`]: the semantics as an executable model, against which everything else is tested.
 //! * [`negotiate`](mod@negotiate): what the two ends of a channel agree on.
 //! * [`Error`]: all that can go wrong, each [`Kind`] under a stable number.
-//! * [`backend`]: what channels run over; `local:`, `shm:` and `copy:` are built in.
+//! * [`Shm`]: channels over rings; what else they run over is `transport`.
 //!
 //! NOT here: system calls (`sys`), memory and its seals (`region`), rings (`sync`), cbufs whose readers only read
 //! (`core`).
@@ -14,7 +14,6 @@
 
 mod account;
 mod aggregate;
-pub mod backend;
 mod buffer;
 mod bytes;
 mod channel;
@@ -31,6 +30,7 @@ mod party;
 mod pool;
 pub mod raw;
 mod relay;
+mod shm;
 pub mod spec;
 mod statistics;
 mod terms;
@@ -50,6 +50,7 @@ pub use parcel::{Incoming, LENGTH_BYTES, Outgoing};
 pub use party::{Domain, EndOptions};
 pub use pool::Pool;
 pub use relay::{Relay, Side};
+pub use shm::Shm;
 pub use statistics::Statistics;
 pub use terms::{Access, BufferState, ChannelState, Direction, Role, Trust};
 pub use tranship_error::{Error, Kind, SendError};

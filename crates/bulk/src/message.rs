@@ -1,10 +1,10 @@
 //! What the two libraries say to each other. A pure codec; whatever does not decode is a violation.
 
-use crate::backend::{Frame, FrameBytes};
 use crate::{Agreement, Error, Kind, Meta, Piece, Wish};
 use serde::{Deserialize, Serialize};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use tranship_transport::{Frame, FrameBytes};
 
 /// Both ends must speak the same.
 pub(crate) const VERSION: u16 = 3;

@@ -1,11 +1,11 @@
 //! A domain's handle: where channels and pools come from.
 
-use crate::backend::Backend;
 use crate::raw::{Accept, Raw};
 use crate::{
     Channel, Completion, Constraints, Direction, Error, Kind, Pool, Role, Statistics, Trust, Wish,
 };
 use std::sync::Arc;
+use tranship_transport::Backend;
 
 /// A party to bulk channels. A process may have several. Cloneable; when the last handle of it and of what is in it
 /// is gone, its ends of channels are too, which the other ends see as its death.

@@ -4,7 +4,6 @@
 //! use the handles of the crate's root, which make most of the errors impossible.
 
 use crate::account::Account;
-use crate::backend::Backend;
 use crate::domain::{RawEvent, Shared};
 use crate::list::List;
 use crate::{
@@ -12,6 +11,7 @@ use crate::{
     PoolInfo, Role, Statistics, Wish,
 };
 use std::sync::{Arc, PoisonError};
+use tranship_transport::Backend;
 
 pub use crate::domain::RawEvent as Event;
 

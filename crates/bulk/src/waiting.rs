@@ -4,12 +4,12 @@
 //! since the channel was last looked at; without it the other end makes no system call. The loop of a program is: take
 //! events until there are none, arm, and wait unless arming says that something has come.
 
-use crate::backend::Wait;
 use crate::{Channel, Error, Kind};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 use tranship_sys::epoll::wait_any_readable;
+use tranship_transport::Wait;
 
 /// How often carriers without a descriptor are looked at.
 const LOOK: Duration = Duration::from_millis(1);

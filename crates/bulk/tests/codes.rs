@@ -8,14 +8,15 @@ use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use tranship_bulk::backend::{
-    Backend, Bytes, Copying, Frame, Listener, Local, Place, RecvError, Shm, Transport, Wait,
-};
+use tranship_bulk::Shm;
 use tranship_bulk::raw::{Event, Raw};
 use tranship_bulk::{
     BufferState, ChannelState, Completion, Constraints, Direction, Error, Kind, Role, Trust, Wish,
 };
 use tranship_sys::{limits, memfd};
+use tranship_transport::{
+    Backend, Bytes, Copying, Frame, Listener, Local, Place, RecvError, Transport, Wait,
+};
 
 const PAGE: u64 = 4096;
 /// Smaller buffers are mappings of their own from the beginning, and need no other later.

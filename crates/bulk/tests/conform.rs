@@ -37,10 +37,11 @@ use states::Case;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use tranship_bulk::Shm;
 use tranship_bulk::Trust;
-use tranship_bulk::backend::{Backend, Copying, Local, Shm};
 use tranship_bulk::spec::Op;
 use tranship_testkit::Random;
+use tranship_transport::{Backend, Copying, Local};
 use walk::{Amount, walk};
 use world::World;
 

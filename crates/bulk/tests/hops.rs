@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tranship_bulk::backend::Net;
-use tranship_bulk::backend::net::Timing;
 use tranship_bulk::{
     Channel, ChannelState, Direction, Domain, EndOptions, Event, Kind, Relay, Trust,
 };
 use tranship_core::Domain as Manager;
 use tranship_testkit::{Control, Peer, Watchdog, child};
+use tranship_transport::Net;
+use tranship_transport::net::Timing;
 
 const BYTES: usize = 16 * 4096;
 const BUFFERS: u32 = 8;

@@ -19,11 +19,11 @@ mod weather;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tranship_bulk::backend::Net;
-use tranship_bulk::backend::net::{Credentials, Timing, certificate};
 use tranship_bulk::{
     Buffer, Channel, Completion, Direction, Domain, EndOptions, Event, Pool, Trust,
 };
+use tranship_transport::Net;
+use tranship_transport::net::{Credentials, Timing, certificate};
 
 const PAGE: usize = 4096;
 const DAY: Duration = Duration::from_secs(86400);

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tranship_bulk::backend::{
-    Backend, Bytes, Copying, Frame, Listener, Local, Place, RecvError, Transport, Wait,
-};
 use tranship_bulk::raw::{Event, Raw};
 use tranship_bulk::{ChannelState, Constraints, Direction, Error, Kind, Role, Trust, Wish};
+use tranship_transport::{
+    Backend, Bytes, Copying, Frame, Listener, Local, Place, RecvError, Transport, Wait,
+};
 
 const PAGE: usize = 4096;
 

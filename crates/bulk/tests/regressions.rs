@@ -5,9 +5,10 @@ mod prompt;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tranship_bulk::backend::{Backend, Bytes, Copying, Local, Shm};
+use tranship_bulk::Shm;
 use tranship_bulk::raw::{Event, Raw};
 use tranship_bulk::{BufferState, Constraints, Direction, Kind, Role, Trust, Wish};
+use tranship_transport::{Backend, Bytes, Copying, Local};
 
 const PAGE: u64 = 4096;
 

@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tranship_bulk::backend::{Backend, Copying, Local, Shm};
+use tranship_bulk::Shm;
 use tranship_bulk::raw::{Buffer, Event, Raw};
 use tranship_bulk::{Constraints, Direction, Role, Trust, Wish};
 use tranship_testkit::Watchdog;
+use tranship_transport::{Backend, Copying, Local};
 
 const PAGE: usize = 4096;
 

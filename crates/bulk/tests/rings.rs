@@ -3,11 +3,12 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use tranship_bulk::Kind;
-use tranship_bulk::backend::{Backend, Frame, Listener, RecvError, Shm, Transport};
+use tranship_bulk::Shm;
 use tranship_core::{Domain as Manager, PeerSocket};
 use tranship_ring::{HalfRo, HalfRw, Side};
 use tranship_sys::{memfd, socket};
 use tranship_testkit::Watchdog;
+use tranship_transport::{Backend, Frame, Listener, RecvError, Transport};
 
 const LINES: u32 = 2048;
 

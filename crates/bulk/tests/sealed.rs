@@ -4,10 +4,11 @@
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tranship_bulk::backend::{Backend, Copying, Local, Shm};
+use tranship_bulk::Shm;
 use tranship_bulk::raw::{Buffer, Raw};
 use tranship_bulk::{Access, BufferState, Constraints, Direction, Kind, Role, Trust, Wish};
 use tranship_sys::{limits, process};
+use tranship_transport::{Backend, Copying, Local};
 
 #[path = "conform/probe.rs"]
 mod probe;

@@ -19,7 +19,8 @@ mod prompt;
 mod terms;
 
 use std::sync::Arc;
-use tranship_bulk::backend::{Backend, Copying, Local, Shm};
+use tranship_bulk::Shm;
+use tranship_transport::{Backend, Copying, Local};
 
 #[test]
 fn local() {

@@ -7,18 +7,19 @@
 //!            credit, what was taken  ◄──────── frames ────────
 //! ```
 //!
-//! * [`Over`]: a carrier, over any backend of bulk channels whose bytes are carried ([`Backend`]).
+//! * [`Over`]: a carrier, over any connections whose bytes are carried ([`Backend`]).
 //! * [`add_to`]: all that are built in: `copy:`, and with the feature `net` `tcp:` and `tcp+plain:`.
 //! * `wire`: the frames. `sending`, `receiving`: a thread for each channel. `meet`, `listen`: how they begin.
 //!
 //! A buffer's bytes go from the sender's mapping straight into the socket, and out of it straight into a buffer of a pool of the receiver's
 //! domain, which is charged to it. Nothing is sent that the receiver has not said it has room for.
 //!
-//! NOT here: connections, TLS, connecting again (`bulk`); channels in shared memory and inside a process (`core`).
+//! NOT here: connections, TLS, connecting again (`transport`); channels in shared memory and inside a process (`core`).
 
 #![deny(unsafe_code)]
 
 mod begin;
+mod bytes;
 mod listen;
 mod meet;
 mod over;
@@ -29,4 +30,4 @@ mod wire;
 mod word;
 
 pub use over::{Over, add_to};
-pub use tranship_bulk::backend::Backend;
+pub use tranship_transport::Backend;

@@ -9,10 +9,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tranship_bulk::backend::{Listener, Transport};
 use tranship_core::{Ends, Error, Kind};
 use tranship_sys::epoll::wait_any_readable;
 use tranship_sys::eventfd;
+use tranship_transport::{Listener, Transport};
 
 /// Those that may be about to say what they are, and of them those of one owner, where that is known.
 const MOST: usize = 256;

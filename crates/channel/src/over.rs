@@ -8,8 +8,8 @@ use std::any::Any;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tranship_bulk::backend::{Backend, Bytes, Copying, Transport};
 use tranship_core::{Carrier, Domain, Ends, Error, Handed, Kind};
+use tranship_transport::{Backend, Bytes, Copying, Transport};
 
 /// The first pause between two looks whether somebody listens; it doubles up to the last.
 const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(640)];
@@ -39,7 +39,7 @@ impl Over {
 
 /// Has a domain understand all addresses that are built in here: `copy:NAME`, which is for comparing, and with the feature `net`
 /// `tcp:HOST:PORT/NAME` and `tcp+plain:HOST:PORT/NAME`. Who it is on the network is said by the environment, as
-/// [`default_credentials`](tranship_bulk::backend) describes; looked at when the first of them is used.
+/// [`default_credentials`](tranship_transport) describes; looked at when the first of them is used.
 ///
 /// # Errors
 /// None today.
@@ -51,7 +51,7 @@ pub fn add_to(domain: &Domain) -> Result<(), Error> {
     add("copy", Arc::new(Copying))?;
     #[cfg(feature = "net")]
     {
-        use tranship_bulk::backend::net::BuiltIn;
+        use tranship_transport::net::BuiltIn;
         add("tcp", Arc::new(BuiltIn::tls()))?;
         add("tcp+plain", Arc::new(BuiltIn::plain()))?;
     }
@@ -117,9 +117,6 @@ fn is_nobody(error: &Error) -> bool {
     let refused = error.find::<io::Error>();
     let refused = refused.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
     #[cfg(feature = "net")]
-    let refused = refused
-        || error
-            .find::<tranship_bulk::backend::net::Nobody>()
-            .is_some();
+    let refused = refused || error.find::<tranship_transport::net::Nobody>().is_some();
     refused
 }

@@ -1,15 +1,16 @@
 //! The thread of a channel by which the program receives.
 
+use crate::bytes::Room;
 use crate::meet;
 use crate::wire::Wire;
 use crate::word::{CONTROLS, Hello, Word};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use tranship_bulk::backend::{FrameBytes, Place};
 use tranship_core::{
     Aggregate, Body, CbufMut, Error, Inlet, Inline, Kind, MAX_PIECES, Message, Pool,
 };
+use tranship_transport::{FrameBytes, Place};
 
 /// Between two looks, whatever happens.
 const ROUND: Duration = Duration::from_secs(1);
@@ -338,7 +339,7 @@ impl Receiving {
             }
         };
         let buffer = Arc::new(Mutex::new(buffer));
-        let place = Place::of(&buffer);
+        let place = Place::from(Room::of(&buffer));
         self.arriving = Some(Arriving {
             buffer,
             place,

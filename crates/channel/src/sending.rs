@@ -1,12 +1,13 @@
 //! The thread of a channel by which the program sends.
 
+use crate::bytes::{Moved, Shared};
 use crate::meet;
 use crate::wire::Wire;
 use crate::word::{CONTROLS, Hello, Word};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
-use tranship_bulk::backend::{FrameBytes, Payload};
 use tranship_core::{Aggregate, Body, Cbuf, Error, Inline, Kind, Message, Outlet};
+use tranship_transport::{FrameBytes, Payload};
 
 /// Between two looks, whatever happens.
 const ROUND: Duration = Duration::from_secs(1);
@@ -191,11 +192,11 @@ impl Sending {
             Body::Inline(inline) => self.wire.push(&inline_word(meta, &inline), None),
             Body::Buf(buf) => {
                 let word = Word::Shared { meta, bytes };
-                self.wire.push(&word, Some(Payload::from(buf)));
+                self.wire.push(&word, Some(Payload::from(Shared(buf))));
             }
             Body::Moved(buf) => {
                 let word = Word::Moved { meta, bytes };
-                self.wire.push(&word, Some(Payload::from(buf)));
+                self.wire.push(&word, Some(Payload::from(Moved(buf))));
             }
             Body::Aggregate(aggregate) => self.send_aggregate(&aggregate, meta, bytes),
         }
@@ -216,7 +217,7 @@ impl Sending {
         self.wire.push(&head, None);
         for piece in pieces {
             let bytes = piece.len() as u64;
-            let payload = Payload::from(Cbuf::clone(piece));
+            let payload = Payload::from(Shared(Cbuf::clone(piece)));
             self.wire.push(&Word::Piece { bytes }, Some(payload));
         }
     }

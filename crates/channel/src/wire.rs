@@ -4,9 +4,9 @@ use crate::word::Word;
 use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
-use tranship_bulk::backend::{Frame, Payload, Place, RecvError, Transport};
 use tranship_core::{Error, Kind, PollItem, REASONS, poll};
 use tranship_sys::epoll::wait_readable;
+use tranship_transport::{Frame, Payload, Place, RecvError, Transport};
 
 /// How long to wait where nothing tells of news.
 const NAP: Duration = Duration::from_millis(5);

@@ -1,7 +1,7 @@
 //! What the two carriers of a channel say to each other: a pure codec. All numbers are little-endian; `docs/protocol.md` has the table.
 
-use tranship_bulk::backend::FrameBytes;
 use tranship_core::Role;
+use tranship_transport::FrameBytes;
 
 const MAGIC: [u8; 4] = *b"tsch";
 const VERSION: u16 = 1;

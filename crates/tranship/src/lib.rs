@@ -123,13 +123,15 @@ pub mod bulk {
     /// What channels run over, for backends of one's own.
     pub mod backend {
         #[doc(inline)]
-        pub use tranship_bulk::backend::{
+        pub use tranship_bulk::Shm;
+        #[doc(inline)]
+        pub use tranship_transport::{
             Backend, Bytes, Copying, Frame, FrameBytes, Listener, Local, Payload, Place, RecvError,
-            Shm, Transport, Wait,
+            Source, Target, Transport, Wait,
         };
         #[cfg(feature = "net")]
         #[doc(inline)]
-        pub use tranship_bulk::backend::{Net, net};
+        pub use tranship_transport::{Net, net};
     }
 }
 

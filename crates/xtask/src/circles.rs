@@ -15,7 +15,7 @@ use std::path::Path;
 const KNOWN: &[(&str, usize)] = &[
     ("bench", 16),
     ("block", 14),
-    ("bulk", 16),
+    ("bulk", 6),
     ("cache", 13),
     ("cli", 17),
     ("core", 25),

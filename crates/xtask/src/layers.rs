@@ -35,6 +35,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "tranship-cache",
             "tranship-channel",
             "tranship-bulk",
+            "tranship-transport",
             "tranship-mbuf",
             "tranship-zcopy",
             "tranship-malloc",

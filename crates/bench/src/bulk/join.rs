@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use tranship_bulk::backend::net::{CREDENTIALS_VARIABLE, certificate};
 use tranship_bulk::{Channel, Completion, Direction, Domain, EndOptions, Event, Kind, Pool, Trust};
+use tranship_transport::net::{CREDENTIALS_VARIABLE, certificate};
 
 use crate::case::Wait;
 use crate::party::Party;

@@ -4,8 +4,8 @@ use crate::kit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tranship_block::{Access, Blocking, Endpoint};
-use tranship_bulk::backend::{Backend, Bytes, Frame, Listener, Local, RecvError, Transport, Wait};
 use tranship_bulk::{Domain, Error, Kind, Trust};
+use tranship_transport::{Backend, Bytes, Frame, Listener, Local, RecvError, Transport, Wait};
 
 const SIZE: u64 = 1 << 20;
 

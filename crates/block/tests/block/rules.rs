@@ -7,7 +7,7 @@ use tranship_block::{
     Access, Blocking, Data, Disk, DiskOptions, Fault, Job, Op, OpenError, Request, Store, sums,
 };
 use tranship_bulk::Trust;
-use tranship_bulk::backend::{Backend, Local};
+use tranship_transport::{Backend, Local};
 
 const SIZE: u64 = 1 << 20;
 

@@ -118,7 +118,7 @@ impl State {
         buffers: &[(u64, u32)],
         carried: bool,
         how: Transfer,
-        frames: &mut Vec<crate::backend::Frame>,
+        frames: &mut Vec<tranship_transport::Frame>,
     ) -> Result<(), Error> {
         for (id, index) in buffers {
             let (fds, payload) = self.load((*id, *index), carried)?;

@@ -2,11 +2,11 @@
 
 use super::turn::{Fault, MOST_POOLS};
 use super::{Assigned, Pool, RawEvent, State};
-use crate::backend::Bytes;
 use crate::message::{Message, PoolInfo, number, refused};
 use crate::{Error, Kind, Trust, memory::Memory, memory::Staging, spec::Assignment};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use tranship_transport::Bytes;
 
 impl State {
     pub(super) fn take_about_pool(

@@ -2,11 +2,11 @@
 
 use super::turn::Fault;
 use super::{Pool, RawEvent, State};
-use crate::backend::{Frame, Place, RecvError};
 use crate::message::{Message, Transfer};
 use crate::{Access, BufferState, ChannelState, Direction, Error, Kind, Meta, Trust};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use tranship_transport::{Frame, Place, RecvError};
 
 /// What a message says about a buffer.
 #[derive(Clone, Debug)]
@@ -109,7 +109,7 @@ impl State {
             true => {
                 pool.open(index).map_err(Fault::Own)?;
                 pool.slots[index as usize].arriving = Some(channel);
-                Place::new(&pool.memory, index)
+                pool.memory.place(index)
             }
             false => Place::nowhere(len),
         };

@@ -5,12 +5,12 @@
 //! channel of that name.
 
 use crate::Error;
-use crate::backend::{Frame, Listener, RecvError, Transport, Wait};
 use crate::message::Message;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tranship_sys::epoll::wait_any_readable;
+use tranship_transport::{Frame, Listener, RecvError, Transport, Wait};
 
 /// Callers at once, and of one user or host.
 const MOST: usize = 16;

@@ -1,7 +1,6 @@
 //! How a buffer's bytes get from one end to the other, and what is behind it in between.
 
 use super::{Assigned, Pool, Shared, Slot, State};
-use crate::backend::Payload;
 use crate::memory::{self, Memory, Pieces, Sent, Staging};
 use crate::message::PoolInfo;
 use crate::{Access, Error, Kind, Statistics, Trust};
@@ -9,6 +8,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use tranship_region::Guarded;
 use tranship_sys::map;
+use tranship_transport::Payload;
 
 /// What goes with a transfer: the memory that is shown, and bytes where frames carry them.
 pub(super) type Load = (Vec<Arc<OwnedFd>>, Option<Payload>);
@@ -102,7 +102,7 @@ impl Pool {
         statistics: &mut Statistics,
     ) -> Result<Load, Error> {
         let Some(pieces) = &mut self.pieces else {
-            let payload = carried.then(|| Payload::new(&self.memory, index));
+            let payload = carried.then(|| self.memory.payload(index));
             return Ok((Vec::new(), payload.flatten()));
         };
         let (fd, sent) = pieces.hand_over(&self.memory, index)?;
@@ -119,7 +119,7 @@ impl Pool {
         Ok(match carried {
             true => {
                 let whole = Arc::new(Memory::of_piece(fd, self.memory.buffer_bytes())?);
-                (Vec::new(), Payload::new(&whole, 0))
+                (Vec::new(), whole.payload(0))
             }
             false => (vec![fd], None),
         })

@@ -18,8 +18,8 @@ mod state;
 mod transfer;
 mod turn;
 
+use crate::Shm;
 use crate::account::Account;
-use crate::backend::{Backend, Copying, Frame, Listener, Local, Shm, Transport, Wait};
 use crate::completion::{Due, Ends};
 use crate::message::{Message, PoolInfo};
 use crate::{
@@ -37,6 +37,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use tranship_region::RoMapping;
+use tranship_transport::{Backend, Copying, Frame, Listener, Local, Transport, Wait};
 
 /// What a domain learns, by numbers; handles are made of it when the program takes it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -261,9 +262,12 @@ impl Shared {
             ("shm", Arc::new(Shm(Arc::clone(&account)))),
             ("copy", Arc::new(Copying)),
             #[cfg(feature = "net")]
-            ("tcp", Arc::new(crate::backend::net::BuiltIn::tls())),
+            ("tcp", Arc::new(tranship_transport::net::BuiltIn::tls())),
             #[cfg(feature = "net")]
-            ("tcp+plain", Arc::new(crate::backend::net::BuiltIn::plain())),
+            (
+                "tcp+plain",
+                Arc::new(tranship_transport::net::BuiltIn::plain()),
+            ),
         ];
         Shared {
             id: (seed << 16) ^ (u64::from(std::process::id()) << 24) ^ count,

@@ -2,13 +2,13 @@
 
 use super::turn::MOST_POOLS;
 use super::{Acceptor, Assigned, BTreeMap, Channel, Pool, Shared, Slot, State, VecDeque};
-use crate::backend::{Backend, Bytes};
 use crate::message::{MAX_META_BYTES, Message, PoolInfo, VERSION};
 use crate::{
     ChannelState, Completion, Constraints, Direction, Error, Kind, Wish, memory::Memory,
     spec::Assignment,
 };
 use std::sync::{Arc, PoisonError};
+use tranship_transport::{Backend, Bytes};
 
 impl Shared {
     fn backend<'a>(&self, address: &'a str) -> Result<(Arc<dyn Backend>, &'a str), Error> {

@@ -5,11 +5,11 @@
 
 use super::carry::Load;
 use super::{Channel, Peer, Shared, State};
-use crate::backend::Bytes;
 use crate::message::{Message, Transfer};
 use crate::{Access, BufferState, ChannelState, Completion, Direction, Error, Kind, Meta};
 use std::sync::Arc;
 use tranship_region::View;
+use tranship_transport::Bytes;
 
 impl State {
     pub(super) fn check_channel(
@@ -246,7 +246,7 @@ impl State {
     fn send_counted(
         &mut self,
         channel: u64,
-        frame: &crate::backend::Frame,
+        frame: &tranship_transport::Frame,
     ) -> Result<Completion, Error> {
         let end = self
             .channels

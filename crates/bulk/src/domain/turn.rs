@@ -2,11 +2,11 @@
 
 use super::arrive::Arrival;
 use super::{Channel, Guard, RawEvent, Shared, State};
-use crate::backend::{Bytes, Frame, RecvError};
 use crate::message::{Message, VERSION, refused};
 use crate::{Agreement, ChannelState, Direction, Error, Kind, Trust, negotiate};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use tranship_transport::{Bytes, Frame, RecvError};
 
 /// Pools of one channel, at most: no end can be asked more at once than once for each.
 pub(super) const MOST_POOLS: usize = 1024;

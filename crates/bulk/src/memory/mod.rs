@@ -9,6 +9,7 @@
 //! | none, large buffers | each buffer a memfd by itself (`pieces`) | the same, of those it was sent |
 
 mod budget;
+mod carried;
 mod pieces;
 mod staging;
 

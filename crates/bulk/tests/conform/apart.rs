@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::time::Duration;
 use tranship_bulk::Error;
-use tranship_bulk::backend::net::{self, Timing, certificate};
-use tranship_bulk::backend::{Backend, Bytes, Listener, Net, Transport};
+use tranship_transport::net::{self, Timing, certificate};
+use tranship_transport::{Backend, Bytes, Listener, Net, Transport};
 
 /// As PEM: the authority, the certificate, its key.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -9,11 +9,12 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use tranship_bulk::Shm;
 use tranship_bulk::Trust;
-use tranship_bulk::backend::{Backend, Copying, Shm};
 use tranship_bulk::spec::{Domain, Model, Op, PoolId};
 use tranship_core::Domain as Manager;
 use tranship_testkit::{Control, Peer, child};
+use tranship_transport::{Backend, Copying};
 
 #[derive(Debug, Serialize, Deserialize)]
 enum Order {

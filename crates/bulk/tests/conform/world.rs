@@ -13,12 +13,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tranship_bulk::backend::Backend;
 use tranship_bulk::raw::{self, Raw};
 use tranship_bulk::spec::{
     Assignment, BufferId, ChannelId, Domain, Event, Model, Op, Outcome, PoolId,
 };
 use tranship_bulk::{Access, BufferState, Completion, Error, Kind, Trust};
+use tranship_transport::Backend;
 
 pub type Done = Result<(), String>;
 

@@ -3,8 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use tranship_bulk::Error;
-pub use tranship_bulk::backend::Frame;
-use tranship_bulk::backend::{Backend, Bytes, Listener, RecvError, Shm, Transport, Wait};
+use tranship_bulk::Shm;
+pub use tranship_transport::Frame;
+use tranship_transport::{Backend, Bytes, Listener, RecvError, Transport, Wait};
 
 type Lie = Arc<Mutex<dyn FnMut(&mut Frame) + Send>>;
 

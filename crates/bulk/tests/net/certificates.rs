@@ -4,9 +4,9 @@ use crate::{DAY, credentials, issued, open, pair, timing};
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 use tranship_bulk::Kind;
-use tranship_bulk::backend::net::{Credentials, certificate};
-use tranship_bulk::backend::{Backend, Net};
 use tranship_testkit::Watchdog;
+use tranship_transport::net::{Credentials, certificate};
+use tranship_transport::{Backend, Net};
 
 fn net(credentials: Credentials) -> Net {
     Net::tls(credentials, timing()).expect("net")
@@ -111,7 +111,7 @@ fn without_a_certificate_or_without_tls_nobody_comes_in() {
     config
         .dangerous()
         .set_certificate_verifier(std::sync::Arc::new(Believer));
-    config.alpn_protocols = vec![b"tranship-bulk/1".to_vec()];
+    config.alpn_protocols = vec![b"tranship/1".to_vec()];
     let name = rustls::pki_types::ServerName::try_from("127.0.0.1").expect("name");
     let mut tls = rustls::ClientConnection::new(std::sync::Arc::new(config), name).expect("tls");
     let mut socket = std::net::TcpStream::connect(at).expect("connect");
@@ -213,7 +213,7 @@ fn a_session_belongs_to_the_certificate_that_began_it() {
     let [one, other] =
         ["one", "other"].map(|name| certificate::issue(&ca, name, &[], DAY).expect("issue"));
     let hello = |again| crate::liars::hello(again, [9; 16], 0, "x");
-    let ours = Some(&b"tranship-bulk/1"[..]);
+    let ours = Some(&b"tranship/1"[..]);
     let greeted = |own, protocol, again| greet(at, own, protocol, &hello(again));
     assert_eq!(greeted(&one, ours, false), Some(0), "welcome");
     assert_eq!(greeted(&other, ours, true), Some(3), "unknown to others");

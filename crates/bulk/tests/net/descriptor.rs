@@ -4,11 +4,11 @@ use crate::lost::pattern;
 use crate::relay::Relay;
 use crate::{PAGE, assigned, credentials, moved, open, pair, timing};
 use std::time::Duration;
-use tranship_bulk::backend::Net;
-use tranship_bulk::backend::net::Timing;
 use tranship_bulk::{Channel, Event};
 use tranship_sys::epoll::wait_readable;
 use tranship_testkit::Watchdog;
+use tranship_transport::Net;
+use tranship_transport::net::Timing;
 
 /// Takes events until there are none, arms, sleeps without a limit.
 fn asleep(end: &Channel) -> Event {

@@ -9,9 +9,9 @@ use std::io::Write;
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tranship_bulk::backend::net::Timing;
-use tranship_bulk::backend::{Backend, Net};
 use tranship_testkit::Watchdog;
+use tranship_transport::net::Timing;
+use tranship_transport::{Backend, Net};
 
 /// Beats without a frame, as fast as the socket takes them, until it is closed or told to stop.
 fn talk(mut socket: &TcpStream, bytes: &[u8], stop: &AtomicBool) {
@@ -37,7 +37,7 @@ fn who_talks_without_end_holds_nobody_up() {
     let beat = record(2, b"", 0, 0, 0);
     let [waits, left, looks] = [1, 2, 3].map(|n: u8| met(at, [n; 16], names[usize::from(n) - 1].0));
     let [_waits, mut leaves, mut looked] = names.map(|(_, listener)| listener);
-    let accept = |listener: &mut Box<dyn tranship_bulk::backend::Listener>| loop {
+    let accept = |listener: &mut Box<dyn tranship_transport::Listener>| loop {
         if let Some(end) = listener.accept().expect("accept") {
             return end;
         }

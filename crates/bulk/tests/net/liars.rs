@@ -4,10 +4,10 @@ use crate::{assigned, domain, moved, next, open, pair, timing};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
-use tranship_bulk::backend::net::Timing;
-use tranship_bulk::backend::{Backend, Frame, Net, RecvError};
 use tranship_bulk::{Direction, EndOptions, Kind, Trust};
 use tranship_testkit::{Control, Random, Watchdog, child};
+use tranship_transport::net::Timing;
+use tranship_transport::{Backend, Frame, Net, RecvError};
 
 pub fn hello(again: bool, session: [u8; 16], taken: u64, name: &str) -> Vec<u8> {
     let mut out = b"tranship\x01\x00".to_vec();

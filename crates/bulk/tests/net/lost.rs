@@ -3,10 +3,10 @@
 use crate::relay::Relay;
 use crate::{PAGE, assigned, both, done, gone, moved, next, open, pair, timing, until};
 use std::time::Duration;
-use tranship_bulk::backend::Net;
-use tranship_bulk::backend::net::Timing;
 use tranship_bulk::{ChannelState, Event, Kind};
 use tranship_testkit::{Control, Random, Watchdog, child};
+use tranship_transport::Net;
+use tranship_transport::net::Timing;
 
 /// Fills a buffer so that every byte says which one it is.
 pub fn pattern(round: u32, bytes: usize) -> Vec<u8> {

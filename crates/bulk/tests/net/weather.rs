@@ -5,11 +5,11 @@ use crate::{DAY, domain, moved, timing};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
-use tranship_bulk::backend::Net;
-use tranship_bulk::backend::net::{Credentials, certificate};
 use tranship_bulk::{Channel, Direction, EndOptions, Event, Trust};
 use tranship_testkit::lab::{self, Lab, Weather};
 use tranship_testkit::{Control, Peer, Random, Watchdog, child, skipped};
+use tranship_transport::Net;
+use tranship_transport::net::{Credentials, certificate};
 
 const BYTES: usize = 1 << 18;
 

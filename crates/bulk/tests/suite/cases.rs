@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
-use tranship_bulk::backend::Backend;
 use tranship_bulk::raw::Raw;
 use tranship_bulk::{
     Buffer, BufferState, Channel, ChannelState, Completion, Direction, Domain, EndOptions, Event,
     Kind, Meta, Mode, ReadBuffer, Role, Trust,
 };
 use tranship_testkit::Watchdog;
+use tranship_transport::Backend;
 
 const PAGE: usize = 4096;
 const LONG: Duration = Duration::from_secs(60);

@@ -6,10 +6,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
-use tranship_bulk::backend::Backend;
 use tranship_bulk::{
     Aggregate, Buffer, Completion, Direction, EndOptions, Error, Event, Kind, Pool, Trust,
 };
+use tranship_transport::Backend;
 
 #[derive(Default)]
 struct Count(AtomicUsize);

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tranship_bulk::Error;
-use tranship_bulk::backend::{Backend, Bytes, Frame, Listener, Local, RecvError, Transport, Wait};
 use tranship_testkit::Random;
+use tranship_transport::{Backend, Bytes, Frame, Listener, Local, RecvError, Transport, Wait};
 
 #[derive(Debug, Default)]
 pub struct Late {

@@ -2,10 +2,10 @@
 
 use crate::cases::{Pair, address, copied, domain, event, moved, pair, settle};
 use std::sync::Arc;
-use tranship_bulk::backend::Backend;
 use tranship_bulk::{
     BufferState, Channel, ChannelState, Direction, Domain, EndOptions, Event, Kind, Trust,
 };
+use tranship_transport::Backend;
 
 const PAGE: usize = 4096;
 

@@ -4,11 +4,11 @@ use crate::cases::{Pair, bytes, domain, event, pair, settle};
 use std::io::{Read, Write};
 use std::sync::Arc;
 use std::time::Duration;
-use tranship_bulk::backend::Backend;
 use tranship_bulk::{
     Aggregate, Buffer, BufferState, Direction, EndOptions, Event, Incoming, Kind, MAX_PIECES,
     Outgoing, Piece, Pool, PoolInfo, Relay, Trust, wait_any,
 };
+use tranship_transport::Backend;
 
 const PAGE: usize = 4096;
 

@@ -2,9 +2,9 @@
 
 use crate::cases::{address, settle_raw};
 use std::sync::Arc;
-use tranship_bulk::backend::Backend;
 use tranship_bulk::raw::Raw;
 use tranship_bulk::{Constraints, Direction, Kind, Role, Trust, Wish};
+use tranship_transport::Backend;
 
 const SIZE: u64 = 64 << 10;
 const GIB: u64 = 1 << 30;

@@ -7,10 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tranship_bulk::Error;
-use tranship_bulk::backend::net::{Credentials, Timing, certificate};
-use tranship_bulk::backend::{
-    Backend, Bytes, Frame, Listener, Net, Place, RecvError, Transport, Wait,
-};
+use tranship_transport::net::{Credentials, Timing, certificate};
+use tranship_transport::{Backend, Bytes, Frame, Listener, Net, Place, RecvError, Transport, Wait};
 
 const ROUND: Duration = Duration::from_millis(20);
 

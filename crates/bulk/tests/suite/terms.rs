@@ -2,10 +2,10 @@
 
 use crate::cases::{address, bytes, copied, domain, event, moved, pair, pair_with, settle};
 use std::sync::Arc;
-use tranship_bulk::backend::Backend;
 use tranship_bulk::{
     BufferState, ChannelState, Constraints, Direction, EndOptions, Event, Kind, Role, Trust,
 };
+use tranship_transport::Backend;
 
 const PAGE: usize = 4096;
 

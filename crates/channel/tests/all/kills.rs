@@ -3,10 +3,10 @@
 use crate::kit::*;
 use std::sync::Arc;
 use std::time::Duration;
-use tranship_bulk::backend::Net;
-use tranship_bulk::backend::net::Timing;
 use tranship_core::{Body, Domain, Kind, LinkOptions, Role};
 use tranship_testkit::{Control, child, resource};
+use tranship_transport::Net;
+use tranship_transport::net::Timing;
 
 const BYTES: usize = 30_000;
 

@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
-use tranship_bulk::backend::net::{Credentials, Timing, certificate};
-use tranship_bulk::backend::{Backend, Net};
 use tranship_channel::Over;
 use tranship_core::{Domain, LinkOptions, Pool, PoolOptions, Receiver, Role, Sender, Trust};
 use tranship_testkit::Watchdog;
+use tranship_transport::net::{Credentials, Timing, certificate};
+use tranship_transport::{Backend, Net};
 
 const DAY: Duration = Duration::from_secs(86400);
 

@@ -4,9 +4,9 @@ use crate::kit::*;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
-use tranship_bulk::backend::{Backend, Frame, FrameBytes, Net, Payload, Transport};
 use tranship_core::{Domain, Kind, LinkOptions, Pool, Receiver, Role, Sender};
 use tranship_testkit::Random;
+use tranship_transport::{Backend, Frame, FrameBytes, Net, Payload, Transport};
 
 const LINES: u32 = 4;
 const ROOM: u64 = 1 << 20;
@@ -93,11 +93,6 @@ impl Honest {
         liar
     }
 
-    fn payload(&self, len: usize) -> Option<Payload> {
-        let buf = self.pool.alloc_from(&pattern(1, len)).expect("alloc");
-        Some(Payload::from(buf))
-    }
-
     fn receiver(&self) -> (Receiver, Box<dyn Transport>) {
         let copies = pool(&self.domain, ROOM);
         let options = LinkOptions::new().lines(LINES).snapshots(copies.id());
@@ -134,7 +129,7 @@ fn receiver_finds(honest: &Honest, lie: &str, lies: &[Said]) {
     say(&mut *liar, &word(2, &[9], b"first"), None);
     assert_eq!(from.recv().expect("recv").to_vec(), b"first");
     for (bytes, payload) in lies {
-        let payload = (*payload > 0).then(|| honest.payload(*payload)).flatten();
+        let payload = (*payload > 0).then(|| Payload::from(pattern(1, *payload)));
         say(&mut *liar, bytes, payload);
     }
     is_sent_away(&mut *liar);

@@ -5,7 +5,7 @@ use crate::exit::Answer;
 use anyhow::{Result, anyhow};
 use std::path::PathBuf;
 use std::time::Duration;
-use tranship_bulk::backend::net::certificate;
+use tranship_transport::net::certificate;
 
 fn days(days: u32) -> Duration {
     Duration::from_secs(u64::from(days) * 86400)

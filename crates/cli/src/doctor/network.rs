@@ -1,7 +1,7 @@
 //! Channels between machines: are there credentials, and do they do?
 
 use super::finding::Finding;
-use tranship_bulk::backend::net::{Credentials, default_credentials};
+use tranship_transport::net::{Credentials, default_credentials};
 
 pub(super) fn look() -> Vec<Finding> {
     let name = "TLS credentials";

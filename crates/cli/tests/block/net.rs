@@ -5,9 +5,9 @@ use crate::kit::{Home, Running, have, run, started, watchdog};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use tranship_bulk::backend::net::certificate;
 use tranship_testkit::lab::{self, Lab, Weather};
 use tranship_testkit::{Random, skipped};
+use tranship_transport::net::certificate;
 
 const SERVER: &str = "tcp:10.77.0.1:7700/disk";
 

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
-use tranship_bulk::backend::net::certificate;
+use tranship_transport::net::certificate;
 
 /// Two authorities, and credentials of each for this machine.
 fn certificates(home: &Home) {

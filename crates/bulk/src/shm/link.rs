@@ -1,12 +1,12 @@
 //! A ring, and the socket beside it by which an end that polls is woken.
 
-use super::super::Wait;
 use super::wire::Wire;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tranship_ring::{Ending, Ring, TIMED, doorbell};
+use tranship_transport::Wait;
 
 /// The ring, once both halves are known.
 #[derive(Debug)]

@@ -2,7 +2,8 @@
 //! longer for an end that never stops talking.
 
 use super::flow::{Inner, Look, Waits};
-use super::session::{MOST_RECORDS, Over, Session, seconds};
+use super::over::{Over, seconds};
+use super::session::{MOST_RECORDS, Session};
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Instant;
@@ -131,8 +132,8 @@ impl Session {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Timing;
     use super::super::line::Line;
+    use super::super::settings::Timing;
     use super::super::wire::{FrameKind, HEADER_BYTES, Header};
     use super::*;
     use std::io::Write;

@@ -3,7 +3,7 @@
 //! Nothing here blocks: `WouldBlock` says that there is no room, or that nothing waits.
 
 use super::wire::{HEADER_BYTES, MAX_FRAME_BYTES};
-use crate::backend::{Payload, Place};
+use crate::{Payload, Place};
 use std::io::{self, BufRead, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::ops::Range;

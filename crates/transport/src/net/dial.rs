@@ -1,12 +1,15 @@
 //! Connecting: the first time, and again when a connection was lost.
 
 use super::address::Address;
+use super::caller::Caller;
 use super::line::Line;
+use super::over::Over;
 use super::patient::{self, Patient};
-use super::session::{Over, Session};
+use super::session::Session;
+use super::settings::{Security, Settings, number};
 use super::tls::Talk;
 use super::wire::{Answer, HELLO_BYTES, Hello, Malformed, Secret, Status};
-use super::{Security, Settings, keeper, number, tls};
+use super::{keeper, tls};
 use crate::{Error, Kind};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -20,15 +23,6 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(
 const REFUSALS: u32 = 4;
 /// So often who is sent away before it was heard comes again: among many strangers it may be one that makes room.
 const TRIES: u32 = 5;
-
-/// How to reach the other end of a session again.
-#[derive(Debug)]
-pub(super) struct Caller {
-    settings: Arc<Settings>,
-    address: Address,
-    /// The process that has the session.
-    process: Secret,
-}
 
 /// Why there is no connection.
 struct Failure {
@@ -354,8 +348,8 @@ fn patience_is_over(session: &Session, inner: &super::flow::Inner) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::net::Timing;
-    use crate::backend::net::port::Port;
+    use crate::net::Timing;
+    use crate::net::port::Port;
     use std::net::TcpListener;
 
     fn settings(acquaintance: Duration) -> Arc<Settings> {

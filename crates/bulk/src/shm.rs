@@ -9,7 +9,6 @@
 mod link;
 mod wire;
 
-use super::{Backend, Bytes, Frame, FrameBytes, Listener, RecvError, Transport, Wait, stream};
 use crate::account::{Account, endpoint};
 use crate::{Error, Kind};
 use link::{Link, Sleeper};
@@ -25,6 +24,9 @@ use tranship_ring::{Consumer, HalfRo, HalfRw, Producer, Publish, Push, Ring, Sid
 use tranship_sys::epoll::wait_readable;
 use tranship_sys::socket::ToStranger;
 use tranship_sys::{pidfd, socket};
+use tranship_transport::{
+    Backend, Bytes, Frame, FrameBytes, Listener, Readable, RecvError, Transport, Wait,
+};
 use wire::{Brought, Wire};
 
 /// Lines of each ring.
@@ -168,7 +170,7 @@ impl Listener for Name {
     }
 
     fn waiter(&self) -> Arc<dyn Wait> {
-        Arc::new(stream::Readable(Arc::clone(&self.news)))
+        Arc::new(Readable(Arc::clone(&self.news)))
     }
 }
 

@@ -5,10 +5,11 @@
 use super::line::Line;
 use super::patient::{self, Patient};
 use super::session::Session;
+use super::settings::{Security, Settings, number};
 use super::strangers::{MOST, Progress, Strangers};
 use super::tls::Talk;
 use super::wire::{Answer, HELLO_BYTES, Hello, Malformed, Secret, Status};
-use super::{Security, Settings, keeper, number, tls};
+use super::{keeper, tls};
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -386,7 +387,7 @@ impl Meeting<'_> {
             self.from.to_string(),
             number(self.who.as_deref()),
             None,
-            Some(Arc::clone(self.port)),
+            Some(self.port.clone()),
         );
         match session {
             Ok(session) if self.port.remember(&session, self.who.take()) => {

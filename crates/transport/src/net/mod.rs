@@ -13,17 +13,22 @@
 //!
 //! A lost connection is made again by who connected, and the session goes on with nothing lost or twice; a process that
 //! is gone, one that is silent, and a connection that cannot be made again for too long end the channel with words about
-//! it ([`crate::Channel::why`], [`crate::last_detail`]).
+//! it ([`Transport::why`]).
 
 mod address;
+mod alarm;
+mod built_in;
+mod caller;
 pub mod certificate;
 mod dial;
 mod flow;
 mod keeper;
 mod line;
+mod over;
 mod patient;
 mod port;
 mod session;
+mod settings;
 mod strangers;
 mod tick;
 mod tls;
@@ -34,89 +39,18 @@ use crate::{Error, Kind};
 use address::Address;
 use port::{Door, Port};
 use session::Session;
+use settings::{Security, Settings};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
-use tranship_sys::process::trusted_env;
 use tranship_sys::{eventfd, stream};
 
+pub use built_in::{BuiltIn, CREDENTIALS_VARIABLE, default_credentials};
 pub use dial::Nobody;
+pub use settings::{PLAIN_VARIABLE, Timing};
 pub use tls::{CA_FILE, CERT_FILE, Credentials, KEY_FILE};
-
-/// Names the directory with our credentials.
-pub const CREDENTIALS_VARIABLE: &str = "TRANSHIP_TLS";
-/// `trusted-network` lets `tcp+plain:` leave this machine.
-pub const PLAIN_VARIABLE: &str = "TRANSHIP_PLAIN_TCP";
-
-/// How long what may take.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Timing {
-    /// After so long without a word this end says that it is there.
-    pub beat: Duration,
-    /// After so long without a word from the other end the connection counts as lost: several beats of the other end.
-    pub silence: Duration,
-    /// So long a lost connection is made again; then the other end is gone.
-    pub grace: Duration,
-    /// TLS and the exchange of names.
-    pub acquaintance: Duration,
-    /// What a program has sent before it let go of a channel may take so long to go out.
-    pub linger: Duration,
-}
-
-impl Default for Timing {
-    /// 1 s, 5 s, 10 s, 5 s, 5 s.
-    fn default() -> Timing {
-        Timing {
-            beat: Duration::from_secs(1),
-            silence: Duration::from_secs(5),
-            grace: Duration::from_secs(10),
-            acquaintance: Duration::from_secs(5),
-            linger: Duration::from_secs(5),
-        }
-    }
-}
-
-#[derive(Debug)]
-enum Security {
-    Tls(Credentials),
-    Plain { anywhere: bool },
-}
-
-impl Security {
-    fn allows(&self, place: SocketAddr) -> Result<(), String> {
-        match self {
-            Security::Plain { anywhere: false } if !place.ip().is_loopback() => Err(format!(
-                "tcp+plain goes anywhere but to this machine only if it is told that the network is trusted \
-                 ({PLAIN_VARIABLE}=trusted-network)"
-            )),
-            _ => Ok(()),
-        }
-    }
-}
-
-#[derive(Debug)]
-struct Settings {
-    security: Security,
-    timing: Timing,
-    /// This process, as others see it.
-    process: wire::Secret,
-    /// Connections that were refused, and why the last one was.
-    refused: Mutex<(u64, Option<String>)>,
-    /// When refusals were last spoken of, and how many there were then.
-    said: Mutex<Option<(std::time::Instant, u64)>>,
-}
-
-/// Who is at the other end of a connection, as a number: by its certificate; without one nobody knows.
-fn number(certificate: Option<&[u8]>) -> u32 {
-    use std::hash::{DefaultHasher, Hash, Hasher};
-    let mut hasher = DefaultHasher::new();
-    certificate.hash(&mut hasher);
-    // No process of this machine has such a number.
-    u32::try_from(hasher.finish() >> 33).unwrap_or(0) | 1 << 31
-}
 
 /// The backend. Cloneable; all clones share their ports.
 #[derive(Clone, Debug)]
@@ -354,88 +288,5 @@ impl Wait for Waiting {
         session.tell(&mut inner);
         session.ask_for_room(&mut inner);
         true
-    }
-}
-
-/// `tcp:` and `tcp+plain:` as the environment says, shared by the whole process; made at their first use.
-#[derive(Debug)]
-pub struct BuiltIn {
-    plain: bool,
-}
-
-static BUILT_IN: [Mutex<Option<Net>>; 2] = [Mutex::new(None), Mutex::new(None)];
-
-impl BuiltIn {
-    /// With the credentials of [`default_credentials`].
-    #[must_use]
-    pub fn tls() -> BuiltIn {
-        BuiltIn { plain: false }
-    }
-
-    /// Without TLS; to other machines only if [`PLAIN_VARIABLE`] says so.
-    #[must_use]
-    pub fn plain() -> BuiltIn {
-        BuiltIn { plain: true }
-    }
-
-    fn net(&self) -> Result<Net, Error> {
-        let mut made = BUILT_IN[usize::from(self.plain)]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(net) = &*made {
-            return Ok(net.clone());
-        }
-        let timing = Timing::default();
-        let net = match self.plain {
-            true => {
-                let said = trusted_env(PLAIN_VARIABLE);
-                let anywhere = said.is_some_and(|said| said == "trusted-network");
-                Net::new(Security::Plain { anywhere }, timing)
-            }
-            false => default_credentials()
-                .and_then(|directory| Credentials::load(&directory))
-                .and_then(|credentials| Net::tls(credentials, timing)),
-        };
-        let net = net.map_err(|why| Error::new(Kind::System, why))?;
-        Ok(made.insert(net).clone())
-    }
-}
-
-/// Where `tcp:` looks for credentials: the directory that `TRANSHIP_TLS` names, else the user's
-/// (`~/.config/tranship/tls`), else the system's (`/etc/tranship/tls`); for a privileged process (set-uid) only that.
-///
-/// # Errors
-/// In words, if there is none of them.
-pub fn default_credentials() -> Result<PathBuf, String> {
-    if let Some(named) = trusted_env(CREDENTIALS_VARIABLE) {
-        return Ok(PathBuf::from(named));
-    }
-    let home = trusted_env("HOME").map(|home| PathBuf::from(home).join(".config"));
-    let config = trusted_env("XDG_CONFIG_HOME").map(PathBuf::from).or(home);
-    let user = config.map(|config| config.join("tranship/tls"));
-    let places = user.into_iter().chain([PathBuf::from("/etc/tranship/tls")]);
-    for place in places.clone() {
-        if place.join(CERT_FILE).exists() {
-            return Ok(place);
-        }
-    }
-    let looked: Vec<_> = places.map(|place| place.display().to_string()).collect();
-    Err(format!(
-        "no credentials: {CREDENTIALS_VARIABLE} is not set, and there are none in {}; `tranship cert` makes some",
-        looked.join(" or ")
-    ))
-}
-
-impl Backend for BuiltIn {
-    fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Error> {
-        self.net()?.listen(name)
-    }
-
-    fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Error> {
-        self.net()?.connect(name)
-    }
-
-    fn bytes(&self) -> Bytes {
-        Bytes::Carried
     }
 }

@@ -1,9 +1,9 @@
 //! The records of a session: what goes out and in what order, and what has come.
 
 use super::line::Line;
-use super::session::Over;
+use super::over::Over;
 use super::wire::{FrameKind, HEADER_BYTES, Header, MAX_FRAME_BYTES};
-use crate::backend::{FrameBytes, Payload, Place};
+use crate::{FrameBytes, Payload, Place};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::time::Instant;

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// What both ends must speak inside TLS.
-const PROTOCOL: &[u8] = b"tranship-bulk/1";
+const PROTOCOL: &[u8] = b"tranship/1";
 
 /// The authority's certificate, in a directory of credentials.
 pub const CA_FILE: &str = "ca.pem";

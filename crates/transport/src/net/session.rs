@@ -7,14 +7,16 @@
 //!
 //! Here: what the program asks of it; what time does is in `tick`, the records themselves are in `flow`.
 
-use super::Timing;
-use super::dial::Caller;
+use super::alarm;
+use super::caller::Caller;
 use super::flow::{Given, Inner, Look, Outgoing};
 use super::line::Line;
-use super::port::Port;
+use super::over::{Over, broken};
+use super::settings::Timing;
 use super::wire::{FrameKind, Header, MAX_FRAME_BYTES, Secret};
-use crate::backend::{Frame, FrameBytes, Place, RecvError};
 use crate::{Error, Kind};
+use crate::{Frame, FrameBytes, Place, RecvError};
+use std::fmt::Debug;
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -43,30 +45,12 @@ pub(super) struct Session {
     /// How to make another connection, if that is ours to do.
     pub(super) caller: Option<Caller>,
     /// Stays open as long as the session.
-    _port: Option<Arc<Port>>,
+    _port: Option<Arc<dyn Debug + Send + Sync>>,
     /// Rung when something is new that the socket does not show.
     pub(super) bell: OwnedFd,
     /// Readable when the bell rings, the socket has something, or it has room that was asked for.
     pub(super) ready: Epoll,
     inner: Mutex<Inner>,
-}
-
-/// How it ended.
-#[derive(Clone, Debug)]
-pub(super) struct Over {
-    pub violation: bool,
-    pub why: String,
-}
-
-fn broken(rule: impl Into<String>) -> Over {
-    Over {
-        violation: true,
-        why: rule.into(),
-    }
-}
-
-pub(super) fn seconds(time: Duration) -> String {
-    format!("{:.1} s", time.as_secs_f64())
 }
 
 impl Session {
@@ -76,7 +60,7 @@ impl Session {
         peer: String,
         peer_number: u32,
         caller: Option<Caller>,
-        port: Option<Arc<Port>>,
+        port: Option<Arc<dyn Debug + Send + Sync>>,
     ) -> io::Result<Arc<Session>> {
         let now = Instant::now();
         let (bell, ready) = (eventfd::create()?, Epoll::new()?);
@@ -156,7 +140,7 @@ impl Session {
         inner.lost = Some((Instant::now(), why));
         inner.begin_anew();
         self.ring(inner);
-        super::keeper::wake();
+        alarm::wake();
     }
 
     pub(super) fn failed(&self, inner: &mut Inner, error: &io::Error) {
@@ -319,7 +303,7 @@ impl Session {
         });
         if !self.flush(inner) && !inner.watched {
             inner.watched = true;
-            super::keeper::wake();
+            alarm::wake();
         }
         Ok(())
     }
@@ -444,6 +428,6 @@ impl Session {
         inner.given = None;
         self.flush(&mut inner);
         drop(inner);
-        super::keeper::wake();
+        alarm::wake();
     }
 }

@@ -1,16 +1,20 @@
-//! What a channel runs over: something that carries frames in order, and says when they have been taken.
+//! Connections: what carries frames in order between two ends, and says when they have been taken.
 //!
-//! The traits are small so that new carriers (a network, a DMA engine, a mailbox) fit in. Everything about
-//! ownership, states and errors is done above them, once.
+//! * [`Transport`], [`Listener`], [`Backend`]: the traits, small so that new carriers (a DMA engine, a mailbox) fit in.
+//! * [`Local`] inside a process, [`Copying`] over Unix stream sockets, [`Net`] over TCP and TLS (feature `net`).
+//! * [`Payload`], [`Place`]: the bytes that go with a frame, by reference: where they lie, and where they go.
+//!
+//! NOT here: channels, credit, and what a frame means (`channel`, `bulk`); pools and their buffers (`core`): they reach
+//! this crate as [`Source`] and [`Target`].
+
+#![deny(unsafe_code)]
 
 mod local;
 #[cfg(feature = "net")]
 pub mod net;
 mod payload;
-mod shm;
 mod stream;
 
-use crate::Error;
 use std::fmt::Debug;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -19,9 +23,9 @@ use std::time::Duration;
 pub use local::Local;
 #[cfg(feature = "net")]
 pub use net::Net;
-pub use payload::{Payload, Place};
-pub use shm::Shm;
-pub use stream::Copying;
+pub use payload::{Payload, Place, Source, Target};
+pub use stream::{Copying, Readable};
+pub use tranship_error::{Error, Kind};
 
 /// What a frame says; most frames fit without memory of their own.
 pub type FrameBytes = smallvec::SmallVec<[u8; 64]>;

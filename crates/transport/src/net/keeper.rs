@@ -2,6 +2,7 @@
 //! and output that waits for room while the program does something else. It starts with the first session, blocks all
 //! signals, and sleeps when there is no session. A forked child has none: its sessions are its parent's.
 
+use super::alarm;
 use super::session::{self, Session};
 use std::io;
 use std::net::TcpStream;
@@ -18,7 +19,7 @@ const FOREVER: Duration = Duration::from_secs(3600);
 #[derive(Debug)]
 struct Keeper {
     sessions: Mutex<Vec<Arc<Session>>>,
-    bell: OwnedFd,
+    bell: &'static OwnedFd,
 }
 
 static KEEPER: OnceLock<Keeper> = OnceLock::new();
@@ -40,7 +41,7 @@ pub(super) fn keep(session: Arc<Session>) -> io::Result<()> {
     static START: Mutex<()> = Mutex::new(());
     let starting = START.lock().unwrap_or_else(PoisonError::into_inner);
     if KEEPER.get().is_none() {
-        let bell = eventfd::create()?;
+        let bell = alarm::make()?;
         let keeper = KEEPER.get_or_init(|| Keeper {
             sessions: Mutex::default(),
             bell,
@@ -55,16 +56,8 @@ pub(super) fn keep(session: Arc<Session>) -> io::Result<()> {
             .unwrap_or_else(PoisonError::into_inner);
         sessions.push(session);
     }
-    wake();
+    alarm::wake();
     Ok(())
-}
-
-/// Something is to be looked at now.
-pub(super) fn wake() {
-    if let Some(keeper) = KEEPER.get() {
-        // It fails only if it is rung already.
-        let _ = eventfd::signal(&keeper.bell);
-    }
 }
 
 fn run(keeper: &'static Keeper) {
@@ -100,7 +93,7 @@ fn run(keeper: &'static Keeper) {
         }
         drop(sessions);
         // Whatever the kernel says, everything is looked at again.
-        let _ = stream::wait_for_room(&blocked, &keeper.bell, pause);
-        let _ = eventfd::drain(&keeper.bell);
+        let _ = stream::wait_for_room(&blocked, keeper.bell, pause);
+        let _ = eventfd::drain(keeper.bell);
     }
 }

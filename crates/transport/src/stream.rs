@@ -44,8 +44,8 @@ struct End {
 }
 
 /// The name on this machine.
-pub(super) fn abstract_name(kind: &str, name: &str) -> Result<SocketAddr, Error> {
-    let name = format!("tranship-bulk/{kind}/{name}");
+fn abstract_name(name: &str) -> Result<SocketAddr, Error> {
+    let name = format!("tranship/copy/{name}");
     SocketAddr::from_abstract_name(name).map_err(Error::of(Kind::InvalidEndpoint))
 }
 
@@ -62,7 +62,7 @@ struct Name(Arc<UnixListener>);
 
 /// Waits for a descriptor to be readable.
 #[derive(Debug)]
-pub(super) struct Readable(pub(super) Arc<OwnedFd>);
+pub struct Readable(pub Arc<OwnedFd>);
 
 /// Waits for a socket to be readable, or to have room for what waits.
 #[derive(Debug)]
@@ -88,7 +88,7 @@ impl Wait for Readable {
 
 impl Backend for Copying {
     fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Error> {
-        let address = abstract_name("copy", name)?;
+        let address = abstract_name(name)?;
         let listener = UnixListener::bind_addr(&address).map_err(unless(ErrorKind::AddrInUse))?;
         listener
             .set_nonblocking(true)
@@ -99,7 +99,7 @@ impl Backend for Copying {
     }
 
     fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Error> {
-        let address = abstract_name("copy", name)?;
+        let address = abstract_name(name)?;
         let nobody = unless(ErrorKind::ConnectionRefused);
         let stream = UnixStream::connect_addr(&address).map_err(nobody)?;
         End::over(stream)

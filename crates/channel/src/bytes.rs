@@ -1,0 +1,79 @@
+//! Buffers as carriers see them.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tranship_core::{Cbuf, CbufMut, Error};
+use tranship_region::View;
+use tranship_sys::stream;
+use tranship_transport::{Source, Target};
+
+/// Bytes that are copied at once to where there is no slice.
+const SOME_BYTES: usize = 16 << 10;
+
+/// On its way out, and its sender's still.
+#[derive(Debug)]
+pub(crate) struct Shared(pub(crate) Cbuf);
+
+impl Source for Shared {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn view(&self) -> Result<View<'_>, Error> {
+        Ok(self.0.view())
+    }
+}
+
+/// On its way out, and free when the other end has taken it.
+#[derive(Debug)]
+pub(crate) struct Moved(pub(crate) CbufMut);
+
+impl Source for Moved {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn view(&self) -> Result<View<'_>, Error> {
+        Ok(self.0.view())
+    }
+}
+
+/// Where one arrives: all of a buffer that nobody else uses meanwhile.
+#[derive(Debug)]
+pub(crate) struct Room(Arc<Mutex<CbufMut>>);
+
+impl Room {
+    pub(crate) fn of(buffer: &Arc<Mutex<CbufMut>>) -> Room {
+        Room(Arc::clone(buffer))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, CbufMut> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Target for Room {
+    fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), Error> {
+        self.lock().write(offset, bytes)
+    }
+
+    fn receive(&self, offset: usize, socket: BorrowedFd<'_>) -> io::Result<usize> {
+        let mut buffer = self.lock();
+        if let Some(bytes) = buffer.bytes_mut() {
+            let room = bytes.get_mut(offset..).unwrap_or_default();
+            return stream::recv(socket, room);
+        }
+        // Others may write there, so there is no slice.
+        let mut some = [0; SOME_BYTES];
+        let most = buffer.len().saturating_sub(offset).min(SOME_BYTES);
+        let got = stream::recv(socket, &mut some[..most])?;
+        let written = buffer.write(offset, &some[..got]);
+        written.map_err(io::Error::other)?;
+        Ok(got)
+    }
+}

@@ -1,0 +1,25 @@
+//! What wakes the thread that does what time brings.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::OnceLock;
+use tranship_sys::eventfd;
+
+static BELL: OnceLock<OwnedFd> = OnceLock::new();
+
+/// The bell of this process, for who sleeps on it.
+pub(super) fn make() -> io::Result<&'static OwnedFd> {
+    if let Some(bell) = BELL.get() {
+        return Ok(bell);
+    }
+    let made = eventfd::create()?;
+    Ok(BELL.get_or_init(|| made))
+}
+
+/// Something is to be looked at now.
+pub(super) fn wake() {
+    if let Some(bell) = BELL.get() {
+        // It fails only if it is rung already.
+        let _ = eventfd::signal(bell);
+    }
+}

@@ -1,0 +1,95 @@
+//! `tcp:` and `tcp+plain:` as the environment says.
+
+use super::Net;
+use super::settings::{PLAIN_VARIABLE, Security, Timing};
+use super::tls::{CERT_FILE, Credentials};
+use crate::{Backend, Bytes, Error, Kind, Listener, Transport};
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use tranship_sys::process::trusted_env;
+
+/// Names the directory with our credentials.
+pub const CREDENTIALS_VARIABLE: &str = "TRANSHIP_TLS";
+
+/// `tcp:` and `tcp+plain:` as the environment says, shared by the whole process; made at their first use.
+#[derive(Debug)]
+pub struct BuiltIn {
+    plain: bool,
+}
+
+static BUILT_IN: [Mutex<Option<Net>>; 2] = [Mutex::new(None), Mutex::new(None)];
+
+impl BuiltIn {
+    /// With the credentials of [`default_credentials`].
+    #[must_use]
+    pub fn tls() -> BuiltIn {
+        BuiltIn { plain: false }
+    }
+
+    /// Without TLS; to other machines only if [`PLAIN_VARIABLE`] says so.
+    #[must_use]
+    pub fn plain() -> BuiltIn {
+        BuiltIn { plain: true }
+    }
+
+    fn net(&self) -> Result<Net, Error> {
+        let mut made = BUILT_IN[usize::from(self.plain)]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(net) = &*made {
+            return Ok(net.clone());
+        }
+        let timing = Timing::default();
+        let net = match self.plain {
+            true => {
+                let said = trusted_env(PLAIN_VARIABLE);
+                let anywhere = said.is_some_and(|said| said == "trusted-network");
+                Net::new(Security::Plain { anywhere }, timing)
+            }
+            false => default_credentials()
+                .and_then(|directory| Credentials::load(&directory))
+                .and_then(|credentials| Net::tls(credentials, timing)),
+        };
+        let net = net.map_err(|why| Error::new(Kind::System, why))?;
+        Ok(made.insert(net).clone())
+    }
+}
+
+/// Where `tcp:` looks for credentials: the directory that `TRANSHIP_TLS` names, else the user's
+/// (`~/.config/tranship/tls`), else the system's (`/etc/tranship/tls`); for a privileged process (set-uid) only that.
+///
+/// # Errors
+/// In words, if there is none of them.
+pub fn default_credentials() -> Result<PathBuf, String> {
+    if let Some(named) = trusted_env(CREDENTIALS_VARIABLE) {
+        return Ok(PathBuf::from(named));
+    }
+    let home = trusted_env("HOME").map(|home| PathBuf::from(home).join(".config"));
+    let config = trusted_env("XDG_CONFIG_HOME").map(PathBuf::from).or(home);
+    let user = config.map(|config| config.join("tranship/tls"));
+    let places = user.into_iter().chain([PathBuf::from("/etc/tranship/tls")]);
+    for place in places.clone() {
+        if place.join(CERT_FILE).exists() {
+            return Ok(place);
+        }
+    }
+    let looked: Vec<_> = places.map(|place| place.display().to_string()).collect();
+    Err(format!(
+        "no credentials: {CREDENTIALS_VARIABLE} is not set, and there are none in {}; `tranship cert` makes some",
+        looked.join(" or ")
+    ))
+}
+
+impl Backend for BuiltIn {
+    fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Error> {
+        self.net()?.listen(name)
+    }
+
+    fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Error> {
+        self.net()?.connect(name)
+    }
+
+    fn bytes(&self) -> Bytes {
+        Bytes::Carried
+    }
+}

@@ -1,0 +1,79 @@
+//! What a backend was told, and has seen.
+
+use super::tls::Credentials;
+use super::wire;
+use std::net::SocketAddr;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// `trusted-network` lets `tcp+plain:` leave this machine.
+pub const PLAIN_VARIABLE: &str = "TRANSHIP_PLAIN_TCP";
+
+/// How long what may take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Timing {
+    /// After so long without a word this end says that it is there.
+    pub beat: Duration,
+    /// After so long without a word from the other end the connection counts as lost: several beats of the other end.
+    pub silence: Duration,
+    /// So long a lost connection is made again; then the other end is gone.
+    pub grace: Duration,
+    /// TLS and the exchange of names.
+    pub acquaintance: Duration,
+    /// What a program has sent before it let go of a channel may take so long to go out.
+    pub linger: Duration,
+}
+
+impl Default for Timing {
+    /// 1 s, 5 s, 10 s, 5 s, 5 s.
+    fn default() -> Timing {
+        Timing {
+            beat: Duration::from_secs(1),
+            silence: Duration::from_secs(5),
+            grace: Duration::from_secs(10),
+            acquaintance: Duration::from_secs(5),
+            linger: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Who may be at the other end.
+#[derive(Debug)]
+pub(super) enum Security {
+    Tls(Credentials),
+    Plain { anywhere: bool },
+}
+
+impl Security {
+    pub(super) fn allows(&self, place: SocketAddr) -> Result<(), String> {
+        match self {
+            Security::Plain { anywhere: false } if !place.ip().is_loopback() => Err(format!(
+                "tcp+plain goes anywhere but to this machine only if it is told that the network is trusted \
+                 ({PLAIN_VARIABLE}=trusted-network)"
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What all connections of a backend have in common.
+#[derive(Debug)]
+pub(super) struct Settings {
+    pub(super) security: Security,
+    pub(super) timing: Timing,
+    /// This process, as others see it.
+    pub(super) process: wire::Secret,
+    /// Connections that were refused, and why the last one was.
+    pub(super) refused: Mutex<(u64, Option<String>)>,
+    /// When refusals were last spoken of, and how many there were then.
+    pub(super) said: Mutex<Option<(std::time::Instant, u64)>>,
+}
+
+/// Who is at the other end of a connection, as a number: by its certificate; without one nobody knows.
+pub(super) fn number(certificate: Option<&[u8]>) -> u32 {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    certificate.hash(&mut hasher);
+    // No process of this machine has such a number.
+    u32::try_from(hasher.finish() >> 33).unwrap_or(0) | 1 << 31
+}

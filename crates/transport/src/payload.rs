@@ -1,0 +1,168 @@
+//! The bytes that go with a frame: on their way out, and the place where they arrive.
+
+use crate::{Error, Kind};
+use std::fmt::Debug;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use tranship_region::View;
+use tranship_sys::stream;
+
+/// Memory whose bytes go out.
+///
+/// Until the other end has taken the frame they stay as they are, by the rules of who has it. Who breaks these sends what it
+/// then finds there, and harms only what it sends. A carrier may read them any number of times.
+pub trait Source: Send + Sync + Debug {
+    /// The bytes. Their number stays the same.
+    ///
+    /// # Errors
+    /// What kept them from being mapped.
+    fn view(&self) -> Result<View<'_>, Error>;
+    /// Their number.
+    fn len(&self) -> usize;
+    /// Whether there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// The memory file, and where in it they begin: for `sendfile` and the like. None: they are not in one, or in several.
+    fn file(&self) -> Option<(BorrowedFd<'_>, u64)> {
+        None
+    }
+}
+
+impl Source for Vec<u8> {
+    fn view(&self) -> Result<View<'_>, Error> {
+        Ok(View::from_slice(self))
+    }
+
+    fn len(&self) -> usize {
+        Vec::len(self)
+    }
+}
+
+/// Memory to which bytes go that arrive.
+pub trait Target: Send + Sync + Debug {
+    /// Room, bytes. It stays the same.
+    fn len(&self) -> usize;
+    /// Whether there is none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// Copies bytes in, which all fit.
+    ///
+    /// # Errors
+    /// What kept them from being written.
+    fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), Error>;
+    /// Takes what waits in a stream socket, from `offset` to at most the end; says how many bytes came. 0: the end of the stream, or of the room.
+    ///
+    /// # Errors
+    /// Those of `recv(2)`.
+    fn receive(&self, offset: usize, socket: BorrowedFd<'_>) -> io::Result<usize>;
+}
+
+/// Bytes on their way out: a reference to memory, no copy. It is dropped when the other end has taken them.
+#[derive(Clone, Debug)]
+pub struct Payload(Arc<dyn Source>);
+
+impl<S: Source + 'static> From<S> for Payload {
+    /// All of it.
+    fn from(source: S) -> Payload {
+        Payload(Arc::new(source))
+    }
+}
+
+impl Payload {
+    /// Length, bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// As [`Source::file`].
+    #[must_use]
+    pub fn file(&self) -> Option<(BorrowedFd<'_>, u64)> {
+        self.0.file()
+    }
+
+    /// As [`Source::view`].
+    ///
+    /// # Errors
+    /// What kept them from being mapped.
+    pub fn view(&self) -> Result<View<'_>, Error> {
+        self.0.view()
+    }
+}
+
+/// Where bytes go that arrive.
+#[derive(Clone, Debug)]
+pub struct Place(To);
+
+#[derive(Clone, Debug)]
+enum To {
+    Memory(Arc<dyn Target>),
+    /// They are here already, and what arrives is passed over: so many bytes.
+    Nowhere(usize),
+}
+
+impl<T: Target + 'static> From<T> for Place {
+    /// All of it.
+    fn from(target: T) -> Place {
+        Place(To::Memory(Arc::new(target)))
+    }
+}
+
+impl Place {
+    /// As many bytes, nowhere.
+    #[must_use]
+    pub fn nowhere(len: usize) -> Place {
+        Place(To::Nowhere(len))
+    }
+
+    /// Length, bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match &self.0 {
+            To::Memory(memory) => memory.len(),
+            To::Nowhere(len) => *len,
+        }
+    }
+
+    /// Whether there is room for nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Copies bytes in.
+    ///
+    /// # Errors
+    /// [`Kind::BadArgument`] where they reach beyond it.
+    pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), Error> {
+        let inside = offset.checked_add(bytes.len());
+        if inside.is_none_or(|end| end > self.len()) {
+            return Err(Kind::BadArgument.into());
+        }
+        match &self.0 {
+            To::Memory(memory) => memory.write(offset, bytes),
+            To::Nowhere(_) => Ok(()),
+        }
+    }
+
+    /// Takes what waits in a stream socket straight into memory, from `offset` to at most the end; says how many bytes
+    /// came. 0: the end of the stream, or of the place.
+    ///
+    /// # Errors
+    /// Those of `recv(2)`.
+    pub fn receive(&self, offset: usize, socket: impl AsFd) -> io::Result<usize> {
+        match &self.0 {
+            To::Memory(memory) => memory.receive(offset, socket.as_fd()),
+            To::Nowhere(len) => stream::discard(socket, len.saturating_sub(offset)),
+        }
+    }
+}
