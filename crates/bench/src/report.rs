@@ -215,7 +215,7 @@ impl Report {
             }
             let _ = write!(
                 out,
-                "\n{}\n  {:<20}{:>12}{:>12}{:>14}",
+                "\n{}\n  {:<24}{:>12}{:>12}{:>14}",
                 row.key.title(),
                 "",
                 "median",
@@ -230,7 +230,7 @@ impl Report {
                 let (mid, p99) = (time(row.median_ns), time(row.p99_ns));
                 let _ = write!(
                     out,
-                    "  {:<20}{mid:>12}{p99:>12}{:>14}",
+                    "  {:<24}{mid:>12}{p99:>12}{:>14}",
                     row.name(),
                     rate(row.per_second)
                 );
@@ -284,7 +284,7 @@ impl Report {
             if costs.len() > 1 {
                 let _ = writeln!(
                     out,
-                    "  {:<20}{} {:.2}",
+                    "  {:<24}{} {:.2}",
                     row.name(),
                     row.key.mode,
                     high / low

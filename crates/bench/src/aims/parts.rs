@@ -162,6 +162,11 @@ fn stream(common: &Common, _: f64) -> Result<Done> {
     Ok(done)
 }
 
+const LEVELS: [(&str, &str); 2] = [
+    ("full", "tranship-moved-full"),
+    ("producer", "tranship-moved-producer"),
+];
+
 /// Moves next to sends of the same size, in turn; `none` and the socket for the README.
 fn moved(common: &Common, _: f64) -> Result<Done> {
     let mut outcome = Outcome::default();
@@ -177,14 +182,17 @@ fn moved(common: &Common, _: f64) -> Result<Done> {
             budget: common.budget(),
         };
         let mut cells = messages::cells(&common.of(&["tranship"]), &case);
+        for (level, system) in LEVELS {
+            let mut moves = messages::cells(&common.of(&[system]), &case);
+            moves
+                .iter_mut()
+                .for_each(|cell| cell.key.trust = Some(level));
+            cells.extend(moves);
+        }
         // Not to be taken for those of another part.
         cells.iter_mut().for_each(|cell| cell.key.mode = "send");
-        let levels = [Level::Full, Level::Producer, Level::None];
-        cells.extend(rtt::touched(
-            &common.of(&["bulk-shm", "stream"]),
-            &levels,
-            payload,
-        ));
+        let others = common.of(&["bulk-shm", "stream"]);
+        cells.extend(rtt::touched(&others, &[Level::None], payload));
         outcome.group(common.runs(), cells);
     }
     let mut done = Done::of(outcome);

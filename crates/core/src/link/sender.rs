@@ -62,7 +62,7 @@ struct Out {
     /// The first of `counts`.
     sent: NonNull<AtomicU32>,
     counts: Arc<CountsRw>,
-    _assignment: Arc<Assignment>,
+    assignment: Arc<Assignment>,
 }
 
 // SAFETY: `home` is only compared, never followed; `sent` points to atomics that `counts` beside it keeps.

@@ -128,6 +128,8 @@ pub(crate) struct LinkShared {
     pub(crate) watched: AtomicBool,
     /// At a source: its end of the control ring. The Sender's, until the queue leaves.
     pub(crate) replies: Mutex<Replies>,
+    /// Some of them may be early ones.
+    pub(crate) early_replies: AtomicBool,
     consent: Option<Consent>,
     pub(crate) inside: Option<Inside>,
     /// Pools of these levels are taken.
@@ -191,6 +193,7 @@ impl LinkShared {
             leaving: AtomicBool::new(false),
             watched: AtomicBool::new(true),
             replies: Mutex::default(),
+            early_replies: AtomicBool::new(false),
             consent: options.consent.clone(),
             inside: None,
             levels: options.levels(),

@@ -8,6 +8,7 @@ mod fan;
 mod forwarded;
 mod inline;
 mod join;
+mod moved;
 pub use join::{domain, shape_of, socket};
 
 pub use alloc::Zones;
@@ -15,6 +16,7 @@ pub use collect::Turns;
 pub use fan::Shared;
 pub use forwarded::Forwarded;
 pub use inline::Inlined;
+pub use moved::Moved;
 
 use anyhow::{Context, Result, ensure};
 use tranship_core::{Cbuf, CbufMut, Domain, Pool, Receiver, Sender};

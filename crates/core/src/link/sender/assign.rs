@@ -127,7 +127,7 @@ impl Sender {
                 home,
                 sent: NonNull::from(assignment.counts.counts()).cast(),
                 counts: assignment.counts.clone(),
-                _assignment: assignment,
+                assignment,
             },
         );
         Ok(())

@@ -3,13 +3,14 @@
 //! A buffer that it passes back was counted by nobody on its way: the receiver has taken its receipt back, so the buffer counts as one that we sent and
 //! that was not taken yet, until we hold it and take the sending back too (`tranship_ledger::order::PASS_BACK`).
 
-use super::Sender;
+use super::{Out, Sender};
 use crate::cbuf::CbufMut;
 use crate::domain::lock;
 use crate::error::{Error, Violation};
 use crate::link::descriptor::{self, Carries, Descriptor, Reference};
 use crate::link::message::{Body, Message};
 use crate::link::shared::{Assigned, LinkShared, Replies, Reply};
+use std::sync::atomic::{Ordering, fence};
 use tranship_ledger::ReturnStep;
 use tranship_sys::crash;
 
@@ -25,10 +26,17 @@ impl Sender {
         if self.store.is_some() {
             return self.take_reply_inside();
         }
+        // Who looks again and again takes no lock.
+        if !self.link.has_reply() {
+            return Ok(None);
+        }
         let mut replies = lock(&self.link.replies);
         let reply = match replies.early.pop_front() {
             Some(early) => early.map(Some),
-            None => self.link.take_reply(&mut replies, true),
+            None => {
+                self.link.no_early_reply();
+                self.link.take_reply(&mut replies, Some(&self.outs))
+            }
         };
         let message = |(meta, reply)| {
             let body = match reply {
@@ -51,7 +59,7 @@ impl Sender {
         let mut rest = Vec::new();
         // Limit: as many as the ring holds.
         for _ in 0..self.link.their_lines().count() {
-            match self.link.take_reply(&mut replies, true) {
+            match self.link.take_reply(&mut replies, Some(&self.outs)) {
                 Ok(None) => break,
                 taken => rest.push(taken),
             }
@@ -69,10 +77,12 @@ impl LinkShared {
         if replies.over {
             return;
         }
+        // Ordering: release, partner `has_reply`; before lines are given back, so that who finds none of them sees this.
+        self.early_replies.store(true, Ordering::Release);
         // Limit: as many as the ring holds, whatever a liar goes on writing.
         for _ in 0..self.their_lines().count() {
             // The sending need not be taken back, nor may it: the counter is the Sender's to write.
-            match self.take_reply(&mut replies, false) {
+            match self.take_reply(&mut replies, None) {
                 Ok(None) => break,
                 Ok(Some(reply)) => replies.early.push_back(Ok(reply)),
                 Err(error) => replies.early.push_back(Err(error)),
@@ -80,10 +90,30 @@ impl LinkShared {
         }
     }
 
+    /// Whether something may be there: false only if nothing is.
+    #[inline]
+    fn has_reply(&self) -> bool {
+        self.ring.has_line() || self.has_early_reply()
+    }
+
+    /// The lines that another thread has given back are among the early ones.
+    fn has_early_reply(&self) -> bool {
+        // Ordering: acquire, after the load of our head in `has_line`: who has moved it has set this before.
+        fence(Ordering::Acquire);
+        self.early_replies.load(Ordering::Acquire)
+    }
+
+    /// There are none; under the lock of the replies.
+    fn no_early_reply(&self) {
+        // Ordering: relaxed; only who has the lock writes it.
+        self.early_replies.store(false, Ordering::Relaxed);
+    }
+
+    /// The next one; `outs` is how the sender knows its pools, which alone counts.
     fn take_reply(
         &self,
         replies: &mut Replies,
-        counted: bool,
+        outs: Option<&[Out]>,
     ) -> Result<Option<(u64, Reply)>, Error> {
         let Some(words) = replies.consumer.try_pop(self.their_lines()) else {
             return Ok(None);
@@ -91,7 +121,7 @@ impl LinkShared {
         let reply = match descriptor::parse(&words) {
             Ok(Descriptor::Inline(inline)) => Ok(Reply::Inline(inline)),
             Ok(Descriptor::Reference(Carries::Moved, reference)) => {
-                self.returned(reference, counted).map(Reply::Returned)
+                self.returned(reference, outs).map(Reply::Returned)
             }
             Ok(Descriptor::Reference(..)) => Err(Violation::Operation { op: 2 }),
             Err(violation) => Err(violation),
@@ -102,12 +132,20 @@ impl LinkShared {
     }
 
     /// A buffer of ours that is passed back.
-    fn returned(&self, reference: Reference, counted: bool) -> Result<CbufMut, Violation> {
+    fn returned(&self, reference: Reference, outs: Option<&[Out]>) -> Result<CbufMut, Violation> {
         let Reference {
             id, offset, length, ..
         } = reference;
         let (pool, slot) = (id.pool(), id.slot());
-        let assignment = self.find(pool).ok_or(Violation::NotAssigned { pool })?;
+        let known = outs.and_then(|outs| outs.iter().find(|out| out.assignment.pool == pool));
+        let found;
+        let assignment = match known {
+            Some(out) => &*out.assignment,
+            None => {
+                found = self.find(pool).ok_or(Violation::NotAssigned { pool })?;
+                &*found
+            }
+        };
         let Assigned::Own(own) = &assignment.side else {
             return Err(Violation::NotAssigned { pool });
         };
@@ -115,9 +153,9 @@ impl LinkShared {
         let sent = assignment.counts.counts().get(slot as usize);
         let sent = sent.ok_or(Violation::Slot { slot, slots })?;
         let hold = || own.take_back_moved(id, offset, length);
-        match counted {
-            true => tranship_ledger::take_return(sent, hold, reached),
-            false => hold(),
+        match outs {
+            Some(_) => tranship_ledger::take_return(sent, hold, reached),
+            None => hold(),
         }
     }
 }
