@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tranship_core::{
     CbufMut, Domain, Error, Kind, Limit, LinkOptions, Message, Pool, PoolOptions, Role, Sender,
-    Shortage, StatRecord, WhenFull,
+    Shortage, StatRecord, Trust, WhenFull,
 };
 use tranship_manager::Config;
 use tranship_testkit::{Cgroup, Control, Exit, Held, Peer, Watchdog, child, skipped};
@@ -48,8 +48,12 @@ fn join(name: &str, socket: &str, helper: bool) -> Domain {
 }
 
 fn pool(domain: &Domain, chunks: usize) -> Pool {
+    pool_of(domain, chunks, Trust::Producer)
+}
+
+fn pool_of(domain: &Domain, chunks: usize, trust: Trust) -> Pool {
     let options = PoolOptions::new((chunks * CHUNK) as u64).chunk_bytes(CHUNK as u64);
-    domain.create_pool(options).expect("pool")
+    domain.create_pool(options.trust(trust)).expect("pool")
 }
 
 /// Takes part in the domain's life until the test says the next thing.
@@ -62,16 +66,16 @@ fn turn_until_told(ctl: &Control, domain: &Domain) {
 // Commands: a number of chunks to hold (sent too), 0 to let all go.
 child!(
     fn writes(ctl: Control) {
-        let (socket, helper): (String, bool) = ctl.recv().unwrap().unwrap();
+        let (socket, helper, level): (String, bool, usize) = ctl.recv().unwrap().unwrap();
         let domain = join("writer", &socket, helper);
-        let pool = pool(&domain, 256);
+        let pool = pool_of(&domain, 256, Trust::ALL[level]);
         let mut sender = domain.open_sender("spike").unwrap();
         let mut held = Vec::new();
         while let Some(chunks) = ctl.recv::<usize>().unwrap() {
             held.clear();
             for i in 0..chunks {
                 let mut buf = pool.alloc(CHUNK).unwrap();
-                buf.fill(i.to_le_bytes()[0]);
+                buf.write(0, &vec![i.to_le_bytes()[0]; CHUNK]).unwrap();
                 let buf = buf.freeze();
                 sender.send(buf.clone()).unwrap();
                 held.push(buf);
@@ -87,9 +91,12 @@ child!(
 // Commands: how many messages to take and to hold.
 child!(
     fn reads(ctl: Control) {
-        let (socket, helper): (String, bool) = ctl.recv().unwrap().unwrap();
+        let (socket, helper, _): (String, bool, usize) = ctl.recv().unwrap().unwrap();
         let domain = join("reader", &socket, helper);
-        let listener = domain.listen("spike", Role::Sink).unwrap();
+        // For what comes from a pool of level `none`.
+        let copies = pool(&domain, 256);
+        let options = LinkOptions::new().snapshots(copies.id());
+        let listener = domain.listen_with("spike", Role::Sink, options).unwrap();
         ctl.send(&0).unwrap();
         let mut receiver = listener.accept_receiver().unwrap();
         ctl.send(&0).unwrap();
@@ -113,7 +120,7 @@ fn chunk_bytes(peers: &[&Peer]) -> u64 {
     chunks.values().map(|m| m.resident).sum()
 }
 
-fn spike(helper: bool) {
+fn spike(helper: bool, level: usize) {
     let _dog = dog();
     let manager = Domain::builder()
         .name("manager")
@@ -121,9 +128,9 @@ fn spike(helper: bool) {
         .expect("embedded");
     let socket = manager.socket_path().expect("socket").display().to_string();
     let reader = reads().start().expect("reader");
-    assert_eq!(reader.ask::<usize>(&(&socket, helper)), 0);
+    assert_eq!(reader.ask::<usize>(&(&socket, helper, level)), 0);
     let writer = writes().start().expect("writer");
-    writer.send(&(&socket, helper)).expect("send");
+    writer.send(&(&socket, helper, level)).expect("send");
     assert_eq!(reader.expect::<usize>(), 0);
     let both = [&writer, &reader];
     let step = |chunks: usize| {
@@ -138,6 +145,12 @@ fn spike(helper: bool) {
         step(200);
         let peak = chunk_bytes(&both);
         assert!(peak >= 200 * CHUNK as u64, "round {round}: {peak} B");
+        // What the kernel has of it the manager knows of.
+        let (granted, stranded, _) = totals(&manager, "reader");
+        assert!(
+            peak <= granted + stranded,
+            "{peak} B, {granted} and {stranded} told"
+        );
         step(0);
         // Nobody allocates, nobody calls anything but what the mode says.
         while chunk_bytes(&both) > before + before / 20 {
@@ -157,12 +170,16 @@ fn spike(helper: bool) {
 
 #[test]
 fn after_a_spike_chunks_go_back_when_programs_call_turn() {
-    spike(false);
+    for level in 0..Trust::ALL.len() {
+        spike(false, level);
+    }
 }
 
 #[test]
 fn after_a_spike_chunks_go_back_when_programs_never_call() {
-    spike(true);
+    for level in 0..Trust::ALL.len() {
+        spike(true, level);
+    }
 }
 
 // Fills a pool until there is no more, touching every byte.
@@ -330,7 +347,7 @@ fn a_stopped_reader_strands_only_what_it_was_shown() {
 
     // With another reader the writer goes on in what is left of the total.
     let other = reads().start().expect("other");
-    assert_eq!(other.ask::<usize>(&(&socket, true)), 0);
+    assert_eq!(other.ask::<usize>(&(&socket, true, 1usize)), 0);
     let mut to_other = writer.open_sender("spike").expect("open");
     assert_eq!(other.expect::<usize>(), 0);
     for _ in 0..20 {

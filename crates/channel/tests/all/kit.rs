@@ -99,14 +99,24 @@ impl World {
         sends: LinkOptions,
         receives: LinkOptions,
     ) -> (Sender, Receiver) {
-        let listener = self.b.listen_with(address, Role::Sink, receives);
-        let listener = listener.expect("listen");
-        thread::scope(|scope| {
-            let sender = scope.spawn(|| self.a.open_sender_with(address, sends).expect("open"));
-            let receiver = listener.accept_receiver().expect("accept");
-            (sender.join().expect("no panic"), receiver)
-        })
+        connect([&self.a, &self.b], address, sends, receives)
     }
+}
+
+/// A channel from one to the other.
+pub(crate) fn connect(
+    [from, to]: [&Domain; 2],
+    address: &str,
+    sends: LinkOptions,
+    receives: LinkOptions,
+) -> (Sender, Receiver) {
+    let listener = to.listen_with(address, Role::Sink, receives);
+    let listener = listener.expect("listen");
+    thread::scope(|scope| {
+        let sender = scope.spawn(|| from.open_sender_with(address, sends).expect("open"));
+        let receiver = listener.accept_receiver().expect("accept");
+        (sender.join().expect("no panic"), receiver)
+    })
 }
 
 pub(crate) fn add(domain: &Domain, scheme: &'static str, backend: Arc<dyn Backend>) {

@@ -8,5 +8,6 @@ mod kills;
 mod kit;
 mod liars;
 mod messages;
+mod model;
 mod room;
 mod waiting;
