@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use tranship::bulk::backend::Net;
-use tranship::bulk::backend::net::{Credentials, Timing, certificate};
 use tranship::net::Over;
+use tranship::transport::Net;
+use tranship::transport::net::{Credentials, Timing, certificate};
 use tranship::{Domain, Kind, PoolOptions, Role};
 use tranship_testkit::{Watchdog, artifact, skipped};
 

@@ -3,17 +3,17 @@
 //! socket together.
 //!
 //! Without arguments it plays both ends itself, over every kind of address and at every level of trust. With two of them it is one end:
-//! `14_any_address read tcp:0.0.0.0:7700/numbers` on one machine, `14_any_address write tcp:THAT-MACHINE:7700/numbers` on another;
-//! `tranship cert` makes the credentials that both need.
+//! `14_any_address read tcp:0.0.0.0:7700/numbers` on one machine, `14_any_address write tcp:THAT-MACHINE:7700/numbers` on another, with a level
+//! of trust as a third argument if you like; `tranship cert` makes the credentials that both need. Example 15 is the same under tokio.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
-use tranship::bulk::backend::Net;
-use tranship::bulk::backend::net::{Credentials, Timing, certificate};
 use tranship::net::Over;
+use tranship::transport::Net;
+use tranship::transport::net::{Credentials, Timing, certificate};
 use tranship::{
     Body, Domain, Kind, LinkOptions, PollItem, Pool, PoolOptions, Receiver, Role, Trust, poll,
 };
@@ -21,7 +21,6 @@ use tranship::{
 type Any = Box<dyn std::error::Error + Send + Sync>;
 
 const MESSAGES: u64 = 60;
-const LEVELS: [Trust; 4] = [Trust::None, Trust::Producer, Trust::Half, Trust::Full];
 
 /// Of any size, up to some hundred pages.
 fn bytes(number: u64) -> Result<Vec<u8>, Any> {
@@ -112,7 +111,11 @@ fn main() -> Result<(), Any> {
     tranship::net::add_to(&here)?;
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["write", address] => return write(&here, address, Trust::Producer),
+        ["write", address] => return write(&here, address, Trust::default()),
+        ["write", address, level] => {
+            let trust = Trust::ALL.into_iter().find(|t| t.name() == level);
+            return write(&here, address, trust.ok_or("no such level of trust")?);
+        }
         ["read", address] => {
             let copies = copies(&here)?;
             let options = LinkOptions::new().snapshots(copies.id());
@@ -148,12 +151,12 @@ fn main() -> Result<(), Any> {
         "shm:numbers",
         &format!("tcp:{port}/numbers"),
     ] {
-        for trust in LEVELS {
+        for trust in Trust::ALL {
             both(&here, &there, address, trust)?;
         }
         println!(
             "{address}: {MESSAGES} messages at each of {} levels of trust",
-            LEVELS.len()
+            Trust::ALL.len()
         );
     }
     Ok(())

@@ -118,21 +118,21 @@ pub mod bulk {
         Access, Aggregate, Agreement, Buffer, BufferState, Channel, ChannelState, Completion,
         Constraints, Direction, Domain, EndOptions, Ended, Event, Incoming, LENGTH_BYTES,
         MAX_PIECES, Mapping, Meta, Mode, Outgoing, Piece, Pool, PoolInfo, ReadBuffer, Readable,
-        Relay, Role, SEAL_FROM_BYTES, Side, Statistics, Trust, Wish, wait_any,
+        Relay, Role, SEAL_FROM_BYTES, Shm, Side, Statistics, Trust, Wish, wait_any,
     };
-    /// What channels run over, for backends of one's own.
-    pub mod backend {
-        #[doc(inline)]
-        pub use tranship_bulk::Shm;
-        #[doc(inline)]
-        pub use tranship_transport::{
-            Backend, Bytes, Copying, Frame, FrameBytes, Listener, Local, Payload, Place, RecvError,
-            Source, Target, Transport, Wait,
-        };
-        #[cfg(feature = "net")]
-        #[doc(inline)]
-        pub use tranship_transport::{Net, net};
-    }
+}
+
+/// Connections that carry frames: what channels to elsewhere run over, and what one of one's own has to offer.
+#[cfg(any(feature = "bulk", feature = "net"))]
+pub mod transport {
+    #[doc(inline)]
+    pub use tranship_transport::{
+        Backend, Bytes, Copying, Frame, FrameBytes, Listener, Local, Payload, Place, RecvError,
+        Source, Target, Transport, Wait,
+    };
+    #[cfg(feature = "net")]
+    #[doc(inline)]
+    pub use tranship_transport::{Net, net};
 }
 
 /// A `#[global_allocator]` whose heap the manager admits, limits and rebalances like a pool.

@@ -248,6 +248,45 @@ fn a_send_that_takes_too_long_gives_its_buffer_back() {
 }
 
 #[test]
+fn memory_is_awaited_in_turn() {
+    const ALL: usize = 64 << 10;
+    let _dog = Watchdog::new();
+    let set = set();
+    let options = PoolOptions::new(ALL as u64).chunk_bytes(ALL as u64);
+    let pool = set.domain.create_pool(options).expect("pool");
+    let held = pool.alloc(ALL).expect("room");
+    runtime().block_on(async {
+        let soon = Duration::from_millis(5);
+        assert!(timeout(soon, pool.alloc_async(ALL)).await.is_err());
+        assert_eq!(pool.stats().waiting, 0, "who is dropped leaves the queue");
+        let mut first = pool.alloc_async(ALL);
+        assert!(timeout(soon, &mut first).await.is_err());
+        // A thread behind it.
+        let other = pool.clone();
+        let second = std::thread::spawn(move || other.alloc(ALL).expect("in the end"));
+        while pool.stats().waiting < 2 {
+            tokio::task::yield_now().await;
+        }
+        drop(held);
+        let got = first.await.expect("first come");
+        assert!(!second.is_finished());
+        drop(got);
+        let mut got = second.join().expect("no panic");
+        // Another process lets go of it.
+        let (peer, mut sender) = set.sink("x", sink()).await;
+        peer.send(&1u64).expect("send");
+        got.write(0, b"all of it").expect("inside");
+        let sent = sender.send_async(got.freeze());
+        sent.await.expect("send");
+        drop(pool.alloc_async(ALL).await.expect("in the end"));
+        assert_eq!(peer.expect::<u64>(), 0);
+        let error = pool.alloc_async(2 * ALL).await.expect_err("never");
+        assert_eq!(error.kind(), Kind::TooLarge, "{error}");
+        assert_eq!(pool.stats().waiting, 0);
+    });
+}
+
+#[test]
 fn a_death_wakes_who_awaits() {
     let _dog = Watchdog::new();
     let mut set = set();

@@ -10,6 +10,7 @@ mod inline;
 mod inside;
 mod listener;
 mod local;
+mod memory;
 mod message;
 mod open;
 mod poll;

@@ -116,10 +116,21 @@ impl OwnPool {
         if patience == Patience::None {
             return Err(self.out_of_memory(need, limit, started));
         }
+        let ticket = self.join_line();
+        let result = self.wait_in_line(len, need, ticket, patience, started);
+        self.leave_line(ticket, started);
+        result
+    }
+
+    /// The last place in the queue. Nobody passes who has one, until it [leaves](OwnPool::leave_line).
+    pub(crate) fn join_line(&self) -> u64 {
         let ticket = self.waiters.next.fetch_add(1, Ordering::Relaxed);
         lock(&self.waiters.queue).push_back(ticket);
         self.set_contended(true);
-        let result = self.wait_in_line(len, need, ticket, patience, started);
+        ticket
+    }
+
+    pub(crate) fn leave_line(&self, ticket: u64, since: Instant) {
         let mut queue = lock(&self.waiters.queue);
         queue.retain(|t| *t != ticket);
         if queue.is_empty() {
@@ -127,11 +138,37 @@ impl OwnPool {
         }
         drop(queue);
         self.waiters.moved.notify_all();
-        let waited = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let waited = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.counters
             .blocked_ns
             .fetch_add(waited, Ordering::Relaxed);
-        result
+    }
+
+    /// One look of somebody who does not sleep here, with a place in the queue or before there is one. None: it is not its turn, or there is
+    /// nothing yet.
+    pub(crate) fn look_in_line(
+        &self,
+        len: usize,
+        ticket: Option<u64>,
+    ) -> Result<Option<CbufMut>, Error> {
+        if lock(&self.waiters.queue).front().copied() != ticket {
+            return Ok(None);
+        }
+        Ok(self.first_in_line(len, self.need_bytes(len))?.ok())
+    }
+
+    /// What the first in the queue can have now.
+    fn first_in_line(&self, len: usize, need: u64) -> Result<Result<CbufMut, Limit>, Error> {
+        self.domain.catch_up();
+        let quota_bytes = self.quota_bytes();
+        if need > quota_bytes {
+            return Err(TooLarge {
+                need_bytes: need,
+                quota_bytes,
+            }
+            .into());
+        }
+        Ok(self.attempt(len, Duration::ZERO))
     }
 
     /// Bytes of chunks that must exist for such a buffer.
@@ -253,16 +290,7 @@ impl OwnPool {
             drop(queue);
             let local = self.waiters.local.load(Ordering::Acquire);
             let seen = self.reader_words();
-            self.domain.catch_up();
-            let quota_bytes = self.quota_bytes();
-            if need > quota_bytes {
-                return Err(TooLarge {
-                    need_bytes: need,
-                    quota_bytes,
-                }
-                .into());
-            }
-            let limit = match self.attempt(len, Duration::ZERO) {
+            let limit = match self.first_in_line(len, need)? {
                 Ok(buf) => return Ok(buf),
                 Err(limit) => limit,
             };

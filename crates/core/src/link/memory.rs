@@ -1,0 +1,98 @@
+//! Awaiting memory of a pool.
+
+use super::reactor;
+use crate::cbuf::CbufMut;
+use crate::domain::Key;
+use crate::error::Error;
+use crate::pool::Pool;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+/// Between two looks: releases by other processes wake threads, not tasks.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Its place in the queue of those who wait.
+#[derive(Debug)]
+struct Place {
+    ticket: u64,
+    key: Key,
+    since: Instant,
+}
+
+struct Allocating {
+    /// A pool that is waited for stays.
+    pool: Pool,
+    len: usize,
+    place: Option<Place>,
+}
+
+impl Pool {
+    /// A buffer of `len` bytes, for awaiting in any runtime: waits as [`alloc`](Pool::alloc) does, in the same queue, and looks once in a millisecond
+    /// while it is the first there. A future that is dropped leaves the queue. One that is neither awaited nor dropped keeps its place, and all
+    /// others wait behind it.
+    ///
+    /// # Errors
+    /// As [`alloc`](Pool::alloc), and [`Kind::System`](crate::Kind::System) where the thread that wakes tasks, or its descriptors, cannot be had.
+    pub fn alloc_async(
+        &self,
+        len: usize,
+    ) -> impl Future<Output = Result<CbufMut, Error>> + Send + Unpin + use<> {
+        Allocating {
+            pool: self.clone(),
+            len,
+            place: None,
+        }
+    }
+}
+
+impl Future for Allocating {
+    type Output = Result<CbufMut, Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let (own, len) = (this.pool.own_ref(), this.len);
+        own.domain.check_fork()?;
+        let place = match &this.place {
+            Some(place) => place,
+            None => {
+                if let Some(buf) = own.alloc_now(len) {
+                    return Poll::Ready(Ok(buf));
+                }
+                if let Some(buf) = own.look_in_line(len, None)? {
+                    return Poll::Ready(Ok(buf));
+                }
+                this.place.insert(Place {
+                    ticket: own.join_line(),
+                    key: own.domain.tasks.key(),
+                    since: Instant::now(),
+                })
+            }
+        };
+        reactor::put(&own.domain, place.key, context.waker())?;
+        if let Some(buf) = own.look_in_line(len, Some(place.ticket))? {
+            this.leave();
+            return Poll::Ready(Ok(buf));
+        }
+        own.domain.tasks.wake_at(place.key, Instant::now() + PAUSE);
+        Poll::Pending
+    }
+}
+
+impl Allocating {
+    fn leave(&mut self) {
+        let own = self.pool.own_ref();
+        if let Some(place) = self.place.take()
+            && !own.domain.fork.is_child()
+        {
+            own.domain.tasks.forget(place.key);
+            own.leave_line(place.ticket, place.since);
+        }
+    }
+}
+
+impl Drop for Allocating {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
