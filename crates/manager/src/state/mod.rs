@@ -308,12 +308,7 @@ impl State {
                 chunk_bytes,
                 trust,
             } => {
-                let shape = pools::Shape {
-                    max_bytes,
-                    slots,
-                    chunk_bytes,
-                    trust,
-                };
+                let shape = pools::Shape::new(max_bytes, slots, chunk_bytes, trust);
                 self.create_pool(me, req, &name, shape, None, fds)
             }
             R::DestroyPool { pool } => self.destroy_pool(me, pool),
@@ -379,12 +374,7 @@ impl State {
                 chunk_bytes,
                 trust,
             } => {
-                let shape = pools::Shape {
-                    max_bytes,
-                    slots,
-                    chunk_bytes,
-                    trust,
-                };
+                let shape = pools::Shape::new(max_bytes, slots, chunk_bytes, trust);
                 self.claim_pool(me, req, pool, &name, shape, fds)
             }
             R::ClaimChunk {

@@ -23,6 +23,15 @@ const MAX_CHUNKS: u64 = 1 << 20;
 const MAX_FORWARDERS: usize = 4096;
 
 impl Shape {
+    pub fn new(max_bytes: u64, slots: u32, chunk_bytes: u64, trust: Trust) -> Shape {
+        Shape {
+            max_bytes,
+            slots,
+            chunk_bytes,
+            trust,
+        }
+    }
+
     fn check(self) -> Done {
         let bad = |asked, limit| Err(refusal(RefusalCode::BadArgument, asked, limit).into());
         if self.slots == 0 || self.slots > SLOT_LIMIT {
