@@ -55,6 +55,23 @@ pub enum Bench {
         #[arg(long, default_value_t = 256)]
         buffers: usize,
     },
+    /// Arrays to and fro between two processes in Python, by the Python face and by what else there is, beside Rust's round trip.
+    Python {
+        #[command(flatten)]
+        common: Common,
+        /// How the sides wait [default: spin, then block].
+        #[arg(long, value_enum)]
+        mode: Vec<Wait>,
+        /// Sizes of the arrays, e.g. 64,4K,64K,1M.
+        #[arg(long, value_delimiter = ',', value_parser = size, default_values = ["1K", "4K", "16K", "64K", "256K", "1M", "4M", "16M", "64M"])]
+        payload: Vec<usize>,
+        /// The interpreter [default: of an environment that is made under the target folder; with --quick python3, if there is none].
+        #[arg(long, value_name = "PATH")]
+        python: Option<std::path::PathBuf>,
+        /// Draw plots into PREFIX-spin-word.svg and so on.
+        #[arg(long, value_name = "PREFIX")]
+        svg: Option<std::path::PathBuf>,
+    },
     /// One way between two processes, as fast as it goes, both sides busy-polling.
     Stream {
         #[command(flatten)]

@@ -30,7 +30,7 @@ pub struct Machine {
     /// Share of all cores' time that the host gave to others while we measured, as far as it says so.
     pub stolen_percent: f64,
     /// Versions of the peers, as far as known.
-    pub peers: BTreeMap<&'static str, String>,
+    pub peers: BTreeMap<String, String>,
 }
 
 /// Ticks of all cores so far: stolen, and in all.
@@ -90,7 +90,7 @@ impl Machine {
         };
         let mut peers = BTreeMap::new();
         if cfg!(feature = "iceoryx2") {
-            peers.insert("iceoryx2", "0.10.0".to_owned());
+            peers.insert("iceoryx2".to_owned(), "0.10.0".to_owned());
         }
         Self {
             cpu: field(&cpu, "model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned()),

@@ -23,6 +23,7 @@ mod party;
 mod peer;
 mod plan;
 mod plot;
+mod python;
 mod report;
 mod scaling;
 mod siege;
@@ -90,6 +91,25 @@ fn run(bench: Bench) -> Result<bool> {
             common.check(&names)?;
             let outcome = messages::roundtrip_of(&all, &common, &mode, &payload, buffers);
             say("c", &common, outcome, &["tranship"])
+        }
+        Bench::Python {
+            common,
+            mode,
+            payload,
+            python,
+            svg,
+        } => {
+            common.check(&python::names())?;
+            let grid = python::Grid {
+                modes: &mode,
+                payloads: &payload,
+                python: python.as_deref(),
+            };
+            let outcome = python::bench(&common, &grid)?;
+            if let Some(prefix) = svg {
+                python::pictures(&outcome.rows, &prefix)?;
+            }
+            say("python", &common, outcome, &["tranship-python"])
         }
         Bench::Stream {
             common,
@@ -371,6 +391,7 @@ fn known(common: &Common, names: &[&'static str]) -> Result<()> {
 
 fn say(name: &'static str, common: &Common, outcome: Outcome, refs: &[&str]) -> Result<bool> {
     let mut machine = Machine::look(common.cores(), common.runs(), common.sample_ms());
+    machine.peers.extend(outcome.peers);
     machine.cache_line_ns = systems::line::round_trip(common.cores(), common.runs())?;
     let report = Report {
         bench: name,

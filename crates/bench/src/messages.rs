@@ -126,7 +126,8 @@ fn cells_of(systems: &[Entry], common: &Common, case: &Case) -> Vec<Cell<'static
     cells
 }
 
-fn once(entry: &Entry, case: &Case, number: u64) -> Result<Vec<Measured>> {
+/// One run of one system.
+pub fn once(entry: &Entry, case: &Case, number: u64) -> Result<Vec<Measured>> {
     let mut roles = vec![(Role::Ping, case.cores[0]), (Role::Pong, case.cores[1])];
     if entry.third {
         roles.push((Role::Third, case.cores[1]));

@@ -22,6 +22,8 @@ pub struct Outcome {
     pub failures: usize,
     /// What the bench concludes, in words.
     pub verdicts: Vec<String>,
+    /// Versions of peers that are known only at run time.
+    pub peers: std::collections::BTreeMap<String, String>,
 }
 
 impl Outcome {

@@ -116,6 +116,11 @@ fn time(ns: f64) -> String {
     }
 }
 
+/// Characters of the column that compares with a system.
+fn wide(name: &str) -> usize {
+    (name.len() + 4).max(14)
+}
+
 fn rate(n: f64) -> String {
     match n {
         0.0 => "-".to_owned(),
@@ -194,6 +199,8 @@ impl Report {
             m.stolen_percent
         );
         let cost = |r: &Row| r.median_ns;
+        let names = self.rows.iter().map(|row| row.name().len() + 1);
+        let names = names.max().unwrap_or(0).max(24);
         let mut seen: Vec<&Key> = Vec::new();
         for row in &self.rows {
             if seen.iter().any(|key| key.is_like(&row.key)) {
@@ -215,7 +222,7 @@ impl Report {
             }
             let _ = write!(
                 out,
-                "\n{}\n  {:<24}{:>12}{:>12}{:>14}",
+                "\n{}\n  {:<names$}{:>12}{:>12}{:>14}",
                 row.key.title(),
                 "",
                 "median",
@@ -223,19 +230,19 @@ impl Report {
                 "rate"
             );
             for (name, _) in &refs {
-                let _ = write!(out, "{:>14}", format!("x {name}"));
+                let _ = write!(out, "{:>1$}", format!("x {name}"), wide(name));
             }
             out.push('\n');
             for row in &group {
                 let (mid, p99) = (time(row.median_ns), time(row.p99_ns));
                 let _ = write!(
                     out,
-                    "  {:<24}{mid:>12}{p99:>12}{:>14}",
+                    "  {:<names$}{mid:>12}{p99:>12}{:>14}",
                     row.name(),
                     rate(row.per_second)
                 );
-                for (_, reference) in &refs {
-                    let _ = write!(out, "{:>14.2}", cost(row) / reference);
+                for (name, reference) in &refs {
+                    let _ = write!(out, "{:>1$.2}", cost(row) / reference, wide(name));
                 }
                 for (name, value) in &row.facts {
                     let _ = write!(out, "  {} {value}", name.replace('_', " "));
@@ -243,7 +250,7 @@ impl Report {
                 out.push('\n');
             }
         }
-        out.push_str(&self.flatness(cost));
+        out.push_str(&self.flatness(names, cost));
         if !self.verdicts.is_empty() {
             let _ = writeln!(out, "\n{}", self.verdicts.join("\n"));
         }
@@ -251,7 +258,7 @@ impl Report {
     }
 
     /// For each system and mode with several payloads: its slowest over its fastest.
-    fn flatness(&self, cost: impl Fn(&Row) -> f64) -> String {
+    fn flatness(&self, names: usize, cost: impl Fn(&Row) -> f64) -> String {
         let mut out = String::new();
         let mut seen = Vec::new();
         for row in self.rows.iter().filter(|r| r.key.payload_bytes.is_some()) {
@@ -284,9 +291,13 @@ impl Report {
             if costs.len() > 1 {
                 let _ = writeln!(
                     out,
-                    "  {:<24}{} {:.2}",
+                    "  {:<names$}{}{} {:.2}",
                     row.name(),
                     row.key.mode,
+                    match row.key.op.as_str() {
+                        "" => String::new(),
+                        op => format!(" {op}"),
+                    },
                     high / low
                 );
             }

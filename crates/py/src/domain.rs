@@ -6,14 +6,14 @@ use crate::listener::Listener;
 use crate::pool::Pool;
 use crate::receiver::{Receiver, Told};
 use crate::sender::Sender;
-use crate::wait::{awaited, limit};
+use crate::wait::{awaited, by, limit};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use tranship::{Awaited, DomainBuilder, LinkOptions, PoolId, PoolOptions, Role, Trust};
+use tranship::{Awaited, DomainBuilder, LinkOptions, PoolId, PoolOptions, Role, Trust, Wait};
 
 /// A membership.
 #[pyclass(frozen, weakref, module = "tranship")]
@@ -91,6 +91,20 @@ fn trust(name: &str) -> PyResult<Trust> {
     })
 }
 
+fn options(lines: u32, wait: &str) -> PyResult<(LinkOptions, Wait)> {
+    let wait = match wait {
+        "spin-then-sleep" => Wait::default(),
+        "spin" => Wait::Spin,
+        "sleep" => Wait::Sleep,
+        other => {
+            return Err(PyValueError::new_err(format!(
+                "wait {other:?}: it is \"spin-then-sleep\", \"spin\" or \"sleep\""
+            )));
+        }
+    };
+    Ok((LinkOptions::new().lines(lines).wait(wait), wait))
+}
+
 impl Domain {
     fn new(domain: tranship::Domain) -> Domain {
         Domain {
@@ -142,28 +156,38 @@ impl Domain {
         Ok(Pool::new(pool, name.to_owned()))
     }
 
-    #[pyo3(signature = (name, role, *, lines=256))]
-    fn listen(&self, py: Python<'_>, name: &str, role: &str, lines: u32) -> PyResult<Listener> {
+    #[pyo3(signature = (name, role, *, lines=256, wait="spin-then-sleep"))]
+    fn listen(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        role: &str,
+        lines: u32,
+        wait: &str,
+    ) -> PyResult<Listener> {
         let (domain, role) = (self.get(py)?, self::role(role)?);
-        let options = self.told.options(LinkOptions::new().lines(lines));
+        let (options, wait) = options(lines, wait)?;
+        let options = self.told.options(options);
         let made = py.detach(|| domain.listen_with(name, role, options));
         Ok(Listener::new(
             made.or_raise(py)?,
             name.to_owned(),
             self.told.clone(),
+            by(wait),
         ))
     }
 
-    #[pyo3(signature = (name, *, timeout=None, lines=256))]
+    #[pyo3(signature = (name, *, timeout=None, lines=256, wait="spin-then-sleep"))]
     fn sender(
         &self,
         py: Python<'_>,
         name: &str,
         timeout: Option<f64>,
         lines: u32,
+        wait: &str,
     ) -> PyResult<Sender> {
         let domain = self.get(py)?;
-        let options = LinkOptions::new().lines(lines);
+        let (options, wait) = options(lines, wait)?;
         let opened = domain.open_sender_async(name, options);
         let made = awaited(
             py,
@@ -171,20 +195,22 @@ impl Domain {
             &Awaited::Offer(name.to_owned()),
             opened,
         )?;
-        Ok(Sender::new(made))
+        Ok(Sender::new(made, by(wait)))
     }
 
-    #[pyo3(signature = (name, *, timeout=None, lines=256, snapshots=None))]
+    #[pyo3(signature = (name, *, timeout=None, lines=256, wait="spin-then-sleep", snapshots=None))]
     fn receiver(
         &self,
         py: Python<'_>,
         name: &str,
         timeout: Option<f64>,
         lines: u32,
+        wait: &str,
         snapshots: Option<&Pool>,
     ) -> PyResult<Receiver> {
         let domain = self.get(py)?;
-        let mut options = self.told.options(LinkOptions::new().lines(lines));
+        let (options, wait) = options(lines, wait)?;
+        let mut options = self.told.options(options);
         if let Some(pool) = snapshots {
             options = options.snapshots(pool.get(py)?.id());
         }
@@ -195,7 +221,7 @@ impl Domain {
             &Awaited::Offer(name.to_owned()),
             opened,
         )?;
-        Ok(Receiver::new(made, self.told.clone()))
+        Ok(Receiver::new(made, self.told.clone(), by(wait)))
     }
 
     #[getter]

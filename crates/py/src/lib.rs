@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `domain.rs`, `pool.rs`, `listener.rs`, `sender.rs`, `receiver.rs` | the classes, one a file |
+//! | `arrays.rs` | arrays in pools, of which numpy makes the object |
 //! | `buffer/` | buffers: their states, the buffer protocol, DLPack |
 //! | `wait.rs` | waiting without the GIL, in turns between which signals are looked at |
 //! | `driven.rs` | an end of a channel with a future of it, and the descriptor that tells an event loop |
@@ -11,6 +12,7 @@
 //!
 //! NOT here: anything that the facade does not offer to everybody.
 
+mod arrays;
 mod buffer;
 mod domain;
 mod driven;
@@ -30,6 +32,8 @@ use pyo3::prelude::*;
 mod _native {
     use super::{PyResult, errors, fork};
 
+    #[pymodule_export]
+    use super::arrays::make_readonly;
     #[pymodule_export]
     use super::buffer::Buffer;
     #[pymodule_export]

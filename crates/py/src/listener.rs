@@ -16,6 +16,8 @@ pub(crate) struct Listener {
     listener: Mutex<Option<Arc<tranship::Listener>>>,
     name: String,
     told: Told,
+    /// How its channels wait.
+    by: By,
     birth: Birth,
 }
 
@@ -25,11 +27,12 @@ enum End {
 }
 
 impl Listener {
-    pub(crate) fn new(listener: tranship::Listener, name: String, told: Told) -> Listener {
+    pub(crate) fn new(listener: tranship::Listener, name: String, told: Told, by: By) -> Listener {
         Listener {
             listener: Mutex::new(Some(Arc::new(listener))),
             name,
             told,
+            by,
             birth: Birth::now(),
         }
     }
@@ -63,9 +66,9 @@ impl Listener {
             Ok(Some(Some(end)))
         });
         match end?.ok_or_else(|| closed("listener"))? {
-            End::Sender(sender) => Ok(Bound::new(py, Sender::new(sender))?.into_any()),
+            End::Sender(sender) => Ok(Bound::new(py, Sender::new(sender, self.by))?.into_any()),
             End::Receiver(receiver) => {
-                let receiver = Receiver::new(receiver, self.told.clone());
+                let receiver = Receiver::new(receiver, self.told.clone(), self.by);
                 Ok(Bound::new(py, receiver)?.into_any())
             }
         }

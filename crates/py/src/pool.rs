@@ -1,5 +1,6 @@
 //! `tranship.Pool`: where buffers come from.
 
+use crate::arrays;
 use crate::buffer::{Buffer, Held, LARGE, Origin};
 use crate::errors::{OrRaise as _, closed, raised};
 use crate::foreign::View;
@@ -63,14 +64,23 @@ impl Pool {
         };
         Ok((buf, origin))
     }
+
+    pub(crate) fn buffer(
+        &self,
+        py: Python<'_>,
+        bytes: usize,
+        timeout: Option<f64>,
+    ) -> PyResult<Buffer> {
+        let (buf, origin) = self.fresh(py, bytes, timeout)?;
+        Ok(Buffer::new(Held::Own(buf), origin))
+    }
 }
 
 #[pymethods]
 impl Pool {
     #[pyo3(signature = (nbytes, *, timeout=None))]
     fn alloc(&self, py: Python<'_>, nbytes: usize, timeout: Option<f64>) -> PyResult<Buffer> {
-        let (buf, origin) = self.fresh(py, nbytes, timeout)?;
-        Ok(Buffer::new(Held::Own(buf), origin))
+        self.buffer(py, nbytes, timeout)
     }
 
     #[pyo3(signature = (data, *, timeout=None))]
@@ -94,13 +104,15 @@ impl Pool {
         Ok(Buffer::new(Held::Own(buf), origin))
     }
 
-    #[pyo3(signature = (*arguments, **named))]
+    #[pyo3(signature = (shape, dtype=None, order="C", *, timeout=None))]
     fn empty<'py>(
         slf: &Bound<'py, Self>,
-        arguments: &Bound<'py, PyTuple>,
-        named: Option<&Bound<'py, PyDict>>,
+        shape: &Bound<'py, PyAny>,
+        dtype: Option<&Bound<'py, PyAny>>,
+        order: &str,
+        timeout: Option<f64>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        array(slf, "empty", arguments, named)
+        arrays::empty(slf, shape, dtype, order, timeout)
     }
 
     #[pyo3(signature = (*arguments, **named))]

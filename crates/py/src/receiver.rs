@@ -49,6 +49,7 @@ pub(crate) struct Receiver {
     told: Told,
     peer: (u32, u32, u32),
     channel: u32,
+    by: By,
     /// Told to those that wait in here, before they have the lock once more.
     closing: AtomicBool,
     birth: Birth,
@@ -115,7 +116,7 @@ impl Inner {
 }
 
 impl Receiver {
-    pub(crate) fn new(receiver: tranship::Receiver, told: Told) -> Receiver {
+    pub(crate) fn new(receiver: tranship::Receiver, told: Told, by: By) -> Receiver {
         let (pid, uid) = receiver.peer_pid_uid();
         Receiver {
             peer: (receiver.peer().0, pid, uid),
@@ -126,6 +127,7 @@ impl Receiver {
                 stash: None,
             })),
             told,
+            by,
             closing: AtomicBool::new(false),
             birth: Birth::now(),
         }
@@ -183,7 +185,7 @@ impl Receiver {
         if let Some(message) = self.with(py, Inner::take)?.or_raise(py)? {
             return Ok(self.buffer(message));
         }
-        let taken = wait(py, timeout, By::Descriptor, |turn| {
+        let taken = wait(py, timeout, self.by, |turn| {
             if self.closing.load(Ordering::Relaxed) {
                 return Ok(Some(None));
             }

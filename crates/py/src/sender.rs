@@ -1,5 +1,6 @@
 //! `tranship.Sender`.
 
+use crate::arrays::make_readonly;
 use crate::buffer::{Buffer, Origin, Parcel};
 use crate::driven::{Bell, Driven, Kept};
 use crate::errors::{OrRaise as _, busy, closed, raised};
@@ -24,6 +25,7 @@ pub(crate) struct Sender {
     inner: Mutex<Option<Inner>>,
     peer: (u32, u32, u32),
     channel: u32,
+    by: By,
     /// Told to those that wait in here, before they have the lock once more.
     closing: AtomicBool,
     birth: Birth,
@@ -75,7 +77,7 @@ fn attempt(
 }
 
 impl Sender {
-    pub(crate) fn new(sender: tranship::Sender) -> Sender {
+    pub(crate) fn new(sender: tranship::Sender, by: By) -> Sender {
         let (pid, uid) = sender.peer_pid_uid();
         Sender {
             peer: (sender.peer().0, pid, uid),
@@ -84,6 +86,7 @@ impl Sender {
                 driven: Driven::new(sender),
                 bell: None,
             })),
+            by,
             closing: AtomicBool::new(false),
             birth: Birth::now(),
         }
@@ -161,7 +164,7 @@ impl Sender {
             Err(error) if matches!(error.kind(), Kind::Full | Kind::PoolPending) => {}
             other => return other.or_raise(py)?.ok_or_else(taken),
         }
-        let sent = wait(py, timeout, By::Descriptor, |turn| {
+        let sent = wait(py, timeout, self.by, |turn| {
             if self.closing.load(Ordering::Relaxed) {
                 return Ok(Some(Err(())));
             }
@@ -210,9 +213,8 @@ fn part_of(object: &Bound<'_, PyAny>) -> PyResult<tranship::Cbuf> {
     let len = view.len();
     drop(view);
     buffer.get().ask(py)?;
-    let numpy = py.import("tranship._numpy")?;
-    let is_array = numpy.call_method1("make_readonly", (object,))?;
-    buffer.get().part(py, at, len, is_array.extract()?)
+    let is_array = make_readonly(object)?;
+    buffer.get().part(py, at, len, is_array)
 }
 
 #[pymethods]

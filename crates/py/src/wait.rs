@@ -6,8 +6,10 @@
 
 use crate::driven::Bell;
 use crate::errors::OrRaise as _;
+use crate::fork::Birth;
 use pyo3::prelude::*;
 use rustix::pipe::{PipeFlags, pipe_with};
+use std::cell::Cell;
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -35,6 +37,14 @@ pub(crate) struct Turn<'a> {
 pub(crate) enum By {
     Descriptor,
     Time,
+}
+
+/// How to wait for a channel that waits so. On descriptors nobody looks again and again.
+pub(crate) fn by(wait: tranship::Wait) -> By {
+    match wait {
+        tranship::Wait::Spin => By::Time,
+        _ => By::Descriptor,
+    }
 }
 
 /// A time limit, as Python gives it: seconds, or none.
@@ -166,11 +176,22 @@ fn waited(error: Error, time: Duration) -> Error {
     error
 }
 
-/// Whether this is the thread that runs signal handlers: that in which the process began.
+/// Whether this is the thread that runs signal handlers: that in which the process began. Kept, as the two system calls are a tenth of
+/// what a message costs; in a forked child it may be another.
 fn is_main() -> bool {
+    thread_local! {
+        static KNOWN: Cell<Option<(Birth, bool)>> = const { Cell::new(None) };
+    }
+    if let Some((birth, main)) = KNOWN.get()
+        && !birth.is_inherited()
+    {
+        return main;
+    }
     // SAFETY: reads an id.
     let thread = unsafe { libc::gettid() };
-    i64::from(thread) == i64::from(std::process::id())
+    let main = i64::from(thread) == i64::from(std::process::id());
+    KNOWN.set(Some((Birth::now(), main)));
+    main
 }
 
 /// A pipe that the interpreter writes to when a signal comes. Made for one turn: a forked child must not share it.

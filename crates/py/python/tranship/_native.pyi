@@ -8,6 +8,7 @@ import numpy
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from typing_extensions import Buffer as _Exporter, CapsuleType, Self
 
+_Wait: TypeAlias = Literal["spin-then-sleep", "spin", "sleep"]
 _Trust: TypeAlias = Literal["none", "producer", "half", "full"]
 _Shape: TypeAlias = int | Sequence[int]
 # Before Python 3.12 type checkers do not see that arrays have the buffer protocol.
@@ -118,6 +119,7 @@ def embedded(choices: _Choices) -> Domain: ...
 class _Bell:
     def fileno(self) -> int: ...
 
+def make_readonly(value: object) -> bool: ...
 def in_pool(object: _Bytes) -> tuple[Buffer, int, int] | None: ...
 
 @type_check_only
@@ -357,9 +359,25 @@ class Domain(_Closing):
         huge_pages: bool = False,
     ) -> Pool:
         """Makes a pool of at most so many bytes. `trust` says who can write it besides this process: by default nobody."""
-    def listen(self, name: str, role: Literal["send", "receive"], *, lines: int = 256) -> Listener:
-        """Exports a name, at which others open the other end."""
-    def sender(self, name: str, *, timeout: float | None = None, lines: int = 256) -> Sender:
+    def listen(
+        self,
+        name: str,
+        role: Literal["send", "receive"],
+        *,
+        lines: int = 256,
+        wait: _Wait = "spin-then-sleep",
+    ) -> Listener:
+        """Exports a name, at which others open the other end. `wait`: how this end waits: it looks again and again for some
+        microseconds and then sleeps ("spin-then-sleep"), sleeps at once ("sleep"), or keeps a processor busy until there is something
+        ("spin")."""
+    def sender(
+        self,
+        name: str,
+        *,
+        timeout: float | None = None,
+        lines: int = 256,
+        wait: _Wait = "spin-then-sleep",
+    ) -> Sender:
         """Connects to a name at which somebody receives; waits for it."""
     def receiver(
         self,
@@ -367,6 +385,7 @@ class Domain(_Closing):
         *,
         timeout: float | None = None,
         lines: int = 256,
+        wait: _Wait = "spin-then-sleep",
         snapshots: Pool | None = None,
     ) -> Receiver:
         """Connects to a name at which somebody sends; waits for it. `snapshots`: where messages out of pools of level "none" are

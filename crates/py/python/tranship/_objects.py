@@ -8,8 +8,7 @@ import time
 from typing import Any, NamedTuple
 
 from ._errors import make
-from ._native import Buffer, in_pool
-from ._numpy import make_readonly
+from ._native import Buffer, in_pool, make_readonly
 
 # The word that travels with an object: "tr-pickl", as a number.
 META = int.from_bytes(b"tr-pickl", "big")

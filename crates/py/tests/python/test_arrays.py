@@ -21,6 +21,16 @@ def test_arrays_of_a_pool_are_sent_as_they_are(channel, pool):
     assert got.shape == (12,) and (got == 7).all() and not got.flags.writeable
 
 
+def test_parts_of_a_row_are_sent_with_it(channel, pool):
+    sender, receiver = channel
+    first = apart(receiver.recv)
+    row = pool.zeros(1000, numpy.uint8)
+    part = row[10:20][2:]
+    sender.send(part)
+    assert len(first.result()) == 8
+    assert not part.flags.writeable and not row.flags.writeable
+
+
 def test_asarray_shows_the_buffer_itself(pool):
     buffer = pool.alloc(16)
     array = numpy.asarray(buffer)
@@ -32,13 +42,20 @@ def test_asarray_shows_the_buffer_itself(pool):
 
 
 def test_shapes_orders_and_types(pool):
+    record = numpy.dtype([("a", "i4"), ("b", "f8")])
     for shape in [(), 3, (2, 3), [4], (0, 5), numpy.int64(2)]:
-        want = numpy.empty(shape, numpy.complex64)
-        got = pool.empty(shape, numpy.complex64)
-        assert got.shape == want.shape and got.dtype == want.dtype
+        # More than once: what the first one found out is kept.
+        for dtype in [numpy.complex64, "i2", float, None, record] * 2:
+            want = numpy.empty(shape, dtype)
+            got = pool.empty(shape, dtype)
+            assert got.shape == want.shape and got.dtype == want.dtype
+    for shape in [2.0, "ab", [[3]], ("a", 3)]:
+        with pytest.raises(TypeError):
+            pool.empty(shape)
+    with pytest.raises(TypeError):
+        pool.empty(3, "no such type")
     assert pool.empty((3, 4), order="F").flags.f_contiguous
     assert (pool.zeros(1000) == 0).all()
-    record = numpy.dtype([("a", "i4"), ("b", "f8")])
     assert pool.zeros(5, record)["b"].sum() == 0
     copy = pool.array([[1, 2], [3, 4]], numpy.int8)
     assert copy.tolist() == [[1, 2], [3, 4]]

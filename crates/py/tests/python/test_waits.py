@@ -55,6 +55,27 @@ def test_ctrl_c_ends_a_receive(channel):
     interrupted(receiver.recv)
 
 
+@pytest.mark.parametrize("wait", ["spin-then-sleep", "spin", "sleep"])
+def test_each_way_to_wait_gets_a_message_and_ends(domain, other, wait):
+    with domain.listen("c", "send", wait=wait) as listener:
+        opened = apart(other.receiver, "c", wait=wait)
+        sender = listener.accept()
+    with sender, opened.result() as receiver:
+        taken = apart(receiver.recv)
+        sender.send_inline(b"1")
+        assert bytes(taken.result()) == b"1"
+        with pytest.raises(TimeoutError):
+            receiver.recv(timeout=0.05)
+        if wait != "spin":  # which is in no system call that would show that it waits
+            interrupted(receiver.recv)
+
+
+def test_another_way_to_wait_is_an_error(domain):
+    for call in (domain.receiver, domain.sender, lambda name, wait: domain.listen(name, "send", wait=wait)):
+        with pytest.raises(ValueError, match="spin-then-sleep"):
+            call("c", wait="now")
+
+
 def test_ctrl_c_ends_a_wait_on_descriptors_and_leaves_the_hook_as_it_was(channel):
     _, receiver = channel
     interrupted(receiver.recv, which=["poll"])

@@ -1,0 +1,248 @@
+//! `python`: arrays to and fro between two processes in Python, by the product's face and by what else there is, next to Rust's round trip.
+//!
+//! Each system is a small program in `programs/`, of which `run.py` runs both sides.
+
+mod environment;
+mod picture;
+mod run;
+mod verdicts;
+
+use crate::case::{Case, Pattern, Touch, Wait};
+use crate::options::Common;
+use crate::peer::Entry;
+use crate::plan::{Cell, Outcome};
+use crate::report::Key;
+use crate::{messages, systems};
+use anyhow::Result;
+use std::path::{Path, PathBuf};
+
+pub use picture::save as pictures;
+
+use environment::Environment;
+
+/// Most bytes of one sender's buffers, but for [`FEWEST`] of them.
+const POOL_BYTES: usize = 16 << 20;
+const BUFFERS: usize = 256;
+const FEWEST: usize = 4;
+/// Largest array with `--quick`.
+const QUICK: usize = 64 << 10;
+
+/// A system in Python.
+#[derive(Debug, Clone, Copy)]
+struct System {
+    name: &'static str,
+    /// Its file in `programs/`, and which of the things that that can do.
+    module: &'static str,
+    variant: &'static str,
+    /// What it imports.
+    needs: &'static [&'static str],
+    /// Whether its sides can look again and again; all can sleep.
+    spins: bool,
+    /// How much it writes and reads of its payload.
+    touches: &'static [Touch],
+}
+
+const BOTH: &[Touch] = &[Touch::Word, Touch::Touched];
+
+const fn system(
+    name: &'static str,
+    module: &'static str,
+    variant: &'static str,
+    needs: &'static [&'static str],
+    spins: bool,
+) -> System {
+    System {
+        name,
+        module,
+        variant,
+        needs,
+        spins,
+        touches: BOTH,
+    }
+}
+
+/// In the order in which each run visits them, after Rust's.
+const SYSTEMS: [System; 11] = [
+    system(
+        ARRAYS,
+        "tranship_arrays",
+        "born",
+        &["numpy", "tranship"],
+        true,
+    ),
+    system(
+        FOREIGN,
+        "tranship_arrays",
+        "foreign",
+        &["numpy", "tranship"],
+        true,
+    ),
+    System {
+        touches: &[Touch::Word],
+        ..system(BUFFER, "tranship_buffers", "", &["tranship"], true)
+    },
+    system("multiprocessing.Queue", "mp_queue", "", &["numpy"], false),
+    system(
+        "multiprocessing.Pipe",
+        "mp_pipe",
+        "objects",
+        &["numpy"],
+        false,
+    ),
+    system(
+        "multiprocessing.Pipe-bytes",
+        "mp_pipe",
+        "bytes",
+        &["numpy"],
+        false,
+    ),
+    system("shared_memory", "shared_memory", "born", &["numpy"], true),
+    system(
+        "shared_memory-foreign",
+        "shared_memory",
+        "foreign",
+        &["numpy"],
+        true,
+    ),
+    system(
+        "iceoryx2-python",
+        "iceoryx2_slices",
+        "born",
+        &["numpy", "iceoryx2"],
+        true,
+    ),
+    system(
+        "iceoryx2-python-foreign",
+        "iceoryx2_slices",
+        "foreign",
+        &["numpy", "iceoryx2"],
+        true,
+    ),
+    system("pyzmq", "zmq_ipc", "", &["numpy", "zmq"], false),
+];
+/// The product in Rust, born in a pool in Python, copied into one, and without numpy.
+const RUST: &str = "tranship";
+const ARRAYS: &str = "tranship-python";
+const FOREIGN: &str = "tranship-python-foreign";
+const BUFFER: &str = "tranship-python-buffer";
+
+/// What can be named.
+pub fn names() -> Vec<&'static str> {
+    let python = SYSTEMS.iter().map(|system| system.name);
+    [RUST].into_iter().chain(python).collect()
+}
+
+/// What to vary.
+#[derive(Debug)]
+pub struct Grid<'a> {
+    pub modes: &'a [Wait],
+    pub payloads: &'a [usize],
+    pub python: Option<&'a Path>,
+}
+
+pub fn bench(common: &Common, grid: &Grid<'_>) -> Result<Outcome> {
+    let modes = match grid.modes {
+        [] => &[Wait::Spin, Wait::Block],
+        some => some,
+    };
+    let wanted = SYSTEMS.iter().filter(|one| common.wants(one.name));
+    let needs = wanted.flat_map(|one| one.needs).copied().collect();
+    let environment = Environment::find(grid.python, common.is_quick(), &needs)?;
+    let rust = systems::all().into_iter().find(|one| one.name == RUST);
+    let mut outcome = Outcome {
+        peers: environment
+            .as_ref()
+            .map_or_else(Default::default, Environment::versions),
+        ..Outcome::default()
+    };
+    let able = SYSTEMS.iter().filter(|one| common.wants(one.name));
+    let able = able.filter(|one| environment.as_ref().is_some_and(|there| there.has(one)));
+    let able: Vec<&System> = able.collect();
+    for wait in modes {
+        for payload in sizes(common, grid.payloads) {
+            let fit = (POOL_BYTES / payload).max(FEWEST);
+            let case = Case {
+                pattern: Pattern::RoundTrip,
+                wait: *wait,
+                touch: Touch::Word,
+                payload,
+                buffers: BUFFERS.min(fit).next_power_of_two(),
+                loans: 1,
+                cores: match wait {
+                    Wait::Spin => common.cores(),
+                    Wait::Block => common.blocking_cores(),
+                },
+                budget: common.budget(),
+            };
+            let rust = rust.filter(|one| common.wants(one.name));
+            let mut cells: Vec<Cell<'_>> =
+                rust.map(|one| in_rust(one, &case)).into_iter().collect();
+            for system in able.iter().filter(|one| one.spins || *wait == Wait::Block) {
+                let (case, environment) = (case.clone(), environment.as_ref());
+                cells.push(Cell {
+                    system: system.name,
+                    key: key(&case),
+                    measure: Box::new(move |number| run::once(environment, system, &case, number)),
+                });
+            }
+            outcome.group(common.runs(), cells);
+        }
+    }
+    outcome.verdicts = verdicts::of(&outcome.rows);
+    Ok(outcome)
+}
+
+/// With `--quick` one that is not large, as each takes as many processes as there are systems.
+fn sizes(common: &Common, given: &[usize]) -> Vec<usize> {
+    if !common.is_quick() {
+        return given.to_vec();
+    }
+    let small = given.iter().filter(|bytes| **bytes <= QUICK).max();
+    small.or(given.iter().min()).into_iter().copied().collect()
+}
+
+fn key(case: &Case) -> Key {
+    Key {
+        mode: case.mode(),
+        payload_bytes: Some(case.payload),
+        cores: Some(case.cores_used()),
+        ..Key::default()
+    }
+}
+
+fn in_rust(entry: Entry, case: &Case) -> Cell<'static> {
+    let case = case.clone();
+    Cell {
+        system: entry.name,
+        key: key(&case),
+        measure: Box::new(move |number| {
+            let mut all = Vec::new();
+            for touch in BOTH {
+                let case = Case {
+                    touch: *touch,
+                    ..case.clone()
+                };
+                let measured = messages::once(&entry, &case, number)?;
+                all.extend(measured.into_iter().map(|mut one| {
+                    one.op = name_of(*touch).to_owned();
+                    one
+                }));
+            }
+            Ok(all)
+        }),
+    }
+}
+
+/// The row's `op`.
+fn name_of(touch: Touch) -> &'static str {
+    match touch {
+        Touch::Untouched => "untouched",
+        Touch::Word => "word",
+        Touch::Touched => "touched",
+    }
+}
+
+/// A file of this crate's, or of its neighbours'.
+fn source(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}

@@ -1,0 +1,80 @@
+//! One run of a system: `run.py`, which starts the other side itself.
+
+use super::environment::Environment;
+use super::{System, name_of};
+use crate::case::{Case, Wait};
+use crate::party::{self, Member, Party};
+use crate::stats::Measured;
+use anyhow::{Context, Result, ensure};
+use std::process::Stdio;
+
+pub(super) fn once(
+    environment: Option<&Environment>,
+    system: &System,
+    case: &Case,
+    number: u64,
+) -> Result<Vec<Measured>> {
+    let environment = environment.context("no Python")?;
+    let member = Member {
+        core: case.cores[0],
+        body: Box::new(move |party: &Party| body(environment, system, case, party)),
+    };
+    let done = party::run(number, vec![member]);
+    clean(number);
+    Ok(done?.into_iter().flatten().collect())
+}
+
+fn body(
+    environment: &Environment,
+    system: &System,
+    case: &Case,
+    party: &Party,
+) -> Result<Vec<Measured>> {
+    let touches: Vec<_> = system.touches.iter().map(|touch| name_of(*touch)).collect();
+    let wait = match case.wait {
+        Wait::Spin => "spin",
+        Wait::Block => "block",
+    };
+    let case = serde_json::json!({
+        "module": system.module,
+        "variant": system.variant,
+        "wait": wait,
+        "touches": touches,
+        "payload": case.payload,
+        "buffers": case.buffers,
+        "cores": case.cores,
+        "sample_ms": case.budget.as_millis(),
+        "run": party.run,
+        "folder": party::folder(party.run),
+    });
+    let mut python = environment.command();
+    python
+        .arg(environment.program("run.py"))
+        .arg(case.to_string());
+    let done = python
+        .stdin(Stdio::null())
+        .output()
+        .context("starting Python")?;
+    let said = String::from_utf8_lossy(&done.stderr);
+    ensure!(done.status.success(), "{}: {}", done.status, said.trim());
+    serde_json::from_slice(&done.stdout).context("what it measured")
+}
+
+/// What is left in `/dev/shm`: of iceoryx2 a file even after an orderly end.
+fn clean(run: u64) {
+    let ours = [
+        format!("tranship_bench_{run}_"),
+        format!("tranship-bench-{run:x}-"),
+    ];
+    for entry in std::fs::read_dir("/dev/shm")
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if ours.iter().any(|prefix| name.starts_with(prefix)) {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}
