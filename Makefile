@@ -40,7 +40,7 @@ lint:
 bench-build:
 	@scripts/deps.sh bench
 	$(CARGO) build --release -p tranship-bench --all-features
-	$(CARGO) build --release -p tranship-preload -p tranship-capi
+	$(CARGO) build --release -p tranship-preload -p tranship-capi -p tranship-py
 
 bench: bench-build
 	@scripts/bench.sh $(BENCH)

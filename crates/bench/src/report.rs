@@ -373,6 +373,9 @@ mod tests {
             .find(|l| l.trim_start().starts_with("iceoryx2"))
             .unwrap();
         assert!(line.ends_with("3.00          1.00"), "{line}");
-        assert!(table.contains("raw                 spin 1.10"), "{table}");
+        assert!(
+            table.contains("raw                     spin 1.10"),
+            "{table}"
+        );
     }
 }

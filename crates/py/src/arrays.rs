@@ -1,6 +1,6 @@
 //! Arrays in pools. numpy makes them, in `_numpy.py`; here is what each new one of a kind that was there before takes.
 
-use crate::pool::Pool;
+use crate::buffer::Buffer;
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -17,20 +17,19 @@ fn numpys<'a, 'py>(
     known.import(py, "tranship._numpy", name)
 }
 
-/// An array with whatever the memory held before.
+/// An array over a buffer of as many bytes as `alloc` is asked for.
 pub(crate) fn empty<'py>(
-    pool: &Bound<'py, Pool>,
     shape: &Bound<'py, PyAny>,
     dtype: Option<&Bound<'py, PyAny>>,
     order: &str,
-    timeout: Option<f64>,
+    alloc: impl FnOnce(usize) -> PyResult<Buffer>,
 ) -> PyResult<Bound<'py, PyAny>> {
     static PLAN: Known = Known::new();
     static PLAN_ONCE: Known = Known::new();
     static ROW: Known = Known::new();
     static SHAPED: Known = Known::new();
     static NOTHING: Known = Known::new();
-    let py = pool.py();
+    let py = shape.py();
     let plan = match numpys(py, &PLAN, "plan")?.call1((shape, dtype)) {
         // A list, perhaps, which cannot be looked up.
         Err(error) if error.is_instance_of::<PyTypeError>(py) => {
@@ -42,7 +41,7 @@ pub(crate) fn empty<'py>(
     if bytes == 0 {
         return numpys(py, &NOTHING, "nothing")?.call1((shape, dtype, order));
     }
-    let buffer = Bound::new(py, pool.get().buffer(py, bytes, timeout)?)?;
+    let buffer = Bound::new(py, alloc(bytes)?)?;
     let row = numpys(py, &ROW, "row")?.call1((buffer, dtype))?;
     match is_row {
         true => Ok(row),

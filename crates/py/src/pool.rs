@@ -106,13 +106,14 @@ impl Pool {
 
     #[pyo3(signature = (shape, dtype=None, order="C", *, timeout=None))]
     fn empty<'py>(
-        slf: &Bound<'py, Self>,
+        &self,
+        py: Python<'py>,
         shape: &Bound<'py, PyAny>,
         dtype: Option<&Bound<'py, PyAny>>,
         order: &str,
         timeout: Option<f64>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        arrays::empty(slf, shape, dtype, order, timeout)
+        arrays::empty(shape, dtype, order, |bytes| self.buffer(py, bytes, timeout))
     }
 
     #[pyo3(signature = (*arguments, **named))]

@@ -1,6 +1,6 @@
 //! The interpreter, what it can import, and the product's package for it.
 
-use super::{System, source};
+use super::system::{System, source};
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

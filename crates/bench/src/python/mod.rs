@@ -5,6 +5,7 @@
 mod environment;
 mod picture;
 mod run;
+mod system;
 mod verdicts;
 
 use crate::case::{Case, Pattern, Touch, Wait};
@@ -14,11 +15,12 @@ use crate::plan::{Cell, Outcome};
 use crate::report::Key;
 use crate::{messages, systems};
 use anyhow::Result;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 pub use picture::save as pictures;
 
 use environment::Environment;
+use system::{BOTH, RUST, SYSTEMS, System, name_of};
 
 /// Most bytes of one sender's buffers, but for [`FEWEST`] of them.
 const POOL_BYTES: usize = 16 << 20;
@@ -26,105 +28,6 @@ const BUFFERS: usize = 256;
 const FEWEST: usize = 4;
 /// Largest array with `--quick`.
 const QUICK: usize = 64 << 10;
-
-/// A system in Python.
-#[derive(Debug, Clone, Copy)]
-struct System {
-    name: &'static str,
-    /// Its file in `programs/`, and which of the things that that can do.
-    module: &'static str,
-    variant: &'static str,
-    /// What it imports.
-    needs: &'static [&'static str],
-    /// Whether its sides can look again and again; all can sleep.
-    spins: bool,
-    /// How much it writes and reads of its payload.
-    touches: &'static [Touch],
-}
-
-const BOTH: &[Touch] = &[Touch::Word, Touch::Touched];
-
-const fn system(
-    name: &'static str,
-    module: &'static str,
-    variant: &'static str,
-    needs: &'static [&'static str],
-    spins: bool,
-) -> System {
-    System {
-        name,
-        module,
-        variant,
-        needs,
-        spins,
-        touches: BOTH,
-    }
-}
-
-/// In the order in which each run visits them, after Rust's.
-const SYSTEMS: [System; 11] = [
-    system(
-        ARRAYS,
-        "tranship_arrays",
-        "born",
-        &["numpy", "tranship"],
-        true,
-    ),
-    system(
-        FOREIGN,
-        "tranship_arrays",
-        "foreign",
-        &["numpy", "tranship"],
-        true,
-    ),
-    System {
-        touches: &[Touch::Word],
-        ..system(BUFFER, "tranship_buffers", "", &["tranship"], true)
-    },
-    system("multiprocessing.Queue", "mp_queue", "", &["numpy"], false),
-    system(
-        "multiprocessing.Pipe",
-        "mp_pipe",
-        "objects",
-        &["numpy"],
-        false,
-    ),
-    system(
-        "multiprocessing.Pipe-bytes",
-        "mp_pipe",
-        "bytes",
-        &["numpy"],
-        false,
-    ),
-    system("shared_memory", "shared_memory", "born", &["numpy"], true),
-    system(
-        "shared_memory-foreign",
-        "shared_memory",
-        "foreign",
-        &["numpy"],
-        true,
-    ),
-    system(
-        "iceoryx2-python",
-        "iceoryx2_slices",
-        "born",
-        &["numpy", "iceoryx2"],
-        true,
-    ),
-    system(
-        "iceoryx2-python-foreign",
-        "iceoryx2_slices",
-        "foreign",
-        &["numpy", "iceoryx2"],
-        true,
-    ),
-    system("pyzmq", "zmq_ipc", "", &["numpy", "zmq"], false),
-];
-/// The product in Rust, born in a pool in Python, copied into one, and without numpy.
-const RUST: &str = "tranship";
-const ARRAYS: &str = "tranship-python";
-const FOREIGN: &str = "tranship-python-foreign";
-const BUFFER: &str = "tranship-python-buffer";
 
 /// What can be named.
 pub fn names() -> Vec<&'static str> {
@@ -231,18 +134,4 @@ fn in_rust(entry: Entry, case: &Case) -> Cell<'static> {
             Ok(all)
         }),
     }
-}
-
-/// The row's `op`.
-fn name_of(touch: Touch) -> &'static str {
-    match touch {
-        Touch::Untouched => "untouched",
-        Touch::Word => "word",
-        Touch::Touched => "touched",
-    }
-}
-
-/// A file of this crate's, or of its neighbours'.
-fn source(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }

@@ -1,7 +1,7 @@
 //! One run of a system: `run.py`, which starts the other side itself.
 
 use super::environment::Environment;
-use super::{System, name_of};
+use super::system::{System, name_of};
 use crate::case::{Case, Wait};
 use crate::party::{self, Member, Party};
 use crate::stats::Measured;

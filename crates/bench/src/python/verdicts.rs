@@ -1,6 +1,6 @@
 //! What is promised of the Python face, and what was found.
 
-use super::{ARRAYS, BUFFER, FOREIGN, RUST};
+use super::system::{ARRAYS, BUFFER, FOREIGN, RUST};
 use crate::report::{Row, bytes};
 
 /// Nanoseconds that a message may take longer than Rust's.

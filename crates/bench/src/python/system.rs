@@ -1,0 +1,117 @@
+//! The systems: each a file in `programs/`, or a variant of one.
+
+use crate::case::Touch;
+use std::path::{Path, PathBuf};
+
+/// A system in Python.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct System {
+    pub(super) name: &'static str,
+    /// Its file in `programs/`, and which of the things that that can do.
+    pub(super) module: &'static str,
+    pub(super) variant: &'static str,
+    /// What it imports.
+    pub(super) needs: &'static [&'static str],
+    /// Whether its sides can look again and again; all can sleep.
+    pub(super) spins: bool,
+    /// How much it writes and reads of its payload.
+    pub(super) touches: &'static [Touch],
+}
+
+pub(super) const BOTH: &[Touch] = &[Touch::Word, Touch::Touched];
+
+const fn system(
+    name: &'static str,
+    module: &'static str,
+    variant: &'static str,
+    needs: &'static [&'static str],
+    spins: bool,
+) -> System {
+    System {
+        name,
+        module,
+        variant,
+        needs,
+        spins,
+        touches: BOTH,
+    }
+}
+
+/// In the order in which each run visits them, after Rust's.
+pub(super) const SYSTEMS: [System; 11] = [
+    system(
+        ARRAYS,
+        "tranship_arrays",
+        "born",
+        &["numpy", "tranship"],
+        true,
+    ),
+    system(
+        FOREIGN,
+        "tranship_arrays",
+        "foreign",
+        &["numpy", "tranship"],
+        true,
+    ),
+    System {
+        touches: &[Touch::Word],
+        ..system(BUFFER, "tranship_buffers", "", &["tranship"], true)
+    },
+    system("multiprocessing.Queue", "mp_queue", "", &["numpy"], false),
+    system(
+        "multiprocessing.Pipe",
+        "mp_pipe",
+        "objects",
+        &["numpy"],
+        false,
+    ),
+    system(
+        "multiprocessing.Pipe-bytes",
+        "mp_pipe",
+        "bytes",
+        &["numpy"],
+        false,
+    ),
+    system("shared_memory", "shared_memory", "born", &["numpy"], true),
+    system(
+        "shared_memory-foreign",
+        "shared_memory",
+        "foreign",
+        &["numpy"],
+        true,
+    ),
+    system(
+        "iceoryx2-python",
+        "iceoryx2_slices",
+        "born",
+        &["numpy", "iceoryx2"],
+        true,
+    ),
+    system(
+        "iceoryx2-python-foreign",
+        "iceoryx2_slices",
+        "foreign",
+        &["numpy", "iceoryx2"],
+        true,
+    ),
+    system("pyzmq", "zmq_ipc", "", &["numpy", "zmq"], false),
+];
+/// The product in Rust, born in a pool in Python, copied into one, and without numpy.
+pub(super) const RUST: &str = "tranship";
+pub(super) const ARRAYS: &str = "tranship-python";
+pub(super) const FOREIGN: &str = "tranship-python-foreign";
+pub(super) const BUFFER: &str = "tranship-python-buffer";
+
+/// The row's `op`.
+pub(super) fn name_of(touch: Touch) -> &'static str {
+    match touch {
+        Touch::Untouched => "untouched",
+        Touch::Word => "word",
+        Touch::Touched => "touched",
+    }
+}
+
+/// A file of this crate's, or of its neighbours'.
+pub(super) fn source(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
