@@ -5,6 +5,7 @@ use super::system::{System, name_of};
 use crate::case::{Case, Wait};
 use crate::party::{self, Member, Party};
 use crate::stats::Measured;
+use crate::systems::tranship;
 use anyhow::{Context, Result, ensure};
 use std::process::Stdio;
 
@@ -35,7 +36,9 @@ fn body(
         Wait::Spin => "spin",
         Wait::Block => "block",
     };
+    let (bytes, chunk_bytes, slots) = tranship::shape_of(case.buffers, case.payload);
     let case = serde_json::json!({
+        "pool": {"max_bytes": bytes, "chunk_bytes": chunk_bytes, "slots": slots},
         "module": system.module,
         "variant": system.variant,
         "wait": wait,

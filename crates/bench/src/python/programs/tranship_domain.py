@@ -18,7 +18,7 @@ def join(case):
         case.meet()
         domain = tranship.connect("pong", socket=socket, autostart=False)
         receiver, sender = domain.receiver("out", **how), domain.sender("back", **how)
-    pool = domain.pool("arrays", case.buffers * max(case.payload, 64))
+    pool = domain.pool("arrays", **case.pool)
     return sender, receiver, pool, domain
 
 
