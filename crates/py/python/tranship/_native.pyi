@@ -236,7 +236,7 @@ class Pool(_Closing):
     def empty(
         self,
         shape: _Shape,
-        dtype: DTypeLike = ...,
+        dtype: DTypeLike | None = None,
         order: Literal["C", "F"] = "C",
         *,
         timeout: float | None = None,
@@ -245,7 +245,7 @@ class Pool(_Closing):
     def zeros(
         self,
         shape: _Shape,
-        dtype: DTypeLike = ...,
+        dtype: DTypeLike | None = ...,
         order: Literal["C", "F"] = "C",
         *,
         timeout: float | None = None,
