@@ -30,6 +30,7 @@ impl World {
                 }
             );
             self.note_heaps(&input);
+            self.note_given_back(&input);
             let (hung_up, domains) = (
                 matches!(input, Input::HungUp { .. }),
                 self.state.population()[0],
@@ -338,6 +339,28 @@ impl World {
             Event::PoolGone { .. } => self.count("pool gone"),
             Event::Refused { .. } => self.count("refused"),
             _ => {}
+        }
+    }
+
+    /// A chunk that its writer gives back before it is ready: nothing is to be used that readers may not know.
+    fn note_given_back(&mut self, input: &Input) {
+        let Input::Request {
+            client,
+            request:
+                Request::ReturnChunk {
+                    pool,
+                    index,
+                    serial,
+                },
+            ..
+        } = input
+        else {
+            return;
+        };
+        let owns = |p: &mut Proc| p.pools.contains_key(pool);
+        if self.proc_of(*client).is_some_and(owns) {
+            let given = (*pool, *index, *serial);
+            self.waited.retain(|&(_, p, i, s)| (p, i, s) != given);
         }
     }
 
