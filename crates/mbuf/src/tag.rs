@@ -2,6 +2,7 @@
 
 use crate::inject;
 use std::fmt;
+use std::ptr::NonNull;
 
 /// Set in the id of a tag that `delete_nonpersistent` leaves (`MTAG_PERSISTENT`).
 #[doc(alias = "MTAG_PERSISTENT")]
@@ -151,6 +152,20 @@ impl Tags {
         let mut tag = at.take()?;
         *at = tag.next.take();
         Some(tag)
+    }
+
+    /// All tags, as plain pointers for C programs: each is good until its tag goes.
+    pub fn pointers(&mut self) -> impl Iterator<Item = NonNull<Tag>> {
+        let after = |tag: Option<&mut Box<Tag>>| tag.map(|tag| NonNull::from(&mut **tag));
+        // SAFETY: the tags are the list's, which is borrowed mutably until the first of them is looked at.
+        std::iter::successors(after(self.first.as_mut()), move |tag| {
+            after(unsafe { &mut *tag.as_ptr() }.next.as_mut())
+        })
+    }
+
+    /// Takes this very tag out of the list, wherever it is in it (`m_tag_unlink`).
+    pub fn unlink_at(&mut self, tag: *const Tag) -> Option<Box<Tag>> {
+        self.unlink_if(|other| std::ptr::eq(other, tag))
     }
 
     /// Deletes all (`m_tag_delete_chain`).
