@@ -6,8 +6,8 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Addresses for the items of up to 254 kegs.
-const WINDOW_BYTES: u64 = 64 << 30;
+/// Addresses for the items of up to 254 kegs: as many as there can be, or what a process has that may not have as many.
+const WINDOW_BYTES: [u64; 3] = [64 << 30, 8 << 30, 1 << 30];
 
 /// The program's functions; what frees is in the zone, as it has an argument.
 #[derive(Clone, Copy, Debug)]
@@ -92,7 +92,8 @@ pub(super) fn keg(size: usize, align: u64) -> Option<Arc<ItemKeg>> {
             other => return other.ok(),
         }
     }
-    let fresh = Arc::new(Arena::private(WINDOW_BYTES).ok()?);
+    let mut windows = WINDOW_BYTES.iter();
+    let fresh = Arc::new(windows.find_map(|bytes| Arena::private(*bytes).ok())?);
     let keg = ItemKeg::new(&fresh, size as u64, align).ok();
     *arena = Some(fresh);
     keg
