@@ -1,7 +1,7 @@
 #!/bin/bash
 # Looks for what building and testing need (`deps.sh`), for what is large and a few tests use where it is (`deps.sh more`), or for
-# what the product is measured against (`deps.sh bench`), and installs the Debian packages of what is missing. Without root, apt-get or the package it says loudly what is missing; only a
-# missing compiler is an error.
+# what the product is measured against (`deps.sh bench`), and installs the Debian packages of what is missing. Without root, apt-get
+# or the package it says loudly what is missing; only a missing compiler is an error.
 set -uo pipefail
 
 # what:package:why. What: a program; `lib:` a shared library; `h:` a file of the system's headers; `py:` a module of Debian's Python; `pc:` what pkg-config knows.

@@ -1,4 +1,5 @@
-/* An image that is born in a pool and is seen by another process where it lies: "image send" in one terminal, "image receive" in another. Link with opencv_core. */
+/* An image that is born in a pool and is seen by another process where it lies: "image send" in one terminal, "image receive" in
+ * another. Link with opencv_core. */
 #include <cstdio>
 #include <cstring>
 #include <tranship/opencv.hpp>

@@ -268,6 +268,25 @@ mod tests {
     }
 
     #[test]
+    fn this_very_tag_is_found_among_its_like() {
+        let mut list = tags(&[1, 2, 2, 2]);
+        let all: Vec<_> = list.pointers().collect();
+        assert_eq!(all.len(), 4);
+        // SAFETY: in the list, and nobody else looks at it.
+        unsafe { &mut *all[2].as_ptr() }.data_mut().fill(9);
+        assert_eq!(
+            list.unlink_at(all[2].as_ptr()).map(|tag| tag.data[0]),
+            Some(9)
+        );
+        assert!(
+            list.unlink_at(all[2].as_ptr()).is_none(),
+            "not in it any more"
+        );
+        assert!(list.pointers().eq([all[0], all[1], all[3]]));
+        assert_eq!(ids(&list), [1, 2, 2]);
+    }
+
+    #[test]
     fn a_long_list_is_dropped_without_recursion() {
         drop(tags(&vec![1; 1_000_000]));
     }

@@ -265,8 +265,8 @@ typedef struct tranship_mbuf_options tranship_mbuf_options;
 ";
 
 const ZONES_TOP: &str = "/*
- * tranship: zones of items in this process's own memory, after uma(9). <tranship/uma.h> gives FreeBSD's own names, and says what differs; here is what the
- * library has.
+ * tranship: zones of items in this process's own memory, after uma(9). <tranship/uma.h> gives FreeBSD's own names, and says what differs;
+ * here is what the library has.
  *
  * Made from the source by `cargo run -p xtask -- header write`; tranship_uma(3) is the manual.
  */";

@@ -2,17 +2,19 @@
  * The names of FreeBSD's network buffers, mbuf(9) ("Network Buffer Allocation in the FreeBSD Operating System", 2004), over mbufs.h.
  *
  *   FreeBSD                              here
- *   m_get(how, type) and the like        the same; out of TRANSHIP_MBUFS, if that is defined before this header is read: an allocator of the program's
- *                                        (tranship_mbufs_create), over a pool for packets that go to other processes. Else out of the process's own.
+ *   m_get(how, type) and the like        the same; out of TRANSHIP_MBUFS, if that is defined before this header is read: an allocator of the
+ *                                        program's (tranship_mbufs_create), over a pool for packets that go to other processes. Else out of the
+ *                                        process's own.
  *   m->m_data, m_len, m_next, m_flags    m_data(m), m_len(m), m_next(m), m_flags(m): the struct is the library's
  *   m->m_len = n                         m_setlen(m, n); the packet's length follows (of a later mbuf with the next call, or m_fixhdr)
  *   m->m_pkthdr.len                      m_pktlen(m)
  *   m->m_data += n; of an empty mbuf     m_reserve(m, n)
- *   how                                  M_WAITOK waits only in what makes mbufs out of nothing (m_get to m_get3); all others never do, and may fail
- *   m_pullup, m_prepend, m_copyup, ...   as there: NULL, and the chain is freed. Where FreeBSD leaves the chain (m_split, m_defrag, m_collapse) so does this.
+ *   how                                  M_WAITOK waits only in what makes mbufs out of nothing (m_get to m_getm2); all others never do, and may fail
+ *   m_pullup, m_prepend, m_copyup, ...   as there: NULL, and the chain is freed. Where FreeBSD leaves the chain (m_split, m_defrag, m_collapse) so
+ *                                        does this.
  *   m_copydata, m_copym beyond the end   an error instead of a panic
- *   m_copyback                           refuses with EROFS to write what others have, too; m_copyback_cow (NetBSD's) copies it first. Says by a number
- *                                        what FreeBSD does not say: that there was no memory. Then nothing was written.
+ *   m_copyback                           refuses with EROFS to write what others have, too; m_copyback_cow (NetBSD's) copies it first. Says by a
+ *                                        number what FreeBSD does not say: that there was no memory. Then nothing was written.
  *   m_append                             all of it or nothing
  *   m_cat                                as m_catpkt: the packet's length follows
  *   m_extadd(..., free, ...)             free(arg1, arg2), as up to FreeBSD 11; an int that says whether it was attached

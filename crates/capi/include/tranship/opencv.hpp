@@ -1,6 +1,7 @@
 /*
- * OpenCV's matrices in pools ("CBUFs: Efficient, System-Wide Memory Management and Sharing", 2016, section 5.2): an image is born in a pool, is sent by reference, and
- * is an image again where it arrives, over the very same memory. C++11 and newer, OpenCV 4; link with opencv_core.
+ * OpenCV's matrices in pools ("CBUFs: Efficient, System-Wide Memory Management and Sharing", 2016, section 5.2): an image is born in a
+ * pool, is sent by reference, and is an image again where it arrives, over the very same memory. C++11 and newer, OpenCV 4; link with
+ * opencv_core.
  *
  *   tranship::MatAllocator images(pool);
  *   cv::Mat frame = images.mat(1080, 1920, CV_8UC3);        or: frame.allocator = &images; frame.create(...)
@@ -10,11 +11,12 @@
  *   cv::Mat frame;                                          in another process
  *   tranship::recv(receiver, frame, TRANSHIP_FOREVER);
  *
- * What was sent, and what was received, is to be read only, by all: OpenCV has no matrix that says so. A receiver who writes it ends by SIGSEGV, as the kernel does not let it;
- * a sender who does changes what others are reading. Clone it to change it. Its buffer stays until the last matrix over it is gone, here and there.
+ * What was sent, and what was received, is to be read only, by all: OpenCV has no matrix that says so. A receiver who writes it ends by
+ * SIGSEGV, as the kernel does not let it; a sender who does changes what others are reading. Clone it to change it. Its buffer stays until
+ * the last matrix over it is gone, here and there.
  *
- * A part of a matrix (a region, some rows, a reshape) is sent without a copy if it is what is first sent of its buffer. Any other part, and what was not born in a pool, is copied
- * into the pool.
+ * A part of a matrix (a region, some rows, a reshape) is sent without a copy if it is what is first sent of its buffer. Any other part, and
+ * what was not born in a pool, is copied into the pool.
  */
 #ifndef TRANSHIP_OPENCV_HPP
 #define TRANSHIP_OPENCV_HPP
@@ -202,7 +204,10 @@ inline bool in_pool(const cv::Mat &mat)
 class MatAllocator : public cv::MatAllocator
 {
   public:
-    /** Waits for memory for so long; what then is none is OpenCV's StsNoMem, or, in cv::Mat::create, memory of OpenCV's own, which is copied when it is sent. */
+    /**
+     * Waits for memory for so long; what then is none is OpenCV's StsNoMem, or, in cv::Mat::create, memory of OpenCV's own, which is copied
+     * when it is sent.
+     */
     explicit MatAllocator(const tranship_pool *pool, int64_t timeout_ns = TRANSHIP_FOREVER) : pool(pool), timeout_ns(timeout_ns)
     {
     }
@@ -223,8 +228,9 @@ class MatAllocator : public cv::MatAllocator
     }
 
     /**
-     * Sends a matrix, which all who have it only read from here on, with a word. One that is not in a pool, and a part of one of which another part was sent, is copied first.
-     * Returns, and says in `error`, what tranship_send does, or what tranship_alloc does if there is a copy to be made.
+     * Sends a matrix, which all who have it only read from here on, with a word. One that is not in a pool, and a part of one of which
+     * another part was sent, is copied first. Returns, and says in `error`, what tranship_send does, or what tranship_alloc does if there
+     * is a copy to be made.
      */
     tranship_status send(tranship_sender *to, const cv::Mat &mat, int64_t timeout_ns, uint64_t meta = 0,
                          tranship_error **error = nullptr) const
@@ -238,16 +244,14 @@ class MatAllocator : public cv::MatAllocator
             std::lock_guard<std::mutex> one(has->sending);
             const uint64_t offset = static_cast<uint64_t>(mat.data - mat.u->origdata);
 
-            if (has->buf.kind == TRANSHIP_BUF_EXCLUSIVE) {
-                if (!detail::write_shape(has->buf, mat, offset))
-                    return send_copy(to, mat, timeout_ns, meta, error);
-                tranship_status status = tranship_freeze(&has->buf, error);
-                if (status != TRANSHIP_OK)
-                    return status;
-            } else if (!is_what_was_sent(*has, mat, offset)) {
+            const bool exclusive = has->buf.kind == TRANSHIP_BUF_EXCLUSIVE;
+            const bool writable = exclusive && (has->buf.flags & TRANSHIP_BUF_WRITABLE) != 0;
+
+            if (writable ? !detail::write_shape(has->buf, mat, offset) : !is_what_was_sent(*has, mat, offset))
                 return send_copy(to, mat, timeout_ns, meta, error);
-            }
-            tranship_status status = tranship_buf_clone(&has->buf, &sent, error);
+            tranship_status status = exclusive ? tranship_freeze(&has->buf, error) : TRANSHIP_OK;
+            if (status == TRANSHIP_OK)
+                status = tranship_buf_clone(&has->buf, &sent, error);
             if (status != TRANSHIP_OK)
                 return status;
         }
@@ -349,8 +353,8 @@ class MatAllocator : public cv::MatAllocator
 };
 
 /**
- * A received buffer as a matrix, which has it until the last matrix over it is gone; `buf` then holds nothing. TRANSHIP_ERR_BAD_ARGUMENT, and it has its contents still: it is no matrix that
- * MatAllocator sent.
+ * A received buffer as a matrix, which has it until the last matrix over it is gone; `buf` then holds nothing. TRANSHIP_ERR_BAD_ARGUMENT,
+ * and it has its contents still: it is no matrix that MatAllocator sent.
  */
 inline tranship_status mat_of(tranship_buf &buf, cv::Mat &out)
 {
@@ -374,7 +378,10 @@ inline tranship_status mat_of(tranship_buf &buf, cv::Mat &out)
     return TRANSHIP_OK;
 }
 
-/** Receives a matrix, and the word that was sent with it. What is no matrix is TRANSHIP_ERR_BAD_ARGUMENT, and gone; for channels with other messages, too: tranship_recv and mat_of. */
+/**
+ * Receives a matrix, and the word that was sent with it. What is no matrix is TRANSHIP_ERR_BAD_ARGUMENT, and gone; for channels with other
+ * messages, too: tranship_recv and mat_of.
+ */
 inline tranship_status recv(tranship_receiver *from, cv::Mat &out, int64_t timeout_ns, uint64_t *meta = nullptr,
                             tranship_error **error = nullptr)
 {

@@ -1,6 +1,6 @@
 /*
- * tranship: zones of items in this process's own memory, after uma(9). <tranship/uma.h> gives FreeBSD's own names, and says what differs; here is what the
- * library has.
+ * tranship: zones of items in this process's own memory, after uma(9). <tranship/uma.h> gives FreeBSD's own names, and says what differs;
+ * here is what the library has.
  *
  * Made from the source by `cargo run -p xtask -- header write`; tranship_uma(3) is the manual.
  */
@@ -35,7 +35,7 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * A zone of items of `size` bytes, up to 1 MiB, aligned to `align` + 1 (uma_zcreate). `ctor` and `dtor` frame each use of an item,
+ * A zone of items of `size` bytes, up to 1 MiB, aligned to `align_mask` + 1 (uma_zcreate). `ctor` and `dtor` frame each use of an item,
  * `uminit` and `fini` its stay in the zone; any may be NULL. `flags`: 2 (UMA_ZONE_ZINIT) or 0. NULL: it cannot be, or there is no memory.
  *
  * Its end is tranship_uma_zdestroy.
@@ -46,7 +46,7 @@ struct uma_zone *tranship_uma_zcreate(const char *name,
                                       tranship_uma_dtor dtor,
                                       tranship_uma_init uminit,
                                       tranship_uma_fini fini,
-                                      int32_t align,
+                                      int32_t align_mask,
                                       uint32_t flags);
 
 /**

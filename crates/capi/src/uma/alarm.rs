@@ -1,6 +1,6 @@
 //! What a zone at its limit says and does, which may be set at any time.
 
-use super::{M_NOWAIT, UmaMaxaction, Zone};
+use super::types::{M_NOWAIT, UmaMaxaction, Zone};
 use std::io::Write as _;
 use std::ptr::null_mut;
 use std::sync::{Mutex, MutexGuard, PoisonError};

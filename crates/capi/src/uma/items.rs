@@ -1,6 +1,7 @@
 //! Items and their constructors, and the kegs that they come from.
 
-use super::{M_NOWAIT, M_WAITOK, UmaCtor, UmaFini, UmaInit, int, no_thread};
+use super::calls::no_thread;
+use super::types::{M_NOWAIT, M_WAITOK, UmaCtor, UmaFini, UmaInit, int};
 use facade::zone::{Arena, ItemKeg, KegError, Object, Refused, Wait};
 use std::ffi::c_void;
 use std::ptr::NonNull;

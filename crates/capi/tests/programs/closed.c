@@ -72,6 +72,7 @@ static void *allocates(void *buf)
 static void wait_for_memory(void)
 {
     tranship_pool_options options = {.size = sizeof options, .chunk_bytes = 64 << 10};
+    tranship_error *error_here = NULL;
     tranship_buf all, buf;
     pthread_t thread;
 
@@ -81,6 +82,8 @@ static void wait_for_memory(void)
     wait_until_asleep();
     tranship_pool_close(pool);
     tranship_release(&all);
+    for (int i = 0; i < 100; i++)
+        OK(tranship_domain_turn(domain, &error_here)); /* which would take down what nobody has */
     pthread_join(thread, NULL);
     memset(buf.ptr, 1, buf.len);
     tranship_release(&buf);

@@ -1,4 +1,5 @@
-/* Images born in a pool, sent and received: "images send" and "images receive", of the same manager. Both say of each where it lies: inode and place in the memfd; a test compares. */
+/* Images born in a pool, sent and received: "images send" and "images receive", of the same manager. Both say of each where it lies:
+ * inode and place in the memfd; a test compares. */
 #include "check.h"
 #include <csignal>
 #include <cstring>

@@ -107,6 +107,11 @@ int main(void)
     tranship_sender_close(to);
     pthread_join(thread, NULL);
     tranship_mbufs_close(mbufs);
+    mbufs = NULL; /* the process's own from here on: in private memory */
+    m = m_getcl(M_WAITOK, MT_DATA, M_PKTHDR);
+    EXPECT(M_SIZE(m), MCLBYTES);
+    EXPECT(tranship_m_bufid(m) == 0, 1);
+    m_freem(m);
     tranship_listener_close(listener);
     tranship_pool_close(pool);
     tranship_domain_close(domain);

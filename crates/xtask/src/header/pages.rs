@@ -53,7 +53,7 @@ const PAGES: &[(&str, &[&str], &str)] = &[
         &["sender"],
         "the sending end of a channel",
     ),
-    ("tranship_uma", &["uma/mod"], "zones of items"),
+    ("tranship_uma", &["uma/zone"], "zones of items"),
 ];
 
 /// What a page's functions are declared in.
