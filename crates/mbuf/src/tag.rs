@@ -157,8 +157,8 @@ impl Tags {
     /// All tags, as plain pointers for C programs: each is good until its tag goes.
     pub fn pointers(&mut self) -> impl Iterator<Item = NonNull<Tag>> {
         let after = |tag: Option<&mut Box<Tag>>| tag.map(|tag| NonNull::from(&mut **tag));
-        // SAFETY: the tags are the list's, which is borrowed mutably until the first of them is looked at.
         std::iter::successors(after(self.first.as_mut()), move |tag| {
+            // SAFETY: in the list, which is borrowed mutably. Who has looked at one of the pointers meanwhile does not any more.
             after(unsafe { &mut *tag.as_ptr() }.next.as_mut())
         })
     }

@@ -73,8 +73,8 @@ impl Object for Items {
     #[inline]
     fn ctor(&self, item: NonNull<u8>, (arg, flags): (*mut c_void, i32)) -> Result<(), Refused> {
         match self.shape.ctor {
-            // SAFETY: as above.
             Some(ctor) => {
+                // SAFETY: as above.
                 refused(unsafe { ctor(item.as_ptr().cast(), self.int_size(), arg, flags) })
             }
             None => Ok(()),

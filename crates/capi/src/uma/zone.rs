@@ -27,7 +27,7 @@ struct Held {
 }
 
 impl Held {
-    fn new(name: *const c_char, keg: &Arc<ItemKeg>, items: Items, dtor: UmaDtor) -> *mut Zone {
+    fn made(name: *const c_char, keg: &Arc<ItemKeg>, items: Items, dtor: UmaDtor) -> *mut Zone {
         let name = match name.is_null() {
             true => "zone".into(),
             // SAFETY: the caller's word: it ends with a 0.
@@ -93,7 +93,7 @@ pub extern "C" fn tranship_uma_zcreate(
                 zeros,
             },
         );
-        Held::new(name, &keg, items, dtor)
+        Held::made(name, &keg, items, dtor)
     })
 }
 
@@ -119,7 +119,7 @@ pub extern "C" fn tranship_uma_zsecond_create(
             zeros: false,
         };
         let items = Items::new(primary.size, shape);
-        Held::new(name, primary.zone.keg(), items, dtor)
+        Held::made(name, primary.zone.keg(), items, dtor)
     })
 }
 
