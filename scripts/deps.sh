@@ -1,10 +1,10 @@
 #!/bin/bash
-# Looks for what building and testing need (`deps.sh`), or for what the product is measured against (`deps.sh bench`), and
-# installs the Debian packages of what is missing. Without root, apt-get or the package it says loudly what is missing; only a
-# missing compiler is an error.
+# Looks for what building and testing need (`deps.sh`), for what is large and a few tests use where it is (`deps.sh more`), or for
+# what the product is measured against (`deps.sh bench`), and installs the Debian packages of what is missing. Without root, apt-get
+# or the package it says loudly what is missing; only a missing compiler is an error.
 set -uo pipefail
 
-# what:package:why. What: a program; `lib:` a shared library; `py:` a module of Debian's Python; `pc:` what pkg-config knows.
+# what:package:why. What: a program; `lib:` a shared library; `h:` a file of the system's headers; `py:` a module of Debian's Python; `pc:` what pkg-config knows.
 # Packages that are called otherwise elsewhere: the first that there is.
 tests=(
     "cc:gcc:builds the C parts of BLAKE3 and ring"
@@ -29,6 +29,10 @@ tests=(
     "py:pymemcache:python3-pymemcache:tests the cache server"
     "nbdkit:nbdkit:the block service is measured against it"
 )
+more=(
+    "clang:clang:compiles the C programs and the headers, too"
+    "h:opencv4/opencv2/core.hpp:libopencv-core-dev:images in pools"
+)
 bench=(
     "lib:libjemalloc.so.2:libjemalloc2:jemalloc, in the benches of allocators"
     "lib:libtcmalloc_minimal.so.4:libtcmalloc-minimal4 libtcmalloc-minimal4t64:tcmalloc, in the benches of allocators"
@@ -44,9 +48,10 @@ bench=(
 
 case ${1:-tests} in
 tests) needs=("${tests[@]}") ;;
+more) needs=("${more[@]}") ;;
 bench) needs=("${bench[@]}") ;;
 *)
-    echo "deps.sh: '$1' is neither 'tests' nor 'bench'" >&2
+    echo "deps.sh: '$1' is none of 'tests', 'more', 'bench'" >&2
     exit 2
     ;;
 esac
@@ -57,6 +62,7 @@ PATH=$PATH:/usr/sbin:/sbin
 found() {
     case $1 in
     lib:*) [[ $(ldconfig -p) == *"	${1#lib:} "* ]] ;;
+    h:*) [ -e "/usr/include/${1#h:}" ] ;;
     py:*) /usr/bin/python3 -c "import ${1#py:}" 2>/dev/null ;;
     pc:*) pkg-config --exists "${1#pc:}" 2>/dev/null ;;
     *) command -v "$1" >/dev/null ;;

@@ -41,7 +41,7 @@ ln -sf "$soname" "$lib/libtranship.so"
 install -m 644 "$target/libtranship.a" "$lib/"
 
 install -m 644 $capi/include/tranship.h "${DESTDIR:-}$prefix/include/"
-for header in $capi/include/tranship/*.h; do
+for header in $capi/include/tranship/*.h $capi/include/tranship/*.hpp; do
     [ ! -e "$header" ] || install -m 644 "$header" "${DESTDIR:-}$prefix/include/tranship/"
 done
 install -m 644 $capi/man/*.3 "${DESTDIR:-}$prefix/share/man/man3/"

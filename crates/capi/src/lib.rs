@@ -6,6 +6,8 @@
 //! * `status.rs`: what each call returns, errors, and the border that no panic crosses.
 //! * `buf.rs`: the one struct that the caller keeps: a buffer, or a message.
 //! * `options.rs`: structs that can grow.
+//! * `mbuf/`, `uma/`: network buffers and zones, each with a header of its own, in FreeBSD's words and after its rules: what fails returns NULL or a
+//!   number of `errno(3)`.
 //! * The rest: a file for each kind of handle.
 //!
 //! Handles are boxes behind opaque pointers. A parameter is an `Option` of a reference or a box wherever C passes a pointer: that is the
@@ -22,9 +24,11 @@ mod domain;
 mod given;
 mod link;
 mod listener;
+mod mbuf;
 mod options;
 mod poll;
 mod pool;
 mod receiver;
 mod sender;
 mod status;
+mod uma;

@@ -53,7 +53,7 @@ pub extern "C" fn tranship_alloc(
 ) -> Status {
     border(error, || {
         let buf = place(buf, "buf")?;
-        // Not `held`: to count a handle up and down costs several times what an allocation does.
+        // Not `held`: to count a handle up and down costs several times what an allocation does. Who waits for memory has one of its own by then.
         let pool = &there(pool, "pool")?.0;
         let got = match timeout_ns {
             ..0 => pool.alloc(len)?,

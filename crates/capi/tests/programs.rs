@@ -80,6 +80,98 @@ fn the_papers_names_do_what_the_papers_say() {
     assert_eq!(good(said.expect("it runs")), "as in the papers\n");
 }
 
+/// What programs over FreeBSD's names say at their end. The first two use no shared memory.
+const FREEBSD: [(&str, &str); 3] = [
+    ("tests/programs/mbufs.c", "as in mbuf(9)\n"),
+    ("tests/programs/zones.c", "as in uma(9)\n"),
+    ("tests/programs/packets.c", "packets cross\n"),
+];
+
+#[test]
+fn freebsds_names_do_what_freebsd_says() {
+    let _dog = Watchdog::new();
+    for (path, end) in FREEBSD {
+        let said = Command::new(c(path)).output();
+        assert_eq!(good(said.expect("it runs")), end);
+    }
+    if has("c++", "g++") {
+        for (path, end) in &FREEBSD[..2] {
+            let said = Command::new(compiled("c++", path, &["-std=c++11"])).output();
+            assert_eq!(good(said.expect("it runs")), *end);
+        }
+    }
+}
+
+/// How to compile with OpenCV, where it is.
+fn opencv() -> Option<[&'static str; 5]> {
+    let flags = [
+        "-std=c++11",
+        "-isystem",
+        "/usr/include/opencv4",
+        "-Wl,--no-as-needed",
+        "-lopencv_core",
+    ];
+    if !has("c++", "g++") {
+        return None;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("probe.cpp");
+    let text = "#include <opencv2/core.hpp>\nint main() { return cv::Mat().rows; }\n";
+    std::fs::write(&file, text).expect("write");
+    let probe = Command::new("c++")
+        .args(flags)
+        .arg(&file)
+        .arg("-o")
+        .arg(folder.path().join("probe"))
+        .output();
+    if !probe.expect("c++").status.success() {
+        skipped("no OpenCV 4 (Debian: libopencv-core-dev)");
+        return None;
+    }
+    Some(flags)
+}
+
+#[test]
+fn an_image_is_received_where_it_was_born() {
+    let _dog = Watchdog::new();
+    let Some(flags) = opencv() else { return };
+    let mut sanitized = flags.to_vec();
+    sanitized.extend(&SANITIZED[1..]);
+    for flags in [&flags[..], &sanitized] {
+        let program = compiled("c++", "tests/programs/images.cpp", flags);
+        let (_domain, socket) = manager();
+        let sends = Running::start(with_manager(&program, &socket).arg("send"));
+        let receives = Running::start(with_manager(&program, &socket).arg("receive"));
+        let (received, sent) = (receives.ends_well(), sends.ends_well());
+        let (mut here, mut there) = (sent.lines(), received.lines());
+        for line in &mut here {
+            let other = there.next().expect("as many lines");
+            // What was copied lies elsewhere, and is the same.
+            let apart = |line: &str| {
+                let mut words = line.splitn(3, ' ').map(str::to_owned);
+                [(); 3].map(|()| words.next().expect("a word"))
+            };
+            let ([what, place, is], [_, other_place, other_is]) = (apart(line), apart(other));
+            assert_eq!(is, other_is, "{what}");
+            assert_eq!(place == other_place, what != "copy", "{line}, {other}");
+        }
+        assert_eq!(sent.lines().count(), 6, "{sent}");
+        assert!(there.next().is_some_and(|line| line.starts_with("row ")));
+    }
+}
+
+#[test]
+fn the_images_of_the_example_arrive() {
+    let _dog = Watchdog::new();
+    let Some(flags) = opencv() else { return };
+    let program = compiled("c++", "examples/image.cpp", &flags);
+    let (_domain, socket) = manager();
+    let sends = Running::start(with_manager(&program, &socket).arg("send"));
+    let receives = Running::start(with_manager(&program, &socket).arg("receive"));
+    assert_eq!(receives.ends_well(), "1920 x 1080, word 7: 10 20 30\n");
+    sends.ends_well();
+}
+
 #[test]
 fn values_that_are_sent_many_times_go_by_reference() {
     let _dog = Watchdog::new();
@@ -248,6 +340,9 @@ fn address_sanitizer_finds_nothing() {
     for path in [
         "tests/programs/contracts.c",
         "tests/programs/papers.c",
+        "tests/programs/mbufs.c",
+        "tests/programs/zones.c",
+        "tests/programs/packets.c",
         "examples/move.c",
     ] {
         let said = Command::new(compiled("cc", path, SANITIZED)).output();
@@ -264,11 +359,10 @@ fn clang_compiles_and_runs_them_too() {
         return;
     }
     let by_clang = |path| compiled("clang", path, &["-std=c11"]);
-    good(
-        Command::new(by_clang("tests/programs/contracts.c"))
-            .output()
-            .expect("it runs"),
-    );
+    let contracts = ["tests/programs/contracts.c", "tests/programs/papers.c"];
+    for path in contracts.iter().chain(FREEBSD.iter().map(|(path, _)| path)) {
+        good(Command::new(by_clang(path)).output().expect("it runs"));
+    }
     c_to_c(
         &by_clang("examples/send.c"),
         &by_clang("examples/receive.c"),
@@ -293,10 +387,13 @@ fn valgrind_finds_nothing() {
             .output();
         said.expect("valgrind")
     };
+    for (path, _) in &FREEBSD[..2] {
+        good(run(&c(path)));
+    }
     let said = run(&c("examples/move.c"));
     if String::from_utf8_lossy(&said.stderr).contains("unhandled amd64-linux syscall: 451") {
         return skipped(
-            "this valgrind does not know cachestat(2), without which no memory is accepted",
+            "programs with shared memory under valgrind: this one does not know cachestat(2), without which no memory is accepted",
         );
     }
     good(said);

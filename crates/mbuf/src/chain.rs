@@ -281,6 +281,31 @@ impl Chain {
         Ok(())
     }
 
+    /// Says how many bytes of data the first mbuf has: at most what its storage has from where they begin (`m_len =`). The packet's length
+    /// follows.
+    #[doc(alias = "m_len")]
+    pub fn set_first_len(&mut self, len: usize) -> Result<(), Error> {
+        let first = self.first;
+        let limit = first.behind_data();
+        if len > limit {
+            return Err(Error::TooLong { wanted: len, limit });
+        }
+        first.set_len(len);
+        self.fix_header();
+        Ok(())
+    }
+
+    /// Makes the packet's length that of its mbufs, and returns it: after lengths were set in chains that begin at a later one of them, as C
+    /// programs do (`m_fixhdr`).
+    #[doc(alias = "m_fixhdr")]
+    pub fn fix_header(&mut self) -> usize {
+        let total = self.first.total();
+        if self.is_packet() {
+            self.first.set_pkt_len(total);
+        }
+        total
+    }
+
     /// Gives this packet's header, tags and all, to another chain, whose own is dropped (`m_move_pkthdr`).
     #[doc(alias = "m_move_pkthdr")]
     pub fn move_header(&mut self, to: &mut Chain) -> Result<(), NoBuffers> {
@@ -413,6 +438,21 @@ impl<'a> Mbuf<'a> {
     pub fn bytes(&self) -> Option<&'a [u8]> {
         // SAFETY: the chain is borrowed for `'a`, so nobody writes what it can write, and what is shared nobody does.
         unsafe { self.seg.bytes() }
+    }
+
+    /// Where its data begins, also if it may change under the reader; `None` if it is not mapped here.
+    #[must_use]
+    pub fn as_ptr(&self) -> Option<NonNull<u8>> {
+        let mapped = !self.seg.has(Flags::EXTPG);
+        mapped.then(|| NonNull::new(self.seg.data())).flatten()
+    }
+
+    /// The chain that begins with it as a plain pointer, as C programs have it. Whoever makes a [`Chain`] of it
+    /// ([`Chain::from_raw`]) does not let that drop, nor any mbuf of it, as long as it is a part of this one.
+    #[must_use]
+    pub fn as_raw(&self) -> NonNull<()> {
+        // SAFETY: an mbuf's pointer is not null.
+        unsafe { NonNull::new_unchecked(self.seg.raw().cast()) }
     }
 
     /// Bytes of its storage (`M_SIZE`).

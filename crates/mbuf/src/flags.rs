@@ -95,6 +95,20 @@ impl Flags {
     /// What moves with the packet's header, beside the header itself.
     pub(crate) const MOVED: Flags = Flags(Self::COPYFLAGS.0 & !Self::RDONLY.0 & !Self::EOR.0);
 
+    /// As one word, in which C has them.
+    #[inline]
+    #[must_use]
+    pub const fn bits(self) -> u32 {
+        self.0 & 0xff_ffff
+    }
+
+    /// The flags of such a word. Bits that are none are dropped.
+    #[inline]
+    #[must_use]
+    pub const fn from_bits(bits: u32) -> Flags {
+        Flags(bits & 0xff_ffff)
+    }
+
     /// Whether all of `other` are set.
     #[inline]
     #[must_use]

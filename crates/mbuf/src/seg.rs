@@ -281,6 +281,12 @@ impl Seg {
         }
     }
 
+    /// Bytes of its storage from where its data begins, whoever may write them.
+    pub(crate) fn behind_data(self) -> usize {
+        let end = self.start().addr() + self.size();
+        end.saturating_sub(self.data().addr())
+    }
+
     /// It begins no packet any more; its header was moved away or dropped.
     pub(crate) fn lose_header(self) {
         self.set_flags(self.flags() - Flags::MOVED);

@@ -2,6 +2,7 @@
 
 use crate::inject;
 use std::fmt;
+use std::ptr::NonNull;
 
 /// Set in the id of a tag that `delete_nonpersistent` leaves (`MTAG_PERSISTENT`).
 #[doc(alias = "MTAG_PERSISTENT")]
@@ -153,6 +154,20 @@ impl Tags {
         Some(tag)
     }
 
+    /// All tags, as plain pointers for C programs: each is good until its tag goes.
+    pub fn pointers(&mut self) -> impl Iterator<Item = NonNull<Tag>> {
+        let after = |tag: Option<&mut Box<Tag>>| tag.map(|tag| NonNull::from(&mut **tag));
+        std::iter::successors(after(self.first.as_mut()), move |tag| {
+            // SAFETY: in the list, which is borrowed mutably. Who has looked at one of the pointers meanwhile does not any more.
+            after(unsafe { &mut *tag.as_ptr() }.next.as_mut())
+        })
+    }
+
+    /// Takes this very tag out of the list, wherever it is in it (`m_tag_unlink`).
+    pub fn unlink_at(&mut self, tag: *const Tag) -> Option<Box<Tag>> {
+        self.unlink_if(|other| std::ptr::eq(other, tag))
+    }
+
     /// Deletes all (`m_tag_delete_chain`).
     #[doc(alias = "m_tag_delete_chain")]
     pub fn clear(&mut self) {
@@ -250,6 +265,25 @@ mod tests {
         assert!(copy.keep_only(7, 3));
         assert_eq!(ids(&copy), [3]);
         assert!(!copy.keep_only(7, 1) && copy.is_empty());
+    }
+
+    #[test]
+    fn this_very_tag_is_found_among_its_like() {
+        let mut list = tags(&[1, 2, 2, 2]);
+        let all: Vec<_> = list.pointers().collect();
+        assert_eq!(all.len(), 4);
+        // SAFETY: in the list, and nobody else looks at it.
+        unsafe { &mut *all[2].as_ptr() }.data_mut().fill(9);
+        assert_eq!(
+            list.unlink_at(all[2].as_ptr()).map(|tag| tag.data[0]),
+            Some(9)
+        );
+        assert!(
+            list.unlink_at(all[2].as_ptr()).is_none(),
+            "not in it any more"
+        );
+        assert!(list.pointers().eq([all[0], all[1], all[3]]));
+        assert_eq!(ids(&list), [1, 2, 2]);
     }
 
     #[test]

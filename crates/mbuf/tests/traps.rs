@@ -562,3 +562,35 @@ fn sizes_choose_their_mbufs() {
     assert_eq!(mbufs.stats().sizes.0.iter().sum::<u64>(), 1);
     assert!(mbufs.stats().to_string().contains("up to 1518 bytes"));
 }
+
+#[test]
+fn lengths_that_are_set_stay_inside_the_storage_and_reach_the_header() {
+    let mbufs = mbufs();
+    let mut packet = mbufs.gethdr().expect("mbuf");
+    packet.reserve_front(10).expect("empty");
+    assert!(matches!(
+        packet.set_first_len(MHLEN - 9),
+        Err(Error::TooLong { wanted, limit }) if wanted == MHLEN - 9 && limit == MHLEN - 10
+    ));
+    assert_eq!(packet.len(), 0);
+    packet.set_first_len(MHLEN - 10).expect("inside");
+    assert_eq!(packet.len(), MHLEN - 10);
+    let mut second = mbufs.getcl().expect("cluster");
+    second.append(&[1]).expect("room");
+    packet.cat(second);
+    // As C has it: the chain that begins with the last mbuf, which stays in this one.
+    let last = packet.last().as_raw();
+    // SAFETY: it is not dropped, and its first mbuf stays the same.
+    let mut tail = std::mem::ManuallyDrop::new(unsafe { Chain::from_raw(last) });
+    tail.set_first_len(100).expect("inside");
+    assert_eq!(packet.fix_header(), MHLEN + 90);
+    assert_eq!(packet.len(), MHLEN + 90);
+    // Of storage that is shared, too: it is only looked at.
+    let mut copy = packet.copypacket().expect("copy");
+    copy.set_first_len(3).expect("shorter");
+    assert_eq!((copy.len(), packet.len()), (103, MHLEN + 90));
+    // A mini-mbuf has no room of its own.
+    assert!(mbufs.mini().expect("mini").set_first_len(1).is_err());
+    drop((packet, copy));
+    all_back(&mbufs);
+}

@@ -11,6 +11,7 @@
 //! | `mbuf` | [`mbuf`]: network buffers |
 //! | `sandbox` | [`sandbox`]: a process is locked down to what it needs as a domain |
 //! | `zcopy` | [`zcopy`]: values that are sent many times |
+//! | `zone` | [`zone`]: the allocator under all of it, for items of one's own |
 //!
 //! NOT here: any code of its own.
 
@@ -171,6 +172,22 @@ pub mod zcopy {
     pub use tranship_zcopy::{
         Arena, Choice, Counts, Error, Explanation, Options, Piece, Sender, Socket, Stats, Value,
         ValueMut, Way,
+    };
+}
+
+/// Zones of items in this process's own memory: caches for each thread, constructors, limits, reclamation.
+#[cfg(feature = "zone")]
+pub mod zone {
+    #[doc(inline)]
+    pub use tranship_zone::item::{
+        Alarm, AllocError, DebugOptions, ItemStats, ItemsOut, KegError, MAX_ITEM_BYTES, Refused,
+        Request, Wait, Warning,
+    };
+    #[doc(inline)]
+    pub use tranship_zone::reaper::{Driver, reclaim, set_driver};
+    #[doc(inline)]
+    pub use tranship_zone::{
+        Arena, Bytes, ItemKeg, ItemOptions, ItemZone, Level, Object, ZoneConfig, ZoneStats,
     };
 }
 

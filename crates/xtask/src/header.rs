@@ -1,5 +1,6 @@
-//! `tranship.h` and its manual pages are made from the source of `crates/capi`: `cargo run -p xtask -- header write` renews them, `header check`
-//! holds them to it. So building the product needs no generator, and a review sees every change of what C programs may use.
+//! `tranship.h`, its two smaller sisters and the manual pages are made from the source of `crates/capi`: `cargo run -p xtask -- header
+//! write` renews them, `header check` holds them to it. So building the product needs no generator, and a review sees every change of what
+//! C programs may use.
 //!
 //! NOT here: the papers' names (`include/tranship/*.h`), which are written by hand over it.
 
@@ -11,13 +12,62 @@ use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use tranship_error::Kind;
 
-const HEADER: &str = "crates/capi/include/tranship.h";
+/// A header: its path below `include`, where its functions are in `src` (a folder; none: all files that are in no folder), its guard, what
+/// stands before its declarations and after its includes, and after them.
+struct Header {
+    path: &'static str,
+    folder: Option<&'static str>,
+    guard: &'static str,
+    top: &'static str,
+    after_includes: fn() -> String,
+    bottom: &'static str,
+}
+
+const HEADERS: &[Header] = &[
+    Header {
+        path: "tranship.h",
+        folder: None,
+        guard: "TRANSHIP_H",
+        top: TOP,
+        after_includes: statuses,
+        bottom: BOTTOM,
+    },
+    Header {
+        path: "tranship/mbufs.h",
+        folder: Some("mbuf"),
+        guard: "TRANSHIP_MBUFS_H",
+        top: MBUFS_TOP,
+        after_includes: || MBUFS_TYPES.into(),
+        bottom: "",
+    },
+    Header {
+        path: "tranship/zones.h",
+        folder: Some("uma"),
+        guard: "TRANSHIP_ZONES_H",
+        top: ZONES_TOP,
+        after_includes: || String::from("\n"),
+        bottom: "",
+    },
+];
+
 const MAP: &str = "crates/capi/tranship.map";
 
 /// What C calls the types of the source.
 const NAMES: &[(&str, &str)] = &[
     ("Buf", "tranship_buf"),
     ("Domain", "tranship_domain"),
+    ("Each", "tranship_m_each"),
+    ("ExtFree", "tranship_ext_free"),
+    ("Mbuf", "mbuf"),
+    ("MbufOptions", "tranship_mbuf_options"),
+    ("Mbufs", "tranship_mbufs"),
+    ("Tag", "m_tag"),
+    ("UmaCtor", "tranship_uma_ctor"),
+    ("UmaDtor", "tranship_uma_dtor"),
+    ("UmaFini", "tranship_uma_fini"),
+    ("UmaInit", "tranship_uma_init"),
+    ("UmaMaxaction", "tranship_uma_maxaction"),
+    ("Zone", "uma_zone"),
     ("DomainOptions", "tranship_domain_options"),
     ("Error", "tranship_error"),
     ("LinkOptions", "tranship_link_options"),
@@ -56,51 +106,80 @@ pub(crate) fn write(root: &Path) -> Result<()> {
 }
 
 fn all(root: &Path) -> Result<Vec<(PathBuf, String)>> {
-    let header = header(root)?;
-    let mut all = pages::all(root, &header)?;
-    all.push((MAP.into(), map(&header)));
-    all.push((HEADER.into(), header));
+    let mut headers = Vec::new();
+    for header in HEADERS {
+        let path = PathBuf::from(CRATE).join("include").join(header.path);
+        headers.push((path, header.made(root)?));
+    }
+    let texts: Vec<&str> = headers.iter().map(|(_, text)| text.as_str()).collect();
+    let texts = texts.concat();
+    let mut all = pages::all(root, &texts)?;
+    all.push((MAP.into(), map(&texts)));
+    all.extend(headers);
     Ok(all)
 }
 
-fn header(root: &Path) -> Result<String> {
-    let mut config = cbindgen::Config {
-        language: cbindgen::Language::C,
-        header: Some(TOP.into()),
-        include_guard: Some("TRANSHIP_H".into()),
-        cpp_compat: true,
-        no_includes: true,
-        sys_includes: vec!["stddef.h".into(), "stdint.h".into()],
-        after_includes: Some(statuses()),
-        style: cbindgen::Style::Both,
-        documentation_style: cbindgen::DocumentationStyle::Doxy,
-        documentation: true,
-        usize_is_size_t: true,
-        line_length: 100,
-        tab_width: 4,
-        ..cbindgen::Config::default()
-    };
-    config.function.args = cbindgen::Layout::Auto;
-    config.export.exclude = vec!["Status".into()];
-    let names = NAMES
-        .iter()
-        .map(|(rust, c)| ((*rust).to_owned(), (*c).to_owned()));
-    config.export.rename = names.collect();
-    let sources = std::fs::read_dir(root.join(CRATE).join("src")).context(CRATE)?;
-    let mut sources: Vec<PathBuf> = sources.flatten().map(|entry| entry.path()).collect();
-    // It only names the others, which cbindgen would read once more.
-    sources.retain(|path| !path.ends_with("lib.rs"));
-    sources.sort();
-    let mut builder = cbindgen::Builder::new().with_config(config);
-    for source in sources {
-        builder = builder.with_src(source);
+impl Header {
+    /// Where its functions are; cbindgen reads what a file names as its modules, too.
+    fn sources(&self, root: &Path) -> Result<Vec<PathBuf>> {
+        let src = root.join(CRATE).join("src");
+        if let Some(folder) = self.folder {
+            return Ok(vec![src.join(folder).join("mod.rs")]);
+        }
+        let sources = std::fs::read_dir(src).context(CRATE)?;
+        let mut sources: Vec<PathBuf> = sources.flatten().map(|entry| entry.path()).collect();
+        sources.retain(|path| path.is_file() && !path.ends_with("lib.rs"));
+        sources.sort();
+        Ok(sources)
     }
-    let mut text = Vec::new();
-    builder.generate().context("cbindgen")?.write(&mut text);
-    let text = String::from_utf8(text).context("the header")?;
-    // A trailer would stand behind the guard.
-    let (all, end) = text.rsplit_once("#endif").context("no guard")?;
-    Ok(tidied(&format!("{all}{BOTTOM}\n\n#endif{end}")))
+
+    fn made(&self, root: &Path) -> Result<String> {
+        let mut builder = cbindgen::Builder::new().with_config(self.config());
+        for source in self.sources(root)? {
+            builder = builder.with_src(source);
+        }
+        let mut text = Vec::new();
+        builder.generate().context("cbindgen")?.write(&mut text);
+        let text = String::from_utf8(text).context("the header")?;
+        if self.bottom.is_empty() {
+            return Ok(tidied(&text));
+        }
+        // A trailer would stand behind the guard.
+        let (all, end) = text.rsplit_once("#endif").context("no guard")?;
+        Ok(tidied(&format!("{all}{}\n\n#endif{end}", self.bottom)))
+    }
+
+    fn config(&self) -> cbindgen::Config {
+        let mut config = cbindgen::Config {
+            language: cbindgen::Language::C,
+            header: Some(self.top.into()),
+            include_guard: Some(self.guard.into()),
+            cpp_compat: true,
+            no_includes: true,
+            sys_includes: vec!["stddef.h".into(), "stdint.h".into()],
+            after_includes: Some((self.after_includes)()),
+            style: cbindgen::Style::Both,
+            documentation_style: cbindgen::DocumentationStyle::Doxy,
+            documentation: true,
+            usize_is_size_t: true,
+            line_length: 100,
+            tab_width: 4,
+            ..cbindgen::Config::default()
+        };
+        if self.folder.is_some() {
+            config.sys_includes.clear();
+            config.includes = vec!["../tranship.h".into()];
+            // FreeBSD's `struct mbuf`, which takes no other name.
+            config.style = cbindgen::Style::Tag;
+        }
+        config.function.args = cbindgen::Layout::Auto;
+        config.export.exclude = vec!["Status".into()];
+        let names = NAMES
+            .iter()
+            .map(|(rust, c)| ((*rust).to_owned(), (*c).to_owned()));
+        config.export.rename = names.collect();
+        config
+    }
 }
 
 /// Constants get the library's prefix; a comment of one line takes one; no line ends in spaces.
@@ -170,6 +249,26 @@ const TOP: &str = "/*
  * is freed. There is no error state beside that, neither global nor a thread's.
  *
  * The library starts no thread unless asked to, installs no signal handler, and never ends the program.
+ */";
+
+const MBUFS_TOP: &str = "/*
+ * tranship: network buffers, after mbuf(9). <tranship/mbuf.h> gives FreeBSD's own names, and says what differs; here is what the library has.
+ *
+ * Made from the source by `cargo run -p xtask -- header write`; tranship_mbuf(3) is the manual.
+ *
+ * A pointer to an mbuf is the chain that begins with it. What fails returns NULL, or a number of errno(3). NULL for an mbuf fails.
+ */";
+
+const MBUFS_TYPES: &str = "
+typedef struct tranship_mbufs tranship_mbufs;
+typedef struct tranship_mbuf_options tranship_mbuf_options;
+";
+
+const ZONES_TOP: &str = "/*
+ * tranship: zones of items in this process's own memory, after uma(9). <tranship/uma.h> gives FreeBSD's own names, and says what differs;
+ * here is what the library has.
+ *
+ * Made from the source by `cargo run -p xtask -- header write`; tranship_uma(3) is the manual.
  */";
 
 const VERSION: &str = "

@@ -1,10 +1,11 @@
-/* A listener and a domain are closed while another thread is in a call with them: what that call needs stays until it is over. (That the
+/* A pool, a listener and a domain are closed while another thread is in a call with them: what that call needs stays until it is over. (That the
  * handle itself is gone is why no call may begin.) Freed memory is overwritten: MALLOC_PERTURB_. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <tranship.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 static tranship_error *error;
 static tranship_domain *domain;
 static tranship_listener *listener;
+static tranship_pool *pool;
 static atomic_int begun;
 static int wakes[2];
 
@@ -59,6 +61,34 @@ static void wait_until_asleep(void)
     atomic_store(&begun, 0);
 }
 
+static void *allocates(void *buf)
+{
+    atomic_store(&begun, (int)syscall(SYS_gettid));
+    OK(tranship_alloc(pool, 64 << 10, TRANSHIP_FOREVER, buf, &error));
+    return NULL;
+}
+
+/* Memory is waited for while the pool's handle goes, and with what others have the pool: it stays until the call is over. */
+static void wait_for_memory(void)
+{
+    tranship_pool_options options = {.size = sizeof options, .chunk_bytes = 64 << 10};
+    tranship_error *error_here = NULL;
+    tranship_buf all, buf;
+    pthread_t thread;
+
+    OK(tranship_pool_create(domain, 64 << 10, &options, &pool, &error));
+    OK(tranship_alloc(pool, 64 << 10, TRANSHIP_NOW, &all, &error));
+    pthread_create(&thread, NULL, allocates, &buf);
+    wait_until_asleep();
+    tranship_pool_close(pool);
+    tranship_release(&all);
+    for (int i = 0; i < 100; i++)
+        OK(tranship_domain_turn(domain, &error_here)); /* which would take down what nobody has */
+    pthread_join(thread, NULL);
+    memset(buf.ptr, 1, buf.len);
+    tranship_release(&buf);
+}
+
 int main(void)
 {
     tranship_domain_options options = {.size = sizeof options, .name = "peer"};
@@ -74,6 +104,8 @@ int main(void)
     OK(tranship_connect(&options, &peer, &error));
     if (pipe(wakes) != 0)
         return 2;
+    for (int i = 0; i < 20; i++)
+        wait_for_memory();
     OK(tranship_listen(domain, "polled", TRANSHIP_SOURCE, NULL, &listener, &error));
     pthread_create(&thread, NULL, polls, NULL);
     wait_until_asleep();

@@ -2,6 +2,8 @@
 #include <tranship.h> /* once more does nothing */
 #include <tranship/bulk.h>
 #include <tranship/cbuf.h>
+#include <tranship/mbuf.h>
+#include <tranship/uma.h>
 #include <tranship/zc.h>
 
 int main(void)

@@ -7,6 +7,7 @@ use landlock::{
     Scope,
 };
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::io::Errno;
 
 /// Oldest kernel that the seals were tried on.
 const OLDEST: Version = Version(6, 6);
@@ -82,7 +83,11 @@ fn seals() -> Vec<Finding> {
             SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL,
         )
     });
-    let judge = |name, error: Option<rustix::io::Errno>, cost| match error {
+    let looked_at = plain.as_ref().map_err(|errno| *errno).and_then(|fd| {
+        let beyond = tranship_sys::memfd::beyond(fd, 4096);
+        beyond.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::NOSYS))
+    });
+    let judge = |name, error: Option<Errno>, cost| match error {
         None => Finding::ok(name, "works"),
         Some(error) => Finding::missing(
             name,
@@ -101,6 +106,11 @@ fn seals() -> Vec<Finding> {
             "F_SEAL_FUTURE_WRITE",
             sealed.err(),
             "a reader could write into what it was shown",
+        ),
+        judge(
+            "cachestat",
+            looked_at.err(),
+            "no memory that others show is accepted, so there are no channels",
         ),
     ]
 }

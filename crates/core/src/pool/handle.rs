@@ -101,7 +101,15 @@ impl Pool {
         }
         std::hint::cold_path();
         // Boxed, so that the fast path's result stays in registers where the two meet.
-        own.alloc_slow(len, patience()).map(|buf| *buf)
+        self.alloc_long(len, patience()).map(|buf| *buf)
+    }
+
+    /// What may wait has a handle of its own: in C another thread may close this one meanwhile.
+    #[cold]
+    #[inline(never)]
+    fn alloc_long(&self, len: usize, patience: Patience) -> Result<Box<CbufMut>, Error> {
+        let held = self.clone();
+        held.own.alloc_slow(len, patience)
     }
 
     /// A buffer with these bytes.

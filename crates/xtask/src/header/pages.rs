@@ -20,6 +20,19 @@ const PAGES: &[(&str, &[&str], &str)] = &[
     ),
     ("tranship_error", &["status"], "what went wrong"),
     (
+        "tranship_mbuf",
+        &[
+            "mbuf/alloc",
+            "mbuf/look",
+            "mbuf/shape",
+            "mbuf/copy",
+            "mbuf/store",
+            "mbuf/tag",
+            "mbuf/cross",
+        ],
+        "network buffers",
+    ),
+    (
         "tranship_listener",
         &["listener"],
         "names, and opening channels",
@@ -40,7 +53,17 @@ const PAGES: &[(&str, &[&str], &str)] = &[
         &["sender"],
         "the sending end of a channel",
     ),
+    ("tranship_uma", &["uma/zone"], "zones of items"),
 ];
+
+/// What a page's functions are declared in.
+fn include(page: &str) -> &'static str {
+    match page {
+        "tranship_mbuf" => "tranship/mbuf.h",
+        "tranship_uma" => "tranship/uma.h",
+        _ => "tranship.h",
+    }
+}
 
 /// A function of the header.
 struct Function {
@@ -80,9 +103,10 @@ fn list(functions: &[&Function]) -> String {
 
 fn page(name: &str, about: &str, functions: &[&Function]) -> String {
     let mut page = format!(
-        ".\\\" Made from the source by `cargo run -p xtask -- header write`.\n.TH {} 3 \"\" tranship \"Library Functions Manual\"\n.SH NAME\n{} \\- {about}\n.SH LIBRARY\n.RI \"tranship (\" libtranship \", \" \\-ltranship )\n.SH SYNOPSIS\n.nf\n.B #include <tranship.h>\n.PP\n",
+        ".\\\" Made from the source by `cargo run -p xtask -- header write`.\n.TH {} 3 \"\" tranship \"Library Functions Manual\"\n.SH NAME\n{} \\- {about}\n.SH LIBRARY\n.RI \"tranship (\" libtranship \", \" \\-ltranship )\n.SH SYNOPSIS\n.nf\n.B #include <{}>\n.PP\n",
         name.to_uppercase(),
         list(functions),
+        include(name),
     );
     for function in functions {
         let _ = writeln!(page, "{}\n", escaped(&function.prototype));

@@ -1,0 +1,93 @@
+//! Packets to other processes, and from them.
+
+use super::alloc::{Mbufs, those};
+use super::{Mbuf, borrowed_whole, given};
+use crate::buf::{BUF_AGGREGATE, BUF_INLINE, Buf, place};
+use crate::given::there;
+use crate::pool::{self, Pool};
+use crate::status::{Error, Status, border};
+use facade::Kind;
+use facade::mbuf::Error as Failed;
+use std::mem::MaybeUninit;
+use std::ptr::null_mut;
+
+fn told(error: Failed) -> facade::Error {
+    let kind = match &error {
+        Failed::NoBuffers(_) => Kind::OutOfMemory,
+        Failed::TooMany { .. } => Kind::Limit,
+        Failed::File { .. } => Kind::System,
+        _ => Kind::BadArgument,
+    };
+    facade::Error::of(kind)(error)
+}
+
+/// A chain's bytes as something to be sent, in `out`: what lies in buffers of a pool is not copied, all else is, into a buffer of `pool`.
+/// The chain stays as it is; what is sent of it cannot be written any more.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_m_tobuf(
+    m: *const Mbuf,
+    pool: Option<&Pool>,
+    out: Option<&mut MaybeUninit<Buf>>,
+    error: Option<&mut Option<Box<Error>>>,
+) -> Status {
+    border(error, || {
+        let out = place(out, "out")?;
+        let chain = there(borrowed_whole(m), "m")?;
+        let pool = pool::held(pool)?;
+        let (all, _copied) = chain.to_aggregate(&pool).map_err(told)?;
+        match all.pieces().front().filter(|_| all.pieces().len() == 1) {
+            Some(one) => out.put_shared(one.clone()),
+            None => out.put_aggregate(Box::new(all)),
+        }
+        Ok(())
+    })
+}
+
+/// A packet of what was received, or of a buffer, in `out`. Nothing is copied, but for what came inside the message. `buf` then holds
+/// nothing; on failure it has its contents still. What its writer may change while it is read is copied by tranship_m_copydata,
+/// tranship_m_pullup and the like, and by them only.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_m_frombuf(
+    from: Option<&Mbufs>,
+    buf: Option<&mut Buf>,
+    out: Option<&mut MaybeUninit<*mut Mbuf>>,
+    error: Option<&mut Option<Box<Error>>>,
+) -> Status {
+    border(error, || {
+        let out = there(out, "out")?.write(null_mut());
+        let from = there(those(from), "no addresses for mbufs: from")?;
+        let buf = there(buf, "buf")?;
+        let chain = match buf.kind {
+            BUF_INLINE => {
+                let chain = from.devget(buf.inline_to_send()?, 0).map_err(told)?;
+                buf.release();
+                chain
+            }
+            BUF_AGGREGATE => match from.from_aggregate(*buf.take_aggregate()?) {
+                Ok(chain) => chain,
+                Err(failed) => {
+                    buf.put_aggregate(Box::new(failed.unreceived));
+                    return Err(told(failed.error));
+                }
+            },
+            _ => match from.from_cbuf(buf.take_shared()?) {
+                Ok(chain) => chain,
+                Err(failed) => {
+                    buf.put_shared(failed.unreceived);
+                    return Err(told(failed.error));
+                }
+            },
+        };
+        *out = given(chain);
+        Ok(())
+    })
+}
+
+/// The name of the buffer in which the data of one mbuf lies, as tranship_buf_id says it: it goes to other processes without a copy. 0: in none.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_m_bufid(m: *const Mbuf) -> u64 {
+    let chain = super::borrowed(m);
+    let mbuf = chain.as_ref().and_then(|chain| chain.iter().next());
+    let buf = mbuf.and_then(|mbuf| mbuf.cbuf());
+    buf.map_or(0, |buf| buf.id().0)
+}

@@ -1,0 +1,202 @@
+//! What an mbuf is, and what may be set of it.
+
+use super::{EINVAL, Mbuf, borrowed, borrowed_whole, errno, flags, inside, int, length};
+use crate::status::quietly;
+use facade::mbuf::{Flags, Mbuf as Seen};
+use std::ffi::c_void;
+use std::ptr::null_mut;
+
+/// Of one mbuf; of NULL `otherwise`.
+fn of<T>(m: *const Mbuf, otherwise: T, look: impl FnOnce(Seen<'_>) -> T) -> T {
+    match borrowed(m) {
+        Some(chain) => match chain.iter().next() {
+            Some(mbuf) => look(mbuf),
+            None => otherwise,
+        },
+        None => otherwise,
+    }
+}
+
+/// Where its data begins (mtod). NULL if it is a piece of a file.
+///
+/// To be written only if tranship_m_writable says so. Data that another process sent its writer can change at any time: copy
+/// (tranship_m_copydata) what you check.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_m_data(m: *const Mbuf) -> *mut c_void {
+    of(m, null_mut(), |mbuf| {
+        mbuf.as_ptr()
+            .map_or(null_mut(), |data| data.as_ptr().cast())
+    })
+}
+
+/// Bytes of its data (m_len).
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_m_len(m: *const Mbuf) -> i32 {
+    of(m, 0, |mbuf| int(mbuf.len()))
+}
+
+/// Says how many bytes of data one mbuf has, from where they begin (`m_len =`). 0, or EINVAL: its storage has not as many.
+///
+/// The packet's length follows if it is the packet's first; else tranship_m_fixhdr, or the next call with the packet, makes it right.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_m_setlen(m: *mut Mbuf, len: i32) -> i32 {
+    match (borrowed(m), length(len)) {
+        (Some(mut chain), Some(len)) => errno(chain.set_first_len(len)),
+        _ => EINVAL,
+    }
+}
+
+/// The mbuf behind it (m_next).
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_m_next(m: *const Mbuf) -> *mut Mbuf {
+    borrowed(m).map_or(null_mut(), |chain| inside(chain.iter().nth(1)))
+}
+
+/// The last mbuf of the chain (m_last).
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_m_last(m: *const Mbuf) -> *mut Mbuf {
+    borrowed(m).map_or(null_mut(), |chain| inside(Some(chain.last())))
+}
+
+/// Its flags (m_flags).
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_m_flags(m: *const Mbuf) -> i32 {
+    of(m, 0, |mbuf| mbuf.flags().bits().cast_signed())
+}
+
+/// Sets some of its flags and clears others (`m_flags |=`, `&= ~`). What says how its data lies (M_EXT, M_RDONLY, M_EXTPG) and whether it
+/// begins a packet stays as it is.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_m_setflags(m: *mut Mbuf, set: i32, clear: i32) {
+    if let Some(mut chain) = borrowed(m) {
+        chain.insert_flags(flags(set));
+        chain.remove_flags(flags(clear));
+    }
+}
+
+/// Clears the protocol's flags of all mbufs of the chain (m_clrprotoflags).
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_m_clrprotoflags(m: *mut Mbuf) {
+    if let Some(mut chain) = borrowed(m) {
+        chain.clear_protocol_flags();
+    }
+}
+
+/// Its kind (m_type).
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_m_type(m: *const Mbuf) -> i32 {
+    of(m, 0, |mbuf| mbuf.kind().0.into())
+}
+
+/// Bytes of its storage (M_SIZE).
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_m_size(m: *const Mbuf) -> i32 {
+    of(m, 0, |mbuf| int(mbuf.size()))
+}
+
+/// Bytes in front of its data that may be written (M_LEADINGSPACE).
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_m_leadingspace(m: *const Mbuf) -> i32 {
+    of(m, 0, |mbuf| int(mbuf.leading_space()))
+}
+
+/// Bytes behind its data that may be written (M_TRAILINGSPACE).
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_m_trailingspace(m: *const Mbuf) -> i32 {
+    of(m, 0, |mbuf| int(mbuf.trailing_space()))
+}
+
+/// 1 if its data may be written where it is (M_WRITABLE): nobody else refers to its storage.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_m_writable(m: *const Mbuf) -> i32 {
+    of(m, 0, |mbuf| mbuf.is_writable().into())
+}
+
+/// How many mbufs refer to its storage; 1 of data inside it (m_extrefcnt).
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_m_extrefcnt(m: *const Mbuf) -> i32 {
+    of(m, 0, |mbuf| mbuf.references().cast_signed())
+}
+
+/// Bytes of the chain; where `last` is not NULL, its last mbuf goes there (m_length).
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_m_length(m: *const Mbuf, last: Option<&mut *mut Mbuf>) -> i32 {
+    let chain = borrowed(m);
+    if let Some(last) = last {
+        *last = (chain.as_ref()).map_or(null_mut(), |chain| inside(Some(chain.last())));
+    }
+    chain.map_or(0, |chain| int(chain.iter().map(|mbuf| mbuf.len()).sum()))
+}
+
+/// Makes the packet's length that of its mbufs, and returns it (m_fixhdr; m_pktlen, too).
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_m_fixhdr(m: *mut Mbuf) -> i32 {
+    borrowed(m).map_or(0, |mut chain| int(chain.fix_header()))
+}
+
+/// The mbuf in which a byte lies, and in `offset` where in it; for the chain's length the end of its last mbuf; NULL beyond (m_getptr).
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_m_getptr(m: *mut Mbuf, at: i32, offset: Option<&mut i32>) -> *mut Mbuf {
+    let (Some(chain), Some(at)) = (borrowed(m), length(at)) else {
+        return null_mut();
+    };
+    let Some((mbuf, within)) = chain.getptr(at) else {
+        return null_mut();
+    };
+    if let Some(offset) = offset {
+        *offset = int(within);
+    }
+    inside(Some(mbuf))
+}
+
+/// Puts data of `len` bytes to come as far back as possible in an empty mbuf, at a multiple of 8 (m_align). 0, or an error's number.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_m_align(m: *mut Mbuf, len: i32) -> i32 {
+    match (borrowed(m), length(len)) {
+        (Some(mut chain), Some(len)) => errno(chain.align(len)),
+        _ => EINVAL,
+    }
+}
+
+/// Has data to come begin `len` bytes from the start of an empty mbuf, for headers in front of it (`m_data +=`). 0, or an error's number.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_m_reserve(m: *mut Mbuf, len: i32) -> i32 {
+    match (borrowed(m), length(len)) {
+        (Some(mut chain), Some(len)) => errno(chain.reserve_front(len)),
+        _ => EINVAL,
+    }
+}
+
+/// Takes the packet header away, tags and all (m_demote_pkthdr).
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_m_demote_pkthdr(m: *mut Mbuf) {
+    if let Some(mut chain) = borrowed(m) {
+        quietly((), || chain.demote());
+    }
+}
+
+/// Gives a packet's header to another packet, tags and all; `from` is none any more (m_move_pkthdr). 0, or EINVAL: one of them is no packet.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_m_move_pkthdr(to: *mut Mbuf, from: *mut Mbuf) -> i32 {
+    let (Some(mut from), Some(mut to)) = (packet(from), packet(to)) else {
+        return EINVAL;
+    };
+    quietly(EINVAL, || {
+        errno(from.move_header(&mut to).map_err(Into::into))
+    })
+}
+
+/// Gives a copy of a packet's header to another packet, tags and all (m_dup_pkthdr). 1, or 0: there was no memory, or one of them is no packet.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_m_dup_pkthdr(to: *mut Mbuf, from: *const Mbuf, how: i32) -> i32 {
+    let _ = how;
+    let (Some(from), Some(mut to)) = (packet(from), packet(to)) else {
+        return 0;
+    };
+    quietly(0, || from.dup_header(&mut to).is_ok().into())
+}
+
+/// Where that is not a packet its first mbuf could change.
+fn packet(m: *const Mbuf) -> Option<std::mem::ManuallyDrop<facade::mbuf::Chain>> {
+    borrowed_whole(m).filter(|chain| chain.flags().contains(Flags::PKTHDR))
+}

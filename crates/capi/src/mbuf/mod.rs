@@ -1,0 +1,85 @@
+//! Network buffers, as mbuf(9) has them: `include/tranship/mbufs.h`, over which `include/tranship/mbuf.h` gives the short names.
+//!
+//! To Rust a chain is one thing. To C it is a pointer to its first mbuf, and a pointer to a later one is the chain from there on. So whoever
+//! changes the length of a later one leaves the packet's as it was; each call that needs that makes it right first.
+
+mod alloc;
+mod copy;
+mod cross;
+mod look;
+mod shape;
+mod store;
+mod tag;
+
+use facade::mbuf::{Chain, Error, Flags};
+use std::mem::ManuallyDrop;
+use std::ptr::{NonNull, null_mut};
+
+/// One mbuf, and the chain that begins with it. Any thread may have it, one at a time.
+#[derive(Debug)]
+pub struct Mbuf(());
+
+/// In `how`: wait until there is a buffer.
+const M_WAITOK: i32 = 2;
+const EINVAL: i32 = 22;
+const EROFS: i32 = 30;
+
+/// The chain is the caller's no more. `None` of NULL.
+#[inline(always)]
+fn owned(m: *mut Mbuf) -> Option<Chain> {
+    // SAFETY: the caller's word: an mbuf that it has, and does not use again as it was.
+    NonNull::new(m).map(|m| unsafe { Chain::from_raw(m.cast()) })
+}
+
+/// The same, with the packet's length put right.
+fn whole(m: *mut Mbuf) -> Option<Chain> {
+    owned(m).map(|mut chain| {
+        chain.fix_header();
+        chain
+    })
+}
+
+/// The chain stays the caller's, and stays where it is: only what does not change its first mbuf may be done.
+fn borrowed(m: *const Mbuf) -> Option<ManuallyDrop<Chain>> {
+    owned(m.cast_mut()).map(ManuallyDrop::new)
+}
+
+/// The same, with the packet's length put right.
+fn borrowed_whole(m: *const Mbuf) -> Option<ManuallyDrop<Chain>> {
+    whole(m.cast_mut()).map(ManuallyDrop::new)
+}
+
+/// The chain is the caller's.
+#[inline(always)]
+fn given(chain: Chain) -> *mut Mbuf {
+    chain.into_raw().as_ptr().cast()
+}
+
+/// An mbuf that stays in its chain.
+fn inside(mbuf: Option<facade::mbuf::Mbuf<'_>>) -> *mut Mbuf {
+    mbuf.map_or(null_mut(), |mbuf| mbuf.as_raw().as_ptr().cast())
+}
+
+/// What may have failed, as a pointer.
+fn or_null<E>(chain: Result<Chain, E>) -> *mut Mbuf {
+    chain.map_or(null_mut(), given)
+}
+
+/// 0, or the error's number.
+fn errno(done: Result<(), Error>) -> i32 {
+    done.map_or_else(|error| error.errno(), |()| 0)
+}
+
+fn flags(bits: i32) -> Flags {
+    Flags::from_bits(bits.cast_unsigned())
+}
+
+/// A length that C has as an `int`. Less than 0 is none.
+fn length(len: i32) -> Option<usize> {
+    usize::try_from(len).ok()
+}
+
+/// As an `int`, as far as that goes.
+fn int(len: usize) -> i32 {
+    i32::try_from(len).unwrap_or(i32::MAX)
+}

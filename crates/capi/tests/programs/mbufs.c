@@ -1,0 +1,493 @@
+/* FreeBSD's routines do here what they do there: each rule of mbuf(9), and each difference that mbuf.h names. C, and C++. */
+#include "check.h"
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+#include <tranship/mbufs.h>
+
+static tranship_mbufs *mbufs;
+#define TRANSHIP_MBUFS mbufs
+#include <tranship/mbuf.h>
+
+static char page[8192];
+static int frees;
+static struct mbuf *others;
+
+static void freed(void *arg1, void *arg2)
+{
+    EXPECT(arg1 == page, 1);
+    EXPECT(arg2 == &frees, 1);
+    frees++;
+}
+
+/* A packet over memory of this program's: that it is freed is seen. */
+static struct mbuf *watched(int len, int flags)
+{
+    struct mbuf *m = m_gethdr(M_NOWAIT, MT_DATA);
+
+    EXPECT(m_extadd(m, page, sizeof page, freed, page, &frees, flags, 0), 0);
+    EXPECT(m_len(m), 0);
+    EXPECT(m_setlen(m, len), 0);
+    frees = 0;
+    return m;
+}
+
+/* The chain has `len` bytes, the first of which is `first`, and each one more than the one before. */
+static void counts(const struct mbuf *m, int len, int first)
+{
+    unsigned char bytes[8192];
+
+    EXPECT(m_length(m, NULL), len);
+    EXPECT(m_copydata(m, 0, len, bytes), 0);
+    for (int at = 0; at < len; at++)
+        EXPECT(bytes[at], (unsigned char)(first + at));
+}
+
+static struct mbuf *counted(int len)
+{
+    struct mbuf *m = m_gethdr(M_NOWAIT, MT_DATA);
+    unsigned char bytes[8192];
+
+    for (int at = 0; at < len; at++)
+        bytes[at] = (unsigned char)at;
+    EXPECT(m_append(m, len, bytes), 1);
+    counts(m, len, 0);
+    return m;
+}
+
+static int mbufs_of(const struct mbuf *m)
+{
+    int count = 0;
+
+    for (; m != NULL; m = m_next(m))
+        count++;
+    return count;
+}
+
+static void sizes(void)
+{
+    static const int clusters[] = {MCLBYTES, MJUMPAGESIZE, MJUM9BYTES, MJUM16BYTES};
+    struct mbuf *m = m_get(M_NOWAIT, MT_CONTROL);
+
+    EXPECT(M_TRAILINGSPACE(m), MLEN);
+    EXPECT(M_LEADINGSPACE(m), 0);
+    EXPECT(m_type(m), MT_CONTROL);
+    EXPECT(m_flags(m), 0);
+    EXPECT(m_clget(m, M_NOWAIT), 1);
+    EXPECT(M_SIZE(m), MCLBYTES);
+    EXPECT(m_clget(m, M_NOWAIT), 0); /* it has one */
+    m_freem(m);
+    m = m_gethdr(M_NOWAIT, MT_DATA);
+    EXPECT(M_TRAILINGSPACE(m), MHLEN);
+    EXPECT(m_flags(m), M_PKTHDR);
+    m_setflags(m, M_BCAST | M_PROTO3 | M_RDONLY, 0);
+    EXPECT(m_flags(m), M_PKTHDR | M_BCAST | M_PROTO3); /* what describes the storage stays */
+    m_clrprotoflags(m);
+    EXPECT(m_flags(m), M_PKTHDR | M_BCAST);
+    m_setflags(m, 0, M_BCAST | M_PKTHDR);
+    EXPECT(m_flags(m), M_PKTHDR);
+    EXPECT(m_setlen(m, MHLEN + 1), EINVAL);
+    EXPECT(m_setlen(m, -1), EINVAL);
+    EXPECT(m_setlen(m, MHLEN), 0);
+    EXPECT(m_pktlen(m), MHLEN);
+    EXPECT(M_TRAILINGSPACE(m), 0);
+    m_freem(m);
+    m = m_getcl(M_NOWAIT, MT_DATA, M_PKTHDR);
+    EXPECT(M_SIZE(m), MCLBYTES);
+    EXPECT(m_flags(m), M_PKTHDR | M_EXT);
+    EXPECT(m_reserve(m, 64), 0);
+    EXPECT(M_LEADINGSPACE(m), 64);
+    EXPECT(M_TRAILINGSPACE(m), MCLBYTES - 64);
+    EXPECT(m_align(m, 100), 0);
+    EXPECT(M_LEADINGSPACE(m), 1944); /* 2048 - 100, at a multiple of 8 */
+    m_freem(m);
+    for (int i = 0; i < 4; i++) {
+        m = m_getjcl(M_NOWAIT, MT_DATA, 0, clusters[i]);
+        EXPECT(M_SIZE(m), clusters[i]);
+        EXPECT(m_flags(m), M_EXT);
+        m_freem(m);
+    }
+    NONE(m_getjcl(M_NOWAIT, MT_DATA, 0, 1000));
+    NONE(m_get2(4097, M_NOWAIT, MT_DATA, M_PKTHDR));
+    m = m_get3(4097, M_NOWAIT, MT_DATA, M_PKTHDR);
+    EXPECT(M_SIZE(m), MJUM9BYTES);
+    m_freem(m);
+    m = m_get2(MHLEN, M_NOWAIT, MT_DATA, M_PKTHDR);
+    EXPECT(m_flags(m), M_PKTHDR);
+    m_freem(m);
+    m = m_getm2(NULL, 10000, M_NOWAIT, MT_DATA, M_PKTHDR);
+    EXPECT(mbufs_of(m), 3); /* two of a page, and a cluster */
+    EXPECT(m_getm2(m, 100, M_NOWAIT, MT_DATA, 0) == m, 1);
+    EXPECT(mbufs_of(m), 4);
+    m_freem(m);
+    m_freem(NULL);
+}
+
+static int stops_at_three(void *arg, void *data, unsigned int len)
+{
+    (void)data;
+    *(int *)arg += (int)len;
+    return *(int *)arg >= 3 ? 7 : 0;
+}
+
+static void bytes(void)
+{
+    struct mbuf *m = counted(3000), *last, *n;
+    unsigned char to[4] = {0};
+    int at = -1;
+
+    EXPECT(m_pktlen(m), 3000);
+    EXPECT(m_length(m, &last), 3000);
+    NONE(m_next(last));
+    EXPECT(last == m_last(m), 1);
+    EXPECT(m_copydata(m, 2998, 2, to), 0);
+    EXPECT(to[1], (unsigned char)2999);
+    to[0] = 99;
+    EXPECT(m_copydata(m, 2998, 3, to), EINVAL);
+    EXPECT(to[0], 99); /* nothing was copied */
+    n = m_getptr(m, MHLEN, &at);
+    EXPECT(n == m_next(m) && at == 0, 1);
+    n = m_getptr(m, 3000, &at);
+    EXPECT(n == last && at == m_len(last), 1);
+    NONE(m_getptr(m, 3001, &at));
+    /* Behind the end: zeros, and it grows. */
+    EXPECT(m_copyback(m, 3010, 1, "x"), 0);
+    EXPECT(m_pktlen(m), 3011);
+    EXPECT(m_copydata(m, 3009, 2, to), 0);
+    EXPECT(to[0] == 0 && to[1] == 'x', 1);
+    m_adj(m, -11);
+    m_adj(m, 1000);
+    counts(m, 2000, 1000);
+    EXPECT(m_pktlen(m), 2000);
+    at = 0;
+    EXPECT(m_apply(m, 0, M_COPYALL, stops_at_three, &at), 7);
+    EXPECT(m_apply(m, 0, 2001, stops_at_three, &at), -1);
+    m_adj(m, -5000);
+    EXPECT(m_pktlen(m), 0);
+    m_freem(m);
+    /* One by one. */
+    m = counted(200);
+    n = m_next(m);
+    EXPECT(m_free(m) == n, 1);
+    EXPECT(m_length(n, NULL), 200 - MHLEN);
+    NONE(m_free(n));
+}
+
+static void front(void)
+{
+    struct mbuf *m = m_gethdr(M_NOWAIT, MT_DATA), *n;
+
+    EXPECT(m_reserve(m, 16), 0);
+    EXPECT(m_append(m, 4, "data"), 1);
+    n = m;
+    M_PREPEND(m, 14, M_NOWAIT);
+    EXPECT(m == n, 1); /* in place */
+    EXPECT(m_len(m), 18);
+    M_PREPEND(m, 14, M_NOWAIT);
+    EXPECT(m != n && m_next(m) == n, 1); /* in front */
+    EXPECT(m_flags(m) & M_PKTHDR, M_PKTHDR);
+    EXPECT(m_flags(n) & M_PKTHDR, 0);
+    EXPECT(m_pktlen(m), 32);
+    m_freem(m);
+    m = watched(10, M_RDONLY);
+    M_PREPEND(m, MHLEN + 1, M_NOWAIT);
+    NONE(m);
+    EXPECT(frees, 1); /* with all that was in the chain */
+
+    m = counted(500);
+    m = m_pullup(m, MHLEN);
+    EXPECT(m_len(m) >= MHLEN, 1);
+    counts(m, 500, 0);
+    n = m_copyup(m, 40, 2);
+    EXPECT(m_len(n), 40);
+    EXPECT(M_LEADINGSPACE(n), 2);
+    counts(n, 500, 0);
+    m_freem(n);
+    m = watched(100, 0);
+    NONE(m_pullup(m, 101));
+    EXPECT(frees, 1);
+    m = watched(100, 0);
+    NONE(m_copyup(m, 100, 100));
+    EXPECT(frees, 1);
+    NONE(m_pullup(NULL, 1));
+}
+
+static void anywhere(void)
+{
+    struct mbuf *m = counted(1000), *n, *copy;
+    int at = -1;
+
+    n = m_pulldown(m, 100, 300, &at);
+    THERE(n);
+    EXPECT(m_len(n) - at >= 300, 1);
+    EXPECT(mtod(n, unsigned char *)[at], 100);
+    mtod(n, unsigned char *)[at] = 0; /* may be written */
+    mtod(n, unsigned char *)[at] = 100;
+    counts(m, 1000, 0); /* m is the first still */
+    EXPECT(m_pktlen(m), 1000);
+    copy = m_copypacket(m, M_NOWAIT);
+    n = m_pulldown(m, 500, 8, &at);
+    mtod(n, unsigned char *)[at] = 77;
+    counts(copy, 1000, 0); /* what others have is copied before */
+    m_freem(copy);
+    m_freem(m);
+    m = watched(100, 0);
+    NONE(m_pulldown(m, 90, 11, &at));
+    EXPECT(frees, 1);
+    m = watched(100, 0);
+    NONE(m_pulldown(m, 0, 10, NULL));
+    EXPECT(frees, 1);
+}
+
+static void shared(void)
+{
+    struct mbuf *m = watched(4000, 0), *copy, *part;
+
+    memset(page, 'a', sizeof page);
+    EXPECT(M_WRITABLE(m), 1);
+    copy = m_copym(m, 0, M_COPYALL, M_NOWAIT);
+    part = m_copym(m, 100, 50, M_NOWAIT);
+    EXPECT(m_pktlen(copy), 4000);
+    EXPECT(m_flags(part) & M_PKTHDR, 0);
+    EXPECT(m_length(part, NULL), 50);
+    EXPECT(m_data(copy) == page && m_data(part) == page + 100, 1); /* by reference */
+    EXPECT(m_extrefcnt(m), 3);
+    EXPECT(M_WRITABLE(m) | M_WRITABLE(copy) | M_TRAILINGSPACE(m), 0);
+    NONE(m_copym(m, 100, 3901, M_NOWAIT));
+    EXPECT(m_copyback(m, 10, 1, "b"), EROFS);
+    EXPECT(page[10], 'a');
+    copy = m_copyback_cow(copy, 10, 1, "b", M_NOWAIT);
+    EXPECT(mtod(copy, char *)[10], 'b');
+    EXPECT(page[10], 'a');
+    EXPECT(m_extrefcnt(m), 2);
+    m_freem(copy);
+    m_freem(part);
+    EXPECT(M_WRITABLE(m), 1);
+    EXPECT(m_copyback(m, 10, 1, "b"), 0);
+    EXPECT(page[10], 'b'); /* in place */
+    copy = m_copypacket(m, M_NOWAIT);
+    m_freem(m);
+    EXPECT(frees, 0); /* copy has it still */
+    part = m_copypacket(copy, M_NOWAIT);
+    part = m_unshare(part, M_NOWAIT);
+    EXPECT(M_WRITABLE(part) && M_WRITABLE(copy), 1);
+    m_freem(part);
+    EXPECT(frees, 0);
+    m = m_dup(copy, M_NOWAIT);
+    m_freem(copy);
+    EXPECT(frees, 1);
+    EXPECT(m_pktlen(m), 4000);
+    EXPECT(M_WRITABLE(m), 1);
+    m_freem(m);
+
+    m = watched(100, M_RDONLY);
+    EXPECT(M_WRITABLE(m), 0);
+    EXPECT(m_setlen(m, sizeof page + 1), EINVAL);
+    EXPECT(m_setlen(m, sizeof page), 0);
+    m_freem(m);
+    EXPECT(frees, 1);
+    m = m_get(M_NOWAIT, MT_DATA);
+    EXPECT(m_append(m, 1, "x"), 1);
+    EXPECT(m_extadd(m, page, 10, freed, page, &frees, 0, 0), EBUSY);
+    m_freem(m);
+    EXPECT(frees, 1); /* it was not attached */
+}
+
+/* So many hundreds of bytes, each in an mbuf that has no room behind them, as others refer to its cluster, too. */
+static struct mbuf *pieces(int count)
+{
+    struct mbuf *m = counted(100);
+
+    for (int i = 1; i < count; i++) {
+        struct mbuf *more = m_getcl(M_NOWAIT, MT_DATA, 0), *part;
+        unsigned char hundred[100];
+
+        for (int at = 0; at < 100; at++)
+            hundred[at] = (unsigned char)(100 * i + at);
+        EXPECT(m_append(more, 100, hundred), 1);
+        EXPECT(m_append(more, 1000, page), 1);
+        part = m_copym(more, 0, 100, M_NOWAIT);
+        EXPECT(M_WRITABLE(part), 0);
+        m_catpkt(m, part);
+        m_catpkt(others, more);
+    }
+    return m;
+}
+
+static void cut(void)
+{
+    struct mbuf *m = counted(3000), *tail, *same;
+
+    NONE(m_split(m, 3001, M_NOWAIT));
+    counts(m, 3000, 0);
+    tail = m_split(m, 1234, M_NOWAIT);
+    counts(m, 1234, 0);
+    counts(tail, 1766, 1234);
+    EXPECT(m_pktlen(m), 1234);
+    EXPECT(m_pktlen(tail), 1766);
+    EXPECT(m_flags(tail) & M_PKTHDR, M_PKTHDR);
+    m_cat(m, tail);
+    counts(m, 3000, 0);
+    EXPECT(m_pktlen(m), 3000);
+    for (struct mbuf *n = m_next(m); n != NULL; n = m_next(n))
+        EXPECT(m_flags(n) & M_PKTHDR, 0);
+    m_freem(m);
+
+    m = pieces(12);
+    EXPECT(m_pktlen(m), 1200);
+    same = m;
+    EXPECT(m_collapse(m, M_NOWAIT, mbufs_of(m)) == same, 1); /* as it is */
+    m = m_collapse(m, M_NOWAIT, 2);
+    EXPECT(mbufs_of(m) <= 2, 1);
+    counts(m, 1200, 0);
+    EXPECT(m_pktlen(m), 1200);
+    m_freem(m);
+    m = counted(6000);
+    NONE(m_collapse(m, M_NOWAIT, 1)); /* 6000 bytes do not fit into 2048 */
+    counts(m, 6000, 0);
+    m_freem(m);
+    m = pieces(12);
+    m = m_defrag(m, M_NOWAIT);
+    EXPECT(mbufs_of(m), 1);
+    counts(m, 1200, 0);
+    m_freem(m);
+}
+
+/* The length of a later mbuf is set: the packet's is made right when it is needed. */
+static void later(void)
+{
+    struct mbuf *m = m_getm2(NULL, 5000, M_NOWAIT, MT_DATA, M_PKTHDR), *copy;
+
+    for (struct mbuf *n = m; n != NULL; n = m_next(n)) {
+        EXPECT(m_setlen(n, 30), 0);
+        memset(m_data(n), 'x', 30);
+    }
+    EXPECT(mbufs_of(m), 2);
+    copy = m_dup(m, M_NOWAIT);
+    EXPECT(m_length(copy, NULL), 60);
+    m_freem(copy);
+    EXPECT(m_fixhdr(m), 60);
+    EXPECT(m_setlen(m_next(m), 10), 0);
+    m = m_pullup(m, 40);
+    EXPECT(m_len(m), 40);
+    EXPECT(m_setlen(m, 1), 0);
+    m_adj(m, -1);
+    EXPECT(m_pktlen(m), 0);
+    m_freem(m);
+}
+
+static void tags(void)
+{
+    struct mbuf *m = m_gethdr(M_NOWAIT, MT_DATA), *other = m_gethdr(M_NOWAIT, MT_DATA), *none = m_get(M_NOWAIT, MT_DATA);
+    struct m_tag *a = m_tag_alloc(5, 1, 4, M_NOWAIT), *b = m_tag_alloc(5, 1 | MTAG_PERSISTENT, 0, M_NOWAIT), *c, *d;
+
+    memcpy(m_tag_data(a), "abcd", 4);
+    EXPECT(m_tag_len(a), 4);
+    EXPECT(m_tag_cookie(a), 5);
+    EXPECT(m_tag_id(b), 1 | MTAG_PERSISTENT);
+    m_tag_prepend(m, a);
+    m_tag_prepend(m, b);
+    c = m_tag_get(9, 8, M_NOWAIT);
+    m_tag_prepend(m, c);
+    d = m_tag_alloc(5, 1, 0, M_NOWAIT);
+    m_tag_prepend(m, d); /* d, c, b, a */
+    EXPECT(m_tag_first(m) == d && m_tag_next(m, d) == c, 1);
+    NONE(m_tag_next(m, a));
+    NONE(m_tag_next(m, NULL));
+    EXPECT(m_tag_locate(m, 5, 1, NULL) == d, 1);
+    EXPECT(m_tag_locate(m, 5, 1, d) == a, 1);
+    NONE(m_tag_locate(m, 5, 1, a));
+    EXPECT(m_tag_find(m, 9, NULL) == c, 1);
+    EXPECT(m_dup_pkthdr(other, m, M_NOWAIT), 1);
+    EXPECT(memcmp(m_tag_data(m_tag_locate(other, 5, 1, m_tag_first(other))), "abcd", 4), 0);
+    EXPECT(m_tag_first(other) != d, 1); /* copies */
+    m_tag_delete_nonpersistent(other);
+    EXPECT(m_tag_id(m_tag_first(other)), 1 | MTAG_PERSISTENT);
+    NONE(m_tag_next(other, m_tag_first(other)));
+    EXPECT(m_dup_pkthdr(none, m, M_NOWAIT), 0);
+    m_tag_unlink(m, c);
+    EXPECT(m_tag_next(m, d) == b, 1);
+    m_tag_free(c);
+    m_tag_delete_chain(m, b); /* and a */
+    EXPECT(m_tag_first(m) == d, 1);
+    NONE(m_tag_next(m, d));
+    EXPECT(m_move_pkthdr(other, m), 0);
+    EXPECT(m_tag_first(other) == d, 1);
+    EXPECT(m_flags(m) & M_PKTHDR, 0);
+    NONE(m_tag_first(m));
+    m_tag_delete(other, d);
+    NONE(m_tag_first(other));
+    EXPECT(m_move_pkthdr(other, m), EINVAL); /* is none any more */
+    c = m_tag_alloc(1, 2, 3, M_NOWAIT);
+    d = m_tag_copy(c, M_NOWAIT);
+    EXPECT(m_tag_len(d), 3);
+    m_tag_free(c);
+    m_tag_prepend(none, d); /* is freed */
+    m_demote_pkthdr(other);
+    EXPECT(m_flags(other), 0);
+    m_freem(m);
+    m_freem(other);
+    m_freem(none);
+}
+
+static void *frees_one(void *m)
+{
+    m_freem((struct mbuf *)m);
+    return NULL;
+}
+
+/* At the limit M_NOWAIT has none, and M_WAITOK gets what another thread frees. */
+static void limits(void)
+{
+    tranship_mbuf_options options;
+    tranship_mbufs *before = mbufs;
+    struct mbuf *all[64], *m;
+    pthread_t thread;
+    int count = 0;
+
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.jumbo9 = 2;
+    options.window_bytes = 64 << 20;
+    EXPECT(tranship_mbufs_create(&options, &mbufs, NULL), TRANSHIP_OK);
+    while ((m = m_getjcl(M_NOWAIT, MT_DATA, M_PKTHDR, MJUM9BYTES)) != NULL)
+        all[count++] = m;
+    EXPECT(count, 2);
+    pthread_create(&thread, NULL, frees_one, all[0]);
+    all[0] = m_getjcl(M_WAITOK, MT_DATA, M_PKTHDR, MJUM9BYTES);
+    THERE(all[0]);
+    pthread_join(thread, NULL);
+    tranship_mbufs_close(mbufs);
+    memset(m_data(all[1]), 1, MJUM9BYTES); /* mbufs outlive their allocator's handle */
+    m_freem(all[0]);
+    m_freem(all[1]);
+    mbufs = before;
+    EXPECT(tranship_mbufs_reclaim(mbufs) > 0, 1);
+}
+
+int main(void)
+{
+    tranship_mbuf_options options;
+
+    /* Few addresses: valgrind keeps account of each. */
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.window_bytes = 64 << 20;
+    EXPECT(tranship_mbufs_create(&options, &mbufs, NULL), TRANSHIP_OK);
+    others = m_gethdr(M_NOWAIT, MT_DATA);
+    sizes();
+    bytes();
+    front();
+    anywhere();
+    shared();
+    cut();
+    later();
+    tags();
+    limits();
+    m_freem(others);
+    tranship_mbufs_close(mbufs);
+    EXPECT(m_len(NULL) | m_flags(NULL) | (int)m_length(NULL, NULL), 0);
+    EXPECT(m_copydata(NULL, 0, 0, NULL), EINVAL);
+    puts("as in mbuf(9)");
+    return 0;
+}
