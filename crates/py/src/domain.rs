@@ -3,6 +3,7 @@
 use crate::errors::{OrRaise as _, closed, raised};
 use crate::fork::{Birth, let_go};
 use crate::listener::Listener;
+use crate::pending::{End, Pending};
 use crate::pool::Pool;
 use crate::receiver::{Receiver, Told};
 use crate::sender::Sender;
@@ -31,6 +32,7 @@ struct Choices {
     name: Option<String>,
     socket: Option<PathBuf>,
     autostart: bool,
+    program: Option<PathBuf>,
     helper_thread: bool,
     non_dumpable: bool,
 }
@@ -45,6 +47,9 @@ impl Choices {
         }
         if let Some(socket) = self.socket {
             builder = builder.socket(socket);
+        }
+        if let Some(program) = self.program {
+            builder = builder.manager_program(program);
         }
         match self.non_dumpable {
             true => builder.non_dumpable(),
@@ -98,6 +103,19 @@ impl Domain {
             told: Told::default(),
             birth: Birth::now(),
         }
+    }
+
+    fn receiving(
+        &self,
+        py: Python<'_>,
+        lines: u32,
+        snapshots: Option<&Pool>,
+    ) -> PyResult<LinkOptions> {
+        let options = self.told.options(LinkOptions::new().lines(lines));
+        Ok(match snapshots {
+            Some(pool) => options.snapshots(pool.get(py)?.id()),
+            None => options,
+        })
     }
 
     fn get(&self, py: Python<'_>) -> PyResult<Arc<tranship::Domain>> {
@@ -184,10 +202,7 @@ impl Domain {
         snapshots: Option<&Pool>,
     ) -> PyResult<Receiver> {
         let domain = self.get(py)?;
-        let mut options = self.told.options(LinkOptions::new().lines(lines));
-        if let Some(pool) = snapshots {
-            options = options.snapshots(pool.get(py)?.id());
-        }
+        let options = self.receiving(py, lines, snapshots)?;
         let opened = domain.open_receiver_async(name, options);
         let made = awaited(
             py,
@@ -196,6 +211,34 @@ impl Domain {
             opened,
         )?;
         Ok(Receiver::new(made, self.told.clone()))
+    }
+
+    #[pyo3(signature = (name, *, lines=256))]
+    fn sender_async<'py>(
+        &self,
+        py: Python<'py>,
+        name: &str,
+        lines: u32,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let opened = self
+            .get(py)?
+            .open_sender_async(name, LinkOptions::new().lines(lines));
+        let opened = async move { opened.await.map(End::Sender) };
+        Pending::awaited(py, opened, None, &self.told)
+    }
+
+    #[pyo3(signature = (name, *, lines=256, snapshots=None))]
+    fn receiver_async<'py>(
+        &self,
+        py: Python<'py>,
+        name: &str,
+        lines: u32,
+        snapshots: Option<&Pool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let options = self.receiving(py, lines, snapshots)?;
+        let opened = self.get(py)?.open_receiver_async(name, options);
+        let opened = async move { opened.await.map(End::Receiver) };
+        Pending::awaited(py, opened, None, &self.told)
     }
 
     #[getter]

@@ -6,6 +6,7 @@
 //! | `buffer/` | buffers: their states, the buffer protocol, DLPack |
 //! | `wait.rs` | waiting without the GIL, in turns between which signals are looked at |
 //! | `driven.rs` | an end of a channel with a future of it, and the descriptor that tells an event loop |
+//! | `pending.rs` | a connection that a task awaits |
 //!
 //! What asyncio, pickle and numpy need is Python, beside `python/tranship/__init__.py`; so are the exceptions.
 //!
@@ -18,6 +19,7 @@ mod errors;
 mod foreign;
 mod fork;
 mod listener;
+mod pending;
 mod pool;
 mod receiver;
 mod sender;
@@ -40,6 +42,8 @@ mod _native {
     use super::foreign::in_pool;
     #[pymodule_export]
     use super::listener::Listener;
+    #[pymodule_export]
+    use super::pending::Pending;
     #[pymodule_export]
     use super::pool::Pool;
     #[pymodule_export]

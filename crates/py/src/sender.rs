@@ -13,7 +13,9 @@ use pyo3::types::{PyList, PyTuple};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tranship::{Aggregate, CbufMut, Error, Kind, Payload, PollItem, WhenFull, poll};
+use tranship::{
+    Aggregate, Body, CbufMut, Error, Kind, Message, Payload, PollItem, SendError, WhenFull, poll,
+};
 
 /// What fits in a message itself.
 pub(crate) const INLINE_BYTES: usize = 48;
@@ -30,8 +32,92 @@ pub(crate) struct Sender {
 }
 
 struct Inner {
-    driven: Driven<tranship::Sender, Result<(), Error>>,
+    driven: Driven<tranship::Sender, Result<(), Stopped>>,
     bell: Option<Arc<Bell>>,
+    /// What a future did not move after all.
+    back: Option<CbufMut>,
+}
+
+/// Why a future ended without success, and what it was to move.
+struct Stopped(Box<(Error, Option<CbufMut>)>);
+
+impl From<Error> for Stopped {
+    fn from(error: Error) -> Stopped {
+        Stopped(Box::new((error, None)))
+    }
+}
+
+impl From<SendError<Message>> for Stopped {
+    fn from(failed: SendError<Message>) -> Stopped {
+        Stopped(Box::new((failed.error, moved(failed.unsent))))
+    }
+}
+
+fn moved(message: Message) -> Option<CbufMut> {
+    match message.body {
+        Body::Moved(buf) => Some(buf),
+        _ => None,
+    }
+}
+
+impl Inner {
+    /// The bell, silent.
+    fn bell(&mut self) -> Result<Arc<Bell>, Error> {
+        let bell = match &self.bell {
+            Some(bell) => Arc::clone(bell),
+            None => {
+                let bell = Bell::new().map_err(Error::system("eventfd"))?;
+                Arc::clone(self.bell.insert(bell))
+            }
+        };
+        bell.hush();
+        Ok(bell)
+    }
+
+    /// Whether what was begun is done; if not, the bell rings.
+    fn look(&mut self, bell: &Arc<Bell>) -> Result<bool, Error> {
+        if !self.driven.is_under_way() {
+            return Ok(true);
+        }
+        match self.driven.poll(bell) {
+            None => Ok(false),
+            Some(Ok(())) => Ok(true),
+            Some(Err(Stopped(why))) => {
+                let (error, back) = *why;
+                self.back = back;
+                Err(error)
+            }
+        }
+    }
+
+    /// A try, and if there is no room a future of it. What is not sent, and will not be, is in `cargo`.
+    fn begin(&mut self, cargo: &mut Option<Cargo>, meta: u64) -> Result<bool, Error> {
+        let bell = self.bell()?;
+        let Some(what) = cargo.take() else {
+            return Ok(true);
+        };
+        let (error, what) = match attempt(self.driven.end(), WhenFull::Error, what, meta) {
+            Ok(()) => return Ok(true),
+            Err(unsent) => *unsent,
+        };
+        if !matches!(error.kind(), Kind::Full | Kind::PoolPending) {
+            *cargo = Some(what);
+            return Err(error);
+        }
+        self.driven.begin(|end| match what {
+            Cargo::Shared(payload) => {
+                Box::pin(async move { Ok(end.send_with_async(payload, meta).await?) })
+            }
+            Cargo::Moved(buf) => {
+                Box::pin(async move { Ok(end.move_buffer_with_async(buf, meta).await?) })
+            }
+            // A copy of the bytes goes with the future.
+            Cargo::Inline(bytes) => {
+                Box::pin(async move { Ok(end.send_inline_async(&bytes, meta)?.await?) })
+            }
+        });
+        self.look(&bell)
+    }
 }
 
 /// What is to be sent.
@@ -83,6 +169,7 @@ impl Sender {
             inner: Mutex::new(Some(Inner {
                 driven: Driven::new(sender),
                 bell: None,
+                back: None,
             })),
             closing: AtomicBool::new(false),
             birth: Birth::now(),
@@ -292,73 +379,71 @@ impl Sender {
         aio.call_method1("send_object", (slf, object, pool))
     }
 
+    #[pyo3(signature = (buffer, meta=0))]
+    fn move_buffer_async<'py>(
+        slf: Bound<'py, Self>,
+        buffer: Bound<'py, Buffer>,
+        meta: u64,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let aio = slf.py().import("tranship._aio")?;
+        aio.call_method1("move", (slf, buffer, meta))
+    }
+
+    fn wait_taken_async<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let aio = slf.py().import("tranship._aio")?;
+        aio.call_method1("taken", (slf,))
+    }
+
     /// Begins to send. True: it is done. Else `_bell` tells when to look again, by `_look`.
     fn _begin(&self, py: Python<'_>, payload: &Bound<'_, PyAny>, meta: u64) -> PyResult<bool> {
         self.birth.check(py)?;
-        let cargo = cargo_of(payload)?;
-        let begun = self.with(py, |inner| {
-            if inner.driven.is_under_way() {
-                return None;
-            }
-            let bell = match &inner.bell {
-                Some(bell) => Arc::clone(bell),
-                None => match Bell::new() {
-                    Ok(bell) => Arc::clone(inner.bell.insert(bell)),
-                    Err(error) => return Some(Err(Error::system("eventfd")(error))),
-                },
-            };
-            let sender = inner.driven.end();
-            let (error, cargo) = match attempt(sender, WhenFull::Error, cargo, meta) {
-                Ok(()) => return Some(Ok(true)),
-                Err(unsent) => *unsent,
-            };
-            let payload = match cargo {
-                _ if !matches!(error.kind(), Kind::Full | Kind::PoolPending) => {
-                    return Some(Err(error));
-                }
-                Cargo::Shared(payload) => payload,
-                // A copy of the bytes goes with the future.
-                Cargo::Inline(bytes) => {
-                    bell.hush();
-                    inner.driven.begin(|end| {
-                        Box::pin(async move {
-                            let sent = end.send_inline_async(&bytes, meta)?.await;
-                            sent.map_err(|failed| failed.error)
-                        })
-                    });
-                    return Some(Self::looked(inner, &bell));
-                }
-                Cargo::Moved(_) => return Some(Err(error)),
-            };
-            bell.hush();
-            inner.driven.begin(|end| {
-                Box::pin(async move {
-                    let sent = end.send_with_async(payload, meta).await;
-                    sent.map_err(|failed| failed.error)
-                })
-            });
-            Some(Self::looked(inner, &bell))
-        })?;
-        let taken = || busy("another send_async of this sender is under way: await it first");
-        begun.ok_or_else(taken)?.or_raise(py)
+        let mut cargo = Some(cargo_of(payload)?);
+        self.beginning(py, |inner| inner.begin(&mut cargo, meta))
+    }
+
+    /// Begins to move.
+    fn _begin_move(&self, py: Python<'_>, buffer: &Bound<'_, Buffer>, meta: u64) -> PyResult<bool> {
+        self.birth.check(py)?;
+        let mut cargo = Some(Cargo::Moved(buffer.get().take_own(py)?));
+        let begun = self.beginning(py, |inner| inner.begin(&mut cargo, meta));
+        if let Some(Cargo::Moved(buf)) = cargo {
+            buffer.get().give_back(buf);
+        }
+        begun
+    }
+
+    /// Begins to wait until all was taken.
+    fn _begin_taken(&self, py: Python<'_>) -> PyResult<bool> {
+        self.beginning(py, |inner| {
+            let bell = inner.bell()?;
+            inner
+                .driven
+                .begin(|end| Box::pin(async move { Ok(end.wait_taken_async().await?) }));
+            inner.look(&bell)
+        })
     }
 
     /// Whether what was begun is done.
     fn _look(&self, py: Python<'_>) -> PyResult<bool> {
-        let looked = self.with(py, |inner| match inner.bell.clone() {
-            None => Ok(true),
-            Some(bell) => {
-                bell.hush();
-                Self::looked(inner, &bell)
-            }
+        let looked = self.with(py, |inner| {
+            let bell = inner.bell()?;
+            inner.look(&bell)
         })?;
         looked.or_raise(py)
     }
 
-    /// What was begun is not sent after all.
-    fn _cancel(&self, py: Python<'_>) -> PyResult<()> {
+    /// What was begun is not done after all. What was to be moved is in its buffer again.
+    #[pyo3(signature = (buffer=None))]
+    fn _cancel(&self, py: Python<'_>, buffer: Option<&Bound<'_, Buffer>>) -> PyResult<()> {
         self.birth.check(py)?;
-        let _closed = self.with(py, |inner| drop(inner.driven.end().take_unsent()));
+        let unsent = self.with(py, |inner| {
+            let unsent = inner.driven.end().take_unsent();
+            inner.back.take().or(unsent.and_then(moved))
+        });
+        // Closed: it went with the sender.
+        if let (Ok(Some(buf)), Some(buffer)) = (unsent, buffer) {
+            buffer.get().give_back(buf);
+        }
         Ok(())
     }
 
@@ -508,13 +593,16 @@ impl Drop for Sender {
 }
 
 impl Sender {
-    fn looked(inner: &mut Inner, bell: &Arc<Bell>) -> Result<bool, Error> {
-        if !inner.driven.is_under_way() {
-            return Ok(true);
-        }
-        match inner.driven.poll(bell) {
-            None => Ok(false),
-            Some(sent) => sent.map(|()| true),
-        }
+    fn beginning(
+        &self,
+        py: Python<'_>,
+        begin: impl FnOnce(&mut Inner) -> Result<bool, Error> + Send,
+    ) -> PyResult<bool> {
+        let begun = self.with(py, |inner| match inner.driven.is_under_way() {
+            true => None,
+            false => Some(begin(inner)),
+        })?;
+        let taken = || busy("another send_async of this sender is under way: await it first");
+        begun.ok_or_else(taken)?.or_raise(py)
     }
 }
