@@ -115,7 +115,7 @@ fn a_veto_for_the_level_says_what_is_taken() {
             RefusalCode::PeerGone,
             (u64::from(pool.id.0), 0),
         ),
-        (None, RefusalCode::PeerGone, (u64::from(pool.id.0), 0)),
+        (None, RefusalCode::PeerGone, (u64::from(pool.id.0), 1)),
     ] {
         let counts = Counts::new();
         let req = source.req();

@@ -325,6 +325,7 @@ fn wait_until_none(dog: &Watchdog, strange: impl Fn() -> Vec<String>) {
             return;
         }
         if now != before {
+            eprintln!("{now:#?}");
             dog.step(format!("{now:#?}"));
             before = now;
         }
