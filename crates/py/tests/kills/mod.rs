@@ -325,7 +325,6 @@ fn wait_until_none(dog: &Watchdog, strange: impl Fn() -> Vec<String>) {
             return;
         }
         if now != before {
-            eprintln!("{now:#?}");
             dog.step(format!("{now:#?}"));
             before = now;
         }
@@ -333,11 +332,21 @@ fn wait_until_none(dog: &Watchdog, strange: impl Fn() -> Vec<String>) {
     }
 }
 
-/// As many descriptors, memfds, mappings, bytes; not the same ones: the manager and survivors make some anew for each visitor.
+/// Of what there is more than before. Less there may be: something of the last visitor was perhaps still there.
 fn more(what: &str, now: &Held, before: &Held) -> Vec<String> {
-    let differences = now.differences(before);
-    let counted = differences.iter().filter(|one| !one.starts_with("new:"));
-    counted.map(|one| format!("{what}: {one}")).collect()
+    let figures = |held: &Held| {
+        [
+            ("descriptors", held.fds as u64),
+            ("memfds", held.memfds.len() as u64),
+            ("bytes of memfds", held.resident()),
+            ("mappings of memfds", held.mappings as u64),
+            ("bytes mapped", held.mapped),
+        ]
+    };
+    let both = figures(now).into_iter().zip(figures(before));
+    let more = both.filter(|((_, now), (_, before))| now > before);
+    more.map(|((of, now), (_, before))| format!("{what}: {before} {of} before, {now} now"))
+        .collect()
 }
 
 fn granted(domain: &Domain) -> u64 {
