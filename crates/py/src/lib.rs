@@ -6,6 +6,7 @@
 //! | `buffer/` | buffers: their states, the buffer protocol, DLPack |
 //! | `wait.rs` | waiting without the GIL, in turns between which signals are looked at |
 //! | `driven.rs` | an end of a channel with a future of it, and the descriptor that tells an event loop |
+//! | `sending.rs` | what a sender is given, and how it goes |
 //! | `pending.rs` | a connection that a task awaits |
 //!
 //! What asyncio, pickle and numpy need is Python, beside `python/tranship/__init__.py`; so are the exceptions.
@@ -23,6 +24,7 @@ mod pending;
 mod pool;
 mod receiver;
 mod sender;
+mod sending;
 mod stat;
 mod wait;
 
