@@ -10,6 +10,7 @@
 #   make bench-build       builds the benches with every peer, and installs those that are missing
 #   make torture           the large models, long kill runs and chaos (hours)
 #   make wheel             builds the Python package from here, installs it, and runs the programs of its documentation
+#   make site              the documentation as a site, in target/site/html
 #   make mutants           changes the code in ways that a test has to notice (docs/testing.md); make mutants ONLY=ledger
 
 CARGO ?= cargo
@@ -23,7 +24,7 @@ PROFILE ?= release
 TARGET ?= $(or $(CARGO_TARGET_DIR),target)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 export CARGO
 
-.PHONY: help demo test lint bench bench-build torture wheel mutants library install deps
+.PHONY: help demo test lint bench bench-build torture wheel site mutants library install deps
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -50,6 +51,9 @@ torture:
 
 wheel:
 	TRANSHIP_TORTURE=1 $(CARGO) test --package tranship-py --test python -- the_documented_install --nocapture
+
+site:
+	@scripts/site.sh
 
 mutants:
 	$(CARGO) run --quiet -p xtask -- mutants $(ONLY)

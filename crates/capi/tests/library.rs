@@ -217,19 +217,29 @@ fn the_manual_can_be_read() {
     }
 }
 
-/// The program in the README.
+/// The programs in C of a page.
+fn shown(page: &std::path::Path) -> Vec<String> {
+    let text = std::fs::read_to_string(page).expect("a page");
+    let parts = text.split("\n```c\n").skip(1);
+    parts
+        .filter_map(|rest| Some(rest.split("```").next()?.to_owned()))
+        .collect()
+}
+
+/// What is no program is marked as text.
 #[test]
-fn the_readme_shows_what_compiles() {
+fn what_the_documentation_shows_compiles() {
     let _dog = Watchdog::new();
-    let readme = std::fs::read_to_string(source("../../README.md")).expect("README.md");
-    let shown: Vec<&str> = readme
-        .split("```c\n")
-        .skip(1)
-        .filter_map(|rest| rest.split("```").next())
-        .collect();
-    assert!(!shown.is_empty(), "the README shows no C");
-    for text in shown {
-        assert!(text.lines().count() <= 16, "{text}");
+    let readme = shown(&source("../../README.md"));
+    assert!(!readme.is_empty(), "the README shows no C");
+    assert!(readme.iter().all(|text| text.lines().count() <= 16));
+    let pages = std::fs::read_dir(source("../../docs")).expect("docs");
+    let pages = pages.flatten().map(|page| page.path());
+    let pages = pages.filter(|page| page.extension().is_some_and(|ending| ending == "md"));
+    for text in readme
+        .into_iter()
+        .chain(pages.flat_map(|page| shown(&page)))
+    {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("readme.c");
         std::fs::write(&file, text).expect("write");

@@ -21,7 +21,7 @@ pub use codec::{
 };
 pub use event::{Event, GoneReason};
 pub use id::{CbufId, ChannelId, DomainId, ExportId, PoolId, Req, SLOT_LIMIT};
-pub use refusal::{Refusal, RefusalCode};
+pub use refusal::{Refusal, RefusalCode, SAID_NO};
 pub use request::{ChannelClaim, Request, Role};
 pub use stat::{ChannelStat, DomainStat, HeapStat, HoldStat, ManagerStat, PoolStat, StatRecord};
 pub use trust::{Levels, Trust};

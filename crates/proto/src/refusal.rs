@@ -77,6 +77,16 @@ pub struct Refusal {
     pub available: u64,
 }
 
+/// With [`RefusalCode::PeerGone`], as `available`: the other side is there, and said no.
+pub const SAID_NO: u64 = 1;
+
+impl Refusal {
+    /// The other side went away, or just lost the manager: it did not say no.
+    pub fn went_away(&self) -> bool {
+        self.code == RefusalCode::PeerGone && self.available != SAID_NO
+    }
+}
+
 impl Cause for Refusal {
     fn kind(&self) -> Kind {
         match self.code {
@@ -109,6 +119,7 @@ fn numbers(code: RefusalCode, asked: u64, available: u64) -> String {
         C::Quota | C::Total => format!(": asked {asked} bytes, there are {available}"),
         C::NameTaken => format!(" (by domain {available})"),
         C::NoSuchName | C::Role => String::new(),
+        C::PeerGone if available == SAID_NO => format!(" (it does not take pool {asked})"),
         C::PeerGone | C::NoSuchId | C::NotYours | C::Claim => format!(" (id {asked})"),
         C::Trust => crate::trust::refused(asked, available),
         C::NoDescriptors => format!(": it holds {asked}, and may hold {available}"),

@@ -3,10 +3,11 @@
 use crate::errors::{OrRaise as _, closed, raised};
 use crate::fork::{Birth, let_go};
 use crate::listener::Listener;
+use crate::pending::{End, Pending};
 use crate::pool::Pool;
 use crate::receiver::{Receiver, Told};
 use crate::sender::Sender;
-use crate::wait::{awaited, by, limit};
+use crate::wait::{By, awaited, by, limit};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -31,6 +32,7 @@ struct Choices {
     name: Option<String>,
     socket: Option<PathBuf>,
     autostart: bool,
+    program: Option<PathBuf>,
     helper_thread: bool,
     non_dumpable: bool,
 }
@@ -45,6 +47,9 @@ impl Choices {
         }
         if let Some(socket) = self.socket {
             builder = builder.socket(socket);
+        }
+        if let Some(program) = self.program {
+            builder = builder.manager_program(program);
         }
         match self.non_dumpable {
             true => builder.non_dumpable(),
@@ -112,6 +117,21 @@ impl Domain {
             told: Told::default(),
             birth: Birth::now(),
         }
+    }
+
+    fn receiving(
+        &self,
+        py: Python<'_>,
+        lines: u32,
+        snapshots: Option<&Pool>,
+        wait: &str,
+    ) -> PyResult<(LinkOptions, By)> {
+        let (options, wait) = options(lines, wait)?;
+        let mut options = self.told.options(options);
+        if let Some(pool) = snapshots {
+            options = options.snapshots(pool.get(py)?.id());
+        }
+        Ok((options, by(wait)))
     }
 
     fn get(&self, py: Python<'_>) -> PyResult<Arc<tranship::Domain>> {
@@ -209,11 +229,7 @@ impl Domain {
         snapshots: Option<&Pool>,
     ) -> PyResult<Receiver> {
         let domain = self.get(py)?;
-        let (options, wait) = options(lines, wait)?;
-        let mut options = self.told.options(options);
-        if let Some(pool) = snapshots {
-            options = options.snapshots(pool.get(py)?.id());
-        }
+        let (options, by) = self.receiving(py, lines, snapshots, wait)?;
         let opened = domain.open_receiver_async(name, options);
         let made = awaited(
             py,
@@ -221,7 +237,36 @@ impl Domain {
             &Awaited::Offer(name.to_owned()),
             opened,
         )?;
-        Ok(Receiver::new(made, self.told.clone(), by(wait)))
+        Ok(Receiver::new(made, self.told.clone(), by))
+    }
+
+    #[pyo3(signature = (name, *, lines=256, wait="spin-then-sleep"))]
+    fn sender_async<'py>(
+        &self,
+        py: Python<'py>,
+        name: &str,
+        lines: u32,
+        wait: &str,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (options, wait) = options(lines, wait)?;
+        let opened = self.get(py)?.open_sender_async(name, options);
+        let opened = async move { opened.await.map(End::Sender) };
+        Pending::awaited(py, opened, None, &self.told, by(wait))
+    }
+
+    #[pyo3(signature = (name, *, lines=256, wait="spin-then-sleep", snapshots=None))]
+    fn receiver_async<'py>(
+        &self,
+        py: Python<'py>,
+        name: &str,
+        lines: u32,
+        wait: &str,
+        snapshots: Option<&Pool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (options, by) = self.receiving(py, lines, snapshots, wait)?;
+        let opened = self.get(py)?.open_receiver_async(name, options);
+        let opened = async move { opened.await.map(End::Receiver) };
+        Pending::awaited(py, opened, None, &self.told, by)
     }
 
     #[getter]

@@ -7,6 +7,8 @@
 //! | `buffer/` | buffers: their states, the buffer protocol, DLPack |
 //! | `wait.rs` | waiting without the GIL, in turns between which signals are looked at |
 //! | `driven.rs` | an end of a channel with a future of it, and the descriptor that tells an event loop |
+//! | `sending.rs` | what a sender is given, and how it goes |
+//! | `pending.rs` | a connection that a task awaits |
 //!
 //! What asyncio, pickle and numpy need is Python, beside `python/tranship/__init__.py`; so are the exceptions.
 //!
@@ -20,9 +22,11 @@ mod errors;
 mod foreign;
 mod fork;
 mod listener;
+mod pending;
 mod pool;
 mod receiver;
 mod sender;
+mod sending;
 mod stat;
 mod wait;
 
@@ -44,6 +48,8 @@ mod _native {
     use super::foreign::in_pool;
     #[pymodule_export]
     use super::listener::Listener;
+    #[pymodule_export]
+    use super::pending::Pending;
     #[pymodule_export]
     use super::pool::Pool;
     #[pymodule_export]

@@ -2,8 +2,8 @@
 
 use crate::errors::closed;
 use crate::fork::{Birth, let_go};
-use crate::receiver::{Receiver, Told};
-use crate::sender::Sender;
+use crate::pending::{End, Pending, Waiters};
+use crate::receiver::Told;
 use crate::wait::{By, limit, wait};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -18,12 +18,8 @@ pub(crate) struct Listener {
     told: Told,
     /// How its channels wait.
     by: By,
+    waiters: Arc<Waiters>,
     birth: Birth,
-}
-
-enum End {
-    Sender(tranship::Sender),
-    Receiver(tranship::Receiver),
 }
 
 impl Listener {
@@ -33,6 +29,7 @@ impl Listener {
             name,
             told,
             by,
+            waiters: Arc::default(),
             birth: Birth::now(),
         }
     }
@@ -65,13 +62,21 @@ impl Listener {
             };
             Ok(Some(Some(end)))
         });
-        match end?.ok_or_else(|| closed("listener"))? {
-            End::Sender(sender) => Ok(Bound::new(py, Sender::new(sender, self.by))?.into_any()),
-            End::Receiver(receiver) => {
-                let receiver = Receiver::new(receiver, self.told.clone(), self.by);
-                Ok(Bound::new(py, receiver)?.into_any())
+        let end = end?.ok_or_else(|| closed("listener"))?;
+        end.into_object(py, &self.told, self.by)
+    }
+
+    fn accept_async<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.birth.check(py)?;
+        let listener = self.get().ok_or_else(|| closed("listener"))?;
+        let accepted = async move {
+            match listener.role() {
+                Role::Source => listener.accept_sender_async().await.map(End::Sender),
+                Role::Sink => listener.accept_receiver_async().await.map(End::Receiver),
             }
-        }
+        };
+        let waiters = Some(Arc::clone(&self.waiters));
+        Pending::awaited(py, accepted, waiters, &self.told, self.by)
     }
 
     #[getter]
@@ -86,6 +91,8 @@ impl Listener {
         py.detach(|| {
             let mut listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
             drop(listener.take());
+            drop(listener);
+            self.waiters.send_away();
         });
     }
 
@@ -104,6 +111,14 @@ impl Listener {
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.accept(py, None)
+    }
+
+    fn __aiter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __anext__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.accept_async(py)
     }
 
     fn __repr__(&self) -> String {

@@ -1,20 +1,21 @@
 //! `tranship.Sender`.
 
 use crate::arrays::make_readonly;
-use crate::buffer::{Buffer, Origin, Parcel};
-use crate::driven::{Bell, Driven, Kept};
+use crate::buffer::{Buffer, Origin};
+use crate::driven::Kept;
 use crate::errors::{OrRaise as _, busy, closed, raised};
 use crate::foreign::View;
 use crate::fork::{Birth, end_with};
 use crate::pool::Pool;
+use crate::sending::{Cargo, Inner, attempt, moved};
 use crate::wait::{By, Turn, limit, wait};
 use pyo3::exceptions::{PyOSError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tranship::{Aggregate, CbufMut, Error, Kind, Payload, PollItem, WhenFull, poll};
+use tranship::{Aggregate, Error, Kind, Payload, PollItem, WhenFull, poll};
 
 /// What fits in a message itself.
 pub(crate) const INLINE_BYTES: usize = 48;
@@ -31,61 +32,13 @@ pub(crate) struct Sender {
     birth: Birth,
 }
 
-struct Inner {
-    driven: Driven<tranship::Sender, Result<(), Error>>,
-    bell: Option<Arc<Bell>>,
-}
-
-/// What is to be sent.
-enum Cargo {
-    Shared(Payload),
-    Moved(CbufMut),
-    Inline(Vec<u8>),
-}
-
-impl From<Parcel> for Cargo {
-    fn from(parcel: Parcel) -> Cargo {
-        match parcel {
-            Parcel::Buffers(payload) => Cargo::Shared(payload),
-            Parcel::Inline(bytes) => Cargo::Inline(bytes),
-        }
-    }
-}
-
-/// What was not sent, and why.
-type Unsent = Box<(Error, Cargo)>;
-
-/// One attempt, which waits as it is told.
-fn attempt(
-    sender: &mut tranship::Sender,
-    how: WhenFull,
-    cargo: Cargo,
-    meta: u64,
-) -> Result<(), Unsent> {
-    let mut sender = sender.with_when_full(how);
-    match cargo {
-        Cargo::Shared(payload) => sender
-            .send_with(payload, meta)
-            .map_err(|failed| Box::new((failed.error, Cargo::Shared(failed.unsent)))),
-        Cargo::Moved(buf) => sender
-            .move_buffer_with(buf, meta)
-            .map_err(|failed| Box::new((failed.error, Cargo::Moved(failed.unsent)))),
-        Cargo::Inline(bytes) => sender
-            .send_inline(&bytes, meta)
-            .map_err(|failed| Box::new((failed.error, Cargo::Inline(bytes)))),
-    }
-}
-
 impl Sender {
     pub(crate) fn new(sender: tranship::Sender, by: By) -> Sender {
         let (pid, uid) = sender.peer_pid_uid();
         Sender {
             peer: (sender.peer().0, pid, uid),
             channel: sender.channel().0,
-            inner: Mutex::new(Some(Inner {
-                driven: Driven::new(sender),
-                bell: None,
-            })),
+            inner: Mutex::new(Some(Inner::new(sender))),
             by,
             closing: AtomicBool::new(false),
             birth: Birth::now(),
@@ -294,73 +247,71 @@ impl Sender {
         aio.call_method1("send_object", (slf, object, pool))
     }
 
+    #[pyo3(signature = (buffer, meta=0))]
+    fn move_buffer_async<'py>(
+        slf: Bound<'py, Self>,
+        buffer: Bound<'py, Buffer>,
+        meta: u64,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let aio = slf.py().import("tranship._aio")?;
+        aio.call_method1("move", (slf, buffer, meta))
+    }
+
+    fn wait_taken_async<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let aio = slf.py().import("tranship._aio")?;
+        aio.call_method1("taken", (slf,))
+    }
+
     /// Begins to send. True: it is done. Else `_bell` tells when to look again, by `_look`.
     fn _begin(&self, py: Python<'_>, payload: &Bound<'_, PyAny>, meta: u64) -> PyResult<bool> {
         self.birth.check(py)?;
-        let cargo = cargo_of(payload)?;
-        let begun = self.with(py, |inner| {
-            if inner.driven.is_under_way() {
-                return None;
-            }
-            let bell = match &inner.bell {
-                Some(bell) => Arc::clone(bell),
-                None => match Bell::new() {
-                    Ok(bell) => Arc::clone(inner.bell.insert(bell)),
-                    Err(error) => return Some(Err(Error::system("eventfd")(error))),
-                },
-            };
-            let sender = inner.driven.end();
-            let (error, cargo) = match attempt(sender, WhenFull::Error, cargo, meta) {
-                Ok(()) => return Some(Ok(true)),
-                Err(unsent) => *unsent,
-            };
-            let payload = match cargo {
-                _ if !matches!(error.kind(), Kind::Full | Kind::PoolPending) => {
-                    return Some(Err(error));
-                }
-                Cargo::Shared(payload) => payload,
-                // A copy of the bytes goes with the future.
-                Cargo::Inline(bytes) => {
-                    bell.hush();
-                    inner.driven.begin(|end| {
-                        Box::pin(async move {
-                            let sent = end.send_inline_async(&bytes, meta)?.await;
-                            sent.map_err(|failed| failed.error)
-                        })
-                    });
-                    return Some(Self::looked(inner, &bell));
-                }
-                Cargo::Moved(_) => return Some(Err(error)),
-            };
-            bell.hush();
-            inner.driven.begin(|end| {
-                Box::pin(async move {
-                    let sent = end.send_with_async(payload, meta).await;
-                    sent.map_err(|failed| failed.error)
-                })
-            });
-            Some(Self::looked(inner, &bell))
-        })?;
-        let taken = || busy("another send_async of this sender is under way: await it first");
-        begun.ok_or_else(taken)?.or_raise(py)
+        let mut cargo = Some(cargo_of(payload)?);
+        self.beginning(py, |inner| inner.begin(&mut cargo, meta))
+    }
+
+    /// Begins to move.
+    fn _begin_move(&self, py: Python<'_>, buffer: &Bound<'_, Buffer>, meta: u64) -> PyResult<bool> {
+        self.birth.check(py)?;
+        let mut cargo = Some(Cargo::Moved(buffer.get().take_own(py)?));
+        let begun = self.beginning(py, |inner| inner.begin(&mut cargo, meta));
+        if let Some(Cargo::Moved(buf)) = cargo {
+            buffer.get().give_back(buf);
+        }
+        begun
+    }
+
+    /// Begins to wait until all was taken.
+    fn _begin_taken(&self, py: Python<'_>) -> PyResult<bool> {
+        self.beginning(py, |inner| {
+            let bell = inner.bell()?;
+            inner
+                .driven
+                .begin(|end| Box::pin(async move { Ok(end.wait_taken_async().await?) }));
+            inner.look(&bell)
+        })
     }
 
     /// Whether what was begun is done.
     fn _look(&self, py: Python<'_>) -> PyResult<bool> {
-        let looked = self.with(py, |inner| match inner.bell.clone() {
-            None => Ok(true),
-            Some(bell) => {
-                bell.hush();
-                Self::looked(inner, &bell)
-            }
+        let looked = self.with(py, |inner| {
+            let bell = inner.bell()?;
+            inner.look(&bell)
         })?;
         looked.or_raise(py)
     }
 
-    /// What was begun is not sent after all.
-    fn _cancel(&self, py: Python<'_>) -> PyResult<()> {
+    /// What was begun is not done after all. What was to be moved is in its buffer again.
+    #[pyo3(signature = (buffer=None))]
+    fn _cancel(&self, py: Python<'_>, buffer: Option<&Bound<'_, Buffer>>) -> PyResult<()> {
         self.birth.check(py)?;
-        let _closed = self.with(py, |inner| drop(inner.driven.end().take_unsent()));
+        let unsent = self.with(py, |inner| {
+            let unsent = inner.driven.end().take_unsent();
+            inner.back.take().or(unsent.and_then(moved))
+        });
+        // Closed: it went with the sender.
+        if let (Ok(Some(buf)), Some(buffer)) = (unsent, buffer) {
+            buffer.get().give_back(buf);
+        }
         Ok(())
     }
 
@@ -510,13 +461,16 @@ impl Drop for Sender {
 }
 
 impl Sender {
-    fn looked(inner: &mut Inner, bell: &Arc<Bell>) -> Result<bool, Error> {
-        if !inner.driven.is_under_way() {
-            return Ok(true);
-        }
-        match inner.driven.poll(bell) {
-            None => Ok(false),
-            Some(sent) => sent.map(|()| true),
-        }
+    fn beginning(
+        &self,
+        py: Python<'_>,
+        begin: impl FnOnce(&mut Inner) -> Result<bool, Error> + Send,
+    ) -> PyResult<bool> {
+        let begun = self.with(py, |inner| match inner.driven.is_under_way() {
+            true => None,
+            false => Some(begin(inner)),
+        })?;
+        let taken = || busy("another send_async of this sender is under way: await it first");
+        begun.ok_or_else(taken)?.or_raise(py)
     }
 }

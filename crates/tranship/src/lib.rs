@@ -205,3 +205,8 @@ struct Guide;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/zcopy.md")]
 struct ZCopy;
+
+/// And the one about heaps.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/malloc.md")]
+struct Malloc;

@@ -1,5 +1,5 @@
-//! Chores of the repository, run by `make lint` and CI: `cargo run -p xtask -- layers | circles | errors | header | tidy | all`,
-//! by `make test` also `surface check`; by `make mutants`: `mutants`.
+//! Chores of the repository, run by `make lint` and CI: `cargo run -p xtask -- layers | circles | errors | header | tidy | site | all`,
+//! by `make test` also `surface check`; by `make mutants`: `mutants`, by `make site`: `site stage DIR`.
 //!
 //! What it is for: the rules of ARCHITECTURE.md that neither the compiler nor clippy can check, and whether tests notice
 //! changes of the code.
@@ -12,6 +12,7 @@ mod findings;
 mod header;
 mod layers;
 mod mutants;
+mod site;
 mod source;
 mod surface;
 mod tidy;
@@ -39,17 +40,28 @@ fn main() -> ExitCode {
             _ => return show(&root),
         },
         "tidy" => tidy::check(&root),
+        "site" => match std::env::args().nth(2).as_deref() {
+            Some("stage") => {
+                let to = std::env::args().nth(3);
+                site::stage(
+                    &root,
+                    Path::new(to.as_deref().unwrap_or("target/site/pages")),
+                )
+            }
+            _ => site::check(&root),
+        },
         "all" => layers::check(&root).and_then(|mut found| {
             found.merge(circles::check(&root, false)?);
             found.merge(errors::check(&root)?);
             found.merge(header::check(&root)?);
             found.merge(tidy::check(&root)?);
+            found.merge(site::check(&root)?);
             Ok(found)
         }),
         "mutants" => return mutate(&root),
         other => {
             eprintln!(
-                "xtask: unknown chore `{other}`; known: layers, circles, errors [write], header [check | write], surface [check | write], tidy, all, mutants [FILTER...]"
+                "xtask: unknown chore `{other}`; known: layers, circles, errors [write], header [check | write], surface [check | write], tidy, site [stage DIR], all, mutants [FILTER...]"
             );
             return ExitCode::from(2);
         }

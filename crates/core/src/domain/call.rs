@@ -331,6 +331,11 @@ impl DomainCore {
         outcome
     }
 
+    /// Whether something is to be looked at of which there may be no news: who waits looks now and then.
+    pub(crate) fn has_left_overs(&self) -> bool {
+        self.unwatched.load(Ordering::Relaxed) // a hint
+    }
+
     /// Deaths that no manager tells us of.
     fn look_for_deaths(&self) {
         if !self.unwatched.load(Ordering::Relaxed) || !self.unwatched.swap(false, Ordering::Relaxed)

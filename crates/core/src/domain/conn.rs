@@ -335,6 +335,15 @@ impl Conn {
         }
     }
 
+    /// The manager counts us no more among a pool's readers, and so has taken back all offers of it: those that were kept, too.
+    pub(crate) fn drop_early_offers(&mut self, pool: PoolId) {
+        for kept in self.early.values_mut() {
+            kept.retain(
+                |(event, _)| !matches!(event, Event::PoolOffer { pool: of, .. } if *of == pool),
+            );
+        }
+    }
+
     /// What came for a channel meanwhile. From here on nothing is kept.
     pub(crate) fn take_early(&mut self, channel: ChannelId) -> Vec<Parcel> {
         self.early.remove(&channel).unwrap_or_default()
@@ -375,4 +384,43 @@ impl Conn {
 fn has_no_room(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock
         || error.raw_os_error() == Some(errno::TOO_MANY_IN_FLIGHT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tranship_proto::Trust;
+
+    #[test]
+    fn offers_that_were_taken_back_are_not_answered_later() {
+        let null = std::fs::File::open("/dev/null").expect("a file");
+        let mut conn = Conn::new(null.into(), 1);
+        let channel = ChannelId(1);
+        conn.early.insert(channel, Vec::new());
+        for pool in [PoolId(1), PoolId(2)] {
+            let offer = Event::PoolOffer {
+                channel,
+                pool,
+                writer: DomainId(3),
+                max_bytes: 1 << 20,
+                slots: 1024,
+                chunk_bytes: 1 << 16,
+                trust: Trust::Producer,
+                known: false,
+            };
+            assert!(conn.keep_early((offer, Vec::new())).is_none());
+        }
+        conn.drop_early_offers(PoolId(1));
+        let kept: Vec<Event> = conn.take_early(channel).into_iter().map(|p| p.0).collect();
+        assert!(
+            matches!(
+                kept[..],
+                [Event::PoolOffer {
+                    pool: PoolId(2),
+                    ..
+                }]
+            ),
+            "{kept:?}"
+        );
+    }
 }

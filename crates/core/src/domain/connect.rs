@@ -2,13 +2,13 @@
 
 use super::conn::Conn;
 use super::cut_off::Root;
-use super::discover::{self, Found, Start};
+use super::discover::{self, Begin, Found, Start};
 use super::greeting::Greeting;
 use super::starter::Starter;
 use super::{Domain, DomainCore, Shared, Tasks};
 use crate::error::{Error, Kind};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32};
 use std::sync::{Arc, Mutex};
 use tranship_manager::paths::Places;
@@ -30,6 +30,7 @@ pub struct DomainBuilder {
     dumpable: Option<bool>,
     high_descriptors: bool,
     autostart: bool,
+    program: Option<PathBuf>,
     config: Option<Config>,
 }
 
@@ -42,6 +43,7 @@ impl Default for DomainBuilder {
             dumpable: None,
             high_descriptors: true,
             autostart: true,
+            program: None,
             config: None,
         }
     }
@@ -80,6 +82,12 @@ impl DomainBuilder {
         self.autostart = yes;
         self
     }
+    /// The program `tranship` that is started as the manager, now and should it be gone later. Default: the one in `TRANSHIP_BIN`, else beside
+    /// this program, else in the `PATH`.
+    pub fn manager_program(mut self, path: impl Into<PathBuf>) -> Self {
+        self.program = Some(path.into());
+        self
+    }
     /// Configuration of an embedded manager.
     pub fn config(mut self, config: Config) -> Self {
         self.config = Some(config);
@@ -91,11 +99,12 @@ impl DomainBuilder {
     /// (set-uid, file capabilities), which heeds no environment either.
     pub fn connect(self) -> Result<Domain, Error> {
         self.prepare()?;
+        let run = |path: &Path| discover::run_manager(self.program.as_deref(), path);
         let mut attempts = 0;
         loop {
             let found = match &self.socket {
                 Some(path) => discover::named(path)?,
-                None => discover::find(&Places::find(), self.start())?,
+                None => discover::find(&Places::find(), self.start(&run))?,
             };
             let path = found.path.clone();
             attempts += 1;
@@ -143,7 +152,7 @@ impl DomainBuilder {
         Ok(())
     }
 
-    fn start(&self) -> Start {
+    fn start<'a>(&self, run: Begin<'a>) -> Start<'a> {
         if !self.autostart {
             Err("`tranship manager` runs one")
         } else if process::is_privileged() {
@@ -152,7 +161,7 @@ impl DomainBuilder {
                 "a privileged process (set-uid or the like) starts none and heeds no environment; run `tranship manager`",
             )
         } else {
-            Ok(discover::run_manager)
+            Ok(run)
         }
     }
 
@@ -184,7 +193,10 @@ impl DomainBuilder {
             left: AtomicBool::new(false),
             helper: AtomicBool::new(false),
             embedded: Mutex::new(embedded),
-            starter: (found.started).then(|| Arc::new(Starter::new(found.path.clone()))),
+            starter: found.started.then(|| {
+                let starter = Starter::new(found.path.clone(), self.program.clone());
+                Arc::new(starter)
+            }),
             place: found.path,
             root: Root::now(),
             poller,

@@ -26,8 +26,11 @@ pub(super) struct Found {
     pub(super) started: bool,
 }
 
-/// Starts a manager at a socket; or why that is not to be done, and what is.
-pub(super) type Start = Result<fn(&Path) -> Result<(), String>, &'static str>;
+/// Starts a manager at a socket.
+pub(super) type Begin<'a> = &'a dyn Fn(&Path) -> Result<(), String>;
+
+/// How to start one; or why that is not to be done, and what is.
+pub(super) type Start<'a> = Result<Begin<'a>, &'static str>;
 
 /// What there is at a socket's place.
 enum At {
@@ -54,7 +57,7 @@ pub(super) fn named(path: &Path) -> Result<Found, Error> {
 }
 
 /// Looks at one place after the other; where nothing is, one is started.
-pub(super) fn find(places: &Places, start: Start) -> Result<Found, Error> {
+pub(super) fn find(places: &Places, start: Start<'_>) -> Result<Found, Error> {
     if let Some(path) = &places.named {
         return named(path);
     }
@@ -151,10 +154,7 @@ fn is_other_file(path: &Path) -> bool {
 }
 
 /// Starts a manager for this user and connects to it.
-fn start_one(
-    socket: Option<&Path>,
-    start: fn(&Path) -> Result<(), String>,
-) -> Result<Found, String> {
+fn start_one(socket: Option<&Path>, start: Begin<'_>) -> Result<Found, String> {
     let path = socket.ok_or("no safe directory for its socket; set XDG_RUNTIME_DIR")?;
     start(path)?;
     let deadline = Instant::now() + PATIENCE;
@@ -175,9 +175,10 @@ fn start_one(
 }
 
 /// Runs `tranship manager` as a daemon, and returns when somebody listens: that one, or another that was faster.
-pub(super) fn run_manager(path: &Path) -> Result<(), String> {
-    let program = std::env::var_os("TRANSHIP_BIN")
-        .map(PathBuf::from)
+pub(super) fn run_manager(program: Option<&Path>, path: &Path) -> Result<(), String> {
+    let program = program
+        .map(Path::to_owned)
+        .or_else(|| std::env::var_os("TRANSHIP_BIN").map(PathBuf::from))
         .or_else(beside_us)
         .unwrap_or_else(|| "tranship".into());
     let cannot = |e| {
@@ -234,7 +235,7 @@ mod tests {
             user: Some(dir.path().join("user.sock")),
         };
         make(&places.system);
-        let started = find(&places, Ok(|_| Err("it began".into())));
+        let started = find(&places, Ok(&|_| Err("it began".into())));
         started.map(drop).expect_err("nobody is there")
     }
 

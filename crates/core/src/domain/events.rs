@@ -97,6 +97,7 @@ impl DomainCore {
                 )?;
             }
             Event::PoolGone { pool } => {
+                conn.drop_early_offers(pool);
                 self.forget_foreign(pool);
             }
             Event::QueueJoined {

@@ -9,16 +9,18 @@ use std::time::{Duration, Instant};
 /// Between two attempts.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Where it is to listen, and whether it is being started.
+/// Where it is to listen, what is run, and whether it is being started.
 pub(super) struct Starter {
     socket: PathBuf,
+    program: Option<PathBuf>,
     busy: AtomicBool,
 }
 
 impl Starter {
-    pub(super) fn new(socket: PathBuf) -> Starter {
+    pub(super) fn new(socket: PathBuf, program: Option<PathBuf>) -> Starter {
         Starter {
             socket,
+            program,
             busy: AtomicBool::new(false),
         }
     }
@@ -32,7 +34,7 @@ impl Starter {
         let starter = Arc::clone(self);
         let run = move || {
             let begun = Instant::now();
-            if let Err(why) = run_manager(&starter.socket) {
+            if let Err(why) = run_manager(starter.program.as_deref(), &starter.socket) {
                 tracing::warn!("the manager that this process had started is gone: {why}");
                 std::thread::sleep(PAUSE.saturating_sub(begun.elapsed()));
             }

@@ -167,7 +167,8 @@ impl Listener {
             return Ok(fed.feed.pop());
         }
         let (domain, name, options) = (&self.domain, &self.name, &self.options);
-        let may_come = match domain.has_news() || domain.cut_off().is_some() {
+        let looks = domain.has_news() || domain.has_left_overs();
+        let may_come = match looks || domain.cut_off().is_some() {
             true => domain.turn(),
             false => Ok(()),
         };

@@ -182,7 +182,7 @@ fn round(
     }
     let waited_on = domains.iter_mut().filter(|d| !d.rest);
     for (domain, told) in waited_on.zip(of_domains) {
-        if *told || domain.core.has_news() {
+        if *told || domain.core.has_news() || domain.core.has_left_overs() {
             domain.core.turn_quietly();
             domain.rest = *told && is_readable(&domain.core);
         }

@@ -43,6 +43,8 @@ pub struct Sender {
     outs: Vec<Out>,
     /// Pools whose assignment was asked for and that the receiver has not answered in time.
     unanswered: Vec<(PoolId, Asked)>,
+    /// Since when the receiver has no manager, as far as is known: it dies, or comes back.
+    astray: Option<Instant>,
     wait: Wait,
     when_full: WhenFull,
     dropped: u64,
@@ -80,6 +82,7 @@ impl Sender {
             fork: link.domain.fork,
             outs: Vec::new(),
             unanswered: Vec::new(),
+            astray: None,
             wait: options.wait,
             when_full: options.when_full,
             dropped: 0,

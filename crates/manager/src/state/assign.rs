@@ -4,7 +4,7 @@ use super::model::{Offer, Opening, Queue, Reader};
 use super::ties::Tie;
 use super::types::Done;
 use super::{Fail, Parcel, State, format, no_such, not_yours, refusal};
-use tranship_proto::{ChannelId, DomainId, Event, Levels, PoolId, RefusalCode, Req};
+use tranship_proto::{ChannelId, DomainId, Event, Levels, PoolId, RefusalCode, Req, SAID_NO};
 
 /// Queues, and readers, of one pool: when its writer is gone the counters of all are read.
 pub(super) const MAX_QUEUES: usize = 4096;
@@ -340,7 +340,10 @@ impl State {
                         let why = refusal(RefusalCode::Trust, trust as u64, levels.bits());
                         self.refuse_offer((channel, pool), why);
                     }
-                    _ => self.cancel_offer((channel, pool)),
+                    _ => {
+                        let why = refusal(RefusalCode::PeerGone, u64::from(pool.0), SAID_NO);
+                        self.refuse_offer((channel, pool), why);
+                    }
                 }
                 Ok(())
             }

@@ -113,9 +113,9 @@ fn a_veto_for_the_level_says_what_is_taken() {
         (
             Some(Levels::ALL),
             RefusalCode::PeerGone,
-            (u64::from(pool.id.0), 0),
+            (u64::from(pool.id.0), 1),
         ),
-        (None, RefusalCode::PeerGone, (u64::from(pool.id.0), 0)),
+        (None, RefusalCode::PeerGone, (u64::from(pool.id.0), 1)),
     ] {
         let counts = Counts::new();
         let req = source.req();

@@ -27,7 +27,7 @@ from ._errors import (
     TimedOut,
 )
 from ._native import Buffer, Domain, Listener, Pool, Receiver, Sender
-from ._program import point_to_program as _point_to_program
+from ._program import program as _program_of_the_package
 
 __all__ = [
     "AccessDenied",
@@ -65,12 +65,12 @@ def connect(
     non_dumpable: bool = False,
 ) -> Domain:
     """Joins the manager: the one at `socket` (or $TRANSHIP_SOCKET), else the system's, else the user's, else one that it starts."""
-    _point_to_program()
     return _native.connect(
         {
             "name": name,
             "socket": None if socket is None else _os.fspath(socket),
             "autostart": autostart,
+            "program": _program_of_the_package() if autostart else None,
             "helper_thread": helper_thread,
             "non_dumpable": non_dumpable,
         }
@@ -90,6 +90,7 @@ def embedded(
             "name": name,
             "socket": None if socket is None else _os.fspath(socket),
             "autostart": False,
+            "program": None,
             "helper_thread": helper_thread,
             "non_dumpable": non_dumpable,
         }

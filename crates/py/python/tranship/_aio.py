@@ -40,6 +40,16 @@ async def _until(end, look, what):
         _awaited.discard(end)
 
 
+async def connected(pending):
+    loop = asyncio.get_running_loop()
+    try:
+        while (end := pending.look()) is None:
+            await _readable(loop, pending)
+        return end
+    finally:
+        pending.cancel()
+
+
 async def recv(receiver):
     return await _until(receiver, receiver.try_recv, "receiver")
 
@@ -55,16 +65,29 @@ async def following(receiver):
         raise StopAsyncIteration from None
 
 
-async def send(sender, payload, meta=0):
-    if sender._begin(payload, meta):
-        return
+async def _finished(sender, *to_move):
     done = False
     try:
         await _until(sender, lambda: sender._look() or None, "sender")
         done = True
     finally:
         if not done:
-            sender._cancel()
+            sender._cancel(*to_move)
+
+
+async def send(sender, payload, meta=0):
+    if not sender._begin(payload, meta):
+        await _finished(sender)
+
+
+async def move(sender, buffer, meta=0):
+    if not sender._begin_move(buffer, meta):
+        await _finished(sender, buffer)
+
+
+async def taken(sender):
+    if not sender._begin_taken():
+        await _finished(sender)
 
 
 # Between two tries for memory, of which no descriptor tells: the first, and the longest.

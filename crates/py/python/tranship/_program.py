@@ -1,4 +1,4 @@
-"""Where the program `tranship` is that came with the package: what starts a manager looks there."""
+"""Where the program `tranship` is that came with the package, to be started as the manager."""
 
 import importlib.metadata
 import os
@@ -20,11 +20,11 @@ def _places():
             yield os.path.join(folder, "tranship")
 
 
-def point_to_program() -> None:
-    """Says so in the environment, unless that says something else. Programs with their starter's privileges only look at it."""
+def program() -> str | None:
+    """It; nothing where the environment names one, or where none came along: then it is looked for as anywhere."""
     if "TRANSHIP_BIN" in os.environ:
-        return
-    for program in _places():
-        if os.path.isfile(program) and os.access(program, os.X_OK):
-            os.environ["TRANSHIP_BIN"] = program
-            return
+        return None
+    for place in _places():
+        if os.path.isfile(place) and os.access(place, os.X_OK):
+            return place
+    return None

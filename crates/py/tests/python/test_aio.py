@@ -165,6 +165,113 @@ def test_many_channels_in_one_loop(domain, other):
     asyncio.run(main())
 
 
+def test_connections_are_awaited(domain, other):
+    async def main():
+        with domain.listen("meet", "send") as listener:
+            senders = [asyncio.create_task(listener.accept_async()) for _ in range(2)]
+            await asyncio.sleep(0)
+            receivers = await asyncio.gather(*(other.receiver_async("meet") for _ in range(2)))
+            senders = await asyncio.gather(*senders)
+            for sender in senders:
+                sender.send_inline(b"x")
+            assert [bytes(await receiver.recv_async()) for receiver in receivers] == [b"x"] * 2
+        # Who comes first waits for the other.
+        opened = asyncio.create_task(other.sender_async("later"))
+        await asyncio.sleep(0)
+        with domain.listen("later", "receive") as listener:
+            async for receiver in listener:
+                (await opened).send_inline(b"y")
+                assert bytes(await receiver.recv_async()) == b"y"
+                break
+
+    asyncio.run(main())
+
+
+def test_an_accept_that_is_called_off_takes_no_connection(domain, other):
+    async def main():
+        with domain.listen("meet", "receive") as listener:
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(listener.accept_async(), 0.01)
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(other.sender_async("nobody"), 0.01)
+            sender, receiver = await asyncio.gather(other.sender_async("meet"), listener.accept_async())
+            sender.send_inline(b"x")
+            assert bytes(receiver.recv()) == b"x"
+
+    asyncio.run(main())
+
+
+def test_closing_a_listener_ends_the_tasks_that_await_it(domain):
+    async def main():
+        listener = domain.listen("meet", "receive")
+        tasks = [asyncio.create_task(listener.accept_async()) for _ in range(2)]
+        await asyncio.sleep(0)
+        listener.close()
+        for task in tasks:
+            with pytest.raises(ValueError, match="the listener is closed"):
+                await task
+        with pytest.raises(ValueError, match="the listener is closed"):
+            await listener.accept_async()
+
+    asyncio.run(main())
+
+
+def test_a_move_waits_for_room_and_can_be_called_off(domain, other, pool):
+    sender, receiver = join(domain, other, lines=2)
+
+    async def main():
+        first = asyncio.create_task(receiver.recv_async())
+        await asyncio.sleep(0)
+        await sender.move_buffer_async(pool.copy(b"0"), 7)
+        assert (await first).meta == 7
+        sender.send_inline(b"1")
+        sender.send_inline(b"2")
+        buffer = pool.copy(b"3")
+        waits = asyncio.create_task(sender.move_buffer_async(buffer))
+        await asyncio.sleep(0)
+        with pytest.raises(ValueError, match="was moved"):
+            memoryview(buffer)
+        waits.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waits
+        assert bytes(buffer) == b"3"
+        waits = asyncio.create_task(sender.move_buffer_async(buffer))
+        await asyncio.sleep(0)
+        assert [bytes(await receiver.recv_async()) for _ in range(2)] == [b"1", b"2"]
+        await waits
+        taken = asyncio.create_task(sender.wait_taken_async())
+        await asyncio.sleep(0)
+        assert not taken.done()
+        assert bytes(await receiver.recv_async()) == b"3"
+        await taken
+
+    asyncio.run(main())
+
+
+def test_what_was_to_be_moved_comes_back_when_the_receiver_goes(domain, other, pool):
+    sender, receiver = join(domain, other, lines=2)
+
+    async def main():
+        buffer = pool.copy(b"kept")
+        first = asyncio.create_task(receiver.recv_async())
+        await asyncio.sleep(0)
+        await sender.send_async(pool.copy(b"agreed"))
+        await first
+        sender.send_inline(b"1")
+        sender.send_inline(b"2")
+        waits = asyncio.create_task(sender.move_buffer_async(buffer))
+        await asyncio.sleep(0)
+        receiver.close()
+        with pytest.raises(tranship.PeerGone):
+            await waits
+        assert bytes(buffer) == b"kept"
+        with pytest.raises(tranship.PeerGone):
+            await sender.move_buffer_async(buffer)
+        assert bytes(buffer) == b"kept"
+
+    asyncio.run(main())
+
+
 def test_the_descriptor_is_for_any_loop(channel):
     sender, receiver = channel
     fd = receiver.fileno()

@@ -18,6 +18,12 @@ def programs(page):
     return re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.M | re.S)
 
 
+def test_every_program_that_a_page_shows_is_run_here():
+    pages = ["README.md", *(str(page.relative_to(ROOT)) for page in (ROOT / "docs").glob("*.md"))]
+    shown = {page: len(programs(page)) for page in pages if programs(page)}
+    assert shown == {"README.md": 1, "docs/python.md": 3}
+
+
 def test_the_program_in_the_readme(tmp_path):
     (program,) = programs("README.md")
     assert len(program.splitlines()) <= 12

@@ -38,4 +38,15 @@ async def wait(receiver: tranship.Receiver, sender: tranship.Sender, pool: trans
         assert_type(buffer, tranship.Buffer)
     assert_type(await receiver.recv_async(), tranship.Buffer)
     assert_type(await receiver.recv_object_async(), Any)
+    await sender.move_buffer_async(pool.alloc(1), meta=2)
+    await sender.wait_taken_async()
     asyncio.get_running_loop().add_reader(receiver.fileno(), print)
+
+
+async def meet(domain: tranship.Domain) -> None:
+    assert_type(await domain.sender_async("x"), tranship.Sender)
+    assert_type(await domain.receiver_async("y", lines=16), tranship.Receiver)
+    with domain.listen("z", "receive") as listener:
+        print(await listener.accept_async())
+        async for accepted in listener:
+            print(accepted)

@@ -15,6 +15,9 @@ use tranship_proto::{PoolId, Refusal, RefusalCode, Request};
 use tranship_region::layout::{CountsRw, Way};
 use tranship_sys::crash;
 
+/// How long a receiver that has lost its manager may come back, or be found dead, before a pool cannot be assigned to it.
+const ASTRAY: Duration = Duration::from_secs(3);
+
 impl Sender {
     #[cold]
     pub(super) fn find_or_assign(&mut self, buf: Handle) -> Result<(), Error> {
@@ -58,7 +61,11 @@ impl Sender {
         if self.outs.iter().any(|out| out.home == home) {
             return Ok(());
         }
-        self.assign_side(home, Assigned::Own(own), deadline)
+        let assigned = self.assign_side(home, Assigned::Own(own), deadline);
+        assigned.map_err(|error| match self.link.gone() {
+            Gone::No => error,
+            _ => self.peer_gone(),
+        })
     }
 
     /// Assigns a pool, waiting as long as the receiver takes, or until the deadline. What was not answered by then goes
@@ -90,10 +97,11 @@ impl Sender {
         crash::point("assign.before_request");
         let started = Instant::now();
         let domain = &self.link.domain;
+        let mut astray = self.astray;
         // The same counters again, should the manager go away meanwhile: they are zero.
         let answer = loop {
             let answer = domain.patiently(deadline, || {
-                self.ask_to_assign(&assignment, &mut asked, deadline)
+                self.ask_to_assign(&assignment, &mut asked, &mut astray, deadline)
             });
             // Who waits as long as it takes waits for a manager, too.
             let waits = deadline.is_none()
@@ -105,10 +113,14 @@ impl Sender {
             }
             self.link.look_for_death();
         };
+        self.astray = astray.filter(|_| !matches!(answer, Ok(true)));
         match answer {
             Ok(true) => {}
             Ok(false) => {
-                self.unanswered.extend(asked.map(|asked| (pool, asked)));
+                match asked {
+                    Some(asked) => self.unanswered.push((pool, asked)),
+                    None => self.link.remove(pool),
+                }
                 return Err(TimedOut {
                     awaited: Awaited::Consent(pool),
                     waited_ms: millis(started.elapsed()),
@@ -138,6 +150,7 @@ impl Sender {
         &self,
         assignment: &Assignment,
         asked: &mut Option<Asked>,
+        astray: &mut Option<Instant>,
         deadline: Option<Instant>,
     ) -> Result<bool, Error> {
         let (domain, channel, pool) = (&self.link.domain, self.link.channel, assignment.pool);
@@ -170,6 +183,18 @@ impl Sender {
             {
                 self.link.look_for_death();
                 return Err(Kind::ManagerAway.into());
+            }
+            // Its connection has ended, of which nothing follows yet: who is killed loses its descriptors before it is dead.
+            Err(error)
+                if self.link.gone() == Gone::No
+                    && error.find().is_some_and(Refusal::went_away)
+                    && astray.get_or_insert_with(Instant::now).elapsed() < ASTRAY =>
+            {
+                self.link.look_for_death();
+                return match deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                    true => Ok(false),
+                    false => Err(Kind::ManagerAway.into()),
+                };
             }
             Err(error) => return Err(error),
             Ok(_) => {}

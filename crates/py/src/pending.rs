@@ -1,0 +1,159 @@
+//! A connection that a task awaits: one that is being opened, or that somebody may make to a listener.
+
+use crate::driven::Bell;
+use crate::errors::{OrRaise as _, closed};
+use crate::fork::{Birth, let_go};
+use crate::receiver::{Receiver, Told};
+use crate::sender::Sender;
+use crate::wait::By;
+use pyo3::exceptions::PyOSError;
+use pyo3::prelude::*;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
+use tranship::Error;
+
+/// What a connection is at this side.
+pub(crate) enum End {
+    Sender(tranship::Sender),
+    Receiver(tranship::Receiver),
+}
+
+impl End {
+    pub(crate) fn into_object<'py>(
+        self,
+        py: Python<'py>,
+        told: &Told,
+        by: By,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        Ok(match self {
+            End::Sender(end) => Bound::new(py, Sender::new(end, by))?.into_any(),
+            End::Receiver(end) => Bound::new(py, Receiver::new(end, told.clone(), by))?.into_any(),
+        })
+    }
+}
+
+/// Who awaits connections of a listener; `None` when it is closed.
+#[derive(Debug)]
+pub(crate) struct Waiters(Mutex<Option<Vec<Weak<Bell>>>>);
+
+impl Default for Waiters {
+    fn default() -> Waiters {
+        Waiters(Mutex::new(Some(Vec::new())))
+    }
+}
+
+impl Waiters {
+    fn join(&self, bell: &Arc<Bell>) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(all) = all.as_mut() {
+            all.retain(|bell| bell.strong_count() > 0);
+            all.push(Arc::downgrade(bell));
+        }
+    }
+
+    fn are_sent_away(&self) -> bool {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.is_none()
+    }
+
+    /// The listener is closed: all look once more.
+    pub(crate) fn send_away(&self) {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let bells = all.into_iter().flatten();
+        bells
+            .filter_map(|bell| bell.upgrade())
+            .for_each(|bell| bell.ring());
+    }
+}
+
+type Connecting = Pin<Box<dyn Future<Output = Result<End, Error>> + Send>>;
+
+/// It, and the descriptor that tells when to look at it again.
+#[pyclass(frozen, name = "_Pending", module = "tranship._native")]
+pub(crate) struct Pending {
+    future: Mutex<Option<Connecting>>,
+    bell: Arc<Bell>,
+    waiters: Option<Arc<Waiters>>,
+    told: Told,
+    /// How the channel will wait.
+    by: By,
+    birth: Birth,
+}
+
+impl Pending {
+    /// A coroutine that awaits it.
+    pub(crate) fn awaited<'py>(
+        py: Python<'py>,
+        future: impl Future<Output = Result<End, Error>> + Send + 'static,
+        waiters: Option<Arc<Waiters>>,
+        told: &Told,
+        by: By,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let bell = Bell::new().map_err(|error| PyOSError::new_err(error.to_string()))?;
+        if let Some(waiters) = &waiters {
+            waiters.join(&bell);
+        }
+        let pending = Pending {
+            future: Mutex::new(Some(Box::pin(future))),
+            bell,
+            waiters,
+            told: told.clone(),
+            by,
+            birth: Birth::now(),
+        };
+        py.import("tranship._aio")?
+            .call_method1("connected", (pending,))
+    }
+
+    fn poll(&self) -> Option<Result<End, Error>> {
+        let mut future = self.future.lock().unwrap_or_else(PoisonError::into_inner);
+        self.bell.hush();
+        let waker = Waker::from(Arc::clone(&self.bell));
+        let polled = future
+            .as_mut()?
+            .as_mut()
+            .poll(&mut Context::from_waker(&waker));
+        match polled {
+            Poll::Pending => None,
+            Poll::Ready(done) => {
+                *future = None;
+                Some(done)
+            }
+        }
+    }
+}
+
+#[pymethods]
+impl Pending {
+    /// The end, if it is there.
+    fn look<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.birth.check(py)?;
+        if self.waiters.as_ref().is_some_and(|all| all.are_sent_away()) {
+            return Err(closed("listener"));
+        }
+        match py.detach(|| self.poll()) {
+            None => Ok(None),
+            Some(end) => end
+                .or_raise(py)?
+                .into_object(py, &self.told, self.by)
+                .map(Some),
+        }
+    }
+
+    fn fileno(&self) -> i32 {
+        self.bell.fd()
+    }
+
+    /// Nobody awaits it any more.
+    fn cancel(&self) {
+        let mut future = self.future.lock().unwrap_or_else(PoisonError::into_inner);
+        let_go(self.birth, future.take());
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.cancel();
+    }
+}

@@ -1,0 +1,148 @@
+//! What a sender is given, and how it goes: by a try, or by a future if there is no room.
+
+use crate::buffer::Parcel;
+use crate::driven::{Bell, Driven};
+use std::sync::Arc;
+use tranship::{Body, CbufMut, Error, Kind, Message, Payload, SendError, WhenFull};
+
+/// An end of a channel at work.
+pub(crate) struct Inner {
+    pub(crate) driven: Driven<tranship::Sender, Result<(), Stopped>>,
+    pub(crate) bell: Option<Arc<Bell>>,
+    /// What a future did not move after all.
+    pub(crate) back: Option<CbufMut>,
+}
+
+/// Why a future ended without success, and what it was to move.
+pub(crate) struct Stopped(Box<(Error, Option<CbufMut>)>);
+
+impl From<Error> for Stopped {
+    fn from(error: Error) -> Stopped {
+        Stopped(Box::new((error, None)))
+    }
+}
+
+impl From<SendError<Message>> for Stopped {
+    fn from(failed: SendError<Message>) -> Stopped {
+        Stopped(Box::new((failed.error, moved(failed.unsent))))
+    }
+}
+
+pub(crate) fn moved(message: Message) -> Option<CbufMut> {
+    match message.body {
+        Body::Moved(buf) => Some(buf),
+        _ => None,
+    }
+}
+
+impl Inner {
+    pub(crate) fn new(sender: tranship::Sender) -> Inner {
+        Inner {
+            driven: Driven::new(sender),
+            bell: None,
+            back: None,
+        }
+    }
+
+    /// The bell, silent.
+    pub(crate) fn bell(&mut self) -> Result<Arc<Bell>, Error> {
+        let bell = match &self.bell {
+            Some(bell) => Arc::clone(bell),
+            None => {
+                let bell = Bell::new().map_err(Error::system("eventfd"))?;
+                Arc::clone(self.bell.insert(bell))
+            }
+        };
+        bell.hush();
+        Ok(bell)
+    }
+
+    /// Whether what was begun is done; if not, the bell rings.
+    pub(crate) fn look(&mut self, bell: &Arc<Bell>) -> Result<bool, Error> {
+        if !self.driven.is_under_way() {
+            return Ok(true);
+        }
+        match self.driven.poll(bell) {
+            None => Ok(false),
+            Some(Ok(())) => Ok(true),
+            Some(Err(Stopped(why))) => {
+                let (error, back) = *why;
+                self.back = back;
+                Err(error)
+            }
+        }
+    }
+
+    /// A try, and if there is no room a future of it. What is not sent, and will not be, is in `cargo`.
+    pub(crate) fn begin(&mut self, cargo: &mut Option<Cargo>, meta: u64) -> Result<bool, Error> {
+        let bell = self.bell()?;
+        let Some(what) = cargo.take() else {
+            return Ok(true);
+        };
+        let (error, what) = match attempt(self.driven.end(), WhenFull::Error, what, meta) {
+            Ok(()) => return Ok(true),
+            Err(unsent) => *unsent,
+        };
+        if !matches!(error.kind(), Kind::Full | Kind::PoolPending) {
+            *cargo = Some(what);
+            return Err(error);
+        }
+        self.driven.begin(|end| match what {
+            Cargo::Shared(payload) => {
+                Box::pin(async move { Ok(end.send_with_async(payload, meta).await?) })
+            }
+            Cargo::Moved(buf) => {
+                Box::pin(async move { Ok(end.move_buffer_with_async(buf, meta).await?) })
+            }
+            // A copy of the bytes goes with the future.
+            Cargo::Inline(bytes) => {
+                Box::pin(async move { Ok(end.send_inline_async(&bytes, meta)?.await?) })
+            }
+        });
+        let looked = self.look(&bell);
+        if looked.is_err() {
+            *cargo = self.back.take().map(Cargo::Moved);
+        }
+        looked
+    }
+}
+
+/// What is to be sent.
+pub(crate) enum Cargo {
+    Shared(Payload),
+    Moved(CbufMut),
+    Inline(Vec<u8>),
+}
+
+impl From<Parcel> for Cargo {
+    fn from(parcel: Parcel) -> Cargo {
+        match parcel {
+            Parcel::Buffers(payload) => Cargo::Shared(payload),
+            Parcel::Inline(bytes) => Cargo::Inline(bytes),
+        }
+    }
+}
+
+/// What was not sent, and why.
+pub(crate) type Unsent = Box<(Error, Cargo)>;
+
+/// One attempt, which waits as it is told.
+pub(crate) fn attempt(
+    sender: &mut tranship::Sender,
+    how: WhenFull,
+    cargo: Cargo,
+    meta: u64,
+) -> Result<(), Unsent> {
+    let mut sender = sender.with_when_full(how);
+    match cargo {
+        Cargo::Shared(payload) => sender
+            .send_with(payload, meta)
+            .map_err(|failed| Box::new((failed.error, Cargo::Shared(failed.unsent)))),
+        Cargo::Moved(buf) => sender
+            .move_buffer_with(buf, meta)
+            .map_err(|failed| Box::new((failed.error, Cargo::Moved(failed.unsent)))),
+        Cargo::Inline(bytes) => sender
+            .send_inline(&bytes, meta)
+            .map_err(|failed| Box::new((failed.error, Cargo::Inline(bytes)))),
+    }
+}

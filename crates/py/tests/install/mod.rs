@@ -1,0 +1,208 @@
+//! The package as its documentation says how to install it: in a new environment, out of this folder, with the program in it.
+
+use crate::stage::{HOUR, Stage, blocks, here, output, stage};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+use tranship_testkit::{Watchdog, skipped};
+
+/// Where what pip needs comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// As the page says it.
+    Index,
+    /// The environment of the tests, without a network.
+    Stage,
+}
+
+/// A new environment with the package.
+struct Fresh {
+    folder: TempDir,
+    python: PathBuf,
+}
+
+impl Fresh {
+    /// What docs/python.md says, in this folder, with a Python whose environment has maturin: [`Stage`]'s, or another one.
+    fn new(stage: &Stage, base: &Path, from: Source) -> Result<Fresh, String> {
+        let folder = tranship_testkit::folder().map_err(|error| error.to_string())?;
+        let install = blocks("docs/python.md", "sh").remove(0);
+        assert_eq!(
+            install,
+            "python3 -m venv env && env/bin/pip install '.[numpy]'"
+        );
+        let env = folder.path().join("env");
+        let python = env.join("bin/python");
+        let step = |program: &Path, words: &[&str]| -> Result<String, String> {
+            // Whatever builds is found; and what was built before is used.
+            let bin = stage.python.parent().unwrap_or(Path::new("/"));
+            let path = std::env::var_os("PATH").unwrap_or_default();
+            let path = std::iter::once(bin.to_owned()).chain(std::env::split_paths(&path));
+            let path = std::env::join_paths(path).map_err(|error| error.to_string())?;
+            let target = stage.package.ancestors().nth(2).expect("a target folder");
+            let profile = match cfg!(debug_assertions) {
+                true => "dev",
+                false => "release",
+            };
+            let mut command = Command::new(program);
+            command
+                .args(words)
+                .current_dir(here("../.."))
+                .env("PATH", path)
+                .env("CARGO_TARGET_DIR", target)
+                .env("TRANSHIP_PROFILE", profile);
+            let said = output(&mut command)?;
+            Ok(String::from_utf8_lossy(&said.stdout).trim().to_owned())
+        };
+        let text = env.to_str().ok_or("a path that is no text")?;
+        step(base, &["-m", "venv", text])?;
+        match from {
+            Source::Index => step(&python, &["-m", "pip", "install", ".[numpy]"])?,
+            Source::Stage => {
+                // It finds there what it would install.
+                let say = "import sysconfig; print(sysconfig.get_path('purelib'))";
+                let theirs = step(&stage.python, &["-c", say])?;
+                let ours = step(&python, &["-c", say])?;
+                fs::write(Path::new(&ours).join("stage.pth"), theirs)
+                    .map_err(|error| error.to_string())?;
+                let same = base == stage.python;
+                let what = if same { ".[numpy]" } else { "." };
+                let offline = ["--no-index", "--no-build-isolation", what];
+                let all = ["-m", "pip", "install"].iter().chain(&offline);
+                step(&python, &all.copied().collect::<Vec<_>>())?
+            }
+        };
+        fs::create_dir(folder.path().join("run")).map_err(|error| error.to_string())?;
+        Ok(Fresh { folder, python })
+    }
+
+    /// A program, in a terminal of its own.
+    fn terminal(&self, name: &str, program: &str) -> Command {
+        let file = self.folder.path().join(name);
+        fs::write(&file, program).expect("a program");
+        let mut command = Command::new(&self.python);
+        command
+            .arg(file)
+            .current_dir(self.folder.path())
+            .env("XDG_RUNTIME_DIR", self.folder.path().join("run"))
+            .env_remove("PYTHONPATH")
+            .env_remove("TRANSHIP_SOCKET")
+            .env_remove("TRANSHIP_BIN");
+        command
+    }
+
+    /// What README and docs/python.md show runs, the latter in two terminals, with a manager that they start.
+    fn runs_what_is_shown(&self) {
+        let readme = blocks("README.md", "python").remove(0);
+        let said = output(&mut self.terminal("video.py", &readme)).expect("the README's program");
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        assert!(
+            said.starts_with("[0 0 0] <tranship.Buffer of 8388608 bytes"),
+            "{said}"
+        );
+        let page = blocks("docs/python.md", "python");
+        let [sends, receives, ..] = &page[..] else {
+            panic!("two programs");
+        };
+        let first = self.terminal("sends.py", sends).spawn();
+        let mut first = first.expect("a terminal");
+        let said = output(&mut self.terminal("receives.py", receives));
+        if said.is_err() {
+            let _ = first.kill(); // it waits for the other
+        }
+        let status = first.wait().expect("the first terminal");
+        let said = said.expect("the second terminal");
+        assert!(status.success());
+        let said = String::from_utf8_lossy(&said.stdout);
+        assert!(
+            said.starts_with("255.0 <tranship.Buffer of 6220800 bytes"),
+            "{said}"
+        );
+        self.ends_its_manager();
+    }
+
+    /// The manager that they started would stay for a minute.
+    fn ends_its_manager(&self) {
+        let end = "import os, signal, tranship\nwith tranship.connect(autostart=False) as d: pid = d.stat()['manager']['pid']\nos.kill(pid, signal.SIGTERM)";
+        output(&mut self.terminal("end.py", end)).expect("its end");
+    }
+}
+
+fn installs(from: Source) {
+    let stage = match stage() {
+        Ok(stage) => stage,
+        Err(why) => return skipped(why),
+    };
+    let _dog = Watchdog::within(HOUR);
+    let fresh = Fresh::new(stage, &stage.python, from).expect("installed");
+    fresh.runs_what_is_shown();
+}
+
+#[test]
+fn pip_installs_it_without_a_network() {
+    installs(Source::Stage);
+}
+
+/// It builds everything once more where nothing was built, and gets numpy and what builds from the package index.
+#[test]
+fn the_documented_install_is_all_that_is_needed() {
+    if std::env::var_os("TRANSHIP_TORTURE").is_none() {
+        return; // `make wheel`
+    }
+    installs(Source::Index);
+}
+
+/// One without a global lock, if there is one.
+fn free_threaded() -> Option<PathBuf> {
+    let named = std::env::var("TRANSHIP_PYTHON_FREE_THREADED").ok();
+    let known = ["python3.15t", "python3.14t", "python3.13t"];
+    let all = named.into_iter().chain(known.map(String::from));
+    let say = "import sys, sysconfig; print(sys.executable) if sysconfig.get_config_var('Py_GIL_DISABLED') else sys.exit(1)";
+    let found = |python: String| {
+        let said = output(Command::new(python).args(["-c", say])).ok()?;
+        Some(String::from_utf8_lossy(&said.stdout).trim().into())
+    };
+    all.into_iter().find_map(found)
+}
+
+/// Both ends in one process, each in a thread; importing the package brings no lock back.
+const WITHOUT_LOCK: &str = "
+import sys, threading, tranship
+assert not sys._is_gil_enabled()
+with tranship.embedded() as domain, domain.listen('numbers', 'send') as listener:
+    def receive():
+        with domain.receiver('numbers') as receiver:
+            for number, buffer in enumerate(receiver):
+                assert bytes(memoryview(buffer)) == number.to_bytes(8, 'big') * 1000
+            print(number + 1)
+    pool = domain.pool('numbers', 16 << 20)
+    threads = [threading.Thread(target=receive) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    def send(sender):
+        with sender:
+            for number in range(1000):
+                sender.send(pool.copy(number.to_bytes(8, 'big') * 1000))
+    senders = [threading.Thread(target=send, args=[listener.accept()]) for _ in threads]
+    for thread in senders:
+        thread.start()
+    for thread in senders + threads:
+        thread.join()
+";
+
+#[test]
+fn an_interpreter_without_a_global_lock_gets_a_wheel_of_its_own() {
+    let stage = match stage() {
+        Ok(stage) => stage,
+        Err(why) => return skipped(why),
+    };
+    let Some(base) = free_threaded() else {
+        return skipped(
+            "no Python without a global lock (python3.14t, python3.13t, or TRANSHIP_PYTHON_FREE_THREADED)",
+        );
+    };
+    let _dog = Watchdog::within(HOUR);
+    let fresh = Fresh::new(stage, &base, Source::Stage).expect("installed");
+    let said = output(&mut fresh.terminal("threads.py", WITHOUT_LOCK)).expect("it runs");
+    assert_eq!(String::from_utf8_lossy(&said.stdout), "1000\n".repeat(4));
+}
