@@ -6,8 +6,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
-use tranship_core::{Domain, Kind, Pool, PoolOptions, Receiver, Role, Sender, StatRecord};
+use tranship_core::{
+    Domain, Kind, PollItem, Pool, PoolOptions, Receiver, Role, Sender, StatRecord, poll,
+};
 use tranship_manager::{Config, Listener, Shutdown};
 use tranship_testkit::{Control, Held, Peer, Watchdog, child, is_root, payload};
 
@@ -251,4 +254,44 @@ fn the_manager_is_killed_again_and_again() {
         }
         eprintln!("{fds_now} of {fds} descriptors, {kinds_now:?} of {kinds:?}");
     }
+}
+
+// Waits for a connection by `poll` alone, and says when it has no manager.
+child!(
+    fn waits(ctl: Control) {
+        let domain = join(&ctl, "waits");
+        let listener = domain.listen("late", Role::Sink).unwrap();
+        ctl.send(&"listens").unwrap();
+        let mut said = false;
+        loop {
+            let mut set = [PollItem::listener(&listener)];
+            let ready = poll(&mut set, Some(Duration::from_millis(20))).unwrap();
+            if !ready.is_empty() {
+                break;
+            }
+            if !said && !domain.is_managed() {
+                ctl.send(&"away").unwrap();
+                said = true;
+            }
+        }
+        let mut receiver = listener.accept_receiver().unwrap();
+        ctl.send(&receiver.recv().unwrap().meta).unwrap();
+    }
+);
+
+#[test]
+fn who_only_polls_a_listener_joins_the_next_manager() {
+    let _dog = Watchdog::new();
+    let folder = tranship_testkit::folder().unwrap();
+    let path = folder.path().join("manager.sock");
+    let first = start_manager(&path);
+    let waits = waits().start().unwrap();
+    assert_eq!(waits.ask::<String>(&path), "listens");
+    first.kill();
+    assert_eq!(waits.expect::<String>(), "away");
+    let _second = start_manager(&path);
+    let domain = Domain::builder().socket(&path).connect().unwrap();
+    let mut sender = domain.open_sender("late").unwrap();
+    sender.send_inline(b"", 7).unwrap();
+    assert_eq!(waits.expect::<u64>(), 7);
 }

@@ -331,9 +331,11 @@ impl DomainCore {
         outcome
     }
 
-    /// Whether something is to be looked at of which there may be no news: who waits looks now and then.
+    /// Whether something is to be looked at of which there may be no news, as a manager that is away: who waits looks now and then.
     pub(crate) fn has_left_overs(&self) -> bool {
-        self.unwatched.load(Ordering::Relaxed) // a hint
+        // Who has the lock looks itself.
+        let is_away = || self.conn.try_lock().is_ok_and(|conn| !conn.is_up());
+        self.unwatched.load(Ordering::Relaxed) || is_away() // a hint
     }
 
     /// Deaths that no manager tells us of.
