@@ -49,10 +49,6 @@ fn every_bench_runs() {
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         return skipped("benches need two processors");
     }
-    let dog = Watchdog::within(Duration::from_secs(900));
-    let mut names = names();
-    assert!(names.len() >= 17, "{names:?}");
-    names.retain(|name| name != "report"); // has a test of its own
     // As they are now: those of an earlier build may be there.
     for (package, file) in [
         ("tranship-capi", "libtranship.so"),
@@ -60,6 +56,10 @@ fn every_bench_runs() {
     ] {
         let _ = artifact(package, file);
     }
+    let dog = Watchdog::within(Duration::from_secs(900));
+    let mut names = names();
+    assert!(names.len() >= 17, "{names:?}");
+    names.retain(|name| name != "report"); // has a test of its own
     for name in names {
         let (report, said) = bench(&[&name, "--quick", "--runs", "1", "--json"]);
         let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
