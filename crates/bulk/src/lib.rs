@@ -7,7 +7,7 @@
 //! * [`Error`]: all that can go wrong, each [`Kind`] under a stable number.
 //! * [`Shm`]: channels over rings; what else they run over is `transport`.
 //!
-//! NOT here: system calls (`sys`), memory and its seals (`region`), rings (`sync`), cbufs whose readers only read
+//! NOT here: system calls (`sys`), memory and its seals (`region`), rings (`ring`), connections (`transport`), cbufs whose readers only read
 //! (`core`).
 
 #![deny(unsafe_code)]

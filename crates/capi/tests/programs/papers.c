@@ -7,14 +7,8 @@
 #include <tranship/bulk.h>
 #include <tranship/cbuf.h>
 
-#define EXPECT(is, wanted)                                                                         \
-    do {                                                                                           \
-        long long is_ = (long long)(is), wanted_ = (long long)(wanted);                            \
-        if (is_ != wanted_) {                                                                      \
-            fprintf(stderr, "%s:%d: %s is %lld, not %lld\n", __FILE__, __LINE__, #is, is_, wanted_); \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
+#include "check.h"
+
 #define OK(call) EXPECT(call, TRANSHIP_OK)
 
 static char manager[108];

@@ -69,10 +69,11 @@ impl Future for Allocating {
                 })
             }
         };
-        reactor::put(&own.domain, place.key, context.waker())?;
-        if let Some(buf) = own.look_in_line(len, Some(place.ticket))? {
+        let put = reactor::put(&own.domain, place.key, context.waker());
+        let found = put.and_then(|()| own.look_in_line(len, Some(place.ticket)));
+        if let Some(done) = found.transpose() {
             this.leave();
-            return Poll::Ready(Ok(buf));
+            return Poll::Ready(done);
         }
         own.domain.tasks.wake_at(place.key, Instant::now() + PAUSE);
         Poll::Pending
