@@ -1,50 +1,52 @@
-//! The memory of one request: a pool's buffer, which goes on to the next channel or to the disk as it is, or memory of
-//! this process.
+//! The memory of one request: a pool's buffer, which goes on to the other end of a channel or to the disk as it is, or memory
+//! of this process.
 
 use crate::memory::Heap;
-use crate::{Fault, Lane};
+use crate::wire::HEAD_BYTES;
+use crate::{Fault, disk::Action};
 use std::io::Read;
-use std::sync::Weak;
-use tranship_bulk::Buffer;
+use std::time::Duration;
+use tranship_core::{Cbuf, CbufMut, Error, OutOfBounds, Pool};
 
-/// Bytes of a request. They begin at a page.
+/// Bytes of a request. Those of 4 KiB or more begin at a page.
 #[derive(Debug)]
 pub enum Data {
     /// For requests without bytes.
     None,
+    /// Of a read: so many bytes, whose memory comes with the answer, or is this process's once somebody writes there.
+    Room(usize),
     /// Memory of this process.
     Heap(Heap),
-    /// A buffer of a pool. Others may be able to write it, depending on its trust level.
-    Bulk(Lent),
+    /// A buffer of a pool of this domain, which can be sent.
+    Own(Own),
+    /// What came over a channel: it can only be read. Its sender may be able to change it, depending on the pool's trust level.
+    Shared(Cbuf),
 }
 
-/// A pool's buffer, which goes back where it came from when it is dropped.
+/// A buffer of a pool of this domain, with room for a message's head behind the bytes.
 #[derive(Debug)]
-pub struct Lent {
-    /// Always there, until it is taken out for good.
-    buffer: Option<Buffer>,
-    home: Option<Weak<Lane>>,
+pub struct Own {
+    buffer: CbufMut,
+    len: usize,
 }
 
-impl Lent {
-    /// Without a home: `bulk` knows where it belongs.
-    pub(crate) fn new(buffer: Buffer, home: Option<Weak<Lane>>) -> Lent {
-        let buffer = Some(buffer);
-        Lent { buffer, home }
+impl Own {
+    /// For so many bytes, waiting at most that long.
+    pub(crate) fn new(pool: &Pool, len: usize, limit: Duration) -> Result<Own, Error> {
+        let buffer = match limit.is_zero() {
+            true => pool.try_alloc(len + HEAD_BYTES)?,
+            false => pool.alloc_timeout(len + HEAD_BYTES, limit)?,
+        };
+        Ok(Own { buffer, len })
     }
 
-    /// Takes it apart, to be sent.
-    pub(crate) fn take(mut self) -> (Option<Buffer>, Option<Weak<Lane>>) {
-        (self.buffer.take(), self.home.take())
-    }
-}
-
-impl Drop for Lent {
-    fn drop(&mut self) {
-        let home = self.home.take().and_then(|home| home.upgrade());
-        if let (Some(lane), Some(buffer)) = (home, self.buffer.take()) {
-            lane.put_back(buffer);
-        }
+    /// A message: the first `len` bytes, and this head.
+    pub(crate) fn seal(mut self, len: usize, head: &[u8]) -> Result<Cbuf, Fault> {
+        let fits = len <= self.len && head.len() <= HEAD_BYTES;
+        let written = self.buffer.write(len, head);
+        written.ok().filter(|()| fits).ok_or(Fault::Invalid)?;
+        self.buffer.truncate(len + head.len());
+        Ok(self.buffer.freeze())
     }
 }
 
@@ -65,8 +67,10 @@ impl Data {
     pub fn len(&self) -> usize {
         match self {
             Data::None => 0,
+            Data::Room(len) => *len,
             Data::Heap(heap) => heap.len(),
-            Data::Bulk(lent) => lent.buffer.as_ref().map_or(0, Buffer::len),
+            Data::Own(own) => own.len,
+            Data::Shared(buffer) => buffer.len(),
         }
     }
 
@@ -78,70 +82,72 @@ impl Data {
 
     /// Copies bytes in.
     pub fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<(), Fault> {
-        if let Some(buffer) = self.buffer_mut() {
-            return buffer.write(offset, bytes).map_err(|_| Fault::Invalid);
-        }
         let end = offset.checked_add(bytes.len()).ok_or(Fault::Invalid)?;
-        let own = self.slice_mut().ok_or(Fault::Invalid)?;
-        own.get_mut(offset..end)
-            .ok_or(Fault::Invalid)?
-            .copy_from_slice(bytes);
+        match self {
+            Data::Own(own) if end <= own.len => {
+                return own
+                    .buffer
+                    .write(offset, bytes)
+                    .map_err(|_: Error| Fault::Invalid);
+            }
+            Data::Room(len) => *self = Data::used(*len),
+            _ => {}
+        }
+        let to = self.slice_mut().and_then(|own| own.get_mut(offset..end));
+        to.ok_or(Fault::Invalid)?.copy_from_slice(bytes);
         Ok(())
     }
 
     /// Copies bytes out.
     pub fn read(&self, offset: usize, to: &mut [u8]) -> Result<(), Fault> {
-        if let Some(buffer) = self.buffer() {
-            let copied = buffer.view(|view| view.copy_to_slice(offset, to));
-            return match copied {
-                Ok(Ok(())) => Ok(()),
-                _ => Err(Fault::Invalid),
-            };
-        }
         let end = offset.checked_add(to.len()).ok_or(Fault::Invalid)?;
-        let own = self.slice().ok_or(Fault::Invalid)?;
-        to.copy_from_slice(own.get(offset..end).ok_or(Fault::Invalid)?);
-        Ok(())
+        let view = match self {
+            Data::Own(own) if end <= own.len => own.buffer.view(),
+            Data::Shared(buffer) => buffer.view(),
+            _ => {
+                let from = self.slice().and_then(|own| own.get(offset..end));
+                to.copy_from_slice(from.ok_or(Fault::Invalid)?);
+                return Ok(());
+            }
+        };
+        view.copy_to_slice(offset, to)
+            .map_err(|_: OutOfBounds| Fault::Invalid)
     }
 
     /// Takes the first `len` bytes from `from`.
     pub(crate) fn fill_from(&mut self, from: &mut impl Read, len: usize) -> std::io::Result<()> {
-        let wrong = |_| std::io::Error::from(std::io::ErrorKind::InvalidInput);
+        if let Some(bytes) = self.slice_mut().and_then(|bytes| bytes.get_mut(..len)) {
+            return from.read_exact(bytes);
+        }
+        let mut bounce = Heap::used(len);
+        from.read_exact(bounce.bytes_mut())?;
+        let written = self.write(0, bounce.bytes());
+        written.map_err(std::io::Error::other)
+    }
+
+    /// Takes the first `len` bytes of `from`.
+    pub(crate) fn copy_from(&mut self, from: &Data, len: usize) -> Result<(), Fault> {
         if let Some(bytes) = self.slice_mut() {
-            let bytes = bytes.get_mut(..len).ok_or(Fault::Invalid);
-            return from.read_exact(bytes.map_err(wrong)?);
+            return from.read(0, bytes.get_mut(..len).ok_or(Fault::Invalid)?);
         }
-        let mut bounce = vec![0; len.min(64 << 10)];
-        let mut at = 0;
-        while at < len {
-            let piece = bounce.len().min(len - at);
-            from.read_exact(&mut bounce[..piece])?;
-            self.write(at, &bounce[..piece]).map_err(wrong)?;
-            at += piece;
-        }
-        Ok(())
+        let mut bounce = Heap::used(len);
+        from.read(0, bounce.bytes_mut())?;
+        self.write(0, bounce.bytes())
     }
 
-    fn buffer(&self) -> Option<&Buffer> {
-        match self {
-            Data::Bulk(lent) => lent.buffer.as_ref(),
-            _ => None,
-        }
-    }
-
-    fn buffer_mut(&mut self) -> Option<&mut Buffer> {
-        match self {
-            Data::Bulk(lent) => lent.buffer.as_mut(),
-            _ => None,
-        }
+    /// Is it a buffer of this pool?
+    pub(crate) fn is_of(&self, pool: &Pool) -> bool {
+        matches!(self, Data::Own(own) if own.buffer.id().pool() == pool.id())
     }
 
     /// The bytes in place, where nobody else can write them.
     pub(crate) fn slice(&self) -> Option<&[u8]> {
         match self {
             Data::None => Some(&[]),
+            Data::Room(_) => None,
             Data::Heap(heap) => Some(heap.bytes()),
-            Data::Bulk(_) => self.buffer()?.bytes().ok(),
+            Data::Own(own) => own.buffer.bytes()?.get(..own.len),
+            Data::Shared(buffer) => buffer.bytes(),
         }
     }
 
@@ -149,17 +155,19 @@ impl Data {
         match self {
             Data::None => Some(&mut []),
             Data::Heap(heap) => Some(heap.bytes_mut()),
-            Data::Bulk(_) => self.buffer_mut()?.bytes_mut().ok(),
+            Data::Own(own) => own.buffer.bytes_mut()?.get_mut(..own.len),
+            Data::Room(_) | Data::Shared(_) => None,
         }
     }
 
-    /// Where the kernel finds it: valid as long as `self`, for `len` bytes. Of `Data::None`: nowhere.
-    pub(crate) fn pointer(&mut self) -> Option<*mut u8> {
+    /// Where the kernel finds it, for this: valid as long as `self`, for `len` bytes. None: there is nothing that can be so used.
+    pub(crate) fn pointer(&mut self, action: Action) -> Option<*mut u8> {
         match self {
-            Data::None => None,
+            Data::None | Data::Room(_) => None,
             Data::Heap(heap) => Some(heap.bytes_mut().as_mut_ptr()),
-            // The pool's mapping was made for writing, or the kernel refuses to write there.
-            Data::Bulk(_) => self.buffer()?.view(|view| view.as_ptr().cast_mut()).ok(),
+            Data::Own(own) => Some(own.buffer.view().as_ptr().cast_mut()),
+            Data::Shared(_) if action == Action::Read => None,
+            Data::Shared(buffer) => Some(buffer.view().as_ptr().cast_mut()),
         }
     }
 }

@@ -1,24 +1,21 @@
-//! Where a service is, and how its channels are made.
+//! Where a service is, and what its channels and pools are like.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use tranship_bulk::{Domain, Trust};
+use tranship_core::{Domain, Error, LinkOptions, PoolOptions, Trust, Wait, WhenFull};
 
-/// The two channels of a client. What a client reads and what it writes go different ways, as a channel carries data one
-/// way only.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum LaneKind {
-    /// The server is the source.
-    Read,
-    /// The client is the source.
-    Write,
-}
-
-impl LaneKind {
-    /// Both.
-    pub const ALL: [LaneKind; 2] = [LaneKind::Read, LaneKind::Write];
-}
+/// The most that one end of a connection has for what it sends, and as much for what is carried to it, bytes. A message of the
+/// largest size takes 320 KiB.
+const POOL_BYTES: u64 = 16 << 20;
+/// So much of it stays once it was needed: to get memory anew for each burst costs more than the disk.
+const KEPT_BYTES: u64 = 6 << 20;
+/// In which it is granted: three messages of the largest size.
+const CHUNK_BYTES: u64 = 1 << 20;
+/// Buffers of a pool: more than there are questions, answers, and what is kept for the next ones.
+const SLOTS: u32 = 2048;
+/// Messages of a channel: more than questions that a client may have, so that no honest end finds it full.
+const LINES: u32 = 256;
 
 /// The address of a service: `local:`, `shm:`, or another that its domains know.
 #[derive(Clone)]
@@ -26,7 +23,7 @@ pub struct Endpoint {
     address: String,
     trust: Trust,
     give_up: Option<Duration>,
-    domains: Arc<dyn Fn() -> Domain + Send + Sync>,
+    domains: Arc<dyn Fn() -> Result<Domain, Error> + Send + Sync>,
 }
 
 impl fmt::Debug for Endpoint {
@@ -42,20 +39,33 @@ impl fmt::Display for Endpoint {
 }
 
 impl Endpoint {
-    /// At a bulk address. Both ends must say the same level of trust; see [`Trust`].
+    /// At an address. Both ends must say the same level of trust; see [`Trust`].
     #[must_use]
     pub fn new(address: &str, trust: Trust) -> Endpoint {
+        let local = address.starts_with("local:");
         Endpoint {
             address: address.to_owned(),
             trust,
             give_up: None,
-            domains: Arc::new(Domain::new),
+            domains: Arc::new(move || {
+                let member = Domain::builder().name("block");
+                // Names of this process need nobody else's manager.
+                let domain = match local {
+                    true => member.embedded()?,
+                    false => member.connect()?,
+                };
+                tranship_channel::add_to(&domain)?;
+                Ok(domain)
+            }),
         }
     }
 
-    /// Domains are made so: with further backends, certificates, and whatever else they need.
+    /// Domains are made so: with carriers, another manager, and whatever else they need.
     #[must_use]
-    pub fn with_domains(mut self, make: impl Fn() -> Domain + Send + Sync + 'static) -> Endpoint {
+    pub fn with_domains(
+        mut self,
+        make: impl Fn() -> Result<Domain, Error> + Send + Sync + 'static,
+    ) -> Endpoint {
         self.domains = Arc::new(make);
         self
     }
@@ -77,16 +87,45 @@ impl Endpoint {
         self.trust
     }
 
-    pub(crate) fn domain(&self) -> Domain {
+    pub(crate) fn domain(&self) -> Result<Domain, Error> {
         (self.domains)()
     }
 
-    /// Where the channel of this kind is.
-    pub(crate) fn channel(&self, kind: LaneKind) -> String {
-        let end = match kind {
-            LaneKind::Read => "read",
-            LaneKind::Write => "write",
-        };
-        format!("{}.{end}", self.address)
+    /// Where questions go.
+    pub(crate) fn asks(&self) -> String {
+        format!("{}.ask", self.address)
+    }
+
+    /// Where answers come from.
+    pub(crate) fn answers(&self) -> String {
+        format!("{}.answer", self.address)
+    }
+
+    /// A pool to send from: for one connection, as its other end can read all of it.
+    pub(crate) fn pool(&self) -> PoolOptions {
+        PoolOptions::new(POOL_BYTES)
+            .name("block")
+            .chunk_bytes(CHUNK_BYTES)
+            .keep(KEPT_BYTES)
+            .slots(SLOTS)
+            .trust(self.trust)
+    }
+
+    /// Of both ends of both channels: who waits leaves the processor to those who work, no send waits, and no
+    /// pool is taken that is not as [`Endpoint::pool`] says.
+    pub(crate) fn channels(&self) -> LinkOptions {
+        let channels = LinkOptions::new()
+            .lines(LINES)
+            .wait(Wait::Sleep)
+            .when_full(WhenFull::Error)
+            .accept_trust([self.trust])
+            .accept_pools(|offer| offer.max_bytes <= POOL_BYTES && offer.slots <= SLOTS);
+        let shared = ["shm:", "local:"]
+            .iter()
+            .any(|scheme| self.address.starts_with(scheme));
+        match shared && self.trust != Trust::None {
+            true => channels,
+            false => channels.arrivals(self.pool().trust(Trust::Producer).name("block arrivals")),
+        }
     }
 }

@@ -1,17 +1,22 @@
-//! What this process lacks for the moment (memory, descriptors, its quota) it waits for. Nothing is lost by that: what
-//! came is taken later, and what goes is sent later.
+//! What this process lacks for the moment (memory, descriptors, its quota, the manager) it waits for. Nothing is lost by that:
+//! what came is taken later, and what goes is sent later.
 
 use std::fmt::Display;
 use std::time::Duration;
-use tranship_bulk::{Channel, Error, Event, Kind};
+use tranship_core::{Error, Kind, Message, Receiver};
 
 /// Between two looks whether it is over.
-const PAUSE: Duration = Duration::from_millis(20);
+pub(crate) const PAUSE: Duration = Duration::from_millis(5);
+
+/// Is the other end behind? That is nothing to speak of.
+fn is_behind(kind: Kind) -> bool {
+    matches!(kind, Kind::Full | Kind::PoolPending | Kind::TimedOut)
+}
 
 /// May it be over by itself?
 pub(crate) fn passes(kind: Kind) -> bool {
-    let lacks = [Kind::OutOfMemory, Kind::Quota, Kind::Limit, Kind::System];
-    kind == Kind::Full || lacks.contains(&kind)
+    use Kind::{Limit, ManagerAway, OutOfMemory, Quota, System};
+    is_behind(kind) || [Limit, ManagerAway, OutOfMemory, Quota, System].contains(&kind)
 }
 
 /// Whoever waits says once for what.
@@ -19,31 +24,37 @@ pub(crate) fn passes(kind: Kind) -> bool {
 pub(crate) struct Patience(Option<Kind>);
 
 impl Patience {
-    /// As [`Channel::wait_event`]; none as long as something is missing here.
-    pub(crate) fn event(
+    /// The next message within `limit`; none as long as something is missing here.
+    pub(crate) fn next(
         &mut self,
         who: &dyn Display,
-        channel: &Channel,
+        from: &mut Receiver,
         limit: Duration,
-    ) -> Result<Option<Event>, Error> {
-        match channel.wait_event(limit) {
+    ) -> Result<Option<Message>, Error> {
+        let next = match limit.is_zero() {
+            true => from.try_recv(),
+            false => from.recv_timeout(limit).map(Some),
+        };
+        match next {
             Err(lack) if passes(lack.kind()) => {
-                self.say(who, &lack);
-                std::thread::sleep(PAUSE.min(limit));
+                if lack.kind() != Kind::TimedOut {
+                    self.say(who, &lack);
+                    std::thread::sleep(PAUSE.min(limit));
+                }
                 Ok(None)
             }
-            Ok(Some(event)) => {
+            Ok(Some(message)) => {
                 self.0 = None;
-                Ok(Some(event))
+                Ok(Some(message))
             }
             other => other,
         }
     }
 
-    /// Something waits for this to be over. That the other end takes nothing for a while is nothing to speak of.
+    /// Something waits for this to be over.
     pub(crate) fn say(&mut self, who: &dyn Display, lack: &Error) {
         let kind = lack.kind();
-        if kind != Kind::Full && self.0.replace(kind) != Some(kind) {
+        if !is_behind(kind) && self.0.replace(kind) != Some(kind) {
             tracing::warn!("{who}: {lack}; waiting until that is over");
         }
     }

@@ -1,4 +1,4 @@
-//! A block service over bulk channels: the application of "Bulk Transfer over Shared Memory" (chapter 7), for real disks.
+//! A block service over channels: the application of "Bulk Transfer over Shared Memory" (chapter 7), for real disks.
 //!
 //! * [`Store`]: where blocks are. [`Disk`] is a file or a device, [`Remote`] a server's blocks over channels, [`Cached`]
 //!   either of them with a cache in front.
@@ -7,7 +7,7 @@
 //!
 //! A server is a disk behind a front; the proxy of a machine is a remote store, cached, behind both fronts.
 //!
-//! NOT here: buffers, their ownership, and how they travel (`bulk`); file systems; the command line (`cli`).
+//! NOT here: buffers and pools, and how they travel (`core`, `channel`); file systems; the command line (`cli`).
 
 #![deny(unsafe_code)]
 
@@ -32,10 +32,10 @@ pub use blocking::Blocking;
 pub use cache::{Cache, Cached};
 pub use data::Data;
 pub use disk::{Access, Disk, DiskOptions, OpenError};
-pub use endpoint::{Endpoint, LaneKind};
+pub use endpoint::Endpoint;
 pub use fault::Fault;
 pub use lease::Lease;
-pub use remote::{Lane, Remote};
+pub use remote::Remote;
 pub use store::{Done, Info, Job, Op, Request, Store};
 pub use sum::{BLOCK_BYTES, sums};
 

@@ -13,6 +13,7 @@ pub struct Info {
     /// Are all writes refused?
     pub read_only: bool,
     /// Which run of the kernel holds what was written and not flushed.
+    #[serde(with = "postcard::fixint::le")]
     pub boot: u128,
 }
 
@@ -80,14 +81,14 @@ impl Request {
     }
 }
 
-/// Called once, on any thread, with the data that came with the job. It must not block. Of a read from a
-/// store that is checked: the checksums.
+/// Called once, on any thread, with the data that came with the job; of a read that brought [`Data::Room`] alone, with memory.
+/// It must not block. Of a read from a store that is checked: the checksums.
 pub type Done = Box<dyn FnOnce(Data, Result<Vec<u32>, Fault>) + Send>;
 
 /// A request with its memory and what follows it.
 pub struct Job {
     pub request: Request,
-    /// Of a read and a write: at least `len` bytes.
+    /// Of a read and a write: room for at least `len` bytes.
     pub data: Data,
     pub done: Done,
 }
@@ -106,7 +107,7 @@ pub trait Store: Send + Sync + Debug {
     fn is_checked(&self) -> bool;
     /// How long what was read may be used again.
     fn lease(&self) -> Lease;
-    /// Memory for a read or a write of at most `len` bytes. Blocks while all is in use.
+    /// Memory, or room, for a read or a write of at most `len` bytes. Blocks while all is in use.
     fn data(&self, op: Op, len: usize) -> Result<Data, Fault>;
     /// How many of `len` bytes go into one request best.
     fn piece(&self, len: usize) -> usize;

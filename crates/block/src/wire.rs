@@ -1,39 +1,51 @@
-//! What client and server say to each other: the metadata of the buffers that travel. A pure codec.
+//! What client and server say to each other: the messages of their channels. A pure codec.
 //!
-//! An answer comes with the buffer of its question, so that no numbers are needed to tell them apart.
+//! What goes without data is inline. Data comes first in its buffer, so that it lies at a page, and what is said of it behind it. The
+//! message's word has a question's number, which its answer has, too, and how many bytes of data there are.
 
 use crate::{Fault, Info, Request};
 use serde::{Deserialize, Serialize};
+use tranship_core::{Body, Cbuf, Message};
 
 /// Both ends must speak the same.
-pub(crate) const VERSION: u16 = 2;
-/// The longest metadata, bytes: a request for the largest buffer, with all its checksums.
-pub(crate) const META_BYTES: u32 = 512;
-/// The largest buffers, bytes. Their checksums, five bytes each, fit into the metadata.
-pub(crate) const MAX_BUFFER_BYTES: u64 = 256 << 10;
+pub(crate) const VERSION: u16 = 3;
+/// The longest head of a message with data, bytes: a request for as much as there may be, with all its checksums.
+pub(crate) const HEAD_BYTES: usize = 512;
+/// The most data of a message, bytes. Its checksums, five bytes each, fit into the head.
+pub(crate) const MAX_DATA_BYTES: usize = 256 << 10;
+/// So many questions of a client may be without an answer.
+pub(crate) const MOST_ASKED: usize = 128;
+/// Bits of the word for the length; the others are the number's.
+const LEN_BITS: u32 = 20;
 
 /// From the client.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Ask {
-    /// The first on every channel. Channels of the same session that are older are over: nothing that still waits in
-    /// them is done after the answer.
-    Hello {
-        version: u16,
-        session: u64,
-        /// The same on all channels of a client.
-        client: u64,
-        /// It wants leases.
-        caches: bool,
-    },
+    /// The first.
+    Hello(Hello),
     /// A request.
     Do(Request),
+}
+
+/// Who a client is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Hello {
+    pub version: u16,
+    /// What came by the channel of the answers.
+    pub ticket: u128,
+    /// Channels of the same session that are older are over: nothing that still waits in them is done after the answer.
+    pub session: u64,
+    /// The same in all sessions of a client.
+    pub client: u64,
+    /// It wants leases.
+    pub caches: bool,
 }
 
 /// From the server.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Say {
-    /// A buffer for the client to ask with.
-    Credit,
+    /// The first: whoever shows this at the channel of the questions is answered here.
+    Ticket(u128),
     /// To `Hello`. The number is that of the opening of the disk, as long as it is open; without one there are no leases.
     Welcome(Info, Option<u128>),
     /// To `Do`, with the checksums of what was read; and with a lease, if the client gets one: how many writes of others were
@@ -43,13 +55,41 @@ pub(crate) enum Say {
     Version(u16),
 }
 
+/// A message's word.
+pub(crate) fn word(number: u64, len: usize) -> u64 {
+    number << LEN_BITS | len as u64
+}
+
+/// The number in it.
+pub(crate) fn number(word: u64) -> u64 {
+    word >> LEN_BITS
+}
+
+/// What a message says, its question's number, and its data. None: nothing that can be said.
+pub(crate) fn open<T: for<'a> Deserialize<'a>>(message: Message) -> Option<(T, u64, Option<Cbuf>)> {
+    let number = number(message.meta);
+    match message.body {
+        Body::Inline(bytes) => Some((decode(&bytes)?, number, None)),
+        Body::Buf(buffer) => {
+            let len = usize::try_from(message.meta % (1 << LEN_BITS)).ok()?;
+            let head_len = buffer.len().checked_sub(len)?;
+            // Read once: its sender may be able to change it.
+            let mut head = [0; HEAD_BYTES];
+            let head = head.get_mut(..head_len).filter(|_| len <= MAX_DATA_BYTES)?;
+            buffer.view().copy_to_slice(len, head).ok()?;
+            Some((decode(head)?, number, Some(buffer.slice(..len))))
+        }
+        Body::Aggregate(_) | Body::Moved(_) => None,
+    }
+}
+
 pub(crate) fn encode(message: &impl Serialize) -> Vec<u8> {
     // Only memory can be missing.
     postcard::to_allocvec(message).unwrap_or_default()
 }
 
 /// None: nothing that can be said.
-pub(crate) fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
+fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
     match postcard::take_from_bytes(bytes) {
         Ok((message, [])) => Some(message),
         _ => None,
@@ -61,10 +101,13 @@ mod tests {
     use super::*;
     use crate::{BLOCK_BYTES, Op};
 
+    /// Of an inline message.
+    const INLINE_BYTES: usize = 48;
+
     #[test]
-    fn the_longest_message_fits() {
-        let blocks = usize::try_from(MAX_BUFFER_BYTES).expect("small") / BLOCK_BYTES;
-        let request = Request {
+    fn the_longest_messages_fit() {
+        let blocks = MAX_DATA_BYTES / BLOCK_BYTES;
+        let mut request = Request {
             op: Op::Zero { punch: true },
             offset: u64::MAX,
             len: u32::MAX,
@@ -72,9 +115,48 @@ mod tests {
             // A request that begins inside a block has one more.
             sums: vec![u32::MAX; blocks + 1],
         };
-        let limit = usize::try_from(META_BYTES).expect("small");
-        assert!(encode(&Ask::Do(request)).len() <= limit);
-        assert!(encode(&Say::Done(Ok(vec![u32::MAX; blocks + 1]), Some(u64::MAX))).len() <= limit);
+        let done = Say::Done(Ok(vec![u32::MAX; blocks + 1]), Some(u64::MAX));
+        assert!(encode(&Ask::Do(request.clone())).len() <= HEAD_BYTES);
+        assert!(encode(&done).len() <= HEAD_BYTES);
+        request.sums.clear();
+        let hello = Ask::Hello(Hello {
+            version: u16::MAX,
+            ticket: u128::MAX,
+            session: u64::MAX,
+            client: u64::MAX,
+            caches: true,
+        });
+        for ask in [Ask::Do(request), hello] {
+            assert!(encode(&ask).len() <= INLINE_BYTES, "{ask:?}");
+        }
+        let info = Info {
+            size: u64::MAX,
+            read_only: true,
+            boot: u128::MAX,
+        };
+        let bounds = Fault::Bounds {
+            offset: u64::MAX,
+            len: u64::MAX,
+            size: u64::MAX,
+        };
+        for say in [
+            Say::Ticket(u128::MAX),
+            Say::Welcome(info, Some(u128::MAX)),
+            Say::Done(Err(bounds), Some(u64::MAX)),
+            Say::Done(Ok(Vec::new()), Some(u64::MAX)),
+            Say::Version(u16::MAX),
+        ] {
+            assert!(encode(&say).len() <= INLINE_BYTES, "{say:?}");
+        }
+    }
+
+    #[test]
+    fn a_word_has_a_number_and_a_length() {
+        let most = (1 << (u64::BITS - LEN_BITS)) - 1;
+        for len in [0, 1, MAX_DATA_BYTES] {
+            assert_eq!(number(word(most, len)), most);
+            assert_eq!(word(0, len), len as u64);
+        }
     }
 
     #[test]

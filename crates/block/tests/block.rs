@@ -6,6 +6,8 @@ mod cache;
 mod coherence;
 #[path = "block/export.rs"]
 mod export;
+#[path = "block/hostile.rs"]
+mod hostile;
 #[path = "block/kit.rs"]
 mod kit;
 #[path = "block/lack.rs"]

@@ -34,7 +34,7 @@ pub(crate) enum Command {
     Recv(RecvArgs),
     /// Runs a program whose whole heap is charged to it and limited: tranship run --quota 256MiB -- PROGRAM ARGS.
     Run(RunArgs),
-    /// Serves a disk's blocks over bulk channels, and to NBD clients.
+    /// Serves a disk's blocks over channels, and to NBD clients.
     Block(block::BlockArgs),
     /// Serves memcached's protocol; values go out without being copied.
     Cache(cache::CacheArgs),

@@ -202,6 +202,7 @@ pub struct LinkOptions {
     pub(crate) consent: Option<Consent>,
     levels: Levels,
     pub(crate) snapshots: Option<PoolId>,
+    pub(crate) arrivals: Option<PoolOptions>,
 }
 
 impl Default for LinkOptions {
@@ -214,6 +215,7 @@ impl Default for LinkOptions {
             consent: None,
             levels: Levels::ALL,
             snapshots: None,
+            arrivals: None,
         }
     }
 }
@@ -256,11 +258,17 @@ impl LinkOptions {
         self.snapshots = Some(pool);
         self
     }
+    /// As [`snapshots`](LinkOptions::snapshots), in a pool that is made for each channel by itself: nobody who is sent a buffer of it sees what
+    /// came by another channel, and who keeps what came holds up nobody else. What is carried here goes there, too.
+    pub fn arrivals(mut self, pool: PoolOptions) -> Self {
+        self.arrivals = Some(pool);
+        self
+    }
     /// The levels that are taken.
     pub(crate) fn levels(&self) -> Levels {
-        match self.snapshots {
-            Some(_) => self.levels,
-            None => self.levels.without(Trust::None),
+        match self.snapshots.is_some() || self.arrivals.is_some() {
+            true => self.levels,
+            false => self.levels.without(Trust::None),
         }
     }
     /// Which pools a receiver takes; default: all. One that is refused fails at the sender as

@@ -14,7 +14,7 @@ use std::path::Path;
 /// Crates that have circles still, and how many files stand in them. A number may only fall.
 const KNOWN: &[(&str, usize)] = &[
     ("bench", 16),
-    ("block", 14),
+    ("block", 13),
     ("bulk", 6),
     ("cache", 13),
     ("cli", 17),

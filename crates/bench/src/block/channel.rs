@@ -1,4 +1,4 @@
-//! A program that asks a block service over bulk channels, so many requests under way. Requests that are longer than
+//! A program that asks a block service over channels, so many requests under way. Requests that are longer than
 //! the largest buffer go as several.
 
 use std::collections::VecDeque;

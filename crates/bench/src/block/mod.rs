@@ -3,7 +3,7 @@
 //!
 //! `tranship`, `nbdkit` and `qemu-nbd` are exports of the image to NBD clients; `tranship-proxy` and `tranship-net-proxy`
 //! the same with a proxy without a cache between, whose server is reached over shared memory, or over TCP. `channel` and
-//! `channel-net-proxy` are programs that ask over bulk channels, without NBD: the server, and such a proxy. Each cell
+//! `channel-net-proxy` are programs that ask over channels, without NBD: the server, and such a proxy. Each cell
 //! runs against servers that are there for the whole bench.
 
 mod channel;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use tranship_block::Endpoint;
-use tranship_bulk::Trust;
+use tranship_core::Trust;
 
 use super::{Access, SYSTEMS, nbd};
 use crate::options::Common;
@@ -229,10 +229,7 @@ impl Starter<'_> {
 }
 
 fn endpoint(at: &str, member: tranship_core::Domain) -> Endpoint {
-    Endpoint::new(at, Trust::Full).with_domains(move || {
-        // Without its manager the address is not found, which says enough.
-        tranship_bulk::Domain::over(&member).unwrap_or_default()
-    })
+    Endpoint::new(at, Trust::Producer).with_domains(move || Ok(member.clone()))
 }
 
 /// One that was free a moment ago.

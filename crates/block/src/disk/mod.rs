@@ -21,7 +21,8 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
-use step::{Action, Step, Then};
+pub(crate) use step::Action;
+use step::{Step, Then};
 
 /// What direct input and output is aligned to: no disk wants more.
 const ALIGN: u64 = BLOCK_BYTES as u64;
@@ -286,7 +287,7 @@ impl Disk {
             // Up to a block's end, then whole blocks, then the rest.
             let next = match offset.is_multiple_of(ALIGN) {
                 true if end - offset >= ALIGN => {
-                    (end / ALIGN * ALIGN).min(offset + crate::wire::MAX_BUFFER_BYTES)
+                    (end / ALIGN * ALIGN).min(offset + crate::wire::MAX_DATA_BYTES as u64)
                 }
                 _ => end.min(offset / ALIGN * ALIGN + ALIGN),
             };

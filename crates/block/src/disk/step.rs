@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// What the kernel is to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Action {
+pub(crate) enum Action {
     Read,
     /// Durable: on the disk when it is done.
     Write {
@@ -45,7 +45,7 @@ impl Step {
         if end > self.data.len() {
             return Err(wrong());
         }
-        let first = self.data.pointer().ok_or_else(wrong)?;
+        let first = self.data.pointer(self.action).ok_or_else(wrong)?;
         Ok(first.wrapping_add(self.at))
     }
 
@@ -100,7 +100,7 @@ pub(super) fn copy(
     data: &mut Data,
     len: usize,
 ) -> bool {
-    let (true, Some(memory)) = (len <= data.len(), data.pointer()) else {
+    let (true, Some(memory)) = (len <= data.len(), data.pointer(action)) else {
         return false;
     };
     let Ok(offset) = i64::try_from(offset) else {

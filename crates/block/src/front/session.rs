@@ -1,253 +1,182 @@
-//! One client's channel: takes questions, answers each with the buffer that it came with.
+//! One client's channels: takes questions, and has them answered.
 
-use super::{ROUND, Served};
-use crate::data::Lent;
-use crate::lack::{Patience, passes};
-use crate::leases::Tenant;
-use crate::remote::give;
-use crate::wire::{self, Ask, Say, VERSION};
-use crate::{Data, Fault, Job, LaneKind, Op, Store, sum};
-use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use super::Served;
+use super::answers::Answers;
+use super::door::{ROUND, violation};
+use crate::data::Own;
+use crate::lack::{PAUSE, Patience, passes};
+use crate::leases::{Leases, Tenant};
+use crate::wire::{self, Ask, Hello, MAX_DATA_BYTES, MOST_ASKED, Say};
+use crate::{Data, Fault, Job, Op, Request, Store, sum};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
-use tranship_bulk::{Buffer, Channel, Error, Event, Kind};
+use tranship_core::{Cbuf, Error, Kind, Message, Pool, Receiver, Sender};
 
 /// Whether a channel may still begin anything. Held while it begins something.
-type Fence = Arc<Mutex<bool>>;
+type Fence = Mutex<bool>;
 
 /// The newest channel of each client's session. When a client comes back, nothing that waits in its former channel is
 /// begun any more: it asks again, and a late first write must not come after what was written since.
 #[derive(Debug, Default)]
-pub(super) struct Fences(Mutex<HashMap<u64, Fence>>);
+pub(super) struct Fences(Mutex<HashMap<u64, Weak<Fence>>>);
 
 impl Fences {
-    /// This channel is the session's now; the former one begins nothing any more.
-    fn replace(&self, session: u64, fence: &Fence) {
+    /// A new channel is the session's; the former one begins nothing any more.
+    pub(super) fn replace(&self, session: u64) -> Arc<Fence> {
+        let fence = Arc::new(Fence::new(true));
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let former = all.insert(session, Arc::clone(fence));
-        if let Some(former) = former.filter(|former| !Arc::ptr_eq(former, fence)) {
+        all.retain(|_, fence| fence.strong_count() > 0);
+        let former = all.insert(session, Arc::downgrade(&fence));
+        drop(all);
+        if let Some(former) = former.and_then(|former| former.upgrade()) {
             *former.lock().unwrap_or_else(PoisonError::into_inner) = false;
         }
-    }
-
-    fn forget(&self, session: u64, fence: &Fence) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.get(&session).is_some_and(|now| Arc::ptr_eq(now, fence)) {
-            all.remove(&session);
-        }
+        fence
     }
 }
 
-/// What answers are given through, also by the store's threads.
-struct Answers {
-    kind: LaneKind,
-    channel: Channel,
-    /// For which there was no room, or something was missing here.
-    late: Mutex<VecDeque<(Buffer, Say)>>,
-}
-
-impl Answers {
-    fn give(&self, buffer: Buffer, say: Say) {
-        let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
-        if !late.is_empty() {
-            return late.push_back((buffer, say));
-        }
-        match give(self.kind, &self.channel, buffer, &say) {
-            Err(refused) if passes(refused.kind()) => late.push_back((refused.unsent, say)),
-            // Nobody is there for it any more; the buffer goes with the channel.
-            _ => {}
-        }
-    }
-
-    /// Says what they still wait for.
-    fn give_late(&self) -> Option<Error> {
-        let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
-        while let Some((buffer, say)) = late.pop_front() {
-            match give(self.kind, &self.channel, buffer, &say) {
-                Err(refused) if passes(refused.kind()) => {
-                    late.push_front((refused.unsent, say));
-                    return Some(refused.error);
-                }
-                _ => {}
-            }
-        }
-        None
-    }
-}
-
-/// One client's channel.
+/// One client.
 pub(super) struct Session {
-    kind: LaneKind,
-    served: Served,
+    asks: Receiver,
     answers: Arc<Answers>,
-    fences: Arc<Fences>,
-    fence: Fence,
-    session: Option<u64>,
+    /// What is read goes out of; the client can read all of it.
+    pool: Pool,
+    served: Served,
     tenant: Option<Arc<Tenant>>,
-    /// Of a hello that waits until the store knows itself.
-    hello: Option<Buffer>,
+    fence: Arc<Fence>,
+    welcomed: bool,
 }
 
 impl Session {
     pub(super) fn new(
-        kind: LaneKind,
-        channel: Channel,
+        hello: &Hello,
+        (asks, answers): (Receiver, Sender),
+        pool: &Pool,
         served: Served,
-        fences: Arc<Fences>,
+        fence: Arc<Fence>,
     ) -> Session {
-        let answers = Answers {
-            kind,
-            channel,
-            late: Mutex::default(),
-        };
+        let tenant = |leases: &Arc<Leases>| leases.enter(hello.client, hello.caches);
         Session {
-            kind,
+            asks,
+            answers: Arc::new(Answers::new(answers)),
+            pool: pool.clone(),
+            tenant: served.leases.as_ref().map(tenant).map(Arc::new),
             served,
-            answers: Arc::new(answers),
-            fences,
-            fence: Arc::new(Mutex::new(true)),
-            session: None,
-            tenant: None,
-            hello: None,
+            fence,
+            welcomed: false,
         }
     }
 
-    /// Serves until the channel is over.
-    pub(super) fn run(mut self, stop: &AtomicBool) -> Result<(), Error> {
-        let ended = self.provide(stop).and_then(|()| self.attend(stop));
-        self.answers.channel.abandon();
-        if let Some(session) = self.session {
-            self.fences.forget(session, &self.fence);
-        }
+    /// Serves until the client is gone.
+    pub(super) fn run(mut self, is_over: &dyn Fn() -> bool) -> Result<(), Error> {
+        let ended = self.attend(is_over);
+        self.answers.end();
         ended
     }
 
-    /// As the master: the pools, and then their buffers.
-    fn provide(&self, stop: &AtomicBool) -> Result<(), Error> {
-        let Some(lane) = &self.served.lane else {
-            return Ok(());
-        };
-        let channel = &self.answers.channel;
-        for pool in lane.0.pools()? {
-            let asked = channel.assign(pool.info().id)?;
-            while asked.result().is_none() {
-                let ended = matches!(
-                    channel.wait_event(ROUND)?,
-                    Some(Event::Gone(_) | Event::Closed)
-                );
-                if ended || stop.load(Ordering::Acquire) {
-                    return Err(Kind::PeerGone.into());
-                }
-            }
-            asked.result().unwrap_or(Err(Kind::PeerGone.into()))?;
-        }
-        for buffer in lane.0.lend() {
-            self.answers.give(buffer, Say::Credit);
-        }
-        Ok(())
-    }
-
-    fn attend(&mut self, stop: &AtomicBool) -> Result<(), Error> {
-        let channel = self.answers.channel.clone();
+    fn attend(&mut self, is_over: &dyn Fn() -> bool) -> Result<(), Error> {
         let mut patience = Patience::default();
-        let who = format!("{:?}: a client's channel", self.kind);
-        // Ordering: acquire, partner: the front's end.
-        while !stop.load(Ordering::Acquire) {
-            let mut next = patience.event(&who, &channel, ROUND)?;
-            while let Some(event) = next {
-                match event {
-                    Event::Moved(buffer, meta) | Event::Passed(buffer, meta) => {
-                        self.asked(buffer, &meta)?;
-                    }
-                    Event::Gone(_) | Event::Closed => return Ok(()),
-                    Event::Copied(..) | Event::MovedAll(..) | Event::CopiedAll(..) => {
-                        return Err(Kind::PeerViolation.into());
-                    }
-                    _ => {}
-                }
-                next = patience.event(&who, &channel, Duration::ZERO)?;
+        let who = "a client's channel";
+        let mut limit = PAUSE;
+        while !is_over() {
+            let mut next = patience.next(&who, &mut self.asks, limit)?;
+            // Of many that are done at once those that wait for the store do not wait for all.
+            let mut left = MOST_ASKED;
+            while let Some(message) = next {
+                self.take(message, is_over)?;
+                left -= 1;
+                next = match left {
+                    0 => None,
+                    _ => patience.next(&who, &mut self.asks, Duration::ZERO)?,
+                };
             }
             self.served.store.kick();
-            self.welcome();
-            if let Some(lack) = self.answers.give_late() {
-                patience.say(&who, &lack);
+            self.welcome()?;
+            let late = self.answers.give_late();
+            if let Some(lack) = &late {
+                patience.say(&who, lack);
             }
+            limit = match self.welcomed && late.is_none() {
+                true => ROUND,
+                false => PAUSE,
+            };
         }
         Ok(())
     }
 
-    fn asked(&mut self, buffer: Buffer, meta: &[u8]) -> Result<(), Error> {
-        match wire::decode::<Ask>(meta) {
-            Some(Ask::Hello {
-                version,
-                session,
-                client,
-                caches,
-            }) => {
-                if version != VERSION {
-                    self.answers.give(buffer, Say::Version(VERSION));
-                    return Ok(());
-                }
-                self.fences.replace(session, &self.fence);
-                self.session = Some(session);
-                let leases = self.served.leases.as_ref();
-                self.tenant = leases.map(|leases| Arc::new(leases.enter(client, caches)));
-                self.hello = Some(buffer);
-                Ok(())
+    /// Says what there is, as soon as the store knows itself, and the client has the pool.
+    fn welcome(&mut self) -> Result<(), Error> {
+        let remote = self.served.remote.as_ref();
+        let is_known = remote.is_none_or(|remote| remote.is_known());
+        let assign = |to: &mut Sender| to.try_assign(&self.pool);
+        if self.welcomed || !is_known || !self.answers.with(assign)? {
+            return Ok(());
+        }
+        let info = self.served.store.info();
+        let info = info.map_err(|_: Fault| Error::from(Kind::PeerGone))?;
+        let opening = self.served.leases.as_ref().map(|leases| leases.opening);
+        self.welcomed = true;
+        let words = wire::encode(&Say::Welcome(info, opening));
+        self.answers
+            .with(|to| to.send_inline(&words, 0).map_err(|refused| refused.error))
+    }
+
+    fn take(&mut self, message: Message, is_over: &dyn Fn() -> bool) -> Result<(), Error> {
+        let Some((Ask::Do(request), number, data)) = wire::open::<Ask>(message) else {
+            return Err(violation("a message that cannot be"));
+        };
+        if !self.welcomed {
+            return Err(violation("a question before it was welcomed"));
+        }
+        self.answers.expect()?;
+        let len = request.len as usize;
+        let brings = data.as_ref().map_or(0, Cbuf::len);
+        let fits = match request.op {
+            Op::Read => len <= MAX_DATA_BYTES && brings == 0,
+            // Whoever writes without checksums would have them checked by nobody.
+            Op::Write => brings == len && (len == 0 || !request.sums.is_empty()),
+            Op::Flush | Op::Trim | Op::Zero { .. } => brings == 0,
+        };
+        if !fits {
+            self.answers.give(number, Err(Fault::Invalid), None, None);
+            return Ok(());
+        }
+        let data = match request.op {
+            Op::Read if len > 0 => self.memory(len, is_over)?,
+            _ => data.map_or(Data::None, Data::Shared),
+        };
+        self.begin(request, number, data);
+        Ok(())
+    }
+
+    /// Memory for what is read. The client may have all there is: then this waits until it gives some back, and so does
+    /// the client, but nobody else.
+    fn memory(&self, len: usize, is_over: &dyn Fn() -> bool) -> Result<Data, Error> {
+        let mut limit = Duration::ZERO;
+        loop {
+            match Own::new(&self.pool, len, limit) {
+                Ok(own) => return Ok(Data::Own(own)),
+                Err(lack) if !passes(lack.kind()) => return Err(lack),
+                Err(_) => limit = PAUSE,
             }
-            Some(Ask::Do(request)) => {
-                let fits = matches!(
-                    (self.kind, request.op),
-                    (LaneKind::Read, Op::Read)
-                        | (
-                            LaneKind::Write,
-                            Op::Write | Op::Flush | Op::Trim | Op::Zero { .. }
-                        )
-                );
-                // Whoever writes without checksums would have them checked by nobody.
-                let summed =
-                    request.op != Op::Write || request.len == 0 || !request.sums.is_empty();
-                if !fits || !summed || self.session.is_none() {
-                    self.answers
-                        .give(buffer, Say::Done(Err(Fault::Invalid), None));
-                    return Ok(());
-                }
-                self.begin(request, buffer);
-                Ok(())
+            if is_over() || self.answers.with(|to| Ok(to.is_peer_gone()))? {
+                return Err(Kind::PeerGone.into());
             }
-            None => Err(Kind::PeerViolation.into()),
+            self.served.store.kick();
+            self.answers.give_late();
         }
     }
 
-    /// Answers a hello as soon as the store knows itself.
-    fn welcome(&mut self) {
-        if self
-            .served
-            .lane
-            .as_ref()
-            .is_some_and(|lane| !lane.0.is_known())
-        {
-            return;
-        }
-        let Some(buffer) = self.hello.take() else {
-            return;
-        };
-        let say = match self.served.store.info() {
-            Ok(info) => Say::Welcome(info, self.served.leases.as_ref().map(|l| l.opening)),
-            Err(fault) => Say::Done(Err(fault), None),
-        };
-        self.answers.give(buffer, say);
-    }
-
-    fn begin(&self, request: crate::Request, buffer: Buffer) {
+    fn begin(&self, request: Request, number: u64, data: Data) {
         let open = self.fence.lock().unwrap_or_else(PoisonError::into_inner);
         if !*open {
             return;
         }
         let answers = Arc::clone(&self.answers);
+        let reads = request.op == Op::Read;
         // Where nobody has made checksums before: here the bytes begin their way.
-        let unsummed = request.op == Op::Read && !self.served.store.is_checked();
+        let unsummed = reads && !self.served.store.is_checked();
         let (offset, len) = (request.offset, request.len as usize);
         let tenant = self.tenant.clone();
         // Before it is done: what others write meanwhile it may miss.
@@ -255,18 +184,14 @@ impl Session {
         let tenant = tenant.filter(|_| request.op.writes());
         self.served.store.submit(Job {
             request,
-            data: Data::Bulk(Lent::new(buffer, None)),
+            data,
             done: Box::new(move |data, mut result| {
                 if unsummed {
                     result = result.and_then(|_| sum::sums_of(offset, &data, len));
                 }
-                let answer = move || {
-                    if let Data::Bulk(lent) = data
-                        && let (Some(buffer), _) = lent.take()
-                    {
-                        answers.give(buffer, Say::Done(result, lease));
-                    }
-                };
+                // What a write brought is the client's again.
+                let read = reads.then_some((data, len));
+                let answer = move || answers.give(number, result, lease, read);
                 match tenant {
                     Some(tenant) => tenant.wrote(answer),
                     None => answer(),

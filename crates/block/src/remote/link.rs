@@ -1,12 +1,13 @@
-//! The life of a lane: connecting, taking answers, and beginning again when the server is gone.
+//! The life of a connection: connecting, taking answers, and beginning again when the server is gone.
 
-use super::lane::{self, Lane, Question, State};
-use crate::lack::Patience;
-use crate::wire::{self, Ask, Say, VERSION};
-use crate::{Fault, LaneKind, Op};
+use super::question::Question;
+use super::{ROUND, Remote, State};
+use crate::lack::{PAUSE, Patience, passes};
+use crate::wire::{self, Ask, Hello, Say, VERSION};
+use crate::{Fault, Info, Op};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tranship_bulk::{Buffer, Channel, Completion, EndOptions, Error, Event, Kind, Role};
+use tranship_core::{Error, Kind, Message, Pool, Receiver, Sender};
 
 /// Between two attempts to connect: at first, and at most.
 const PAUSES: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(500)];
@@ -14,44 +15,41 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(5
 const LONG: Duration = Duration::from_millis(100);
 /// A server that has not welcomed us by then is tried anew.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The longest single wait.
-const ROUND: Duration = Duration::from_millis(100);
+/// So long an attempt waits for a server that is not there; at least, if that is given up sooner.
+const OPEN: [Duration; 2] = [Duration::from_secs(1), Duration::from_millis(10)];
 
 /// How far a connection is.
 struct Link {
-    channel: Channel,
-    /// Our pools are being assigned.
-    asked: Vec<Completion>,
-    master: bool,
+    answers: Receiver,
+    /// Until the server may be asked.
+    out: Option<Sender>,
     greeted: bool,
+    pool: Pool,
     since: Instant,
+    welcome: Option<Info>,
     /// Which opening of its disk the server serves, if it gives leases.
     opening: Option<u128>,
 }
 
-impl Lane {
-    /// The lane's thread.
+impl Remote {
+    /// The thread.
     pub(super) fn run(&self) {
         let mut pause = PAUSES[0];
         let mut said = None;
         let mut away = Instant::now();
-        while !self.is_stopped() {
-            let why = match self.connect() {
+        while !self.is_over() {
+            let ended = match self.connect() {
                 Ok(mut link) => {
                     let ended = self.attend(&mut link, away);
-                    if self.lock().channel.is_some() {
+                    if self.lock().out.is_some() {
                         (pause, said, away) = (PAUSES[0], None, Instant::now());
                     }
-                    let why = link.channel.why();
-                    self.lost(&mut link);
-                    why.unwrap_or_else(|| ended.to_string())
+                    self.lost(link);
+                    ended
                 }
-                Err(error) => error.to_string(),
+                Err(error) => error,
             };
-            if self.is_stopped() {
-                break;
-            }
-            // A server that admits somebody else at the moment is away for a moment.
+            let why = ended.to_string();
             if pause >= LONG && said.as_ref() != Some(&why) {
                 tracing::warn!("{}: {why}; trying again", self.server);
                 said = Some(why.clone());
@@ -60,10 +58,10 @@ impl Lane {
             if self.is_overdue(away) {
                 self.give_up();
             }
-            self.pause(pause);
+            drop(self.wait_until(pause, |_| self.is_over()));
             pause = (pause * 2).min(PAUSES[1]);
         }
-        self.fail_all();
+        self.fail(true);
     }
 
     /// Has the server been away for too long?
@@ -81,59 +79,84 @@ impl Lane {
                 self.server
             );
         }
-        let failed = std::mem::take(&mut state.queue);
         drop(state);
-        self.tell();
-        for question in failed {
-            question.end(Err(Fault::Gone));
-        }
+        self.fail(false);
     }
 
     fn connect(&self) -> Result<Link, Error> {
-        let options = EndOptions::new(self.server.trust()).meta_bytes(wire::META_BYTES);
-        let address = self.server.channel(self.kind);
-        let (channel, _) = self.domain.bind(&address, options)?;
+        let domain = self.client.domain(&self.server)?;
+        let made = self.lock().pool.clone();
+        let pool = made.map_or_else(|| domain.create_pool(self.server.pool()), Ok)?;
+        self.lock().pool = Some(pool.clone());
+        self.tell();
+        let limit = self.server.give_up().unwrap_or(OPEN[0]);
+        let limit = limit.clamp(OPEN[1], OPEN[0]);
+        let options = self.server.channels().timeout(limit);
+        let answers = domain.open_receiver_with(&self.server.answers(), options.clone())?;
+        let out = domain.open_sender_with(&self.server.asks(), options)?;
         Ok(Link {
-            channel,
-            asked: Vec::new(),
-            master: false,
+            answers,
+            out: Some(out),
             greeted: false,
+            pool,
             since: Instant::now(),
+            welcome: None,
             opening: None,
         })
+    }
+
+    /// Says who we are, with the ticket for it.
+    fn greet(&self, link: &mut Link, ticket: u128) -> Result<(), Error> {
+        let hello = Ask::Hello(Hello {
+            version: VERSION,
+            ticket,
+            session: self.session,
+            client: self.client.number,
+            caches: self.client.caches,
+        });
+        link.greeted = true;
+        let out = link.out.as_mut().ok_or(Kind::ChannelState)?;
+        let sent = out.send_inline(&wire::encode(&hello), 0);
+        sent.map_err(|refused| refused.error)
     }
 
     /// Takes what comes until the connection is over; says why.
     fn attend(&self, link: &mut Link, away: Instant) -> Error {
         let mut patience = Patience::default();
-        while !self.is_stopped() {
-            let mut next = match patience.event(&self.server, &link.channel, ROUND) {
-                Ok(event) => event,
-                Err(code) => return code,
-            };
-            while let Some(event) = next {
-                if let Err(code) = self.take(link, event) {
-                    return code;
-                }
-                next = match patience.event(&self.server, &link.channel, Duration::ZERO) {
-                    Ok(event) => event,
-                    Err(code) => return code,
+        let mut limit = PAUSE;
+        while !self.is_over() {
+            let mut next = patience.next(&self.server, &mut link.answers, limit);
+            loop {
+                let taken = match next {
+                    Ok(None) => break,
+                    Ok(Some(message)) => self.take(link, message),
+                    Err(error) => Err(error),
                 };
+                if let Err(error) = taken {
+                    return error;
+                }
+                next = patience.next(&self.server, &mut link.answers, Duration::ZERO);
             }
-            if let Err(code) = self.greet(link) {
-                return code;
+            if let Err(error) = self.enter(link) {
+                return error;
             }
             let mut state = self.lock();
             let waits_for = self.ask(&mut state);
             let refused = std::mem::take(&mut state.refused);
-            let connected = state.channel.is_some();
+            let connected = state.out.is_some();
             drop(state);
-            if let Some(code) = waits_for {
-                patience.say(&self.server, &code);
+            for (question, error) in refused {
+                tracing::error!("{}: a request cannot be sent: {error}", self.server);
+                question.end(Err(Fault::Invalid), None);
             }
-            for (question, code) in refused {
-                tracing::error!("{}: a request cannot be sent: {code}", self.server);
-                question.end(Err(Fault::Invalid));
+            limit = match connected && waits_for.is_none() {
+                true => ROUND,
+                false => PAUSE,
+            };
+            match waits_for {
+                Some(lack) if passes(lack.kind()) => patience.say(&self.server, &lack),
+                Some(error) => return error,
+                None => {}
             }
             if !connected && self.is_overdue(away) {
                 self.give_up();
@@ -145,157 +168,74 @@ impl Lane {
         Kind::ChannelState.into()
     }
 
-    fn take(&self, link: &mut Link, event: Event) -> Result<(), Error> {
-        match event {
-            Event::Bound(Err(code)) => return Err(code),
-            Event::Bound(Ok(_)) => {
-                let (_, role) = link
-                    .channel
-                    .direction_and_role()
-                    .ok_or(Kind::ChannelState)?;
-                link.master = role == Role::Master;
-                if self.forwards && !link.master {
-                    // Both would bring the buffers. Said at each attempt: it may be replaced by a server.
-                    tracing::error!(
-                        "{} is a proxy itself: a proxy that has clients of its own goes to a server",
-                        self.server
-                    );
-                    return Err(Kind::ChannelBind.into());
-                }
-                let mut state = self.lock();
-                state.master = Some(link.master);
-                if link.master {
-                    self.make_pools(&mut state)?;
-                    for pool in &state.pools {
-                        link.asked.push(link.channel.assign(pool.info().id)?);
-                    }
-                } else {
-                    // Buffers that we have are of a server that is gone.
-                    state.pools.clear();
-                    state.theirs.clear();
-                    state.free = Default::default();
-                    state.reserve = None;
-                }
-            }
-            Event::Moved(buffer, meta) | Event::Passed(buffer, meta) => {
-                self.answered(link, buffer, &meta)?;
-            }
-            Event::Gone(_) | Event::Closed => return Err(Kind::PeerGone.into()),
-            // It wants to end: what it has comes back, or goes when it does.
-            Event::TeardownBegun => return Err(Kind::ChannelState.into()),
-            Event::PoolAssigned(info) => self.lock().theirs.push(info.id),
-            Event::PoolRemoved(_) | Event::Released(..) => {}
-            Event::Copied(..) | Event::MovedAll(..) | Event::CopiedAll(..) => {
-                return Err(Kind::PeerViolation.into());
-            }
-        }
-        Ok(())
-    }
-
-    /// Says hello as soon as there are buffers to say it with.
-    fn greet(&self, link: &mut Link) -> Result<(), Error> {
-        if link.greeted {
+    /// The server may be asked once it has welcomed us, and has the pool.
+    fn enter(&self, link: &mut Link) -> Result<(), Error> {
+        let Some(out) = &mut link.out else {
             return Ok(());
-        }
-        for asked in &link.asked {
-            match asked.result() {
-                Some(Ok(())) => {}
-                Some(Err(code)) => return Err(code),
-                None => return Ok(()),
-            }
-        }
-        if link.master && link.asked.is_empty() {
+        };
+        let Some(info) = link.welcome else {
+            let gone = out.is_peer_gone();
+            return if gone {
+                Err(Kind::PeerGone.into())
+            } else {
+                Ok(())
+            };
+        };
+        if !out.try_assign(&link.pool)? {
             return Ok(());
         }
         let mut state = self.lock();
-        let Some(buffer) = state.reserve.take() else {
-            return Ok(());
-        };
-        let ask = Ask::Hello {
-            version: VERSION,
-            session: self.session,
-            client: self.client.number,
-            caches: self.client.caches,
-        };
-        let mut hello = self.question(&mut state, ask, Box::new(|_, _| {}));
-        hello.buffer = Some(buffer);
-        match self.ask_one(&mut state, &link.channel, hello) {
-            None => link.greeted = true,
-            Some((hello, _)) => state.reserve = hello.buffer,
-        }
+        state.info = Some(info);
+        state.out = link.out.take();
+        (state.given_up, state.why) = (false, None);
+        // Ordering: relaxed; a count.
+        self.connected.fetch_add(1, Ordering::Relaxed);
+        tracing::info!("{}: connected, {} bytes", self.server, info.size);
+        drop(state);
+        self.tell();
         Ok(())
     }
 
-    /// A buffer came: with an answer, or to ask with.
-    fn answered(&self, link: &mut Link, buffer: Buffer, meta: &[u8]) -> Result<(), Error> {
-        let mut state = self.lock();
-        let question = state.away.remove(&(buffer.pool(), buffer.index()));
-        let said = wire::decode::<Say>(meta);
-        let (mut question, result) = match (question, said) {
-            (None, Some(Say::Credit)) if !link.master => {
-                keep(&mut state, buffer);
-                drop(state);
-                self.tell();
-                return Ok(());
-            }
-            (Some(question), Some(Say::Welcome(info, opening)))
-                if lane::request(&question).is_none() =>
-            {
-                keep(&mut state, buffer);
+    fn take(&self, link: &mut Link, message: Message) -> Result<(), Error> {
+        let Some((said, number, data)) = wire::open::<Say>(message) else {
+            return Err(violation("a message that cannot be"));
+        };
+        match said {
+            Say::Ticket(ticket) if !link.greeted => self.greet(link, ticket),
+            Say::Welcome(info, opening) if link.greeted && link.welcome.is_none() => {
                 self.client.safety.met(&info);
                 self.client.lease.met(opening);
                 if self.client.caches && opening.is_none() {
                     tracing::warn!("{}: gives no leases: nothing is cached", self.server);
                 }
-                link.opening = opening;
-                state.info = Some(info);
-                state.channel = Some(link.channel.clone());
-                (state.given_up, state.why) = (false, None);
-                // Ordering: relaxed; a count.
-                self.connected.fetch_add(1, Ordering::Relaxed);
-                tracing::info!("{}: connected, {} bytes", self.server, info.size);
-                self.ask(&mut state);
-                drop(state);
-                self.tell();
-                return Ok(());
+                (link.welcome, link.opening) = (Some(info), opening);
+                Ok(())
             }
-            (Some(question), Some(Say::Version(version))) => {
+            Say::Version(version) => {
                 tracing::error!("{}: speaks version {version}, not {VERSION}", self.server);
-                drop(question);
-                keep(&mut state, buffer);
-                return Err(Kind::ChannelBind.into());
+                Err(Kind::ChannelBind.into())
             }
-            (Some(question), Some(Say::Done(result, lease)))
-                if lane::request(&question).is_some() =>
-            {
+            Say::Done(result, lease) => {
+                let mut state = self.lock();
+                let Some(question) = state.away.remove(&number) else {
+                    return Err(violation("an answer to what was not asked"));
+                };
+                if !question.fits(&result, data.as_ref()) {
+                    // It is asked again.
+                    state.away.insert(number, question);
+                    return Err(violation("an answer of another length"));
+                }
                 if let (Some(opening), Some(writes)) = (link.opening, lease) {
                     self.client.lease.heard(opening, writes, question.asked);
                 }
-                (question, result)
-            }
-            (question, _) => {
-                // Taken back by `lost`.
-                if let Some(question) = question {
-                    let place = (buffer.pool(), buffer.index());
-                    state.away.insert(place, question);
-                }
+                let result = self.judge(&question, result);
+                self.ask(&mut state);
                 drop(state);
-                drop(buffer);
-                return Err(Kind::PeerViolation.into());
+                question.end(result, data);
+                Ok(())
             }
-        };
-        let result = self.judge(&question, result);
-        if question.carrier {
-            lane::put(&mut state, buffer);
-            self.ask(&mut state);
-            drop(state);
-            self.tell();
-        } else {
-            drop(state);
-            question.buffer = Some(buffer);
+            Say::Ticket(_) | Say::Welcome(..) => Err(violation("a word at the wrong time")),
         }
-        question.end(result);
-        Ok(())
     }
 
     /// Keeps account of what is safe.
@@ -304,14 +244,12 @@ impl Lane {
         question: &Question,
         result: Result<Vec<u32>, Fault>,
     ) -> Result<Vec<u32>, Fault> {
-        let op = lane::request(question).map(|request| request.op);
-        match (op, &result) {
-            (Some(Op::Flush), Ok(_)) => self
-                .client
-                .safety
-                .flushed(question.covers)
-                .map(|()| Vec::new()),
-            (Some(Op::Write | Op::Zero { .. }), Ok(_)) => {
+        match (question.op, &result) {
+            (Op::Flush, Ok(_)) => {
+                let flushed = self.client.safety.flushed(question.covers);
+                flushed.map(|()| Vec::new())
+            }
+            (Op::Write | Op::Zero { .. }, Ok(_)) => {
                 self.client.safety.wrote();
                 result
             }
@@ -320,96 +258,41 @@ impl Lane {
     }
 
     /// The connection is over: what was asked over it waits again, in its order, before what waits already.
-    fn lost(&self, link: &mut Link) {
+    fn lost(&self, link: Link) {
         let mut state = self.lock();
-        state.channel = None;
+        let State {
+            out, queue, away, ..
+        } = &mut *state;
+        let out = out.take();
+        queue.append(away);
         self.client.lease.lost();
-        // Of an end that is alive and does not answer this makes a dead one.
-        link.channel.abandon();
-        let away = std::mem::take(&mut state.away);
-        let mut failed = Vec::new();
-        let mut again = Vec::new();
-        for ((pool, index), mut question) in away {
-            let hello = lane::request(&question).is_none();
-            let own = state.pools.iter().find(|own| own.info().id == pool);
-            match own.map(|own| own.take(index)) {
-                Some(Ok(buffer)) if hello => state.reserve = Some(buffer),
-                Some(Ok(buffer)) if question.carrier => lane::put(&mut state, buffer),
-                Some(Ok(buffer)) => question.buffer = Some(buffer),
-                Some(Err(code)) => tracing::error!("a buffer did not come back: {code}"),
-                None => {}
-            }
-            match (hello, question.buffer.is_some() || question.carrier) {
-                (true, _) => {}
-                (false, true) => again.push(question),
-                (false, false) => failed.push(question),
-            }
-        }
-        again.sort_by_key(|question| question.number);
-        for question in again.into_iter().rev() {
-            state.queue.push_front(question);
-        }
-        // Not as this connection would have been: it may have ended before that was agreed.
-        if state.master == Some(false) {
-            failed.extend(forget_buffers(&mut state));
-        }
         drop(state);
         self.tell();
-        for question in failed {
-            question.end(Err(Fault::Gone));
-        }
+        // An end may take its time.
+        drop(link.answers);
+        [out, link.out]
+            .into_iter()
+            .flatten()
+            .for_each(Sender::abandon);
     }
 
-    /// The end of the lane.
-    fn fail_all(&self) {
+    /// What waits fails, and with `away` what was asked.
+    fn fail(&self, away: bool) {
         let mut state = self.lock();
-        let mut failed: Vec<Question> = state.queue.drain(..).collect();
-        failed.extend(state.away.drain().map(|(_, question)| question));
-        state.free = Default::default();
-        state.reserve = None;
+        let mut failed = std::mem::take(&mut state.queue);
+        if away {
+            failed.append(&mut state.away);
+        }
         drop(state);
         self.tell();
-        for question in failed {
-            question.end(Err(Fault::Gone));
+        for question in failed.into_values() {
+            question.end(Err(Fault::Gone), None);
         }
     }
 }
 
-/// Takes a buffer to say hello with, next time; if there is one, others can use it. One that were let go would go back to
-/// a master that asks what it is.
-fn keep(state: &mut State, buffer: Buffer) {
-    match state.reserve {
-        None => state.reserve = Some(buffer),
-        Some(_) => lane::put(state, buffer),
-    }
-}
-
-/// The buffers were the server's: questions that have one cannot be asked again.
-fn forget_buffers(state: &mut State) -> Vec<Question> {
-    state.free = Default::default();
-    state.reserve = None;
-    state.theirs.clear();
-    let queue = std::mem::take(&mut state.queue);
-    let (lost, kept): (Vec<_>, Vec<_>) = queue
-        .into_iter()
-        .partition(|question| question.buffer.is_some() && !question.carrier);
-    state.queue.extend(kept.into_iter().map(|mut question| {
-        question.buffer = None;
-        question
-    }));
-    lost
-}
-
-/// A channel's two ways of giving a buffer back.
-pub(crate) fn give(
-    kind: LaneKind,
-    channel: &Channel,
-    buffer: Buffer,
-    say: &Say,
-) -> Result<Completion, tranship_bulk::SendError<Buffer>> {
-    let meta = wire::encode(say);
-    match kind {
-        LaneKind::Read => channel.move_(buffer, &meta),
-        LaneKind::Write => channel.pass(buffer, &meta),
-    }
+/// The server said what no server says.
+fn violation(what: &str) -> Error {
+    let text = format!("the server broke the protocol of blocks: {what}");
+    Error::new(Kind::PeerViolation, text)
 }

@@ -1,29 +1,31 @@
-//! A server's blocks over two channels, one for each direction of the data.
+//! A server's blocks over two channels: questions go there by one, answers come by the other.
 //!
 //! Everything that was asked and not answered is asked again when the server is back: reads change nothing, and a write
 //! that is done twice leaves what one leaves.
 
-mod lane;
 mod link;
+mod question;
 mod safety;
 
-pub use lane::Lane;
-pub(crate) use link::give;
-
+use crate::data::Own;
+use crate::lack::passes;
+use crate::lease::Moment;
 use crate::leases::random;
-use crate::{Data, Endpoint, Fault, Info, Job, LaneKind, Lease, Op, Store};
+use crate::wire::{MAX_DATA_BYTES, MOST_ASKED};
+use crate::{Data, Endpoint, Fault, Info, Job, Lease, Op, Store};
+use question::Question;
 use safety::Safety;
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
-use tranship_bulk::Domain;
+use tranship_core::{Domain, Error, Pool, Sender};
 
-/// A server, or a proxy. Reconnects by itself. Safe to use from many threads; dropping it ends its channels.
-#[derive(Debug)]
-pub struct Remote {
-    lanes: [Arc<Lane>; 2],
-}
+/// The longest wait for memory before another look at the server.
+const ROUND: Duration = Duration::from_millis(100);
+const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
 
-/// One client of a server: what all its channels know together.
+/// One client of a server: what all its connections know together.
 #[derive(Debug)]
 pub(crate) struct Client {
     /// Of no other client.
@@ -32,6 +34,8 @@ pub(crate) struct Client {
     caches: bool,
     safety: Safety,
     lease: Lease,
+    /// Made by who needs it first.
+    domain: Mutex<Option<Domain>>,
 }
 
 impl Client {
@@ -41,66 +45,176 @@ impl Client {
             caches,
             safety: Safety::default(),
             lease: Lease::of_a_server(),
+            domain: Mutex::default(),
         })
+    }
+
+    fn domain(&self, server: &Endpoint) -> Result<Domain, Error> {
+        let mut domain = self.domain.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(domain) = &*domain {
+            return Ok(domain.clone());
+        }
+        Ok(domain.insert(server.domain()?).clone())
+    }
+}
+
+/// A server, or a proxy. Reconnects by itself. Safe to use from many threads; its channels end when nobody has it any more.
+#[derive(Debug)]
+pub struct Remote {
+    server: Endpoint,
+    client: Arc<Client>,
+    /// The same at each connection: see [`Hello`](crate::wire::Hello).
+    session: u64,
+    state: Mutex<State>,
+    changed: Condvar,
+    connected: AtomicU64,
+    own: Weak<Remote>,
+}
+
+#[derive(Default)]
+struct State {
+    /// To the server, when it may be asked.
+    out: Option<Sender>,
+    /// What writes are sent from; the server can read all of it.
+    pool: Option<Pool>,
+    info: Option<Info>,
+    /// By number, in the order in which they were first asked.
+    queue: BTreeMap<u64, Question>,
+    away: BTreeMap<u64, Question>,
+    /// Questions that cannot be asked.
+    refused: Vec<(Question, Error)>,
+    /// The server has been away for too long: nothing waits for it.
+    given_up: bool,
+    /// In words, why it is not there.
+    why: Option<String>,
+    numbers: u64,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} away, {} waiting", self.away.len(), self.queue.len())
     }
 }
 
 impl Remote {
     /// Begins to connect; requests wait until that is done.
     #[must_use]
-    pub fn new(server: &Endpoint) -> Remote {
+    pub fn new(server: &Endpoint) -> Arc<Remote> {
         Remote::of(server, &Client::new(false))
     }
 
     /// As [`Remote::new`], with a cache in front ([`Cached`](crate::Cached)): asks the server for leases, for which the writes
     /// of others wait.
     #[must_use]
-    pub fn leased(server: &Endpoint) -> Remote {
+    pub fn leased(server: &Endpoint) -> Arc<Remote> {
         Remote::of(server, &Client::new(true))
     }
 
     /// As one client with others.
-    pub(crate) fn of(server: &Endpoint, client: &Arc<Client>) -> Remote {
-        let lane = |kind| Lane::start(kind, server, server.domain(), Arc::clone(client), false);
-        Remote {
-            lanes: LaneKind::ALL.map(lane),
+    pub(crate) fn of(server: &Endpoint, client: &Arc<Client>) -> Arc<Remote> {
+        let remote = Arc::new_cyclic(|own| Remote {
+            server: server.clone(),
+            client: Arc::clone(client),
+            session: random(),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            connected: AtomicU64::new(0),
+            own: own.clone(),
+        });
+        let thread = std::thread::Builder::new().name("block-remote".into());
+        let own = Arc::clone(&remote);
+        if let Err(error) = thread.spawn(move || own.run()) {
+            tracing::error!("no thread for a connection: {error}");
+            remote.lock().given_up = true;
         }
+        remote
     }
 
     /// Waits until the server has been reached, at most `limit`.
     pub fn wait(&self, limit: Duration) -> Result<Info, Fault> {
-        let until = std::time::Instant::now() + limit;
-        let left = || until.saturating_duration_since(std::time::Instant::now());
-        self.lanes[1].wait(left())?;
-        self.lanes[0].wait(left())
+        let state = self.wait_until(limit, |state| state.out.is_some());
+        match &state.out {
+            Some(_) => state.info.ok_or(Fault::Gone),
+            None => Err(Fault::Gone),
+        }
     }
 
     /// In words, why the server is not there; none: it is, or was not tried yet.
     #[must_use]
     pub fn why(&self) -> Option<String> {
-        self.lanes.iter().find_map(|lane| lane.why())
+        self.lock().why.clone()
     }
 
     /// How often the server was reached.
     #[must_use]
     pub fn connections(&self) -> u64 {
-        self.lanes.iter().map(|lane| lane.connections()).sum()
+        // Ordering: relaxed; a count.
+        self.connected.load(Ordering::Relaxed)
     }
 
-    fn lane(&self, op: Op) -> &Arc<Lane> {
-        &self.lanes[usize::from(op != Op::Read)]
+    /// Has the server said what there is?
+    pub(crate) fn is_known(&self) -> bool {
+        self.lock().info.is_some()
     }
-}
 
-impl Drop for Remote {
-    fn drop(&mut self) {
-        self.lanes.iter().for_each(|lane| lane.stop());
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has nobody it any more but its thread? What was asked and what waits fails then.
+    fn is_over(&self) -> bool {
+        self.own.strong_count() <= 1
+    }
+
+    /// Wakes those who wait for the server.
+    fn tell(&self) {
+        drop(self.lock());
+        self.changed.notify_all();
+    }
+
+    /// Waits until it is so, or the time is over.
+    fn wait_until(&self, limit: Duration, is_so: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
+        let waits = |state: &mut State| !is_so(state);
+        let waited = self.changed.wait_timeout_while(self.lock(), limit, waits);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Asks what waits, as far as there is room. The thread does it, and whoever submits. Says what the rest waits for.
+    fn ask(&self, state: &mut State) -> Option<Error> {
+        let State {
+            out: Some(out),
+            pool: Some(pool),
+            queue,
+            away,
+            refused,
+            ..
+        } = state
+        else {
+            return None;
+        };
+        while away.len() < MOST_ASKED
+            && let Some((number, mut question)) = queue.pop_first()
+        {
+            if self.client.caches {
+                question.asked = Moment::now();
+            }
+            match question.send(number, out, pool) {
+                Ok(()) => drop(away.insert(number, question)),
+                Err(error) if passes(error.kind()) || out.is_peer_gone() => {
+                    queue.insert(number, question);
+                    return Some(error);
+                }
+                Err(error) => refused.push((question, error)),
+            }
+        }
+        None
     }
 }
 
 impl Store for Remote {
     fn info(&self) -> Result<Info, Fault> {
-        self.lanes[0].info()
+        let state = self.wait_until(FOREVER, |state| state.info.is_some() || state.given_up);
+        state.info.ok_or(Fault::Gone)
     }
 
     fn is_checked(&self) -> bool {
@@ -108,30 +222,57 @@ impl Store for Remote {
     }
 
     fn lease(&self) -> Lease {
-        self.lanes[0].lease()
+        self.client.lease.clone()
     }
 
     fn data(&self, op: Op, len: usize) -> Result<Data, Fault> {
-        self.lane(op).data(op, len)
+        if len > MAX_DATA_BYTES {
+            return Err(Fault::Invalid);
+        }
+        loop {
+            let state = self.wait_until(FOREVER, |state| {
+                op == Op::Read || state.pool.is_some() || state.given_up
+            });
+            if state.given_up {
+                return Err(Fault::Gone);
+            }
+            let Some(pool) = state.pool.clone().filter(|_| op != Op::Read) else {
+                return Ok(Data::Room(len));
+            };
+            drop(state);
+            match Own::new(&pool, len, ROUND) {
+                Ok(own) => return Ok(Data::Own(own)),
+                Err(lack) if passes(lack.kind()) => {}
+                Err(error) => {
+                    tracing::error!("{}: no memory for a request: {error}", self.server);
+                    return Err(Fault::Gone);
+                }
+            }
+        }
     }
 
     fn piece(&self, len: usize) -> usize {
-        self.lanes[0].piece(len)
+        len.min(MAX_DATA_BYTES)
     }
 
     fn submit(&self, job: Job) {
-        self.lane(job.request.op).submit(job);
+        let len = job.request.len as usize;
+        let data = matches!(job.request.op, Op::Read | Op::Write);
+        if data && (len > MAX_DATA_BYTES || len > job.data.len()) {
+            return (job.done)(job.data, Err(Fault::Invalid));
+        }
+        let mut state = self.lock();
+        if state.given_up {
+            drop(state);
+            return (job.done)(job.data, Err(Fault::Gone));
+        }
+        let mut question = Question::new(job);
+        question.covers = self.client.safety.flushing();
+        state.numbers += 1;
+        let number = state.numbers;
+        state.queue.insert(number, question);
+        self.ask(&mut state);
     }
 
     fn kick(&self) {}
-}
-
-/// A lane of its own in a domain that exists: for a front whose clients' buffers go on to the server as they are.
-pub(crate) fn lane_in(
-    kind: LaneKind,
-    server: &Endpoint,
-    domain: &Domain,
-    client: &Arc<Client>,
-) -> Arc<Lane> {
-    Lane::start(kind, server, domain.clone(), Arc::clone(client), true)
 }

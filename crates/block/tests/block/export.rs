@@ -6,10 +6,9 @@ use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
-use std::sync::Arc;
 use tranship_block::Access;
 use tranship_block::nbd::{Address, Export};
-use tranship_bulk::Trust;
+use tranship_core::Trust;
 use tranship_testkit::Random;
 
 const SIZE: u64 = 1 << 20;
@@ -61,7 +60,7 @@ fn many_requests_at_once_over_several_connections() {
     let service = kit::serve("shm", Trust::Full, SIZE);
     let dir = tranship_testkit::folder().expect("a folder");
     let at = Address::Unix(dir.path().join("s"));
-    let remote = Arc::new(kit::connect(&service.at));
+    let remote = kit::connect(&service.at);
     let export = Export::start(&at, "", remote).expect("an export");
     let Address::Unix(path) = export.address() else {
         unreachable!("a Unix socket")

@@ -7,8 +7,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tranship_block::front::{Direct, Forwarding, Front};
 use tranship_block::{Access, Cache, Cached, Disk, DiskOptions, Endpoint, Remote, Store};
-use tranship_bulk::{Domain, Trust};
-use tranship_core::Domain as Member;
+use tranship_core::{Domain, Error, Kind, Trust};
 use tranship_testkit::Watchdog;
 
 pub const PATIENCE: Duration = Duration::from_secs(120);
@@ -22,14 +21,21 @@ pub fn endpoint(scheme: &str, trust: Trust) -> Endpoint {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let name = format!("{scheme}:block-{}-{count}", std::process::id());
-    let member = manager();
-    Endpoint::new(&name, trust).with_domains(|| Domain::over(member).expect("a member"))
+    Endpoint::new(&name, trust).with_domains(|| member(manager()))
+}
+
+/// A domain of a manager's, which knows every kind of address.
+pub fn member(manager: &Domain) -> Result<Domain, Error> {
+    let socket = manager.socket_path().expect("its socket");
+    let domain = Domain::builder().socket(socket).connect()?;
+    tranship_channel::add_to(&domain)?;
+    Ok(domain)
 }
 
 /// The manager of this process's tests: names of `shm:` are its.
-pub fn manager() -> &'static Member {
-    static MANAGER: OnceLock<Member> = OnceLock::new();
-    MANAGER.get_or_init(|| Member::embedded().expect("a manager"))
+pub fn manager() -> &'static Domain {
+    static MANAGER: OnceLock<Domain> = OnceLock::new();
+    MANAGER.get_or_init(|| Domain::embedded().expect("a manager"))
 }
 
 /// A file of its own, on the file system of the build folder: those of `/tmp` are often in memory.
@@ -71,8 +77,15 @@ impl Service {
 
 /// A disk's service at an address.
 pub fn front(at: &Endpoint, disk: Arc<dyn Store>) -> Front {
-    let direct = Direct::new(disk).expect("a thread");
-    Front::start(at, Arc::new(direct)).expect("a front")
+    let direct = Arc::new(Direct::new(disk).expect("a thread"));
+    loop {
+        match Front::start(at, Arc::clone(&direct) as _) {
+            Ok(front) => return front,
+            // The manager has not heard yet that the last one is gone.
+            Err(error) if error.kind() == Kind::NameTaken => std::thread::yield_now(),
+            Err(error) => panic!("{error}"),
+        }
+    }
 }
 
 pub fn serve(scheme: &str, trust: Trust, size: u64) -> Service {
@@ -95,17 +108,17 @@ pub fn proxy(server: &Endpoint, scheme: &str, cache: Option<&Arc<Cache>>) -> (En
     (at, front)
 }
 
-pub fn connect(at: &Endpoint) -> Remote {
+pub fn connect(at: &Endpoint) -> Arc<Remote> {
     reached(Remote::new(at))
 }
 
-fn reached(remote: Remote) -> Remote {
+fn reached(remote: Arc<Remote>) -> Arc<Remote> {
     remote.wait(PATIENCE).expect("the server");
     remote
 }
 
 /// As `connect`, for a cache.
-pub fn leased(at: &Endpoint) -> Remote {
+pub fn leased(at: &Endpoint) -> Arc<Remote> {
     reached(Remote::leased(at))
 }
 

@@ -2,7 +2,7 @@
 
 use crate::kit;
 use tranship_block::{Access, Blocking, Cache, Store};
-use tranship_bulk::Trust;
+use tranship_core::Trust;
 use tranship_testkit::Random;
 
 const SIZE: u64 = 1 << 20;
@@ -96,17 +96,19 @@ fn a_disk_on_threads() {
 #[test]
 fn over_threads_of_one_process_at_every_level() {
     let _dog = kit::watchdog();
-    for trust in [Trust::Full, Trust::Half, Trust::None] {
+    for trust in [Trust::Full, Trust::Half, Trust::Producer, Trust::None] {
         let service = kit::serve("local", trust, SIZE);
         run("local", kit::connect(&service.at), 60);
     }
 }
 
 #[test]
-fn over_shared_memory() {
+fn over_shared_memory_at_every_level() {
     let _dog = kit::watchdog();
-    let service = kit::serve("shm", Trust::Full, SIZE);
-    run("shm", kit::connect(&service.at), 200);
+    for trust in [Trust::Full, Trust::Half, Trust::Producer, Trust::None] {
+        let service = kit::serve("shm", trust, SIZE);
+        run("shm", kit::connect(&service.at), 200);
+    }
 }
 
 #[test]
@@ -122,7 +124,8 @@ fn through_a_proxy_without_and_with_a_cache() {
     // Shared memory on both sides; and a server elsewhere, whose bytes are carried.
     for (server, trust) in [
         ("shm", Trust::Full),
-        ("copy", Trust::Full),
+        ("shm", Trust::Producer),
+        ("copy", Trust::Producer),
         ("shm", Trust::None),
     ] {
         let service = kit::serve(server, trust, SIZE);

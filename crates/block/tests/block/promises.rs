@@ -13,7 +13,7 @@ use tranship_block::{
     Access, Blocking, Cache, Cached, Data, Disk, DiskOptions, Done, Fault, Info, Job, Lease, Op,
     Request, Store, sums,
 };
-use tranship_bulk::Trust;
+use tranship_core::Trust;
 use tranship_testkit::skipped;
 
 const SIZE: u64 = 1 << 20;
@@ -178,7 +178,7 @@ fn what_was_flushed_is_on_the_disk() {
         flushes(disk.clone(), &file, &format!("threads: {threads}"));
         let at = kit::endpoint("shm", Trust::Full);
         let _front = kit::front(&at, disk);
-        flushes(Arc::new(kit::connect(&at)), &file, "over shared memory");
+        flushes(kit::connect(&at), &file, "over shared memory");
     }
 }
 

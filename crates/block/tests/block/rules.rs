@@ -6,8 +6,7 @@ use std::time::Duration;
 use tranship_block::{
     Access, Blocking, Data, Disk, DiskOptions, Fault, Job, Op, OpenError, Request, Store, sums,
 };
-use tranship_bulk::Trust;
-use tranship_transport::{Backend, Local};
+use tranship_core::Trust;
 
 const SIZE: u64 = 1 << 20;
 
@@ -139,7 +138,7 @@ fn files_that_cannot_be_served_are_refused() {
 fn what_waits_is_asked_again_when_the_server_is_back() {
     let _dog = kit::watchdog();
     let mut service = kit::serve("shm", Trust::Full, SIZE);
-    let remote = Arc::new(kit::connect(&service.at));
+    let remote = kit::connect(&service.at);
     for round in 0..5u8 {
         let writer = std::thread::spawn({
             let remote = Arc::clone(&remote);
@@ -165,27 +164,31 @@ fn what_waits_is_asked_again_when_the_server_is_back() {
         assert!(all.iter().all(|byte| *byte == round + 1), "round {round}");
     }
     assert!(
-        remote.connections() >= 4,
+        remote.connections() >= 3,
         "{} connections",
         remote.connections()
     );
 }
 
-/// A server that dies as soon as a client has connected costs the client nothing that it had.
+/// A server that dies as soon as a client has connected, or as soon as it has said something, costs the client nothing.
 #[test]
-fn a_connection_that_ends_before_anything_is_agreed_costs_no_buffer() {
+fn a_connection_that_ends_before_anything_is_agreed_costs_no_memory() {
+    use tranship_core::{LinkOptions, Role};
     let _dog = kit::watchdog();
     let mut service = kit::serve("local", Trust::Full, SIZE);
     let remote = kit::connect(&service.at);
-    let address = service.at.to_string();
-    let name = address.strip_prefix("local:").expect("its scheme");
     drop(service.front.take());
-    for end in ["read", "write"] {
-        let mut dying = Local.listen(&format!("{name}.{end}")).expect("the name");
-        while dying.accept().expect("a listener").is_none() {
-            std::thread::yield_now();
-        }
-    }
+    let dying = kit::member(kit::manager()).expect("a member");
+    let options = || LinkOptions::new().accept_trust([Trust::Full]);
+    let listen = |end, role| dying.listen_with(&format!("{}.{end}", service.at), role, options());
+    let answers = listen("answer", Role::Source).expect("the name");
+    drop(answers.accept_sender().expect("the client"));
+    let asks = listen("ask", Role::Sink).expect("the name");
+    let mut answer = answers.accept_sender().expect("the client");
+    // A ticket: the number of what is said, and its word.
+    answer.send_inline(&[0, 7], 0).expect("sent");
+    drop(asks.accept_receiver().expect("the client"));
+    drop((answer, answers, asks));
     let disk = kit::disk(service.file(), SIZE, Access::Auto, false);
     let _front = kit::front(&service.at, disk);
     let all: Vec<Data> = (0..16)
@@ -197,25 +200,6 @@ fn a_connection_that_ends_before_anything_is_agreed_costs_no_buffer() {
     let mut read = [0; 4096];
     store.read_at(0, &mut read).expect("reading");
     assert!(read == [7; 4096]);
-}
-
-/// A client says hello with the first buffer that it is lent; those that come after it stay in use, too.
-#[test]
-fn a_client_keeps_every_buffer_that_it_is_lent() {
-    let _dog = kit::watchdog();
-    let service = kit::serve("shm", Trust::Full, SIZE);
-    for _ in 0..40 {
-        let (at, _proxy) = kit::proxy(&service.at, "shm", None);
-        let remote = Arc::new(kit::connect(&at));
-        // One for the next hello of each end, the others for requests.
-        let all: Vec<Data> = (0..62)
-            .map(|_| remote.data(Op::Read, 4096).expect("memory"))
-            .collect();
-        drop(all);
-        let reader = Blocking(Arc::clone(&remote));
-        reader.read_at(0, &mut [1; 4096]).expect("reading");
-        assert_eq!(remote.connections(), 2);
-    }
 }
 
 #[test]
@@ -253,7 +237,7 @@ fn a_server_that_is_away_for_too_long_is_given_up_until_it_is_back() {
     assert!(
         remote
             .why()
-            .is_some_and(|why| why.contains("nothing is exported"))
+            .is_some_and(|why| why.contains("nobody offers"))
     );
     let file = kit::file();
     let disk = kit::disk(&file, SIZE, Access::Auto, false);
@@ -268,29 +252,28 @@ fn a_server_that_is_away_for_too_long_is_given_up_until_it_is_back() {
 /// Channels cost a front threads and memory: so many of a client at a time.
 #[test]
 fn a_client_has_so_many_channels_at_most() {
-    use tranship_bulk::{Domain, EndOptions, Event};
+    use tranship_core::{Kind, LinkOptions, Receiver};
     let _dog = kit::watchdog();
     let service = kit::serve("local", Trust::Full, SIZE);
-    let domain = Domain::new();
-    let bind = || loop {
-        let options = EndOptions::new(Trust::Full).meta_bytes(512);
-        // The name comes back as soon as the last one is let in.
-        let Ok((channel, bound)) = domain.bind(&format!("{}.read", service.at), options) else {
-            std::thread::yield_now();
-            continue;
-        };
-        if channel.block_on(bound).is_ok() {
-            return channel;
-        }
+    let domain = kit::member(kit::manager()).expect("a member");
+    let open = || {
+        let options = LinkOptions::new();
+        let answers = domain.open_receiver_with(&format!("{}.answer", service.at), options);
+        answers.expect("the service")
     };
-    let ends = |channel: &tranship_bulk::Channel| loop {
-        if let Some(Event::Gone(_)) = channel.wait_event(kit::PATIENCE).expect("an event") {
-            break;
-        }
+    let ends = |mut answers: Receiver| {
+        let ended = answers.recv().expect_err("no ticket");
+        assert!(
+            matches!(ended.kind(), Kind::PeerDied | Kind::PeerGone),
+            "{ended}"
+        );
     };
-    let all: Vec<_> = (0..64).map(|_| bind()).collect();
-    ends(&bind());
+    let mut all: Vec<_> = (0..64).map(|_| open()).collect();
+    for answers in &mut all {
+        answers.recv().expect("a ticket");
+    }
+    ends(open());
     // Where one goes, another comes.
-    all[0].abandon();
+    all.pop();
     kit::connect(&service.at);
 }

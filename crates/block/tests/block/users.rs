@@ -3,7 +3,7 @@
 use crate::kit;
 use std::time::Duration;
 use tranship_block::{Endpoint, Remote};
-use tranship_bulk::Trust;
+use tranship_core::Trust;
 use tranship_testkit::{Control, child};
 
 /// `MAX_CHANNELS_OF_ONE` of a front.

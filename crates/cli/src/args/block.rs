@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// The syntax of every address.
 const ADDRESSES: &str = "\
 Addresses of a service (both ends say the same one):
-  shm:NAME                   programs of this machine that share a manager; nothing is copied
+  shm:NAME, or NAME alone    programs of this machine that share a manager; nothing is copied
   copy:NAME                  the same, each byte copied through a socket
   tcp:HOST:PORT/NAME         between machines, with TLS: `tranship cert` makes credentials, TRANSHIP_TLS names their directory
   tcp+plain:HOST:PORT/NAME   without TLS; off this machine only with TRANSHIP_PLAIN_TCP=trusted-network
@@ -96,7 +96,7 @@ pub(crate) struct NbdArgs {
 #[derive(ClapArgs, Debug)]
 pub(crate) struct ChannelArgs {
     /// What the other ends of the channels are kept from; both ends must say the same.
-    #[arg(long, value_name = "LEVEL", default_value = "full")]
+    #[arg(long, value_name = "LEVEL", default_value = "producer")]
     pub trust: TrustArg,
 }
 
@@ -136,11 +136,13 @@ pub(crate) enum AccessArg {
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TrustArg {
-    /// Both ends can write each buffer; it is agreed who does.
+    /// Both ends can write what either sends; it is agreed who does.
     Full,
     /// As full, but mistakes fault.
     Half,
-    /// Each end writes only memory that no other can.
+    /// Only the end that sends can write it.
+    Producer,
+    /// Nobody can, once it has come: the other end takes a copy.
     None,
 }
 

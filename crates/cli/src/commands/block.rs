@@ -1,4 +1,4 @@
-//! `tranship block`: a disk's blocks over bulk channels.
+//! `tranship block`: a disk's blocks over channels.
 
 mod bench;
 mod proxy;
@@ -12,9 +12,9 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::Write;
 use std::sync::Arc;
+use tranship::Trust;
 use tranship_block::nbd::Export;
 use tranship_block::{Endpoint, Store};
-use tranship_bulk::Trust;
 
 pub(super) fn run(args: &BlockArgs) -> Result<Answer> {
     match &args.action {
@@ -28,6 +28,7 @@ fn endpoint(address: &str, channels: &ChannelArgs) -> Endpoint {
     let trust = match channels.trust {
         TrustArg::Full => Trust::Full,
         TrustArg::Half => Trust::Half,
+        TrustArg::Producer => Trust::Producer,
         TrustArg::None => Trust::None,
     };
     Endpoint::new(address, trust)

@@ -200,8 +200,8 @@ fn what_cannot_be_served_is_an_error_that_says_why() {
     for (arguments, says) in [
         (&["serve", "shm:x", "nothing"][..], "nothing"),
         (
-            &["serve", "nowhere", "disk.img", "--size", "1MiB"],
-            "nowhere",
+            &["serve", "nowhere:x", "disk.img", "--size", "1MiB"],
+            "`nowhere:`",
         ),
         (&["proxy", "--server", "shm:x"], "--nbd"),
         (

@@ -5,7 +5,7 @@ use super::inside::{self, Wish};
 use super::message::Message;
 use super::open::End;
 use super::poll::PollItem;
-use super::receiver::snapshot_pool;
+use super::receiver::arrivals;
 use super::{Receiver, Sender};
 use crate::error::{Error, Kind, SendError};
 use crate::options::{LinkOptions, PoolOptions};
@@ -74,16 +74,14 @@ impl Ends {
         )
     }
 
-    /// Where what arrives goes: the pool that the options name ([`LinkOptions::snapshots`]), else a new one of this channel's.
+    /// Where what arrives goes: the pool that the options name ([`LinkOptions::snapshots`]), else a new one of this channel's
+    /// ([`LinkOptions::arrivals`]).
     pub fn arrivals(&self) -> Result<Pool, Error> {
-        if let Some(pool) = snapshot_pool(&self.domain, &self.options)? {
-            return Ok(pool);
-        }
-        let options = PoolOptions::new(ARRIVALS_BYTES)
+        let plain = PoolOptions::new(ARRIVALS_BYTES)
             .name("arrivals")
             .slots(4096);
-        self.domain
-            .patiently(None, || Pool::create(&self.domain, options.clone()))
+        let pool = arrivals(&self.domain, &self.options, Some(plain))?;
+        pool.ok_or_else(|| Kind::BadArgument.into())
     }
 }
 

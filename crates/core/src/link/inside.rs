@@ -81,7 +81,7 @@ pub(super) fn pair(
     ));
     let links = [Arc::clone(&near), Arc::clone(&far)];
     let sender = Sender::inside(near, source.options, Arc::clone(&store))?;
-    let receiver = Receiver::inside(far, sink.options, store)?;
+    let receiver = Receiver::inside(far, sink.options, store);
     // Nothing fails from here on: whoever is on record leaves when its end goes.
     for (wish, link) in wishes.into_iter().zip(links) {
         lock(&wish.domain.links).insert(link.channel, link);

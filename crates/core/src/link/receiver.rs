@@ -14,7 +14,7 @@ mod take;
 
 use self::ahead::{Ahead, Resync};
 use self::guess::Guess;
-pub(super) use self::pools::snapshots as snapshot_pool;
+pub(super) use self::pools::arrivals;
 use self::pools::{AtHand, In};
 use super::descriptor;
 use super::message::{Body, Message};
@@ -76,9 +76,15 @@ impl Limit {
 
 impl Receiver {
     pub(super) fn new(link: Arc<LinkShared>, options: &LinkOptions) -> Result<Receiver, Error> {
+        let snapshots = pools::arrivals(&link.domain, options, None)?;
+        Ok(Receiver::with(link, options, snapshots))
+    }
+
+    /// One that copies to there.
+    fn with(link: Arc<LinkShared>, options: &LinkOptions, snapshots: Option<Pool>) -> Receiver {
         let lines = link.their_lines();
         let control_lines = link.own_lines();
-        Ok(Receiver {
+        Receiver {
             lines,
             control_lines,
             consumer: Consumer::new(),
@@ -92,10 +98,10 @@ impl Receiver {
             resync: None,
             wait: options.wait,
             trusted: false,
-            snapshots: pools::snapshots(&link.domain, options)?,
+            snapshots,
             store: None,
             link,
-        })
+        }
     }
 
     /// Whether the pool is there that the options of who listens name: not only when somebody connects.
@@ -105,7 +111,7 @@ impl Receiver {
         options: &LinkOptions,
     ) -> Result<(), Error> {
         match role {
-            Role::Sink => snapshot_pool(domain, options).map(drop),
+            Role::Sink => pools::snapshots(domain, options).map(drop),
             Role::Source => Ok(()),
         }
     }

@@ -156,6 +156,17 @@ impl Pool {
         core.patiently(None, || core.call(make, &[], None).map(|_| ()))
     }
 
+    /// How many of its buffers somebody has, here or elsewhere: what is dead is collected first. For who waits until others have given
+    /// everything back. While the manager has news of who counts it may be too many, never too few.
+    pub fn in_use(&self) -> u64 {
+        if self.own.domain.fork.is_child() {
+            return 0;
+        }
+        let _ = self.own.collect_idle(); // what is missed counts as used
+        let stats = self.stats();
+        stats.allocs.saturating_sub(stats.frees)
+    }
+
     /// What it has done and has.
     pub fn stats(&self) -> PoolStats {
         let own = &*self.own;

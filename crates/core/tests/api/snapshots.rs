@@ -3,8 +3,8 @@
 use crate::kit::*;
 use std::time::Duration;
 use tranship_core::{
-    Aggregate, Awaited, Body, Domain, Kind, LinkOptions, Pool, Receiver, RefusalCode, Sender,
-    TimedOut, TooLarge, Trust,
+    Aggregate, Awaited, Body, Domain, Kind, LinkOptions, Pool, PoolOptions, Receiver, RefusalCode,
+    Sender, TimedOut, TooLarge, Trust,
 };
 
 /// A link that copies into a pool of so many chunks.
@@ -169,4 +169,62 @@ fn what_is_larger_than_the_pool_for_copies_is_an_error() {
         drop((from, part));
         drop(none.alloc(4 * CHUNK).expect("all of it"));
     }
+}
+
+/// Each channel of one listener has a pool by itself, and who keeps all that came holds up nobody else.
+#[test]
+fn channels_with_arrivals_copy_to_pools_of_their_own() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let options = LinkOptions::new().arrivals(PoolOptions::new(128 << 10).chunk_bytes(64 << 10));
+    let listener = b
+        .listen_with("x", tranship_core::Role::Sink, options)
+        .expect("listen");
+    let none = pool_of(&a, Trust::None);
+    let mut ends: Vec<(Sender, Receiver)> = (0..2)
+        .map(|_| {
+            std::thread::scope(|s| {
+                let sender = s.spawn(|| a.open_sender("x").expect("open"));
+                let receiver = listener.accept_receiver().expect("accept");
+                (sender.join().expect("opener"), receiver)
+            })
+        })
+        .collect();
+    let mut kept = Vec::new();
+    for _ in 0..2 {
+        ends[0].0.send(filled(&none, 60_000, 1)).expect("send");
+        kept.push(buf(ends[0].1.recv().expect("recv")));
+    }
+    ends[0].0.send(filled(&none, 60_000, 2)).expect("send");
+    assert!(ends[0].1.try_recv().expect("no room").is_none());
+    ends[1].0.send(filled(&none, 60_000, 3)).expect("send");
+    let other = buf(ends[1].1.recv().expect("recv"));
+    assert_ne!(other.id().pool(), kept[0].id().pool());
+    assert_eq!(other.bytes(), Some(&[3; 60_000][..]));
+    kept.clear();
+    let last = buf(ends[0].1.recv().expect("recv"));
+    assert_eq!(last.bytes(), Some(&[2; 60_000][..]));
+}
+
+#[test]
+fn a_pool_knows_how_many_of_its_buffers_somebody_has() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let (mut to, mut from) = link(&a, &b, "x");
+    let pool = pool(&a, 4);
+    assert_eq!(pool.in_use(), 0);
+    let here = pool.alloc(100).expect("memory");
+    to.send(filled(&pool, 100, 1)).expect("send");
+    assert_eq!(pool.in_use(), 2, "one here, one on its way");
+    let there = buf(from.recv().expect("recv"));
+    drop(here);
+    assert_eq!(pool.in_use(), 1);
+    drop(from);
+    assert_eq!(
+        pool.in_use(),
+        1,
+        "the channel's end does not end what came by it"
+    );
+    drop(there);
+    assert_eq!(pool.in_use(), 0);
 }

@@ -6,11 +6,6 @@ use crate::source::{TextFile, code_only, crate_of};
 /// Where they may be: how many, and why.
 const KNOWN: &[(&str, usize, &str)] = &[
     (
-        "crates/block/src/data.rs",
-        1,
-        "a `Fault` travels, and has no room for it",
-    ),
-    (
         "crates/cache/src/store/mod.rs",
         1,
         "full is an answer of the protocol",

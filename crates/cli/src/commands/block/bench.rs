@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde::Serialize;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
-use tranship_block::{Data, Fault, Job, Op, Remote, Request, Store, sums};
+use tranship_block::{Fault, Job, Op, Remote, Request, Store, sums};
 
 /// How long a server may take to be reached.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -126,12 +126,9 @@ fn measure(
         count: total / u64::from(len),
         asked: 0,
     };
-    let mut begin = |data: Option<Data>| -> Result<(), Fault> {
+    let mut begin = || -> Result<(), Fault> {
         let block = places.next();
-        let mut data = match data {
-            Some(data) => data,
-            None => remote.data(op, len as usize)?,
-        };
+        let mut data = remote.data(op, len as usize)?;
         let mut request = Request::new(op, block * u64::from(len), len);
         if op == Op::Write {
             let bytes = vec![places.asked.to_le_bytes()[0]; len as usize];
@@ -143,23 +140,24 @@ fn measure(
             request,
             data,
             done: Box::new(move |data, result| {
-                let _ = tell.send((data, result.map(drop), since.elapsed()));
+                drop(data);
+                let _ = tell.send((result.map(drop), since.elapsed()));
             }),
         });
         Ok(())
     };
     let begun = Instant::now();
     for _ in 0..args.depth {
-        begin(None)?;
+        begin()?;
     }
     let mut times = Vec::new();
     let mut under_way = args.depth;
     while under_way > 0 {
-        let (data, result, time) = told.recv()?;
+        let (result, time) = told.recv()?;
         result.with_context(|| mode.to_owned())?;
         times.push(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
         match begun.elapsed() < args.time {
-            true => begin(Some(data))?,
+            true => begin()?,
             false => under_way -= 1,
         }
     }

@@ -18,10 +18,11 @@ impl Receiver {
         link: Arc<LinkShared>,
         options: &LinkOptions,
         store: Arc<Store>,
-    ) -> Result<Receiver, Error> {
-        let mut receiver = Receiver::new(link, options)?;
+    ) -> Receiver {
+        // Nothing is copied on the way: it is another handle of what was sent, or is there already.
+        let mut receiver = Receiver::with(link, options, None);
         receiver.store = Some(store);
-        Ok(receiver)
+        receiver
     }
 
     /// What a line names that only says that something is there.

@@ -3,7 +3,7 @@
 use crate::domain::{DomainCore, lock};
 use crate::error::{Error, Kind};
 use crate::link::shared::{Assigned, Assignment};
-use crate::options::LinkOptions;
+use crate::options::{LinkOptions, PoolOptions};
 use crate::pool::{ForeignPool, Pool};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -69,6 +69,20 @@ pub(in crate::link) fn snapshots(
         Error::new(Kind::BadArgument, text)
     };
     own.map(Pool::from_arc).map(Some).ok_or_else(missing)
+}
+
+/// The pool of a channel's own: the one that the options name, else one that is made as they say, or as `otherwise` does.
+pub(in crate::link) fn arrivals(
+    domain: &DomainCore,
+    options: &LinkOptions,
+    otherwise: Option<PoolOptions>,
+) -> Result<Option<Pool>, Error> {
+    if let Some(pool) = snapshots(domain, options)? {
+        return Ok(Some(pool));
+    }
+    let make =
+        |options: PoolOptions| domain.patiently(None, || Pool::create(domain, options.clone()));
+    options.arrivals.clone().or(otherwise).map(make).transpose()
 }
 
 /// Whether buffers of the pool are to be copied.

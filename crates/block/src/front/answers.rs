@@ -1,0 +1,131 @@
+//! What a client is answered through, also by the store's threads.
+
+use super::door::violation;
+use crate::lack::passes;
+use crate::wire::{self, MOST_ASKED, Say};
+use crate::{Data, Fault};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tranship_core::{Cbuf, Error, Kind, Sender};
+
+pub(super) struct Answers {
+    out: Mutex<Out>,
+    /// Questions that were not answered.
+    asked: AtomicUsize,
+}
+
+struct Out {
+    /// Until the end.
+    to: Option<Sender>,
+    /// For which there was no room, or something was missing here.
+    late: VecDeque<Answer>,
+}
+
+/// A message: with what was read, or the words alone.
+struct Answer {
+    words: Vec<u8>,
+    read: Option<Cbuf>,
+    word: u64,
+}
+
+impl Answers {
+    pub(super) fn new(to: Sender) -> Answers {
+        let to = Some(to);
+        let late = VecDeque::new();
+        Answers {
+            out: Mutex::new(Out { to, late }),
+            asked: AtomicUsize::new(0),
+        }
+    }
+
+    fn out(&self) -> MutexGuard<'_, Out> {
+        self.out.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A question came.
+    pub(super) fn expect(&self) -> Result<(), Error> {
+        // Ordering: relaxed; a count.
+        match self.asked.fetch_add(1, Ordering::Relaxed) < MOST_ASKED {
+            true => Ok(()),
+            false => Err(violation("more questions at a time than there may be")),
+        }
+    }
+
+    /// It is answered, with so many bytes of what was read, which are in the memory that was given for it.
+    pub(super) fn give(
+        &self,
+        number: u64,
+        mut result: Result<Vec<u32>, Fault>,
+        lease: Option<u64>,
+        read: Option<(Data, usize)>,
+    ) {
+        let (mut own, mut len) = (None, 0);
+        match read {
+            Some((Data::Own(buffer), all)) if result.is_ok() => (own, len) = (Some(buffer), all),
+            Some((_, 1..)) => result = result.and(Err(Fault::Invalid)),
+            _ => {}
+        }
+        let words = wire::encode(&Say::Done(result, lease));
+        let read = own.and_then(|own| own.seal(len, &words).ok());
+        let word = wire::word(number, len);
+        let answer = Answer { words, read, word };
+        let mut out = self.out();
+        match out.late.is_empty() {
+            true => drop(self.send(&mut out, answer)),
+            false => out.late.push_back(answer),
+        }
+    }
+
+    /// Says what they still wait for.
+    pub(super) fn give_late(&self) -> Option<Error> {
+        let mut out = self.out();
+        while let Some(answer) = out.late.pop_front() {
+            let lack = self.send(&mut out, answer);
+            if lack.is_some() {
+                return lack;
+            }
+        }
+        None
+    }
+
+    /// One that cannot be sent now becomes the first late one; says why.
+    fn send(&self, out: &mut Out, mut answer: Answer) -> Option<Error> {
+        let to = out.to.as_mut()?;
+        // Before it is there: with an answer the client may ask again.
+        // Ordering: relaxed; a count.
+        self.asked.fetch_sub(1, Ordering::Relaxed);
+        let sent = match answer.read.take() {
+            Some(read) => to.send_buf(read, answer.word).map_err(|refused| {
+                answer.read = Some(refused.unsent);
+                refused.error
+            }),
+            None => {
+                let sent = to.send_inline(&answer.words, answer.word);
+                sent.map_err(|refused| refused.error)
+            }
+        };
+        // Else nobody is there for it any more.
+        let lack = sent.err().filter(|error| passes(error.kind()))?;
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        out.late.push_front(answer);
+        Some(lack)
+    }
+
+    /// Outside of any request.
+    pub(super) fn with<T>(
+        &self,
+        act: impl FnOnce(&mut Sender) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        act(self.out().to.as_mut().ok_or(Kind::PeerGone)?)
+    }
+
+    /// Nothing is answered any more.
+    pub(super) fn end(&self) {
+        let mut out = self.out();
+        let (to, late) = (out.to.take(), std::mem::take(&mut out.late));
+        drop(out);
+        drop(late);
+        to.into_iter().for_each(Sender::abandon);
+    }
+}

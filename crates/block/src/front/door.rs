@@ -1,0 +1,214 @@
+//! Lets clients in: whoever connects to be answered gets a ticket, and whoever shows it where questions come in is served.
+
+use super::Behind;
+use super::places::{Place, Places, Who};
+use super::session::{Fences, Session};
+use crate::Endpoint;
+use crate::lack::{PAUSE, Patience};
+use crate::leases::random;
+use crate::wire::{self, Ask, Hello, Say, VERSION};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tranship_core::{Domain, Error, Kind, Listener, PollItem, Receiver, Role, Sender, poll};
+
+/// The longest single wait.
+pub(super) const ROUND: Duration = Duration::from_millis(100);
+
+/// Who has a ticket.
+struct Waits {
+    answers: Sender,
+    _place: Place,
+}
+
+pub(super) struct Door {
+    asks: Listener,
+    answers: Listener,
+    shared: Arc<Shared>,
+    clients: Vec<JoinHandle<()>>,
+}
+
+/// What the threads of clients know, too.
+struct Shared {
+    at: Endpoint,
+    domain: Domain,
+    behind: Arc<dyn Behind>,
+    stop: Arc<AtomicBool>,
+    fences: Arc<Fences>,
+    /// Those who have a ticket and were not served yet.
+    waiting: Mutex<HashMap<u128, Waits>>,
+    /// Of those who are answered, and of those who ask.
+    places: [Places; 2],
+}
+
+impl Door {
+    pub(super) fn open(
+        at: &Endpoint,
+        behind: Arc<dyn Behind>,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Door, Error> {
+        let domain = at.domain()?;
+        let listen = |name: String, role| domain.listen_with(&name, role, at.channels());
+        Ok(Door {
+            asks: listen(at.asks(), Role::Sink)?,
+            answers: listen(at.answers(), Role::Source)?,
+            shared: Arc::new(Shared {
+                at: at.clone(),
+                domain,
+                behind,
+                stop: Arc::clone(stop),
+                fences: Arc::default(),
+                waiting: Mutex::default(),
+                places: Default::default(),
+            }),
+            clients: Vec::new(),
+        })
+    }
+
+    /// Lets clients in until the end.
+    pub(super) fn run(mut self) {
+        let mut patience = Patience::default();
+        while !self.shared.is_over() {
+            let mut both = [
+                PollItem::listener(&self.answers),
+                PollItem::listener(&self.asks),
+            ];
+            // Joins the next manager when the last one has gone: to wait alone does not.
+            let turned = self.shared.domain.turn();
+            if let Err(lack) = turned.and_then(|()| poll(&mut both, Some(ROUND))) {
+                patience.say(&self.shared.at, &lack);
+                std::thread::sleep(PAUSE);
+            }
+            let answers = self.answers.accept_sender_within(Duration::ZERO);
+            if let Some(answers) = self.shared.accepted(answers) {
+                self.shared.give_ticket(answers);
+            }
+            let asks = self.asks.accept_receiver_within(Duration::ZERO);
+            if let Some(asks) = self.shared.accepted(asks) {
+                self.let_in(asks);
+            }
+            self.clients.retain(|client| !client.is_finished());
+            let mut waiting = self.shared.waiting();
+            waiting.retain(|_, waits| !waits.answers.is_peer_gone());
+        }
+        for client in self.clients.drain(..) {
+            let _ = client.join();
+        }
+    }
+
+    fn let_in(&mut self, asks: Receiver) {
+        let (who, shared) = (Who::sends(&asks), Arc::clone(&self.shared));
+        let place = match shared.places[1].take(&who) {
+            Ok(place) => place,
+            Err(why) => return shared.refuses(&who, &why),
+        };
+        let thread = std::thread::Builder::new().name("block-client".into());
+        let thread = thread.spawn(move || {
+            match shared
+                .serve(asks, &who)
+                .map_err(|error| (error.kind(), error))
+            {
+                Ok(()) | Err((Kind::PeerGone | Kind::PeerDied, _)) => {
+                    tracing::info!("{} is gone", who.name);
+                }
+                Err((_, error)) => {
+                    tracing::warn!("{}: its connection is over: {error}", who.name);
+                }
+            }
+            drop(place);
+        });
+        match thread {
+            Ok(thread) => self.clients.push(thread),
+            Err(error) => tracing::error!("no thread for a client: {error}"),
+        }
+    }
+}
+
+impl Shared {
+    fn is_over(&self) -> bool {
+        // Ordering: acquire, partner: the front's end.
+        self.stop.load(Ordering::Acquire)
+    }
+
+    fn refuses(&self, who: &Who, why: &str) {
+        tracing::warn!("{}: {} is refused: {why}", self.at, who.name);
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, HashMap<u128, Waits>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn accepted<T>(&self, end: Result<T, Error>) -> Option<T> {
+        match end {
+            Ok(end) => Some(end),
+            Err(error) if error.kind() == Kind::TimedOut => None,
+            Err(error) => {
+                tracing::warn!("{}: {error}", self.at);
+                None
+            }
+        }
+    }
+
+    fn give_ticket(&self, mut answers: Sender) {
+        let who = Who::receives(&answers);
+        let _place = match self.places[0].take(&who) {
+            Ok(place) => place,
+            Err(why) => {
+                self.refuses(&who, &why);
+                // What it had still to bring may take a while.
+                std::thread::spawn(move || answers.abandon());
+                return;
+            }
+        };
+        let ticket = u128::from(random()) << 64 | u128::from(random());
+        // Whoever is gone is found to be.
+        let _ = answers.send_inline(&wire::encode(&Say::Ticket(ticket)), 0);
+        self.waiting().insert(ticket, Waits { answers, _place });
+    }
+
+    /// Serves whoever has a ticket, until it is gone and has given everything back.
+    fn serve(&self, mut asks: Receiver, who: &Who) -> Result<(), Error> {
+        let hello = self.hello(&mut asks)?;
+        let waits = self.waiting().remove(&hello.ticket);
+        let other = || Error::new(Kind::Access, "its ticket is not of this service");
+        let mut waits = waits.ok_or_else(other)?;
+        if hello.version != VERSION {
+            let say = wire::encode(&Say::Version(VERSION));
+            let _ = waits.answers.send_inline(&say, 0);
+            let text = format!("it speaks version {}, not {VERSION}", hello.version);
+            return Err(Error::new(Kind::ChannelBind, text));
+        }
+        tracing::info!("{}: {} is let in", self.at, who.name);
+        let pool = self.domain.create_pool(self.at.pool())?;
+        let fence = self.fences.replace(hello.session);
+        let ends = (asks, waits.answers);
+        let served = self.behind.serve();
+        let ended = Session::new(&hello, ends, &pool, served, fence).run(&|| self.is_over());
+        // Who keeps what it got keeps its places, too, or it could have any amount of memory by coming again.
+        while pool.in_use() > 0 && !self.is_over() {
+            std::thread::sleep(ROUND);
+        }
+        ended
+    }
+
+    fn hello(&self, asks: &mut Receiver) -> Result<Hello, Error> {
+        let mut patience = Patience::default();
+        while !self.is_over() {
+            if let Some(message) = patience.next(&self.at, asks, ROUND)? {
+                return match wire::open(message) {
+                    Some((Ask::Hello(hello), ..)) => Ok(hello),
+                    _ => Err(violation("it does not begin with a hello")),
+                };
+            }
+        }
+        Err(Kind::PeerGone.into())
+    }
+}
+
+/// The client said what no client says.
+pub(super) fn violation(what: &str) -> Error {
+    let text = format!("it broke the protocol of blocks: {what}");
+    Error::new(Kind::PeerViolation, text)
+}

@@ -1,0 +1,114 @@
+//! A question: what is asked, what it takes along, and who waits for the answer.
+
+use crate::data::Own;
+use crate::lease::Moment;
+use crate::wire::{self, Ask};
+use crate::{Data, Done, Fault, Job, Op};
+use std::time::Duration;
+use tranship_core::{Cbuf, Error, Kind, Pool, Sender};
+
+/// Somebody's question.
+pub(super) struct Question {
+    ask: Ask,
+    pub op: Op,
+    len: usize,
+    memory: Memory,
+    done: Done,
+    /// Writes that a flush covers.
+    pub covers: u64,
+    /// When it was asked last.
+    pub asked: Moment,
+}
+
+enum Memory {
+    /// What the answer fills, if anything.
+    For(Data),
+    /// What a write brings.
+    Brought(Data),
+    /// The same as a message, kept until there is an answer: it may have to be asked again.
+    Sealed(Cbuf),
+}
+
+impl Question {
+    pub fn new(job: Job) -> Question {
+        let Job {
+            request,
+            data,
+            done,
+        } = job;
+        let (op, len) = (request.op, request.len as usize);
+        let memory = match op {
+            Op::Write if len > 0 => Memory::Brought(data),
+            // It would not be written to; what is in it may go.
+            Op::Read if matches!(data, Data::Shared(_)) => Memory::For(Data::Room(data.len())),
+            _ => Memory::For(data),
+        };
+        Question {
+            ask: Ask::Do(request),
+            op,
+            len,
+            memory,
+            done,
+            covers: 0,
+            asked: Moment::default(),
+        }
+    }
+
+    /// Asks, if there is room for it.
+    pub fn send(&mut self, number: u64, to: &mut Sender, pool: &Pool) -> Result<(), Error> {
+        self.seal(pool)?;
+        let word = |len| wire::word(number, len);
+        match &self.memory {
+            Memory::Sealed(message) => {
+                let sent = to.send_buf(message.clone(), word(self.len));
+                sent.map_err(|refused| refused.error)
+            }
+            _ => {
+                let sent = to.send_inline(&wire::encode(&self.ask), word(0));
+                sent.map_err(|refused| refused.error)
+            }
+        }
+    }
+
+    /// Makes a message of what a write brings: in place, if it is a buffer that can be sent.
+    fn seal(&mut self, pool: &Pool) -> Result<(), Error> {
+        let Memory::Brought(data) = &mut self.memory else {
+            return Ok(());
+        };
+        let wrong = |_: Fault| Error::from(Kind::BadArgument);
+        if !data.is_of(pool) {
+            let mut copy = Data::Own(Own::new(pool, self.len, Duration::ZERO)?);
+            copy.copy_from(data, self.len).map_err(wrong)?;
+            *data = copy;
+        }
+        if let Data::Own(own) = std::mem::replace(data, Data::None) {
+            let sealed = own.seal(self.len, &wire::encode(&self.ask));
+            self.memory = Memory::Sealed(sealed.map_err(wrong)?);
+        }
+        Ok(())
+    }
+
+    /// Has as much data come as was asked for?
+    pub fn fits(&self, result: &Result<Vec<u32>, Fault>, data: Option<&Cbuf>) -> bool {
+        let wants = match (self.op, result) {
+            (Op::Read, Ok(_)) => self.len,
+            _ => 0,
+        };
+        data.map_or(0, Cbuf::len) == wants
+    }
+
+    /// It is answered.
+    pub fn end(self, mut result: Result<Vec<u32>, Fault>, came: Option<Cbuf>) {
+        let data = match (self.memory, came) {
+            (Memory::For(Data::None | Data::Room(_)), Some(came)) => Data::Shared(came),
+            (Memory::For(mut data), Some(came)) => {
+                let copied = data.copy_from(&Data::Shared(came), self.len);
+                result = result.and_then(|sums| copied.map(|()| sums));
+                data
+            }
+            (Memory::For(data) | Memory::Brought(data), None) => data,
+            _ => Data::None,
+        };
+        (self.done)(data, result);
+    }
+}
