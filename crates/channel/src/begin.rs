@@ -1,11 +1,13 @@
 //! Where a channel's thread starts, once both ends have said what they are.
 
+use crate::duty::Duty;
 use crate::receiving::Receiving;
 use crate::sending::Sending;
 use crate::thread;
 use crate::wire::Wire;
 use crate::word::Hello;
-use tranship_core::{Ends, Error, Handed, Pool, Role};
+use std::sync::Arc;
+use tranship_core::{Driver, Ends, Error, Handed, Pool, Role};
 
 /// Makes the program's end, and starts to carry.
 pub(crate) fn begin(
@@ -17,15 +19,17 @@ pub(crate) fn begin(
 ) -> Result<Handed, Error> {
     match (ends.role(), pool) {
         (Role::Sink, Some(pool)) => {
-            let (inlet, handed) = ends.receiving(&wire.place)?;
-            let receiving = Receiving::new(inlet, wire, pool, ours);
-            thread::spawn("tranship-carry", move || receiving.run())?;
+            let (inlet, mut handed) = ends.receiving(&wire.place)?;
+            let duty = Duty::new(Receiving::new(inlet, wire, pool, ours))?;
+            handed.drive(Arc::clone(&duty) as Arc<dyn Driver>);
+            thread::spawn("tranship-carry", move || duty.run())?;
             Ok(handed)
         }
         _ => {
-            let (outlet, handed) = ends.sending(&wire.place, theirs.bytes)?;
-            let sending = Sending::new(outlet, wire, theirs);
-            thread::spawn("tranship-carry", move || sending.run())?;
+            let (outlet, mut handed) = ends.sending(&wire.place, theirs.bytes)?;
+            let duty = Duty::new(Sending::new(outlet, wire, theirs))?;
+            handed.drive(Arc::clone(&duty) as Arc<dyn Driver>);
+            thread::spawn("tranship-carry", move || duty.run())?;
             Ok(handed)
         }
     }

@@ -20,6 +20,7 @@
 
 mod begin;
 mod bytes;
+mod duty;
 mod listen;
 mod meet;
 mod over;

@@ -66,7 +66,7 @@ pub(crate) fn hear(wire: &mut Wire, role: Role) -> Result<Hello, Error> {
             let text = format!("{place} did not say within {limit} s which end of a channel it is");
             return Err(Error::new(Kind::TimedOut, text));
         }
-        wire.wait(None, left);
+        wire.wait(left);
     }
 }
 

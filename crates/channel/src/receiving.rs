@@ -1,6 +1,7 @@
-//! The thread of a channel by which the program receives.
+//! A channel by which the program receives: bytes out of the connection, into memory of its own.
 
 use crate::bytes::Room;
+use crate::duty::Side;
 use crate::meet;
 use crate::wire::Wire;
 use crate::word::{CONTROLS, Hello, Word};
@@ -16,8 +17,8 @@ use tranship_transport::{FrameBytes, Place};
 const ROUND: Duration = Duration::from_secs(1);
 /// So long an end that is over may take to say so.
 const LINGER: Duration = Duration::from_secs(5);
-/// How long to wait for memory before looking whether anybody still wants it.
-const MEMORY_ROUND: Duration = Duration::from_millis(50);
+/// How long one that is over waits before it looks again.
+const LOOK: Duration = Duration::from_millis(50);
 /// So long a message may have begun without any more of it coming: twice what a lost connection has to come back.
 const STALLED: Duration = Duration::from_secs(20);
 /// So long an aggregate waits for memory of which nobody but itself has any.
@@ -39,6 +40,9 @@ pub(crate) struct Receiving {
     told: u64,
     untold_bytes: u64,
     arriving: Option<Arriving>,
+    /// A buffer that is announced, for which there is no memory yet; what became of the thread's wait for it.
+    wanted: Option<Wanted>,
+    supplied: Option<Result<CbufMut, Error>>,
     list: Option<List>,
     /// What the program has said, and how much of it the sender's has room for again.
     said: u64,
@@ -53,6 +57,13 @@ struct Arriving {
     buffer: Arc<Mutex<CbufMut>>,
     place: Place,
     what: What,
+}
+
+struct Wanted {
+    bytes: u64,
+    len: usize,
+    what: What,
+    since: Instant,
 }
 
 #[derive(Clone, Copy)]
@@ -70,8 +81,8 @@ struct List {
     aggregate: Aggregate,
 }
 
-/// Why the thread ends.
-enum Over {
+/// Why it ends.
+pub(crate) enum Over {
     /// The sender has closed the channel, and everything is here.
     Closed,
     /// The program has closed its end.
@@ -100,6 +111,8 @@ impl Receiving {
             told: 0,
             untold_bytes: 0,
             arriving: None,
+            wanted: None,
+            supplied: None,
             list: None,
             said: 0,
             heard: 0,
@@ -108,62 +121,10 @@ impl Receiving {
         }
     }
 
-    pub(crate) fn run(mut self) {
-        let over = loop {
-            if let Err(over) = self.turn() {
-                break over;
-            }
-            let hears = self.may_say();
-            self.wire.wait(Some(self.inlet.poll_item(hears)), ROUND);
-        };
-        match over {
-            Over::Unwanted => self.leave(),
-            Over::Closed => {
-                self.wire.push(&Word::Ended, None);
-                let since = Instant::now();
-                // What comes meanwhile is of no interest; that the sender has gone is.
-                while !self.wire.flush() && self.wire.next().is_ok() && since.elapsed() < LINGER {
-                    self.wire.wait(None, MEMORY_ROUND);
-                }
-                self.inlet.close();
-            }
-            Over::Lost(error) => {
-                if matches!(error.kind(), Kind::PeerViolation | Kind::Limit) {
-                    tracing::warn!(place = self.wire.place, %error, "the channel is closed");
-                    meet::refuse(&mut self.wire, error.kind(), &error.to_string());
-                }
-                self.inlet.end(error);
-            }
-        }
-    }
-
-    /// Everything that can be done now.
-    fn turn(&mut self) -> Result<(), Over> {
-        loop {
-            if self.inlet.is_gone() {
-                return Err(Over::Unwanted);
-            }
-            self.wire.flush();
-            self.note_taken();
-            self.carry_what_was_said();
-            self.wire.flush();
-            if !self.finish_buffer()? {
-                return self.look_at_progress();
-            }
-            let heard = self.wire.next().map_err(|error| self.gone(error))?;
-            match heard {
-                Some((word, brings)) => {
-                    self.frames += 1;
-                    self.hear(word, brings)?;
-                }
-                None => return self.look_at_progress(),
-            }
-        }
-    }
-
     /// Memory is not kept for a message that was only announced: others may wait for it.
     fn look_at_progress(&mut self) -> Result<(), Over> {
-        if self.arriving.is_none() && self.list.is_none() {
+        let begun = self.arriving.is_some() || self.list.is_some();
+        if !begun || self.wanted.is_some() {
             self.progress = None;
             return Ok(());
         }
@@ -189,12 +150,12 @@ impl Receiving {
                 return; // all of it
             }
             // Behind a frame whose bytes are not taken there is nothing to be heard.
-            let heard = match &self.arriving {
-                Some(_) => Ok(None),
-                None => self.wire.next(),
+            let heard = match self.arriving.is_some() || self.wanted.is_some() {
+                true => Ok(None),
+                false => self.wire.next(),
             };
             match heard {
-                Ok(None) => self.wire.wait(None, MEMORY_ROUND),
+                Ok(None) => self.wire.wait(LOOK),
                 Ok(Some((Word::Told { controls }, 0))) if self.note_heard(controls).is_ok() => {}
                 _ => return,
             }
@@ -223,11 +184,11 @@ impl Receiving {
             }
             Word::Shared { meta, bytes } => {
                 self.count(bytes)?;
-                self.expect(bytes, What::Shared(meta))?;
+                self.expect(bytes, What::Shared(meta));
             }
             Word::Moved { meta, bytes } => {
                 self.count(bytes)?;
-                self.expect(bytes, What::Moved(meta))?;
+                self.expect(bytes, What::Moved(meta));
             }
             Word::Aggregate {
                 meta,
@@ -292,7 +253,8 @@ impl Receiving {
             let text = format!("a piece of {bytes} bytes in an aggregate that has {left} left");
             return Err(self.wire.violation(text).into());
         }
-        self.expect(bytes, What::Piece)
+        self.expect(bytes, What::Piece);
+        Ok(())
     }
 
     fn end_list(&mut self) -> Result<(), Error> {
@@ -306,46 +268,60 @@ impl Receiving {
         self.deliver(list.meta, Body::Aggregate(list.aggregate))
     }
 
-    /// Makes room for a buffer's bytes, waiting for it: the program may have all of its pool.
-    fn expect(&mut self, bytes: u64, what: What) -> Result<(), Over> {
-        let len = usize::try_from(bytes).unwrap_or(usize::MAX);
-        let since = Instant::now();
-        let buffer = loop {
-            match self.pool.alloc_timeout(len, MEMORY_ROUND) {
-                Ok(buffer) => break buffer,
-                Err(error) if waits(error.kind()) => {
-                    if self.inlet.is_gone() {
-                        return Err(Over::Unwanted);
-                    }
-                    if self.wire.is_over() {
-                        let over = self.wire.over(Kind::PeerGone.into());
-                        return Err(self.gone(over).into());
-                    }
-                    self.note_taken();
-                    self.carry_what_was_said();
-                    self.wire.flush();
-                    if since.elapsed() >= IN_VAIN && self.has_only_the_list() {
-                        return Err(self.too_large(error));
-                    }
-                }
-                Err(error) => {
-                    let text =
-                        format!("a message of {bytes} bytes came, for which there is no memory");
-                    let kind = error.kind();
-                    let why = Error::because(kind, text, error);
-                    meet::refuse(&mut self.wire, kind, &why.to_string());
-                    return Err(why.into());
-                }
-            }
-        };
-        let buffer = Arc::new(Mutex::new(buffer));
-        let place = Place::from(Room::of(&buffer));
-        self.arriving = Some(Arriving {
-            buffer,
-            place,
+    fn expect(&mut self, bytes: u64, what: What) {
+        self.wanted = Some(Wanted {
+            bytes,
+            len: usize::try_from(bytes).unwrap_or(usize::MAX),
             what,
+            since: Instant::now(),
         });
-        Ok(())
+    }
+
+    /// Makes room for the bytes of a buffer that is announced; false: the program may have all of its pool.
+    fn find_memory(&mut self) -> Result<bool, Over> {
+        let Some(Wanted {
+            bytes,
+            len,
+            what,
+            since,
+        }) = self.wanted
+        else {
+            self.supplied = None;
+            return Ok(true);
+        };
+        let supplied = self.supplied.take().filter(|memory| match memory {
+            Ok(buffer) => buffer.len() == len,
+            Err(_) => true,
+        });
+        let error = match supplied.unwrap_or_else(|| self.pool.try_alloc(len)) {
+            Ok(buffer) => {
+                let buffer = Arc::new(Mutex::new(buffer));
+                let place = Place::from(Room::of(&buffer));
+                self.wanted = None;
+                self.arriving = Some(Arriving {
+                    buffer,
+                    place,
+                    what,
+                });
+                return Ok(true);
+            }
+            Err(error) => error,
+        };
+        if !waits(error.kind()) {
+            let text = format!("a message of {bytes} bytes came, for which there is no memory");
+            let kind = error.kind();
+            let why = Error::because(kind, text, error);
+            meet::refuse(&mut self.wire, kind, &why.to_string());
+            return Err(why.into());
+        }
+        if self.wire.is_over() {
+            let over = self.wire.over(Kind::PeerGone.into());
+            return Err(self.gone(over).into());
+        }
+        if since.elapsed() >= IN_VAIN && self.has_only_the_list() {
+            return Err(self.too_large(error));
+        }
+        Ok(false)
     }
 
     /// Whether nobody has anything of the pool but the aggregate that comes: nothing will be free.
@@ -478,6 +454,77 @@ impl Receiving {
         match error.kind() {
             Kind::PeerViolation => error,
             _ => Error::because(Kind::PeerDied, text, error),
+        }
+    }
+}
+
+impl Side for Receiving {
+    type Over = Over;
+
+    fn wire(&mut self) -> &mut Wire {
+        &mut self.wire
+    }
+
+    fn turn(&mut self) -> Result<(), Over> {
+        loop {
+            self.stir()?;
+            if !self.find_memory()? || !self.finish_buffer()? {
+                return self.look_at_progress();
+            }
+            let heard = self.wire.next().map_err(|error| self.gone(error))?;
+            match heard {
+                Some((word, brings)) => {
+                    self.frames += 1;
+                    self.hear(word, brings)?;
+                }
+                None => return self.look_at_progress(),
+            }
+        }
+    }
+
+    fn stir(&mut self) -> Result<(), Over> {
+        if self.inlet.is_gone() {
+            return Err(Over::Unwanted);
+        }
+        self.wire.flush();
+        self.note_taken();
+        self.carry_what_was_said();
+        self.wire.flush();
+        Ok(())
+    }
+
+    fn pause(&self) -> Duration {
+        ROUND
+    }
+
+    fn lacks(&self) -> Option<(Pool, usize)> {
+        let wanted = self.wanted.as_ref()?;
+        Some((self.pool.clone(), wanted.len))
+    }
+
+    fn supply(&mut self, memory: Result<CbufMut, Error>) {
+        self.supplied = Some(memory);
+    }
+
+    fn finish(mut self, over: Over) {
+        match over {
+            Over::Unwanted => self.leave(),
+            Over::Closed => {
+                self.wire.push(&Word::Ended, None);
+                let since = Instant::now();
+                // What comes meanwhile is of no interest; that the sender has gone is.
+                while !self.wire.flush() && self.wire.next().is_ok() && since.elapsed() < LINGER {
+                    self.wire.wait(LOOK);
+                }
+                self.inlet.close();
+            }
+            Over::Lost(error) => {
+                if matches!(error.kind(), Kind::PeerViolation | Kind::Limit) {
+                    tracing::warn!(place = self.wire.place, %error, "the channel is closed");
+                    meet::refuse(&mut self.wire, error.kind(), &error.to_string());
+                }
+                self.inlet.end(error);
+            }
         }
     }
 }

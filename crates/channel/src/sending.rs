@@ -1,6 +1,7 @@
-//! The thread of a channel by which the program sends.
+//! A channel by which the program sends: its bytes into the connection.
 
 use crate::bytes::{Moved, Shared};
+use crate::duty::Side;
 use crate::meet;
 use crate::wire::Wire;
 use crate::word::{CONTROLS, Hello, Word};
@@ -45,12 +46,14 @@ pub(crate) struct Sending {
     told_of: u64,
     /// The program has closed its end, or died.
     closing: Option<Word>,
+    /// So many messages were sent when the thread looked last.
+    seen: u64,
     /// How far everything was when the program had closed its end and there was progress last, and when.
     progress: Option<([u64; 3], Instant)>,
 }
 
-/// Why the thread ends.
-enum Over {
+/// Why it ends.
+pub(crate) enum Over {
     /// The receiver has everything.
     Ended,
     /// It does not, and never will.
@@ -81,44 +84,13 @@ impl Sending {
             told: 0,
             told_of: 0,
             closing: None,
+            seen: 0,
             progress: None,
         }
     }
 
-    pub(crate) fn run(mut self) {
-        let over = loop {
-            match self.turn() {
-                Ok(()) => {}
-                Err(over) => break over,
-            }
-            // While what was taken does not fit the connection no more is taken.
-            let waits_for_program =
-                self.next.is_none() && self.closing.is_none() && self.wire.is_idle();
-            let limit = match self.said.is_empty() {
-                true => ROUND,
-                false => RETRY,
-            };
-            let program = waits_for_program.then(|| self.outlet.poll_item());
-            self.wire.wait(program, limit);
-        };
-        match over {
-            Over::Ended => self.outlet.acknowledge(self.sent),
-            Over::Lost(error) => {
-                if error.kind() == Kind::PeerViolation {
-                    tracing::warn!(place = self.wire.place, %error, "the channel is closed");
-                    meet::refuse(&mut self.wire, error.kind(), &error.to_string());
-                }
-                self.outlet.end(error);
-            }
-        }
-    }
-
-    /// Everything that can be done now.
-    fn turn(&mut self) -> Result<(), Over> {
-        self.wire.flush();
-        self.hear()?;
-        self.hand_over_what_was_said();
-        self.note_arrivals();
+    /// What the program has sent goes, as far as there is room.
+    fn take(&mut self) {
         while self.wire.flush() && self.closing.is_none() {
             let Some(message) = self.next_message() else {
                 break;
@@ -129,7 +101,6 @@ impl Sending {
             }
             self.send(message);
         }
-        self.look_at_progress()
     }
 
     /// A receiver that does nothing any more does not keep what a program has left behind.
@@ -226,7 +197,9 @@ impl Sending {
     fn note_arrivals(&mut self) {
         let done = self.wire.done();
         let before = self.arrived;
-        while self.under_way.front().is_some_and(|last| *last <= done) {
+        // What the program there has taken has arrived.
+        while self.under_way.front().is_some_and(|last| *last <= done) || self.arrived < self.taken
+        {
             self.under_way.pop_front();
             self.arrived += 1;
         }
@@ -307,6 +280,54 @@ impl Sending {
             let controls = self.told;
             self.told_of = controls;
             self.wire.push(&Word::Told { controls }, None);
+        }
+    }
+}
+
+impl Side for Sending {
+    type Over = Over;
+
+    fn wire(&mut self) -> &mut Wire {
+        &mut self.wire
+    }
+
+    fn turn(&mut self) -> Result<(), Over> {
+        self.wire.flush();
+        self.hear()?;
+        self.hand_over_what_was_said();
+        self.note_arrivals();
+        self.take();
+        self.look_at_progress()
+    }
+
+    fn stir(&mut self) -> Result<(), Over> {
+        self.take();
+        Ok(())
+    }
+
+    fn pause(&self) -> Duration {
+        match self.said.is_empty() {
+            true => ROUND,
+            false => RETRY,
+        }
+    }
+
+    fn is_patient(&mut self) -> bool {
+        let sends = std::mem::replace(&mut self.seen, self.sent) != self.sent;
+        let is_idle = self.next.is_none() && self.closing.is_none() && self.said.is_empty();
+        sends && is_idle && self.wire.is_idle() && !self.outlet.is_awaited()
+    }
+
+    fn finish(mut self, over: Over) {
+        match over {
+            Over::Ended => self.outlet.acknowledge(self.sent),
+            Over::Lost(error) => {
+                if error.kind() == Kind::PeerViolation {
+                    tracing::warn!(place = self.wire.place, %error, "the channel is closed");
+                    meet::refuse(&mut self.wire, error.kind(), &error.to_string());
+                }
+                self.outlet.end(error);
+            }
         }
     }
 }

@@ -4,8 +4,8 @@ use crate::word::Word;
 use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
-use tranship_core::{Error, Kind, PollItem, REASONS, poll};
-use tranship_sys::epoll::wait_readable;
+use tranship_core::{Error, Kind, REASONS};
+use tranship_sys::epoll::{Epoll, Interest, wait_readable};
 use tranship_transport::{Frame, Payload, Place, RecvError, Transport};
 
 /// How long to wait where nothing tells of news.
@@ -35,6 +35,8 @@ pub(crate) struct Wire {
     sent: u64,
     done: u64,
     numbers: Vec<u64>,
+    /// The connection is watched for room, too.
+    wants_room: bool,
     pub(crate) place: String,
 }
 
@@ -48,6 +50,7 @@ impl Wire {
             sent: 0,
             done: 0,
             numbers: Vec::new(),
+            wants_room: false,
         }
     }
 
@@ -163,22 +166,54 @@ impl Wire {
         Error::new(Kind::PeerViolation, text)
     }
 
-    /// Waits for something new from the other end, or from the program, at most that long.
-    pub(crate) fn wait(&mut self, program: Option<PollItem<'_>>, limit: Duration) {
+    /// Waits for something new from the other end, at most that long.
+    pub(crate) fn wait(&mut self, limit: Duration) {
         let waiter = self.transport.waiter();
         if !waiter.arm() {
             return;
         }
-        // Whatever the kernel says, the caller looks again.
-        match (waiter.descriptor(), program) {
-            (Some(fd), Some(program)) => {
-                if poll(&mut [program, PollItem::readable(&fd)], Some(limit)).is_err() {
-                    std::thread::sleep(NAP);
-                }
-            }
-            (Some(fd), None) => _ = wait_readable(fd, Some(limit)),
-            (None, _) => waiter.wait(limit.min(NAP)),
+        match waiter.descriptor() {
+            // Whatever the kernel says, the caller looks again.
+            Some(fd) => _ = wait_readable(fd, Some(limit)),
+            None => waiter.wait(limit.min(NAP)),
         }
         waiter.disarm();
+    }
+
+    /// Has an epoll instance, under the number 0, tell one of those who wait there when something is new.
+    ///
+    /// # Errors
+    /// `System`; `BadArgument` for a connection that nobody can wait for.
+    pub(crate) fn watch(&mut self, epoll: &Epoll) -> Result<(), Error> {
+        let Some((fd, wants_room)) = self.transport.watched() else {
+            let text = format!("the connection to {} cannot be watched", self.place);
+            return Err(Error::new(Kind::BadArgument, text));
+        };
+        self.wants_room = wants_room;
+        let watched = epoll.add(fd, 0, interest(wants_room));
+        watched.map_err(Error::system("epoll_ctl"))
+    }
+
+    /// Whether all is done that was new; what comes from here on is told, if the last of that was (`was_told`), or what is to be told has
+    /// changed. `tells`: the other end learns first which buffers have come.
+    pub(crate) fn arm(&mut self, epoll: &Epoll, was_told: bool, tells: bool) -> bool {
+        if !self.transport.arm(tells) {
+            return false;
+        }
+        if let Some((fd, wants_room)) = self.transport.watched()
+            && (was_told || wants_room != self.wants_room)
+        {
+            self.wants_room = wants_room;
+            // It fails for none that is watched.
+            let _ = epoll.modify(fd, 0, interest(wants_room));
+        }
+        true
+    }
+}
+
+fn interest(wants_room: bool) -> Interest {
+    match wants_room {
+        true => Interest::ReadWriteOnce,
+        false => Interest::ReadOnce,
     }
 }

@@ -39,8 +39,8 @@ pub use error::{
 };
 pub use heap::Heap;
 pub use link::{
-    Body, Carrier, Ends, Handed, Inlet, Inline, Listener, Message, Outlet, Payload, PeerSocket,
-    PollItem, REASONS, Receiver, Sender, SocketListener, WithWhenFull, poll, select,
+    Body, Carrier, Driver, Ends, Handed, Inlet, Inline, Listener, Message, Outlet, Payload,
+    PeerSocket, PollItem, REASONS, Receiver, Sender, SocketListener, WithWhenFull, poll, select,
 };
 pub use options::{HeapOptions, LinkOptions, Offer, PoolOptions, Wait, WhenFull};
 pub use pool::{Pool, PoolStats};

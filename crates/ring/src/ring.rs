@@ -63,6 +63,13 @@ impl Ring {
         self.theirs.front().ending()
     }
 
+    /// Whether the other end sleeps until we do something, or is about to.
+    #[inline]
+    pub fn is_awaited(&self) -> bool {
+        // Ordering: relaxed; it is looked at again.
+        self.theirs.front().asleep.load(Ordering::Relaxed) != AWAKE
+    }
+
     /// Says how our end ended, once.
     pub fn end(&self, how: Ending) {
         self.own.front().end(how);

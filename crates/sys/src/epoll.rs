@@ -64,9 +64,9 @@ pub fn wait_each(
     });
     let polled = fds.iter().map(|(fd, interest)| {
         let flags = match interest {
-            Interest::Read | Interest::News => PollFlags::IN,
+            Interest::Read | Interest::News | Interest::ReadOnce => PollFlags::IN,
             Interest::Write => PollFlags::OUT,
-            Interest::ReadWrite => PollFlags::IN | PollFlags::OUT,
+            Interest::ReadWrite | Interest::ReadWriteOnce => PollFlags::IN | PollFlags::OUT,
             Interest::HangUp => PollFlags::empty(),
         };
         PollFd::from_borrowed_fd(*fd, flags)
@@ -92,6 +92,10 @@ pub enum Interest {
     HangUp,
     /// Whenever something comes that can be read, once: also if what came before is still there.
     News,
+    /// Until it can be read, once: then it is not watched until it is asked for again. Of those who wait one is told.
+    ReadOnce,
+    /// The same, read or written.
+    ReadWriteOnce,
 }
 
 impl Interest {
@@ -102,6 +106,8 @@ impl Interest {
             Interest::Write => EventFlags::OUT,
             Interest::HangUp => EventFlags::empty(),
             Interest::News => EventFlags::IN | EventFlags::ET,
+            Interest::ReadOnce => EventFlags::IN | EventFlags::ONESHOT,
+            Interest::ReadWriteOnce => EventFlags::IN | EventFlags::OUT | EventFlags::ONESHOT,
         }
     }
 }

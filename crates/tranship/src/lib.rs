@@ -92,7 +92,7 @@ pub use tranship_core::{
 /// What carries channels to where no shared memory is, for carriers of one's own ([`Domain::add_carrier`]).
 pub mod carrier {
     #[doc(inline)]
-    pub use tranship_core::{Carrier, Ends, Handed, Inlet, Outlet};
+    pub use tranship_core::{Carrier, Driver, Ends, Handed, Inlet, Outlet};
 }
 
 /// Channels between machines: [`add_to`](net::add_to) has a domain understand `tcp:HOST:PORT/NAME`.

@@ -111,6 +111,16 @@ pub trait Transport: Send + Debug {
     }
     /// What to wait on for [`Transport::recv`] and [`Transport::done`] to have something new.
     fn waiter(&self) -> Arc<dyn Wait>;
+    /// The same for who waits for other things beside it: the descriptor, always the same one, that becomes readable with news after
+    /// [`Transport::arm`]; and whether it is to be watched for being writable, too. None: there is no such thing.
+    fn watched(&self) -> Option<(BorrowedFd<'_>, bool)> {
+        None
+    }
+    /// Has the descriptor told of news from now on; false: there are news already. Says first that frames with a buffer's bytes were taken, if
+    /// it is to; else that goes with what is sent next, or after a while.
+    fn arm(&mut self, _tells: bool) -> bool {
+        true
+    }
 }
 
 /// Waiting for a connection to have something new.

@@ -347,6 +347,10 @@ impl Transport for End {
         peer.map_or_else(|_| String::new(), |peer| format!("user {}", peer.uid))
     }
 
+    fn watched(&self) -> Option<(BorrowedFd<'_>, bool)> {
+        Some((self.stream.as_fd(), !self.out.is_empty()))
+    }
+
     fn waiter(&self) -> Arc<dyn Wait> {
         match self.stream.as_fd().try_clone_to_owned() {
             Ok(fd) if !self.out.is_empty() => Arc::new(Room(fd)),

@@ -189,6 +189,7 @@ impl Starter<'_> {
                 self.proxy("shm:bench-proxy", &export)?;
             }
             "tranship-net-proxy" => {
+                self.member()?;
                 let network = network()?;
                 self.serve(&network, system, &[])?;
                 self.proxy(&network, &export)?;

@@ -7,6 +7,7 @@ use super::greeting::Greeting;
 use super::starter::Starter;
 use super::{Domain, DomainCore, Shared, Tasks};
 use crate::error::{Error, Kind};
+use crate::link::Haste;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32};
@@ -184,6 +185,7 @@ impl DomainBuilder {
             heaps: Mutex::default(),
             foreign: Mutex::default(),
             links: Mutex::default(),
+            haste: Haste::default(),
             unwatched: AtomicBool::new(false),
             rights: Mutex::default(),
             exports: Mutex::default(),

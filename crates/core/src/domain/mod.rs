@@ -25,7 +25,7 @@ pub(crate) use tasks::{Key, Tasks, Woken};
 
 use crate::error::{Error, Kind};
 use crate::heap::OwnHeap;
-use crate::link::LinkShared;
+use crate::link::{Haste, LinkShared};
 use crate::pool::{ForeignPool, OwnPool};
 pub(crate) use backlog::{Backlog, NEWS, Take};
 use conn::Conn;
@@ -68,6 +68,7 @@ pub(crate) struct Shared {
     pub(crate) heaps: Mutex<Vec<Arc<OwnHeap>>>,
     pub(crate) foreign: Mutex<HashMap<PoolId, Arc<ForeignPool>>>,
     pub(crate) links: Mutex<HashMap<ChannelId, Arc<LinkShared>>>,
+    pub(crate) haste: Haste,
     /// Whether there may be links whose peers the manager does not watch for us.
     unwatched: AtomicBool,
     /// Rights to forward that this domain gave, for a manager that comes back without them.

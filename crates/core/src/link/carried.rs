@@ -4,7 +4,6 @@ use super::carrier::{Ends, Handed};
 use super::inside::{self, Wish};
 use super::message::Message;
 use super::open::End;
-use super::poll::PollItem;
 use super::receiver::arrivals;
 use super::{Receiver, Sender};
 use crate::error::{Error, Kind, SendError};
@@ -35,7 +34,7 @@ fn reason(why: Error, otherwise: Kind) -> Error {
 
 /// What a carrier has of a channel by which the program sends.
 #[derive(Debug)]
-pub struct Outlet(Receiver);
+pub struct Outlet(pub(super) Receiver);
 
 /// What a carrier has of a channel by which the program receives.
 #[derive(Debug)]
@@ -113,11 +112,6 @@ impl Outlet {
     pub fn is_closed(&mut self) -> bool {
         self.0.link.their_closed()
     }
-
-    /// Ready when the program has sent something, or has closed its end.
-    pub fn poll_item(&mut self) -> PollItem<'_> {
-        PollItem::receiver(&mut self.0)
-    }
 }
 
 impl Inlet {
@@ -157,10 +151,5 @@ impl Inlet {
             _ => reason(why, Kind::PeerDied),
         };
         self.0.end_because(why);
-    }
-
-    /// Ready when the program has taken something, or let go of its end, or, where `hears`, has said something.
-    pub fn poll_item(&mut self, hears: bool) -> PollItem<'_> {
-        PollItem::progress(&mut self.0, hears)
     }
 }

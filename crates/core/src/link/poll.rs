@@ -18,8 +18,6 @@ pub struct PollItem<'a>(What<'a>);
 enum What<'a> {
     Receiver(&'a mut Receiver),
     Sender(&'a mut Sender),
-    /// A sender whose receiver did something; whether what it said counts.
-    Progress(&'a mut Sender, bool),
     Listener(&'a Listener),
     Domain(&'a Domain),
     Descriptor(BorrowedFd<'a>, Interest),
@@ -33,10 +31,6 @@ impl<'a> PollItem<'a> {
     /// Ready when there is room for a message, or the receiver is gone: `try_send` says which.
     pub fn sender(sender: &'a mut Sender) -> PollItem<'a> {
         PollItem(What::Sender(sender))
-    }
-    /// Ready when the receiver has taken something, is gone, or, if that is asked for, has said something.
-    pub(super) fn progress(sender: &'a mut Sender, hears: bool) -> PollItem<'a> {
-        PollItem(What::Progress(sender, hears))
     }
     /// Ready when somebody has connected. Who did may be gone again: accept with a timeout.
     pub fn listener(listener: &'a Listener) -> PollItem<'a> {
@@ -58,7 +52,7 @@ impl<'a> PollItem<'a> {
     fn link(&self) -> Option<&LinkShared> {
         match &self.0 {
             What::Receiver(receiver) => Some(&receiver.link),
-            What::Sender(sender) | What::Progress(sender, _) => Some(&sender.link),
+            What::Sender(sender) => Some(&sender.link),
             _ => None,
         }
     }
@@ -76,7 +70,6 @@ impl<'a> PollItem<'a> {
         match &mut self.0 {
             What::Receiver(receiver) => receiver.may_have_news(),
             What::Sender(sender) => sender.may_send(),
-            What::Progress(sender, hears) => sender.has_progress(*hears),
             What::Listener(listener) => listener.has_connection(),
             What::Domain(domain) => {
                 let turned = domains.iter().find(|d| d.core.is(domain.core()));
@@ -218,7 +211,7 @@ fn arm(item: &PollItem<'_>, sleep: &mut Sleep) -> Duration {
     match &item.0 {
         What::Receiver(receiver) if receiver.puts_aside() => NAP,
         // The receiver gives lines back without a fence.
-        What::Sender(_) | What::Progress(..) if since.elapsed() < SETTLE => SETTLE,
+        What::Sender(_) if since.elapsed() < SETTLE => SETTLE,
         _ => LOOK,
     }
 }

@@ -17,6 +17,7 @@ use self::guess::Guess;
 pub(super) use self::pools::arrivals;
 use self::pools::{AtHand, In};
 use super::descriptor;
+use super::driver::Driver;
 use super::message::{Body, Message};
 use super::shared::{Gone, LinkShared};
 use super::sleep::sleep_on;
@@ -49,12 +50,14 @@ pub struct Receiver {
     version: u32,
     ahead: Ahead,
     resync: Option<Resync>,
-    wait: Wait,
+    pub(super) wait: Wait,
     trusted: bool,
     /// Where buffers of level `none` are copied to.
     snapshots: Option<Pool>,
     /// What comes over from a sender of this process.
     store: Option<Arc<Store>>,
+    /// Who brings it, if that is a carrier.
+    pub(super) driver: Option<Arc<dyn Driver>>,
 }
 
 /// Looks at a line between two looks at anything else.
@@ -100,6 +103,7 @@ impl Receiver {
             trusted: false,
             snapshots,
             store: None,
+            driver: None,
             link,
         }
     }
@@ -181,7 +185,7 @@ impl Receiver {
     pub fn recv(&mut self) -> Result<Message, Error> {
         loop {
             if self.looks_at_lines() {
-                if self.wait != Wait::Sleep {
+                if self.wait != Wait::Sleep && self.driver.is_none() {
                     self.spin_a_little();
                 }
                 if let Some(taken) = self.take_direct() {
@@ -257,6 +261,9 @@ impl Receiver {
                 true => Ok(()),
                 false => timed_out(Awaited::Memory(pending.pool())),
             };
+        }
+        if let Some(driver) = &self.driver {
+            return self.drive(&**driver, limit.map(|limit| limit.started), deadline);
         }
         loop {
             let spin = match self.wait {

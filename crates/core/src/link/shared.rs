@@ -3,6 +3,7 @@
 use crate::cbuf::CbufMut;
 use crate::domain::{Asked, DomainCore, lock};
 use crate::error::{self, Error};
+use crate::link::driver::Driver;
 use crate::link::inline::Inline;
 use crate::options::{Consent, LinkOptions, Offer};
 use crate::pool::{ForeignPool, OwnPool};
@@ -93,6 +94,8 @@ pub(crate) struct Bell {
 #[derive(Default)]
 pub(crate) struct Inside {
     other: OnceLock<Weak<LinkShared>>,
+    /// What is called for the other end, if that is a carrier's.
+    pub(super) driver: OnceLock<Arc<dyn Driver>>,
     /// Why the other end ended, if it said so.
     why: OnceLock<Error>,
 }
@@ -300,6 +303,7 @@ impl LinkShared {
             self.peer_gone(Gone::Closed);
         }
         if self.gone() == Gone::No
+            && self.inside.is_none()
             && tranship_sys::pidfd::is_dead(lock(&self.peer_process).as_fd()).unwrap_or(false)
         {
             self.peer_gone(Gone::Died);
@@ -411,6 +415,10 @@ impl LinkShared {
 
     /// Without a descriptor it is pressed when one comes.
     fn press_their_bell(&self) -> bool {
+        if let Some(driver) = self.driver() {
+            driver.stir();
+            return false; // each time anew
+        }
         self.await_peer_fd();
         lock(&self.peer_fd).as_ref().is_some_and(doorbell::press)
     }

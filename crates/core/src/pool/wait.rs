@@ -112,6 +112,7 @@ impl OwnPool {
                 Ok(buf) => return Ok(buf),
                 Err(why) => limit = why,
             }
+            self.domain.hasten_carriers();
         }
         if patience == Patience::None {
             return Err(self.out_of_memory(need, limit, started));
@@ -126,6 +127,7 @@ impl OwnPool {
     pub(crate) fn join_line(&self) -> u64 {
         let ticket = self.waiters.next.fetch_add(1, Ordering::Relaxed);
         lock(&self.waiters.queue).push_back(ticket);
+        self.domain.haste.begin();
         self.set_contended(true);
         ticket
     }
@@ -133,6 +135,7 @@ impl OwnPool {
     pub(crate) fn leave_line(&self, ticket: u64, since: Instant) {
         let mut queue = lock(&self.waiters.queue);
         queue.retain(|t| *t != ticket);
+        self.domain.haste.end();
         if queue.is_empty() {
             self.set_contended(false);
         }

@@ -63,8 +63,12 @@ pub(super) struct Inner {
     /// Bytes that have come and belong to no buffer, from `start` on.
     inward: Vec<u8>,
     start: usize,
+    /// The last read took all that the socket had: the next one that finds too little does not ask it again.
+    drained: bool,
     pub(super) taken: u64,
     pub(super) untold: u32,
+    /// One of the untold came with a buffer's bytes.
+    pub(super) untold_payload: bool,
     pub(super) given: Option<Given>,
     /// The program's last look found nothing.
     pub(super) empty_look: bool,
@@ -131,8 +135,10 @@ impl Inner {
             told: 0,
             inward: Vec::new(),
             start: 0,
+            drained: false,
             taken: 0,
             untold: 0,
+            untold_payload: false,
             given: None,
             empty_look: false,
             news: false,
@@ -158,6 +164,7 @@ impl Inner {
         self.next = 0;
         self.inward.clear();
         self.start = 0;
+        self.drained = false;
         (self.mute, self.why_mute) = (false, None);
         (self.said_bye, self.parting) = (false, false);
     }
@@ -217,7 +224,7 @@ impl Inner {
             number,
             taken: self.taken,
         };
-        self.untold = 0;
+        (self.untold, self.untold_payload) = (0, false);
         self.news_due = false;
         Writing {
             kind,
@@ -288,9 +295,13 @@ impl Inner {
             // A whole record is there.
             return Err(ErrorKind::WouldBlock.into());
         }
+        if std::mem::take(&mut self.drained) {
+            return Err(ErrorKind::WouldBlock.into());
+        }
         let mut piece = [0; LOOK_BYTES];
         let room = LOOK_BYTES - self.inward.len();
         let got = line.recv(&mut piece[..room])?;
+        self.drained = line.is_plain() && (1..room).contains(&got);
         self.inward.extend_from_slice(&piece[..got]);
         if got > 0 {
             self.heard = Instant::now();
@@ -352,6 +363,7 @@ impl Inner {
                 let Some(line) = &mut self.line else {
                     return Err(ErrorKind::WouldBlock.into());
                 };
+                self.drained = false;
                 let got = line.recv_to(place, given.came)?;
                 if got > 0 {
                     self.heard = Instant::now();

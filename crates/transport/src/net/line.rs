@@ -55,6 +55,11 @@ impl Line {
         Ok(Line { socket, tls })
     }
 
+    /// Whether bytes come as they were sent.
+    pub(super) fn is_plain(&self) -> bool {
+        self.tls.is_none()
+    }
+
     /// For waiting.
     pub(super) fn socket(&self) -> Arc<TcpStream> {
         Arc::clone(&self.socket)

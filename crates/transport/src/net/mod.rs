@@ -38,7 +38,7 @@ use super::{Backend, Bytes, Frame, Listener, Place, RecvError, Transport, Wait};
 use crate::{Error, Kind};
 use address::Address;
 use port::{Door, Port};
-use session::Session;
+use session::{Session, Tells};
 use settings::{Security, Settings};
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -237,6 +237,17 @@ impl Transport for End {
         self.0.lock().over.as_ref().map(|over| over.why.clone())
     }
 
+    fn watched(&self) -> Option<(BorrowedFd<'_>, bool)> {
+        Some((self.0.ready.as_fd(), false))
+    }
+
+    fn arm(&mut self, tells: bool) -> bool {
+        self.0.arm(match tells {
+            true => Tells::Buffers,
+            false => Tells::Nothing,
+        })
+    }
+
     fn waiter(&self) -> Arc<dyn Wait> {
         Arc::new(Waiting(Arc::clone(&self.0)))
     }
@@ -278,15 +289,6 @@ impl Wait for Waiting {
     }
 
     fn arm(&self) -> bool {
-        let session = &self.0;
-        let mut inner = session.lock();
-        if std::mem::take(&mut inner.news) || inner.over.is_some() {
-            // As above.
-            let _ = eventfd::drain(&session.bell);
-            return false;
-        }
-        session.tell(&mut inner);
-        session.ask_for_room(&mut inner);
-        true
+        self.0.arm(Tells::All)
     }
 }

@@ -33,6 +33,15 @@ pub(super) const MOST_RECORDS: usize = 256;
 /// A program that has not looked for so long does something else: the keeper sends what waits.
 pub(super) const IDLE: Duration = Duration::from_millis(10);
 
+/// What is said of frames that were taken before a wait. The rest goes with what is sent next, or is the keeper's to say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Tells {
+    Nothing,
+    /// Where the other end keeps a buffer for them.
+    Buffers,
+    All,
+}
+
 /// A session.
 #[derive(Debug)]
 pub(super) struct Session {
@@ -341,6 +350,21 @@ impl Session {
         Ok(None)
     }
 
+    /// Has the descriptor tell of news from now on; false: there are news already.
+    pub(super) fn arm(&self, tells: Tells) -> bool {
+        let mut inner = self.lock();
+        if std::mem::take(&mut inner.news) || inner.over.is_some() {
+            // It fails only if nothing has rung.
+            let _ = eventfd::drain(&self.bell);
+            return false;
+        }
+        if tells == Tells::All || tells == Tells::Buffers && inner.untold_payload {
+            self.tell(&mut inner);
+        }
+        self.ask_for_room(&mut inner);
+        true
+    }
+
     /// Says what was taken, if that has not been said.
     pub(super) fn tell(&self, inner: &mut Inner) {
         if inner.untold > 0 {
@@ -389,6 +413,7 @@ impl Session {
                 }
                 Some(given) if given.came == given.payload_bytes => {
                     inner.given = None;
+                    inner.untold_payload = true;
                     inner.count();
                     self.flush(inner);
                     return Ok(true);

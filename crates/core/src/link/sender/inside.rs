@@ -9,7 +9,7 @@ use crate::link::message::{Body, Message};
 use crate::link::shared::{Gone, LinkShared};
 use crate::link::sleep::sleep_on;
 use crate::link::store::{OP_INSIDE, Store};
-use crate::options::LinkOptions;
+use crate::options::{LinkOptions, Wait};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tranship_ring::{Ending, Publish, Waker};
@@ -64,7 +64,10 @@ impl Sender {
         let (link, deadline) = (&self.link, Instant::now() + limit);
         while link.gone() == Gone::No && Instant::now() < deadline {
             let gone = || link.gone() != Gone::No;
-            sleep_on(link, Waker::Fences, Some(deadline), false, gone);
+            match link.driver() {
+                Some(driver) => link.drive(driver, Wait::Sleep, Some(deadline), &gone),
+                None => sleep_on(link, Waker::Fences, Some(deadline), false, gone),
+            }
             link.look_for_death();
         }
     }
@@ -148,16 +151,6 @@ impl Sender {
         // An end of this process tells no lies.
         let _ = self.producer.look(self.link.ring.their_head());
         self.producer.known_head()
-    }
-
-    /// Whether there is something new from the receiver: it took something, is gone, or, if that is asked for, said something.
-    pub(in crate::link) fn has_progress(&self, hears: bool) -> bool {
-        let said = || {
-            lock(&self.link.replies)
-                .consumer
-                .ready(self.link.their_lines())
-        };
-        self.has_moved() || self.link.gone() != Gone::No || (hears && said())
     }
 
     /// Where the receiver is, if that is another machine: as `HOST:PORT`, or in words.

@@ -121,6 +121,15 @@ impl Sender {
             if deadline.is_some_and(|d| Instant::now() >= d) {
                 return Ok(false);
             }
+            if let Some(driver) = self.link.driver() {
+                let (head, link) = (self.producer.known_head(), &self.link);
+                link.drive(driver, self.wait, deadline, &|| {
+                    link.ring.their_head() != head
+                        || link.gone() != Gone::No
+                        || link.domain.has_news()
+                });
+                continue;
+            }
             polls = polls.wrapping_add(1);
             match self.wait {
                 Wait::Spin => {

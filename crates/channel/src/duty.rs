@@ -1,0 +1,291 @@
+//! Who does a channel's work: the program's own thread whenever it is there, else the channel's. So nobody is woken between a program and the
+//! socket; and what comes while the program is elsewhere is seen to all the same.
+//!
+//! All that is new wakes one of those who wait on one epoll instance, who does what there is to do and watches the socket again. The kernel
+//! takes who began to wait last: that is the program, whenever it waits.
+
+use crate::wire::Wire;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+use tranship_core::{CbufMut, Driver, Error, Pool};
+use tranship_sys::epoll::{Epoll, Interest, Ready};
+use tranship_sys::eventfd;
+
+/// The bell's, where the connection's is 0.
+const BELL: u64 = 1;
+/// The first pause of a thread that a waiting program replaces; it doubles up to the last.
+const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
+/// How long to wait for memory before looking whether anybody still wants it.
+const MEMORY_ROUND: Duration = Duration::from_millis(50);
+/// How late the thread of a program that sends all the time, and waits for nothing, takes what the other end says.
+const TICK: Duration = Duration::from_millis(1);
+/// Where the kernel cannot wait now.
+const NAP: Duration = Duration::from_millis(5);
+
+/// One side of a channel: what there is to do. Nothing here waits but [`Side::finish`].
+pub(crate) trait Side: Send + Sized {
+    /// Why it ends.
+    type Over: Send;
+    fn wire(&mut self) -> &mut Wire;
+    /// Everything that can be done now.
+    fn turn(&mut self) -> Result<(), Self::Over>;
+    /// What the program's end has made necessary.
+    fn stir(&mut self) -> Result<(), Self::Over>;
+    /// How long until there is something to do even if nothing happens.
+    fn pause(&self) -> Duration;
+    /// Whether what may come now, news of what the other end has taken, can wait for [`TICK`].
+    fn is_patient(&mut self) -> bool {
+        false
+    }
+    /// Memory without which nothing more can be done.
+    fn lacks(&self) -> Option<(Pool, usize)> {
+        None
+    }
+    /// What became of that.
+    fn supply(&mut self, _memory: Result<CbufMut, Error>) {}
+    /// The end, by the channel's own thread.
+    fn finish(self, over: Self::Over);
+}
+
+pub(crate) struct Duty<S: Side> {
+    state: Mutex<State<S>>,
+    /// Whoever has the state looks again when he lets go of it.
+    again: AtomicBool,
+    /// The program waits for the connection.
+    waits: AtomicBool,
+    /// The connection has told that something is new, and is not watched.
+    told: AtomicBool,
+    epoll: Epoll,
+    /// In there, too: for what the connection does not show.
+    bell: OwnedFd,
+    thread: Mutex<Thread>,
+    called: Condvar,
+}
+
+struct State<S: Side> {
+    /// None: it has ended.
+    side: Option<S>,
+    over: Option<S::Over>,
+}
+
+#[derive(Default)]
+struct Thread {
+    /// It is needed.
+    is_called: bool,
+    /// It does not wait for the connection, as the program does.
+    is_parked: bool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<S: Side + 'static> Duty<S> {
+    pub(crate) fn new(mut side: S) -> Result<Arc<Duty<S>>, Error> {
+        let epoll = Epoll::new().map_err(Error::system("epoll_create"))?;
+        let bell = eventfd::create().map_err(Error::system("eventfd"))?;
+        let added = epoll.add(&bell, BELL, Interest::Read);
+        added.map_err(Error::system("epoll_ctl"))?;
+        side.wire().watch(&epoll)?;
+        let side = Some(side);
+        Ok(Arc::new(Duty {
+            state: Mutex::new(State { side, over: None }),
+            again: AtomicBool::new(false),
+            waits: AtomicBool::new(false),
+            told: AtomicBool::new(false),
+            epoll,
+            bell,
+            thread: Mutex::default(),
+            called: Condvar::new(),
+        }))
+    }
+
+    /// The channel's own thread, until its end.
+    pub(crate) fn run(&self) {
+        loop {
+            lock(&self.thread).is_called = false;
+            let mut state = lock(&self.state);
+            self.again.store(false, Ordering::SeqCst);
+            let Some(side) = &mut state.side else { return };
+            let done = self.turn(side, true);
+            let (pause, lacks) = (side.pause(), side.lacks());
+            let is_patient = side.is_patient();
+            if let Some(over) = state.over.take().or(done.err()) {
+                let side = state.side.take();
+                drop(state);
+                if let Some(side) = side {
+                    side.finish(over);
+                }
+                return self.ring();
+            }
+            drop(state);
+            if self.again.swap(false, Ordering::SeqCst) {
+                continue;
+            }
+            if let Some((pool, bytes)) = lacks {
+                let memory = pool.alloc_timeout(bytes, MEMORY_ROUND);
+                if let Some(side) = &mut lock(&self.state).side {
+                    side.supply(memory);
+                }
+                continue;
+            }
+            // A program that began to wait meanwhile may have found the state taken.
+            // Ordering: SeqCst, as in `wait`: it sees the state free, or we see it wait.
+            if self.waits.load(Ordering::SeqCst) {
+                self.ring();
+            }
+            match is_patient {
+                true => _ = self.park(TICK),
+                false => self.rest(pause),
+            }
+        }
+    }
+
+    /// Until there may be something for the channel's thread.
+    fn rest(&self, pause: Duration) {
+        let mut parked = PAUSES[0];
+        while self.waits.load(Ordering::SeqCst) {
+            // All that comes is the program's to do.
+            if self.park(parked) {
+                return;
+            }
+            parked = (parked * 2).min(PAUSES[1]);
+        }
+        self.sleep(pause, true);
+    }
+
+    /// Leaves the connection alone for so long; whether the thread was called meanwhile.
+    fn park(&self, limit: Duration) -> bool {
+        let mut thread = lock(&self.thread);
+        thread.is_parked = true;
+        let is_wanted = |thread: &mut Thread| thread.is_called || !thread.is_parked;
+        let waited = self
+            .called
+            .wait_timeout_while(thread, limit, |thread| !is_wanted(thread));
+        let (mut thread, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        thread.is_parked = false;
+        thread.is_called
+    }
+
+    /// Until something is new, at most so long.
+    fn sleep(&self, limit: Duration, is_thread: bool) {
+        let mut ready: Vec<Ready> = Vec::with_capacity(2);
+        if self.epoll.wait(&mut ready, Some(limit)).is_err() {
+            std::thread::sleep(limit.min(NAP));
+        }
+        if ready.iter().any(|ready| ready.token != BELL) {
+            self.told.store(true, Ordering::SeqCst);
+        }
+        // What calls the thread is left to the thread.
+        if ready.iter().any(|ready| ready.token == BELL)
+            && (is_thread || !lock(&self.thread).is_called)
+        {
+            // It fails only if another one was quicker.
+            let _ = eventfd::drain(&self.bell);
+        }
+    }
+
+    fn ring(&self) {
+        // It fails only if it is rung already.
+        let _ = eventfd::signal(&self.bell);
+    }
+
+    /// The thread is needed.
+    fn call(&self) {
+        let mut thread = lock(&self.thread);
+        if std::mem::replace(&mut thread.is_called, true) {
+            return;
+        }
+        match thread.is_parked {
+            true => self.called.notify_one(),
+            false => self.ring(),
+        }
+    }
+
+    /// All that can be done, and watches the connection again.
+    fn turn(&self, side: &mut S, is_thread: bool) -> Result<(), S::Over> {
+        loop {
+            side.turn()?;
+            // Ordering: SeqCst, before the connection is watched again; whoever was told after it comes here, or has us look again.
+            let was_told = self.told.swap(false, Ordering::SeqCst);
+            // What the program takes it says itself, in a moment.
+            if side.wire().arm(&self.epoll, was_told, is_thread) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn stir_now(&self, side: &mut S) -> Result<(), S::Over> {
+        side.stir()?;
+        match side.wire().arm(&self.epoll, false, false) {
+            true => Ok(()),
+            false => self.turn(side, false),
+        }
+    }
+
+    /// Does it by the program's hand, unless somebody is at it: he does it then.
+    fn attempt(&self, work: impl FnOnce(&mut S) -> Result<(), S::Over>) {
+        // Ordering: SeqCst, before the attempt: whoever has the state and keeps us from it sees this when he has let go.
+        self.again.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        let mut state = match self.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(state)) => state.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        self.again.store(false, Ordering::SeqCst);
+        if state.over.is_some() {
+            return;
+        }
+        let Some(side) = &mut state.side else { return };
+        let done = work(side);
+        let is_needed = done.is_err() || side.lacks().is_some();
+        state.over = done.err();
+        drop(state);
+        if is_needed {
+            self.call();
+        }
+    }
+}
+
+impl<S: Side + 'static> Driver for Duty<S> {
+    fn stir(&self) {
+        self.attempt(|side| self.stir_now(side));
+    }
+
+    fn look(&self) {
+        self.attempt(|side| self.turn(side, false));
+    }
+
+    fn wait(&self, limit: Duration, is_ready: &dyn Fn() -> bool) {
+        let since = Instant::now();
+        // Ordering: SeqCst: the thread sees it when it has let go of the state, or we find that free.
+        self.waits.store(true, Ordering::SeqCst);
+        loop {
+            self.attempt(|side| self.turn(side, false));
+            if is_ready() {
+                break;
+            }
+            let left = limit.saturating_sub(since.elapsed());
+            if left.is_zero() {
+                break;
+            }
+            self.sleep(left, false);
+        }
+        self.waits.store(false, Ordering::SeqCst);
+        if since.elapsed() >= PAUSES[0] {
+            let mut thread = lock(&self.thread);
+            if std::mem::take(&mut thread.is_parked) {
+                self.called.notify_one();
+            }
+        }
+    }
+}
+
+impl<S: Side> std::fmt::Debug for Duty<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Duty")
+    }
+}
