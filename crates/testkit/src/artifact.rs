@@ -18,7 +18,8 @@ pub fn artifact(package: &str, file: &str) -> PathBuf {
         Some(profile) => profile,
     };
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo)
+    let mut command = Command::new(cargo);
+    command
         .args([
             "build",
             "--quiet",
@@ -29,9 +30,8 @@ pub fn artifact(package: &str, file: &str) -> PathBuf {
         ])
         .arg("--target-dir")
         .arg(folder.parent().expect("a target folder"))
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .status()
-        .expect("running cargo");
+        .current_dir(env!("CARGO_MANIFEST_DIR"));
+    let status = crate::prepare(|| command.status()).expect("running cargo");
     assert!(status.success(), "building {package}: {status}");
     let path = folder.join(file);
     assert!(path.is_file(), "{} is not there", path.display());

@@ -47,7 +47,7 @@ pub use random::Random;
 pub use resource::Held;
 pub use skip::skipped;
 pub use tranship_sys::syscalls;
-pub use watchdog::Watchdog;
+pub use watchdog::{Watchdog, prepare};
 
 /// Whether this process is root with all that the strongest tests need.
 #[must_use]

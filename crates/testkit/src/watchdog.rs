@@ -2,14 +2,34 @@
 
 use std::backtrace::Backtrace;
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// What a test, or a [`step`](Watchdog::step) of it, may take before it is taken for a hang. It is not a bound on speed: on a
 /// slow machine beside much else a test of some seconds has taken three minutes.
 const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Twice what was prepared, and one more while something is.
+static PREPARED: AtomicU64 = AtomicU64::new(0);
+
+/// Does what comes before a test, as building a program, and takes as long as it takes: no watchdog of this process counts it. One at a
+/// time.
+pub fn prepare<T>(work: impl FnOnce() -> T) -> T {
+    static ONE: Mutex<()> = Mutex::new(());
+    struct Done;
+    impl Drop for Done {
+        fn drop(&mut self) {
+            PREPARED.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    PREPARED.fetch_add(1, Ordering::Relaxed);
+    let _done = Done;
+    work()
+}
 
 /// Lives as long as the test may block.
 #[derive(Debug)]
@@ -47,11 +67,12 @@ impl Watchdog {
         let thread = std::thread::Builder::new()
             .name("watchdog".into())
             .spawn(move || {
-                let mut last = "the start".to_owned();
+                let (mut last, mut prepared) = ("the start".to_owned(), 0);
                 loop {
                     match told.recv_timeout(limit) {
                         Ok(step) => last = step,
                         Err(RecvTimeoutError::Disconnected) => return,
+                        Err(RecvTimeoutError::Timeout) if is_preparing(&mut prepared) => {}
                         Err(RecvTimeoutError::Timeout) => bark(&format!(
                             "watchdog of test {test} ({place}): nothing for {limit:?} after {last}"
                         )),
@@ -80,6 +101,12 @@ impl Drop for Watchdog {
             let _ = thread.join();
         }
     }
+}
+
+/// Whether something is being prepared, or was since the last question.
+fn is_preparing(before: &mut u64) -> bool {
+    let now = PREPARED.load(Ordering::Relaxed);
+    now % 2 == 1 || std::mem::replace(before, now) != now
 }
 
 fn bark(message: &str) -> ! {
@@ -160,5 +187,18 @@ fn own_stacks() {
         while !PRINTED.load(Ordering::SeqCst) && since.elapsed() < Duration::from_secs(2) {
             std::thread::yield_now();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_prepared_does_not_count() {
+        let mut seen = PREPARED.load(Ordering::Relaxed);
+        prepare(|| assert!(is_preparing(&mut seen)));
+        assert!(is_preparing(&mut seen), "it was, since the last question");
+        assert!(!is_preparing(&mut seen));
     }
 }

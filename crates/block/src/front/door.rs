@@ -163,9 +163,10 @@ impl Shared {
             }
         };
         let ticket = u128::from(random()) << 64 | u128::from(random());
-        // Whoever is gone is found to be.
+        let mut waiting = self.waiting();
+        // Under the lock: it may be shown at once. Whoever is gone is found to be.
         let _ = answers.send_inline(&wire::encode(&Say::Ticket(ticket)), 0);
-        self.waiting().insert(ticket, Waits { answers, _place });
+        waiting.insert(ticket, Waits { answers, _place });
     }
 
     /// Serves whoever has a ticket, until it is gone and has given everything back.

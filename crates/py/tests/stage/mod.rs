@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 use std::time::Duration;
-use tranship_testkit::{Watchdog, artifact};
+use tranship_testkit::{Watchdog, artifact, prepare};
 
 /// What the environment gets, from the package index.
 const NEEDS: &[&str] = &[
@@ -112,7 +112,7 @@ pub fn stage() -> &'static Result<Stage, String> {
         let _dog = Watchdog::within(HOUR);
         let library = artifact("tranship-py", "libtranship_py.so");
         let target = library.ancestors().nth(2).expect("a target folder");
-        let python = environment(target)?;
+        let python = prepare(|| environment(target))?;
         let package = package(target, &library);
         Ok(Stage { python, package })
     })
