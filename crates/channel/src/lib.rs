@@ -3,13 +3,13 @@
 //!
 //! ```text
 //!  program ─ Sender ══ring══ Outlet ─ sending ══ frames ══ receiving ─ Inlet ══ring══ Receiver ─ program
-//!                                     (thread)            (thread)
 //!            credit, what was taken  ◄──────── frames ────────
 //! ```
 //!
 //! * [`Over`]: a carrier, over any connections whose bytes are carried ([`Backend`]).
 //! * [`add_to`]: all that are built in: `copy:`, and with the feature `net` `tcp:` and `tcp+plain:`.
-//! * `wire`: the frames. `sending`, `receiving`: a thread for each channel. `meet`, `listen`: how they begin.
+//! * `wire`: the frames. `sending`, `receiving`: what there is to do, and `duty`: who does it, the program's thread or the channel's.
+//!   `meet`, `listen`: how they begin.
 //!
 //! A buffer's bytes go from the sender's mapping straight into the socket, and out of it straight into a buffer of a pool of the receiver's
 //! domain, which is charged to it. Nothing is sent that the receiver has not said it has room for.
