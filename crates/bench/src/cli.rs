@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::block::{self, Access};
-use crate::bulk::{Level, hops};
 use crate::case::Wait;
+use crate::channels::{Level, hops};
 use crate::options::Common;
 use crate::siege;
 use crate::zcopy;
@@ -146,13 +146,10 @@ pub enum Bench {
         #[command(flatten)]
         common: Common,
     },
-    /// A bulk buffer moved and passed back between two domains, over each backend, against a socket that carries its bytes.
-    BulkRtt {
+    /// A buffer moved to another domain and given back, by each way that bytes travel, against a socket that carries them.
+    Carriers {
         #[command(flatten)]
         common: Common,
-        /// How the sides wait [default: spin].
-        #[arg(long, value_enum)]
-        wait: Vec<Wait>,
         /// Whether 8 bytes of the buffer are written and read, or travel as metadata [default: untouched, then touched].
         #[arg(long, value_parser = ["untouched", "touched"])]
         mode: Vec<String>,
@@ -176,26 +173,6 @@ pub enum Bench {
         /// Buffer sizes, multiples of the page.
         #[arg(long, value_delimiter = ',', value_parser = pages, default_values = ["4K", "8K", "16K", "64K", "256K", "1M", "4M", "16M"])]
         payload: Vec<usize>,
-        /// Draw a plot into this file.
-        #[arg(long, value_name = "FILE")]
-        svg: Option<std::path::PathBuf>,
-    },
-    /// Bulk buffers one after the other to another domain and back, over each backend.
-    BulkThroughput {
-        #[command(flatten)]
-        common: Common,
-        /// Whether the end of each operation is waited for [default: pipelined].
-        #[arg(long, value_parser = hops::MODES)]
-        mode: Vec<String>,
-        /// Levels of trust [default: all].
-        #[arg(long, value_enum, value_delimiter = ',')]
-        trust: Vec<Level>,
-        /// Buffer sizes, multiples of the page.
-        #[arg(long, value_delimiter = ',', value_parser = pages, default_values = ["4K", "64K", "1M"])]
-        payload: Vec<usize>,
-        /// Buffers that may be out at once.
-        #[arg(long, default_value_t = 64)]
-        buffers: usize,
         /// Draw a plot into this file.
         #[arg(long, value_name = "FILE")]
         svg: Option<std::path::PathBuf>,
@@ -253,11 +230,11 @@ pub enum Bench {
         #[arg(long, value_delimiter = ',', value_parser = siege::MODES)]
         mode: Vec<String>,
     },
-    /// Bulk buffers through a row of domains and back, over shared memory: processor time for each.
+    /// Buffers through a row of domains and back, by each way that bytes travel, on one core and on two; processor time for each.
     Hops {
         #[command(flatten)]
         common: Common,
-        /// Whether the end of each operation is waited for [default: both].
+        /// One buffer is out, or all [default: both].
         #[arg(long, value_parser = hops::MODES)]
         mode: Vec<String>,
         /// Levels of trust [default: all].
@@ -266,7 +243,7 @@ pub enum Bench {
         /// Domains between the first and the last.
         #[arg(long, value_delimiter = ',', default_values = ["0", "1", "2"])]
         hops: Vec<usize>,
-        /// The size of a buffer, a multiple of the page.
+        /// Buffer sizes, multiples of the page.
         #[arg(long, value_delimiter = ',', value_parser = pages, default_values = ["4K"])]
         payload: Vec<usize>,
         /// Buffers that may be out at once.
@@ -275,6 +252,11 @@ pub enum Bench {
         /// Draw a plot into this file.
         #[arg(long, value_name = "FILE")]
         svg: Option<std::path::PathBuf>,
+    },
+    /// What comes before the first message: a domain joins, a channel is opened, carries one buffer and is closed.
+    Join {
+        #[command(flatten)]
+        common: Common,
     },
     /// iperf3 through a forwarder and against an echo server of mbufs, in network namespaces (as root).
     Netpath {

@@ -6,8 +6,8 @@
 mod aims;
 mod alloc;
 mod block;
-mod bulk;
 mod case;
+mod channels;
 mod cli;
 mod clock;
 mod collect;
@@ -204,21 +204,20 @@ fn run(bench: Bench) -> Result<bool> {
             let outcome = collect::bench(&common, &all);
             say("collect", &common, outcome, &["iceoryx2"])
         }
-        Bench::BulkRtt {
+        Bench::Carriers {
             common,
-            wait,
             mode,
             trust,
             payload,
             svg,
         } => {
-            common.check(&bulk::rtt::SYSTEMS)?;
-            let _credentials = bulk::Credentials::make()?;
-            let outcome = bulk::rtt::bench(&common, &wait, &mode, &trust, &payload);
+            common.check(&channels::carriers::SYSTEMS)?;
+            let _credentials = channels::Credentials::make()?;
+            let outcome = channels::carriers::bench(&common, &mode, &trust, &payload);
             if let Some(path) = svg {
-                bulk::rtt::picture(&outcome.rows, &path)?;
+                channels::carriers::picture(&outcome.rows, &path)?;
             }
-            say("bulk-rtt", &common, outcome, &["bulk-copy", "stream"])
+            say("carriers", &common, outcome, &["copy", "stream"])
         }
         Bench::Trust {
             common,
@@ -226,43 +225,12 @@ fn run(bench: Bench) -> Result<bool> {
             payload,
             svg,
         } => {
-            common.check(&bulk::trust::SYSTEMS)?;
-            let outcome = bulk::trust::bench(&common, &mode, &payload);
+            common.check(&channels::trust::SYSTEMS)?;
+            let outcome = channels::trust::bench(&common, &mode, &payload);
             if let Some(path) = svg {
-                bulk::trust::picture(&outcome.rows, &path)?;
+                channels::trust::picture(&outcome.rows, &path)?;
             }
             say("trust", &common, outcome, &["copy", "stream"])
-        }
-        Bench::BulkThroughput {
-            common,
-            mode,
-            trust,
-            payload,
-            buffers,
-            svg,
-        } => {
-            common.check(&bulk::hops::SYSTEMS)?;
-            let _credentials = bulk::Credentials::make()?;
-            let pipelined = ["pipelined".to_owned()];
-            let grid = bulk::hops::Grid {
-                systems: &bulk::hops::SYSTEMS,
-                modes: if mode.is_empty() { &pipelined } else { &mode },
-                levels: &trust,
-                hops: &[0],
-                payloads: &payload,
-                buffers,
-                placements: &[common.cores()],
-            };
-            let outcome = bulk::hops::bench(&common, &grid);
-            if let Some(path) = svg {
-                bulk::hops::throughput_picture(&outcome.rows, &path)?;
-            }
-            say(
-                "bulk-throughput",
-                &common,
-                outcome,
-                &["bulk-copy", "bulk-tcp+plain"],
-            )
         }
         Bench::Hops {
             common,
@@ -273,11 +241,11 @@ fn run(bench: Bench) -> Result<bool> {
             buffers,
             svg,
         } => {
-            common.check(&bulk::hops::SYSTEMS)?;
+            common.check(&channels::hops::SYSTEMS)?;
+            let _credentials = channels::Credentials::make()?;
             let [one, two] = common.cores();
             let both = [[one, one], [one, two]];
-            let grid = bulk::hops::Grid {
-                systems: &bulk::hops::SYSTEMS[..1],
+            let grid = channels::hops::Grid {
                 modes: &mode,
                 levels: &trust,
                 hops: &hops,
@@ -285,11 +253,20 @@ fn run(bench: Bench) -> Result<bool> {
                 buffers,
                 placements: if one == two { &both[..1] } else { &both },
             };
-            let outcome = bulk::hops::bench(&common, &grid);
+            let outcome = channels::hops::bench(&common, &grid);
             if let Some(path) = svg {
-                bulk::hops::picture(&outcome.rows, &path)?;
+                match payload.len() {
+                    1 => channels::hops::picture(&outcome.rows, &path)?,
+                    _ => channels::hops::picture_of_sizes(&outcome.rows, &path)?,
+                }
             }
-            say("hops", &common, outcome, &[])
+            say("hops", &common, outcome, &["copy", "tcp+plain"])
+        }
+        Bench::Join { common } => {
+            common.check(&channels::join::SYSTEMS)?;
+            let _credentials = channels::Credentials::make()?;
+            let outcome = channels::join::bench(&common);
+            say("join", &common, outcome, &["shm"])
         }
         Bench::Netpath { common } => {
             common.check(&netpath::SYSTEMS.map(|(name, _)| name))?;

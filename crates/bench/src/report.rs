@@ -34,7 +34,7 @@ pub struct Key {
     /// Requests under way at a time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub depth: Option<usize>,
-    /// The level of trust of a bulk channel.
+    /// The level of trust of what is moved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trust: Option<&'static str>,
 }

@@ -35,6 +35,14 @@ pub struct ManagerStat {
     pub granted_bytes: u64,
     /// Returned by writers but still mapped by readers.
     pub stranded_bytes: u64,
+    /// Chunks of pools that are there: granted, made and not returned. Heaps are private memory, and not in it.
+    pub data_bytes: u64,
+    /// Slot tables and counters.
+    pub table_bytes: u64,
+    /// Halves of channels.
+    pub ring_bytes: u64,
+    /// What the manager itself shares with its domains.
+    pub board_bytes: u64,
     /// Descriptors that it holds for its clients.
     pub descriptors: u64,
     /// And how many it may hold.
@@ -43,6 +51,18 @@ pub struct ManagerStat {
     pub own_bytes_per_user: u64,
     /// The longest turn of its loop since its start, in microseconds of processor time.
     pub longest_turn_us: u64,
+}
+
+impl ManagerStat {
+    /// All shared memory that there is: what the kernel counts in the memfds of the manager and its domains. It has more for a moment, while memory is
+    /// being made or unmapped, and as long as a program keeps an end whose other end is gone.
+    pub fn shared_bytes(&self) -> u64 {
+        self.data_bytes
+            + self.stranded_bytes
+            + self.table_bytes
+            + self.ring_bytes
+            + self.board_bytes
+    }
 }
 
 /// A domain.
@@ -62,6 +82,12 @@ pub struct DomainStat {
     pub dumpable: bool,
     /// Bytes of returned chunks that it still maps.
     pub stranded_bytes: u64,
+    /// Shared memory that it made, and its cgroup is charged for: chunks of its pools.
+    pub data_bytes: u64,
+    /// Slot tables of its pools, counters of those and of others.
+    pub table_bytes: u64,
+    /// Its halves of channels.
+    pub ring_bytes: u64,
 }
 
 /// A pool.
@@ -83,6 +109,10 @@ pub struct PoolStat {
     pub granted_bytes: u64,
     /// Returned but still mapped somewhere, bytes.
     pub stranded_bytes: u64,
+    /// Chunks that are there, bytes.
+    pub data_bytes: u64,
+    /// Its slot table, and its writer's, readers' and channels' counters, bytes.
+    pub table_bytes: u64,
     /// Chunk size, bytes.
     pub chunk_bytes: u64,
     /// Slots in its table.
@@ -114,6 +144,8 @@ pub struct ChannelStat {
     pub taken: u64,
     /// Lines in the data ring.
     pub lines: u32,
+    /// Both ends' halves, bytes.
+    pub ring_bytes: u64,
 }
 
 /// What one domain holds of one pool.

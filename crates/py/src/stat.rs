@@ -34,12 +34,14 @@ fn entry(py: Python<'_>, record: StatRecord) -> PyResult<(&'static str, Bound<'_
     let list = match record {
         StatRecord::Manager(of) => {
             put!(to, of: instance, pid, uptime_s, total_bytes, granted_bytes, stranded_bytes);
+            put!(to, of: data_bytes, table_bytes, ring_bytes, board_bytes);
             put!(to, of: descriptors, max_descriptors, own_bytes_per_user, longest_turn_us);
             "manager"
         }
         StatRecord::Domain(of) => {
             to.set_item("domain", of.domain.0)?;
             put!(to, of: name, pid, uid, connected, dumpable, stranded_bytes);
+            put!(to, of: data_bytes, table_bytes, ring_bytes);
             "domains"
         }
         StatRecord::Pool(of) => {
@@ -47,7 +49,7 @@ fn entry(py: Python<'_>, record: StatRecord) -> PyResult<(&'static str, Bound<'_
             to.set_item("writer", of.writer.0)?;
             to.set_item("trust", of.trust.name())?;
             put!(to, of: name, writer_alive, max_bytes, quota_bytes, granted_bytes);
-            put!(to, of: stranded_bytes, chunk_bytes, slots, readers);
+            put!(to, of: stranded_bytes, data_bytes, table_bytes, chunk_bytes, slots, readers);
             "pools"
         }
         StatRecord::Channel(of) => {
@@ -56,7 +58,7 @@ fn entry(py: Python<'_>, record: StatRecord) -> PyResult<(&'static str, Bound<'_
             to.set_item("sink", of.sink.map(|domain| domain.0))?;
             let pools: Vec<u32> = of.pools.iter().map(|pool| pool.0).collect();
             to.set_item("pools", pools)?;
-            put!(to, of: name, taken, lines);
+            put!(to, of: name, taken, lines, ring_bytes);
             "channels"
         }
         StatRecord::Hold(of) => {

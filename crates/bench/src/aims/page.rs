@@ -132,12 +132,12 @@ fn readme(rows: &[Row]) -> String {
         for (payload, size) in sizes {
             let at = |row: &&Row| row.key.payload_bytes == Some(payload);
             let level = |row: &&Row| row.key.trust == Some(level);
-            let bulk = |row: &&Row| {
+            let stream = |row: &&Row| {
                 row.system == "stream" && row.key.mode == "touched" && row.key.buffers.is_none()
             };
             let ours = times(rows.iter().filter(at).filter(level));
             let none = String::new;
-            let socket = times(rows.iter().filter(at).filter(bulk));
+            let socket = times(rows.iter().filter(at).filter(stream));
             add(
                 &format!("{title}, {size}"),
                 [ours, none(), none(), none(), socket],

@@ -5,8 +5,8 @@ use anyhow::Result;
 use super::claim::{Bound, Claim, Found};
 use super::compare::{flatness, mean, middle, numbers, p99, place, rate, ratios, two};
 use super::growth;
-use crate::bulk::{Level, rtt};
 use crate::case::{Case, Pattern, Touch, Wait};
+use crate::channels::{Level, carriers};
 use crate::options::Common;
 use crate::plan::Outcome;
 use crate::report::{Row, bytes};
@@ -191,8 +191,8 @@ fn moved(common: &Common, _: f64) -> Result<Done> {
         }
         // Not to be taken for those of another part.
         cells.iter_mut().for_each(|cell| cell.key.mode = "send");
-        let others = common.of(&["bulk-shm", "stream"]);
-        cells.extend(rtt::touched(&others, &[Level::None], payload));
+        let others = common.of(&["shm", "stream"]);
+        cells.extend(carriers::touched(&others, &[Level::None], payload));
         outcome.group(common.runs(), cells);
     }
     let mut done = Done::of(outcome);

@@ -82,6 +82,9 @@ pub(crate) fn stat_tables(records: &[StatRecord], out: &mut impl Write) -> io::R
         ">uid",
         "state",
         "isolated",
+        ">data",
+        ">tables",
+        ">rings",
         ">stranded",
     ]);
     let mut pools = Table::new(&[
@@ -92,6 +95,8 @@ pub(crate) fn stat_tables(records: &[StatRecord], out: &mut impl Write) -> io::R
         ">granted",
         ">quota",
         ">max",
+        ">data",
+        ">tables",
         ">stranded",
         ">chunk",
         ">slots",
@@ -99,7 +104,7 @@ pub(crate) fn stat_tables(records: &[StatRecord], out: &mut impl Write) -> io::R
     ]);
     let mut heaps = Table::new(&[">heap", "name", "owner", ">admitted", ">quota", ">max"]);
     let mut channels = Table::new(&[
-        ">channel", "name", "from", "to", ">taken", ">lines", "pools",
+        ">channel", "name", "from", "to", ">taken", ">lines", ">rings", "pools",
     ]);
     let mut holds = Table::new(&["holder", "pool", ">buffers", ">bytes"]);
     for record in records {
@@ -107,7 +112,8 @@ pub(crate) fn stat_tables(records: &[StatRecord], out: &mut impl Write) -> io::R
             StatRecord::Manager(m) => writeln!(
                 out,
                 "manager pid {}, up {} s: granted {} of {}, stranded {}, {} of {} descriptors, \
-                 at most {} of its own for each user, longest turn {:.1} ms\n",
+                 at most {} of its own for each user, longest turn {:.1} ms\n\
+                 shared memory {}: data {}, stranded {}, tables {}, rings {}, boards {}\n",
                 m.pid,
                 m.uptime_s,
                 size(m.granted_bytes),
@@ -116,7 +122,13 @@ pub(crate) fn stat_tables(records: &[StatRecord], out: &mut impl Write) -> io::R
                 m.descriptors,
                 m.max_descriptors,
                 size(m.own_bytes_per_user),
-                f64::from(u32::try_from(m.longest_turn_us).unwrap_or(u32::MAX)) / 1e3
+                f64::from(u32::try_from(m.longest_turn_us).unwrap_or(u32::MAX)) / 1e3,
+                size(m.shared_bytes()),
+                size(m.data_bytes),
+                size(m.stranded_bytes),
+                size(m.table_bytes),
+                size(m.ring_bytes),
+                size(m.board_bytes),
             )?,
             StatRecord::Domain(d) => domains.row(domain_row(d)),
             StatRecord::Pool(p) => pools.row(vec![
@@ -127,6 +139,8 @@ pub(crate) fn stat_tables(records: &[StatRecord], out: &mut impl Write) -> io::R
                 size(p.granted_bytes),
                 size(p.quota_bytes),
                 size(p.max_bytes),
+                size(p.data_bytes),
+                size(p.table_bytes),
                 size(p.stranded_bytes),
                 size(p.chunk_bytes),
                 p.slots.to_string(),
@@ -151,6 +165,7 @@ pub(crate) fn stat_tables(records: &[StatRecord], out: &mut impl Write) -> io::R
                 end(&names, c.sink, c.waiting_as),
                 c.taken.to_string(),
                 c.lines.to_string(),
+                size(c.ring_bytes),
                 c.pools
                     .iter()
                     .map(|pool| names.pool(*pool))
@@ -208,6 +223,9 @@ fn domain_row(d: &DomainStat) -> Vec<String> {
             "yes"
         }
         .to_owned(),
+        size(d.data_bytes),
+        size(d.table_bytes),
+        size(d.ring_bytes),
         size(d.stranded_bytes),
     ]
 }
@@ -275,6 +293,7 @@ mod tests {
             pools: vec![],
             taken: 0,
             lines: 0,
+            ring_bytes: 0,
         })
     }
 
@@ -288,6 +307,9 @@ mod tests {
             connected: true,
             dumpable: false,
             stranded_bytes: 0,
+            data_bytes: 0,
+            table_bytes: 0,
+            ring_bytes: 0,
         };
         vec![
             StatRecord::Manager(ManagerStat {
@@ -297,6 +319,10 @@ mod tests {
                 total_bytes: 1 << 30,
                 granted_bytes: 64 << 20,
                 stranded_bytes: 0,
+                data_bytes: 63 << 20,
+                table_bytes: 64 << 10,
+                ring_bytes: 40 << 10,
+                board_bytes: 16 << 10,
                 descriptors: 30,
                 max_descriptors: 900,
                 own_bytes_per_user: 32 << 20,
@@ -313,6 +339,8 @@ mod tests {
                 quota_bytes: 1 << 28,
                 granted_bytes: 64 << 20,
                 stranded_bytes: 0,
+                data_bytes: 63 << 20,
+                table_bytes: 64 << 10,
                 chunk_bytes: 1 << 20,
                 slots: 1024,
                 trust: tranship_proto::Trust::Full,
@@ -336,6 +364,7 @@ mod tests {
                 pools: vec![pool],
                 taken: 12,
                 lines: 256,
+                ring_bytes: 40 << 10,
             }),
             alone("audio", Some(Role::Sink), None),
             alone("film", None, Some(Role::Sink)),
@@ -359,6 +388,7 @@ mod tests {
             "frames#7",
             "python3",
             "33.0 MiB",
+            "shared memory 63.1 MiB",
             "16.0 MiB",
         ] {
             assert!(text.contains(part), "{part}:\n{text}");

@@ -1,5 +1,6 @@
 //! Assigning a pool to a channel, in two phases.
 
+use super::extent::For;
 use super::model::{Offer, Opening, Queue, Reader};
 use super::ties::Tie;
 use super::types::Done;
@@ -57,7 +58,7 @@ impl State {
         let sent = fds
             .take(format::SENT, slots, format::counts_bytes(slots))?
             .token;
-        self.hold(sent, uid);
+        self.hold_memory(sent, me, For::Tables, format::counts_bytes(slots));
         let key = (channel, pool);
         self.tie_offer(key, me, sink);
         self.offers.insert(
@@ -278,10 +279,10 @@ impl State {
         for token in self.claims.take_assigns(channel, pool) {
             self.release(token);
         }
-        let uid = self.domains.get(&me).map_or(0, |d| d.uid);
-        self.hold(rcvd, uid);
+        let slots = self.pools.get(&pool).map_or(0, |p| p.slots);
+        self.hold_memory(rcvd, me, For::Tables, format::counts_bytes(slots));
         if let Some(refs) = refs {
-            self.hold(refs, uid);
+            self.hold_memory(refs, me, For::Tables, format::refs_bytes(slots));
             let reader = self
                 .pools
                 .get_mut(&pool)

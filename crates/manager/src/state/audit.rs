@@ -235,6 +235,7 @@ impl State {
         if self.names.len() != self.exports.len() {
             return Err("names and exports differ".to_owned());
         }
+        self.audit_extent()?;
         self.audit_queues()?;
         self.audit_ties()?;
         self.audit_accounts()
@@ -399,8 +400,9 @@ impl State {
         for w in self.waiting.iter() {
             count(w.uid, Of::Names, 1);
         }
-        for payer in self.held.values().chain(self.closing.values()) {
-            count(*payer, Of::Descriptors, 1);
+        let held = self.held.values().map(|held| held.uid);
+        for payer in held.chain(self.closing.values().copied()) {
+            count(payer, Of::Descriptors, 1);
         }
         for payer in self.wires.values() {
             count(*payer, Of::Descriptors, 1);

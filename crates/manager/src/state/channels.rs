@@ -99,6 +99,9 @@ impl State {
         if let Some(half) = c.sink_half {
             self.release(half);
         }
+        if let Some(ring) = c.source_ring {
+            self.extent.sub(ring);
+        }
         if !c.source_gone {
             self.tell(
                 c.source,

@@ -3,6 +3,7 @@
 
 use super::assign::MAX_QUEUES;
 use super::brought::Brought;
+use super::extent::For;
 use super::model::Answer;
 use super::settle::Claimed;
 use super::ties::{ASSIGNS, ENDS, READS, Tie, Ties};
@@ -343,7 +344,7 @@ impl State {
             self.accounts.check(uid, Of::Records, mapped.len() as u64)?;
             let refs = fds.take(format::REFS, slots, format::refs_bytes(slots))?;
             let (refs, inode) = (refs.token, refs.facts.inode);
-            self.hold(refs, uid);
+            self.hold_memory(refs, me, For::Tables, format::refs_bytes(slots));
             let mapped: BTreeSet<ChunkKey> = mapped.iter().copied().collect();
             self.accounts.add(uid, Of::Records, mapped.len() as u64);
             self.claims.insert_reader(
@@ -430,8 +431,7 @@ impl State {
             return Err(refusal(RefusalCode::Claim, u64::from(channel.0), 0).into());
         }
         let (half, inode) = (half.token, half.facts.inode);
-        let uid = self.domains.get(&me).map_or(0, |d| d.uid);
-        self.hold(half, uid);
+        self.hold_memory(half, me, For::Rings, format::link_bytes(lines));
         self.claims.insert_end(
             key,
             ClaimedEnd {
@@ -497,8 +497,7 @@ impl State {
             return Err(refusal(RefusalCode::Claim, u64::from(channel.0), 0).into());
         }
         let fd = fds.take_sealed()?;
-        let uid = self.domains.get(&me).map_or(0, |d| d.uid);
-        self.hold(fd.token, uid);
+        self.hold_memory(fd.token, me, For::Tables, fd.facts.size);
         let claimed = ClaimedAssign {
             domain: me,
             fd: fd.token,

@@ -127,8 +127,9 @@ impl State {
         } else {
             let id = free.unwrap_or_else(|| DomainId(self.fresh_id()));
             self.hold(pidfd, uid);
-            self.hold(board, uid);
+            self.hold_board(board, uid);
             let domain = Domain {
+                maker: self.extent.maker(),
                 name: name.clone(),
                 uid,
                 gid,
@@ -210,7 +211,7 @@ impl State {
             ..Claiming::default()
         });
         self.release(old);
-        self.hold(board, uid);
+        self.hold_board(board, uid);
     }
 
     pub(super) fn fresh_id(&mut self) -> u32 {

@@ -9,6 +9,7 @@ mod brought;
 mod channels;
 mod claims;
 mod death;
+mod extent;
 mod heaps;
 mod hello;
 mod ids;
@@ -82,7 +83,9 @@ pub struct State {
     money: memory::Money,
     accounts: Accounts,
     /// Owners of descriptors, for the certainty that each is closed once.
-    held: BTreeMap<FdToken, u32>,
+    held: BTreeMap<FdToken, extent::Held>,
+    /// Shared memory that there is.
+    extent: extent::Extent,
     /// Released and not yet closed; connections, until they are closed.
     closing: BTreeMap<FdToken, u32>,
     wires: BTreeMap<ClientId, u32>,
@@ -128,6 +131,7 @@ impl State {
             money: memory::Money::default(),
             accounts,
             held: BTreeMap::new(),
+            extent: extent::Extent::default(),
             closing: BTreeMap::new(),
             wires: BTreeMap::new(),
             orphans: 0,
@@ -485,7 +489,8 @@ impl State {
 
     /// Becomes the owner of a descriptor on behalf of a user.
     fn hold(&mut self, token: FdToken, uid: u32) -> FdToken {
-        let twice = self.held.insert(token, uid);
+        let memory = None;
+        let twice = self.held.insert(token, extent::Held { uid, memory });
         debug_assert!(twice.is_none(), "token {token:?} is held twice");
         self.accounts.add(uid, Of::Descriptors, 1);
         token
@@ -507,11 +512,14 @@ impl State {
 
     /// Closes a descriptor that was held. It counts until it is closed: messages on their way may bring it.
     fn release(&mut self, token: FdToken) {
-        let Some(uid) = self.held.remove(&token) else {
+        let Some(held) = self.held.remove(&token) else {
             debug_assert!(false, "token {token:?} is not held");
             return;
         };
-        self.closing.insert(token, uid);
+        if let Some(piece) = held.memory {
+            self.extent.sub(piece);
+        }
+        self.closing.insert(token, held.uid);
         self.out.push(Action::Close(token));
     }
 }
@@ -624,6 +632,9 @@ mod format {
     }
     pub fn counts_bytes(slots: u32) -> u64 {
         pages(64 + 4 * u64::from(slots))
+    }
+    pub fn board_bytes(entries: u32) -> u64 {
+        tranship_region::layout::board::len(entries) as u64
     }
     pub fn link_bytes(lines: u32) -> u64 {
         pages(4096 + 64 * u64::from(lines))

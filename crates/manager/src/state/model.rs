@@ -1,6 +1,7 @@
 //! The records of the state: clients, domains, pools, channels, names.
 
 use super::brought::BroughtQueues;
+use super::extent::{Maker, Piece};
 use super::types::{ChunkKey, ClientId, FdToken, InFlight};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -27,6 +28,7 @@ pub(crate) struct Client {
 /// A protection domain, connected or not.
 #[derive(Debug)]
 pub(crate) struct Domain {
+    pub maker: Maker,
     pub name: String,
     pub uid: u32,
     pub gid: u32,
@@ -262,6 +264,8 @@ pub(crate) struct Channel {
     pub source_gone: bool,
     /// Kept for `stat`.
     pub sink_half: Option<FdToken>,
+    /// The source's half, of which no descriptor is kept.
+    pub source_ring: Option<Piece>,
     pub pools: BTreeSet<PoolId>,
 }
 

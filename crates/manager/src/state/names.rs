@@ -1,5 +1,6 @@
 //! The name service: exports, connects that wait for them, channels in the making.
 
+use super::extent::For;
 use super::model::{Channel, Export, Stage, Waiting};
 use super::ties::Tie;
 use super::types::{Done, FdToken};
@@ -189,7 +190,7 @@ impl State {
         let half = fds
             .take(format::link_kind(role), lines, format::link_bytes(lines))?
             .token;
-        self.hold(half, uid);
+        self.hold_memory(half, me, For::Rings, format::link_bytes(lines));
         let w = Waiting {
             domain: me,
             uid,
@@ -303,6 +304,7 @@ impl State {
             },
             source_gone: false,
             sink_half: None,
+            source_ring: None,
             pools: BTreeSet::new(),
         };
         self.channels.insert(channel, record);
@@ -424,7 +426,7 @@ impl State {
             return Err(no_such(me.0));
         };
         let (uid, peer_pid, pidfd) = (d.uid, d.pid, d.pidfd);
-        self.hold(half, uid);
+        self.hold_memory(half, me, For::Rings, format::link_bytes(lines));
         let Some(c) = self.channels.get_mut(&id) else {
             return Err(no_such(id.0));
         };
@@ -459,7 +461,10 @@ impl State {
         if let Some(theirs) = self.domains.get(&connector).map(|d| d.pidfd) {
             self.tell(me, Event::Accepted { req, channel: id }, &[theirs]);
         }
-        self.release(done);
+        let ring = self.release_but_count(done);
+        if let Some(c) = self.channels.get_mut(&id) {
+            c.source_ring = ring;
+        }
         self.answered(me, theirs);
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Pools: making, destroying, the right to forward.
 
 use super::brought::BroughtQueues;
+use super::extent::For;
 use super::model::Pool;
 use super::ties::Tie;
 use super::types::{Action, Done};
@@ -99,6 +100,7 @@ impl State {
             },
         };
         let quota_bytes = self.first_quota(uid, shape.max_bytes);
+        let table_bytes = format::table_bytes(shape.slots);
         let record = Pool {
             name: name.to_owned(),
             writer: me,
@@ -108,7 +110,7 @@ impl State {
             slots: shape.slots,
             trust: shape.trust,
             quota_bytes,
-            table: self.hold(table.token, uid),
+            table: self.hold_memory(table.token, me, For::Tables, table_bytes),
             table_inode: table.facts.inode,
             named: BTreeMap::new(),
             brought: BroughtQueues::default(),

@@ -88,7 +88,7 @@ impl State {
         ) else {
             return;
         };
-        self.release(a.half);
+        let source_ring = self.release_but_count(a.half);
         let record = Channel {
             name: a.name,
             source: a.domain,
@@ -99,6 +99,7 @@ impl State {
             stage: Stage::Open,
             source_gone: false,
             sink_half: Some(b.half),
+            source_ring,
             pools: BTreeSet::new(),
         };
         for payer in record.payers.into_iter().flatten() {

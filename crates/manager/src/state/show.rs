@@ -1,5 +1,6 @@
 //! Chunks that their writer shows: granted with it if they were not before, verified, shown to all readers, then the writer's to use.
 
+use super::extent::For;
 use super::model::{Answer, Batch, Chunk, Pool};
 use super::types::{ChunkKey, Done, FdToken};
 use super::{Fail, Parcel, State, refusal};
@@ -80,7 +81,7 @@ impl State {
         answer: Answer,
     ) -> Done {
         let p = self.own_pool(me, id)?;
-        let uid = p.uid;
+        let bytes = p.chunk_bytes;
         p.last_serial = p.last_serial.max(key.1);
         // Readers that claimed it before its writer hold what is in use.
         let unstranded = p.stranded.remove(&key).map(|s| (s, p.chunk_bytes));
@@ -99,7 +100,7 @@ impl State {
                 self.strands(holder, bytes, false);
             }
         }
-        self.hold(token, uid);
+        self.hold_memory(token, me, For::Data, bytes);
         self.claimed_too(me, |c| {
             c.chunks.insert((id, key));
         });

@@ -1,5 +1,6 @@
 //! `Stat`: one record after another, as fast as the asker takes them.
 
+use super::extent::For;
 use super::types::{Action, ClientId, Done};
 use super::{Of, State, refusal};
 use std::collections::BTreeMap;
@@ -191,6 +192,10 @@ impl State {
                 total_bytes: self.total_bytes,
                 granted_bytes: self.money.granted,
                 stranded_bytes: self.money.stranded,
+                data_bytes: self.extent.sum(For::Data),
+                table_bytes: self.extent.sum(For::Tables),
+                ring_bytes: self.extent.sum(For::Rings),
+                board_bytes: self.extent.sum(For::Boards),
                 descriptors: self.accounts.sum(Of::Descriptors),
                 max_descriptors: self.accounts.all(Of::Descriptors),
                 own_bytes_per_user: self.config.limits.own_bytes(),
@@ -211,6 +216,7 @@ impl State {
                     pools: Vec::new(),
                     taken: 0,
                     lines: 0,
+                    ring_bytes: 0,
                 }))
             }
             Item::Waiting(domain, req) => {
@@ -225,6 +231,7 @@ impl State {
                     pools: Vec::new(),
                     taken: 0,
                     lines: w.lines,
+                    ring_bytes: self.bytes_of(w.half),
                 }))
             }
             Item::Channel(id) => {
@@ -239,6 +246,7 @@ impl State {
                     pools: c.pools.iter().take(1024).copied().collect(),
                     taken: 0,
                     lines: c.lines,
+                    ring_bytes: self.ring_bytes(id),
                 });
                 match c.sink_half {
                     None => Some(record),
@@ -302,6 +310,9 @@ impl State {
             connected: d.client.is_some(),
             dumpable: d.dumpable,
             stranded_bytes: d.stranded_bytes,
+            data_bytes: self.extent.made_by(d.maker, For::Data),
+            table_bytes: self.extent.made_by(d.maker, For::Tables),
+            ring_bytes: self.extent.made_by(d.maker, For::Rings),
         }))
     }
 
@@ -316,6 +327,8 @@ impl State {
             quota_bytes: p.quota_bytes,
             granted_bytes: p.granted_bytes(),
             stranded_bytes: p.stranded_bytes(),
+            data_bytes: p.chunks.len() as u64 * p.chunk_bytes,
+            table_bytes: self.table_bytes(id),
             chunk_bytes: p.chunk_bytes,
             slots: p.slots,
             trust: p.trust,

@@ -27,6 +27,10 @@ class _ManagerStat(TypedDict):
     total_bytes: int
     granted_bytes: int
     stranded_bytes: int
+    data_bytes: int
+    table_bytes: int
+    ring_bytes: int
+    board_bytes: int
     descriptors: int
     max_descriptors: int
     own_bytes_per_user: int
@@ -41,6 +45,9 @@ class _DomainStat(TypedDict):
     connected: bool
     dumpable: bool
     stranded_bytes: int
+    data_bytes: int
+    table_bytes: int
+    ring_bytes: int
 
 @type_check_only
 class _PoolStat(TypedDict):
@@ -53,6 +60,8 @@ class _PoolStat(TypedDict):
     quota_bytes: int
     granted_bytes: int
     stranded_bytes: int
+    data_bytes: int
+    table_bytes: int
     chunk_bytes: int
     slots: int
     readers: int
@@ -66,6 +75,7 @@ class _ChannelStat(TypedDict):
     name: str
     taken: int
     lines: int
+    ring_bytes: int
 
 @type_check_only
 class _HoldStat(TypedDict):

@@ -1,16 +1,17 @@
-//! `bulk-rtt`, `bulk-throughput`, `hops`, `trust`: buffers that change their owner, over each backend and at each
-//! level of trust.
+//! `carriers`, `trust`, `hops`, `join`: buffers that change their owner over channels, by each way that bytes travel and at each level of trust.
 
+pub mod carriers;
 pub mod hops;
-mod join;
-pub mod rtt;
+pub mod join;
+mod meet;
 mod trip;
 pub mod trust;
+mod way;
 
-pub use join::Credentials;
+pub use meet::Credentials;
 
 use clap::ValueEnum;
-use tranship_bulk::Trust;
+use tranship_core::Trust;
 
 /// A level of trust, as on the command line and in rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -25,12 +26,7 @@ impl Level {
     pub const ALL: [Level; 4] = [Level::Full, Level::Half, Level::Producer, Level::None];
 
     pub fn name(self) -> &'static str {
-        match self {
-            Level::Full => "full",
-            Level::Half => "half",
-            Level::Producer => "producer",
-            Level::None => "none",
-        }
+        self.trust().name()
     }
 
     pub fn trust(self) -> Trust {
@@ -51,15 +47,15 @@ pub fn levels(given: &[Level]) -> &[Level] {
     }
 }
 
-/// Backends that carry bytes cost the same at every level: they are measured at one.
+/// Inside a process handles travel, and carriers carry bytes: both cost the same at every level, and are measured at one.
 pub fn has_levels(system: &str) -> bool {
-    matches!(system, "bulk-shm" | "bulk-local")
+    system == "shm"
 }
 
 /// The levels to measure a system at.
 pub fn given_to<'a>(system: &str, given: &'a [Level]) -> &'a [Level] {
     match has_levels(system) {
         true => given,
-        false => &[Level::Full],
+        false => &[Level::Producer],
     }
 }
