@@ -1,10 +1,10 @@
 //! Random programs: what kind of operation, and which of all of that kind, by numbers that shrink.
 
 use crate::explore::{Limits, choices};
-use crate::{BufferId, Model, Op};
+use crate::{Hold, Kind, Model, Op, Outcome};
 use proptest::prelude::*;
 
-/// A number for the kind of operation, one for which, and whether it must be possible.
+/// A number for the kind of operation, one for which, and whether it is to be possible.
 #[derive(Clone, Copy, Debug)]
 pub struct Shot {
     kind: u8,
@@ -15,21 +15,21 @@ pub struct Shot {
 
 /// Kinds of operations, by how often they are wanted.
 const KINDS: [(u32, u8); 17] = [
-    (6, 0),   // alloc
-    (4, 1),   // write
-    (5, 2),   // freeze
-    (2, 3),   // clone
-    (2, 4),   // exclusive
-    (4, 5),   // drop
-    (1, 6),   // inline
-    (8, 7),   // send
-    (8, 8),   // move
-    (3, 9),   // all
-    (5, 10),  // pass
-    (16, 11), // deliver
-    (5, 12),  // take back
-    (1, 13),  // veto
-    (1, 14),  // close
+    (20, 0),  // alloc
+    (10, 1),  // write
+    (16, 2),  // freeze
+    (6, 3),   // clone
+    (6, 4),   // exclusive
+    (12, 5),  // drop
+    (3, 6),   // inline
+    (26, 7),  // send
+    (24, 8),  // move
+    (8, 9),   // all
+    (16, 10), // pass
+    (44, 11), // deliver
+    (14, 12), // take back
+    (2, 13),  // veto
+    (2, 14),  // close
     (1, 15),  // kill
     (1, 16),  // new pool
 ];
@@ -82,17 +82,15 @@ fn kind(op: &Op) -> u8 {
 pub fn aimed(model: &Model, shot: &Shot) -> Option<Op> {
     let all = choices(model, &Limits::all()).into_iter();
     let mut all: Vec<Op> = all.filter(|op| kind(op) == shot.kind).collect();
-    if shot.possible {
-        all.retain(|op| model.clone().step(op).is_ok());
+    let says = |op: &Op| model.clone().step(op);
+    match shot.possible {
+        true => all.retain(|op| says(op).is_ok()),
+        false => all.retain(|op| says(op).is_err_and(|kind| !is_unsaid(model, op, kind))),
     }
-    // What is away can come, and what is there can be had: first, if there is something.
-    let comes = |op: &Op| match *op {
-        Op::Deliver { channel, .. } => !model.channels[&channel].queue.is_empty(),
-        Op::TakeBack { channel, .. } => !model.channels[&channel].back.is_empty(),
-        _ => false,
-    };
-    if all.iter().any(comes) {
-        all.retain(comes);
+    // Looking where nothing is, now and then.
+    let nothing = |op: &Op| says(op) == Ok(Outcome::Nothing);
+    if !shot.data.is_multiple_of(10) {
+        all.retain(|op| !nothing(op));
     }
     let at = usize::from(shot.number).checked_rem(all.len())?;
     let mut op = all.swap_remove(at);
@@ -118,15 +116,23 @@ fn fill(op: &mut Op, number: u8) {
     }
 }
 
-/// Whether it is about to be named again: another one takes its place.
+/// An error that cannot be had: types, or handles that there are not, keep anybody from trying.
 #[must_use]
-pub fn begins(op: &Op, outcome: &crate::Outcome) -> Vec<BufferId> {
-    match (op, outcome) {
-        (Op::Alloc { .. }, crate::Outcome::Buffer(id)) => vec![*id],
-        (Op::Deliver { .. }, crate::Outcome::Took(event)) => {
-            let new = |id: &BufferId| id.pool >= 100;
-            event.buffers.iter().copied().filter(new).collect()
-        }
-        _ => Vec::new(),
+pub fn is_unsaid(model: &Model, op: &Op, kind: Kind) -> bool {
+    let sole = |buffer, domain| matches!(model.hold(buffer, domain), Some(Hold::Sole { .. }));
+    match (kind, op) {
+        (Kind::BufferState, Op::Write { domain, buffer, .. }) => !sole(*buffer, *domain),
+        (Kind::BufferState, Op::Exclusive { domain, buffer }) => sole(*buffer, *domain),
+        (Kind::OutOfMemory, Op::Alloc { .. }) => false,
+        _ => matches!(
+            kind,
+            Kind::BufferState
+                | Kind::InvalidEndpoint
+                | Kind::BufferInvalid
+                | Kind::PoolInvalid
+                | Kind::BadArgument
+                | Kind::Limit
+                | Kind::OutOfMemory
+        ),
     }
 }

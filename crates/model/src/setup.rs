@@ -18,7 +18,8 @@ impl Model {
         if !self.is_alive(sink) || sink == source {
             return Err(Kind::BadArgument);
         }
-        let id = u8::try_from(self.channels.len()).map_err(|_| Kind::Limit)?;
+        let id = u8::try_from(self.channels.len())
+            .map_err(|_: std::num::TryFromIntError| Kind::Limit)?;
         let channel = Channel {
             source,
             sink,
