@@ -71,7 +71,7 @@ impl Model {
 
     /// Who holds a buffer can touch it as the rules say, and is alive.
     fn has_its_pool(&self, id: BufferId) -> Result<(), String> {
-        for (domain, _) in &self.buffers[&id].holds {
+        for domain in self.buffers[&id].holds.keys() {
             let can = self.permitted(id, *domain);
             if !self.is_alive(*domain) || can.is_none_or(|can| can < self.access(id, *domain)) {
                 return Err(format!("{domain} has {id:?}, and can do {can:?} with it"));
