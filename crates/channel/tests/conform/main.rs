@@ -7,7 +7,11 @@
 mod kit;
 mod mapped;
 mod party;
+mod rare;
 mod seat;
+#[path = "../all/slow.rs"]
+#[allow(dead_code, reason = "as above")]
+mod slow;
 mod stage;
 mod walk;
 mod world;
@@ -82,6 +86,12 @@ fn copy() {
     random("copy", (60, 200), &Stage::threads("copy", DOMAINS));
 }
 
+/// Over a backend that says everything late and out of order.
+#[test]
+fn late_and_out_of_order() {
+    random("late", (60, 200), &Stage::threads("slow", DOMAINS));
+}
+
 #[test]
 fn tcp_plain() {
     let stage = Stage::threads("tcp+plain", DOMAINS);
@@ -95,7 +105,51 @@ fn tcp() {
 
 #[test]
 fn shm_between_processes() {
-    random("processes", (40, 200), &Stage::processes(DOMAINS));
+    random(
+        "shm, processes",
+        (40, 200),
+        &Stage::processes("shm", DOMAINS),
+    );
+}
+
+/// Each process with a manager of its own, as on another machine. Nobody is killed: what of what it had sent then arrives is the
+/// kernel's choice, and not the model's (see `kills.rs` of the other tests).
+#[test]
+fn copy_between_processes() {
+    random(
+        "copy, processes",
+        (30, 200),
+        &Stage::processes("copy", DOMAINS),
+    );
+}
+
+#[test]
+fn tcp_between_processes() {
+    random(
+        "tcp, processes",
+        (30, 200),
+        &Stage::processes("tcp+plain", DOMAINS),
+    );
+}
+
+/// What random programs find rarely, at each level of trust.
+#[test]
+fn rare_sequences_between_processes() {
+    let _dog = kit::dog();
+    let stage = Stage::processes("shm", DOMAINS);
+    for trust in [Trust::Producer, Trust::Half, Trust::Full] {
+        for (name, ops) in rare::all() {
+            let mut world = World::new(&stage, DOMAINS);
+            circle(&mut world, trust);
+            for op in &ops {
+                let done = world.step(op);
+                done.unwrap_or_else(|what| panic!("{what}\nin {name}, {trust}"));
+            }
+            world
+                .end()
+                .unwrap_or_else(|what| panic!("{what}\nin {name}, {trust}"));
+        }
+    }
 }
 
 fn walks(case: &explore::Case, amount: Amount, stage: &Stage) {
@@ -111,7 +165,7 @@ fn walks(case: &explore::Case, amount: Amount, stage: &Stage) {
 #[test]
 fn all_of_one_channel_between_processes() {
     let case = explore::two_domains_one_channel();
-    walks(&case, Amount::All, &Stage::processes(case.domains));
+    walks(&case, Amount::All, &Stage::processes("shm", case.domains));
 }
 
 #[test]
@@ -127,7 +181,7 @@ fn some_of_two_channels_and_a_death_between_processes() {
     let case = explore::two_channels_and_a_death();
     let (worlds, steps) = (25, 80);
     let amount = Amount::Some { worlds, steps };
-    walks(&case, amount, &Stage::processes(case.domains));
+    walks(&case, amount, &Stage::processes("shm", case.domains));
 }
 
 #[test]
@@ -143,5 +197,5 @@ fn some_of_copies_between_processes() {
     let case = explore::copies_at_the_receiver();
     let (worlds, steps) = (20, 80);
     let amount = Amount::Some { worlds, steps };
-    walks(&case, amount, &Stage::processes(case.domains));
+    walks(&case, amount, &Stage::processes("shm", case.domains));
 }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -54,6 +55,8 @@ pub enum Order {
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Answer {
     pub domain: u32,
+    /// Where it listens, if that is a port of its own.
+    pub listens: Option<SocketAddr>,
     pub said: Option<Said>,
     pub here: Vec<Here>,
     pub touched: Vec<u8>,
@@ -89,6 +92,7 @@ enum Held {
 
 pub struct Party {
     domain: Arc<Domain>,
+    port: Option<SocketAddr>,
     way: Way,
     pools: BTreeMap<PoolId, (Pool, usize)>,
     copies: Option<Pool>,
@@ -121,9 +125,10 @@ fn wrong(what: &str) -> Said {
 }
 
 impl Party {
-    pub fn new(domain: Arc<Domain>) -> Party {
+    pub fn new(domain: Arc<Domain>, port: Option<SocketAddr>) -> Party {
         Party {
             domain,
+            port,
             way: Way::Shared,
             pools: BTreeMap::new(),
             copies: None,
@@ -140,6 +145,7 @@ impl Party {
     pub fn obey(&mut self, order: Order) -> Result<Answer, String> {
         let mut answer = Answer {
             domain: self.domain.id().0,
+            listens: self.port,
             ..Answer::default()
         };
         let done = match order {

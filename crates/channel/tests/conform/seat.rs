@@ -1,12 +1,15 @@
 //! Where a domain of a world is: in a thread of this process, or in a process of its own.
 
+use crate::kit::{add, timing};
 use crate::party::{Answer, Order, Party};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use tranship_core::Domain;
 use tranship_testkit::{Control, Peer, child};
+use tranship_transport::Net;
 
 pub type Answered = Result<Answer, String>;
 
@@ -19,13 +22,32 @@ pub enum Seat {
 
 child!(
     fn domain(ctl: Control) {
-        let path: String = ctl.recv().expect("control").expect("a socket");
-        let mut party = Party::new(Arc::new(joins(path.as_ref())));
+        let start: (String, String) = ctl.recv().expect("control").expect("where");
+        let (scheme, socket) = start;
+        let (domain, port) = begins(&scheme, socket.as_ref());
+        let mut party = Party::new(Arc::new(domain), port);
         while let Some(order) = ctl.recv().expect("an order") {
             ctl.send(&party.obey(order)).expect("an answer");
         }
     }
 );
+
+/// The domain of a process, and the port at which it listens.
+fn begins(scheme: &str, socket: &Path) -> (Domain, Option<SocketAddr>) {
+    if scheme == "shm" {
+        return (joins(socket), None);
+    }
+    let builder = Domain::builder().name("party").helper_thread(true);
+    let domain = builder.embedded().expect("embedded");
+    if scheme == "copy" {
+        tranship_channel::add_to(&domain).expect("carriers");
+        return (domain, None);
+    }
+    let net = Net::plain(timing()).expect("net");
+    let port = net.open("127.0.0.1:0".parse().expect("address"));
+    add(&domain, "tcp+plain", Arc::new(net));
+    (domain, Some(port.expect("port")))
+}
 
 /// A member of the manager that listens there.
 pub fn joins(socket: &Path) -> Domain {
@@ -38,7 +60,7 @@ impl Seat {
         let (to, orders) = channel();
         let (answers, from) = channel();
         thread::spawn(move || {
-            let mut party = Party::new(domain);
+            let mut party = Party::new(domain, None);
             for order in orders {
                 if answers.send(party.obey(order)).is_err() {
                     break;
@@ -48,10 +70,10 @@ impl Seat {
         Seat::Thread(to, from)
     }
 
-    pub fn process(socket: &Path) -> Seat {
+    pub fn process(scheme: &str, socket: &Path) -> Seat {
         let peer = domain().start().expect("start");
         let path = socket.to_str().expect("a path in UTF-8");
-        peer.send(path).expect("send");
+        peer.send(&(scheme, path)).expect("send");
         Seat::Process(peer)
     }
 

@@ -2,12 +2,14 @@
 
 use crate::kit::{add, credentials, timing};
 use crate::seat::{Seat, joins};
+use crate::slow::Slow;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tranship_core::Domain;
 use tranship_model::{Kind, Op, Outcome, Way};
+use tranship_testkit::Random;
 use tranship_transport::Net;
 
 pub struct Stage {
@@ -17,6 +19,7 @@ pub struct Stage {
     manager: Arc<Domain>,
     seats: RefCell<Vec<Seat>>,
     processes: bool,
+    scheme: String,
     runs: Cell<u32>,
     /// Memory that all of its users may write, of former worlds, too.
     all_write: RefCell<BTreeSet<(String, u64)>>,
@@ -47,13 +50,14 @@ impl Stage {
         };
         let prefix = match (&net, scheme) {
             (Some(net), _) => format!("{scheme}:{}/", net.open(any()).expect("port")),
-            (None, "copy") => format!(
-                "copy:conform-{}-{:p}-",
+            (None, "copy" | "slow") => format!(
+                "{scheme}:conform-{}-{:p}-",
                 std::process::id(),
                 &raw const *manager
             ),
             (None, _) => format!("{scheme}:"),
         };
+        let slow = Arc::new(Slow::new(Random::printed("slow")));
         for domain in &all {
             match &net {
                 Some(net) => {
@@ -61,6 +65,7 @@ impl Stage {
                     add(domain, scheme, Arc::new(net.clone()));
                 }
                 None if scheme == "copy" => tranship_channel::add_to(domain).expect("carriers"),
+                None if scheme == "slow" => add(domain, "slow", slow.clone()),
                 None => {}
             }
         }
@@ -75,20 +80,29 @@ impl Stage {
             seats: RefCell::new(all.into_iter().map(Seat::thread).collect()),
             manager,
             processes: false,
+            scheme: scheme.to_owned(),
             runs: Cell::new(0),
             all_write: RefCell::default(),
             tally: RefCell::default(),
         }
     }
 
-    /// A process for each domain, over `shm:`.
-    pub fn processes(domains: u8) -> Stage {
+    /// A process for each domain: of one manager over `shm:`, each with one of its own over anything else.
+    pub fn processes(scheme: &str, domains: u8) -> Stage {
         Stage {
-            way: Way::Shared,
-            prefix: "shm:".to_owned(),
+            way: match scheme {
+                "shm" => Way::Shared,
+                _ => Way::Carried,
+            },
+            prefix: match scheme {
+                "copy" => format!("copy:processes-{}-", std::process::id()),
+                // The port is that of who listens.
+                _ => format!("{scheme}:"),
+            },
             manager: Arc::new(embedded()),
             seats: RefCell::new((0..domains).map(|_| Seat::Empty).collect()),
             processes: true,
+            scheme: scheme.to_owned(),
             runs: Cell::new(0),
             all_write: RefCell::default(),
             tally: RefCell::default(),
@@ -97,7 +111,7 @@ impl Stage {
 
     /// Whether domains can be killed.
     pub fn kills(&self) -> bool {
-        self.processes
+        self.processes && self.way == Way::Shared
     }
 
     pub fn seats(&self) -> &RefCell<Vec<Seat>> {
@@ -138,7 +152,7 @@ impl Stage {
         let socket: PathBuf = self.manager.socket_path().expect("its socket");
         for seat in self.seats.borrow_mut().iter_mut() {
             if seat.is_empty() {
-                *seat = Seat::process(&socket);
+                *seat = Seat::process(&self.scheme, &socket);
             }
         }
         self.runs.set(self.runs.get() + 1);

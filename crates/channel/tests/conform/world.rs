@@ -4,6 +4,7 @@ use crate::mapped::{Mapped, mapped};
 use crate::party::{Answer, Here, Order, Said, access};
 use crate::stage::Stage;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::net::SocketAddr;
 use tranship_model::draw::{Shot, aimed, is_unsaid};
 use tranship_model::explore::{Does, Limits, choices};
 use tranship_model::{
@@ -27,6 +28,7 @@ pub struct World<'a> {
     model: Model,
     run: String,
     ids: Vec<u32>,
+    ports: Vec<Option<SocketAddr>>,
     /// By what id the library knows each.
     real: BTreeMap<BufferId, String>,
     /// Those that somebody was sent: nobody gets them again.
@@ -44,13 +46,15 @@ impl<'a> World<'a> {
             model: Model::new(stage.way, domains),
             run,
             ids: Vec::new(),
+            ports: Vec::new(),
             real: BTreeMap::new(),
             used: HashSet::new(),
             was: BTreeMap::new(),
             steps: 0,
         };
         let begun = world.all(|_| Order::Begin(stage.way)).expect("a new world");
-        world.ids = begun.into_iter().map(|(_, answer)| answer.domain).collect();
+        world.ids = begun.iter().map(|(_, answer)| answer.domain).collect();
+        world.ports = begun.iter().map(|(_, answer)| answer.listens).collect();
         world
     }
 
@@ -205,7 +209,14 @@ impl<'a> World<'a> {
             return Err("no channel".to_owned());
         };
         let (channel, lines, levels) = (*channel, *lines, levels.clone());
-        let address = format!("{}{channel}", self.run);
+        let address = match self.ports[usize::from(*sink)] {
+            Some(port) => format!(
+                "tcp+plain:{port}/{}",
+                self.run.rsplit(':').next().unwrap_or("")
+            ),
+            None => self.run.clone(),
+        };
+        let address = format!("{address}{channel}");
         let listen = Order::Listen {
             channel,
             address: address.clone(),
