@@ -1,7 +1,7 @@
 //! A connection as a carrier uses it: frames out in order as there is room, frames in, and waiting for both and for the program.
 
 use crate::word::Word;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::time::Duration;
 use tranship_core::{Error, Kind, REASONS};
@@ -31,9 +31,10 @@ pub(crate) struct Wire {
     transport: Box<dyn Transport>,
     /// What there was no room for yet.
     out: VecDeque<Frame>,
-    /// Frames that the connection has; how many of them the other end has taken.
+    /// Frames that the connection has; how many of them the other end has taken, from the first on, and which of the later ones.
     sent: u64,
     done: u64,
+    early: BTreeSet<u64>,
     numbers: Vec<u64>,
     /// The connection is watched for room, too.
     wants_room: bool,
@@ -49,6 +50,7 @@ impl Wire {
             out: VecDeque::new(),
             sent: 0,
             done: 0,
+            early: BTreeSet::new(),
             numbers: Vec::new(),
             wants_room: false,
         }
@@ -82,7 +84,16 @@ impl Wire {
     /// How many of them the other end has, from the first on.
     pub(crate) fn done(&mut self) -> u64 {
         self.transport.done(&mut self.numbers);
-        self.done += self.numbers.drain(..).count() as u64;
+        for number in self.numbers.drain(..) {
+            // A backend says it in any order.
+            match number == self.done {
+                true => self.done += 1,
+                false => _ = self.early.insert(number),
+            }
+            while self.early.remove(&self.done) {
+                self.done += 1;
+            }
+        }
         self.done
     }
 

@@ -13,6 +13,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         &[
             "xtask",
             "tranship-bench",
+            "tranship-model",
             "tranship-testkit",
             "tranship-netpath",
         ],
@@ -66,7 +67,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that any crate's tests may use (a dev-dependency only).
-const FOR_TESTS: &[&str] = &["tranship-testkit"];
+const FOR_TESTS: &[&str] = &["tranship-model", "tranship-testkit"];
 
 #[derive(Deserialize)]
 struct Metadata {

@@ -31,7 +31,7 @@ fn shared_buffers_of_any_size() {
 }
 
 /// What message `number` is: its kind changes with each.
-fn send(to: &mut Sender, pool: &Pool, number: u64) {
+pub(crate) fn send(to: &mut Sender, pool: &Pool, number: u64) {
     let bytes = expected(number);
     let buf = |bytes: &[u8]| pool.alloc_from(bytes).expect("alloc");
     match number % 4 {
@@ -61,7 +61,7 @@ fn expected(number: u64) -> Vec<u8> {
     pattern(number, len)
 }
 
-fn check(address: &str, number: u64, message: &Message) {
+pub(crate) fn check(address: &str, number: u64, message: &Message) {
     assert_eq!(message.meta, number, "{address}");
     let mut bytes = expected(number);
     match (&message.body, number % 4) {

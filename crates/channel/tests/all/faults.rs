@@ -1,0 +1,158 @@
+//! Between processes: what the level of trust does not allow faults, by the signal. The report's five accesses, and that of a reader at `producer`.
+
+use crate::kit::*;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use tranship_core::{Body, Domain, Role, Trust};
+use tranship_testkit::{Control, Exit, Launch, Peer, child};
+
+const BYTES: usize = 64 << 10;
+
+/// Who touches what it must not.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+enum Breaks {
+    Nothing,
+    SourceReadsWhatItMoved,
+    SourceWritesWhatItShares,
+    SinkReadsWhatItPassedBack,
+    SinkWritesACopy,
+    SinkReadsWhatItReleased,
+}
+
+type Start = (PathBuf, String, usize, Breaks);
+
+fn joins(socket: PathBuf) -> Domain {
+    let builder = Domain::builder().name("agent").socket(socket);
+    builder.helper_thread(true).connect().expect("connect")
+}
+
+/// Touches a byte for real.
+fn touch(at: *const u8, write: bool) {
+    // SAFETY: it is to fault; where it does not, it is a byte of a buffer that nobody looks at any more.
+    unsafe {
+        match write {
+            true => at.cast_mut().write_volatile(1),
+            false => drop(at.read_volatile()),
+        }
+    }
+}
+
+// Moves a buffer, has it back, and shares another one.
+child!(
+    fn source(ctl: Control) {
+        let (socket, name, trust, breaks): Start = ctl.recv().expect("control").expect("start");
+        let domain = joins(socket);
+        let listener = domain.listen(&name, Role::Source).expect("listen");
+        ctl.send(&"listening").expect("control");
+        let mut to = listener.accept_sender().expect("accept");
+        let pool = pool_of(&domain, 1 << 20, Trust::ALL[trust]);
+        let mut buf = pool.alloc(BYTES).expect("alloc");
+        buf.write(0, b"text").expect("inside");
+        let at = buf.view().as_ptr();
+        to.move_buffer(buf).expect("move");
+        if breaks == Breaks::SourceReadsWhatItMoved {
+            touch(at, false);
+        }
+        let back = loop {
+            match to.try_recv_control().expect("no lie") {
+                Some(message) => break message.into_moved().expect("a buffer"),
+                None => std::thread::yield_now(),
+            }
+        };
+        assert_eq!(&back.to_vec()[..4], b"text");
+        drop(back);
+        let mut buf = pool.alloc(BYTES).expect("alloc");
+        buf.write(0, b"copy").expect("inside");
+        let shared = buf.freeze();
+        to.send(shared.clone()).expect("send");
+        if breaks == Breaks::SourceWritesWhatItShares {
+            touch(shared.view().as_ptr(), true);
+        }
+        ctl.send(&"done").expect("control");
+        let _ = ctl.recv::<String>();
+    }
+);
+
+child!(
+    fn sink(ctl: Control) {
+        let (socket, name, _, breaks): Start = ctl.recv().expect("control").expect("start");
+        let domain = joins(socket);
+        let mut from = domain.open_receiver(&name).expect("open");
+        let Body::Moved(buf) = from.recv().expect("recv").body else {
+            panic!("not moved");
+        };
+        assert_eq!(&buf.to_vec()[..4], b"text");
+        let at = buf.view().as_ptr();
+        from.pass(buf).expect("pass");
+        if breaks == Breaks::SinkReadsWhatItPassedBack {
+            touch(at, false);
+        }
+        let copy = from.recv().expect("recv").into_buf().expect("shared");
+        assert_eq!(&copy.to_vec()[..4], b"copy");
+        let at = copy.view().as_ptr();
+        if breaks == Breaks::SinkWritesACopy {
+            touch(at, true);
+        }
+        drop(copy);
+        if breaks == Breaks::SinkReadsWhatItReleased {
+            touch(at, false);
+        }
+        ctl.send(&"done").expect("control");
+        let _ = ctl.recv::<String>();
+    }
+);
+
+/// Both ends, by what they break.
+fn agents(manager: &Domain, trust: Trust, breaks: Breaks) -> (Peer, Peer) {
+    let level = Trust::ALL.iter().position(|t| *t == trust).expect("known");
+    let name = format!("agents-{trust}-{breaks:?}");
+    let socket = manager.socket_path().expect("socket");
+    let start: Start = (socket, name, level, breaks);
+    let begin = |launch: Launch| {
+        let peer = launch.quiet().start().expect("start");
+        peer.send(&start).expect("send");
+        peer
+    };
+    let one = begin(source());
+    assert_eq!(one.expect::<String>(), "listening");
+    (one, begin(sink()))
+}
+
+#[test]
+fn data_arrives_at_every_level_where_memory_is_shared() {
+    let _dog = dog();
+    let manager = Domain::embedded().expect("embedded");
+    for trust in [Trust::Producer, Trust::Half, Trust::Full] {
+        let (one, two) = agents(&manager, trust, Breaks::Nothing);
+        assert_eq!(two.expect::<String>(), "done");
+        assert_eq!(one.expect::<String>(), "done");
+    }
+}
+
+#[test]
+fn what_is_not_allowed_faults() {
+    use Breaks::{
+        SinkReadsWhatItPassedBack, SinkReadsWhatItReleased, SinkWritesACopy,
+        SourceReadsWhatItMoved, SourceWritesWhatItShares,
+    };
+    let _dog = dog();
+    let manager = Domain::embedded().expect("embedded");
+    let by_the_source = [SourceReadsWhatItMoved, SourceWritesWhatItShares];
+    for (trust, breaks) in [
+        (Trust::Half, SourceReadsWhatItMoved),
+        (Trust::Half, SourceWritesWhatItShares),
+        (Trust::Half, SinkReadsWhatItPassedBack),
+        (Trust::Half, SinkWritesACopy),
+        (Trust::Half, SinkReadsWhatItReleased),
+        // The kernel keeps a reader from it, whatever its library does.
+        (Trust::Producer, SinkWritesACopy),
+    ] {
+        let (one, two) = agents(&manager, trust, breaks);
+        let breaker = match by_the_source.contains(&breaks) {
+            true => one,
+            false => two,
+        };
+        let exit = breaker.wait();
+        assert_eq!(exit, Exit::Signal(libc::SIGSEGV), "{breaks:?} at {trust}");
+    }
+}

@@ -1,0 +1,76 @@
+//! Nothing above the trait of backends counts on when, or in what order, it says things.
+
+use crate::kit::*;
+use crate::slow::{Shared, Slow};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tranship_core::{Domain, Kind, LinkOptions};
+use tranship_testkit::Random;
+
+fn slow_ends(name: &str) -> (World, String, Arc<Shared>) {
+    let world = World::new();
+    let slow = Arc::new(Slow::new(Random::printed(name)));
+    let shared = slow.shared();
+    for domain in [&world.a, &world.b] {
+        let domain: &Domain = domain;
+        add(domain, "slow", slow.clone());
+    }
+    let address = format!("slow:{name}-{}", std::process::id());
+    (world, address, shared)
+}
+
+/// A message counts as taken when all of it is, also where the other end says first that it has what came later.
+#[test]
+fn what_is_said_out_of_order_is_put_in_order() {
+    let _dog = dog();
+    let (world, address, shared) = slow_ends("order");
+    let (mut to, mut from) = world.channel(&address);
+    let pool = pool(&world.a, 1 << 20);
+    // What the ends say to begin with is said.
+    to.send_inline(b"first", 0).expect("send");
+    to.wait_taken(None).expect("taken");
+    shared.holds.store(true, Ordering::Relaxed);
+    for number in 1..=5 {
+        let buf = pool.alloc_from(&pattern(number, 5000)).expect("alloc");
+        to.send_with(buf, number).expect("send");
+    }
+    for number in 0..=5 {
+        assert_eq!(from.recv().expect("recv").meta, number);
+    }
+    let taken = to.wait_taken(Duration::from_millis(300));
+    let error = taken.expect_err("the first of them is not said to be");
+    assert_eq!(error.kind(), Kind::TimedOut, "{error}");
+    assert_eq!(to.queued(), 5);
+    shared.holds.store(false, Ordering::Relaxed);
+    to.wait_taken(None).expect("taken");
+}
+
+#[test]
+fn a_stream_of_everything_over_one_that_takes_its_time() {
+    let _dog = dog();
+    let (world, address, shared) = slow_ends("stream");
+    let options = || LinkOptions::new().lines(16);
+    let (mut to, mut from) = world.channel_with(&address, options(), options());
+    let pool = pool(&world.a, 8 << 20);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0..300 {
+                crate::messages::send(&mut to, &pool, number);
+            }
+            to.wait_taken(None).expect("all taken");
+            drop(to);
+        });
+        for number in 0..300 {
+            let message = from.recv().expect("recv");
+            crate::messages::check(&address, number, &message);
+        }
+        let end = from.recv().expect_err("closed");
+        assert_eq!(end.kind(), Kind::PeerGone, "{end}");
+    });
+    let most = usize::try_from(pool.max_bytes()).expect("small");
+    drop(pool.alloc(most).expect("all of it"));
+    let seen = [&shared.disorder, &shared.late, &shared.late_bytes];
+    let seen = seen.map(|count| count.load(Ordering::Relaxed));
+    assert!(seen.iter().all(|count| *count > 0), "{seen:?}");
+}

@@ -1,0 +1,205 @@
+//! The programs with which the report's implementation was measured (its round trips, its throughput with a checksum, the block service's clients, its
+//! older benchmarks), as tests: the same shapes, every byte checked, at each address, with nobody trusted and everybody.
+
+use crate::kit::*;
+use std::thread;
+use tranship_core::{Body, CbufMut, LinkOptions, Pool, Receiver, Sender, Trust};
+
+const PAGE: usize = 4096;
+const LEVELS: [Trust; 2] = [Trust::None, Trust::Full];
+
+/// The whole number of rounds takes long: `TRANSHIP_TORTURE`.
+fn rounds(whole: u64) -> u64 {
+    match std::env::var_os("TRANSHIP_TORTURE") {
+        Some(_) => whole,
+        None => (whole / 100).max(2),
+    }
+}
+
+/// Two channels, one each way, and a pool at each end.
+struct Both {
+    there: (Sender, Receiver),
+    back: (Sender, Receiver),
+    pools: [Pool; 2],
+}
+
+fn everywhere(name: &str, test: impl Fn(&str, Both)) {
+    let _dog = dog();
+    let world = World::new();
+    for trust in LEVELS {
+        let all = world.addresses(&format!("{name}-{trust}-there"));
+        let others = world.addresses(&format!("{name}-{trust}-back"));
+        for (there, back) in all.iter().zip(&others) {
+            // Inside a process a domain sends its own.
+            let a = &world.a;
+            let b = if there.starts_with("local:") {
+                a
+            } else {
+                &world.b
+            };
+            let copies = [pool(a, 16 << 20), pool(b, 16 << 20)];
+            let receives = |at: usize| LinkOptions::new().snapshots(copies[at].id());
+            let both = Both {
+                there: connect([a, b], there, LinkOptions::new(), receives(1)),
+                back: connect([b, a], back, LinkOptions::new(), receives(0)),
+                pools: [pool_of(a, 8 << 20, trust), pool_of(b, 8 << 20, trust)],
+            };
+            test(there, both);
+        }
+    }
+}
+
+fn moved(from: &mut Receiver) -> (CbufMut, u64) {
+    let message = from.recv().expect("recv");
+    match message.body {
+        Body::Moved(buf) => (buf, message.meta),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn filled(pool: &Pool, bytes: &[u8]) -> CbufMut {
+    let mut buf = pool.alloc(bytes.len()).expect("alloc");
+    buf.write(0, bytes).expect("inside");
+    buf
+}
+
+/// One buffer of 4 KiB to and fro: passed back where it is the same memory, else as a buffer of the other's.
+#[test]
+fn round_trips() {
+    everywhere("trips", |address, mut both| {
+        let (to, from) = (&mut both.there.0, &mut both.there.1);
+        let (home, answers) = (&mut both.back.0, &mut both.back.1);
+        for round in 0..rounds(10_000) {
+            let mut bytes = [0; PAGE];
+            bytes[..8].copy_from_slice(&round.to_le_bytes());
+            to.move_buffer(filled(&both.pools[0], &bytes))
+                .expect("move");
+            let (buf, _) = moved(from);
+            assert!(buf.to_vec() == bytes, "{address}");
+            match from.pass_with(buf, round) {
+                Ok(()) => {
+                    let back = loop {
+                        match to.try_recv_control().expect("no lie") {
+                            Some(message) => break message,
+                            None => thread::yield_now(),
+                        }
+                    };
+                    assert_eq!(back.meta, round, "{address}");
+                    assert!(back.to_vec() == bytes, "{address}");
+                }
+                Err(failed) => {
+                    // A copy: it is this end's own.
+                    home.move_buffer_with(failed.unsent, round).expect("move");
+                    let (back, meta) = moved(answers);
+                    assert_eq!(meta, round, "{address}");
+                    assert!(back.to_vec() == bytes, "{address}");
+                }
+            }
+        }
+    });
+}
+
+/// A hundred moves at a time; the sum of all first words says that each came once.
+#[test]
+fn throughput_with_a_checksum() {
+    everywhere("checksum", |address, mut both| {
+        let (runs, mut sum) = (rounds(100), 0);
+        for _ in 0..runs {
+            for word in 1..=100u64 {
+                let mut bytes = [0; PAGE];
+                bytes[..8].copy_from_slice(&word.to_le_bytes());
+                let buf = filled(&both.pools[0], &bytes);
+                both.there.0.move_buffer(buf).expect("move");
+            }
+            for _ in 0..100 {
+                let (buf, _) = moved(&mut both.there.1);
+                let word: [u8; 8] = buf.to_vec()[..8].try_into().expect("8 bytes");
+                sum += u64::from_le_bytes(word);
+            }
+        }
+        assert_eq!(sum, (1..=100).sum::<u64>() * runs, "{address}");
+    });
+}
+
+/// Blocks are written by a move, each with its number, kept by the other domain, and asked for and read back.
+fn blocks(address: &str, both: &mut Both, (runs, batch): (u64, u64), fill: fn(u64) -> u8) {
+    let mut store = vec![0u8; 1024 * PAGE];
+    for run in 0..runs {
+        let numbers: Vec<u64> = (0..batch).map(|i| (run * 7 + i) % 1024).collect();
+        for number in &numbers {
+            let buf = filled(&both.pools[0], &[fill(*number); PAGE]);
+            both.there.0.move_buffer_with(buf, *number).expect("move");
+        }
+        for _ in &numbers {
+            let (buf, number) = moved(&mut both.there.1);
+            let at = usize::try_from(number).expect("small") * PAGE;
+            store[at..at + PAGE].copy_from_slice(&buf.to_vec());
+        }
+        for number in &numbers {
+            let at = usize::try_from(*number).expect("small") * PAGE;
+            let buf = filled(&both.pools[1], &store[at..at + PAGE]);
+            both.back.0.move_buffer_with(buf, *number).expect("move");
+        }
+        for wanted in &numbers {
+            let (buf, number) = moved(&mut both.back.1);
+            assert_eq!(number, *wanted, "{address}");
+            assert!(buf.to_vec() == [fill(number); PAGE], "{address}");
+        }
+    }
+}
+
+/// The client of the block service: 10 blocks at a time.
+#[test]
+fn blocks_are_written_and_read_back() {
+    let fill = |number| u8::try_from((number + 5) % 255).unwrap_or(0);
+    everywhere("blocks", |address, mut both| {
+        blocks(address, &mut both, (10, 10), fill)
+    });
+}
+
+/// Its benchmark: 250 writes and reads at a time.
+#[test]
+fn many_blocks_at_a_time() {
+    let fill = |number| u8::try_from((number + 1) % 256).unwrap_or(0);
+    everywhere("many", |address, mut both| {
+        blocks(address, &mut both, (rounds(40), 250), fill);
+    });
+}
+
+/// The older benchmark: one region of 64 KiB in pieces, with and without the bytes being copied out. And that of the DMA engine: frames of one size after the
+/// other, 8 of them, up to 16 MiB.
+#[test]
+fn regions_in_pieces_and_frames_of_all_sizes() {
+    let most = if rounds(100) == 100 {
+        4 << 20
+    } else {
+        256 << 10
+    };
+    everywhere("pieces", |address, mut both| {
+        for round in 0..rounds(1000) {
+            let byte = |at: u64| u8::try_from((round + at) % 251).unwrap_or(0);
+            for at in 0..16 {
+                let buf = filled(&both.pools[0], &[byte(at); PAGE]);
+                both.there.0.move_buffer_with(buf, at).expect("move");
+            }
+            for at in 0..16 {
+                let (buf, meta) = moved(&mut both.there.1);
+                assert_eq!(meta, at, "{address}");
+                assert!(
+                    round % 2 == 1 || buf.to_vec() == [byte(at); PAGE],
+                    "{address}"
+                );
+            }
+        }
+        let sizes = std::iter::successors(Some(PAGE), |size| Some(4 * size));
+        for size in sizes.take_while(|size| *size <= most) {
+            for frame in 0..8 {
+                let mut buf = both.pools[0].alloc(size).expect("alloc");
+                buf.write(size - 3, &[frame; 3]).expect("inside");
+                both.there.0.move_buffer(buf).expect("move");
+                let (got, _) = moved(&mut both.there.1);
+                assert_eq!(got.to_vec()[size - 3..], [frame; 3], "{address}");
+            }
+        }
+    });
+}

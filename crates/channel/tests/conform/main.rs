@@ -1,0 +1,201 @@
+//! The ends of channels do what the model says, at every address and level of trust: the same results, errors and messages, the same bytes, and what
+//! can be done with each buffer's memory, tried by touching it; for random programs of four domains, right and wrong steps, and along the ways
+//! between all states of small configurations. Also with a process for each domain, which is killed by SIGKILL where the model has a death. What fails shrinks.
+
+#[path = "../all/kit.rs"]
+#[allow(dead_code, reason = "the other tests use all of it")]
+mod kit;
+mod mapped;
+mod party;
+mod rare;
+mod seat;
+#[path = "../all/slow.rs"]
+#[allow(dead_code, reason = "as above")]
+mod slow;
+mod stage;
+mod walk;
+mod world;
+
+use proptest::prelude::*;
+use proptest::test_runner::{RngSeed, TestRunner};
+use stage::Stage;
+use tranship_model::draw::shot;
+use tranship_model::explore::{self, circle, torture};
+use tranship_model::{Trust, Way};
+use tranship_testkit::Random;
+use walk::{Amount, walk};
+use world::World;
+
+const DOMAINS: u8 = 4;
+
+/// What every run of random programs has in it.
+const DONE: [&str; 16] = [
+    "Alloc",
+    "Alloc: OutOfMemory",
+    "Write",
+    "Freeze",
+    "Clone",
+    "Exclusive",
+    "Exclusive: BufferState",
+    "Drop",
+    "Send",
+    "Send: PeerGone",
+    "Move",
+    "SendAll",
+    "Deliver",
+    "Deliver: nothing",
+    "Deliver: PeerGone",
+    "Close",
+];
+
+/// Random programs over one stage; a failure shrinks.
+fn random(name: &str, (cases, steps): (u32, usize), stage: &Stage) {
+    let _dog = kit::dog();
+    let config = ProptestConfig {
+        cases: if torture() { 50 * cases } else { cases },
+        rng_seed: RngSeed::Fixed(Random::printed(name).seed()),
+        failure_persistence: None,
+        max_shrink_iters: 300,
+        ..ProptestConfig::default()
+    };
+    let programs = (0..Trust::ALL.len(), prop::collection::vec(shot(), 1..steps));
+    let outcome = TestRunner::new(config).run(&programs, |(trust, shots)| {
+        let mut world = World::new(stage, DOMAINS);
+        circle(&mut world, Trust::ALL[trust]);
+        for shot in shots {
+            world.shoot(&shot).map_err(TestCaseError::fail)?;
+        }
+        world.end().map_err(TestCaseError::fail)
+    });
+    outcome.unwrap_or_else(|what| panic!("{what}"));
+    stage.has_done(name, &DONE);
+}
+
+#[test]
+fn local() {
+    random("local", (80, 300), &Stage::threads("local", DOMAINS));
+}
+
+#[test]
+fn shm() {
+    random("shm", (60, 300), &Stage::threads("shm", DOMAINS));
+}
+
+#[test]
+fn copy() {
+    random("copy", (60, 200), &Stage::threads("copy", DOMAINS));
+}
+
+/// Over a backend that says everything late and out of order.
+#[test]
+fn late_and_out_of_order() {
+    random("late", (60, 200), &Stage::threads("slow", DOMAINS));
+}
+
+#[test]
+fn tcp_plain() {
+    let stage = Stage::threads("tcp+plain", DOMAINS);
+    random("tcp+plain", (60, 200), &stage);
+}
+
+#[test]
+fn tcp() {
+    random("tcp", (40, 200), &Stage::threads("tcp", DOMAINS));
+}
+
+#[test]
+fn shm_between_processes() {
+    random(
+        "shm, processes",
+        (40, 200),
+        &Stage::processes("shm", DOMAINS),
+    );
+}
+
+/// Each process with a manager of its own, as on another machine. Nobody is killed: what of what it had sent then arrives is the
+/// kernel's choice, and not the model's (see `kills.rs` of the other tests).
+#[test]
+fn copy_between_processes() {
+    random(
+        "copy, processes",
+        (30, 200),
+        &Stage::processes("copy", DOMAINS),
+    );
+}
+
+#[test]
+fn tcp_between_processes() {
+    random(
+        "tcp, processes",
+        (30, 200),
+        &Stage::processes("tcp+plain", DOMAINS),
+    );
+}
+
+/// What random programs find rarely, at each level of trust.
+#[test]
+fn rare_sequences_between_processes() {
+    let _dog = kit::dog();
+    let stage = Stage::processes("shm", DOMAINS);
+    for trust in [Trust::Producer, Trust::Half, Trust::Full] {
+        for (name, ops) in rare::all() {
+            let mut world = World::new(&stage, DOMAINS);
+            circle(&mut world, trust);
+            for op in &ops {
+                let done = world.step(op);
+                done.unwrap_or_else(|what| panic!("{what}\nin {name}, {trust}"));
+            }
+            world
+                .end()
+                .unwrap_or_else(|what| panic!("{what}\nin {name}, {trust}"));
+        }
+    }
+}
+
+fn walks(case: &explore::Case, amount: Amount, stage: &Stage) {
+    let _dog = kit::dog();
+    assert_eq!(case.way, Way::Shared);
+    let amount = match torture() {
+        true => Amount::All,
+        false => amount,
+    };
+    walk(case, &amount, || World::new(stage, case.domains));
+}
+
+#[test]
+fn all_of_one_channel_between_processes() {
+    let case = explore::two_domains_one_channel();
+    walks(&case, Amount::All, &Stage::processes("shm", case.domains));
+}
+
+#[test]
+fn some_of_a_circle() {
+    let case = explore::three_domains_in_a_circle();
+    let (worlds, steps) = (10, 300);
+    let amount = Amount::Some { worlds, steps };
+    walks(&case, amount, &Stage::threads("shm", case.domains));
+}
+
+#[test]
+fn some_of_two_channels_and_a_death_between_processes() {
+    let case = explore::two_channels_and_a_death();
+    let (worlds, steps) = (25, 80);
+    let amount = Amount::Some { worlds, steps };
+    walks(&case, amount, &Stage::processes("shm", case.domains));
+}
+
+#[test]
+fn some_of_a_row() {
+    let case = explore::three_domains_in_a_row();
+    let (worlds, steps) = (20, 100);
+    let amount = Amount::Some { worlds, steps };
+    walks(&case, amount, &Stage::threads("shm", case.domains));
+}
+
+#[test]
+fn some_of_copies_between_processes() {
+    let case = explore::copies_at_the_receiver();
+    let (worlds, steps) = (20, 80);
+    let amount = Amount::Some { worlds, steps };
+    walks(&case, amount, &Stage::processes("shm", case.domains));
+}

@@ -1,0 +1,40 @@
+//! The mappings of a process, and what the kernel would let it do with them.
+
+use std::ops::Range;
+
+#[derive(Debug)]
+pub struct Mapped {
+    pub range: Range<usize>,
+    /// Its name and inode; a memfd's inode is that of no other one.
+    pub file: (String, u64),
+    pub shared: bool,
+    /// It is writable, or mprotect(2) would make it so.
+    pub may_write: bool,
+}
+
+/// Those with a file behind them.
+pub fn mapped(pid: u32) -> Vec<Mapped> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps")).expect("its mappings");
+    let mut all = Vec::new();
+    for line in text.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if words.first() == Some(&"VmFlags:") {
+            let last: Option<&mut Mapped> = all.last_mut();
+            let last = last.expect("flags of a mapping");
+            last.shared = words.contains(&"sh");
+            last.may_write = words.contains(&"mw");
+        } else if let [range, _, _, _, inode, name @ ..] = words.as_slice()
+            && let Some((begin, end)) = range.split_once('-')
+        {
+            let number = |text| usize::from_str_radix(text, 16).expect("hexadecimal");
+            all.push(Mapped {
+                range: number(begin)..number(end),
+                file: (name.join(" "), inode.parse().expect("an inode")),
+                shared: false,
+                may_write: false,
+            });
+        }
+    }
+    all.retain(|map| map.file.1 != 0);
+    all
+}

@@ -1,0 +1,617 @@
+//! One domain of a world, with all that it has: it does what it is told, and says what it sees.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tranship_core::{
+    Aggregate, Body, Cbuf, CbufMut, Domain, DomainId, Error, Kind, Limit, LinkOptions, Listener,
+    Message, Pool, PoolOptions, Receiver, Role, Sender, Shortage, WhenFull,
+};
+use tranship_model::{BufferId, Carries, ChannelId, Op, Outcome, PoolId, Trust, Way};
+use tranship_testkit::probe::{Access, Probe};
+
+/// Every buffer is one chunk of its pool.
+pub const BUFFER: usize = 64 << 10;
+/// What is looked at of each, at either end of it.
+const PART: usize = 32;
+/// What has not come by then does not come.
+const LONG: Duration = Duration::from_secs(40);
+
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Order {
+    /// A new world.
+    Begin(Way),
+    Listen {
+        channel: ChannelId,
+        address: String,
+        lines: u8,
+        levels: Vec<Trust>,
+    },
+    Accept(ChannelId),
+    Open {
+        channel: ChannelId,
+        address: String,
+        lines: u8,
+    },
+    NewPool {
+        pool: PoolId,
+        trust: Trust,
+        slots: u8,
+        forward: Vec<u32>,
+    },
+    /// What the model says of it, an error by its number.
+    Do(Op, Result<Outcome, u16>),
+    /// What is here; and what can be done at these addresses.
+    Look(Vec<usize>),
+    LetGo,
+    /// All of each pool can be had.
+    Whole,
+}
+
+/// An answer, in full or with what is missing.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Answer {
+    pub domain: u32,
+    /// Where it listens, if that is a port of its own.
+    pub listens: Option<SocketAddr>,
+    pub said: Option<Said>,
+    pub here: Vec<Here>,
+    pub touched: Vec<u8>,
+}
+
+/// What became of an operation.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Said {
+    Done,
+    Nothing,
+    Took(Carries, usize, u8),
+    Error(u16, String),
+}
+
+/// A buffer as its holder sees it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Here {
+    pub id: BufferId,
+    /// Handles, 0: it is exclusive.
+    pub shared: usize,
+    pub writable: bool,
+    /// None: not the same at both ends of it.
+    pub data: Option<u8>,
+    pub access: u8,
+    pub at: usize,
+    pub real: String,
+}
+
+enum Held {
+    Sole(CbufMut),
+    Shared(Vec<Cbuf>),
+}
+
+pub struct Party {
+    domain: Arc<Domain>,
+    port: Option<SocketAddr>,
+    way: Way,
+    pools: BTreeMap<PoolId, (Pool, usize)>,
+    copies: Option<Pool>,
+    lists: Option<Pool>,
+    listeners: BTreeMap<ChannelId, Listener>,
+    vetoes: BTreeMap<ChannelId, Arc<AtomicBool>>,
+    senders: BTreeMap<ChannelId, Sender>,
+    receivers: BTreeMap<ChannelId, Receiver>,
+    held: BTreeMap<BufferId, Held>,
+    probe: Probe,
+}
+
+/// Looks again until it is so.
+fn until<T>(mut so: impl FnMut() -> Option<T>) -> Option<T> {
+    let since = Instant::now();
+    loop {
+        match so() {
+            None if since.elapsed() < LONG => std::thread::yield_now(),
+            done => return done,
+        }
+    }
+}
+
+fn says(error: &Error) -> Said {
+    Said::Error(error.kind().number(), error.to_string())
+}
+
+fn wrong(what: &str) -> Said {
+    Said::Error(0, what.to_owned())
+}
+
+impl Party {
+    pub fn new(domain: Arc<Domain>, port: Option<SocketAddr>) -> Party {
+        Party {
+            domain,
+            port,
+            way: Way::Shared,
+            pools: BTreeMap::new(),
+            copies: None,
+            lists: None,
+            listeners: BTreeMap::new(),
+            vetoes: BTreeMap::new(),
+            senders: BTreeMap::new(),
+            receivers: BTreeMap::new(),
+            held: BTreeMap::new(),
+            probe: Probe::new(),
+        }
+    }
+
+    pub fn obey(&mut self, order: Order) -> Result<Answer, String> {
+        let mut answer = Answer {
+            domain: self.domain.id().0,
+            listens: self.port,
+            ..Answer::default()
+        };
+        let done = match order {
+            Order::Begin(way) => self.begin(way),
+            Order::Listen {
+                channel,
+                address,
+                lines,
+                levels,
+            } => self.listen(channel, &address, lines, levels),
+            Order::Accept(channel) => self.accept(channel),
+            Order::Open {
+                channel,
+                address,
+                lines,
+            } => self.open(channel, &address, lines),
+            Order::NewPool {
+                pool,
+                trust,
+                slots,
+                forward,
+            } => self.new_pool(pool, trust, slots, &forward),
+            Order::Do(op, expected) => {
+                answer.said = Some(self.act(&op, &expected).unwrap_or_else(|said| said));
+                Ok(())
+            }
+            Order::Look(addresses) => {
+                answer.here = self.here();
+                let touch = |at: &usize| self.probe.touch(*at) as u8;
+                answer.touched = addresses.iter().map(touch).collect();
+                Ok(())
+            }
+            Order::LetGo => {
+                self.let_go();
+                Ok(())
+            }
+            Order::Whole => self.whole(),
+        };
+        done.map_err(|error| error.to_string())?;
+        Ok(answer)
+    }
+
+    fn let_go(&mut self) {
+        self.held.clear();
+        self.senders.clear();
+        self.receivers.clear();
+        self.listeners.clear();
+    }
+
+    fn begin(&mut self, way: Way) -> Result<(), Error> {
+        self.let_go();
+        self.pools.clear();
+        self.way = way;
+        let make = |name: &str| {
+            let options = PoolOptions::new(64 * BUFFER as u64).chunk_bytes(BUFFER as u64);
+            self.domain.create_pool(options.name(name))
+        };
+        (self.copies, self.lists) = (Some(make("copies")?), Some(make("lists")?));
+        Ok(())
+    }
+
+    fn listen(
+        &mut self,
+        channel: ChannelId,
+        address: &str,
+        lines: u8,
+        levels: Vec<Trust>,
+    ) -> Result<(), Error> {
+        let veto = Arc::new(AtomicBool::new(false));
+        self.vetoes.insert(channel, Arc::clone(&veto));
+        let copies = self.copies.as_ref().map(Pool::id);
+        let options = LinkOptions::new()
+            .lines(u32::from(lines))
+            .accept_trust(levels)
+            .snapshots(copies.ok_or(Kind::BadArgument)?)
+            .accept_pools(move |_| !veto.load(Ordering::Relaxed));
+        let listener = self.domain.listen_with(address, Role::Sink, options)?;
+        self.listeners.insert(channel, listener);
+        Ok(())
+    }
+
+    fn accept(&mut self, channel: ChannelId) -> Result<(), Error> {
+        let listener = self.listeners.remove(&channel).ok_or(Kind::BadArgument)?;
+        let receiver = listener.accept_receiver_within(LONG)?;
+        self.receivers.insert(channel, receiver);
+        Ok(())
+    }
+
+    fn open(&mut self, channel: ChannelId, address: &str, lines: u8) -> Result<(), Error> {
+        let options = LinkOptions::new()
+            .lines(u32::from(lines))
+            .when_full(WhenFull::Error)
+            .timeout(LONG);
+        let sender = self.domain.open_sender_with(address, options)?;
+        self.senders.insert(channel, sender);
+        Ok(())
+    }
+
+    fn new_pool(
+        &mut self,
+        pool: PoolId,
+        trust: Trust,
+        slots: u8,
+        forward: &[u32],
+    ) -> Result<(), Error> {
+        let bytes = usize::from(slots) * BUFFER;
+        let options = PoolOptions::new(bytes as u64).chunk_bytes(BUFFER as u64);
+        let made = self.domain.create_pool(options.trust(trust))?;
+        for domain in forward.iter().filter(|id| **id != self.domain.id().0) {
+            made.allow_forward(DomainId(*domain))?;
+        }
+        self.pools.insert(pool, (made, bytes));
+        Ok(())
+    }
+
+    fn whole(&mut self) -> Result<(), Error> {
+        for (pool, bytes) in self.pools.values() {
+            drop(pool.alloc_timeout(*bytes, LONG)?);
+        }
+        Ok(())
+    }
+
+    fn here(&self) -> Vec<Here> {
+        let one = |(id, held): (&BufferId, &Held)| {
+            let (view, shared, writable, real) = match held {
+                Held::Sole(buf) => (buf.view(), 0, buf.is_writable(), buf.id()),
+                Held::Shared(all) => (all[0].view(), all.len(), false, all[0].id()),
+            };
+            let part = |from: usize| view.sub(from..from + PART).map(|part| part.to_vec());
+            let bytes = [part(0), part(BUFFER - PART)].map(|part| part.unwrap_or_default());
+            let data = bytes[0].first().copied();
+            let same = bytes.iter().flatten().all(|byte| Some(*byte) == data);
+            let at = view.as_ptr().expose_provenance();
+            Here {
+                id: *id,
+                shared,
+                writable,
+                data: data.filter(|_| same),
+                access: self.probe.touch(at) as u8,
+                at,
+                real: format!("{real:?}"),
+            }
+        };
+        self.held.iter().map(one).collect()
+    }
+
+    fn sender(&mut self, channel: ChannelId) -> Result<&mut Sender, Said> {
+        let found = self.senders.get_mut(&channel);
+        found.ok_or_else(|| wrong("no such sender"))
+    }
+
+    fn receiver(&mut self, channel: ChannelId) -> Result<&mut Receiver, Said> {
+        let found = self.receivers.get_mut(&channel);
+        found.ok_or_else(|| wrong("no such receiver"))
+    }
+
+    fn handle(&self, buffer: BufferId) -> Result<Cbuf, Said> {
+        match self.held.get(&buffer) {
+            Some(Held::Shared(all)) => Ok(all[0].clone()),
+            _ => Err(wrong("no shared buffer")),
+        }
+    }
+
+    fn take_sole(&mut self, buffer: BufferId) -> Result<CbufMut, Said> {
+        match self.held.remove(&buffer) {
+            Some(Held::Sole(buf)) => Ok(buf),
+            Some(held) => {
+                self.held.insert(buffer, held);
+                Err(wrong("not exclusive"))
+            }
+            None => Err(wrong("not here")),
+        }
+    }
+
+    fn act(&mut self, op: &Op, expected: &Result<Outcome, u16>) -> Result<Said, Said> {
+        match *op {
+            Op::Alloc { pool, data, .. } => return self.alloc(pool, data, expected),
+            Op::Write { buffer, data, .. } => {
+                let Some(Held::Sole(buf)) = self.held.get_mut(&buffer) else {
+                    return Err(wrong("not exclusive"));
+                };
+                write(buf, data).map_err(|error| says(&error))?;
+            }
+            Op::Freeze { buffer, .. } => {
+                let buf = self.take_sole(buffer)?.freeze();
+                self.held.insert(buffer, Held::Shared(vec![buf]));
+            }
+            Op::Clone { buffer, .. } => {
+                let more = self.handle(buffer)?;
+                self.keep_shared(buffer, more);
+            }
+            Op::Exclusive { buffer, .. } => return self.exclusive(buffer, expected.is_ok()),
+            Op::Drop { buffer, .. } => match self.held.remove(&buffer) {
+                Some(Held::Shared(mut all)) if all.len() > 1 => {
+                    drop(all.pop());
+                    self.held.insert(buffer, Held::Shared(all));
+                }
+                Some(_) => {}
+                None => return Err(wrong("not here")),
+            },
+            Op::Close { channel, .. } => {
+                drop((
+                    self.senders.remove(&channel),
+                    self.receivers.remove(&channel),
+                ));
+            }
+            Op::Veto { channel, veto, .. } => self.vetoes[&channel].store(veto, Ordering::Relaxed),
+            Op::Deliver { channel, .. } => return self.deliver(channel, expected),
+            Op::TakeBack { channel, .. } => return self.take_back(channel, expected),
+            Op::Pass {
+                channel,
+                buffer,
+                meta,
+                ..
+            } => return self.pass(channel, buffer, meta, expected),
+            Op::Inline { channel, .. }
+            | Op::Send { channel, .. }
+            | Op::Move { channel, .. }
+            | Op::SendAll { channel, .. } => return self.send(op, channel, expected),
+            Op::Connect { .. } | Op::NewPool { .. } | Op::Kill { .. } => {
+                return Err(wrong("not done here"));
+            }
+        }
+        Ok(Said::Done)
+    }
+
+    fn keep_shared(&mut self, buffer: BufferId, more: Cbuf) {
+        match self.held.get_mut(&buffer) {
+            Some(Held::Shared(all)) => all.push(more),
+            _ => drop(self.held.insert(buffer, Held::Shared(vec![more]))),
+        }
+    }
+
+    fn alloc(
+        &mut self,
+        pool: PoolId,
+        data: u8,
+        expected: &Result<Outcome, u16>,
+    ) -> Result<Said, Said> {
+        let (pool, _) = &self.pools[&pool];
+        let late = |error: &Error| {
+            let shortage = error.find::<Shortage>();
+            shortage.is_some_and(|shortage| shortage.limit == Limit::Late)
+        };
+        let got = match expected {
+            Ok(_) => pool.alloc_timeout(BUFFER, LONG),
+            Err(_) => {
+                until(|| Some(pool.try_alloc(BUFFER)).filter(|got| !got.as_ref().is_err_and(late)))
+                    .ok_or_else(|| wrong("the manager does not answer"))?
+            }
+        };
+        let mut buf = got.map_err(|error| says(&error))?;
+        write(&mut buf, data).map_err(|error| says(&error))?;
+        match expected {
+            Ok(Outcome::Buffer(id)) => {
+                self.held.insert(*id, Held::Sole(buf));
+                Ok(Said::Done)
+            }
+            _ => Err(wrong("there was memory")),
+        }
+    }
+
+    /// What is carried is in use a while longer.
+    fn exclusive(&mut self, buffer: BufferId, possible: bool) -> Result<Said, Said> {
+        let Some(Held::Shared(mut all)) = self.held.remove(&buffer) else {
+            return Err(wrong("not shared"));
+        };
+        let one = |all: &mut Vec<Cbuf>| match all.pop().map(Cbuf::try_into_mut) {
+            Some(Ok(buf)) => Some(buf),
+            Some(Err(buf)) => {
+                all.push(buf);
+                None
+            }
+            None => None,
+        };
+        let done = match possible {
+            true => until(|| one(&mut all)),
+            false => one(&mut all),
+        };
+        match done {
+            Some(buf) => {
+                drop(self.held.insert(buffer, Held::Sole(buf)));
+                Ok(Said::Done)
+            }
+            None => {
+                self.held.insert(buffer, Held::Shared(all));
+                Err(says(&Kind::BufferState.into()))
+            }
+        }
+    }
+
+    fn send(
+        &mut self,
+        op: &Op,
+        channel: ChannelId,
+        expected: &Result<Outcome, u16>,
+    ) -> Result<Said, Said> {
+        if *expected == Err(Kind::PeerGone.number()) {
+            let to = self.sender(channel)?;
+            let gone = until(|| to.is_peer_gone().then_some(()));
+            gone.ok_or_else(|| wrong("it does not hear of the end"))?;
+        }
+        let carried = self.way == Way::Carried && expected.is_ok();
+        let again = |kind: Kind| kind == Kind::PoolPending || (carried && kind == Kind::Full);
+        let since = Instant::now();
+        loop {
+            match self.send_once(op, channel)? {
+                Ok(()) => return Ok(Said::Done),
+                Err(error) if again(error.kind()) && since.elapsed() < LONG => {
+                    std::thread::yield_now();
+                }
+                Err(error) => return Err(says(&error)),
+            }
+        }
+    }
+
+    fn send_once(&mut self, op: &Op, channel: ChannelId) -> Result<Result<(), Error>, Said> {
+        match op {
+            Op::Inline { meta, .. } => {
+                let to = self.sender(channel)?;
+                let sent = to.send_inline(&[*meta], u64::from(*meta));
+                Ok(sent.map_err(|failed| failed.error))
+            }
+            Op::Send {
+                buffer, keep, meta, ..
+            } => {
+                let handle = self.handle(*buffer)?;
+                if !keep && let Some(Held::Shared(mut all)) = self.held.remove(buffer) {
+                    // The last handle goes over, none stays behind.
+                    drop(all.pop());
+                    if !all.is_empty() {
+                        self.held.insert(*buffer, Held::Shared(all));
+                    }
+                }
+                let sent = self.sender(channel)?.send_buf(handle, u64::from(*meta));
+                Ok(sent.map_err(|failed| {
+                    if !keep {
+                        self.keep_shared(*buffer, failed.unsent);
+                    }
+                    failed.error
+                }))
+            }
+            Op::Move { buffer, meta, .. } => {
+                let buf = self.take_sole(*buffer)?;
+                let to = self.sender(channel)?;
+                let sent = to.move_buffer_with(buf, u64::from(*meta));
+                Ok(sent.map_err(|failed| {
+                    self.held.insert(*buffer, Held::Sole(failed.unsent));
+                    failed.error
+                }))
+            }
+            Op::SendAll { buffers, meta, .. } => {
+                let mut all = Aggregate::new();
+                for buffer in buffers {
+                    let handle = self.handle(*buffer)?;
+                    all.push_back(handle)
+                        .map_err(|failed| says(&failed.error))?;
+                }
+                if let Some(lists) = &self.lists {
+                    all.set_list_pool(lists);
+                }
+                let sent = self.sender(channel)?.send_aggregate(all, u64::from(*meta));
+                Ok(sent.map_err(|failed| failed.error))
+            }
+            _ => Err(wrong("nothing to send")),
+        }
+    }
+
+    fn pass(
+        &mut self,
+        channel: ChannelId,
+        buffer: BufferId,
+        meta: u8,
+        expected: &Result<Outcome, u16>,
+    ) -> Result<Said, Said> {
+        if *expected == Err(Kind::PeerGone.number()) {
+            let from = self.receiver(channel)?;
+            let over = until(|| from.try_recv().err());
+            over.ok_or_else(|| wrong("it does not hear of the end"))?;
+        }
+        let since = Instant::now();
+        loop {
+            let buf = self.take_sole(buffer)?;
+            let from = self.receiver(channel)?;
+            let Err(failed) = from.pass_with(buf, u64::from(meta)) else {
+                return Ok(Said::Done);
+            };
+            self.held.insert(buffer, Held::Sole(failed.unsent));
+            if failed.error.kind() != Kind::PoolPending || since.elapsed() > LONG {
+                return Err(says(&failed.error));
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    fn deliver(
+        &mut self,
+        channel: ChannelId,
+        expected: &Result<Outcome, u16>,
+    ) -> Result<Said, Said> {
+        let from = self.receiver(channel)?;
+        let got = match expected {
+            Ok(Outcome::Nothing) => from.try_recv(),
+            _ => from.recv_timeout(LONG).map(Some),
+        };
+        match got.map_err(|error| says(&error))? {
+            None => Ok(Said::Nothing),
+            Some(message) => self.took(message, expected),
+        }
+    }
+
+    fn take_back(
+        &mut self,
+        channel: ChannelId,
+        expected: &Result<Outcome, u16>,
+    ) -> Result<Said, Said> {
+        let to = self.sender(channel)?;
+        let comes = matches!(expected, Ok(Outcome::Took(_)));
+        let got = until(|| match to.try_recv_control() {
+            Ok(None) if comes => None,
+            got => Some(got),
+        });
+        let got = got.ok_or_else(|| wrong("nothing came back"))?;
+        match got.map_err(|error| says(&error))? {
+            None => Ok(Said::Nothing),
+            Some(message) => self.took(message, expected),
+        }
+    }
+
+    /// It is kept as what the model says that it is.
+    fn took(&mut self, message: Message, expected: &Result<Outcome, u16>) -> Result<Said, Said> {
+        let meta =
+            u8::try_from(message.meta).map_err(|_: std::num::TryFromIntError| wrong("meta"))?;
+        let Ok(Outcome::Took(event)) = expected else {
+            return Err(wrong(&format!("{message:?} came")));
+        };
+        let mut ids = event.buffers.iter().copied();
+        let mut next = || ids.next().ok_or_else(|| wrong("a piece too many"));
+        let (carries, pieces) = match message.body {
+            Body::Inline(_) => (Carries::Inline, 0),
+            Body::Buf(buf) => {
+                self.keep_shared(next()?, buf);
+                (Carries::Shared, 1)
+            }
+            Body::Moved(buf) => {
+                self.held.insert(next()?, Held::Sole(buf));
+                (Carries::Moved, 1)
+            }
+            Body::Aggregate(all) => {
+                for piece in all.pieces() {
+                    self.keep_shared(next()?, piece.clone());
+                }
+                (Carries::Aggregate, all.pieces().len())
+            }
+        };
+        Ok(Said::Took(carries, pieces, meta))
+    }
+}
+
+fn write(buf: &mut CbufMut, data: u8) -> Result<(), Error> {
+    buf.write(0, &[data; PART])?;
+    buf.write(BUFFER - PART, &[data; PART])
+}
+
+/// As the probe says it, by number.
+pub fn access(number: u8) -> Access {
+    let all = [Access::None, Access::Read, Access::ReadWrite];
+    all[usize::from(number).min(2)]
+}

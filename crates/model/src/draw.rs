@@ -1,0 +1,138 @@
+//! Random programs: what kind of operation, and which of all of that kind, by numbers that shrink.
+
+use crate::explore::{Limits, choices};
+use crate::{Hold, Kind, Model, Op, Outcome};
+use proptest::prelude::*;
+
+/// A number for the kind of operation, one for which, and whether it is to be possible.
+#[derive(Clone, Copy, Debug)]
+pub struct Shot {
+    kind: u8,
+    number: u16,
+    data: u8,
+    possible: bool,
+}
+
+/// Kinds of operations, by how often they are wanted.
+const KINDS: [(u32, u8); 17] = [
+    (20, 0),  // alloc
+    (10, 1),  // write
+    (16, 2),  // freeze
+    (6, 3),   // clone
+    (6, 4),   // exclusive
+    (12, 5),  // drop
+    (3, 6),   // inline
+    (26, 7),  // send
+    (24, 8),  // move
+    (8, 9),   // all
+    (16, 10), // pass
+    (44, 11), // deliver
+    (14, 12), // take back
+    (2, 13),  // veto
+    (2, 14),  // close
+    (1, 15),  // kill
+    (1, 16),  // new pool
+];
+
+/// One of them.
+pub fn shot() -> impl Strategy<Value = Shot> {
+    let all: u32 = KINDS.iter().map(|(weight, _)| weight).sum();
+    let kind = (0..all).prop_map(|mut at| {
+        for (weight, kind) in KINDS {
+            if at < weight {
+                return kind;
+            }
+            at -= weight;
+        }
+        0
+    });
+    let possible = prop_oneof![5 => Just(true), 1 => Just(false)];
+    (kind, any::<u16>(), 1..250u8, possible).prop_map(|(kind, number, data, possible)| Shot {
+        kind,
+        number,
+        data,
+        possible,
+    })
+}
+
+fn kind(op: &Op) -> u8 {
+    match op {
+        Op::Alloc { .. } => 0,
+        Op::Write { .. } => 1,
+        Op::Freeze { .. } => 2,
+        Op::Clone { .. } => 3,
+        Op::Exclusive { .. } => 4,
+        Op::Drop { .. } => 5,
+        Op::Inline { .. } => 6,
+        Op::Send { .. } => 7,
+        Op::Move { .. } => 8,
+        Op::SendAll { .. } => 9,
+        Op::Pass { .. } => 10,
+        Op::Deliver { .. } => 11,
+        Op::TakeBack { .. } => 12,
+        Op::Veto { .. } => 13,
+        Op::Close { .. } => 14,
+        Op::Kill { .. } => 15,
+        Op::NewPool { .. } | Op::Connect { .. } => 16,
+    }
+}
+
+/// The operation that is meant, if there is one of its kind.
+#[must_use]
+pub fn aimed(model: &Model, shot: &Shot) -> Option<Op> {
+    let all = choices(model, &Limits::all()).into_iter();
+    let mut all: Vec<Op> = all.filter(|op| kind(op) == shot.kind).collect();
+    let says = |op: &Op| model.clone().step(op);
+    match shot.possible {
+        true => all.retain(|op| says(op).is_ok()),
+        false => all.retain(|op| says(op).is_err_and(|kind| !is_unsaid(model, op, kind))),
+    }
+    // Looking where nothing is, now and then.
+    let nothing = |op: &Op| says(op) == Ok(Outcome::Nothing);
+    if !shot.data.is_multiple_of(10) {
+        all.retain(|op| !nothing(op));
+    }
+    let at = usize::from(shot.number).checked_rem(all.len())?;
+    let mut op = all.swap_remove(at);
+    fill(&mut op, shot.data);
+    Some(op)
+}
+
+/// What it says, and what it puts into buffers.
+fn fill(op: &mut Op, number: u8) {
+    match op {
+        Op::Alloc { data, .. } | Op::Write { data, .. } => *data = number,
+        Op::Inline { meta, .. }
+        | Op::Send { meta, .. }
+        | Op::Move { meta, .. }
+        | Op::Pass { meta, .. } => *meta = number,
+        Op::SendAll { meta, buffers, .. } => {
+            *meta = number;
+            // Any order.
+            let by = usize::from(number) % buffers.len().max(1);
+            buffers.rotate_left(by);
+        }
+        _ => {}
+    }
+}
+
+/// An error that cannot be had: types, or handles that there are not, keep anybody from trying.
+#[must_use]
+pub fn is_unsaid(model: &Model, op: &Op, kind: Kind) -> bool {
+    let sole = |buffer, domain| matches!(model.hold(buffer, domain), Some(Hold::Sole { .. }));
+    match (kind, op) {
+        (Kind::BufferState, Op::Write { domain, buffer, .. }) => !sole(*buffer, *domain),
+        (Kind::BufferState, Op::Exclusive { domain, buffer }) => sole(*buffer, *domain),
+        (Kind::OutOfMemory, Op::Alloc { .. }) => false,
+        _ => matches!(
+            kind,
+            Kind::BufferState
+                | Kind::InvalidEndpoint
+                | Kind::BufferInvalid
+                | Kind::PoolInvalid
+                | Kind::BadArgument
+                | Kind::Limit
+                | Kind::OutOfMemory
+        ),
+    }
+}

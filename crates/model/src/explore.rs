@@ -1,0 +1,447 @@
+//! Every reachable state of small configurations, by breadth-first search; the way to the first bad one.
+
+use crate::{BufferId, ChannelId, Domain, EndState, Hold, Model, Op, Outcome, PoolId, Trust, Way};
+use std::collections::{HashMap, VecDeque};
+
+/// What may happen, and how much of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Messages on one way.
+    pub queue: usize,
+    /// Handles of a domain of one buffer.
+    pub handles: u8,
+    /// Buffers in use.
+    pub buffers: usize,
+    /// Freezing apart from sharing, clones, exclusive again.
+    pub handle_ops: bool,
+    /// Closing, vetoes.
+    pub channel_ops: bool,
+    pub kills: bool,
+}
+
+impl Limits {
+    /// Everything.
+    #[must_use]
+    pub fn all() -> Limits {
+        Limits {
+            queue: usize::MAX,
+            handles: u8::MAX,
+            buffers: usize::MAX,
+            handle_ops: true,
+            channel_ops: true,
+            kills: true,
+        }
+    }
+}
+
+/// Everything that may be tried, possible or not.
+#[must_use]
+pub fn choices(model: &Model, limits: &Limits) -> Vec<Op> {
+    let mut ops = Vec::new();
+    let domains = || (0..).zip(&model.alive).filter(|(_, alive)| **alive);
+    for (domain, _) in domains() {
+        for (pool, _) in model.pools.iter().filter(|(pool, _)| **pool < 100) {
+            let (pool, data) = (*pool, 0);
+            ops.push(Op::Alloc { domain, pool, data });
+        }
+        for buffer in model.buffers.keys().copied() {
+            ops.push(Op::Freeze { domain, buffer });
+            ops.push(Op::Drop { domain, buffer });
+            if limits.handle_ops {
+                ops.push(Op::Clone { domain, buffer });
+                ops.push(Op::Exclusive { domain, buffer });
+                ops.push(Op::Write {
+                    domain,
+                    buffer,
+                    data: 0,
+                });
+            }
+        }
+        if limits.kills && !model.alive.contains(&false) {
+            ops.push(Op::Kill { domain });
+        }
+    }
+    for (channel, found) in &model.channels {
+        let channel = *channel;
+        let here = |end: usize, domain: Domain| {
+            let alive = model.alive.get(usize::from(domain)).copied();
+            found.ends[end] == EndState::Open && alive == Some(true)
+        };
+        if here(0, found.source) {
+            from_source(model, limits, channel, found.source, &mut ops);
+        }
+        if here(1, found.sink) {
+            from_sink(model, limits, channel, found.sink, &mut ops);
+        }
+    }
+    ops
+}
+
+fn from_source(
+    model: &Model,
+    limits: &Limits,
+    channel: ChannelId,
+    domain: Domain,
+    ops: &mut Vec<Op>,
+) {
+    ops.push(Op::TakeBack { domain, channel });
+    let meta = 0;
+    ops.push(Op::Inline {
+        domain,
+        channel,
+        meta,
+    });
+    for buffer in model.buffers.keys().copied() {
+        for keep in [false, true] {
+            ops.push(Op::Send {
+                domain,
+                channel,
+                buffer,
+                keep,
+                meta,
+            });
+        }
+        ops.push(Op::Move {
+            domain,
+            channel,
+            buffer,
+            meta,
+        });
+    }
+    let shared = |id: &BufferId| matches!(model.hold(*id, domain), Some(Hold::Shared(_)));
+    let buffers: Vec<BufferId> = model.buffers.keys().copied().filter(shared).collect();
+    if buffers.len() > 1 {
+        ops.push(Op::SendAll {
+            domain,
+            channel,
+            buffers,
+            meta,
+        });
+    }
+    if limits.channel_ops {
+        ops.push(Op::Close { domain, channel });
+    }
+}
+
+fn from_sink(
+    model: &Model,
+    limits: &Limits,
+    channel: ChannelId,
+    domain: Domain,
+    ops: &mut Vec<Op>,
+) {
+    ops.push(Op::Deliver { domain, channel });
+    for buffer in model.buffers.keys().copied() {
+        ops.push(Op::Pass {
+            domain,
+            channel,
+            buffer,
+            meta: 0,
+        });
+    }
+    if limits.channel_ops {
+        ops.push(Op::Close { domain, channel });
+        let veto = !model.channels[&channel].vetoes;
+        ops.push(Op::Veto {
+            domain,
+            channel,
+            veto,
+        });
+    }
+}
+
+fn too_far(model: &Model, limits: &Limits) -> bool {
+    let long = |c: &crate::Channel| c.queue.len() > limits.queue || c.back.len() > limits.queue;
+    let many = |hold: &Hold| matches!(hold, Hold::Shared(handles) if *handles > limits.handles);
+    model.channels.values().any(long)
+        || model.buffers.len() > limits.buffers
+        || model
+            .buffers
+            .values()
+            .flat_map(|b| b.holds.values())
+            .any(many)
+}
+
+/// What an error must not have changed: everything but what was agreed to on the way to it.
+#[must_use]
+pub fn same_but_agreed(a: &Model, b: &Model) -> bool {
+    let mut a = a.clone();
+    for (channel, other) in a.channels.values_mut().zip(b.channels.values()) {
+        channel.assigned.clone_from(&other.assigned);
+    }
+    a == *b
+}
+
+/// Explores, and shows each way from state to state; returns their numbers.
+///
+/// # Panics
+/// Where an invariant does not hold, with the way there; and where an error changes something.
+pub fn explore(
+    start: Model,
+    limits: &Limits,
+    mut way: impl FnMut(usize, &Op, usize),
+) -> HashMap<Model, usize> {
+    start.check().expect("the start is fine");
+    let mut ids: HashMap<Model, usize> = HashMap::from([(start.clone(), 0)]);
+    let mut from: Vec<Option<(usize, Op)>> = vec![None];
+    let mut open = VecDeque::from([(0, start)]);
+    while let Some((id, model)) = open.pop_front() {
+        for op in choices(&model, limits) {
+            let mut next = model.clone();
+            match next.step(&op) {
+                Err(_) => assert!(same_but_agreed(&next, &model), "{op:?} changed something"),
+                Ok(Outcome::Nothing) => continue,
+                Ok(_) => {}
+            }
+            if next == model || too_far(&next, limits) {
+                continue;
+            }
+            let new = from.len();
+            let known = ids.get(&next).copied();
+            way(id, &op, known.unwrap_or(new));
+            if known.is_some() {
+                continue;
+            }
+            from.push(Some((id, op)));
+            if let Err(what) = next.check() {
+                let mut steps = Vec::new();
+                let mut at = new;
+                while let Some((before, op)) = &from[at] {
+                    steps.push(format!("{op:?}"));
+                    at = *before;
+                }
+                steps.reverse();
+                panic!("{what}\nafter\n{}", steps.join("\n"));
+            }
+            ids.insert(next.clone(), new);
+            open.push_back((new, next));
+        }
+    }
+    ids
+}
+
+/// What operations are done on: a model, or one with what it is compared with.
+pub trait Does {
+    fn model(&self) -> &Model;
+    /// What must be possible.
+    fn must(&mut self, op: &Op) -> Outcome;
+}
+
+impl Does for Model {
+    fn model(&self) -> &Model {
+        self
+    }
+
+    fn must(&mut self, op: &Op) -> Outcome {
+        let outcome = self.step(op);
+        let outcome = outcome.unwrap_or_else(|e| panic!("{op:?} is refused: {e:?}"));
+        self.check().unwrap_or_else(|e| panic!("after {op:?}: {e}"));
+        outcome
+    }
+}
+
+/// A channel whose sink takes every level.
+pub fn channel(on: &mut dyn Does, source: Domain, sink: Domain) -> ChannelId {
+    channel_of(on, source, sink, &Trust::ALL)
+}
+
+/// A channel whose sink takes these levels.
+///
+/// # Panics
+/// If there can be none.
+pub fn channel_of(on: &mut dyn Does, domain: Domain, sink: Domain, levels: &[Trust]) -> ChannelId {
+    let levels = levels.to_vec();
+    let connect = Op::Connect {
+        domain,
+        sink,
+        lines: 4,
+        levels,
+    };
+    match on.must(&connect) {
+        Outcome::Channel(channel) => channel,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A pool.
+///
+/// # Panics
+/// If there can be none.
+pub fn pool(on: &mut dyn Does, domain: Domain, trust: Trust, slots: u8, forward: bool) -> PoolId {
+    let new = Op::NewPool {
+        domain,
+        trust,
+        slots,
+        forward,
+    };
+    match on.must(&new) {
+        Outcome::Pool(pool) => pool,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Five channels with a circle among four domains, a pool of each of two of them: the second is nobody's to send on.
+pub fn circle(on: &mut dyn Does, trust: Trust) {
+    for (a, b) in [(0, 1), (1, 2), (2, 3), (3, 0), (1, 0)] {
+        channel(on, a, b);
+    }
+    pool(on, 0, trust, 3, true);
+    pool(on, 1, trust, 2, false);
+}
+
+/// A small configuration.
+pub struct Case {
+    pub name: &'static str,
+    pub way: Way,
+    pub domains: u8,
+    pub start: fn(&mut dyn Does),
+    pub limits: Limits,
+}
+
+impl std::fmt::Debug for Case {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl Case {
+    /// Where it begins.
+    #[must_use]
+    pub fn model(&self) -> Model {
+        let mut model = Model::new(self.way, self.domains);
+        (self.start)(&mut model);
+        model
+    }
+}
+
+/// Whether more is asked for.
+#[must_use]
+pub fn torture() -> bool {
+    std::env::var_os("TRANSHIP_TORTURE").is_some()
+}
+
+/// More in torture runs.
+fn more(than: usize) -> usize {
+    than + usize::from(torture())
+}
+
+/// All that can be done with one buffer on one channel, until either end closes or dies.
+#[must_use]
+pub fn two_domains_one_channel() -> Case {
+    fn start(on: &mut dyn Does) {
+        channel(on, 0, 1);
+        pool(on, 0, Trust::Half, 1, false);
+    }
+    Case {
+        name: "two domains, one channel",
+        way: Way::Shared,
+        domains: 2,
+        start,
+        limits: Limits {
+            queue: 2,
+            handles: 2,
+            buffers: 1,
+            handle_ops: true,
+            channel_ops: true,
+            kills: true,
+        },
+    }
+}
+
+/// The report's counterexample to its own reachability (owner to A, A to B, B back to A), and the way back to the owner.
+#[must_use]
+pub fn three_domains_in_a_circle() -> Case {
+    fn start(on: &mut dyn Does) {
+        for (a, b) in [(0, 1), (1, 2), (2, 1), (1, 0)] {
+            channel(on, a, b);
+        }
+        pool(on, 0, Trust::Full, 1, true);
+    }
+    Case {
+        name: "three domains in a circle",
+        way: Way::Shared,
+        domains: 3,
+        start,
+        limits: Limits {
+            queue: 1,
+            handles: 1,
+            buffers: 1,
+            handle_ops: false,
+            channel_ops: false,
+            kills: torture(),
+        },
+    }
+}
+
+/// Both directions between the same two, and a death.
+#[must_use]
+pub fn two_channels_and_a_death() -> Case {
+    fn start(on: &mut dyn Does) {
+        channel(on, 0, 1);
+        channel(on, 1, 0);
+        pool(on, 0, Trust::Producer, 2, true);
+    }
+    Case {
+        name: "two channels and a death",
+        way: Way::Shared,
+        domains: 2,
+        start,
+        limits: Limits {
+            queue: 1,
+            handles: 1,
+            buffers: more(1),
+            handle_ops: false,
+            channel_ops: true,
+            kills: true,
+        },
+    }
+}
+
+/// What comes from the first goes on to the third, or is refused there.
+#[must_use]
+pub fn three_domains_in_a_row() -> Case {
+    fn start(on: &mut dyn Does) {
+        channel(on, 0, 1);
+        channel_of(on, 1, 2, &[Trust::Producer, Trust::Half]);
+        pool(on, 0, Trust::Half, 1, true);
+        pool(on, 0, Trust::Full, 1, true);
+    }
+    Case {
+        name: "three domains in a row",
+        way: Way::Shared,
+        domains: 3,
+        start,
+        limits: Limits {
+            queue: 1,
+            handles: 1,
+            buffers: 1,
+            handle_ops: false,
+            channel_ops: true,
+            kills: torture(),
+        },
+    }
+}
+
+/// Where the receiver gets a copy of its own.
+#[must_use]
+pub fn copies_at_the_receiver() -> Case {
+    fn start(on: &mut dyn Does) {
+        channel(on, 0, 1);
+        channel(on, 1, 0);
+        pool(on, 0, Trust::None, 1, false);
+    }
+    Case {
+        name: "copies at the receiver",
+        way: Way::Shared,
+        domains: 2,
+        start,
+        limits: Limits {
+            queue: 1,
+            handles: 1,
+            buffers: 2,
+            handle_ops: true,
+            channel_ops: false,
+            kills: true,
+        },
+    }
+}

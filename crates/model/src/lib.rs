@@ -1,0 +1,255 @@
+//! The executable model of domains, pools, buffers and channels: all domains at once, no memory, no I/O, no time. It is what tests compare the
+//! implementation with, and nothing that runs imports it.
+//!
+//! It is Algorithms 1 to 10 of "Bulk Transfer over Shared Memory" (ETH Zurich, 2014) and the reference counts of "Buffer sharing in CSP-like
+//! programs" (Rollins) over one pool, with the gaps of both closed:
+//!
+//! * **In transit.** A message takes effect where it is sent when it is sent, and where it arrives when it is taken there ([`Op::Deliver`],
+//!   [`Op::TakeBack`]). In between nobody may touch a moved buffer.
+//! * **Frame rule.** [`Model::step`] changes what the operation names and nothing else. An error changes nothing, but that a channel has agreed to
+//!   pools that were asked about before the error was found.
+//! * **Access is derived** from who holds what ([`Model::access`]), never stored.
+//! * **Exclusive** is a handle, of which there is one: [`Hold::Sole`]. Only that one is moved, or passed back. What somebody was sent is exclusive again
+//!   only as another buffer, when its pool gives the memory out anew, and that is when nobody holds it and nothing of it is on its way.
+//! * **Copies are counted**: each domain has as many handles as it got and cloned. So there is no chain of copies to be kept: who passes a
+//!   copy on may release its own first.
+//! * **Trust is a pool's**, fixed at its creation, and says what the kernel allows whatever the state ([`Model::permitted`]). A channel takes the levels that its
+//!   receiver says, and a receiver may refuse each pool.
+//! * **Identity.** Where memory is shared a buffer stays itself. What is copied (level `none`) or carried (another machine) becomes a new buffer of the
+//!   receiver's; there is nothing to pass back then.
+//! * **Closing is letting go.** What was sent before can still be taken, what the other end passed back before it went, too; what somebody holds stays.
+//! * **Death** is closing everything and letting everything go at once, but that the receiver is told so. A pool whose writer is dead gives
+//!   nothing out any more; what others hold of it stays theirs.
+//!
+//! [`explore`] has all states of small configurations, [`draw`] random programs.
+//!
+//! NOT here: bytes and addresses, sleeping, the manager, liars.
+
+mod check;
+mod deliver;
+pub mod draw;
+pub mod explore;
+mod op;
+mod setup;
+mod transfer;
+mod types;
+
+pub use op::{Event, Op, Outcome};
+use std::collections::BTreeMap;
+pub use tranship_error::Kind;
+pub use tranship_proto::Trust;
+pub use types::{
+    Access, Buffer, BufferId, Carries, Channel, ChannelId, Domain, EndState, Hold, Message, Piece,
+    Pool, PoolId, Way,
+};
+
+/// The state of everything.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Model {
+    pub way: Way,
+    pub alive: Vec<bool>,
+    pub channels: BTreeMap<ChannelId, Channel>,
+    pub pools: BTreeMap<PoolId, Pool>,
+    /// Those that somebody holds, or that are on their way.
+    pub buffers: BTreeMap<BufferId, Buffer>,
+}
+
+/// Of the domain: where copies go.
+#[must_use]
+pub fn copies_of(domain: Domain) -> PoolId {
+    100 + domain
+}
+
+/// Of the domain: where the lists of aggregates are.
+#[must_use]
+pub fn lists_of(domain: Domain) -> PoolId {
+    200 + domain
+}
+
+impl Model {
+    /// So many domains, each with a pool for copies and one for lists. What goes from one to the other goes this way.
+    #[must_use]
+    pub fn new(way: Way, domains: u8) -> Model {
+        let own = |pool: fn(Domain) -> PoolId| {
+            (0..domains).map(move |writer| (pool(writer), Pool::new(writer, Trust::Producer, 64)))
+        };
+        Model {
+            way,
+            alive: vec![true; usize::from(domains)],
+            channels: BTreeMap::new(),
+            pools: own(copies_of).chain(own(lists_of)).collect(),
+            buffers: BTreeMap::new(),
+        }
+    }
+
+    /// Does it.
+    pub fn step(&mut self, op: &Op) -> Result<Outcome, Kind> {
+        if !self.is_alive(op.domain()) {
+            return Err(Kind::BadArgument);
+        }
+        let done = match op.clone() {
+            Op::Connect {
+                domain,
+                sink,
+                lines,
+                levels,
+            } => self.connect(domain, sink, lines, levels),
+            Op::NewPool {
+                domain,
+                trust,
+                slots,
+                forward,
+            } => self.new_pool(domain, trust, slots, forward),
+            Op::Veto {
+                domain,
+                channel,
+                veto,
+            } => self.veto(domain, channel, veto),
+            Op::Alloc { domain, pool, data } => self.alloc(domain, pool, data),
+            Op::Write {
+                domain,
+                buffer,
+                data,
+            } => self.write(domain, buffer, data),
+            Op::Freeze { domain, buffer } => self.freeze(domain, buffer),
+            Op::Clone { domain, buffer } => self.clone_handle(domain, buffer),
+            Op::Exclusive { domain, buffer } => self.exclusive(domain, buffer),
+            Op::Drop { domain, buffer } => self.let_go(domain, buffer),
+            Op::Inline {
+                domain,
+                channel,
+                meta,
+            } => self.inline(domain, channel, meta),
+            Op::Send {
+                domain,
+                channel,
+                buffer,
+                keep,
+                meta,
+            } => self.share(domain, channel, buffer, keep, meta),
+            Op::Move {
+                domain,
+                channel,
+                buffer,
+                meta,
+            } => self.move_away(domain, channel, buffer, meta),
+            Op::SendAll {
+                domain,
+                channel,
+                buffers,
+                meta,
+            } => self.share_all(domain, channel, &buffers, meta),
+            Op::Pass {
+                domain,
+                channel,
+                buffer,
+                meta,
+            } => self.pass(domain, channel, buffer, meta),
+            Op::Deliver { domain, channel } => self.deliver(domain, channel),
+            Op::TakeBack { domain, channel } => self.take_back(domain, channel),
+            Op::Close { domain, channel } => self.close(domain, channel),
+            Op::Kill { domain } => self.kill(domain),
+        };
+        self.collect();
+        done
+    }
+
+    pub(crate) fn is_alive(&self, domain: Domain) -> bool {
+        self.alive.get(usize::from(domain)).copied() == Some(true)
+    }
+
+    /// Whether it is a pool of the domain's own: inside a process there is one domain, whose threads the model's domains are then.
+    #[must_use]
+    pub fn is_own(&self, pool: PoolId, domain: Domain) -> bool {
+        self.way == Way::Inside || self.pools.get(&pool).is_some_and(|p| p.writer == domain)
+    }
+
+    /// What the domain has of it.
+    #[must_use]
+    pub fn hold(&self, buffer: BufferId, domain: Domain) -> Option<Hold> {
+        self.buffers.get(&buffer)?.holds.get(&domain).copied()
+    }
+
+    /// What the domain may do to the buffer's bytes.
+    #[must_use]
+    pub fn access(&self, buffer: BufferId, domain: Domain) -> Access {
+        match self.hold(buffer, domain) {
+            None => Access::None,
+            Some(Hold::Sole { moved: false }) => Access::ReadWrite,
+            Some(Hold::Sole { moved: true }) if self.may_all_write(buffer.pool, domain) => {
+                Access::ReadWrite
+            }
+            Some(_) => Access::Read,
+        }
+    }
+
+    /// Whether one who is not the pool's writer writes it.
+    fn may_all_write(&self, pool: PoolId, domain: Domain) -> bool {
+        let trust = self.pools.get(&pool).map(|pool| pool.trust);
+        trust.is_some_and(Trust::all_write) && !self.is_own(pool, domain)
+    }
+
+    /// What touching the buffer's memory in the domain does, whatever the rules say; None: that is not said.
+    #[must_use]
+    pub fn permitted(&self, buffer: BufferId, domain: Domain) -> Option<Access> {
+        let pool = self.pools.get(&buffer.pool)?;
+        if !self.has_pool(buffer.pool, domain) {
+            return None;
+        }
+        let is_own = self.is_own(buffer.pool, domain);
+        match (pool.trust, is_own) {
+            (Trust::Full, _) | (Trust::None | Trust::Producer, true) => Some(Access::ReadWrite),
+            (Trust::None | Trust::Producer, false) => Some(Access::Read),
+            (Trust::Half, _) => match self.access(buffer, domain) {
+                // Its writer takes away from itself what it moves; what it shared and let go it goes on reading.
+                Access::None if is_own => None,
+                access => Some(access),
+            },
+        }
+    }
+
+    /// Is the pool's memory mapped in the domain, for what is to come?
+    #[must_use]
+    pub fn has_pool(&self, pool: PoolId, domain: Domain) -> bool {
+        let comes = |c: &Channel| {
+            c.sink == domain && c.ends == [EndState::Open; 2] && c.assigned.contains(&pool)
+        };
+        let held = |(id, b): (&BufferId, &Buffer)| id.pool == pool && b.holds.contains_key(&domain);
+        self.is_alive(domain)
+            && (self.is_own(pool, domain)
+                || self.channels.values().any(comes)
+                || self.buffers.iter().any(held))
+    }
+
+    /// Whether something of it is on its way.
+    #[must_use]
+    pub fn is_under_way(&self, buffer: BufferId) -> bool {
+        let names = |message: &Message| message.pieces.contains(&Piece::Buffer(buffer));
+        let mut all = self
+            .channels
+            .values()
+            .flat_map(|c| c.queue.iter().chain(&c.back));
+        all.any(names)
+    }
+
+    /// Whoever has nothing of it and expects nothing has made it the pool's again.
+    fn collect(&mut self) {
+        let dead = |model: &Model, id: &BufferId| {
+            model.buffers[id].holds.is_empty() && !model.is_under_way(*id)
+        };
+        let all: Vec<_> = self.buffers.keys().copied().collect();
+        for id in all
+            .into_iter()
+            .filter(|id| dead(self, id))
+            .collect::<Vec<_>>()
+        {
+            self.buffers.remove(&id);
+        }
+    }
+
+    /// How many buffers of it are in use.
+    #[must_use]
+    pub fn in_use(&self, pool: PoolId) -> usize {
+        self.buffers.keys().filter(|id| id.pool == pool).count()
+    }
+}

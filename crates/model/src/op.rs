@@ -1,0 +1,160 @@
+//! What can happen, and what is learned from it.
+
+use crate::types::{BufferId, Carries, ChannelId, Domain, PoolId};
+use serde::{Deserialize, Serialize};
+use tranship_proto::Trust;
+
+/// Everything that a domain can do.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub enum Op {
+    /// Algorithms 3 and 4: a channel, whose sink takes pools of these levels.
+    Connect {
+        domain: Domain,
+        sink: Domain,
+        lines: u8,
+        levels: Vec<Trust>,
+    },
+    /// Algorithm 5.
+    NewPool {
+        domain: Domain,
+        trust: Trust,
+        slots: u8,
+        forward: bool,
+    },
+    /// From here on this sink refuses (or accepts) pools: the answer of Algorithm 6, which asks at the first send from a pool.
+    Veto {
+        domain: Domain,
+        channel: ChannelId,
+        veto: bool,
+    },
+    /// A buffer, filled.
+    Alloc {
+        domain: Domain,
+        pool: PoolId,
+        data: u8,
+    },
+    Write {
+        domain: Domain,
+        buffer: BufferId,
+        data: u8,
+    },
+    Freeze {
+        domain: Domain,
+        buffer: BufferId,
+    },
+    Clone {
+        domain: Domain,
+        buffer: BufferId,
+    },
+    /// Exclusive again.
+    Exclusive {
+        domain: Domain,
+        buffer: BufferId,
+    },
+    /// Lets a handle go: Algorithm 10, for what came as a copy.
+    Drop {
+        domain: Domain,
+        buffer: BufferId,
+    },
+    Inline {
+        domain: Domain,
+        channel: ChannelId,
+        meta: u8,
+    },
+    /// Algorithm 9, a handle more or the last one.
+    Send {
+        domain: Domain,
+        channel: ChannelId,
+        buffer: BufferId,
+        keep: bool,
+        meta: u8,
+    },
+    /// Algorithm 7.
+    Move {
+        domain: Domain,
+        channel: ChannelId,
+        buffer: BufferId,
+        meta: u8,
+    },
+    /// Shares all of them in one message, and keeps them.
+    SendAll {
+        domain: Domain,
+        channel: ChannelId,
+        buffers: Vec<BufferId>,
+        meta: u8,
+    },
+    /// Algorithm 8.
+    Pass {
+        domain: Domain,
+        channel: ChannelId,
+        buffer: BufferId,
+        meta: u8,
+    },
+    /// The sink takes the next message, or learns how the channel has ended.
+    Deliver {
+        domain: Domain,
+        channel: ChannelId,
+    },
+    /// The source takes what was passed back.
+    TakeBack {
+        domain: Domain,
+        channel: ChannelId,
+    },
+    /// The domain lets its end go.
+    Close {
+        domain: Domain,
+        channel: ChannelId,
+    },
+    /// The domain ends, whatever it is doing.
+    Kill {
+        domain: Domain,
+    },
+}
+
+impl Op {
+    /// Who does it.
+    #[must_use]
+    pub fn domain(&self) -> Domain {
+        match *self {
+            Op::Connect { domain, .. }
+            | Op::NewPool { domain, .. }
+            | Op::Veto { domain, .. }
+            | Op::Alloc { domain, .. }
+            | Op::Write { domain, .. }
+            | Op::Freeze { domain, .. }
+            | Op::Clone { domain, .. }
+            | Op::Exclusive { domain, .. }
+            | Op::Drop { domain, .. }
+            | Op::Inline { domain, .. }
+            | Op::Send { domain, .. }
+            | Op::Move { domain, .. }
+            | Op::SendAll { domain, .. }
+            | Op::Pass { domain, .. }
+            | Op::Deliver { domain, .. }
+            | Op::TakeBack { domain, .. }
+            | Op::Close { domain, .. }
+            | Op::Kill { domain } => domain,
+        }
+    }
+}
+
+/// What came.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct Event {
+    pub carries: Carries,
+    /// The receiver has them from here on.
+    pub buffers: Vec<BufferId>,
+    pub meta: u8,
+}
+
+/// What a step gave.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Outcome {
+    Done,
+    Channel(ChannelId),
+    Pool(PoolId),
+    Buffer(BufferId),
+    /// Deliver, TakeBack: nothing waits.
+    Nothing,
+    Took(Event),
+}

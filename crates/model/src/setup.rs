@@ -1,0 +1,222 @@
+//! Channels, pools, buffers, closing, death.
+
+use crate::types::{Buffer, BufferId, Channel, ChannelId, Domain, EndState, Hold, Pool, PoolId};
+use crate::{Kind, Model, Outcome, Trust};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Handles that a domain has of one buffer.
+const MOST_HANDLES: u8 = 200;
+
+impl Model {
+    pub(crate) fn connect(
+        &mut self,
+        source: Domain,
+        sink: Domain,
+        lines: u8,
+        levels: Vec<Trust>,
+    ) -> Result<Outcome, Kind> {
+        if !self.is_alive(sink) || sink == source {
+            return Err(Kind::BadArgument);
+        }
+        let id = u8::try_from(self.channels.len())
+            .map_err(|_: std::num::TryFromIntError| Kind::Limit)?;
+        let channel = Channel {
+            source,
+            sink,
+            ends: [EndState::Open; 2],
+            lines,
+            levels: levels.into_iter().collect(),
+            vetoes: false,
+            assigned: BTreeSet::new(),
+            queue: VecDeque::new(),
+            back: VecDeque::new(),
+        };
+        self.channels.insert(id, channel);
+        Ok(Outcome::Channel(id))
+    }
+
+    pub(crate) fn new_pool(
+        &mut self,
+        domain: Domain,
+        trust: Trust,
+        slots: u8,
+        forward: bool,
+    ) -> Result<Outcome, Kind> {
+        if slots == 0 {
+            return Err(Kind::BadArgument);
+        }
+        let next = (0..100).find(|id| !self.pools.contains_key(id));
+        let id = next.ok_or(Kind::Limit)?;
+        let pool = Pool {
+            forward,
+            ..Pool::new(domain, trust, slots)
+        };
+        self.pools.insert(id, pool);
+        Ok(Outcome::Pool(id))
+    }
+
+    pub(crate) fn veto(
+        &mut self,
+        domain: Domain,
+        channel: ChannelId,
+        veto: bool,
+    ) -> Result<Outcome, Kind> {
+        let found = self.channels.get_mut(&channel);
+        let found = found.filter(|c| c.sink == domain && c.ends[1] == EndState::Open);
+        found.ok_or(Kind::InvalidEndpoint)?.vetoes = veto;
+        Ok(Outcome::Done)
+    }
+
+    pub(crate) fn alloc(
+        &mut self,
+        domain: Domain,
+        pool: PoolId,
+        data: u8,
+    ) -> Result<Outcome, Kind> {
+        let found = self.pools.get(&pool);
+        found
+            .filter(|found| found.writer == domain)
+            .ok_or(Kind::PoolInvalid)?;
+        let id = self.place_in(pool)?;
+        self.put(id, data, domain, Hold::Sole { moved: false });
+        Ok(Outcome::Buffer(id))
+    }
+
+    /// A place that nobody has.
+    pub(crate) fn place_in(&self, pool: PoolId) -> Result<BufferId, Kind> {
+        let slots = self.pools.get(&pool).map_or(0, |pool| pool.slots);
+        let mut all = (0..slots).map(|index| BufferId { pool, index });
+        let free = all.find(|id| !self.buffers.contains_key(id));
+        free.ok_or(Kind::OutOfMemory)
+    }
+
+    pub(crate) fn put(&mut self, id: BufferId, data: u8, domain: Domain, hold: Hold) {
+        let buffer = Buffer {
+            data,
+            sent: false,
+            holds: BTreeMap::from([(domain, hold)]),
+        };
+        self.buffers.insert(id, buffer);
+    }
+
+    pub(crate) fn held(&self, domain: Domain, buffer: BufferId) -> Result<Hold, Kind> {
+        self.hold(buffer, domain).ok_or(Kind::BufferInvalid)
+    }
+
+    pub(crate) fn sole(&self, domain: Domain, buffer: BufferId) -> Result<(), Kind> {
+        match self.held(domain, buffer)? {
+            Hold::Sole { .. } => Ok(()),
+            Hold::Shared(_) => Err(Kind::BufferState),
+        }
+    }
+
+    pub(crate) fn shared(&self, domain: Domain, buffer: BufferId) -> Result<u8, Kind> {
+        match self.held(domain, buffer)? {
+            Hold::Sole { .. } => Err(Kind::BufferState),
+            Hold::Shared(handles) => Ok(handles),
+        }
+    }
+
+    pub(crate) fn set_hold(&mut self, domain: Domain, buffer: BufferId, hold: Option<Hold>) {
+        if let Some(found) = self.buffers.get_mut(&buffer) {
+            match hold {
+                Some(hold) => found.holds.insert(domain, hold),
+                None => found.holds.remove(&domain),
+            };
+        }
+    }
+
+    pub(crate) fn write(
+        &mut self,
+        domain: Domain,
+        buffer: BufferId,
+        data: u8,
+    ) -> Result<Outcome, Kind> {
+        self.sole(domain, buffer)?;
+        if self.access(buffer, domain) != crate::Access::ReadWrite {
+            return Err(Kind::BufferState);
+        }
+        if let Some(found) = self.buffers.get_mut(&buffer) {
+            found.data = data;
+        }
+        Ok(Outcome::Done)
+    }
+
+    pub(crate) fn freeze(&mut self, domain: Domain, buffer: BufferId) -> Result<Outcome, Kind> {
+        self.sole(domain, buffer)?;
+        self.set_hold(domain, buffer, Some(Hold::Shared(1)));
+        Ok(Outcome::Done)
+    }
+
+    pub(crate) fn clone_handle(
+        &mut self,
+        domain: Domain,
+        buffer: BufferId,
+    ) -> Result<Outcome, Kind> {
+        let handles = self.shared(domain, buffer)?;
+        if handles >= MOST_HANDLES {
+            return Err(Kind::Limit);
+        }
+        self.set_hold(domain, buffer, Some(Hold::Shared(handles + 1)));
+        Ok(Outcome::Done)
+    }
+
+    /// The writer's, if nobody was sent it and there is one handle.
+    pub(crate) fn exclusive(&mut self, domain: Domain, buffer: BufferId) -> Result<Outcome, Kind> {
+        let handles = self.shared(domain, buffer)?;
+        let found = &self.buffers[&buffer];
+        let only = handles == 1 && found.holds.len() == 1 && !self.is_under_way(buffer);
+        if !only || found.sent || !self.is_own(buffer.pool, domain) {
+            return Err(Kind::BufferState);
+        }
+        self.set_hold(domain, buffer, Some(Hold::Sole { moved: false }));
+        Ok(Outcome::Done)
+    }
+
+    pub(crate) fn let_go(&mut self, domain: Domain, buffer: BufferId) -> Result<Outcome, Kind> {
+        let left = match self.held(domain, buffer)? {
+            Hold::Sole { .. } | Hold::Shared(0 | 1) => None,
+            Hold::Shared(handles) => Some(Hold::Shared(handles - 1)),
+        };
+        self.set_hold(domain, buffer, left);
+        Ok(Outcome::Done)
+    }
+
+    pub(crate) fn close(&mut self, domain: Domain, channel: ChannelId) -> Result<Outcome, Kind> {
+        let found = self.channels.get_mut(&channel);
+        let found = found.ok_or(Kind::InvalidEndpoint)?;
+        let at = usize::from(found.source != domain);
+        let is_end = found.source == domain || found.sink == domain;
+        if !is_end || found.ends[at] != EndState::Open {
+            return Err(Kind::InvalidEndpoint);
+        }
+        found.end(at, EndState::Closed);
+        Ok(Outcome::Done)
+    }
+
+    pub(crate) fn kill(&mut self, domain: Domain) -> Result<Outcome, Kind> {
+        self.alive[usize::from(domain)] = false;
+        for channel in self.channels.values_mut() {
+            for (at, end) in [channel.source, channel.sink].into_iter().enumerate() {
+                if end == domain && channel.ends[at] == EndState::Open {
+                    channel.end(at, EndState::Died);
+                }
+            }
+        }
+        for buffer in self.buffers.values_mut() {
+            buffer.holds.remove(&domain);
+        }
+        Ok(Outcome::Done)
+    }
+}
+
+impl Channel {
+    /// What was on its way to this end is nobody's.
+    fn end(&mut self, at: usize, how: EndState) {
+        self.ends[at] = how;
+        match at {
+            0 => self.back.clear(),
+            _ => self.queue.clear(),
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Sharing, moving, passing back: the sender's half. The order of the checks is fixed: the end, what is held, the other end, the pool, room.
+
+use crate::types::{
+    BufferId, Carries, Channel, ChannelId, Domain, EndState, Hold, Message, Piece, PoolId, Way,
+};
+use crate::{Kind, Model, Outcome, Trust, lists_of};
+
+impl Model {
+    /// The channel, if this is its source, and open.
+    fn source(&self, domain: Domain, channel: ChannelId) -> Result<&Channel, Kind> {
+        let found = self.channels.get(&channel);
+        let found = found.filter(|c| c.source == domain && c.ends[0] == EndState::Open);
+        found.ok_or(Kind::InvalidEndpoint)
+    }
+
+    /// The other end is there.
+    fn sink_is_there(&self, channel: ChannelId) -> Result<(), Kind> {
+        match self.channels[&channel].ends[1] {
+            EndState::Open => Ok(()),
+            EndState::Closed | EndState::Died => Err(Kind::PeerGone),
+        }
+    }
+
+    fn room(&self, channel: ChannelId) -> Result<(), Kind> {
+        let found = &self.channels[&channel];
+        match self.way != Way::Carried && found.queue.len() >= usize::from(found.lines) {
+            true => Err(Kind::Full),
+            false => Ok(()),
+        }
+    }
+
+    /// Algorithm 6: the sink agrees to the pool, once.
+    fn agree(&mut self, domain: Domain, channel: ChannelId, id: PoolId) -> Result<(), Kind> {
+        let (found, pool) = (&self.channels[&channel], &self.pools[&id]);
+        let level = match found.levels.contains(&pool.trust) {
+            true => Ok(()),
+            false => Err(Kind::ChannelTrust),
+        };
+        match self.way {
+            // Nobody has to map it.
+            Way::Carried => return Ok(()),
+            Way::Inside => return level,
+            Way::Shared if found.assigned.contains(&id) => return Ok(()),
+            Way::Shared => {}
+        }
+        if pool.writer != domain && !(pool.forward && self.is_alive(pool.writer)) {
+            return Err(Kind::Refused);
+        }
+        level?;
+        if found.vetoes {
+            return Err(Kind::Refused);
+        }
+        if let Some(found) = self.channels.get_mut(&channel) {
+            found.assigned.insert(id);
+        }
+        Ok(())
+    }
+
+    /// What of a buffer goes over.
+    fn piece(&mut self, id: BufferId) -> Piece {
+        let Some(buffer) = self.buffers.get_mut(&id) else {
+            return Piece::Bytes(0);
+        };
+        match self.way {
+            Way::Carried => Piece::Bytes(buffer.data),
+            Way::Shared => {
+                buffer.sent = true;
+                Piece::Buffer(id)
+            }
+            Way::Inside => Piece::Buffer(id),
+        }
+    }
+
+    fn put_message(&mut self, channel: ChannelId, carries: Carries, all: &[BufferId], meta: u8) {
+        let pieces = all.iter().map(|id| self.piece(*id)).collect();
+        if let Some(found) = self.channels.get_mut(&channel) {
+            found.queue.push_back(Message {
+                carries,
+                pieces,
+                meta,
+            });
+        }
+    }
+
+    pub(crate) fn inline(
+        &mut self,
+        domain: Domain,
+        channel: ChannelId,
+        meta: u8,
+    ) -> Result<Outcome, Kind> {
+        self.source(domain, channel)?;
+        self.sink_is_there(channel)?;
+        self.room(channel)?;
+        self.put_message(channel, Carries::Inline, &[], meta);
+        Ok(Outcome::Done)
+    }
+
+    pub(crate) fn share(
+        &mut self,
+        domain: Domain,
+        channel: ChannelId,
+        buffer: BufferId,
+        keep: bool,
+        meta: u8,
+    ) -> Result<Outcome, Kind> {
+        self.source(domain, channel)?;
+        self.shared(domain, buffer)?;
+        self.sink_is_there(channel)?;
+        self.agree(domain, channel, buffer.pool)?;
+        self.room(channel)?;
+        self.put_message(channel, Carries::Shared, &[buffer], meta);
+        match keep {
+            true => Ok(Outcome::Done),
+            false => self.let_go(domain, buffer),
+        }
+    }
+
+    pub(crate) fn move_away(
+        &mut self,
+        domain: Domain,
+        channel: ChannelId,
+        buffer: BufferId,
+        meta: u8,
+    ) -> Result<Outcome, Kind> {
+        self.source(domain, channel)?;
+        self.sole(domain, buffer)?;
+        self.sink_is_there(channel)?;
+        self.agree(domain, channel, buffer.pool)?;
+        self.room(channel)?;
+        self.put_message(channel, Carries::Moved, &[buffer], meta);
+        self.set_hold(domain, buffer, None);
+        Ok(Outcome::Done)
+    }
+
+    pub(crate) fn share_all(
+        &mut self,
+        domain: Domain,
+        channel: ChannelId,
+        all: &[BufferId],
+        meta: u8,
+    ) -> Result<Outcome, Kind> {
+        self.source(domain, channel)?;
+        for buffer in all {
+            self.shared(domain, *buffer)?;
+        }
+        self.sink_is_there(channel)?;
+        for buffer in all {
+            self.agree(domain, channel, buffer.pool)?;
+        }
+        if self.way == Way::Shared {
+            self.agree(domain, channel, lists_of(domain))?;
+        }
+        self.room(channel)?;
+        self.put_message(channel, Carries::Aggregate, all, meta);
+        Ok(Outcome::Done)
+    }
+
+    pub(crate) fn pass(
+        &mut self,
+        domain: Domain,
+        channel: ChannelId,
+        buffer: BufferId,
+        meta: u8,
+    ) -> Result<Outcome, Kind> {
+        let found = self.channels.get(&channel);
+        let found = found.filter(|c| c.sink == domain && c.ends[1] == EndState::Open);
+        let found = found.ok_or(Kind::InvalidEndpoint)?;
+        self.sole(domain, buffer)?;
+        if self.way != Way::Inside && self.is_own(buffer.pool, domain) {
+            return Err(Kind::BufferNotOwned);
+        }
+        if found.ends[0] != EndState::Open {
+            return Err(Kind::PeerGone);
+        }
+        let writer = self.pools[&buffer.pool].writer;
+        let its_source = writer == found.source && found.assigned.contains(&buffer.pool);
+        if self.way == Way::Shared && !its_source {
+            return Err(Kind::PoolNotAssigned);
+        }
+        if found.back.len() >= usize::from(found.lines) {
+            return Err(Kind::Full);
+        }
+        self.set_hold(domain, buffer, None);
+        if let Some(found) = self.channels.get_mut(&channel) {
+            found.back.push_back(Message {
+                carries: Carries::Moved,
+                pieces: vec![Piece::Buffer(buffer)],
+                meta,
+            });
+        }
+        Ok(Outcome::Done)
+    }
+
+    /// Whether what arrives is a copy of the receiver's own.
+    pub(crate) fn is_copied(&self, pool: PoolId, domain: Domain) -> bool {
+        self.pools[&pool].trust == Trust::None && !self.is_own(pool, domain)
+    }
+
+    /// A handle more of a buffer.
+    pub(crate) fn share_with(&mut self, domain: Domain, buffer: BufferId) {
+        let before = match self.hold(buffer, domain) {
+            Some(Hold::Shared(handles)) => handles,
+            _ => 0,
+        };
+        self.set_hold(domain, buffer, Some(Hold::Shared(before + 1)));
+    }
+}

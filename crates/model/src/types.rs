@@ -1,0 +1,124 @@
+//! What the model is made of.
+
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use tranship_proto::Trust;
+
+/// A domain.
+pub type Domain = u8;
+/// A channel.
+pub type ChannelId = u8;
+/// A pool.
+pub type PoolId = u8;
+
+/// How memory reaches the other end.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub enum Way {
+    /// `local:`: the handle itself, within one domain.
+    Inside,
+    /// `shm:`: the same memory, or at level `none` a copy.
+    Shared,
+    /// All else: its bytes.
+    Carried,
+}
+
+/// A buffer in use: its pool, and its place there, which another one may have later.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct BufferId {
+    pub pool: PoolId,
+    pub index: u8,
+}
+
+/// What can be done to a buffer's bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Access {
+    None,
+    Read,
+    ReadWrite,
+}
+
+/// What a domain has of a buffer.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Hold {
+    /// The only handle that there is; and whether the buffer came by a move, or back by one.
+    Sole { moved: bool },
+    /// So many handles, beside those of others.
+    Shared(u8),
+}
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Buffer {
+    pub data: u8,
+    /// Somebody else was sent it, and so knows its id.
+    pub sent: bool,
+    pub holds: BTreeMap<Domain, Hold>,
+}
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Pool {
+    pub writer: Domain,
+    /// Fixed.
+    pub trust: Trust,
+    /// So many buffers at once.
+    pub slots: u8,
+    /// May others than the writer send from it?
+    pub forward: bool,
+}
+
+impl Pool {
+    pub(crate) fn new(writer: Domain, trust: Trust, slots: u8) -> Pool {
+        Pool {
+            writer,
+            trust,
+            slots,
+            forward: false,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum EndState {
+    Open,
+    Closed,
+    Died,
+}
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Channel {
+    pub source: Domain,
+    pub sink: Domain,
+    /// Of the source and of the sink.
+    pub ends: [EndState; 2],
+    /// So many messages each way; where they are carried more may be under way, and how many is not said.
+    pub lines: u8,
+    /// What the sink takes.
+    pub levels: BTreeSet<Trust>,
+    /// Whether it refuses pools that it has not agreed to yet.
+    pub vetoes: bool,
+    pub assigned: BTreeSet<PoolId>,
+    /// On their way to the sink, and back.
+    pub queue: VecDeque<Message>,
+    pub back: VecDeque<Message>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub enum Carries {
+    Inline,
+    Shared,
+    Moved,
+    Aggregate,
+}
+
+/// What a message has of a buffer: itself, or what is in it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Piece {
+    Buffer(BufferId),
+    Bytes(u8),
+}
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Message {
+    pub carries: Carries,
+    pub pieces: Vec<Piece>,
+    pub meta: u8,
+}

@@ -1,0 +1,35 @@
+//! All states of small configurations keep the model's invariants. `TRANSHIP_TORTURE=1` makes them larger.
+
+use tranship_model::explore::{self, Case, explore};
+
+fn all_states(case: &Case, least: usize) {
+    let mut ways = 0;
+    let states = explore(case.model(), &case.limits, |_, _, _| ways += 1).len();
+    println!("{case:?}: {states} states, {ways} ways");
+    assert!(states > least, "only {states} states: the search is broken");
+}
+
+#[test]
+fn two_domains_one_channel() {
+    all_states(&explore::two_domains_one_channel(), 200);
+}
+
+#[test]
+fn three_domains_in_a_circle() {
+    all_states(&explore::three_domains_in_a_circle(), 200);
+}
+
+#[test]
+fn two_channels_and_a_death() {
+    all_states(&explore::two_channels_and_a_death(), 200);
+}
+
+#[test]
+fn three_domains_in_a_row() {
+    all_states(&explore::three_domains_in_a_row(), 200);
+}
+
+#[test]
+fn copies_at_the_receiver() {
+    all_states(&explore::copies_at_the_receiver(), 200);
+}

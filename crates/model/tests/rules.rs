@@ -1,0 +1,409 @@
+//! Each rule once, by name: the gaps of the published specifications, and what an error looks like.
+
+use tranship_model::explore::{Does, channel, channel_of, pool};
+use tranship_model::{
+    Access, BufferId, Carries, Event, Hold, Kind, Model, Op, Outcome, Trust, Way,
+};
+
+const B: BufferId = BufferId { pool: 0, index: 0 };
+
+fn allocs(domain: u8) -> Op {
+    Op::Alloc {
+        domain,
+        pool: 0,
+        data: 5,
+    }
+}
+
+fn moves(domain: u8, channel: u8) -> Op {
+    Op::Move {
+        domain,
+        channel,
+        buffer: B,
+        meta: 7,
+    }
+}
+
+fn sends(domain: u8, channel: u8, keep: bool) -> Op {
+    Op::Send {
+        domain,
+        channel,
+        buffer: B,
+        keep,
+        meta: 7,
+    }
+}
+
+fn passes(domain: u8, channel: u8) -> Op {
+    Op::Pass {
+        domain,
+        channel,
+        buffer: B,
+        meta: 7,
+    }
+}
+
+fn takes(domain: u8, channel: u8) -> Op {
+    Op::Deliver { domain, channel }
+}
+
+fn freezes(domain: u8) -> Op {
+    Op::Freeze { domain, buffer: B }
+}
+
+fn drops(domain: u8) -> Op {
+    Op::Drop { domain, buffer: B }
+}
+
+fn exclusive(domain: u8) -> Op {
+    Op::Exclusive { domain, buffer: B }
+}
+
+fn writes(domain: u8) -> Op {
+    Op::Write {
+        domain,
+        buffer: B,
+        data: 9,
+    }
+}
+
+/// Two domains, one channel, one buffer, filled.
+fn simple(way: Way, trust: Trust) -> Model {
+    let mut model = Model::new(way, 2);
+    channel(&mut model, 0, 1);
+    pool(&mut model, 0, trust, 1, false);
+    model.must(&allocs(0));
+    model
+}
+
+fn all(model: &mut Model, ops: &[Op]) {
+    for op in ops {
+        model.must(op);
+    }
+}
+
+fn accesses(model: &Model) -> [Access; 2] {
+    [0, 1].map(|domain| model.access(B, domain))
+}
+
+#[test]
+fn in_transit_nobody_has_access() {
+    let mut model = simple(Way::Shared, Trust::Half);
+    model.must(&moves(0, 0));
+    assert_eq!(accesses(&model), [Access::None; 2]);
+    assert_eq!(model.step(&allocs(0)), Err(Kind::OutOfMemory));
+    let event = Event {
+        carries: Carries::Moved,
+        buffers: vec![B],
+        meta: 7,
+    };
+    assert_eq!(model.must(&takes(1, 0)), Outcome::Took(event));
+    assert_eq!(accesses(&model), [Access::None, Access::ReadWrite]);
+}
+
+/// Its memory is the pool's when the last has let it go, and not before.
+#[test]
+fn what_is_shared_is_reused_after_the_last_release() {
+    let mut model = simple(Way::Shared, Trust::Producer);
+    all(&mut model, &[freezes(0), sends(0, 0, true)]);
+    assert_eq!(model.step(&moves(0, 0)), Err(Kind::BufferState));
+    all(&mut model, &[drops(0)]);
+    assert_eq!(model.step(&allocs(0)), Err(Kind::OutOfMemory));
+    all(&mut model, &[takes(1, 0)]);
+    assert_eq!(accesses(&model), [Access::None, Access::Read]);
+    assert_eq!(model.step(&allocs(0)), Err(Kind::OutOfMemory));
+    all(&mut model, &[drops(1)]);
+    assert_eq!(model.step(&drops(1)), Err(Kind::BufferInvalid));
+    all(&mut model, &[allocs(0)]);
+    assert_eq!(accesses(&model), [Access::ReadWrite, Access::None]);
+}
+
+/// Who kept a handle of what he sent writes it only as a new buffer; of what nobody was sent the last handle is exclusive again.
+#[test]
+fn exclusive_again_only_if_nobody_was_sent_it() {
+    for way in [Way::Inside, Way::Shared, Way::Carried] {
+        let mut model = simple(way, Trust::Full);
+        let clones = Op::Clone {
+            domain: 0,
+            buffer: B,
+        };
+        all(&mut model, &[freezes(0), clones]);
+        assert_eq!(model.step(&exclusive(0)), Err(Kind::BufferState));
+        all(&mut model, &[drops(0), exclusive(0), writes(0), freezes(0)]);
+        all(&mut model, &[sends(0, 0, true)]);
+        let at_once = model.clone().step(&exclusive(0));
+        let carried = way == Way::Carried;
+        assert_eq!(at_once.is_ok(), carried, "its bytes are on their way");
+        all(&mut model, &[takes(1, 0)]);
+        if !carried {
+            assert_eq!(model.step(&exclusive(0)), Err(Kind::BufferState));
+            all(&mut model, &[drops(1)]);
+        }
+        // Inside a process there are no ids that others could know.
+        let again = model.step(&exclusive(0));
+        assert_eq!(again.is_ok(), way != Way::Shared, "{way:?}: {again:?}");
+    }
+}
+
+#[test]
+fn copies_are_counted() {
+    let mut model = simple(Way::Shared, Trust::Producer);
+    all(
+        &mut model,
+        &[freezes(0), sends(0, 0, true), sends(0, 0, false)],
+    );
+    all(&mut model, &[takes(1, 0), takes(1, 0)]);
+    assert_eq!(model.hold(B, 1), Some(Hold::Shared(2)));
+    all(&mut model, &[drops(1)]);
+    assert_eq!(model.step(&allocs(0)), Err(Kind::OutOfMemory));
+    all(&mut model, &[drops(1), allocs(0)]);
+}
+
+/// The report's counterexample to its own reachability: A and B hold copies of each other's. Each counts for itself, so any order will do.
+#[test]
+fn copies_in_a_circle_are_released_in_any_order() {
+    let mut start = Model::new(Way::Shared, 3);
+    for (a, b) in [(0, 1), (1, 2), (2, 1)] {
+        channel(&mut start, a, b);
+    }
+    pool(&mut start, 0, Trust::Producer, 1, true);
+    all(&mut start, &[allocs(0), freezes(0), sends(0, 0, false)]);
+    all(&mut start, &[takes(1, 0), sends(1, 1, true), takes(2, 1)]);
+    all(&mut start, &[sends(2, 2, true), takes(1, 2)]);
+    for order in [[1, 1, 2], [1, 2, 1], [2, 1, 1]] {
+        let mut model = start.clone();
+        for domain in order {
+            assert_eq!(model.step(&allocs(0)), Err(Kind::OutOfMemory));
+            model.must(&drops(domain));
+        }
+        model.must(&allocs(0));
+    }
+}
+
+#[test]
+fn checks_come_in_their_order() {
+    let mut model = Model::new(Way::Shared, 3);
+    channel(&mut model, 0, 1);
+    channel_of(&mut model, 1, 2, &[Trust::Producer]);
+    pool(&mut model, 0, Trust::Full, 1, false);
+    all(&mut model, &[allocs(0)]);
+    assert_eq!(model.step(&moves(1, 0)), Err(Kind::InvalidEndpoint));
+    assert_eq!(model.step(&sends(0, 0, true)), Err(Kind::BufferState));
+    assert_eq!(model.step(&passes(1, 0)), Err(Kind::BufferInvalid));
+    all(&mut model, &[moves(0, 0), takes(1, 0)]);
+    // Nobody let it send from this pool; the level is not even asked for.
+    assert_eq!(model.step(&moves(1, 1)), Err(Kind::Refused));
+    assert_eq!(model.access(B, 1), Access::ReadWrite);
+    all(&mut model, &[passes(1, 0)]);
+    let closes = Op::Close {
+        domain: 1,
+        channel: 0,
+    };
+    all(&mut model, &[closes]);
+    let back = Op::TakeBack {
+        domain: 0,
+        channel: 0,
+    };
+    // What was said before the end is there.
+    assert!(matches!(model.must(&back), Outcome::Took(_)));
+    assert_eq!(model.step(&moves(0, 0)), Err(Kind::PeerGone));
+    assert_eq!(model.step(&writes(0)), Err(Kind::BufferState));
+}
+
+#[test]
+fn a_refused_pool_changes_nothing() {
+    let mut model = Model::new(Way::Shared, 2);
+    channel(&mut model, 0, 1);
+    channel_of(&mut model, 0, 1, &[Trust::Producer]);
+    pool(&mut model, 0, Trust::Half, 1, false);
+    let veto = |veto| Op::Veto {
+        domain: 1,
+        channel: 0,
+        veto,
+    };
+    all(&mut model, &[allocs(0), veto(true)]);
+    let before = model.clone();
+    assert_eq!(model.step(&moves(0, 0)), Err(Kind::Refused));
+    assert_eq!(model.step(&moves(0, 1)), Err(Kind::ChannelTrust));
+    assert_eq!(model, before);
+    // Once is for good.
+    all(
+        &mut model,
+        &[veto(false), moves(0, 0), veto(true), takes(1, 0)],
+    );
+    all(&mut model, &[drops(1), allocs(0), moves(0, 0)]);
+}
+
+#[test]
+fn what_was_sent_before_the_end_arrives() {
+    for (ends, says) in [
+        (
+            Op::Close {
+                domain: 0,
+                channel: 0,
+            },
+            Kind::PeerGone,
+        ),
+        (Op::Kill { domain: 0 }, Kind::PeerDied),
+    ] {
+        let mut model = simple(Way::Shared, Trust::Half);
+        all(&mut model, &[moves(0, 0), ends]);
+        assert!(matches!(model.must(&takes(1, 0)), Outcome::Took(_)));
+        assert_eq!(model.step(&takes(1, 0)), Err(says));
+        // It stays what it is, whoever is gone.
+        all(&mut model, &[writes(1)]);
+        assert_eq!(model.step(&passes(1, 0)), Err(Kind::PeerGone));
+        all(&mut model, &[drops(1)]);
+        assert!(model.buffers.is_empty());
+    }
+}
+
+#[test]
+fn what_the_dead_had_is_the_pools_and_what_they_sent_stays() {
+    let mut start = simple(Way::Shared, Trust::Half);
+    all(&mut start, &[moves(0, 0), takes(1, 0)]);
+    let mut model = start.clone();
+    all(&mut model, &[Op::Kill { domain: 1 }, allocs(0)]);
+    let mut model = start;
+    all(&mut model, &[passes(1, 0), Op::Kill { domain: 1 }]);
+    assert_eq!(model.step(&allocs(0)), Err(Kind::OutOfMemory));
+    let back = Op::TakeBack {
+        domain: 0,
+        channel: 0,
+    };
+    assert!(matches!(model.must(&back), Outcome::Took(_)));
+    assert_eq!(model.step(&moves(0, 0)), Err(Kind::PeerGone));
+    // It was sent: the memory is written as another buffer.
+    assert_eq!(model.step(&writes(0)), Err(Kind::BufferState));
+    all(&mut model, &[drops(0), allocs(0), writes(0)]);
+}
+
+/// Those in the middle may die: what they sent on is counted by who has it.
+#[test]
+fn what_was_sent_on_outlives_the_one_in_the_middle() {
+    for dead in [0, 1] {
+        let mut model = Model::new(Way::Shared, 3);
+        channel(&mut model, 0, 1);
+        channel(&mut model, 1, 2);
+        pool(&mut model, 0, Trust::Producer, 1, true);
+        all(&mut model, &[allocs(0), moves(0, 0), takes(1, 0)]);
+        all(&mut model, &[moves(1, 1), Op::Kill { domain: dead }]);
+        all(&mut model, &[takes(2, 1)]);
+        assert_eq!(model.access(B, 2), Access::Read);
+        if dead == 1 {
+            assert_eq!(model.step(&allocs(0)), Err(Kind::OutOfMemory));
+            all(&mut model, &[drops(2), allocs(0)]);
+        }
+    }
+}
+
+#[test]
+fn trust_says_what_the_kernel_allows() {
+    for (trust, writer, other) in [
+        (Trust::Full, Some(Access::ReadWrite), Access::ReadWrite),
+        (Trust::Half, None, Access::ReadWrite),
+        (Trust::Producer, Some(Access::ReadWrite), Access::Read),
+    ] {
+        let mut model = simple(Way::Shared, trust);
+        all(&mut model, &[moves(0, 0), takes(1, 0)]);
+        assert_eq!(model.permitted(B, 0), writer, "{trust:?}");
+        assert_eq!(model.permitted(B, 1), Some(other), "{trust:?}");
+        let refused = trust == Trust::Producer;
+        assert_eq!(model.step(&writes(1)).is_err(), refused, "{trust:?}");
+        // What nobody moved can be read by who got it.
+        let mut model = simple(Way::Shared, trust);
+        all(&mut model, &[freezes(0), sends(0, 0, true), takes(1, 0)]);
+        let shared = if trust == Trust::Full {
+            Access::ReadWrite
+        } else {
+            Access::Read
+        };
+        assert_eq!(model.permitted(B, 1), Some(shared), "{trust:?}");
+        assert_eq!(model.step(&writes(1)), Err(Kind::BufferState));
+    }
+}
+
+/// What is copied or carried is another buffer, the receiver's own, and there is nothing to give back.
+#[test]
+fn a_copy_is_the_receivers() {
+    for (way, trust) in [
+        (Way::Shared, Trust::None),
+        (Way::Carried, Trust::None),
+        (Way::Carried, Trust::Full),
+    ] {
+        let mut model = simple(way, trust);
+        all(&mut model, &[moves(0, 0)]);
+        let on_its_way = model.clone().step(&allocs(0));
+        let reads_it_later = way == Way::Shared;
+        assert_eq!(on_its_way.is_err(), reads_it_later, "{way:?}");
+        let Outcome::Took(event) = model.must(&takes(1, 0)) else {
+            panic!("nothing came");
+        };
+        let copy = event.buffers[0];
+        assert_eq!(copy.pool, tranship_model::copies_of(1));
+        assert_eq!(model.buffers[&copy].data, 5);
+        assert_eq!(model.access(copy, 1), Access::ReadWrite);
+        let gives_back = Op::Pass {
+            domain: 1,
+            channel: 0,
+            buffer: copy,
+            meta: 0,
+        };
+        assert_eq!(model.step(&gives_back), Err(Kind::BufferNotOwned));
+        all(&mut model, &[allocs(0)]);
+    }
+}
+
+#[test]
+fn an_aggregate_goes_whole_or_not_at_all() {
+    let mut model = Model::new(Way::Shared, 2);
+    channel_of(&mut model, 0, 1, &[Trust::Producer, Trust::Half]);
+    let (first, second) = (
+        pool(&mut model, 0, Trust::Half, 2, false),
+        pool(&mut model, 0, Trust::Full, 1, false),
+    );
+    let ids = [(first, 0), (first, 1), (second, 0)].map(|(pool, index)| BufferId { pool, index });
+    for id in ids {
+        let (domain, pool) = (0, id.pool);
+        let alloc = Op::Alloc {
+            domain,
+            pool,
+            data: id.index,
+        };
+        model.must(&alloc);
+        model.must(&Op::Freeze { domain, buffer: id });
+    }
+    let sends = |buffers: &[BufferId]| Op::SendAll {
+        domain: 0,
+        channel: 0,
+        buffers: buffers.to_vec(),
+        meta: 7,
+    };
+    assert_eq!(model.step(&sends(&ids)), Err(Kind::ChannelTrust));
+    assert!(model.channels[&0].queue.is_empty());
+    model.must(&sends(&[ids[1], ids[0]]));
+    let event = Event {
+        carries: Carries::Aggregate,
+        buffers: vec![ids[1], ids[0]],
+        meta: 7,
+    };
+    assert_eq!(model.must(&takes(1, 0)), Outcome::Took(event));
+    assert_eq!(model.hold(ids[0], 1), Some(Hold::Shared(1)));
+}
+
+#[test]
+fn a_full_channel_changes_nothing() {
+    let mut model = simple(Way::Shared, Trust::Half);
+    let says = Op::Inline {
+        domain: 0,
+        channel: 0,
+        meta: 1,
+    };
+    for _ in 0..4 {
+        model.must(&says);
+    }
+    assert_eq!(model.step(&says), Err(Kind::Full));
+    assert_eq!(model.step(&moves(0, 0)), Err(Kind::Full));
+    assert_eq!(model.access(B, 0), Access::ReadWrite);
+    all(&mut model, &[takes(1, 0), moves(0, 0)]);
+}
