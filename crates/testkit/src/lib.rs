@@ -1,6 +1,7 @@
 //! Everything that tests with several real processes are made of: children that talk over a socket
 //! instead of sleeping, a watchdog, skips that are heard, counts of what a process holds, weak and strong privileges,
-//! attempts to break isolation, hostile clients of a manager, containers, hosts with weather between them, scenes of programs
+//! attempts to break isolation, hostile clients of a manager, containers, hosts with weather between them, connections
+//! that are cut and held, scenes of programs
 //! that are struck at random, a system-call counter, payloads that show their own reuse.
 //!
 //! NOT here: anything that the product runs, honest use of tranship (the tests bring it), speed measurements (`bench`).
@@ -35,6 +36,7 @@ pub mod payload;
 pub mod peer;
 pub mod probe;
 mod random;
+mod relay;
 pub mod resource;
 mod skip;
 mod watchdog;
@@ -44,6 +46,7 @@ pub use container::{Cgroup, Container};
 pub use folder::folder;
 pub use peer::{Control, Exit, Launch, Peer, PeerError, Privilege, own_user};
 pub use random::Random;
+pub use relay::Relay;
 pub use resource::Held;
 pub use skip::skipped;
 pub use tranship_sys::syscalls;

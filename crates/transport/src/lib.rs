@@ -5,8 +5,7 @@
 //! * [`Payload`], [`Place`]: the bytes that go with a frame, by reference: where they lie, and where they go.
 //!
 //! NOT here: channels, credit, and what a frame means (`channel`, `bulk`); pools and their buffers (`core`): they reach
-//! this crate as [`Source`] and [`Target`]. What a network does to connections is tested under channels: `crates/bulk/tests/net`,
-//! `crates/channel/tests`.
+//! this crate as [`Source`] and [`Target`].
 
 #![deny(unsafe_code)]
 

@@ -1,0 +1,91 @@
+//! `copy:` between this machine's processes: what breaks its rules is a violation, and anything else arrives.
+
+use std::io::{Read, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::time::Duration;
+use tranship_testkit::Watchdog;
+use tranship_transport::{Backend, Copying, Frame, FrameBytes, Kind, RecvError, Transport};
+
+/// An honest end, and a socket of somebody who says what it likes.
+fn met(name: &str) -> (Box<dyn Transport>, UnixStream) {
+    let name = format!("{name}-{}", std::process::id());
+    let mut listener = Copying.listen(&name).expect("listen");
+    let address = SocketAddr::from_abstract_name(format!("tranship/copy/{name}"));
+    let liar = UnixStream::connect_addr(&address.expect("address")).expect("connect");
+    let end = listener.accept().expect("accept").expect("it is there");
+    (end, liar)
+}
+
+fn header(len: u32, taken: u32, follows: u64) -> Vec<u8> {
+    [
+        &len.to_le_bytes()[..],
+        &taken.to_le_bytes(),
+        &follows.to_le_bytes(),
+    ]
+    .concat()
+}
+
+fn next(end: &mut dyn Transport) -> Result<Frame, RecvError> {
+    loop {
+        match end.recv()? {
+            Some(frame) => return Ok(frame),
+            None => end.waiter().wait(Duration::from_millis(100)),
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_is_a_violation() {
+    let _dog = Watchdog::new();
+    let good = [&header(5, 1, 0)[..], b"frame"].concat();
+    for (number, (what, lie)) in [
+        ("a frame that is too long", header((1 << 16) + 1, 0, 0)),
+        ("bytes of no frame", header(0, 0, 1)),
+        ("more taken than sent", header(0, 2, 0)),
+        ("taken once more", [&good[..], &header(0, 1, 0)].concat()),
+        ("no such length", header(u32::MAX, u32::MAX, u64::MAX)),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (mut end, mut liar) = met(&format!("lies-{number}"));
+        let frame = Frame {
+            bytes: FrameBytes::from_slice(b"one"),
+            ..Frame::default()
+        };
+        end.send(&frame).expect("send");
+        liar.write_all(&lie).expect("lie");
+        let why = loop {
+            match next(&mut *end) {
+                Ok(frame) => assert_eq!(&frame.bytes[..], b"frame", "{what}"),
+                Err(RecvError::Over(why)) => break why,
+                Err(other) => panic!("{what}: {other:?}"),
+            }
+        };
+        assert_eq!(why, Kind::PeerViolation, "{what}: {why}");
+    }
+}
+
+/// A frame in pieces of a byte, then one that is cut: the first arrives, and then the end.
+#[test]
+fn half_a_frame_is_none() {
+    let _dog = Watchdog::new();
+    let (mut end, mut liar) = met("half");
+    for byte in [&header(5, 0, 0)[..], b"frame"].concat() {
+        assert!(end.recv().expect("it is there").is_none());
+        liar.write_all(&[byte]).expect("a byte");
+    }
+    assert_eq!(&next(&mut *end).expect("a frame").bytes[..], b"frame");
+    // A look that finds nothing says what was taken.
+    assert!(end.recv().expect("it is there").is_none());
+    let mut said = [0; 16];
+    liar.read_exact(&mut said).expect("what was taken");
+    assert_eq!(said[..], header(0, 1, 0));
+    liar.write_all(&header(5, 0, 0)).expect("half a frame");
+    liar.shutdown(std::net::Shutdown::Write).expect("the end");
+    match next(&mut *end) {
+        Err(RecvError::Over(why)) => assert_eq!(why, Kind::PeerGone, "{why}"),
+        other => panic!("{other:?}"),
+    }
+}

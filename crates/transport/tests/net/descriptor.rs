@@ -1,0 +1,81 @@
+//! Programs that wait on nothing but a connection's descriptor.
+
+use crate::kit::*;
+use std::time::Duration;
+use tranship_sys::epoll::wait_readable;
+use tranship_testkit::{Relay, Watchdog};
+use tranship_transport::net::Timing;
+use tranship_transport::{Kind, Net, RecvError};
+
+/// Takes what comes; if nothing is there it arms, and sleeps without a limit.
+fn asleep(end: &mut End) -> Result<Came, RecvError> {
+    loop {
+        if let Some(came) = end.try_look()? {
+            return Ok(came);
+        }
+        let waiter = end.waiter();
+        if waiter.arm() {
+            let fd = waiter.descriptor().expect("a descriptor");
+            assert!(wait_readable(fd, None).expect("wait"));
+        }
+    }
+}
+
+/// The keeper looks so rarely that it does not help.
+fn rarely() -> Timing {
+    Timing {
+        beat: Duration::from_secs(600),
+        silence: Duration::from_secs(3600),
+        ..timing()
+    }
+}
+
+#[test]
+fn a_descriptor_tells_of_everything_that_comes() {
+    const ROUNDS: u32 = 60;
+    let _dog = Watchdog::new();
+    let nets = [
+        Net::plain(rarely()).expect("net"),
+        Net::tls(credentials(), rarely()).expect("net"),
+    ];
+    for net in nets {
+        for bytes in [PAGE, 1 << 20] {
+            let at = open(&net);
+            let relay = Relay::new(at);
+            let [mut one, mut other] = pair(&net, at, relay.at, "descriptor");
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    for round in 0..ROUNDS {
+                        let (frame, came) = asleep(&mut other).expect("a frame");
+                        assert!(came == pattern(round, bytes), "round {round}");
+                        other.send(&frame, Vec::new());
+                    }
+                    match asleep(&mut other) {
+                        Err(RecvError::Over(gone)) => assert_eq!(gone, Kind::PeerGone, "{gone}"),
+                        more => panic!("{more:?}"),
+                    }
+                });
+                let mut back = 0;
+                for round in 0..ROUNDS {
+                    while round - back == 4 {
+                        let (frame, _) = asleep(&mut one).expect("a frame");
+                        assert_eq!(frame, back.to_le_bytes());
+                        back += 1;
+                    }
+                    one.send(&round.to_le_bytes(), pattern(round, bytes));
+                    // Who connected makes another connection, and both are told by it.
+                    if round == ROUNDS / 2 {
+                        relay.cut_after(bytes as u64 / 2);
+                    }
+                }
+                while back < ROUNDS {
+                    let (frame, _) = asleep(&mut one).expect("a frame");
+                    assert_eq!(frame, back.to_le_bytes());
+                    back += 1;
+                }
+                drop(one);
+            });
+            assert!(relay.connections() > 1);
+        }
+    }
+}

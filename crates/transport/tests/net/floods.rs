@@ -1,0 +1,127 @@
+//! Ends that never stop talking: they have the program's attention, and that of the thread which keeps all sessions, for
+//! a bounded time each. And strangers, who keep nobody out.
+
+use crate::kit::*;
+use std::io::Write;
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tranship_testkit::{Relay, Watchdog};
+use tranship_transport::net::Timing;
+use tranship_transport::{Backend, Net};
+
+/// Beats without a frame, as fast as the socket takes them, until it is closed or told to stop.
+fn talks(mut socket: &TcpStream, bytes: &[u8], stop: &AtomicBool) {
+    let many = bytes.repeat((64 << 10) / bytes.len());
+    // Ordering: relaxed; a flag by itself.
+    while !stop.load(Ordering::Relaxed) && socket.write_all(&many).is_ok() {}
+}
+
+/// One talks to a name that nobody looks at, one to an end that has been let go, one to a program that looks: another
+/// channel of the process has its beats meanwhile, and every look comes to an end.
+#[test]
+fn who_talks_without_end_holds_nobody_up() {
+    let _dog = Watchdog::new();
+    let net = Net::plain(calm()).expect("net");
+    let at = open(&net);
+    let relay = Relay::new(at);
+    let mut honest = pair(&net, at, relay.at, "honest");
+    let names = ["waits", "left", "looks"].map(|name| {
+        let listener = net.listen(&format!("{at}/{name}")).expect("listen");
+        (name, listener)
+    });
+    let stop = AtomicBool::new(false);
+    let beat = record(2, b"", 0, 0, 0);
+    let [waits, left, looks] = [1, 2, 3].map(|n: u8| met(at, [n; 16], names[usize::from(n) - 1].0));
+    let [_waits, mut leaves, mut looked] = names.map(|(_, listener)| listener);
+    drop(accept(&mut leaves));
+    let mut looked = accept(&mut looked);
+    std::thread::scope(|scope| {
+        for socket in [&waits, &left, &looks] {
+            scope.spawn(|| talks(socket, &beat, &stop));
+        }
+        long(|| {
+            assert_eq!(looked.look(), None);
+            std::thread::yield_now();
+        });
+        stop.store(true, Ordering::Relaxed);
+        for socket in [&waits, &left, &looks] {
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+    });
+    assert_eq!(relay.connections(), 1, "beats were missed");
+    talk(&mut honest, 1, PAGE);
+}
+
+/// Who waits for the whole test's time is not given up on a busy machine.
+fn patient() -> Timing {
+    Timing {
+        silence: Duration::from_secs(300),
+        grace: Duration::from_secs(300),
+        acquaintance: Duration::from_secs(300),
+        ..timing()
+    }
+}
+
+/// Stops the strangers, also when the test fails.
+struct Stops<'a>(&'a AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        // Ordering: relaxed; a flag by itself.
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// More than there is room for, from four places, who say nothing: a client with a certificate is let in.
+#[test]
+fn who_says_nothing_keeps_nobody_out() {
+    let _dog = Watchdog::new();
+    let net = Net::tls(credentials(), patient()).expect("net");
+    let at = open(&net);
+    let silent: Vec<_> = (0..64u8)
+        .map(|n| from([127, 0, 1, 1 + n % 4], at))
+        .collect();
+    let _honest = pair(&net, at, at, "honest");
+    drop(silent);
+}
+
+/// The same while others come without end, and say a little of what they should: from elsewhere, and from the same place.
+#[test]
+fn any_number_of_strangers_keeps_nobody_out() {
+    let _dog = Watchdog::new();
+    let net = Net::tls(credentials(), patient()).expect("net");
+    let at = open(&net);
+    for (hosts, says) in [
+        ([[127, 0, 1, 1], [127, 0, 1, 2]], &b"\x16\x03"[..]),
+        ([[127, 0, 0, 1]; 2], b""),
+    ] {
+        let (before, _) = net.refused();
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let _stops = Stops(&stop);
+            for host in hosts {
+                let stop = &stop;
+                scope.spawn(move || {
+                    let mut all = std::collections::VecDeque::new();
+                    // Ordering: relaxed; a flag by itself.
+                    while !stop.load(Ordering::Relaxed) {
+                        let mut socket = from(host, at);
+                        let _ = socket.write_all(says);
+                        all.push_back(socket);
+                        if all.len() > 100 {
+                            all.pop_front();
+                        }
+                    }
+                });
+            }
+            // They are in the way.
+            while net.refused().0 < before + 200 {
+                std::thread::yield_now();
+            }
+            for name in ["one", "two", "three"] {
+                pair(&net, at, at, name);
+            }
+        });
+    }
+}

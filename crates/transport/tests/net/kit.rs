@@ -1,0 +1,344 @@
+//! What every test here starts with: two ends in this process, which send frames with buffers and look at every byte that comes.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tranship_sys::stream;
+use tranship_transport::net::{Credentials, Timing, certificate};
+use tranship_transport::{
+    Backend, Error, Frame, FrameBytes, Listener, Net, Payload, Place, RecvError, Source, Target,
+    Transport, Wait,
+};
+
+pub const PAGE: usize = 4096;
+pub const DAY: Duration = Duration::from_secs(86400);
+
+/// Quick enough for tests, slow enough for a loaded machine.
+pub fn timing() -> Timing {
+    Timing {
+        beat: Duration::from_millis(200),
+        silence: Duration::from_secs(2),
+        grace: Duration::from_secs(60),
+        acquaintance: Duration::from_secs(30),
+        linger: Duration::from_secs(30),
+    }
+}
+
+/// Beats often, and is silent only after what no loaded machine keeps a thread waiting.
+pub fn calm() -> Timing {
+    Timing {
+        silence: Duration::from_secs(6),
+        ..timing()
+    }
+}
+
+/// Longer than any silence.
+pub fn long(mut meanwhile: impl FnMut()) {
+    let since = Instant::now();
+    while since.elapsed() < calm().silence + Duration::from_secs(2) {
+        meanwhile();
+    }
+}
+
+/// An authority, and credentials of it for this machine.
+pub fn credentials() -> Credentials {
+    let ca = certificate::authority("tests", DAY).expect("authority");
+    issued(&ca, "tests", &["127.0.0.1"])
+}
+
+pub fn issued(ca: &certificate::Issued, name: &str, addresses: &[&str]) -> Credentials {
+    let addresses: Vec<String> = addresses.iter().map(|a| (*a).to_owned()).collect();
+    let own = certificate::issue(ca, name, &addresses, DAY).expect("issue");
+    Credentials::new(ca.cert.as_bytes(), own.cert.as_bytes(), own.key.as_bytes())
+        .expect("credentials")
+}
+
+pub fn plain() -> Net {
+    Net::plain(timing()).expect("net")
+}
+
+/// One with and one without TLS.
+pub fn both() -> [Net; 2] {
+    [plain(), Net::tls(credentials(), timing()).expect("net")]
+}
+
+pub fn open(net: &Net) -> SocketAddr {
+    net.open("127.0.0.1:0".parse().expect("address"))
+        .expect("open")
+}
+
+/// Bytes that no other message has, nor any other page of it.
+pub fn pattern(round: u32, bytes: usize) -> Vec<u8> {
+    let word = round.wrapping_mul(0x9e37_79b9);
+    let page: Vec<u8> = (0..1024u32)
+        .flat_map(|at| (word ^ at).to_le_bytes())
+        .collect();
+    let mut all = page.repeat(bytes.div_ceil(PAGE));
+    for (number, page) in (0u32..).zip(all.chunks_mut(PAGE)) {
+        page[..4].copy_from_slice(&(word ^ !number).to_le_bytes());
+    }
+    all.truncate(bytes);
+    all
+}
+
+/// Bytes that lie in a file, too, but not at its beginning.
+#[derive(Debug)]
+struct InFile {
+    bytes: Vec<u8>,
+    file: std::fs::File,
+}
+
+impl Source for InFile {
+    fn view(&self) -> Result<tranship_region::View<'_>, Error> {
+        self.bytes.view()
+    }
+
+    fn len(&self) -> usize {
+        Source::len(&self.bytes)
+    }
+
+    fn file(&self) -> Option<(BorrowedFd<'_>, u64)> {
+        Some((self.file.as_fd(), PAGE as u64))
+    }
+}
+
+/// Large ones are references to a file's pages.
+fn payload(bytes: Vec<u8>) -> Payload {
+    if bytes.len() <= 16 << 10 {
+        return bytes.into();
+    }
+    let mut file = tempfile::tempfile().expect("a file");
+    let written = file.write_all(&[0xee; PAGE]);
+    written
+        .and_then(|()| file.write_all(&bytes))
+        .expect("write");
+    InFile { bytes, file }.into()
+}
+
+/// Where bytes arrive.
+#[derive(Clone, Debug)]
+struct Memory(Arc<Mutex<Vec<u8>>>);
+
+impl Target for Memory {
+    fn len(&self) -> usize {
+        self.0.lock().expect("memory").len()
+    }
+
+    fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), Error> {
+        self.0.lock().expect("memory")[offset..offset + bytes.len()].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn receive(&self, offset: usize, socket: BorrowedFd<'_>) -> io::Result<usize> {
+        stream::recv(socket, &mut self.0.lock().expect("memory")[offset..])
+    }
+}
+
+/// A frame, and the bytes of its buffer.
+pub type Came = (Vec<u8>, Vec<u8>);
+
+/// One end of a connection.
+#[derive(Debug)]
+pub struct End {
+    pub transport: Box<dyn Transport>,
+    /// What has come but for its buffer's bytes.
+    arriving: Option<(Vec<u8>, Memory, Place)>,
+}
+
+impl End {
+    pub fn new(transport: Box<dyn Transport>) -> End {
+        End {
+            transport,
+            arriving: None,
+        }
+    }
+
+    pub fn connect(net: &Net, address: &str) -> End {
+        let made = net.connect(address);
+        End::new(made.unwrap_or_else(|error| panic!("{error}")))
+    }
+
+    pub fn try_send(&mut self, frame: &[u8], bytes: Vec<u8>) -> Result<(), Error> {
+        let payload = (!bytes.is_empty()).then(|| payload(bytes));
+        self.transport.send(&Frame {
+            bytes: FrameBytes::from_slice(frame),
+            payload,
+            ..Frame::default()
+        })
+    }
+
+    pub fn send(&mut self, frame: &[u8], bytes: Vec<u8>) {
+        let sent = self.try_send(frame, bytes);
+        sent.unwrap_or_else(|error| panic!("{error}: {:?}", self.transport.why()));
+    }
+
+    /// The next frame with all of its bytes, if it is there.
+    pub fn try_look(&mut self) -> Result<Option<Came>, RecvError> {
+        if self.arriving.is_none() {
+            let Some(frame) = self.transport.recv()? else {
+                return Ok(None);
+            };
+            let brings = self.transport.brings();
+            if brings == 0 {
+                return Ok(Some((frame.bytes.to_vec(), Vec::new())));
+            }
+            let memory = Memory(Arc::new(Mutex::new(vec![0; brings])));
+            let place = Place::from(memory.clone());
+            self.arriving = Some((frame.bytes.to_vec(), memory, place));
+        }
+        let Some((_, _, place)) = &self.arriving else {
+            return Ok(None);
+        };
+        if !self.transport.fill(place)? {
+            return Ok(None);
+        }
+        let came = self.arriving.take();
+        Ok(came.map(|(frame, memory, _)| (frame, memory.0.lock().expect("memory").clone())))
+    }
+
+    #[track_caller]
+    pub fn look(&mut self) -> Option<Came> {
+        match self.try_look() {
+            Ok(came) => came,
+            Err(error) => panic!("{error:?}: {:?}", self.transport.why()),
+        }
+    }
+
+    #[track_caller]
+    pub fn next(&mut self) -> Came {
+        loop {
+            match self.look() {
+                Some(came) => return came,
+                None => self.wait(),
+            }
+        }
+    }
+
+    pub fn wait(&self) {
+        self.waiter().wait(Duration::from_millis(100));
+    }
+
+    pub fn waiter(&self) -> Arc<dyn Wait> {
+        self.transport.waiter()
+    }
+
+    /// Looks until there is an end to it, whatever comes before that, and says which.
+    #[track_caller]
+    pub fn over(&mut self) -> Error {
+        loop {
+            match self.try_look() {
+                Ok(Some(_)) => {}
+                Ok(None) => self.wait(),
+                Err(RecvError::Over(error)) => return error,
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+    }
+
+    /// Which frames of ours were taken, that we did not know of.
+    pub fn done(&mut self) -> Vec<u64> {
+        let mut numbers = Vec::new();
+        self.transport.done(&mut numbers);
+        numbers
+    }
+}
+
+pub fn accept(listener: &mut Box<dyn Listener>) -> End {
+    loop {
+        match listener.accept().expect("accept") {
+            Some(end) => return End::new(end),
+            None => listener.waiter().wait(Duration::from_millis(100)),
+        }
+    }
+}
+
+/// Who listens at a name of a port, and who connects to it `through` another address.
+pub fn pair(net: &Net, at: SocketAddr, through: SocketAddr, name: &str) -> [End; 2] {
+    let mut listener = net.listen(&format!("{at}/{name}")).expect("listen");
+    let there = End::connect(net, &format!("{through}/{name}"));
+    [accept(&mut listener), there]
+}
+
+/// Something goes there, and it comes back.
+#[track_caller]
+pub fn talk([one, other]: &mut [End; 2], round: u32, bytes: usize) {
+    let said = round.to_le_bytes();
+    one.send(&said, pattern(round, bytes));
+    let (frame, came) = other.next();
+    assert_eq!(frame, said);
+    assert!(came == pattern(round, bytes), "round {round}");
+    other.send(&frame, came);
+    let (frame, came) = one.next();
+    assert_eq!(frame, said);
+    assert!(came == pattern(round, bytes), "back in round {round}");
+}
+
+/// What who connects says first.
+pub fn hello(again: bool, session: [u8; 16], taken: u64, name: &str) -> Vec<u8> {
+    let mut out = b"tranship\x01\x00".to_vec();
+    out.extend([
+        if again { 2 } else { 1 },
+        u8::try_from(name.len()).expect("short"),
+    ]);
+    out.extend(session);
+    out.extend(taken.to_le_bytes());
+    out.extend(name.as_bytes());
+    out
+}
+
+/// What who listens answers.
+pub fn answer(status: u8, process: u8, taken: u64) -> Vec<u8> {
+    let mut out = b"tranship\x01\x00".to_vec();
+    out.extend([status, 0]);
+    out.extend([process; 16]);
+    out.extend(taken.to_le_bytes());
+    out
+}
+
+/// A record, without its buffer's bytes.
+pub fn record(kind: u8, frame: &[u8], payload: u64, number: u64, taken: u64) -> Vec<u8> {
+    let mut out = vec![kind, 0];
+    out.extend(u16::try_from(frame.len()).expect("short").to_le_bytes());
+    out.extend([0; 4]);
+    for word in [payload, number, taken] {
+        out.extend(word.to_le_bytes());
+    }
+    out.extend(frame);
+    out
+}
+
+/// Says something and reads until the other side closes.
+pub fn say(at: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+    let mut socket = TcpStream::connect(at).expect("connect");
+    // The other side may have closed already.
+    let _ = socket.write_all(bytes);
+    let _ = socket.shutdown(std::net::Shutdown::Write);
+    let mut answer = Vec::new();
+    let _ = socket.read_to_end(&mut answer);
+    answer
+}
+
+/// A connection that has made its acquaintance, new or again.
+pub fn met_with(at: SocketAddr, hello: &[u8]) -> TcpStream {
+    let mut socket = TcpStream::connect(at).expect("connect");
+    socket.write_all(hello).expect("hello");
+    let mut answer = [0; 36];
+    socket.read_exact(&mut answer).expect("answer");
+    assert_eq!(answer[10], 0, "welcome");
+    socket
+}
+
+pub fn met(at: SocketAddr, session: [u8; 16], name: &str) -> TcpStream {
+    met_with(at, &hello(false, session, 0, name))
+}
+
+/// A connection from another address of this machine.
+pub fn from(address: [u8; 4], at: SocketAddr) -> TcpStream {
+    use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("socket");
+    bind(&socket, &SocketAddr::from((address, 0))).expect("bind");
+    connect(&socket, &at).expect("connect");
+    socket.into()
+}

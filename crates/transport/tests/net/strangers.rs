@@ -1,0 +1,165 @@
+//! Strangers at a port: they say anything, or nothing, and are many. None of them is let in, and none keeps others out.
+
+use crate::kit::*;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+use tranship_testkit::{Control, Random, Watchdog, child};
+use tranship_transport::net::Timing;
+use tranship_transport::{Backend, Net};
+
+#[test]
+fn strangers_may_say_anything() {
+    let _dog = Watchdog::new();
+    let mut random = Random::printed("strangers");
+    for net in both() {
+        let at = open(&net);
+        let mut honest = pair(&net, at, at, "honest");
+        let whole = hello(false, [1; 16], 0, "honest");
+        for round in 0..60 {
+            let mut bytes = whole.clone();
+            match round % 3 {
+                0 => {
+                    bytes = (0..random.below(300))
+                        .map(|_| random.next().to_le_bytes()[0])
+                        .collect()
+                }
+                1 => bytes.truncate(usize::try_from(random.below(40)).expect("small")),
+                _ => {
+                    let at = usize::try_from(random.below(12)).expect("small");
+                    bytes[at] ^= 1 << random.below(8);
+                }
+            }
+            let answer = say(at, &bytes);
+            // An answer is a refusal, or TLS that was not understood.
+            assert!(answer.get(10).is_none_or(|status| *status != 0) || answer[0] != b't');
+        }
+        // The honest ones have not noticed.
+        talk(&mut honest, 1, PAGE);
+    }
+}
+
+#[test]
+fn those_who_say_nothing_do_not_stay() {
+    let _dog = Watchdog::new();
+    let timing = Timing {
+        acquaintance: Duration::from_secs(2),
+        ..timing()
+    };
+    let net = Net::plain(timing).expect("net");
+    let at = open(&net);
+    let slow: Vec<_> = (0..40)
+        .map(|_| TcpStream::connect(at).expect("connect"))
+        .collect();
+    // All are closed when their time is over. One byte now and then is no help.
+    let mut open: Vec<_> = slow.into_iter().collect();
+    while !open.is_empty() {
+        open.retain_mut(|socket| {
+            let _ = socket.write(b"t");
+            socket.set_nonblocking(true).expect("option");
+            let closed = |e: std::io::Error| e.kind() != std::io::ErrorKind::WouldBlock;
+            !socket.read(&mut [0]).map_or_else(closed, |got| got == 0)
+        });
+        std::thread::yield_now();
+    }
+    assert!(net.refused().0 >= 40);
+    talk(&mut pair(&net, at, at, "honest"), 1, PAGE);
+}
+
+/// Not more than so many: the oldest make room, with words about it.
+#[test]
+fn strangers_are_so_many_at_most() {
+    let _dog = Watchdog::new();
+    for (hosts, each) in [(1, 80), (10, 10)] {
+        let net = plain();
+        let at = open(&net);
+        let all = hosts * each;
+        let silent: Vec<_> = (0..all)
+            .map(|n| from([127, 0, 1, 1 + n / each], at))
+            .collect();
+        let away = u64::from(all - 64);
+        while net.refused().0 < away {
+            std::thread::yield_now();
+        }
+        let (count, why) = net.refused();
+        let why = why.expect("words");
+        assert!(count == away && why.contains("made room"), "{count}: {why}");
+        let mut first = &silent[0];
+        assert_eq!(first.read(&mut [0]).expect("the end"), 0);
+    }
+}
+
+/// Nobody takes them; they do not pile up.
+#[test]
+fn so_many_wait_at_a_name() {
+    let _dog = Watchdog::new();
+    let net = plain();
+    let at = open(&net);
+    let _listener = net.listen(&format!("{at}/busy")).expect("listen");
+    let _waiting: Vec<_> = (0..64u8).map(|n| met(at, [n; 16], "busy")).collect();
+    assert_eq!(
+        say(at, &hello(false, [64; 16], 0, "busy")).get(10),
+        Some(&4)
+    );
+    let (_, why) = net.refused();
+    assert!(why.is_some_and(|why| why.contains("64 clients wait")));
+}
+
+child!(
+    /// Opens a port, and then everything that may be opened; lets go of it when it is told to.
+    fn exhausted(ctl: Control) {
+        let net = plain();
+        let at = open(&net);
+        let _name = net.listen(&format!("{at}/open")).expect("listen");
+        let limit = rustix::process::Rlimit {
+            current: Some(64),
+            maximum: Some(64),
+        };
+        rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).expect("limit");
+        let all = || std::iter::from_fn(|| std::fs::File::open("/dev/null").ok());
+        let all: Vec<_> = all().collect();
+        ctl.send(&at).expect("control");
+        let () = ctl.recv().expect("control").expect("connected");
+        let used = |who| {
+            let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+            // SAFETY: room for what the kernel fills in.
+            unsafe { libc::getrusage(who, usage.as_mut_ptr()) };
+            // SAFETY: plain numbers.
+            let usage = unsafe { usage.assume_init() };
+            let time = |t: libc::timeval| t.tv_sec * 1_000_000 + t.tv_usec;
+            time(usage.ru_utime) + time(usage.ru_stime)
+        };
+        // One thread spins: any other that does gets as much of the processors.
+        let before = used(libc::RUSAGE_SELF);
+        let own = used(libc::RUSAGE_THREAD);
+        let spins = || used(libc::RUSAGE_THREAD) - own;
+        while spins() < 300_000 {}
+        let others = used(libc::RUSAGE_SELF) - before - spins();
+        ctl.send(&others).expect("control");
+        let () = ctl.recv().expect("control").expect("again");
+        drop(all);
+        let _ = ctl.recv::<()>();
+    }
+);
+
+/// No descriptor is left for who connects: it waits, nobody spins, and it is served when there is one.
+#[test]
+fn without_descriptors_who_connects_waits() {
+    let _dog = Watchdog::new();
+    let child = exhausted().start().expect("start");
+    let at: SocketAddr = child.expect();
+    let mut socket = TcpStream::connect(at).expect("connect");
+    socket
+        .write_all(&hello(false, [1; 16], 0, "open"))
+        .expect("hello");
+    child.send(&()).expect("send");
+    let spent: i64 = child.expect();
+    assert!(
+        spent < 100_000,
+        "{spent} us, while one that spins had 300000"
+    );
+    child.send(&()).expect("send");
+    let mut answer = [0; 36];
+    socket.read_exact(&mut answer).expect("answer");
+    assert_eq!(answer[10], 0, "welcome");
+}
