@@ -21,7 +21,7 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)
 const MEMORY_ROUND: Duration = Duration::from_millis(50);
 /// How late the thread of a program that sends all the time, and waits for nothing, takes what the other end says.
 const TICK: Duration = Duration::from_millis(1);
-/// Where the kernel cannot wait now.
+/// Where the kernel cannot wait, now or for a connection.
 const NAP: Duration = Duration::from_millis(5);
 
 /// One side of a channel: what there is to do. Nothing here waits but [`Side::finish`].
@@ -57,6 +57,7 @@ pub(crate) struct Duty<S: Side> {
     waits: AtomicBool,
     /// The connection has told that something is new, and is not watched.
     told: AtomicBool,
+    is_watched: bool,
     epoll: Epoll,
     /// In there, too: for what the connection does not show.
     bell: OwnedFd,
@@ -88,13 +89,14 @@ impl<S: Side + 'static> Duty<S> {
         let bell = eventfd::create().map_err(Error::system("eventfd"))?;
         let added = epoll.add(&bell, BELL, Interest::Read);
         added.map_err(Error::system("epoll_ctl"))?;
-        side.wire().watch(&epoll)?;
+        let is_watched = side.wire().watch(&epoll)?;
         let side = Some(side);
         Ok(Arc::new(Duty {
             state: Mutex::new(State { side, over: None }),
             again: AtomicBool::new(false),
             waits: AtomicBool::new(false),
             told: AtomicBool::new(false),
+            is_watched,
             epoll,
             bell,
             thread: Mutex::default(),
@@ -171,6 +173,10 @@ impl<S: Side + 'static> Duty<S> {
 
     /// Until something is new, at most so long.
     fn sleep(&self, limit: Duration, is_thread: bool) {
+        let limit = match self.is_watched {
+            true => limit,
+            false => limit.min(NAP),
+        };
         let mut ready: Vec<Ready> = Vec::with_capacity(2);
         if self.epoll.wait(&mut ready, Some(limit)).is_err() {
             std::thread::sleep(limit.min(NAP));

@@ -191,18 +191,16 @@ impl Wire {
         waiter.disarm();
     }
 
-    /// Has an epoll instance, under the number 0, tell one of those who wait there when something is new.
-    ///
-    /// # Errors
-    /// `System`; `BadArgument` for a connection that nobody can wait for.
-    pub(crate) fn watch(&mut self, epoll: &Epoll) -> Result<(), Error> {
+    /// Has an epoll instance, under the number 0, tell one of those who wait there when something is new. False: a connection that nobody can
+    /// wait for, and that is to be looked at now and then.
+    pub(crate) fn watch(&mut self, epoll: &Epoll) -> Result<bool, Error> {
         let Some((fd, wants_room)) = self.transport.watched() else {
-            let text = format!("the connection to {} cannot be watched", self.place);
-            return Err(Error::new(Kind::BadArgument, text));
+            return Ok(false);
         };
         self.wants_room = wants_room;
         let watched = epoll.add(fd, 0, interest(wants_room));
-        watched.map_err(Error::system("epoll_ctl"))
+        watched.map_err(Error::system("epoll_ctl"))?;
+        Ok(true)
     }
 
     /// Whether all is done that was new; what comes from here on is told, if the last of that was (`was_told`), or what is to be told has

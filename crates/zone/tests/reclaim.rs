@@ -189,10 +189,11 @@ fn all_zones_are_listed_and_can_be_drained() {
     );
 }
 
-/// Of an allocator: nobody grows and shrinks its caches but who keeps its time.
+/// Of an allocator: nobody grows and shrinks its caches but who keeps its time, and who drains all of the process.
 #[test]
 fn caches_that_were_enlarged_hold_what_goes_to_and_fro_and_give_it_back_when_drained() {
     let _watchdog = watchdog();
+    let _alone = alone();
     let arena = Arc::new(Arena::private(64 << 20).expect("arena"));
     let keg = ItemKeg::new(&arena, 4096, 16).expect("keg");
     let cache = tranship_zone::ZoneConfig {
