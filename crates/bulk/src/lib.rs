@@ -55,8 +55,3 @@ pub use statistics::Statistics;
 pub use terms::{Access, BufferState, ChannelState, Direction, Role, Trust};
 pub use tranship_error::{Error, Kind, SendError};
 pub use waiting::wait_any;
-
-/// What the documentation shows must run.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/bulk.md")]
-struct Documentation;

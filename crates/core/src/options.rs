@@ -272,8 +272,9 @@ impl LinkOptions {
         }
     }
     /// Which pools a receiver takes; default: all. One that is refused fails at the sender as
-    /// [`Refused`](crate::Kind::Refused) with `PeerGone`. Called while the domain takes the manager's news: it decides by
-    /// what it is told, and must not call into the domain.
+    /// [`Refused`](crate::Kind::Refused) with `PeerGone`. Called while the domain takes the manager's news, and at a `local:` address while
+    /// the sender sends: it decides by what it is told, and must not call into the domain. Not asked where bytes are carried: no pool of the sender's
+    /// comes here.
     pub fn accept_pools(mut self, wanted: impl Fn(&Offer) -> bool + Send + Sync + 'static) -> Self {
         self.consent = Some(Consent(Arc::new(wanted)));
         self

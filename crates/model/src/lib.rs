@@ -201,11 +201,27 @@ impl Model {
             (Trust::Full, _) | (Trust::None | Trust::Producer, true) => Some(Access::ReadWrite),
             (Trust::None | Trust::Producer, false) => Some(Access::Read),
             (Trust::Half, _) => match self.access(buffer, domain) {
-                // Its writer takes away from itself what it moves; what it shared and let go it goes on reading.
-                Access::None if is_own => None,
+                // Its writer takes away from itself what it moves; what it shared, and let go, it goes on reading.
+                Access::None if is_own && !self.is_moved(buffer) => None,
+                // One mapping for all of the process.
+                Access::None if self.way == Way::Inside => None,
                 access => Some(access),
             },
         }
+    }
+
+    /// Whether it is another one's alone, or on its way to be.
+    fn is_moved(&self, buffer: BufferId) -> bool {
+        let moves =
+            |m: &Message| m.carries == Carries::Moved && m.pieces.contains(&Piece::Buffer(buffer));
+        // What is passed back its writer may look at early.
+        let mut all = self.channels.values().flat_map(|c| &c.queue);
+        let sole = |hold: &Hold| matches!(hold, Hold::Sole { .. });
+        all.any(moves)
+            || self
+                .buffers
+                .get(&buffer)
+                .is_some_and(|b| b.holds.values().any(sole))
     }
 
     /// Is the pool's memory mapped in the domain, for what is to come?

@@ -37,13 +37,15 @@ impl Model {
             false => Err(Kind::ChannelTrust),
         };
         match self.way {
-            // Nobody has to map it.
+            // It does not come there.
             Way::Carried => return Ok(()),
-            Way::Inside => return level,
-            Way::Shared if found.assigned.contains(&id) => return Ok(()),
-            Way::Shared => {}
+            Way::Inside | Way::Shared if found.assigned.contains(&id) => return Ok(()),
+            Way::Inside | Way::Shared => {}
         }
-        if pool.writer != domain && !(pool.forward && self.is_alive(pool.writer)) {
+        if self.way == Way::Shared
+            && pool.writer != domain
+            && !(pool.forward && self.is_alive(pool.writer))
+        {
             return Err(Kind::Refused);
         }
         level?;

@@ -301,7 +301,7 @@ fn what_was_sent_on_outlives_the_one_in_the_middle() {
 fn trust_says_what_the_kernel_allows() {
     for (trust, writer, other) in [
         (Trust::Full, Some(Access::ReadWrite), Access::ReadWrite),
-        (Trust::Half, None, Access::ReadWrite),
+        (Trust::Half, Some(Access::None), Access::ReadWrite),
         (Trust::Producer, Some(Access::ReadWrite), Access::Read),
     ] {
         let mut model = simple(Way::Shared, trust);

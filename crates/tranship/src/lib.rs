@@ -210,3 +210,8 @@ struct ZCopy;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/malloc.md")]
 struct Malloc;
+
+/// And the one about bulk transfer.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/bulk.md")]
+struct Bulk;

@@ -149,13 +149,8 @@ fn nothing_but_the_bytes_of_messages_is_carried() {
     to.send(shared.slice(1024..1024 + sent.len()))
         .expect("send");
     drop(shared);
-    let mut moved = loop {
-        // Once the carrier has let it go.
-        match pool.alloc_timeout(64 << 10, std::time::Duration::from_secs(30)) {
-            Ok(buf) => break buf,
-            Err(error) => panic!("{error}"),
-        }
-    };
+    // Once the carrier has let it go.
+    let mut moved = pool.alloc(64 << 10).expect("alloc");
     moved.write(0, &sent).expect("inside");
     moved.truncate(sent.len());
     to.move_buffer(moved).expect("move");

@@ -70,14 +70,15 @@ pub(super) fn pair(
     near.join(&far);
     far.join(&near);
     // What is carried is the receiver's own, whoever could write it before.
-    let levels = match carried {
-        Some(_) => Levels::ALL,
-        None => sink.options.levels(),
+    let (levels, consent) = match carried {
+        Some(_) => (Levels::ALL, None),
+        None => (sink.options.levels(), sink.options.consent.clone()),
     };
     let store = Arc::new(Store::new(
         carried.is_some(),
         carried.map(str::to_owned),
         levels,
+        consent,
     ));
     let links = [Arc::clone(&near), Arc::clone(&far)];
     let sender = Sender::inside(near, source.options, Arc::clone(&store))?;

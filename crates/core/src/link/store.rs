@@ -3,9 +3,10 @@
 use super::message::Body;
 use crate::cbuf::CbufMut;
 use crate::domain::lock;
-use std::collections::VecDeque;
+use crate::options::{Consent, Offer};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Mutex;
-use tranship_proto::Levels;
+use tranship_proto::{Levels, PoolId};
 
 /// Word 0 of a line that says so. No line in shared memory may have it (`descriptor::parse`).
 pub(super) const OP_INSIDE: u64 = 0xff << 32;
@@ -21,6 +22,9 @@ pub(crate) struct Store {
     pub(super) place: Option<String>,
     /// Buffers of pools of these levels are taken.
     pub(super) levels: Levels,
+    /// What the receiver says to pools, and those that it has agreed to.
+    consent: Option<Consent>,
+    agreed: Mutex<BTreeSet<PoolId>>,
 }
 
 #[derive(Debug, Default)]
@@ -30,14 +34,37 @@ struct Way {
 }
 
 impl Store {
-    pub(super) fn new(carried: bool, place: Option<String>, levels: Levels) -> Store {
+    pub(super) fn new(
+        carried: bool,
+        place: Option<String>,
+        levels: Levels,
+        consent: Option<Consent>,
+    ) -> Store {
         Store {
             forth: Mutex::default(),
             back: Mutex::default(),
             carried,
             place,
             levels,
+            consent,
+            agreed: Mutex::default(),
         }
+    }
+
+    /// Whether the receiver takes the pool: it is asked once, unless it refuses.
+    pub(super) fn agrees(&self, pool: PoolId, offer: impl FnOnce() -> Offer) -> bool {
+        let Some(consent) = &self.consent else {
+            return true;
+        };
+        // Not under the lock: it is a stranger's code.
+        if lock(&self.agreed).contains(&pool) {
+            return true;
+        }
+        let agrees = consent.to(&offer());
+        if agrees {
+            lock(&self.agreed).insert(pool);
+        }
+        agrees
     }
 
     /// To the receiver. If it is gone this is, too.

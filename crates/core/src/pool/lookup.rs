@@ -76,6 +76,21 @@ impl OwnPool {
         Ok(unsafe { CbufMut::own(ptr, len, NonNull::from(self), tag) })
     }
 
+    /// At level `half`: a buffer that had come back by a move has been moved on, so that nobody here has to do with its pages. If a handle is left,
+    /// as a liar that moves it back twice can have it, they stay.
+    pub(crate) fn leave_again(&self, id: CbufId) {
+        let slot = id.slot();
+        if !self.is_guarded() {
+            return;
+        }
+        // While it is held nobody here gets a handle, and no slot gets another buffer.
+        let _gc = lock(&self.gc);
+        let is_it = is_named(self.generation_word(slot), id.generation()).is_ok();
+        if is_it && self.is_away(slot, id.generation()) && self.handles(slot).count() == 0 {
+            self.close_slot(slot, Access::None);
+        }
+    }
+
     /// A buffer of ours by its id, whole, if it was sent to be shared and is not collected yet. Under the collector's lock, as
     /// `take_back`.
     pub(crate) fn lookup(&self, id: CbufId) -> Result<Cbuf, Error> {

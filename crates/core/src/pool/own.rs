@@ -57,7 +57,7 @@ pub(crate) struct OwnPool {
     pub(super) handles: AtomicU32,
     pub(super) shrink_target: AtomicU64,
     pub(crate) options: PoolOptions,
-    pub(super) max_bytes: u64,
+    pub(crate) max_bytes: u64,
     pub(super) counters: Counters,
     pub(super) me: Weak<OwnPool>,
 }

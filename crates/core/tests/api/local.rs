@@ -1,6 +1,8 @@
 //! Channels inside a process: `local:` addresses. What is the same at every address is in the tests of `channel`.
 
 use crate::kit::*;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use tranship_core::{Domain, Kind, LinkOptions, Receiver, Role, Sender, Trust, WhenFull};
 
@@ -80,6 +82,36 @@ fn levels_that_are_not_taken() {
     let failed = to.move_buffer(buf).expect_err("not taken");
     assert_eq!(failed.kind(), Kind::ChannelTrust);
     assert!(failed.to_string().contains("`full`"), "{failed}");
+}
+
+/// The receiver is asked as at other addresses: once, unless it refuses.
+#[test]
+fn pools_that_are_not_wanted() {
+    let _dog = dog();
+    let a = Domain::embedded().expect("embedded");
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let options = LinkOptions::new().accept_pools(move |offer| {
+        count.fetch_add(1, Ordering::Relaxed);
+        offer.max_bytes <= 4 * CHUNK as u64
+    });
+    let (mut to, mut from) = local(&a, &a, "unwanted", options);
+    let (large, small) = (pool(&a, 8), pool(&a, 4));
+    for refused in [1, 2] {
+        let buf = large.alloc_from(b"large").expect("alloc");
+        let failed = to.move_buffer(buf).expect_err("too large");
+        assert_eq!(failed.kind(), Kind::Refused, "{failed}");
+        assert_eq!(failed.unsent.to_vec(), b"large");
+        assert_eq!(asked.load(Ordering::Relaxed), refused);
+    }
+    assert_eq!(to.assign(&large), Err(Kind::Refused.into()));
+    to.assign(&small).expect("small enough");
+    for _ in 0..3 {
+        to.send(small.alloc_from(b"small").expect("alloc"))
+            .expect("send");
+        assert_eq!(from.recv().expect("recv").to_vec(), b"small");
+    }
+    assert_eq!(asked.load(Ordering::Relaxed), 4);
 }
 
 #[test]

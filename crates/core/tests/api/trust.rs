@@ -87,6 +87,43 @@ fn at_half_what_is_not_to_be_touched_faults() {
     }
 }
 
+/// However often a buffer goes and comes back: who has moved it on has no more to do with it.
+#[test]
+fn at_half_what_came_back_and_goes_again_faults_again() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let (mut to, mut from) = link(&a, &b, "x");
+    let pool = pool_of(&a, Trust::Half);
+    let mut buf = pool.alloc(10).expect("a buffer");
+    buf.write(0, b"some bytes").expect("inside");
+    let at = buf.view().as_ptr();
+    for _ in 0..5 {
+        to.move_buffer(buf).expect("move");
+        assert_eq!(access(at), Access::None);
+        let there = from.recv().expect("recv").into_moved().expect("moved");
+        let theirs = there.view().as_ptr();
+        assert_eq!(access(theirs), Access::ReadWrite);
+        until_passed(&mut from, there);
+        assert_eq!(access(theirs), Access::None);
+        let back = to.try_recv_control().expect("no lie").expect("it is back");
+        buf = back.into_moved().expect("moved");
+        assert_eq!(access(at), Access::Read);
+    }
+}
+
+/// The manager may have to confirm first that the pool is here.
+fn until_passed(from: &mut tranship_core::Receiver, buf: tranship_core::CbufMut) {
+    let mut buf = Some(buf);
+    until(|| {
+        let passed = from.pass(buf.take().expect("it came back"));
+        buf = passed.err().map(|failed| {
+            assert_eq!(failed.kind(), Kind::PoolPending, "{failed}");
+            failed.unsent
+        });
+        buf.is_none()
+    });
+}
+
 #[test]
 fn a_pool_whose_buffers_need_too_many_mappings_is_refused() {
     let a = embedded();

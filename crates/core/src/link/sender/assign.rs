@@ -54,7 +54,7 @@ impl Sender {
     ) -> Result<(), Error> {
         self.link.domain.check_fork()?;
         if self.store.is_some() {
-            return Ok(()); // nobody has to map it
+            return self.agree_inside(pool.own_ref()); // nobody has to map it
         }
         let own = pool.own_arc();
         let home = Arc::as_ptr(&own).cast::<()>();

@@ -9,9 +9,11 @@ use crate::link::message::{Body, Message};
 use crate::link::shared::{Gone, LinkShared};
 use crate::link::sleep::sleep_on;
 use crate::link::store::{OP_INSIDE, Store};
-use crate::options::{LinkOptions, Wait};
+use crate::options::{LinkOptions, Offer, Wait};
+use crate::pool::OwnPool;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tranship_proto::{PoolId, Trust};
 use tranship_ring::{Ending, Publish, Waker};
 
 impl Sender {
@@ -73,33 +75,70 @@ impl Sender {
     }
 
     fn may_go(&self, handle: Handle) -> Result<(), Error> {
-        let ours = &self.link.domain;
-        let (ours, trust) = match handle.home() {
+        match handle.home() {
             Home::Own(pool) => {
                 // SAFETY: pools outlive their outstanding slots, and this handle's is one.
                 let pool = unsafe { pool.as_ref() };
-                (pool.domain.is(ours), pool.options.trust)
+                self.may_go_of(
+                    pool.domain.is(&self.link.domain),
+                    pool.id(),
+                    pool.options.trust,
+                    || own_offer(pool),
+                )
             }
             Home::Foreign(pool) => {
                 // SAFETY: as above.
                 let pool = unsafe { pool.as_ref() };
-                (pool.domain.is(ours), pool.shape.trust)
+                let shape = &pool.shape;
+                let offer = || Offer {
+                    pool: shape.pool,
+                    writer: shape.writer,
+                    max_bytes: shape.max_bytes,
+                    slots: shape.slots,
+                    chunk_bytes: shape.chunk_bytes,
+                    trust: shape.trust,
+                };
+                self.may_go_of(
+                    pool.domain.is(&self.link.domain),
+                    shape.pool,
+                    shape.trust,
+                    offer,
+                )
             }
-        };
+        }
+    }
+
+    /// Whether the receiver takes a pool of this domain's.
+    pub(super) fn agree_inside(&self, pool: &OwnPool) -> Result<(), Error> {
+        self.may_go_of(true, pool.id(), pool.options.trust, || own_offer(pool))
+    }
+
+    fn may_go_of(
+        &self,
+        ours: bool,
+        pool: PoolId,
+        trust: Trust,
+        offer: impl FnOnce() -> Offer,
+    ) -> Result<(), Error> {
         if !ours {
             return Err(super::others_buffer());
         }
         let Some(store) = &self.store else {
             return Ok(());
         };
-        match store.levels.has(trust) {
+        if !store.levels.has(trust) {
+            let text = format!(
+                "the receiver does not take buffers of a pool of level `{}` (LinkOptions::accept_trust, and snapshots for `none`)",
+                trust.name()
+            );
+            return Err(Error::new(Kind::ChannelTrust, text));
+        }
+        match store.agrees(pool, offer) {
             true => Ok(()),
             false => {
-                let text = format!(
-                    "the receiver does not take buffers of a pool of level `{}` (LinkOptions::accept_trust, and snapshots for `none`)",
-                    trust.name()
-                );
-                Err(Error::new(Kind::ChannelTrust, text))
+                let text =
+                    format!("the receiver does not take pool {pool} (LinkOptions::accept_pools)");
+                Err(Error::new(Kind::Refused, text))
             }
         }
     }
@@ -156,5 +195,16 @@ impl Sender {
     /// Where the receiver is, if that is another machine: as `HOST:PORT`, or in words.
     pub fn peer_place(&self) -> Option<&str> {
         self.store.as_ref()?.place.as_deref()
+    }
+}
+
+fn own_offer(pool: &OwnPool) -> Offer {
+    Offer {
+        pool: pool.id(),
+        writer: pool.domain.id(),
+        max_bytes: pool.max_bytes,
+        slots: pool.slot_count(),
+        chunk_bytes: pool.options.chunk(),
+        trust: pool.options.trust,
     }
 }

@@ -84,8 +84,17 @@ impl Sender {
                 // SAFETY: assigned and with room, and a writable buffer that did not come by a move was never sent.
                 unsafe { self.publish_move(home, sent, handle, meta) };
             }
-            // It came by a move, and goes on by one.
-            Home::Own(_) | Home::Foreign(_) => {
+            // It came back by a move, and goes on by one.
+            Home::Own(home) => {
+                let (key, id) = (handle.home_key(), handle.wire_id());
+                self.publish_again(handle, Carries::Moved, meta, Publish::SeqCst);
+                drop(buf);
+                if self.outs.iter().any(|out| out.home == key) {
+                    // SAFETY: the assignment, which was just found, keeps the pool.
+                    unsafe { home.as_ref() }.leave_again(id);
+                }
+            }
+            Home::Foreign(_) => {
                 self.publish_again(handle, Carries::Moved, meta, Publish::SeqCst);
                 drop(buf);
             }
