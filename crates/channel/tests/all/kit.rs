@@ -39,8 +39,8 @@ pub(crate) fn credentials() -> Credentials {
 pub(crate) struct World {
     pub(crate) a: Domain,
     pub(crate) b: Domain,
-    plain: SocketAddr,
-    tls: SocketAddr,
+    pub(crate) plain: SocketAddr,
+    pub(crate) tls: SocketAddr,
 }
 
 impl World {

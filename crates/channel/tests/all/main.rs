@@ -1,14 +1,16 @@
 //! One channel, whatever its address: the same program over `local:`, `shm:`, `copy:`, `tcp+plain:` and `tcp:` (TLS).
 //!
-//! NOT here: what a network does to connections (`bulk`), shared memory (`core`).
+//! NOT here: what else a network does to connections (`transport`), shared memory (`core`).
 
 mod ends;
 mod faults;
 mod forks;
+mod hops;
 mod kills;
 mod kit;
 mod late;
 mod liars;
+mod lost;
 mod messages;
 mod model;
 mod programs;
@@ -16,3 +18,4 @@ mod room;
 mod slow;
 mod unseen;
 mod waiting;
+mod weather;

@@ -30,7 +30,7 @@ fn shared_buffers_of_any_size() {
     }
 }
 
-/// What message `number` is: its kind changes with each.
+/// Sends message `number`, whose kind changes with each.
 pub(crate) fn send(to: &mut Sender, pool: &Pool, number: u64) {
     let bytes = expected(number);
     let buf = |bytes: &[u8]| pool.alloc_from(bytes).expect("alloc");

@@ -12,7 +12,8 @@ fn what_cannot_be_ends_the_session_with_words() {
     let at = open(&net);
     let good = record(1, b"frame", 0, 0, 0);
     for (number, (what, lie)) in (b'a'..).zip([
-        ("no such record", vec![9; 64]),
+        ("nonsense", vec![9; 64]),
+        ("no such record", record(4, b"", 0, 0, 0)),
         ("a frame that is too long", {
             let mut long = good.clone();
             long[2..4].copy_from_slice(&4097u16.to_le_bytes());

@@ -3,7 +3,7 @@
 use crate::kit::*;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tranship_testkit::{Control, Random, Watchdog, child};
 use tranship_transport::net::Timing;
 use tranship_transport::{Backend, Net};
@@ -39,6 +39,7 @@ fn strangers_may_say_anything() {
     }
 }
 
+/// One byte now and then is no help: all of it must be said in time.
 #[test]
 fn those_who_say_nothing_do_not_stay() {
     let _dog = Watchdog::new();
@@ -48,21 +49,34 @@ fn those_who_say_nothing_do_not_stay() {
     };
     let net = Net::plain(timing).expect("net");
     let at = open(&net);
-    let slow: Vec<_> = (0..40)
+    let mut open: Vec<_> = (0..40)
         .map(|_| TcpStream::connect(at).expect("connect"))
         .collect();
-    // All are closed when their time is over. One byte now and then is no help.
-    let mut open: Vec<_> = slow.into_iter().collect();
+    for socket in &open {
+        socket.set_nonblocking(true).expect("option");
+    }
+    // A long one, of which there is always more to be said.
+    let (hello, since) = (hello(false, [1; 16], 0, &"x".repeat(255)), Instant::now());
+    let mut said = 0;
     while !open.is_empty() {
+        let says = since.elapsed().as_millis() / 100 >= said;
+        let byte = hello.get(usize::try_from(said).expect("small")).copied();
+        said += u128::from(says);
         open.retain_mut(|socket| {
-            let _ = socket.write(b"t");
-            socket.set_nonblocking(true).expect("option");
+            if let (true, Some(byte)) = (says, byte) {
+                let _ = socket.write(&[byte]);
+            }
             let closed = |e: std::io::Error| e.kind() != std::io::ErrorKind::WouldBlock;
             !socket.read(&mut [0]).map_or_else(closed, |got| got == 0)
         });
         std::thread::yield_now();
     }
-    assert!(net.refused().0 >= 40);
+    let (count, why) = net.refused();
+    let why = why.expect("words");
+    assert!(
+        count >= 40 && why.contains("took too long"),
+        "{count}: {why}"
+    );
     talk(&mut pair(&net, at, at, "honest"), 1, PAGE);
 }
 

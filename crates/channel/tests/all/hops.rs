@@ -1,0 +1,247 @@
+//! Four processes in a row, over two kinds of address: shared memory, the network, shared memory again, with a manager on
+//! either side. What goes through arrives; then the one beyond the network is killed in the middle of it.
+
+use crate::kit::*;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tranship_core::{Body, Domain, Kind, LinkOptions, Receiver, Role, Sender, Trust};
+use tranship_testkit::{Control, Peer, child};
+use tranship_transport::Net;
+use tranship_transport::net::Timing;
+
+const BYTES: usize = 40_000;
+const LEVELS: [Trust; 4] = [Trust::None, Trust::Producer, Trust::Half, Trust::Full];
+
+/// Soon sure that somebody is gone.
+fn soon() -> Net {
+    let timing = Timing {
+        grace: Duration::from_millis(500),
+        ..timing()
+    };
+    Net::plain(timing).expect("net")
+}
+
+fn join(manager: &PathBuf, net: &Net) -> Domain {
+    let domain = Domain::builder().helper_thread(true).socket(manager);
+    let domain = domain.connect().expect("connect");
+    add(&domain, "tcp+plain", Arc::new(net.clone()));
+    domain
+}
+
+/// A receiver that has room for what it must copy.
+fn receiver(domain: &Domain, address: &str) -> Receiver {
+    let copies = pool(domain, 4 << 20);
+    let options = LinkOptions::new().lines(8).snapshots(copies.id());
+    domain.open_receiver_with(address, options).expect("open")
+}
+
+/// Hands on until one side is gone: says which end it was, and how it ended, in words.
+fn forward(ctl: &Control, mut up: Receiver, mut down: Sender) {
+    let (side, end) = loop {
+        let message = match up.recv() {
+            Ok(message) => message,
+            Err(end) => break ("up", end),
+        };
+        let (meta, sent) = (message.meta, message.body);
+        let sent = match sent {
+            Body::Buf(buf) => down.send_with(buf, meta).map_err(|failed| failed.error),
+            Body::Moved(buf) => down
+                .move_buffer_with(buf, meta)
+                .map_err(|failed| failed.error),
+            other => panic!("{other:?}"),
+        };
+        if let Err(error) = sent {
+            break ("down", error);
+        }
+    };
+    match end.kind() {
+        Kind::PeerGone => drop(down),
+        _ => down.abandon(),
+    }
+    drop(up);
+    let said = (side, end.kind().number(), end.to_string());
+    ctl.send(&said).expect("control");
+    let _ = ctl.recv::<()>();
+}
+
+// The one before the network.
+child!(
+    fn near(ctl: Control) {
+        let manager: PathBuf = ctl.recv().expect("control").expect("start");
+        let net = soon();
+        let own = join(&manager, &net);
+        let at = net.open("127.0.0.1:0".parse().expect("address"));
+        let address = format!("tcp+plain:{}/hops", at.expect("a port"));
+        let listener = own.listen_with(&address, Role::Source, LinkOptions::new().lines(8));
+        let listener = listener.expect("listen");
+        ctl.send(&address).expect("control");
+        let down = listener.accept_sender().expect("accept");
+        forward(&ctl, receiver(&own, "shm:first"), down);
+    }
+);
+
+// The one beyond it.
+child!(
+    fn far(ctl: Control) {
+        let (manager, address): (PathBuf, String) = ctl.recv().expect("control").expect("start");
+        let own = join(&manager, &soon());
+        let up = receiver(&own, &address);
+        let down = own.open_sender("shm:last").expect("open");
+        forward(&ctl, up, down);
+    }
+);
+
+// The last one: looks at each, keeps the last eight, says when it has so many, and how it ended.
+child!(
+    fn last(ctl: Control) {
+        let (manager, many): (PathBuf, u64) = ctl.recv().expect("control").expect("start");
+        let own = join(&manager, &soon());
+        let listener = own.listen("shm:last", Role::Sink).expect("listen");
+        ctl.send(&()).expect("control");
+        let mut from = listener.accept_receiver().expect("accept");
+        let mut kept = std::collections::VecDeque::new();
+        let end = loop {
+            let message = match from.recv() {
+                Ok(message) => message,
+                Err(end) => break end,
+            };
+            let number = message.meta;
+            assert!(message.to_vec() == pattern(number, BYTES), "{number}");
+            kept.push_back(message);
+            assert_eq!(number, kept[0].meta + kept.len() as u64 - 1, "in order");
+            if kept.len() > 8 {
+                kept.pop_front();
+            }
+            if number + 1 == many {
+                ctl.send(&number).expect("control");
+            }
+        };
+        // What was here stays readable.
+        for message in &kept {
+            assert!(message.to_vec() == pattern(message.meta, BYTES));
+        }
+        let next = kept.back().map_or(0, |message| message.meta + 1);
+        let said = (next, end.kind().number(), end.to_string());
+        ctl.send(&said).expect("control");
+        let _ = ctl.recv::<()>();
+    }
+);
+
+struct Row {
+    near: Peer,
+    far: Peer,
+    last: Peer,
+    to: Sender,
+    here: Domain,
+    _there: Domain,
+}
+
+fn row(many: u64) -> Row {
+    let managers = [(); 2].map(|()| {
+        let domain = Domain::builder().helper_thread(true).embedded();
+        domain.expect("embedded")
+    });
+    let paths = [0, 1].map(|n: usize| managers[n].socket_path().expect("socket").to_owned());
+    let (near, far, last) = (
+        near().start().expect("start"),
+        far().start().expect("start"),
+        last().start().expect("start"),
+    );
+    last.ask::<()>(&(&paths[1], many));
+    let [here, there] = managers;
+    let options = LinkOptions::new().lines(8);
+    let listener = here.listen_with("shm:first", Role::Source, options);
+    let listener = listener.expect("listen");
+    let address: String = near.ask(&paths[0]);
+    far.send(&(&paths[1], &address)).expect("send");
+    let to = listener.accept_sender().expect("accept");
+    Row {
+        near,
+        far,
+        last,
+        to,
+        here,
+        _there: there,
+    }
+}
+
+/// What a hop says at its end: which side it was, the kind, the words.
+type Said = (String, u16, String);
+
+#[test]
+fn what_is_sent_goes_over_three_hops() {
+    const MESSAGES: u64 = 200;
+    let _dog = dog();
+    let mut row = row(MESSAGES);
+    let pools = LEVELS.map(|trust| pool_of(&row.here, 4 << 20, trust));
+    let mut random = tranship_testkit::Random::printed("hops");
+    for number in 0..MESSAGES {
+        let pool = &pools[usize::try_from(random.below(4)).expect("small")];
+        let mut buf = pool.alloc(BYTES).expect("alloc");
+        buf.write(0, &pattern(number, BYTES)).expect("inside");
+        match random.one_in(2) {
+            true => row.to.send_with(buf, number).expect("send"),
+            false => row.to.move_buffer_with(buf, number).expect("move"),
+        }
+    }
+    assert_eq!(row.last.expect::<u64>(), MESSAGES - 1);
+    drop(row.to);
+    // An end in order goes through, too.
+    for hop in [&row.near, &row.far] {
+        let (side, kind, words): Said = hop.expect();
+        assert_eq!((&*side, kind), ("up", Kind::PeerGone.number()), "{words}");
+    }
+    let (next, kind, words): (u64, u16, String) = row.last.expect();
+    assert_eq!((next, kind), (MESSAGES, Kind::PeerGone.number()), "{words}");
+    for pool in pools {
+        let most = usize::try_from(pool.max_bytes()).expect("small");
+        drop(pool.alloc(most).expect("all of it"));
+    }
+}
+
+/// The domain beyond the network is killed while messages are everywhere: who is left on either side learns it, with words; the
+/// last one gets no end in order; and the owner has its memory again.
+#[test]
+fn a_hop_that_is_killed_is_learned_on_both_sides() {
+    let _dog = dog();
+    let mut row = row(20);
+    let pool = pool(&row.here, 4 << 20);
+    let mut killed = false;
+    let mut number = 0;
+    let error = loop {
+        if !killed && row.last.control().is_ready() {
+            assert_eq!(row.last.expect::<u64>(), 19);
+            row.far.kill();
+            killed = true;
+        }
+        let sent = match pool.alloc_timeout(BYTES, Duration::from_millis(20)) {
+            Ok(mut buf) => {
+                buf.write(0, &pattern(number, BYTES)).expect("inside");
+                let sent = row.to.send_with(buf, number);
+                sent.map_err(|failed| failed.error)
+            }
+            Err(_) if row.to.is_peer_gone() => {
+                row.to.send_inline(b"", 0).map_err(|failed| failed.error)
+            }
+            Err(_) => continue,
+        };
+        match sent {
+            Ok(()) => number += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind(), Kind::PeerGone, "{error}");
+    let (side, kind, words): Said = row.near.expect();
+    assert_eq!((&*side, kind), ("down", Kind::PeerGone.number()), "{words}");
+    assert!(
+        words.contains("messages may not have reached it"),
+        "{words}"
+    );
+    let (next, kind, words): (u64, u16, String) = row.last.expect();
+    assert_eq!(kind, Kind::PeerDied.number(), "{words}");
+    assert!((20..=number).contains(&next), "{next} of {number}");
+    drop(row.to);
+    let most = usize::try_from(pool.max_bytes()).expect("small");
+    drop(pool.alloc(most).expect("all of it"));
+}
