@@ -7,6 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub const MAX_MESSAGE_BYTES: usize = 16 * 1024;
 /// Names of domains, pools and exports: 1 to this many bytes of printable UTF-8.
 pub const MAX_NAME_BYTES: usize = 64;
+/// Addresses with a scheme, and what carriers say of a place, at most.
+pub const MAX_ADDRESS_BYTES: usize = 400;
 /// Descriptors with one message, at most.
 pub const MAX_FDS: usize = 16;
 
@@ -78,7 +80,12 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
 
 /// Whether a name may be used: 1 to [`MAX_NAME_BYTES`] bytes, no control characters.
 pub fn check_name(name: &str) -> bool {
-    !name.is_empty() && name.len() <= MAX_NAME_BYTES && !name.chars().any(char::is_control)
+    check_text(name, MAX_NAME_BYTES)
+}
+
+/// The same with another length.
+pub fn check_text(text: &str, most_bytes: usize) -> bool {
+    !text.is_empty() && text.len() <= most_bytes && !text.chars().any(char::is_control)
 }
 
 #[cfg(test)]

@@ -17,12 +17,13 @@ mod stat;
 mod trust;
 
 pub use codec::{
-    DecodeError, MAX_FDS, MAX_MESSAGE_BYTES, MAX_NAME_BYTES, check_name, decode, encode,
+    DecodeError, MAX_ADDRESS_BYTES, MAX_FDS, MAX_MESSAGE_BYTES, MAX_NAME_BYTES, check_name,
+    check_text, decode, encode,
 };
 pub use event::{Event, GoneReason};
 pub use id::{CbufId, ChannelId, DomainId, ExportId, PoolId, Req, SLOT_LIMIT};
 pub use refusal::{Refusal, RefusalCode, SAID_NO};
-pub use request::{ChannelClaim, Request, Role};
+pub use request::{ChannelClaim, LocalChannel, Request, Role};
 pub use stat::{ChannelStat, DomainStat, HeapStat, HoldStat, ManagerStat, PoolStat, StatRecord};
 pub use trust::{Levels, Trust};
 

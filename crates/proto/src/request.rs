@@ -39,6 +39,25 @@ pub struct ChannelClaim {
     pub peer_inode: u64,
 }
 
+/// A channel within a process, or one whose other end is carried elsewhere.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LocalChannel {
+    /// Its number in its domain.
+    pub channel: ChannelId,
+    /// With its scheme.
+    pub address: String,
+    /// Which end the domain holds.
+    pub role: Role,
+    /// The other end's domain, in the same process.
+    pub peer: Option<DomainId>,
+    /// Or where else the other end is.
+    pub place: Option<String>,
+    /// Where what arrives goes.
+    pub pool: Option<PoolId>,
+    /// Lines in the source's half, and in the sink's.
+    pub lines: [u32; 2],
+}
+
 /// From a domain to the manager. The number after `fds:` is how many descriptors travel with it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Request {
@@ -151,6 +170,11 @@ pub enum Request {
     /// fds: 0. Wants something to sleep on, to which the peer writes a byte. Answer: `WakeEnd` or refusal.
     WakeFd { req: Req, channel: ChannelId },
 
+    /// fds: 2 (the source's half, the sink's). Of a channel that no manager has brought about. For `stat`, until the connection ends. No answer.
+    RegisterChannel { channel: LocalChannel },
+    /// fds: 0. It is no more.
+    UnregisterChannel { channel: ChannelId },
+
     /// fds: 0. Answers: `Stat` records until `StatEnd`.
     Stat { req: Req },
 
@@ -243,6 +267,7 @@ impl Request {
             | Request::ClaimReader { .. }
             | Request::ClaimChannel { .. }
             | Request::ClaimAssign { .. } => 1,
+            Request::RegisterChannel { .. } => 2,
             Request::AcceptPool { with_refs, .. } => 1 + usize::from(*with_refs),
             Request::ShowChunks { chunks, .. } => chunks.len(),
             _ => 0,

@@ -123,7 +123,8 @@ pub struct PoolStat {
     pub readers: u32,
 }
 
-/// A channel; or a name without one, exported or waited for (`channel` 0, no sink or no source).
+/// A channel; or a name without one, exported or waited for (`channel` 0, no sink or no source). One within a process, or to elsewhere, as its
+/// domain says: its name is the whole address, its number that domain's own.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ChannelStat {
     /// Its id.
@@ -146,6 +147,8 @@ pub struct ChannelStat {
     pub lines: u32,
     /// Both ends' halves, bytes.
     pub ring_bytes: u64,
+    /// Where the other end is, if that is not a domain of this manager: as the carrier says it.
+    pub place: Option<String>,
 }
 
 /// What one domain holds of one pool.

@@ -58,7 +58,7 @@ fn entry(py: Python<'_>, record: StatRecord) -> PyResult<(&'static str, Bound<'_
             to.set_item("sink", of.sink.map(|domain| domain.0))?;
             let pools: Vec<u32> = of.pools.iter().map(|pool| pool.0).collect();
             to.set_item("pools", pools)?;
-            put!(to, of: name, taken, lines, ring_bytes);
+            put!(to, of: name, taken, lines, ring_bytes, place);
             "channels"
         }
         StatRecord::Hold(of) => {

@@ -15,6 +15,7 @@ mod messages;
 mod model;
 mod programs;
 mod room;
+mod shown;
 mod slow;
 mod unseen;
 mod waiting;

@@ -161,8 +161,8 @@ pub(crate) fn stat_tables(records: &[StatRecord], out: &mut impl Write) -> io::R
                     c.channel.0.to_string()
                 },
                 c.name.clone(),
-                end(&names, c.source, c.waiting_as),
-                end(&names, c.sink, c.waiting_as),
+                end(&names, c.source, c),
+                end(&names, c.sink, c),
                 c.taken.to_string(),
                 c.lines.to_string(),
                 size(c.ring_bytes),
@@ -202,8 +202,8 @@ pub(crate) fn ls_lines(records: &[StatRecord]) -> Vec<String> {
         StatRecord::Channel(c) => Some(format!(
             "{}\t{} -> {}",
             c.name,
-            end(&names, c.source, c.waiting_as),
-            end(&names, c.sink, c.waiting_as)
+            end(&names, c.source, c),
+            end(&names, c.sink, c)
         )),
         _ => None,
     };
@@ -230,12 +230,13 @@ fn domain_row(d: &DomainStat) -> Vec<String> {
     ]
 }
 
-/// One end of a channel. A name that is exported, or waited for, has only one.
-fn end(names: &Names, domain: Option<DomainId>, waiting: Option<Role>) -> String {
-    match (domain, waiting) {
-        (Some(domain), _) => names.domain(domain),
-        (None, Some(_)) => "(not exported yet)".to_owned(),
-        (None, None) => "(nobody)".to_owned(),
+/// One end of a channel. A name that is exported, or waited for, has only one; of a carried one the other is elsewhere.
+fn end(names: &Names, domain: Option<DomainId>, channel: &ChannelStat) -> String {
+    match (domain, channel.waiting_as, &channel.place) {
+        (Some(domain), _, _) => names.domain(domain),
+        (None, Some(_), _) => "(not exported yet)".to_owned(),
+        (None, None, Some(place)) => place.clone(),
+        (None, None, None) => "(nobody)".to_owned(),
     }
 }
 
@@ -294,6 +295,7 @@ mod tests {
             taken: 0,
             lines: 0,
             ring_bytes: 0,
+            place: None,
         })
     }
 
@@ -365,6 +367,20 @@ mod tests {
                 taken: 12,
                 lines: 256,
                 ring_bytes: 40 << 10,
+                place: None,
+            }),
+            StatRecord::Channel(ChannelStat {
+                channel: ChannelId(u32::MAX),
+                name: "tcp:0.0.0.0:7700/film".to_owned(),
+                source: Some(writer),
+                sink: None,
+                exported_as: None,
+                waiting_as: None,
+                pools: vec![],
+                taken: 3,
+                lines: 256,
+                ring_bytes: 40 << 10,
+                place: Some("10.0.0.7:51000".to_owned()),
             }),
             alone("audio", Some(Role::Sink), None),
             alone("film", None, Some(Role::Sink)),
@@ -398,7 +414,7 @@ mod tests {
     #[test]
     fn json_has_every_list_even_when_empty() {
         let all = stat_json(&records());
-        assert_eq!(all["channels"].as_array().map(Vec::len), Some(3));
+        assert_eq!(all["channels"].as_array().map(Vec::len), Some(4));
         assert_eq!(all["manager"]["pid"], 9);
         assert_eq!(all["heaps"][0]["admitted_bytes"], 33 << 20);
         assert_eq!(stat_json(&[])["holds"], json!([]));
@@ -410,6 +426,7 @@ mod tests {
             ls_lines(&records()),
             [
                 "video\tcamera#1 -> #2",
+                "tcp:0.0.0.0:7700/film\tcamera#1 -> 10.0.0.7:51000",
                 "audio\t(nobody) -> #2",
                 "film\t(not exported yet) -> #2"
             ]

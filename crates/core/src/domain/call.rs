@@ -287,6 +287,12 @@ impl DomainCore {
         lock(&self.conn).send(request, fds)
     }
 
+    /// Shows the manager a channel that it has not brought about, if it takes that now.
+    pub(crate) fn register(&self, link: &LinkShared) {
+        let mut conn = lock(&self.conn);
+        link.with_registration(|request, halves| conn.offer(request, halves));
+    }
+
     /// Says that this end leaves the link; false if nobody could hear it: then the next manager will.
     pub(crate) fn say_closed(&self, link: &LinkShared) -> bool {
         // One critical section, so that a resume either finds the mark or is heard after it.

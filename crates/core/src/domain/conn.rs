@@ -201,6 +201,18 @@ impl Conn {
         }
     }
 
+    /// Sends what can be left out, if that goes without waiting. A connection that is broken is found out by others.
+    pub(crate) fn offer(&mut self, request: &Request, fds: &[BorrowedFd<'_>]) {
+        debug_assert_eq!(fds.len(), request.fds());
+        if let Some(fd) = self
+            .fd
+            .as_ref()
+            .filter(|_| !self.broken && self.outgoing.is_empty())
+        {
+            let _ = socket::sendmsg(fd.as_fd(), &tranship_proto::encode(request), fds, true);
+        }
+    }
+
     /// Sends what waits for room, as far as there is some.
     pub(crate) fn flush(&mut self) {
         while let (Some(fd), Some((bytes, fds))) = (&self.fd, self.outgoing.front()) {

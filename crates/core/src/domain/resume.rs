@@ -267,6 +267,9 @@ impl DomainCore {
         }
         crash::point("resume.before_done");
         self.claim(conn, Claim::Done, &[], |req| Request::ClaimDone { req })?;
+        for link in links.iter().filter(|link| link.inside.is_some()) {
+            link.with_registration(|request, halves| conn.offer(request, halves));
+        }
         self.export_again(conn)
     }
 

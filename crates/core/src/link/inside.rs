@@ -1,4 +1,4 @@
-//! A channel whose two ends are in one process: no manager knows of it, and what travels are the handles themselves, counted by nobody on their way.
+//! A channel whose two ends are in one process: no manager brings it about, and what travels are the handles themselves, counted by nobody on their way.
 //! Everything else is as ever: the ring with its lines, waiting, both ways, the end.
 
 use super::open::{other_half, own_half};

@@ -19,6 +19,7 @@ mod poll;
 mod pollable;
 mod reactor;
 mod receiver;
+mod registered;
 mod rendezvous;
 mod select;
 mod sender;

@@ -355,6 +355,7 @@ impl DomainCore {
         if link.inside.is_some() || self.say_closed(&link) {
             lock(&self.links).remove(&channel);
         }
+        link.unregister();
         self.let_go();
     }
 
@@ -378,7 +379,10 @@ impl End {
 
     pub(crate) fn into_sender(self) -> Result<Sender, Error> {
         match self {
-            End::Source(sender) => Ok(sender),
+            End::Source(sender) => {
+                sender.link.register(sender.peer_place(), None);
+                Ok(sender)
+            }
             End::Sink(_) => Err(error::protocol(
                 "this listener receives: use accept_receiver",
             )),
@@ -387,7 +391,11 @@ impl End {
 
     pub(crate) fn into_receiver(self) -> Result<Receiver, Error> {
         match self {
-            End::Sink(receiver) => Ok(receiver),
+            End::Sink(receiver) => {
+                let (place, pool) = (receiver.peer_place(), receiver.copies_pool());
+                receiver.link.register(place, pool);
+                Ok(receiver)
+            }
             End::Source(_) => Err(error::protocol("this listener sends: use accept_sender")),
         }
     }

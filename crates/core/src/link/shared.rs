@@ -90,7 +90,16 @@ pub(crate) struct Bell {
     pub(crate) watched: bool,
 }
 
-/// What an end has whose other end is in this process, and that no manager knows of.
+/// What is said of a channel that no manager has brought about.
+#[derive(Debug)]
+pub(crate) struct Registered {
+    /// Where its other end is, if not in this process.
+    pub(super) place: Option<String>,
+    /// Where what is carried here goes, if the program said so.
+    pub(super) pool: Option<PoolId>,
+}
+
+/// What an end has whose other end is in this process, and that no manager has brought about.
 #[derive(Default)]
 pub(crate) struct Inside {
     other: OnceLock<Weak<LinkShared>>,
@@ -98,6 +107,8 @@ pub(crate) struct Inside {
     pub(super) driver: OnceLock<Arc<dyn Driver>>,
     /// Why the other end ended, if it said so.
     why: OnceLock<Error>,
+    /// At the end by which the manager is shown the channel.
+    pub(super) registered: OnceLock<Registered>,
 }
 
 /// Everything of one end of a link but its cursors, which belong to `Sender` or `Receiver`.

@@ -4,7 +4,9 @@ use crate::kit::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use tranship_core::{Domain, Kind, LinkOptions, Receiver, Role, Sender, Trust, WhenFull};
+use tranship_core::{
+    ChannelStat, Domain, Kind, LinkOptions, Receiver, Role, Sender, StatRecord, Trust, WhenFull,
+};
 
 fn local(from: &Domain, to: &Domain, name: &str, options: LinkOptions) -> (Sender, Receiver) {
     let address = format!("local:{name}");
@@ -158,6 +160,68 @@ fn ends_keep_their_domain() {
     assert!(is_there());
     drop((to, from));
     while is_there() {
+        thread::yield_now();
+    }
+}
+
+/// What the manager shows of channels of that address.
+fn shown(domain: &Domain, address: &str) -> Vec<ChannelStat> {
+    let records = domain.stat().expect("stat").into_iter();
+    let of = |record| match record {
+        StatRecord::Channel(channel) if channel.name == address => Some(channel),
+        _ => None,
+    };
+    records.filter_map(of).collect()
+}
+
+/// Although no manager is needed for it.
+#[test]
+fn it_is_shown_while_it_is_there() {
+    let _dog = dog();
+    let (a, b) = pair();
+    for (from, to) in [(&a, &a), (&a, &b)] {
+        let (mut to_it, mut from_it) = local(from, to, "shown", LinkOptions::new());
+        to_it.send_inline(b"a word", 0).expect("send");
+        from_it.recv().expect("recv");
+        let ends = (Some(from.id()), Some(to.id()));
+        let told = loop {
+            match &shown(&b, "local:shown")[..] {
+                [one] if one.taken == 1 => break one.clone(),
+                // What it says of it is on its way.
+                _ => thread::yield_now(),
+            }
+        };
+        assert_eq!((told.source, told.sink), ends, "{told:?}");
+        assert_eq!(told.channel, to_it.channel());
+        assert!(told.place.is_none() && told.ring_bytes > 0, "{told:?}");
+        drop((to_it, from_it));
+        while !shown(&b, "local:shown").is_empty() {
+            thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn the_next_manager_is_shown_it_too() {
+    let _dog = dog();
+    let first = Domain::embedded().expect("embedded");
+    let path = first.socket_path().expect("socket");
+    let builder = || Domain::builder().socket(&path).helper_thread(true);
+    let a = builder().connect().expect("connect");
+    let (_to, _from) = local(&a, &a, "shown again", LinkOptions::new());
+    while shown(&first, "local:shown again").is_empty() {
+        thread::yield_now();
+    }
+    drop(first);
+    let next = loop {
+        // The first may still be ending.
+        match builder().embedded() {
+            Ok(next) => break next,
+            Err(error) => assert_eq!(error.kind(), Kind::ManagerRunning, "{error}"),
+        }
+        thread::yield_now();
+    };
+    while shown(&next, "local:shown again").is_empty() {
         thread::yield_now();
     }
 }

@@ -199,6 +199,12 @@ impl State {
                 refs.push(half);
             }
         }
+        for (key, r) in &self.registered {
+            refs.push(r.sink_half);
+            if self.client_of(key.0).is_none() {
+                return Err(format!("{key:?}: {r:?} of nobody who is there"));
+            }
+        }
         refs.extend(self.waiting.iter().map(|w| w.half));
         refs.extend(self.offers.values().map(|o| o.sent));
         refs.extend(self.claims.ends.values().map(|e| e.half));

@@ -14,6 +14,7 @@ impl State {
     /// What needs a connection: heaps, exports, waiting and half-made channels, offers.
     pub(super) fn detach(&mut self, id: DomainId) {
         self.drop_heaps_of(id);
+        self.drop_registered(id);
         let exports = self.domains.get(&id).map(|d| d.exports.clone());
         for export in exports.into_iter().flatten() {
             self.drop_export(export);

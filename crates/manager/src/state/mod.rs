@@ -11,6 +11,7 @@ mod claims;
 mod death;
 mod extent;
 mod heaps;
+mod held;
 mod hello;
 mod ids;
 mod memory;
@@ -21,6 +22,7 @@ mod outbox;
 mod pools;
 mod quota;
 mod readers;
+mod registered;
 mod resume;
 mod roster;
 mod settle;
@@ -36,7 +38,7 @@ pub use types::{Action, ClientId, Facts, Fd, FdToken, Header, Input, Sealed};
 
 use crate::Config;
 use accounts::{Accounts, Of};
-use model::{Channel, Client, Domain, Export, Heap, Left, Offer, Pool};
+use model::{Channel, Client, Domain, Export, Heap, Left, Offer, Pool, Registered, RegisteredKey};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use ties::{Tie, Ties};
@@ -68,6 +70,7 @@ pub struct State {
     pools: BTreeMap<PoolId, Pool>,
     heaps: BTreeMap<PoolId, Heap>,
     channels: BTreeMap<ChannelId, Channel>,
+    registered: BTreeMap<RegisteredKey, Registered>,
     exports: BTreeMap<ExportId, Export>,
     names: BTreeMap<String, ExportId>,
     /// Domains that have ended, of which much is left; whose turn was last.
@@ -118,6 +121,7 @@ impl State {
             pools: BTreeMap::new(),
             heaps: BTreeMap::new(),
             channels: BTreeMap::new(),
+            registered: BTreeMap::new(),
             exports: BTreeMap::new(),
             names: BTreeMap::new(),
             endings: BTreeMap::new(),
@@ -368,6 +372,8 @@ impl State {
             R::Drained { channel } => self.drained(me, channel),
             R::CloseChannel { channel } => self.close_channel(me, channel),
             R::WakeFd { req, channel } => self.wake_fd(me, req, channel, fds),
+            R::RegisterChannel { channel } => self.register_channel(me, channel, fds),
+            R::UnregisterChannel { channel } => self.unregister_channel(me, channel),
             R::Stat { req } => self.stat(client, req),
             R::ClaimPool {
                 req,
@@ -445,6 +451,7 @@ impl State {
             (&Request::AcceptPool { channel, pool, .. }, _, Some(me)) => {
                 self.refuse_accept(me, (channel, pool), refusal);
             }
+            (Request::RegisterChannel { .. }, _, Some(_)) => {} // not shown
             _ => self.expel.push((client, Some(refusal))),
         }
     }

@@ -329,3 +329,23 @@ pub(crate) struct Offer {
     /// The sink was told; else it waits for room in the sink's queue.
     pub said: bool,
 }
+
+/// A channel within a process, or to elsewhere, as its domain says.
+#[derive(Debug)]
+pub(crate) struct Registered {
+    pub address: String,
+    pub role: Role,
+    /// The other end's domain, in the same process.
+    pub peer: Option<DomainId>,
+    /// Or where else it is.
+    pub place: Option<String>,
+    /// Where what is carried here goes.
+    pub pool: Option<PoolId>,
+    /// Of the source's half.
+    pub lines: u32,
+    pub sink_half: FdToken,
+    pub source_ring: Option<Piece>,
+}
+
+/// A domain, and its number for it.
+pub(crate) type RegisteredKey = (DomainId, ChannelId);

@@ -1,6 +1,7 @@
 //! `Stat`: one record after another, as fast as the asker takes them.
 
 use super::extent::For;
+use super::model::RegisteredKey;
 use super::types::{Action, ClientId, Done};
 use super::{Of, State, refusal};
 use std::collections::BTreeMap;
@@ -36,6 +37,7 @@ enum Item {
     Pool(PoolId),
     Heap(PoolId),
     Channel(ChannelId),
+    Registered(RegisteredKey),
     Export(ExportId),
     Waiting(DomainId, Req),
     Hold(PoolId, DomainId),
@@ -114,6 +116,17 @@ impl State {
             };
             if let Some(id) = after(&self.channels, id) {
                 return Some(Item::Channel(id));
+            }
+            last = None;
+        }
+        if let None | Some(Item::Registered(_)) = last {
+            let key = if let Some(Item::Registered(key)) = last {
+                Some(key)
+            } else {
+                None
+            };
+            if let Some(key) = after(&self.registered, key) {
+                return Some(Item::Registered(key));
             }
             last = None;
         }
@@ -217,6 +230,7 @@ impl State {
                     taken: 0,
                     lines: 0,
                     ring_bytes: 0,
+                    place: None,
                 }))
             }
             Item::Waiting(domain, req) => {
@@ -232,6 +246,7 @@ impl State {
                     taken: 0,
                     lines: w.lines,
                     ring_bytes: self.bytes_of(w.half),
+                    place: None,
                 }))
             }
             Item::Channel(id) => {
@@ -247,11 +262,17 @@ impl State {
                     taken: 0,
                     lines: c.lines,
                     ring_bytes: self.ring_bytes(id),
+                    place: None,
                 });
                 match c.sink_half {
                     None => Some(record),
                     Some(half) => self.ask(client, record, Action::ReadTaken { client, half }, 1),
                 }
+            }
+            Item::Registered(key) => {
+                let (record, half) = self.registered_record(key)?;
+                let record = StatRecord::Channel(record);
+                self.ask(client, record, Action::ReadTaken { client, half }, 1)
             }
             Item::Hold(pool, domain) => {
                 let record = StatRecord::Hold(HoldStat {

@@ -14,6 +14,9 @@ use tranship_testkit::Watchdog;
 /// What a descriptor says of itself, and how many bytes it has.
 pub type Object = (Header, u64);
 
+/// What every ring's reader has taken.
+pub const TAKEN: u64 = 7;
+
 pub struct House {
     pub state: State,
     /// What the state takes for the time.
@@ -67,6 +70,10 @@ impl House {
                     Action::ReadOrphan { pool, slots, .. } => {
                         let live = Some(self.alive.clone());
                         inputs.push_back(Input::OrphanRead { pool, slots, live });
+                    }
+                    Action::ReadTaken { client, .. } => {
+                        let taken = TAKEN;
+                        inputs.push_back(Input::TakenRead { client, taken });
                     }
                     Action::Close(token) => inputs.push_back(Input::Closed { token }),
                     Action::Disconnect { client, .. } => {

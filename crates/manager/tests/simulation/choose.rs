@@ -322,7 +322,16 @@ impl World {
         channel: Option<ChannelId>,
         req: Req,
     ) {
-        match (self.rng.below(8), pool, channel) {
+        match (self.rng.below(10), pool, channel) {
+            (8, ..) => {
+                let channel = self.a_local_channel(pool);
+                let halves = [Role::Source, Role::Sink].map(|role| self.half(role));
+                self.say(i, Request::RegisterChannel { channel }, halves.into());
+            }
+            (9, ..) => {
+                let channel = ChannelId(self.rng.below(6) as u32);
+                self.say(i, Request::UnregisterChannel { channel }, vec![]);
+            }
             (0, Some(pool), _) => {
                 self.procs[i].pools.remove(&pool);
                 self.say(i, Request::DestroyPool { pool }, vec![]);
@@ -366,6 +375,20 @@ impl World {
                 self.procs[i].domain = None;
             }
             _ => {}
+        }
+    }
+
+    fn a_local_channel(&mut self, pool: Option<PoolId>) -> LocalChannel {
+        let domains: Vec<DomainId> = self.procs.iter().filter_map(|p| p.domain).collect();
+        let carried = self.rng.one_in(2);
+        LocalChannel {
+            channel: ChannelId(self.rng.below(6) as u32),
+            address: ["local:a", "", "tcp:b"][self.rng.below(3)].into(),
+            role: [Role::Source, Role::Sink][self.rng.below(2)],
+            peer: self.rng.pick(&domains).filter(|_| !carried),
+            place: carried.then(|| "elsewhere".into()),
+            pool,
+            lines: [2, if self.rng.one_in(8) { 3 } else { 2 }],
         }
     }
 }

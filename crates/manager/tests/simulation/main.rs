@@ -16,8 +16,8 @@ use tranship_manager::state::{
     Action, ClientId, Facts, Fd, FdToken, Header, IdStart, Input, Sealed, State,
 };
 use tranship_proto::{
-    ChannelClaim, ChannelId, DomainId, Event, Levels, PROTOCOL_VERSION, PoolId, Refusal,
-    RefusalCode, Req, Request, Role, Trust,
+    ChannelClaim, ChannelId, DomainId, Event, Levels, LocalChannel, PROTOCOL_VERSION, PoolId,
+    Refusal, RefusalCode, Req, Request, Role, Trust,
 };
 
 const CHUNK: u64 = 4096;

@@ -76,6 +76,7 @@ class _ChannelStat(TypedDict):
     taken: int
     lines: int
     ring_bytes: int
+    place: str | None
 
 @type_check_only
 class _HoldStat(TypedDict):
