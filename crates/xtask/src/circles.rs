@@ -20,7 +20,7 @@ const KNOWN: &[(&str, usize)] = &[
     ("cli", 17),
     ("core", 25),
     ("ledger", 4),
-    ("manager", 23),
+    ("manager", 9),
     ("mbuf", 10),
     ("sys", 2),
     ("testkit", 6),

@@ -1,14 +1,12 @@
 //! Assigning a pool to a channel, in two phases.
 
 use super::extent::For;
-use super::model::{Offer, Opening, Queue, Reader};
+use super::model::{MAX_QUEUES, Offer, Opening, Queue, Reader};
 use super::ties::Tie;
 use super::types::Done;
 use super::{Fail, Parcel, State, format, no_such, not_yours, refusal};
 use tranship_proto::{ChannelId, DomainId, Event, Levels, PoolId, RefusalCode, Req, SAID_NO};
 
-/// Queues, and readers, of one pool: when its writer is gone the counters of all are read.
-pub(super) const MAX_QUEUES: usize = 4096;
 /// Offers that waited for room are looked at so many at a time.
 const OFFERED: usize = 16;
 

@@ -7,15 +7,6 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use tranship_proto::{DomainId, Event, PoolId, RefusalCode, Req};
 
-/// Sums over all pools and heaps, bytes.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Money {
-    pub granted: u64,
-    pub stranded: u64,
-    /// The highest sum of both that claims alone led to: only they may exceed the total.
-    pub claimed: u64,
-}
-
 /// A pool is asked to shrink no more often than this.
 const SHRINK_PAUSE: Duration = Duration::from_millis(250);
 /// What was granted so long ago, and not used since, may be taken back.

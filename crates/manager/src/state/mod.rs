@@ -7,9 +7,11 @@ mod audit;
 mod bits;
 mod brought;
 mod channels;
+mod claimed;
 mod claims;
 mod death;
 mod extent;
+mod format;
 mod heaps;
 mod held;
 mod hello;
@@ -19,13 +21,17 @@ mod model;
 mod names;
 mod orphans;
 mod outbox;
+mod parcel;
+mod pass;
 mod pools;
 mod quota;
 mod readers;
+mod refuse;
 mod registered;
 mod resume;
 mod roster;
 mod settle;
+mod shape;
 mod show;
 mod stat;
 mod sweep;
@@ -38,14 +44,16 @@ pub use types::{Action, ClientId, Facts, Fd, FdToken, Header, Input, Sealed};
 
 use crate::Config;
 use accounts::{Accounts, Of};
-use model::{Channel, Client, Domain, Export, Heap, Left, Offer, Pool, Registered, RegisteredKey};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use model::{Channel, Client, Domain, Export, Heap, Offer, Pool, Registered, RegisteredKey};
+use parcel::Parcel;
+use refuse::{no_such, not_yours, refusal};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use ties::{Tie, Ties};
 use tranship_proto::{
-    ChannelId, DomainId, Event, ExportId, GoneReason, PoolId, Refusal, RefusalCode, Request, Trust,
+    ChannelId, DomainId, Event, ExportId, GoneReason, PoolId, Refusal, RefusalCode, Request,
 };
-use types::{Done, Fail};
+use types::{Done, Fail, Left};
 
 /// How long a connection may take to say `Hello`.
 pub const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
@@ -78,12 +86,12 @@ pub struct State {
     ended_last: DomainId,
     waiting: waiting::Waits,
     offers: BTreeMap<(ChannelId, PoolId), Offer>,
-    claims: claims::Claims,
+    claims: claimed::Claims,
     ties: Ties,
     /// Readers that have left, of which the pool's writer has not heard yet, and how often.
     leaving: BTreeMap<(PoolId, DomainId), u32>,
     longest_turn: Duration,
-    money: memory::Money,
+    money: model::Money,
     accounts: Accounts,
     /// Owners of descriptors, for the certainty that each is closed once.
     held: BTreeMap<FdToken, extent::Held>,
@@ -99,7 +107,7 @@ pub struct State {
     asked_to_shrink: Option<Duration>,
     expel: Vec<(ClientId, Option<Refusal>)>,
     idle_since: Duration,
-    sweep: sweep::Sweep,
+    sweep: pass::Sweep,
 }
 
 impl State {
@@ -128,11 +136,11 @@ impl State {
             ended_last: DomainId(0),
             waiting: waiting::Waits::default(),
             offers: BTreeMap::new(),
-            claims: claims::Claims::default(),
+            claims: claimed::Claims::default(),
             ties: Ties::default(),
             leaving: BTreeMap::new(),
             longest_turn: Duration::ZERO,
-            money: memory::Money::default(),
+            money: model::Money::default(),
             accounts,
             held: BTreeMap::new(),
             extent: extent::Extent::default(),
@@ -143,7 +151,7 @@ impl State {
             asked_to_shrink: None,
             expel: Vec::new(),
             idle_since: Duration::ZERO,
-            sweep: sweep::Sweep::default(),
+            sweep: pass::Sweep::default(),
         }
     }
 
@@ -316,7 +324,7 @@ impl State {
                 chunk_bytes,
                 trust,
             } => {
-                let shape = pools::Shape::new(max_bytes, slots, chunk_bytes, trust);
+                let shape = shape::Shape::new(max_bytes, slots, chunk_bytes, trust);
                 self.create_pool(me, req, &name, shape, None, fds)
             }
             R::DestroyPool { pool } => self.destroy_pool(me, pool),
@@ -384,7 +392,7 @@ impl State {
                 chunk_bytes,
                 trust,
             } => {
-                let shape = pools::Shape::new(max_bytes, slots, chunk_bytes, trust);
+                let shape = shape::Shape::new(max_bytes, slots, chunk_bytes, trust);
                 self.claim_pool(me, req, pool, &name, shape, fds)
             }
             R::ClaimChunk {
@@ -401,7 +409,7 @@ impl State {
                 trust,
                 mapped,
             } => {
-                let claimed = claims::Reads {
+                let claimed = claimed::Reads {
                     slots,
                     table,
                     trust,
@@ -528,128 +536,5 @@ impl State {
         }
         self.closing.insert(token, held.uid);
         self.out.push(Action::Close(token));
-    }
-}
-
-/// The descriptors of the message at hand; what no handler takes is closed.
-#[derive(Debug)]
-struct Parcel {
-    fds: VecDeque<Fd>,
-}
-
-impl Parcel {
-    /// How many its client sent.
-    fn sent(&self) -> usize {
-        self.fds.iter().filter(|fd| !fd.facts.made_here).count()
-    }
-
-    /// Takes the two sockets that the shell made for the request.
-    fn ends(&mut self) -> Result<[FdToken; 2], Fail> {
-        let made = self.fds.iter().filter(|fd| fd.facts.made_here);
-        let made: Vec<FdToken> = made.map(|fd| fd.token).collect();
-        let ends = <[FdToken; 2]>::try_from(made)
-            .map_err(|_: Vec<FdToken>| Fail::from(refusal(RefusalCode::NoDescriptors, 2, 0)))?;
-        self.fds.retain(|fd| !fd.facts.made_here);
-        Ok(ends)
-    }
-
-    /// Takes the next one if it is a shared object of this kind, count and length.
-    fn take(&mut self, kind: u32, count: u32, bytes: u64) -> Result<Fd, Fail> {
-        let fd = *self
-            .fds
-            .front()
-            .ok_or(Fail::Expel(refusal(RefusalCode::BadDescriptor, 0, 1)))?;
-        let header = fd.facts.header.unwrap_or_default();
-        if fd.facts.sealed != Sealed::OneWriter
-            || fd.facts.size != bytes
-            || header.kind != kind
-            || header.count != count
-        {
-            return Err(refusal(RefusalCode::BadDescriptor, bytes, fd.facts.size).into());
-        }
-        self.fds.pop_front();
-        Ok(fd)
-    }
-
-    /// Takes the next one if it is memory that only its maker writes, of whatever kind.
-    fn take_sealed(&mut self) -> Result<Fd, Fail> {
-        match self.fds.pop_front() {
-            Some(fd) if fd.facts.sealed == Sealed::OneWriter => Ok(fd),
-            Some(fd) => {
-                self.fds.push_front(fd);
-                Err(refusal(RefusalCode::BadDescriptor, 0, 0).into())
-            }
-            None => Err(Fail::Expel(refusal(RefusalCode::BadDescriptor, 0, 1))),
-        }
-    }
-
-    /// Whether all are chunks of this length, of a pool of this level.
-    fn are_chunks(&self, bytes: u64, trust: Trust) -> Done {
-        let sealed = match trust.all_write() {
-            true => Sealed::Shared,
-            false => Sealed::OneWriter,
-        };
-        let bad = |fd: &&Fd| fd.facts.sealed != sealed || fd.facts.size != bytes;
-        match self.fds.iter().find(bad) {
-            Some(fd) => Err(refusal(RefusalCode::BadDescriptor, bytes, fd.facts.size).into()),
-            None => Ok(()),
-        }
-    }
-
-    /// Takes the next one, whatever it is.
-    fn take_any(&mut self) -> Result<Fd, Fail> {
-        let fd = self.fds.pop_front();
-        fd.ok_or(Fail::Expel(refusal(RefusalCode::BadDescriptor, 0, 1)))
-    }
-}
-
-fn refusal(code: RefusalCode, asked: u64, available: u64) -> Refusal {
-    Refusal {
-        code,
-        asked,
-        available,
-    }
-}
-
-fn no_such(id: u32) -> Fail {
-    refusal(RefusalCode::NoSuchId, u64::from(id), 0).into()
-}
-
-fn not_yours(id: u32) -> Fail {
-    refusal(RefusalCode::NotYours, u64::from(id), 0).into()
-}
-
-/// Lengths and kinds of `docs/format.md`.
-mod format {
-    pub const TABLE: u32 = 2;
-    pub const REFS: u32 = 3;
-    pub const SENT: u32 = 4;
-    pub const RCVD: u32 = 5;
-    pub const LINK_SOURCE: u32 = 6;
-    pub const LINK_SINK: u32 = 7;
-
-    fn pages(bytes: u64) -> u64 {
-        bytes.next_multiple_of(4096)
-    }
-    pub fn table_bytes(slots: u32) -> u64 {
-        pages(4096 + 32 * u64::from(slots))
-    }
-    pub fn refs_bytes(slots: u32) -> u64 {
-        pages(128 + 4 * u64::from(slots))
-    }
-    pub fn counts_bytes(slots: u32) -> u64 {
-        pages(64 + 4 * u64::from(slots))
-    }
-    pub fn board_bytes(entries: u32) -> u64 {
-        tranship_region::layout::board::len(entries) as u64
-    }
-    pub fn link_bytes(lines: u32) -> u64 {
-        pages(4096 + 64 * u64::from(lines))
-    }
-    pub fn link_kind(role: tranship_proto::Role) -> u32 {
-        match role {
-            tranship_proto::Role::Source => LINK_SOURCE,
-            tranship_proto::Role::Sink => LINK_SINK,
-        }
     }
 }

@@ -2,10 +2,10 @@
 
 use super::brought::BroughtQueues;
 use super::extent::{Maker, Piece};
-use super::types::{ChunkKey, ClientId, FdToken, InFlight};
+use super::types::{ChunkKey, ClientId, FdToken, InFlight, Left};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
-use tranship_proto::{ChannelId, DomainId, ExportId, PoolId, Req, Role, Trust};
+use tranship_proto::{ChannelId, DomainId, ExportId, PoolId, Req, Role, StatRecord, Trust};
 
 /// A connection.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(crate) struct Client {
     pub caused: BTreeMap<u32, usize>,
     /// The oldest of it could not go out when it was last tried.
     pub blocked: bool,
-    pub stat: Option<super::stat::StatRun>,
+    pub stat: Option<StatRun>,
 }
 
 /// A protection domain, connected or not.
@@ -72,13 +72,6 @@ pub(crate) struct Claiming {
     pub chunks: BTreeSet<(PoolId, ChunkKey)>,
     pub readers: BTreeSet<PoolId>,
     pub channels: BTreeSet<ChannelId>,
-}
-
-/// What left a roster.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Left {
-    Queue(ChannelId),
-    Reader(DomainId),
 }
 
 /// A pool.
@@ -349,3 +342,40 @@ pub(crate) struct Registered {
 
 /// A domain, and its number for it.
 pub(crate) type RegisteredKey = (DomainId, ChannelId);
+
+/// An answer under way.
+#[derive(Debug)]
+pub(crate) struct StatRun {
+    pub req: Req,
+    /// What was said last.
+    pub last: Item,
+    pub slots_left: u64,
+    /// A record that waits for what the shell reads; of a holding, the next slot.
+    pub partial: Option<(StatRecord, u32)>,
+}
+
+/// In this order.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Item {
+    Manager,
+    Domain(DomainId),
+    Pool(PoolId),
+    Heap(PoolId),
+    Channel(ChannelId),
+    Registered(RegisteredKey),
+    Export(ExportId),
+    Waiting(DomainId, Req),
+    Hold(PoolId, DomainId),
+}
+
+/// Sums over all pools and heaps, bytes.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Money {
+    pub granted: u64,
+    pub stranded: u64,
+    /// The highest sum of both that claims alone led to: only they may exceed the total.
+    pub claimed: u64,
+}
+
+/// Queues, and readers, of one pool: when its writer is gone the counters of all are read.
+pub(super) const MAX_QUEUES: usize = 4096;

@@ -2,13 +2,12 @@
 
 use super::extent::For;
 use super::model::{Channel, Export, Stage, Waiting};
+use super::refuse::{check_lines, check_spelling};
 use super::ties::Tie;
 use super::types::{Done, FdToken};
 use super::{Fail, Of, Parcel, State, format, no_such, not_yours, refusal};
 use std::collections::BTreeSet;
-use tranship_proto::{
-    ChannelId, DomainId, Event, ExportId, GoneReason, RefusalCode, Req, Role, check_name,
-};
+use tranship_proto::{ChannelId, DomainId, Event, ExportId, GoneReason, RefusalCode, Req, Role};
 
 /// Channels that wait for the answer of one exporter.
 const BACKLOG: u32 = 256;
@@ -474,18 +473,4 @@ impl State {
         self.drop_incoming(id, me);
         Ok(())
     }
-}
-
-pub(super) fn check_spelling(name: &str) -> Done {
-    match check_name(name) {
-        true => Ok(()),
-        false => Err(refusal(RefusalCode::BadName, name.len() as u64, 64).into()),
-    }
-}
-
-pub(super) fn check_lines(lines: u32) -> Done {
-    if !lines.is_power_of_two() || !(2..=65536).contains(&lines) {
-        return Err(refusal(RefusalCode::BadArgument, u64::from(lines), 65536).into());
-    }
-    Ok(())
 }

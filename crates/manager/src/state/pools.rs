@@ -3,57 +3,15 @@
 use super::brought::BroughtQueues;
 use super::extent::For;
 use super::model::Pool;
+use super::shape::Shape;
 use super::ties::Tie;
 use super::types::{Action, Done};
 use super::{Fail, Of, Parcel, State, format, no_such, not_yours, refusal};
 use std::collections::{BTreeMap, BTreeSet};
-use tranship_proto::{DomainId, Event, PoolId, RefusalCode, Req, SLOT_LIMIT, Trust, check_name};
+use tranship_proto::{DomainId, Event, PoolId, RefusalCode, Req, check_name};
 
-/// The numbers that a pool is made with.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
-    pub max_bytes: u64,
-    pub slots: u32,
-    pub chunk_bytes: u64,
-    pub trust: Trust,
-}
-
-const MAX_POOL_BYTES: u64 = 1 << 46;
-const MAX_CHUNKS: u64 = 1 << 20;
 /// Domains with the right to forward one pool.
 const MAX_FORWARDERS: usize = 4096;
-
-impl Shape {
-    pub fn new(max_bytes: u64, slots: u32, chunk_bytes: u64, trust: Trust) -> Shape {
-        Shape {
-            max_bytes,
-            slots,
-            chunk_bytes,
-            trust,
-        }
-    }
-
-    fn check(self) -> Done {
-        let bad = |asked, limit| Err(refusal(RefusalCode::BadArgument, asked, limit).into());
-        if self.slots == 0 || self.slots > SLOT_LIMIT {
-            return bad(u64::from(self.slots), u64::from(SLOT_LIMIT));
-        }
-        if !self.chunk_bytes.is_power_of_two() || !(4096..=1 << 40).contains(&self.chunk_bytes) {
-            return bad(self.chunk_bytes, 1 << 40);
-        }
-        if self.max_bytes == 0
-            || self.max_bytes > MAX_POOL_BYTES
-            || self.max_bytes / self.chunk_bytes > MAX_CHUNKS
-            || !self.max_bytes.is_multiple_of(self.chunk_bytes)
-        {
-            return bad(
-                self.max_bytes,
-                MAX_POOL_BYTES.min(self.chunk_bytes * MAX_CHUNKS),
-            );
-        }
-        Ok(())
-    }
-}
 
 impl State {
     pub(super) fn create_pool(

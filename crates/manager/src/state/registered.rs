@@ -3,7 +3,7 @@
 
 use super::extent::For;
 use super::model::{Registered, RegisteredKey};
-use super::names::check_lines;
+use super::refuse::check_lines;
 use super::types::{Done, FdToken};
 use super::{Parcel, State, format, no_such, refusal};
 use tranship_proto::{

@@ -1,10 +1,10 @@
 //! A domain that comes back to the manager that it left: what it claims is what is known already,
 //! and what it does not claim is given up.
 
-use super::model::{Claiming, Left, Pool};
+use super::model::{Claiming, Pool};
 use super::roster::left_event;
 use super::ties::{READS, WRITES};
-use super::types::{Action, ChunkKey, Done, Then};
+use super::types::{Action, ChunkKey, Done, Left, Then};
 use super::{State, no_such, refusal};
 use std::collections::BTreeSet;
 use tranship_proto::{

@@ -1,9 +1,9 @@
 //! Rosters: whose counters a pool's writer has to look at. Every change raises the epoch in the
 //! writer's board first, and says so to the writer after.
 
-use super::model::{Left, Opening, Queue};
+use super::model::{Opening, Queue};
 use super::ties::Tie;
-use super::types::{Action, FdToken, Then};
+use super::types::{Action, FdToken, Left, Then};
 use super::{Of, State, refusal};
 use tranship_proto::{ChannelId, DomainId, Event, PoolId, RefusalCode};
 

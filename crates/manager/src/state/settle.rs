@@ -1,21 +1,13 @@
 //! Taking up what was claimed once all sides of it are there.
 
 use super::brought::Brought;
-use super::claims::{ClaimedReader, EndKey};
+use super::claimed::{Claimed, ClaimedReader, EndKey};
 use super::model::{Channel, Opening, Pool, Queue, Reader, Stage, Stranded};
 use super::ties::{NAMED, READS, Tie, WRITES};
 use super::types::{FdToken, Sealed, Then};
 use super::{Of, State, format, refusal};
 use std::collections::BTreeSet;
 use tranship_proto::{ChannelId, DomainId, Event, PoolId, RefusalCode, Role};
-
-/// What was claimed last: only what hangs together with it can have become ready.
-#[derive(Debug)]
-pub(super) enum Claimed {
-    Channel(ChannelId),
-    Assign(ChannelId, PoolId),
-    Domain(DomainId),
-}
 
 impl State {
     pub(super) fn settle(&mut self, what: &Claimed) {

@@ -1,13 +1,13 @@
 //! `Stat`: one record after another, as fast as the asker takes them.
 
 use super::extent::For;
-use super::model::RegisteredKey;
+use super::model::{Item, StatRun};
 use super::types::{Action, ClientId, Done};
 use super::{Of, State, refusal};
 use std::collections::BTreeMap;
 use tranship_proto::{
-    ChannelId, ChannelStat, DomainId, DomainStat, Event, ExportId, HeapStat, HoldStat, ManagerStat,
-    PoolId, PoolStat, RefusalCode, Req, Role, StatRecord,
+    ChannelId, ChannelStat, DomainId, DomainStat, Event, HeapStat, HoldStat, ManagerStat, PoolId,
+    PoolStat, RefusalCode, Req, Role, StatRecord,
 };
 
 /// Slots that are looked through for one request at most; holdings beyond are left out.
@@ -17,31 +17,6 @@ const MAX_SLOTS_READ: u64 = 4 << 20;
 const SLOTS_AT_ONCE: u32 = 16384;
 /// Records in one go.
 const RECORDS_AT_ONCE: usize = 32;
-
-/// An answer under way.
-#[derive(Debug)]
-pub(crate) struct StatRun {
-    req: Req,
-    /// What was said last.
-    last: Item,
-    slots_left: u64,
-    /// A record that waits for what the shell reads; of a holding, the next slot.
-    partial: Option<(StatRecord, u32)>,
-}
-
-/// In this order.
-#[derive(Debug, Clone, Copy)]
-enum Item {
-    Manager,
-    Domain(DomainId),
-    Pool(PoolId),
-    Heap(PoolId),
-    Channel(ChannelId),
-    Registered(RegisteredKey),
-    Export(ExportId),
-    Waiting(DomainId, Req),
-    Hold(PoolId, DomainId),
-}
 
 /// The first key of a map after one, or the first of all.
 fn after<K: Ord + Copy, V>(map: &BTreeMap<K, V>, last: Option<K>) -> Option<K> {

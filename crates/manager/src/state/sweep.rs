@@ -1,10 +1,10 @@
 //! When which counters of dead pools are read: in passes over all of them, in pieces, so that the manager stalls for
 //! nobody. Each slot is judged by itself, and one that is dead in a dead pool stays dead: a pass may take its time.
 
-use super::bits::Bits;
+use super::pass::Pass;
 use super::types::{Action, FdToken, Sealed};
 use super::{Of, State, format};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 use tranship_proto::{ChannelId, DomainId, Event, PoolId};
@@ -19,41 +19,6 @@ const LOOK: usize = 16;
 const PAUSE: Duration = Duration::from_millis(10);
 /// Of a slot table's entry.
 const TABLE_WORDS: usize = 8;
-
-/// How far the reading is. Each user's pools wait for nobody else's.
-#[derive(Debug, Default)]
-pub(super) struct Sweep {
-    /// When the last pass was begun, and its last pieces read.
-    begun: Duration,
-    last: Duration,
-    users: BTreeMap<u32, Pass>,
-}
-
-/// One user's pools.
-#[derive(Debug, Default)]
-struct Pass {
-    /// What may still be done in this tick.
-    words: u32,
-    units: usize,
-    /// What is left; of the first pool, the next slot, what was found alive, and once that is known the next chunk.
-    rest: VecDeque<PoolId>,
-    next: u32,
-    live: Bits,
-    judging: Option<u32>,
-}
-
-impl Pass {
-    fn next_pool(&mut self) {
-        self.rest.pop_front();
-        self.begin();
-    }
-
-    fn begin(&mut self) {
-        self.next = 0;
-        self.live = Bits::default();
-        self.judging = None;
-    }
-}
 
 /// What there is to read of a pool.
 struct Counters {
@@ -343,7 +308,7 @@ impl State {
         if readers.iter().any(|r| r.slots != slots) {
             return None;
         }
-        let right = |a: &super::claims::ClaimedAssign, kind: u32| {
+        let right = |a: &super::claimed::ClaimedAssign, kind: u32| {
             let (f, h) = (a.facts, a.facts.header.unwrap_or_default());
             let bytes = format::counts_bytes(slots);
             (f.sealed == Sealed::OneWriter && f.size == bytes && h.kind == kind && h.count == slots)

@@ -299,6 +299,13 @@ pub(crate) struct InFlight {
     pub then: Then,
 }
 
+/// What left a roster.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Left {
+    Queue(ChannelId),
+    Reader(DomainId),
+}
+
 /// What waits for a message to have gone out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Then {
@@ -308,5 +315,5 @@ pub(crate) enum Then {
     /// The opening of a queue of which the writer has heard in this epoch.
     Joined(PoolId, ChannelId, u64),
     /// Nothing more to say of what left.
-    Left(PoolId, super::model::Left),
+    Left(PoolId, Left),
 }

@@ -1,0 +1,78 @@
+//! What comes with a request.
+
+use super::refuse::refusal;
+use super::types::{Done, Fail, Fd, FdToken, Sealed};
+use std::collections::VecDeque;
+use tranship_proto::{RefusalCode, Trust};
+
+/// The descriptors of the message at hand; what no handler takes is closed.
+#[derive(Debug)]
+pub(super) struct Parcel {
+    pub fds: VecDeque<Fd>,
+}
+
+impl Parcel {
+    /// How many its client sent.
+    pub fn sent(&self) -> usize {
+        self.fds.iter().filter(|fd| !fd.facts.made_here).count()
+    }
+
+    /// Takes the two sockets that the shell made for the request.
+    pub fn ends(&mut self) -> Result<[FdToken; 2], Fail> {
+        let made = self.fds.iter().filter(|fd| fd.facts.made_here);
+        let made: Vec<FdToken> = made.map(|fd| fd.token).collect();
+        let ends = <[FdToken; 2]>::try_from(made)
+            .map_err(|_: Vec<FdToken>| Fail::from(refusal(RefusalCode::NoDescriptors, 2, 0)))?;
+        self.fds.retain(|fd| !fd.facts.made_here);
+        Ok(ends)
+    }
+
+    /// Takes the next one if it is a shared object of this kind, count and length.
+    pub fn take(&mut self, kind: u32, count: u32, bytes: u64) -> Result<Fd, Fail> {
+        let fd = *self
+            .fds
+            .front()
+            .ok_or(Fail::Expel(refusal(RefusalCode::BadDescriptor, 0, 1)))?;
+        let header = fd.facts.header.unwrap_or_default();
+        if fd.facts.sealed != Sealed::OneWriter
+            || fd.facts.size != bytes
+            || header.kind != kind
+            || header.count != count
+        {
+            return Err(refusal(RefusalCode::BadDescriptor, bytes, fd.facts.size).into());
+        }
+        self.fds.pop_front();
+        Ok(fd)
+    }
+
+    /// Takes the next one if it is memory that only its maker writes, of whatever kind.
+    pub fn take_sealed(&mut self) -> Result<Fd, Fail> {
+        match self.fds.pop_front() {
+            Some(fd) if fd.facts.sealed == Sealed::OneWriter => Ok(fd),
+            Some(fd) => {
+                self.fds.push_front(fd);
+                Err(refusal(RefusalCode::BadDescriptor, 0, 0).into())
+            }
+            None => Err(Fail::Expel(refusal(RefusalCode::BadDescriptor, 0, 1))),
+        }
+    }
+
+    /// Whether all are chunks of this length, of a pool of this level.
+    pub fn are_chunks(&self, bytes: u64, trust: Trust) -> Done {
+        let sealed = match trust.all_write() {
+            true => Sealed::Shared,
+            false => Sealed::OneWriter,
+        };
+        let bad = |fd: &&Fd| fd.facts.sealed != sealed || fd.facts.size != bytes;
+        match self.fds.iter().find(bad) {
+            Some(fd) => Err(refusal(RefusalCode::BadDescriptor, bytes, fd.facts.size).into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes the next one, whatever it is.
+    pub fn take_any(&mut self) -> Result<Fd, Fail> {
+        let fd = self.fds.pop_front();
+        fd.ok_or(Fail::Expel(refusal(RefusalCode::BadDescriptor, 0, 1)))
+    }
+}
