@@ -8,7 +8,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::io::{self, Write};
-use tranship_proto::{DomainId, DomainStat, PoolId, Role, StatRecord};
+use tranship_proto::{ChannelStat, DomainId, DomainStat, PoolId, StatRecord};
 
 /// Version of the JSON; it rises when a field changes its meaning or leaves.
 pub(super) const SCHEMA: u32 = 1;
@@ -280,7 +280,7 @@ impl Names {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tranship_proto::{ChannelId, ChannelStat, HeapStat, HoldStat, ManagerStat, PoolStat};
+    use tranship_proto::{ChannelId, HeapStat, HoldStat, ManagerStat, PoolStat, Role};
 
     /// A name without a channel; the reader exports it, or waits for it.
     fn alone(name: &str, exported_as: Option<Role>, waiting_as: Option<Role>) -> StatRecord {
