@@ -122,7 +122,7 @@ fn three_languages_share_a_channel() {
     let net = Net::tls(credentials, Timing::default()).expect("a network");
     let port = net.open("127.0.0.1:0".parse().expect("an address"));
     let port = port.expect("a port");
-    let carrier = Over::new("tcp", Arc::new(net)).expect("a carrier");
+    let carrier = Over::new("tcp", Arc::new(net));
     domain.add_carrier(Arc::new(carrier));
     let pool = domain.create_pool(PoolOptions::new(16 << 20));
     let pool = pool.expect("a pool");

@@ -5,7 +5,7 @@
 //!   them.
 //! * [`Ring::notify`], [`sleep`], [`doorbell`]: how an end that finds nothing sleeps, and how it is woken.
 //!
-//! NOT here: what a line's words mean, the counters of references, who meets whom (`core`, `bulk`), and memory of any other
+//! NOT here: what a line's words mean, the counters of references, who meets whom (`core`), and memory of any other
 //! kind (`region`).
 //!
 //! Everything but the mapping of memory is model-checked with weak memory:

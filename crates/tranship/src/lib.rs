@@ -5,8 +5,7 @@
 //!
 //! | feature | adds |
 //! |---|---|
-//! | `bulk` | [`bulk`]: buffers that change their owner, between threads and processes |
-//! | `net` | [`net`]: channels between machines, with TLS: addresses `tcp:HOST:PORT/NAME`; and bulk channels |
+//! | `net` | [`net`]: channels between machines, with TLS: addresses `tcp:HOST:PORT/NAME` |
 //! | `malloc` | [`malloc`]: a `#[global_allocator]` under the manager |
 //! | `mbuf` | [`mbuf`]: network buffers |
 //! | `sandbox` | [`sandbox`]: a process is locked down to what it needs as a domain |
@@ -111,25 +110,13 @@ pub mod manager {
     };
 }
 
-/// Bulk channels: buffers that change their owner, at four levels of trust, over one interface.
-#[cfg(feature = "bulk")]
-pub mod bulk {
-    #[doc(inline)]
-    pub use tranship_bulk::{
-        Access, Aggregate, Agreement, Buffer, BufferState, Channel, ChannelState, Completion,
-        Constraints, Direction, Domain, EndOptions, Ended, Event, Incoming, LENGTH_BYTES,
-        MAX_PIECES, Mapping, Meta, Mode, Outgoing, Piece, Pool, PoolInfo, ReadBuffer, Readable,
-        Relay, Role, SEAL_FROM_BYTES, Shm, Side, Statistics, Trust, Wish, wait_any,
-    };
-}
-
 /// Connections that carry frames: what channels to elsewhere run over, and what one of one's own has to offer.
-#[cfg(any(feature = "bulk", feature = "net"))]
+#[cfg(feature = "net")]
 pub mod transport {
     #[doc(inline)]
     pub use tranship_transport::{
-        Backend, Bytes, Copying, Frame, FrameBytes, Listener, Local, Payload, Place, RecvError,
-        Source, Target, Transport, Wait,
+        Backend, Copying, Frame, FrameBytes, Listener, Payload, Place, RecvError, Source, Target,
+        Transport, Wait,
     };
     #[cfg(feature = "net")]
     #[doc(inline)]

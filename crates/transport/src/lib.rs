@@ -1,26 +1,24 @@
 //! Connections: what carries frames in order between two ends, and says when they have been taken.
 //!
 //! * [`Transport`], [`Listener`], [`Backend`]: the traits, small so that new carriers (a DMA engine, a mailbox) fit in.
-//! * [`Local`] inside a process, [`Copying`] over Unix stream sockets, [`Net`] over TCP and TLS (feature `net`).
+//! * [`Copying`] over Unix stream sockets, [`Net`] over TCP and TLS (feature `net`).
 //! * [`Payload`], [`Place`]: the bytes that go with a frame, by reference: where they lie, and where they go.
 //!
-//! NOT here: channels, credit, and what a frame means (`channel`, `bulk`); pools and their buffers (`core`): they reach
+//! NOT here: channels, credit, and what a frame means (`channel`); pools and their buffers (`core`): they reach
 //! this crate as [`Source`] and [`Target`].
 
 #![deny(unsafe_code)]
 
-mod local;
 #[cfg(feature = "net")]
 pub mod net;
 mod payload;
 mod stream;
 
 use std::fmt::Debug;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use local::Local;
 #[cfg(feature = "net")]
 pub use net::Net;
 pub use payload::{Payload, Place, Source, Target};
@@ -34,9 +32,7 @@ pub type FrameBytes = smallvec::SmallVec<[u8; 64]>;
 #[derive(Debug, Default)]
 pub struct Frame {
     pub bytes: FrameBytes,
-    /// Memory that is shown with it; only where bytes are [`Bytes::Shared`].
-    pub fds: Vec<Arc<OwnedFd>>,
-    /// A buffer's bytes, which go with it; only where they are [`Bytes::Carried`], and only on the way out.
+    /// A buffer's bytes, which go with it; only on the way out.
     pub payload: Option<Payload>,
 }
 
@@ -45,7 +41,6 @@ impl Clone for Frame {
         Frame {
             // As a block; a derived clone goes byte by byte.
             bytes: FrameBytes::from_slice(&self.bytes),
-            fds: self.fds.clone(),
             payload: self.payload.clone(),
         }
     }
@@ -71,7 +66,7 @@ impl<E: Into<Error>> From<E> for RecvError {
 pub trait Transport: Send + Debug {
     /// Sends a frame; frames arrive whole, once, in order, or the connection ends. `Full`: no room now, and nothing has changed.
     fn send(&mut self, frame: &Frame) -> Result<(), Error>;
-    /// Takes the next frame, if one is there. With [`Bytes::Carried`], those of a buffer may follow it.
+    /// Takes the next frame, if one is there. The bytes of a buffer may follow it.
     fn recv(&mut self) -> Result<Option<Frame>, RecvError>;
     /// How many bytes follow the frame that [`Transport::recv`] gave last, and have to be taken before the next one.
     fn brings(&self) -> usize {
@@ -89,10 +84,6 @@ pub trait Transport: Send + Debug {
     /// Adds frames of ours, by their number from 0, that the other end has taken since the last call; in any order,
     /// however late, each once. Looked for before each [`Transport::recv`]; a carrier may have none for some looks.
     fn done(&mut self, numbers: &mut Vec<u64>);
-    /// The process at the other end, as the kernel says; 0: this one, or nobody knows.
-    fn peer_process(&self) -> u32 {
-        0
-    }
     /// The address of the other end, where it has one.
     fn peer_place(&self) -> Option<String> {
         None
@@ -142,21 +133,8 @@ pub trait Wait: Send + Sync + Debug {
 pub trait Listener: Send + Debug {
     /// The connection, if one is there.
     fn accept(&mut self) -> Result<Option<Box<dyn Transport>>, Error>;
-    /// How long after it was accepted an honest other end's first frame may take, beside which nobody else is accepted.
-    fn grace(&self) -> Duration {
-        Duration::from_millis(250)
-    }
     /// What to wait on for [`Listener::accept`].
     fn waiter(&self) -> Arc<dyn Wait>;
-}
-
-/// How a buffer's bytes get from one end to the other.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Bytes {
-    /// Memory is shown to the other end.
-    Shared,
-    /// Frames carry them ([`Payload`]): each end has memory of its own.
-    Carried,
 }
 
 /// A way to make connections.
@@ -165,6 +143,4 @@ pub trait Backend: Send + Sync + Debug {
     fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Error>;
     /// Connects to who listens there.
     fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Error>;
-    /// How bytes travel.
-    fn bytes(&self) -> Bytes;
 }

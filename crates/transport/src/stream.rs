@@ -1,6 +1,6 @@
 //! `copy:`: every frame, with the bytes of its buffer, is copied into a Unix stream socket and out of it. The baseline.
 
-use super::{Backend, Bytes, Frame, FrameBytes, Listener, Place, RecvError, Transport, Wait};
+use super::{Backend, Frame, FrameBytes, Listener, Place, RecvError, Transport, Wait};
 use crate::{Error, Kind};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -103,10 +103,6 @@ impl Backend for Copying {
         let nobody = unless(ErrorKind::ConnectionRefused);
         let stream = UnixStream::connect_addr(&address).map_err(nobody)?;
         End::over(stream)
-    }
-
-    fn bytes(&self) -> Bytes {
-        Bytes::Carried
     }
 }
 
@@ -336,10 +332,6 @@ impl Transport for End {
     fn done(&mut self, numbers: &mut Vec<u64>) {
         numbers.extend(self.told..self.taken);
         self.told = self.taken;
-    }
-
-    fn peer_process(&self) -> u32 {
-        socket::peer_credentials(&self.stream).map_or(0, |peer| peer.pid)
     }
 
     fn peer_owner(&self) -> String {

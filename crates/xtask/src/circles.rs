@@ -15,7 +15,6 @@ use std::path::Path;
 const KNOWN: &[(&str, usize)] = &[
     ("bench", 16),
     ("block", 13),
-    ("bulk", 6),
     ("cache", 13),
     ("cli", 17),
     ("core", 25),

@@ -35,7 +35,6 @@ const LAYERS: &[(&str, &[&str])] = &[
             "tranship-block",
             "tranship-cache",
             "tranship-channel",
-            "tranship-bulk",
             "tranship-transport",
             "tranship-mbuf",
             "tranship-zcopy",

@@ -120,7 +120,7 @@ pub(crate) fn connect(
 }
 
 pub(crate) fn add(domain: &Domain, scheme: &'static str, backend: Arc<dyn Backend>) {
-    domain.add_carrier(Arc::new(Over::new(scheme, backend).expect("carrier")));
+    domain.add_carrier(Arc::new(Over::new(scheme, backend)));
 }
 
 pub(crate) fn pool(domain: &Domain, bytes: u64) -> Pool {

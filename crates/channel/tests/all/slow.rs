@@ -6,9 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tranship_core::Error;
 use tranship_testkit::Random;
-use tranship_transport::{
-    Backend, Bytes, Copying, Frame, Listener, Place, RecvError, Transport, Wait,
-};
+use tranship_transport::{Backend, Copying, Frame, Listener, Place, RecvError, Transport, Wait};
 
 #[derive(Debug)]
 pub(crate) struct Slow {
@@ -93,10 +91,6 @@ impl Backend for Slow {
 
     fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Error> {
         Ok(slow(self.inner.connect(name)?, &self.shared))
-    }
-
-    fn bytes(&self) -> Bytes {
-        Bytes::Carried
     }
 }
 

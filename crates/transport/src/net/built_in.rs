@@ -3,7 +3,7 @@
 use super::Net;
 use super::settings::{PLAIN_VARIABLE, Security, Timing};
 use super::tls::{CERT_FILE, Credentials};
-use crate::{Backend, Bytes, Error, Kind, Listener, Transport};
+use crate::{Backend, Error, Kind, Listener, Transport};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use tranship_sys::process::trusted_env;
@@ -87,9 +87,5 @@ impl Backend for BuiltIn {
 
     fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Error> {
         self.net()?.connect(name)
-    }
-
-    fn bytes(&self) -> Bytes {
-        Bytes::Carried
     }
 }

@@ -6,7 +6,7 @@ use super::line::Line;
 use super::over::Over;
 use super::patient::{self, Patient};
 use super::session::Session;
-use super::settings::{Security, Settings, number};
+use super::settings::{Security, Settings};
 use super::tls::Talk;
 use super::wire::{Answer, HELLO_BYTES, Hello, Malformed, Secret, Status};
 use super::{keeper, tls};
@@ -71,7 +71,7 @@ impl From<&str> for Unmet {
 
 /// Makes a session with who listens there. Blocks for at most the time of an acquaintance.
 pub(super) fn connect(settings: &Arc<Settings>, address: Address) -> Result<Arc<Session>, Error> {
-    let (id, (line, answer, peer, who)) = dial_first(settings, &address).map_err(|failure| {
+    let (id, (line, answer, peer)) = dial_first(settings, &address).map_err(|failure| {
         let why = match failure.refused {
             true => format!(
                 "{}; does the program there run, and is that its port?",
@@ -89,14 +89,7 @@ pub(super) fn connect(settings: &Arc<Settings>, address: Address) -> Result<Arc<
         address,
         process: answer.process,
     };
-    let session = Session::new(
-        id,
-        settings.timing,
-        peer,
-        number(who.as_deref()),
-        Some(caller),
-        None,
-    );
+    let session = Session::new(id, settings.timing, peer, Some(caller), None);
     let unmade = |error: std::io::Error| Error::new(Kind::InvalidEndpoint, error.to_string());
     let session = session.map_err(unmade)?;
     session.attach(&mut session.lock(), line, answer.taken);
@@ -104,7 +97,7 @@ pub(super) fn connect(settings: &Arc<Settings>, address: Address) -> Result<Arc<
     Ok(session)
 }
 
-type Met = (Line, Answer, String, Option<Arc<[u8]>>);
+type Met = (Line, Answer, String);
 
 fn dial_first(settings: &Settings, address: &Address) -> Result<(Secret, Met), Failure> {
     let until = Instant::now() + settings.timing.acquaintance;
@@ -198,10 +191,9 @@ fn meet(
     let mut patient = Patient::new(&socket, until);
     introduce(settings, address, &socket, &mut patient, hello)
         .and_then(|(secured, answer)| {
-            let who = secured.as_ref().and_then(|tls| tls::peer(tls));
             let line = socket.try_clone().and_then(|own| Line::new(own, secured));
             let line = line.map_err(|error| Unmet::from(error.to_string()))?;
-            Ok((line, answer, place.to_string(), who))
+            Ok((line, answer, place.to_string()))
         })
         .map_err(|Unmet { nobody, why }| {
             patient::part(&socket);
@@ -302,7 +294,7 @@ fn redial(session: &Session) {
             why,
         };
         match met {
-            Ok((line, answer, _, _)) => {
+            Ok((line, answer, _)) => {
                 let known = answer.status == Status::Welcome && answer.process == caller.process;
                 return match known {
                     true => session.attach(&mut inner, line, answer.taken),
@@ -413,7 +405,7 @@ mod tests {
         let nobody = TcpListener::bind(any).expect("listen");
         let nobody_at = nobody.local_addr().expect("address");
         drop(nobody);
-        let (_, answer, at, _) = ask(&settings, &[nobody_at, silent_at, port.address])
+        let (_, answer, at) = ask(&settings, &[nobody_at, silent_at, port.address])
             .map_err(|failure| failure.why)
             .expect("the last one");
         assert_eq!(

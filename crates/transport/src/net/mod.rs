@@ -34,7 +34,7 @@ mod tick;
 mod tls;
 mod wire;
 
-use super::{Backend, Bytes, Frame, Listener, Place, RecvError, Transport, Wait};
+use super::{Backend, Frame, Listener, Place, RecvError, Transport, Wait};
 use crate::{Error, Kind};
 use address::Address;
 use port::{Door, Port};
@@ -165,10 +165,6 @@ impl Backend for Net {
         let session = dial::connect(&self.settings, address)?;
         Ok(Box::new(End(session)))
     }
-
-    fn bytes(&self) -> Bytes {
-        Bytes::Carried
-    }
 }
 
 #[derive(Debug)]
@@ -223,10 +219,6 @@ impl Transport for End {
 
     fn done(&mut self, numbers: &mut Vec<u64>) {
         self.0.done(numbers);
-    }
-
-    fn peer_process(&self) -> u32 {
-        self.0.peer_number
     }
 
     fn peer_place(&self) -> Option<String> {

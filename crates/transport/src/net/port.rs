@@ -5,7 +5,7 @@
 use super::line::Line;
 use super::patient::{self, Patient};
 use super::session::Session;
-use super::settings::{Security, Settings, number};
+use super::settings::{Security, Settings};
 use super::strangers::{MOST, Progress, Strangers};
 use super::tls::Talk;
 use super::wire::{Answer, HELLO_BYTES, Hello, Malformed, Secret, Status};
@@ -385,7 +385,6 @@ impl Meeting<'_> {
             hello.session,
             self.port.settings.timing,
             self.from.to_string(),
-            number(self.who.as_deref()),
             None,
             Some(self.port.clone()),
         );

@@ -49,8 +49,6 @@ pub(super) struct Session {
     pub(super) timing: Timing,
     /// The other end, for messages.
     pub(super) peer: String,
-    /// The other end, told apart from others.
-    pub(super) peer_number: u32,
     /// How to make another connection, if that is ours to do.
     pub(super) caller: Option<Caller>,
     /// Stays open as long as the session.
@@ -67,7 +65,6 @@ impl Session {
         id: Secret,
         timing: Timing,
         peer: String,
-        peer_number: u32,
         caller: Option<Caller>,
         port: Option<Arc<dyn Debug + Send + Sync>>,
     ) -> io::Result<Arc<Session>> {
@@ -78,7 +75,6 @@ impl Session {
             id,
             timing,
             peer,
-            peer_number,
             caller,
             _port: port,
             bell,

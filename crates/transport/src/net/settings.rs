@@ -68,12 +68,3 @@ pub(super) struct Settings {
     /// When refusals were last spoken of, and how many there were then.
     pub(super) said: Mutex<Option<(std::time::Instant, u64)>>,
 }
-
-/// Who is at the other end of a connection, as a number: by its certificate; without one nobody knows.
-pub(super) fn number(certificate: Option<&[u8]>) -> u32 {
-    use std::hash::{DefaultHasher, Hash, Hasher};
-    let mut hasher = DefaultHasher::new();
-    certificate.hash(&mut hasher);
-    // No process of this machine has such a number.
-    u32::try_from(hasher.finish() >> 33).unwrap_or(0) | 1 << 31
-}

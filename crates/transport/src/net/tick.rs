@@ -159,7 +159,7 @@ mod tests {
             beat: Duration::ZERO,
             ..Timing::default()
         };
-        let session = Session::new([1; 16], timing, "peer".to_owned(), 0, None, None);
+        let session = Session::new([1; 16], timing, "peer".to_owned(), None, None);
         let session = session.expect("session");
         let (socket, other) = connect(&session);
         (session, socket, other)

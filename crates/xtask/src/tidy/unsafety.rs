@@ -25,7 +25,6 @@ const ALSO: &[&str] = &[
     // The demonstration's consumer trusts its producer, and its intruder attacks with raw calls.
     "crates/cli/src/demo/",
     // Who has a buffer is what this crate keeps, so that slices of it are proved there.
-    "crates/bulk/src/bytes.rs",
     "crates/block/src/disk/step.rs",
     "crates/block/src/disk/uring.rs",
     // It shows how a reader trusts a writer.
