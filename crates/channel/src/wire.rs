@@ -60,7 +60,6 @@ impl Wire {
         self.out.push_back(Frame {
             bytes: word.encode(),
             payload: payload.filter(|payload| !payload.is_empty()),
-            ..Frame::default()
         });
     }
 

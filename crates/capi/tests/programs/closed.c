@@ -77,7 +77,7 @@ static void wait_for_memory(void)
     pthread_t thread;
 
     OK(tranship_pool_create(domain, 64 << 10, &options, &pool, &error));
-    OK(tranship_alloc(pool, 64 << 10, TRANSHIP_NOW, &all, &error));
+    OK(tranship_alloc(pool, 64 << 10, TRANSHIP_FOREVER, &all, &error));
     pthread_create(&thread, NULL, allocates, &buf);
     wait_until_asleep();
     tranship_pool_close(pool);
