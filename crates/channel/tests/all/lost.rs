@@ -174,6 +174,7 @@ fn a_partition_longer_than_the_grace_ends_the_channel() {
         let pool = pool(a, 1 << 20);
         to.send_inline(b"first", 0).expect("send");
         assert_eq!(from.recv().expect("recv").to_vec(), b"first");
+        to.wait_taken(None).expect("taken");
         apart.relay.hold(true);
         to.move_buffer(pool.alloc_from(&[1; 30_000]).expect("alloc"))
             .expect("move");
