@@ -212,10 +212,12 @@ impl<S: Side + 'static> Duty<S> {
 
     /// All that can be done, and watches the connection again.
     fn turn(&self, side: &mut S, is_thread: bool) -> Result<(), S::Over> {
+        let mut was_told = false;
         loop {
             side.turn()?;
             // Ordering: SeqCst, before the connection is watched again; whoever was told after it comes here, or has us look again.
-            let was_told = self.told.swap(false, Ordering::SeqCst);
+            // What was told stays so until it is watched: there may be news once more before that.
+            was_told |= self.told.swap(false, Ordering::SeqCst);
             // What the program takes it says itself, in a moment.
             if side.wire().arm(&self.epoll, was_told, is_thread) {
                 return Ok(());
@@ -293,5 +295,94 @@ impl<S: Side + 'static> Driver for Duty<S> {
 impl<S: Side> std::fmt::Debug for Duty<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Duty")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::{AsFd, BorrowedFd};
+    use tranship_transport::{Frame, RecvError, Transport, Wait};
+
+    /// A connection that always has something.
+    #[derive(Debug)]
+    struct Restless {
+        news: OwnedFd,
+        /// So often it has more to do before it can be waited for.
+        more: u32,
+    }
+
+    impl Transport for Restless {
+        fn send(&mut self, _: &Frame) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn recv(&mut self) -> Result<Option<Frame>, RecvError> {
+            Ok(None)
+        }
+
+        fn done(&mut self, _: &mut Vec<u64>) {}
+
+        fn waiter(&self) -> Arc<dyn Wait> {
+            unreachable!("it is watched")
+        }
+
+        fn watched(&self) -> Option<(BorrowedFd<'_>, bool)> {
+            Some((self.news.as_fd(), false))
+        }
+
+        fn arm(&mut self, _: bool) -> bool {
+            self.more = self.more.saturating_sub(1);
+            self.more == 0
+        }
+    }
+
+    struct Nothing(Wire);
+
+    impl Side for Nothing {
+        type Over = ();
+
+        fn wire(&mut self) -> &mut Wire {
+            &mut self.0
+        }
+
+        fn turn(&mut self) -> Result<(), ()> {
+            Ok(())
+        }
+
+        fn stir(&mut self) -> Result<(), ()> {
+            Ok(())
+        }
+
+        fn pause(&self) -> Duration {
+            Duration::ZERO
+        }
+
+        fn finish(self, (): ()) {}
+    }
+
+    /// What was told is watched again, however often there was something new before that: as when a connection is lost and
+    /// another one is there at once.
+    #[test]
+    fn what_was_told_is_watched_again() {
+        for more in 1..4 {
+            let news = eventfd::create().expect("a descriptor");
+            eventfd::signal(&news).expect("news");
+            let side = Nothing(Wire::new(Box::new(Restless { news, more })));
+            let duty = Duty::new(side).expect("a duty");
+            let tells = || {
+                let mut ready = Vec::with_capacity(2);
+                let waited = duty.epoll.wait(&mut ready, Some(Duration::ZERO));
+                waited.expect("wait");
+                !ready.is_empty()
+            };
+            assert!(tells(), "there is something");
+            assert!(!tells(), "it is told once");
+            duty.told.store(true, Ordering::SeqCst);
+            let mut state = lock(&duty.state);
+            let side = state.side.as_mut().expect("it lasts");
+            duty.turn(side, true).expect("no end");
+            assert!(tells(), "after {more} looks");
+        }
     }
 }
