@@ -1,7 +1,8 @@
 //! Where a domain of a world is: in a thread of this process, or in a process of its own.
 
 use crate::kit::{add, timing};
-use crate::party::{Answer, Order, Party};
+use crate::order::{Answer, Order};
+use crate::party::Party;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;

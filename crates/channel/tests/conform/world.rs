@@ -1,7 +1,8 @@
 //! Domains, and the model of them, in step.
 
 use crate::mapped::{Mapped, mapped};
-use crate::party::{Answer, Here, Order, Said, access};
+use crate::order::{Answer, Here, Order, Said};
+use crate::party::access;
 use crate::stage::Stage;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::SocketAddr;

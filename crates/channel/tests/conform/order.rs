@@ -1,0 +1,70 @@
+//! What a domain of a world is told, and what it says.
+
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+use tranship_model::{BufferId, Carries, ChannelId, Op, Outcome, PoolId, Trust, Way};
+
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Order {
+    /// A new world.
+    Begin(Way),
+    Listen {
+        channel: ChannelId,
+        address: String,
+        lines: u8,
+        levels: Vec<Trust>,
+    },
+    Accept(ChannelId),
+    Open {
+        channel: ChannelId,
+        address: String,
+        lines: u8,
+    },
+    NewPool {
+        pool: PoolId,
+        trust: Trust,
+        slots: u8,
+        forward: Vec<u32>,
+    },
+    /// What the model says of it, an error by its number.
+    Do(Op, Result<Outcome, u16>),
+    /// What is here; and what can be done at these addresses.
+    Look(Vec<usize>),
+    LetGo,
+    /// All of each pool can be had.
+    Whole,
+}
+
+/// An answer, in full or with what is missing.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Answer {
+    pub domain: u32,
+    /// Where it listens, if that is a port of its own.
+    pub listens: Option<SocketAddr>,
+    pub said: Option<Said>,
+    pub here: Vec<Here>,
+    pub touched: Vec<u8>,
+}
+
+/// What became of an operation.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Said {
+    Done,
+    Nothing,
+    Took(Carries, usize, u8),
+    Error(u16, String),
+}
+
+/// A buffer as its holder sees it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Here {
+    pub id: BufferId,
+    /// Handles, 0: it is exclusive.
+    pub shared: usize,
+    pub writable: bool,
+    /// None: not the same at both ends of it.
+    pub data: Option<u8>,
+    pub access: u8,
+    pub at: usize,
+    pub real: String,
+}
