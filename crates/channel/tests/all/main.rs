@@ -2,6 +2,7 @@
 //!
 //! NOT here: what else a network does to connections (`transport`), shared memory (`core`).
 
+mod codes;
 mod ends;
 mod faults;
 mod forks;
