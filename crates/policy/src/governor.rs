@@ -1,0 +1,84 @@
+//! A policy at work: remembers the last snapshot, keeps what holds for all policies.
+
+use crate::allot::allot;
+use crate::config::Config;
+use crate::num::{bytes, real};
+use crate::pace::pace;
+use crate::policies::{UnknownPolicy, find};
+use crate::policy::{Policy, Wish};
+use crate::round::{Before, Round};
+use crate::snapshot::Snapshot;
+use std::collections::BTreeMap;
+
+/// A quota to set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Target {
+    /// The pool's id.
+    pub id: u32,
+    /// Its quota from now on.
+    pub quota_bytes: u64,
+}
+
+/// Turns snapshots into quotas.
+///
+/// Invariant: the sum of what [`step`](Governor::step) answers is within the snapshot's limit, and nobody's is below its minimum, nor below one
+/// chunk, if those fit into the limit; nobody's is above its maximum.
+#[derive(Debug)]
+pub struct Governor {
+    config: Config,
+    policy: Box<dyn Policy>,
+    at_ns: Option<u64>,
+    before: BTreeMap<u32, Before>,
+}
+
+impl Governor {
+    /// With the policy that the configuration names.
+    pub fn new(config: Config) -> Result<Governor, UnknownPolicy> {
+        let policy = (find(&config.policy)?.make)(&config);
+        Ok(Governor::with(config, policy))
+    }
+
+    /// With a policy of one's own.
+    pub fn with(config: Config, policy: Box<dyn Policy>) -> Governor {
+        Governor {
+            config,
+            policy,
+            at_ns: None,
+            before: BTreeMap::new(),
+        }
+    }
+
+    /// One period: quotas for all pools of the snapshot, in its order.
+    pub fn step(&mut self, snapshot: &Snapshot) -> Vec<Target> {
+        let elapsed = snapshot.at_ns.saturating_sub(self.at_ns.unwrap_or(0));
+        let round = Round::new(snapshot, elapsed, &self.before);
+        let wishes = match self.policy.moves() {
+            true => self.policy.wishes(&round),
+            false => stay(&round),
+        };
+        let limit = snapshot.limit_bytes;
+        let wanted = allot(&round.pools, &wishes, limit);
+        let step = bytes(real(limit) * self.config.most_step);
+        let quotas = pace(&round.pools, &wanted, limit, step);
+        self.at_ns = Some(snapshot.at_ns);
+        let known = snapshot.pools.iter();
+        self.before = known.map(|p| (p.id, Before::of(p))).collect();
+        let all = snapshot.pools.iter().zip(quotas);
+        all.map(|(p, quota_bytes)| Target {
+            id: p.id,
+            quota_bytes,
+        })
+        .collect()
+    }
+}
+
+fn stay(round: &Round<'_>) -> Vec<Wish> {
+    let pools = round.pools.iter().enumerate();
+    pools
+        .map(|(pool, a)| Wish {
+            pool,
+            rank: 0,
+            up_to_bytes: a.state.quota_bytes,
+        })
+        .collect()
+}

@@ -1,0 +1,39 @@
+//! Memory scheduling: how much memory each pool may have, decided again every period.
+//!
+//! ```text
+//!   Snapshot ──► Round ──► Policy ──► wishes ──► allot ──► pace ──► quotas
+//!   counters     what      predictors, by rank   divides   bounds
+//!   and sizes    changed   a file each           the limit the step
+//!                          └─────────── Governor: remembers the last snapshot ───────────┘
+//! ```
+//!
+//! What it is for: the manager gives a [`Governor`] a [`Snapshot`] each period and sets the quotas that it answers. A policy only says
+//! what it wishes for ([`Policy`]); that the sum stays within the limit, that everybody has its minimum and that quotas move in bounded
+//! steps is done here for all of them. [`sim`] plays the same governor against modelled programs, by the million steps. `docs/scheduling.md` has
+//! the formulas and where they come from.
+//!
+//! A new policy is one file in `policies/` and one line in [`POLICIES`].
+//!
+//! NOT here: I/O, clocks, threads, atomics, `unsafe` code, the manager's books, how memory moves.
+
+#![forbid(unsafe_code)]
+
+mod allot;
+mod config;
+mod governor;
+mod num;
+mod pace;
+mod policies;
+mod policy;
+mod predict;
+mod round;
+pub mod sim;
+mod snapshot;
+
+pub use config::Config;
+pub use governor::{Governor, Target};
+pub use policies::{Entry, POLICIES, UnknownPolicy, find};
+pub use policy::{Policy, Wish};
+pub use predict::{Cost, Need, Search};
+pub use round::{Activity, Round};
+pub use snapshot::{PoolState, Rule, Snapshot};

@@ -1,0 +1,24 @@
+//! Between bytes and fractions of them.
+
+/// As a fraction: exact below 2^53, which is more memory than there is.
+pub(crate) fn real(bytes: u64) -> f64 {
+    bytes as f64
+}
+
+/// Rounded down; nothing for what is negative or no number.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a float's cast saturates
+pub(crate) fn bytes(value: f64) -> u64 {
+    value as u64
+}
+
+/// The next multiple, or the largest there is.
+pub(crate) fn up(value: u64, grain: u64) -> u64 {
+    let grain = grain.max(1);
+    value
+        .checked_next_multiple_of(grain)
+        .unwrap_or(u64::MAX / grain * grain)
+}
+
+pub(crate) fn down(value: u64, grain: u64) -> u64 {
+    value - value % grain.max(1)
+}

@@ -1,0 +1,133 @@
+//! What happened between two snapshots.
+
+use crate::num::real;
+use crate::snapshot::{PoolState, Snapshot};
+use std::collections::BTreeMap;
+
+/// One period, as policies see it.
+#[derive(Clone, Debug)]
+pub struct Round<'a> {
+    /// How long it was.
+    pub elapsed_ns: u64,
+    /// What all quotas together may be.
+    pub limit_bytes: u64,
+    /// Each pool once, as in the snapshot.
+    pub pools: Vec<Activity<'a>>,
+}
+
+/// What one pool did in it.
+#[derive(Clone, Debug)]
+pub struct Activity<'a> {
+    /// How it is now.
+    pub state: &'a PoolState,
+    /// It was not there before, so nothing is known of the period.
+    pub fresh: bool,
+    /// How many callers waited, on average.
+    pub blocked: f64,
+    /// Share of the time that was spent collecting.
+    pub collecting: f64,
+    /// Buffers handed out.
+    pub allocs: u64,
+    /// It has this much at least and at most: its rule in multiples of its grain, and what the limit allows.
+    pub least_bytes: u64,
+    /// See `least_bytes`.
+    pub most_bytes: u64,
+}
+
+impl Activity<'_> {
+    /// The most in use in the period.
+    pub fn peak_bytes(&self) -> u64 {
+        self.state.peak_bytes.max(self.state.live_bytes)
+    }
+
+    /// What those who waited would have had on average: each as much as a buffer in use has (Little's law).
+    pub fn missing_bytes(&self) -> f64 {
+        let s = self.state;
+        let each = match s.live_buffers {
+            0 => real(s.grain_bytes),
+            n => real(s.live_bytes) / real(n),
+        };
+        self.blocked * each.max(1.0)
+    }
+}
+
+/// What is remembered of a pool.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Before {
+    blocked_ns: u64,
+    collect_ns: u64,
+    allocs: u64,
+}
+
+impl Before {
+    pub fn of(state: &PoolState) -> Before {
+        Before {
+            blocked_ns: state.blocked_ns,
+            collect_ns: state.collect_ns,
+            allocs: state.allocs,
+        }
+    }
+}
+
+impl<'a> Round<'a> {
+    pub(crate) fn new(
+        snapshot: &'a Snapshot,
+        elapsed_ns: u64,
+        before: &BTreeMap<u32, Before>,
+    ) -> Round<'a> {
+        let time = real(elapsed_ns.max(1));
+        let limit = snapshot.limit_bytes;
+        let bounds = bounds(snapshot);
+        let activity = |(state, (least_bytes, most_bytes)): (&'a PoolState, (u64, u64))| {
+            let since = |b: &Before| {
+                Some([
+                    state.blocked_ns.checked_sub(b.blocked_ns)?,
+                    state.collect_ns.checked_sub(b.collect_ns)?,
+                    state.allocs.checked_sub(b.allocs)?,
+                ])
+            };
+            let change = before.get(&state.id).and_then(since);
+            let [blocked, collecting, allocs] = change.unwrap_or_default();
+            Activity {
+                state,
+                fresh: change.is_none(),
+                blocked: real(blocked) / time,
+                collecting: real(collecting) / time,
+                allocs,
+                least_bytes,
+                most_bytes,
+            }
+        };
+        Round {
+            elapsed_ns,
+            limit_bytes: limit,
+            pools: snapshot.pools.iter().zip(bounds).map(activity).collect(),
+        }
+    }
+}
+
+/// The least and the most of each pool. Minimums that do not fit are cut in proportion.
+fn bounds(snapshot: &Snapshot) -> Vec<(u64, u64)> {
+    use crate::num::{bytes, down, up};
+    let limit = snapshot.limit_bytes;
+    let least = |p: &PoolState| {
+        let grain = p.grain_bytes.max(1);
+        let most = down(p.rule.max_bytes, grain);
+        up(p.rule.min_bytes, grain).max(grain).min(most)
+    };
+    let sum = (snapshot.pools.iter()).fold(0u64, |sum, p| sum.saturating_add(least(p)));
+    let fits = |p: &PoolState, bytes_: u64| match sum > limit {
+        true => down(
+            bytes(real(bytes_) * (real(limit) / real(sum))).min(limit),
+            p.grain_bytes,
+        ),
+        false => bytes_,
+    };
+    (snapshot.pools.iter())
+        .map(|p| {
+            let least = fits(p, least(p));
+            let most = down(p.rule.max_bytes.min(limit), p.grain_bytes);
+            (least, most.max(least))
+        })
+        .collect()
+}

@@ -1,0 +1,53 @@
+//! What is played.
+
+use super::app::App;
+use crate::snapshot::Rule;
+
+/// A page, the simulator's unit and every pool's chunk.
+pub const PAGE: u64 = 4096;
+
+/// Programs, their pools, and how much memory there is.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Scenario {
+    /// Its name.
+    pub name: String,
+    /// What it shows.
+    pub about: String,
+    /// Memory, pages.
+    pub limit_pages: u64,
+    /// How often quotas are set.
+    pub period_ms: u64,
+    /// How long it goes on.
+    pub end_ms: u64,
+    /// The pools.
+    pub pools: Vec<PoolSpec>,
+    /// Who uses them.
+    pub apps: Vec<App>,
+    /// Of the variations in how long requests take.
+    pub seed: u64,
+}
+
+/// A pool of it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PoolSpec {
+    /// Its name.
+    pub name: String,
+    /// Its rule, in bytes.
+    pub rule: Rule,
+    /// Its first quota, pages; `None`: an equal part of the limit.
+    pub first_pages: Option<u64>,
+}
+
+impl PoolSpec {
+    /// With the usual rule.
+    pub fn new(name: &str) -> PoolSpec {
+        PoolSpec {
+            name: name.to_owned(),
+            rule: Rule {
+                min_bytes: PAGE,
+                ..Rule::default()
+            },
+            first_pages: None,
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! What a policy is told of the pools.
+
+use serde::{Deserialize, Serialize};
+
+/// All pools at one moment.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Snapshot {
+    /// When, on any clock that only rises.
+    pub at_ns: u64,
+    /// What all quotas together may be.
+    pub limit_bytes: u64,
+    /// Each pool once.
+    pub pools: Vec<PoolState>,
+}
+
+/// One pool. Counters count from its creation on; where one is smaller than before, the pool counts as a new one.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PoolState {
+    /// Its id.
+    pub id: u32,
+    /// Its name.
+    pub name: String,
+    /// Time that callers spent waiting for memory, summed over callers, those who wait now included.
+    pub blocked_ns: u64,
+    /// Time spent collecting.
+    pub collect_ns: u64,
+    /// Buffers handed out.
+    pub allocs: u64,
+    /// In use now.
+    pub live_bytes: u64,
+    /// The most that was in use at once since the last snapshot; 0: not known.
+    pub peak_bytes: u64,
+    /// Dead and not collected yet, as far as is known.
+    pub garbage_bytes: u64,
+    /// Free and kept at hand.
+    pub cached_bytes: u64,
+    /// Buffers in use now; 0: not known.
+    pub live_buffers: u64,
+    /// Callers that wait now.
+    pub waiters: u32,
+    /// For how long they have waited, summed: already in `blocked_ns`.
+    pub waiting_ns: u64,
+    /// The quota in force.
+    pub quota_bytes: u64,
+    /// What it has of memory.
+    pub granted_bytes: u64,
+    /// Quotas are multiples of this: its chunk.
+    pub grain_bytes: u64,
+    /// What was configured for it.
+    #[serde(flatten)]
+    pub rule: Rule,
+}
+
+/// What somebody wants for a pool.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Rule {
+    /// It has this much at least.
+    pub min_bytes: u64,
+    /// And this much at most.
+    pub max_bytes: u64,
+    /// Where memory is short it is divided in proportion to weights.
+    pub weight: u32,
+    /// Policy `priority`: the higher is served first.
+    pub priority: i32,
+    /// Policy `qos`: the share of its callers' time that is to be spent waiting for memory and collecting, 0 to 1.
+    pub target: Option<f64>,
+    /// How many callers it has at once.
+    pub callers: u32,
+    /// Pools of one group have one target together, over which `callers` go.
+    pub group: Option<String>,
+}
+
+impl Default for Rule {
+    fn default() -> Rule {
+        Rule {
+            min_bytes: 0,
+            max_bytes: u64::MAX,
+            weight: 1,
+            priority: 0,
+            target: None,
+            callers: 1,
+            group: None,
+        }
+    }
+}
