@@ -2,6 +2,7 @@
 
 pub(crate) mod block;
 pub(crate) mod cache;
+pub(crate) mod policy;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -45,6 +46,9 @@ pub(crate) enum Command {
     /// How much memory pools and heaps of running programs may have.
     #[command(subcommand)]
     Quota(QuotaAction),
+    /// How memory is divided among pools: the policies that there are, and a simulator for them.
+    #[command(subcommand)]
+    Policy(policy::PolicyAction),
     /// Certificates for channels between machines: an authority of one's own, and what it signs.
     #[command(subcommand)]
     Cert(CertAction),

@@ -6,6 +6,7 @@ mod cert;
 pub(crate) mod connect;
 mod generate;
 mod manager;
+mod policy;
 mod quota;
 mod recv;
 mod run;
@@ -31,6 +32,7 @@ pub(crate) fn run(args: Args) -> Result<Answer> {
         Command::Ls(args) => view::ls(&args),
         Command::Stat(args) => view::stat(&args),
         Command::Quota(action) => quota::run(&action),
+        Command::Policy(action) => policy::run(&action),
         Command::Cert(action) => cert::run(&action),
         Command::Doctor(args) => doctor::run(&args),
         Command::Completions { shell } => generate::completions(shell),

@@ -5,7 +5,6 @@ mod consumers;
 mod input;
 mod passing;
 mod plan;
-mod plot;
 mod progress;
 mod report;
 mod sandbox;

@@ -5,11 +5,11 @@ mod passing;
 use super::consumers::Outcome;
 use super::input::Input;
 use super::plan::Reached;
-use super::plot::{self, Curve, Plot};
 use super::table::{Live, mib};
 use crate::args::DemoArgs;
 use crate::exit::Answer;
 use crate::output::{self, Colour, Table, paint, size};
+use crate::plot::{self, Curve, Plot};
 use anyhow::{Context, Result};
 use passing::Facts;
 use serde_json::{Value, json};
@@ -61,6 +61,7 @@ impl Report {
             facts: Facts::default(),
             plot: Plot {
                 title: "Frames to four consumers, MiB/s each".to_owned(),
+                unit: "MiB/s",
                 ..Plot::default()
             },
             time: 0.0,

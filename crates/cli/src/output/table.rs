@@ -27,13 +27,21 @@ impl Table {
         self.rows.is_empty()
     }
 
+    /// Heading and rows.
+    pub(crate) fn cells(&self) -> (Vec<&str>, &[Vec<String>]) {
+        (self.titles(), &self.rows)
+    }
+
+    fn titles(&self) -> Vec<&str> {
+        let titles = self.heading.iter();
+        titles
+            .map(|title| title.strip_prefix('>').unwrap_or(title))
+            .collect()
+    }
+
     /// The lines, heading first.
     pub(crate) fn lines(&self) -> Vec<String> {
-        let titles: Vec<&str> = self
-            .heading
-            .iter()
-            .map(|title| title.strip_prefix('>').unwrap_or(title))
-            .collect();
+        let titles = self.titles();
         let width = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(column));
             let widest = cells.map(|cell| cell.chars().count()).max().unwrap_or(0);

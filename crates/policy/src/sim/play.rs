@@ -3,7 +3,7 @@
 use super::app::Player;
 use super::memory::Memory;
 use super::run::{AppFrame, Frame, PoolFrame, Run};
-use super::scenario::{PAGE, Scenario};
+use super::scenario::Scenario;
 use crate::config::Config;
 use crate::governor::Governor;
 use crate::num::real;
@@ -19,11 +19,12 @@ struct Mark {
 
 /// Plays a scenario under a policy. Panics if ever the pools have more than the limit: that is a mistake in this crate.
 pub fn run(scenario: &Scenario, config: &Config) -> Result<Run, UnknownPolicy> {
+    let unit = scenario.page_bytes.max(1);
     let mut governor = Governor::new(config.clone())?;
     let mut run = Run {
         scenario: scenario.name.clone(),
         policy: config.policy.clone(),
-        limit_bytes: scenario.limit_pages * PAGE,
+        limit_bytes: scenario.limit_pages * scenario.page_bytes,
         period_ms: scenario.period_ms,
         pools: scenario.pools.iter().map(|p| p.name.clone()).collect(),
         apps: scenario.apps.iter().map(|a| a.name.clone()).collect(),
@@ -51,9 +52,9 @@ pub fn run(scenario: &Scenario, config: &Config) -> Result<Run, UnknownPolicy> {
         let time_ns = real(scenario.period_ms) * 1e6;
         let seen: Vec<PoolFrame> = (pools.iter().zip(&marks))
             .map(|(p, mark)| PoolFrame {
-                quota_bytes: p.quota * PAGE,
-                resident_bytes: p.resident() * PAGE,
-                live_bytes: p.live * PAGE,
+                quota_bytes: p.quota * unit,
+                resident_bytes: p.resident() * unit,
+                live_bytes: p.live * unit,
                 blocked: real(p.blocked_ns - mark.blocked_ns) / time_ns,
                 collecting: real(p.collect_ns - mark.collect_ns) / time_ns,
             })
@@ -79,7 +80,7 @@ pub fn run(scenario: &Scenario, config: &Config) -> Result<Run, UnknownPolicy> {
             .collect();
         let snapshot = snapshot(scenario, at_ms, &players, &mut pools);
         for (pool, target) in pools.iter_mut().zip(governor.step(&snapshot)) {
-            pool.quota = target.quota_bytes / PAGE;
+            pool.quota = target.quota_bytes / unit;
         }
         run.frames.push(Frame {
             at_ms,
@@ -114,6 +115,7 @@ fn step(scenario: &Scenario, ms: u64, players: &mut [Player], pools: &mut [Memor
 }
 
 fn snapshot(scenario: &Scenario, at_ms: u64, players: &[Player], pools: &mut [Memory]) -> Snapshot {
+    let unit = scenario.page_bytes.max(1);
     let mut callers = vec![1u64; pools.len()];
     for player in players {
         for stage in &player.app.stages {
@@ -129,23 +131,23 @@ fn snapshot(scenario: &Scenario, at_ms: u64, players: &[Player], pools: &mut [Me
             blocked_ns: p.blocked_ns,
             collect_ns: p.collect_ns,
             allocs: p.allocs,
-            live_bytes: p.live * PAGE,
-            peak_bytes: std::mem::replace(&mut p.peak, p.live) * PAGE,
-            garbage_bytes: p.garbage * PAGE,
-            cached_bytes: p.free * PAGE,
+            live_bytes: p.live * unit,
+            peak_bytes: std::mem::replace(&mut p.peak, p.live) * unit,
+            garbage_bytes: p.garbage * unit,
+            cached_bytes: p.free * unit,
             live_buffers: p.live,
             waiters: u32::try_from(p.waiting).unwrap_or(u32::MAX),
             waiting_ns: 0,
-            quota_bytes: p.quota * PAGE,
-            granted_bytes: p.resident() * PAGE,
-            grain_bytes: PAGE,
+            quota_bytes: p.quota * unit,
+            granted_bytes: p.resident() * unit,
+            grain_bytes: unit,
             rule,
         }
     };
     let specs = scenario.pools.iter().zip(callers);
     Snapshot {
         at_ns: at_ms * 1_000_000,
-        limit_bytes: scenario.limit_pages * PAGE,
+        limit_bytes: scenario.limit_pages * scenario.page_bytes,
         pools: (0u32..).zip(pools).zip(specs).map(state).collect(),
     }
 }

@@ -11,7 +11,7 @@ use crate::round::{Before, Round};
 use crate::snapshot::Snapshot;
 use std::collections::BTreeMap;
 
-/// The most pages of a replayed limit: memory is scaled down to that.
+/// The most pages of a replayed limit: a page stands for as much as that takes.
 const MOST_PAGES: u64 = 1 << 14;
 
 /// A trace of which no scenario can be made.
@@ -40,8 +40,8 @@ pub enum TraceError {
     Empty,
 }
 
-/// Makes a scenario of a trace, and says how many bytes a page of it stands for.
-pub fn from_trace(name: &str, trace: &[Snapshot]) -> Result<(Scenario, u64), TraceError> {
+/// Makes a scenario of a trace.
+pub fn from_trace(name: &str, trace: &[Snapshot]) -> Result<Scenario, TraceError> {
     let (Some(first), Some(last)) = (trace.first(), trace.last().filter(|_| trace.len() > 1))
     else {
         let snapshots = trace.len();
@@ -68,13 +68,7 @@ pub fn from_trace(name: &str, trace: &[Snapshot]) -> Result<(Scenario, u64), Tra
         for a in &round.pools {
             let (_, points) = specs.entry(a.state.id).or_insert_with(|| {
                 let mut spec = PoolSpec::new(&a.state.name);
-                let scale = |bytes: u64| match bytes {
-                    u64::MAX => bytes,
-                    bytes => bytes.div_ceil(unit).saturating_mul(PAGE),
-                };
                 spec.rule = a.state.rule.clone();
-                spec.rule.min_bytes = scale(spec.rule.min_bytes);
-                spec.rule.max_bytes = scale(spec.rule.max_bytes);
                 spec.first_pages = Some(a.state.quota_bytes / unit);
                 (spec, Vec::new())
             });
@@ -111,10 +105,8 @@ pub fn from_trace(name: &str, trace: &[Snapshot]) -> Result<(Scenario, u64), Tra
     }
     let scenario = Scenario {
         name: name.to_owned(),
-        about: format!(
-            "recorded: {} snapshots, a page stands for {unit} bytes",
-            trace.len()
-        ),
+        about: format!("recorded, {} snapshots", trace.len()),
+        page_bytes: unit,
         limit_pages: limit / unit,
         period_ms,
         end_ms: span_ms + period_ms,
@@ -122,7 +114,7 @@ pub fn from_trace(name: &str, trace: &[Snapshot]) -> Result<(Scenario, u64), Tra
         apps,
         seed: 1,
     };
-    Ok((scenario, unit))
+    Ok(scenario)
 }
 
 #[cfg(test)]
@@ -152,9 +144,13 @@ mod tests {
     #[test]
     fn what_was_used_and_missed_is_what_is_wanted() {
         let recorded = trace(&[(10, 5), (10, 5), (10, 5)]);
-        let (scenario, unit) = from_trace("t", &recorded).expect("a scenario");
+        let scenario = from_trace("t", &recorded).expect("a scenario");
         assert_eq!(
-            (unit, scenario.limit_pages, scenario.period_ms),
+            (
+                scenario.page_bytes,
+                scenario.limit_pages,
+                scenario.period_ms
+            ),
             (PAGE, 100, 250)
         );
         assert_eq!(scenario.pools[0].first_pages, Some(10));

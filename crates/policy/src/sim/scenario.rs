@@ -3,7 +3,7 @@
 use super::app::App;
 use crate::snapshot::Rule;
 
-/// A page, the simulator's unit and every pool's chunk.
+/// A page, the unit of what comes along.
 pub const PAGE: u64 = 4096;
 
 /// Programs, their pools, and how much memory there is.
@@ -13,6 +13,8 @@ pub struct Scenario {
     pub name: String,
     /// What it shows.
     pub about: String,
+    /// The simulator's unit and every pool's chunk, bytes.
+    pub page_bytes: u64,
     /// Memory, pages.
     pub limit_pages: u64,
     /// How often quotas are set.

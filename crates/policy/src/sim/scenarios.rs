@@ -67,6 +67,7 @@ fn empty(limit_pages: u64, end_ms: u64) -> Scenario {
     Scenario {
         name: String::new(),
         about: String::new(),
+        page_bytes: super::PAGE,
         limit_pages,
         period_ms: 250,
         end_ms,

@@ -1,16 +1,18 @@
-//! A picture of throughput over time, as SVG and as text.
+//! A picture of something over time, as SVG and as text.
 
 mod svg;
 mod text;
 
-pub(crate) use svg::svg;
+pub(crate) use svg::{HEIGHT, WIDTH, escape, svg};
 pub(crate) use text::text;
 
 /// Curves over one time axis, with marks where something happened.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub(crate) struct Plot {
     pub title: String,
-    /// Seconds and MiB/s, times rising.
+    /// What values are in.
+    pub unit: &'static str,
+    /// Seconds and values, times rising.
     pub curves: Vec<Curve>,
     /// Seconds and what happened.
     pub marks: Vec<(f64, String)>,
@@ -61,7 +63,7 @@ fn round_up(value: f64) -> f64 {
 }
 
 #[cfg(test)]
-pub(super) fn sample() -> Plot {
+fn sample() -> Plot {
     let curve = |name: &str, values: &[f64]| Curve {
         name: name.to_owned(),
         points: values
@@ -72,6 +74,7 @@ pub(super) fn sample() -> Plot {
     };
     Plot {
         title: "a <b> & c".to_owned(),
+        unit: "MiB/s",
         curves: vec![
             curve("hash", &[0.0, 900.0, 1000.0]),
             curve("lz4", &[0.0, 400.0, 0.0]),

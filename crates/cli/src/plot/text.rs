@@ -26,8 +26,8 @@ pub(crate) fn text(plot: &Plot, columns: usize) -> Vec<String> {
             .map(|value| block(value, top))
             .collect();
         lines.push(format!(
-            "{:names$} |{chart}| peak {peak:.0} MiB/s",
-            curve.name
+            "{:names$} |{chart}| peak {peak:.0} {}",
+            curve.name, plot.unit
         ));
     }
     for (time, what) in &plot.marks {

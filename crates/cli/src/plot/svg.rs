@@ -3,8 +3,8 @@
 use super::Plot;
 use std::fmt::Write;
 
-const WIDTH: f64 = 960.0;
-const HEIGHT: f64 = 420.0;
+pub(crate) const WIDTH: f64 = 960.0;
+pub(crate) const HEIGHT: f64 = 420.0;
 const LEFT: f64 = 72.0;
 const RIGHT: f64 = 110.0;
 const TOP: f64 = 48.0;
@@ -39,10 +39,11 @@ pub(crate) fn svg(plot: &Plot) -> String {
         let value = top * f64::from(step) / 4.0;
         let at = y(value);
         put(format_args!(
-            r##"<path d="M{LEFT} {at:.1}H{:.1}" stroke="#ddd"/><text x="{:.1}" y="{:.1}" text-anchor="end">{value:.0}</text>"##,
+            r##"<path d="M{LEFT} {at:.1}H{:.1}" stroke="#ddd"/><text x="{:.1}" y="{:.1}" text-anchor="end">{}</text>"##,
             WIDTH - RIGHT,
             LEFT - 6.0,
-            at + 4.0
+            at + 4.0,
+            number(value, top)
         ));
     }
     for step in 0..=8 {
@@ -54,8 +55,9 @@ pub(crate) fn svg(plot: &Plot) -> String {
         ));
     }
     put(format_args!(
-        r##"<text x="{LEFT}" y="{:.1}">MiB/s</text>"##,
-        TOP - 8.0
+        r##"<text x="{LEFT}" y="{:.1}">{}</text>"##,
+        TOP - 8.0,
+        escape(plot.unit)
     ));
     put(format_args!(
         r##"<text x="{:.1}" y="{:.1}" text-anchor="end">seconds</text>"##,
@@ -97,7 +99,19 @@ pub(crate) fn svg(plot: &Plot) -> String {
     out
 }
 
-fn escape(text: &str) -> String {
+/// With as many places as the axis needs.
+fn number(value: f64, top: f64) -> String {
+    let places = if top < 0.4 {
+        3
+    } else if top < 8.0 {
+        1
+    } else {
+        0
+    };
+    format!("{value:.places$}")
+}
+
+pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
