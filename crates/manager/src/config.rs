@@ -1,9 +1,11 @@
 //! The configuration: TOML, unknown keys are errors that name the line.
 
 mod access;
+mod pools;
 mod units;
 
 pub use access::{Reserved, Rule, Who};
+pub use pools::PoolRule;
 use serde::Deserialize;
 use std::time::Duration;
 use units::{duration, opt_duration, opt_memory, opt_mode, pools_per_domain};
@@ -118,6 +120,14 @@ pub struct Config {
     /// How long one turn of its loop may take before the manager ends itself, and says where it stood.
     #[serde(deserialize_with = "duration")]
     pub watchdog: Duration,
+    /// The policy that divides memory among pools; "static": quotas stay as they are.
+    #[serde(deserialize_with = "pools::policy")]
+    pub policy: String,
+    /// How often it does.
+    #[serde(deserialize_with = "pools::period")]
+    pub policy_period: Duration,
+    /// What it is to know of pools, by their names: the first rule that matches.
+    pub pool: Vec<PoolRule>,
     /// Permission bits of the socket file.
     #[serde(deserialize_with = "opt_mode")]
     pub socket_mode: Option<u32>,
@@ -145,6 +155,9 @@ impl Default for Config {
             orphan_interval: Duration::from_millis(250),
             grace: Duration::from_secs(2),
             watchdog: Duration::from_secs(30),
+            policy: pools::STATIC.to_owned(),
+            policy_period: Duration::from_millis(250),
+            pool: Vec::new(),
             socket_mode: None,
             limits: Limits::default(),
             connect: Vec::new(),
@@ -173,6 +186,20 @@ impl Config {
             source,
         })?;
         Config::parse(&text)
+    }
+
+    /// Whether quotas move by themselves.
+    pub(crate) fn is_scheduled(&self) -> bool {
+        self.policy != pools::STATIC
+    }
+
+    /// What the policy is to know of a pool.
+    pub(crate) fn rule_of(&self, name: &str) -> tranship_policy::Rule {
+        let rule = self
+            .pool
+            .iter()
+            .find(|r| access::name_matches(&r.name, name));
+        rule.map_or_else(tranship_policy::Rule::default, PoolRule::rule)
     }
 
     /// Whether somebody may connect at all.

@@ -328,6 +328,12 @@ impl DomainCore {
                         pool.set_shrink_target(target_bytes);
                     }
                 }
+                Chore::Quota(pool, quota_bytes) => {
+                    let pool = lock(&self.pools).get(&pool).cloned();
+                    if let Some(pool) = pool {
+                        pool.lift_shrink_target(quota_bytes);
+                    }
+                }
             }
         }
         self.look_for_deaths();

@@ -165,12 +165,11 @@ impl DomainCore {
                 Some(heap) => heap.set_target(target_bytes),
                 None => self.chore(Chore::Shrink(pool, target_bytes)),
             },
-            Event::Quota { pool, quota_bytes } => {
-                // For a pool the board has it already; waiters wake by its word.
-                if let Some(heap) = self.heap(pool) {
-                    heap.set_quota(quota_bytes);
-                }
-            }
+            Event::Quota { pool, quota_bytes } => match self.heap(pool) {
+                Some(heap) => heap.set_quota(quota_bytes),
+                // The board has it already; waiters wake by its word.
+                None => self.chore(Chore::Quota(pool, quota_bytes)),
+            },
             Event::Expelled { refusal } => {
                 tracing::warn!(%refusal, "expelled by the manager");
                 // Read to its end like any other, for then the roster is whole.

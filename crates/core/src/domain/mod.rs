@@ -109,6 +109,8 @@ pub(crate) struct Export {
 pub(crate) enum Chore {
     /// Bring a pool down to so many bytes.
     Shrink(PoolId, u64),
+    /// A pool's quota has changed to this.
+    Quota(PoolId, u64),
 }
 
 impl Clone for DomainCore {

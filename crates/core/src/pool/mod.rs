@@ -2,6 +2,7 @@
 
 mod collect;
 mod create;
+mod figures;
 mod foreign;
 mod graves;
 mod grow;

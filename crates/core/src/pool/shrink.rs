@@ -19,6 +19,12 @@ impl OwnPool {
         self.shrink_target.store(bytes, Ordering::Relaxed);
     }
 
+    /// The quota is this now: who was to have less, and has more, may keep it.
+    pub(crate) fn lift_shrink_target(&self, quota_bytes: u64) {
+        // Relaxed: read by the next turn.
+        self.shrink_target.fetch_max(quota_bytes, Ordering::Relaxed);
+    }
+
     /// Work that is due. Called from `turn`, never under the socket's lock; cheap when nothing is due.
     pub(crate) fn tend(&self) {
         if self.handles.load(Ordering::Acquire) == 0 {
@@ -53,6 +59,7 @@ impl OwnPool {
         } else {
             self.settle(&mut resizing);
         }
+        self.say_figures(&resizing.peaks);
         if self.bytes_present() <= target {
             self.end_shrink();
         }

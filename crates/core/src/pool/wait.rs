@@ -9,8 +9,9 @@ use crate::cbuf::CbufMut;
 use crate::domain::lock;
 use crate::error::{Error, Kind, Limit, TooLarge};
 use std::collections::VecDeque;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use tranship_region::layout::{RefsRo, TableRw};
 use tranship_ring::{Point, TIMED, Waited};
@@ -19,8 +20,7 @@ use tranship_sys::futex;
 /// Who waits for memory of a pool.
 #[derive(Debug, Default)]
 pub(super) struct Waiters {
-    /// Tickets, first come first.
-    queue: Mutex<VecDeque<u64>>,
+    queue: Mutex<Line>,
     moved: Condvar,
     next: AtomicU64,
     /// Raised when memory came back inside this process.
@@ -29,7 +29,42 @@ pub(super) struct Waiters {
     wanting: Mutex<(bool, bool)>,
 }
 
+/// Tickets, first come first; and for how long they have waited.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    tickets: VecDeque<u64>,
+    since: Option<Instant>,
+    waited_ns: u64,
+}
+
+impl Line {
+    /// How long callers have waited up to now, those in the queue included, summed.
+    pub(super) fn waited_ns(&mut self, now: Instant) -> u64 {
+        let since = self
+            .since
+            .replace(now)
+            .map(|since| now.saturating_duration_since(since));
+        let ns = since.map_or(0, |since| {
+            u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+        });
+        let all = ns.saturating_mul(self.tickets.len() as u64);
+        self.waited_ns = self.waited_ns.saturating_add(all);
+        self.waited_ns
+    }
+}
+
+impl Deref for Line {
+    type Target = VecDeque<u64>;
+    fn deref(&self) -> &VecDeque<u64> {
+        &self.tickets
+    }
+}
+
 impl Waiters {
+    pub(super) fn line(&self) -> MutexGuard<'_, Line> {
+        lock(&self.queue)
+    }
+
     /// Memory came back inside this process, or the roster changed.
     pub(super) fn memory_came_back(&self) {
         self.local.fetch_add(1, Ordering::Release);
@@ -97,19 +132,15 @@ impl OwnPool {
         }
         let started = Instant::now();
         let need = self.need_bytes(len);
-        let quota_bytes = self.quota_bytes();
-        if need > quota_bytes {
-            return Err(TooLarge {
-                need_bytes: need,
-                quota_bytes,
-            }
-            .into());
-        }
+        self.check_need(need)?;
         self.domain.catch_up();
         let mut limit = Limit::Queue;
         if self.waiters.count() == 0 {
             match self.attempt(len, patience.prompt()) {
-                Ok(buf) => return Ok(buf),
+                Ok(buf) => {
+                    self.say_use();
+                    return Ok(buf);
+                }
                 Err(why) => limit = why,
             }
             self.domain.hasten_carriers();
@@ -126,20 +157,26 @@ impl OwnPool {
     /// The last place in the queue. Nobody passes who has one, until it [leaves](OwnPool::leave_line).
     pub(crate) fn join_line(&self) -> u64 {
         let ticket = self.waiters.next.fetch_add(1, Ordering::Relaxed);
-        lock(&self.waiters.queue).push_back(ticket);
+        let mut line = self.waiters.line();
+        line.waited_ns(Instant::now());
+        line.tickets.push_back(ticket);
+        drop(line);
         self.domain.haste.begin();
         self.set_contended(true);
+        self.say_use();
         ticket
     }
 
     pub(crate) fn leave_line(&self, ticket: u64, since: Instant) {
-        let mut queue = lock(&self.waiters.queue);
-        queue.retain(|t| *t != ticket);
+        let mut queue = self.waiters.line();
+        queue.waited_ns(Instant::now());
+        queue.tickets.retain(|t| *t != ticket);
         self.domain.haste.end();
         if queue.is_empty() {
             self.set_contended(false);
         }
         drop(queue);
+        self.say_use();
         self.waiters.moved.notify_all();
         let waited = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.counters
@@ -163,15 +200,25 @@ impl OwnPool {
     /// What the first in the queue can have now.
     fn first_in_line(&self, len: usize, need: u64) -> Result<Result<CbufMut, Limit>, Error> {
         self.domain.catch_up();
-        let quota_bytes = self.quota_bytes();
-        if need > quota_bytes {
+        self.check_need(need)?;
+        Ok(self.attempt(len, Duration::ZERO))
+    }
+
+    /// What can never be had is no reason to wait. Where quotas move by themselves, only what is beyond the pool's maximum cannot.
+    fn check_need(&self, need_bytes: u64) -> Result<(), Error> {
+        let scheduled = !self.domain.fork.is_child() && self.domain.board().is_scheduled();
+        let quota_bytes = match scheduled {
+            true => self.max_bytes,
+            false => self.quota_bytes(),
+        };
+        if need_bytes > quota_bytes {
             return Err(TooLarge {
-                need_bytes: need,
+                need_bytes,
                 quota_bytes,
             }
             .into());
         }
-        Ok(self.attempt(len, Duration::ZERO))
+        Ok(())
     }
 
     /// Bytes of chunks that must exist for such a buffer.
@@ -300,6 +347,7 @@ impl OwnPool {
             if left.is_zero() {
                 return Err(self.out_of_memory(need, limit, started));
             }
+            self.say_use();
             self.wait_for_release(local, &seen, left.min(Duration::from_millis(100)));
         }
     }

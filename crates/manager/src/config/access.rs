@@ -91,7 +91,7 @@ pub(super) fn nameless<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Rule>, D::
 }
 
 /// A name that somebody could have, or the beginning of one.
-fn pattern<'de, D: Deserializer<'de>>(d: D) -> Result<String, D::Error> {
+pub(super) fn pattern<'de, D: Deserializer<'de>>(d: D) -> Result<String, D::Error> {
     let text = String::deserialize(d)?;
     let start = text.strip_suffix('*');
     if start == Some("") || check_name(start.unwrap_or(&text)) {

@@ -92,3 +92,32 @@ fn the_first_matching_rule_decides() {
     assert!(!c.may_export(1, 1, "sys/clock"));
     assert!(c.may_bind(9, 9, "anything"));
 }
+
+#[test]
+fn rules_for_pools_go_by_their_names() {
+    let text = "policy = \"qos\"\npolicy_period = \"100ms\"\n[[pool]]\nname = \"a*\"\nmin = \"1MiB\"\ntarget = 0.1\n[[pool]]\nname = \"*\"\nweight = 3\n";
+    let config = Config::parse(text).expect("a configuration");
+    assert!(config.is_scheduled() && !Config::default().is_scheduled());
+    let (a, b) = (config.rule_of("alpha"), config.rule_of("beta"));
+    assert_eq!((a.min_bytes, a.target, a.weight), (1 << 20, Some(0.1), 1));
+    assert_eq!((b.min_bytes, b.target, b.weight), (0, None, 3));
+}
+
+#[test]
+fn policies_that_cannot_be_are_errors_with_their_line() {
+    for (wrong, why) in [
+        ("policy = \"best\"", "\"throughput\""),
+        ("policy_period = \"1ms\"", "100ms"),
+        ("[[pool]]\nname = \"a\"\ntarget = 1.5", "target is 1.5"),
+        ("[[pool]]\nname = \"a\"\nweight = 0", "weight is 0"),
+        (
+            "[[pool]]\nname = \"a\"\nmin = \"2MiB\"\nmax = \"1MiB\"",
+            "more than max",
+        ),
+        ("[[pool]]\nname = \"a\"\nquota = 1", "unknown field"),
+    ] {
+        let error = Config::parse(&format!("\n{wrong}\n")).expect_err(wrong);
+        let said = error.to_string();
+        assert!(said.contains(why) && said.starts_with("line "), "{said}");
+    }
+}

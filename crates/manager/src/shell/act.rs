@@ -105,6 +105,12 @@ impl Shell {
                     .unwrap_or(0);
                 self.answer_later(client, Input::TakenRead { client, taken });
             }
+            Action::ReadFigures { pools } => {
+                let read = |token| self.fds.get(&token).map(|f| counters::figures(f));
+                let one = |(id, token)| (id, read(token).and_then(Result::ok));
+                let figures = pools.into_iter().map(one).collect();
+                self.answers.push_back(Input::FiguresRead { figures });
+            }
             Action::ReserveIds { next, next_pool } => {
                 if let Some(path) = &self.ids
                     && let Err(error) = idfile::save(path, next, next_pool)

@@ -484,6 +484,9 @@ impl Shell {
         let _ = socket::pass_pidfd(&conn.fd, false);
         let _ = socket::pass_rights(&conn.fd, true);
         let board = board.map(|(fd, board)| {
+            if self.scheduled {
+                board.set_scheduled();
+            }
             let token = self.keep_own(uid, fd);
             self.boards.insert(token, board);
             token

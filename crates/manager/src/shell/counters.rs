@@ -1,6 +1,7 @@
 //! Reading counters of clients: copies out of the page cache, so that no mapping of a
 //! client's memory lives in the manager. The objects are sealed and verified: their length cannot change.
 
+use crate::state::Figures;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -13,6 +14,7 @@ const TABLE_AT: u64 = 4096;
 const REFS_AT: u64 = 128;
 const COUNTS_AT: u64 = 64;
 const HEAD_AT: u64 = 256;
+const FIGURES_AT: u64 = 128;
 
 fn words(file: &File, at: u64, slots: &Range<u32>) -> io::Result<Vec<u32>> {
     let mut raw = vec![0u8; slots.len() * 4];
@@ -156,6 +158,37 @@ pub(super) fn taken(half: &File) -> io::Result<u64> {
     let mut raw = [0u8; 8];
     half.read_exact_at(&mut raw, HEAD_AT)?;
     Ok(u64::from_le_bytes(raw))
+}
+
+/// What a writer says of its pool.
+// Trust: each word is the writer's claim; who uses it bounds it by what was granted.
+pub(super) fn figures(table: &File) -> io::Result<Figures> {
+    let mut raw = [0u8; 64];
+    table.read_exact_at(&mut raw, FIGURES_AT)?;
+    let mut words = [0u64; 8];
+    for (word, raw) in words.iter_mut().zip(raw.as_chunks::<8>().0) {
+        *word = u64::from_le_bytes(*raw);
+    }
+    let [
+        blocked_ns,
+        collect_ns,
+        allocs,
+        live_bytes,
+        peak_bytes,
+        cached,
+        live_buffers,
+        waiters,
+    ] = words;
+    Ok(Figures {
+        blocked_ns,
+        collect_ns,
+        allocs,
+        live_bytes,
+        peak_bytes,
+        cached,
+        live_buffers,
+        waiters,
+    })
 }
 
 #[cfg(test)]

@@ -117,6 +117,8 @@ struct Shell {
     started: Instant,
     instance: u64,
     board_entries: u32,
+    /// Quotas move: boards say so.
+    scheduled: bool,
     max_files: usize,
     fds: HashMap<FdToken, Rc<Kept>>,
     trash: Rc<Trash>,
@@ -180,6 +182,7 @@ impl Shell {
         let ids = listener.id_file();
         let start = idfile::load(ids.as_deref());
         let board_entries = config.pools_per_domain;
+        let scheduled = config.is_scheduled();
         let mut state = State::new(config, total, instance, process::getpid(), start);
         state.limit_descriptors(max_files.saturating_sub(max_files / 8));
         state.set_owner(process::geteuid());
@@ -191,6 +194,7 @@ impl Shell {
             started: Instant::now(),
             instance,
             board_entries,
+            scheduled,
             max_files,
             fds: HashMap::new(),
             trash: Rc::default(),

@@ -168,6 +168,8 @@ impl State {
             let much = its == Some(uid) || accounts.has(uid, Of::Bytes) >= equal;
             much.then(|| equal.min(accounts.limit(uid, Of::Bytes)) / pools)
         };
+        // Under a policy every pool is to come down to its quota, and to nothing else.
+        let scheduled = self.schedule.is_on();
         let is_due = |asked: Option<Duration>| asked.is_none_or(|t| t + SHRINK_PAUSE <= now);
         let mut ask = Vec::new();
         for (id, h) in &mut self.heaps {
@@ -186,7 +188,10 @@ impl State {
         }
         for (id, p) in &mut self.pools {
             let due = is_due(p.asked_to_shrink);
-            let target = share(p.uid).map(|s| s.next_multiple_of(p.chunk_bytes));
+            let target = match scheduled {
+                true => Some(p.quota_bytes),
+                false => share(p.uid).map(|s| s.next_multiple_of(p.chunk_bytes)),
+            };
             if let Some(target_bytes) = target
                 && *id != asker
                 && due

@@ -30,6 +30,7 @@ mod refuse;
 mod registered;
 mod resume;
 mod roster;
+mod schedule;
 mod settle;
 mod shape;
 mod show;
@@ -40,7 +41,7 @@ mod types;
 mod waiting;
 
 pub use ids::{BLOCK, IdStart};
-pub use types::{Action, ClientId, Facts, Fd, FdToken, Header, Input, Sealed};
+pub use types::{Action, ClientId, Facts, Fd, FdToken, Figures, Header, Input, Sealed};
 
 use crate::Config;
 use accounts::{Accounts, Of};
@@ -108,6 +109,7 @@ pub struct State {
     expel: Vec<(ClientId, Option<Refusal>)>,
     idle_since: Duration,
     sweep: pass::Sweep,
+    schedule: schedule::Schedule,
 }
 
 impl State {
@@ -115,6 +117,7 @@ impl State {
     pub fn new(config: Config, total_bytes: u64, instance: u64, pid: u32, ids: IdStart) -> State {
         let mut accounts = Accounts::new(&config.limits);
         accounts.set_all(Of::Bytes, total_bytes);
+        let schedule = schedule::Schedule::new(&config);
         State {
             config,
             total_bytes,
@@ -152,6 +155,7 @@ impl State {
             expel: Vec::new(),
             idle_since: Duration::ZERO,
             sweep: pass::Sweep::default(),
+            schedule,
         }
     }
 
@@ -217,7 +221,8 @@ impl State {
                 bytes,
             } => self.hold_read(client, buffers, bytes),
             Input::TakenRead { client, taken } => self.taken_read(client, taken),
-            Input::SetQuota { pool, quota_bytes } => self.set_quota(pool, quota_bytes),
+            Input::FiguresRead { figures } => self.figures_read(&figures),
+            Input::SetQuota { pool, quota_bytes } => self.pin_quota(pool, quota_bytes),
             Input::Tick => self.tick(),
         }
         self.expel_all();
@@ -237,7 +242,11 @@ impl State {
             .then_some(self.config.idle_exit)
             .flatten()
             .map(|d| self.idle_since + d);
-        [hello, orphans, endings, idle].into_iter().flatten().min()
+        let schedule = self.schedule_due();
+        [hello, orphans, endings, idle, schedule]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn tick(&mut self) {
@@ -254,6 +263,7 @@ impl State {
         }
         self.sweep_on();
         self.end_on();
+        self.schedule_on();
         let idle = self.clients.is_empty() && self.domains.is_empty();
         if idle
             && self

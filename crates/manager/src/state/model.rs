@@ -86,6 +86,8 @@ pub(crate) struct Pool {
     pub slots: u32,
     pub trust: Trust,
     pub quota_bytes: u64,
+    /// Set by the administrator: no policy moves it.
+    pub pinned: bool,
     pub table: FdToken,
     pub table_inode: u64,
     /// Readers that the writer named when it claimed the pool, with the inodes of their counters.

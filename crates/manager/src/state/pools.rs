@@ -57,7 +57,7 @@ impl State {
                 }
             },
         };
-        let quota_bytes = self.first_quota(uid, shape.max_bytes);
+        let quota_bytes = self.first_pool_quota(uid, name, &shape);
         let table_bytes = format::table_bytes(shape.slots);
         let record = Pool {
             name: name.to_owned(),
@@ -68,6 +68,7 @@ impl State {
             slots: shape.slots,
             trust: shape.trust,
             quota_bytes,
+            pinned: false,
             table: self.hold_memory(table.token, me, For::Tables, table_bytes),
             table_inode: table.facts.inode,
             named: BTreeMap::new(),
@@ -129,10 +130,13 @@ impl State {
 
     /// The quota of a new pool or heap.
     pub(super) fn first_quota(&self, uid: u32, max_bytes: u64) -> u64 {
-        self.config
-            .default_quota
-            .unwrap_or(u64::MAX)
-            .min(max_bytes)
+        let first = self.config.default_quota.unwrap_or(u64::MAX);
+        self.most_for(uid, max_bytes.min(first))
+    }
+
+    /// What a user's pool or heap can ever have of so much.
+    pub(super) fn most_for(&self, uid: u32, max_bytes: u64) -> u64 {
+        max_bytes
             // What can never be granted must be an error at once, not a wait.
             .min(self.config.limits.domain_memory.unwrap_or(u64::MAX))
             .min(self.accounts.most(uid, Of::Bytes))

@@ -21,7 +21,7 @@ impl State {
         if quota_bytes > max_bytes {
             return Err(refusal(RefusalCode::BadArgument, quota_bytes, max_bytes).into());
         }
-        self.set_quota(id, quota_bytes);
+        self.pin_quota(id, quota_bytes);
         let (quota_bytes, _) = self.quota_of(id).ok_or(no_such(id.0))?;
         self.tell(me, Event::QuotaSet { req, quota_bytes }, &[]);
         Ok(())
@@ -32,6 +32,14 @@ impl State {
         let pool = self.pools.get(&id).filter(|pool| !pool.orphan);
         let heap = || self.heaps.get(&id).map(|h| (h.quota_bytes, h.max_bytes));
         pool.map(|p| (p.quota_bytes, p.max_bytes)).or_else(heap)
+    }
+
+    /// The administrator's word: from then on no policy moves it.
+    pub(super) fn pin_quota(&mut self, id: PoolId, quota_bytes: u64) {
+        if let Some(p) = self.pools.get_mut(&id) {
+            p.pinned = true;
+        }
+        self.set_quota(id, quota_bytes);
     }
 
     pub(super) fn set_quota(&mut self, id: PoolId, quota_bytes: u64) {

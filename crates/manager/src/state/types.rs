@@ -67,6 +67,27 @@ pub struct Fd {
     pub facts: Facts,
 }
 
+/// What a writer says of its pool (`docs/format.md`, kind 2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Figures {
+    /// Time that callers waited, summed.
+    pub blocked_ns: u64,
+    /// Time spent collecting.
+    pub collect_ns: u64,
+    /// Buffers handed out.
+    pub allocs: u64,
+    /// In use.
+    pub live_bytes: u64,
+    /// The most at once, lately.
+    pub peak_bytes: u64,
+    /// Buffers in caches.
+    pub cached: u64,
+    /// Buffers in use.
+    pub live_buffers: u64,
+    /// Callers that wait.
+    pub waiters: u64,
+}
+
 /// Something happened. Time comes along with every input.
 #[derive(Clone, Debug)]
 pub enum Input {
@@ -172,7 +193,12 @@ pub enum Input {
         /// The sink's head.
         taken: u64,
     },
-    /// The administrator or a policy sets a quota.
+    /// The answer to `Action::ReadFigures`, in its order; `None` where they could not be read.
+    FiguresRead {
+        /// Of which pool what.
+        figures: Vec<(PoolId, Option<Figures>)>,
+    },
+    /// The administrator sets a quota.
     SetQuota {
         /// Of which pool or heap.
         pool: PoolId,
@@ -258,6 +284,11 @@ pub enum Action {
         client: ClientId,
         /// The sink's half.
         half: FdToken,
+    },
+    /// Read what writers say of their pools. Answered at once.
+    ReadFigures {
+        /// Pools and their tables.
+        pools: Vec<(PoolId, FdToken)>,
     },
     /// Make sure, before anything that follows, that ids below these are never handed out again.
     ReserveIds {

@@ -2,13 +2,13 @@
 //! clock is the test's.
 #![allow(dead_code)] // each test file uses a part of it
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use tranship_manager::state::{
-    Action, ClientId, Facts, Fd, FdToken, Header, IdStart, Input, Sealed, State,
+    Action, ClientId, Facts, Fd, FdToken, Figures, Header, IdStart, Input, Sealed, State,
 };
 use tranship_manager::{Config, Limits};
-use tranship_proto::{DomainId, Event, PROTOCOL_VERSION, Request};
+use tranship_proto::{DomainId, Event, PROTOCOL_VERSION, PoolId, Request};
 use tranship_testkit::Watchdog;
 
 /// What a descriptor says of itself, and how many bytes it has.
@@ -25,6 +25,9 @@ pub struct House {
     pub deaf: BTreeSet<ClientId>,
     /// Chunks in which something is alive, as the counters of each dead writer's pool say.
     pub alive: Vec<(u32, u32)>,
+    /// What writers say of their pools, and what boards say of their quotas.
+    pub figures: BTreeMap<PoolId, Figures>,
+    pub quotas: BTreeMap<PoolId, u64>,
     next: u64,
     pub dog: Watchdog,
 }
@@ -35,6 +38,10 @@ impl House {
             limits,
             ..Config::default()
         };
+        House::with(config, total_bytes)
+    }
+
+    pub fn with(config: Config, total_bytes: u64) -> House {
         let ids = IdStart {
             next: 1_000_000,
             next_pool: 1,
@@ -44,6 +51,8 @@ impl House {
             now: Duration::from_millis(1),
             deaf: BTreeSet::new(),
             alive: Vec::new(),
+            figures: BTreeMap::new(),
+            quotas: BTreeMap::new(),
             next: 1,
             // What takes the square of a crowd takes longer.
             dog: Watchdog::within(Duration::from_secs(300)),
@@ -74,6 +83,18 @@ impl House {
                     Action::ReadTaken { client, .. } => {
                         let taken = TAKEN;
                         inputs.push_back(Input::TakenRead { client, taken });
+                    }
+                    Action::ReadFigures { pools } => {
+                        let said = |(id, _)| (id, self.figures.get(&id).copied());
+                        let figures = pools.into_iter().map(said).collect();
+                        inputs.push_back(Input::FiguresRead { figures });
+                    }
+                    Action::SetBoard {
+                        pool: Some(pool),
+                        quota_bytes,
+                        ..
+                    } => {
+                        self.quotas.insert(pool, quota_bytes);
                     }
                     Action::Close(token) => inputs.push_back(Input::Closed { token }),
                     Action::Disconnect { client, .. } => {

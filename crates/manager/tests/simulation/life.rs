@@ -133,7 +133,7 @@ impl World {
     pub(super) fn restart(&mut self) {
         self.count("restarted");
         self.instance += 1;
-        self.state = State::new(config(), TOTAL, self.instance, 1, self.ids);
+        self.state = State::new(config(self.policy), TOTAL, self.instance, 1, self.ids);
         self.tokens.clear();
         self.later.clear();
         self.boards.clear();

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use tranship_manager::Config;
 use tranship_manager::state::{
-    Action, ClientId, Facts, Fd, FdToken, Header, IdStart, Input, Sealed, State,
+    Action, ClientId, Facts, Fd, FdToken, Figures, Header, IdStart, Input, Sealed, State,
 };
 use tranship_proto::{
     ChannelClaim, ChannelId, DomainId, Event, Levels, LocalChannel, PROTOCOL_VERSION, PoolId,
@@ -115,6 +115,7 @@ struct World {
     blocking: bool,
     /// The `rcvd` counters of each queue of which a writer was queued `QueueJoined`, and whether that went out.
     joined: BTreeMap<(PoolId, ChannelId), (FdToken, bool)>,
+    policy: &'static str,
     /// What was admitted to which heap over which connection; what was asked for: at least, at most.
     heap_books: BTreeMap<PoolId, (ClientId, u64)>,
     asked: BTreeMap<Req, (u64, u64)>,
@@ -122,8 +123,10 @@ struct World {
     counts: BTreeMap<&'static str, u64>,
 }
 
-fn config() -> Config {
+/// Under one policy or another, whatever the pools say of themselves.
+fn config(policy: &str) -> Config {
     Config {
+        policy: policy.to_owned(),
         pools_per_domain: 6,
         forward: tranship_manager::Forward::Readers,
         ..Config::default()
@@ -132,13 +135,15 @@ fn config() -> Config {
 
 impl World {
     fn new(seed: u64) -> World {
+        let policy = ["static", "throughput", "priority", "qos"][(seed % 4) as usize];
         let ids = IdStart {
             next: 1,
             next_pool: 0,
         };
         World {
             rng: Rng(seed),
-            state: State::new(config(), TOTAL, 1, 1, ids),
+            state: State::new(config(policy), TOTAL, 1, 1, ids),
+            policy,
             now: Duration::ZERO,
             procs: Vec::new(),
             tokens: BTreeSet::new(),

@@ -198,6 +198,25 @@ impl World {
                 assert!(self.tokens.contains(&half));
                 inputs.push_back(Input::TakenRead { client, taken: 1 });
             }
+            Action::ReadFigures { pools } => {
+                self.count("figures read");
+                let mut said = |(pool, table)| {
+                    assert!(self.tokens.contains(&table));
+                    let figures = Figures {
+                        blocked_ns: self.rng.next() >> self.rng.below(64),
+                        collect_ns: self.rng.next() >> self.rng.below(64),
+                        allocs: self.rng.next() >> self.rng.below(64),
+                        live_bytes: self.rng.next() >> self.rng.below(64),
+                        peak_bytes: self.rng.next() >> self.rng.below(64),
+                        cached: self.rng.next(),
+                        live_buffers: self.rng.next() >> self.rng.below(64),
+                        waiters: self.rng.next(),
+                    };
+                    (pool, (!self.rng.one_in(4)).then_some(figures))
+                };
+                let figures = pools.into_iter().map(&mut said).collect();
+                inputs.push_back(Input::FiguresRead { figures });
+            }
             Action::ReserveIds { next, next_pool } => self.ids = IdStart { next, next_pool },
             Action::Exit => {}
         }

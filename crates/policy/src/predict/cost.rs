@@ -83,9 +83,10 @@ impl Cost {
             Some(last) if a.collecting > config.calm_collecting => self.collecting(a, last),
             Some(_) => self.at_rest(),
         };
-        self.need = self.need.clamp(a.least_bytes, a.most_bytes);
         let room = bytes(real(self.need) * config.headroom).max(a.state.grain_bytes);
         let roomy = self.need.saturating_add(room);
+        self.need = self.need.clamp(a.least_bytes, a.most_bytes);
+        let roomy = roomy.max(self.need);
         self.last = Some(Last {
             cost: a.blocked + a.collecting,
             allocs: a.allocs,

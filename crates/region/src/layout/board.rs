@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub const MAX_ENTRIES: u32 = 1 << 16;
 const WAKE: usize = 64;
 const INSTANCE: usize = 72;
+const SCHEDULED: usize = 80;
 const ENTRIES: usize = 4096;
 
 /// What the manager says of one pool.
@@ -86,6 +87,12 @@ impl BoardRw {
         self.entries().get(i as usize)
     }
 
+    /// Quotas move by themselves: what does not fit into one may fit later. Said before the board is shown.
+    pub fn set_scheduled(&self) {
+        // SAFETY: an atomic in the mapping.
+        unsafe { self.map.at::<AtomicU32>(SCHEDULED).as_ref() }.store(1, Ordering::Relaxed);
+    }
+
     /// Raised whenever something was queued for the client.
     #[inline]
     pub fn wake(&self) -> &AtomicU32 {
@@ -140,6 +147,13 @@ impl BoardRo {
     #[inline]
     pub fn count(&self) -> u32 {
         self.count
+    }
+
+    /// Whether quotas move by themselves.
+    pub fn is_scheduled(&self) -> bool {
+        // SAFETY: an atomic in the mapping.
+        let word = LoadU32::new(unsafe { self.map.at::<AtomicU32>(SCHEDULED).as_ref() });
+        word.load(Ordering::Relaxed) != 0
     }
 
     /// The manager's random number.

@@ -8,6 +8,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 const RELINQUISH: usize = 64;
+const FIGURES: usize = 128;
 const SLOTS: usize = 4096;
 
 /// One buffer.
@@ -29,6 +30,30 @@ const _: () = assert!(size_of::<Slot>() == 32 && align_of::<Slot>() == 8);
 const _: () = assert!(std::mem::offset_of!(Slot, offset) == 8);
 const _: () = assert!(std::mem::offset_of!(Slot, length) == 16);
 
+/// What the writer says of its pool, for whoever divides memory. Each word stands for itself: they are not of one moment.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Figures {
+    /// Time that callers waited for memory, summed over callers, ns.
+    pub blocked_ns: AtomicU64,
+    /// Time spent collecting, ns.
+    pub collect_ns: AtomicU64,
+    /// Buffers handed out.
+    pub allocs: AtomicU64,
+    /// Bytes of chunks of which something is in use.
+    pub live_bytes: AtomicU64,
+    /// The most of that at once, lately.
+    pub peak_bytes: AtomicU64,
+    /// Buffers in caches.
+    pub cached: AtomicU64,
+    /// Buffers in use.
+    pub live_buffers: AtomicU64,
+    /// Callers that wait.
+    pub waiters: AtomicU64,
+}
+
+const _: () = assert!(size_of::<Figures>() == 64);
+
 /// Length of the object, bytes.
 pub fn len(slots: u32) -> usize {
     rounded(SLOTS, size_of::<Slot>(), slots)
@@ -48,6 +73,7 @@ pub struct TableRw {
     slots: NonNull<Slot>,
     count: u32,
     relinquish: NonNull<AtomicU32>,
+    figures: NonNull<Figures>,
     map: RwMapping,
 }
 
@@ -75,6 +101,7 @@ impl TableRw {
             slots: map.array(SLOTS, slots as usize),
             count: slots,
             relinquish: map.at(RELINQUISH),
+            figures: map.at(FIGURES),
             map,
         };
         Ok((fd, table))
@@ -105,6 +132,13 @@ impl TableRw {
     pub fn relinquish(&self) -> &AtomicU32 {
         // SAFETY: an atomic in the mapping.
         unsafe { self.relinquish.as_ref() }
+    }
+
+    /// What the manager is told.
+    #[inline]
+    pub fn figures(&self) -> &Figures {
+        // SAFETY: atomics in the mapping, which only we write.
+        unsafe { self.figures.as_ref() }
     }
 
     /// The memory.

@@ -1,0 +1,142 @@
+//! The policy at work: what writers say of their pools goes to a governor every period, and its quotas are set.
+//!
+//! Heaps take no part: nobody says of them who waits. What they have, and what is stranded or orphaned, is not divided among pools.
+
+use super::shape::Shape;
+use super::types::{Action, Figures};
+use super::{Of, State};
+use crate::Config;
+use std::time::Duration;
+use tranship_policy::{Governor, PoolState, Snapshot};
+use tranship_proto::PoolId;
+
+#[derive(Debug)]
+pub(super) struct Schedule {
+    /// None: quotas stay as they are.
+    governor: Option<Governor>,
+    due: Duration,
+}
+
+impl Schedule {
+    pub fn new(config: &Config) -> Schedule {
+        let governor = config.is_scheduled().then(|| {
+            // The name was looked up when the configuration was read.
+            Governor::new(tranship_policy::Config::of(&config.policy)).ok()
+        });
+        Schedule {
+            governor: governor.flatten(),
+            // Those who were there before are not to be divided anew while they come back.
+            due: config.grace,
+        }
+    }
+
+    pub fn is_on(&self) -> bool {
+        self.governor.is_some()
+    }
+}
+
+impl State {
+    pub(super) fn schedule_due(&self) -> Option<Duration> {
+        let any = self.schedule.is_on() && self.pools.values().any(|p| !p.orphan);
+        any.then_some(self.schedule.due)
+    }
+
+    /// A period is over: asks for what writers say.
+    pub(super) fn schedule_on(&mut self) {
+        if self.schedule_due().is_none_or(|due| due > self.now) {
+            return;
+        }
+        // From now on, not from when it was due: after a pause there is nothing to catch up with.
+        self.schedule.due = self.now + self.config.policy_period;
+        let alive = self.pools.iter().filter(|(_, p)| !p.orphan);
+        let pools = alive.map(|(id, p)| (*id, p.table)).collect();
+        self.out.push(Action::ReadFigures { pools });
+    }
+
+    pub(super) fn figures_read(&mut self, figures: &[(PoolId, Option<Figures>)]) {
+        let snapshot = self.snapshot(figures);
+        let Some(governor) = &mut self.schedule.governor else {
+            return;
+        };
+        let targets = governor.step(&snapshot);
+        let both = snapshot.pools.iter().zip(targets);
+        let mut changes: Vec<_> = both
+            .filter(|(p, t)| p.quota_bytes != t.quota_bytes)
+            .collect();
+        // Who gives comes before who gets.
+        changes.sort_by_key(|(p, t)| t.quota_bytes > p.quota_bytes);
+        for (_, target) in changes {
+            self.set_quota(PoolId(target.id), target.quota_bytes);
+        }
+    }
+
+    /// What there is for pools, and how each of them does.
+    fn snapshot(&self, figures: &[(PoolId, Option<Figures>)]) -> Snapshot {
+        let pools = figures
+            .iter()
+            .filter_map(|(id, f)| self.pool_state(*id, *f));
+        Snapshot {
+            at_ns: u64::try_from(self.now.as_nanos()).unwrap_or(u64::MAX),
+            limit_bytes: self.for_pools(),
+            pools: pools.collect(),
+        }
+    }
+
+    /// The total without what others than living pools have.
+    fn for_pools(&self) -> u64 {
+        let alive = self.pools.values().filter(|p| !p.orphan);
+        let theirs: u64 = alive.map(super::Pool::granted_bytes).sum();
+        let others = self.accounts.sum(Of::Bytes).saturating_sub(theirs);
+        self.total_bytes.saturating_sub(others)
+    }
+
+    fn pool_state(&self, id: PoolId, figures: Option<Figures>) -> Option<PoolState> {
+        let p = self.pools.get(&id).filter(|p| !p.orphan)?;
+        let granted = p.granted_bytes();
+        let mut rule = self.config.rule_of(&p.name);
+        let most = self.most_for(p.uid, p.max_bytes);
+        rule.max_bytes = rule.max_bytes.min(most);
+        rule.min_bytes = rule.min_bytes.min(rule.max_bytes);
+        if p.pinned {
+            (rule.min_bytes, rule.max_bytes) = (p.quota_bytes, p.quota_bytes.max(p.chunk_bytes));
+        }
+        // Who has said nothing yet uses what it has.
+        let silent = Figures {
+            live_bytes: granted,
+            ..Figures::default()
+        };
+        let said = figures.filter(|f| f.allocs > 0 || f.live_bytes > 0 || f.blocked_ns > 0);
+        let f = said.unwrap_or(silent);
+        Some(PoolState {
+            id: id.0,
+            name: p.name.clone(),
+            blocked_ns: f.blocked_ns,
+            collect_ns: f.collect_ns,
+            allocs: f.allocs,
+            // Trust: a writer's word, of memory that it was granted.
+            live_bytes: f.live_bytes.min(granted),
+            peak_bytes: f.peak_bytes.min(granted),
+            live_buffers: f.live_buffers,
+            waiters: u32::try_from(f.waiters).unwrap_or(u32::MAX),
+            quota_bytes: p.quota_bytes,
+            granted_bytes: granted,
+            grain_bytes: p.chunk_bytes,
+            rule,
+            ..PoolState::default()
+        })
+    }
+
+    /// The quota of a new pool: under a policy what nobody else was given, and its minimum at least.
+    pub(super) fn first_pool_quota(&self, uid: u32, name: &str, shape: &Shape) -> u64 {
+        let usual = self.first_quota(uid, shape.max_bytes);
+        if !self.schedule.is_on() {
+            return usual;
+        }
+        let alive = self.pools.values().filter(|p| !p.orphan);
+        let given: u64 = alive.map(|p| p.quota_bytes).sum();
+        let left = self.for_pools().saturating_sub(given);
+        let least = self.config.rule_of(name).min_bytes.max(shape.chunk_bytes);
+        let quota = usual.min(left.max(least));
+        quota / shape.chunk_bytes * shape.chunk_bytes
+    }
+}

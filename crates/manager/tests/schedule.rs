@@ -1,0 +1,189 @@
+//! A policy at work: what writers say of their pools moves quotas.
+
+#[path = "common/house.rs"]
+mod house;
+#[path = "common/pool.rs"]
+mod pool;
+
+use house::House;
+use pool::{CHUNK, OWNER, Writer};
+use std::time::Duration;
+use tranship_manager::Config;
+use tranship_manager::state::{Figures, Input};
+use tranship_proto::{Event, PoolId, RefusalCode, Req, Request};
+
+const TOTAL: u64 = 64;
+const PERIOD: Duration = Duration::from_millis(250);
+
+fn scheduled(policy: &str, rules: &str) -> House {
+    let text = format!("policy = \"{policy}\"\n{rules}");
+    let config = Config::parse(&text).expect("a configuration");
+    let mut house = House::with(config, TOTAL * CHUNK);
+    house.state.set_owner(OWNER);
+    // Who was there before has come back by then.
+    house.now = Config::default().grace;
+    house
+}
+
+/// A period passes in which a pool had so many chunks in use and so many callers that waited.
+fn period(house: &mut House, pools: &[(PoolId, u64, u64)]) -> Vec<Event> {
+    house.now += PERIOD;
+    for (pool, used, waiting) in pools {
+        let f = house.figures.entry(*pool).or_default();
+        f.blocked_ns += waiting * 250_000_000;
+        (f.live_bytes, f.live_buffers) = (used * CHUNK, *used);
+        f.allocs += 1000;
+    }
+    let events = house.step(Input::Tick);
+    house.state.audit().expect("no contradiction");
+    let sum: u64 = house.quotas.values().sum();
+    assert!(
+        sum <= TOTAL * CHUNK,
+        "{sum} bytes of quotas: {:?}",
+        house.quotas
+    );
+    events
+}
+
+fn quota(house: &House, writer: &Writer) -> u64 {
+    house.quotas[&writer.pool] / CHUNK
+}
+
+#[test]
+fn who_waits_gets_what_nobody_needs_and_gives_it_back() {
+    let mut house = scheduled("throughput", "");
+    let [one, two] = [(); 2].map(|()| Writer::join(&mut house, OWNER, TOTAL));
+    assert_eq!(
+        (quota(&house, &one), quota(&house, &two)),
+        (TOTAL, 1),
+        "first come"
+    );
+    assert_eq!(one.grant(&mut house, 40).0, Ok(40));
+    assert_eq!(two.grant(&mut house, 2).0, Ok(1));
+    assert_eq!(two.grant(&mut house, 1).0, Err(RefusalCode::Quota));
+    // The first still uses 4 of its 40; 30 callers wait for the second.
+    for _ in 0..8 {
+        period(&mut house, &[(one.pool, 4, 0), (two.pool, 1, 30)]);
+    }
+    let quotas = (quota(&house, &one), quota(&house, &two));
+    assert!(quotas.0 <= 6 && quotas.1 > 30, "{quotas:?}");
+    assert_eq!(
+        two.grant(&mut house, 23).0,
+        Ok(23),
+        "what is free of the total"
+    );
+    // And the other way round.
+    for _ in 0..8 {
+        period(&mut house, &[(one.pool, 4, 50), (two.pool, 2, 0)]);
+    }
+    let quotas = (quota(&house, &one), quota(&house, &two));
+    assert!(quotas.0 > 50 && quotas.1 <= 4, "{quotas:?}");
+}
+
+#[test]
+fn who_gives_is_told_before_who_gets() {
+    let mut house = scheduled("throughput", "");
+    let [one, two] = [(); 2].map(|()| Writer::join(&mut house, OWNER, TOTAL));
+    assert_eq!(one.grant(&mut house, 64).0, Ok(64));
+    let needs = [(one.pool, 64, 8), (two.pool, 1, 8)];
+    period(&mut house, &needs);
+    let events = period(&mut house, &needs);
+    let shrink = events.iter().position(
+        |e| matches!(e, Event::Shrink { pool, target_bytes } if *pool == one.pool && *target_bytes < 64 * CHUNK),
+    );
+    let more = events.iter().position(
+        |e| matches!(e, Event::Quota { pool, quota_bytes } if *pool == two.pool && *quota_bytes > CHUNK),
+    );
+    assert!(shrink.is_some() && more > shrink, "{events:?}");
+}
+
+#[test]
+fn what_was_set_by_hand_is_not_moved() {
+    let mut house = scheduled("throughput", "");
+    let [one, two] = [(); 2].map(|()| Writer::join(&mut house, OWNER, TOTAL));
+    let set = Request::SetQuota {
+        req: Req(9),
+        pool: one.pool,
+        quota_bytes: 10 * CHUNK,
+    };
+    house.ask(one.client, set, None);
+    for _ in 0..10 {
+        period(&mut house, &[(one.pool, 10, 99), (two.pool, 1, 99)]);
+        assert_eq!(quota(&house, &one), 10);
+    }
+    assert_eq!(quota(&house, &two), 54);
+}
+
+#[test]
+fn minimums_weights_and_targets_come_from_the_configuration() {
+    let rules = "[[pool]]\nname = \"pool\"\nmin = \"1MiB\"\nmax = \"2MiB\"\n";
+    let mut house = scheduled("throughput", rules);
+    let [one, two] = [(); 2].map(|()| Writer::join(&mut house, OWNER, TOTAL));
+    for _ in 0..12 {
+        period(&mut house, &[(one.pool, 0, 0), (two.pool, 1, 99)]);
+    }
+    assert_eq!((quota(&house, &one), quota(&house, &two)), (16, 32));
+}
+
+#[test]
+fn heaps_are_not_divided_among_pools() {
+    let mut house = scheduled("throughput", "");
+    let writer = Writer::join(&mut house, OWNER, TOTAL);
+    let heap = Request::CreateHeap {
+        req: Req(5),
+        name: "heap".into(),
+        max_bytes: 48 * CHUNK,
+        held_bytes: 48 * CHUNK,
+    };
+    house.ask(writer.client, heap, None);
+    for _ in 0..10 {
+        period(&mut house, &[(writer.pool, 4, 99)]);
+    }
+    assert_eq!(quota(&house, &writer), 16);
+}
+
+#[test]
+fn whatever_a_writer_says_of_its_pool_it_has_no_more_than_is_its_due() {
+    let mut house = scheduled("throughput", "");
+    let [honest, liar] = [(); 2].map(|()| Writer::join(&mut house, OWNER, TOTAL));
+    assert_eq!(honest.grant(&mut house, 32).0, Ok(32));
+    for n in 1..20u64 {
+        let all = n * (u64::MAX / 20);
+        let lies = Figures {
+            blocked_ns: all,
+            collect_ns: all,
+            allocs: all,
+            live_bytes: all,
+            peak_bytes: all,
+            cached: all,
+            live_buffers: all,
+            waiters: all,
+        };
+        house.figures.insert(liar.pool, lies);
+        period(&mut house, &[(honest.pool, 32, 9)]);
+    }
+    let quotas = (quota(&house, &honest), quota(&house, &liar));
+    assert!(quotas.0 >= TOTAL / 2 - 1, "{quotas:?}");
+}
+
+#[test]
+fn without_a_policy_nothing_is_read_and_nothing_moves() {
+    let mut house = House::with(Config::default(), TOTAL * CHUNK);
+    house.state.set_owner(OWNER);
+    let [one, two] = [(); 2].map(|()| Writer::join(&mut house, OWNER, TOTAL));
+    house.now += Duration::from_secs(10);
+    assert_eq!(house.state.deadline(), None);
+    assert!(house.step(Input::Tick).is_empty());
+    assert_eq!((quota(&house, &one), quota(&house, &two)), (TOTAL, TOTAL));
+}
+
+#[test]
+fn a_manager_that_just_started_waits_for_those_who_were_there() {
+    let config = Config::parse("policy = \"qos\"").expect("a configuration");
+    let grace = config.grace;
+    let mut house = House::with(config, TOTAL * CHUNK);
+    house.state.set_owner(OWNER);
+    assert_eq!(house.state.deadline(), None, "nobody is there");
+    Writer::join(&mut house, OWNER, TOTAL);
+    assert_eq!(house.state.deadline(), Some(grace));
+}
