@@ -76,7 +76,9 @@ mod tests {
                 std::thread::yield_now();
             }
             drop(held);
-            waits.map(|w| w.join().expect("no panic"));
+            for w in waits {
+                w.join().expect("no panic");
+            }
         });
         assert_eq!(of(&words.waiters), 0);
         own.say_figures(&[1, 2, 2, 2]);

@@ -147,6 +147,7 @@ impl OwnPool {
     /// Stops allocating from the emptiest chunks (the paper's `inconsistent`, a private mark) and asks
     /// readers to tell us of releases (its `relinquish`).
     fn drain_emptiest(&self, keep: u32) {
+        self.set_shrinking(true);
         let store = &mut *lock(&self.store);
         let present = store.runs.present();
         let draining = (0..u32::try_from(self.serials.len()).unwrap_or(u32::MAX))
@@ -158,7 +159,6 @@ impl OwnPool {
             };
             self.set_draining(store, index, true);
         }
-        self.waiters.want_news(&self.table, true);
     }
 
     fn set_draining(&self, store: &mut super::own::Store, index: u32, drain: bool) {
@@ -176,13 +176,14 @@ impl OwnPool {
 
     fn end_shrink(&self) {
         self.shrink_target.store(u64::MAX, Ordering::Relaxed);
-        let store = &mut *lock(&self.store);
+        let mut store = lock(&self.store);
         for index in 0..u32::try_from(self.serials.len()).unwrap_or(u32::MAX) {
             if store.runs.is_draining(index) {
-                self.set_draining(store, index, false);
+                self.set_draining(&mut store, index, false);
             }
         }
-        self.waiters.want_news(&self.table, false);
+        drop(store);
+        self.set_shrinking(false);
     }
 
     /// Nobody has a handle of the pool: once all its buffers are dead it is taken down.
@@ -243,6 +244,27 @@ mod tests {
         own.tend();
         assert_eq!((own.bytes_present(), asks()), (2 * CHUNK, false));
         drop([(); 4].map(|()| half()));
+    }
+
+    /// Who always takes again at once what he has freed keeps nothing by it that is to go.
+    #[test]
+    fn a_pool_that_is_to_shrink_does_so_under_a_thread_that_frees_and_allocates() {
+        let domain = Domain::embedded().expect("a domain");
+        let options = PoolOptions::new(8 * CHUNK).chunk_bytes(CHUNK);
+        let pool = domain.create_pool(options).expect("a pool");
+        let own = pool.own_arc();
+        let len = usize::try_from(CHUNK / 4).expect("small");
+        let mut held: std::collections::VecDeque<CbufMut> =
+            (0..32).map(|_| pool.alloc(len).expect("room")).collect();
+        assert_eq!(own.bytes_present(), 8 * CHUNK);
+        own.set_shrink_target(3 * CHUNK);
+        own.tend();
+        for _ in 0..32 {
+            drop(held.pop_front());
+            held.extend(pool.try_alloc(len).ok());
+        }
+        own.tend();
+        assert_eq!((own.bytes_present(), held.len()), (3 * CHUNK, 12));
     }
 
     #[test]

@@ -25,8 +25,14 @@ pub(super) struct Waiters {
     next: AtomicU64,
     /// Raised when memory came back inside this process.
     local: AtomicU32,
-    /// How many want `relinquish` set.
-    wanting: Mutex<(bool, bool)>,
+    wanting: Mutex<Wanting>,
+}
+
+/// Why readers are to tell of releases (`relinquish`), and nothing is cached.
+#[derive(Debug, Default)]
+struct Wanting {
+    shrinking: bool,
+    waiting: bool,
 }
 
 /// Tickets, first come first; and for how long they have waited.
@@ -71,21 +77,7 @@ impl Waiters {
         let _ = futex::wake(&self.local, 1);
     }
 
-    /// Sets or clears `relinquish` for a shrinking pool.
-    pub(super) fn want_news(&self, table: &TableRw, shrinking: bool) {
-        let mut wanting = lock(&self.wanting);
-        wanting.0 = shrinking;
-        Self::set(table, *wanting);
-    }
-
-    fn want_memory(&self, table: &TableRw, waiting: bool) {
-        let mut wanting = lock(&self.wanting);
-        wanting.1 = waiting;
-        Self::set(table, *wanting);
-    }
-
-    fn set(table: &TableRw, wanting: (bool, bool)) {
-        let wanted = wanting.0 || wanting.1;
+    fn set(table: &TableRw, wanted: bool) {
         if (table.relinquish().load(Ordering::Relaxed) != 0) != wanted {
             tranship_ledger::want_releases(table.relinquish(), wanted);
         }
@@ -231,10 +223,27 @@ impl OwnPool {
 
     fn set_contended(&self, contended: bool) {
         self.contended.store(contended, Ordering::Relaxed);
-        self.zones
-            .iter()
-            .for_each(|zone| zone.set_pressure(contended));
-        self.waiters.want_memory(&self.table, contended);
+        let mut wanting = lock(&self.waiters.wanting);
+        wanting.waiting = contended;
+        self.press(&wanting);
+    }
+
+    /// The pool is to have less than it uses, or not any more. What is freed meanwhile is not cached: its chunk may be one that is to go, which
+    /// would stay for as long as somebody takes from the cache what he has just freed.
+    ///
+    /// Not under the lock of the slabs.
+    pub(super) fn set_shrinking(&self, shrinking: bool) {
+        let mut wanting = lock(&self.waiters.wanting);
+        if wanting.shrinking != shrinking {
+            wanting.shrinking = shrinking;
+            self.press(&wanting);
+        }
+    }
+
+    fn press(&self, wanting: &Wanting) {
+        let wanted = wanting.shrinking || wanting.waiting;
+        self.zones.iter().for_each(|zone| zone.set_pressure(wanted));
+        Waiters::set(&self.table, wanted);
     }
 
     /// Everything short of waiting for memory to be released. Each answer of the manager may take so long.
