@@ -217,7 +217,7 @@ impl World {
         };
         // By the number, so that bytes that were found before mean the same.
         let trust = Trust::ALL[(req.0 % 4) as usize];
-        match bytes.below(39) {
+        match bytes.below(40) {
             0..=2 => Request::CreatePool {
                 req,
                 name: "p".to_owned(),
@@ -327,6 +327,7 @@ impl World {
                 quota_bytes: bytes.wide(),
             },
             37 if bytes.one_in(3) => Request::Goodbye,
+            38 => Request::Figures { req, after: pool },
             _ => Request::ClaimAssign { req, channel, pool },
         }
     }

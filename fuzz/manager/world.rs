@@ -369,6 +369,11 @@ impl World {
                 assert!(self.tokens.contains(&half));
                 inputs.push_back(Input::TakenRead { client, taken: 1 });
             }
+            Action::ReadFigures { asker, pools } => {
+                assert!(pools.iter().all(|(_, table)| self.tokens.contains(table)));
+                let figures = pools.into_iter().map(|(pool, _)| (pool, None)).collect();
+                inputs.push_back(Input::FiguresRead { asker, figures });
+            }
             Action::ReserveIds { next, next_pool } => {
                 assert!(next >= self.ids.next && next_pool >= self.ids.next_pool);
                 self.ids = IdStart { next, next_pool };

@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 use std::process::{Command, Output, Stdio};
+use tranship::{Domain, PoolOptions};
+use tranship_testkit::Watchdog;
 
 fn policy(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_tranship"))
@@ -129,4 +131,41 @@ fn what_cannot_be_played_is_an_error_that_says_what_can() {
     );
     std::fs::write(&file, "{\"tranship_trace\":1}\n").expect("writing");
     fails(&["simulate", name], &["a trace of 0 snapshots"]);
+}
+
+#[test]
+fn what_a_running_manager_tells_is_recorded_and_can_be_played() {
+    let _dog = Watchdog::new();
+    let dir = tranship_testkit::folder().expect("a folder");
+    let [socket, file] = ["m.sock", "t.jsonl"].map(|name| dir.path().join(name));
+    let builder = Domain::builder().name("camera").socket(&socket);
+    let domain = builder.helper_thread(true).embedded().expect("embedded");
+    let options = PoolOptions::new(8 << 20)
+        .chunk_bytes(1 << 20)
+        .name("frames");
+    let pool = domain.create_pool(options).expect("a pool");
+    let held = pool.alloc(3 << 20).expect("room");
+    let (socket, name) = (socket.to_str().expect("text"), file.to_str().expect("text"));
+    let record = [
+        "record", name, "--every", "10ms", "--for", "50ms", "--socket", socket,
+    ];
+    let output = policy(&record);
+    assert!(output.status.success(), "{output:?}");
+    let text = std::fs::read_to_string(&file).expect("a trace");
+    let mut lines = text.lines();
+    assert_eq!(lines.next(), Some("{\"tranship_trace\":1}"));
+    let seen: Vec<Value> = lines
+        .map(|l| serde_json::from_str(l).expect("JSON"))
+        .collect();
+    let frames = &seen.last().expect("a snapshot")["pools"][0];
+    assert_eq!(
+        (&frames["name"], &frames["live_bytes"]),
+        (&"frames".into(), &(3 << 20).into())
+    );
+    assert_eq!(seen.len(), 6);
+    drop(held);
+    json(&policy(&["simulate", name, "--json"]));
+    let nobody = dir.path().join("none.sock");
+    let nobody = ["record", name, "--socket", nobody.to_str().expect("text")];
+    assert_eq!(policy(&nobody).status.code(), Some(3));
 }

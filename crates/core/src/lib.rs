@@ -47,5 +47,7 @@ pub use pool::{Pool, PoolStats};
 pub use tranship_proto::{
     CbufId, ChannelId, DomainId, PoolId, Refusal, RefusalCode, Role, StatRecord, Trust,
 };
-pub use tranship_proto::{ChannelStat, DomainStat, HeapStat, HoldStat, ManagerStat, PoolStat};
+pub use tranship_proto::{
+    ChannelStat, DomainStat, HeapStat, HoldStat, ManagerStat, PoolFigures, PoolStat,
+};
 pub use tranship_region::{OutOfBounds, View};

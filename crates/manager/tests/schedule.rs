@@ -187,3 +187,63 @@ fn a_manager_that_just_started_waits_for_those_who_were_there() {
     Writer::join(&mut house, OWNER, TOTAL);
     assert_eq!(house.state.deadline(), Some(grace));
 }
+
+#[test]
+fn what_the_policy_is_told_can_be_asked_for() {
+    let rules = "[[pool]]\nname = \"pool\"\ntarget = 0.05\ngroup = \"all\"\n";
+    let mut house = scheduled("qos", rules);
+    let writers: Vec<Writer> = (0..40)
+        .map(|_| Writer::join(&mut house, OWNER, TOTAL))
+        .collect();
+    period(&mut house, &[(writers[0].pool, 1, 3)]);
+    let (mut after, mut all) = (PoolId(0), Vec::new());
+    loop {
+        let ask = Request::Figures { req: Req(3), after };
+        let events = house.ask(writers[0].client, ask, None);
+        let [
+            Event::Figures {
+                pools, limit_bytes, ..
+            },
+        ] = &events[..]
+        else {
+            panic!("{events:?}");
+        };
+        assert_eq!(*limit_bytes, TOTAL * CHUNK);
+        let Some(last) = pools.last() else { break };
+        after = last.pool;
+        all.extend(pools.iter().cloned());
+    }
+    let ids: Vec<PoolId> = all.iter().map(|p| p.pool).collect();
+    let theirs: Vec<PoolId> = writers.iter().map(|w| w.pool).collect();
+    assert_eq!(ids, theirs);
+    assert_eq!(
+        (all[0].blocked_ns, all[0].target_ppm),
+        (750_000_000, Some(50_000))
+    );
+    assert_eq!(all[0].group.as_deref(), Some("all"));
+}
+
+#[test]
+fn who_does_not_read_is_told_when_it_does() {
+    let mut house = scheduled("throughput", "");
+    let [one, two] = [(); 2].map(|()| Writer::join(&mut house, OWNER, TOTAL));
+    assert_eq!(one.grant(&mut house, 60).0, Ok(60));
+    house.deaf.insert(one.client);
+    // Its need moves to and fro, and with it the quotas; what is queued to it stays little.
+    for n in 0..2000 {
+        let needs = [(one.pool, 40 + n % 20, 5), (two.pool, 1, 5 + n % 30)];
+        period(&mut house, &needs);
+    }
+    let shrinks = |events: &[Event]| {
+        let ours = |e: &&Event| matches!(e, Event::Shrink { pool, .. } if *pool == one.pool);
+        events.iter().filter(ours).count()
+    };
+    let needs = [(one.pool, 40, 5), (two.pool, 1, 5)];
+    assert_eq!(shrinks(&period(&mut house, &needs)), 0, "its queue is full");
+    house.deaf.clear();
+    for _ in 0..600 {
+        house.step(Input::Sent { client: one.client });
+    }
+    let told: usize = (0..8).map(|_| shrinks(&period(&mut house, &needs))).sum();
+    assert!((1..=3).contains(&told), "{told} times in 2 s");
+}

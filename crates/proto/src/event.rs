@@ -1,6 +1,8 @@
 //! What the manager says to a domain.
 
-use crate::{ChannelId, DomainId, ExportId, PoolId, Refusal, Req, Role, StatRecord, Trust};
+use crate::{
+    ChannelId, DomainId, ExportId, PoolFigures, PoolId, Refusal, Req, Role, StatRecord, Trust,
+};
 use serde::{Deserialize, Serialize};
 
 /// Why the other end of a channel is gone.
@@ -183,6 +185,12 @@ pub enum Event {
     /// fds: 0. The heap may have that many bytes more.
     Admitted { req: Req, heap: PoolId, bytes: u64 },
 
+    /// fds: 0. The answer to `Figures`: the next pools, by rising ids; none: there are no more. `limit_bytes`: what all quotas together may be.
+    Figures {
+        req: Req,
+        limit_bytes: u64,
+        pools: Vec<PoolFigures>,
+    },
     /// fds: 0. The answer to `SetQuota`: what the pool or heap may have now.
     QuotaSet { req: Req, quota_bytes: u64 },
 }

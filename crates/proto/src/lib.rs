@@ -24,7 +24,9 @@ pub use event::{Event, GoneReason};
 pub use id::{CbufId, ChannelId, DomainId, ExportId, PoolId, Req, SLOT_LIMIT};
 pub use refusal::{Refusal, RefusalCode, SAID_NO};
 pub use request::{ChannelClaim, LocalChannel, Request, Role};
-pub use stat::{ChannelStat, DomainStat, HeapStat, HoldStat, ManagerStat, PoolStat, StatRecord};
+pub use stat::{
+    ChannelStat, DomainStat, HeapStat, HoldStat, ManagerStat, PoolFigures, PoolStat, StatRecord,
+};
 pub use trust::{Levels, Trust};
 
 /// Version of the protocol. A manager refuses another one with both numbers in the error.

@@ -252,6 +252,9 @@ pub enum Request {
         pool: PoolId,
         quota_bytes: u64,
     },
+
+    /// fds: 0. What writers say of their pools, of those with ids above this. Answer: `Figures`.
+    Figures { req: Req, after: PoolId },
 }
 
 impl Request {
@@ -299,6 +302,7 @@ impl Request {
             | Request::CreateHeap { req, .. }
             | Request::Admit { req, .. }
             | Request::SetQuota { req, .. }
+            | Request::Figures { req, .. }
             | Request::ClaimDone { req } => Some(req),
             _ => None,
         }

@@ -180,3 +180,46 @@ pub struct HeapStat {
     /// What it has, bytes.
     pub admitted_bytes: u64,
 }
+
+/// What a policy is told of a pool: what its writer says, as far as it can be, and its rule (`docs/scheduling.md`).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PoolFigures {
+    /// Its id.
+    pub pool: PoolId,
+    /// Its name.
+    pub name: String,
+    /// Time that callers waited for memory, summed over callers, ns.
+    pub blocked_ns: u64,
+    /// Time spent collecting, ns.
+    pub collect_ns: u64,
+    /// Buffers handed out.
+    pub allocs: u64,
+    /// In use, bytes.
+    pub live_bytes: u64,
+    /// The most at once, lately, bytes.
+    pub peak_bytes: u64,
+    /// Buffers in use.
+    pub live_buffers: u64,
+    /// Callers that wait.
+    pub waiters: u32,
+    /// What it may have now, bytes.
+    pub quota_bytes: u64,
+    /// What it has, bytes.
+    pub granted_bytes: u64,
+    /// Chunk size, bytes.
+    pub chunk_bytes: u64,
+    /// The least that it has, bytes.
+    pub min_bytes: u64,
+    /// And the most.
+    pub max_bytes: u64,
+    /// Its weight.
+    pub weight: u32,
+    /// Its priority.
+    pub priority: i32,
+    /// The share of time that its callers are to wait, in millionths.
+    pub target_ppm: Option<u32>,
+    /// Its callers.
+    pub callers: u32,
+    /// With whom it shares the target.
+    pub group: Option<String>,
+}

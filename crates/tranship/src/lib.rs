@@ -59,6 +59,7 @@ pub use tranship_core::{
     PeerSocket,
     PollItem,
     Pool,
+    PoolFigures,
     PoolId,
     PoolOptions,
     PoolPending,

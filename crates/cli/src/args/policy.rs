@@ -1,5 +1,6 @@
 //! `tranship policy`.
 
+use super::{ConnectArgs, parse_time};
 use clap::{Args as ClapArgs, Subcommand};
 use std::path::PathBuf;
 
@@ -11,6 +12,8 @@ pub(crate) enum PolicyAction {
         #[arg(long)]
         json: bool,
     },
+    /// Writes what a running manager tells its policy of all pools into a file, for `policy simulate`: a line each period.
+    Record(RecordArgs),
     /// Plays a recorded trace, or a scenario, under policies; needs no manager.
     ///
     /// A trace says what pools used and missed. Each of its pools becomes a program that wants as much, whatever it gets.
@@ -41,4 +44,18 @@ pub(crate) struct SimulateArgs {
     /// The same and the tables into one HTML page that needs no other file.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+}
+
+#[derive(ClapArgs, Debug)]
+pub(crate) struct RecordArgs {
+    /// The file; `-`: standard output.
+    pub file: PathBuf,
+    /// How long a period is.
+    #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = parse_time)]
+    pub every: std::time::Duration,
+    /// How long to record; default: until the manager leaves, or this program is interrupted.
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
+    pub duration: Option<std::time::Duration>,
+    #[command(flatten)]
+    pub connect: ConnectArgs,
 }

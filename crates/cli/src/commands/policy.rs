@@ -1,6 +1,7 @@
 //! `tranship policy`: policies, and what they would do.
 
 mod picture;
+mod record;
 mod simulate;
 mod trace;
 
@@ -17,6 +18,7 @@ use tranship_policy::sim::SCENARIOS;
 pub(crate) fn run(action: &PolicyAction) -> Result<Answer> {
     match action {
         PolicyAction::List { json } => list(*json)?,
+        PolicyAction::Record(args) => record::run(args)?,
         PolicyAction::Simulate(args) => simulate::run(args)?,
     }
     Ok(Answer::Yes)

@@ -182,6 +182,7 @@ impl DomainCore {
             | Event::HeapCreated { req, .. }
             | Event::Admitted { req, .. }
             | Event::QuotaSet { req, .. }
+            | Event::Figures { req, .. }
             | Event::Granted { req, .. }
             | Event::ChunkReady { req, .. }
             | Event::ChunksReady { req, .. }

@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
-use tranship_proto::{DomainId, Event, PoolId, Request, Role, StatRecord};
+use tranship_proto::{DomainId, Event, PoolFigures, PoolId, Request, Role, StatRecord};
 use tranship_sys::epoll::Interest;
 
 /// A protection domain: this process's membership with a manager. Clone it freely; threads may share it.
@@ -359,6 +359,34 @@ impl Domain {
     /// `TimedOut` when it has not said all of it within 10 s.
     pub fn stat(&self) -> Result<Vec<StatRecord>, Error> {
         self.core().stat()
+    }
+
+    /// What a policy is told of the pools: what their writers say, and their rules; and what all quotas together may be, bytes.
+    ///
+    /// # Errors
+    /// `TimedOut` when the manager has not answered within 10 s.
+    pub fn pool_figures(&self) -> Result<(u64, Vec<PoolFigures>), Error> {
+        let (mut all, mut after) = (Vec::new(), PoolId(0));
+        loop {
+            let make = |req| Request::Figures { req, after };
+            let deadline = Some(Instant::now() + HUNG);
+            match self.core().call(make, &[], deadline)?.0 {
+                Event::Figures {
+                    limit_bytes, pools, ..
+                } => match pools.last().map(|p| p.pool) {
+                    Some(last) if last > after => {
+                        after = last;
+                        all.extend(pools);
+                    }
+                    _ => return Ok((limit_bytes, all)),
+                },
+                other => {
+                    return Err(error::protocol(format!(
+                        "{other:?} where figures were asked"
+                    )));
+                }
+            }
+        }
     }
 
     /// What keeps this process from reaching a manager again, if it was locked down after it had joined and the manager was

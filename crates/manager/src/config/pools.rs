@@ -4,6 +4,7 @@ use super::access::pattern;
 use super::units::{opt_memory, parse_duration};
 use serde::{Deserialize, Deserializer, de};
 use std::time::Duration;
+use tranship_proto::{MAX_NAME_BYTES, check_name};
 
 /// The policy that moves nothing.
 pub(super) const STATIC: &str = "static";
@@ -66,6 +67,11 @@ impl TryFrom<Raw> for PoolRule {
         if !(1..=HEAVIEST).contains(&rule.weight) {
             let weight = rule.weight;
             return Err(format!("weight is {weight}, it must be 1 to {HEAVIEST}"));
+        }
+        if let Some(group) = rule.group.as_ref().filter(|g| !check_name(g)) {
+            return Err(format!(
+                "{group:?} is no group: 1 to {MAX_NAME_BYTES} bytes without control characters"
+            ));
         }
         if rule.callers == 0 {
             return Err("callers is 0, it must be at least 1".to_owned());

@@ -105,11 +105,15 @@ impl Shell {
                     .unwrap_or(0);
                 self.answer_later(client, Input::TakenRead { client, taken });
             }
-            Action::ReadFigures { pools } => {
+            Action::ReadFigures { asker, pools } => {
                 let read = |token| self.fds.get(&token).map(|f| counters::figures(f));
                 let one = |(id, token)| (id, read(token).and_then(Result::ok));
                 let figures = pools.into_iter().map(one).collect();
-                self.answers.push_back(Input::FiguresRead { figures });
+                let read = Input::FiguresRead { asker, figures };
+                match asker {
+                    Some((client, _)) => self.answer_later(client, read),
+                    None => self.answers.push_back(read),
+                }
             }
             Action::ReserveIds { next, next_pool } => {
                 if let Some(path) = &self.ids

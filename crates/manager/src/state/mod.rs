@@ -221,7 +221,10 @@ impl State {
                 bytes,
             } => self.hold_read(client, buffers, bytes),
             Input::TakenRead { client, taken } => self.taken_read(client, taken),
-            Input::FiguresRead { figures } => self.figures_read(&figures),
+            Input::FiguresRead { asker, figures } => match asker {
+                Some(asker) => self.say_figures(asker, &figures),
+                None => self.figures_read(&figures),
+            },
             Input::SetQuota { pool, quota_bytes } => self.pin_quota(pool, quota_bytes),
             Input::Tick => self.tick(),
         }
@@ -393,6 +396,7 @@ impl State {
             R::RegisterChannel { channel } => self.register_channel(me, channel, fds),
             R::UnregisterChannel { channel } => self.unregister_channel(me, channel),
             R::Stat { req } => self.stat(client, req),
+            R::Figures { req, after } => self.ask_figures(client, req, after),
             R::ClaimPool {
                 req,
                 pool,

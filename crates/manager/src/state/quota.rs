@@ -44,6 +44,18 @@ impl State {
 
     pub(super) fn set_quota(&mut self, id: PoolId, quota_bytes: u64) {
         self.set_heap_quota(id, quota_bytes);
+        self.set_pool_quota(id, quota_bytes, true);
+    }
+
+    /// A policy's word. Who does not read finds it on its board; it is said again when there is something to give back.
+    pub(super) fn move_quota(&mut self, id: PoolId, quota_bytes: u64) {
+        let writer = self.pools.get(&id).map(|p| p.writer);
+        let client = writer.and_then(|writer| self.client_of(writer));
+        let reads = client.is_some_and(|client| self.has_room(client));
+        self.set_pool_quota(id, quota_bytes, reads);
+    }
+
+    fn set_pool_quota(&mut self, id: PoolId, quota_bytes: u64, tell: bool) {
         let Some(p) = self.pools.get_mut(&id).filter(|p| !p.orphan) else {
             return;
         };
@@ -60,6 +72,9 @@ impl State {
                 epoch,
                 quota_bytes,
             });
+        }
+        if !tell {
+            return;
         }
         self.tell(
             writer,

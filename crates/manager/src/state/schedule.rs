@@ -3,12 +3,18 @@
 //! Heaps take no part: nobody says of them who waits. What they have, and what is stranded or orphaned, is not divided among pools.
 
 use super::shape::Shape;
-use super::types::{Action, Figures};
+use super::types::{Action, ClientId, Done, Figures};
 use super::{Of, State};
 use crate::Config;
 use std::time::Duration;
 use tranship_policy::{Governor, PoolState, Snapshot};
-use tranship_proto::PoolId;
+use tranship_proto::{Event, PoolFigures, PoolId, Req};
+
+/// How long who is to give back is given until it is told again.
+const REMINDED: Duration = Duration::from_secs(1);
+
+/// Pools of which one message tells.
+const AT_ONCE: usize = 32;
 
 #[derive(Debug)]
 pub(super) struct Schedule {
@@ -50,7 +56,8 @@ impl State {
         self.schedule.due = self.now + self.config.policy_period;
         let alive = self.pools.iter().filter(|(_, p)| !p.orphan);
         let pools = alive.map(|(id, p)| (*id, p.table)).collect();
-        self.out.push(Action::ReadFigures { pools });
+        let asker = None;
+        self.out.push(Action::ReadFigures { asker, pools });
     }
 
     pub(super) fn figures_read(&mut self, figures: &[(PoolId, Option<Figures>)]) {
@@ -66,8 +73,74 @@ impl State {
         // Who gives comes before who gets.
         changes.sort_by_key(|(p, t)| t.quota_bytes > p.quota_bytes);
         for (_, target) in changes {
-            self.set_quota(PoolId(target.id), target.quota_bytes);
+            self.move_quota(PoolId(target.id), target.quota_bytes);
         }
+        self.remind();
+    }
+
+    /// Who has more than its quota is told again now and then: it may not have read when it was told.
+    fn remind(&mut self) {
+        let now = self.now;
+        let due = |asked: Option<Duration>| asked.is_none_or(|t| t + REMINDED <= now);
+        let over = self.pools.iter().filter(|(_, p)| {
+            !p.orphan && p.granted_bytes() > p.quota_bytes && due(p.asked_to_shrink)
+        });
+        for id in over.map(|(id, _)| *id).collect::<Vec<_>>() {
+            let Some(p) = self.pools.get_mut(&id) else {
+                continue;
+            };
+            p.asked_to_shrink = Some(now);
+            let quota_bytes = p.quota_bytes;
+            self.move_quota(id, quota_bytes);
+        }
+    }
+
+    /// Somebody wants to know what a policy is told of the pools after one.
+    pub(super) fn ask_figures(&mut self, client: ClientId, req: Req, after: PoolId) -> Done {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let pools = self.pools.range((Excluded(after), Unbounded));
+        let alive = pools.filter(|(_, p)| !p.orphan).take(AT_ONCE);
+        let pools = alive.map(|(id, p)| (*id, p.table)).collect();
+        let asker = Some((client, req));
+        self.out.push(Action::ReadFigures { asker, pools });
+        Ok(())
+    }
+
+    pub(super) fn say_figures(
+        &mut self,
+        (client, req): (ClientId, Req),
+        figures: &[(PoolId, Option<Figures>)],
+    ) {
+        let pools = figures.iter().filter_map(|(id, f)| {
+            let p = self.pool_state(*id, *f)?;
+            Some(PoolFigures {
+                pool: *id,
+                name: p.name,
+                blocked_ns: p.blocked_ns,
+                collect_ns: p.collect_ns,
+                allocs: p.allocs,
+                live_bytes: p.live_bytes,
+                peak_bytes: p.peak_bytes,
+                live_buffers: p.live_buffers,
+                waiters: p.waiters,
+                quota_bytes: p.quota_bytes,
+                granted_bytes: p.granted_bytes,
+                chunk_bytes: p.grain_bytes,
+                min_bytes: p.rule.min_bytes,
+                max_bytes: p.rule.max_bytes,
+                weight: p.rule.weight,
+                priority: p.rule.priority,
+                target_ppm: p.rule.target.map(millionths),
+                callers: p.rule.callers,
+                group: p.rule.group,
+            })
+        });
+        let event = Event::Figures {
+            req,
+            limit_bytes: self.for_pools(),
+            pools: pools.collect(),
+        };
+        self.push(client, event, &[]);
     }
 
     /// What there is for pools, and how each of them does.
@@ -139,4 +212,9 @@ impl State {
         let quota = usual.min(left.max(least));
         quota / shape.chunk_bytes * shape.chunk_bytes
     }
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // of a share: below a million
+fn millionths(share: f64) -> u32 {
+    (share * 1e6).round() as u32
 }

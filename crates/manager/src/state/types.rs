@@ -1,7 +1,7 @@
 //! What goes in and what comes out of the state machine, and its opaque handles.
 
 use serde::{Deserialize, Serialize};
-use tranship_proto::{ChannelId, DomainId, Event, PoolId, Refusal, Request};
+use tranship_proto::{ChannelId, DomainId, Event, PoolId, Refusal, Req, Request};
 
 /// A connection, as the shell numbers them. Never used twice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -195,6 +195,8 @@ pub enum Input {
     },
     /// The answer to `Action::ReadFigures`, in its order; `None` where they could not be read.
     FiguresRead {
+        /// Who asked; nobody: a period is over.
+        asker: Option<(ClientId, Req)>,
         /// Of which pool what.
         figures: Vec<(PoolId, Option<Figures>)>,
     },
@@ -287,6 +289,8 @@ pub enum Action {
     },
     /// Read what writers say of their pools. Answered at once.
     ReadFigures {
+        /// Who asked; nobody: a period is over.
+        asker: Option<(ClientId, Req)>,
         /// Pools and their tables.
         pools: Vec<(PoolId, FdToken)>,
     },

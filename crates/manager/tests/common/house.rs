@@ -84,10 +84,10 @@ impl House {
                         let taken = TAKEN;
                         inputs.push_back(Input::TakenRead { client, taken });
                     }
-                    Action::ReadFigures { pools } => {
+                    Action::ReadFigures { asker, pools } => {
                         let said = |(id, _)| (id, self.figures.get(&id).copied());
                         let figures = pools.into_iter().map(said).collect();
-                        inputs.push_back(Input::FiguresRead { figures });
+                        inputs.push_back(Input::FiguresRead { asker, figures });
                     }
                     Action::SetBoard {
                         pool: Some(pool),

@@ -198,7 +198,7 @@ impl World {
                 assert!(self.tokens.contains(&half));
                 inputs.push_back(Input::TakenRead { client, taken: 1 });
             }
-            Action::ReadFigures { pools } => {
+            Action::ReadFigures { asker, pools } => {
                 self.count("figures read");
                 let mut said = |(pool, table)| {
                     assert!(self.tokens.contains(&table));
@@ -215,7 +215,7 @@ impl World {
                     (pool, (!self.rng.one_in(4)).then_some(figures))
                 };
                 let figures = pools.into_iter().map(&mut said).collect();
-                inputs.push_back(Input::FiguresRead { figures });
+                inputs.push_back(Input::FiguresRead { asker, figures });
             }
             Action::ReserveIds { next, next_pool } => self.ids = IdStart { next, next_pool },
             Action::Exit => {}

@@ -7,7 +7,7 @@ use std::path::Path;
 use tranship_policy::Snapshot;
 
 /// The version of the format.
-const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 1;
 /// No line is longer: thousands of pools fit.
 const LINE_BYTES: u64 = 16 << 20;
 
