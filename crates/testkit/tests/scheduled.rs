@@ -140,7 +140,7 @@ fn what_is_larger_than_the_quota_waits_for_a_larger_one() {
         }
         assert_eq!(waits.join().expect("no panic").len(), need);
     });
-    let most = TOTAL as usize * CHUNK;
+    let most = usize::try_from(TOTAL).expect("small") * CHUNK;
     let error = second
         .try_alloc(most + 1)
         .expect_err("more than its maximum");

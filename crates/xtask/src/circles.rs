@@ -16,7 +16,7 @@ const KNOWN: &[(&str, usize)] = &[
     ("bench", 16),
     ("block", 13),
     ("cache", 13),
-    ("cli", 17),
+    ("cli", 14),
     ("core", 25),
     ("ledger", 4),
     ("manager", 9),

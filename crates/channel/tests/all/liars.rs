@@ -62,7 +62,6 @@ fn say(to: &mut dyn Transport, bytes: &[u8], payload: Option<Payload>) {
     let frame = Frame {
         bytes: FrameBytes::from_slice(bytes),
         payload,
-        ..Frame::default()
     };
     // It may have been sent away already.
     let _ = to.send(&frame);

@@ -1,6 +1,6 @@
 //! `tranship block`.
 
-use super::{parse_size, parse_time};
+use super::values::{parse_size, parse_time};
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use std::path::PathBuf;
 

@@ -1,6 +1,6 @@
 //! `tranship cache`.
 
-use super::{parse_size, parse_time};
+use super::values::{parse_size, parse_time};
 use clap::Args as ClapArgs;
 use std::net::SocketAddr;
 use std::time::Duration;

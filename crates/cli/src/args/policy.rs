@@ -1,6 +1,6 @@
 //! `tranship policy`.
 
-use super::{ConnectArgs, parse_time};
+use super::values::{ConnectArgs, parse_time};
 use clap::{Args as ClapArgs, Subcommand};
 use std::path::PathBuf;
 

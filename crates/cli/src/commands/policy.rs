@@ -1,6 +1,7 @@
 //! `tranship policy`: policies, and what they would do.
 
 mod picture;
+mod played;
 mod record;
 mod simulate;
 mod trace;

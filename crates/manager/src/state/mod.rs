@@ -23,6 +23,7 @@ mod orphans;
 mod outbox;
 mod parcel;
 mod pass;
+mod period;
 mod pools;
 mod quota;
 mod readers;
@@ -109,7 +110,7 @@ pub struct State {
     expel: Vec<(ClientId, Option<Refusal>)>,
     idle_since: Duration,
     sweep: pass::Sweep,
-    schedule: schedule::Schedule,
+    schedule: period::Schedule,
 }
 
 impl State {
@@ -117,7 +118,7 @@ impl State {
     pub fn new(config: Config, total_bytes: u64, instance: u64, pid: u32, ids: IdStart) -> State {
         let mut accounts = Accounts::new(&config.limits);
         accounts.set_all(Of::Bytes, total_bytes);
-        let schedule = schedule::Schedule::new(&config);
+        let schedule = period::Schedule::new(&config);
         State {
             config,
             total_bytes,

@@ -5,9 +5,8 @@
 use super::shape::Shape;
 use super::types::{Action, ClientId, Done, Figures};
 use super::{Of, State};
-use crate::Config;
 use std::time::Duration;
-use tranship_policy::{Governor, PoolState, Snapshot};
+use tranship_policy::{PoolState, Snapshot};
 use tranship_proto::{Event, PoolFigures, PoolId, Req};
 
 /// How long who is to give back is given until it is told again.
@@ -15,31 +14,6 @@ const REMINDED: Duration = Duration::from_secs(1);
 
 /// Pools of which one message tells.
 const AT_ONCE: usize = 32;
-
-#[derive(Debug)]
-pub(super) struct Schedule {
-    /// None: quotas stay as they are.
-    governor: Option<Governor>,
-    due: Duration,
-}
-
-impl Schedule {
-    pub fn new(config: &Config) -> Schedule {
-        let governor = config.is_scheduled().then(|| {
-            // The name was looked up when the configuration was read.
-            Governor::new(tranship_policy::Config::of(&config.policy)).ok()
-        });
-        Schedule {
-            governor: governor.flatten(),
-            // Those who were there before are not to be divided anew while they come back.
-            due: config.grace,
-        }
-    }
-
-    pub fn is_on(&self) -> bool {
-        self.governor.is_some()
-    }
-}
 
 impl State {
     pub(super) fn schedule_due(&self) -> Option<Duration> {

@@ -165,7 +165,6 @@ impl End {
         self.transport.send(&Frame {
             bytes: FrameBytes::from_slice(frame),
             payload,
-            ..Frame::default()
         })
     }
 

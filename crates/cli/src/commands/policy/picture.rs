@@ -1,6 +1,6 @@
 //! Runs as pictures, and as a page.
 
-use super::simulate::{Played, tables};
+use super::played::{Played, tables};
 use crate::output::{Table, size};
 use crate::plot::{self, Curve, HEIGHT, Plot, WIDTH, escape};
 use std::fmt::Write;
