@@ -346,3 +346,75 @@ fn strangers_at_the_door() {
         }
     }
 }
+
+/// What a sender or a receiver may say, with something about it that is not so.
+fn bent(random: &mut Random) -> Said {
+    let kinds = [2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
+    let kind = kinds[usize::try_from(random.below(kinds.len() as u64)).expect("small")];
+    let len = random.below(3) * random.below(3000);
+    let mut bytes = match kind {
+        2 | 10 => word(kind, &[random.below(9)], b"inline"),
+        3 | 4 => word(kind, &[random.below(9), len], &[]),
+        5 => word(kind, &[0, len], &2u32.to_le_bytes()),
+        6 => word(kind, &[len], &[]),
+        9 | 11 => word(kind, &[random.below(3)], &[]),
+        12 => over(u16::try_from(random.below(80)).expect("small")),
+        _ => vec![kind],
+    };
+    let at = usize::try_from(random.below(bytes.len() as u64)).expect("small");
+    match random.below(8) {
+        0 => bytes[at] ^= 1 << random.below(8),
+        1 => bytes[at] = random.next().to_le_bytes()[0],
+        2 => bytes.truncate(at),
+        3 => bytes.extend([0; 9]),
+        _ => {}
+    }
+    let payload = match kind {
+        3 | 4 | 6 if !random.one_in(4) => len,
+        _ if random.one_in(8) => random.below(5000),
+        _ => 0,
+    };
+    (bytes, usize::try_from(payload).expect("small"))
+}
+
+/// Whatever is said, nothing panics and nobody waits for ever: each channel has an end with words, and another one goes on.
+#[test]
+fn words_may_say_anything() {
+    let _dog = dog();
+    let honest = honest();
+    let mut random = Random::printed("words");
+    let torture = std::env::var_os("TRANSHIP_TORTURE").is_some();
+    let rounds = if torture { 10_000 } else { 300 };
+    let mut says = |liar: &mut dyn Transport| {
+        for _ in 0..random.below(12) {
+            let (bytes, payload) = bent(&mut random);
+            let payload = (payload > 0).then(|| Payload::from(pattern(1, payload)));
+            say(liar, &bytes, payload);
+        }
+    };
+    for round in 0..rounds {
+        let (mut from, mut liar) = honest.receiver();
+        says(&mut *liar);
+        drop(liar);
+        let end = loop {
+            match from.recv() {
+                Ok(_) => {}
+                Err(end) => break end,
+            }
+        };
+        assert_ne!(end.kind(), Kind::TimedOut, "round {round}: {end}");
+        let (mut to, mut liar) = honest.sender();
+        to.send_inline(b"first", 0).expect("send");
+        says(&mut *liar);
+        drop(liar);
+        while !to.is_peer_gone() {
+            while let Ok(Some(_)) = to.try_recv_control() {}
+            thread::yield_now();
+        }
+        let gone = to.send_inline(b"", 0).expect_err("over").error;
+        assert_ne!(gone.kind(), Kind::Full, "round {round}: {gone}");
+    }
+    let (mut from, mut liar) = honest.receiver();
+    say(&mut *liar, &word(2, &[9], b"true"), None);
+    assert_eq!(from.recv().expect("recv").to_vec(), b"true");
+}
