@@ -63,7 +63,7 @@ pub(super) fn pair(
             theirs,
             options,
         );
-        Ok(Arc::new(link.within(Inside::default())))
+        Ok(Arc::new(link.within(Inside::of(options.snapshots))))
     };
     let near = make(Role::Source, source, sink, out, theirs.1)?;
     let far = make(Role::Sink, sink, source, back, theirs.0)?;

@@ -380,7 +380,7 @@ impl End {
     pub(crate) fn into_sender(self) -> Result<Sender, Error> {
         match self {
             End::Source(sender) => {
-                sender.link.register(sender.peer_place(), None);
+                sender.link.register(sender.peer_place());
                 Ok(sender)
             }
             End::Sink(_) => Err(error::protocol(
@@ -392,8 +392,7 @@ impl End {
     pub(crate) fn into_receiver(self) -> Result<Receiver, Error> {
         match self {
             End::Sink(receiver) => {
-                let (place, pool) = (receiver.peer_place(), receiver.copies_pool());
-                receiver.link.register(place, pool);
+                receiver.link.register(receiver.peer_place());
                 Ok(receiver)
             }
             End::Source(_) => Err(error::protocol("this listener sends: use accept_sender")),

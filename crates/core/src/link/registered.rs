@@ -3,25 +3,25 @@
 
 use super::shared::{LinkShared, Registered};
 use std::os::fd::{AsFd, BorrowedFd};
-use tranship_proto::{LocalChannel, PoolId, Request, Role};
+use tranship_proto::{LocalChannel, Request, Role};
 
 impl LinkShared {
     /// The program has got this end. `place` is where the other one is, if not in this process.
-    pub(super) fn register(&self, place: Option<&str>, pool: Option<PoolId>) {
+    pub(super) fn register(&self, place: Option<&str>) {
         let Some(inside) = &self.inside else { return };
         // Of two ends of the program's the sender's domain speaks.
         if place.is_none() && self.role == Role::Sink {
             return;
         }
         let place = place.map(str::to_owned);
-        let _ = inside.registered.set(Registered { place, pool }); // once
+        let _ = inside.registered.set(Registered { place }); // once
         self.domain.register(self);
     }
 
     /// What is to be said of it, with both halves.
     pub(crate) fn with_registration(&self, say: impl FnOnce(&Request, &[BorrowedFd<'_>])) {
-        let registered = self.inside.as_ref().and_then(|i| i.registered.get());
-        let (Some(registered), Some(other)) = (registered, self.other()) else {
+        let Some(inside) = &self.inside else { return };
+        let (Some(registered), Some(other)) = (inside.registered.get(), self.other()) else {
             return;
         };
         let (source, sink) = match self.role {
@@ -38,7 +38,7 @@ impl LinkShared {
             role: self.role,
             peer: registered.place.is_none().then_some(self.peer),
             place: registered.place.clone(),
-            pool: registered.pool,
+            pool: inside.pool,
             lines: [source.ring.own().count(), sink.ring.own().count()],
         };
         let halves = [source.own_fd.as_fd(), sink.own_fd.as_fd()];

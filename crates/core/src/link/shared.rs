@@ -95,8 +95,6 @@ pub(crate) struct Bell {
 pub(crate) struct Registered {
     /// Where its other end is, if not in this process.
     pub(super) place: Option<String>,
-    /// Where what is carried here goes, if the program said so.
-    pub(super) pool: Option<PoolId>,
 }
 
 /// What an end has whose other end is in this process, and that no manager has brought about.
@@ -107,8 +105,19 @@ pub(crate) struct Inside {
     pub(super) driver: OnceLock<Arc<dyn Driver>>,
     /// Why the other end ended, if it said so.
     why: OnceLock<Error>,
+    /// Where what is carried here goes, if the program names a pool.
+    pub(super) pool: Option<PoolId>,
     /// At the end by which the manager is shown the channel.
     pub(super) registered: OnceLock<Registered>,
+}
+
+impl Inside {
+    pub(crate) fn of(pool: Option<PoolId>) -> Inside {
+        Inside {
+            pool,
+            ..Inside::default()
+        }
+    }
 }
 
 /// Everything of one end of a link but its cursors, which belong to `Sender` or `Receiver`.

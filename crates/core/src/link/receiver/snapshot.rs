@@ -15,11 +15,6 @@ use crate::pool::Pool;
 use tranship_region::View;
 
 impl Receiver {
-    /// Where copies go, and what is carried here.
-    pub(in crate::link) fn copies_pool(&self) -> Option<tranship_proto::PoolId> {
-        self.snapshots.as_ref().map(Pool::id)
-    }
-
     /// A copy, if there is room for it.
     #[cold]
     pub(super) fn snapshot(&self, bytes: View<'_>) -> Result<CbufMut, Untaken> {
