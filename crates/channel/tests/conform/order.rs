@@ -44,6 +44,8 @@ pub struct Answer {
     pub said: Option<Said>,
     pub here: Vec<Here>,
     pub touched: Vec<u8>,
+    /// Memory that all of its users may write.
+    pub files: Vec<(String, u64)>,
 }
 
 /// What became of an operation.

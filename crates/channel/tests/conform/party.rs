@@ -1,5 +1,6 @@
 //! One domain of a world, with all that it has: it does what it is told, and says what it sees.
 
+use crate::mapped::{Mapped, mapped};
 use crate::order::{Answer, Here, Order, Said};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -28,6 +29,8 @@ enum Held {
 pub struct Party {
     domain: Arc<Domain>,
     port: Option<SocketAddr>,
+    /// It is a process of its own.
+    alone: bool,
     way: Way,
     pools: BTreeMap<PoolId, (Pool, usize)>,
     copies: Option<Pool>,
@@ -60,10 +63,11 @@ fn wrong(what: &str) -> Said {
 }
 
 impl Party {
-    pub fn new(domain: Arc<Domain>, port: Option<SocketAddr>) -> Party {
+    pub fn new(domain: Arc<Domain>, port: Option<SocketAddr>, alone: bool) -> Party {
         Party {
             domain,
             port,
+            alone,
             way: Way::Shared,
             pools: BTreeMap::new(),
             copies: None,
@@ -117,7 +121,7 @@ impl Party {
                 self.let_go();
                 Ok(())
             }
-            Order::Whole => self.whole(),
+            Order::Whole => self.whole().map(|files| answer.files = files),
         };
         done.map_err(|error| error.to_string())?;
         Ok(answer)
@@ -198,11 +202,19 @@ impl Party {
         Ok(())
     }
 
-    fn whole(&mut self) -> Result<(), Error> {
+    /// All of each pool can be had; what memory of it all of its users may write.
+    fn whole(&mut self) -> Result<Vec<(String, u64)>, Error> {
+        let mut files = Vec::new();
         for (pool, bytes) in self.pools.values() {
-            drop(pool.alloc_timeout(*bytes, LONG)?);
+            let all = pool.alloc_timeout(*bytes, LONG)?;
+            if pool.trust().all_write() && self.alone {
+                let at = all.view().as_ptr().addr();
+                let maps = mapped(std::process::id()).into_iter();
+                let inside = |map: &Mapped| map.range.start < at + bytes && at < map.range.end;
+                files.extend(maps.filter(inside).map(|map| map.file));
+            }
         }
-        Ok(())
+        Ok(files)
     }
 
     fn here(&self) -> Vec<Here> {

@@ -26,7 +26,7 @@ child!(
         let start: (String, String) = ctl.recv().expect("control").expect("where");
         let (scheme, socket) = start;
         let (domain, port) = begins(&scheme, socket.as_ref());
-        let mut party = Party::new(Arc::new(domain), port);
+        let mut party = Party::new(Arc::new(domain), port, true);
         while let Some(order) = ctl.recv().expect("an order") {
             ctl.send(&party.obey(order)).expect("an answer");
         }
@@ -61,7 +61,7 @@ impl Seat {
         let (to, orders) = channel();
         let (answers, from) = channel();
         thread::spawn(move || {
-            let mut party = Party::new(domain, None);
+            let mut party = Party::new(domain, None, false);
             for order in orders {
                 if answers.send(party.obey(order)).is_err() {
                     break;

@@ -118,8 +118,8 @@ impl Stage {
         &self.seats
     }
 
-    pub fn is_written_by_all(&self, file: Option<(String, u64)>) {
-        self.all_write.borrow_mut().extend(file);
+    pub fn is_written_by_all(&self, files: impl IntoIterator<Item = (String, u64)>) {
+        self.all_write.borrow_mut().extend(files);
     }
 
     pub fn may_all_write(&self, file: &(String, u64)) -> bool {
