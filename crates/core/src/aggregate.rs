@@ -55,6 +55,26 @@ impl Aggregate {
         Ok(())
     }
 
+    /// Adds a piece before the one at `at`, without copying; at the number of pieces: at the end.
+    ///
+    /// # Errors
+    /// As [`push_back`](Aggregate::push_back), and where there is no such place.
+    pub fn insert(&mut self, at: usize, piece: Cbuf) -> Result<(), SendError<Cbuf>> {
+        let pieces = self.pieces.len();
+        if at > pieces {
+            let text = format!("no place {at} in an aggregate of {pieces} pieces, at most {pieces}");
+            return Err(SendError::new(Error::new(Kind::BadArgument, text), piece));
+        }
+        let piece = self.room_for(1, piece)?;
+        self.pieces.insert(at, piece);
+        Ok(())
+    }
+
+    /// Takes a piece out; none: there is none at this place.
+    pub fn remove(&mut self, at: usize) -> Option<Cbuf> {
+        self.pieces.remove(at)
+    }
+
     /// Adds all pieces of another one at the end: aggregates do not nest.
     ///
     /// # Errors

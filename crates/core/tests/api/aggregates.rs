@@ -52,6 +52,25 @@ fn pieces_are_put_in_front_behind_and_together() {
 }
 
 #[test]
+fn pieces_go_in_and_out_anywhere() {
+    let _dog = dog();
+    let a = embedded();
+    let pool = pool(&a, 2);
+    let mut all = Aggregate::new();
+    for (at, word) in [(0, "c"), (0, "a"), (1, "b"), (3, "d")] {
+        all.insert(at, text(&pool, word)).expect("a place");
+    }
+    assert_eq!(all.to_vec(), b"abcd");
+    let refused = all.insert(5, text(&pool, "e")).expect_err("no place");
+    assert_eq!(refused.kind(), Kind::BadArgument);
+    let piece = all.remove(2).expect("a piece");
+    assert_eq!(piece.bytes(), Some(&b"c"[..]));
+    assert!(all.remove(3).is_none());
+    all.insert(0, piece).expect("a place");
+    assert_eq!(all.to_vec(), b"cabd");
+}
+
+#[test]
 fn it_is_a_bytes_buf() {
     let _dog = dog();
     let a = embedded();
