@@ -5,8 +5,6 @@
 //!
 //! NOT here: who may have which memory (`manager`), what counters mean (`ledger`), rings, their layout included (`ring`).
 
-pub mod draft;
-pub mod guarded;
 mod kinds;
 pub mod layout;
 pub mod make;
@@ -16,8 +14,6 @@ pub mod verify;
 pub mod view;
 pub mod window;
 
-pub use draft::Draft;
-pub use guarded::Guarded;
 pub use make::{Headroom, MakeError, Opts, make};
 pub use mapping::{RoMapping, RwMapping};
 pub use mappings::{Mappings, NoMappings};

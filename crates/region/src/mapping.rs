@@ -22,16 +22,6 @@ impl Owned {
         Ok(Owned { base, len, guard })
     }
 
-    /// Addresses alone, where nothing can be touched.
-    pub(crate) fn reserve(len: usize, within: map::Within) -> io::Result<Owned> {
-        let guard = ForkGuard::new()?;
-        let base = map::reserve_within(len, within)?;
-        let owned = Owned { base, len, guard };
-        // SAFETY: exactly the reservation just made, which nobody else knows.
-        unsafe { map::protect(base, len, map::Access::None)? };
-        Ok(owned)
-    }
-
     /// Moves the pages to where `other` has its own, which are unmapped in the same step. Gives itself back
     /// where that cannot be.
     fn take_place_of(mut self, other: &Owned) -> Result<(), Owned> {

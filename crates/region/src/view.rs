@@ -148,12 +148,6 @@ impl<'a> View<'a> {
         unsafe { copy::copy(self.base, to, self.len) };
     }
 
-    /// Writes all of it into a file: one copy, made by the kernel.
-    pub(crate) fn write_to(&self, fd: impl std::os::fd::AsFd) -> std::io::Result<()> {
-        // SAFETY: mapped and readable for as long as the view.
-        unsafe { tranship_sys::memfd::append(fd, self.base, self.len) }
-    }
-
     /// Sends as much of `head`, and then of all of it, into a stream socket as there is room for, without blocking and
     /// without a copy of ours; says how many bytes in all.
     pub fn send_after(

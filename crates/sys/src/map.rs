@@ -302,15 +302,6 @@ unsafe fn map_at(
     Ok(())
 }
 
-/// Replaces whatever is mapped in the range with nothing that can be touched: a reservation.
-///
-/// # Safety
-/// As [`map_fixed`].
-pub unsafe fn make_void(addr: NonNull<u8>, len: usize) -> io::Result<()> {
-    // SAFETY: passed on to the caller.
-    unsafe { make_anonymous(addr, len, ProtFlags::empty()) }
-}
-
 /// Replaces whatever is mapped in the range with zeros that can be read and never written. They take no memory.
 ///
 /// # Safety

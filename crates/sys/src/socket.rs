@@ -91,23 +91,6 @@ pub fn connect_now(path: &Path) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// As [`listen`], at a name without a file, which goes with the socket. Anybody in the network namespace may connect:
-/// look at [`peer_credentials`].
-pub fn listen_abstract(name: &str) -> io::Result<OwnedFd> {
-    let fd = seqpacket()?;
-    rustix::net::bind(&fd, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
-    rustix::net::listen(&fd, 128)?;
-    Ok(fd)
-}
-
-/// As [`connect`], to a name without a file; `WouldBlock` while its queue is full.
-pub fn connect_abstract(name: &str) -> io::Result<OwnedFd> {
-    let fd = seqpacket()?;
-    set_nonblocking(&fd, true)?;
-    rustix::net::connect(&fd, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
-    Ok(fd)
-}
-
 /// Takes one connection.
 pub fn accept(listener: impl AsFd) -> io::Result<OwnedFd> {
     Ok(rustix::io::retry_on_intr(|| {
