@@ -62,7 +62,8 @@ impl Aggregate {
     pub fn insert(&mut self, at: usize, piece: Cbuf) -> Result<(), SendError<Cbuf>> {
         let pieces = self.pieces.len();
         if at > pieces {
-            let text = format!("no place {at} in an aggregate of {pieces} pieces, at most {pieces}");
+            let text =
+                format!("no place {at} in an aggregate of {pieces} pieces, at most {pieces}");
             return Err(SendError::new(Error::new(Kind::BadArgument, text), piece));
         }
         let piece = self.room_for(1, piece)?;

@@ -26,6 +26,7 @@ mod domain;
 mod error;
 mod heap;
 mod link;
+mod mapped;
 mod options;
 mod pool;
 
@@ -42,6 +43,7 @@ pub use link::{
     Body, Carrier, Driver, Ends, Handed, Inlet, Inline, Listener, Message, Outlet, Payload,
     PeerSocket, PollItem, REASONS, Receiver, Sender, SocketListener, WithWhenFull, poll, select,
 };
+pub use mapped::Mapped;
 pub use options::{HeapOptions, LinkOptions, Offer, PoolOptions, Wait, WhenFull};
 pub use pool::{Pool, PoolStats};
 pub use tranship_proto::{

@@ -351,6 +351,19 @@ pub unsafe fn move_onto(from: NonNull<u8>, len: usize, onto: NonNull<u8>) -> io:
     Ok(())
 }
 
+/// Shows pages of a shared mapping once more elsewhere, in place of what is there, for reading.
+///
+/// # Safety
+/// `from..from + len` is one file's, and mapped shared; the caller owns `onto..onto + len`, which nobody uses.
+pub unsafe fn show_again(from: NonNull<u8>, len: usize, onto: NonNull<u8>) -> io::Result<()> {
+    // SAFETY: an old length of 0 leaves the first mapping as it is; the rest is the caller's word.
+    unsafe {
+        let flags = rustix::mm::MremapFlags::MAYMOVE;
+        rustix::mm::mremap_fixed(from.as_ptr().cast(), 0, len, flags, onto.as_ptr().cast())?;
+        protect(onto, len, Access::Read)
+    }
+}
+
 /// Unmaps.
 ///
 /// # Safety

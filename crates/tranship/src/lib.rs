@@ -50,6 +50,7 @@ pub use tranship_core::{
     Listener,
     MAX_PIECES,
     ManagerStat,
+    Mapped,
     Message,
     NotTaken,
     Offer,

@@ -179,7 +179,7 @@ impl OwnPool {
     pub(crate) fn arc(&self) -> Option<Arc<OwnPool>> {
         self.me.upgrade()
     }
-    pub(super) fn chunk_bytes(&self) -> u64 {
+    pub(crate) fn chunk_bytes(&self) -> u64 {
         1 << self.chunk_shift
     }
     /// Ordering: Acquire pairs with the manager's Release, which comes before it lets a source send.

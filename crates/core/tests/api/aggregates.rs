@@ -70,6 +70,55 @@ fn pieces_go_in_and_out_anywhere() {
     assert_eq!(all.to_vec(), b"cabd");
 }
 
+/// In one range, own pieces and received ones, also such as go over several chunks, while their memory is held.
+#[test]
+fn pieces_are_shown_in_one_range() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let (mut to, mut from) = link(&a, &b, "range");
+    let page = tranship_sys::page_size();
+    let pool = pool(&a, 128);
+    let mut all = Aggregate::new();
+    let mut expected = Vec::new();
+    for (value, pages) in [(1u8, 1), (2, 100), (3, 2)] {
+        let mut buf = pool.alloc(pages * page).expect("alloc");
+        for (at, byte) in buf.iter_mut().enumerate() {
+            *byte = value.wrapping_add(u8::try_from(at / page).expect("few pages"));
+        }
+        expected.extend_from_slice(&buf);
+        all.push_back(buf.freeze()).expect("room");
+    }
+    // Part of one, from its second page on.
+    let piece = all.pieces()[1].slice(page..3 * page);
+    expected.extend_from_slice(piece.bytes().expect("own"));
+    all.push_back(piece).expect("room");
+    let mapped = all.clone().map().expect("a range");
+    assert_eq!(
+        (mapped.len(), mapped.bytes()),
+        (expected.len(), Some(&expected[..]))
+    );
+    drop(mapped);
+    to.send(all).expect("send");
+    let came = aggregate(from.recv().expect("recv"));
+    let mapped = came.map().expect("a range");
+    assert_eq!(mapped.bytes(), None, "its writer is not trusted");
+    assert_eq!(mapped.view().to_vec(), expected);
+    let in_use = || pool.in_use();
+    assert_eq!(in_use(), 3);
+    let back = mapped.into_aggregate();
+    assert_eq!(back.to_vec(), expected);
+    drop(back);
+    drop(pool.alloc(page).expect("alloc"));
+    assert_eq!(in_use(), 0);
+
+    // Half pages are none.
+    let mut odd = Aggregate::new();
+    odd.push_back(text(&pool, "odd")).expect("room");
+    let refused = odd.map().expect_err("no page");
+    assert_eq!(refused.kind(), Kind::BadArgument);
+    assert!(Aggregate::new().map().is_err());
+}
+
 #[test]
 fn it_is_a_bytes_buf() {
     let _dog = dog();

@@ -1,0 +1,186 @@
+//! An aggregate in one range of addresses: the pages of its pieces once more, one after the other. No descriptors are needed, which readers
+//! have closed: mremap(2) of an old length of 0 shows pages of a shared mapping a second time.
+
+use crate::aggregate::Aggregate;
+use crate::cbuf::Home;
+use crate::error::{Error, Kind, SendError};
+use std::ptr::NonNull;
+use tranship_region::View;
+use tranship_sys::{ForkGuard, map, page_size};
+
+/// All bytes of an aggregate, contiguous, for reading. It holds the pieces until it is dropped.
+#[derive(Debug)]
+pub struct Mapped {
+    base: NonNull<u8>,
+    len: usize,
+    aggregate: Aggregate,
+    fork: ForkGuard,
+}
+
+// SAFETY: it only reads; the pieces are Send and Sync.
+unsafe impl Send for Mapped {}
+// SAFETY: as above.
+unsafe impl Sync for Mapped {}
+
+/// Where a piece lies: its pool's chunks, and its place among them.
+struct Place {
+    chunk_bytes: u64,
+    offset: u64,
+    fork: ForkGuard,
+}
+
+fn place(home: Home, at: NonNull<u8>) -> Place {
+    match home {
+        Home::Own(pool) => {
+            // SAFETY: pools outlive their outstanding slots, and the aggregate holds this piece.
+            let pool = unsafe { pool.as_ref() };
+            Place {
+                chunk_bytes: pool.chunk_bytes(),
+                offset: pool.offset_of(at),
+                fork: pool.domain.fork,
+            }
+        }
+        Home::Foreign(pool) => {
+            // SAFETY: pools outlive their outstanding slots, and the aggregate holds this piece.
+            let pool = unsafe { pool.as_ref() };
+            Place {
+                chunk_bytes: pool.shape.chunk_bytes,
+                offset: pool.offset_of(at),
+                fork: pool.domain.fork,
+            }
+        }
+    }
+}
+
+impl Aggregate {
+    /// Shows all bytes in one range of addresses, without copying any. The pieces are held until that is dropped, or
+    /// [taken back](Mapped::into_aggregate). It costs a system call or two for each piece, and as many mappings of the process.
+    ///
+    /// # Errors
+    /// `BadArgument` where a piece does not begin at a page, or is no whole pages, and for no pieces; `Forked`; `System` with the kernel's
+    /// reason, as for too many mappings. The aggregate comes back.
+    pub fn map(self) -> Result<Mapped, SendError<Aggregate>> {
+        match map_all(&self) {
+            Ok((base, fork)) => Ok(Mapped {
+                base,
+                len: self.len(),
+                aggregate: self,
+                fork,
+            }),
+            Err(error) => Err(SendError::new(error, self)),
+        }
+    }
+}
+
+fn map_all(aggregate: &Aggregate) -> Result<(NonNull<u8>, ForkGuard), Error> {
+    let page = page_size();
+    let mut fork = None;
+    for (number, piece) in aggregate.pieces().iter().enumerate() {
+        let handle = piece.handle();
+        let into_page = handle.ptr.addr().get() % page;
+        if into_page != 0 || handle.len == 0 || !handle.len.is_multiple_of(page) {
+            let text = format!(
+                "piece {number} of {} bytes begins {into_page} bytes into a page: a range is made of whole pages of {page} bytes",
+                handle.len
+            );
+            return Err(Error::new(Kind::BadArgument, text));
+        }
+        let place = place(handle.home(), handle.ptr);
+        if place.fork.is_child() {
+            return Err(Kind::Forked.into());
+        }
+        fork = Some(place.fork);
+    }
+    let Some(fork) = fork else {
+        return Err(Error::new(Kind::BadArgument, "an aggregate without pieces"));
+    };
+    let len = aggregate.len();
+    let base = map::reserve(len, page).map_err(Error::system("mmap"))?;
+    let shown = show_all(aggregate, base);
+    match shown {
+        Ok(()) => Ok((base, fork)),
+        Err(error) => {
+            // SAFETY: the reservation just made, which nobody else knows.
+            let _ = unsafe { map::unmap(base, len) };
+            Err(error)
+        }
+    }
+}
+
+/// The range is the caller's, and as long as the aggregate.
+fn show_all(aggregate: &Aggregate, base: NonNull<u8>) -> Result<(), Error> {
+    let mut to = base;
+    for piece in aggregate.pieces() {
+        let handle = piece.handle();
+        let (mut from, mut left) = (handle.ptr, handle.len);
+        let Place {
+            chunk_bytes,
+            mut offset,
+            ..
+        } = place(handle.home(), from);
+        while left > 0 {
+            // A buffer may go over several chunks, each of which is a file.
+            let in_chunk = chunk_bytes - offset % chunk_bytes;
+            let n = usize::try_from(in_chunk).unwrap_or(left).min(left);
+            // SAFETY: `from` is in the pool's window, where the piece is mapped as long as its handle is held; `to` is inside the reservation.
+            unsafe {
+                map::show_again(from, n, to).map_err(Error::system("mremap"))?;
+                (from, to) = (from.add(n), to.add(n));
+            }
+            (offset, left) = (offset + n as u64, left - n);
+        }
+    }
+    Ok(())
+}
+
+impl Mapped {
+    /// The bytes as the writers' memory shows them now.
+    pub fn view(&self) -> View<'_> {
+        let len = match self.fork.is_child() {
+            true => 0, // nothing of it is there
+            false => self.len,
+        };
+        // SAFETY: mapped until this is dropped, and the files behind it keep their size.
+        unsafe { View::new(self.base.as_ptr(), len) }
+    }
+
+    /// The bytes as a slice, if those of all pieces can be read so (see [`Cbuf::bytes`](crate::Cbuf::bytes)).
+    pub fn bytes(&self) -> Option<&[u8]> {
+        let all = || {
+            self.aggregate
+                .pieces()
+                .iter()
+                .all(|piece| piece.bytes().is_some())
+        };
+        if self.fork.is_child() || !all() {
+            return None;
+        }
+        // SAFETY: mapped until this is dropped; nobody changes the bytes of pieces that give slices while they are held.
+        Some(unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.len) })
+    }
+
+    /// Its length, bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Never: there is no range without pieces.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Gives the range up, and the pieces back.
+    pub fn into_aggregate(mut self) -> Aggregate {
+        std::mem::take(&mut self.aggregate)
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // In a forked child these addresses may be somebody else's.
+        if !self.fork.is_child() {
+            // SAFETY: our own range; no view of it outlives this.
+            let _ = unsafe { map::unmap(self.base, self.len) };
+        }
+    }
+}
