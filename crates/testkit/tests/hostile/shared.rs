@@ -79,16 +79,23 @@ pub fn sums(written: &[Written], inodes: &[u64]) -> Vec<(u64, u64)> {
 /// The word of a link half that says whether its writer sleeps (docs/format.md).
 const ASLEEP: usize = 128 / 8;
 
+/// The words of a pool's table in which its writer says figures of it now and then (docs/format.md).
+const FIGURES: std::ops::Range<usize> = 128 / 8..192 / 8;
+
 /// Somebody who waits gets up four times a second and lies down again, and says so: of its flag any value that the
-/// format names is as good as the other.
+/// format names is as good as the other. What writers say of their pools is theirs to change.
 fn sum(written: &Written) -> u64 {
     let first = std::ptr::with_exposed_provenance::<u64>(written.at);
     let sleeps = written.name.starts_with("tranship-link-");
+    let says = written.name.starts_with("tranship-table");
     (0..written.len / 8).fold(0, |sum: u64, i| {
         // SAFETY: inside our own mapping of `len` bytes, which stays while the process lives; volatile, for other
         // threads write here too.
         let mut word = unsafe { first.add(i).read_volatile() };
         if sleeps && i == ASLEEP && word <= 2 {
+            word = 0;
+        }
+        if says && FIGURES.contains(&i) {
             word = 0;
         }
         (sum ^ word)
