@@ -252,7 +252,8 @@ impl<S: Side + 'static> Duty<S> {
         let is_needed = done.is_err() || side.lacks().is_some();
         state.over = done.err();
         drop(state);
-        if is_needed {
+        // Another thread of the program may have come meanwhile, as one that is short of memory, and gone again.
+        if is_needed || self.again.load(Ordering::SeqCst) {
             self.call();
         }
     }
@@ -384,5 +385,19 @@ mod tests {
             duty.turn(side, true).expect("no end");
             assert!(tells(), "after {more} looks");
         }
+    }
+
+    /// Who found somebody at it need not come again: the thread looks after that.
+    #[test]
+    fn who_came_meanwhile_is_not_forgotten() {
+        let news = eventfd::create().expect("a descriptor");
+        let side = Nothing(Wire::new(Box::new(Restless { news, more: 1 })));
+        let duty = Duty::new(side).expect("a duty");
+        duty.attempt(|_| {
+            let other = std::thread::scope(|scope| scope.spawn(|| duty.stir()).join());
+            other.expect("no panic");
+            Ok(())
+        });
+        assert!(lock(&duty.thread).is_called);
     }
 }
