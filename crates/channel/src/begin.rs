@@ -1,4 +1,4 @@
-//! Where a channel's thread starts, once both ends have said what they are.
+//! Where a channel's work starts, once both ends have said what they are.
 
 use crate::duty::Duty;
 use crate::receiving::Receiving;

@@ -123,6 +123,8 @@ impl<S: Side + 'static> Duty<S> {
                 return self.ring();
             }
             drop(state);
+            // Ordering: SeqCst, after letting go; partner: the fence in `attempt`. Whoever finds the state taken is seen here.
+            fence(Ordering::SeqCst);
             if self.again.swap(false, Ordering::SeqCst) {
                 continue;
             }
@@ -235,7 +237,8 @@ impl<S: Side + 'static> Duty<S> {
 
     /// Does it by the program's hand, unless somebody is at it: he does it then.
     fn attempt(&self, work: impl FnOnce(&mut S) -> Result<(), S::Over>) {
-        // Ordering: SeqCst, before the attempt: whoever has the state and keeps us from it sees this when he has let go.
+        // Ordering: SeqCst, before the attempt; partners: the fences after letting go, in `run` and below. Whoever has the state and keeps us
+        // from it sees this then.
         self.again.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         let mut state = match self.state.try_lock() {
@@ -252,6 +255,8 @@ impl<S: Side + 'static> Duty<S> {
         let is_needed = done.is_err() || side.lacks().is_some();
         state.over = done.err();
         drop(state);
+        // Ordering: as in `run`.
+        fence(Ordering::SeqCst);
         // Another thread of the program may have come meanwhile, as one that is short of memory, and gone again.
         if is_needed || self.again.load(Ordering::SeqCst) {
             self.call();

@@ -1,4 +1,4 @@
-//! A connection as a carrier uses it: frames out in order as there is room, frames in, and waiting for both and for the program.
+//! A connection as a carrier uses it: frames out in order as there is room, frames in, and being told of both.
 
 use crate::word::Word;
 use std::collections::{BTreeSet, VecDeque};
@@ -187,7 +187,6 @@ impl Wire {
             Some(fd) => _ = wait_readable(fd, Some(limit)),
             None => waiter.wait(limit.min(NAP)),
         }
-        waiter.disarm();
     }
 
     /// Has an epoll instance, under the number 0, tell one of those who wait there when something is new. False: a connection that nobody can

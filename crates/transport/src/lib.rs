@@ -125,8 +125,6 @@ pub trait Wait: Send + Sync + Debug {
     fn arm(&self) -> bool {
         true
     }
-    /// Takes that back. A connection that receives does it by itself.
-    fn disarm(&self) {}
 }
 
 /// A name that somebody may connect to, once.

@@ -185,8 +185,4 @@ impl Wait for Waits {
     fn arm(&self) -> bool {
         !self.1.load(Ordering::Relaxed) && self.0.arm()
     }
-
-    fn disarm(&self) {
-        self.0.disarm();
-    }
 }
