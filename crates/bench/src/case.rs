@@ -51,6 +51,8 @@ pub struct Case {
     pub loans: usize,
     /// Cores of the two sides.
     pub cores: [usize; 2],
+    /// Whether the library may have a thread of its own beside: it does what is due by time.
+    pub helper: bool,
     /// How long to sample.
     pub budget: Duration,
 }

@@ -91,6 +91,12 @@ pub enum Bench {
         #[command(flatten)]
         common: Common,
     },
+    /// What each operation executes: instructions, locked ones, system calls of a message, by function. Names of what is inlined need
+    /// line tables: `cargo build --profile profiling`.
+    Instructions {
+        #[command(flatten)]
+        common: Common,
+    },
     /// Alloc and free in one thread, against malloc and mmap; memory untouched.
     Alloc {
         #[command(flatten)]

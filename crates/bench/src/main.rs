@@ -12,6 +12,7 @@ mod cli;
 mod clock;
 mod collect;
 mod demo;
+mod instructions;
 mod machine;
 mod malloc;
 mod mbuf;
@@ -127,6 +128,13 @@ fn run(bench: Bench) -> Result<bool> {
             known(&common, &names)?;
             let outcome = ops::bench(&common, &all);
             say("ops", &common, outcome, &["raw", "iceoryx2"])
+        }
+        Bench::Instructions { common } => {
+            let all = systems::with_ops();
+            let names: Vec<_> = all.iter().map(|e| e.name).collect();
+            known(&common, &names)?;
+            let outcome = instructions::bench(&common, &all)?;
+            say("instructions", &common, outcome, &[])
         }
         Bench::Alloc { common, payload } => {
             let all = systems::allocators::all();

@@ -47,6 +47,7 @@ pub fn roundtrip_of(
                 buffers: buffers.next_power_of_two().max(2),
                 loans: 1,
                 cores,
+                helper: true,
                 budget: common.budget(),
             };
             outcome.group(common.runs(), cells_of(systems, common, &case));
@@ -79,6 +80,7 @@ pub fn stream(common: &Common, modes: &[String], payloads: &[usize], buffers: us
                 buffers,
                 loans: 1,
                 cores: common.cores(),
+                helper: true,
                 budget: common.budget(),
             };
             group(&mut outcome, common, &case);

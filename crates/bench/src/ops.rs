@@ -4,6 +4,7 @@ use anyhow::{Context, Result};
 
 use crate::case::{Case, Pattern, Touch, Wait};
 use crate::clock;
+use crate::instructions::{self, Count};
 use crate::options::Common;
 use crate::party::{self, Member, Party};
 use crate::peer::{Peer, Role};
@@ -45,6 +46,8 @@ pub struct OpsEntry {
     pub name: &'static str,
     pub clean: fn(u64),
     pub serve: fn(&Case, Role, &Party) -> Result<Vec<Measured>>,
+    /// For `instructions`.
+    pub count: Count,
 }
 
 pub const fn entry<P: Ops>() -> OpsEntry {
@@ -52,6 +55,7 @@ pub const fn entry<P: Ops>() -> OpsEntry {
         name: P::NAME,
         clean: P::clean,
         serve: serve::<P>,
+        count: instructions::serve::<P>,
     }
 }
 
@@ -64,6 +68,7 @@ pub fn bench(common: &Common, systems: &[OpsEntry]) -> Outcome {
         buffers: BUFFERS,
         loans: BATCH as usize,
         cores: common.cores(),
+        helper: true,
         budget: common.budget(),
     };
     let key = Key {

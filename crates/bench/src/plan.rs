@@ -69,7 +69,7 @@ impl Outcome {
 }
 
 /// A number that no other run of this program, nor of another running one, has.
-fn number() -> u64 {
+pub fn number() -> u64 {
     use std::sync::atomic::{AtomicU64, Ordering};
     static NEXT: AtomicU64 = AtomicU64::new(0);
     u64::from(std::process::id()) << 32 | NEXT.fetch_add(1, Ordering::Relaxed)

@@ -1,10 +1,11 @@
 //! The verdict: which buffers may be reused.
 
+use std::iter::repeat;
 use tranship_sync::atomic::{Ordering, fence};
 
 use crate::generation::{is_published, next_free};
 use crate::order::{COLLECTION, CollectStep, PASS_ORDER, Phase};
-use crate::roster::Roster;
+use crate::roster::{Queue, Reader, Roster};
 use crate::words::{Generations, NoWords, Words};
 
 /// The roster is older than the board. Take what the manager has queued, then collect again.
@@ -89,70 +90,81 @@ impl<R: Words, C: Words> Roster<R, C> {
         G: Generations + ?Sized,
         E: FnMut() -> u64,
     {
-        let mut scratch = std::mem::take(&mut self.scratch);
+        use CollectStep::{Bump, CheckEpoch, Fence, LookAgain, Pass};
+        const {
+            let steps = COLLECTION;
+            assert!(matches!(
+                steps,
+                [
+                    CheckEpoch, Pass, CheckEpoch, Bump, Fence, LookAgain, CheckEpoch
+                ]
+            ));
+        };
+        let known = self.epoch;
+        let mut check_epoch = || match epoch_now() {
+            board if board == known => Ok(()),
+            board => Err(StaleRoster {
+                roster: known,
+                board,
+            }),
+        };
+        let counted = Counted {
+            queues: &self.queues,
+            readers: &self.readers,
+        };
+        let Scratch {
+            seen,
+            pending,
+            were,
+        } = &mut self.scratch;
         let (dead, alive) = (batch.dead.len(), batch.alive.len());
-        let mut bumped = false;
-        let mut result = Ok(());
-        for step in COLLECTION {
-            match step {
-                CollectStep::CheckEpoch => {
-                    let board = epoch_now();
-                    if board != self.epoch {
-                        result = Err(StaleRoster {
-                            roster: self.epoch,
-                            board,
-                        });
-                        break;
-                    }
-                }
-                CollectStep::Pass => {
-                    scratch.pending.clear();
-                    scratch.were.clear();
-                    self.pass(candidates, own, &mut scratch.seen);
-                    for (&slot, &alive) in candidates.iter().zip(&scratch.seen.alive) {
-                        if alive {
-                            batch.alive.push(slot);
-                        } else {
-                            scratch.pending.push(slot);
-                            scratch.were.push(generations.load(slot));
-                        }
-                    }
-                }
-                CollectStep::Bump => {
-                    for (&slot, &was) in scratch.pending.iter().zip(&scratch.were) {
-                        debug_assert!(is_published(was), "slot {slot} was never sent");
-                        generations.store(slot, next_free(was));
-                    }
-                    bumped = true;
-                }
-                // Ordering: partner of the fence in `receive_forwarded`. Of a receiver's (ref++, read generation)
-                // and our (store generation, read ref) at least one sees the other.
-                CollectStep::Fence => fence(Ordering::SeqCst),
-                CollectStep::LookAgain => {
-                    self.pass(&scratch.pending, own, &mut scratch.seen);
-                    for (i, &alive) in scratch.seen.alive.iter().enumerate() {
-                        let slot = scratch.pending[i];
-                        if alive {
-                            generations.store(slot, scratch.were[i]);
-                            batch.alive.push(slot);
-                        } else {
-                            batch.dead.push(slot);
-                        }
-                    }
+        check_epoch()?;
+        pending.clear();
+        if counted.are_dead(candidates, own, seen) {
+            pending.extend_from_slice(candidates);
+        } else {
+            counted.pass(candidates, own, seen);
+            for (&slot, &alive) in candidates.iter().zip(&seen.alive) {
+                match alive {
+                    true => batch.alive.push(slot),
+                    false => pending.push(slot),
                 }
             }
         }
-        if result.is_err() {
+        if let Err(stale) = check_epoch() {
+            batch.alive.truncate(alive);
+            return Err(stale);
+        }
+        were.clear();
+        were.extend(pending.iter().map(|&slot| {
+            let was = generations.load(slot);
+            debug_assert!(is_published(was), "slot {slot} was never sent");
+            generations.store(slot, next_free(was));
+            was
+        }));
+        // Ordering: partner of the fence in `receive_forwarded`. Of a receiver's (ref++, read generation)
+        // and our (store generation, read ref) at least one sees the other.
+        fence(Ordering::SeqCst);
+        if counted.are_dead(pending, own, seen) {
+            batch.dead.extend_from_slice(pending);
+        } else {
+            counted.pass(pending, own, seen);
+            for ((&slot, &was), &alive) in pending.iter().zip(&*were).zip(&seen.alive) {
+                if alive {
+                    generations.store(slot, was);
+                    batch.alive.push(slot);
+                } else {
+                    batch.dead.push(slot);
+                }
+            }
+        }
+        check_epoch().inspect_err(|_| {
             batch.dead.truncate(dead);
             batch.alive.truncate(alive);
-            if bumped {
-                for (&slot, &was) in scratch.pending.iter().zip(&scratch.were) {
-                    generations.store(slot, was);
-                }
+            for (&slot, &was) in pending.iter().zip(&*were) {
+                generations.store(slot, was);
             }
-        }
-        self.scratch = scratch;
-        result
+        })
     }
 
     /// Asks for the lines of the candidates' counters, which are other processors': they come while the caller does
@@ -166,6 +178,64 @@ impl<R: Words, C: Words> Roster<R, C> {
                 self.readers.iter().for_each(|r| r.refs.prefetch(slot));
             }
         }
+    }
+
+    /// Whether somebody holds the buffer or it is on its way: one pass, nothing written.
+    #[must_use]
+    pub fn is_alive(&self, slot: u32) -> bool {
+        let mut seen = Seen::default();
+        let counted = Counted {
+            queues: &self.queues,
+            readers: &self.readers,
+        };
+        counted.pass(&[slot], &NoWords, &mut seen);
+        seen.alive == [true]
+    }
+}
+
+/// What counts for the pool's buffers.
+struct Counted<'a, R, C> {
+    queues: &'a [Queue<C>],
+    readers: &'a [Reader<R>],
+}
+
+impl<R: Words, C: Words> Counted<'_, R, C> {
+    /// A pass over slots that are expected to be dead: whether all are. If not it says nothing of any one of them.
+    #[inline(always)]
+    fn are_dead<O: Words + ?Sized>(&self, slots: &[u32], own: &O, seen: &mut Seen) -> bool {
+        if slots.is_empty() {
+            return true;
+        }
+        let rcvd = &mut seen.rcvd;
+        rcvd.resize(slots.len() * self.queues.len(), 0);
+        let mut any = 0;
+        for phase in PASS_ORDER {
+            match phase {
+                Phase::Received => {
+                    for (queue, seen) in self.queues.iter().zip(rcvd.chunks_mut(slots.len())) {
+                        let seen = seen.iter_mut();
+                        queue.rcvd.load_each(slots, seen, |seen, now| *seen = now);
+                    }
+                }
+                Phase::References => {
+                    for reader in self.readers {
+                        reader
+                            .refs
+                            .load_each(slots, repeat(()), |(), now| any |= now);
+                    }
+                    own.load_each(slots, repeat(()), |(), now| any |= now);
+                }
+                Phase::Sent => {
+                    for (queue, seen) in self.queues.iter().zip(rcvd.chunks(slots.len())) {
+                        let seen = seen.iter();
+                        queue
+                            .sent
+                            .load_each(slots, seen, |seen, now| any |= now ^ *seen);
+                    }
+                }
+            }
+        }
+        any == 0
     }
 
     /// One pass: which of `slots` are alive. Kind of word by kind of word, each over all slots: so every slot's are read in
@@ -188,7 +258,7 @@ impl<R: Words, C: Words> Roster<R, C> {
                     }
                 }
                 Phase::References => {
-                    for reader in &self.readers {
+                    for reader in self.readers {
                         let alive = alive.iter_mut();
                         reader
                             .refs
@@ -208,14 +278,6 @@ impl<R: Words, C: Words> Roster<R, C> {
                 }
             }
         }
-    }
-
-    /// Whether somebody holds the buffer or it is on its way: one pass, nothing written.
-    #[must_use]
-    pub fn is_alive(&self, slot: u32) -> bool {
-        let mut seen = Seen::default();
-        self.pass(&[slot], &NoWords, &mut seen);
-        seen.alive == [true]
     }
 }
 

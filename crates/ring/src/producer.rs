@@ -134,8 +134,15 @@ impl Producer {
         Push::Done
     }
 
+    /// The same into room that was just found; where there is none a line is lost that the consumer has not taken yet.
+    #[inline(always)]
+    pub fn push_known(&mut self, lines: Lines<'_>, publish: Publish, words: [u64; 8]) {
+        debug_assert!(self.known_room(lines) > 0);
+        self.put(lines, publish, words);
+    }
+
     /// Writes the line at the tail, which is known to be free.
-    #[inline]
+    #[inline(always)]
     fn put(&mut self, lines: Lines<'_>, publish: Publish, words: [u64; 8]) {
         let line = lines.at(self.tail);
         // Crash: a producer that dies before the store of word 0 leaves a line that nobody takes; its death is

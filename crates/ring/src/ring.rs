@@ -4,7 +4,8 @@ use crate::front::Ending;
 use crate::half::{HalfRo, HalfRw};
 use crate::kernel;
 use crate::line::Lines;
-use crate::wait::{self, AWAKE, Asleep, Point};
+use crate::producer::Publish;
+use crate::wait::{self, AWAKE, Asleep, Point, SPINNING, is_asleep};
 use tranship_sync::atomic::{AtomicU32, Ordering, fence};
 
 /// Both halves; the cursors ([`Producer`](crate::Producer), [`Consumer`](crate::Consumer)) belong to who uses it.
@@ -67,7 +68,47 @@ impl Ring {
     #[inline]
     pub fn is_awaited(&self) -> bool {
         // Ordering: relaxed; it is looked at again.
-        self.theirs.front().asleep.load(Ordering::Relaxed) != AWAKE
+        is_asleep(self.theirs.front().asleep.load(Ordering::Relaxed))
+    }
+
+    /// Says that we look for lines again and again, and need not be woken, until the next sleep. That one begins with milliseconds in which
+    /// every processor is made to fence.
+    pub fn spin(&self) {
+        // Not while a poll loop is to be woken for it. Ordering: relaxed; seen late, it costs a fence more.
+        let asleep = &self.own.front().asleep;
+        let _ = asleep.compare_exchange(AWAKE, SPINNING, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// How to publish a line that [`notify_of`](Ring::notify_of) is to follow: who spins needs no fence.
+    #[inline(always)]
+    pub fn how_to_publish(&self) -> Publish {
+        // Ordering: relaxed; it is looked at again.
+        match self.theirs.front().asleep.load(Ordering::Relaxed) {
+            SPINNING => Publish::Release,
+            _ => Publish::SeqCst,
+        }
+    }
+
+    /// After a publish as [`how_to_publish`](Ring::how_to_publish) said: as [`notify`](Ring::notify).
+    #[inline(always)]
+    pub fn notify_of(&self, how: Publish, press: impl FnOnce() -> bool) {
+        if how == Publish::SeqCst {
+            return self.notify(press);
+        }
+        // Ordering: the publish before the load; the processor's half is what who stops spinning makes everybody do (`wait::arm`). If that was
+        // before our publish, or between the two, its flag is seen here; if it comes after the load, the line was shown by it.
+        #[cfg(not(loom))]
+        std::sync::atomic::compiler_fence(Ordering::SeqCst);
+        #[cfg(loom)]
+        fence(Ordering::SeqCst);
+        if self.theirs.front().asleep.load(Ordering::Relaxed) != SPINNING {
+            self.notify_after_all(press);
+        }
+    }
+
+    #[cold]
+    fn notify_after_all(&self, press: impl FnOnce() -> bool) {
+        self.fence_then_notify(press);
     }
 
     /// Says how our end ended, once.
@@ -107,7 +148,7 @@ impl Ring {
     pub fn notify(&self, press: impl FnOnce() -> bool) {
         // Ordering: SeqCst, after the SeqCst publish in the single total order; partner: the fence in arm.
         let flag = self.theirs.front().asleep.load(Ordering::SeqCst);
-        if flag != AWAKE {
+        if is_asleep(flag) {
             self.end_sleep(flag, press);
         }
     }
@@ -155,7 +196,7 @@ impl Ring {
     /// Ends a sleep of our own that no timer bounds ([`Kernel`](crate::Kernel)).
     pub fn nudge(&self) {
         // Ordering: relaxed; it is done again.
-        if self.own.front().asleep.load(Ordering::Relaxed) != AWAKE {
+        if is_asleep(self.own.front().asleep.load(Ordering::Relaxed)) {
             kernel::wake_all(&self.theirs.front().wake);
         }
     }

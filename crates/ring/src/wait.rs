@@ -16,6 +16,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::kernel;
 use tranship_sync::atomic::{AtomicU32, Ordering, fence};
 
 /// The most words of one system call.
@@ -92,7 +93,15 @@ pub(crate) enum Asleep {
 
 /// The flag of who is awake.
 pub(crate) const AWAKE: u32 = 0;
+/// The flag of who looks again and again by itself: whoever publishes need not fence to find out that it sleeps.
+pub(crate) const SPINNING: u32 = 3;
 const HOW: u32 = 3;
+
+/// Whether somebody with this flag waits to be woken.
+#[inline(always)]
+pub(crate) fn is_asleep(flag: u32) -> bool {
+    flag != AWAKE && flag != SPINNING
+}
 
 impl Asleep {
     /// The flag of who sleeps since the waker's word was that.
@@ -143,14 +152,21 @@ pub(crate) fn arm(points: &mut [Point<'_>], how: Asleep) -> bool {
         new |= seen != point.seen;
         point.seen = seen;
     }
+    let mut spun = false;
     for point in &*points {
         if let Some(asleep) = point.asleep {
+            // Relaxed: our own word.
+            spun |= asleep.load(Ordering::Relaxed) == SPINNING;
             // Ordering: relaxed; the fence below orders it before the look again.
             asleep.store(how.flag(point.seen), Ordering::Relaxed);
         }
     }
     // Ordering: partner: the waker's fence (or SeqCst publish) before it loads `asleep`.
     fence(Ordering::SeqCst);
+    if spun {
+        // Ordering: a waker that found us spinning has not fenced between its publish and its load of `asleep`: it does so now.
+        kernel::fence_everybody();
+    }
     new
 }
 

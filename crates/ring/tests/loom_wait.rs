@@ -87,6 +87,29 @@ fn a_sleeper_of_single_waits_is_woken() {
     });
 }
 
+/// Who spun, and sleeps now, is woken by whoever found it spinning. (What makes everybody fence is here a fence of the publisher's.)
+#[test]
+fn who_spun_is_woken() {
+    model::explore(3, || {
+        let way = Arc::new(Way::new());
+        way.sleeper.spin();
+        let theirs = Arc::clone(&way);
+        let waker = thread::spawn(move || {
+            for value in 1..3 {
+                let how = theirs.waker.how_to_publish();
+                theirs.value.swap(value, Ordering::SeqCst);
+                tranship_sync::atomic::fence(Ordering::SeqCst);
+                theirs
+                    .waker
+                    .notify_of(how, || panic!("it sleeps on the word"));
+            }
+        });
+        way.wait(1);
+        way.wait(2);
+        waker.join().unwrap();
+    });
+}
+
 /// Of what two threads publish the first wakes, and the other need not: what it published is looked at all the same.
 #[test]
 fn two_wakers_of_one_end() {

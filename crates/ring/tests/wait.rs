@@ -13,8 +13,8 @@ use std::{
 };
 
 use tranship_ring::{
-    Futex, HalfRo, HalfRw, MAX_WORDS, Point, ROUND, Ring, SETTLE, Side, Slept, TIMED, Waited,
-    Waker, doorbell, sleep, sleep_once,
+    Futex, HalfRo, HalfRw, MAX_WORDS, Point, Publish, ROUND, Ring, SETTLE, Side, Slept, TIMED,
+    Waited, Waker, doorbell, sleep, sleep_once,
 };
 
 /// The two ends of a ring: who sleeps here, and who wakes.
@@ -242,7 +242,7 @@ fn wakes_only_who_sleeps_and_how_it_sleeps() {
         "the word wraps, and each sleep was ended once"
     );
     // Flags that the format does not name.
-    for garbage in [3, 8, u32::MAX] {
+    for garbage in [7, 8, u32::MAX] {
         end.own().asleep().store(garbage, Ordering::Relaxed);
         other.fence_then_notify(awake);
     }
@@ -314,5 +314,64 @@ fn both_ends_sleep_and_wake_each_other() {
     std::thread::scope(|scope| {
         scope.spawn(|| play(&pong, 1));
         play(&ping, 0);
+    });
+}
+
+#[test]
+fn who_spins_is_published_to_without_a_fence_and_never_woken() {
+    let [end, other] = ends();
+    assert_eq!(other.how_to_publish(), Publish::SeqCst);
+    end.spin();
+    assert_eq!(other.how_to_publish(), Publish::Release);
+    assert!(!other.is_awaited());
+    let never = || panic!("it spins");
+    other.notify_of(Publish::Release, never);
+    other.fence_then_notify(never);
+    other.notify(never);
+    end.nudge();
+    assert_eq!(woken(&other), 0);
+    // Once it sleeps on its descriptor it does not spin, whatever it says then.
+    end.arm();
+    end.spin();
+    assert_eq!(other.how_to_publish(), Publish::SeqCst);
+    let pressed = Cell::new(0);
+    other.notify_of(Publish::Release, || {
+        pressed.set(pressed.get() + 1);
+        true
+    });
+    assert_eq!(pressed.get(), 1);
+}
+
+/// The publisher fences only if it finds that the other does not spin any more.
+#[test]
+fn who_goes_over_from_spinning_to_sleeping_misses_nothing() {
+    let _dog = tranship_testkit::Watchdog::new();
+    let [source, sink] = ends();
+    let (sent, taken) = (AtomicU32::new(0), AtomicU32::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for n in 1..=200 {
+                let how = source.how_to_publish();
+                match how {
+                    Publish::Release => sent.store(n, Ordering::Release),
+                    Publish::SeqCst => _ = sent.swap(n, Ordering::SeqCst),
+                }
+                source.notify_of(how, || panic!("it sleeps on the word"));
+                while taken.load(Ordering::Acquire) < n {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        for n in 1..=200 {
+            sink.spin();
+            // Nobody ends it by the clock, and nobody else wakes it.
+            let kernel = tranship_ring::Kernel { timed: false };
+            let ready = || (sent.load(Ordering::Acquire) == n).then_some(());
+            while sleep_once(&kernel, &mut [sink.point()], ROUND, ready)
+                .unwrap()
+                .is_none()
+            {}
+            taken.store(n, Ordering::Release);
+        }
     });
 }

@@ -1,7 +1,8 @@
-//! A full fence on every running thread of this process.
+//! A full fence on every running thread, of this process or of all.
 
 use std::sync::OnceLock;
 
+const GLOBAL: libc::c_int = 1;
 const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
 const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
 
@@ -17,10 +18,19 @@ pub fn private_expedited() -> bool {
         && membarrier(PRIVATE_EXPEDITED)
 }
 
+/// Makes every running thread of the machine pass a full fence, which takes milliseconds; `false` if the kernel cannot
+/// (as one whose processors may run without its clock, `nohz_full`).
+pub fn global() -> bool {
+    membarrier(GLOBAL)
+}
+
 #[cfg(test)]
 mod tests {
     #[test]
     fn this_kernel_can() {
+        assert!(
+            super::global() || std::fs::exists("/sys/devices/system/cpu/nohz_full").unwrap_or(true)
+        );
         assert!(super::private_expedited());
         assert!(super::private_expedited());
     }

@@ -76,6 +76,21 @@ impl Bucket {
         true
     }
 
+    /// Pushes as many as there is room for, in their order; how many.
+    #[inline]
+    pub(crate) fn push_many(&mut self, items: &[u32]) -> usize {
+        let room = (self.end.addr() - self.next.addr()) / size_of::<u32>();
+        let count = items.len().min(room);
+        if count > 0 {
+            // SAFETY: below the end; nobody else has the bucket's memory.
+            unsafe {
+                self.next.copy_from_nonoverlapping(items.as_ptr(), count);
+                self.next = self.next.add(count);
+            }
+        }
+        count
+    }
+
     /// Takes all items of one that is smaller than the room left.
     pub(crate) fn take_all(&mut self, from: &mut Bucket) {
         for &item in from.items() {
@@ -143,7 +158,12 @@ mod tests {
         assert_eq!(bucket.pop(), Some(9));
         bucket.clear();
         assert!(bucket.is_empty() && bucket.pop().is_none());
+        assert_eq!(bucket.push_many(&[1, 2]), 2);
+        assert_eq!(bucket.push_many(&[3, 4]), 1);
+        assert_eq!(bucket.push_many(&[5]), 0);
+        assert_eq!(bucket.items(), [1, 2, 3]);
         let mut none = Bucket::none();
+        assert_eq!(none.push_many(&[1]), 0);
         assert!(!none.push(1) && none.pop().is_none() && none.items().is_empty());
     }
 }

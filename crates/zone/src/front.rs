@@ -110,6 +110,23 @@ impl Front {
         false
     }
 
+    /// As [`push`](Self::push), of several: how many there was room for, the first ones. The last of them is handed out first.
+    ///
+    /// # Safety
+    /// As [`pop`](Self::pop).
+    #[inline]
+    pub(crate) unsafe fn push_many(&self, control: &AtomicU64, items: &[u32]) -> usize {
+        let before = begin(&self.frees);
+        if self.seen.load(Ordering::Relaxed) == control.load(Ordering::Relaxed) {
+            // SAFETY: as in `pop`.
+            let count = unsafe { &mut *self.top.get() }.push_many(items);
+            end(&self.frees, before.wrapping_add(2 * count as u64));
+            return count;
+        }
+        end_for_nothing(&self.frees);
+        0
+    }
+
     /// The owner counts one item handed out in its slow path.
     pub(crate) fn count_alloc(&self) {
         // One writer, so no read-modify-write.

@@ -210,6 +210,15 @@ impl<B: Backend> Zone<B> {
         unsafe { (*local::front(hot.place)).push(&hot.control, item) }
     }
 
+    /// As [`free_cached`](Self::free_cached), of several: how many there was room for, the first ones. The last of them is handed out first.
+    #[inline]
+    #[must_use]
+    pub fn free_cached_many(&self, items: &[u32]) -> usize {
+        let hot = &self.inner.hot;
+        // SAFETY: as in `alloc_cached`.
+        unsafe { (*local::front(hot.place)).push_many(&hot.control, items) }
+    }
+
     /// Gives what is cached to the backend.
     pub fn drain(&self, level: Level) {
         self.inner.drain_to(level);

@@ -179,6 +179,7 @@ fn moved(common: &Common, _: f64) -> Result<Done> {
             buffers: BUFFERS,
             loans: 1,
             cores: common.cores(),
+            helper: true,
             budget: common.budget(),
         };
         let mut cells = messages::cells(&common.of(&["tranship"]), &case);

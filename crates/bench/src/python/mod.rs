@@ -75,6 +75,7 @@ pub fn bench(common: &Common, grid: &Grid<'_>) -> Result<Outcome> {
                     Wait::Spin => common.cores(),
                     Wait::Block => common.blocking_cores(),
                 },
+                helper: true,
                 budget: common.budget(),
             };
             let rust = rust.filter(|one| common.wants(one.name));

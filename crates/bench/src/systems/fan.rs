@@ -30,6 +30,7 @@ impl<W: Way> Fan for Copies<W> {
             buffers: 1,
             loans: 1,
             cores: [0, 0],
+            helper: true,
             budget: std::time::Duration::ZERO,
         };
         let mut ends = Vec::new();

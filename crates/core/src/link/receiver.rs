@@ -80,7 +80,9 @@ impl Limit {
 impl Receiver {
     pub(super) fn new(link: Arc<LinkShared>, options: &LinkOptions) -> Result<Receiver, Error> {
         let snapshots = pools::arrivals(&link.domain, options, None)?;
-        Ok(Receiver::with(link, options, snapshots))
+        let receiver = Receiver::with(link, options, snapshots);
+        receiver.say_spinning();
+        Ok(receiver)
     }
 
     /// One that copies to there.
@@ -105,6 +107,13 @@ impl Receiver {
             store: None,
             driver: None,
             link,
+        }
+    }
+
+    /// The sender is told if this end does not sleep. That it sleeps after all is told by the sleep.
+    fn say_spinning(&self) {
+        if self.wait == Wait::Spin && self.link.inside.is_none() && !self.fork.is_child() {
+            self.link.ring.spin();
         }
     }
 
@@ -351,6 +360,7 @@ impl Receiver {
     /// How this end waits from now on.
     pub fn set_wait(&mut self, wait: Wait) {
         self.wait = wait;
+        self.say_spinning();
     }
     /// Whether a message waits that can be received.
     pub fn is_ready(&self) -> bool {

@@ -10,14 +10,14 @@ mod room;
 pub use self::forms::WithWhenFull;
 use super::descriptor::{self, Carries, INLINE_BYTES, Reference};
 use super::message::{Body, Message, Payload};
-use super::shared::{Assignment, Gone, LinkShared};
+use super::shared::{Assigned, Assignment, Gone, LinkShared};
 use super::store::Store;
 use crate::aggregate::Aggregate;
 use crate::cbuf::{Cbuf, Handle, Home};
 use crate::domain::{Asked, PATIENCE};
 use crate::error::{Error, Kind, SendError};
 use crate::options::{LinkOptions, Wait, WhenFull};
-use crate::pool::{OwnPool, Pool};
+use crate::pool::{FEW, OwnPool, Pool, Walk};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -54,9 +54,17 @@ pub struct Sender {
     most_bytes: u64,
     /// Whether its end waits until a carrier has brought everything to where it goes.
     lingers: bool,
+    /// How many messages the receiver had taken when that was looked at last.
+    taken: u32,
     /// What a future that was dropped had still to send.
     pub(super) unsent: Option<Box<Message>>,
 }
+
+/// Messages between two looks at how many the receiver has taken.
+const TAKEN_LOOK: u32 = 32;
+
+/// The place of the pool that was used last.
+const FIRST: usize = 0;
 
 /// A pool that can be sent from.
 struct Out {
@@ -65,6 +73,8 @@ struct Out {
     sent: NonNull<AtomicU32>,
     counts: Arc<CountsRw>,
     assignment: Arc<Assignment>,
+    /// What was sent first of one's own pool.
+    walk: Option<Walk>,
 }
 
 // SAFETY: `home` is only compared, never followed; `sent` points to atomics that `counts` beside it keeps.
@@ -89,6 +99,7 @@ impl Sender {
             store: None,
             most_bytes: u64::MAX,
             lingers: false,
+            taken: 0,
             unsent: None,
             link,
         })
@@ -140,39 +151,31 @@ impl Sender {
         };
         // SAFETY: pools outlive their outstanding slots.
         let is_private = || unsafe { home.as_ref() }.is_private(handle.slot());
-        let Some(sent) = self.ready_at_once(home, handle.slot(), is_private) else {
+        if !self.ready_at_once(home, is_private) {
             return Some(buf);
-        };
+        }
         std::mem::forget(buf);
         // SAFETY: assigned, fresh and with room, as was just found; its handle is given away.
-        unsafe { self.publish_first(home, sent, handle, Carries::Buffer, meta, Publish::SeqCst) };
+        unsafe { self.publish_first(home, FIRST, handle, Carries::Buffer, meta, Publish::SeqCst) };
         None
     }
 
-    /// The counter of a slot, if its pool was the last used, and a buffer that is as it should be can be sent without looking any further.
+    /// Whether the pool was the last used, and a buffer that is as it should be can be sent without looking any further.
     #[inline(always)]
     fn ready_at_once(
         &self,
         home: NonNull<OwnPool>,
-        slot: u32,
         is_as_it_should: impl FnOnce() -> bool,
-    ) -> Option<NonNull<AtomicU32>> {
+    ) -> bool {
         let link = &*self.link;
-        let out = self
-            .outs
-            .first()
-            .filter(|out| std::ptr::eq(out.home, home.as_ptr().cast()))?;
-        let plain = is_as_it_should()
+        self.outs
+            .get(FIRST)
+            .is_some_and(|out| std::ptr::eq(out.home, home.as_ptr().cast()))
+            && is_as_it_should()
             && self.producer.known_room(self.lines) > 0
             && !self.fork.is_child()
             && !link.domain.has_news()
-            && link.gone() == Gone::No;
-        if !plain {
-            return None;
-        }
-        debug_assert!((slot as usize) < out.counts.counts().len());
-        // SAFETY: the counters were made for as many slots as the pool has.
-        Some(unsafe { out.sent.add(slot as usize) })
+            && link.gone() == Gone::No
     }
 
     #[inline(never)]
@@ -246,12 +249,10 @@ impl Sender {
         if let Err(error) = self.alive().and_then(|()| self.make_room(1)) {
             return self.not_sent(error, ());
         }
-        let _ = self.producer.push(
-            self.lines,
-            Publish::SeqCst,
-            descriptor::inline_line(bytes, meta),
-        );
-        self.wake();
+        let how = self.link.ring.how_to_publish();
+        let line = descriptor::inline_line(bytes, meta);
+        let _ = self.producer.push(self.lines, how, line);
+        self.link.notify_of(how);
         Ok(())
     }
 
@@ -410,6 +411,11 @@ impl Sender {
         self.find_or_assign(buf)
     }
 
+    /// Where an assigned pool is among `outs`.
+    fn place_of(&self, home: *const ()) -> Option<usize> {
+        self.outs.iter().position(|out| out.home == home)
+    }
+
     /// Counts a buffer as sent and makes its generation even: from here on others may name it.
     #[inline(always)]
     fn count(&self, buf: Handle) -> Reference {
@@ -446,12 +452,11 @@ impl Sender {
         if let Home::Own(home) = handle.home()
             // SAFETY: pools outlive their outstanding slots.
             && unsafe { home.as_ref() }.is_private(slot)
-            && let Some(out) = self.outs.iter().find(|out| out.home == handle.home_key())
+            && let Some(at) = self.place_of(handle.home_key())
         {
-            let sent = NonNull::from(&out.counts.counts()[slot as usize]);
             std::mem::forget(buf);
             // SAFETY: assigned, fresh and with room; its handle is given away.
-            return unsafe { self.publish_first(home, sent, handle, carries, meta, how) };
+            return unsafe { self.publish_first(home, at, handle, carries, meta, how) };
         }
         self.publish_again(handle, carries, meta, how);
         drop(buf);
@@ -461,36 +466,53 @@ impl Sender {
     #[inline(always)]
     fn publish_again(&mut self, buf: Handle, carries: Carries, meta: u64, how: Publish) {
         let line = descriptor::reference_line(self.count(buf), carries, meta);
+        let is_last = how == Publish::SeqCst;
+        let how = match is_last {
+            true => self.link.ring.how_to_publish(),
+            false => how,
+        };
         let _ = self.producer.push(self.lines, how, line);
         crash::point("send.after_publish");
-        if how == Publish::SeqCst {
-            self.wake();
+        if is_last {
+            self.link.notify_of(how);
         }
     }
 
     /// Publishes a buffer that nobody else knows, as `publish`, and gives its only handle away.
     ///
     /// # Safety
-    /// `home` is the buffer's pool, of which the buffer is private, and `sent` the counter that this sender has of it. There
-    /// is room for a line. The caller forgets the handle, which is this function's to let go.
+    /// `home` is the buffer's pool, of which the buffer is private, and `at` its place among `outs`. There is room for a line. The caller
+    /// forgets the handle, which is this function's to let go.
     // Crash: counted but not published: as in `count`.
     #[inline(always)]
     unsafe fn publish_first(
         &mut self,
         home: NonNull<OwnPool>,
-        sent: NonNull<AtomicU32>,
+        at: usize,
         buf: Handle,
         carries: Carries,
         meta: u64,
         how: Publish,
     ) {
-        // SAFETY: pools outlive their outstanding slots, and this one is outstanding until it is queued at the end; the
-        // counter lives as long as the assignment.
-        let (pool, sent) = unsafe { (home.as_ref(), sent.as_ref()) };
         let (slot, length) = (buf.slot(), buf.len as u64);
+        // SAFETY: as the caller says.
+        let out = unsafe { self.outs.get_unchecked_mut(at) };
+        debug_assert!((slot as usize) < out.counts.counts().len());
+        // SAFETY: pools outlive their outstanding slots, and this one is outstanding until it is queued at the end; the counters, of which
+        // there are as many as slots, live as long as the assignment.
+        let (pool, sent) = unsafe { (home.as_ref(), out.sent.add(slot as usize).as_ref()) };
         let offset = pool.offset_of(buf.ptr);
-        let serial = pool.serial_of(offset, length);
+        let serial = pool.serial_in(slot, buf.tag.class(), offset, length);
         let (producer, lines, link) = (&mut self.producer, self.lines, &*self.link);
+        let walk = out.walk.as_mut();
+        #[allow(clippy::cast_possible_truncation)] // compared with others nearby
+        let message = producer.tail() as u32;
+        let is_last = how == Publish::SeqCst;
+        let how = if is_last {
+            link.ring.how_to_publish()
+        } else {
+            how
+        };
         let publish = |generation| {
             let reference = Reference {
                 id: CbufId::new(pool.id(), slot, generation),
@@ -499,16 +521,42 @@ impl Sender {
                 serial,
             };
             let line = descriptor::reference_line(reference, carries, meta);
-            let _ = producer.push(lines, how, line);
+            producer.push_known(lines, how, line);
         };
         let queue = || {
-            if how == Publish::SeqCst {
-                link.notify();
+            if is_last {
+                link.notify_of(how);
             }
-            pool.queue_sent(slot);
+            if !walk.is_some_and(|walk| walk.push(message, slot)) {
+                pool.queue_sent(slot);
+            }
         };
         let (handles, generation) = (pool.handles(slot), pool.generation_word(slot));
         tranship_ledger::send_first(handles, generation, sent, publish, queue, reached);
+        if message.is_multiple_of(FEW) {
+            self.collect_few(at, message);
+        }
+    }
+
+    /// Now and then: looks at the oldest of what was sent, so that a buffer is at hand when the next is asked for.
+    #[inline(never)]
+    fn collect_few(&mut self, at: usize, message: u32) {
+        // The receiver's line, which it writes all the time: looked at rarely.
+        if message.is_multiple_of(TAKEN_LOOK) {
+            #[allow(clippy::cast_possible_truncation)] // compared with others nearby
+            (self.taken = self.link.ring.their_head() as u32);
+        }
+        let taken = self.taken;
+        if let Some(Out {
+            walk: Some(walk),
+            assignment,
+            ..
+        }) = self.outs.get_mut(at)
+            && walk.is_due(FEW, taken)
+            && let Assigned::Own(pool) = &assignment.side
+        {
+            pool.collect_few(walk);
+        }
     }
 
     #[inline(always)]

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Instant;
 use tranship_proto::{ChannelId, DomainId, Levels, PoolId, Role};
 use tranship_region::layout::{CountsRw, Way};
-use tranship_ring::{Consumer, Ending, HalfRo, HalfRw, Lines, Ring, doorbell};
+use tranship_ring::{Consumer, Ending, HalfRo, HalfRw, Lines, Publish, Ring, doorbell};
 use tranship_sys::process;
 
 /// What became of the other end.
@@ -297,6 +297,12 @@ impl LinkShared {
     #[inline(always)]
     pub(crate) fn notify(&self) {
         self.ring.notify(|| self.press_their_bell());
+    }
+
+    /// After a publish as the ring said ([`Ring::how_to_publish`]).
+    #[inline(always)]
+    pub(crate) fn notify_of(&self, how: Publish) {
+        self.ring.notify_of(how, || self.press_their_bell());
     }
 
     /// The same after publishes that did not.

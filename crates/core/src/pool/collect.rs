@@ -2,10 +2,12 @@
 
 use super::own::OwnPool;
 use super::roster::{Counts, Refs};
+use super::trail::{Trail, Walk};
 use crate::domain::lock;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, TryLockError};
 use std::time::Instant;
 use tranship_ledger::{Batch, Generations, Roster, Words};
 use tranship_proto::{ChannelId, DomainId};
@@ -15,11 +17,15 @@ use tranship_zone::{NewSlab, Place, SlabHooks, SlotNumbers, SlotSet};
 
 /// Candidates looked at together: four cache lines of each counter.
 const LOOK: usize = 64;
+/// Of those that a sender looks at after it has sent.
+pub(crate) const FEW: u32 = 8;
 
 /// The collector's state: one thread at a time.
 pub(super) struct Gc {
     pub(super) roster: Roster<Refs, Counts>,
     taker: Taker,
+    /// What single senders have sent, before it is in the queue.
+    pub(super) trails: Vec<Arc<Trail>>,
     /// Sent buffers that were alive when last looked at, oldest first.
     held: VecDeque<u32>,
     /// Dead buffers by class, for the zones to import.
@@ -35,6 +41,14 @@ pub(super) struct Gc {
     /// Readers that the present manager has not named yet: only we can see that they died.
     pub(super) returning: HashSet<DomainId>,
     pub(super) standing: Standing,
+}
+
+/// What is done with what is on the senders' trails. Who follows them takes from the senders what they would have looked at in time: only for want
+/// of anything else.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Trails {
+    Left,
+    Followed,
 }
 
 /// What tells that the roster is whole.
@@ -63,6 +77,7 @@ impl Gc {
         Gc {
             roster: Roster::new(0),
             taker,
+            trails: Vec::new(),
             held: VecDeque::new(),
             ready: (0..classes).map(|_| Vec::new()).collect(),
             candidates: Vec::with_capacity(LOOK),
@@ -84,6 +99,17 @@ impl Gc {
     pub(super) fn unname_all(&mut self) {
         self.returning = self.processes.keys().copied().collect();
         self.sinks.values_mut().for_each(|sink| sink.named = false);
+    }
+
+    /// Candidates off the senders' trails, as long as there is room. Trails that nobody will add to any more end here.
+    fn follow_trails(&mut self) {
+        let trails = std::mem::take(&mut self.trails);
+        for trail in &trails {
+            let room = LOOK - self.candidates.len();
+            trail.take(&mut self.candidates, room);
+        }
+        self.trails = trails;
+        self.trails.retain(|trail| !trail.is_over());
     }
 
     pub(super) fn advance(&mut self, epoch: u64) {
@@ -119,10 +145,13 @@ impl Words for Own<'_> {
 impl OwnPool {
     /// Items for a class's zone: dead sent buffers first, then items of slabs, then a new slab.
     pub(super) fn import(&self, class: usize, out: &mut Vec<u32>, want: usize) {
-        self.collect_for(class, out, want);
+        self.collect_for(class, out, want, Trails::Left);
         // Topped up out of what the pool has anyway: with few buffers in turn every allocation would be a collection.
         if out.len() < want {
             self.cut_slabs(class, out, want);
+        }
+        if out.is_empty() {
+            self.collect_for(class, out, want, Trails::Followed);
         }
         // A zone hands out the last first and then the others from the front. So it is the order of the sends, in which
         // counters lie side by side and receivers guess where the next buffer is.
@@ -132,10 +161,10 @@ impl OwnPool {
     }
 
     /// Dead buffers of one class. Looks at everything before it gives up.
-    fn collect_for(&self, class: usize, out: &mut Vec<u32>, want: usize) {
+    fn collect_for(&self, class: usize, out: &mut Vec<u32>, want: usize, trails: Trails) {
         for _ in 0..3 {
             let mut gc = lock(&self.gc);
-            let outcome = self.collect_until(&mut gc, Some(class));
+            let outcome = self.collect_until(&mut gc, Some(class), trails);
             let ready = &mut gc.ready[class];
             let keep = ready.len().saturating_sub(want);
             // Oldest dead first: they are at the front.
@@ -153,20 +182,67 @@ impl OwnPool {
         }
     }
 
+    /// Looks at the oldest [`FEW`] buffers of a sender's trail. The dead go to the thread's cache. Nothing is waited for.
+    ///
+    /// Cost: one lock that nobody else has, mostly; no clock, no other locked instruction but the fence of the verdict.
+    #[inline(never)]
+    pub(crate) fn collect_few(&self, walk: &Walk) {
+        // Who waits for memory collects by himself; nothing goes past him.
+        if self.contended.load(Ordering::Relaxed) {
+            return;
+        }
+        let gc = &mut *match self.gc.try_lock() {
+            Ok(gc) => gc,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        gc.candidates.clear();
+        walk.trail().take(&mut gc.candidates, FEW as usize);
+        let Some(&first) = gc.candidates.first() else {
+            return;
+        };
+        let class = self.private(first).class();
+        self.verdict(gc, |gc, dead| {
+            // The last is handed out first: so it is the order of the sends.
+            dead.reverse();
+            let mut is_of_one = true;
+            for &slot in &*dead {
+                let private = self.private(slot);
+                is_of_one &= private.class() == class;
+                // What was sent was read by others: to take its first line back takes as long as everything else together.
+                tranship_sync::prefetch_write(self.at(private.offset()).as_ptr());
+            }
+            let cached = match self.zones.get(usize::from(class)) {
+                Some(zone) if is_of_one => zone.free_cached_many(dead),
+                _ => 0,
+            };
+            if cached < dead.len() {
+                self.put_back(gc, &dead[cached..]);
+            }
+        });
+        // Asked for long before they are looked at.
+        gc.roster.prefetch(&walk.trail().ahead(FEW));
+    }
+
+    /// A trail for a sender of this pool's buffers.
+    pub(crate) fn new_walk(&self) -> Walk {
+        Walk::new(&mut lock(&self.gc).trails)
+    }
+
     /// Collects everything that is dead now. False if the roster is stale.
     pub(super) fn collect_all(&self) -> bool {
         let mut gc = lock(&self.gc);
-        self.collect_until(&mut gc, None)
+        self.collect_until(&mut gc, None, Trails::Followed)
     }
 
     /// Looks at candidates, oldest first, until some of `class` are dead (`None`: at all of them). False if the
     /// roster is stale.
-    fn collect_until(&self, gc: &mut Gc, class: Option<usize>) -> bool {
+    fn collect_until(&self, gc: &mut Gc, class: Option<usize>, trails: Trails) -> bool {
         let enough = |gc: &Gc| class.is_some_and(|class| !gc.ready[class].is_empty());
         if enough(gc) {
             return true;
         }
-        let started = Instant::now();
+        let mut started = None;
         // Those that were alive before are older than those in the queue, but each is looked at once only.
         let mut old = gc.held.len();
         let mut fresh = true;
@@ -176,6 +252,9 @@ impl OwnPool {
             let from_held = old.min(if fresh { LOOK / 4 } else { LOOK });
             old -= from_held;
             gc.candidates.extend(gc.held.drain(..from_held));
+            if trails == Trails::Followed {
+                gc.follow_trails();
+            }
             while gc.candidates.len() < LOOK {
                 match self.sent.pop(&mut gc.taker) {
                     Pop::Slot(slot) => gc.candidates.push(slot),
@@ -188,24 +267,32 @@ impl OwnPool {
             if gc.candidates.is_empty() {
                 break;
             }
+            started.get_or_insert_with(Instant::now);
             if !self.judge(gc) {
                 good = false;
                 break;
             }
         }
-        self.counters.collect_ns.fetch_add(
-            u64::try_from(started.elapsed().as_nanos()).unwrap_or(0),
-            Ordering::Relaxed,
-        );
-        self.counters.collections.fetch_add(1, Ordering::Relaxed);
+        if let Some(started) = started {
+            let spent = u64::try_from(started.elapsed().as_nanos()).unwrap_or(0);
+            self.counters.collect_ns.fetch_add(spent, Ordering::Relaxed);
+            self.counters.collections.fetch_add(1, Ordering::Relaxed);
+        }
         good
     }
 
     /// The verdict over `gc.candidates`; the dead go to `ready`, the living to `held`.
     fn judge(&self, gc: &mut Gc) -> bool {
-        gc.batch.clear();
+        gc.roster.prefetch(&gc.candidates);
+        self.verdict(gc, |gc, dead| self.put_back(gc, dead))
+    }
+
+    /// The same; what becomes of the dead is the caller's. False if the roster is stale: then none is dead.
+    #[inline(always)]
+    fn verdict(&self, gc: &mut Gc, bury: impl FnOnce(&mut Gc, &mut [u32])) -> bool {
+        let mut batch = std::mem::take(&mut gc.batch);
+        batch.clear();
         let candidates = std::mem::take(&mut gc.candidates);
-        gc.roster.prefetch(&candidates);
         let (standing, known) = (gc.standing, gc.roster.epoch());
         let verdict = gc.roster.collect(
             &candidates,
@@ -216,12 +303,30 @@ impl OwnPool {
                 Standing::Unlisted if self.is_listed() => u64::MAX,
                 Standing::Alone | Standing::Unlisted => known,
             },
-            &mut gc.batch,
+            &mut batch,
         );
-        let (dead, alive): (&[u32], &[u32]) = match verdict {
-            Ok(()) => (&gc.batch.dead, &gc.batch.alive),
-            Err(_) => (&[], &candidates),
+        let alive: &[u32] = match verdict {
+            Ok(()) => &batch.alive,
+            Err(_) => &candidates,
         };
+        for &slot in alive {
+            // A handle that came back queues it again when it goes.
+            if self.handles(slot).stays_queued() {
+                gc.held.push_back(slot);
+            }
+        }
+        // Relaxed, and no read-modify-write: written under the collector's lock alone.
+        let collected = &self.counters.collected;
+        let dead = batch.dead.len() as u64;
+        collected.store(collected.load(Ordering::Relaxed) + dead, Ordering::Relaxed);
+        bury(gc, &mut batch.dead);
+        gc.batch = batch;
+        gc.candidates = candidates;
+        verdict.is_ok()
+    }
+
+    /// The dead are the backend's again.
+    fn put_back(&self, gc: &mut Gc, dead: &[u32]) {
         // Neighbours are mostly of one class: the zone is told once per run of them.
         for same in dead.chunk_by(|a, b| self.private(*a).class() == self.private(*b).class()) {
             let class = usize::from(self.private(same[0]).class());
@@ -233,17 +338,6 @@ impl OwnPool {
                 None => same.iter().for_each(|slot| self.free_huge(*slot)),
             }
         }
-        for &slot in alive {
-            // A handle that came back queues it again when it goes.
-            if self.handles(slot).stays_queued() {
-                gc.held.push_back(slot);
-            }
-        }
-        self.counters
-            .collected
-            .fetch_add(dead.len() as u64, Ordering::Relaxed);
-        gc.candidates = candidates;
-        verdict.is_ok()
     }
 
     fn cut_slabs(&self, class: usize, out: &mut Vec<u32>, want: usize) {

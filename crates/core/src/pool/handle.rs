@@ -33,9 +33,9 @@ pub struct PoolStats {
     pub quota_bytes: u64,
     /// Sent buffers found dead so far.
     pub collected: u64,
-    /// Collections so far.
+    /// Collections so far, but for those of a few buffers that senders make.
     pub collections: u64,
-    /// Time spent collecting, ns.
+    /// Time spent in them, ns.
     pub collect_ns: u64,
     /// Time callers spent blocked, ns.
     pub blocked_ns: u64,

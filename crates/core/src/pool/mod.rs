@@ -14,13 +14,16 @@ mod roster;
 mod shortage;
 mod shrink;
 mod slots;
+mod trail;
 mod visits;
 mod wait;
 
+pub(crate) use collect::FEW;
 pub(crate) use foreign::{ForeignPool, Missing};
 pub(crate) use graves::{Grave, bury, decay};
 pub use handle::{Pool, PoolStats};
 pub(crate) use own::OwnPool;
+pub(crate) use trail::Walk;
 
 use crate::error::{Error, OutOfRange};
 use std::ptr::NonNull;
@@ -61,9 +64,11 @@ fn chunks_of(offset: u64, length: u64, chunk_shift: u32) -> (usize, usize) {
 #[inline(always)]
 fn serial_of(serials: &[AtomicU32], offset: u64, length: u64, chunk_shift: u32) -> u32 {
     let (first, last) = chunks_of(offset, length, chunk_shift);
-    let chunks = serials.get(first..=last).unwrap_or_default();
     // Relaxed: the chunks of a live buffer stay what they are.
-    chunks
-        .iter()
-        .fold(0, |sum, s| sum.wrapping_add(s.load(Ordering::Relaxed)))
+    let one = |s: &AtomicU32| s.load(Ordering::Relaxed);
+    if first == last {
+        return serials.get(first).map_or(0, one);
+    }
+    let chunks = serials.get(first..=last).unwrap_or_default();
+    chunks.iter().fold(0, |sum, s| sum.wrapping_add(one(s)))
 }

@@ -385,6 +385,18 @@ impl OwnPool {
         super::serial_of(&self.serials, offset, length, self.chunk_shift)
     }
 
+    /// The same of bytes of a slot's buffer: one that is no larger than a chunk lies in one chunk.
+    #[inline(always)]
+    pub(crate) fn serial_in(&self, slot: u32, class: u8, offset: u64, length: u64) -> u32 {
+        match class {
+            HUGE => self.serial_of(offset, length),
+            // It may be said to lie where the next one begins.
+            _ if length == 0 => self.serial_of(offset, length),
+            // Relaxed: our own word, as old as the slot.
+            _ => self.entry(slot).serial.load(Ordering::Relaxed),
+        }
+    }
+
     /// A slot's private half.
     #[inline(always)]
     pub(super) fn private(&self, slot: u32) -> &Slot {
@@ -527,7 +539,8 @@ impl OwnPool {
     }
 
     /// Puts a sent buffer that was marked for it where the collector finds it.
-    #[inline(always)]
+    #[cold]
+    #[inline(never)]
     pub(crate) fn queue_sent(&self, slot: u32) {
         self.sent.push(slot);
     }

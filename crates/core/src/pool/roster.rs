@@ -49,9 +49,18 @@ impl View {
         mut take: impl FnMut(T, u32),
     ) {
         let View { words, count } = *self;
-        let view = View { words, count }; // in registers
-        for (&slot, t) in slots.iter().zip(beside) {
-            take(t, view.load(slot, otherwise));
+        let both = slots.iter().zip(beside);
+        if words.is_null() {
+            return both.for_each(|(_, t)| take(t, otherwise));
+        }
+        for (&slot, t) in both {
+            debug_assert!(slot < count);
+            // SAFETY: the collector's candidates are slots of the pool (as for `OwnPool::private`), and mappings with fewer words are not opened.
+            // Ordering: as in `load`.
+            take(
+                t,
+                unsafe { &*words.add(slot as usize) }.load(Ordering::Acquire),
+            );
         }
     }
 

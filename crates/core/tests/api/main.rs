@@ -32,6 +32,7 @@ mod stale;
 mod steps;
 mod tasks;
 mod threads;
+mod trails;
 mod trust;
 mod unopened;
 mod unreachable;

@@ -15,10 +15,15 @@ pub fn socket(run: u64) -> PathBuf {
 
 /// A domain; process 0 has the manager in it. All processes of the run call this at once.
 pub fn domain(me: usize, party: &Party) -> Result<Domain> {
+    domain_with(me, party, true)
+}
+
+/// The same, with a thread of the library's beside or without.
+pub fn domain_with(me: usize, party: &Party, helper: bool) -> Result<Domain> {
     let builder = Domain::builder()
         .name(&format!("bench-{me}"))
         .socket(socket(party.run))
-        .helper_thread(true); // bounds the sleeps of links, so that the kernel needs no timer for each
+        .helper_thread(helper); // bounds the sleeps of links, so that the kernel needs no timer for each
     if me == 0 {
         let domain = builder.embedded().context("a manager in process 0")?;
         party.barrier()?;

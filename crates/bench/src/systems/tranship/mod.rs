@@ -40,7 +40,7 @@ impl Peer for Tranship {
     const NAME: &'static str = "tranship";
 
     fn open(case: &Case, role: Role, party: &Party) -> Result<Self> {
-        let domain = join::domain(role.index(), party)?;
+        let domain = join::domain_with(role.index(), party, case.helper)?;
         let pool = domain.create_pool(join::pool_of(case.buffers, case.payload))?;
         let (mut sender, mut receiver) = join::links(&domain, case, role)?;
         // One after the other: who accepts a pool must be in a call of the library.

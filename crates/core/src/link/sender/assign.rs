@@ -133,6 +133,10 @@ impl Sender {
             }
         }
         crash::point("assign.after_answer");
+        let walk = match &assignment.side {
+            Assigned::Own(pool) => Some(pool.new_walk()),
+            Assigned::Foreign(_) => None,
+        };
         self.outs.insert(
             0,
             Out {
@@ -140,6 +144,7 @@ impl Sender {
                 sent: NonNull::from(assignment.counts.counts()).cast(),
                 counts: assignment.counts.clone(),
                 assignment,
+                walk,
             },
         );
         Ok(())

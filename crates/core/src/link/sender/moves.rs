@@ -3,14 +3,13 @@
 //! To the counters a move is a send like any other: one reference goes along, and the sender keeps no handle, which its type says. So what is
 //! known of sending (`tranship_ledger::order`) holds; only the operation in the line differs.
 
-use super::Sender;
+use super::{FIRST, Sender};
 use crate::cbuf::{CbufMut, Handle, Home, Tag};
 use crate::error::{Kind, SendError};
 use crate::link::descriptor::Carries;
 use crate::link::message::Body;
 use crate::pool::OwnPool;
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU32;
 use tranship_ring::Publish;
 
 impl Sender {
@@ -46,12 +45,12 @@ impl Sender {
             return Some(buf);
         };
         // What is writable and does not go the long way is private.
-        let Some(sent) = self.ready_at_once(home, handle.slot(), || true) else {
+        if !self.ready_at_once(home, || true) {
             return Some(buf);
-        };
+        }
         std::mem::forget(buf);
         // SAFETY: as was just found; the handle is given away.
-        unsafe { self.publish_move(home, sent, handle, meta) };
+        unsafe { self.publish_move(home, FIRST, handle, meta) };
         None
     }
 
@@ -73,23 +72,21 @@ impl Sender {
         }
         match handle.home() {
             Home::Own(home) if !handle.tag.has(Tag::MOVED) => {
-                let key = handle.home_key();
-                let Some(out) = self.outs.iter().find(|out| out.home == key) else {
+                let Some(at) = self.place_of(handle.home_key()) else {
                     return Ok(self.not_sent(Kind::PoolNotAssigned.into(), buf)?);
                 };
-                let sent = NonNull::from(&out.counts.counts()[handle.slot() as usize]);
                 // SAFETY: pools outlive their outstanding slots.
                 unsafe { home.as_ref() }.take_away(handle.slot());
                 std::mem::forget(buf);
                 // SAFETY: assigned and with room, and a writable buffer that did not come by a move was never sent.
-                unsafe { self.publish_move(home, sent, handle, meta) };
+                unsafe { self.publish_move(home, at, handle, meta) };
             }
             // It came back by a move, and goes on by one.
             Home::Own(home) => {
                 let (key, id) = (handle.home_key(), handle.wire_id());
                 self.publish_again(handle, Carries::Moved, meta, Publish::SeqCst);
                 drop(buf);
-                if self.outs.iter().any(|out| out.home == key) {
+                if self.place_of(key).is_some() {
                     // SAFETY: the assignment, which was just found, keeps the pool.
                     unsafe { home.as_ref() }.leave_again(id);
                 }
@@ -105,16 +102,10 @@ impl Sender {
     /// # Safety
     /// As for `publish_first`.
     #[inline(always)]
-    unsafe fn publish_move(
-        &mut self,
-        home: NonNull<OwnPool>,
-        sent: NonNull<AtomicU32>,
-        buf: Handle,
-        meta: u64,
-    ) {
+    unsafe fn publish_move(&mut self, home: NonNull<OwnPool>, at: usize, buf: Handle, meta: u64) {
         // SAFETY: pools outlive their outstanding slots.
         unsafe { home.as_ref() }.leave(buf.slot());
         // SAFETY: as the caller says.
-        unsafe { self.publish_first(home, sent, buf, Carries::Moved, meta, Publish::SeqCst) };
+        unsafe { self.publish_first(home, at, buf, Carries::Moved, meta, Publish::SeqCst) };
     }
 }

@@ -1,0 +1,158 @@
+//! Which function an address belongs to: `addr2line` of the binutils says it, with what was inlined where the program has line tables
+//! (`cargo build --profile profiling`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+
+/// A mapping of a file into this process.
+struct Mapped {
+    from: u64,
+    to: u64,
+    file: String,
+}
+
+/// The name of each address: of the innermost function of ours that it lies in, else of the outermost.
+pub fn of(addresses: impl Iterator<Item = u64>) -> Result<BTreeMap<u64, String>> {
+    let mapped = mapped()?;
+    let exe = std::env::current_exe()?;
+    let exe_name = exe.to_string_lossy();
+    // A position-independent program begins where its first mapping does.
+    let base = mapped.iter().find(|m| *m.file == *exe_name);
+    let base = base.context("the program in /proc/self/maps")?.from;
+    let mut names = BTreeMap::new();
+    let mut ours = BTreeSet::new();
+    for at in addresses {
+        match mapped.iter().find(|m| (m.from..m.to).contains(&at)) {
+            Some(m) if *m.file == *exe_name => {
+                ours.insert(at);
+            }
+            Some(m) => {
+                let file = m.file.rsplit('/').next().unwrap_or_default();
+                names.insert(at, file.to_owned());
+            }
+            None => {}
+        }
+    }
+    let Ok(chains) = ask(&exe_name, base, &ours) else {
+        eprintln!("no addr2line here, so no names of functions: apt-get install binutils");
+        return Ok(names);
+    };
+    names.extend(ours.into_iter().zip(chains.iter().map(|chain| pick(chain))));
+    Ok(names)
+}
+
+fn mapped() -> Result<Vec<Mapped>> {
+    let text = std::fs::read_to_string("/proc/self/maps")?;
+    let one = |line: &str| {
+        let mut words = line.split_whitespace();
+        let (from, to) = words.next()?.split_once('-')?;
+        Some(Mapped {
+            from: u64::from_str_radix(from, 16).ok()?,
+            to: u64::from_str_radix(to, 16).ok()?,
+            file: words.nth(4)?.to_owned(),
+        })
+    };
+    Ok(text.lines().filter_map(one).collect())
+}
+
+/// For each address the functions that it lies in, innermost first.
+fn ask(exe: &str, base: u64, addresses: &BTreeSet<u64>) -> Result<Vec<Vec<String>>> {
+    let mut child = Command::new("addr2line")
+        .args(["-e", exe, "-a", "-f", "-i", "-C"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut stdin = child.stdin.take().context("its input")?;
+    let asked: String = addresses
+        .iter()
+        .map(|at| format!("{:#x}\n", at - base))
+        .collect();
+    let writer = std::thread::spawn(move || stdin.write_all(asked.as_bytes()));
+    let said = child.wait_with_output()?;
+    writer.join().ok().context("what was asked")??;
+    let mut chains: Vec<Vec<String>> = Vec::new();
+    let said = String::from_utf8_lossy(&said.stdout);
+    let mut lines = said.lines();
+    while let Some(line) = lines.next() {
+        match chains.last_mut() {
+            _ if line.starts_with("0x") => chains.push(Vec::new()),
+            Some(chain) => {
+                chain.push(line.to_owned());
+                lines.next(); // its file and line
+            }
+            None => {}
+        }
+    }
+    Ok(chains)
+}
+
+/// The innermost function of the product.
+fn pick(chain: &[String]) -> String {
+    let is_ours = |name: &&String| name.contains("tranship_") && !name.contains("tranship_bench");
+    let name = chain.iter().find(is_ours).or(chain.last());
+    short(name.map_or("?", String::as_str))
+}
+
+/// Without parameters of types and hashes: `<tranship_core::link::Sender>::send` is `link::Sender::send`.
+fn short(name: &str) -> String {
+    let mut depth = 0;
+    let mut plain = String::new();
+    for c in name.trim_start_matches('<').chars() {
+        match c {
+            '<' => depth += 1,
+            '>' if depth > 0 => depth -= 1,
+            '>' => {}
+            c if depth == 0 => plain.push(c),
+            _ => {}
+        }
+    }
+    let parts: Vec<_> = plain.split("::").filter(|p| !p.is_empty()).collect();
+    let is_hash = |p: &&str| p.len() == 17 && p.starts_with('h');
+    let parts = match parts.split_last() {
+        Some((last, rest)) if is_hash(last) => rest,
+        _ => &parts[..],
+    };
+    parts[parts.len().saturating_sub(3)..].join("::")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_short() {
+        for (long, want) in [
+            (
+                "<tranship_core::link::sender::Sender>::send_fresh",
+                "sender::Sender::send_fresh",
+            ),
+            (
+                "tranship_zone::zone::Zone<B>::alloc_cached",
+                "zone::Zone::alloc_cached",
+            ),
+            ("a::b::c::h0123456789abcdef", "a::b::c"),
+            ("memcpy", "memcpy"),
+        ] {
+            assert_eq!(short(long), want);
+        }
+    }
+
+    #[test]
+    fn the_innermost_of_ours_is_picked() {
+        let chain = [
+            "core::ptr::read",
+            "tranship_ring::pop",
+            "tranship_core::recv",
+            "tranship_bench::main",
+        ];
+        assert_eq!(pick(&chain.map(str::to_owned)), "tranship_ring::pop");
+        assert_eq!(
+            pick(&["tranship_bench::main".to_owned()]),
+            "tranship_bench::main"
+        );
+        assert_eq!(pick(&[]), "?");
+    }
+}

@@ -1,0 +1,230 @@
+//! A process that steps through parts of the one that made it, instruction by instruction, by ptrace(2).
+//!
+//! It is a fork of what it traces, so it reads the instructions in its own memory.
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use serde::{Deserialize, Serialize};
+
+use super::opcode;
+
+/// How often an instruction was executed in an operation.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Tally {
+    /// The operation's number.
+    pub op: u64,
+    /// The instruction's address.
+    pub at: u64,
+    pub times: u64,
+    pub is_locked: bool,
+    pub is_call: bool,
+}
+
+/// An operation begins, or, 0, it has ended. Only for who is traced: for others it is a crash.
+#[inline(always)]
+pub fn mark(op: u64) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a trap, which the tracer waits for; it changes nothing.
+    unsafe {
+        std::arch::asm!("int3", in("rdi") op, options(nostack, preserves_flags));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = op;
+}
+
+/// Why nothing can be counted here, if so.
+pub fn is_possible() -> Result<()> {
+    ensure!(
+        cfg!(target_arch = "x86_64"),
+        "instructions are counted on x86-64 alone"
+    );
+    match std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope") {
+        Ok(scope) if scope.trim() == "3" => {
+            bail!("kernel.yama.ptrace_scope is 3: no process may trace")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The tracer, as who is traced has it.
+pub struct Tracer {
+    process: Pid,
+    /// Says by an end of file that the tally is written.
+    done: std::io::PipeReader,
+}
+
+impl Tracer {
+    /// From here on this thread is traced: it may [`mark`].
+    pub fn start(tally: &Path) -> Result<Tracer> {
+        let thread = rustix::thread::gettid();
+        let (mut allowed, mut allow) = std::io::pipe()?;
+        let (mut ready, mut begin) = std::io::pipe()?;
+        // SAFETY: the child does nothing that a thread which is not there could have locked but allocating, which glibc allows.
+        match unsafe { libc::fork() } {
+            -1 => Err(std::io::Error::last_os_error()).context("fork"),
+            0 => {
+                drop((allow, ready));
+                let traced = allowed
+                    .read_exact(&mut [0])
+                    .context("the traced")
+                    .and_then(|()| trace(thread, tally, || Ok(begin.write_all(&[1])?)));
+                if let Err(error) = &traced {
+                    eprintln!("tracer: {error:#}");
+                }
+                // SAFETY: no precondition; what the parent registered at exit is not ours to run.
+                unsafe { libc::_exit(i32::from(traced.is_err())) }
+            }
+            pid => {
+                drop((allowed, begin));
+                let process = Pid::from_raw(pid).context("fork gave no process")?;
+                // SAFETY: plain words. Where there is no Yama it fails, and is not needed.
+                unsafe { libc::prctl(libc::PR_SET_PTRACER, pid) };
+                allow.write_all(&[1])?;
+                ready
+                    .read_exact(&mut [0])
+                    .context("ptrace is not allowed here (as in a container without SYS_PTRACE)")?;
+                Ok(Tracer {
+                    process,
+                    done: ready,
+                })
+            }
+        }
+    }
+
+    /// Nothing more is marked. Waits until the tally is written.
+    pub fn end(mut self) -> Result<()> {
+        mark(END);
+        self.done.read_to_end(&mut Vec::new())?;
+        let status = waitpid(Some(self.process), WaitOptions::empty())?;
+        let code = status.and_then(|(_, status)| status.exit_status());
+        ensure!(code == Some(0), "the tracer failed");
+        Ok(())
+    }
+}
+
+impl Drop for Tracer {
+    fn drop(&mut self) {
+        // Gone already, unless something failed; then whoever it traces would stay stopped.
+        let _ = kill_process(self.process, Signal::KILL);
+        let _ = waitpid(Some(self.process), WaitOptions::NOHANG);
+    }
+}
+
+/// Said at the end of all.
+const END: u64 = u64::MAX;
+
+fn trace(thread: Pid, tally: &Path, ready: impl FnOnce() -> Result<()>) -> Result<()> {
+    let tracee = Tracee(thread.as_raw_nonzero().get());
+    tracee.request(libc::PTRACE_ATTACH, 0)?;
+    tracee.wait()?;
+    tracee.request(libc::PTRACE_CONT, 0)?;
+    ready()?;
+    let mut counts: HashMap<(u64, u64), u64> = HashMap::new();
+    loop {
+        let signal = tracee.wait()?;
+        if signal != libc::SIGTRAP {
+            tracee.request(libc::PTRACE_CONT, signal)?;
+            continue;
+        }
+        match tracee.place()?.1 {
+            0 => {}
+            END => break,
+            op => step_through(&tracee, op, &mut counts)?,
+        }
+        tracee.request(libc::PTRACE_CONT, 0)?;
+    }
+    let all = counts.iter().map(|(&(op, at), &times)| {
+        // SAFETY: the traced process is at this address, and this one is a copy of it.
+        let bytes = unsafe { instruction(at) };
+        Tally {
+            op,
+            at,
+            times,
+            is_locked: opcode::is_locked(&bytes),
+            is_call: opcode::is_call(&bytes),
+        }
+    });
+    let all: Vec<Tally> = all.collect();
+    std::fs::write(tally, serde_json::to_vec(&all)?)?;
+    tracee.request(libc::PTRACE_DETACH, 0)
+}
+
+/// Counts up to the next trap, which is not executed yet then.
+fn step_through(tracee: &Tracee, op: u64, counts: &mut HashMap<(u64, u64), u64>) -> Result<()> {
+    let mut before = 0;
+    let mut signal = 0;
+    loop {
+        let (at, _) = tracee.place()?;
+        // SAFETY: as in `trace`.
+        if unsafe { instruction(at) }[0] == opcode::INT3 {
+            return Ok(());
+        }
+        // A string instruction stops at each of its rounds.
+        if at != before {
+            *counts.entry((op, at)).or_default() += 1;
+        }
+        before = at;
+        tracee.request(libc::PTRACE_SINGLESTEP, signal)?;
+        signal = match tracee.wait()? {
+            libc::SIGTRAP => 0,
+            other => other,
+        };
+    }
+}
+
+/// # Safety
+/// Code is mapped there; the last of it is not within the last bytes of its mapping.
+unsafe fn instruction(at: u64) -> [u8; opcode::LONGEST] {
+    let mut bytes = [0; opcode::LONGEST];
+    let from = std::ptr::with_exposed_provenance::<u8>(usize::try_from(at).unwrap_or(0));
+    // SAFETY: the caller's promise.
+    unsafe { from.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
+    bytes
+}
+
+struct Tracee(libc::pid_t);
+
+impl Tracee {
+    fn request(&self, what: libc::c_uint, signal: libc::c_int) -> Result<()> {
+        let none = std::ptr::null_mut::<libc::c_void>();
+        // SAFETY: these requests take no memory; the signal is a number in the place of a pointer.
+        let done = unsafe { libc::ptrace(what, self.0, none, libc::c_long::from(signal)) };
+        ensure!(done == 0, "ptrace: {}", std::io::Error::last_os_error());
+        Ok(())
+    }
+
+    /// The next instruction's address, and what the last mark said.
+    #[cfg(target_arch = "x86_64")]
+    fn place(&self) -> Result<(u64, u64)> {
+        // SAFETY: plain words, for which zero is a value.
+        let mut all: libc::user_regs_struct = unsafe { std::mem::zeroed() };
+        let none = std::ptr::null_mut::<libc::c_void>();
+        // SAFETY: the kernel writes one such structure.
+        let done = unsafe { libc::ptrace(libc::PTRACE_GETREGS, self.0, none, &raw mut all) };
+        ensure!(done == 0, "ptrace: {}", std::io::Error::last_os_error());
+        Ok((all.rip, all.rdi))
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn place(&self) -> Result<(u64, u64)> {
+        is_possible().map(|()| (0, END))
+    }
+
+    /// Waits until it has stopped: the signal that it stopped for.
+    fn wait(&self) -> Result<libc::c_int> {
+        let mut status = 0;
+        // SAFETY: the kernel writes one word.
+        let got = unsafe { libc::waitpid(self.0, &raw mut status, libc::__WALL) };
+        ensure!(
+            got == self.0,
+            "waitpid: {}",
+            std::io::Error::last_os_error()
+        );
+        ensure!(libc::WIFSTOPPED(status), "the traced process has ended");
+        Ok(libc::WSTOPSIG(status))
+    }
+}

@@ -1,0 +1,204 @@
+//! What one sender has sent of a pool, in its order, until the collector looks at it: a ring that the sender writes, and that whoever has
+//! the collector's lock takes from. Unlike the queue of all that is sent it costs the sender no locked instruction, and it says when each buffer
+//! was sent, so that the sender looks only at those whose receipt is likely over.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// Buffers that a trail holds; more go to the pool's queue.
+const LENGTH: u32 = 512;
+/// How many messages the receiver must be past one that is looked at: it has let go of it, too, unless it keeps it.
+const LAG: u32 = 16;
+
+/// The ring.
+#[derive(Debug)]
+pub(crate) struct Trail {
+    /// The message's number in the upper half, the slot in the lower.
+    entries: Box<[AtomicU64]>,
+    /// Written by the sender.
+    tail: Apart,
+    /// Written under the collector's lock.
+    head: Apart,
+}
+
+/// On lines of its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Apart(AtomicU32);
+
+impl Trail {
+    fn new() -> Trail {
+        Trail {
+            entries: (0..LENGTH).map(|_| AtomicU64::new(0)).collect(),
+            tail: Apart::default(),
+            head: Apart::default(),
+        }
+    }
+
+    #[inline(always)]
+    fn entry(&self, at: u32) -> &AtomicU64 {
+        debug_assert_eq!(self.entries.len(), LENGTH as usize);
+        // SAFETY: there are so many entries.
+        unsafe { self.entries.get_unchecked((at % LENGTH) as usize) }
+    }
+
+    #[inline(always)]
+    #[allow(clippy::cast_possible_truncation)] // the lower half is meant
+    fn slot(&self, at: u32) -> u32 {
+        self.entry(at).load(Ordering::Relaxed) as u32
+    }
+
+    /// The slots that will be next and last of the next `count` to be taken, or of an earlier use of the trail: a hint. For who has the
+    /// collector's lock.
+    #[inline]
+    pub(super) fn ahead(&self, count: u32) -> [u32; 2] {
+        let head = self.head.0.load(Ordering::Relaxed);
+        [0, count - 1].map(|at| self.slot(head.wrapping_add(at)))
+    }
+
+    /// Whether the sender is gone and all that it pushed was taken. For who has the collector's lock.
+    pub(super) fn is_over(self: &Arc<Trail>) -> bool {
+        let is_left = Arc::strong_count(self) == 1;
+        // Ordering: acquire; partner is the release with which the sender's end went: what it pushed before is seen.
+        fence(Ordering::Acquire);
+        is_left && self.head.0.load(Ordering::Relaxed) == self.tail.0.load(Ordering::Relaxed)
+    }
+
+    /// Takes the oldest slots, up to so many. For who has the collector's lock.
+    #[inline]
+    pub(super) fn take(&self, slots: &mut Vec<u32>, most: usize) {
+        // Relaxed: written under the collector's lock.
+        let head = self.head.0.load(Ordering::Relaxed);
+        // Ordering: acquire; partner is the release in `push`: the entries are written, and the slots let go of.
+        let there = self.tail.0.load(Ordering::Acquire).wrapping_sub(head);
+        #[allow(clippy::cast_possible_truncation)] // at most LENGTH
+        let count = there.min(most.min(LENGTH as usize) as u32);
+        slots.extend((0..count).map(|at| self.slot(head.wrapping_add(at))));
+        // Ordering: release; partner is the acquire in `push`: they are read.
+        self.head
+            .0
+            .store(head.wrapping_add(count), Ordering::Release);
+    }
+}
+
+/// The sender's end.
+#[derive(Debug)]
+pub(crate) struct Walk {
+    trail: Arc<Trail>,
+    tail: u32,
+    /// The head, when it was looked at last.
+    head: u32,
+}
+
+impl Walk {
+    /// A new trail, which the collector knows from here on.
+    pub(super) fn new(trails: &mut Vec<Arc<Trail>>) -> Walk {
+        let trail = Arc::new(Trail::new());
+        trails.push(trail.clone());
+        Walk {
+            trail,
+            tail: 0,
+            head: 0,
+        }
+    }
+
+    pub(super) fn trail(&self) -> &Trail {
+        &self.trail
+    }
+
+    /// A buffer was sent with the message of that number, and is the collector's from here on; false if there is no room.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, message: u32, slot: u32) -> bool {
+        if self.tail.wrapping_sub(self.head) >= LENGTH && !self.look() {
+            return false;
+        }
+        let entry = u64::from(message) << 32 | u64::from(slot);
+        // Ordering: relaxed; shown by the tail, and not before the last use of the entry is over, as the head was acquired.
+        self.trail.entry(self.tail).store(entry, Ordering::Relaxed);
+        self.tail = self.tail.wrapping_add(1);
+        // Ordering: release; partner is the acquire in `take`.
+        self.trail.tail.0.store(self.tail, Ordering::Release);
+        true
+    }
+
+    /// Looks how far the collector is; false if there is still no room.
+    #[cold]
+    fn look(&mut self) -> bool {
+        // Ordering: acquire; partner is the release in `take`.
+        self.head = self.trail.head.0.load(Ordering::Acquire);
+        self.tail.wrapping_sub(self.head) < LENGTH
+    }
+
+    /// Whether the receiver, which has taken that many messages, is well past the oldest `count` buffers. What it says is not believed: if they
+    /// are alive they are found so.
+    #[inline]
+    pub(crate) fn is_due(&mut self, count: u32, taken: u32) -> bool {
+        // Relaxed: a hint; nothing is taken here.
+        self.head = self.trail.head.0.load(Ordering::Acquire);
+        if self.tail.wrapping_sub(self.head) < count {
+            return false;
+        }
+        let last = self.head.wrapping_add(count - 1);
+        let message = (self.trail.entry(last).load(Ordering::Relaxed) >> 32) as u32;
+        let past = taken.wrapping_sub(message).wrapping_sub(1);
+        (LAG..u32::MAX / 2).contains(&past)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(trail: &Trail, most: usize) -> Vec<u32> {
+        let mut slots = Vec::new();
+        trail.take(&mut slots, most);
+        slots
+    }
+
+    #[test]
+    fn what_was_sent_comes_in_its_order_and_no_more_than_fits() {
+        let mut trails = Vec::new();
+        let mut walk = Walk::new(&mut trails);
+        let trail = trails[0].clone();
+        let mut message = u32::MAX - 100; // numbers wrap
+        for round in 0..5 {
+            for slot in 0..LENGTH {
+                assert!(walk.push(message, slot));
+                message = message.wrapping_add(1);
+            }
+            assert!(!walk.push(message, 7), "round {round}: it is full");
+            assert_eq!(taken(&trail, 3), [0, 1, 2]);
+            assert!(walk.push(message, 1 << 20));
+            message = message.wrapping_add(1);
+            let rest = taken(&trail, usize::MAX);
+            assert_eq!(rest.len(), LENGTH as usize - 2);
+            assert_eq!((rest[0], rest.last()), (3, Some(&(1 << 20))));
+            assert!(taken(&trail, 1).is_empty());
+        }
+        drop(trails);
+        assert!(!trail.is_over(), "the sender is there");
+        assert!(walk.push(0, 5));
+        drop(walk);
+        assert!(!trail.is_over(), "something is on it");
+        assert_eq!(taken(&trail, 8), [5]);
+        assert!(trail.is_over());
+    }
+
+    #[test]
+    fn what_is_due_was_passed_by_far() {
+        let mut walk = Walk::new(&mut Vec::new());
+        let first = u32::MAX - 3;
+        for n in 0..8 {
+            assert!(walk.push(first.wrapping_add(n), n));
+        }
+        let last = first.wrapping_add(7);
+        assert!(!walk.is_due(8, last.wrapping_add(LAG)));
+        assert!(walk.is_due(8, last.wrapping_add(LAG + 1)));
+        assert!(walk.is_due(4, last.wrapping_add(LAG - 3)));
+        assert!(!walk.is_due(9, last.wrapping_add(LAG + 9)), "there are 8");
+        // What a receiver says is no promise.
+        for lie in [first, last, last.wrapping_add(1), 0] {
+            assert!(!walk.is_due(8, lie));
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! What senders have sent, and look at themselves: a buffer is at hand when the next is asked for, and what they have not looked at is found by
+//! whoever is short of memory.
+
+use crate::kit::*;
+use tranship_core::{Domain, LinkOptions, PoolOptions, Wait};
+
+const LEN: usize = 4 * KIB;
+
+/// The writer has one thread, and nobody beside it: so every run is the same.
+#[test]
+fn a_steady_stream_never_collects_to_allocate() {
+    let _dog = dog();
+    let a = Domain::builder().name("a").embedded().expect("embedded");
+    let b = join(&a, "b");
+    let all = 16 * CHUNK as u64;
+    let options = PoolOptions::new(all).chunk_bytes(CHUNK as u64);
+    let pool = a.create_pool(options.preallocate(all)).expect("pool");
+    let (mut sender, mut receiver) = link(&a, &b, "x");
+    let mut send = |times| {
+        for n in 0..times {
+            sender.send_with(filled(&pool, LEN, 1), n).expect("send");
+            assert_eq!(receiver.recv().expect("recv").meta, n);
+        }
+    };
+    send(500);
+    let before = pool.stats();
+    send(2000);
+    let after = pool.stats();
+    assert_eq!(after.collections, before.collections);
+    assert!(after.collected >= before.collected + 1900, "{after:?}");
+    // And they are the same few buffers.
+    assert_eq!(after.chunk_bytes_present, before.chunk_bytes_present);
+}
+
+#[test]
+fn what_no_sender_has_looked_at_is_found_by_who_is_short() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let pool = pool(&a, 4);
+    for count in [1, 7, 8, 9, 17, 40, 63] {
+        let (mut sender, mut receiver) = link(&a, &b, &format!("x{count}"));
+        for keep in [true, false] {
+            for n in 0..count {
+                sender.send_with(filled(&pool, KIB, 1), n).expect("send");
+            }
+            let mut taken: Vec<_> = (0..count).map(|_| receiver.recv().expect("recv")).collect();
+            let last = if keep { taken.pop() } else { None };
+            drop(taken);
+            if keep {
+                assert!(pool.alloc_now(4 * CHUNK).is_err(), "the last is held");
+            }
+            drop(last);
+            drop(pool.alloc_now(4 * CHUNK).expect("all of it"));
+        }
+        // Of a sender that is gone too.
+        for n in 0..count {
+            sender.send_with(filled(&pool, KIB, 1), n).expect("send");
+        }
+        drop(sender);
+        for n in 0..count {
+            assert_eq!(receiver.recv().expect("recv").meta, n);
+        }
+        drop(receiver);
+        until(|| pool.alloc_now(4 * CHUNK).is_ok());
+    }
+}
+
+#[test]
+fn more_can_be_under_way_than_a_trail_holds() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let options = PoolOptions::new(16 * CHUNK as u64).chunk_bytes(CHUNK as u64);
+    let pool = a.create_pool(options.slots(4096)).expect("pool");
+    let (mut sender, mut receiver) = link_with(&a, &b, "x", LinkOptions::new().lines(2048));
+    for _ in 0..3 {
+        for n in 0..1500 {
+            sender.send_with(filled(&pool, 64, 1), n).expect("send");
+        }
+        for n in 0..1500 {
+            assert_eq!(receiver.recv().expect("recv").meta, n);
+        }
+        drop(pool.alloc_now(16 * CHUNK).expect("all of it"));
+    }
+}
+
+/// Who says that it spins, and then is awaited or polled, is woken all the same.
+#[test]
+fn a_receiver_that_spins_can_be_awaited() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let pool = pool(&a, 2);
+    let options = LinkOptions::new().wait(Wait::Spin);
+    let (mut sender, mut receiver) = link_with(&a, &b, "x", options);
+    std::thread::scope(|s| {
+        s.spawn(move || {
+            for n in 0..100 {
+                sender.send_with(filled(&pool, 64, 1), n).expect("send");
+                sender.wait_taken(None).expect("taken");
+            }
+        });
+        for n in 0..100 {
+            let message = match n % 2 {
+                0 => receiver.recv(),
+                _ => block_on(receiver.recv_async()),
+            };
+            assert_eq!(message.expect("recv").meta, n);
+            receiver.set_wait(Wait::Spin);
+        }
+    });
+}
