@@ -130,7 +130,7 @@ fn run(bench: Bench) -> Result<bool> {
             say("ops", &common, outcome, &["raw", "iceoryx2"])
         }
         Bench::Instructions { common } => {
-            let all = systems::with_ops();
+            let all = systems::with_steps();
             let names: Vec<_> = all.iter().map(|e| e.name).collect();
             known(&common, &names)?;
             let outcome = instructions::bench(&common, &all)?;

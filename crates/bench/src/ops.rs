@@ -4,7 +4,6 @@ use anyhow::{Context, Result};
 
 use crate::case::{Case, Pattern, Touch, Wait};
 use crate::clock;
-use crate::instructions::{self, Count};
 use crate::options::Common;
 use crate::party::{self, Member, Party};
 use crate::peer::{Peer, Role};
@@ -46,8 +45,6 @@ pub struct OpsEntry {
     pub name: &'static str,
     pub clean: fn(u64),
     pub serve: fn(&Case, Role, &Party) -> Result<Vec<Measured>>,
-    /// For `instructions`.
-    pub count: Count,
 }
 
 pub const fn entry<P: Ops>() -> OpsEntry {
@@ -55,7 +52,6 @@ pub const fn entry<P: Ops>() -> OpsEntry {
         name: P::NAME,
         clean: P::clean,
         serve: serve::<P>,
-        count: instructions::serve::<P>,
     }
 }
 

@@ -1,10 +1,10 @@
 //! The kernel's futexes.
 
-use crate::wait::{Futex, Point, SETTLE, Waited};
+use crate::wait::{Futex, Point, Waited};
 use std::io;
 use std::time::Duration;
 use tranship_sync::atomic::AtomicU32;
-use tranship_sys::{futex, membarrier};
+use tranship_sys::futex;
 
 /// How the kernel waits.
 #[derive(Debug, Clone, Copy)]
@@ -42,13 +42,4 @@ impl Futex for Kernel {
 /// Wakes everybody who waits on the word.
 pub fn wake_all(word: &AtomicU32) {
     let _ = futex::wake(word, u32::MAX >> 1);
-}
-
-/// Every thread of the machine that runs has passed a full fence when it returns. Blocks for milliseconds: for what is done rarely, so that
-/// others need no fence at all.
-pub(crate) fn fence_everybody() {
-    if !membarrier::global() {
-        // Many times what a store takes to become visible.
-        std::thread::sleep(SETTLE);
-    }
 }

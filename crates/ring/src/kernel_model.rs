@@ -45,6 +45,3 @@ pub fn wake_all(_word: &AtomicU32) {
     BUCKET.woken.notify_all();
     drop(held);
 }
-
-/// Here whoever publishes to one that spins does fence.
-pub(crate) fn fence_everybody() {}

@@ -14,6 +14,7 @@
 mod consumer;
 #[cfg(not(loom))]
 pub mod doorbell;
+mod everybody;
 mod front;
 mod half;
 #[cfg_attr(loom, path = "kernel_model.rs")]

@@ -16,7 +16,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::kernel;
+use crate::everybody::fence_everybody;
 use tranship_sync::atomic::{AtomicU32, Ordering, fence};
 
 /// The most words of one system call.
@@ -165,7 +165,7 @@ pub(crate) fn arm(points: &mut [Point<'_>], how: Asleep) -> bool {
     fence(Ordering::SeqCst);
     if spun {
         // Ordering: a waker that found us spinning has not fenced between its publish and its load of `asleep`: it does so now.
-        kernel::fence_everybody();
+        fence_everybody();
     }
     new
 }

@@ -14,7 +14,7 @@ use anyhow::{Context, Result};
 
 use self::tracer::{Tally, Tracer, mark};
 use crate::case::{Case, Pattern, Touch, Wait};
-use crate::ops::{BATCH, Ops, OpsEntry};
+use crate::ops::{BATCH, Ops};
 use crate::options::Common;
 use crate::party::{self, Member, Party};
 use crate::peer::Role;
@@ -38,12 +38,25 @@ const SEND: u64 = 2;
 const RECEIVE: u64 = 3;
 const RELEASE: u64 = 4;
 
-/// Counts one side of a system.
-pub type Count = fn(&Case, Role, &Party, &Steps) -> Result<Vec<Measured>>;
+/// A system in the list.
+#[derive(Debug, Clone, Copy)]
+pub struct StepsEntry {
+    pub name: &'static str,
+    clean: fn(u64),
+    count: fn(&Case, Role, &Party, &Steps) -> Result<Vec<Measured>>,
+}
+
+pub const fn entry<P: Ops>() -> StepsEntry {
+    StepsEntry {
+        name: P::NAME,
+        clean: P::clean,
+        count: serve::<P>,
+    }
+}
 
 /// How many batches are stepped through, and where their tallies go.
 #[derive(Debug)]
-pub struct Steps {
+struct Steps {
     batches: usize,
     folder: std::path::PathBuf,
 }
@@ -54,7 +67,7 @@ impl Steps {
     }
 }
 
-pub fn bench(common: &Common, systems: &[OpsEntry]) -> Result<Outcome> {
+pub fn bench(common: &Common, systems: &[StepsEntry]) -> Result<Outcome> {
     let mut outcome = Outcome::default();
     if let Err(why) = tracer::is_possible() {
         eprintln!("SKIPPED: instructions: {why:#}");
@@ -69,7 +82,7 @@ pub fn bench(common: &Common, systems: &[OpsEntry]) -> Result<Outcome> {
     Ok(outcome)
 }
 
-fn count(common: &Common, system: &OpsEntry, outcome: &mut Outcome) -> Result<()> {
+fn count(common: &Common, system: &StepsEntry, outcome: &mut Outcome) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let steps = Steps {
         batches: if common.is_quick() { 2 } else { 16 },
@@ -162,12 +175,7 @@ fn by_function(
 }
 
 /// Both sides of a system.
-pub fn serve<P: Ops>(
-    case: &Case,
-    role: Role,
-    party: &Party,
-    steps: &Steps,
-) -> Result<Vec<Measured>> {
+fn serve<P: Ops>(case: &Case, role: Role, party: &Party, steps: &Steps) -> Result<Vec<Measured>> {
     let mut peer = P::open(case, role, party)?;
     party.barrier()?;
     let tracer = Tracer::start(&steps.tally(role))?;

@@ -15,6 +15,7 @@ pub mod tranship;
 
 use crate::collect::{self, CollectEntry};
 use crate::demo::{self, FanEntry};
+use crate::instructions::{self, StepsEntry};
 use crate::ops::{self, OpsEntry};
 use crate::peer::{Entry, entry};
 
@@ -49,6 +50,16 @@ pub fn with_ops() -> Vec<OpsEntry> {
         ops::entry::<tranship::Tranship>(),
         #[cfg(feature = "iceoryx2")]
         ops::entry::<iceoryx2::Iceoryx2>(),
+    ]
+}
+
+/// All systems of `instructions`.
+pub fn with_steps() -> Vec<StepsEntry> {
+    vec![
+        instructions::entry::<raw::Raw>(),
+        instructions::entry::<tranship::Tranship>(),
+        #[cfg(feature = "iceoryx2")]
+        instructions::entry::<iceoryx2::Iceoryx2>(),
     ]
 }
 
