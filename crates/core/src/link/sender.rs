@@ -552,8 +552,10 @@ impl Sender {
             assignment,
             ..
         }) = self.outs.get_mut(at)
-            && walk.is_due(FEW, taken)
             && let Assigned::Own(pool) = &assignment.side
+            // Else most buffers are under way, and who is short looks at all of them at once, which is cheaper.
+            && message.wrapping_sub(taken) < pool.slot_count() / 2
+            && walk.is_due(FEW, taken)
         {
             pool.collect_few(walk);
         }

@@ -145,12 +145,22 @@ impl Words for Own<'_> {
 impl OwnPool {
     /// Items for a class's zone: dead sent buffers first, then items of slabs, then a new slab.
     pub(super) fn import(&self, class: usize, out: &mut Vec<u32>, want: usize) {
-        self.collect_for(class, out, want, Trails::Left);
+        let had_none = self.is_cut_up.load(Ordering::Relaxed);
+        let trails = match had_none {
+            true => Trails::Followed,
+            false => Trails::Left,
+        };
+        self.collect_for(class, out, want, trails);
         // Topped up out of what the pool has anyway: with few buffers in turn every allocation would be a collection.
-        if out.len() < want {
+        let collected = out.len();
+        if collected < want {
             self.cut_slabs(class, out, want);
+            let has_none = out.len() == collected;
+            if has_none != had_none {
+                self.is_cut_up.store(has_none, Ordering::Relaxed);
+            }
         }
-        if out.is_empty() {
+        if out.is_empty() && !had_none {
             self.collect_for(class, out, want, Trails::Followed);
         }
         // A zone hands out the last first and then the others from the front. So it is the order of the sends, in which

@@ -108,6 +108,7 @@ impl OwnPool {
             least_bytes: if half { PAGE } else { 1 },
             _mappings: mappings,
             contended: AtomicBool::new(false),
+            is_cut_up: AtomicBool::new(false),
             zones: (0..classes.count())
                 .map(|class| {
                     let bytes = classes.bytes_of(class);

@@ -1,0 +1,11 @@
+//! A fence that one pays for all: for what is done rarely, so that others need no fence at all.
+
+/// Every thread of the machine that runs has passed a full fence when it returns. Blocks for milliseconds.
+pub(crate) fn fence_everybody() {
+    // Under loom whoever publishes to one that spins does fence.
+    #[cfg(not(loom))]
+    if !tranship_sys::membarrier::global() {
+        // Many times what a store takes to become visible.
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
