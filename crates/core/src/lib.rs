@@ -50,6 +50,6 @@ pub use tranship_proto::{
     CbufId, ChannelId, DomainId, PoolId, Refusal, RefusalCode, Role, StatRecord, Trust,
 };
 pub use tranship_proto::{
-    ChannelStat, DomainStat, HeapStat, HoldStat, ManagerStat, PoolFigures, PoolStat,
+    ChannelStat, DomainStat, HeapStat, HogAction, HogStat, HoldStat, ManagerStat, PoolFigures, PoolStat,
 };
 pub use tranship_region::{OutOfBounds, View};

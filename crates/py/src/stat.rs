@@ -41,7 +41,14 @@ fn entry(py: Python<'_>, record: StatRecord) -> PyResult<(&'static str, Bound<'_
         StatRecord::Domain(of) => {
             to.set_item("domain", of.domain.0)?;
             put!(to, of: name, pid, uid, connected, dumpable, stranded_bytes);
-            put!(to, of: data_bytes, table_bytes, ring_bytes);
+            put!(to, of: data_bytes, table_bytes, ring_bytes, own_bytes, lingering_bytes);
+            let hog = of.hog.map(|hog| {
+                let to = PyDict::new(py);
+                to.set_item("action", hog.action.name())?;
+                put!(to, hog: over_bytes, since_ms);
+                PyResult::Ok(to)
+            });
+            to.set_item("hog", hog.transpose()?)?;
             "domains"
         }
         StatRecord::Pool(of) => {
@@ -50,6 +57,7 @@ fn entry(py: Python<'_>, record: StatRecord) -> PyResult<(&'static str, Bound<'_
             to.set_item("trust", of.trust.name())?;
             put!(to, of: name, writer_alive, max_bytes, quota_bytes, granted_bytes);
             put!(to, of: stranded_bytes, data_bytes, table_bytes, chunk_bytes, slots, readers);
+            put!(to, of: live_bytes, garbage_bytes, cached_bytes, lingering_bytes);
             "pools"
         }
         StatRecord::Channel(of) => {
@@ -64,7 +72,7 @@ fn entry(py: Python<'_>, record: StatRecord) -> PyResult<(&'static str, Bound<'_
         StatRecord::Hold(of) => {
             to.set_item("domain", of.domain.0)?;
             to.set_item("pool", of.pool.0)?;
-            put!(to, of: buffers, bytes);
+            put!(to, of: buffers, bytes, lingering_bytes, held_ms);
             "holds"
         }
         StatRecord::Heap(of) => {

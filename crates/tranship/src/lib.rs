@@ -41,6 +41,8 @@ pub use tranship_core::{
     Heap,
     HeapOptions,
     HeapStat,
+    HogAction,
+    HogStat,
     HoldStat,
     Holder,
     Inline,

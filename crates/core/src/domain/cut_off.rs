@@ -52,7 +52,7 @@ impl Barrier {
     pub(super) fn in_answer(error: &Error) -> Option<Barrier> {
         let refusal = error.find::<Refusal>();
         let final_ =
-            |refusal: &&Refusal| matches!(refusal.code, RefusalCode::Access | RefusalCode::Version);
+            |refusal: &&Refusal| matches!(refusal.code, RefusalCode::Access | RefusalCode::Version | RefusalCode::Hog);
         refusal.filter(final_).copied().map(Barrier::Refused)
     }
 }

@@ -74,6 +74,9 @@ pub(super) struct Counters {
     pub(super) collect_ns: AtomicU64,
     pub(super) collections: AtomicU64,
     pub(super) collected: AtomicU64,
+    pub(super) collected_bytes: AtomicU64,
+    /// Dead when it was last looked, bytes.
+    pub(super) garbage_bytes: AtomicU64,
 }
 
 /// Slabs and runs, under one lock.
@@ -341,6 +344,8 @@ impl OwnPool {
         // Relaxed: a word of our own, before the generation is made even, by which others here find the buffer.
         let next = generation::published(self.generation(slot));
         self.private(slot).moved.store(next, Ordering::Relaxed);
+        // The manager charges it to whoever has it. On the line that the generation is about to be written to.
+        self.entry(slot).moved.store(next, Ordering::Relaxed);
     }
 
     /// Whether the buffer that has this generation of the slot was moved to somebody else.

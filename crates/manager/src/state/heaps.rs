@@ -72,9 +72,14 @@ impl State {
         }
         if total < least_bytes {
             self.ask_to_shrink(id);
-            return Err(refusal(RefusalCode::Total, least_bytes, total).into());
+            return Err(self.no_room(uid, me, least_bytes, least_bytes).into());
         }
-        let bytes = bytes.min(quota).min(total);
+        let most = match self.check_slowed(me)? {
+            true => least_bytes,
+            false => bytes,
+        };
+        let bytes = most.min(quota).min(total);
+        let heap = self.own_heap(me, id)?;
         heap.admitted += bytes;
         self.charge(uid, me, bytes);
         let admitted = Event::Admitted {

@@ -48,6 +48,11 @@ pub(crate) struct Domain {
     pub bytes: u64,
     /// Out of use, and it has not said to have unmapped it.
     pub stranded_bytes: u64,
+    /// Of others' pools, held for long.
+    pub lingering_bytes: u64,
+    pub hog: Option<super::hogs::Hog>,
+    /// Where it is slowed down, when it may be granted something next.
+    pub granted_next: Duration,
     pub exports: BTreeSet<ExportId>,
     /// Those of its exports for which somebody may wait.
     pub wanted: BTreeSet<ExportId>,
@@ -211,6 +216,8 @@ pub(crate) struct Reader {
     /// Misses chunks: sends have to wait for its `Resync`.
     pub marked: bool,
     pub feed: Option<Feed>,
+    /// What it holds.
+    pub hold: super::hold::Hold,
 }
 
 /// All chunks of a pool are on their way to a reader, in pieces.

@@ -96,6 +96,9 @@ impl State {
                 live_bytes: p.live_bytes,
                 peak_bytes: p.peak_bytes,
                 live_buffers: p.live_buffers,
+                garbage_bytes: p.garbage_bytes,
+                cached_bytes: p.cached_bytes,
+                lingering_bytes: self.lingering_of(*id),
                 waiters: p.waiters,
                 quota_bytes: p.quota_bytes,
                 granted_bytes: p.granted_bytes,
@@ -144,6 +147,11 @@ impl State {
         let most = self.most_for(p.uid, p.max_bytes);
         rule.max_bytes = rule.max_bytes.min(most);
         rule.min_bytes = rule.min_bytes.min(rule.max_bytes);
+        if self.is_slowed(p.writer) {
+            // One that holds too much of others' memory gets no more of its own.
+            rule.max_bytes = rule.max_bytes.min(granted).max(p.chunk_bytes);
+            rule.min_bytes = rule.min_bytes.min(rule.max_bytes);
+        }
         if p.pinned {
             (rule.min_bytes, rule.max_bytes) = (p.quota_bytes, p.quota_bytes.max(p.chunk_bytes));
         }
@@ -164,6 +172,8 @@ impl State {
             live_bytes: f.live_bytes.min(granted),
             peak_bytes: f.peak_bytes.min(granted),
             live_buffers: f.live_buffers,
+            garbage_bytes: f.garbage_bytes.min(granted),
+            cached_bytes: f.cached_bytes.min(granted),
             waiters: u32::try_from(f.waiters).unwrap_or(u32::MAX),
             quota_bytes: p.quota_bytes,
             granted_bytes: granted,

@@ -37,6 +37,12 @@ class _ManagerStat(TypedDict):
     longest_turn_us: int
 
 @type_check_only
+class _HogStat(TypedDict):
+    action: str
+    over_bytes: int
+    since_ms: int
+
+@type_check_only
 class _DomainStat(TypedDict):
     domain: int
     name: str
@@ -48,6 +54,9 @@ class _DomainStat(TypedDict):
     data_bytes: int
     table_bytes: int
     ring_bytes: int
+    own_bytes: int
+    lingering_bytes: int
+    hog: _HogStat | None
 
 @type_check_only
 class _PoolStat(TypedDict):
@@ -65,6 +74,10 @@ class _PoolStat(TypedDict):
     chunk_bytes: int
     slots: int
     readers: int
+    live_bytes: int
+    garbage_bytes: int
+    cached_bytes: int
+    lingering_bytes: int
 
 @type_check_only
 class _ChannelStat(TypedDict):
@@ -84,6 +97,8 @@ class _HoldStat(TypedDict):
     pool: int
     buffers: int
     bytes: int
+    lingering_bytes: int
+    held_ms: int | None
 
 @type_check_only
 class _HeapStat(TypedDict):
