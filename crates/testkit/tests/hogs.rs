@@ -160,7 +160,8 @@ impl Stage {
 
 fn open(domain: &Domain) -> Sender {
     let options = LinkOptions::new().when_full(WhenFull::Block);
-    domain.open_sender_with("film", options).expect("a keeper")
+    let listener = domain.listen_with("film", Role::Source, options);
+    listener.expect("listens").accept_sender().expect("a keeper")
 }
 
 fn until(
