@@ -219,7 +219,8 @@ fn a_user_is_charged_for_other_users_memory_only() {
     assert_eq!(own.grant(&mut house, 8).0, Ok(4), "four of eight are held");
 }
 
-const RULE: &str = "linger = \"10ms\"\n[[hog]]\nname = \"one\"\nuid = 2\nover = \"128KiB\"\nfor = \"1s\"\n";
+const RULE: &str =
+    "linger = \"10ms\"\n[[hog]]\nname = \"one\"\nuid = 2\nover = \"128KiB\"\nfor = \"1s\"\n";
 
 /// Becomes a hog, and is judged to be one.
 fn overdo(house: &mut House, writer: &Writer, reader: &Reader) {
@@ -248,10 +249,7 @@ fn a_hog_is_reported_once_and_again_when_it_has_let_go() {
     assert_eq!(notice.action, Some(HogAction::Report), "unless a rule says");
     let d = domain(&mut house, &writer, reader.id).expect("there");
     let hog = d.hog.expect("it is one");
-    assert_eq!(
-        (hog.action, hog.over_bytes),
-        (HogAction::Report, 2 * CHUNK)
-    );
+    assert_eq!((hog.action, hog.over_bytes), (HogAction::Report, 2 * CHUNK));
     assert!(hog.since_ms >= 1000, "{hog:?}");
     // About what is allowed it stays one.
     for slots in [2, 3, 2, 4, 2] {

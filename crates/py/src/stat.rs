@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use tranship::StatRecord;
+use tranship::{Got, LeakReport, StatRecord};
 
 macro_rules! put {
     ($to:ident, $from:ident: $($field:ident),+ $(,)?) => {
@@ -26,6 +26,37 @@ pub(crate) fn dict(py: Python<'_>, records: Vec<StatRecord>) -> PyResult<Bound<'
             _ => all.set_item(list, entry)?,
         }
     }
+    Ok(all)
+}
+
+/// Buffers that a domain has.
+pub(crate) fn leaks<'py>(py: Python<'py>, report: &LeakReport) -> PyResult<Bound<'py, PyDict>> {
+    let got = |to: &Bound<'py, PyDict>, got: Option<&Got>| {
+        to.set_item("age", got.map(|g| g.age.as_secs_f64()))?;
+        let channel = got.and_then(|g| g.channel.as_ref());
+        to.set_item("channel", channel.map(|(_, name)| name))?;
+        to.set_item("backtrace", got.and_then(|g| g.backtrace.as_ref()))
+    };
+    let (held, own) = (PyList::empty(py), PyList::empty(py));
+    for of in &report.held {
+        let to = PyDict::new(py);
+        (to.set_item("pool", of.pool.0)).and(to.set_item("writer", of.writer.0))?;
+        to.set_item("id", of.id.0)?;
+        put!(to, of: bytes, handles);
+        got(&to, of.got.as_ref())?;
+        held.append(to)?;
+    }
+    for of in &report.own {
+        let to = PyDict::new(py);
+        (to.set_item("pool", of.pool.0)).and(to.set_item("pool_name", &of.pool_name))?;
+        to.set_item("id", of.id.0)?;
+        put!(to, of: bytes);
+        got(&to, Some(&of.got))?;
+        own.append(to)?;
+    }
+    let all = PyDict::new(py);
+    all.set_item("held", held)?;
+    all.set_item("own", own)?;
     Ok(all)
 }
 

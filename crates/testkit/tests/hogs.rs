@@ -48,9 +48,9 @@ child!(
                         match pool.try_alloc(CHUNK) {
                             Ok(buf) => own.push(buf),
                             Err(error) => match error.find::<Shortage>().map(|s| s.limit) {
-                                Some(
-                                    limit @ (Limit::Charged { .. } | Limit::Hog { .. }),
-                                ) => break (limit, error.to_string()),
+                                Some(limit @ (Limit::Charged { .. } | Limit::Hog { .. })) => {
+                                    break (limit, error.to_string());
+                                }
                                 Some(Limit::Late) => std::thread::yield_now(),
                                 _ => panic!("{error}"),
                             },
@@ -128,7 +128,11 @@ impl Stage {
         };
         let builder = Domain::builder().name("manager").config(config);
         let domain = builder.embedded().expect("embedded");
-        let socket = domain.socket_path().expect("a socket").display().to_string();
+        let socket = domain
+            .socket_path()
+            .expect("a socket")
+            .display()
+            .to_string();
         let peer = keeps().start().expect("a keeper");
         peer.send(&(&socket, SENT)).expect("send");
         let pool = small_pool(&domain, 32);
@@ -161,7 +165,10 @@ impl Stage {
 fn open(domain: &Domain) -> Sender {
     let options = LinkOptions::new().when_full(WhenFull::Block);
     let listener = domain.listen_with("film", Role::Source, options);
-    listener.expect("listens").accept_sender().expect("a keeper")
+    listener
+        .expect("listens")
+        .accept_sender()
+        .expect("a keeper")
 }
 
 fn until(
@@ -257,7 +264,8 @@ fn what_one_holds_counts_against_what_it_may_have() {
 
 #[test]
 fn a_throttled_hog_hears_why() {
-    let rules = "linger = \"10ms\"\n[[hog]]\nname = \"keeper\"\nover = \"128KiB\"\naction = \"throttle\"";
+    let rules =
+        "linger = \"10ms\"\n[[hog]]\nname = \"keeper\"\nover = \"128KiB\"\naction = \"throttle\"";
     let stage = Stage::new(rules, false);
     stage.until(|d| d.is_some_and(|d| d.hog.is_some()));
     let (figures, text, _): ((String, u64, u64), String, usize) = stage.peer.ask(&1u32);
@@ -288,7 +296,10 @@ fn a_disconnected_hog_holds_nothing_any_more_and_stays_out() {
 fn a_hog_is_killed() {
     let rules = "linger = \"10ms\"\n[[hog]]\nover = \"128KiB\"\naction = \"kill\"";
     let stage = Stage::new(rules, false);
-    assert!(format!("{:?}", stage.peer.wait()).contains('9'), "by SIGKILL");
+    assert!(
+        format!("{:?}", stage.peer.wait()).contains('9'),
+        "by SIGKILL"
+    );
     stage.until(|d| d.is_none());
     let room = |_| stage.pool.alloc_timeout(CHUNK, Duration::from_secs(60));
     let all: Vec<CbufMut> = (0..32).map(room).collect::<Result<_, _>>().expect("room");
@@ -308,7 +319,10 @@ fn who_does_not_unmap_is_charged_and_ended() {
     let builder = Domain::builder().name("manager").config(config);
     let domain = builder.embedded().expect("embedded");
     let socket = domain.socket_path().expect("a socket");
-    let peer = never_unmaps().env(SOCKET, socket).start().expect("a clinger");
+    let peer = never_unmaps()
+        .env(SOCKET, socket)
+        .start()
+        .expect("a clinger");
     let pool = small_pool(&domain, 8);
     let first = pool.alloc(CHUNK).expect("room");
     let mut sender = open(&domain);

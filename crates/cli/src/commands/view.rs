@@ -315,7 +315,9 @@ impl Names {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tranship_proto::{ChannelId, HeapStat, HogAction, HogStat, HoldStat, ManagerStat, PoolStat, Role};
+    use tranship_proto::{
+        ChannelId, HeapStat, HogAction, HogStat, HoldStat, ManagerStat, PoolStat, Role,
+    };
 
     /// A name without a channel; the reader exports it, or waits for it.
     fn alone(name: &str, exported_as: Option<Role>, waiting_as: Option<Role>) -> StatRecord {

@@ -12,7 +12,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use tranship_ledger::{Handles, LetGo, generation};
-use tranship_proto::{CbufId, PoolId};
+use tranship_proto::{CbufId, PoolId, Trust};
 use tranship_region::layout::{Slot as TableSlot, TableRw};
 use tranship_region::{Mappings, Window};
 use tranship_sync::SlotQueue;
@@ -250,7 +250,7 @@ impl OwnPool {
     pub(super) fn hand_out(&self, slot: u32, class: u8, len: usize) -> CbufMut {
         let tag = Tag::own(slot, class, self.flags);
         if tag.has(Tag::LONG) {
-            self.open_slot(slot);
+            self.begin_long(slot);
         }
         let ptr = self.at(self.private(slot).offset());
         // SAFETY: the slot was cut out of an attached chunk, at least `len` long by its class, which is one of the pool's, and stays
@@ -260,9 +260,7 @@ impl OwnPool {
 
     /// The same of a buffer larger than a chunk.
     pub(super) fn hand_out_huge(&self, slot: u32, len: usize) -> CbufMut {
-        if self.is_guarded() {
-            self.open_slot(slot);
-        }
+        self.begin_long(slot);
         let tag = Tag::own(slot, Self::HUGE, self.flags | Tag::LONG);
         let ptr = self.at(self.private(slot).offset());
         // SAFETY: as for `hand_out`; it is a run of its own.
@@ -271,7 +269,23 @@ impl OwnPool {
 
     /// Whether it is of level `half`.
     pub(super) fn is_guarded(&self) -> bool {
-        self.flags & Tag::LONG != 0
+        self.options.trust == Trust::Half
+    }
+
+    /// A buffer that goes the long way is handed out.
+    #[cold]
+    fn begin_long(&self, slot: u32) {
+        if let Some(notes) = &self.domain.leaks {
+            notes.got(self.id, slot, None);
+        }
+        if self.is_guarded() {
+            self.open_slot(slot);
+        }
+    }
+
+    /// Its capacity, bytes.
+    pub(crate) fn capacity_of(&self, slot: u32) -> u64 {
+        self.entry(slot).length.load(Ordering::Relaxed)
     }
 
     /// At level `half`: the slot's pages can be written here.
@@ -299,6 +313,9 @@ impl OwnPool {
     /// A frozen buffer becomes a writable one again, which nobody else ever knew.
     #[cold]
     pub(crate) fn open_again(&self, slot: u32) {
+        if let Some(notes) = &self.domain.leaks {
+            notes.set_frozen(self.id, slot, false);
+        }
         if self.is_guarded() {
             self.open_slot(slot);
         }
@@ -307,6 +324,9 @@ impl OwnPool {
     /// A writable buffer that goes the long way is frozen. Its tag from here on.
     pub(crate) fn freeze_long(&self, tag: Tag) -> Tag {
         let slot = tag.slot();
+        if let Some(notes) = &self.domain.leaks {
+            notes.set_frozen(self.id, slot, true);
+        }
         if tag.has(Tag::MOVED) {
             return Tag::own(slot, self.private(slot).class(), self.flags);
         }
@@ -320,6 +340,9 @@ impl OwnPool {
     /// A writable buffer that goes the long way goes.
     pub(crate) fn release_long(&self, tag: Tag) {
         let (slot, class) = (tag.slot(), tag.class());
+        if let Some(notes) = &self.domain.leaks {
+            notes.gone(self.id, slot);
+        }
         if tag.has(Tag::MOVED) {
             return self.release(slot, self.private(slot).class());
         }
@@ -332,6 +355,9 @@ impl OwnPool {
     /// At level `half`: the caller's writable buffer is about to be moved, for the first time, so that nobody here has to do with its pages.
     #[cold]
     pub(crate) fn take_away(&self, slot: u32) {
+        if let Some(notes) = &self.domain.leaks {
+            notes.gone(self.id, slot);
+        }
         if self.is_guarded() {
             self.close_slot(slot, Access::None);
         }

@@ -157,7 +157,11 @@ pub(super) fn held(table: &File, refs: &File, some: &Range<u32>) -> io::Result<(
 const APART: usize = 64;
 
 /// The slots to which a reader has references, by rising slots.
-pub(super) fn held_slots(table: &File, refs: &File, some: &Range<u32>) -> io::Result<Vec<HeldSlot>> {
+pub(super) fn held_slots(
+    table: &File,
+    refs: &File,
+    some: &Range<u32>,
+) -> io::Result<Vec<HeldSlot>> {
     let refs = words(refs, REFS_AT, some)?;
     let held = some.clone().zip(&refs).filter(|(_, r)| **r != 0);
     let held: Vec<u32> = held.map(|(slot, _)| slot).collect();

@@ -52,10 +52,7 @@ impl State {
             return;
         };
         if let Some(client) = domain.client {
-            self.out.push(Action::Disconnect {
-                client,
-                refusal,
-            });
+            self.out.push(Action::Disconnect { client, refusal });
             let gone = self.clients.remove(&client);
             let flight = gone.map(|c| c.flight);
             for f in flight.into_iter().flatten() {

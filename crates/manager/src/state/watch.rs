@@ -166,7 +166,9 @@ impl State {
         r.hold.add(&held, now, linger);
         let found = u32::try_from(held.len()).unwrap_or(u32::MAX);
         if let Some(pass) = self.watch.users.get_mut(&uid) {
-            let cost = found.min(slots.end - slots.start).saturating_mul(TABLE_WORDS);
+            let cost = found
+                .min(slots.end - slots.start)
+                .saturating_mul(TABLE_WORDS);
             pass.words = pass.words.saturating_sub(cost);
         }
         self.watch_more(uid);

@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use tranship_manager::state::{
-    Action, ClientId, Facts, Fd, FdToken, Figures, Header, HeldSlot, HogNotice, IdStart, Input, Sealed,
-    State,
+    Action, ClientId, Facts, Fd, FdToken, Figures, Header, HeldSlot, HogNotice, IdStart, Input,
+    Sealed, State,
 };
 use tranship_manager::{Config, Limits};
 use tranship_proto::{DomainId, Event, PROTOCOL_VERSION, PoolId, Refusal, RefusalCode, Request};

@@ -119,6 +119,32 @@ class _Stat(TypedDict):
     heaps: list[_HeapStat]
 
 @type_check_only
+class _HeldBuffer(TypedDict):
+    pool: int
+    writer: int
+    id: int
+    bytes: int
+    handles: int
+    age: float | None
+    channel: str | None
+    backtrace: str | None
+
+@type_check_only
+class _OwnBuffer(TypedDict):
+    pool: int
+    pool_name: str
+    id: int
+    bytes: int
+    age: float
+    channel: str | None
+    backtrace: str | None
+
+@type_check_only
+class _Leaks(TypedDict):
+    held: list[_HeldBuffer]
+    own: list[_OwnBuffer]
+
+@type_check_only
 class _PoolStats(TypedDict):
     allocs: int
     frees: int
@@ -443,6 +469,8 @@ class Domain(_Closing):
     ) -> Coroutine[Any, Any, Receiver]: ...
     def stat(self) -> _Stat:
         """What the manager knows: of itself, domains, pools, channels, who holds what."""
+    def leaks(self) -> _Leaks:
+        """The buffers that this domain has: of others, and with TRANSHIP_LEAKS=1 its own, with their age and channel."""
     def set_quota(self, pool: int, quota_bytes: int) -> int: ...
     def turn(self) -> None:
         """Takes the manager's news. For programs that seldom call anything else here, unless `helper_thread` was said."""
