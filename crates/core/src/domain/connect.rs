@@ -215,7 +215,7 @@ impl DomainBuilder {
             high_descriptors: self.high_descriptors,
             leaks: {
                 let leaks = self.leaks.unwrap_or_else(super::Leaks::of_environment);
-                super::leaks::Notes::of(leaks)
+                super::notes::Notes::of(leaks)
             },
         });
         core.poll_socket()?;

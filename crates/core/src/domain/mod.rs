@@ -13,6 +13,7 @@ mod haste;
 mod helper;
 mod leaks;
 mod leave;
+mod notes;
 mod resume;
 mod shell;
 mod starter;
@@ -22,7 +23,7 @@ pub(crate) use call::{Asked, NAP, PATIENCE, ROUND, millis};
 pub use connect::DomainBuilder;
 pub(crate) use events::PoolShape;
 pub(crate) use helper::thread;
-pub use leaks::{Got, HeldBuffer, LeakReport, Leaks, OwnBuffer};
+pub use notes::{Got, HeldBuffer, LeakReport, Leaks, OwnBuffer};
 pub use shell::Domain;
 pub(crate) use tasks::{Key, Tasks, Woken};
 
@@ -95,7 +96,7 @@ pub(crate) struct Shared {
     pub(crate) tasks: Tasks,
     high_descriptors: bool,
     /// What is noted of buffers that are had.
-    pub(crate) leaks: Option<leaks::Notes>,
+    pub(crate) leaks: Option<notes::Notes>,
 }
 
 /// An exported name and who has connected to it.

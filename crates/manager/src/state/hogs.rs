@@ -1,7 +1,7 @@
 //! Domains that hold too much of others' memory, and what is done about them.
 
-use super::model::Domain;
-use super::types::Action;
+use super::model::{Domain, Hog};
+use super::types::{Action, HogNotice};
 use super::{Of, State, refusal};
 use std::time::Duration;
 use tranship_proto::{DomainId, GoneReason, HogAction, HogStat, Refusal, RefusalCode};
@@ -10,35 +10,6 @@ use tranship_proto::{DomainId, GoneReason, HogAction, HogStat, Refusal, RefusalC
 const SLOWED: Duration = Duration::from_millis(250);
 /// Processes that are not let in again, of each user.
 const BARRED: usize = 64;
-
-/// A domain over what a rule lets it hold.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Hog {
-    /// Since when.
-    since: Duration,
-    over_bytes: u64,
-    /// For as long as the rule says: that was done.
-    action: Option<HogAction>,
-}
-
-/// What is said of one.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct HogNotice {
-    /// The domain.
-    pub domain: DomainId,
-    /// Its name.
-    pub name: String,
-    /// Its process.
-    pub pid: u32,
-    /// Its user.
-    pub uid: u32,
-    /// What is charged to it of others' memory, bytes.
-    pub charged_bytes: u64,
-    /// More than so much is too much, bytes.
-    pub over_bytes: u64,
-    /// What is done; nothing: it is one no more.
-    pub action: Option<HogAction>,
-}
 
 impl Domain {
     /// What of others' memory is charged to it.

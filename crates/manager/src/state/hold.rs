@@ -3,25 +3,13 @@
 //! Nobody tells the manager when a buffer is taken or dropped. A slot whose counter is not 0 at two looks, with the same generation at
 //! both, is taken for held in between: while it is held its writer cannot reuse it.
 
+use super::types::HeldSlot;
 use std::time::Duration;
 
 /// Notes of one domain about one pool; what is held beyond counts from when there was too much to note.
 const MAX_NOTES: usize = 1 << 16;
 /// Notes that cost the manager as much as a record of its tables.
 const NOTES_PER_RECORD: usize = 16;
-
-/// A slot that a reader's counter says it holds, as the pool's table has it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct HeldSlot {
-    /// Which.
-    pub slot: u32,
-    /// Its generation.
-    pub generation: u32,
-    /// Its length, bytes.
-    pub bytes: u64,
-    /// Its writer says that it moved the buffer.
-    pub moved: bool,
-}
 
 /// When something was first seen, in hundredths of a second since the manager's start: 4 bytes are enough for a year.
 type Seen = u32;

@@ -18,6 +18,7 @@ mod hello;
 mod hogs;
 mod hold;
 mod ids;
+mod looks;
 mod memory;
 mod model;
 mod names;
@@ -44,10 +45,10 @@ mod types;
 mod waiting;
 mod watch;
 
-pub use hogs::HogNotice;
-pub use hold::HeldSlot;
 pub use ids::{BLOCK, IdStart};
-pub use types::{Action, ClientId, Facts, Fd, FdToken, Figures, Header, Input, Sealed};
+pub use types::{
+    Action, ClientId, Facts, Fd, FdToken, Figures, Header, HeldSlot, HogNotice, Input, Sealed,
+};
 
 use crate::Config;
 use accounts::{Accounts, Of};
@@ -116,7 +117,7 @@ pub struct State {
     idle_since: Duration,
     sweep: pass::Sweep,
     schedule: period::Schedule,
-    watch: watch::Watch,
+    watch: looks::Watch,
     /// Domains over what a rule lets them hold.
     hogs: usize,
     /// By users, processes whose membership was ended for that, and why.
@@ -167,7 +168,7 @@ impl State {
             idle_since: Duration::ZERO,
             sweep: pass::Sweep::default(),
             schedule,
-            watch: watch::Watch::new(),
+            watch: looks::Watch::new(),
             hogs: 0,
             barred: BTreeMap::new(),
         }

@@ -2,10 +2,13 @@
 
 use super::brought::BroughtQueues;
 use super::extent::{Maker, Piece};
+use super::hold::Hold;
 use super::types::{ChunkKey, ClientId, FdToken, InFlight, Left};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
-use tranship_proto::{ChannelId, DomainId, ExportId, PoolId, Req, Role, StatRecord, Trust};
+use tranship_proto::{
+    ChannelId, DomainId, ExportId, HogAction, PoolId, Req, Role, StatRecord, Trust,
+};
 
 /// A connection.
 #[derive(Debug)]
@@ -50,7 +53,7 @@ pub(crate) struct Domain {
     pub stranded_bytes: u64,
     /// Of others' pools, held for long.
     pub lingering_bytes: u64,
-    pub hog: Option<super::hogs::Hog>,
+    pub hog: Option<Hog>,
     /// Where it is slowed down, when it may be granted something next.
     pub granted_next: Duration,
     pub exports: BTreeSet<ExportId>,
@@ -64,6 +67,16 @@ pub(crate) struct Domain {
     pub left: VecDeque<(PoolId, Left)>,
     /// Pools whose chunks are on their way to it in pieces.
     pub feeding: BTreeSet<PoolId>,
+}
+
+/// A domain over what a rule lets it hold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hog {
+    /// Since when.
+    pub since: Duration,
+    pub over_bytes: u64,
+    /// For as long as the rule says: that was done.
+    pub action: Option<HogAction>,
 }
 
 /// How far a returning domain is with its claims.
@@ -217,7 +230,7 @@ pub(crate) struct Reader {
     pub marked: bool,
     pub feed: Option<Feed>,
     /// What it holds.
-    pub hold: super::hold::Hold,
+    pub hold: Hold,
 }
 
 /// All chunks of a pool are on their way to a reader, in pieces.

@@ -1,8 +1,7 @@
 //! What goes in and what comes out of the state machine, and its opaque handles.
 
-use super::{HeldSlot, HogNotice};
 use serde::{Deserialize, Serialize};
-use tranship_proto::{ChannelId, DomainId, Event, PoolId, Refusal, Req, Request};
+use tranship_proto::{ChannelId, DomainId, Event, HogAction, PoolId, Refusal, Req, Request};
 
 /// A connection, as the shell numbers them. Never used twice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -91,6 +90,38 @@ pub struct Figures {
     pub garbage_bytes: u64,
     /// In caches, bytes.
     pub cached_bytes: u64,
+}
+
+/// A slot that a reader's counter says it holds, as the pool's table has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HeldSlot {
+    /// Which.
+    pub slot: u32,
+    /// Its generation.
+    pub generation: u32,
+    /// Its length, bytes.
+    pub bytes: u64,
+    /// Its writer says that it moved the buffer.
+    pub moved: bool,
+}
+
+/// What is said of a domain that holds too much of others' memory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HogNotice {
+    /// The domain.
+    pub domain: DomainId,
+    /// Its name.
+    pub name: String,
+    /// Its process.
+    pub pid: u32,
+    /// Its user.
+    pub uid: u32,
+    /// What is charged to it of others' memory, bytes.
+    pub charged_bytes: u64,
+    /// More than so much is too much, bytes.
+    pub over_bytes: u64,
+    /// What is done; nothing: it is one no more.
+    pub action: Option<HogAction>,
 }
 
 /// Something happened. Time comes along with every input.

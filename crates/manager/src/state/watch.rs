@@ -1,10 +1,9 @@
 //! Who holds what of others' pools, and for how long: readers' counters are looked through once a period, in pieces, so that the
 //! manager stalls for nobody. Programs notice nothing of it.
 
-use super::hold::HeldSlot;
-use super::types::Action;
+use super::types::{Action, HeldSlot};
 use super::{Of, State};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 use tranship_proto::{DomainId, PoolId};
@@ -19,48 +18,6 @@ const LOOK: u32 = 64;
 const PAUSE: Duration = Duration::from_millis(10);
 /// Of a slot table's entry.
 const TABLE_WORDS: u32 = 8;
-
-/// How far it is. Each user's readers wait for nobody else's.
-#[derive(Debug)]
-pub(super) struct Watch {
-    begun: Duration,
-    last: Duration,
-    /// There was nobody to look at, and nobody has come since.
-    idle: bool,
-    users: BTreeMap<u32, Pass>,
-    /// When it was judged last who holds too much.
-    pub judged: Duration,
-}
-
-/// One user's readers.
-#[derive(Debug, Default)]
-struct Pass {
-    rest: VecDeque<(PoolId, DomainId)>,
-    /// Of the first one, the next slot.
-    next: u32,
-    words: u32,
-}
-
-impl Watch {
-    pub fn new() -> Watch {
-        Watch {
-            begun: Duration::ZERO,
-            last: Duration::ZERO,
-            idle: true,
-            users: BTreeMap::new(),
-            judged: Duration::ZERO,
-        }
-    }
-
-    /// Somebody reads a pool.
-    pub fn wake(&mut self) {
-        self.idle = false;
-    }
-
-    pub fn is_idle(&self) -> bool {
-        self.idle
-    }
-}
 
 impl State {
     pub(super) fn watch_due(&self) -> Option<Duration> {

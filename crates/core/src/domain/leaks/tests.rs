@@ -1,4 +1,5 @@
 use super::*;
+use crate::domain::notes::Leaks;
 use crate::{LinkOptions, PoolOptions, Role};
 use tranship_testkit::Watchdog;
 
