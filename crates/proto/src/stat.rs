@@ -247,6 +247,10 @@ pub struct HeapStat {
     pub quota_bytes: u64,
     /// What it has, bytes.
     pub admitted_bytes: u64,
+    /// By its owner's word, if it says so: allocated in it, bytes.
+    pub live_bytes: u64,
+    /// And free and kept, bytes.
+    pub cached_bytes: u64,
 }
 
 /// What a policy is told of a pool: what its writer says, as far as it can be, and its rule (`docs/scheduling.md`).
@@ -296,4 +300,6 @@ pub struct PoolFigures {
     pub callers: u32,
     /// With whom it shares the target.
     pub group: Option<String>,
+    /// What they may have together, bytes.
+    pub group_max_bytes: Option<u64>,
 }

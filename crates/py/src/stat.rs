@@ -110,6 +110,7 @@ fn entry(py: Python<'_>, record: StatRecord) -> PyResult<(&'static str, Bound<'_
             to.set_item("heap", of.heap.0)?;
             to.set_item("owner", of.owner.0)?;
             put!(to, of: name, max_bytes, quota_bytes, admitted_bytes);
+            put!(to, of: live_bytes, cached_bytes);
             "heaps"
         }
     };

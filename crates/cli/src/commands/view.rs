@@ -109,7 +109,16 @@ pub(crate) fn stat_tables(records: &[StatRecord], out: &mut impl Write) -> io::R
         ">slots",
         ">readers",
     ]);
-    let mut heaps = Table::new(&[">heap", "name", "owner", ">admitted", ">quota", ">max"]);
+    let mut heaps = Table::new(&[
+        ">heap",
+        "name",
+        "owner",
+        ">admitted",
+        ">live",
+        ">cached",
+        ">quota",
+        ">max",
+    ]);
     let mut channels = Table::new(&[
         ">channel", "name", "from", "to", ">taken", ">lines", ">rings", "pools",
     ]);
@@ -169,6 +178,8 @@ pub(crate) fn stat_tables(records: &[StatRecord], out: &mut impl Write) -> io::R
                 h.name.clone(),
                 names.domain(h.owner),
                 size(h.admitted_bytes),
+                size(h.live_bytes),
+                size(h.cached_bytes),
                 size(h.quota_bytes),
                 size(h.max_bytes),
             ]),
@@ -403,6 +414,8 @@ mod tests {
                 max_bytes: 1 << 40,
                 quota_bytes: 256 << 20,
                 admitted_bytes: 33 << 20,
+                live_bytes: 30 << 20,
+                cached_bytes: 2 << 20,
             }),
             StatRecord::Channel(ChannelStat {
                 channel: ChannelId(3),

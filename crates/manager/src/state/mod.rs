@@ -473,6 +473,11 @@ impl State {
                 least_bytes,
             } => self.admit_bytes(me, req, heap, least_bytes, bytes),
             R::GiveBack { heap, bytes } => self.give_back(me, heap, bytes),
+            R::HeapFigures {
+                heap,
+                live_bytes,
+                cached_bytes,
+            } => self.heap_figures(me, heap, (live_bytes, cached_bytes)),
             R::SetQuota {
                 req,
                 pool,

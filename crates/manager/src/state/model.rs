@@ -172,6 +172,22 @@ pub(crate) struct Heap {
     pub quota_bytes: u64,
     pub admitted: u64,
     pub asked_to_shrink: Option<Duration>,
+    /// Set by the administrator: no policy moves it.
+    pub pinned: bool,
+    /// What its owner said last: allocated, and free and kept, bytes. Who says nothing takes no part in scheduling.
+    pub said: Option<(u64, u64)>,
+    pub want: Want,
+}
+
+/// What a heap was refused, and for how long in all. Its callers do not wait: a refusal is a caller's error.
+#[derive(Debug, Default)]
+pub(crate) struct Want {
+    /// When the last refusal was, and of how much.
+    pub refused: Option<(Duration, u64)>,
+    /// Up to which time it is counted.
+    pub counted: Duration,
+    pub blocked: Duration,
+    pub admits: u64,
 }
 
 /// A chunk that is out of use and that somebody may still map.

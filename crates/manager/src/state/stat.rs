@@ -388,6 +388,8 @@ impl State {
             max_bytes: h.max_bytes,
             quota_bytes: h.quota_bytes,
             admitted_bytes: h.admitted,
+            live_bytes: h.said.map_or(0, |(live, _)| live),
+            cached_bytes: h.said.map_or(0, |(_, cached)| cached),
         }))
     }
 

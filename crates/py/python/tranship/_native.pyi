@@ -108,6 +108,8 @@ class _HeapStat(TypedDict):
     max_bytes: int
     quota_bytes: int
     admitted_bytes: int
+    live_bytes: int
+    cached_bytes: int
 
 @type_check_only
 class _Stat(TypedDict):

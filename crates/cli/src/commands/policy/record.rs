@@ -68,6 +68,7 @@ fn state(p: PoolFigures) -> PoolState {
             target: p.target_ppm.map(|ppm| f64::from(ppm) / 1e6),
             callers: p.callers,
             group: p.group,
+            group_max_bytes: p.group_max_bytes,
         },
         ..PoolState::default()
     }
