@@ -382,8 +382,12 @@ impl World {
                 slots,
             } => {
                 assert!(self.tokens.contains(&table) && self.tokens.contains(&refs));
-                // All of it, of lengths that no pool has.
-                let held = slots.clone().map(|slot| HeldSlot {
+                // All of it, of lengths that no pool has; the honest hold nothing, and have no notes made of it.
+                let some = match self.honest.domains.contains(&reader) {
+                    true => 0..0,
+                    false => slots.clone(),
+                };
+                let held = some.map(|slot| HeldSlot {
                     slot,
                     generation: 2,
                     bytes: u64::MAX,

@@ -388,6 +388,8 @@ pub(crate) struct StatRun {
     /// What was said last.
     pub last: Item,
     pub slots_left: u64,
+    /// How many pools' figures were read.
+    pub pools: usize,
     /// A record that waits for what the shell reads; of a holding, the next slot.
     pub partial: Option<(StatRecord, u32)>,
 }

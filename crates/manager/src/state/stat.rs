@@ -37,6 +37,7 @@ impl State {
             req,
             last: Item::Manager,
             slots_left: MAX_SLOTS_READ,
+            pools: 0,
             partial: None,
         });
         if let Some(record) = self.record(client, Item::Manager) {
@@ -326,7 +327,7 @@ impl State {
 
     /// What a writer says of its pool.
     pub(super) fn pool_read(&mut self, client: ClientId, figures: Option<Figures>) {
-        self.complete(client, |record| {
+        self.fill(client, |record| {
             if let (StatRecord::Pool(p), Some(f)) = (record, figures) {
                 // Trust: a writer's word, of memory that it was granted.
                 p.live_bytes = f.live_bytes.min(p.granted_bytes);
@@ -334,6 +335,15 @@ impl State {
                 p.cached_bytes = f.cached_bytes.min(p.granted_bytes);
             }
         });
+        // It came at once, so that the records of few pools are of one moment; the rest goes on when this one has gone out.
+        let run = self.clients.get_mut(&client).and_then(|c| c.stat.as_mut());
+        let goes_on = run.is_some_and(|run| {
+            run.pools += 1;
+            !run.pools.is_multiple_of(RECORDS_AT_ONCE)
+        });
+        if goes_on {
+            self.stat_on(client);
+        }
     }
 
     fn domain_record(&self, id: DomainId) -> Option<StatRecord> {
@@ -418,6 +428,12 @@ impl State {
     }
 
     fn complete(&mut self, client: ClientId, fill: impl FnOnce(&mut StatRecord)) {
+        self.fill(client, fill);
+        self.stat_on(client);
+    }
+
+    /// What was read completes a record.
+    fn fill(&mut self, client: ClientId, fill: impl FnOnce(&mut StatRecord)) {
         let run = self.clients.get_mut(&client).and_then(|c| c.stat.as_mut());
         let Some((req, (mut record, _))) = run.and_then(|r| Some((r.req, r.partial.take()?)))
         else {
@@ -425,6 +441,5 @@ impl State {
         };
         fill(&mut record);
         self.push(client, Event::Stat { req, record }, &[]);
-        self.stat_on(client);
     }
 }
