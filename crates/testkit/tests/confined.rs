@@ -323,7 +323,8 @@ fn it_kills_where_a_rule_says_so() {
     for whom in whom.into_iter().filter(|w| w.impossible().is_none()) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("manager.sock");
-        let rules = "linger = \"50ms\"\n[[hog]]\nname = \"keeper\"\nover = \"0%\"\naction = \"kill\"\n";
+        let rules =
+            "linger = \"50ms\"\n[[hog]]\nname = \"keeper\"\nover = \"0%\"\naction = \"kill\"\n";
         let manager = start(&path, rules);
         let domain = join(&path, "writer");
         for open in [dir.path(), &path] {

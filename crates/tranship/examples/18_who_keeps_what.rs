@@ -17,7 +17,8 @@ fn record(of: &Domain) -> Result<DomainStat, Box<dyn std::error::Error>> {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let rules = "linger = \"100ms\"\n[[hog]]\nname = \"viewer\"\nover = \"512KiB\"\nfor = \"200ms\"\n";
+    let rules =
+        "linger = \"100ms\"\n[[hog]]\nname = \"viewer\"\nover = \"512KiB\"\nfor = \"200ms\"\n";
     let camera = Domain::builder()
         .name("camera")
         .config(Config::parse(rules)?)

@@ -139,8 +139,7 @@ impl Shell {
             Action::ReadPool { client, table } => {
                 let file = self.fds.get(&table);
                 let figures = file.and_then(|f| counters::figures(f).ok());
-                self.answers
-                    .push_back(Input::PoolRead { client, figures });
+                self.answers.push_back(Input::PoolRead { client, figures });
             }
             Action::SayHog(notice) => hog::say(&notice),
             Action::Kill { domain, pidfd } => {
