@@ -14,7 +14,7 @@ use super::world::{CHUNK, HONEST, SLOTS, World};
 pub struct Honest {
     pub clients: [Option<ClientId>; 2],
     heard: VecDeque<(ClientId, Event)>,
-    domains: Vec<DomainId>,
+    pub domains: Vec<DomainId>,
     pool: Option<PoolId>,
     channel: Option<ChannelId>,
     has: Vec<StatRecord>,

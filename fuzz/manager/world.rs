@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tranship_manager::Config;
 use tranship_manager::state::{
-    Action, ClientId, Facts, Fd, FdToken, Header, IdStart, Input, Sealed, State,
+    Action, ClientId, Facts, Fd, FdToken, Header, HeldSlot, IdStart, Input, Sealed, State,
 };
 use tranship_proto::{DomainId, Event, PROTOCOL_VERSION, Request};
 
@@ -373,6 +373,43 @@ impl World {
                 assert!(pools.iter().all(|(_, table)| self.tokens.contains(table)));
                 let figures = pools.into_iter().map(|(pool, _)| (pool, None)).collect();
                 inputs.push_back(Input::FiguresRead { asker, figures });
+            }
+            Action::ReadHeld {
+                pool,
+                reader,
+                table,
+                refs,
+                slots,
+            } => {
+                assert!(self.tokens.contains(&table) && self.tokens.contains(&refs));
+                // All of it, of lengths that no pool has; the honest hold nothing, and have no notes made of it.
+                let some = match self.honest.domains.contains(&reader) {
+                    true => 0..0,
+                    false => slots.clone(),
+                };
+                let held = some.map(|slot| HeldSlot {
+                    slot,
+                    generation: 2,
+                    bytes: u64::MAX,
+                    moved: slot.is_multiple_of(2),
+                });
+                let held = held.collect();
+                inputs.push_back(Input::HeldRead {
+                    pool,
+                    reader,
+                    slots,
+                    held,
+                });
+            }
+            Action::ReadPool { client, table } => {
+                assert!(self.tokens.contains(&table));
+                let figures = None;
+                inputs.push_back(Input::PoolRead { client, figures });
+            }
+            Action::SayHog(_) => {}
+            Action::Kill { domain, pidfd } => {
+                assert!(self.tokens.contains(&pidfd));
+                inputs.push_back(Input::NotKilled { domain });
             }
             Action::ReserveIds { next, next_pool } => {
                 assert!(next >= self.ids.next && next_pool >= self.ids.next_pool);

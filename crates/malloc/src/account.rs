@@ -86,6 +86,17 @@ pub(crate) fn listen() -> bool {
     PRESSED.swap(false, Ordering::Relaxed)
 }
 
+/// Says how the heap does: what of it is free and kept, bytes.
+pub(crate) fn report(cached_bytes: u64) {
+    let mut books = BOOKS.lock();
+    let used = books.total();
+    let cached = cached_bytes.min(used);
+    let Some(link) = &mut books.link else { return };
+    if link.report(used - cached, cached).is_err() {
+        books.part();
+    }
+}
+
 /// What there is.
 pub(crate) fn usage() -> Usage {
     let books = BOOKS.lock();

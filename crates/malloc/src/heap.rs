@@ -342,6 +342,16 @@ impl Heap {
         let peak = self.peak_pages.load(Ordering::Relaxed);
         self.peak_pages.store(peak - peak / 4, Ordering::Relaxed);
         self.arena.age();
+        account::report(self.kept_bytes());
+    }
+
+    /// What is free and kept: in caches, and in pages that still have memory.
+    fn kept_bytes(&self) -> u64 {
+        let zones = self.zones.iter().zip(classes::BYTES);
+        let cached: u64 = zones
+            .map(|(zone, bytes)| zone.stats().zone.cached() * u64::from(bytes))
+            .sum();
+        cached + self.arena.used_and_spare().1 * PAGE
     }
 
     /// Gives back all that is not in use.

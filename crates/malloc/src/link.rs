@@ -126,6 +126,17 @@ impl Link {
         self.try_send(&Request::GiveBack { heap, bytes })
     }
 
+    /// How the heap does; not said if the manager is behind with reading.
+    pub(crate) fn report(&mut self, live_bytes: u64, cached_bytes: u64) -> Result<(), Gone> {
+        let heap = self.heap;
+        self.try_send(&Request::HeapFigures {
+            heap,
+            live_bytes,
+            cached_bytes,
+        })?;
+        Ok(())
+    }
+
     /// What has come meanwhile.
     pub(crate) fn listen(&mut self, news: &mut Vec<News>) -> Result<(), Gone> {
         while let Some(event) = self.receive()? {

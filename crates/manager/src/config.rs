@@ -1,10 +1,12 @@
 //! The configuration: TOML, unknown keys are errors that name the line.
 
 mod access;
+mod hogs;
 mod pools;
 mod units;
 
 pub use access::{Reserved, Rule, Who};
+pub use hogs::HogRule;
 pub use pools::PoolRule;
 use serde::Deserialize;
 use std::time::Duration;
@@ -126,6 +128,11 @@ pub struct Config {
     /// How often it does.
     #[serde(deserialize_with = "pools::period")]
     pub policy_period: Duration,
+    /// For how long another domain may hold a buffer until it is charged to that domain.
+    #[serde(deserialize_with = "duration")]
+    pub linger: Duration,
+    /// How much may be charged to a domain so, and what is done about more: the first rule that matches.
+    pub hog: Vec<HogRule>,
     /// What it is to know of pools, by their names: the first rule that matches.
     pub pool: Vec<PoolRule>,
     /// Permission bits of the socket file.
@@ -157,6 +164,8 @@ impl Default for Config {
             watchdog: Duration::from_secs(30),
             policy: pools::STATIC.to_owned(),
             policy_period: Duration::from_millis(250),
+            linger: Duration::from_secs(1),
+            hog: vec![HogRule::usual()],
             pool: Vec::new(),
             socket_mode: None,
             limits: Limits::default(),
@@ -200,6 +209,17 @@ impl Config {
             .iter()
             .find(|r| access::name_matches(&r.name, name));
         rule.map_or_else(tranship_policy::Rule::default, PoolRule::rule)
+    }
+
+    /// How much of others' memory a domain may hold.
+    pub(crate) fn hog_rule(&self, name: &str, uid: u32) -> Option<&HogRule> {
+        self.hog.iter().find(|r| r.matches(name, uid))
+    }
+
+    /// Whether somebody's process may have to be killed.
+    pub fn kills(&self) -> bool {
+        let kills = |r: &HogRule| r.action == tranship_proto::HogAction::Kill;
+        self.hog.iter().any(kills)
     }
 
     /// Whether somebody may connect at all.

@@ -142,6 +142,92 @@ fn heaps_are_not_divided_among_pools() {
     assert_eq!(quota(&house, &writer), 16);
 }
 
+/// A program with a pool for each of two threads: one quota, which goes where it is used.
+#[test]
+fn pools_of_a_group_have_one_quota() {
+    let rules = "[[pool]]\nname = \"pool\"\ngroup = \"threads\"\ngroup_max = \"1MiB\"\n";
+    let mut house = scheduled("throughput", rules);
+    let [one, two] = [(); 2].map(|()| Writer::join(&mut house, OWNER, TOTAL));
+    let quotas = |house: &House| (quota(house, &one), quota(house, &two));
+    assert_eq!(quotas(&house), (16, 1), "first come");
+    for (busy, idle) in [(&one, &two), (&two, &one), (&one, &two)] {
+        // Longer than what was missed is kept.
+        for n in 0..100 {
+            period(&mut house, &[(busy.pool, 14, 30), (idle.pool, 1, 0)]);
+            let (a, b) = quotas(&house);
+            // A pool's first chunk it has anyway.
+            assert!(a + b <= 16 || n == 0, "{a} and {b} of 16 chunks");
+        }
+        let (most, least) = (quota(&house, busy), quota(&house, idle));
+        assert!(most >= 13 && least <= 3, "{most} and {least}");
+    }
+}
+
+/// A heap that says how it does has a quota as a pool has: what it was refused counts as wanted, what it has allocated stays.
+#[test]
+fn a_heap_that_says_how_it_does_takes_part() {
+    const MIB: u64 = 1 << 20;
+    let config = Config::parse("policy = \"throughput\"").expect("a configuration");
+    let mut house = House::with(config, 64 * MIB);
+    house.state.set_owner(OWNER);
+    house.now = Config::default().grace;
+    let writer = Writer::join(&mut house, OWNER, 64 * MIB / CHUNK);
+    let create = Request::CreateHeap {
+        req: Req(5),
+        name: "heap".into(),
+        max_bytes: 64 * MIB,
+        held_bytes: 8 * MIB,
+    };
+    let events = house.ask(writer.client, create, None);
+    let [Event::HeapCreated { heap, .. }] = events[..] else {
+        panic!("{events:?}");
+    };
+    let mut quota = 0;
+    let mut turn = |house: &mut House, live: u64, cached: u64, waiting: u64| {
+        let figures = Request::HeapFigures {
+            heap,
+            live_bytes: live,
+            cached_bytes: cached,
+        };
+        house.ask(writer.client, figures, None);
+        house.now += PERIOD;
+        let f = house.figures.entry(writer.pool).or_default();
+        f.blocked_ns += waiting * 250_000_000;
+        (f.live_bytes, f.live_buffers) = (4 * MIB, 4 * MIB / CHUNK);
+        f.allocs += 1000;
+        let events = house.step(Input::Tick);
+        house.state.audit().expect("no contradiction");
+        for event in events {
+            if let Event::Quota { pool, quota_bytes } = event
+                && pool == heap
+            {
+                quota = quota_bytes;
+            }
+        }
+        let sum = quota + house.quotas[&writer.pool];
+        (quota, sum)
+    };
+    // The pool's callers wait for all that there is; of the heap 6 of 8 MiB are in use.
+    let mut last = (0, 0);
+    for _ in 0..12 {
+        last = turn(&mut house, 6 * MIB, 2 * MIB, 900);
+    }
+    assert!((6 * MIB..=9 * MIB).contains(&last.0), "{last:?}");
+    assert!(last.1 <= 64 * MIB, "{last:?}");
+    // It is refused more than that, again and again: it gets it.
+    for _ in 0..12 {
+        let admit = Request::Admit {
+            req: Req(6),
+            heap,
+            bytes: 20 * MIB,
+            least_bytes: 20 * MIB,
+        };
+        house.ask(writer.client, admit, None);
+        last = turn(&mut house, 6 * MIB, 2 * MIB, 0);
+    }
+    assert!(last.0 >= 28 * MIB, "{last:?}");
+}
+
 #[test]
 fn whatever_a_writer_says_of_its_pool_it_has_no_more_than_is_its_due() {
     let mut house = scheduled("throughput", "");
@@ -158,6 +244,8 @@ fn whatever_a_writer_says_of_its_pool_it_has_no_more_than_is_its_due() {
             cached: all,
             live_buffers: all,
             waiters: all,
+            garbage_bytes: all,
+            cached_bytes: all,
         };
         house.figures.insert(liar.pool, lies);
         period(&mut house, &[(honest.pool, 32, 9)]);

@@ -6,7 +6,7 @@ use crate::num::{bytes, real};
 use crate::pace::pace;
 use crate::policies::{UnknownPolicy, find};
 use crate::policy::{Policy, Wish};
-use crate::round::{Before, Round};
+use crate::round::{Activity, Before, Round};
 use crate::snapshot::Snapshot;
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub struct Target {
 /// Turns snapshots into quotas.
 ///
 /// Invariant: the sum of what [`step`](Governor::step) answers is within the snapshot's limit, and nobody's is below its minimum, nor below one
-/// chunk, if those fit into the limit; nobody's is above its maximum.
+/// chunk, if those fit into the limit; nobody's is above its maximum, and no group's pools together are above theirs, if their minimums fit into it.
 #[derive(Debug)]
 pub struct Governor {
     config: Config,
@@ -56,6 +56,8 @@ impl Governor {
             true => self.policy.wishes(&round),
             false => stay(&round),
         };
+        let mut round = round;
+        divide_groups(&mut round.pools, &wishes);
         let limit = snapshot.limit_bytes;
         let wanted = allot(&round.pools, &wishes, limit);
         let step = bytes(real(limit) * self.config.most_step);
@@ -69,6 +71,32 @@ impl Governor {
             quota_bytes,
         })
         .collect()
+    }
+}
+
+/// Divides what groups may have together among their pools: that is the most that each of them has.
+fn divide_groups(pools: &mut [Activity<'_>], wishes: &[Wish]) {
+    let group = |a: &Activity<'_>| {
+        let rule = &a.state.rule;
+        rule.group.clone().zip(rule.group_max_bytes)
+    };
+    let mut groups: BTreeMap<String, u64> = BTreeMap::new();
+    for (name, most) in pools.iter().filter_map(group) {
+        let known = groups.entry(name).or_insert(most);
+        *known = most.min(*known);
+    }
+    for (name, most) in groups {
+        let is_in = |a: &Activity<'_>| group(a).is_some_and(|(group, _)| group == name);
+        let others = pools.iter().filter(|a| !is_in(a));
+        let others: u64 = others.fold(0, |sum, a| sum.saturating_add(a.least_bytes));
+        let theirs = wishes
+            .iter()
+            .filter(|w| pools.get(w.pool).is_some_and(is_in));
+        let theirs: Vec<Wish> = theirs.copied().collect();
+        let parts = allot(pools, &theirs, most.saturating_add(others));
+        for (a, part) in pools.iter_mut().zip(parts).filter(|(a, _)| is_in(a)) {
+            a.most_bytes = part;
+        }
     }
 }
 

@@ -71,6 +71,8 @@ pub struct Rule {
     pub callers: u32,
     /// Pools of one group have one target together, over which `callers` go.
     pub group: Option<String>,
+    /// They have no more than this together: one quota, divided among them by what each wants.
+    pub group_max_bytes: Option<u64>,
 }
 
 impl Default for Rule {
@@ -83,6 +85,7 @@ impl Default for Rule {
             target: None,
             callers: 1,
             group: None,
+            group_max_bytes: None,
         }
     }
 }

@@ -16,10 +16,11 @@ fn pool() -> impl Strategy<Value = PoolState> {
         prop::option::of(0.0f64..0.5),
         0u32..20,
         prop::option::of("[ab]"),
+        prop::option::of(1u64..1 << 24),
     );
     (sizes, counts, rule).prop_map(
         |((live, peak, quota, grain), (blocked, collect, allocs, buffers), rule)| {
-            let (min_bytes, max_bytes, weight, priority, target, callers, group) = rule;
+            let (min_bytes, max_bytes, weight, priority, target, callers, group, together) = rule;
             PoolState {
                 live_bytes: live,
                 peak_bytes: peak,
@@ -38,6 +39,7 @@ fn pool() -> impl Strategy<Value = PoolState> {
                     target,
                     callers,
                     group,
+                    group_max_bytes: together,
                 },
                 ..PoolState::default()
             }
@@ -96,10 +98,23 @@ proptest! {
                     // Bounded, but for what the limit, a minimum or a maximum demands.
                     let up = t.quota_bytes.saturating_sub(p.quota_bytes.max(least(p)));
                     prop_assert!(up <= step.max(p.grain_bytes), "{policy}: up by {up}, {step} at most");
-                    if before <= limit_bytes && mins + before <= limit_bytes {
+                    // What its group may have is a maximum, too.
+                    let grouped = p.rule.group.is_some() && p.rule.group_max_bytes.is_some();
+                    if !grouped && before <= limit_bytes && mins + before <= limit_bytes {
                         let down = p.quota_bytes.min(p.rule.max_bytes).saturating_sub(t.quota_bytes);
                         prop_assert!(down <= step.max(p.grain_bytes) + p.grain_bytes, "{policy}: down by {down}, {step} at most");
                     }
+                }
+            }
+            for group in ["a", "b"] {
+                let theirs = || snapshot.pools.iter().zip(&targets).filter(|(p, _)| {
+                    p.rule.group.as_deref() == Some(group) && p.rule.group_max_bytes.is_some()
+                });
+                let most = theirs().filter_map(|(p, _)| p.rule.group_max_bytes).min();
+                let have: u64 = theirs().map(|(_, t)| t.quota_bytes).sum();
+                let least: u64 = theirs().map(|(p, _)| least(p)).sum();
+                if let Some(most) = most {
+                    prop_assert!(have <= most.max(least), "{policy}: {have} of {most} for {group}");
                 }
             }
             given.extend(targets.iter().map(|t| (t.id, t.quota_bytes)));

@@ -63,6 +63,14 @@ pub enum RefusalCode {
     /// The receiver does not take pools of that level of trust.
     #[error("the receiver does not take a pool of this level of trust")]
     Trust = 18,
+    /// What it holds of others' pools counts against its limit, and leaves too little of it.
+    #[error(
+        "what is held of others' pools leaves too little of what the domain, or its user, may have"
+    )]
+    Charged = 19,
+    /// It holds more of others' memory than the manager's rules let it, for longer than they do.
+    #[error("more of others' memory is held than the manager's [[hog]] rules allow")]
+    Hog = 20,
 }
 
 /// A refusal: what, and the two numbers that explain it (bytes, counts, ids or versions, by the code).
@@ -93,7 +101,9 @@ impl Cause for Refusal {
             RefusalCode::Version => Kind::Version,
             RefusalCode::Access => Kind::Access,
             RefusalCode::Limit | RefusalCode::NoDescriptors => Kind::Limit,
-            RefusalCode::Quota | RefusalCode::Total => Kind::Quota,
+            RefusalCode::Quota | RefusalCode::Total | RefusalCode::Charged | RefusalCode::Hog => {
+                Kind::Quota
+            }
             RefusalCode::NameTaken => Kind::NameTaken,
             RefusalCode::NoSuchName => Kind::NoSuchName,
             RefusalCode::Role => Kind::SameRole,
@@ -116,6 +126,14 @@ fn numbers(code: RefusalCode, asked: u64, available: u64) -> String {
         C::Version => format!(": this side speaks {asked}, the manager {available}"),
         C::Access => format!(" (uid {asked})"),
         C::Limit => format!(": this would be number {asked}, allowed are {available}"),
+        C::Charged => {
+            format!(
+                ": asked {asked} bytes, there are {available}; buffers of others that are dropped make room"
+            )
+        }
+        C::Hog => format!(
+            ": {asked} bytes are charged to it, allowed are {available}; buffers of others that are dropped count no more"
+        ),
         C::Quota | C::Total => format!(": asked {asked} bytes, there are {available}"),
         C::NameTaken => format!(" (by domain {available})"),
         C::NoSuchName | C::Role => String::new(),

@@ -245,6 +245,13 @@ pub enum Request {
     },
     /// fds: 0. The heap has given so much to the kernel.
     GiveBack { heap: PoolId, bytes: u64 },
+    /// fds: 0. How the heap does: bytes that are allocated in it, and bytes that are free and kept. Who says so takes part in
+    /// scheduling. No answer.
+    HeapFigures {
+        heap: PoolId,
+        live_bytes: u64,
+        cached_bytes: u64,
+    },
 
     /// fds: 0. From root or the manager's own user: what a pool or heap, of whomever, may have from now on. Answer: `QuotaSet`.
     SetQuota {

@@ -88,6 +88,62 @@ pub struct DomainStat {
     pub table_bytes: u64,
     /// Its halves of channels.
     pub ring_bytes: u64,
+    /// Memory granted to its own pools and admitted to its heaps, bytes.
+    pub own_bytes: u64,
+    /// Buffers of others' pools that were moved to it, or that it has held for longer than the manager's `linger`, bytes.
+    pub lingering_bytes: u64,
+    /// The rule that it has broken, if it has.
+    pub hog: Option<HogStat>,
+}
+
+impl DomainStat {
+    /// What of others' memory is charged to it.
+    pub fn charged_bytes(&self) -> u64 {
+        self.lingering_bytes.saturating_add(self.stranded_bytes)
+    }
+}
+
+/// What is done about a domain that holds too much of others' memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HogAction {
+    /// It is said, and nothing is done.
+    Report,
+    /// It is granted memory rarely, and no more than it needs.
+    Throttle,
+    /// The manager ends its membership.
+    Disconnect,
+    /// Its process is killed.
+    Kill,
+}
+
+impl HogAction {
+    /// As the configuration spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            HogAction::Report => "report",
+            HogAction::Throttle => "throttle",
+            HogAction::Disconnect => "disconnect",
+            HogAction::Kill => "kill",
+        }
+    }
+}
+
+impl std::fmt::Display for HogAction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A domain over what a rule lets it hold of others' memory, for as long as the rule says.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct HogStat {
+    /// What was done.
+    pub action: HogAction,
+    /// More than so much was charged to it, bytes.
+    pub over_bytes: u64,
+    /// For so long by now, ms.
+    pub since_ms: u64,
 }
 
 /// A pool.
@@ -121,6 +177,14 @@ pub struct PoolStat {
     pub trust: Trust,
     /// Domains that read it.
     pub readers: u32,
+    /// By its writer's word, bytes of chunks of which something is in use.
+    pub live_bytes: u64,
+    /// The same of buffers that were found dead when it last looked, and were not in use any more until then.
+    pub garbage_bytes: u64,
+    /// And of free buffers that its threads have at hand.
+    pub cached_bytes: u64,
+    /// What of it is charged to those who hold it, bytes.
+    pub lingering_bytes: u64,
 }
 
 /// A channel; or a name without one, exported or waited for (`channel` 0, no sink or no source). One within a process, or to elsewhere, as its
@@ -162,6 +226,10 @@ pub struct HoldStat {
     pub buffers: u32,
     /// Bytes of those buffers.
     pub bytes: u64,
+    /// What of them is charged to the holder, bytes.
+    pub lingering_bytes: u64,
+    /// For how long the manager has seen it hold the oldest of them, ms. It looks every period.
+    pub held_ms: Option<u64>,
 }
 
 /// A heap: private memory of its owner, admitted by the byte.
@@ -179,6 +247,10 @@ pub struct HeapStat {
     pub quota_bytes: u64,
     /// What it has, bytes.
     pub admitted_bytes: u64,
+    /// By its owner's word, if it says so: allocated in it, bytes.
+    pub live_bytes: u64,
+    /// And free and kept, bytes.
+    pub cached_bytes: u64,
 }
 
 /// What a policy is told of a pool: what its writer says, as far as it can be, and its rule (`docs/scheduling.md`).
@@ -200,6 +272,12 @@ pub struct PoolFigures {
     pub peak_bytes: u64,
     /// Buffers in use.
     pub live_buffers: u64,
+    /// Found dead when its writer last looked, bytes.
+    pub garbage_bytes: u64,
+    /// Free and at its threads' hand, bytes.
+    pub cached_bytes: u64,
+    /// Charged to those who hold it, bytes.
+    pub lingering_bytes: u64,
     /// Callers that wait.
     pub waiters: u32,
     /// What it may have now, bytes.
@@ -222,4 +300,6 @@ pub struct PoolFigures {
     pub callers: u32,
     /// With whom it shares the target.
     pub group: Option<String>,
+    /// What they may have together, bytes.
+    pub group_max_bytes: Option<u64>,
 }

@@ -290,6 +290,11 @@ impl Domain {
         crate::stat::dict(py, records)
     }
 
+    fn leaks<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let domain = self.get(py)?;
+        crate::stat::leaks(py, &py.detach(|| domain.leaks()))
+    }
+
     fn set_quota(&self, py: Python<'_>, pool: u32, quota_bytes: u64) -> PyResult<u64> {
         let domain = self.get(py)?;
         let set = py.detach(|| domain.set_quota(PoolId(pool), quota_bytes));

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use tranship::StatRecord;
+use tranship::{Got, LeakReport, StatRecord};
 
 macro_rules! put {
     ($to:ident, $from:ident: $($field:ident),+ $(,)?) => {
@@ -29,6 +29,37 @@ pub(crate) fn dict(py: Python<'_>, records: Vec<StatRecord>) -> PyResult<Bound<'
     Ok(all)
 }
 
+/// Buffers that a domain has.
+pub(crate) fn leaks<'py>(py: Python<'py>, report: &LeakReport) -> PyResult<Bound<'py, PyDict>> {
+    let got = |to: &Bound<'py, PyDict>, got: Option<&Got>| {
+        to.set_item("age", got.map(|g| g.age.as_secs_f64()))?;
+        let channel = got.and_then(|g| g.channel.as_ref());
+        to.set_item("channel", channel.map(|(_, name)| name))?;
+        to.set_item("backtrace", got.and_then(|g| g.backtrace.as_ref()))
+    };
+    let (held, own) = (PyList::empty(py), PyList::empty(py));
+    for of in &report.held {
+        let to = PyDict::new(py);
+        (to.set_item("pool", of.pool.0)).and(to.set_item("writer", of.writer.0))?;
+        to.set_item("id", of.id.0)?;
+        put!(to, of: bytes, handles);
+        got(&to, of.got.as_ref())?;
+        held.append(to)?;
+    }
+    for of in &report.own {
+        let to = PyDict::new(py);
+        (to.set_item("pool", of.pool.0)).and(to.set_item("pool_name", &of.pool_name))?;
+        to.set_item("id", of.id.0)?;
+        put!(to, of: bytes);
+        got(&to, Some(&of.got))?;
+        own.append(to)?;
+    }
+    let all = PyDict::new(py);
+    all.set_item("held", held)?;
+    all.set_item("own", own)?;
+    Ok(all)
+}
+
 fn entry(py: Python<'_>, record: StatRecord) -> PyResult<(&'static str, Bound<'_, PyDict>)> {
     let to = PyDict::new(py);
     let list = match record {
@@ -41,7 +72,14 @@ fn entry(py: Python<'_>, record: StatRecord) -> PyResult<(&'static str, Bound<'_
         StatRecord::Domain(of) => {
             to.set_item("domain", of.domain.0)?;
             put!(to, of: name, pid, uid, connected, dumpable, stranded_bytes);
-            put!(to, of: data_bytes, table_bytes, ring_bytes);
+            put!(to, of: data_bytes, table_bytes, ring_bytes, own_bytes, lingering_bytes);
+            let hog = of.hog.map(|hog| {
+                let to = PyDict::new(py);
+                to.set_item("action", hog.action.name())?;
+                put!(to, hog: over_bytes, since_ms);
+                PyResult::Ok(to)
+            });
+            to.set_item("hog", hog.transpose()?)?;
             "domains"
         }
         StatRecord::Pool(of) => {
@@ -50,6 +88,7 @@ fn entry(py: Python<'_>, record: StatRecord) -> PyResult<(&'static str, Bound<'_
             to.set_item("trust", of.trust.name())?;
             put!(to, of: name, writer_alive, max_bytes, quota_bytes, granted_bytes);
             put!(to, of: stranded_bytes, data_bytes, table_bytes, chunk_bytes, slots, readers);
+            put!(to, of: live_bytes, garbage_bytes, cached_bytes, lingering_bytes);
             "pools"
         }
         StatRecord::Channel(of) => {
@@ -64,13 +103,14 @@ fn entry(py: Python<'_>, record: StatRecord) -> PyResult<(&'static str, Bound<'_
         StatRecord::Hold(of) => {
             to.set_item("domain", of.domain.0)?;
             to.set_item("pool", of.pool.0)?;
-            put!(to, of: buffers, bytes);
+            put!(to, of: buffers, bytes, lingering_bytes, held_ms);
             "holds"
         }
         StatRecord::Heap(of) => {
             to.set_item("heap", of.heap.0)?;
             to.set_item("owner", of.owner.0)?;
             put!(to, of: name, max_bytes, quota_bytes, admitted_bytes);
+            put!(to, of: live_bytes, cached_bytes);
             "heaps"
         }
     };

@@ -3,16 +3,21 @@
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{
-    CapabilitySet, CapabilitySets, clear_ambient_capability_set,
+    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
     remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
 };
 use std::io;
 
-/// This thread, and those that it starts, have no capability any more, and no program that they run gets any.
-pub fn drop_capabilities() -> io::Result<()> {
+/// This thread, and those that it starts, have no capability any more, and no program that they run gets any. `but_kill`: that to signal other
+/// users' processes stays, if it is there.
+pub fn drop_capabilities(but_kill: bool) -> io::Result<()> {
     set_no_new_privs(true)?;
     // Only who has CAP_SETPCAP may; who has not gets no more than it has anyway.
-    for capability in CapabilitySet::all() {
+    let kept = match but_kill {
+        true => capabilities(None)?.permitted & CapabilitySet::KILL,
+        false => CapabilitySet::empty(),
+    };
+    for capability in CapabilitySet::all().difference(kept) {
         match remove_capability_from_bounding_set(capability) {
             // This kernel does not know it.
             Ok(()) | Err(Errno::INVAL | Errno::PERM) => {}
@@ -20,12 +25,12 @@ pub fn drop_capabilities() -> io::Result<()> {
         }
     }
     clear_ambient_capability_set()?;
-    let none = CapabilitySets {
-        effective: CapabilitySet::empty(),
-        permitted: CapabilitySet::empty(),
+    let left = CapabilitySets {
+        effective: kept,
+        permitted: kept,
         inheritable: CapabilitySet::empty(),
     };
-    Ok(set_capabilities(None, none)?)
+    Ok(set_capabilities(None, left)?)
 }
 
 /// Of a resource no more than this from now on, for this process and its children.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tranship_core::{Domain, DomainId, PoolOptions, Role, StatRecord};
 use tranship_manager::{Config, Listener, Shutdown};
 use tranship_sys::crash;
-use tranship_testkit::{Control, Exit, Peer, Watchdog, child};
+use tranship_testkit::{Control, Exit, Peer, Privilege, Watchdog, child};
 
 /// Whenever its thread comes to a point after it was told so, it stands still there.
 fn stand_still_if(told: Arc<AtomicBool>) {
@@ -37,6 +37,19 @@ child!(
         });
         let config = Config::parse(&config).unwrap();
         tranship_manager::run(config, listener, &Shutdown::new().unwrap(), true).unwrap();
+    }
+);
+
+// Receives one message and keeps it.
+child!(
+    fn keeps(ctl: Control) {
+        let path: PathBuf = ctl.recv().unwrap().unwrap();
+        let domain = Domain::builder().name("keeper").socket(path);
+        let domain = domain.autostart(false).connect().unwrap();
+        let mut receiver = domain.open_receiver("film").unwrap();
+        let _held = receiver.recv().unwrap();
+        ctl.send(&()).unwrap();
+        let _ = ctl.recv::<()>();
     }
 );
 
@@ -300,4 +313,31 @@ fn the_service_manager_hears_that_the_loop_turns() {
     // Nobody asks it anything.
     let said: Vec<String> = (0..4).map(|_| hear()).collect();
     assert_eq!(said, ["READY=1", "WATCHDOG=1", "WATCHDOG=1", "WATCHDOG=1"]);
+}
+
+/// A signal is what it can do to others only where a rule says so, and then also to other users' processes, if it was started as root.
+#[test]
+fn it_kills_where_a_rule_says_so() {
+    let _dog = Watchdog::new();
+    let whom = [Privilege::Inherit, Privilege::nobody()];
+    for whom in whom.into_iter().filter(|w| w.impossible().is_none()) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("manager.sock");
+        let rules =
+            "linger = \"50ms\"\n[[hog]]\nname = \"keeper\"\nover = \"0%\"\naction = \"kill\"\n";
+        let manager = start(&path, rules);
+        let domain = join(&path, "writer");
+        for open in [dir.path(), &path] {
+            use std::os::unix::fs::PermissionsExt;
+            std::fs::set_permissions(open, std::fs::Permissions::from_mode(0o777)).unwrap();
+        }
+        let keeper = keeps().privilege(whom.clone()).start().unwrap();
+        keeper.send(&path).unwrap();
+        let listener = domain.listen("film", Role::Source).unwrap();
+        let mut sender = listener.accept_sender().unwrap();
+        let pool = domain.create_pool(PoolOptions::new(1 << 20)).unwrap();
+        sender.send(pool.alloc(4096).unwrap().freeze()).unwrap();
+        let ended = keeper.wait();
+        assert_eq!(ended, Exit::Signal(9), "{whom:?}: {}", manager.stderr());
+    }
 }

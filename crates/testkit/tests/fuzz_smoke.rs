@@ -112,6 +112,8 @@ fn datagrams() {
                 pool,
                 buffers: 2,
                 bytes: 3,
+                lingering_bytes: 2,
+                held_ms: Some(1),
             }),
         },
     ];

@@ -76,7 +76,7 @@ fn serve(args: &DaemonArgs) -> Result<Answer> {
         bound => bound?,
     };
     // Before there is another thread, which would keep them.
-    tranship_sys::confine::drop_capabilities().context("dropping capabilities")?;
+    tranship_sys::confine::drop_capabilities(config.kills()).context("dropping capabilities")?;
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("taking signals")?;
     let stopper = stop.clone();
     std::thread::Builder::new()

@@ -85,7 +85,10 @@ pub(crate) fn stat_tables(records: &[StatRecord], out: &mut impl Write) -> io::R
         ">data",
         ">tables",
         ">rings",
+        ">own",
+        ">lingering",
         ">stranded",
+        "hog",
     ]);
     let mut pools = Table::new(&[
         ">pool",
@@ -96,17 +99,37 @@ pub(crate) fn stat_tables(records: &[StatRecord], out: &mut impl Write) -> io::R
         ">quota",
         ">max",
         ">data",
+        ">live",
+        ">garbage",
+        ">cached",
         ">tables",
+        ">lingering",
         ">stranded",
         ">chunk",
         ">slots",
         ">readers",
     ]);
-    let mut heaps = Table::new(&[">heap", "name", "owner", ">admitted", ">quota", ">max"]);
+    let mut heaps = Table::new(&[
+        ">heap",
+        "name",
+        "owner",
+        ">admitted",
+        ">live",
+        ">cached",
+        ">quota",
+        ">max",
+    ]);
     let mut channels = Table::new(&[
         ">channel", "name", "from", "to", ">taken", ">lines", ">rings", "pools",
     ]);
-    let mut holds = Table::new(&["holder", "pool", ">buffers", ">bytes"]);
+    let mut holds = Table::new(&[
+        "holder",
+        "pool",
+        ">buffers",
+        ">bytes",
+        ">lingering",
+        ">oldest",
+    ]);
     for record in records {
         match record {
             StatRecord::Manager(m) => writeln!(
@@ -140,7 +163,11 @@ pub(crate) fn stat_tables(records: &[StatRecord], out: &mut impl Write) -> io::R
                 size(p.quota_bytes),
                 size(p.max_bytes),
                 size(p.data_bytes),
+                size(p.live_bytes),
+                size(p.garbage_bytes),
+                size(p.cached_bytes),
                 size(p.table_bytes),
+                size(p.lingering_bytes),
                 size(p.stranded_bytes),
                 size(p.chunk_bytes),
                 p.slots.to_string(),
@@ -151,6 +178,8 @@ pub(crate) fn stat_tables(records: &[StatRecord], out: &mut impl Write) -> io::R
                 h.name.clone(),
                 names.domain(h.owner),
                 size(h.admitted_bytes),
+                size(h.live_bytes),
+                size(h.cached_bytes),
                 size(h.quota_bytes),
                 size(h.max_bytes),
             ]),
@@ -179,6 +208,8 @@ pub(crate) fn stat_tables(records: &[StatRecord], out: &mut impl Write) -> io::R
                 names.pool(h.pool),
                 h.buffers.to_string(),
                 size(h.bytes),
+                size(h.lingering_bytes),
+                h.held_ms.map_or("-".to_owned(), age),
             ]),
         }
     }
@@ -226,8 +257,23 @@ fn domain_row(d: &DomainStat) -> Vec<String> {
         size(d.data_bytes),
         size(d.table_bytes),
         size(d.ring_bytes),
+        size(d.own_bytes),
+        size(d.lingering_bytes),
         size(d.stranded_bytes),
+        d.hog.as_ref().map_or("-".to_owned(), |hog| {
+            let (over, since) = (size(hog.over_bytes), age(hog.since_ms));
+            format!("{}: over {over} for {since}", hog.action)
+        }),
     ]
+}
+
+/// For how long.
+fn age(ms: u64) -> String {
+    match ms {
+        0..10_000 => format!("{}.{} s", ms / 1000, ms % 1000 / 100),
+        10_000..600_000 => format!("{} s", ms / 1000),
+        600_000.. => format!("{} min", ms / 60_000),
+    }
 }
 
 /// One end of a channel. A name that is exported, or waited for, has only one; of a carried one the other is elsewhere.
@@ -280,7 +326,9 @@ impl Names {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tranship_proto::{ChannelId, HeapStat, HoldStat, ManagerStat, PoolStat, Role};
+    use tranship_proto::{
+        ChannelId, HeapStat, HogAction, HogStat, HoldStat, ManagerStat, PoolStat, Role,
+    };
 
     /// A name without a channel; the reader exports it, or waits for it.
     fn alone(name: &str, exported_as: Option<Role>, waiting_as: Option<Role>) -> StatRecord {
@@ -312,6 +360,13 @@ mod tests {
             data_bytes: 0,
             table_bytes: 0,
             ring_bytes: 0,
+            own_bytes: 0,
+            lingering_bytes: 16 << 20,
+            hog: Some(HogStat {
+                action: HogAction::Throttle,
+                over_bytes: 8 << 20,
+                since_ms: 5300,
+            }),
         };
         vec![
             StatRecord::Manager(ManagerStat {
@@ -347,6 +402,10 @@ mod tests {
                 slots: 1024,
                 trust: tranship_proto::Trust::Full,
                 readers: 1,
+                live_bytes: 32 << 20,
+                garbage_bytes: 3 << 20,
+                cached_bytes: 5 << 20,
+                lingering_bytes: 16 << 20,
             }),
             StatRecord::Heap(HeapStat {
                 heap: PoolId(8),
@@ -355,6 +414,8 @@ mod tests {
                 max_bytes: 1 << 40,
                 quota_bytes: 256 << 20,
                 admitted_bytes: 33 << 20,
+                live_bytes: 30 << 20,
+                cached_bytes: 2 << 20,
             }),
             StatRecord::Channel(ChannelStat {
                 channel: ChannelId(3),
@@ -389,6 +450,8 @@ mod tests {
                 pool,
                 buffers: 2,
                 bytes: 16 << 20,
+                lingering_bytes: 16 << 20,
+                held_ms: Some(61_000),
             }),
         ]
     }
@@ -406,6 +469,9 @@ mod tests {
             "33.0 MiB",
             "shared memory 63.1 MiB",
             "16.0 MiB",
+            "throttle: over 8.0 MiB for 5.3 s",
+            "3.0 MiB",
+            "61 s",
         ] {
             assert!(text.contains(part), "{part}:\n{text}");
         }
@@ -417,6 +483,8 @@ mod tests {
         assert_eq!(all["channels"].as_array().map(Vec::len), Some(4));
         assert_eq!(all["manager"]["pid"], 9);
         assert_eq!(all["heaps"][0]["admitted_bytes"], 33 << 20);
+        assert_eq!(all["domains"][0]["hog"]["action"], "throttle");
+        assert_eq!(all["holds"][0]["held_ms"], 61_000);
         assert_eq!(stat_json(&[])["holds"], json!([]));
     }
 

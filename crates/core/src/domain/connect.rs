@@ -33,6 +33,7 @@ pub struct DomainBuilder {
     autostart: bool,
     program: Option<PathBuf>,
     config: Option<Config>,
+    leaks: Option<super::Leaks>,
 }
 
 impl Default for DomainBuilder {
@@ -46,6 +47,7 @@ impl Default for DomainBuilder {
             autostart: true,
             program: None,
             config: None,
+            leaks: None,
         }
     }
 }
@@ -92,6 +94,13 @@ impl DomainBuilder {
     /// Configuration of an embedded manager.
     pub fn config(mut self, config: Config) -> Self {
         self.config = Some(config);
+        self
+    }
+
+    /// Notes buffers as they are had, and prints those that are left when the last handle of the domain goes. Default: as the variable
+    /// `TRANSHIP_LEAKS` of the environment says, `1` or `backtrace`. Buffers are slower then; otherwise it costs nothing.
+    pub fn leaks(mut self, leaks: super::Leaks) -> Self {
+        self.leaks = Some(leaks);
         self
     }
 
@@ -204,6 +213,10 @@ impl DomainBuilder {
             poller,
             tasks: Tasks::default(),
             high_descriptors: self.high_descriptors,
+            leaks: {
+                let leaks = self.leaks.unwrap_or_else(super::Leaks::of_environment);
+                super::notes::Notes::of(leaks)
+            },
         });
         core.poll_socket()?;
         if self.helper_thread {

@@ -51,8 +51,12 @@ impl Barrier {
     /// The same for the manager's answer. Other refusals pass.
     pub(super) fn in_answer(error: &Error) -> Option<Barrier> {
         let refusal = error.find::<Refusal>();
-        let final_ =
-            |refusal: &&Refusal| matches!(refusal.code, RefusalCode::Access | RefusalCode::Version);
+        let final_ = |refusal: &&Refusal| {
+            matches!(
+                refusal.code,
+                RefusalCode::Access | RefusalCode::Version | RefusalCode::Hog
+            )
+        };
         refusal.filter(final_).copied().map(Barrier::Refused)
     }
 }

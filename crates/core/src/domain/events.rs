@@ -172,6 +172,9 @@ impl DomainCore {
             },
             Event::Expelled { refusal } => {
                 tracing::warn!(%refusal, "expelled by the manager");
+                if refusal.code == RefusalCode::Hog {
+                    self.let_go_of_all();
+                }
                 // Read to its end like any other, for then the roster is whole.
                 conn.hang_up();
             }
@@ -198,6 +201,15 @@ impl DomainCore {
             | Event::Claimed { req } => self.reply(conn, req, event, fds)?,
         }
         Ok(())
+    }
+
+    /// The manager has ended our membership, and taken back what we held: for all others we are dead. What others write is let go of here,
+    /// too: whatever handle is left shows zeros.
+    fn let_go_of_all(&self) {
+        let foreign: Vec<_> = lock(&self.foreign).values().cloned().collect();
+        foreign.iter().for_each(|pool| pool.detach_all());
+        let links: Vec<_> = lock(&self.links).values().cloned().collect();
+        links.iter().for_each(|link| link.peer_gone(Gone::Died));
     }
 
     /// An answer to somebody's request. One that nobody waits for any more must not leave anything behind.

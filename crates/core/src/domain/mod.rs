@@ -11,7 +11,9 @@ mod events;
 mod greeting;
 mod haste;
 mod helper;
+mod leaks;
 mod leave;
+mod notes;
 mod resume;
 mod shell;
 mod starter;
@@ -21,6 +23,7 @@ pub(crate) use call::{Asked, NAP, PATIENCE, ROUND, millis};
 pub use connect::DomainBuilder;
 pub(crate) use events::PoolShape;
 pub(crate) use helper::thread;
+pub use notes::{Got, HeldBuffer, LeakReport, Leaks, OwnBuffer};
 pub use shell::Domain;
 pub(crate) use tasks::{Key, Tasks, Woken};
 
@@ -92,6 +95,8 @@ pub(crate) struct Shared {
     /// Those that await something of this domain.
     pub(crate) tasks: Tasks,
     high_descriptors: bool,
+    /// What is noted of buffers that are had.
+    pub(crate) leaks: Option<notes::Notes>,
 }
 
 /// An exported name and who has connected to it.

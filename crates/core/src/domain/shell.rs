@@ -418,6 +418,7 @@ impl std::fmt::Debug for Domain {
 impl Drop for Handle {
     fn drop(&mut self) {
         if !self.core.fork.is_child() {
+            self.core.say_leaks();
             self.core.leave();
         }
     }

@@ -17,6 +17,24 @@ pub enum Limit {
         /// Bytes left of it.
         left_bytes: u64,
     },
+    /// What this domain holds of others' memory counts against what it, or its user, may have.
+    #[error(
+        "what it holds of others' pools leaves {left_bytes} bytes of what it may have: buffers that are dropped make room"
+    )]
+    Charged {
+        /// Bytes left of it.
+        left_bytes: u64,
+    },
+    /// It holds more of others' memory than the manager's rules allow, and is granted memory rarely.
+    #[error(
+        "it is slowed down: {charged_bytes} bytes of others' pools are charged to it, allowed are {over_bytes}; buffers that are dropped count no more"
+    )]
+    Hog {
+        /// What is charged to it, bytes.
+        charged_bytes: u64,
+        /// More than so much is too much, bytes.
+        over_bytes: u64,
+    },
     /// The pool's number of buffers.
     #[error("all its {slots} slots are in use (PoolOptions::slots)")]
     Slots {

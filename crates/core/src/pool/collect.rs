@@ -90,6 +90,11 @@ impl Gc {
         }
     }
 
+    /// Dead buffers that nobody has asked for yet, by classes.
+    pub(super) fn ready(&self) -> Vec<u64> {
+        self.ready.iter().map(|ready| ready.len() as u64).collect()
+    }
+
     /// Sent buffers that were alive when last looked at, oldest first.
     pub(super) fn oldest_alive(&self) -> impl Iterator<Item = u32> + '_ {
         self.held.iter().copied()
@@ -337,17 +342,27 @@ impl OwnPool {
 
     /// The dead are the backend's again.
     fn put_back(&self, gc: &mut Gc, dead: &[u32]) {
+        let mut bytes = 0;
         // Neighbours are mostly of one class: the zone is told once per run of them.
         for same in dead.chunk_by(|a, b| self.private(*a).class() == self.private(*b).class()) {
             let class = usize::from(self.private(same[0]).class());
-            match gc.ready.get_mut(class) {
+            let length = |slot: u32| self.entry(slot).length.load(Ordering::Relaxed);
+            bytes += match gc.ready.get_mut(class) {
                 Some(ready) => {
                     ready.extend_from_slice(same);
                     self.zones[class].took_back(same.len() as u64);
+                    same.len() as u64 * length(same[0])
                 }
-                None => same.iter().for_each(|slot| self.free_huge(*slot)),
-            }
+                None => {
+                    let bytes: u64 = same.iter().map(|slot| length(*slot)).sum();
+                    same.iter().for_each(|slot| self.free_huge(*slot));
+                    bytes
+                }
+            };
         }
+        // Relaxed: as above.
+        let collected = &self.counters.collected_bytes;
+        collected.store(collected.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
     }
 
     fn cut_slabs(&self, class: usize, out: &mut Vec<u32>, want: usize) {

@@ -27,14 +27,17 @@ impl OwnPool {
         let peak = u64::from(peaks[0]) << self.chunk_shift;
         words.peak_bytes.store(peak, Ordering::Relaxed);
         self.say_use();
-        let (mut allocs, mut frees, mut cached) = (0, 0, 0);
-        for zone in &self.zones {
+        let (mut allocs, mut frees, mut cached, mut cached_bytes) = (0, 0, 0, 0);
+        // Dead, collected, and not yet asked for: at hand as well. Not under both locks: whoever collects takes them the other way round.
+        let ready = lock(&self.gc).ready();
+        let store = lock(&self.store);
+        for ((zone, keg), ready) in self.zones.iter().zip(&store.kegs).zip(ready) {
             let stats = zone.stats();
             allocs += stats.allocs;
             frees += stats.frees;
             cached += stats.cached();
+            cached_bytes += (stats.cached() + ready) * keg.shape().item_bytes;
         }
-        let store = lock(&self.store);
         allocs += store.huge_allocs;
         frees += store.huge_allocs - store.huge.len() as u64;
         drop(store);
@@ -42,6 +45,9 @@ impl OwnPool {
         words.collect_ns.store(collecting, Ordering::Relaxed);
         words.allocs.store(allocs, Ordering::Relaxed);
         words.cached.store(cached, Ordering::Relaxed);
+        words.cached_bytes.store(cached_bytes, Ordering::Relaxed);
+        let garbage = self.counters.garbage_bytes.load(Ordering::Relaxed);
+        words.garbage_bytes.store(garbage, Ordering::Relaxed);
         let live = allocs.saturating_sub(frees);
         words.live_buffers.store(live, Ordering::Relaxed);
     }

@@ -432,6 +432,17 @@ impl ForeignPool {
         found.filter(|arc| std::ptr::eq(Arc::as_ptr(arc), self))
     }
 
+    /// What this domain holds of it: slots, how many handles of each, their generations and lengths.
+    pub(crate) fn held(&self) -> impl Iterator<Item = (u32, u32, u32, u64)> + '_ {
+        let refs = (0u32..).zip(self.refs.refs());
+        let refs = refs.map(|(slot, refs)| (slot, refs.load(Ordering::Relaxed)));
+        refs.filter(|(_, refs)| *refs > 0).map(|(slot, refs)| {
+            let entry = self.table.slot(slot);
+            let bytes = entry.map_or(0, |s| s.length().load(Ordering::Relaxed));
+            (slot, refs, self.generation(slot), bytes)
+        })
+    }
+
     /// Whether this domain holds no buffer of it.
     pub(crate) fn nothing_held(&self) -> bool {
         (0..self.shape.slots)

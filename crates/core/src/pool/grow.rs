@@ -379,7 +379,8 @@ impl OwnPool {
 /// Whether the manager has refused because there is not enough: then it had no objection to the rest, and knew none of the chunks.
 fn is_short(error: &Error) -> bool {
     let refusal = error.find::<Refusal>();
-    refusal.is_some_and(|r| matches!(r.code, RefusalCode::Quota | RefusalCode::Total))
+    use RefusalCode as C;
+    refusal.is_some_and(|r| matches!(r.code, C::Quota | C::Total | C::Charged | C::Hog))
 }
 
 /// What an error says of why there is no memory.
@@ -389,6 +390,13 @@ fn limit(error: &Error) -> Limit {
             RefusalCode::Quota => Limit::Quota,
             RefusalCode::Total => Limit::Total {
                 left_bytes: refusal.available,
+            },
+            RefusalCode::Charged => Limit::Charged {
+                left_bytes: refusal.available,
+            },
+            RefusalCode::Hog => Limit::Hog {
+                charged_bytes: refusal.asked,
+                over_bytes: refusal.available,
             },
             code => Limit::Refused(code),
         };

@@ -12,7 +12,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use tranship_ledger::{Handles, LetGo, generation};
-use tranship_proto::{CbufId, PoolId};
+use tranship_proto::{CbufId, PoolId, Trust};
 use tranship_region::layout::{Slot as TableSlot, TableRw};
 use tranship_region::{Mappings, Window};
 use tranship_sync::SlotQueue;
@@ -76,6 +76,9 @@ pub(super) struct Counters {
     pub(super) collect_ns: AtomicU64,
     pub(super) collections: AtomicU64,
     pub(super) collected: AtomicU64,
+    pub(super) collected_bytes: AtomicU64,
+    /// Dead when it was last looked, bytes.
+    pub(super) garbage_bytes: AtomicU64,
 }
 
 /// Slabs and runs, under one lock.
@@ -249,7 +252,7 @@ impl OwnPool {
     pub(super) fn hand_out(&self, slot: u32, class: u8, len: usize) -> CbufMut {
         let tag = Tag::own(slot, class, self.flags);
         if tag.has(Tag::LONG) {
-            self.open_slot(slot);
+            self.begin_long(slot);
         }
         let ptr = self.at(self.private(slot).offset());
         // SAFETY: the slot was cut out of an attached chunk, at least `len` long by its class, which is one of the pool's, and stays
@@ -259,9 +262,7 @@ impl OwnPool {
 
     /// The same of a buffer larger than a chunk.
     pub(super) fn hand_out_huge(&self, slot: u32, len: usize) -> CbufMut {
-        if self.is_guarded() {
-            self.open_slot(slot);
-        }
+        self.begin_long(slot);
         let tag = Tag::own(slot, Self::HUGE, self.flags | Tag::LONG);
         let ptr = self.at(self.private(slot).offset());
         // SAFETY: as for `hand_out`; it is a run of its own.
@@ -270,7 +271,23 @@ impl OwnPool {
 
     /// Whether it is of level `half`.
     pub(super) fn is_guarded(&self) -> bool {
-        self.flags & Tag::LONG != 0
+        self.options.trust == Trust::Half
+    }
+
+    /// A buffer that goes the long way is handed out.
+    #[cold]
+    fn begin_long(&self, slot: u32) {
+        if let Some(notes) = &self.domain.leaks {
+            notes.got(self.id, slot, None);
+        }
+        if self.is_guarded() {
+            self.open_slot(slot);
+        }
+    }
+
+    /// Its capacity, bytes.
+    pub(crate) fn capacity_of(&self, slot: u32) -> u64 {
+        self.entry(slot).length.load(Ordering::Relaxed)
     }
 
     /// At level `half`: the slot's pages can be written here.
@@ -298,6 +315,9 @@ impl OwnPool {
     /// A frozen buffer becomes a writable one again, which nobody else ever knew.
     #[cold]
     pub(crate) fn open_again(&self, slot: u32) {
+        if let Some(notes) = &self.domain.leaks {
+            notes.set_frozen(self.id, slot, false);
+        }
         if self.is_guarded() {
             self.open_slot(slot);
         }
@@ -306,6 +326,9 @@ impl OwnPool {
     /// A writable buffer that goes the long way is frozen. Its tag from here on.
     pub(crate) fn freeze_long(&self, tag: Tag) -> Tag {
         let slot = tag.slot();
+        if let Some(notes) = &self.domain.leaks {
+            notes.set_frozen(self.id, slot, true);
+        }
         if tag.has(Tag::MOVED) {
             return Tag::own(slot, self.private(slot).class(), self.flags);
         }
@@ -319,6 +342,9 @@ impl OwnPool {
     /// A writable buffer that goes the long way goes.
     pub(crate) fn release_long(&self, tag: Tag) {
         let (slot, class) = (tag.slot(), tag.class());
+        if let Some(notes) = &self.domain.leaks {
+            notes.gone(self.id, slot);
+        }
         if tag.has(Tag::MOVED) {
             return self.release(slot, self.private(slot).class());
         }
@@ -331,6 +357,9 @@ impl OwnPool {
     /// At level `half`: the caller's writable buffer is about to be moved, for the first time, so that nobody here has to do with its pages.
     #[cold]
     pub(crate) fn take_away(&self, slot: u32) {
+        if let Some(notes) = &self.domain.leaks {
+            notes.gone(self.id, slot);
+        }
         if self.is_guarded() {
             self.close_slot(slot, Access::None);
         }
@@ -343,6 +372,8 @@ impl OwnPool {
         // Relaxed: a word of our own, before the generation is made even, by which others here find the buffer.
         let next = generation::published(self.generation(slot));
         self.private(slot).moved.store(next, Ordering::Relaxed);
+        // The manager charges it to whoever has it. On the line that the generation is about to be written to.
+        self.entry(slot).moved.store(next, Ordering::Relaxed);
     }
 
     /// Whether the buffer that has this generation of the slot was moved to somebody else.

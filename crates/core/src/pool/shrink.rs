@@ -52,7 +52,13 @@ impl OwnPool {
 
         // Sent buffers count as used until they are collected, and nobody may be allocating any more.
         if lock(&self.store).runs.present() > 1 {
+            let (collected, garbage) =
+                (&self.counters.collected_bytes, &self.counters.garbage_bytes);
+            let before = collected.load(Ordering::Relaxed);
             let _ = self.collect_idle();
+            let after = collected.load(Ordering::Relaxed);
+            // Relaxed: statistics.
+            garbage.store(after.saturating_sub(before), Ordering::Relaxed);
         }
         if pressed {
             self.come_down_to(target);

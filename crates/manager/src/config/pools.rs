@@ -44,6 +44,8 @@ struct Raw {
     target: Option<f64>,
     callers: Option<u32>,
     group: Option<String>,
+    #[serde(default, deserialize_with = "opt_memory")]
+    group_max: Option<u64>,
 }
 
 impl TryFrom<Raw> for PoolRule {
@@ -59,7 +61,11 @@ impl TryFrom<Raw> for PoolRule {
             target: raw.target,
             callers: raw.callers.unwrap_or(usual.callers),
             group: raw.group,
+            group_max_bytes: raw.group_max,
         };
+        if rule.group.is_none() && rule.group_max_bytes.is_some() {
+            return Err("group_max without group: which pools have it together?".to_owned());
+        }
         if rule.min_bytes > rule.max_bytes {
             let (min, max) = (rule.min_bytes, rule.max_bytes);
             return Err(format!("min is {min} bytes, more than max, which is {max}"));

@@ -1,7 +1,7 @@
 //! Doing what the state says.
 
 use super::party::Task;
-use super::{Shell, counters, idfile};
+use super::{Shell, counters, hog, idfile};
 use crate::state::{Action, ClientId, Input};
 use std::sync::atomic::Ordering;
 use tranship_sys::crash;
@@ -113,6 +113,38 @@ impl Shell {
                 match asker {
                     Some((client, _)) => self.answer_later(client, read),
                     None => self.answers.push_back(read),
+                }
+            }
+            Action::ReadHeld {
+                pool,
+                reader,
+                table,
+                refs,
+                slots,
+            } => {
+                let files = (self.fds.get(&table), self.fds.get(&refs));
+                let held = match files {
+                    (Some(table), Some(refs)) => {
+                        counters::held_slots(table, refs, &slots).unwrap_or_default()
+                    }
+                    _ => Vec::new(),
+                };
+                self.answers.push_back(Input::HeldRead {
+                    pool,
+                    reader,
+                    slots,
+                    held,
+                });
+            }
+            Action::ReadPool { client, table } => {
+                let file = self.fds.get(&table);
+                let figures = file.and_then(|f| counters::figures(f).ok());
+                self.answers.push_back(Input::PoolRead { client, figures });
+            }
+            Action::SayHog(notice) => hog::say(&notice),
+            Action::Kill { domain, pidfd } => {
+                if !hog::kill(domain, self.fds.get(&pidfd).map(|f| &***f)) {
+                    self.answers.push_back(Input::NotKilled { domain });
                 }
             }
             Action::ReserveIds { next, next_pool } => {

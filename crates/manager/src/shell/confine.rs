@@ -14,15 +14,16 @@ use tranship_sys::{confine, process};
 /// Memory of the manager's own, or of one helper's: far more than its tables can come to (`docs/threat-model.md`).
 const MOST_MEMORY: u64 = 8 << 30;
 
-/// For this thread and all that come after it; the calls for those that are there, too. There is no way back.
-pub(super) fn confine() -> Result<(), Error> {
+/// For this thread and all that come after it; the calls for those that are there, too. There is no way back. `kills`: a rule says
+/// that somebody else's process is to be killed under some circumstances.
+pub(super) fn confine(kills: bool) -> Result<(), Error> {
     let at = |what: &'static str| Error::system(what);
     // Afterwards limits are only looked at.
     let _ = process::raise_nofile_soft_to_hard();
-    confine::drop_capabilities().map_err(at("dropping capabilities"))?;
+    confine::drop_capabilities(kills).map_err(at("dropping capabilities"))?;
     confine::limit_memory(MOST_MEMORY).map_err(at("limiting memory"))?;
     confine::no_locked_memory_queues_or_cores().map_err(at("limiting resources"))?;
-    for filter in filters().map_err(at("making a seccomp filter"))? {
+    for filter in filters(kills).map_err(at("making a seccomp filter"))? {
         let installed = seccompiler::apply_filter_all_threads(&filter).map_err(io::Error::other);
         installed.map_err(at("installing a seccomp filter"))?;
     }
@@ -144,7 +145,7 @@ const ALSO: &[c_long] = &[
 const ALSO: &[c_long] = &[];
 
 /// Two filters; any refusal beats consent.
-fn filters() -> io::Result<[BpfProgram; 2]> {
+fn filters(kills: bool) -> io::Result<[BpfProgram; 2]> {
     let clone3 = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
     let unknown = SeccompAction::Errno(errno(libc::ENOSYS));
     let clone3 = compile(clone3, SeccompAction::Allow, unknown)?;
@@ -162,6 +163,11 @@ fn filters() -> io::Result<[BpfProgram; 2]> {
     let own = u64::from(process::getpid());
     rules.insert(libc::SYS_kill, vec![bits(0, u64::MAX, own)?]);
     rules.insert(libc::SYS_tgkill, vec![bits(0, u64::MAX, own)?]);
+    // But by what a client has proved to be, and to end it.
+    if kills {
+        let kill = libc::SIGKILL.unsigned_abs().into();
+        rules.insert(libc::SYS_pidfd_send_signal, vec![bits(1, u64::MAX, kill)?]);
+    }
     let requests = [libc::FIONBIO, libc::TIOCOUTQ, libc::TCGETS];
     let requests = requests.map(|request| bits(1, u64::from(u32::MAX), request));
     rules.insert(

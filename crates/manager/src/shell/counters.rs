@@ -1,7 +1,7 @@
 //! Reading counters of clients: copies out of the page cache, so that no mapping of a
 //! client's memory lives in the manager. The objects are sealed and verified: their length cannot change.
 
-use crate::state::Figures;
+use crate::state::{Figures, HeldSlot};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -153,6 +153,54 @@ pub(super) fn held(table: &File, refs: &File, some: &Range<u32>) -> io::Result<(
     Ok((buffers, bytes))
 }
 
+/// Beyond so many slots their entries of the table are read at one go.
+const APART: usize = 64;
+
+/// The slots to which a reader has references, by rising slots.
+pub(super) fn held_slots(
+    table: &File,
+    refs: &File,
+    some: &Range<u32>,
+) -> io::Result<Vec<HeldSlot>> {
+    let refs = words(refs, REFS_AT, some)?;
+    let held = some.clone().zip(&refs).filter(|(_, r)| **r != 0);
+    let held: Vec<u32> = held.map(|(slot, _)| slot).collect();
+    let read = |slots: Range<u32>| {
+        let mut raw = vec![0u8; slots.len() * 32];
+        table.read_exact_at(&mut raw, TABLE_AT + 32 * u64::from(slots.start))?;
+        Ok::<_, io::Error>(raw)
+    };
+    let mut all = Vec::with_capacity(held.len());
+    if held.len() > APART {
+        let raw = read(some.clone())?;
+        for slot in held {
+            let at = (slot - some.start) as usize * 32;
+            all.extend(raw.get(at..at + 32).map(|entry| held_slot(slot, entry)));
+        }
+    } else {
+        for slot in held {
+            all.push(held_slot(slot, &read(slot..slot + 1)?));
+        }
+    }
+    Ok(all)
+}
+
+fn held_slot(slot: u32, entry: &[u8]) -> HeldSlot {
+    let mut words = [0u64; 4];
+    for (word, raw) in words.iter_mut().zip(entry.as_chunks::<8>().0) {
+        *word = u64::from_le_bytes(*raw);
+    }
+    let [first, _, bytes, last] = words;
+    let low = |word: u64| u32::try_from(word & u64::from(u32::MAX)).unwrap_or(0);
+    let generation = low(first);
+    HeldSlot {
+        slot,
+        generation,
+        bytes,
+        moved: generation != 0 && low(last) == generation,
+    }
+}
+
 /// Lines that a sink has taken.
 pub(super) fn taken(half: &File) -> io::Result<u64> {
     let mut raw = [0u8; 8];
@@ -163,9 +211,9 @@ pub(super) fn taken(half: &File) -> io::Result<u64> {
 /// What a writer says of its pool.
 // Trust: each word is the writer's claim; who uses it bounds it by what was granted.
 pub(super) fn figures(table: &File) -> io::Result<Figures> {
-    let mut raw = [0u8; 64];
+    let mut raw = [0u8; 80];
     table.read_exact_at(&mut raw, FIGURES_AT)?;
-    let mut words = [0u64; 8];
+    let mut words = [0u64; 10];
     for (word, raw) in words.iter_mut().zip(raw.as_chunks::<8>().0) {
         *word = u64::from_le_bytes(*raw);
     }
@@ -178,6 +226,8 @@ pub(super) fn figures(table: &File) -> io::Result<Figures> {
         cached,
         live_buffers,
         waiters,
+        garbage_bytes,
+        cached_bytes,
     ] = words;
     Ok(Figures {
         blocked_ns,
@@ -188,6 +238,8 @@ pub(super) fn figures(table: &File) -> io::Result<Figures> {
         cached,
         live_buffers,
         waiters,
+        garbage_bytes,
+        cached_bytes,
     })
 }
 

@@ -10,6 +10,7 @@ mod confine;
 mod conn;
 mod counters;
 mod flight;
+mod hog;
 mod idfile;
 mod keep;
 mod listener;
@@ -94,7 +95,7 @@ pub fn run(config: Config, listener: Listener, stop: &Shutdown, daemon: bool) ->
         if let Err(error) = schedule::ask_for_slices(SLICE) {
             tracing::warn!(%error, "no short slices of the processor");
         }
-        confine::confine()?;
+        confine::confine(config.kills())?;
     }
     let porters = Porters::new(daemon, PORTER).map_err(Error::system("starting a helper"))?;
     let limit = config.watchdog;

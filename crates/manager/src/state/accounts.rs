@@ -43,6 +43,8 @@ pub(crate) struct Accounts {
     all: Counts,
     /// The manager's own user.
     owner: Option<u32>,
+    /// What each holds of other users' memory, and is charged for.
+    charged: BTreeMap<u32, u64>,
 }
 
 impl Accounts {
@@ -53,6 +55,7 @@ impl Accounts {
             limits: [u64::MAX; KINDS],
             all: [u64::MAX; KINDS],
             owner: None,
+            charged: BTreeMap::new(),
         };
         for (of, limit) in [
             (Of::Connections, limits.connections.into()),
@@ -119,6 +122,33 @@ impl Accounts {
     /// How much more a user may have.
     pub fn room(&self, uid: u32, of: Of) -> u64 {
         self.limit(uid, of).saturating_sub(self.has(uid, of))
+    }
+
+    /// How much more memory a user may have, where what it holds of others' counts against its own limit: its configured one, and its
+    /// share. Against what is left for all it does not: there it is counted where it came from.
+    pub fn room_charged(&self, uid: u32) -> u64 {
+        let room = self.room(uid, Of::Bytes);
+        let charged = self.charged.get(&uid).copied().unwrap_or(0);
+        let share = match self.owner == Some(uid) {
+            true => u64::MAX,
+            false => self.limit(uid, Of::Bytes),
+        };
+        let own = self.limits[Of::Bytes as usize].min(share);
+        let has = self.has(uid, Of::Bytes).saturating_add(charged);
+        room.min(own.saturating_sub(has))
+    }
+
+    /// A user is charged so much in place of what it was.
+    pub fn charge(&mut self, uid: u32, before: u64, after: u64) {
+        let charged = self.charged.entry(uid).or_default();
+        *charged = (*charged + after).saturating_sub(before);
+        if *charged == 0 {
+            self.charged.remove(&uid);
+        }
+    }
+
+    pub fn charged(&self) -> &BTreeMap<u32, u64> {
+        &self.charged
     }
 
     /// Whether it may have so many more.

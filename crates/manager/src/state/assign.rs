@@ -207,6 +207,7 @@ impl State {
             Ok((rcvd, refs)) => {
                 let (refs, inode) = refs.unzip();
                 self.finish_assign(me, channel, pool, rcvd, refs);
+                self.watch.wake();
                 if self.claims.assigns_of(pool).next().is_some() {
                     for (channel, _) in self.ties.ends(me) {
                         self.settle_assign(channel, pool);

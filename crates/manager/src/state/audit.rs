@@ -242,6 +242,7 @@ impl State {
             return Err("names and exports differ".to_owned());
         }
         self.audit_extent()?;
+        self.audit_holds()?;
         self.audit_queues()?;
         self.audit_ties()?;
         self.audit_accounts()
@@ -380,7 +381,8 @@ impl State {
             let records = p.named.len() + p.brought.len() + p.forwarders.len();
             count(p.uid, Of::Records, records);
             for r in p.readers.values() {
-                count(r.uid, Of::Records, r.shown.len());
+                let notes = usize::try_from(r.hold.records()).unwrap_or(usize::MAX);
+                count(r.uid, Of::Records, r.shown.len() + notes);
             }
             for s in p.stranded.values() {
                 let bytes = usize::try_from(p.chunk_bytes).unwrap_or(usize::MAX);

@@ -35,6 +35,16 @@ impl State {
     /// The domain is no more: its process ended, or it said goodbye. What needs its connection goes now, the rest in pieces if it
     /// is much; until then the domain is as one without a connection, and nobody can come back as it.
     pub(super) fn domain_ends(&mut self, id: DomainId, reason: GoneReason) {
+        self.domain_ends_for(id, reason, None);
+    }
+
+    /// The same; what its connection is told last.
+    pub(super) fn domain_ends_for(
+        &mut self,
+        id: DomainId,
+        reason: GoneReason,
+        refusal: Option<Refusal>,
+    ) {
         if self.endings.contains_key(&id) {
             return;
         }
@@ -42,10 +52,7 @@ impl State {
             return;
         };
         if let Some(client) = domain.client {
-            self.out.push(Action::Disconnect {
-                client,
-                refusal: None,
-            });
+            self.out.push(Action::Disconnect { client, refusal });
             let gone = self.clients.remove(&client);
             let flight = gone.map(|c| c.flight);
             for f in flight.into_iter().flatten() {
@@ -125,6 +132,7 @@ impl State {
     }
 
     fn domain_is_over(&mut self, id: DomainId) {
+        self.hog_ends(id);
         if let Some(domain) = self.domains.remove(&id) {
             self.accounts.sub(domain.uid, Of::Connections, 1);
             self.release(domain.pidfd);

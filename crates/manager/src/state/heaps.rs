@@ -1,13 +1,38 @@
 //! Heaps: private memory of a domain, admitted by the byte. There is nothing to see of it but what its owner says, so
 //! it lives as long as the connection over which that is said; whoever comes back creates it again with what it has.
 
-use super::model::Heap;
+use super::model::{Heap, Want};
 use super::ties::{HEAPS, Tie};
 use super::types::Done;
 use super::{Fail, Of, State, no_such, not_yours, refusal};
+use std::time::Duration;
 use tranship_proto::{DomainId, Event, PoolId, RefusalCode, Req, check_name};
 
 const MAX_HEAP_BYTES: u64 = 1 << 46;
+
+/// A heap that was refused something counts as waiting for so long, unless it gets something or asks again.
+const WANTED: Duration = Duration::from_secs(1);
+
+impl Want {
+    fn asked(&mut self, now: Duration, refused: Option<u64>) {
+        self.count(now);
+        self.admits += u64::from(refused.is_none());
+        self.refused = refused.map(|bytes| (now, bytes));
+        self.counted = now;
+    }
+
+    /// Brings what is counted up to now; what it wants.
+    pub(super) fn count(&mut self, now: Duration) -> Option<u64> {
+        let (at, bytes) = self.refused?;
+        let until = now.min(at + WANTED);
+        self.blocked += until.saturating_sub(self.counted.max(at));
+        self.counted = self.counted.max(until);
+        if now > at + WANTED {
+            self.refused = None;
+        }
+        self.refused.map(|_| bytes)
+    }
+}
 
 impl State {
     pub(super) fn create_heap(
@@ -37,6 +62,9 @@ impl State {
             quota_bytes,
             admitted,
             asked_to_shrink: None,
+            pinned: false,
+            said: None,
+            want: Want::default(),
         };
         self.heaps.insert(id, heap);
         self.ties.tie(me, Tie::Heap(id));
@@ -60,21 +88,28 @@ impl State {
         least_bytes: u64,
         bytes: u64,
     ) -> Done {
-        let uid = self.own_heap(me, id)?.uid;
+        let (now, uid) = (self.now, self.own_heap(me, id)?.uid);
         let total = self.room_or_taken_back(uid, me, least_bytes);
         let heap = self.own_heap(me, id)?;
         if least_bytes == 0 || least_bytes > bytes {
             return Err(refusal(RefusalCode::BadArgument, least_bytes, bytes).into());
         }
         let quota = heap.quota_bytes.saturating_sub(heap.admitted);
+        let refused = quota < least_bytes || total < least_bytes;
+        heap.want.asked(now, refused.then_some(least_bytes));
         if quota < least_bytes {
             return Err(refusal(RefusalCode::Quota, least_bytes, quota).into());
         }
         if total < least_bytes {
             self.ask_to_shrink(id);
-            return Err(refusal(RefusalCode::Total, least_bytes, total).into());
+            return Err(self.no_room(uid, me, least_bytes, least_bytes).into());
         }
-        let bytes = bytes.min(quota).min(total);
+        let most = match self.check_slowed(me)? {
+            true => least_bytes,
+            false => bytes,
+        };
+        let bytes = most.min(quota).min(total);
+        let heap = self.own_heap(me, id)?;
         heap.admitted += bytes;
         self.charge(uid, me, bytes);
         let admitted = Event::Admitted {
@@ -92,6 +127,15 @@ impl State {
         heap.admitted -= bytes;
         let uid = heap.uid;
         self.uncharge(uid, me, bytes);
+        Ok(())
+    }
+
+    /// Its owner says how it does.
+    pub(super) fn heap_figures(&mut self, me: DomainId, id: PoolId, said: (u64, u64)) -> Done {
+        let heap = self.own_heap(me, id)?;
+        // Trust: its owner's word, of memory that was admitted to it.
+        let live = said.0.min(heap.admitted);
+        heap.said = Some((live, said.1.min(heap.admitted - live)));
         Ok(())
     }
 

@@ -59,6 +59,7 @@ impl State {
         let checked = self.check_hello(client, request);
         let uid = self.clients.get(&client).map_or(0, |c| c.uid);
         let checked = checked.and_then(|()| self.check_descriptors(uid, 2));
+        let checked = checked.and_then(|()| self.check_barred(uid, process));
         match (checked, pidfd, board) {
             (Ok(()), Some(pidfd), Some(board)) => {
                 self.welcome(client, request, pidfd, process, board);
@@ -144,6 +145,9 @@ impl State {
                 entries: vec![None; entries as usize],
                 bytes: 0,
                 stranded_bytes: 0,
+                lingering_bytes: 0,
+                hog: None,
+                granted_next: std::time::Duration::ZERO,
                 exports: BTreeSet::new(),
                 wanted: BTreeSet::new(),
                 unsaid: BTreeSet::new(),

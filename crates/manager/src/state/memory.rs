@@ -28,7 +28,7 @@ impl State {
             return Err(refusal(RefusalCode::Quota, asked, quota));
         }
         if total < least {
-            return Err(refusal(RefusalCode::Total, asked, total));
+            return Err(self.no_room(pool.uid, pool.writer, asked, least));
         }
         let most = quota.min(total) / pool.chunk_bytes;
         Ok(chunks.min(u32::try_from(most).unwrap_or(u32::MAX)))
@@ -36,9 +36,13 @@ impl State {
 
     /// What a domain may still be granted: of the total, of its user's share, of what one domain may have.
     pub(super) fn room_for(&self, uid: u32, domain: DomainId) -> u64 {
-        let room = self.accounts.room(uid, Of::Bytes);
+        let room = self.accounts.room_charged(uid);
         match (self.config.limits.domain_memory, self.domains.get(&domain)) {
-            (Some(most), Some(d)) => room.min(most.saturating_sub(d.bytes)),
+            (Some(most), Some(d)) => {
+                // With what is charged to it of others' memory (docs/scheduling.md).
+                let has = d.bytes.saturating_add(d.charged_bytes());
+                room.min(most.saturating_sub(has))
+            }
             _ => room,
         }
     }
@@ -114,6 +118,11 @@ impl State {
         let p = self.own_pool(me, id)?;
         let (uid, bytes) = (p.uid, p.chunk_bytes);
         self.room_or_taken_back(uid, me, u64::from(least) * bytes);
+        let fits = self.admit(&self.pools[&id], least, least).is_ok();
+        let chunks = match fits && self.check_slowed(me)? {
+            true => least,
+            false => chunks,
+        };
         match self.admit(&self.pools[&id], chunks, least) {
             Ok(n) => {
                 // Part of what was asked for may be no use at all: it is as if all had been refused.

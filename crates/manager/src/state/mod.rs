@@ -15,7 +15,10 @@ mod format;
 mod heaps;
 mod held;
 mod hello;
+mod hogs;
+mod hold;
 mod ids;
+mod looks;
 mod memory;
 mod model;
 mod names;
@@ -40,16 +43,19 @@ mod sweep;
 mod ties;
 mod types;
 mod waiting;
+mod watch;
 
 pub use ids::{BLOCK, IdStart};
-pub use types::{Action, ClientId, Facts, Fd, FdToken, Figures, Header, Input, Sealed};
+pub use types::{
+    Action, ClientId, Facts, Fd, FdToken, Figures, Header, HeldSlot, HogNotice, Input, Sealed,
+};
 
 use crate::Config;
 use accounts::{Accounts, Of};
 use model::{Channel, Client, Domain, Export, Heap, Offer, Pool, Registered, RegisteredKey};
 use parcel::Parcel;
 use refuse::{no_such, not_yours, refusal};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use ties::{Tie, Ties};
 use tranship_proto::{
@@ -111,6 +117,11 @@ pub struct State {
     idle_since: Duration,
     sweep: pass::Sweep,
     schedule: period::Schedule,
+    watch: looks::Watch,
+    /// Domains over what a rule lets them hold.
+    hogs: usize,
+    /// By users, processes whose membership was ended for that, and why.
+    barred: BTreeMap<u32, VecDeque<(u64, Refusal)>>,
 }
 
 impl State {
@@ -157,6 +168,9 @@ impl State {
             idle_since: Duration::ZERO,
             sweep: pass::Sweep::default(),
             schedule,
+            watch: looks::Watch::new(),
+            hogs: 0,
+            barred: BTreeMap::new(),
         }
     }
 
@@ -226,6 +240,14 @@ impl State {
                 Some(asker) => self.say_figures(asker, &figures),
                 None => self.figures_read(&figures),
             },
+            Input::HeldRead {
+                pool,
+                reader,
+                slots,
+                held,
+            } => self.held_read((pool, reader), &slots, &held),
+            Input::PoolRead { client, figures } => self.pool_read(client, figures),
+            Input::NotKilled { domain } => self.not_killed(domain),
             Input::SetQuota { pool, quota_bytes } => self.pin_quota(pool, quota_bytes),
             Input::Tick => self.tick(),
         }
@@ -247,7 +269,8 @@ impl State {
             .flatten()
             .map(|d| self.idle_since + d);
         let schedule = self.schedule_due();
-        [hello, orphans, endings, idle, schedule]
+        let (watch, hogs) = (self.watch_due(), self.hogs_due());
+        [hello, orphans, endings, idle, schedule, watch, hogs]
             .into_iter()
             .flatten()
             .min()
@@ -268,6 +291,8 @@ impl State {
         self.sweep_on();
         self.end_on();
         self.schedule_on();
+        self.watch_on();
+        self.hogs_on();
         let idle = self.clients.is_empty() && self.domains.is_empty();
         if idle
             && self
@@ -448,6 +473,11 @@ impl State {
                 least_bytes,
             } => self.admit_bytes(me, req, heap, least_bytes, bytes),
             R::GiveBack { heap, bytes } => self.give_back(me, heap, bytes),
+            R::HeapFigures {
+                heap,
+                live_bytes,
+                cached_bytes,
+            } => self.heap_figures(me, heap, (live_bytes, cached_bytes)),
             R::SetQuota {
                 req,
                 pool,

@@ -2,10 +2,13 @@
 
 use super::brought::BroughtQueues;
 use super::extent::{Maker, Piece};
+use super::hold::Hold;
 use super::types::{ChunkKey, ClientId, FdToken, InFlight, Left};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
-use tranship_proto::{ChannelId, DomainId, ExportId, PoolId, Req, Role, StatRecord, Trust};
+use tranship_proto::{
+    ChannelId, DomainId, ExportId, HogAction, PoolId, Req, Role, StatRecord, Trust,
+};
 
 /// A connection.
 #[derive(Debug)]
@@ -48,6 +51,11 @@ pub(crate) struct Domain {
     pub bytes: u64,
     /// Out of use, and it has not said to have unmapped it.
     pub stranded_bytes: u64,
+    /// Of others' pools, held for long.
+    pub lingering_bytes: u64,
+    pub hog: Option<Hog>,
+    /// Where it is slowed down, when it may be granted something next.
+    pub granted_next: Duration,
     pub exports: BTreeSet<ExportId>,
     /// Those of its exports for which somebody may wait.
     pub wanted: BTreeSet<ExportId>,
@@ -59,6 +67,16 @@ pub(crate) struct Domain {
     pub left: VecDeque<(PoolId, Left)>,
     /// Pools whose chunks are on their way to it in pieces.
     pub feeding: BTreeSet<PoolId>,
+}
+
+/// A domain over what a rule lets it hold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hog {
+    /// Since when.
+    pub since: Duration,
+    pub over_bytes: u64,
+    /// For as long as the rule says: that was done.
+    pub action: Option<HogAction>,
 }
 
 /// How far a returning domain is with its claims.
@@ -154,6 +172,22 @@ pub(crate) struct Heap {
     pub quota_bytes: u64,
     pub admitted: u64,
     pub asked_to_shrink: Option<Duration>,
+    /// Set by the administrator: no policy moves it.
+    pub pinned: bool,
+    /// What its owner said last: allocated, and free and kept, bytes. Who says nothing takes no part in scheduling.
+    pub said: Option<(u64, u64)>,
+    pub want: Want,
+}
+
+/// What a heap was refused, and for how long in all. Its callers do not wait: a refusal is a caller's error.
+#[derive(Debug, Default)]
+pub(crate) struct Want {
+    /// When the last refusal was, and of how much.
+    pub refused: Option<(Duration, u64)>,
+    /// Up to which time it is counted.
+    pub counted: Duration,
+    pub blocked: Duration,
+    pub admits: u64,
 }
 
 /// A chunk that is out of use and that somebody may still map.
@@ -211,6 +245,8 @@ pub(crate) struct Reader {
     /// Misses chunks: sends have to wait for its `Resync`.
     pub marked: bool,
     pub feed: Option<Feed>,
+    /// What it holds.
+    pub hold: Hold,
 }
 
 /// All chunks of a pool are on their way to a reader, in pieces.
@@ -352,6 +388,8 @@ pub(crate) struct StatRun {
     /// What was said last.
     pub last: Item,
     pub slots_left: u64,
+    /// How many pools' figures were read.
+    pub pools: usize,
     /// A record that waits for what the shell reads; of a holding, the next slot.
     pub partial: Option<(StatRecord, u32)>,
 }

@@ -77,6 +77,10 @@ impl State {
         {
             return;
         }
+        let readers = self.pools.get(&id).map(|p| p.readers.keys().copied());
+        for reader in readers.into_iter().flatten().collect::<Vec<_>>() {
+            self.hold_ends(id, reader);
+        }
         let Some(p) = self.pools.remove(&id) else {
             return;
         };

@@ -39,6 +39,9 @@ impl State {
         if let Some(p) = self.pools.get_mut(&id) {
             p.pinned = true;
         }
+        if let Some(heap) = self.heaps.get_mut(&id) {
+            heap.pinned = true;
+        }
         self.set_quota(id, quota_bytes);
     }
 
@@ -50,9 +53,14 @@ impl State {
     /// A policy's word. Who does not read finds it on its board; it is said again when there is something to give back.
     pub(super) fn move_quota(&mut self, id: PoolId, quota_bytes: u64) {
         let writer = self.pools.get(&id).map(|p| p.writer);
+        let writer = writer.or_else(|| self.heaps.get(&id).map(|h| h.owner));
         let client = writer.and_then(|writer| self.client_of(writer));
         let reads = client.is_some_and(|client| self.has_room(client));
         self.set_pool_quota(id, quota_bytes, reads);
+        // It has no board: one that does not read is told in another period.
+        if reads {
+            self.set_heap_quota(id, quota_bytes);
+        }
     }
 
     fn set_pool_quota(&mut self, id: PoolId, quota_bytes: u64, tell: bool) {

@@ -308,6 +308,7 @@ impl State {
         for key in keys {
             self.unhold_chunk(id, key, reader);
         }
+        self.hold_ends(id, reader);
         let Some(r) = self
             .pools
             .get_mut(&id)

@@ -1,7 +1,9 @@
 //! The policy at work: what writers say of their pools goes to a governor every period, and its quotas are set.
 //!
-//! Heaps take no part: nobody says of them who waits. What they have, and what is stranded or orphaned, is not divided among pools.
+//! Heaps whose owners say how they do take part, too; callers do not wait there, so one that was refused something counts as waiting for a second.
+//! What other heaps have, and what is stranded or orphaned, is not divided.
 
+use super::model::Heap;
 use super::shape::Shape;
 use super::types::{Action, ClientId, Done, Figures};
 use super::{Of, State};
@@ -12,12 +14,17 @@ use tranship_proto::{Event, PoolFigures, PoolId, Req};
 /// How long who is to give back is given until it is told again.
 const REMINDED: Duration = Duration::from_secs(1);
 
+/// Heaps have no chunks; they ask for memory in steps of that at least.
+const HEAP_GRAIN: u64 = 1 << 20;
+
 /// Pools of which one message tells.
 const AT_ONCE: usize = 32;
 
 impl State {
     pub(super) fn schedule_due(&self) -> Option<Duration> {
-        let any = self.schedule.is_on() && self.pools.values().any(|p| !p.orphan);
+        let pools = || self.pools.values().any(|p| !p.orphan);
+        let heaps = || self.heaps.values().any(is_divided);
+        let any = self.schedule.is_on() && (pools() || heaps());
         any.then_some(self.schedule.due)
     }
 
@@ -35,6 +42,10 @@ impl State {
     }
 
     pub(super) fn figures_read(&mut self, figures: &[(PoolId, Option<Figures>)]) {
+        let now = self.now;
+        for heap in self.heaps.values_mut() {
+            heap.want.count(now);
+        }
         let snapshot = self.snapshot(figures);
         let Some(governor) = &mut self.schedule.governor else {
             return;
@@ -96,6 +107,9 @@ impl State {
                 live_bytes: p.live_bytes,
                 peak_bytes: p.peak_bytes,
                 live_buffers: p.live_buffers,
+                garbage_bytes: p.garbage_bytes,
+                cached_bytes: p.cached_bytes,
+                lingering_bytes: self.lingering_of(*id),
                 waiters: p.waiters,
                 quota_bytes: p.quota_bytes,
                 granted_bytes: p.granted_bytes,
@@ -107,6 +121,7 @@ impl State {
                 target_ppm: p.rule.target.map(millionths),
                 callers: p.rule.callers,
                 group: p.rule.group,
+                group_max_bytes: p.rule.group_max_bytes,
             })
         });
         let event = Event::Figures {
@@ -122,17 +137,51 @@ impl State {
         let pools = figures
             .iter()
             .filter_map(|(id, f)| self.pool_state(*id, *f));
+        let heaps = self.heaps.iter().filter(|(_, h)| is_divided(h));
+        let heaps = heaps.map(|(id, h)| self.heap_state(*id, h));
         Snapshot {
             at_ns: u64::try_from(self.now.as_nanos()).unwrap_or(u64::MAX),
             limit_bytes: self.for_pools(),
-            pools: pools.collect(),
+            pools: pools.chain(heaps).collect(),
+        }
+    }
+
+    /// How a heap does. What its program has allocated is not taken from under it: that is its minimum, and something to grow by.
+    fn heap_state(&self, id: PoolId, h: &Heap) -> PoolState {
+        let (live, cached) = h.said.unwrap_or((h.admitted, 0));
+        let mut rule = self.config.rule_of(&h.name);
+        let most = self.most_for(h.uid, h.max_bytes);
+        rule.max_bytes = rule.max_bytes.min(most);
+        if self.is_slowed(h.owner) {
+            rule.max_bytes = rule.max_bytes.min(h.admitted);
+        }
+        let grown = (live + live / 8).saturating_add(HEAP_GRAIN);
+        rule.min_bytes = rule.min_bytes.max(grown).min(rule.max_bytes);
+        let wanted = h.want.refused.map(|(_, bytes)| bytes.max(1));
+        PoolState {
+            id: id.0,
+            name: h.name.clone(),
+            blocked_ns: u64::try_from(h.want.blocked.as_nanos()).unwrap_or(u64::MAX),
+            allocs: h.want.admits,
+            live_bytes: live,
+            // As if it consisted of such as it lacks.
+            live_buffers: wanted.map_or(0, |bytes| (live / bytes).max(1)),
+            cached_bytes: cached,
+            waiters: u32::from(wanted.is_some()),
+            quota_bytes: h.quota_bytes,
+            granted_bytes: h.admitted,
+            grain_bytes: HEAP_GRAIN,
+            rule,
+            ..PoolState::default()
         }
     }
 
     /// The total without what others than living pools have.
     fn for_pools(&self) -> u64 {
         let alive = self.pools.values().filter(|p| !p.orphan);
+        let heaps = self.heaps.values().filter(|h| is_divided(h));
         let theirs: u64 = alive.map(super::Pool::granted_bytes).sum();
+        let theirs = theirs + heaps.map(|h| h.admitted).sum::<u64>();
         let others = self.accounts.sum(Of::Bytes).saturating_sub(theirs);
         self.total_bytes.saturating_sub(others)
     }
@@ -144,6 +193,11 @@ impl State {
         let most = self.most_for(p.uid, p.max_bytes);
         rule.max_bytes = rule.max_bytes.min(most);
         rule.min_bytes = rule.min_bytes.min(rule.max_bytes);
+        if self.is_slowed(p.writer) {
+            // One that holds too much of others' memory gets no more of its own.
+            rule.max_bytes = rule.max_bytes.min(granted).max(p.chunk_bytes);
+            rule.min_bytes = rule.min_bytes.min(rule.max_bytes);
+        }
         if p.pinned {
             (rule.min_bytes, rule.max_bytes) = (p.quota_bytes, p.quota_bytes.max(p.chunk_bytes));
         }
@@ -164,6 +218,8 @@ impl State {
             live_bytes: f.live_bytes.min(granted),
             peak_bytes: f.peak_bytes.min(granted),
             live_buffers: f.live_buffers,
+            garbage_bytes: f.garbage_bytes.min(granted),
+            cached_bytes: f.cached_bytes.min(granted),
             waiters: u32::try_from(f.waiters).unwrap_or(u32::MAX),
             quota_bytes: p.quota_bytes,
             granted_bytes: granted,
@@ -182,10 +238,22 @@ impl State {
         let alive = self.pools.values().filter(|p| !p.orphan);
         let given: u64 = alive.map(|p| p.quota_bytes).sum();
         let left = self.for_pools().saturating_sub(given);
-        let least = self.config.rule_of(name).min_bytes.max(shape.chunk_bytes);
-        let quota = usual.min(left.max(least));
+        let rule = self.config.rule_of(name);
+        let least = rule.min_bytes.max(shape.chunk_bytes);
+        // What its group has left of what they may have together.
+        let in_group = rule.group_max_bytes.map_or(u64::MAX, |most| {
+            let alive = self.pools.values().filter(|p| !p.orphan);
+            let theirs = alive.filter(|p| self.config.rule_of(&p.name).group == rule.group);
+            most.saturating_sub(theirs.map(|p| p.quota_bytes).sum())
+        });
+        let quota = usual.min(left.min(in_group).max(least));
         quota / shape.chunk_bytes * shape.chunk_bytes
     }
+}
+
+/// Whether a policy sets a heap's quota.
+fn is_divided(heap: &Heap) -> bool {
+    heap.said.is_some() && !heap.pinned
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // of a share: below a million

@@ -286,6 +286,7 @@ impl State {
         }
         if let Some(p) = self.pools.get_mut(&pool) {
             p.readers.insert(reader, record);
+            self.watch.wake();
             self.ties.tie(reader, Tie::Reads(pool));
         }
         for (index, serial) in gone {

@@ -2,7 +2,7 @@
 
 use super::extent::For;
 use super::model::{Item, StatRun};
-use super::types::{Action, ClientId, Done};
+use super::types::{Action, ClientId, Done, Figures};
 use super::{Of, State, refusal};
 use std::collections::BTreeMap;
 use tranship_proto::{
@@ -37,6 +37,7 @@ impl State {
             req,
             last: Item::Manager,
             slots_left: MAX_SLOTS_READ,
+            pools: 0,
             partial: None,
         });
         if let Some(record) = self.record(client, Item::Manager) {
@@ -190,7 +191,14 @@ impl State {
                 longest_turn_us: u64::try_from(self.longest_turn.as_micros()).unwrap_or(u64::MAX),
             })),
             Item::Domain(id) => self.domain_record(id),
-            Item::Pool(id) => self.pool_record(id),
+            Item::Pool(id) => {
+                let record = self.pool_record(id)?;
+                let table = self.pools.get(&id)?.table;
+                // An answer that is only figures: those who have asked for much already do without.
+                let read = Action::ReadPool { client, table };
+                let bare = record.clone();
+                self.ask_or(client, record, read, 1, bare)
+            }
             Item::Heap(id) => self.heap_record(id),
             Item::Export(id) => {
                 let e = self.exports.get(&id)?;
@@ -250,13 +258,18 @@ impl State {
                 self.ask(client, record, Action::ReadTaken { client, half }, 1)
             }
             Item::Hold(pool, domain) => {
+                let p = self.pools.get(&pool)?;
+                let hold = &p.readers.get(&domain)?.hold;
+                let held = hold.oldest(self.now).map(|age| age.as_millis());
                 let record = StatRecord::Hold(HoldStat {
                     domain,
                     pool,
                     buffers: 0,
                     bytes: 0,
+                    lingering_bytes: hold.lingering_bytes,
+                    held_ms: held.map(|ms| u64::try_from(ms).unwrap_or(u64::MAX)),
                 });
-                let slots = self.pools.get(&pool)?.slots;
+                let slots = p.slots;
                 let action = self.read_hold(client, pool, domain, 0)?;
                 self.ask(client, record, action, u64::from(slots))
             }
@@ -296,6 +309,43 @@ impl State {
         None
     }
 
+    /// The same; beyond the bounds another record is the answer.
+    fn ask_or(
+        &mut self,
+        client: ClientId,
+        record: StatRecord,
+        action: Action,
+        slots: u64,
+        bare: StatRecord,
+    ) -> Option<StatRecord> {
+        let run = self.clients.get(&client)?.stat.as_ref()?;
+        if run.slots_left < slots {
+            return Some(bare);
+        }
+        self.ask(client, record, action, slots)
+    }
+
+    /// What a writer says of its pool.
+    pub(super) fn pool_read(&mut self, client: ClientId, figures: Option<Figures>) {
+        self.fill(client, |record| {
+            if let (StatRecord::Pool(p), Some(f)) = (record, figures) {
+                // Trust: a writer's word, of memory that it was granted.
+                p.live_bytes = f.live_bytes.min(p.granted_bytes);
+                p.garbage_bytes = f.garbage_bytes.min(p.granted_bytes);
+                p.cached_bytes = f.cached_bytes.min(p.granted_bytes);
+            }
+        });
+        // It came at once, so that the records of few pools are of one moment; the rest goes on when this one has gone out.
+        let run = self.clients.get_mut(&client).and_then(|c| c.stat.as_mut());
+        let goes_on = run.is_some_and(|run| {
+            run.pools += 1;
+            !run.pools.is_multiple_of(RECORDS_AT_ONCE)
+        });
+        if goes_on {
+            self.stat_on(client);
+        }
+    }
+
     fn domain_record(&self, id: DomainId) -> Option<StatRecord> {
         let d = self.domains.get(&id)?;
         Some(StatRecord::Domain(DomainStat {
@@ -309,6 +359,9 @@ impl State {
             data_bytes: self.extent.made_by(d.maker, For::Data),
             table_bytes: self.extent.made_by(d.maker, For::Tables),
             ring_bytes: self.extent.made_by(d.maker, For::Rings),
+            own_bytes: d.bytes,
+            lingering_bytes: d.lingering_bytes,
+            hog: d.hog_stat(self.now),
         }))
     }
 
@@ -329,6 +382,10 @@ impl State {
             slots: p.slots,
             trust: p.trust,
             readers: u32::try_from(p.readers.len()).unwrap_or(u32::MAX),
+            live_bytes: 0,
+            garbage_bytes: 0,
+            cached_bytes: 0,
+            lingering_bytes: self.lingering_of(id),
         }))
     }
 
@@ -341,6 +398,8 @@ impl State {
             max_bytes: h.max_bytes,
             quota_bytes: h.quota_bytes,
             admitted_bytes: h.admitted,
+            live_bytes: h.said.map_or(0, |(live, _)| live),
+            cached_bytes: h.said.map_or(0, |(_, cached)| cached),
         }))
     }
 
@@ -369,6 +428,12 @@ impl State {
     }
 
     fn complete(&mut self, client: ClientId, fill: impl FnOnce(&mut StatRecord)) {
+        self.fill(client, fill);
+        self.stat_on(client);
+    }
+
+    /// What was read completes a record.
+    fn fill(&mut self, client: ClientId, fill: impl FnOnce(&mut StatRecord)) {
         let run = self.clients.get_mut(&client).and_then(|c| c.stat.as_mut());
         let Some((req, (mut record, _))) = run.and_then(|r| Some((r.req, r.partial.take()?)))
         else {
@@ -376,6 +441,5 @@ impl State {
         };
         fill(&mut record);
         self.push(client, Event::Stat { req, record }, &[]);
-        self.stat_on(client);
     }
 }

@@ -1,7 +1,7 @@
 //! What goes in and what comes out of the state machine, and its opaque handles.
 
 use serde::{Deserialize, Serialize};
-use tranship_proto::{ChannelId, DomainId, Event, PoolId, Refusal, Req, Request};
+use tranship_proto::{ChannelId, DomainId, Event, HogAction, PoolId, Refusal, Req, Request};
 
 /// A connection, as the shell numbers them. Never used twice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -86,6 +86,42 @@ pub struct Figures {
     pub live_buffers: u64,
     /// Callers that wait.
     pub waiters: u64,
+    /// Found dead when it last looked, bytes.
+    pub garbage_bytes: u64,
+    /// In caches, bytes.
+    pub cached_bytes: u64,
+}
+
+/// A slot that a reader's counter says it holds, as the pool's table has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HeldSlot {
+    /// Which.
+    pub slot: u32,
+    /// Its generation.
+    pub generation: u32,
+    /// Its length, bytes.
+    pub bytes: u64,
+    /// Its writer says that it moved the buffer.
+    pub moved: bool,
+}
+
+/// What is said of a domain that holds too much of others' memory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HogNotice {
+    /// The domain.
+    pub domain: DomainId,
+    /// Its name.
+    pub name: String,
+    /// Its process.
+    pub pid: u32,
+    /// Its user.
+    pub uid: u32,
+    /// What is charged to it of others' memory, bytes.
+    pub charged_bytes: u64,
+    /// More than so much is too much, bytes.
+    pub over_bytes: u64,
+    /// What is done; nothing: it is one no more.
+    pub action: Option<HogAction>,
 }
 
 /// Something happened. Time comes along with every input.
@@ -200,6 +236,29 @@ pub enum Input {
         /// Of which pool what.
         figures: Vec<(PoolId, Option<Figures>)>,
     },
+    /// The answer to `Action::ReadHeld`; nothing, where it could not be read.
+    HeldRead {
+        /// Of which pool.
+        pool: PoolId,
+        /// Who reads it.
+        reader: DomainId,
+        /// Which of its slots.
+        slots: std::ops::Range<u32>,
+        /// Those of them that are held, by rising slots.
+        held: Vec<HeldSlot>,
+    },
+    /// The answer to `Action::ReadPool`.
+    PoolRead {
+        /// Who asked.
+        client: ClientId,
+        /// What its writer says, if that could be read.
+        figures: Option<Figures>,
+    },
+    /// The kernel did not do what `Action::Kill` says.
+    NotKilled {
+        /// Whose process.
+        domain: DomainId,
+    },
     /// The administrator sets a quota.
     SetQuota {
         /// Of which pool or heap.
@@ -293,6 +352,35 @@ pub enum Action {
         asker: Option<(ClientId, Req)>,
         /// Pools and their tables.
         pools: Vec<(PoolId, FdToken)>,
+    },
+    /// Find out which slots a reader holds. Answered at once.
+    ReadHeld {
+        /// The pool.
+        pool: PoolId,
+        /// The reader.
+        reader: DomainId,
+        /// The pool's table.
+        table: FdToken,
+        /// The reader's counters.
+        refs: FdToken,
+        /// Which of its slots.
+        slots: std::ops::Range<u32>,
+    },
+    /// Read what a writer says of its pool. Answered at once.
+    ReadPool {
+        /// Who asked.
+        client: ClientId,
+        /// The pool's table.
+        table: FdToken,
+    },
+    /// Tell the administrator that a domain holds too much of others' memory, or does so no more.
+    SayHog(HogNotice),
+    /// Kill a process. Answered only where that is not permitted.
+    Kill {
+        /// Whose.
+        domain: DomainId,
+        /// The process.
+        pidfd: FdToken,
     },
     /// Make sure, before anything that follows, that ids below these are never handed out again.
     ReserveIds {

@@ -5,10 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use tranship_manager::state::{
-    Action, ClientId, Facts, Fd, FdToken, Figures, Header, IdStart, Input, Sealed, State,
+    Action, ClientId, Facts, Fd, FdToken, Figures, Header, HeldSlot, HogNotice, IdStart, Input,
+    Sealed, State,
 };
 use tranship_manager::{Config, Limits};
-use tranship_proto::{DomainId, Event, PROTOCOL_VERSION, PoolId, Request};
+use tranship_proto::{DomainId, Event, PROTOCOL_VERSION, PoolId, Refusal, RefusalCode, Request};
 use tranship_testkit::Watchdog;
 
 /// What a descriptor says of itself, and how many bytes it has.
@@ -28,6 +29,16 @@ pub struct House {
     /// What writers say of their pools, and what boards say of their quotas.
     pub figures: BTreeMap<PoolId, Figures>,
     pub quotas: BTreeMap<PoolId, u64>,
+    /// What readers hold, by rising slots.
+    pub held: BTreeMap<(PoolId, DomainId), Vec<HeldSlot>>,
+    /// What was said of those who hold too much, and who of them was killed.
+    pub notices: Vec<HogNotice>,
+    pub killed: Vec<DomainId>,
+    /// Whether the kernel lets them be.
+    pub may_kill: bool,
+    /// Processes of domains, and what was said last to who was thrown out.
+    processes: BTreeMap<DomainId, u64>,
+    last_word: Option<Refusal>,
     next: u64,
     pub dog: Watchdog,
 }
@@ -47,12 +58,18 @@ impl House {
             next_pool: 1,
         };
         House {
-            state: State::new(config, total_bytes, 1, 1, ids),
+            state: State::new(config, total_bytes, 1, 7, ids),
             now: Duration::from_millis(1),
             deaf: BTreeSet::new(),
             alive: Vec::new(),
             figures: BTreeMap::new(),
             quotas: BTreeMap::new(),
+            held: BTreeMap::new(),
+            notices: Vec::new(),
+            killed: Vec::new(),
+            may_kill: true,
+            processes: BTreeMap::new(),
+            last_word: None,
             next: 1,
             // What takes the square of a crowd takes longer.
             dog: Watchdog::within(Duration::from_secs(300)),
@@ -89,6 +106,37 @@ impl House {
                         let figures = pools.into_iter().map(said).collect();
                         inputs.push_back(Input::FiguresRead { asker, figures });
                     }
+                    Action::ReadHeld {
+                        pool,
+                        reader,
+                        slots,
+                        ..
+                    } => {
+                        let held = self.held.get(&(pool, reader)).into_iter().flatten();
+                        let held = held.filter(|h| slots.contains(&h.slot)).copied().collect();
+                        inputs.push_back(Input::HeldRead {
+                            pool,
+                            reader,
+                            slots,
+                            held,
+                        });
+                    }
+                    Action::ReadHold { client, .. } => inputs.push_back(Input::HoldRead {
+                        client,
+                        buffers: 0,
+                        bytes: 0,
+                    }),
+                    Action::ReadPool { client, .. } => {
+                        let figures = None;
+                        inputs.push_back(Input::PoolRead { client, figures });
+                    }
+                    Action::SayHog(notice) => self.notices.push(notice),
+                    Action::Kill { domain, .. } => {
+                        self.killed.push(domain);
+                        let died = Input::ProcessDied { domain };
+                        let not = Input::NotKilled { domain };
+                        inputs.push_back(if self.may_kill { died } else { not });
+                    }
                     Action::SetBoard {
                         pool: Some(pool),
                         quota_bytes,
@@ -97,7 +145,8 @@ impl House {
                         self.quotas.insert(pool, quota_bytes);
                     }
                     Action::Close(token) => inputs.push_back(Input::Closed { token }),
-                    Action::Disconnect { client, .. } => {
+                    Action::Disconnect { client, refusal } => {
+                        self.last_word = refusal.or(self.last_word);
                         inputs.push_back(Input::Parted { client });
                     }
                     _ => {}
@@ -148,9 +197,43 @@ impl House {
             board: Some(FdToken(board)),
         });
         match events.first() {
-            Some(Event::Welcome { domain, .. }) => (client, *domain),
+            Some(Event::Welcome { domain, .. }) => {
+                self.processes.insert(*domain, process);
+                (client, *domain)
+            }
             other => panic!("{other:?}"),
         }
+    }
+
+    /// The process that a domain was.
+    pub fn process_of(&self, domain: DomainId) -> u64 {
+        self.processes[&domain]
+    }
+
+    /// Why somebody is thrown out.
+    pub fn refused(&mut self, input: Input) -> Option<Refusal> {
+        self.last_word = None;
+        self.step(input);
+        self.last_word
+    }
+
+    /// Whether a process is not let in for what it held.
+    pub fn is_barred(&mut self, uid: u32, process: u64) -> bool {
+        let client = self.connect(uid);
+        let (pidfd, board) = (self.number(), self.number());
+        let refused = self.refused(Input::Hello {
+            client,
+            request: Request::Hello {
+                version: PROTOCOL_VERSION,
+                name: "again".into(),
+                resume: None,
+                dumpable: false,
+            },
+            pidfd: Some(FdToken(pidfd)),
+            process,
+            board: Some(FdToken(board)),
+        });
+        refused.is_some_and(|r| r.code == RefusalCode::Hog)
     }
 
     pub fn ask(

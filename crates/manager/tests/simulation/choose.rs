@@ -345,6 +345,19 @@ impl World {
                 let ends = self.ends();
                 self.say(i, Request::WakeFd { req, channel }, ends);
             }
+            (7, ..) if self.rng.one_in(2) => {
+                let heaps: Vec<PoolId> = self.state.heaps().keys().copied().collect();
+                let Some(heap) = self.rng.pick(&heaps) else {
+                    return;
+                };
+                let (live_bytes, cached_bytes) = (self.rng.next() >> 40, self.rng.next() >> 44);
+                let figures = Request::HeapFigures {
+                    heap,
+                    live_bytes,
+                    cached_bytes,
+                };
+                self.say(i, figures, vec![]);
+            }
             (3, Some(pool), _) => self.say(i, Request::Ungrant { pool, chunks: 2 }, vec![]),
             (4, Some(pool), _) => {
                 let quota_bytes = CHUNK * self.rng.below(20) as u64;

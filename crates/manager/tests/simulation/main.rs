@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use tranship_manager::Config;
 use tranship_manager::state::{
-    Action, ClientId, Facts, Fd, FdToken, Figures, Header, IdStart, Input, Sealed, State,
+    Action, ClientId, Facts, Fd, FdToken, Figures, Header, HeldSlot, IdStart, Input, Sealed, State,
 };
 use tranship_proto::{
     ChannelClaim, ChannelId, DomainId, Event, Levels, LocalChannel, PROTOCOL_VERSION, PoolId,
@@ -125,7 +125,14 @@ struct World {
 
 /// Under one policy or another, whatever the pools say of themselves.
 fn config(policy: &str) -> Config {
+    let hogs = match policy {
+        "static" | "qos" => "[[hog]]\nover = \"5%\"\naction = \"throttle\"",
+        _ => "[[hog]]\nover = \"20%\"\nfor = \"100ms\"",
+    };
+    let hog = Config::parse(hogs).expect("rules").hog;
     Config {
+        linger: Duration::from_millis(300),
+        hog,
         policy: policy.to_owned(),
         pools_per_domain: 6,
         forward: tranship_manager::Forward::Readers,
@@ -370,6 +377,8 @@ fn nothing_contradicts_itself_whatever_comes_in_which_order() {
             "admitted in part",
             "heap came back",
             "ended with its heaps",
+            "held read",
+            "hog",
         ] {
             assert!(
                 counts.get(what).is_some_and(|n| *n > 0),

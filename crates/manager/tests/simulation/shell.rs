@@ -211,11 +211,54 @@ impl World {
                         cached: self.rng.next(),
                         live_buffers: self.rng.next() >> self.rng.below(64),
                         waiters: self.rng.next(),
+                        garbage_bytes: self.rng.next(),
+                        cached_bytes: self.rng.next(),
                     };
                     (pool, (!self.rng.one_in(4)).then_some(figures))
                 };
                 let figures = pools.into_iter().map(&mut said).collect();
                 inputs.push_back(Input::FiguresRead { asker, figures });
+            }
+            Action::ReadHeld {
+                pool,
+                reader,
+                table,
+                refs,
+                slots,
+            } => {
+                assert!(self.tokens.contains(&table) && self.tokens.contains(&refs));
+                self.count("held read");
+                // Most of it stays from one look to the next.
+                let mut held: Vec<HeldSlot> = Vec::new();
+                for slot in slots.clone() {
+                    if self.rng.one_in(2) {
+                        held.push(HeldSlot {
+                            slot,
+                            generation: if self.rng.one_in(4) { 4 } else { 2 },
+                            bytes: self.rng.next() >> self.rng.below(64),
+                            moved: self.rng.one_in(8),
+                        });
+                    }
+                }
+                inputs.push_back(Input::HeldRead {
+                    pool,
+                    reader,
+                    slots,
+                    held,
+                });
+            }
+            Action::ReadPool { client, table } => {
+                assert!(self.tokens.contains(&table));
+                let figures = None;
+                inputs.push_back(Input::PoolRead { client, figures });
+            }
+            Action::SayHog(notice) => {
+                self.count("hog");
+                assert!(notice.action.is_none() || notice.charged_bytes > notice.over_bytes);
+            }
+            Action::Kill { domain, pidfd } => {
+                assert!(self.tokens.contains(&pidfd));
+                inputs.push_back(Input::NotKilled { domain });
             }
             Action::ReserveIds { next, next_pool } => self.ids = IdStart { next, next_pool },
             Action::Exit => {}

@@ -37,6 +37,12 @@ class _ManagerStat(TypedDict):
     longest_turn_us: int
 
 @type_check_only
+class _HogStat(TypedDict):
+    action: str
+    over_bytes: int
+    since_ms: int
+
+@type_check_only
 class _DomainStat(TypedDict):
     domain: int
     name: str
@@ -48,6 +54,9 @@ class _DomainStat(TypedDict):
     data_bytes: int
     table_bytes: int
     ring_bytes: int
+    own_bytes: int
+    lingering_bytes: int
+    hog: _HogStat | None
 
 @type_check_only
 class _PoolStat(TypedDict):
@@ -65,6 +74,10 @@ class _PoolStat(TypedDict):
     chunk_bytes: int
     slots: int
     readers: int
+    live_bytes: int
+    garbage_bytes: int
+    cached_bytes: int
+    lingering_bytes: int
 
 @type_check_only
 class _ChannelStat(TypedDict):
@@ -84,6 +97,8 @@ class _HoldStat(TypedDict):
     pool: int
     buffers: int
     bytes: int
+    lingering_bytes: int
+    held_ms: int | None
 
 @type_check_only
 class _HeapStat(TypedDict):
@@ -93,6 +108,8 @@ class _HeapStat(TypedDict):
     max_bytes: int
     quota_bytes: int
     admitted_bytes: int
+    live_bytes: int
+    cached_bytes: int
 
 @type_check_only
 class _Stat(TypedDict):
@@ -102,6 +119,32 @@ class _Stat(TypedDict):
     channels: list[_ChannelStat]
     holds: list[_HoldStat]
     heaps: list[_HeapStat]
+
+@type_check_only
+class _HeldBuffer(TypedDict):
+    pool: int
+    writer: int
+    id: int
+    bytes: int
+    handles: int
+    age: float | None
+    channel: str | None
+    backtrace: str | None
+
+@type_check_only
+class _OwnBuffer(TypedDict):
+    pool: int
+    pool_name: str
+    id: int
+    bytes: int
+    age: float
+    channel: str | None
+    backtrace: str | None
+
+@type_check_only
+class _Leaks(TypedDict):
+    held: list[_HeldBuffer]
+    own: list[_OwnBuffer]
 
 @type_check_only
 class _PoolStats(TypedDict):
@@ -428,6 +471,8 @@ class Domain(_Closing):
     ) -> Coroutine[Any, Any, Receiver]: ...
     def stat(self) -> _Stat:
         """What the manager knows: of itself, domains, pools, channels, who holds what."""
+    def leaks(self) -> _Leaks:
+        """The buffers that this domain has: of others, and with TRANSHIP_LEAKS=1 its own, with their age and channel."""
     def set_quota(self, pool: int, quota_bytes: int) -> int: ...
     def turn(self) -> None:
         """Takes the manager's news. For programs that seldom call anything else here, unless `helper_thread` was said."""

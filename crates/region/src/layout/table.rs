@@ -23,12 +23,15 @@ pub struct Slot {
     pub offset: AtomicU64,
     /// Its capacity, bytes.
     pub length: AtomicU64,
-    zero: u64,
+    /// The last generation in which it was moved to somebody else; 0: none.
+    pub moved: AtomicU32,
+    zero: u32,
 }
 
 const _: () = assert!(size_of::<Slot>() == 32 && align_of::<Slot>() == 8);
 const _: () = assert!(std::mem::offset_of!(Slot, offset) == 8);
 const _: () = assert!(std::mem::offset_of!(Slot, length) == 16);
+const _: () = assert!(std::mem::offset_of!(Slot, moved) == 24);
 
 /// What the writer says of its pool, for whoever divides memory. Each word stands for itself: they are not of one moment.
 #[derive(Debug)]
@@ -50,9 +53,13 @@ pub struct Figures {
     pub live_buffers: AtomicU64,
     /// Callers that wait.
     pub waiters: AtomicU64,
+    /// Bytes of buffers that were found dead when the writer last looked.
+    pub garbage_bytes: AtomicU64,
+    /// Bytes of free buffers at hand.
+    pub cached_bytes: AtomicU64,
 }
 
-const _: () = assert!(size_of::<Figures>() == 64);
+const _: () = assert!(size_of::<Figures>() == 80);
 
 /// Length of the object, bytes.
 pub fn len(slots: u32) -> usize {

@@ -80,7 +80,7 @@ pub fn sums(written: &[Written], inodes: &[u64]) -> Vec<(u64, u64)> {
 const ASLEEP: usize = 128 / 8;
 
 /// The words of a pool's table in which its writer says figures of it now and then (docs/format.md).
-const FIGURES: std::ops::Range<usize> = 128 / 8..192 / 8;
+const FIGURES: std::ops::Range<usize> = 128 / 8..208 / 8;
 
 /// Somebody who waits gets up four times a second and lies down again, and says so: of its flag any value that the
 /// format names is as good as the other. What writers say of their pools is theirs to change.

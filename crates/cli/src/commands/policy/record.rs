@@ -54,6 +54,8 @@ fn state(p: PoolFigures) -> PoolState {
         live_bytes: p.live_bytes,
         peak_bytes: p.peak_bytes,
         live_buffers: p.live_buffers,
+        garbage_bytes: p.garbage_bytes,
+        cached_bytes: p.cached_bytes,
         waiters: p.waiters,
         quota_bytes: p.quota_bytes,
         granted_bytes: p.granted_bytes,
@@ -66,6 +68,7 @@ fn state(p: PoolFigures) -> PoolState {
             target: p.target_ppm.map(|ppm| f64::from(ppm) / 1e6),
             callers: p.callers,
             group: p.group,
+            group_max_bytes: p.group_max_bytes,
         },
         ..PoolState::default()
     }

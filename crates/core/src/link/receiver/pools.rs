@@ -40,7 +40,8 @@ impl AtHand {
             return None;
         };
         // More is to be done.
-        if matches!(foreign.shape.trust, Trust::Half | Trust::None) {
+        let noted = foreign.domain.leaks.is_some();
+        if noted || matches!(foreign.shape.trust, Trust::Half | Trust::None) {
             return None;
         }
         let counts = entry.assignment.counts.counts();

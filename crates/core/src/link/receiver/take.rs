@@ -12,7 +12,7 @@ use crate::link::shared::Assigned;
 use crate::pool::{ForeignPool, Missing};
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
-use tranship_proto::PoolId;
+use tranship_proto::{CbufId, PoolId};
 use tranship_sys::crash;
 use tranship_sys::map::Access;
 
@@ -92,7 +92,11 @@ impl Receiver {
             id, offset, length, ..
         } = reference;
         let buf = match &entry.assignment.side {
-            Assigned::Own(own) => own.take_back_moved(id, offset, length)?,
+            Assigned::Own(own) => {
+                let buf = own.take_back_moved(id, offset, length)?;
+                self.note(id);
+                buf
+            }
             Assigned::Foreign(foreign) => {
                 let trust = foreign.shape.trust;
                 let access = match trust.all_write() {
@@ -100,6 +104,7 @@ impl Receiver {
                     false => Access::Read,
                 };
                 let len = hold(foreign, entry.forwarded, reference, access)?;
+                self.note(id);
                 let tag = Tag::foreign(id.slot(), id.generation(), self.moved_flags(trust));
                 // SAFETY: the reference was just counted, with that access, and its range checked.
                 let buf = unsafe {
@@ -200,9 +205,19 @@ impl Receiver {
             Assigned::Own(own) => return Ok(own.take_back(id, offset, length)?),
         };
         let len = hold(foreign, entry.forwarded, reference, Access::Read)?;
+        self.note(id);
         let tag = Tag::foreign(id.slot(), id.generation(), self.flags() | foreign.flags());
         // SAFETY: the reference was just counted, and its range checked.
         Ok(unsafe { Cbuf::foreign(foreign.at(offset), len, NonNull::from(&**foreign), tag) })
+    }
+
+    /// Where that is asked for: by which channel it came, and when.
+    #[inline]
+    fn note(&self, id: CbufId) {
+        if let Some(notes) = &self.link.domain.leaks {
+            let channel = (self.link.channel, self.link.name.as_str());
+            notes.got(id.pool(), id.slot(), Some(channel));
+        }
     }
 
     #[inline]

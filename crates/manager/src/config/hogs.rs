@@ -1,0 +1,124 @@
+//! How much of others' memory a domain may hold, and what is done about one that holds more.
+
+use super::Who;
+use super::access::{name_matches, pattern};
+use super::units::{parse_duration, parse_size};
+use serde::{Deserialize, Deserializer, de};
+use std::time::Duration;
+use tranship_proto::HogAction;
+
+/// A rule for domains of a name, or of a user.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(try_from = "Raw")]
+pub struct HogRule {
+    /// A domain's name, or the beginning of one followed by `*`.
+    pub name: String,
+    /// Its user.
+    pub uid: Who,
+    over: Over,
+    /// For how long.
+    pub lasting: Duration,
+    /// What is done then.
+    pub action: HogAction,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Over {
+    Bytes(u64),
+    /// Of the manager's total, in hundredths.
+    Percent(u8),
+}
+
+impl HogRule {
+    /// What holds where no rule is given: it is said.
+    pub(super) fn usual() -> HogRule {
+        HogRule {
+            name: "*".to_owned(),
+            uid: Who::All,
+            over: Over::Percent(25),
+            lasting: Duration::from_secs(10),
+            action: HogAction::Report,
+        }
+    }
+
+    pub(super) fn matches(&self, name: &str, uid: u32) -> bool {
+        name_matches(&self.name, name) && (self.uid == Who::All || self.uid == Who::Id(uid))
+    }
+
+    /// More than so much is too much.
+    pub(crate) fn over_bytes(&self, total_bytes: u64) -> u64 {
+        match self.over {
+            Over::Bytes(bytes) => bytes,
+            Over::Percent(n) => total_bytes / 100 * u64::from(n),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw {
+    #[serde(default = "everybody", deserialize_with = "pattern")]
+    name: String,
+    #[serde(default = "all")]
+    uid: Who,
+    over: Over,
+    #[serde(default = "at_once", rename = "for", deserialize_with = "lasting")]
+    lasting: Duration,
+    #[serde(default = "report")]
+    action: HogAction,
+}
+
+impl TryFrom<Raw> for HogRule {
+    type Error = String;
+
+    fn try_from(raw: Raw) -> Result<HogRule, String> {
+        Ok(HogRule {
+            name: raw.name,
+            uid: raw.uid,
+            over: raw.over,
+            lasting: raw.lasting,
+            action: raw.action,
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Over {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Over, D::Error> {
+        let text = String::deserialize(d).map_err(|_: D::Error| {
+            de::Error::custom("over must be a size such as \"64MiB\" or a share such as \"10%\"")
+        })?;
+        let percent = text
+            .strip_suffix('%')
+            .and_then(|n| n.trim().parse::<u8>().ok());
+        match (percent.filter(|n| *n <= 100), parse_size(&text)) {
+            (Some(n), _) => Ok(Over::Percent(n)),
+            (None, Some(bytes)) => Ok(Over::Bytes(bytes)),
+            (None, None) => Err(de::Error::custom(format!(
+                "over is {text:?}, it must be a size such as \"64MiB\" or a share of the total from \"0%\" to \"100%\""
+            ))),
+        }
+    }
+}
+
+fn everybody() -> String {
+    "*".to_owned()
+}
+
+fn all() -> Who {
+    Who::All
+}
+
+fn at_once() -> Duration {
+    Duration::ZERO
+}
+
+fn report() -> HogAction {
+    HogAction::Report
+}
+
+fn lasting<'de, D: Deserializer<'de>>(d: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(d)?;
+    parse_duration(&text).ok_or_else(|| {
+        de::Error::custom(format!("for is {text:?}, it must be a time such as \"5s\""))
+    })
+}

@@ -1,0 +1,204 @@
+//! What a domain holds of a pool, and for how long: noted from one look at its counters to the next.
+//!
+//! Nobody tells the manager when a buffer is taken or dropped. A slot whose counter is not 0 at two looks, with the same generation at
+//! both, is taken for held in between: while it is held its writer cannot reuse it.
+
+use super::types::HeldSlot;
+use std::time::Duration;
+
+/// Notes of one domain about one pool; what is held beyond counts from when there was too much to note.
+const MAX_NOTES: usize = 1 << 16;
+/// Notes that cost the manager as much as a record of its tables.
+const NOTES_PER_RECORD: usize = 16;
+
+/// When something was first seen, in hundredths of a second since the manager's start: 4 bytes are enough for a year.
+type Seen = u32;
+
+fn seen(now: Duration) -> Seen {
+    u32::try_from(now.as_millis() / 10).unwrap_or(u32::MAX)
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Note {
+    slot: u32,
+    generation: u32,
+    since: Seen,
+}
+
+/// What one domain holds of one pool.
+#[derive(Debug, Default)]
+pub(crate) struct Hold {
+    /// As of the last whole look, by rising slots.
+    notes: Vec<Note>,
+    /// Since when there is more than could be noted.
+    rest_since: Option<Seen>,
+    /// What of it is charged to the holder, bytes.
+    pub lingering_bytes: u64,
+    oldest: Option<Seen>,
+    /// The look that is under way.
+    look: Look,
+}
+
+#[derive(Debug, Default)]
+struct Look {
+    notes: Vec<Note>,
+    most: usize,
+    /// How far it is in the notes of the last one.
+    cursor: usize,
+    charged: u64,
+    rest: u64,
+    oldest: Option<Seen>,
+}
+
+impl Hold {
+    /// A look begins, which may note so much more than is noted now.
+    pub fn begin(&mut self, records: u64) {
+        let more = usize::try_from(records).unwrap_or(usize::MAX);
+        let most = more.saturating_mul(NOTES_PER_RECORD);
+        self.look = Look {
+            most: most.saturating_add(self.noted()).min(MAX_NOTES),
+            ..Look::default()
+        };
+    }
+
+    fn noted(&self) -> usize {
+        self.notes.len().div_ceil(NOTES_PER_RECORD) * NOTES_PER_RECORD
+    }
+
+    /// Some of what is held, by rising slots.
+    pub fn add(&mut self, held: &[HeldSlot], now: Duration, linger: Duration) {
+        let (now, linger) = (seen(now), seen(linger));
+        let look = &mut self.look;
+        for h in held {
+            let rest = self.notes.get(look.cursor..).unwrap_or_default();
+            look.cursor += rest.partition_point(|n| n.slot < h.slot);
+            let known = self.notes.get(look.cursor);
+            let same = known.filter(|n| n.slot == h.slot && n.generation == h.generation);
+            let since = same.map_or(now, |n| n.since);
+            look.oldest = Some(look.oldest.map_or(since, |o| o.min(since)));
+            if h.moved || now.saturating_sub(since) >= linger {
+                look.charged = look.charged.saturating_add(h.bytes);
+            } else if look.notes.len() >= look.most {
+                look.rest = look.rest.saturating_add(h.bytes);
+            }
+            if look.notes.len() < look.most {
+                let (slot, generation) = (h.slot, h.generation);
+                look.notes.push(Note {
+                    slot,
+                    generation,
+                    since,
+                });
+            }
+        }
+    }
+
+    /// The look is over: what is charged from now on, at most so much.
+    pub fn end(&mut self, now: Duration, linger: Duration, most_bytes: u64) -> u64 {
+        let look = std::mem::take(&mut self.look);
+        let (now, linger) = (seen(now), seen(linger));
+        self.rest_since = (look.rest > 0).then(|| self.rest_since.unwrap_or(now));
+        let stays = self.rest_since.is_some_and(|s| now - s.min(now) >= linger);
+        let rest = if stays { look.rest } else { 0 };
+        self.notes = look.notes;
+        self.oldest = look.oldest;
+        look.charged.saturating_add(rest).min(most_bytes)
+    }
+
+    /// For how long the oldest of it was seen.
+    pub fn oldest(&self, now: Duration) -> Option<Duration> {
+        let since = self.oldest?;
+        Some(Duration::from_millis(
+            10 * u64::from(seen(now).saturating_sub(since)),
+        ))
+    }
+
+    /// What the notes cost, in records of the manager's tables.
+    pub fn records(&self) -> u64 {
+        self.notes.len().div_ceil(NOTES_PER_RECORD) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINGER: Duration = Duration::from_secs(1);
+    const ALL: u64 = u64::MAX;
+
+    fn held(slot: u32, generation: u32) -> HeldSlot {
+        HeldSlot {
+            slot,
+            generation,
+            bytes: 100,
+            moved: false,
+        }
+    }
+
+    fn look(hold: &mut Hold, at_ms: u64, slots: &[HeldSlot]) -> u64 {
+        let now = Duration::from_millis(at_ms);
+        hold.begin(1 << 10);
+        // In pieces, as it is read.
+        for piece in slots.chunks(2) {
+            hold.add(piece, now, LINGER);
+        }
+        hold.end(now, LINGER, ALL)
+    }
+
+    #[test]
+    fn what_is_held_for_long_is_charged_and_what_comes_and_goes_is_not() {
+        let mut hold = Hold::default();
+        for n in 0..8u32 {
+            // Slot 3 stays; 5 is another buffer each time; 7 is held now and then.
+            let mut slots = vec![held(3, 2), held(5, 2 * n + 2)];
+            slots.extend((n % 2 == 0).then(|| held(7, 2)));
+            let charged = look(&mut hold, 250 * u64::from(n), &slots);
+            assert_eq!(charged, if n >= 4 { 100 } else { 0 }, "look {n}");
+        }
+        let now = Duration::from_millis(1750);
+        assert_eq!(hold.oldest(now), Some(Duration::from_millis(1750)));
+        assert_eq!(look(&mut hold, 2000, &[]), 0, "it was dropped");
+        assert_eq!(hold.oldest(now), None);
+    }
+
+    #[test]
+    fn what_was_moved_is_charged_at_once() {
+        let moved = HeldSlot {
+            moved: true,
+            ..held(1, 2)
+        };
+        assert_eq!(look(&mut Hold::default(), 0, &[moved, held(2, 2)]), 100);
+    }
+
+    #[test]
+    fn what_cannot_be_noted_is_charged_once_there_was_too_much_for_so_long() {
+        let mut hold = Hold::default();
+        let all: Vec<HeldSlot> = (0..40).map(|slot| held(slot, 2)).collect();
+        let mut few = |at_ms, slots: &[HeldSlot]| {
+            let now = Duration::from_millis(at_ms);
+            // One record: 16 notes.
+            hold.begin(1 - hold.records());
+            hold.add(slots, now, LINGER);
+            let charged = hold.end(now, LINGER, ALL);
+            assert!(hold.records() <= 1);
+            charged
+        };
+        assert_eq!(few(0, &all), 0);
+        assert_eq!(few(990, &all), 0);
+        assert_eq!(few(1000, &all), 4000);
+        assert_eq!(few(1250, &all[..10]), 1000);
+        assert_eq!(few(1500, &all), 1000, "too much again, from now on");
+    }
+
+    #[test]
+    fn no_more_is_charged_than_there_is_of_the_pool() {
+        let mut hold = Hold::default();
+        let lie = HeldSlot {
+            bytes: u64::MAX,
+            moved: true,
+            ..held(1, 2)
+        };
+        hold.begin(1);
+        hold.add(&[lie, lie], Duration::ZERO, LINGER);
+        assert_eq!(hold.end(Duration::ZERO, LINGER, 5000), 5000);
+    }
+}

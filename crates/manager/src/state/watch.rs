@@ -1,0 +1,230 @@
+//! Who holds what of others' pools, and for how long: readers' counters are looked through once a period, in pieces, so that the
+//! manager stalls for nobody. Programs notice nothing of it.
+
+use super::types::{Action, HeldSlot};
+use super::{Of, State};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::Duration;
+use tranship_proto::{DomainId, PoolId};
+
+/// Words that are read for all users in one tick: half a MiB.
+const WORDS: u32 = 1 << 17;
+/// Slots in one go.
+const PIECE: u32 = 8192;
+/// Of these, for a look at a reader.
+const LOOK: u32 = 64;
+/// Between two ticks.
+const PAUSE: Duration = Duration::from_millis(10);
+/// Of a slot table's entry.
+const TABLE_WORDS: u32 = 8;
+
+impl State {
+    pub(super) fn watch_due(&self) -> Option<Duration> {
+        if !self.watch.users.is_empty() {
+            return Some(self.watch.last + PAUSE);
+        }
+        (!self.watch.idle).then(|| self.watch.begun + self.config.policy_period)
+    }
+
+    pub(super) fn watch_on(&mut self) {
+        if self.watch_due().is_none_or(|due| due > self.now) {
+            return;
+        }
+        if self.watch.users.is_empty() {
+            self.watch.begun = self.now;
+            for (id, p) in &self.pools {
+                let readers = p.readers.iter().filter(|(_, r)| r.refs.is_some());
+                for (reader, r) in readers {
+                    let pass = self.watch.users.entry(r.uid).or_default();
+                    pass.rest.push_back((*id, *reader));
+                }
+            }
+            self.watch.idle = self.watch.users.is_empty();
+        }
+        self.watch.last = self.now;
+        let users: Vec<u32> = self.watch.users.keys().copied().collect();
+        let words = WORDS / u32::try_from(users.len()).unwrap_or(u32::MAX).max(1);
+        for uid in users {
+            if let Some(pass) = self.watch.users.get_mut(&uid) {
+                pass.words = words.max(1);
+            }
+            self.watch_more(uid);
+        }
+    }
+
+    /// Has the next piece of a user's read, if there is time for it.
+    fn watch_more(&mut self, uid: u32) {
+        loop {
+            let Some(pass) = self.watch.users.get_mut(&uid) else {
+                return;
+            };
+            let Some((pool, reader)) = pass.rest.front().copied() else {
+                self.watch.users.remove(&uid);
+                return;
+            };
+            if pass.words == 0 {
+                return;
+            }
+            pass.words = pass.words.saturating_sub(LOOK);
+            let from = pass.next;
+            let room = self.accounts.room(uid, Of::Records);
+            let found = self.pools.get_mut(&pool).and_then(|p| {
+                let r = p.readers.get_mut(&reader)?;
+                let refs = r.refs?;
+                if from == 0 {
+                    r.hold.begin(room);
+                }
+                Some((p.table, refs, p.slots))
+            });
+            let Some((table, refs, slots)) = found.filter(|(_, _, slots)| from < *slots) else {
+                self.watch_ends(uid, (pool, reader));
+                continue;
+            };
+            let Some(pass) = self.watch.users.get_mut(&uid) else {
+                return;
+            };
+            let to = from.saturating_add(PIECE).min(slots);
+            pass.next = to;
+            pass.words = pass.words.saturating_sub(to - from);
+            self.out.push(Action::ReadHeld {
+                pool,
+                reader,
+                table,
+                refs,
+                slots: from..to,
+            });
+            return;
+        }
+    }
+
+    /// A piece was read; nothing of it counts as held if it could not be.
+    pub(super) fn held_read(
+        &mut self,
+        (pool, reader): (PoolId, DomainId),
+        slots: &Range<u32>,
+        held: &[HeldSlot],
+    ) {
+        let (now, linger) = (self.now, self.config.linger);
+        let record = self.pools.get_mut(&pool).and_then(|p| {
+            let most = p.max_bytes;
+            p.readers.get_mut(&reader).map(|r| (r, most))
+        });
+        let Some((r, most_bytes)) = record else {
+            return;
+        };
+        let uid = r.uid;
+        let bounded = |h: &HeldSlot| HeldSlot {
+            // Trust: by the word of the pool's writer.
+            bytes: h.bytes.min(most_bytes),
+            ..*h
+        };
+        let held: Vec<HeldSlot> = held.iter().map(bounded).collect();
+        r.hold.add(&held, now, linger);
+        let found = u32::try_from(held.len()).unwrap_or(u32::MAX);
+        if let Some(pass) = self.watch.users.get_mut(&uid) {
+            let cost = found
+                .min(slots.end - slots.start)
+                .saturating_mul(TABLE_WORDS);
+            pass.words = pass.words.saturating_sub(cost);
+        }
+        self.watch_more(uid);
+    }
+
+    /// All of what a reader holds of a pool was seen.
+    fn watch_ends(&mut self, uid: u32, (pool, reader): (PoolId, DomainId)) {
+        if let Some(pass) = self.watch.users.get_mut(&uid) {
+            pass.rest.pop_front();
+            pass.next = 0;
+        }
+        let (now, linger) = (self.now, self.config.linger);
+        let Some(p) = self.pools.get_mut(&pool) else {
+            return;
+        };
+        // More than there is of the pool nobody can hold, whatever the table says.
+        let there = p.chunks.len() as u64 * p.chunk_bytes;
+        let Some(r) = p.readers.get_mut(&reader) else {
+            return;
+        };
+        let before = r.hold.records();
+        let charged = r.hold.end(now, linger, there);
+        let after = r.hold.records();
+        self.accounts.sub(uid, Of::Records, before);
+        self.accounts.add(uid, Of::Records, after);
+        self.set_lingering(pool, reader, charged);
+    }
+
+    /// So much of a pool is charged to one of its readers from now on.
+    fn set_lingering(&mut self, pool: PoolId, reader: DomainId, bytes: u64) {
+        let Some(p) = self.pools.get_mut(&pool) else {
+            return;
+        };
+        let payer = p.uid;
+        let Some(r) = p.readers.get_mut(&reader) else {
+            return;
+        };
+        let before = std::mem::replace(&mut r.hold.lingering_bytes, bytes);
+        let uid = r.uid;
+        if let Some(d) = self.domains.get_mut(&reader) {
+            d.lingering_bytes = (d.lingering_bytes + bytes).saturating_sub(before);
+        }
+        // What is of a pool of the same user is counted to that user already.
+        if uid != payer {
+            self.accounts.charge(uid, before, bytes);
+        }
+    }
+
+    /// A reader is about to be no more.
+    pub(super) fn hold_ends(&mut self, pool: PoolId, reader: DomainId) {
+        self.set_lingering(pool, reader, 0);
+        let hold = self.pools.get_mut(&pool).and_then(|p| {
+            let r = p.readers.get_mut(&reader)?;
+            Some((r.uid, std::mem::take(&mut r.hold)))
+        });
+        if let Some((uid, hold)) = hold {
+            self.accounts.sub(uid, Of::Records, hold.records());
+        }
+    }
+
+    /// What of a pool is charged to those who hold it.
+    pub(super) fn lingering_of(&self, pool: PoolId) -> u64 {
+        let readers = self.pools.get(&pool).map(|p| p.readers.values());
+        let each = readers.into_iter().flatten();
+        each.map(|r| r.hold.lingering_bytes).sum()
+    }
+
+    /// Counts all of it anew.
+    pub(super) fn audit_holds(&self) -> Result<(), String> {
+        let mut domains: BTreeMap<DomainId, u64> = BTreeMap::new();
+        let mut users: BTreeMap<u32, u64> = BTreeMap::new();
+        for (id, p) in &self.pools {
+            for (reader, r) in &p.readers {
+                let bytes = r.hold.lingering_bytes;
+                if bytes > p.max_bytes {
+                    return Err(format!("pool {id}: {bytes} bytes of it linger at {reader}"));
+                }
+                *domains.entry(*reader).or_default() += bytes;
+                if r.uid != p.uid {
+                    *users.entry(r.uid).or_default() += bytes;
+                }
+            }
+        }
+        for (id, d) in &self.domains {
+            let counted = domains.get(id).copied().unwrap_or(0);
+            if d.lingering_bytes != counted {
+                let said = d.lingering_bytes;
+                return Err(format!(
+                    "domain {id}: {said} bytes linger, counted: {counted}"
+                ));
+            }
+        }
+        users.retain(|_, bytes| *bytes > 0);
+        match users == *self.accounts.charged() {
+            true => Ok(()),
+            false => Err(format!(
+                "charged: {:?}, counted: {users:?}",
+                self.accounts.charged()
+            )),
+        }
+    }
+}
