@@ -2,10 +2,12 @@
 
 mod access;
 mod pools;
+mod pressure;
 mod units;
 
 pub use access::{Reserved, Rule, Who};
 pub use pools::PoolRule;
+pub use pressure::PressureConfig;
 use serde::Deserialize;
 use std::time::Duration;
 use units::{duration, opt_duration, opt_memory, opt_mode, pools_per_domain};
@@ -128,6 +130,8 @@ pub struct Config {
     pub policy_period: Duration,
     /// What it is to know of pools, by their names: the first rule that matches.
     pub pool: Vec<PoolRule>,
+    /// When memory counts as short outside.
+    pub pressure: PressureConfig,
     /// Permission bits of the socket file.
     #[serde(deserialize_with = "opt_mode")]
     pub socket_mode: Option<u32>,
@@ -158,6 +162,7 @@ impl Default for Config {
             policy: pools::STATIC.to_owned(),
             policy_period: Duration::from_millis(250),
             pool: Vec::new(),
+            pressure: PressureConfig::default(),
             socket_mode: None,
             limits: Limits::default(),
             connect: Vec::new(),

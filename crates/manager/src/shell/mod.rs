@@ -19,6 +19,7 @@ mod notify;
 mod out;
 mod party;
 mod porter;
+mod pressure;
 #[cfg(test)]
 mod tests;
 mod watchdog;
@@ -74,6 +75,7 @@ const TRIM: Duration = Duration::from_secs(1);
 /// What epoll says about a ready descriptor: the kind is in the upper byte.
 const LISTENER: u64 = 0;
 const STOP: u64 = 1;
+const PRESSURE: u64 = 2;
 const CLIENT: u64 = 1 << 56;
 const WATCH: u64 = 2 << 56;
 const PORTER: u64 = 3 << 56;
@@ -150,6 +152,7 @@ struct Shell {
     /// What this thread had used of a processor when it last began to wait.
     used: Duration,
     exit: bool,
+    gauge: pressure::Gauge,
     /// Its heap is its own: not where it is a thread of somebody's.
     trims: bool,
     /// When memory is given back.
@@ -177,6 +180,7 @@ impl Shell {
             .add(&*stop.0, STOP, Interest::Read)
             .map_err(Error::system("epoll"))?;
         porters.prepare(&epoll);
+        let gauge = pressure::Gauge::new(&config.pressure, config.grace, &epoll);
         let total = config.total.unwrap_or_else(machine::half_of_memory);
         let instance = machine::random();
         let ids = listener.id_file();
@@ -219,6 +223,7 @@ impl Shell {
             beat: Arc::default(),
             used: process::thread_time(),
             exit: false,
+            gauge,
             trims: false,
             trim: None,
         })
@@ -249,6 +254,7 @@ impl Shell {
         for r in ready.iter() {
             match r.token & KIND {
                 0 if r.token == STOP => return Ok(false),
+                0 if r.token == PRESSURE => self.gauge.fire(&self.epoll, r.hung_up),
                 0 => {
                     self.beat.at(Place::Accepting, 0, 0);
                     self.accept();
@@ -271,6 +277,7 @@ impl Shell {
             self.feed(Input::Tick);
             self.sort_trash();
         }
+        self.look_outside();
         self.trim();
         Ok(!self.exit)
     }
@@ -305,6 +312,9 @@ impl Shell {
         }
         if !self.lingering.is_empty() {
             let look = self.look.saturating_sub(self.now());
+            wait = Some(wait.map_or(look, |w| w.min(look)));
+        }
+        if let Some(look) = self.gauge.wait().filter(|_| self.state.has_memory()) {
             wait = Some(wait.map_or(look, |w| w.min(look)));
         }
         if let Some(beat) = self.notify.wait() {

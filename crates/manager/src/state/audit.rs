@@ -192,6 +192,9 @@ impl State {
                 self.total_bytes
             ));
         }
+        if self.outside.limit_bytes > self.total_bytes {
+            return Err(format!("{:?} of {}", self.outside, self.total_bytes));
+        }
         refs.extend(self.domains.values().flat_map(|d| [d.pidfd, d.board]));
         for c in self.channels.values() {
             refs.extend(c.sink_half);

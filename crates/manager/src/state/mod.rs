@@ -25,6 +25,7 @@ mod parcel;
 mod pass;
 mod period;
 mod pools;
+mod pressure;
 mod quota;
 mod readers;
 mod refuse;
@@ -111,6 +112,7 @@ pub struct State {
     idle_since: Duration,
     sweep: pass::Sweep,
     schedule: period::Schedule,
+    outside: pressure::Outside,
 }
 
 impl State {
@@ -157,6 +159,7 @@ impl State {
             idle_since: Duration::ZERO,
             sweep: pass::Sweep::default(),
             schedule,
+            outside: pressure::Outside::new(total_bytes),
         }
     }
 
@@ -226,6 +229,7 @@ impl State {
                 Some(asker) => self.say_figures(asker, &figures),
                 None => self.figures_read(&figures),
             },
+            Input::Pressure(seen) => self.pressure_seen(seen),
             Input::SetQuota { pool, quota_bytes } => self.pin_quota(pool, quota_bytes),
             Input::Tick => self.tick(),
         }

@@ -35,6 +35,9 @@ impl State {
     }
 
     pub(super) fn figures_read(&mut self, figures: &[(PoolId, Option<Figures>)]) {
+        if self.squeezed(figures) {
+            return;
+        }
         let snapshot = self.snapshot(figures);
         let Some(governor) = &mut self.schedule.governor else {
             return;
@@ -134,7 +137,7 @@ impl State {
         let alive = self.pools.values().filter(|p| !p.orphan);
         let theirs: u64 = alive.map(super::Pool::granted_bytes).sum();
         let others = self.accounts.sum(Of::Bytes).saturating_sub(theirs);
-        self.total_bytes.saturating_sub(others)
+        self.outside.limit_bytes.saturating_sub(others)
     }
 
     fn pool_state(&self, id: PoolId, figures: Option<Figures>) -> Option<PoolState> {

@@ -1,7 +1,7 @@
 //! What goes in and what comes out of the state machine, and its opaque handles.
 
 use serde::{Deserialize, Serialize};
-use tranship_proto::{ChannelId, DomainId, Event, PoolId, Refusal, Req, Request};
+use tranship_proto::{ChannelId, DomainId, Event, PoolId, Pressure, Refusal, Req, Request};
 
 /// A connection, as the shell numbers them. Never used twice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -200,6 +200,8 @@ pub enum Input {
         /// Of which pool what.
         figures: Vec<(PoolId, Option<Figures>)>,
     },
+    /// It was looked whether memory is short outside.
+    Pressure(Pressure),
     /// The administrator sets a quota.
     SetQuota {
         /// Of which pool or heap.
