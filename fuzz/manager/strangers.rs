@@ -327,7 +327,17 @@ impl World {
                 quota_bytes: bytes.wide(),
             },
             37 if bytes.one_in(3) => Request::Goodbye,
-            38 => Request::Figures { req, after: pool },
+            38 => match bytes.below(3) {
+                0 => Request::Figures { req, after: pool },
+                1 => Request::Steer {
+                    req,
+                    take: bytes.one_in(2),
+                },
+                _ => Request::SetQuotas {
+                    req,
+                    quotas: vec![(pool, bytes.wide()), (PoolId(pool.0 + 1), bytes.wide())],
+                },
+            },
             _ => Request::ClaimAssign { req, channel, pool },
         }
     }

@@ -32,7 +32,7 @@ mod pool;
 
 pub use aggregate::{Aggregate, AggregateReader, MAX_PIECES};
 pub use cbuf::{Cbuf, CbufMut};
-pub use domain::{Domain, DomainBuilder};
+pub use domain::{Domain, DomainBuilder, Steering};
 pub use error::{
     Awaited, BadName, Barrier, Cause, Error, Holder, Kind, Limit, NotTaken, OutOfRange,
     PoolPending, RingFull, SendError, Shortage, SocketProblem, StaleId, TimedOut, TooLarge,
@@ -50,6 +50,6 @@ pub use tranship_proto::{
     CbufId, ChannelId, DomainId, PoolId, Refusal, RefusalCode, Role, StatRecord, Trust,
 };
 pub use tranship_proto::{
-    ChannelStat, DomainStat, HeapStat, HoldStat, ManagerStat, PoolFigures, PoolStat,
+    ChannelStat, DomainStat, HeapStat, HoldStat, ManagerStat, PoolFigures, PoolStat, Pressure,
 };
 pub use tranship_region::{OutOfBounds, View};

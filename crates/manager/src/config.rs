@@ -130,6 +130,9 @@ pub struct Config {
     pub policy_period: Duration,
     /// What it is to know of pools, by their names: the first rule that matches.
     pub pool: Vec<PoolRule>,
+    /// Who, besides root and the manager's own user, may have a policy of theirs set quotas; nobody if empty. These rules have no names.
+    #[serde(deserialize_with = "access::nameless")]
+    pub policy_run: Vec<Rule>,
     /// When memory counts as short outside.
     pub pressure: PressureConfig,
     /// Permission bits of the socket file.
@@ -162,6 +165,7 @@ impl Default for Config {
             policy: pools::STATIC.to_owned(),
             policy_period: Duration::from_millis(250),
             pool: Vec::new(),
+            policy_run: Vec::new(),
             pressure: PressureConfig::default(),
             socket_mode: None,
             limits: Limits::default(),
@@ -210,6 +214,11 @@ impl Config {
     /// Whether somebody may connect at all.
     pub(crate) fn may_connect(&self, uid: u32, gid: u32) -> bool {
         access::allowed(&self.connect, uid, gid, None)
+    }
+
+    /// Whether somebody's policy may set quotas.
+    pub(crate) fn may_steer(&self, uid: u32, gid: u32) -> bool {
+        !self.policy_run.is_empty() && access::allowed(&self.policy_run, uid, gid, None)
     }
 
     /// Whether somebody may export a name.

@@ -98,7 +98,11 @@ fn nobody_grows_only_when_idle_memory_was_not_enough() {
     assert_eq!(limit(&mut house, &one).1, TOTAL);
     look(&mut house, Pressure::Full);
     let (level, mut before) = limit(&mut house, &one);
-    assert_eq!((level, before), (Pressure::Full, 37), "a quarter of 40 - 28 less");
+    assert_eq!(
+        (level, before),
+        (Pressure::Full, 37),
+        "a quarter of 40 - 28 less"
+    );
     assert_eq!(two.grant(&mut house, 1).0, Err(RefusalCode::Total));
     for _ in 0..30 {
         look(&mut house, Pressure::Full);
@@ -204,7 +208,10 @@ fn the_limit_stays_between_what_is_in_use_and_the_total() {
         for step in 0..300 {
             let w = &writers[below(&mut random, 4)];
             match random.below(4) {
-                0 => drop(w.grant(&mut house, 1 + u32::try_from(random.below(9)).expect("small"))),
+                0 => drop(w.grant(
+                    &mut house,
+                    1 + u32::try_from(random.below(9)).expect("small"),
+                )),
                 1 => {
                     let chunks = u32::try_from(random.below(9)).expect("small");
                     let pool = w.pool;
@@ -227,7 +234,10 @@ fn the_limit_stays_between_what_is_in_use_and_the_total() {
                 let busy = (f.live_bytes / CHUNK).min(before[&pool]);
                 let part = busy * f.live_buffers / (f.live_buffers + f.cached).max(1);
                 // (Of the period's policy the quota may be less.)
-                assert!(seed % 2 == 1 || target >= part, "{seed}: {target} of {part}");
+                assert!(
+                    seed % 2 == 1 || target >= part,
+                    "{seed}: {target} of {part}"
+                );
             }
             let now = limit(&mut house, &writers[0]);
             assert!(now.1 <= TOTAL, "{seed}: {now:?}");

@@ -193,6 +193,10 @@ pub enum Event {
     },
     /// fds: 0. The answer to `SetQuota`: what the pool or heap may have now.
     QuotaSet { req: Req, quota_bytes: u64 },
+    /// fds: 0. The answer to `Steer`.
+    Steering { req: Req, take: bool },
+    /// fds: 0. The answer to `SetQuotas`: they are in force. `limit_bytes`: what all together may be.
+    QuotasSet { req: Req, limit_bytes: u64 },
 }
 
 impl Event {

@@ -25,7 +25,8 @@ pub use id::{CbufId, ChannelId, DomainId, ExportId, PoolId, Req, SLOT_LIMIT};
 pub use refusal::{Refusal, RefusalCode, SAID_NO};
 pub use request::{ChannelClaim, LocalChannel, Request, Role};
 pub use stat::{
-    ChannelStat, DomainStat, HeapStat, HoldStat, ManagerStat, PoolFigures, PoolStat, Pressure, StatRecord,
+    ChannelStat, DomainStat, HeapStat, HoldStat, ManagerStat, PoolFigures, PoolStat, Pressure,
+    StatRecord,
 };
 pub use trust::{Levels, Trust};
 

@@ -63,6 +63,9 @@ pub enum RefusalCode {
     /// The receiver does not take pools of that level of trust.
     #[error("the receiver does not take a pool of this level of trust")]
     Trust = 18,
+    /// Another policy sets quotas.
+    #[error("another policy sets quotas")]
+    Steered = 19,
 }
 
 /// A refusal: what, and the two numbers that explain it (bytes, counts, ids or versions, by the code).
@@ -104,6 +107,7 @@ impl Cause for Refusal {
             | RefusalCode::NotYours
             | RefusalCode::BadDescriptor
             | RefusalCode::State
+            | RefusalCode::Steered
             | RefusalCode::Claim => Kind::Refused,
         }
     }
@@ -121,6 +125,10 @@ fn numbers(code: RefusalCode, asked: u64, available: u64) -> String {
         C::NoSuchName | C::Role => String::new(),
         C::PeerGone if available == SAID_NO => format!(" (it does not take pool {asked})"),
         C::PeerGone | C::NoSuchId | C::NotYours | C::Claim => format!(" (id {asked})"),
+        C::Steered if available == 0 => {
+            ": the one in the manager's configuration; there, `policy = \"static\"` leaves it to others".into()
+        }
+        C::Steered => format!(" (that of domain {asked}); it can be ended, and its quotas stay"),
         C::Trust => crate::trust::refused(asked, available),
         C::NoDescriptors => format!(": it holds {asked}, and may hold {available}"),
         C::BadName if (1..=MAX_NAME_BYTES as u64).contains(&asked) => {

@@ -255,6 +255,15 @@ pub enum Request {
 
     /// fds: 0. What writers say of their pools, of those with ids above this. Answer: `Figures`.
     Figures { req: Req, after: PoolId },
+
+    /// fds: 0. This client's policy sets quotas from now on, until its connection ends, or it says that it no longer does. Answer: `Steering`, or
+    /// `Steered` where another one does.
+    Steer { req: Req, take: bool },
+    /// fds: 0. From who steers: quotas of pools, all of them or none. Answer: `QuotasSet`.
+    SetQuotas {
+        req: Req,
+        quotas: Vec<(PoolId, u64)>,
+    },
 }
 
 impl Request {
@@ -303,6 +312,8 @@ impl Request {
             | Request::Admit { req, .. }
             | Request::SetQuota { req, .. }
             | Request::Figures { req, .. }
+            | Request::Steer { req, .. }
+            | Request::SetQuotas { req, .. }
             | Request::ClaimDone { req } => Some(req),
             _ => None,
         }

@@ -102,7 +102,11 @@ impl Watch {
             Ok(file) => match read(&file) {
                 Ok(_) => {
                     let trigger = trigger(&there, some).ok();
-                    let how = if trigger.is_some() { ", woken by it" } else { "" };
+                    let how = if trigger.is_some() {
+                        ", woken by it"
+                    } else {
+                        ""
+                    };
                     self.sources.push(format!("{}{how}", path.display()));
                     self.stalls.push(Stall { file, trigger });
                 }
@@ -112,7 +116,13 @@ impl Watch {
         }
     }
 
-    fn add_group(&mut self, root: &Path, version: Version, dir: &Path, some: f64) -> io::Result<()> {
+    fn add_group(
+        &mut self,
+        root: &Path,
+        version: Version,
+        dir: &Path,
+        some: f64,
+    ) -> io::Result<()> {
         let there = below(root, dir);
         let level = Level::open(version, &there)?;
         let (events, name) = match version {
@@ -297,7 +307,10 @@ mod tests {
         let mut watch = tree.watch();
         assert_eq!(watch.missing().len(), 1, "no figures of stalls: {watch:?}");
         let seen = watch.look();
-        assert!(!seen.at_limit && (seen.filled - 0.99).abs() < 1e-9, "{seen:?}");
+        assert!(
+            !seen.at_limit && (seen.filled - 0.99).abs() < 1e-9,
+            "{seen:?}"
+        );
         tree.write("cg/memory/a/memory.failcnt", "8\n");
         assert!(watch.look().at_limit);
         tree.write("cg/memory/a/memory.limit_in_bytes", "9223372036854771712\n");

@@ -1,10 +1,10 @@
 //! Memory: what the machine has, and what this process's cgroup leaves of it.
 
 use super::finding::Finding;
-use tranship_sys::pressure::Watch;
 use super::proc;
 use crate::output::size;
 use std::path::{Path, PathBuf};
+use tranship_sys::pressure::Watch;
 
 pub(super) fn look() -> Vec<Finding> {
     let meminfo = proc::text("/proc/meminfo").unwrap_or_default();
@@ -173,7 +173,10 @@ mod tests {
         );
         let finding = pressure(&Watch::new(dir.path(), &[], 1.0));
         assert_eq!(finding.state, State::Ok);
-        assert!(finding.value.contains("/proc/pressure/memory"), "{finding:?}");
+        assert!(
+            finding.value.contains("/proc/pressure/memory"),
+            "{finding:?}"
+        );
     }
 
     #[test]

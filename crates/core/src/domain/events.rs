@@ -183,6 +183,8 @@ impl DomainCore {
             | Event::Admitted { req, .. }
             | Event::QuotaSet { req, .. }
             | Event::Figures { req, .. }
+            | Event::Steering { req, .. }
+            | Event::QuotasSet { req, .. }
             | Event::Granted { req, .. }
             | Event::ChunkReady { req, .. }
             | Event::ChunksReady { req, .. }

@@ -15,6 +15,7 @@ mod leave;
 mod resume;
 mod shell;
 mod starter;
+mod steer;
 mod tasks;
 
 pub(crate) use call::{Asked, NAP, PATIENCE, ROUND, millis};
@@ -22,6 +23,7 @@ pub use connect::DomainBuilder;
 pub(crate) use events::PoolShape;
 pub(crate) use helper::thread;
 pub use shell::Domain;
+pub use steer::Steering;
 pub(crate) use tasks::{Key, Tasks, Woken};
 
 use crate::error::{Error, Kind};

@@ -68,6 +68,7 @@ const TIMES: std::ops::RangeInclusive<Duration> =
 fn every<'de, D: Deserializer<'de>>(d: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(d)?;
     let found = parse_duration(&text).filter(|every| TIMES.contains(every));
-    found
-        .ok_or_else(|| de::Error::custom(format!("{text:?} is not a time from \"10ms\" to \"60s\"")))
+    found.ok_or_else(|| {
+        de::Error::custom(format!("{text:?} is not a time from \"10ms\" to \"60s\""))
+    })
 }

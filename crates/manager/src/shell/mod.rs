@@ -33,6 +33,7 @@ use keep::{Kept, Trash};
 use notify::Notify;
 use party::Party;
 use porter::Porters;
+use pressure::PRESSURE;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -75,7 +76,6 @@ const TRIM: Duration = Duration::from_secs(1);
 /// What epoll says about a ready descriptor: the kind is in the upper byte.
 const LISTENER: u64 = 0;
 const STOP: u64 = 1;
-const PRESSURE: u64 = 2;
 const CLIENT: u64 = 1 << 56;
 const WATCH: u64 = 2 << 56;
 const PORTER: u64 = 3 << 56;
@@ -277,7 +277,11 @@ impl Shell {
             self.feed(Input::Tick);
             self.sort_trash();
         }
-        self.look_outside();
+        if self.state.has_memory()
+            && let Some(pressure) = self.gauge.look()
+        {
+            self.feed(Input::Pressure(pressure));
+        }
         self.trim();
         Ok(!self.exit)
     }

@@ -1,12 +1,13 @@
 //! Looking at what the machine and its cgroups say of memory.
 
-use super::{PRESSURE, Shell};
-use crate::config::PressureConfig;
-use crate::state::Input;
+use crate::PressureConfig;
 use std::time::{Duration, Instant};
 use tranship_proto::Pressure;
 use tranship_sys::epoll::{Epoll, Interest};
 use tranship_sys::pressure::{Seen, Watch};
+
+/// What comes with a trigger, out of the loop's epoll.
+pub(super) const PRESSURE: u64 = 2;
 
 /// What is watched, and when it is looked at next.
 #[derive(Debug)]
@@ -68,7 +69,7 @@ impl Gauge {
     }
 
     /// What is found, if it is time to look.
-    fn look(&mut self) -> Option<Pressure> {
+    pub fn look(&mut self) -> Option<Pressure> {
         let now = Instant::now();
         if self.next > now {
             return None;
@@ -84,26 +85,11 @@ impl Gauge {
 fn judge(config: &PressureConfig, seen: Seen, fired: bool) -> Pressure {
     if seen.full >= config.full || seen.filled >= config.full_filled || seen.at_limit {
         Pressure::Full
-    } else if fired
-        || seen.some >= config.some
-        || seen.filled >= config.some_filled
-        || seen.slowed
+    } else if fired || seen.some >= config.some || seen.filled >= config.some_filled || seen.slowed
     {
         Pressure::Some
     } else {
         Pressure::None
-    }
-}
-
-impl Shell {
-    /// Looks, if it is time, and there is anybody whom it concerns.
-    pub(super) fn look_outside(&mut self) {
-        if !self.state.has_memory() {
-            return;
-        }
-        if let Some(pressure) = self.gauge.look() {
-            self.feed(Input::Pressure(pressure));
-        }
     }
 }
 

@@ -192,6 +192,7 @@ impl State {
                 self.total_bytes
             ));
         }
+        self.audit_seat()?;
         if self.outside.limit_bytes > self.total_bytes {
             return Err(format!("{:?} of {}", self.outside, self.total_bytes));
         }

@@ -271,6 +271,7 @@ impl State {
         let Some(c) = self.clients.remove(&client) else {
             return;
         };
+        self.seat_is_free(client);
         let Some(id) = c.domain else {
             self.strangers.remove(&(c.since, client));
             return self.accounts.sub(c.uid, Of::Connections, 1);

@@ -37,6 +37,7 @@ mod settle;
 mod shape;
 mod show;
 mod stat;
+mod steer;
 mod sweep;
 mod ties;
 mod types;
@@ -112,7 +113,7 @@ pub struct State {
     idle_since: Duration,
     sweep: pass::Sweep,
     schedule: period::Schedule,
-    outside: pressure::Outside,
+    outside: period::Outside,
 }
 
 impl State {
@@ -159,7 +160,7 @@ impl State {
             idle_since: Duration::ZERO,
             sweep: pass::Sweep::default(),
             schedule,
-            outside: pressure::Outside::new(total_bytes),
+            outside: period::Outside::new(total_bytes),
         }
     }
 
@@ -402,6 +403,8 @@ impl State {
             R::UnregisterChannel { channel } => self.unregister_channel(me, channel),
             R::Stat { req } => self.stat(client, req),
             R::Figures { req, after } => self.ask_figures(client, req, after),
+            R::Steer { req, take } => self.steer((client, me), uid, req, take),
+            R::SetQuotas { req, quotas } => self.set_quotas(client, req, &quotas),
             R::ClaimPool {
                 req,
                 pool,

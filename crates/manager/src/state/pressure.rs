@@ -5,8 +5,6 @@
 
 use super::types::Figures;
 use super::{Action, State};
-use std::collections::BTreeSet;
-use std::time::Duration;
 use tranship_proto::{Event, PoolId, Pressure};
 
 /// The limit comes down by this part of what lies between it and its floor, a look.
@@ -15,35 +13,6 @@ const DOWN: u64 = 4;
 const UP: u64 = 8;
 /// Of a heap nobody says what of it is in use: it is asked for an eighth at a time.
 const HEAP: u64 = 8;
-
-/// What is known of it.
-#[derive(Debug)]
-pub(super) struct Outside {
-    pub level: Pressure,
-    /// When the level was reached last.
-    reached: Duration,
-    /// What may be granted in all, at most the total.
-    pub limit_bytes: u64,
-    /// How often in a row it was found to be as bad as it can be.
-    full: u32,
-    /// Who was asked to shrink, and may grow again when it is over.
-    asked: BTreeSet<PoolId>,
-    /// The next figures are for this.
-    wants: bool,
-}
-
-impl Outside {
-    pub fn new(total_bytes: u64) -> Outside {
-        Outside {
-            level: Pressure::Unwatched,
-            reached: Duration::ZERO,
-            limit_bytes: total_bytes,
-            full: 0,
-            asked: BTreeSet::new(),
-            wants: false,
-        }
-    }
-}
 
 impl State {
     /// Somebody has memory that could be asked for, or is kept from having more.

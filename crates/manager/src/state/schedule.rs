@@ -17,7 +17,7 @@ const AT_ONCE: usize = 32;
 
 impl State {
     pub(super) fn schedule_due(&self) -> Option<Duration> {
-        let any = self.schedule.is_on() && self.pools.values().any(|p| !p.orphan);
+        let any = self.schedule.governor.is_some() && self.pools.values().any(|p| !p.orphan);
         any.then_some(self.schedule.due)
     }
 
@@ -56,7 +56,7 @@ impl State {
     }
 
     /// Who has more than its quota is told again now and then: it may not have read when it was told.
-    fn remind(&mut self) {
+    pub(super) fn remind(&mut self) {
         let now = self.now;
         let due = |asked: Option<Duration>| asked.is_none_or(|t| t + REMINDED <= now);
         let over = self.pools.iter().filter(|(_, p)| {
@@ -133,7 +133,7 @@ impl State {
     }
 
     /// The total without what others than living pools have.
-    fn for_pools(&self) -> u64 {
+    pub(super) fn for_pools(&self) -> u64 {
         let alive = self.pools.values().filter(|p| !p.orphan);
         let theirs: u64 = alive.map(super::Pool::granted_bytes).sum();
         let others = self.accounts.sum(Of::Bytes).saturating_sub(theirs);

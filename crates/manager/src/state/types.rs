@@ -303,6 +303,8 @@ pub enum Action {
         /// Next free pool id.
         next_pool: u32,
     },
+    /// Quotas move from now on: boards, and those to come, say so.
+    Scheduled,
     /// The manager was idle for as long as it is to be.
     Exit,
 }

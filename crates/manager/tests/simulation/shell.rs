@@ -218,7 +218,7 @@ impl World {
                 inputs.push_back(Input::FiguresRead { asker, figures });
             }
             Action::ReserveIds { next, next_pool } => self.ids = IdStart { next, next_pool },
-            Action::Exit => {}
+            Action::Scheduled | Action::Exit => {}
         }
     }
 
