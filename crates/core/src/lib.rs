@@ -32,7 +32,7 @@ mod pool;
 
 pub use aggregate::{Aggregate, AggregateReader, MAX_PIECES};
 pub use cbuf::{Cbuf, CbufMut};
-pub use domain::{Domain, DomainBuilder, Steering};
+pub use domain::{Did, Domain, DomainBuilder, Steering, Trace, TraceEvent};
 pub use error::{
     Awaited, BadName, Barrier, Cause, Error, Holder, Kind, Limit, NotTaken, OutOfRange,
     PoolPending, RingFull, SendError, Shortage, SocketProblem, StaleId, TimedOut, TooLarge,

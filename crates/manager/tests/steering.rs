@@ -9,7 +9,7 @@ mod pool;
 use house::House;
 use pool::{CHUNK, OTHER, OWNER, Writer};
 use tranship_manager::Config;
-use tranship_manager::state::ClientId;
+use tranship_manager::state::{ClientId, Input};
 use tranship_proto::{Event, PoolId, RefusalCode, Req, Request};
 use tranship_testkit::Random;
 
@@ -179,4 +179,20 @@ fn whatever_it_says_the_sum_does_not_rise_beyond_the_limit() {
         }
         assert!(done > 10, "{seed}: {done}");
     }
+}
+
+/// However it leaves.
+#[test]
+fn the_place_is_free_when_its_process_has_ended() {
+    let mut house = started("");
+    let (first, _) = house.join(OWNER, None);
+    let (second, _) = house.join(OWNER, None);
+    let (third, domain) = house.join(OWNER, None);
+    steer(&mut house, first, true).expect("the right");
+    house.ask(first, Request::Goodbye, None);
+    house.state.audit().expect("no contradiction");
+    assert_eq!(steer(&mut house, third, true), Ok(()));
+    house.step(Input::ProcessDied { domain });
+    house.state.audit().expect("no contradiction");
+    assert_eq!(steer(&mut house, second, true), Ok(()));
 }

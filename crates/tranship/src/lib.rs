@@ -33,6 +33,7 @@ pub use tranship_core::{
     ChannelId,
     ChannelStat,
     // A process's membership, and its memory.
+    Did,
     Domain,
     DomainBuilder,
     DomainId,
@@ -81,6 +82,8 @@ pub use tranship_core::{
     StatRecord,
     TimedOut,
     TooLarge,
+    Trace,
+    TraceEvent,
     Trust,
     View,
     Violation,

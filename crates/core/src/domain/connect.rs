@@ -204,6 +204,7 @@ impl DomainBuilder {
             poller,
             tasks: Tasks::default(),
             high_descriptors: self.high_descriptors,
+            trace: super::trace::Ring::default(),
         });
         core.poll_socket()?;
         if self.helper_thread {

@@ -17,6 +17,7 @@ mod shell;
 mod starter;
 mod steer;
 mod tasks;
+mod trace;
 
 pub(crate) use call::{Asked, NAP, PATIENCE, ROUND, millis};
 pub use connect::DomainBuilder;
@@ -25,6 +26,8 @@ pub(crate) use helper::thread;
 pub use shell::Domain;
 pub use steer::Steering;
 pub(crate) use tasks::{Key, Tasks, Woken};
+pub(crate) use trace::Subject;
+pub use trace::{Did, Trace, TraceEvent};
 
 use crate::error::{Error, Kind};
 use crate::heap::OwnHeap;
@@ -94,6 +97,7 @@ pub(crate) struct Shared {
     /// Those that await something of this domain.
     pub(crate) tasks: Tasks,
     high_descriptors: bool,
+    trace: trace::Ring,
 }
 
 /// An exported name and who has connected to it.
@@ -113,6 +117,8 @@ pub(crate) enum Chore {
     Shrink(PoolId, u64),
     /// A pool's quota has changed to this.
     Quota(PoolId, u64),
+    /// What is done with its buffers is to be recorded, or no longer.
+    Traced(PoolId, bool),
 }
 
 impl Clone for DomainCore {

@@ -13,8 +13,8 @@ use super::message::{Body, Message, Payload};
 use super::shared::{Assigned, Assignment, Gone, LinkShared};
 use super::store::Store;
 use crate::aggregate::Aggregate;
-use crate::cbuf::{Cbuf, Handle, Home};
-use crate::domain::{Asked, PATIENCE};
+use crate::cbuf::{Cbuf, Handle, Home, Tag};
+use crate::domain::{Asked, PATIENCE, Subject};
 use crate::error::{Error, Kind, SendError};
 use crate::options::{LinkOptions, Wait, WhenFull};
 use crate::pool::{FEW, OwnPool, Pool, Walk};
@@ -25,6 +25,7 @@ use std::time::Instant;
 use tranship_ledger::SendStep;
 use tranship_proto::{CbufId, ChannelId, DomainId, PoolId};
 use tranship_region::layout::CountsRw;
+use tranship_region::layout::trace::What;
 use tranship_ring::{Ending, Lines, Producer, Publish};
 use tranship_sys::{ForkGuard, crash};
 
@@ -146,6 +147,10 @@ impl Sender {
     #[inline(always)]
     fn send_fresh(&mut self, buf: Cbuf, meta: u64) -> Option<Cbuf> {
         let handle = buf.handle();
+        // One of another domain's, or one of which is recorded what is done with it.
+        if handle.tag.has(Tag::FOREIGN | Tag::TRACED) {
+            return Some(buf);
+        }
         let Home::Own(home) = handle.home() else {
             return Some(buf);
         };
@@ -292,6 +297,7 @@ impl Sender {
         // Crash: pieces counted as sent in a message that is never published keep `sent` ahead of `rcvd`
         // until the queue leaves the roster with our death.
         for piece in aggregate.pieces() {
+            self.note(piece.handle(), false);
             self.count(piece.handle());
             crash::point("send.between_pieces");
         }
@@ -449,6 +455,7 @@ impl Sender {
     fn publish(&mut self, buf: Cbuf, carries: Carries, meta: u64, how: Publish) {
         let handle = buf.handle();
         let slot = handle.slot();
+        self.note(handle, false);
         if let Home::Own(home) = handle.home()
             // SAFETY: pools outlive their outstanding slots.
             && unsafe { home.as_ref() }.is_private(slot)
@@ -460,6 +467,20 @@ impl Sender {
         }
         self.publish_again(handle, carries, meta, how);
         drop(buf);
+    }
+
+    /// Records that a buffer is sent, if it is traced.
+    #[inline]
+    fn note(&self, handle: Handle, moved: bool) {
+        if handle.tag.has(Tag::TRACED) {
+            let of = Subject {
+                id: handle.wire_id(),
+                offset: handle.place().0,
+                length: handle.len as u64,
+            };
+            let over = (self.link.channel, self.link.peer);
+            self.link.domain.note_on(What::Sent, of, over, moved);
+        }
     }
 
     /// The same of a buffer that others know, or keep: the caller lets the reference go afterwards.

@@ -210,6 +210,7 @@ impl State {
             }
         }
         refs.extend(self.waiting.iter().map(|w| w.half));
+        refs.extend(self.traces.rings.values().map(|t| t.fd));
         refs.extend(self.offers.values().map(|o| o.sent));
         refs.extend(self.claims.ends.values().map(|e| e.half));
         refs.extend(self.claims.assigns.values().map(|a| a.fd));

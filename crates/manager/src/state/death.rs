@@ -47,6 +47,8 @@ impl State {
                 refusal: None,
             });
             let gone = self.clients.remove(&client);
+            self.seat_is_free(client);
+            self.follows_no_more(client);
             let flight = gone.map(|c| c.flight);
             for f in flight.into_iter().flatten() {
                 if let Then::Chunk(pool, key) = f.then {
@@ -129,6 +131,7 @@ impl State {
             self.accounts.sub(domain.uid, Of::Connections, 1);
             self.release(domain.pidfd);
             self.release(domain.board);
+            self.trace_outlives(id);
         }
     }
 

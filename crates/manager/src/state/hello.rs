@@ -272,6 +272,7 @@ impl State {
             return;
         };
         self.seat_is_free(client);
+        self.follows_no_more(client);
         let Some(id) = c.domain else {
             self.strangers.remove(&(c.since, client));
             return self.accounts.sub(c.uid, Of::Connections, 1);

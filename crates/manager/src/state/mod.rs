@@ -40,6 +40,7 @@ mod stat;
 mod steer;
 mod sweep;
 mod ties;
+mod trace;
 mod types;
 mod waiting;
 
@@ -114,6 +115,7 @@ pub struct State {
     sweep: pass::Sweep,
     schedule: period::Schedule,
     outside: period::Outside,
+    traces: model::Traces,
 }
 
 impl State {
@@ -161,6 +163,7 @@ impl State {
             sweep: pass::Sweep::default(),
             schedule,
             outside: period::Outside::new(total_bytes),
+            traces: model::Traces::default(),
         }
     }
 
@@ -403,6 +406,14 @@ impl State {
             R::UnregisterChannel { channel } => self.unregister_channel(me, channel),
             R::Stat { req } => self.stat(client, req),
             R::Figures { req, after } => self.ask_figures(client, req, after),
+            R::Trace {
+                req,
+                pool,
+                on,
+                while_here,
+            } => self.trace((client, uid), req, pool, (on, while_here)),
+            R::ShowTrace => self.show_trace(me, fds),
+            R::NextTrace { req, after } => self.next_trace((client, uid), req, after),
             R::Steer { req, take } => self.steer((client, me), uid, req, take),
             R::SetQuotas { req, quotas } => self.set_quotas(client, req, &quotas),
             R::ClaimPool {
@@ -481,7 +492,7 @@ impl State {
             (&Request::AcceptPool { channel, pool, .. }, _, Some(me)) => {
                 self.refuse_accept(me, (channel, pool), refusal);
             }
-            (Request::RegisterChannel { .. }, _, Some(_)) => {} // not shown
+            (Request::RegisterChannel { .. } | Request::ShowTrace, _, Some(_)) => {} // not shown
             _ => self.expel.push((client, Some(refusal))),
         }
     }

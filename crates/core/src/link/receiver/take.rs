@@ -4,7 +4,7 @@ use super::Receiver;
 use super::pools::{AtHand, In, is_copied};
 use crate::aggregate::{self, Aggregate};
 use crate::cbuf::{Cbuf, CbufMut, Home, Tag};
-use crate::domain::lock;
+use crate::domain::{Subject, lock};
 use crate::error::{Error, Violation};
 use crate::link::descriptor::{self, Carries, Descriptor, Reference};
 use crate::link::message::{Body, Message};
@@ -13,6 +13,7 @@ use crate::pool::{ForeignPool, Missing};
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 use tranship_proto::PoolId;
+use tranship_region::layout::trace::What;
 use tranship_sys::crash;
 use tranship_sys::map::Access;
 
@@ -92,7 +93,11 @@ impl Receiver {
             id, offset, length, ..
         } = reference;
         let buf = match &entry.assignment.side {
-            Assigned::Own(own) => own.take_back_moved(id, offset, length)?,
+            Assigned::Own(own) => {
+                let buf = own.take_back_moved(id, offset, length)?;
+                self.note(buf.handle().tag, reference, true);
+                buf
+            }
             Assigned::Foreign(foreign) => {
                 let trust = foreign.shape.trust;
                 let access = match trust.all_write() {
@@ -100,7 +105,9 @@ impl Receiver {
                     false => Access::Read,
                 };
                 let len = hold(foreign, entry.forwarded, reference, access)?;
-                let tag = Tag::foreign(id.slot(), id.generation(), self.moved_flags(trust));
+                let flags = self.moved_flags(trust) | foreign.flags() & Tag::TRACED;
+                let tag = Tag::foreign(id.slot(), id.generation(), flags);
+                self.note(tag, reference, true);
                 // SAFETY: the reference was just counted, with that access, and its range checked.
                 let buf = unsafe {
                     CbufMut::foreign(foreign.at(offset), len, NonNull::from(&**foreign), tag)
@@ -197,12 +204,30 @@ impl Receiver {
         let foreign = match &entry.assignment.side {
             Assigned::Foreign(foreign) => foreign,
             // That another domain sends back to us.
-            Assigned::Own(own) => return Ok(own.take_back(id, offset, length)?),
+            Assigned::Own(own) => {
+                let buf = own.take_back(id, offset, length)?;
+                self.note(buf.handle().tag, reference, false);
+                return Ok(buf);
+            }
         };
         let len = hold(foreign, entry.forwarded, reference, Access::Read)?;
         let tag = Tag::foreign(id.slot(), id.generation(), self.flags() | foreign.flags());
+        self.note(tag, reference, false);
         // SAFETY: the reference was just counted, and its range checked.
         Ok(unsafe { Cbuf::foreign(foreign.at(offset), len, NonNull::from(&**foreign), tag) })
+    }
+
+    /// Records that a buffer was received, if it is traced.
+    #[inline]
+    fn note(&self, tag: Tag, reference: Reference, moved: bool) {
+        if tag.has(Tag::TRACED) {
+            let Reference {
+                id, offset, length, ..
+            } = reference;
+            let of = Subject { id, offset, length };
+            let over = (self.link.channel, self.link.peer);
+            self.link.domain.note_on(What::Received, of, over, moved);
+        }
     }
 
     #[inline]

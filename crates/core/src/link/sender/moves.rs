@@ -38,7 +38,7 @@ impl Sender {
     #[inline(always)]
     fn move_fresh(&mut self, buf: CbufMut, meta: u64) -> Option<CbufMut> {
         let handle = buf.handle();
-        if handle.tag.has(Tag::LONG) {
+        if handle.tag.has(Tag::LONG | Tag::TRACED) {
             return Some(buf);
         }
         let Home::Own(home) = handle.home() else {
@@ -70,6 +70,7 @@ impl Sender {
         if let Err(error) = ready.and_then(|()| self.make_room(1)) {
             return Ok(self.not_sent(error, buf)?);
         }
+        self.note(handle, true);
         match handle.home() {
             Home::Own(home) if !handle.tag.has(Tag::MOVED) => {
                 let Some(at) = self.place_of(handle.home_key()) else {
