@@ -34,12 +34,19 @@ fn a_buffers_life_is_shown() {
     let pool = camera.create_pool(PoolOptions::new(1 << 20).name("frames"));
     let pool = pool.expect("pool");
     let listener = display.listen("video", Role::Sink).expect("listen");
+    let accepts = std::thread::spawn(move || listener.accept_receiver().expect("receiver"));
     let mut sender = camera.open_sender("video").expect("sender");
-    let mut receiver = listener.accept_receiver().expect("receiver");
+    let mut receiver = accepts.join().expect("no panic");
+    // The receiver agrees to the pool when it is asked.
+    let mut receive = move || loop {
+        if let Some(message) = receiver.try_recv().expect("alive") {
+            return message.into_buf().expect("a buffer");
+        }
+    };
     let mut pass = || {
         let buf = pool.alloc(3000).expect("room");
         sender.send(buf.freeze()).expect("sent");
-        let buf = receiver.recv().expect("a message").into_buf().expect("a buffer");
+        let buf = receive();
         let id = buf.id();
         format!("{}:{}:{}", id.pool().0, id.slot(), id.generation())
     };
@@ -67,14 +74,23 @@ fn a_buffers_life_is_shown() {
         }
     };
     let life = text(&trace(&socket, &[&id]));
-    let order = ["camera#", "allocated", "sent to display#", "received from camera#", "released"];
+    let order = [
+        "camera#",
+        "allocated",
+        "sent to display#",
+        "received from camera#",
+        "released",
+    ];
     let mut rest = life.as_str();
     for part in order {
         let at = rest.find(part).unwrap_or_else(|| panic!("{part}: {life}"));
         rest = &rest[at + part.len()..];
     }
     let of_one = text(&trace(&socket, &["display"]));
-    assert!(!of_one.contains("allocated") && of_one.contains("received"), "{of_one}");
+    assert!(
+        !of_one.contains("allocated") && of_one.contains("received"),
+        "{of_one}"
+    );
     let off = text(&trace(&socket, &["--off", "frames"]));
     assert!(off.ends_with("is not traced\n"), "{off}");
 
@@ -103,17 +119,22 @@ fn who_follows_sees_what_happens_meanwhile() {
     let mut follows = Command::new(env!("CARGO_BIN_EXE_tranship"));
     follows.args(["trace", "--follow", "frames", "--for", "500ms"]);
     follows.arg("--json").arg("--socket").arg(&socket);
-    let child = follows.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+    let file = dir.path().join("events");
+    let written = std::fs::File::create(&file).expect("a file");
+    let child = follows.stdin(Stdio::null()).stdout(written).spawn();
     let mut child = child.expect("running");
     while child.try_wait().expect("its state").is_none() {
         drop(pool.alloc(100).expect("room"));
         std::thread::yield_now();
     }
-    let output = child.wait_with_output().expect("its output");
-    let first = text(&output).lines().next().map(str::to_owned);
+    let text_of = std::fs::read_to_string(&file).expect("its output");
+    let first = text_of.lines().next().map(str::to_owned);
     let first: Value = serde_json::from_str(&first.expect("an event")).expect("JSON");
     assert_eq!(first["domain_name"], "app");
-    assert!(first["did"] == "allocated" || first["did"] == "released", "{first}");
+    assert!(
+        first["did"] == "allocated" || first["did"] == "released",
+        "{first}"
+    );
     // It has left, and nothing is traced any more.
     let off = text(&trace(&socket, &["--off", "frames"]));
     assert!(off.ends_with("is not traced\n"), "{off}");

@@ -154,19 +154,35 @@ fn a_buffers_life_is_told_in_order_and_outlives_who_tells_it() {
     assert_eq!(did(&display), ["received", "released"]);
     let at = |e: &TraceEvent| e.at_ns;
     // Each after what it follows from.
-    let order = [&camera[0], &camera[1], &filter[0], &filter[1], &display[0], &display[1]];
+    let order = [
+        &camera[0],
+        &camera[1],
+        &filter[0],
+        &filter[1],
+        &display[0],
+        &display[1],
+    ];
     assert!(order.is_sorted_by_key(|e| at(e)), "{order:?}");
     assert!(at(&filter[1]) <= at(&filter[2]));
     let lengths = order.map(|e| e.length);
     assert_eq!(lengths[..5], [BYTES as u64; 5]);
     // To whom, from whom, over what.
-    let (Did::Sent { channel, to, .. }, Did::Received { channel: over, from, .. }) =
-        (camera[1].did, filter[0].did)
+    let (
+        Did::Sent { channel, to, .. },
+        Did::Received {
+            channel: over,
+            from,
+            ..
+        },
+    ) = (camera[1].did, filter[0].did)
     else {
         panic!("{camera:?} {filter:?}");
     };
     let [by_camera, by_filter] = ["camera", "filter"].map(|name| scene.trace(name).expect("told"));
-    assert_eq!((channel, to, from), (over, by_filter.domain, by_camera.domain));
+    assert_eq!(
+        (channel, to, from),
+        (over, by_filter.domain, by_camera.domain)
+    );
     assert_eq!(by_filter.pid, scene.filter.pid());
 
     scene.filter.kill();
@@ -186,11 +202,28 @@ fn what_there_is_no_room_for_is_counted_and_off_is_off() {
     (0..42).for_each(|_| scene.pass(50));
     let camera = scene.trace("camera").expect("told");
     assert_eq!((camera.events.len(), camera.torn), (4096, 0));
-    let last = camera.events.iter().map(|e| e.number).max().expect("events");
-    assert!(last >= 4200 && camera.lost == last - 4096, "{last} {}", camera.lost);
+    let last = camera
+        .events
+        .iter()
+        .map(|e| e.number)
+        .max()
+        .expect("events");
+    assert!(
+        last >= 4200 && camera.lost == last - 4096,
+        "{last} {}",
+        camera.lost
+    );
     assert!(!scene.manager.trace(scene.pool, false, false).expect("off"));
     // Until it has heard.
-    let last = |name| scene.trace(name).expect("kept").events.iter().map(|e| e.number).max();
+    let last = |name| {
+        scene
+            .trace(name)
+            .expect("kept")
+            .events
+            .iter()
+            .map(|e| e.number)
+            .max()
+    };
     loop {
         let before = last("camera");
         scene.pass(1);
@@ -214,8 +247,13 @@ fn what_there_is_no_room_for_is_counted_and_off_is_off() {
 #[test]
 fn a_follower_that_goes_leaves_nothing_on() {
     let _dog = Watchdog::new();
-    let manager = Domain::builder().name("manager").embedded().expect("embedded");
-    let pool: Pool = manager.create_pool(PoolOptions::new(1 << 20)).expect("pool");
+    let manager = Domain::builder()
+        .name("manager")
+        .embedded()
+        .expect("embedded");
+    let pool: Pool = manager
+        .create_pool(PoolOptions::new(1 << 20))
+        .expect("pool");
     let socket = manager.socket_path().expect("socket").to_owned();
     let follower = Domain::builder().name("tool").socket(&socket).connect();
     let follower = follower.expect("connect");
@@ -235,9 +273,13 @@ fn a_follower_that_goes_leaves_nothing_on() {
         }
     }
     // It counts with what else is shared, and is charged to who made it.
-    let tables = manager.stat().expect("statistics").into_iter().find_map(|r| match r {
-        StatRecord::Domain(d) => Some(d.table_bytes),
-        _ => None,
-    });
+    let tables = manager
+        .stat()
+        .expect("statistics")
+        .into_iter()
+        .find_map(|r| match r {
+            StatRecord::Domain(d) => Some(d.table_bytes),
+            _ => None,
+        });
     assert!(tables >= Some(4096 * 64), "{tables:?}");
 }

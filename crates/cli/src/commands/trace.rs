@@ -111,11 +111,17 @@ fn show(args: &TraceArgs, domain: &Domain, names: &Names, target: Target) -> Res
         }
     }
     if !any {
-        writeln!(out, "nothing is recorded of it: `tranship trace --on POOL` has it recorded")?;
+        writeln!(
+            out,
+            "nothing is recorded of it: `tranship trace --on POOL` has it recorded"
+        )?;
     }
     for t in traces.iter().filter(|t| t.lost > 0 || t.torn > 0) {
         let (who, lost, torn) = (names.domain(t.domain), t.lost, t.torn);
-        writeln!(out, "({who}: {lost} earlier events are lost, {torn} not whole)")?;
+        writeln!(
+            out,
+            "({who}: {lost} earlier events are lost, {torn} not whole)"
+        )?;
     }
     out.flush()?;
     Ok(if any { Answer::Yes } else { Answer::No })
@@ -153,7 +159,12 @@ fn follow(args: &TraceArgs, domain: &Domain, pool: PoolId) -> Result<()> {
                 writeln!(out)?;
             } else {
                 let at = ms(e.at_ns);
-                writeln!(out, "{at} ms  {}  {}", text_of(e.buffer), line(&names, *by, e))?;
+                writeln!(
+                    out,
+                    "{at} ms  {}  {}",
+                    text_of(e.buffer),
+                    line(&names, *by, e)
+                )?;
             }
         }
         out.flush()?;
@@ -179,10 +190,18 @@ fn line(names: &Names, by: DomainId, e: &TraceEvent) -> String {
     let who = names.domain(by);
     match e.did {
         Did::Sent { channel, to, .. } => {
-            format!("{who} {did} to {} over channel {}", names.domain(to), channel.0)
+            format!(
+                "{who} {did} to {} over channel {}",
+                names.domain(to),
+                channel.0
+            )
         }
         Did::Received { channel, from, .. } => {
-            format!("{who} {did} from {} over channel {}", names.domain(from), channel.0)
+            format!(
+                "{who} {did} from {} over channel {}",
+                names.domain(from),
+                channel.0
+            )
         }
         Did::Allocated | Did::Released => format!("{who} {did}"),
     }
@@ -197,7 +216,15 @@ fn value(names: &Names, by: DomainId, e: &TraceEvent) -> Value {
         "length": e.length,
         "number": e.number,
     });
-    if let Did::Sent { channel, to: peer, .. } | Did::Received { channel, from: peer, .. } = e.did {
+    if let Did::Sent {
+        channel, to: peer, ..
+    }
+    | Did::Received {
+        channel,
+        from: peer,
+        ..
+    } = e.did
+    {
         value["channel"] = json!(channel.0);
         value["peer"] = json!(peer.0);
     }
@@ -284,7 +311,11 @@ mod tests {
     #[test]
     fn a_target_is_a_buffer_a_pool_or_a_domain() {
         let names = Names {
-            domains: [(DomainId(7), "camera".into()), (DomainId(8), "twice".into())].into(),
+            domains: [
+                (DomainId(7), "camera".into()),
+                (DomainId(8), "twice".into()),
+            ]
+            .into(),
             pools: [(PoolId(3), "frames".into()), (PoolId(4), "twice".into())].into(),
         };
         let buffer = Target::Buffer(CbufId::new(PoolId(3), 17, 2));

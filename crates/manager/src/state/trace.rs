@@ -6,8 +6,10 @@ use super::types::{ClientId, Done};
 use super::{Parcel, State, format, no_such, not_yours, refusal};
 use tranship_proto::{DomainId, Event, PoolId, RefusalCode, Req};
 
-/// Domains of which something is kept, those that are gone included.
+/// Domains that record.
 const MOST: usize = 256;
+/// Domains that are gone, of which it is kept what they recorded.
+const MOST_GONE: usize = 32;
 /// Clients that follow one pool.
 const MOST_FOLLOWERS: usize = 64;
 
@@ -102,17 +104,13 @@ impl State {
         let fd = fds.take(format::TRACE, count, bytes)?;
         let alive = |t: &Trace| t.alive && t.domain == me;
         let old = self.traces.rings.iter().find(|(_, t)| alive(t));
-        let old = old.map(|(number, _)| *number).or_else(|| {
-            // The oldest of those that are gone makes room.
-            let full = self.traces.rings.len() >= MOST;
-            let mut rings = self.traces.rings.iter().filter(|_| full);
-            rings.find(|(_, t)| !t.alive).map(|(number, _)| *number)
-        });
+        let old = old.map(|(number, _)| *number);
         if let Some(old) = old.and_then(|number| self.traces.rings.remove(&number)) {
             self.release(old.fd);
         }
         let d = self.domains.get(&me);
-        let Some(d) = d.filter(|_| self.traces.rings.len() < MOST) else {
+        let recording = self.traces.rings.values().filter(|t| t.alive).count();
+        let Some(d) = d.filter(|_| recording < MOST) else {
             fds.fds.push_front(fd);
             let n = MOST as u64;
             return Err(refusal(RefusalCode::Limit, n + 1, n).into());
@@ -132,11 +130,19 @@ impl State {
         Ok(())
     }
 
-    /// What a domain recorded stays, until others need the room.
+    /// What a domain recorded stays, until as many more have ended as are kept.
     pub(super) fn trace_outlives(&mut self, domain: DomainId) {
         let rings = self.traces.rings.values_mut();
         for t in rings.filter(|t| t.domain == domain) {
             t.alive = false;
+        }
+        let gone = self.traces.rings.iter().filter(|(_, t)| !t.alive);
+        let gone: Vec<u32> = gone.map(|(number, _)| *number).collect();
+        let surplus = gone.len().saturating_sub(MOST_GONE);
+        for number in &gone[..surplus] {
+            if let Some(t) = self.traces.rings.remove(number) {
+                self.release(t.fd);
+            }
         }
     }
 

@@ -353,6 +353,16 @@ impl World {
                 self.feed(Input::Pressure(seen));
             }
             (4, Some(pool), _) if self.rng.one_in(3) => {
+                let (req, on, while_here) = (self.req(), self.rng.one_in(2), self.rng.one_in(2));
+                let trace = Request::Trace {
+                    req,
+                    pool,
+                    on,
+                    while_here,
+                };
+                self.say(i, trace, vec![]);
+                let (req, after) = (self.req(), 0);
+                self.say(i, Request::NextTrace { req, after }, vec![]);
                 let (req, take) = (self.req(), self.rng.below(4) > 0);
                 self.say(i, Request::Steer { req, take }, vec![]);
                 let quotas = vec![(pool, CHUNK * self.rng.below(20) as u64)];

@@ -33,12 +33,7 @@ pub enum What {
 
 impl What {
     fn of(number: u8) -> Option<What> {
-        let all = [
-            What::Allocated,
-            What::Sent,
-            What::Received,
-            What::Released,
-        ];
+        let all = [What::Allocated, What::Sent, What::Received, What::Released];
         all.into_iter().find(|w| *w as u8 == number)
     }
 }
