@@ -14,7 +14,7 @@ use super::shared::{Assigned, Assignment, Gone, LinkShared};
 use super::store::Store;
 use crate::aggregate::Aggregate;
 use crate::cbuf::{Cbuf, Handle, Home, Tag};
-use crate::domain::{Asked, PATIENCE, Subject};
+use crate::domain::{Asked, PATIENCE};
 use crate::error::{Error, Kind, SendError};
 use crate::options::{LinkOptions, Wait, WhenFull};
 use crate::pool::{FEW, OwnPool, Pool, Walk};
@@ -25,7 +25,6 @@ use std::time::Instant;
 use tranship_ledger::SendStep;
 use tranship_proto::{CbufId, ChannelId, DomainId, PoolId};
 use tranship_region::layout::CountsRw;
-use tranship_region::layout::trace::What;
 use tranship_ring::{Ending, Lines, Producer, Publish};
 use tranship_sys::{ForkGuard, crash};
 
@@ -467,20 +466,6 @@ impl Sender {
         }
         self.publish_again(handle, carries, meta, how);
         drop(buf);
-    }
-
-    /// Records that a buffer is sent, if it is traced.
-    #[inline]
-    fn note(&self, handle: Handle, moved: bool) {
-        if handle.tag.has(Tag::TRACED) {
-            let of = Subject {
-                id: handle.wire_id(),
-                offset: handle.place().0,
-                length: handle.len as u64,
-            };
-            let over = (self.link.channel, self.link.peer);
-            self.link.domain.note_on(What::Sent, of, over, moved);
-        }
     }
 
     /// The same of a buffer that others know, or keep: the caller lets the reference go afterwards.

@@ -5,11 +5,13 @@
 
 use super::{FIRST, Sender};
 use crate::cbuf::{CbufMut, Handle, Home, Tag};
+use crate::domain::Subject;
 use crate::error::{Kind, SendError};
 use crate::link::descriptor::Carries;
 use crate::link::message::Body;
 use crate::pool::OwnPool;
 use std::ptr::NonNull;
+use tranship_region::layout::trace::What;
 use tranship_ring::Publish;
 
 impl Sender {
@@ -108,5 +110,19 @@ impl Sender {
         unsafe { home.as_ref() }.leave(buf.slot());
         // SAFETY: as the caller says.
         unsafe { self.publish_first(home, at, buf, Carries::Moved, meta, Publish::SeqCst) };
+    }
+
+    /// Records that a buffer is sent, if it is traced.
+    #[inline]
+    pub(super) fn note(&self, handle: Handle, moved: bool) {
+        if handle.tag.has(Tag::TRACED) {
+            let of = Subject {
+                id: handle.wire_id(),
+                offset: handle.place().0,
+                length: handle.len as u64,
+            };
+            let over = (self.link.channel, self.link.peer);
+            self.link.domain.note_on(What::Sent, of, over, moved);
+        }
     }
 }
