@@ -327,7 +327,28 @@ impl World {
                 quota_bytes: bytes.wide(),
             },
             37 if bytes.one_in(3) => Request::Goodbye,
-            38 => Request::Figures { req, after: pool },
+            38 => match bytes.below(6) {
+                3 => Request::Trace {
+                    req,
+                    pool,
+                    on: bytes.one_in(2),
+                    while_here: bytes.one_in(2),
+                },
+                4 => Request::NextTrace {
+                    req,
+                    after: bytes.number(),
+                },
+                5 => Request::ShowTrace,
+                0 => Request::Figures { req, after: pool },
+                1 => Request::Steer {
+                    req,
+                    take: bytes.one_in(2),
+                },
+                _ => Request::SetQuotas {
+                    req,
+                    quotas: vec![(pool, bytes.wide()), (PoolId(pool.0 + 1), bytes.wide())],
+                },
+            },
             _ => Request::ClaimAssign { req, channel, pool },
         }
     }

@@ -415,7 +415,7 @@ impl World {
                 assert!(next >= self.ids.next && next_pool >= self.ids.next_pool);
                 self.ids = IdStart { next, next_pool };
             }
-            Action::Exit => {}
+            Action::Scheduled | Action::Exit => {}
         }
     }
 

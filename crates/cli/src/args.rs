@@ -49,6 +49,11 @@ pub(crate) enum Command {
     /// How much memory pools and heaps of running programs may have.
     #[command(subcommand)]
     Quota(QuotaAction),
+    /// The history of a buffer: allocated, sent, received, released, by whom and when.
+    ///
+    /// It is recorded while a pool is traced: `--on` until `--off`, or as long as `--follow` runs. Each process keeps its latest 4096 events, which can be read after its end, too.
+    /// While nothing is traced this costs nothing; while it is on, each step of each buffer of the pool goes the long way and writes 64 bytes.
+    Trace(TraceArgs),
     /// How memory is divided among pools: the policies that there are, and a simulator for them.
     #[command(subcommand)]
     Policy(policy::PolicyAction),
@@ -207,6 +212,27 @@ pub(crate) enum QuotaAction {
         #[command(flatten)]
         view: ViewArgs,
     },
+}
+
+#[derive(ClapArgs, Debug)]
+pub(crate) struct TraceArgs {
+    /// A buffer (POOL:SLOT:GENERATION, as it is shown), a pool or a domain: its number, or its name if no other is called so. Default: all.
+    #[arg(required_if_eq_any([("on", "true"), ("off", "true"), ("follow", "true")]))]
+    pub target: Option<String>,
+    /// From now on what is done with buffers of this pool is recorded.
+    #[arg(long, conflicts_with_all = ["off", "follow"])]
+    pub on: bool,
+    /// No longer. What was recorded stays.
+    #[arg(long, conflicts_with = "follow")]
+    pub off: bool,
+    /// Has this pool traced while this runs, and shows events as they come.
+    #[arg(long)]
+    pub follow: bool,
+    /// With --follow: how long; default: until it is interrupted.
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_time, requires = "follow")]
+    pub duration: Option<std::time::Duration>,
+    #[command(flatten)]
+    pub view: ViewArgs,
 }
 
 #[derive(Subcommand, Debug)]

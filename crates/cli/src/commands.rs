@@ -12,6 +12,7 @@ mod recv;
 mod run;
 mod send;
 pub(crate) mod sockets;
+mod trace;
 mod view;
 
 use crate::args::{Args, Command};
@@ -32,6 +33,7 @@ pub(crate) fn run(args: Args) -> Result<Answer> {
         Command::Ls(args) => view::ls(&args),
         Command::Stat(args) => view::stat(&args),
         Command::Quota(action) => quota::run(&action),
+        Command::Trace(args) => trace::run(&args),
         Command::Policy(action) => policy::run(&action),
         Command::Cert(action) => cert::run(&action),
         Command::Doctor(args) => doctor::run(&args),

@@ -192,6 +192,8 @@ impl OwnHeap {
 
     pub(crate) fn set_quota(&self, quota_bytes: u64) {
         self.quota_bytes.store(quota_bytes, Ordering::Relaxed);
+        // Who was to have less, and may have more, may keep it.
+        self.target_bytes.fetch_max(quota_bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn set_target(&self, target_bytes: u64) {

@@ -32,7 +32,10 @@ mod pool;
 
 pub use aggregate::{Aggregate, AggregateReader, MAX_PIECES};
 pub use cbuf::{Cbuf, CbufMut};
-pub use domain::{Domain, DomainBuilder, Got, HeldBuffer, LeakReport, Leaks, OwnBuffer};
+pub use domain::{
+    Did, Domain, DomainBuilder, Got, HeldBuffer, LeakReport, Leaks, OwnBuffer, Steering, Trace,
+    TraceEvent,
+};
 pub use error::{
     Awaited, BadName, Barrier, Cause, Error, Holder, Kind, Limit, NotTaken, OutOfRange,
     PoolPending, RingFull, SendError, Shortage, SocketProblem, StaleId, TimedOut, TooLarge,
@@ -51,6 +54,6 @@ pub use tranship_proto::{
 };
 pub use tranship_proto::{
     ChannelStat, DomainStat, HeapStat, HogAction, HogStat, HoldStat, ManagerStat, PoolFigures,
-    PoolStat,
+    PoolStat, Pressure,
 };
 pub use tranship_region::{OutOfBounds, View};

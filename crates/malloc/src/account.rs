@@ -238,8 +238,10 @@ impl Books {
 
     fn hear(&mut self, news: &[News]) {
         for news in news {
-            if let News::Shrink(target) = news {
-                self.target = *target;
+            match news {
+                News::Shrink(target) => self.target = *target,
+                // Who was to have less, and may have more, may keep it.
+                News::Quota(quota) => self.target = self.target.max(*quota),
             }
         }
         if self.total() > self.target {

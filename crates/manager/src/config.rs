@@ -3,11 +3,13 @@
 mod access;
 mod hogs;
 mod pools;
+mod pressure;
 mod units;
 
 pub use access::{Reserved, Rule, Who};
 pub use hogs::HogRule;
 pub use pools::PoolRule;
+pub use pressure::PressureConfig;
 use serde::Deserialize;
 use std::time::Duration;
 use units::{duration, opt_duration, opt_memory, opt_mode, pools_per_domain};
@@ -135,6 +137,11 @@ pub struct Config {
     pub hog: Vec<HogRule>,
     /// What it is to know of pools, by their names: the first rule that matches.
     pub pool: Vec<PoolRule>,
+    /// Who, besides root and the manager's own user, may have a policy of theirs set quotas; nobody if empty. These rules have no names.
+    #[serde(deserialize_with = "access::nameless")]
+    pub policy_run: Vec<Rule>,
+    /// When memory counts as short outside.
+    pub pressure: PressureConfig,
     /// Permission bits of the socket file.
     #[serde(deserialize_with = "opt_mode")]
     pub socket_mode: Option<u32>,
@@ -167,6 +174,8 @@ impl Default for Config {
             linger: Duration::from_secs(1),
             hog: vec![HogRule::usual()],
             pool: Vec::new(),
+            policy_run: Vec::new(),
+            pressure: PressureConfig::default(),
             socket_mode: None,
             limits: Limits::default(),
             connect: Vec::new(),
@@ -225,6 +234,11 @@ impl Config {
     /// Whether somebody may connect at all.
     pub(crate) fn may_connect(&self, uid: u32, gid: u32) -> bool {
         access::allowed(&self.connect, uid, gid, None)
+    }
+
+    /// Whether somebody's policy may set quotas.
+    pub(crate) fn may_steer(&self, uid: u32, gid: u32) -> bool {
+        !self.policy_run.is_empty() && access::allowed(&self.policy_run, uid, gid, None)
     }
 
     /// Whether somebody may export a name.

@@ -193,6 +193,25 @@ pub enum Event {
     },
     /// fds: 0. The answer to `SetQuota`: what the pool or heap may have now.
     QuotaSet { req: Req, quota_bytes: u64 },
+    /// fds: 0. What is done with this pool's buffers is to be recorded, or no longer.
+    Traced { pool: PoolId, on: bool },
+    /// fds: 0. The answer to `Trace`.
+    Tracing { req: Req, on: bool },
+    /// fds: 1 (trace). An answer to `NextTrace`; `number` is the manager's for it. The domain may be gone.
+    TraceRing {
+        req: Req,
+        number: u32,
+        domain: DomainId,
+        name: String,
+        pid: u32,
+        alive: bool,
+    },
+    /// fds: 0. An answer to `NextTrace`: there are no more.
+    TraceEnd { req: Req },
+    /// fds: 0. The answer to `Steer`.
+    Steering { req: Req, take: bool },
+    /// fds: 0. The answer to `SetQuotas`: they are in force. `limit_bytes`: what all together may be.
+    QuotasSet { req: Req, limit_bytes: u64 },
 }
 
 impl Event {
@@ -204,6 +223,7 @@ impl Event {
             | Event::Accepted { .. }
             | Event::ChunkAdded { .. }
             | Event::WakeFd { .. }
+            | Event::TraceRing { .. }
             | Event::WakeEnd { .. } => 1,
             Event::Opened { .. }
             | Event::SocketIncoming { .. }

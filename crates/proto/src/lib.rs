@@ -26,7 +26,7 @@ pub use refusal::{Refusal, RefusalCode, SAID_NO};
 pub use request::{ChannelClaim, LocalChannel, Request, Role};
 pub use stat::{
     ChannelStat, DomainStat, HeapStat, HogAction, HogStat, HoldStat, ManagerStat, PoolFigures,
-    PoolStat, StatRecord,
+    PoolStat, Pressure, StatRecord,
 };
 pub use trust::{Levels, Trust};
 

@@ -71,6 +71,9 @@ pub enum RefusalCode {
     /// It holds more of others' memory than the manager's rules let it, for longer than they do.
     #[error("more of others' memory is held than the manager's [[hog]] rules allow")]
     Hog = 20,
+    /// Another policy sets quotas.
+    #[error("another policy sets quotas")]
+    Steered = 21,
 }
 
 /// A refusal: what, and the two numbers that explain it (bytes, counts, ids or versions, by the code).
@@ -114,6 +117,7 @@ impl Cause for Refusal {
             | RefusalCode::NotYours
             | RefusalCode::BadDescriptor
             | RefusalCode::State
+            | RefusalCode::Steered
             | RefusalCode::Claim => Kind::Refused,
         }
     }
@@ -139,6 +143,10 @@ fn numbers(code: RefusalCode, asked: u64, available: u64) -> String {
         C::NoSuchName | C::Role => String::new(),
         C::PeerGone if available == SAID_NO => format!(" (it does not take pool {asked})"),
         C::PeerGone | C::NoSuchId | C::NotYours | C::Claim => format!(" (id {asked})"),
+        C::Steered if available == 0 => {
+            ": the one in the manager's configuration; there, `policy = \"static\"` leaves it to others".into()
+        }
+        C::Steered => format!(" (that of domain {asked}); it can be ended, and its quotas stay"),
         C::Trust => crate::trust::refused(asked, available),
         C::NoDescriptors => format!(": it holds {asked}, and may hold {available}"),
         C::BadName if (1..=MAX_NAME_BYTES as u64).contains(&asked) => {

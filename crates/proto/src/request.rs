@@ -262,6 +262,28 @@ pub enum Request {
 
     /// fds: 0. What writers say of their pools, of those with ids above this. Answer: `Figures`.
     Figures { req: Req, after: PoolId },
+
+    /// fds: 0. From root, the manager's own user, and that of the pool's writer: who has the pool records what it does with buffers that are allocated, or received, from
+    /// now on; or no longer. `while_here`: until this connection ends. Answer: `Tracing`.
+    Trace {
+        req: Req,
+        pool: PoolId,
+        on: bool,
+        while_here: bool,
+    },
+    /// fds: 1 (trace). Where this domain records it. No answer.
+    ShowTrace,
+    /// fds: 0. The next domain's trace after this number, of those that the client may see. Answer: `TraceRing`, or `TraceEnd`.
+    NextTrace { req: Req, after: u32 },
+
+    /// fds: 0. This client's policy sets quotas from now on, until its connection ends, or it says that it no longer does. Answer: `Steering`, or
+    /// `Steered` where another one does.
+    Steer { req: Req, take: bool },
+    /// fds: 0. From who steers: quotas of pools, all of them or none. Answer: `QuotasSet`.
+    SetQuotas {
+        req: Req,
+        quotas: Vec<(PoolId, u64)>,
+    },
 }
 
 impl Request {
@@ -276,7 +298,8 @@ impl Request {
             | Request::ClaimChunk { .. }
             | Request::ClaimReader { .. }
             | Request::ClaimChannel { .. }
-            | Request::ClaimAssign { .. } => 1,
+            | Request::ClaimAssign { .. }
+            | Request::ShowTrace => 1,
             Request::RegisterChannel { .. } => 2,
             Request::AcceptPool { with_refs, .. } => 1 + usize::from(*with_refs),
             Request::ShowChunks { chunks, .. } => chunks.len(),
@@ -310,6 +333,10 @@ impl Request {
             | Request::Admit { req, .. }
             | Request::SetQuota { req, .. }
             | Request::Figures { req, .. }
+            | Request::Trace { req, .. }
+            | Request::NextTrace { req, .. }
+            | Request::Steer { req, .. }
+            | Request::SetQuotas { req, .. }
             | Request::ClaimDone { req } => Some(req),
             _ => None,
         }

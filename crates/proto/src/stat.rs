@@ -51,6 +51,36 @@ pub struct ManagerStat {
     pub own_bytes_per_user: u64,
     /// The longest turn of its loop since its start, in microseconds of processor time.
     pub longest_turn_us: u64,
+    /// How short memory is outside.
+    pub pressure: Pressure,
+    /// What may be granted at present: less than the total where memory is short outside.
+    pub limit_bytes: u64,
+}
+
+/// How short memory is outside of the manager, on the machine or in a cgroup.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pressure {
+    /// Not known.
+    Unwatched,
+    /// It is not.
+    None,
+    /// Some wait for it: idle memory is asked for.
+    Some,
+    /// All do, or a limit is near: nobody grows.
+    Full,
+}
+
+impl Pressure {
+    /// Its word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Pressure::Unwatched => "unwatched",
+            Pressure::None => "none",
+            Pressure::Some => "some",
+            Pressure::Full => "full",
+        }
+    }
 }
 
 impl ManagerStat {

@@ -67,6 +67,8 @@ fn entry(py: Python<'_>, record: StatRecord) -> PyResult<(&'static str, Bound<'_
             put!(to, of: instance, pid, uptime_s, total_bytes, granted_bytes, stranded_bytes);
             put!(to, of: data_bytes, table_bytes, ring_bytes, board_bytes);
             put!(to, of: descriptors, max_descriptors, own_bytes_per_user, longest_turn_us);
+            put!(to, of: limit_bytes);
+            to.set_item("pressure", of.pressure.name())?;
             "manager"
         }
         StatRecord::Domain(of) => {

@@ -10,6 +10,7 @@ mod header;
 mod load;
 pub mod refs;
 pub mod table;
+pub mod trace;
 
 pub use aggregate::{AggregateError, Piece};
 pub use board::{BoardRo, BoardRw};
@@ -18,6 +19,7 @@ pub use header::{FORMAT_VERSION, Kind, MAGIC, Says};
 pub use load::{LoadU32, LoadU64};
 pub use refs::{RefsRo, RefsRw};
 pub use table::{Slot, SlotRo, TableRo, TableRw};
+pub use trace::{TraceRo, TraceRw, Traced};
 
 use crate::{MakeError, VerifyError};
 use std::io;

@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Mutex;
 
-mod place;
+pub(crate) mod place;
 use place::Version;
 
 static PROBE: Mutex<Option<Probe>> = Mutex::new(None);
@@ -50,8 +50,8 @@ struct Probe {
 
 /// One cgroup between ours and the root.
 #[derive(Debug)]
-struct Level {
-    version: Version,
+pub(crate) struct Level {
+    pub version: Version,
     limit: File,
     usage: File,
     stat: Option<File>,
@@ -85,7 +85,7 @@ impl Probe {
 }
 
 impl Level {
-    fn open(version: Version, dir: &Path) -> io::Result<Level> {
+    pub fn open(version: Version, dir: &Path) -> io::Result<Level> {
         let (limit, usage) = match version {
             Version::One => ("memory.limit_in_bytes", "memory.usage_in_bytes"),
             Version::Two => ("memory.max", "memory.current"),
@@ -103,6 +103,12 @@ impl Level {
     }
 
     fn headroom(&self) -> Option<u64> {
+        let (used, limit) = self.filled()?;
+        Some(limit.saturating_sub(used))
+    }
+
+    /// What is used, without page cache that was not used lately, and the limit, if there is one.
+    pub fn filled(&self) -> Option<(u64, u64)> {
         let limit = self.limit()?;
         let usage: u64 = read(&self.usage).ok()?.trim().parse().ok()?;
         let key = match self.version {
@@ -115,7 +121,7 @@ impl Level {
             .and_then(|file| read(file).ok())
             .and_then(|stat| field(&stat, key))
             .unwrap_or(0);
-        Some(limit.saturating_sub(usage.saturating_sub(cache)))
+        Some((usage.saturating_sub(cache), limit))
     }
 }
 
@@ -125,14 +131,14 @@ fn number(text: &str) -> Option<u64> {
     (bytes < 1 << 62).then_some(bytes)
 }
 
-fn field(stat: &str, key: &str) -> Option<u64> {
+pub(crate) fn field(stat: &str, key: &str) -> Option<u64> {
     stat.lines()
         .find_map(|line| line.strip_prefix(key))
         .and_then(|value| value.trim().parse().ok())
 }
 
 /// The whole of a small kernel file, from its beginning.
-fn read(file: &File) -> io::Result<String> {
+pub(crate) fn read(file: &File) -> io::Result<String> {
     let mut bytes = vec![0; 8192];
     let mut len = 0;
     loop {

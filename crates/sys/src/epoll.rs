@@ -68,6 +68,7 @@ pub fn wait_each(
             Interest::Write => PollFlags::OUT,
             Interest::ReadWrite | Interest::ReadWriteOnce => PollFlags::IN | PollFlags::OUT,
             Interest::HangUp => PollFlags::empty(),
+            Interest::Urgent => PollFlags::PRI,
         };
         PollFd::from_borrowed_fd(*fd, flags)
     });
@@ -90,6 +91,8 @@ pub enum Interest {
     Write,
     /// Hang-ups and errors only.
     HangUp,
+    /// Until something urgent comes (`POLLPRI`): a trigger of the kernel's fired.
+    Urgent,
     /// Whenever something comes that can be read, once: also if what came before is still there.
     News,
     /// Until it can be read, once: then it is not watched until it is asked for again. Of those who wait one is told.
@@ -105,6 +108,7 @@ impl Interest {
             Interest::ReadWrite => EventFlags::IN | EventFlags::OUT,
             Interest::Write => EventFlags::OUT,
             Interest::HangUp => EventFlags::empty(),
+            Interest::Urgent => EventFlags::PRI,
             Interest::News => EventFlags::IN | EventFlags::ET,
             Interest::ReadOnce => EventFlags::IN | EventFlags::ONESHOT,
             Interest::ReadWriteOnce => EventFlags::IN | EventFlags::OUT | EventFlags::ONESHOT,

@@ -27,6 +27,7 @@ pub mod memfd;
 pub mod pagemap;
 pub mod pidfd;
 pub mod pipe;
+pub mod pressure;
 pub mod process;
 pub mod scatter;
 pub mod schedule;

@@ -33,6 +33,7 @@ pub use tranship_core::{
     ChannelId,
     ChannelStat,
     // A process's membership, and its memory.
+    Did,
     Domain,
     DomainBuilder,
     DomainId,
@@ -73,6 +74,7 @@ pub use tranship_core::{
     PoolPending,
     PoolStat,
     PoolStats,
+    Pressure,
     Receiver,
     Refusal,
     RefusalCode,
@@ -87,6 +89,8 @@ pub use tranship_core::{
     StatRecord,
     TimedOut,
     TooLarge,
+    Trace,
+    TraceEvent,
     Trust,
     View,
     Violation,
@@ -114,8 +118,19 @@ pub mod net {
 pub mod manager {
     #[doc(inline)]
     pub use tranship_manager::{
-        Config, ConfigError, Embedded, Forward, Limits, Listener, Reserved, Rule, Shutdown, Who,
-        run,
+        Config, ConfigError, Embedded, Forward, Limits, Listener, PressureConfig, Reserved, Rule,
+        Shutdown, Who, run,
+    };
+}
+
+/// Policies that divide memory among pools, and a program of one's own that does ([`Domain::steer`]).
+pub mod policy {
+    #[doc(inline)]
+    pub use tranship_core::Steering;
+    #[doc(inline)]
+    pub use tranship_policy::{
+        Activity, Config, Entry, Governor, POLICIES, Policy, PoolState, Round, Rule, Snapshot,
+        Target, UnknownPolicy, Wish, find,
     };
 }
 

@@ -21,6 +21,13 @@ pub(crate) fn look(args: &ConnectArgs) -> Result<Domain, Error> {
         .connect()
 }
 
+/// Only where there is one: who comes to divide memory among others starts no manager.
+pub(super) fn steer(args: &ConnectArgs) -> Result<Domain, Error> {
+    with_socket(args, "tranship-policy")
+        .autostart(false)
+        .connect()
+}
+
 fn with_socket(args: &ConnectArgs, name: &str) -> DomainBuilder {
     let builder = Domain::builder().name(name);
     match &args.socket {

@@ -3,6 +3,7 @@
 mod picture;
 mod played;
 mod record;
+mod run;
 mod simulate;
 mod trace;
 
@@ -19,6 +20,7 @@ use tranship_policy::sim::SCENARIOS;
 pub(crate) fn run(action: &PolicyAction) -> Result<Answer> {
     match action {
         PolicyAction::List { json } => list(*json)?,
+        PolicyAction::Run(args) => run::run(args)?,
         PolicyAction::Record(args) => record::run(args)?,
         PolicyAction::Simulate(args) => simulate::run(args)?,
     }

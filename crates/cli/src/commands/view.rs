@@ -8,7 +8,9 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::io::{self, Write};
-use tranship_proto::{ChannelStat, DomainId, DomainStat, PoolId, StatRecord};
+use tranship_proto::{
+    ChannelStat, DomainId, DomainStat, ManagerStat, PoolId, Pressure, StatRecord,
+};
 
 /// Version of the JSON; it rises when a field changes its meaning or leaves.
 pub(super) const SCHEMA: u32 = 1;
@@ -136,6 +138,7 @@ pub(crate) fn stat_tables(records: &[StatRecord], out: &mut impl Write) -> io::R
                 out,
                 "manager pid {}, up {} s: granted {} of {}, stranded {}, {} of {} descriptors, \
                  at most {} of its own for each user, longest turn {:.1} ms\n\
+                 memory outside: {}\n\
                  shared memory {}: data {}, stranded {}, tables {}, rings {}, boards {}\n",
                 m.pid,
                 m.uptime_s,
@@ -146,6 +149,7 @@ pub(crate) fn stat_tables(records: &[StatRecord], out: &mut impl Write) -> io::R
                 m.max_descriptors,
                 size(m.own_bytes_per_user),
                 f64::from(u32::try_from(m.longest_turn_us).unwrap_or(u32::MAX)) / 1e3,
+                outside(m),
                 size(m.shared_bytes()),
                 size(m.data_bytes),
                 size(m.stranded_bytes),
@@ -239,6 +243,20 @@ pub(crate) fn ls_lines(records: &[StatRecord]) -> Vec<String> {
         _ => None,
     };
     records.iter().filter_map(line).collect()
+}
+
+/// How short memory is on the machine and in its cgroups, and what is granted for that.
+fn outside(m: &ManagerStat) -> String {
+    let pressure = match m.pressure {
+        Pressure::Unwatched => "not watched".to_owned(),
+        Pressure::None => "enough".to_owned(),
+        Pressure::Some => "short, caches are asked for".to_owned(),
+        Pressure::Full => "very short, caches are asked for and nobody grows".to_owned(),
+    };
+    match m.limit_bytes < m.total_bytes {
+        true => format!("{pressure}; at most {} at present", size(m.limit_bytes)),
+        false => pressure,
+    }
 }
 
 fn domain_row(d: &DomainStat) -> Vec<String> {
@@ -384,6 +402,8 @@ mod tests {
                 max_descriptors: 900,
                 own_bytes_per_user: 32 << 20,
                 longest_turn_us: 1300,
+                pressure: tranship_proto::Pressure::Full,
+                limit_bytes: 512 << 20,
             }),
             StatRecord::Domain(domain(writer, "camera")),
             StatRecord::Domain(domain(reader, "")),
@@ -467,6 +487,7 @@ mod tests {
             "frames#7",
             "python3",
             "33.0 MiB",
+            "memory outside: very short, caches are asked for and nobody grows; at most 512.0 MiB at present",
             "shared memory 63.1 MiB",
             "16.0 MiB",
             "throttle: over 8.0 MiB for 5.3 s",

@@ -4,6 +4,7 @@ use super::finding::Finding;
 use super::proc;
 use crate::output::size;
 use std::path::{Path, PathBuf};
+use tranship_sys::pressure::Watch;
 
 pub(super) fn look() -> Vec<Finding> {
     let meminfo = proc::text("/proc/meminfo").unwrap_or_default();
@@ -25,7 +26,27 @@ pub(super) fn look() -> Vec<Finding> {
         Path::new("/sys/fs/cgroup"),
         &proc::text("/proc/self/cgroup").unwrap_or_default(),
     ));
+    found.push(pressure(&Watch::new(Path::new("/"), &[], 1.0)));
     found
+}
+
+/// By what a manager that is started here knows that memory is short outside.
+fn pressure(watch: &Watch) -> Finding {
+    let (there, missing) = (watch.sources(), watch.missing());
+    let name = "memory pressure";
+    let lacks = match missing {
+        [] => String::new(),
+        some => format!("; not: {}", some.join(", ")),
+    };
+    if there.is_empty() {
+        return Finding::weak(
+            name,
+            format!("nothing to watch{lacks}"),
+            "when memory is short outside, idle caches stay until the kernel acts",
+            "a kernel with PSI (boot without psi=0), or a cgroup with a memory controller",
+        );
+    }
+    Finding::ok(name, format!("watched: {}{lacks}", there.join(", ")))
 }
 
 /// The tightest limit on the way from our cgroup up to the root.
@@ -137,6 +158,23 @@ mod tests {
         assert_eq!(finding.state, State::Weak);
         assert!(
             finding.value.contains("left of 1.0 GiB (cgroup v2)"),
+            "{finding:?}"
+        );
+    }
+
+    #[test]
+    fn what_a_manager_would_watch_is_named() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let finding = pressure(&Watch::new(dir.path(), &[], 1.0));
+        assert_eq!(finding.state, State::Weak, "{finding:?}");
+        write(
+            &dir.path().join("proc/pressure/memory"),
+            "some avg10=0.00\nfull avg10=0.00\n",
+        );
+        let finding = pressure(&Watch::new(dir.path(), &[], 1.0));
+        assert_eq!(finding.state, State::Ok);
+        assert!(
+            finding.value.contains("/proc/pressure/memory"),
             "{finding:?}"
         );
     }

@@ -376,11 +376,15 @@ impl Drop for Cbuf {
         match self.handle.home() {
             Home::Own(pool) => {
                 // SAFETY: pools outlive their outstanding slots.
-                unsafe { pool.as_ref() }.release(tag.slot(), tag.class());
+                let pool = unsafe { pool.as_ref() };
+                if tag.has(Tag::TRACED) {
+                    pool.note_release(tag.slot());
+                }
+                pool.release(tag.slot(), tag.class());
             }
-            Home::Foreign(pool) if tag.has(Tag::LONG) => {
+            Home::Foreign(pool) if tag.has(Tag::LONG | Tag::TRACED) => {
                 // SAFETY: as above.
-                unsafe { pool.as_ref() }.release_held(tag.slot(), Access::Read);
+                unsafe { pool.as_ref() }.release_long(tag, Access::Read);
             }
             // SAFETY: as above.
             Home::Foreign(pool) => unsafe { pool.as_ref() }.release(tag.slot()),

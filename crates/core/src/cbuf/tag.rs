@@ -26,6 +26,8 @@ impl Tag {
     pub(crate) const MOVED: u64 = 1 << 59;
     /// The bytes of a writable one may be written as a slice.
     pub(crate) const SLICE_MUT: u64 = 1 << 60;
+    /// What is done with it is recorded (`domain/trace.rs`). It is asked for together with other bits, so that who does not record pays nothing.
+    pub(crate) const TRACED: u64 = 1 << 61;
 
     /// A buffer of our own, with its size class, so that freeing it needs no look-up.
     #[inline(always)]

@@ -220,7 +220,7 @@ fn drop_long(home: Home, tag: Tag) {
         // SAFETY: pools outlive their outstanding slots.
         Home::Own(pool) => unsafe { pool.as_ref() }.release_long(tag),
         // SAFETY: as above.
-        Home::Foreign(pool) => unsafe { pool.as_ref() }.release_held(tag.slot(), Access::ReadWrite),
+        Home::Foreign(pool) => unsafe { pool.as_ref() }.release_long(tag, Access::ReadWrite),
     }
 }
 
@@ -228,7 +228,7 @@ impl Drop for CbufMut {
     #[inline(always)]
     fn drop(&mut self) {
         let handle = self.handle;
-        if handle.tag.has(Tag::LONG) {
+        if handle.tag.has(Tag::LONG | Tag::TRACED) {
             return drop_long(handle.home(), handle.tag);
         }
         // SAFETY: without `LONG` the class is one of the pool's, as who made the handle promised.

@@ -328,6 +328,7 @@ impl DomainCore {
                         pool.set_shrink_target(target_bytes);
                     }
                 }
+                Chore::Traced(pool, on) => self.set_traced(pool, on),
                 Chore::Quota(pool, quota_bytes) => {
                     let pool = lock(&self.pools).get(&pool).cloned();
                     if let Some(pool) = pool {

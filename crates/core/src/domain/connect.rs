@@ -217,6 +217,7 @@ impl DomainBuilder {
                 let leaks = self.leaks.unwrap_or_else(super::Leaks::of_environment);
                 super::notes::Notes::of(leaks)
             },
+            trace: super::trace::Ring::default(),
         });
         core.poll_socket()?;
         if self.helper_thread {

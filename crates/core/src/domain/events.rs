@@ -165,6 +165,7 @@ impl DomainCore {
                 Some(heap) => heap.set_target(target_bytes),
                 None => self.chore(Chore::Shrink(pool, target_bytes)),
             },
+            Event::Traced { pool, on } => self.chore(Chore::Traced(pool, on)),
             Event::Quota { pool, quota_bytes } => match self.heap(pool) {
                 Some(heap) => heap.set_quota(quota_bytes),
                 // The board has it already; waiters wake by its word.
@@ -186,6 +187,11 @@ impl DomainCore {
             | Event::Admitted { req, .. }
             | Event::QuotaSet { req, .. }
             | Event::Figures { req, .. }
+            | Event::Tracing { req, .. }
+            | Event::TraceRing { req, .. }
+            | Event::TraceEnd { req }
+            | Event::Steering { req, .. }
+            | Event::QuotasSet { req, .. }
             | Event::Granted { req, .. }
             | Event::ChunkReady { req, .. }
             | Event::ChunksReady { req, .. }

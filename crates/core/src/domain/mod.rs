@@ -11,21 +11,27 @@ mod events;
 mod greeting;
 mod haste;
 mod helper;
+mod history;
 mod leaks;
 mod leave;
 mod notes;
 mod resume;
 mod shell;
 mod starter;
+mod steer;
 mod tasks;
+mod trace;
 
 pub(crate) use call::{Asked, NAP, PATIENCE, ROUND, millis};
 pub use connect::DomainBuilder;
 pub(crate) use events::PoolShape;
 pub(crate) use helper::thread;
+pub use history::{Did, Trace, TraceEvent};
 pub use notes::{Got, HeldBuffer, LeakReport, Leaks, OwnBuffer};
 pub use shell::Domain;
+pub use steer::Steering;
 pub(crate) use tasks::{Key, Tasks, Woken};
+pub(crate) use trace::Subject;
 
 use crate::error::{Error, Kind};
 use crate::heap::OwnHeap;
@@ -38,11 +44,13 @@ use haste::Haste;
 use std::collections::{BTreeSet, HashMap};
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tranship_manager::Embedded;
-use tranship_proto::{ChannelId, DomainId, ExportId, PoolId};
+use tranship_proto::{ChannelId, DomainId, ExportId, PoolId, Request};
 use tranship_region::layout::BoardRo;
+use tranship_region::layout::trace::What;
 use tranship_sys::fork::ForkGuard;
 
 /// A counted handle of one domain's state. Whatever works with the domain has one: its public handle, pools, links, listeners,
@@ -97,6 +105,7 @@ pub(crate) struct Shared {
     high_descriptors: bool,
     /// What is noted of buffers that are had.
     pub(crate) leaks: Option<notes::Notes>,
+    trace: trace::Ring,
 }
 
 /// An exported name and who has connected to it.
@@ -116,6 +125,8 @@ pub(crate) enum Chore {
     Shrink(PoolId, u64),
     /// A pool's quota has changed to this.
     Quota(PoolId, u64),
+    /// What is done with its buffers is to be recorded, or no longer.
+    Traced(PoolId, bool),
 }
 
 impl Clone for DomainCore {
@@ -236,6 +247,53 @@ impl DomainCore {
     pub(crate) fn turn_quietly(&self) {
         if let Err(error) = self.turn() {
             tracing::debug!(domain = %self.id(), %error, "turn");
+        }
+    }
+
+    /// A pool is to be traced, or no longer. Not under the socket's lock.
+    fn set_traced(&self, pool: PoolId, on: bool) {
+        if on {
+            let Some(fd) = self.trace.made() else { return };
+            if self.trace.is_to_be_shown() {
+                // Who is away is shown it when it is back, and says then what is to be traced.
+                let _ = self.tell(&Request::ShowTrace, &[fd.as_fd()]);
+            }
+        }
+        if let Some(own) = lock(&self.pools).get(&pool) {
+            own.set_traced(on);
+        }
+        if let Some(foreign) = lock(&self.foreign).get(&pool) {
+            foreign.set_traced(on);
+        }
+    }
+
+    /// Another connection: what is to be traced will be said anew.
+    fn trace_nothing(&self) {
+        self.trace.is_new();
+        lock(&self.pools).values().for_each(|p| p.set_traced(false));
+        lock(&self.foreign)
+            .values()
+            .for_each(|p| p.set_traced(false));
+    }
+
+    /// Records what is done with a buffer now.
+    #[cold]
+    pub(crate) fn note(&self, what: What, of: Subject) {
+        self.note_on(what, of, (ChannelId(0), DomainId(0)), false);
+    }
+
+    /// The same over a channel, with whom.
+    #[cold]
+    pub(crate) fn note_on(
+        &self,
+        what: What,
+        of: Subject,
+        over: (ChannelId, DomainId),
+        moved: bool,
+    ) {
+        // A child has its parent's mapping no more.
+        if !self.fork.is_child() {
+            self.trace.note(what, of, over, moved);
         }
     }
 

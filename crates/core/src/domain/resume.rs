@@ -126,6 +126,7 @@ impl DomainCore {
         for pool in &pools {
             pool.suspend();
         }
+        self.trace_nothing();
         self.set_board(welcome.board);
         self.seen.store(0, std::sync::atomic::Ordering::Relaxed);
         conn.up(fd, welcome.instance);

@@ -13,7 +13,7 @@ use super::message::{Body, Message, Payload};
 use super::shared::{Assigned, Assignment, Gone, LinkShared};
 use super::store::Store;
 use crate::aggregate::Aggregate;
-use crate::cbuf::{Cbuf, Handle, Home};
+use crate::cbuf::{Cbuf, Handle, Home, Tag};
 use crate::domain::{Asked, PATIENCE};
 use crate::error::{Error, Kind, SendError};
 use crate::options::{LinkOptions, Wait, WhenFull};
@@ -146,6 +146,10 @@ impl Sender {
     #[inline(always)]
     fn send_fresh(&mut self, buf: Cbuf, meta: u64) -> Option<Cbuf> {
         let handle = buf.handle();
+        // One of another domain's, or one of which is recorded what is done with it.
+        if handle.tag.has(Tag::FOREIGN | Tag::TRACED) {
+            return Some(buf);
+        }
         let Home::Own(home) = handle.home() else {
             return Some(buf);
         };
@@ -292,6 +296,7 @@ impl Sender {
         // Crash: pieces counted as sent in a message that is never published keep `sent` ahead of `rcvd`
         // until the queue leaves the roster with our death.
         for piece in aggregate.pieces() {
+            self.note(piece.handle(), false);
             self.count(piece.handle());
             crash::point("send.between_pieces");
         }
@@ -449,6 +454,7 @@ impl Sender {
     fn publish(&mut self, buf: Cbuf, carries: Carries, meta: u64, how: Publish) {
         let handle = buf.handle();
         let slot = handle.slot();
+        self.note(handle, false);
         if let Home::Own(home) = handle.home()
             // SAFETY: pools outlive their outstanding slots.
             && unsafe { home.as_ref() }.is_private(slot)

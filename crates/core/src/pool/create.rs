@@ -103,8 +103,8 @@ impl OwnPool {
             flags: {
                 let slices = !options.trust.all_write() || options.trusted;
                 let flag = |yes, flag| if yes { flag } else { 0 };
-                flag(slices, Tag::TRUSTED | Tag::SLICE_MUT)
-                    | flag(half || domain.leaks.is_some(), Tag::LONG)
+                let long = half || domain.leaks.is_some();
+                AtomicU64::new(flag(slices, Tag::TRUSTED | Tag::SLICE_MUT) | flag(long, Tag::LONG))
             },
             least_bytes: if half { PAGE } else { 1 },
             _mappings: mappings,

@@ -2,7 +2,7 @@
 
 use super::guard::Guard;
 use crate::cbuf::Tag;
-use crate::domain::{DomainCore, PoolShape, lock};
+use crate::domain::{DomainCore, PoolShape, Subject, lock};
 use crate::error::{self, Error, Violation};
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use tranship_ledger::StaleReference;
 use tranship_proto::{CbufId, PoolId, Trust};
 use tranship_region::Window;
+use tranship_region::layout::trace::What;
 use tranship_region::layout::{RefsRw, TableRo};
 use tranship_sys::map::Access;
 use tranship_sys::{ForkGuard, futex};
@@ -28,7 +29,8 @@ pub(crate) struct ForeignPool {
     /// The writer's process.
     process: OwnedFd,
     window: Window,
-    chunk_shift: u32,
+    /// As a shift; and [`TRACED`], if what is done with its buffers is recorded.
+    chunk_shift: AtomicU32,
     table: TableRo,
     pub(crate) table_inode: u64,
     refs: RefsRw,
@@ -43,6 +45,9 @@ pub(crate) struct ForeignPool {
     /// We have told it that nothing of it is mapped or held here, and wait for its answer.
     given_up: AtomicBool,
 }
+
+/// Beside the shift in `chunk_shift`, so that the fast path looks at a word that it has.
+const TRACED: u32 = 1 << 31;
 
 /// Bytes of which a chunk is not attached here (yet), as a line names them.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +80,7 @@ impl ForeignPool {
             shape,
             process,
             window,
-            chunk_shift: shape.chunk_bytes.trailing_zeros(),
+            chunk_shift: AtomicU32::new(shape.chunk_bytes.trailing_zeros()),
             table,
             table_inode,
             refs,
@@ -197,7 +202,7 @@ impl ForeignPool {
         let Some(_) = offset.checked_add(length).filter(inside) else {
             return Err(range);
         };
-        let (first, last) = super::chunks_of(offset, length, self.chunk_shift);
+        let (first, last) = super::chunks_of(offset, length, self.chunk_shift());
         let Some(chunks) = self.serials.get(first..=last) else {
             return Err(range);
         };
@@ -232,11 +237,13 @@ impl ForeignPool {
         let Some(end) = offset.checked_add(length) else {
             return false;
         };
+        // Relaxed: the shift stays what it is.
+        let shift = self.chunk_shift.load(Ordering::Relaxed);
+        if shift & TRACED != 0 {
+            return false; // the long way, which records it
+        }
         // Also refuses what lies past the window: there is no such entry in `serials`.
-        let (first, last) = (
-            offset >> self.chunk_shift,
-            end.wrapping_sub(1) >> self.chunk_shift,
-        );
+        let (first, last) = (offset >> shift, end.wrapping_sub(1) >> shift);
         if first != last {
             return false;
         }
@@ -301,10 +308,46 @@ impl ForeignPool {
 
     /// What handles of its buffers have.
     pub(crate) fn flags(&self) -> u64 {
+        let traced = match self.is_traced() {
+            true => Tag::TRACED,
+            false => 0,
+        };
         match self.guard {
-            Some(_) => Tag::LONG,
-            None => 0,
+            Some(_) => Tag::LONG | traced,
+            None => traced,
         }
+    }
+
+    fn chunk_shift(&self) -> u32 {
+        self.chunk_shift.load(Ordering::Relaxed) & !TRACED
+    }
+
+    pub(crate) fn is_traced(&self) -> bool {
+        self.chunk_shift.load(Ordering::Relaxed) & TRACED != 0
+    }
+
+    /// What is done with buffers that are received from now on is recorded, or not.
+    pub(crate) fn set_traced(&self, on: bool) {
+        match on {
+            true => self.chunk_shift.fetch_or(TRACED, Ordering::Relaxed),
+            false => self.chunk_shift.fetch_and(!TRACED, Ordering::Relaxed),
+        };
+    }
+
+    /// A handle goes that does so the long way.
+    #[cold]
+    pub(crate) fn release_long(&self, tag: Tag, access: Access) {
+        let slot = tag.slot();
+        if tag.has(Tag::TRACED) && !self.fork.is_child() {
+            let entry = self.table.slot(slot);
+            let [offset, length] = entry.map_or([0; 2], |e| {
+                [e.offset(), e.length()].map(|w| w.load(Ordering::Relaxed))
+            });
+            let id = CbufId::new(self.shape.pool, slot, tag.generation());
+            let subject = Subject { id, offset, length };
+            self.domain.note(What::Released, subject);
+        }
+        self.release_held(slot, access);
     }
 
     /// As `release`, of a reference that was [held](ForeignPool::hold) with that access.
@@ -410,7 +453,7 @@ impl ForeignPool {
     /// What a line says of the chunks that bytes lie in.
     #[inline(always)]
     pub(crate) fn serial_of(&self, offset: u64, length: u64) -> u32 {
-        super::serial_of(&self.serials, offset, length, self.chunk_shift)
+        super::serial_of(&self.serials, offset, length, self.chunk_shift())
     }
 
     /// Whether bytes belong to a slot, as its writer says. Fixed while the slot is alive and counted here.

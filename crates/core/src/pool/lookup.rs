@@ -56,7 +56,7 @@ impl OwnPool {
                 self.at(offset),
                 len,
                 NonNull::from(self),
-                Tag::own(slot, private.class(), self.flags),
+                Tag::own(slot, private.class(), self.flags()),
             )
         })
     }
@@ -70,7 +70,7 @@ impl OwnPool {
     ) -> Result<CbufMut, Violation> {
         let shared = ManuallyDrop::new(self.take_back(id, offset, length)?);
         let Handle { ptr, len, .. } = shared.handle();
-        let flags = self.flags & !Tag::SLICE_MUT | Tag::LONG | Tag::MOVED;
+        let flags = self.flags() & !Tag::SLICE_MUT | Tag::LONG | Tag::MOVED;
         let tag = Tag::own(id.slot(), HUGE, flags);
         // SAFETY: the reference goes over; moved ones go the long way, which counts them as shared ones.
         Ok(unsafe { CbufMut::own(ptr, len, NonNull::from(self), tag) })
@@ -118,7 +118,7 @@ impl OwnPool {
                 self.at(private.offset()),
                 len,
                 NonNull::from(self),
-                Tag::own(slot, private.class(), self.flags),
+                Tag::own(slot, private.class(), self.flags()),
             )
         })
     }

@@ -4,7 +4,7 @@ use super::collect::{Gc, Standing};
 use super::slots::{HUGE, Slot};
 use super::wait::Waiters;
 use crate::cbuf::{CbufMut, Tag};
-use crate::domain::{DomainCore, PoolShape, lock};
+use crate::domain::{DomainCore, PoolShape, Subject, lock};
 use crate::options::PoolOptions;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use tranship_ledger::{Handles, LetGo, generation};
 use tranship_proto::{CbufId, PoolId, Trust};
+use tranship_region::layout::trace::What;
 use tranship_region::layout::{Slot as TableSlot, TableRw};
 use tranship_region::{Mappings, Window};
 use tranship_sync::SlotQueue;
@@ -28,7 +29,7 @@ pub(crate) struct OwnPool {
     pub(super) id: PoolId,
     pub(super) base: NonNull<u8>,
     /// Of all handles: whether their bytes may be had as slices.
-    pub(super) flags: u64,
+    pub(super) flags: AtomicU64,
     /// Of the smallest buffer.
     pub(super) least_bytes: u64,
     /// At level `half`: the mappings that it may need.
@@ -250,9 +251,9 @@ impl OwnPool {
 
     #[inline(always)]
     pub(super) fn hand_out(&self, slot: u32, class: u8, len: usize) -> CbufMut {
-        let tag = Tag::own(slot, class, self.flags);
-        if tag.has(Tag::LONG) {
-            self.begin_long(slot);
+        let tag = Tag::own(slot, class, self.flags());
+        if tag.has(Tag::LONG | Tag::TRACED) {
+            self.hand_out_long(slot, len);
         }
         let ptr = self.at(self.private(slot).offset());
         // SAFETY: the slot was cut out of an attached chunk, at least `len` long by its class, which is one of the pool's, and stays
@@ -262,8 +263,8 @@ impl OwnPool {
 
     /// The same of a buffer larger than a chunk.
     pub(super) fn hand_out_huge(&self, slot: u32, len: usize) -> CbufMut {
-        self.begin_long(slot);
-        let tag = Tag::own(slot, Self::HUGE, self.flags | Tag::LONG);
+        self.hand_out_long(slot, len);
+        let tag = Tag::own(slot, Self::HUGE, self.flags() | Tag::LONG);
         let ptr = self.at(self.private(slot).offset());
         // SAFETY: as for `hand_out`; it is a run of its own.
         unsafe { CbufMut::own(ptr, len, NonNull::from(self), tag) }
@@ -274,20 +275,56 @@ impl OwnPool {
         self.options.trust == Trust::Half
     }
 
+    /// Its capacity, bytes.
+    pub(crate) fn capacity_of(&self, slot: u32) -> u64 {
+        self.entry(slot).length.load(Ordering::Relaxed)
+    }
+
+    /// What handles of its buffers have.
+    #[inline(always)]
+    pub(super) fn flags(&self) -> u64 {
+        // Relaxed: all but one bit stay as they are, and that one says only whether something is recorded.
+        self.flags.load(Ordering::Relaxed)
+    }
+
+    /// What is done with buffers that are allocated from now on is recorded, or not.
+    pub(crate) fn set_traced(&self, on: bool) {
+        match on {
+            true => self.flags.fetch_or(Tag::TRACED, Ordering::Relaxed),
+            false => self.flags.fetch_and(!Tag::TRACED, Ordering::Relaxed),
+        };
+    }
+
     /// A buffer that goes the long way is handed out.
     #[cold]
-    fn begin_long(&self, slot: u32) {
+    fn hand_out_long(&self, slot: u32, len: usize) {
         if let Some(notes) = &self.domain.leaks {
             notes.got(self.id, slot, None);
         }
         if self.is_guarded() {
             self.open_slot(slot);
         }
+        if self.flags() & Tag::TRACED != 0 {
+            let mut subject = self.subject(slot);
+            subject.length = len as u64;
+            self.domain.note(What::Allocated, subject);
+        }
     }
 
-    /// Its capacity, bytes.
-    pub(crate) fn capacity_of(&self, slot: u32) -> u64 {
-        self.entry(slot).length.load(Ordering::Relaxed)
+    fn subject(&self, slot: u32) -> Subject {
+        Subject {
+            id: self.id_of(slot),
+            offset: self.private(slot).offset(),
+            length: self.capacity_of(slot),
+        }
+    }
+
+    /// A handle of a traced buffer goes.
+    #[cold]
+    pub(crate) fn note_release(&self, slot: u32) {
+        if !self.fork.is_child() {
+            self.domain.note(What::Released, self.subject(slot));
+        }
     }
 
     /// At level `half`: the slot's pages can be written here.
@@ -330,7 +367,7 @@ impl OwnPool {
             notes.set_frozen(self.id, slot, true);
         }
         if tag.has(Tag::MOVED) {
-            return Tag::own(slot, self.private(slot).class(), self.flags);
+            return Tag::own(slot, self.private(slot).class(), self.flags());
         }
         if self.is_guarded() {
             self.close_slot(slot, Access::Read);
@@ -344,6 +381,9 @@ impl OwnPool {
         let (slot, class) = (tag.slot(), tag.class());
         if let Some(notes) = &self.domain.leaks {
             notes.gone(self.id, slot);
+        }
+        if tag.has(Tag::TRACED) {
+            self.note_release(slot);
         }
         if tag.has(Tag::MOVED) {
             return self.release(slot, self.private(slot).class());

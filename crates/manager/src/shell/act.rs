@@ -4,6 +4,7 @@ use super::party::Task;
 use super::{Shell, counters, hog, idfile};
 use crate::state::{Action, ClientId, Input};
 use std::sync::atomic::Ordering;
+use tranship_region::layout::BoardRw;
 use tranship_sys::crash;
 
 impl Shell {
@@ -153,6 +154,10 @@ impl Shell {
                 {
                     tracing::warn!(%error, path = %path.display(), "ids are not kept over a restart");
                 }
+            }
+            Action::Scheduled => {
+                self.scheduled = true;
+                self.boards.values().for_each(BoardRw::set_scheduled);
             }
             Action::Exit => self.exit = true,
         }

@@ -20,6 +20,7 @@ mod notify;
 mod out;
 mod party;
 mod porter;
+mod pressure;
 #[cfg(test)]
 mod tests;
 mod watchdog;
@@ -33,6 +34,7 @@ use keep::{Kept, Trash};
 use notify::Notify;
 use party::Party;
 use porter::Porters;
+use pressure::PRESSURE;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -151,6 +153,7 @@ struct Shell {
     /// What this thread had used of a processor when it last began to wait.
     used: Duration,
     exit: bool,
+    gauge: pressure::Gauge,
     /// Its heap is its own: not where it is a thread of somebody's.
     trims: bool,
     /// When memory is given back.
@@ -178,6 +181,7 @@ impl Shell {
             .add(&*stop.0, STOP, Interest::Read)
             .map_err(Error::system("epoll"))?;
         porters.prepare(&epoll);
+        let gauge = pressure::Gauge::new(&config.pressure, config.grace, &epoll);
         let total = config.total.unwrap_or_else(machine::half_of_memory);
         let instance = machine::random();
         let ids = listener.id_file();
@@ -220,6 +224,7 @@ impl Shell {
             beat: Arc::default(),
             used: process::thread_time(),
             exit: false,
+            gauge,
             trims: false,
             trim: None,
         })
@@ -250,6 +255,7 @@ impl Shell {
         for r in ready.iter() {
             match r.token & KIND {
                 0 if r.token == STOP => return Ok(false),
+                0 if r.token == PRESSURE => self.gauge.fire(&self.epoll, r.hung_up),
                 0 => {
                     self.beat.at(Place::Accepting, 0, 0);
                     self.accept();
@@ -271,6 +277,11 @@ impl Shell {
             self.beat.at(Place::Tick, 0, 0);
             self.feed(Input::Tick);
             self.sort_trash();
+        }
+        if self.state.has_memory()
+            && let Some(pressure) = self.gauge.look()
+        {
+            self.feed(Input::Pressure(pressure));
         }
         self.trim();
         Ok(!self.exit)
@@ -306,6 +317,9 @@ impl Shell {
         }
         if !self.lingering.is_empty() {
             let look = self.look.saturating_sub(self.now());
+            wait = Some(wait.map_or(look, |w| w.min(look)));
+        }
+        if let Some(look) = self.gauge.wait().filter(|_| self.state.has_memory()) {
             wait = Some(wait.map_or(look, |w| w.min(look)));
         }
         if let Some(beat) = self.notify.wait() {

@@ -41,6 +41,8 @@ pub(crate) struct Accounts {
     limits: Counts,
     /// What there is for all.
     all: Counts,
+    /// Memory that may be had at present, whoever has it.
+    now: u64,
     /// The manager's own user.
     owner: Option<u32>,
     /// What each holds of other users' memory, and is charged for.
@@ -54,6 +56,7 @@ impl Accounts {
             sums: [0; KINDS],
             limits: [u64::MAX; KINDS],
             all: [u64::MAX; KINDS],
+            now: u64::MAX,
             owner: None,
             charged: BTreeMap::new(),
         };
@@ -84,6 +87,11 @@ impl Accounts {
         self.all[of as usize] = all;
     }
 
+    /// Memory is short: no more than this is to be had in all, for now.
+    pub fn set_now(&mut self, bytes: u64) {
+        self.now = bytes;
+    }
+
     pub fn all(&self, of: Of) -> u64 {
         self.all[of as usize]
     }
@@ -99,7 +107,11 @@ impl Accounts {
     /// What a user may have in all.
     pub fn limit(&self, uid: u32, of: Of) -> u64 {
         let others = self.sum(of) - self.has(uid, of);
-        let left = self.all(of).saturating_sub(others);
+        let all = match of {
+            Of::Bytes => self.all(of).min(self.now),
+            _ => self.all(of),
+        };
+        let left = all.saturating_sub(others);
         let share = if self.owner == Some(uid) || left == u64::MAX {
             left
         } else {

@@ -192,6 +192,10 @@ impl State {
                 self.total_bytes
             ));
         }
+        self.audit_seat()?;
+        if self.outside.limit_bytes > self.total_bytes {
+            return Err(format!("{:?} of {}", self.outside, self.total_bytes));
+        }
         refs.extend(self.domains.values().flat_map(|d| [d.pidfd, d.board]));
         for c in self.channels.values() {
             refs.extend(c.sink_half);
@@ -206,6 +210,7 @@ impl State {
             }
         }
         refs.extend(self.waiting.iter().map(|w| w.half));
+        refs.extend(self.traces.rings.values().map(|t| t.fd));
         refs.extend(self.offers.values().map(|o| o.sent));
         refs.extend(self.claims.ends.values().map(|e| e.half));
         refs.extend(self.claims.assigns.values().map(|a| a.fd));

@@ -397,6 +397,7 @@ impl State {
         }
         self.tell(me, Event::Claimed { req }, &[]);
         self.settle(&Claimed::Domain(me));
+        self.tell_all_traced(me);
         Ok(())
     }
 }

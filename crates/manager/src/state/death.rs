@@ -54,6 +54,8 @@ impl State {
         if let Some(client) = domain.client {
             self.out.push(Action::Disconnect { client, refusal });
             let gone = self.clients.remove(&client);
+            self.seat_is_free(client);
+            self.follows_no_more(client);
             let flight = gone.map(|c| c.flight);
             for f in flight.into_iter().flatten() {
                 if let Then::Chunk(pool, key) = f.then {
@@ -137,6 +139,7 @@ impl State {
             self.accounts.sub(domain.uid, Of::Connections, 1);
             self.release(domain.pidfd);
             self.release(domain.board);
+            self.trace_outlives(id);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Lengths and kinds of `docs/format.md`.
 
 use tranship_proto::Role;
-use tranship_region::layout::board;
+use tranship_region::layout::{board, trace};
 
 pub const TABLE: u32 = 2;
 pub const REFS: u32 = 3;
@@ -9,6 +9,7 @@ pub const SENT: u32 = 4;
 pub const RCVD: u32 = 5;
 pub const LINK_SOURCE: u32 = 6;
 pub const LINK_SINK: u32 = 7;
+pub const TRACE: u32 = 9;
 
 fn pages(bytes: u64) -> u64 {
     bytes.next_multiple_of(4096)
@@ -24,6 +25,10 @@ pub fn counts_bytes(slots: u32) -> u64 {
 }
 pub fn board_bytes(entries: u32) -> u64 {
     board::len(entries) as u64
+}
+/// Entries, and length.
+pub fn trace_shape() -> (u32, u64) {
+    (trace::ENTRIES, trace::len() as u64)
 }
 pub fn link_bytes(lines: u32) -> u64 {
     pages(4096 + 64 * u64::from(lines))

@@ -80,6 +80,7 @@ impl State {
         let refs = self.claims.readers.values();
         let refs = refs.map(|r| format::refs_bytes(r.slots));
         let tables = self.pools.keys().map(|id| self.table_bytes(*id));
+        let traces = self.traces.rings.values().map(|_| format::trace_shape().1);
         let ends = self.claims.ends.values().map(|e| e.lines);
         let waiting = self.waiting.iter().map(|w| w.lines);
         let registered = self.registered.keys();
@@ -91,7 +92,7 @@ impl State {
         let boards = format::board_bytes(self.config.pools_per_domain);
         let sums = [
             data.map(|p| p.chunks.len() as u64 * p.chunk_bytes).sum(),
-            tables.chain(claimed).chain(refs).sum(),
+            tables.chain(claimed).chain(refs).chain(traces).sum(),
             rings
                 .chain(ends.chain(waiting).map(format::link_bytes))
                 .sum(),

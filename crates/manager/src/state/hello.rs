@@ -275,6 +275,8 @@ impl State {
         let Some(c) = self.clients.remove(&client) else {
             return;
         };
+        self.seat_is_free(client);
+        self.follows_no_more(client);
         let Some(id) = c.domain else {
             self.strangers.remove(&(c.since, client));
             return self.accounts.sub(c.uid, Of::Connections, 1);

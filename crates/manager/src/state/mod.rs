@@ -28,6 +28,7 @@ mod parcel;
 mod pass;
 mod period;
 mod pools;
+mod pressure;
 mod quota;
 mod readers;
 mod refuse;
@@ -39,8 +40,10 @@ mod settle;
 mod shape;
 mod show;
 mod stat;
+mod steer;
 mod sweep;
 mod ties;
+mod trace;
 mod types;
 mod waiting;
 mod watch;
@@ -122,6 +125,8 @@ pub struct State {
     hogs: usize,
     /// By users, processes whose membership was ended for that, and why.
     barred: BTreeMap<u32, VecDeque<(u64, Refusal)>>,
+    outside: period::Outside,
+    traces: model::Traces,
 }
 
 impl State {
@@ -171,6 +176,8 @@ impl State {
             watch: looks::Watch::new(),
             hogs: 0,
             barred: BTreeMap::new(),
+            outside: period::Outside::new(total_bytes),
+            traces: model::Traces::default(),
         }
     }
 
@@ -248,6 +255,7 @@ impl State {
             } => self.held_read((pool, reader), &slots, &held),
             Input::PoolRead { client, figures } => self.pool_read(client, figures),
             Input::NotKilled { domain } => self.not_killed(domain),
+            Input::Pressure(seen) => self.pressure_seen(seen),
             Input::SetQuota { pool, quota_bytes } => self.pin_quota(pool, quota_bytes),
             Input::Tick => self.tick(),
         }
@@ -423,6 +431,16 @@ impl State {
             R::UnregisterChannel { channel } => self.unregister_channel(me, channel),
             R::Stat { req } => self.stat(client, req),
             R::Figures { req, after } => self.ask_figures(client, req, after),
+            R::Trace {
+                req,
+                pool,
+                on,
+                while_here,
+            } => self.trace((client, uid), req, pool, (on, while_here)),
+            R::ShowTrace => self.show_trace(me, fds),
+            R::NextTrace { req, after } => self.next_trace((client, uid), req, after),
+            R::Steer { req, take } => self.steer((client, me), uid, req, take),
+            R::SetQuotas { req, quotas } => self.set_quotas(client, req, &quotas),
             R::ClaimPool {
                 req,
                 pool,
@@ -504,7 +522,7 @@ impl State {
             (&Request::AcceptPool { channel, pool, .. }, _, Some(me)) => {
                 self.refuse_accept(me, (channel, pool), refusal);
             }
-            (Request::RegisterChannel { .. }, _, Some(_)) => {} // not shown
+            (Request::RegisterChannel { .. } | Request::ShowTrace, _, Some(_)) => {} // not shown
             _ => self.expel.push((client, Some(refusal))),
         }
     }

@@ -381,6 +381,29 @@ pub(crate) struct Registered {
 /// A domain, and its number for it.
 pub(crate) type RegisteredKey = (DomainId, ChannelId);
 
+/// What one domain recorded.
+#[derive(Debug)]
+pub(crate) struct Trace {
+    pub domain: DomainId,
+    pub name: String,
+    pub pid: u32,
+    pub uid: u32,
+    pub alive: bool,
+    pub fd: FdToken,
+}
+
+/// Histories of buffers.
+#[derive(Debug, Default)]
+pub(crate) struct Traces {
+    /// Pools that are traced until somebody says otherwise.
+    pub pools: BTreeSet<PoolId>,
+    /// And those that are as long as these are there.
+    pub followers: BTreeMap<PoolId, BTreeSet<ClientId>>,
+    /// By their numbers, of which the last is this.
+    pub rings: BTreeMap<u32, Trace>,
+    pub last: u32,
+}
+
 /// An answer under way.
 #[derive(Debug)]
 pub(crate) struct StatRun {

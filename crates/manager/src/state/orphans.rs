@@ -84,6 +84,7 @@ impl State {
         let Some(p) = self.pools.remove(&id) else {
             return;
         };
+        self.pool_is_not_traced(id);
         self.orphans -= 1;
         self.accounts.sub(p.uid, Of::Pools, 1);
         let records = p.named.len() + p.brought.len() + p.forwarders.len();

@@ -128,6 +128,7 @@ impl State {
             return;
         };
         self.tell(sink, Event::PoolOpen { channel, pool: id }, &[]);
+        self.tell_traced(sink, id);
         match opening {
             Opening::Assigned { client, req } => {
                 let event = Event::Assigned {

@@ -24,7 +24,7 @@ impl State {
     pub(super) fn schedule_due(&self) -> Option<Duration> {
         let pools = || self.pools.values().any(|p| !p.orphan);
         let heaps = || self.heaps.values().any(is_divided);
-        let any = self.schedule.is_on() && (pools() || heaps());
+        let any = self.schedule.governor.is_some() && (pools() || heaps());
         any.then_some(self.schedule.due)
     }
 
@@ -46,6 +46,9 @@ impl State {
         for heap in self.heaps.values_mut() {
             heap.want.count(now);
         }
+        if self.squeezed(figures) {
+            return;
+        }
         let snapshot = self.snapshot(figures);
         let Some(governor) = &mut self.schedule.governor else {
             return;
@@ -64,7 +67,7 @@ impl State {
     }
 
     /// Who has more than its quota is told again now and then: it may not have read when it was told.
-    fn remind(&mut self) {
+    pub(super) fn remind(&mut self) {
         let now = self.now;
         let due = |asked: Option<Duration>| asked.is_none_or(|t| t + REMINDED <= now);
         let over = self.pools.iter().filter(|(_, p)| {
@@ -177,13 +180,13 @@ impl State {
     }
 
     /// The total without what others than living pools have.
-    fn for_pools(&self) -> u64 {
+    pub(super) fn for_pools(&self) -> u64 {
         let alive = self.pools.values().filter(|p| !p.orphan);
         let heaps = self.heaps.values().filter(|h| is_divided(h));
         let theirs: u64 = alive.map(super::Pool::granted_bytes).sum();
         let theirs = theirs + heaps.map(|h| h.admitted).sum::<u64>();
         let others = self.accounts.sum(Of::Bytes).saturating_sub(theirs);
-        self.total_bytes.saturating_sub(others)
+        self.outside.limit_bytes.saturating_sub(others)
     }
 
     fn pool_state(&self, id: PoolId, figures: Option<Figures>) -> Option<PoolState> {

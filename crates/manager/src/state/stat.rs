@@ -189,6 +189,8 @@ impl State {
                 max_descriptors: self.accounts.all(Of::Descriptors),
                 own_bytes_per_user: self.config.limits.own_bytes(),
                 longest_turn_us: u64::try_from(self.longest_turn.as_micros()).unwrap_or(u64::MAX),
+                pressure: self.outside.level,
+                limit_bytes: self.outside.limit_bytes,
             })),
             Item::Domain(id) => self.domain_record(id),
             Item::Pool(id) => {

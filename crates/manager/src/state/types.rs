@@ -1,7 +1,9 @@
 //! What goes in and what comes out of the state machine, and its opaque handles.
 
 use serde::{Deserialize, Serialize};
-use tranship_proto::{ChannelId, DomainId, Event, HogAction, PoolId, Refusal, Req, Request};
+use tranship_proto::{
+    ChannelId, DomainId, Event, HogAction, PoolId, Pressure, Refusal, Req, Request,
+};
 
 /// A connection, as the shell numbers them. Never used twice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -259,6 +261,8 @@ pub enum Input {
         /// Whose process.
         domain: DomainId,
     },
+    /// It was looked whether memory is short outside.
+    Pressure(Pressure),
     /// The administrator sets a quota.
     SetQuota {
         /// Of which pool or heap.
@@ -389,6 +393,8 @@ pub enum Action {
         /// Next free pool id.
         next_pool: u32,
     },
+    /// Quotas move from now on: boards, and those to come, say so.
+    Scheduled,
     /// The manager was idle for as long as it is to be.
     Exit,
 }

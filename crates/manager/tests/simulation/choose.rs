@@ -1,6 +1,7 @@
 //! What a process asks for next, sensible or not.
 
 use super::*;
+use tranship_proto::Pressure;
 
 impl World {
     /// A process does something, mostly sensible.
@@ -359,6 +360,28 @@ impl World {
                 self.say(i, figures, vec![]);
             }
             (3, Some(pool), _) => self.say(i, Request::Ungrant { pool, chunks: 2 }, vec![]),
+            (4, Some(_), _) if self.rng.one_in(3) => {
+                let levels = [Pressure::None, Pressure::Some, Pressure::Full];
+                let seen = levels[self.rng.below(3)];
+                self.feed(Input::Pressure(seen));
+            }
+            (4, Some(pool), _) if self.rng.one_in(3) => {
+                let (req, on, while_here) = (self.req(), self.rng.one_in(2), self.rng.one_in(2));
+                let trace = Request::Trace {
+                    req,
+                    pool,
+                    on,
+                    while_here,
+                };
+                self.say(i, trace, vec![]);
+                let (req, after) = (self.req(), 0);
+                self.say(i, Request::NextTrace { req, after }, vec![]);
+                let (req, take) = (self.req(), self.rng.below(4) > 0);
+                self.say(i, Request::Steer { req, take }, vec![]);
+                let quotas = vec![(pool, CHUNK * self.rng.below(20) as u64)];
+                let req = self.req();
+                self.say(i, Request::SetQuotas { req, quotas }, vec![]);
+            }
             (4, Some(pool), _) => {
                 let quota_bytes = CHUNK * self.rng.below(20) as u64;
                 self.feed(Input::SetQuota { pool, quota_bytes });

@@ -261,7 +261,7 @@ impl World {
                 inputs.push_back(Input::NotKilled { domain });
             }
             Action::ReserveIds { next, next_pool } => self.ids = IdStart { next, next_pool },
-            Action::Exit => {}
+            Action::Scheduled | Action::Exit => {}
         }
     }
 

@@ -35,6 +35,8 @@ class _ManagerStat(TypedDict):
     max_descriptors: int
     own_bytes_per_user: int
     longest_turn_us: int
+    pressure: str
+    limit_bytes: int
 
 @type_check_only
 class _HogStat(TypedDict):

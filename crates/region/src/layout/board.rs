@@ -87,7 +87,7 @@ impl BoardRw {
         self.entries().get(i as usize)
     }
 
-    /// Quotas move by themselves: what does not fit into one may fit later. Said before the board is shown.
+    /// Quotas move by themselves: what does not fit into one may fit later. Said before the board is shown, or as soon as they do.
     pub fn set_scheduled(&self) {
         // SAFETY: an atomic in the mapping.
         unsafe { self.map.at::<AtomicU32>(SCHEDULED).as_ref() }.store(1, Ordering::Relaxed);

@@ -20,6 +20,7 @@ pub enum Kind {
     LinkSource = 6,
     LinkSink = 7,
     Board = 8,
+    Trace = 9,
 }
 
 impl Kind {
@@ -33,6 +34,7 @@ impl Kind {
             Kind::LinkSource => "tranship-link-source",
             Kind::LinkSink => "tranship-link-sink",
             Kind::Board => "tranship-board",
+            Kind::Trace => "tranship-trace",
         }
     }
 }

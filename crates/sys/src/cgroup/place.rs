@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 
 /// Which hierarchy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Version {
+pub(crate) enum Version {
     One,
     Two,
 }
 
 /// The directories from our own cgroup up to the mount's root. `cgroup` and `mountinfo` are the texts of the
 /// files of these names.
-pub(super) fn directories(cgroup: &str, mountinfo: &str) -> Vec<(Version, PathBuf)> {
+pub(crate) fn directories(cgroup: &str, mountinfo: &str) -> Vec<(Version, PathBuf)> {
     let mut found = Vec::new();
     for line in cgroup.lines() {
         let mut parts = line.splitn(3, ':');

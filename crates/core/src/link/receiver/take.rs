@@ -4,7 +4,7 @@ use super::Receiver;
 use super::pools::{AtHand, In, is_copied};
 use crate::aggregate::{self, Aggregate};
 use crate::cbuf::{Cbuf, CbufMut, Home, Tag};
-use crate::domain::lock;
+use crate::domain::{Subject, lock};
 use crate::error::{Error, Violation};
 use crate::link::descriptor::{self, Carries, Descriptor, Reference};
 use crate::link::message::{Body, Message};
@@ -12,7 +12,8 @@ use crate::link::shared::Assigned;
 use crate::pool::{ForeignPool, Missing};
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
-use tranship_proto::{CbufId, PoolId};
+use tranship_proto::PoolId;
+use tranship_region::layout::trace::What;
 use tranship_sys::crash;
 use tranship_sys::map::Access;
 
@@ -94,7 +95,7 @@ impl Receiver {
         let buf = match &entry.assignment.side {
             Assigned::Own(own) => {
                 let buf = own.take_back_moved(id, offset, length)?;
-                self.note(id);
+                self.note(buf.handle().tag, reference, true);
                 buf
             }
             Assigned::Foreign(foreign) => {
@@ -104,8 +105,9 @@ impl Receiver {
                     false => Access::Read,
                 };
                 let len = hold(foreign, entry.forwarded, reference, access)?;
-                self.note(id);
-                let tag = Tag::foreign(id.slot(), id.generation(), self.moved_flags(trust));
+                let flags = self.moved_flags(trust) | foreign.flags() & Tag::TRACED;
+                let tag = Tag::foreign(id.slot(), id.generation(), flags);
+                self.note(tag, reference, true);
                 // SAFETY: the reference was just counted, with that access, and its range checked.
                 let buf = unsafe {
                     CbufMut::foreign(foreign.at(offset), len, NonNull::from(&**foreign), tag)
@@ -202,21 +204,33 @@ impl Receiver {
         let foreign = match &entry.assignment.side {
             Assigned::Foreign(foreign) => foreign,
             // That another domain sends back to us.
-            Assigned::Own(own) => return Ok(own.take_back(id, offset, length)?),
+            Assigned::Own(own) => {
+                let buf = own.take_back(id, offset, length)?;
+                self.note(buf.handle().tag, reference, false);
+                return Ok(buf);
+            }
         };
         let len = hold(foreign, entry.forwarded, reference, Access::Read)?;
-        self.note(id);
         let tag = Tag::foreign(id.slot(), id.generation(), self.flags() | foreign.flags());
+        self.note(tag, reference, false);
         // SAFETY: the reference was just counted, and its range checked.
         Ok(unsafe { Cbuf::foreign(foreign.at(offset), len, NonNull::from(&**foreign), tag) })
     }
 
-    /// Where that is asked for: by which channel it came, and when.
+    /// Notes that a buffer was received, where that is asked for: by which channel it came, and when; and records it, if it is traced.
     #[inline]
-    fn note(&self, id: CbufId) {
+    fn note(&self, tag: Tag, reference: Reference, moved: bool) {
+        let Reference {
+            id, offset, length, ..
+        } = reference;
         if let Some(notes) = &self.link.domain.leaks {
             let channel = (self.link.channel, self.link.name.as_str());
             notes.got(id.pool(), id.slot(), Some(channel));
+        }
+        if tag.has(Tag::TRACED) {
+            let of = Subject { id, offset, length };
+            let over = (self.link.channel, self.link.peer);
+            self.link.domain.note_on(What::Received, of, over, moved);
         }
     }
 

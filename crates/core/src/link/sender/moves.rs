@@ -5,11 +5,13 @@
 
 use super::{FIRST, Sender};
 use crate::cbuf::{CbufMut, Handle, Home, Tag};
+use crate::domain::Subject;
 use crate::error::{Kind, SendError};
 use crate::link::descriptor::Carries;
 use crate::link::message::Body;
 use crate::pool::OwnPool;
 use std::ptr::NonNull;
+use tranship_region::layout::trace::What;
 use tranship_ring::Publish;
 
 impl Sender {
@@ -38,7 +40,7 @@ impl Sender {
     #[inline(always)]
     fn move_fresh(&mut self, buf: CbufMut, meta: u64) -> Option<CbufMut> {
         let handle = buf.handle();
-        if handle.tag.has(Tag::LONG) {
+        if handle.tag.has(Tag::LONG | Tag::TRACED) {
             return Some(buf);
         }
         let Home::Own(home) = handle.home() else {
@@ -70,6 +72,7 @@ impl Sender {
         if let Err(error) = ready.and_then(|()| self.make_room(1)) {
             return Ok(self.not_sent(error, buf)?);
         }
+        self.note(handle, true);
         match handle.home() {
             Home::Own(home) if !handle.tag.has(Tag::MOVED) => {
                 let Some(at) = self.place_of(handle.home_key()) else {
@@ -107,5 +110,19 @@ impl Sender {
         unsafe { home.as_ref() }.leave(buf.slot());
         // SAFETY: as the caller says.
         unsafe { self.publish_first(home, at, buf, Carries::Moved, meta, Publish::SeqCst) };
+    }
+
+    /// Records that a buffer is sent, if it is traced.
+    #[inline]
+    pub(super) fn note(&self, handle: Handle, moved: bool) {
+        if handle.tag.has(Tag::TRACED) {
+            let of = Subject {
+                id: handle.wire_id(),
+                offset: handle.place().0,
+                length: handle.len as u64,
+            };
+            let over = (self.link.channel, self.link.peer);
+            self.link.domain.note_on(What::Sent, of, over, moved);
+        }
     }
 }

@@ -1,0 +1,337 @@
+//! `tranship trace`: what happened to buffers.
+
+use super::connect;
+use super::view::SCHEMA;
+use crate::args::TraceArgs;
+use crate::exit::Answer;
+use crate::output::{self, size};
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, HashMap};
+use std::io::Write;
+use std::time::{Duration, Instant};
+use tranship::{CbufId, Did, Domain, DomainId, PoolId, StatRecord, Trace, TraceEvent};
+
+/// Between two looks.
+const EVERY: Duration = Duration::from_millis(100);
+
+pub(crate) fn run(args: &TraceArgs) -> Result<Answer> {
+    let domain = connect::look(&args.view.connect)?;
+    let names = Names::of(&domain.stat()?, &domain.traces()?);
+    let target = match &args.target {
+        Some(text) => names.target(text)?,
+        None => Target::All,
+    };
+    if args.on || args.off || args.follow {
+        let Target::Pool(pool) = target else {
+            bail!("a pool is traced, and what is done with all of its buffers: name a pool");
+        };
+        let on = domain
+            .trace(pool, !args.off, args.follow)
+            .with_context(|| format!("tracing pool {}", names.pool(pool)))?;
+        if args.follow {
+            follow(args, &domain, pool)?;
+            return Ok(Answer::Yes);
+        }
+        return said(args, &names, pool, on);
+    }
+    show(args, &domain, &names, target)
+}
+
+fn said(args: &TraceArgs, names: &Names, pool: PoolId, on: bool) -> Result<Answer> {
+    if args.view.json {
+        output::json(&json!({ "schema": SCHEMA, "pool": pool.0, "traced": on }))?;
+        return Ok(Answer::Yes);
+    }
+    let mut out = output::stdout();
+    let is = match (on, args.off) {
+        (true, false) => "is traced",
+        (true, true) => "is traced still: somebody follows it",
+        (false, _) => "is not traced",
+    };
+    writeln!(out, "pool {} {is}", names.pool(pool))?;
+    out.flush()?;
+    Ok(Answer::Yes)
+}
+
+/// What somebody asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Target {
+    All,
+    Buffer(CbufId),
+    Pool(PoolId),
+    Domain(DomainId),
+}
+
+impl Target {
+    fn has(self, by: DomainId, event: &TraceEvent) -> bool {
+        match self {
+            Target::All => true,
+            Target::Buffer(id) => event.buffer == id,
+            Target::Pool(pool) => event.buffer.pool() == pool,
+            Target::Domain(domain) => by == domain,
+        }
+    }
+}
+
+fn show(args: &TraceArgs, domain: &Domain, names: &Names, target: Target) -> Result<Answer> {
+    let traces = domain.traces()?;
+    let mut lives: BTreeMap<CbufId, Vec<(DomainId, TraceEvent)>> = BTreeMap::new();
+    for t in &traces {
+        for event in t.events.iter().filter(|e| target.has(t.domain, e)) {
+            let life = lives.entry(event.buffer).or_default();
+            life.push((t.domain, *event));
+        }
+    }
+    for life in lives.values_mut() {
+        life.sort_by_key(|(by, e)| (e.at_ns, by.0, e.number));
+    }
+    let mut lives: Vec<_> = lives.into_iter().collect();
+    lives.sort_by_key(|(_, life)| life.first().map(|(_, e)| e.at_ns));
+    let any = !lives.is_empty();
+    if args.view.json {
+        let buffers = lives.iter().map(|(id, life)| {
+            let events = life.iter().map(|(by, e)| value(names, *by, e));
+            json!({ "buffer": text_of(*id), "id": id.0, "events": events.collect::<Vec<_>>() })
+        });
+        let buffers: Vec<Value> = buffers.collect();
+        let from: Vec<Value> = traces.iter().map(teller).collect();
+        output::json(&json!({ "schema": SCHEMA, "buffers": buffers, "recorded_by": from }))?;
+        return Ok(if any { Answer::Yes } else { Answer::No });
+    }
+    let mut out = output::stdout();
+    for (id, life) in &lives {
+        let pool = names.pool(id.pool());
+        let bytes = life.iter().map(|(_, e)| e.length).max().unwrap_or(0);
+        writeln!(out, "{} of {pool}, {}", text_of(*id), size(bytes))?;
+        let begun = life.first().map_or(0, |(_, e)| e.at_ns);
+        for (by, e) in life {
+            let after = ms(e.at_ns.saturating_sub(begun));
+            writeln!(out, "  {after:>12} ms  {}", line(names, *by, e))?;
+        }
+    }
+    if !any {
+        writeln!(
+            out,
+            "nothing is recorded of it: `tranship trace --on POOL` has it recorded"
+        )?;
+    }
+    for t in traces.iter().filter(|t| t.lost > 0 || t.torn > 0) {
+        let (who, lost, torn) = (names.domain(t.domain), t.lost, t.torn);
+        writeln!(
+            out,
+            "({who}: {lost} earlier events are lost, {torn} not whole)"
+        )?;
+    }
+    out.flush()?;
+    Ok(if any { Answer::Yes } else { Answer::No })
+}
+
+/// Events as they come, in the order of their times within a look.
+fn follow(args: &TraceArgs, domain: &Domain, pool: PoolId) -> Result<()> {
+    let begun = Instant::now();
+    let mut seen: HashMap<(DomainId, u32), u64> = HashMap::new();
+    // What was there before is not news.
+    for t in domain.traces()? {
+        let last = t.events.iter().map(|e| e.number).max().unwrap_or(0);
+        seen.insert((t.domain, t.pid), last);
+    }
+    loop {
+        let over = args.duration.is_some_and(|most| begun.elapsed() >= most);
+        let traces = domain.traces()?;
+        let names = Names::of(&domain.stat()?, &traces);
+        let mut news = Vec::new();
+        for t in &traces {
+            let last = seen.entry((t.domain, t.pid)).or_default();
+            let fresh = t.events.iter().filter(|e| e.number > *last);
+            let fresh: Vec<_> = fresh.map(|e| (t.domain, *e)).collect();
+            *last = t.events.iter().map(|e| e.number).max().unwrap_or(*last);
+            news.extend(fresh);
+        }
+        news.retain(|(_, e)| e.buffer.pool() == pool);
+        news.sort_by_key(|(by, e)| (e.at_ns, by.0, e.number));
+        let mut out = output::stdout();
+        for (by, e) in &news {
+            if args.view.json {
+                let mut value = value(&names, *by, e);
+                value["buffer"] = json!(text_of(e.buffer));
+                serde_json::to_writer(&mut out, &value).map_err(std::io::Error::from)?;
+                writeln!(out)?;
+            } else {
+                let at = ms(e.at_ns);
+                writeln!(
+                    out,
+                    "{at} ms  {}  {}",
+                    text_of(e.buffer),
+                    line(&names, *by, e)
+                )?;
+            }
+        }
+        out.flush()?;
+        if over {
+            return Ok(());
+        }
+        std::thread::sleep(EVERY);
+    }
+}
+
+/// Milliseconds with what is below them.
+fn ms(ns: u64) -> String {
+    format!("{}.{:06}", ns / 1_000_000, ns % 1_000_000)
+}
+
+/// As a person names it on the command line.
+fn text_of(id: CbufId) -> String {
+    format!("{}:{}:{}", id.pool().0, id.slot(), id.generation())
+}
+
+fn line(names: &Names, by: DomainId, e: &TraceEvent) -> String {
+    let did = e.did.name();
+    let who = names.domain(by);
+    match e.did {
+        Did::Sent { channel, to, .. } => {
+            format!(
+                "{who} {did} to {} over channel {}",
+                names.domain(to),
+                channel.0
+            )
+        }
+        Did::Received { channel, from, .. } => {
+            format!(
+                "{who} {did} from {} over channel {}",
+                names.domain(from),
+                channel.0
+            )
+        }
+        Did::Allocated | Did::Released => format!("{who} {did}"),
+    }
+}
+
+fn value(names: &Names, by: DomainId, e: &TraceEvent) -> Value {
+    let mut value = json!({
+        "at_ns": e.at_ns,
+        "domain": by.0,
+        "domain_name": names.domains.get(&by),
+        "did": e.did.name(),
+        "length": e.length,
+        "number": e.number,
+    });
+    if let Did::Sent {
+        channel, to: peer, ..
+    }
+    | Did::Received {
+        channel,
+        from: peer,
+        ..
+    } = e.did
+    {
+        value["channel"] = json!(channel.0);
+        value["peer"] = json!(peer.0);
+    }
+    value
+}
+
+fn teller(t: &Trace) -> Value {
+    json!({
+        "domain": t.domain.0,
+        "domain_name": t.name,
+        "pid": t.pid,
+        "alive": t.alive,
+        "events": t.events.len(),
+        "lost": t.lost,
+        "torn": t.torn,
+    })
+}
+
+/// Names of domains, also of those that are gone, and of pools.
+struct Names {
+    domains: HashMap<DomainId, String>,
+    pools: HashMap<PoolId, String>,
+}
+
+impl Names {
+    fn of(records: &[StatRecord], traces: &[Trace]) -> Names {
+        let told = traces.iter().map(|t| (t.domain, t.name.clone()));
+        let mut names = Names {
+            domains: told.collect(),
+            pools: HashMap::new(),
+        };
+        for record in records {
+            match record {
+                StatRecord::Domain(d) => drop(names.domains.insert(d.domain, d.name.clone())),
+                StatRecord::Pool(p) => drop(names.pools.insert(p.pool, p.name.clone())),
+                _ => {}
+            }
+        }
+        names
+    }
+
+    fn domain(&self, id: DomainId) -> String {
+        let name = self.domains.get(&id).map_or("", String::as_str);
+        format!("{name}#{}", id.0)
+    }
+
+    fn pool(&self, id: PoolId) -> String {
+        let name = self.pools.get(&id).map_or("", String::as_str);
+        format!("{name}#{}", id.0)
+    }
+
+    fn target(&self, text: &str) -> Result<Target> {
+        let parts: Vec<Option<u32>> = text.split(':').map(|part| part.parse().ok()).collect();
+        if let [Some(pool), Some(slot), Some(generation)] = parts[..] {
+            return Ok(Target::Buffer(CbufId::new(PoolId(pool), slot, generation)));
+        }
+        let pools = self.pools.iter().filter(|(id, name)| {
+            name.as_str() == text || parts[..] == [Some(id.0)] || self.pool(**id) == text
+        });
+        let domains = self.domains.iter().filter(|(id, name)| {
+            name.as_str() == text || parts[..] == [Some(id.0)] || self.domain(**id) == text
+        });
+        let pools = pools.map(|(id, _)| Target::Pool(*id));
+        let found: Vec<Target> = pools
+            .chain(domains.map(|(id, _)| Target::Domain(*id)))
+            .collect();
+        match found[..] {
+            [one] => Ok(one),
+            [] => bail!(
+                "there is no pool or domain `{text}`, and a buffer is POOL:SLOT:GENERATION, such as 3:17:2"
+            ),
+            _ => bail!(
+                "{} pools and domains are called `{text}`: name one by its number, or as name#number",
+                found.len()
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_a_buffer_a_pool_or_a_domain() {
+        let names = Names {
+            domains: [
+                (DomainId(7), "camera".into()),
+                (DomainId(8), "twice".into()),
+            ]
+            .into(),
+            pools: [(PoolId(3), "frames".into()), (PoolId(4), "twice".into())].into(),
+        };
+        let buffer = Target::Buffer(CbufId::new(PoolId(3), 17, 2));
+        for (text, expected) in [
+            ("3:17:2", buffer),
+            ("frames", Target::Pool(PoolId(3))),
+            ("4", Target::Pool(PoolId(4))),
+            ("twice#4", Target::Pool(PoolId(4))),
+            ("camera", Target::Domain(DomainId(7))),
+            ("8", Target::Domain(DomainId(8))),
+        ] {
+            assert_eq!(names.target(text).expect(text), expected);
+        }
+        for (text, why) in [("twice", "2 pools and domains"), ("none", "3:17:2")] {
+            let error = names.target(text).expect_err(text).to_string();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+}

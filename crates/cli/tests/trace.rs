@@ -1,0 +1,141 @@
+//! `tranship trace`: a buffer's life as a time line, and as JSON; switched on and off while programs run.
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use tranship::{Domain, PoolOptions, Role};
+use tranship_testkit::Watchdog;
+
+fn trace(socket: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_tranship"))
+        .arg("trace")
+        .args(arguments)
+        .arg("--socket")
+        .arg(socket)
+        .stdin(Stdio::null())
+        .env_remove("RUST_LOG")
+        .output()
+        .expect("running the program")
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("text")
+}
+
+#[test]
+fn a_buffers_life_is_shown() {
+    let _dog = Watchdog::new();
+    let dir = tranship_testkit::folder().expect("a folder");
+    let socket = dir.path().join("m.sock");
+    let camera = Domain::builder().name("camera").socket(&socket);
+    let camera = camera.helper_thread(true).embedded().expect("embedded");
+    let display = Domain::builder().name("display").socket(&socket);
+    let display = display.helper_thread(true).connect().expect("connect");
+    let pool = camera.create_pool(PoolOptions::new(1 << 20).name("frames"));
+    let pool = pool.expect("pool");
+    let listener = display.listen("video", Role::Sink).expect("listen");
+    let accepts = std::thread::spawn(move || listener.accept_receiver().expect("receiver"));
+    let mut sender = camera.open_sender("video").expect("sender");
+    let mut receiver = accepts.join().expect("no panic");
+    // The receiver agrees to the pool when it is asked.
+    let mut receive = move || loop {
+        if let Some(message) = receiver.try_recv().expect("alive") {
+            return message.into_buf().expect("a buffer");
+        }
+    };
+    let mut pass = || {
+        let buf = pool.alloc(3000).expect("room");
+        sender.send(buf.freeze()).expect("sent");
+        let buf = receive();
+        let id = buf.id();
+        format!("{}:{}:{}", id.pool().0, id.slot(), id.generation())
+    };
+    pass();
+
+    let none = trace(&socket, &["frames"]);
+    assert_eq!(none.status.code(), Some(1), "{none:?}");
+    assert!(text(&none).contains("tranship trace --on POOL"), "{none:?}");
+    let on = text(&trace(&socket, &["--on", "frames"]));
+    assert_eq!(on, format!("pool frames#{} is traced\n", pool.id().0));
+    // Until both have heard.
+    let id = loop {
+        let id = pass();
+        let output = trace(&socket, &[&id, "--json"]);
+        if !output.status.success() {
+            continue;
+        }
+        let all: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(all["buffers"][0]["buffer"], id.as_str());
+        let events = all["buffers"][0]["events"].as_array().expect("events");
+        if events.len() == 4 {
+            assert_eq!(events[1]["domain_name"], "camera");
+            assert_eq!(events[1]["length"], 3000);
+            break id;
+        }
+    };
+    let life = text(&trace(&socket, &[&id]));
+    let order = [
+        "camera#",
+        "allocated",
+        "sent to display#",
+        "received from camera#",
+        "released",
+    ];
+    let mut rest = life.as_str();
+    for part in order {
+        let at = rest.find(part).unwrap_or_else(|| panic!("{part}: {life}"));
+        rest = &rest[at + part.len()..];
+    }
+    let of_one = text(&trace(&socket, &["display"]));
+    assert!(
+        !of_one.contains("allocated") && of_one.contains("received"),
+        "{of_one}"
+    );
+    let off = text(&trace(&socket, &["--off", "frames"]));
+    assert!(off.ends_with("is not traced\n"), "{off}");
+
+    for (arguments, why) in [
+        (&["nothing"][..], "no pool or domain `nothing`"),
+        (&["--on", "camera"], "name a pool"),
+        (&["--on"], "required"),
+        (&["--on", "--off", "frames"], "cannot be used with"),
+    ] {
+        let output = trace(&socket, arguments);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(why), "{said}");
+    }
+}
+
+#[test]
+fn who_follows_sees_what_happens_meanwhile() {
+    let _dog = Watchdog::new();
+    let dir = tranship_testkit::folder().expect("a folder");
+    let socket = dir.path().join("m.sock");
+    let builder = Domain::builder().name("app").socket(&socket);
+    let domain = builder.helper_thread(true).embedded().expect("embedded");
+    let pool = domain.create_pool(PoolOptions::new(1 << 20).name("frames"));
+    let pool = pool.expect("pool");
+    let mut follows = Command::new(env!("CARGO_BIN_EXE_tranship"));
+    follows.args(["trace", "--follow", "frames", "--for", "500ms"]);
+    follows.arg("--json").arg("--socket").arg(&socket);
+    let file = dir.path().join("events");
+    let written = std::fs::File::create(&file).expect("a file");
+    let child = follows.stdin(Stdio::null()).stdout(written).spawn();
+    let mut child = child.expect("running");
+    while child.try_wait().expect("its state").is_none() {
+        drop(pool.alloc(100).expect("room"));
+        std::thread::yield_now();
+    }
+    let text_of = std::fs::read_to_string(&file).expect("its output");
+    let first = text_of.lines().next().map(str::to_owned);
+    let first: Value = serde_json::from_str(&first.expect("an event")).expect("JSON");
+    assert_eq!(first["domain_name"], "app");
+    assert!(
+        first["did"] == "allocated" || first["did"] == "released",
+        "{first}"
+    );
+    // It has left, and nothing is traced any more.
+    let off = text(&trace(&socket, &["--off", "frames"]));
+    assert!(off.ends_with("is not traced\n"), "{off}");
+}

@@ -1,0 +1,206 @@
+//! A policy as a program of its own: it reads what the manager knows of the pools, and sets their quotas.
+
+use super::greeting::PATIENCE as HUNG;
+use super::shell::Domain;
+use crate::error::{self, Error, Kind};
+use std::time::{Duration, Instant};
+use tranship_policy::{Governor, PoolState, Rule, Snapshot, Target};
+use tranship_proto::{Event, PoolFigures, PoolId, Refusal, RefusalCode, Request};
+
+/// Quotas in one message.
+const AT_ONCE: usize = 1000;
+
+/// The right to set the quotas of all pools. One client of a manager has it at a time; dropped, or when the process ends, it is free, and the
+/// quotas stay as they were set last.
+///
+/// The manager believes none of it: no pool gets less than its minimum or more than its maximum, all together no more than there is, and a
+/// quota that was set by hand stays. So a policy may be wrong, or hostile, and can do no worse than divide badly.
+#[derive(Debug)]
+pub struct Steering {
+    domain: Domain,
+    begun: Instant,
+}
+
+impl Domain {
+    /// From now on a policy in this program sets the quotas of all pools.
+    ///
+    /// # Errors
+    /// `Access` for whom the manager's rules do not allow it (`[[policy_run]]`; root and its own user may); `Refused` where another policy does, the
+    /// manager's own or that of another program. `TimedOut` when it has not answered within 10 s.
+    pub fn steer(&self) -> Result<Steering, Error> {
+        let steering = Steering {
+            domain: self.clone(),
+            begun: Instant::now(),
+        };
+        match steering.take(true) {
+            Ok(()) => Ok(steering),
+            Err(error) => {
+                // Nothing was taken that could be given back.
+                std::mem::forget(steering);
+                Err(error)
+            }
+        }
+    }
+
+    /// What a policy is told of the pools, as it wants it. `at_ns` is what the caller's clock says.
+    ///
+    /// # Errors
+    /// As [`pool_figures`](Domain::pool_figures).
+    pub fn snapshot(&self, at_ns: u64) -> Result<Snapshot, Error> {
+        let (limit_bytes, pools) = self.pool_figures()?;
+        Ok(Snapshot {
+            at_ns,
+            limit_bytes,
+            pools: pools.into_iter().map(state).collect(),
+        })
+    }
+}
+
+impl Steering {
+    /// What there is to divide, and how each pool does.
+    ///
+    /// # Errors
+    /// `TimedOut` when the manager has not answered within 10 s; `ManagerAway`.
+    pub fn snapshot(&self) -> Result<Snapshot, Error> {
+        let at = self.begun.elapsed();
+        self.domain
+            .snapshot(u64::try_from(at.as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// Sets quotas: of each message of a thousand all or none. Pools that are not named keep theirs.
+    ///
+    /// # Errors
+    /// `BadArgument` for less than a pool's minimum, or more than its maximum; `Quota` if all together would be more than there is. Both happen to an
+    /// honest policy, too, where pools came or memory went meanwhile: look again. `Refused` if the right is gone, as after
+    /// a restart of the manager: [`retake`](Steering::retake) it.
+    pub fn set(&self, targets: &[Target]) -> Result<(), Error> {
+        let mut quotas: Vec<(PoolId, u64)> = targets
+            .iter()
+            .map(|t| (PoolId(t.id), t.quota_bytes))
+            .collect();
+        // In pieces, what shrinks has to come first: then no piece makes all together more than there is.
+        if quotas.len() > AT_ONCE {
+            let now = self.domain.pool_figures()?.1;
+            let quota_of = |id: PoolId| now.iter().find(|p| p.pool == id).map(|p| p.quota_bytes);
+            quotas.sort_by_cached_key(|(id, quota)| quota_of(*id).is_none_or(|now| now < *quota));
+        }
+        for quotas in quotas.chunks(AT_ONCE) {
+            let make = |req| Request::SetQuotas {
+                req,
+                quotas: quotas.to_vec(),
+            };
+            let deadline = Some(Instant::now() + HUNG);
+            match self.domain.core().call(make, &[], deadline)?.0 {
+                Event::QuotasSet { .. } => {}
+                other => {
+                    return Err(error::protocol(format!("{other:?} where quotas were set")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the right again, from a manager that was started anew.
+    ///
+    /// # Errors
+    /// As [`steer`](Domain::steer).
+    pub fn retake(&self) -> Result<(), Error> {
+        self.take(true)
+    }
+
+    /// Once: looks, asks the policy, sets what it says. What has changed meanwhile so that the manager refuses, or a manager that is away, is no error:
+    /// the next period looks again. Says whether quotas were set.
+    ///
+    /// # Errors
+    /// `Access` and `Refused` when a new manager does not give the right again; what else [`set`](Steering::set) says.
+    pub fn step(&self, governor: &mut Governor) -> Result<bool, Error> {
+        self.domain.turn()?;
+        let done = self.snapshot().and_then(|snapshot| {
+            let targets = governor.step(&snapshot);
+            self.set(&targets)
+        });
+        match done {
+            Ok(()) => Ok(true),
+            Err(error) => match (error.kind(), error.find::<Refusal>()) {
+                (Kind::ManagerAway | Kind::TimedOut, _) => Ok(false),
+                (_, Some(refusal)) if refusal.code == RefusalCode::State => {
+                    self.retake()?;
+                    Ok(false)
+                }
+                (Kind::Quota | Kind::BadArgument, Some(refusal)) => {
+                    tracing::debug!(%refusal, "quotas are not set this time");
+                    Ok(false)
+                }
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// A period after the other, until `goes_on` says no, which is asked after each with whether quotas were set.
+    ///
+    /// # Errors
+    /// As [`step`](Steering::step).
+    pub fn run(
+        &self,
+        governor: &mut Governor,
+        every: Duration,
+        mut goes_on: impl FnMut(bool) -> bool,
+    ) -> Result<(), Error> {
+        loop {
+            let next = Instant::now() + every;
+            let set = self.step(governor)?;
+            if !goes_on(set) {
+                return Ok(());
+            }
+            std::thread::sleep(next.saturating_duration_since(Instant::now()));
+        }
+    }
+
+    fn take(&self, take: bool) -> Result<(), Error> {
+        let make = |req| Request::Steer { req, take };
+        let deadline = Some(Instant::now() + HUNG);
+        match self.domain.core().call(make, &[], deadline)?.0 {
+            Event::Steering { .. } => Ok(()),
+            other => Err(error::protocol(format!(
+                "{other:?} where the right to set quotas was asked for"
+            ))),
+        }
+    }
+}
+
+impl Drop for Steering {
+    fn drop(&mut self) {
+        // Else it is free when the process ends.
+        let _ = self.take(false);
+    }
+}
+
+fn state(p: PoolFigures) -> PoolState {
+    PoolState {
+        id: p.pool.0,
+        name: p.name,
+        blocked_ns: p.blocked_ns,
+        collect_ns: p.collect_ns,
+        allocs: p.allocs,
+        live_bytes: p.live_bytes,
+        peak_bytes: p.peak_bytes,
+        live_buffers: p.live_buffers,
+        garbage_bytes: p.garbage_bytes,
+        cached_bytes: p.cached_bytes,
+        waiters: p.waiters,
+        quota_bytes: p.quota_bytes,
+        granted_bytes: p.granted_bytes,
+        grain_bytes: p.chunk_bytes,
+        rule: Rule {
+            min_bytes: p.min_bytes,
+            max_bytes: p.max_bytes,
+            weight: p.weight,
+            priority: p.priority,
+            target: p.target_ppm.map(|ppm| f64::from(ppm) / 1e6),
+            callers: p.callers,
+            group: p.group,
+            group_max_bytes: p.group_max_bytes,
+        },
+        ..PoolState::default()
+    }
+}

@@ -1,0 +1,74 @@
+//! When memory counts as short outside of the manager.
+
+use super::units::parse_duration;
+use serde::{Deserialize, Deserializer, de};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What the machine and its cgroups say of memory, and what follows from it (`docs/scheduling.md`).
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PressureConfig {
+    /// False: nothing is watched.
+    pub watch: bool,
+    /// The share of time in which some task stalls for memory, from which on caches are asked for.
+    #[serde(deserialize_with = "share")]
+    pub some: f64,
+    /// The share of time in which all tasks do, from which on the limit comes down, too.
+    #[serde(deserialize_with = "share")]
+    pub full: f64,
+    /// How full a cgroup may be before caches are asked for.
+    #[serde(deserialize_with = "share")]
+    pub some_filled: f64,
+    /// How full, before the limit comes down.
+    #[serde(deserialize_with = "share")]
+    pub full_filled: f64,
+    /// How often it is looked.
+    #[serde(deserialize_with = "every")]
+    pub every: Duration,
+    /// How long a level was not reached any more, before it is left.
+    #[serde(deserialize_with = "super::units::duration")]
+    pub calm: Duration,
+    /// Directories of cgroups to watch besides the manager's own and those above it.
+    pub cgroups: Vec<PathBuf>,
+    /// Below what `/proc` and cgroups are looked for: another place than `/` is for tests.
+    pub root: PathBuf,
+}
+
+impl Default for PressureConfig {
+    fn default() -> PressureConfig {
+        PressureConfig {
+            watch: true,
+            some: 0.2,
+            full: 0.1,
+            some_filled: 0.9,
+            full_filled: 0.97,
+            every: Duration::from_secs(1),
+            calm: Duration::from_secs(5),
+            cgroups: Vec::new(),
+            root: PathBuf::from("/"),
+        }
+    }
+}
+
+fn share<'de, D: Deserializer<'de>>(d: D) -> Result<f64, D::Error> {
+    let share = f64::deserialize(d)?;
+    if share > 0.0 && share <= 1.0 {
+        return Ok(share);
+    }
+    Err(de::Error::custom(format!(
+        "{share} is no share: above 0, at most 1, such as 0.2"
+    )))
+}
+
+/// More often the kernel's figures do not change; more seldom nobody is helped.
+const TIMES: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(10)..=Duration::from_secs(60);
+
+fn every<'de, D: Deserializer<'de>>(d: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(d)?;
+    let found = parse_duration(&text).filter(|every| TIMES.contains(every));
+    found.ok_or_else(|| {
+        de::Error::custom(format!("{text:?} is not a time from \"10ms\" to \"60s\""))
+    })
+}

@@ -1,0 +1,124 @@
+//! Looking at what the machine and its cgroups say of memory.
+
+use crate::PressureConfig;
+use std::time::{Duration, Instant};
+use tranship_proto::Pressure;
+use tranship_sys::epoll::{Epoll, Interest};
+use tranship_sys::pressure::{Seen, Watch};
+
+/// What comes with a trigger, out of the loop's epoll.
+pub(super) const PRESSURE: u64 = 2;
+
+/// What is watched, and when it is looked at next.
+#[derive(Debug)]
+pub(super) struct Gauge {
+    config: PressureConfig,
+    /// None: there is nothing to watch, or it is not to be.
+    watch: Option<Watch>,
+    next: Instant,
+    /// A trigger fired since the last look.
+    fired: bool,
+}
+
+impl Gauge {
+    /// Those who were there before are awaited first, for `grace`.
+    pub fn new(config: &PressureConfig, grace: Duration, epoll: &Epoll) -> Gauge {
+        let watch = config
+            .watch
+            .then(|| Watch::new(&config.root, &config.cgroups, config.some));
+        let watch = watch.filter(|watch| {
+            let (there, missing) = (watch.sources(), watch.missing().join(", "));
+            if there.is_empty() {
+                tracing::info!(%missing, "nothing says whether memory is short outside: pools do not shrink for others");
+            } else {
+                let watched = there.join(", ");
+                tracing::info!(%watched, %missing, "watching whether memory is short outside");
+            }
+            !there.is_empty()
+        });
+        for trigger in watch.iter().flat_map(Watch::triggers) {
+            if let Err(error) = epoll.add(trigger, PRESSURE, Interest::Urgent) {
+                tracing::info!(%error, "a trigger of the kernel's is not waited for; it is looked at its time");
+            }
+        }
+        Gauge {
+            config: config.clone(),
+            watch,
+            next: Instant::now() + grace,
+            fired: false,
+        }
+    }
+
+    /// How long until the next look.
+    pub fn wait(&self) -> Option<Duration> {
+        let now = Instant::now();
+        let wait = self.next.saturating_duration_since(now);
+        self.watch.as_ref().map(|_| wait)
+    }
+
+    /// The kernel says that tasks stall, of each file once in two seconds at most: it is looked at once.
+    pub fn fire(&mut self, epoll: &Epoll, broken: bool) {
+        self.fired = true;
+        self.next = Instant::now();
+        if broken {
+            // Of a cgroup that is no more the file stays urgent for ever.
+            for trigger in self.watch.iter().flat_map(Watch::triggers) {
+                let _ = epoll.remove(trigger);
+            }
+        }
+    }
+
+    /// What is found, if it is time to look.
+    pub fn look(&mut self) -> Option<Pressure> {
+        let now = Instant::now();
+        if self.next > now {
+            return None;
+        }
+        let watch = self.watch.as_mut()?;
+        self.next = now + self.config.every;
+        let seen = watch.look();
+        let fired = std::mem::take(&mut self.fired);
+        Some(judge(&self.config, seen, fired))
+    }
+}
+
+fn judge(config: &PressureConfig, seen: Seen, fired: bool) -> Pressure {
+    if seen.full >= config.full || seen.filled >= config.full_filled || seen.at_limit {
+        Pressure::Full
+    } else if fired || seen.some >= config.some || seen.filled >= config.some_filled || seen.slowed
+    {
+        Pressure::Some
+    } else {
+        Pressure::None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_sign_decides() {
+        let config = PressureConfig::default();
+        let none = Seen::default();
+        let some = |some| Seen { some, ..none };
+        let full = |full| Seen { full, ..none };
+        let filled = |filled| Seen { filled, ..none };
+        let (slowed, at_limit) = (true, true);
+        for (seen, fired, expected) in [
+            (none, false, Pressure::None),
+            (none, true, Pressure::Some),
+            (some(0.19), false, Pressure::None),
+            (some(0.2), false, Pressure::Some),
+            (some(1.0), false, Pressure::Some),
+            (full(0.1), false, Pressure::Full),
+            (filled(0.89), false, Pressure::None),
+            (filled(0.9), false, Pressure::Some),
+            (filled(0.97), true, Pressure::Full),
+            (Seen { slowed, ..none }, false, Pressure::Some),
+            (Seen { at_limit, ..none }, false, Pressure::Full),
+        ] {
+            assert_eq!(judge(&config, seen, fired), expected, "{seen:?} {fired}");
+        }
+    }
+}

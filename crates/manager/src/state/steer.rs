@@ -1,0 +1,140 @@
+//! A policy outside of the manager: one client at a time has the right to set quotas. Whatever it says is checked; when it goes, the last
+//! quotas stay.
+
+use super::types::{Action, ClientId, Done};
+use super::{Of, State, not_yours, refusal};
+use std::collections::BTreeMap;
+use tranship_proto::{DomainId, Event, PoolId, RefusalCode, Req};
+
+impl State {
+    /// Takes the seat, or gives it up.
+    pub(super) fn steer(
+        &mut self,
+        (client, me): (ClientId, DomainId),
+        uid: u32,
+        req: Req,
+        take: bool,
+    ) -> Done {
+        let gid = self.domains.get(&me).map_or(u32::MAX, |d| d.gid);
+        let own = uid == 0 || self.accounts.is_owner(uid);
+        if !own && !self.config.may_steer(uid, gid) {
+            return Err(refusal(RefusalCode::Access, uid.into(), 0).into());
+        }
+        if self.schedule.governor.is_some() {
+            return Err(refusal(RefusalCode::Steered, 0, 0).into());
+        }
+        let sits = self.schedule.seat;
+        if let Some((other, domain)) = sits.filter(|(c, _)| *c != client || take) {
+            debug_assert!(self.clients.contains_key(&other));
+            return Err(refusal(RefusalCode::Steered, domain.0.into(), 1).into());
+        }
+        self.schedule.seat = take.then_some((client, me));
+        if take && !self.schedule.steered {
+            // From now on what does not fit into a quota may fit later, and a new pool gets what is left.
+            self.schedule.steered = true;
+            self.out.push(Action::Scheduled);
+        }
+        self.push(client, Event::Steering { req, take }, &[]);
+        Ok(())
+    }
+
+    /// Whoever sat there has gone.
+    pub(super) fn seat_is_free(&mut self, client: ClientId) {
+        if self.schedule.seat.is_some_and(|(c, _)| c == client) {
+            self.schedule.seat = None;
+        }
+    }
+
+    /// All of these quotas, or none of them.
+    ///
+    /// Trust: a policy's word. No pool gets less than its minimum, if those fit, nor more than its maximum; together they are no more than
+    /// there is, or no more than before; what was set by hand stays.
+    pub(super) fn set_quotas(
+        &mut self,
+        client: ClientId,
+        req: Req,
+        quotas: &[(PoolId, u64)],
+    ) -> Done {
+        let Some(me) = self.schedule.seat.filter(|(c, _)| *c == client) else {
+            return Err(refusal(RefusalCode::State, 0, 0).into());
+        };
+        let limit = self.for_pools();
+        let least: BTreeMap<PoolId, u64> = self.least_of_all();
+        let tight = least.values().sum::<u64>() > limit;
+        let mut wanted = BTreeMap::new();
+        for (id, quota_bytes) in quotas {
+            if self.heaps.contains_key(id) {
+                return Err(not_yours(id.0));
+            }
+            if wanted.insert(*id, *quota_bytes).is_some() {
+                // Twice.
+                return Err(refusal(RefusalCode::BadArgument, id.0.into(), 1).into());
+            }
+            // It may have gone since it was told of.
+            let Some(p) = self.pools.get(id).filter(|p| !p.orphan && !p.pinned) else {
+                wanted.remove(id);
+                continue;
+            };
+            let rule = self.config.rule_of(&p.name);
+            let most = self.most_for(p.uid, p.max_bytes).min(rule.max_bytes);
+            let most = most.max(p.chunk_bytes);
+            let least = least.get(id).copied().unwrap_or(0);
+            if *quota_bytes > most {
+                return Err(refusal(RefusalCode::BadArgument, *quota_bytes, most).into());
+            }
+            if *quota_bytes < least && !tight {
+                return Err(refusal(RefusalCode::BadArgument, *quota_bytes, least).into());
+            }
+        }
+        let alive = || self.pools.iter().filter(|(_, p)| !p.orphan);
+        let before: u64 = alive().map(|(_, p)| p.quota_bytes).sum();
+        let after = alive().map(|(id, p)| wanted.get(id).copied().unwrap_or(p.quota_bytes));
+        let after = after.fold(0u64, u64::saturating_add);
+        if after > limit && after > before {
+            return Err(refusal(RefusalCode::Total, after, limit).into());
+        }
+        let change = |(id, quota): (&PoolId, &u64)| {
+            let p = self.pools.get(id)?;
+            (p.quota_bytes != *quota).then_some((*id, *quota, p.quota_bytes < *quota))
+        };
+        let mut changes: Vec<_> = wanted.iter().filter_map(change).collect();
+        // Who gives comes before who gets.
+        changes.sort_by_key(|(_, _, more)| *more);
+        for (id, quota_bytes, _) in changes {
+            self.move_quota(id, quota_bytes);
+        }
+        self.remind();
+        let limit_bytes = limit;
+        self.tell(me.1, Event::QuotasSet { req, limit_bytes }, &[]);
+        Ok(())
+    }
+
+    /// What each living pool has at least.
+    fn least_of_all(&self) -> BTreeMap<PoolId, u64> {
+        let alive = self.pools.iter().filter(|(_, p)| !p.orphan);
+        let least = alive.map(|(id, p)| {
+            let least = match p.pinned {
+                true => p.quota_bytes,
+                false => self.config.rule_of(&p.name).min_bytes.max(p.chunk_bytes),
+            };
+            let most = self.most_for(p.uid, p.max_bytes);
+            (*id, least.min(most) / p.chunk_bytes * p.chunk_bytes)
+        });
+        least.collect()
+    }
+
+    /// What the sums say, for the audit.
+    pub(super) fn audit_seat(&self) -> Result<(), String> {
+        let Some((client, domain)) = self.schedule.seat else {
+            return Ok(());
+        };
+        let sits = self.clients.get(&client).and_then(|c| c.domain);
+        match sits == Some(domain) && self.schedule.governor.is_none() {
+            true => Ok(()),
+            false => Err(format!(
+                "{client:?} of {domain} sets quotas, of {} bytes",
+                self.accounts.all(Of::Bytes)
+            )),
+        }
+    }
+}

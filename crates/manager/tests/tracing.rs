@@ -1,0 +1,169 @@
+//! Who has a pool is told to record what it does with it; what is recorded is kept, within bounds, and shown to whom it may be.
+
+#[path = "common/house.rs"]
+mod house;
+#[path = "common/pool.rs"]
+mod pool;
+
+use house::{House, Object};
+use pool::{CHUNK, OTHER, OWNER, Reader, Writer};
+use tranship_manager::Config;
+use tranship_manager::state::{ClientId, Header, Input};
+use tranship_proto::{DomainId, Event, PoolId, RefusalCode, Req, Request};
+
+fn house() -> House {
+    let mut house = House::with(Config::default(), 64 * CHUNK);
+    house.state.set_owner(OWNER);
+    house
+}
+
+fn ring() -> Object {
+    let header = Header {
+        kind: 9,
+        count: 4096,
+        ..Header::default()
+    };
+    (header, 4096 + 4096 * 64)
+}
+
+fn trace(
+    house: &mut House,
+    client: ClientId,
+    pool: PoolId,
+    on: bool,
+    while_here: bool,
+) -> Vec<Event> {
+    let req = Req(7);
+    let request = Request::Trace {
+        req,
+        pool,
+        on,
+        while_here,
+    };
+    let events = house.ask(client, request, None);
+    house.state.audit().expect("no contradiction");
+    events
+}
+
+fn traced(events: &[Event]) -> Vec<bool> {
+    let on = |e: &Event| match e {
+        Event::Traced { on, .. } => Some(*on),
+        _ => None,
+    };
+    events.iter().filter_map(on).collect()
+}
+
+fn show(house: &mut House, client: ClientId, object: Object) {
+    house.ask(client, Request::ShowTrace, [object]);
+    house.state.audit().expect("no contradiction");
+}
+
+/// Who has recorded, of those that this client may see, and whether it is alive.
+fn rings(house: &mut House, client: ClientId) -> Vec<(DomainId, bool)> {
+    let (mut found, mut after) = (Vec::new(), 0);
+    loop {
+        let events = house.ask(client, Request::NextTrace { req: Req(9), after }, None);
+        match events.first() {
+            Some(Event::TraceRing {
+                number,
+                domain,
+                alive,
+                ..
+            }) => {
+                assert!(*number > after);
+                after = *number;
+                found.push((*domain, *alive));
+            }
+            Some(Event::TraceEnd { .. }) => return found,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn all_who_have_the_pool_are_told_once() {
+    let mut house = house();
+    let writer = Writer::join(&mut house, OWNER, 8);
+    let _reader = Reader::join(&mut house, OWNER, &writer);
+    let (tool, _) = house.join(OWNER, None);
+    let (follower, _) = house.join(OWNER, None);
+    assert_eq!(
+        traced(&trace(&mut house, tool, writer.pool, true, false)),
+        [true; 2]
+    );
+    let again = trace(&mut house, tool, writer.pool, true, false);
+    assert!(traced(&again).is_empty());
+    // Who comes later.
+    let (req, pool) = (Req(7), writer.pool);
+    let _second = Reader::join(&mut house, OWNER, &writer);
+    // Two want it: it ends with the second.
+    assert!(traced(&trace(&mut house, follower, pool, true, true)).is_empty());
+    let off = trace(&mut house, tool, pool, false, false);
+    assert!(traced(&off).is_empty() && off.contains(&Event::Tracing { req, on: true }));
+    let events = house.step(Input::HungUp { client: follower });
+    assert_eq!(traced(&events), [false; 3]);
+    house.state.audit().expect("no contradiction");
+}
+
+#[test]
+fn only_whose_it_is_may_trace_and_see() {
+    let mut house = house();
+    let [mine, theirs] = [OWNER, OTHER].map(|uid| Writer::join(&mut house, uid, 8));
+    for writer in [&mine, &theirs] {
+        show(&mut house, writer.client, ring());
+    }
+    let events = trace(&mut house, theirs.client, mine.pool, true, false);
+    let refused = |e: &Event| matches!(e, Event::Refused { refusal, .. } if refusal.code == RefusalCode::NotYours);
+    assert!(events.iter().any(refused), "{events:?}");
+    assert_eq!(
+        traced(&trace(&mut house, theirs.client, theirs.pool, true, false)),
+        [true]
+    );
+    assert_eq!(rings(&mut house, theirs.client).len(), 1);
+    assert_eq!(rings(&mut house, mine.client).len(), 2);
+    let gone = trace(&mut house, mine.client, PoolId(4711), true, false);
+    assert!(matches!(gone[..], [Event::Refused { .. }]), "{gone:?}");
+}
+
+#[test]
+fn what_is_shown_is_one_of_its_kind_and_outlives_its_domain_within_bounds() {
+    let mut house = house();
+    let (tool, _) = house.join(OWNER, None);
+    let (header, bytes) = ring();
+    for bad in [
+        (header, bytes - 4096),
+        (
+            Header {
+                count: 4095,
+                ..header
+            },
+            bytes,
+        ),
+        (Header { kind: 8, ..header }, bytes),
+    ] {
+        show(&mut house, tool, bad);
+    }
+    assert_eq!(rings(&mut house, tool), []);
+    let mut all = Vec::new();
+    for _ in 0..50 {
+        let (client, domain) = house.join(OWNER, None);
+        // The second takes the first one's place.
+        show(&mut house, client, ring());
+        show(&mut house, client, ring());
+        house.ask(client, Request::Goodbye, None);
+        house.step(Input::Parted { client });
+        house.state.audit().expect("no contradiction");
+        all.push((domain, false));
+    }
+    assert_eq!(rings(&mut house, tool), all[50 - 32..]);
+    // Whoever is alive is not dropped for another one.
+    let mut living = Vec::new();
+    for _ in 0..260 {
+        let (client, domain) = house.join(OWNER, None);
+        show(&mut house, client, ring());
+        living.push((domain, true));
+    }
+    let kept = rings(&mut house, tool);
+    assert_eq!(kept[..32], all[50 - 32..]);
+    assert_eq!(kept[32..], living[..256]);
+}

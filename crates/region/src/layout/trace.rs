@@ -1,0 +1,320 @@
+//! Kind 9: what one domain did with traced buffers, the latest of it. Written by it, read by the manager and by those to whom it shows it.
+//!
+//! A ring of entries. Each has the number of its event, and a sum over all of it: one that is half written when its writer dies, or is being written
+//! while it is read, says so by these, and a reader leaves it out. Nothing else is believed either.
+
+use super::header::{Kind, Says};
+use super::{CreateError, OpenError};
+use crate::{RoMapping, RwMapping};
+use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Entries of a ring.
+pub const ENTRIES: u32 = 4096;
+const ENTRIES_AT: usize = 4096;
+const WORDS: usize = 8;
+
+/// One entry: number, sum, and what happened.
+#[repr(C)]
+struct Slot([AtomicU64; WORDS]);
+
+const _: () = assert!(size_of::<Slot>() == 64);
+
+/// What happened to a buffer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum What {
+    Allocated = 1,
+    Sent = 2,
+    Received = 3,
+    Released = 4,
+}
+
+impl What {
+    fn of(number: u8) -> Option<What> {
+        let all = [What::Allocated, What::Sent, What::Received, What::Released];
+        all.into_iter().find(|w| *w as u8 == number)
+    }
+}
+
+/// One event, as its writer says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Traced {
+    /// On the clock of the machine (`CLOCK_MONOTONIC`), ns.
+    pub at_ns: u64,
+    /// The buffer's id.
+    pub buffer: u64,
+    pub what: What,
+    /// It is the receiver's alone from here on.
+    pub moved: bool,
+    /// Sent and received: over which channel.
+    pub channel: u32,
+    /// Sent and received: the other end's domain.
+    pub peer: u32,
+    /// In the pool's window.
+    pub offset: u64,
+    pub length: u64,
+}
+
+impl Traced {
+    fn words(&self) -> [u64; 6] {
+        let what = u64::from(self.what as u8) | u64::from(self.moved) << 8;
+        [
+            self.at_ns,
+            self.buffer,
+            what | u64::from(self.channel) << 32,
+            self.peer.into(),
+            self.offset,
+            self.length,
+        ]
+    }
+
+    #[allow(clippy::cast_possible_truncation)] // masked
+    fn of(words: [u64; 6]) -> Option<Traced> {
+        let [at_ns, buffer, what, peer, offset, length] = words;
+        Some(Traced {
+            at_ns,
+            buffer,
+            what: What::of(what as u8)?,
+            moved: what >> 8 & 1 == 1,
+            channel: (what >> 32) as u32,
+            peer: u32::try_from(peer).ok()?,
+            offset,
+            length,
+        })
+    }
+}
+
+/// Length of the object, bytes.
+pub fn len() -> usize {
+    ENTRIES_AT + ENTRIES as usize * size_of::<Slot>()
+}
+
+fn says() -> Says {
+    Says {
+        kind: Kind::Trace,
+        count: ENTRIES,
+        extra: [0; 2],
+    }
+}
+
+/// Of an entry, so that one of two events says that it is none.
+fn sum(number: u64, words: &[u64; 6]) -> u64 {
+    let mut sum = number ^ 0x9e37_79b9_7f4a_7c15;
+    for word in words {
+        sum = (sum.rotate_left(23) ^ word).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    }
+    sum
+}
+
+/// The writer's side.
+#[derive(Debug)]
+pub struct TraceRw {
+    slots: NonNull<Slot>,
+    /// Events so far: private, so that no reader has to believe it.
+    next: AtomicU64,
+    _map: RwMapping,
+}
+
+// SAFETY: pointers to atomics inside `_map`, which lives as long.
+unsafe impl Send for TraceRw {}
+// SAFETY: as for Send.
+unsafe impl Sync for TraceRw {}
+
+impl TraceRw {
+    /// Makes an empty one.
+    pub fn create() -> Result<(OwnedFd, TraceRw), CreateError> {
+        let (fd, map) = says().create(len(), |_| {})?;
+        let trace = TraceRw {
+            slots: map.array(ENTRIES_AT, ENTRIES as usize),
+            next: AtomicU64::new(0),
+            _map: map,
+        };
+        Ok((fd, trace))
+    }
+
+    /// Writes an event over the oldest one. Any thread may.
+    ///
+    /// Cost: one locked instruction, a cache line that is written.
+    pub fn push(&self, event: &Traced) {
+        // Relaxed: only a number of its own is needed.
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let slot = self.slot(number);
+        let words = event.words();
+        // Crash: a death anywhere in here leaves an entry whose number is 0, or whose sum is wrong.
+        slot[0].store(0, Ordering::Relaxed);
+        std::sync::atomic::fence(Ordering::Release);
+        slot[1].store(sum(number + 1, &words), Ordering::Relaxed);
+        for (to, word) in slot[2..].iter().zip(words) {
+            to.store(word, Ordering::Relaxed);
+        }
+        // Ordering: Release; partner is the load of the number by who reads.
+        slot[0].store(number + 1, Ordering::Release);
+    }
+
+    fn slot(&self, number: u64) -> &[AtomicU64; WORDS] {
+        let at = usize::try_from(number % u64::from(ENTRIES)).unwrap_or(0);
+        // SAFETY: below the count of the array; atomics in the mapping.
+        unsafe { &self.slots.add(at).as_ref().0 }
+    }
+}
+
+/// A reader's side.
+#[derive(Debug)]
+pub struct TraceRo {
+    slots: NonNull<Slot>,
+    _map: RoMapping,
+}
+
+// SAFETY: pointers to atomics inside `_map`, which lives as long.
+unsafe impl Send for TraceRo {}
+// SAFETY: as for Send.
+unsafe impl Sync for TraceRo {}
+
+/// What is in a ring.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Events {
+    /// Each with its number, from 1 on, by rising numbers.
+    pub events: Vec<(u64, Traced)>,
+    /// So many events before the last one are not there: overwritten, or torn.
+    pub lost: u64,
+    /// Entries that make no sense: half written, or by a liar.
+    pub torn: u32,
+}
+
+impl TraceRo {
+    /// Checks what we were shown.
+    pub fn open(fd: impl AsFd) -> Result<TraceRo, OpenError> {
+        let map = says().open(fd, len())?;
+        Ok(TraceRo {
+            slots: map.array(ENTRIES_AT, ENTRIES as usize),
+            _map: map,
+        })
+    }
+
+    /// All that is whole.
+    ///
+    /// Trust: the writer's words, of which it may write any at any time. An entry that is not at its place is none.
+    pub fn read(&self) -> Events {
+        let mut found = Events::default();
+        for i in 0..ENTRIES as usize {
+            // SAFETY: below the count of the array; atomics in the mapping, which is read-only: relaxed loads and fences alone.
+            let slot = unsafe { &self.slots.add(i).as_ref().0 };
+            let load = |at: usize| slot[at].load(Ordering::Relaxed);
+            // Ordering: Acquire by the fences, as the page is read-only here; partner is the Release in `push`.
+            let number = load(0);
+            std::sync::atomic::fence(Ordering::Acquire);
+            let said = load(1);
+            let words: [u64; 6] = std::array::from_fn(|at| load(at + 2));
+            std::sync::atomic::fence(Ordering::Acquire);
+            if number == 0 && said == 0 {
+                continue;
+            }
+            let at_home = number.wrapping_sub(1) % u64::from(ENTRIES) == i as u64;
+            let whole = number != 0 && number == load(0) && said == sum(number, &words);
+            match Traced::of(words).filter(|_| at_home && whole) {
+                Some(event) => found.events.push((number, event)),
+                None => found.torn += 1,
+            }
+        }
+        found.events.sort_by_key(|(number, _)| *number);
+        let last = found.events.last().map_or(0, |(number, _)| *number);
+        found.lost = last.saturating_sub(found.events.len() as u64);
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(n: u64) -> Traced {
+        Traced {
+            at_ns: 100 + n,
+            buffer: n << 24 | 2,
+            what: What::Sent,
+            moved: n % 2 == 1,
+            channel: u32::MAX,
+            peer: 7,
+            offset: n << 12,
+            length: 4096,
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_in_order_and_what_is_overwritten_is_counted() {
+        let (fd, rw) = TraceRw::create().expect("a ring");
+        let ro = TraceRo::open(&fd).expect("opened");
+        assert_eq!(ro.read(), Events::default());
+        for n in 0..3 {
+            rw.push(&event(n));
+        }
+        let expected: Vec<_> = (0..3).map(|n| (n + 1, event(n))).collect();
+        assert_eq!(ro.read().events, expected);
+        let all = u64::from(ENTRIES) + 10;
+        for n in 3..all {
+            rw.push(&event(n));
+        }
+        let read = ro.read();
+        assert_eq!((read.lost, read.torn), (10, 0));
+        assert_eq!(read.events.first(), Some(&(11, event(10))));
+        assert_eq!(read.events.last(), Some(&(all, event(all - 1))));
+    }
+
+    #[test]
+    fn whatever_is_in_there_only_whole_entries_come_out() {
+        let (fd, rw) = TraceRw::create().expect("a ring");
+        let ro = TraceRo::open(&fd).expect("opened");
+        for n in 0..4 {
+            rw.push(&event(n));
+        }
+        // Half written; at the place of another; a kind that there is not, with a right sum; all ones.
+        rw.slot(0)[5].store(99, Ordering::Relaxed);
+        rw.slot(1)[0].store(0, Ordering::Relaxed);
+        for (from, to) in rw.slot(3).iter().zip(rw.slot(9)) {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        let mut words = event(4).words();
+        words[2] = 77;
+        rw.slot(4)[0].store(5, Ordering::Relaxed);
+        rw.slot(4)[1].store(sum(5, &words), Ordering::Relaxed);
+        for (to, word) in rw.slot(4)[2..].iter().zip(words) {
+            to.store(word, Ordering::Relaxed);
+        }
+        for word in rw.slot(5) {
+            word.store(u64::MAX, Ordering::Relaxed);
+        }
+        let read = ro.read();
+        assert_eq!(read.events, [(3, event(2)), (4, event(3))]);
+        assert_eq!((read.lost, read.torn), (2, 5));
+        // A number beyond all: nothing overflows.
+        let far = u64::MAX - u64::MAX % u64::from(ENTRIES);
+        let words = event(1).words();
+        rw.slot(6)[0].store(far - u64::from(ENTRIES) + 7, Ordering::Relaxed);
+        rw.slot(6)[1].store(sum(far - u64::from(ENTRIES) + 7, &words), Ordering::Relaxed);
+        for (to, word) in rw.slot(6)[2..].iter().zip(words) {
+            to.store(word, Ordering::Relaxed);
+        }
+        assert_eq!(ro.read().events.len(), 3);
+        assert!(ro.read().lost > 1 << 60);
+    }
+
+    #[test]
+    fn threads_write_side_by_side() {
+        let (fd, rw) = TraceRw::create().expect("a ring");
+        let ro = TraceRo::open(&fd).expect("opened");
+        std::thread::scope(|s| {
+            for t in 0..4u64 {
+                let rw = &rw;
+                s.spawn(move || (0..500).for_each(|n| rw.push(&event(t << 16 | n))));
+            }
+            // While it is written everything that is read is whole.
+            for (_, e) in ro.read().events {
+                assert_eq!(e, event(e.at_ns - 100));
+            }
+        });
+        let read = ro.read();
+        assert_eq!((read.events.len(), read.lost, read.torn), (2000, 0, 0));
+    }
+}
