@@ -21,6 +21,7 @@
 //! NOT here: decisions of the manager, layouts of shared memory, rings, the allocator, the liveness verdict.
 
 mod aggregate;
+mod aggregate_mut;
 mod cbuf;
 mod domain;
 mod error;
@@ -31,6 +32,7 @@ mod options;
 mod pool;
 
 pub use aggregate::{Aggregate, AggregateReader, MAX_PIECES};
+pub use aggregate_mut::AggregateMut;
 pub use cbuf::{Cbuf, CbufMut};
 pub use domain::{Domain, DomainBuilder};
 pub use error::{

@@ -18,6 +18,7 @@
 pub use tranship_core::{
     // Buffers.
     Aggregate,
+    AggregateMut,
     AggregateReader,
     // What goes wrong.
     Awaited,

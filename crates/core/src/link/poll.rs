@@ -18,6 +18,7 @@ pub struct PollItem<'a>(What<'a>);
 enum What<'a> {
     Receiver(&'a mut Receiver),
     Sender(&'a mut Sender),
+    Control(&'a mut Sender),
     Listener(&'a Listener),
     Domain(&'a Domain),
     Descriptor(BorrowedFd<'a>, Interest),
@@ -31,6 +32,10 @@ impl<'a> PollItem<'a> {
     /// Ready when there is room for a message, or the receiver is gone: `try_send` says which.
     pub fn sender(sender: &'a mut Sender) -> PollItem<'a> {
         PollItem(What::Sender(sender))
+    }
+    /// Ready when the receiver has sent something back, or is gone: `try_recv_control` says which.
+    pub fn control(sender: &'a mut Sender) -> PollItem<'a> {
+        PollItem(What::Control(sender))
     }
     /// Ready when somebody has connected. Who did may be gone again: accept with a timeout.
     pub fn listener(listener: &'a Listener) -> PollItem<'a> {
@@ -52,7 +57,7 @@ impl<'a> PollItem<'a> {
     fn link(&self) -> Option<&LinkShared> {
         match &self.0 {
             What::Receiver(receiver) => Some(&receiver.link),
-            What::Sender(sender) => Some(&sender.link),
+            What::Sender(sender) | What::Control(sender) => Some(&sender.link),
             _ => None,
         }
     }
@@ -70,6 +75,7 @@ impl<'a> PollItem<'a> {
         match &mut self.0 {
             What::Receiver(receiver) => receiver.may_have_news(),
             What::Sender(sender) => sender.may_send(),
+            What::Control(sender) => sender.link.may_have_reply(),
             What::Listener(listener) => listener.has_connection(),
             What::Domain(domain) => {
                 let turned = domains.iter().find(|d| d.core.is(domain.core()));

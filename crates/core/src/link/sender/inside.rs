@@ -155,9 +155,11 @@ impl Sender {
 
     /// What the receiver has sent back.
     pub(super) fn take_reply_inside(&mut self) -> Result<Option<Message>, Error> {
+        // Asked first: what is late comes after all that the ring has.
+        let late = self.store.as_ref().filter(|store| store.has_late());
         let mut replies = lock(&self.link.replies);
         let Some(words) = replies.consumer.try_pop(self.link.their_lines()) else {
-            return Ok(None);
+            return Ok(late.and_then(|store| store.take_late()));
         };
         self.link.ring.give_back(replies.consumer.head());
         drop(replies);
@@ -166,6 +168,7 @@ impl Sender {
             OP_INSIDE => back().map(Body::Moved),
             _ => match descriptor::parse(&words)? {
                 Descriptor::Inline(inline) => Some(Body::Inline(inline)),
+                Descriptor::Released(id) => Some(Body::Released(id)),
                 Descriptor::Reference(..) => None,
             },
         };
