@@ -170,6 +170,9 @@ enum {
 /** Pieces of several buffers, as one message. */
 #define TRANSHIP_BUF_AGGREGATE 4
 
+/** From tranship_recv_control: the receiver has let go of something (tranship_release_with). Its name is tranship_buf_id. */
+#define TRANSHIP_BUF_RELEASED 5
+
 /** In `flags`: the bytes may be written. */
 #define TRANSHIP_BUF_WRITABLE 1
 
@@ -278,7 +281,7 @@ typedef struct tranship_buf {
     size_t len;
     /** A word that travels with it. */
     uint64_t meta;
-    /** One of TRANSHIP_BUF_NONE, ..., TRANSHIP_BUF_AGGREGATE. */
+    /** One of TRANSHIP_BUF_NONE, ..., TRANSHIP_BUF_RELEASED. */
     uint32_t kind;
     /** TRANSHIP_BUF_WRITABLE or not; other bits are the library's. */
     uint32_t flags;
@@ -443,7 +446,7 @@ tranship_status tranship_buf_slice(const struct tranship_buf *buf,
                                    struct tranship_buf *out,
                                    struct tranship_error **error);
 
-/** The name of a buffer, the same in every process: pool, slot, generation. 0 of anything else. Any thread. */
+/** The name of a buffer, the same in every process: pool, slot, generation; of word of a release, that of what was released, if it has one. 0 of anything else. Any thread. */
 uint64_t tranship_buf_id(const struct tranship_buf *buf);
 
 /**
@@ -660,6 +663,14 @@ tranship_status tranship_pass(struct tranship_receiver *receiver,
                               struct tranship_buf *buf,
                               struct tranship_error **error);
 
+/**
+ * Lets go of what came by this channel, as tranship_release does, and has the sender get the word `buf->meta` for it, as TRANSHIP_BUF_RELEASED from
+ * tranship_recv_control. Does not wait: TRANSHIP_ERR_FULL if the way back is full. `buf` then holds nothing; on failure it is as before.
+ */
+tranship_status tranship_release_with(struct tranship_receiver *receiver,
+                                      struct tranship_buf *buf,
+                                      struct tranship_error **error);
+
 /** Sends up to 48 bytes back to the sender, with a word. Does not wait: TRANSHIP_ERR_FULL if the way back is full. */
 tranship_status tranship_send_control(struct tranship_receiver *receiver,
                                       const void *data,
@@ -722,7 +733,8 @@ tranship_status tranship_move(struct tranship_sender *sender,
                               struct tranship_error **error);
 
 /**
- * What the receiver has sent back, if something is there: a few bytes (tranship_send_control), or a buffer (tranship_pass). Does not wait:
+ * What the receiver has sent back, if something is there: a few bytes (tranship_send_control), a buffer (tranship_pass), or word
+ * of a release (tranship_release_with). Does not wait:
  * TRANSHIP_ERR_TIMED_OUT if nothing is there. `out` is filled as by tranship_recv.
  */
 tranship_status tranship_recv_control(struct tranship_sender *sender,

@@ -243,13 +243,7 @@ impl Receiving {
         Ok(())
     }
 
-    fn begin_list(
-        &mut self,
-        meta: u64,
-        pieces: u32,
-        bytes: u64,
-        moved: bool,
-    ) -> Result<(), Error> {
+    fn begin_list(&mut self, meta: u64, pieces: u32, bytes: u64, moved: bool) -> Result<(), Error> {
         if pieces as usize > MAX_PIECES {
             let text = format!("an aggregate of {pieces} pieces, the limit is {MAX_PIECES}");
             return Err(self.wire.violation(text));

@@ -249,7 +249,9 @@ impl Sending {
             match heard {
                 None => return Ok(()),
                 Some((Word::Taken { messages }, 0)) => self.note_taken(messages)?,
-                Some((Word::Control { meta, bytes }, 0)) => self.note_said(Said::Bytes(meta, bytes))?,
+                Some((Word::Control { meta, bytes }, 0)) => {
+                    self.note_said(Said::Bytes(meta, bytes))?
+                }
                 Some((Word::Released { meta }, 0)) => self.note_said(Said::Released(meta))?,
                 Some((Word::Ended, 0)) if self.closing == Some(Word::End) => {
                     return Err(Over::Ended);

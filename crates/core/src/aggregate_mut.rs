@@ -130,7 +130,9 @@ impl AggregateMut {
     /// A private copy of all bytes, as long as [`len`](AggregateMut::len) says: look at that first, as for [`Aggregate::to_vec`].
     pub fn to_vec(&self) -> Vec<u8> {
         let mut all = Vec::with_capacity(self.len());
-        self.pieces.iter().for_each(|piece| all.extend(piece.to_vec()));
+        self.pieces
+            .iter()
+            .for_each(|piece| all.extend(piece.to_vec()));
         all
     }
 }

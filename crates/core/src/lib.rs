@@ -43,7 +43,8 @@ pub use error::{
 pub use heap::Heap;
 pub use link::{
     Body, Carrier, Driver, Ends, Handed, Inlet, Inline, Listener, Message, Outlet, Payload,
-    PeerSocket, PollItem, REASONS, Receiver, Sender, SocketListener, WithWhenFull, poll, select,
+    PeerSocket, PollItem, REASONS, Receiver, Relay, RelayEnd, RelayStop, Sender, SocketListener,
+    WithWhenFull, poll, select,
 };
 pub use mapped::Mapped;
 pub use options::{HeapOptions, LinkOptions, Offer, PoolOptions, Wait, WhenFull};

@@ -225,8 +225,7 @@ impl Model {
 
     /// Whether it is another one's alone, or on its way to be.
     fn is_moved(&self, buffer: BufferId) -> bool {
-        let moves =
-            |m: &Message| m.carries.moves() && m.pieces.contains(&Piece::Buffer(buffer));
+        let moves = |m: &Message| m.carries.moves() && m.pieces.contains(&Piece::Buffer(buffer));
         // What is passed back its writer may look at early.
         let mut all = self.channels.values().flat_map(|c| &c.queue);
         let sole = |hold: &Hold| matches!(hold, Hold::Sole { .. });

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tranship_core::{
-    Aggregate, AggregateMut, Body, Cbuf, CbufMut, Domain, DomainId, Error, Kind, Limit, LinkOptions, Listener,
-    Message, Pool, PoolOptions, Receiver, Role, Sender, Shortage, WhenFull,
+    Aggregate, AggregateMut, Body, Cbuf, CbufMut, Domain, DomainId, Error, Kind, Limit,
+    LinkOptions, Listener, Message, Pool, PoolOptions, Receiver, Role, Sender, Shortage, WhenFull,
 };
 use tranship_model::{BufferId, Carries, ChannelId, Op, Outcome, PoolId, Trust, Way};
 use tranship_testkit::probe::{Access, Probe};

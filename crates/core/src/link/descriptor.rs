@@ -166,7 +166,9 @@ pub(crate) fn parse(words: &[u64; 8]) -> Result<Descriptor, Violation> {
             for (at, word) in (3u8..).zip(&words[3..]) {
                 zero(at, *word)?;
             }
-            Ok(Descriptor::Released((words[2] != 0).then_some(CbufId(words[2]))))
+            Ok(Descriptor::Released(
+                (words[2] != 0).then_some(CbufId(words[2])),
+            ))
         }
         OP_INLINE => {
             #[allow(clippy::cast_possible_truncation)] // masked to 8 bits

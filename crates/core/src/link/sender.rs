@@ -380,7 +380,7 @@ impl Sender {
     }
 
     #[cold]
-    fn peer_gone(&self) -> Error {
+    pub(super) fn peer_gone(&self) -> Error {
         if let Some(why) = self.link.why() {
             return why;
         }

@@ -63,7 +63,7 @@ impl Receiver {
         Ok(())
     }
 
-    pub(super) fn sender_is_there(&self) -> Result<(), Error> {
+    pub(in crate::link) fn sender_is_there(&self) -> Result<(), Error> {
         self.link.domain.check_fork()?;
         if self.link.their_closed() || self.link.gone() != Gone::No {
             let text = format!("the sender of channel {} is gone", self.link.channel);

@@ -51,7 +51,7 @@ impl Receiver {
         self.sender_is_there()?;
         let name = match (&self.store, id) {
             (Some(store), id) => id.filter(|_| !store.carried),
-            (None, Some(id)) => self.find(id.pool()).ok().map(|_| id),
+            (None, Some(id)) => self.assigned(id.pool())?.map(|_| id),
             (None, None) => None,
         };
         self.control_room()?;
@@ -80,15 +80,16 @@ impl Receiver {
                 return Err(Error::new(Kind::BadArgument, text));
             }
         };
+        if let Some(store) = &self.store {
+            let name = (!store.carried).then(|| handle.wire_id());
+            return self.sender_is_there().map(|()| name);
+        }
         if !handle.is_of(&self.link.domain) {
             let text = "the buffer belongs to another domain of this process, and only that one may release it";
             return Err(Error::new(Kind::BufferNotOwned, text));
         }
         self.sender_is_there()?;
-        match &self.store {
-            Some(store) => Ok((!store.carried).then(|| handle.wire_id())),
-            None => self.shared_name(handle),
-        }
+        self.shared_name(handle)
     }
 
     /// A copy has a name of this domain's own.

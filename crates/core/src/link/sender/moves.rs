@@ -138,7 +138,11 @@ impl Sender {
         if let Err(error) = ready {
             return self.not_sent(error, aggregate);
         }
-        let pieces: Vec<Leaving> = aggregate.into_pieces().into_iter().map(Leaving::of).collect();
+        let pieces: Vec<Leaving> = aggregate
+            .into_pieces()
+            .into_iter()
+            .map(Leaving::of)
+            .collect();
         // Crash: as for an aggregate that is shared.
         for piece in &pieces {
             self.count(piece.handle());
