@@ -36,9 +36,9 @@ pub use aggregate_mut::AggregateMut;
 pub use cbuf::{Cbuf, CbufMut};
 pub use domain::{Domain, DomainBuilder};
 pub use error::{
-    Awaited, BadName, Barrier, Cause, Error, Holder, Kind, Limit, NotTaken, OutOfRange,
-    PoolPending, RingFull, SendError, Shortage, SocketProblem, StaleId, TimedOut, TooLarge,
-    Violation,
+    Awaited, BadName, Barrier, Cause, Error, Holder, Kind, Limit, NoAddresses, NotTaken,
+    OutOfRange, PoolPending, RingFull, SendError, Shortage, SocketProblem, StaleId, TimedOut,
+    TooLarge, Violation,
 };
 pub use heap::Heap;
 pub use link::{

@@ -53,6 +53,7 @@ pub use tranship_core::{
     ManagerStat,
     Mapped,
     Message,
+    NoAddresses,
     NotTaken,
     Offer,
     OutOfBounds,

@@ -24,6 +24,7 @@ mod lookup;
 mod moved_aggregates;
 mod moves;
 mod passes;
+mod places;
 mod poll;
 mod quota;
 mod releases;
