@@ -44,7 +44,7 @@ impl Row {
         ]
     }
 
-    fn into_relay(&self, address: &str, options: LinkOptions) -> (Sender, Receiver) {
+    fn to_relay(&self, address: &str, options: LinkOptions) -> (Sender, Receiver) {
         let ends = [self.source(address), &self.world.b];
         connect(ends, address, options.clone(), options)
     }
@@ -191,7 +191,7 @@ fn everything_goes_on_and_comes_back_by_any_pair_of_addresses() {
             let into = format!("{into}{m}");
             // Few lines: each part waits for the next one now and then.
             let options = || LinkOptions::new().lines(4);
-            let (mut to, middle) = row.into_relay(&into, options());
+            let (mut to, middle) = row.to_relay(&into, options());
             let (onward, mut from) = row.out_of_relay(out, options());
             let pool = pool_of(row.source(&into), 4 << 20, Trust::Half);
             pool.allow_forward(row.world.b.id()).expect("allow");
@@ -253,7 +253,7 @@ fn everything_goes_on_and_comes_back_by_any_pair_of_addresses() {
 fn the_name_of_what_is_released_reaches_the_source() {
     let _dog = dog();
     let row = Row::new();
-    let (mut to, middle) = row.into_relay("shm:a", LinkOptions::new());
+    let (mut to, middle) = row.to_relay("shm:a", LinkOptions::new());
     let (onward, mut from) = row.out_of_relay("shm:b", LinkOptions::new());
     let pool = pool_of(&row.world.a, 1 << 20, Trust::Producer);
     pool.allow_forward(row.world.b.id()).expect("allow");
@@ -299,7 +299,7 @@ fn another_sink_gets_what_the_first_had_not_been_sent() {
     let row = Row::new();
     for out in ["local:", "shm:"] {
         let few = || LinkOptions::new().lines(4);
-        let (mut to, middle) = row.into_relay(&format!("shm:in-{out}"), LinkOptions::new());
+        let (mut to, middle) = row.to_relay(&format!("shm:in-{out}"), LinkOptions::new());
         let (onward, mut from) = row.out_of_relay(&format!("{out}one"), few());
         let pool = pool_of(&row.world.a, 1 << 20, Trust::Producer);
         pool.allow_forward(row.world.b.id()).expect("allow");
@@ -345,7 +345,7 @@ fn what_a_sink_said_outlives_it() {
     let row = Row::new();
     for out in row.addresses("out") {
         let (mut to, middle) =
-            row.into_relay(&format!("shm:{}", out.len()), LinkOptions::new().lines(2));
+            row.to_relay(&format!("shm:{}", out.len()), LinkOptions::new().lines(2));
         let (onward, mut from) = row.out_of_relay(&out, LinkOptions::new().lines(8));
         let mut relay = Relay::new(middle, onward).expect("one domain");
         for number in 0..6u64 {
@@ -380,7 +380,7 @@ fn the_end_of_the_source_is_that_for_the_sink() {
         .into_iter()
         .enumerate()
     {
-        let (mut to, middle) = row.into_relay(&format!("shm:a{n}"), LinkOptions::new());
+        let (mut to, middle) = row.to_relay(&format!("shm:a{n}"), LinkOptions::new());
         let (onward, mut from) = row.out_of_relay(&format!("shm:b{n}"), LinkOptions::new());
         let mut relay = Relay::new(middle, onward).expect("one domain");
         to.send_inline(b"x", 7).expect("send");
@@ -410,7 +410,7 @@ fn the_end_of_the_source_is_that_for_the_sink() {
 fn a_message_that_cannot_go_on_stays() {
     let _dog = dog();
     let row = Row::new();
-    let (mut to, middle) = row.into_relay("shm:a", LinkOptions::new());
+    let (mut to, middle) = row.to_relay("shm:a", LinkOptions::new());
     let (onward, mut from) = row.out_of_relay("shm:b", LinkOptions::new());
     let pool = pool_of(&row.world.a, 1 << 20, Trust::Producer);
     to.send_with(pool.alloc_from(b"x").expect("memory"), 5)
@@ -446,7 +446,7 @@ fn a_relay_that_waits_is_not_ready() {
     let _dog = dog();
     let row = Row::new();
     let now = Some(Duration::ZERO);
-    let (mut to, middle) = row.into_relay("shm:a", LinkOptions::new());
+    let (mut to, middle) = row.to_relay("shm:a", LinkOptions::new());
     let (onward, mut from) = row.out_of_relay("shm:b", LinkOptions::new().lines(2));
     let mut relay = Relay::new(middle, onward).expect("one domain");
     assert!(

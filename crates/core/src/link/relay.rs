@@ -161,6 +161,10 @@ impl Relay {
     ///
     /// # Errors
     /// As [`new`](Relay::new); the relay is as before.
+    #[expect(
+        clippy::result_large_err,
+        reason = "rare, and the end comes back whole"
+    )]
     pub fn replace_sink(&mut self, to: Sender) -> Result<Sender, SendError<Sender>> {
         match of_one_domain(&self.from, &to) {
             Ok(()) => {
@@ -175,6 +179,10 @@ impl Relay {
     ///
     /// # Errors
     /// As [`new`](Relay::new); the relay is as before.
+    #[expect(
+        clippy::result_large_err,
+        reason = "rare, and the end comes back whole"
+    )]
     pub fn replace_source(&mut self, from: Receiver) -> Result<Receiver, SendError<Receiver>> {
         match of_one_domain(&from, &self.to) {
             Ok(()) => {

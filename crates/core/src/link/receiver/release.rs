@@ -12,6 +12,7 @@ use std::ptr;
 use std::sync::Arc;
 use tranship_proto::CbufId;
 use tranship_ring::Publish;
+use tranship_sys::crash;
 
 impl Receiver {
     /// Lets go of something that came by this channel, as dropping it does, and has the sender get `meta` for it, as
@@ -35,6 +36,7 @@ impl Receiver {
         match name.and_then(|name| self.control_room().map(|()| name)) {
             Ok(name) => {
                 drop(body);
+                crash::point("release.after_drop");
                 self.put_released(name, meta);
                 Ok(())
             }
