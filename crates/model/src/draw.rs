@@ -19,12 +19,12 @@ const KINDS: [(u32, u8); 19] = [
     (10, 1),  // write
     (16, 2),  // freeze
     (6, 3),   // clone
-    (6, 4),   // exclusive
+    (8, 4),   // exclusive
     (12, 5),  // drop
     (3, 6),   // inline
     (26, 7),  // send
     (24, 8),  // move
-    (8, 9),   // all
+    (24, 9),  // all
     (16, 10), // pass
     (44, 11), // deliver
     (14, 12), // take back
@@ -32,7 +32,7 @@ const KINDS: [(u32, u8); 19] = [
     (2, 14),  // close
     (1, 15),  // kill
     (1, 16),  // new pool
-    (8, 17),  // move all
+    (24, 17), // move all
     (8, 18),  // release
 ];
 
